@@ -1,0 +1,95 @@
+package chaingql
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// An Address names an account: a workchain and 256 bits in it. Addresses are
+// comparable and may be map keys.
+type Address struct {
+	Workchain int32
+	ID        [32]byte
+}
+
+// String returns the raw form, `<workchain>:<64 lower-case hex digits>`.
+func (a Address) String() string {
+	return string(a.append(make([]byte, 0, 76)))
+}
+
+func (a Address) append(dst []byte) []byte {
+	dst = strconv.AppendInt(dst, int64(a.Workchain), 10)
+	dst = append(dst, ':')
+	return hex.AppendEncode(dst, a.ID[:])
+}
+
+// The first byte of a user-friendly address, without the flag of test networks.
+const (
+	tagBounceable    = 0x11
+	tagNonBounceable = 0x51
+	flagTestOnly     = 0x80
+)
+
+var errAddress = errors.New("chaingql: invalid account address")
+
+// ParseAddress reads an account address in its raw form, `<workchain>:<64 hex
+// digits>` with hex digits of either case, or in the user-friendly form of 48
+// characters of base64 or base64url (TEP-2), whose checksum must be right. The
+// user-friendly form's flags are checked and dropped.
+func ParseAddress(s string) (Address, error) {
+	if len(s) == 48 {
+		return parseFriendly(s)
+	}
+	workchain, id, ok := strings.Cut(s, ":")
+	if !ok || len(id) != 64 {
+		return Address{}, errAddress
+	}
+	n, err := strconv.ParseInt(workchain, 10, 32)
+	if err != nil || strconv.FormatInt(n, 10) != workchain { // no "+1", "-0" or "007"
+		return Address{}, errAddress
+	}
+	a := Address{Workchain: int32(n)}
+	if _, err := hex.Decode(a.ID[:], []byte(id)); err != nil {
+		return Address{}, errAddress
+	}
+	return a, nil
+}
+
+func parseFriendly(s string) (Address, error) {
+	encoding := base64.StdEncoding
+	if strings.ContainsAny(s, "-_") {
+		encoding = base64.URLEncoding
+	}
+	var raw [36]byte // tag, workchain, id, checksum
+	if n, err := encoding.Strict().Decode(raw[:], []byte(s)); err != nil || n != len(raw) {
+		return Address{}, errAddress
+	}
+	if tag := raw[0] &^ flagTestOnly; tag != tagBounceable && tag != tagNonBounceable {
+		return Address{}, errAddress
+	}
+	if crc16(raw[:34]) != uint16(raw[34])<<8|uint16(raw[35]) {
+		return Address{}, errAddress
+	}
+	a := Address{Workchain: int32(int8(raw[1]))}
+	copy(a.ID[:], raw[2:34])
+	return a, nil
+}
+
+// crc16 is the XMODEM checksum, the one that TEP-2 names.
+func crc16(p []byte) uint16 {
+	var crc uint16
+	for _, b := range p {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}

@@ -1,0 +1,121 @@
+package chaingql
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"math/big"
+	"time"
+)
+
+// Errors that a [Backend] returns, and what the Handler makes of them. They
+// are matched with errors.Is, so a Backend may wrap them with its own cause.
+var (
+	// ErrNotFound is returned by Balance for an account that the chain never
+	// saw. The client gets a balance of zero, not an error.
+	ErrNotFound = errors.New("chaingql: account not found")
+
+	// ErrCursorTooOld is returned by Blocks and Follow where anything after
+	// the given cursor is gone. The client gets CURSOR_TOO_OLD with the oldest
+	// cursor that is still there.
+	ErrCursorTooOld = errors.New("chaingql: cursor is older than the history kept")
+
+	// ErrBadCursor is returned by Blocks and Follow for a cursor that is not
+	// one of the Backend's own. The client gets BAD_USER_INPUT.
+	ErrBadCursor = errors.New("chaingql: not a cursor of this chain")
+)
+
+// MaxPage is the largest BlocksQuery.First or Last that a Backend must serve.
+const MaxPage = 1000
+
+// A Backend is one chain: its balances, its stored blocks, and its new blocks
+// as they come. It is the same chain for every project, so mount one [Handler]
+// per chain. Package backendtest checks every rule below.
+//
+// All methods are called concurrently. Each returns promptly (within two
+// seconds) when its context is done, with an error. Put a deadline of your own
+// on every network call: clients of databases and lite servers are known to
+// hang on a connection that dropped.
+//
+// Errors other than the ones named here are answered to clients as "Internal
+// server error"; their text goes to the log only.
+type Backend interface {
+	// Balance returns an account's balance in nano-units, never negative, as
+	// a value that the caller owns: it may be modified. ErrNotFound says that
+	// the chain never saw the account. The context is the caller's, with what
+	// the Authorizer put there.
+	Balance(ctx context.Context, addr Address) (*big.Int, error)
+
+	// Blocks returns one page of the stored blocks that match q, ascending by
+	// cursor whichever end was asked for, in a slice that the caller owns.
+	// Fewer blocks than asked for means that there are no more; none is no
+	// error. ErrCursorTooOld says that a block after q.After is gone,
+	// ErrBadCursor that q.After or q.Before is foreign.
+	Blocks(ctx context.Context, q BlocksQuery) ([]Block, error)
+
+	// Follow yields every block after the given cursor, of all workchains and
+	// shards: the stored ones first, then each new one as it is committed,
+	// ascending by cursor, each at least once, none skipped. It goes on until
+	// ctx is done or the source fails, then yields one non-nil error and
+	// ends. ErrCursorTooOld, before any block, says that a block after the
+	// cursor is gone; ErrBadCursor that the cursor is foreign. The Handler
+	// runs one Follow at a time however many subscribers there are, on a
+	// context of its own, and starts it anew from its last cursor after an
+	// error.
+	Follow(ctx context.Context, after Cursor) iter.Seq2[Block, error]
+}
+
+// BlocksQuery asks for one page of blocks. Exactly one of First and Last is
+// positive, and at most [MaxPage].
+type BlocksQuery struct {
+	Workchain *int32  // nil: all workchains, mixed in cursor order
+	Shard     *uint64 // nil: all shards; else that shard alone, compared whole
+	After     Cursor  // blocks past this cursor; "": from the oldest there ever was
+	Before    Cursor  // blocks short of this cursor; "": up to the newest
+	First     int     // the lowest that many
+	Last      int     // the highest that many
+}
+
+// Matches reports whether q selects b, leaving aside how many q asks for.
+func (q BlocksQuery) Matches(b Block) bool {
+	return (q.Workchain == nil || *q.Workchain == b.Workchain) &&
+		(q.Shard == nil || *q.Shard == b.Shard) &&
+		b.Cursor > q.After && (q.Before == "" || b.Cursor < q.Before)
+}
+
+// A Block is what the API tells of one block.
+type Block struct {
+	// Workchain is -1 for the masterchain, 0 for the base workchain.
+	Workchain int32
+	// Shard is the shard's prefix with its terminating bit, 0x8000000000000000
+	// where the workchain is not split.
+	Shard uint64
+	// SeqNo counts the blocks of one shard. It is not unique in a workchain.
+	SeqNo uint32
+	// Hash is the representation hash of the block's root cell.
+	Hash Hash
+	// Time is when the block was generated. Clients see whole seconds.
+	Time time.Time
+	// Cursor is the block's place in the total order of all blocks. It is
+	// never empty.
+	Cursor Cursor
+}
+
+// A Cursor is a block's place in the total order of all blocks of a chain.
+// Cursors compare as strings, byte by byte ("9" is after "10"), and are opaque
+// to everyone but the Backend; [ChainOrder] and [SeqCursor] make good ones.
+// "" is before the oldest block there ever was. A cursor past the newest block
+// is good: reading on from it waits.
+//
+// A source must commit its blocks in cursor order: one that appears below a
+// cursor which was already read is never seen.
+type Cursor string
+
+// A Hash identifies a block.
+type Hash [32]byte
+
+// String returns the hash in 64 lower-case hex digits.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+func (h Hash) append(dst []byte) []byte { return hex.AppendEncode(dst, h[:]) }

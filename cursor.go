@@ -1,0 +1,163 @@
+package chaingql
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// masterchain is the workchain that orders the blocks of all others.
+const masterchain = -1
+
+// ChainOrder returns the network's own cursor for a block, its chain_order.
+// masterSeqNo is the seq_no of the masterchain block that first refers to the
+// block; for a masterchain block it is not looked at.
+func ChainOrder(workchain int32, shard uint64, seqNo, masterSeqNo uint32) Cursor {
+	dst := make([]byte, 0, 48)
+	if workchain == masterchain {
+		dst = appendOrdered(dst, uint64(seqNo))
+		return Cursor(append(dst, 'm'))
+	}
+	dst = appendOrdered(dst, uint64(masterSeqNo))
+	if workchain < 0 {
+		dst = append(dst, '-')
+		dst = appendOrdered(dst, uint64(-int64(workchain)))
+	} else {
+		dst = appendOrdered(dst, uint64(workchain))
+	}
+	dst = appendOrdered(dst, uint64(seqNo))
+	dst = appendOrdered(dst, bits.Reverse64(shard))
+	return Cursor(dst)
+}
+
+// SeqCursor returns a cursor for sources that number their blocks by
+// themselves: cursors compare as their numbers do.
+func SeqCursor(n uint64) Cursor {
+	return Cursor(appendOrdered(make([]byte, 0, 17), n))
+}
+
+// appendOrdered writes n so that strings compare as numbers do: in hex, behind
+// one digit that tells how long it is.
+func appendOrdered(dst []byte, n uint64) []byte {
+	digits := (bits.Len64(n|1) + 3) / 4
+	dst = strconv.AppendUint(dst, uint64(digits-1), 16)
+	return strconv.AppendUint(dst, n, 16)
+}
+
+// PageOf answers a Backend's Blocks out of a slice that holds all blocks,
+// ascending by cursor. The page is the caller's own. It is empty where q asks
+// for none.
+func PageOf(sorted []Block, q BlocksQuery) []Block {
+	if q.After != "" {
+		i, found := place(sorted, q.After)
+		if found {
+			i++
+		}
+		sorted = sorted[i:]
+	}
+	if q.Before != "" {
+		i, _ := place(sorted, q.Before)
+		sorted = sorted[:i]
+	}
+	var page []Block
+	if q.Last > 0 {
+		for i := len(sorted) - 1; i >= 0 && len(page) < q.Last; i-- {
+			if q.Matches(sorted[i]) {
+				page = append(page, sorted[i])
+			}
+		}
+		slices.Reverse(page)
+		return page
+	}
+	for i := 0; i < len(sorted) && len(page) < q.First; i++ {
+		if q.Matches(sorted[i]) {
+			page = append(page, sorted[i])
+		}
+	}
+	return page
+}
+
+// place finds where a cursor is, or would be.
+func place(sorted []Block, c Cursor) (int, bool) {
+	return slices.BinarySearchFunc(sorted, c, func(b Block, c Cursor) int {
+		return strings.Compare(string(b.Cursor), string(c))
+	})
+}
+
+// DefaultPoll is how often Poll looks for new blocks where it is not told.
+const DefaultPoll = time.Second
+
+// Poll makes a Backend's Follow out of its Blocks: it reads page after page
+// behind the cursor and, once there is no more, looks again every so often
+// ([DefaultPoll] where every is not positive). It ends as Follow must, with one
+// error: what Blocks returned, or the context's.
+func Poll(ctx context.Context, blocks func(context.Context, BlocksQuery) ([]Block, error), after Cursor, every time.Duration) iter.Seq2[Block, error] {
+	if every <= 0 {
+		every = DefaultPoll
+	}
+	return func(yield func(Block, error) bool) {
+		for after := after; ; {
+			page, err := blocks(ctx, BlocksQuery{After: after, First: MaxPage})
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(Block{}, err)
+				return
+			}
+			for _, b := range page {
+				if !yield(b, nil) {
+					return
+				}
+				after = b.Cursor
+			}
+			if len(page) == MaxPage {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				yield(Block{}, ctx.Err())
+				return
+			case <-time.After(every):
+			}
+		}
+	}
+}
+
+var errChannelClosed = errors.New("chaingql: block channel closed")
+
+// FromChannel makes a Backend's Follow out of a channel of blocks, which must
+// already start at the right place. Closing the channel ends the Follow; the
+// error is then what cause returns, which is called after the close and may be
+// nil, or return nil, where there is nothing more to say.
+func FromChannel(ctx context.Context, blocks <-chan Block, cause func() error) iter.Seq2[Block, error] {
+	return func(yield func(Block, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				yield(Block{}, ctx.Err())
+				return
+			case b, ok := <-blocks:
+				if ok {
+					if !yield(b, nil) {
+						return
+					}
+					continue
+				}
+				err := errChannelClosed
+				if cause != nil {
+					if reason := cause(); reason != nil {
+						err = reason
+					}
+				}
+				yield(Block{}, err)
+				return
+			}
+		}
+	}
+}
