@@ -1,0 +1,323 @@
+package blocklog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{Window: 500})
+		slow, quick := join(t, l, 1), join(t, l, 1)
+		synctest.Wait()
+		for range 50 {
+			c.grow(10)
+			synctest.Wait()
+			if _, err := read(t, quick); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect(t, slow, upTo(1, 500, 1)...)
+		c.grow(1)
+		synctest.Wait()
+		expect(t, slow, 501)
+	})
+}
+
+func TestReaderOutOfTheWindowIsToldItsCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(7)
+		l := open(t, c, Options{Window: 10})
+		never, some, idle := join(t, l, 1), join(t, l, 1), join(t, l, 1000)
+		synctest.Wait()
+		c.grow(4)
+		synctest.Wait()
+		if item, err := some.Next(); err != nil || item.Cursor != cursorOf(8) {
+			t.Fatal(item, err)
+		}
+		c.grow(7) // block 8 is out, block 9 still in
+		synctest.Wait()
+		var behind *Behind
+		if got, err := read(t, never); !errors.As(err, &behind) || behind.Cursor != cursorOf(7) || got != nil {
+			t.Errorf("read %v, %v; want Behind after block 7", got, err)
+		} else if want := `blocklog: reader fell out of the window after cursor "000007"`; err.Error() != want {
+			t.Errorf("error %q, want %q", err, want)
+		}
+		if _, err := never.Next(); !errors.As(err, &behind) || never.Cursor() != cursorOf(7) {
+			t.Errorf("Next after the end: %v, cursor %q", err, never.Cursor())
+		}
+		expect(t, some, upTo(9, 18, 1)...)
+		c.grow(100)
+		synctest.Wait()
+		expect(t, idle)
+		if idle.Cursor() != cursorOf(118) {
+			t.Errorf("cursor of a reader for whom nothing came: %q, want block 118's", idle.Cursor())
+		}
+		if _, err := read(t, some); !errors.As(err, &behind) || behind.Cursor != cursorOf(18) {
+			t.Errorf("%v; want Behind after block 18", err)
+		}
+	})
+}
+
+func TestReaderOfRareBlocksIsNotBehindBecauseOfTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{Window: 10})
+		r := join(t, l, 100)
+		synctest.Wait()
+		c.grow(505)
+		synctest.Wait()
+		if r.Cursor() != cursorOf(99) {
+			t.Errorf("cursor %q before the first match was read, want block 99's", r.Cursor())
+		}
+		expect(t, r, 100, 200, 300, 400, 500)
+		if r.Cursor() != cursorOf(505) {
+			t.Errorf("cursor %q, want block 505's", r.Cursor())
+		}
+	})
+}
+
+func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{})
+		var first, second, other atomic.Int32
+		counting := func(n *atomic.Int32) func(int) []byte {
+			return func(b int) []byte { n.Add(1); return every(2)(b) }
+		}
+		a, _ := l.Join("a", counting(&first), nil)
+		b, _ := l.Join("a", counting(&second), nil)
+		o, _ := l.Join("b", counting(&other), nil)
+		synctest.Wait()
+		c.grow(20)
+		synctest.Wait()
+		var payloads [3][]byte
+		for i, r := range []*Reader[int]{a, b, o} {
+			item, err := r.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			payloads[i] = item.Payload
+			expect(t, r, upTo(3, 20, 2)...)
+		}
+		if first.Load() != 20 || second.Load() != 0 || other.Load() != 20 {
+			t.Errorf("%d, %d and %d evaluations of 20 blocks, want 20, 0 and 20", first.Load(), second.Load(), other.Load())
+		}
+		if &payloads[0][0] != &payloads[1][0] || &payloads[0][0] == &payloads[2][0] {
+			t.Error("equal readers share a payload, others do not")
+		}
+		a.Close() // the first one's eval goes on to serve the second
+		c.grow(2)
+		synctest.Wait()
+		expect(t, b, 22)
+		if _, err := a.Next(); err != ErrClosed {
+			t.Errorf("Next of a closed reader: %v", err)
+		}
+		b.Close()
+		again, _ := l.Join("a", counting(&second), nil)
+		c.grow(2)
+		synctest.Wait()
+		expect(t, again, 24)
+		if second.Load() != 2 {
+			t.Error("a feed that all have left was not made anew")
+		}
+	})
+}
+
+func TestReadersAreWokenForMatchesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{})
+		woken := map[int]int{}
+		for _, n := range []int{1, 5, 100} {
+			if _, err := l.Join(key(n), every(n), func() { woken[n]++ }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		c.grow(20)
+		synctest.Wait()
+		if woken[1] != 20 || woken[5] != 4 || woken[100] != 0 {
+			t.Errorf("woken %v times by 20 blocks", woken)
+		}
+	})
+}
+
+func TestWakeMayReadCloseAndJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{})
+		var r, joined *Reader[int]
+		var got []int
+		r, _ = l.Join(key(1), every(1), func() {
+			ready, _ := read(t, r)
+			got = append(got, ready...)
+			if len(got) == 3 {
+				r.Close()
+				joined = join(t, l, 1)
+			}
+		})
+		synctest.Wait()
+		c.grow(5)
+		synctest.Wait()
+		if !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("read %v in wake", got)
+		}
+		expect(t, joined, 4, 5)
+	})
+}
+
+func TestPanickingWakeDoesNotKeepTheBlockFromOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		logger, text := logged()
+		l := open(t, c, Options{Logger: logger})
+		woken := 0
+		l.Join("", every(1), func() { panic("boom") })
+		r, _ := l.Join("", every(1), func() { woken++ })
+		l.Join("other", every(1), func() { woken++ })
+		synctest.Wait()
+		c.grow(2)
+		synctest.Wait()
+		expect(t, r, 1, 2)
+		if woken != 4 || l.Stats().Restarts != 0 {
+			t.Errorf("woken %d times, %d restarts", woken, l.Stats().Restarts)
+		}
+		if !strings.Contains(text.String(), "feed_test.go") {
+			t.Errorf("no stack in the log:\n%s", text)
+		}
+	})
+}
+
+// panicking is a log handler with a fault of its own.
+type panicking struct{ slog.Handler }
+
+func (panicking) Enabled(context.Context, slog.Level) bool { panic("no log today") }
+
+func TestPanickingLoggerStopsNoBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		c.fail(errDown)
+		l := open(t, c, Options{Logger: slog.New(panicking{})})
+		l.Join("", every(1), func() { panic("boom") })
+		r, other := join(t, l, 1), join(t, l, 2)
+		time.Sleep(time.Minute)
+		c.fail(nil)
+		time.Sleep(time.Minute)
+		c.grow(4)
+		synctest.Wait()
+		expect(t, r, 1, 2, 3, 4)
+		expect(t, other, 2, 4)
+	})
+}
+
+func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		logger, text := logged()
+		l := open(t, c, Options{Logger: logger})
+		woken, bad := 0, errors.New("bad block")
+		eval := func(b int) []byte {
+			if b == 5 {
+				panic(bad)
+			}
+			return every(2)(b)
+		}
+		r, _ := l.Join("bad", eval, func() { woken++ })
+		other := join(t, l, 2)
+		synctest.Wait()
+		c.grow(8)
+		synctest.Wait()
+		got, err := read(t, r)
+		var lost *Lost
+		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !errors.Is(err, bad) || !slices.Equal(got, []int{2, 4}) {
+			t.Errorf("read %v, %v; want 2, 4 and Lost after block 4", got, err)
+		}
+		if woken != 3 {
+			t.Errorf("woken %d times, want by two blocks and by the end", woken)
+		}
+		expect(t, other, 2, 4, 6, 8)
+		if got := text.String(); strings.Count(got, "stack=") != 1 || !strings.Contains(got, "feed_test.go") {
+			t.Errorf("want one line with a stack:\n%s", got)
+		}
+		again, _ := l.Join("bad", eval, nil)
+		c.grow(2)
+		synctest.Wait()
+		expect(t, again, 10)
+		if got := l.Stats(); got.Feeds != 2 || got.Readers != 3 || got.Restarts != 0 {
+			t.Errorf("stats %+v", got)
+		}
+	})
+}
+
+func TestEvalThatPanicsOnlyOnCatchingUpEndsThatReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		logger, text := logged()
+		l := open(t, c, Options{Logger: logger})
+		seen := 0
+		r, _ := l.Join("", func(b int) []byte {
+			if seen = max(seen, b); seen > b && b == 3 {
+				panic("impure")
+			}
+			return every(1)(b)
+		}, nil)
+		synctest.Wait()
+		c.grow(100)
+		synctest.Wait()
+		got, err := read(t, r)
+		var lost *Lost
+		if !errors.As(err, &lost) || lost.Cursor != cursorOf(2) || !slices.Equal(got, []int{1, 2}) {
+			t.Errorf("read %v, %v; want 1, 2 and Lost after block 2", got, err)
+		}
+		if !strings.Contains(text.String(), "impure") {
+			t.Error("the panic is not in the log")
+		}
+	})
+}
+
+func TestFeedKeepsPayloadsForThoseWhoAreBehindAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{})
+		big := func(int) []byte { return make([]byte, feedBytes/8) }
+		slow, _ := l.Join("", big, nil)
+		quick, _ := l.Join("", big, nil)
+		synctest.Wait()
+		for range 100 {
+			c.grow(1)
+			synctest.Wait()
+			if _, err := quick.Next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := slow.feed
+		if len(f.items) != 8 || f.bytes != feedBytes {
+			t.Errorf("%d payloads of %d bytes kept, want 8 of %d", len(f.items), f.bytes, feedBytes)
+		}
+		n := 0
+		for item, err := slow.Next(); item.Payload != nil; item, err = slow.Next() {
+			if n++; err != nil || item.Cursor != cursorOf(n) {
+				t.Fatal(n, item.Cursor, err)
+			}
+		}
+		if n != 100 || f.bytes != 0 || f.items != nil {
+			t.Errorf("read %d; %d payloads of %d bytes kept when all were read", n, len(f.items), f.bytes)
+		}
+		c.grow(1)
+		synctest.Wait()
+		quick.Next()
+		slow.Close()
+		if len(f.items) != 0 {
+			t.Error("a closed reader's payload was kept")
+		}
+	})
+}

@@ -1,0 +1,323 @@
+// Package blocklog stands between one stream of blocks and everybody who reads it. However many readers there are,
+// the source is followed once; equal readers share one evaluation of each block; and a reader is a position in the
+// log, not a queue, so that a slow one costs no more memory than a quick one.
+//
+// The package knows nothing of chains or of what readers make of a block: a block is any B that has a cursor, a
+// string which grows, byte by byte compared, from each block to the next.
+package blocklog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// The defaults of [Options].
+const (
+	DefaultWindow     = 1024
+	DefaultMinBackoff = 100 * time.Millisecond
+	DefaultMaxBackoff = 10 * time.Second
+)
+
+// ErrClosed is what Join and Next return once the Log, or the Reader, is closed.
+var ErrClosed = errors.New("blocklog: closed")
+
+// Behind ends a Reader that was so slow that blocks it has not seen have left the window. Nothing was skipped: it
+// has had everything it matches up to Cursor, and nothing from behind it.
+type Behind struct {
+	Cursor string // the position the Reader had reached
+}
+
+func (e *Behind) Error() string {
+	return fmt.Sprintf("blocklog: reader fell out of the window after cursor %q", e.Cursor)
+}
+
+// Lost ends a Reader whose stream cannot go on: the source no longer has what follows the log's position, or the
+// Reader's eval panicked. The Reader has had everything it matches up to Cursor, and nothing from behind it.
+type Lost struct {
+	Cursor string // the position the Reader had reached
+	Err    error  // why: what the source said, or the panic
+}
+
+func (e *Lost) Error() string {
+	return fmt.Sprintf("blocklog: stream lost after cursor %q: %v", e.Cursor, e.Err)
+}
+
+func (e *Lost) Unwrap() error { return e.Err }
+
+// Options of a Log. The zero value, and any field that is zero or negative, means the default.
+type Options struct {
+	Window     int           // how many blocks are kept for readers that are behind; DefaultWindow
+	MinBackoff time.Duration // the shortest wait before a failed source is asked again; DefaultMinBackoff
+	MaxBackoff time.Duration // the longest, at least MinBackoff; DefaultMaxBackoff
+	Logger     *slog.Logger  // told of each failure of the source and each panic; slog.Default()
+}
+
+// Stats counts what happened to a Log since it was made, and who reads it now.
+type Stats struct {
+	Blocks     uint64 // accepted, each once
+	Duplicates uint64 // dropped: the same cursor as the newest block
+	OutOfOrder uint64 // dropped: a cursor below the newest block's, a replay after a restart included
+	Restarts   uint64 // how often a failed source was asked again
+	Readers    int    // joined and not yet closed, those that have ended included
+	Feeds      int    // different keys among the live readers: the evaluations a block costs
+}
+
+// Log follows one source for all its readers. All its methods are safe for concurrent use. Make one with [New], end
+// it with [Log.Close].
+type Log[B any] struct {
+	src    Source[B]
+	opts   Options
+	ctx    context.Context // the source's; done when the Log is closed
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the goroutine that follows the source has returned
+
+	// Only the following goroutine uses these, to deliver without allocating.
+	turn  []*feed[B]
+	wakes []func()
+
+	// mu comes before a feed's own lock. It is never held during an eval, a wake or a call to the source.
+	mu         sync.Mutex
+	started    bool
+	positioned bool       // newest is a place in the source; false until Head has answered
+	window     []entry[B] // the last opts.Window blocks, block i at i modulo opts.Window
+	newest     mark       // the end of the window
+	delivered  mark       // how far every feed has got; behind newest only while a block is handed round
+	arrived    time.Time  // when the newest block came, zero before the first and after a loss
+	byKey      map[string]*feed[B]
+	feeds      []*feed[B] // byKey's, in any order, quick to copy
+	stats      Stats
+}
+
+type entry[B any] struct {
+	block  B
+	cursor string
+}
+
+// mark is a place between two blocks. Blocks are numbered from 0 in the order of their arrival, across restarts.
+type mark struct {
+	next   uint64 // the number of the block behind the mark
+	cursor string // of the block before it
+}
+
+// New makes a Log of src. It does nothing until the first Join or Start.
+func New[B any](src Source[B], o Options) *Log[B] {
+	if o.Window <= 0 {
+		o.Window = DefaultWindow
+	}
+	if o.MinBackoff <= 0 {
+		o.MinBackoff = DefaultMinBackoff
+	}
+	if o.MaxBackoff <= 0 {
+		o.MaxBackoff = DefaultMaxBackoff
+	}
+	o.MaxBackoff = max(o.MaxBackoff, o.MinBackoff)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if src.Gone == nil {
+		src.Gone = func(error) bool { return false }
+	}
+	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), byKey: make(map[string]*feed[B])}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Start begins to follow the source if nobody has joined yet, for those who only need [Log.Arrived]. It returns at
+// once, and does nothing on a Log that runs or is closed.
+func (l *Log[B]) Start() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.start()
+}
+
+func (l *Log[B]) start() {
+	if !l.started && l.ctx.Err() == nil {
+		l.started = true
+		go l.run()
+	}
+}
+
+// Join returns a Reader of what eval makes of every block that arrives from now on; where the Log does not know its
+// place in the source yet (it has just been started, or has lost its history), of every block after the head the
+// source then names. Join does not wait for the source, nor for the blocks. The first Join starts to follow it.
+//
+// Readers with equal keys share one eval per block, that of the first of them. eval returns nil for a block that does
+// not match. It must be pure and safe for concurrent use: it is called on the Log's goroutine for a new block, and
+// from Next for an older one. What it returns is given to many readers, who may not change it. If it panics, its
+// readers end with a [*Lost].
+//
+// wake, which may be nil, is called when Next may have something new or the Reader has ended, perhaps already before
+// Join has returned, at times for nothing, and once more shortly after the Reader was closed. No lock is held during
+// the call, so it may call the Reader and Join, but it must not block: everybody's next block waits for it.
+//
+// Join returns ErrClosed on a closed Log. The Reader must be closed.
+func (l *Log[B]) Join(key string, eval func(B) []byte, wake func()) (*Reader[B], error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	l.start()
+	f := l.byKey[key]
+	if f == nil {
+		f = &feed[B]{key: key, eval: eval, keep: min(feedItems, l.opts.Window), slot: len(l.feeds)}
+		l.byKey[key] = f
+		l.feeds = append(l.feeds, f)
+	}
+	r := &Reader[B]{log: l, feed: f, at: l.newest, wake: wake}
+	f.add(r)
+	l.stats.Readers++
+	return r, nil
+}
+
+// Arrived tells when the newest block came in here; ok is false while none has, and after the source lost its
+// history until it gives a block again.
+func (l *Log[B]) Arrived() (last time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.arrived, !l.arrived.IsZero()
+}
+
+// Stats returns the counts of this moment.
+func (l *Log[B]) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Feeds = len(l.feeds)
+	return s
+}
+
+// Close ends the Follow and every Reader (their Next returns ErrClosed, their Cursor still tells where to go on) and
+// waits until the source has come back. If that takes longer than ctx lasts it returns ctx.Err(), and the source's
+// call is left to end by itself; Close may then be called again to go on waiting. It must not be called from a wake.
+func (l *Log[B]) Close(ctx context.Context) error {
+	l.mu.Lock()
+	l.cancel()
+	started := l.started
+	wakes := l.endAll(ErrClosed, nil)
+	l.mu.Unlock()
+	l.call(wakes)
+	if !started {
+		return nil
+	}
+	select {
+	case <-l.done:
+		return nil
+	default:
+	}
+	select {
+	case <-l.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// accept takes the source's next block, and gives it to every feed. It reports whether the block was new.
+func (l *Log[B]) accept(b B) bool {
+	cursor := l.src.Cursor(b)
+	l.mu.Lock()
+	before := l.newest
+	switch {
+	case cursor == before.cursor:
+		l.stats.Duplicates++
+		l.mu.Unlock()
+		return false
+	case cursor < before.cursor:
+		l.stats.OutOfOrder++
+		l.mu.Unlock()
+		return false
+	}
+	l.append(entry[B]{b, cursor})
+	l.stats.Blocks++
+	l.arrived = time.Now()
+	after := l.newest
+	l.turn = append(l.turn, l.feeds...)
+	l.mu.Unlock()
+
+	for _, f := range l.turn {
+		l.deliver(f, b, before, after)
+	}
+	clear(l.turn) // or feeds that are gone would be kept until the next block
+	l.turn = l.turn[:0]
+
+	l.mu.Lock()
+	l.delivered = after
+	l.mu.Unlock()
+	return true
+}
+
+func (l *Log[B]) append(e entry[B]) {
+	if len(l.window) < l.opts.Window {
+		l.window = append(l.window, e)
+	} else {
+		l.window[l.newest.next%uint64(l.opts.Window)] = e
+	}
+	l.newest = mark{l.newest.next + 1, e.cursor}
+}
+
+// entry returns block number i, if it is still in the window.
+func (l *Log[B]) entry(i uint64) (e entry[B], ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i+uint64(len(l.window)) < l.newest.next {
+		return e, false
+	}
+	return l.window[i%uint64(l.opts.Window)], true
+}
+
+// deliver gives one feed the block between two marks.
+func (l *Log[B]) deliver(f *feed[B], b B, before, after mark) {
+	payload, err := f.evaluate(b)
+	switch {
+	case err != nil:
+		l.logPanic("evaluation of a block panicked", err, after.cursor)
+		l.mu.Lock()
+		l.wakes = l.end(f, before, err, l.wakes)
+		l.mu.Unlock()
+	case payload != nil:
+		l.wakes = f.put(payload, before, after, l.wakes)
+	}
+	l.call(l.wakes)
+	clear(l.wakes)
+	l.wakes = l.wakes[:0]
+}
+
+// end ends all readers of a feed: they get what they have not read before the mark, then err. A reader that joins
+// with the same key later gets a new feed. It appends their wakes, to be called without the lock.
+func (l *Log[B]) end(f *feed[B], at mark, err error, wakes []func()) []func() {
+	l.remove(f)
+	return f.end(at, err, wakes)
+}
+
+func (l *Log[B]) endAll(err error, wakes []func()) []func() {
+	for len(l.feeds) > 0 {
+		wakes = l.end(l.feeds[len(l.feeds)-1], l.delivered, err, wakes)
+	}
+	return wakes
+}
+
+func (l *Log[B]) remove(f *feed[B]) {
+	if l.byKey[f.key] != f {
+		return
+	}
+	delete(l.byKey, f.key)
+	last := len(l.feeds) - 1
+	l.feeds[f.slot] = l.feeds[last]
+	l.feeds[f.slot].slot = f.slot
+	l.feeds[last] = nil
+	l.feeds = l.feeds[:last]
+}
+
+// call calls the wakes. One that panics must not keep the block from the others.
+func (l *Log[B]) call(wakes []func()) {
+	for _, wake := range wakes {
+		if err := guard(wake); err != nil {
+			l.logPanic("wake of a reader panicked", err, "")
+		}
+	}
+}
