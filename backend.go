@@ -71,7 +71,7 @@ type Backend interface {
 type BlocksQuery struct {
 	Workchain *int32  // nil: all workchains, mixed in cursor order
 	Shard     *uint64 // nil: all shards; else that shard alone, compared whole
-	After     Cursor  // blocks past this cursor; "": from the oldest there ever was
+	After     Cursor  // blocks past this cursor; "": from the oldest that is kept
 	Before    Cursor  // blocks short of this cursor; "": up to the newest
 	First     int     // the lowest that many
 	Last      int     // the highest that many

@@ -95,7 +95,8 @@ const DefaultPoll = time.Second
 // Poll makes a Backend's Follow out of its Blocks: it reads page after page
 // behind the cursor and, once there is no more, looks again every so often
 // ([DefaultPoll] where every is not positive). It ends as Follow must, with one
-// error: what Blocks returned, or the context's.
+// error: what Blocks returned, or the context's. From the cursor "" it starts at
+// the oldest block kept: Blocks does not tell whether there were older ones.
 func Poll(ctx context.Context, blocks func(context.Context, BlocksQuery) ([]Block, error), after Cursor, every time.Duration) iter.Seq2[Block, error] {
 	if every <= 0 {
 		every = DefaultPoll

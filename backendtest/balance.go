@@ -1,0 +1,112 @@
+package backendtest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+
+	"github.com/chaingql/chaingql"
+)
+
+// balances are the values at which number types end.
+func balances() []*big.Int {
+	pow := func(n uint, plus int64) *big.Int {
+		v := new(big.Int).Lsh(big.NewInt(1), n)
+		return v.Add(v, big.NewInt(plus))
+	}
+	return []*big.Int{
+		big.NewInt(0), big.NewInt(1),
+		pow(53, 1),  // past float64
+		pow(63, 0),  // past int64
+		pow(64, -1), // the end of uint64
+		pow(64, 0),
+		pow(120, -1), // the most that an account can hold
+	}
+}
+
+// account makes up an address.
+func account(workchain int32, name string) chaingql.Address {
+	return chaingql.Address{Workchain: workchain, ID: sha256.Sum256([]byte("backendtest: " + name))}
+}
+
+func (t *trial) setBalance(addr chaingql.Address, nano *big.Int) {
+	t.Helper()
+	if err := t.SetBalance(addr, nano); err != nil {
+		t.Fatalf("Harness.SetBalance(%v, %v): %v", addr, nano, err)
+	}
+}
+
+func (t *trial) expectBalance(addr chaingql.Address, want *big.Int, why string) {
+	t.Helper()
+	if got := t.balance(addr); got.Cmp(want) != 0 {
+		t.Fatalf("Balance(%v) is %v, where it is %v in the source: %s", addr, got, want, why)
+	}
+}
+
+// spoil does to a balance what its owner may do.
+func spoil(v *big.Int) {
+	digits := v.Bits()
+	for i := range digits {
+		digits[i] = ^digits[i]
+	}
+	v.SetInt64(-1)
+}
+
+func balancesComeBackExactly(t *trial) {
+	for i, nano := range balances() {
+		t.setBalance(account(0, fmt.Sprint(i)), nano)
+	}
+	for i, nano := range balances() {
+		t.expectBalance(account(0, fmt.Sprint(i)), nano, "a balance must come back to the last nano-unit, up to 2^120-1")
+	}
+	addr := account(0, "0")
+	t.setBalance(addr, big.NewInt(7))
+	t.expectBalance(addr, big.NewInt(7), "the newest balance counts")
+}
+
+func balanceIsTheCallersOwn(t *trial) {
+	for i, nano := range balances() {
+		addr := account(0, fmt.Sprint(i))
+		given := new(big.Int).Set(nano)
+		t.setBalance(addr, given)
+		spoil(given)
+		t.expectBalance(addr, nano, "the value that SetBalance was given was changed afterwards, and the source must have kept a copy")
+		spoil(t.balance(addr))
+		t.expectBalance(addr, nano, "the value that Balance returned before was changed, and it must be the caller's own")
+	}
+}
+
+func workchainsAreToldApart(t *trial) {
+	workchains := []int32{0, -1, 1, math.MinInt32, math.MaxInt32}
+	for i, workchain := range workchains {
+		t.setBalance(account(workchain, "one"), big.NewInt(int64(100+i)))
+	}
+	for i, workchain := range workchains {
+		t.expectBalance(account(workchain, "one"), big.NewInt(int64(100+i)), "accounts of the same ID live in every workchain, negative ones too")
+	}
+}
+
+func recordedBalancesComeBack(t *trial) {
+	for addr, nano := range t.Balances {
+		t.expectBalance(addr, nano, "a balance must come back to the last nano-unit")
+		spoil(t.balance(addr))
+		t.expectBalance(addr, nano, "the value that Balance returned before was changed, and it must be the caller's own")
+	}
+}
+
+func unknownAccountIsNotFound(t *trial) {
+	for _, workchain := range []int32{0, -1} {
+		addr := account(workchain, "nobody")
+		what := fmt.Sprintf("Balance(%v) of an account that the chain never saw", addr)
+		nano := new(big.Int)
+		err := t.promptly(t.Patience, what, func() (err error) {
+			nano, err = t.Backend.Balance(t.ctx, addr)
+			return err
+		}, mayDoEither)
+		if !errors.Is(err, chaingql.ErrNotFound) {
+			t.Fatalf("%s returned %v and error %v: the error must be ErrNotFound", what, nano, err)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package backendtest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/chaingql/chaingql"
+)
+
+func emptyChainHasNoBlocks(t *trial) {
+	workchain, shard := int32(-1), uint64(1)<<63
+	for _, q := range []chaingql.BlocksQuery{
+		{First: 1}, {Last: 1}, {First: chaingql.MaxPage}, {Last: chaingql.MaxPage},
+		{First: 1, Workchain: &workchain, Shard: &shard},
+	} {
+		if page := t.page(q); len(page) > 0 {
+			t.Fatalf("%s of an empty chain has %d blocks", describe(q), len(page))
+		}
+	}
+}
+
+// pageIsWhatWasAskedFor puts the questions that have gone wrong elsewhere,
+// each alone, so that what is broken is plain to see.
+func pageIsWhatWasAskedFor(t *trial) {
+	t.fill(400, 0)
+	n := len(t.stored)
+	low, mid, high := t.stored[n/4].Cursor, t.stored[n/2].Cursor, t.stored[n*3/4].Cursor
+	for _, q := range []chaingql.BlocksQuery{
+		{First: 1}, {Last: 1}, {First: 7}, {Last: 7}, {First: 101}, {Last: 101},
+		{First: 7, After: mid}, {Last: 7, After: mid}, {Last: 7, After: t.stored[n-1].Cursor}, {First: 7, After: t.stored[n-1].Cursor},
+		{First: 7, Before: mid}, {Last: 7, Before: mid}, {First: 7, Before: t.stored[0].Cursor}, {Last: 7, Before: t.stored[0].Cursor},
+		{First: 7, After: low, Before: high}, {Last: 7, After: low, Before: high},
+		{First: 7, After: high, Before: low}, {Last: 7, After: high, Before: low}, {First: 7, After: mid, Before: mid},
+	} {
+		t.expectPage(q)
+		for _, b := range []chaingql.Block{t.stored[0], t.stored[n/2], t.stored[n-1]} {
+			q := q
+			q.Workchain = &b.Workchain
+			t.expectPage(q)
+			q.Shard = &b.Shard
+			t.expectPage(q)
+			q.Workchain = nil
+			t.expectPage(q)
+		}
+	}
+	none := int32(7)
+	t.expectPage(chaingql.BlocksQuery{First: 7, Workchain: &none})
+	t.expectPage(chaingql.BlocksQuery{Last: 7, Workchain: &none})
+}
+
+func randomPagesAreRight(t *trial) {
+	t.fill(700, 100)
+	rng := rand.New(rand.NewPCG(1, 2))
+	cursors := t.strangers()
+	if cursors == nil {
+		for _, b := range t.stored {
+			cursors = append(cursors, b.Cursor)
+		}
+	}
+	for i := range 400 {
+		q := randomQuery(rng, t.stored, cursors)
+		if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
+			t.Fatalf("random page %d: %s %s", i+1, describe(q), fault)
+		}
+	}
+}
+
+func randomQuery(rng *rand.Rand, stored []chaingql.Block, strangers []chaingql.Cursor) (q chaingql.BlocksQuery) {
+	n := 1 + rng.IntN(12)
+	if rng.IntN(4) == 0 {
+		n = 1 + rng.IntN(chaingql.MaxPage)
+	}
+	if rng.IntN(2) == 0 {
+		q.First = n
+	} else {
+		q.Last = n
+	}
+	if rng.IntN(2) == 0 {
+		workchain := int32(7) // which nobody has
+		if rng.IntN(8) > 0 {
+			workchain = pick(rng, stored).Workchain
+		}
+		q.Workchain = &workchain
+	}
+	if rng.IntN(3) == 0 {
+		shard := pick(rng, stored).Shard
+		if rng.IntN(8) == 0 {
+			shard = 1 // deeper than any
+		}
+		q.Shard = &shard
+	}
+	cursor := func() chaingql.Cursor {
+		switch rng.IntN(5) {
+		case 0, 1:
+			return pick(rng, stored).Cursor
+		case 2:
+			return pick(rng, strangers)
+		}
+		return ""
+	}
+	q.After, q.Before = cursor(), cursor()
+	return q
+}
+
+func pagesGoUpToMaxPage(t *trial) {
+	t.fill(chaingql.MaxPage+200, 0)
+	for _, n := range []int{chaingql.MaxPage - 1, chaingql.MaxPage} {
+		t.expectPage(chaingql.BlocksQuery{First: n})
+		t.expectPage(chaingql.BlocksQuery{Last: n})
+		t.expectPage(chaingql.BlocksQuery{First: n, After: t.stored[len(t.stored)/8].Cursor})
+	}
+}
+
+func pageIsTheCallersOwn(t *trial) {
+	t.fill(100, 0)
+	for _, q := range []chaingql.BlocksQuery{{First: 50}, {Last: 50}, {First: 50, After: t.stored[0].Cursor}} {
+		page := t.page(q)
+		slices.Reverse(page)
+		for i := range page {
+			page[i].Cursor, page[i].SeqNo = "0", 0
+		}
+		page = append(page, page...)
+		clear(page)
+		if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
+			t.Fatalf("%s %s. The page that it returned before was written to, and must be the caller's own", describe(q), fault)
+		}
+	}
+}
+
+func foreignCursorIsBad(t *trial) {
+	t.fill(10, 0)
+	for _, q := range []chaingql.BlocksQuery{
+		{First: 1, After: t.Foreign}, {Last: 1, After: t.Foreign},
+		{First: 1, Before: t.Foreign}, {Last: 1, Before: t.Foreign},
+	} {
+		t.expectRefusal(q, chaingql.ErrBadCursor, "ErrBadCursor, as its cursor is not one of this chain's")
+	}
+	f := t.follow(t.Foreign)
+	if it := f.next("ErrBadCursor"); !errors.Is(it.err, chaingql.ErrBadCursor) {
+		t.Fatalf("%s yielded first cursor %q and error %v: it must yield ErrBadCursor, as its cursor is not one of this chain's", f.name, it.block.Cursor, it.err)
+	}
+}
+
+func (t *trial) expectRefusal(q chaingql.BlocksQuery, want error, due string) {
+	t.Helper()
+	var page []chaingql.Block
+	err := t.promptly(t.Patience, describe(q), func() (err error) {
+		page, err = t.Backend.Blocks(t.ctx, q)
+		return err
+	}, mayDoEither)
+	if !errors.Is(err, want) {
+		t.Fatalf("%s returned %d blocks and error %v: the error must be %s", describe(q), len(page), err, due)
+	}
+}
+
+// pruneBelow has a source drop the lower of its blocks and returns those.
+func (t *trial) pruneBelow(n int) (gone []chaingql.Block) {
+	t.Helper()
+	gone, t.stored = t.stored[:n], t.stored[n:]
+	if err := t.Prune(t.stored[0].Cursor); err != nil {
+		t.Fatalf("Harness.Prune(%q): %v", t.stored[0].Cursor, err)
+	}
+	return gone
+}
+
+func prunedHistoryIsTooOld(t *trial) {
+	t.fill(60, 0)
+	gone := t.pruneBelow(20)
+	oldest := t.stored[0].Cursor
+	for _, b := range []chaingql.Block{gone[0], gone[10], gone[18]} {
+		for _, q := range []chaingql.BlocksQuery{{First: 5, After: b.Cursor}, {Last: 5, After: b.Cursor}} {
+			t.expectRefusal(q, chaingql.ErrCursorTooOld, "ErrCursorTooOld, as a block after the cursor is gone")
+		}
+		f := t.follow(b.Cursor)
+		if it := f.next("ErrCursorTooOld"); !errors.Is(it.err, chaingql.ErrCursorTooOld) {
+			t.Fatalf("%s yielded first cursor %q and error %v: it must yield ErrCursorTooOld, as a block after its cursor is gone", f.name, it.block.Cursor, it.err)
+		}
+	}
+	for _, q := range []chaingql.BlocksQuery{
+		{First: 1}, {First: 5}, {Last: 5}, {Last: 1000}, {First: 5, After: oldest}, {Last: 1000, After: oldest}, {First: 5, Before: oldest},
+	} {
+		t.expectPage(q)
+	}
+	t.follow(oldest).expect(t.stored[1:])
+}

@@ -1,0 +1,101 @@
+package backendtest
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+const (
+	masterchain = -1
+	wholeShard  = 1 << 63
+	mostShards  = 8
+)
+
+// Chain makes up the first n blocks of a chain: a masterchain, and a workchain
+// 0 whose shards split and merge. It is the same chain for the same seed, and
+// the beginning of the same chain for a smaller n. Blocks ascend by cursor,
+// which [chaingql.ChainOrder] makes; in each shard seq_no goes up by one, from
+// the parent's where a shard was split, and from the higher of the two where
+// two were merged.
+func Chain(n int, seed uint64) []chaingql.Block {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	shards := map[uint64]height{wholeShard: {}}
+	var blocks []chaingql.Block
+	for master := uint32(1); len(blocks) < n; master++ {
+		at := time.Unix(1_700_000_000+4*int64(master), 0).UTC()
+		var round []chaingql.Block
+		add := func(workchain int32, shard uint64, seqNo uint32) {
+			round = append(round, chaingql.Block{
+				Workchain: workchain, Shard: shard, SeqNo: seqNo, Time: at, Hash: randomHash(rng),
+				Cursor: chaingql.ChainOrder(workchain, shard, seqNo, master),
+			})
+		}
+		for _, shard := range sortedShards(shards) {
+			for range rng.IntN(4) {
+				h := shards[shard]
+				h.seqNo++
+				shards[shard] = h
+				add(0, shard, h.seqNo)
+			}
+		}
+		add(masterchain, wholeShard, master)
+		slices.SortFunc(round, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+		blocks = append(blocks, round...)
+		reshard(rng, shards)
+	}
+	return blocks[:n:n]
+}
+
+// A height is how far a shard has come: its newest seq_no, and the one that it
+// took over when it was split off or merged.
+type height struct{ seqNo, inherited uint32 }
+
+func (h height) started() bool { return h.seqNo > h.inherited }
+
+// reshard splits or merges a shard now and then, but none without a block of
+// its own: nobody would know that it had been there.
+func reshard(rng *rand.Rand, shards map[uint64]height) {
+	shard := pick(rng, sortedShards(shards))
+	h := shards[shard]
+	if !h.started() {
+		return
+	}
+	bit := shard & -shard // ends the prefix
+	switch rng.IntN(6) {
+	case 0, 1:
+		if len(shards) < mostShards {
+			delete(shards, shard)
+			child := height{seqNo: h.seqNo, inherited: h.seqNo}
+			shards[shard-bit/2], shards[shard+bit/2] = child, child
+		}
+	case 2:
+		sibling := shard ^ bit<<1
+		if other := shards[sibling]; shard != wholeShard && other.started() {
+			delete(shards, shard)
+			delete(shards, sibling)
+			seqNo := max(h.seqNo, other.seqNo)
+			shards[shard&^bit&^(bit<<1)|bit<<1] = height{seqNo: seqNo, inherited: seqNo}
+		}
+	}
+}
+
+func sortedShards(shards map[uint64]height) []uint64 {
+	sorted := make([]uint64, 0, len(shards))
+	for shard := range shards {
+		sorted = append(sorted, shard)
+	}
+	slices.Sort(sorted)
+	return sorted
+}
+
+func randomHash(rng *rand.Rand) (h chaingql.Hash) {
+	for i := 0; i < len(h); i += 8 {
+		binary.BigEndian.PutUint64(h[i:], rng.Uint64())
+	}
+	return h
+}

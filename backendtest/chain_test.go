@@ -1,0 +1,69 @@
+package backendtest
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestChainIsTheSameForTheSameSeed(t *testing.T) {
+	long := Chain(1500, 9)
+	if !reflect.DeepEqual(Chain(1500, 9), long) {
+		t.Error("two chains of one seed differ")
+	}
+	if !reflect.DeepEqual(Chain(70, 9), long[:70]) {
+		t.Error("a shorter chain of one seed is not the beginning of the longer")
+	}
+	if reflect.DeepEqual(Chain(70, 10), long[:70]) {
+		t.Error("chains of two seeds are equal")
+	}
+	if len(Chain(0, 9)) != 0 {
+		t.Error("a chain of no blocks has blocks")
+	}
+}
+
+// TestChainIsOneThatANetworkCouldHaveMade follows every shard from its parent,
+// or its parents, as a reader does that looks for holes.
+func TestChainIsOneThatANetworkCouldHaveMade(t *testing.T) {
+	type place struct {
+		workchain int32
+		shard     uint64
+	}
+	for seed := range uint64(20) {
+		newest := map[place]uint32{{masterchain, wholeShard}: 0, {0, wholeShard}: 0}
+		hashes := map[[32]byte]bool{}
+		var splits, merges, twice int
+		blocks := Chain(2000, seed)
+		for i, b := range blocks {
+			if i > 0 && b.Cursor <= blocks[i-1].Cursor {
+				t.Fatalf("seed %d: cursor %q after %q", seed, b.Cursor, blocks[i-1].Cursor)
+			}
+			if hashes[b.Hash] || b.Time.Before(blocks[max(0, i-1)].Time) {
+				t.Fatalf("seed %d: cursor %q has a hash of another block, or goes back in time", seed, b.Cursor)
+			}
+			hashes[b.Hash] = true
+			at := place{b.Workchain, b.Shard}
+			bit := b.Shard & -b.Shard
+			parent := place{b.Workchain, b.Shard&^bit&^(bit<<1) | bit<<1}
+			left, right := place{b.Workchain, b.Shard - bit/2}, place{b.Workchain, b.Shard + bit/2}
+			before, goesOn := newest[at]
+			switch {
+			case goesOn && b.SeqNo == before+1:
+			case newest[left] != 0 && newest[right] != 0 && b.SeqNo == max(newest[left], newest[right])+1:
+				merges++
+				delete(newest, left)
+				delete(newest, right)
+			case newest[parent] != 0 && b.SeqNo == newest[parent]+1:
+				splits++ // of one half; the parent remains for the other
+			default:
+				t.Fatalf("seed %d: %d:%016x has seq_no %d, which follows nothing", seed, b.Workchain, b.Shard, b.SeqNo)
+			}
+			newest[at] = b.SeqNo
+			if i > 0 && b.SeqNo == blocks[i-1].SeqNo {
+				twice++
+			}
+		}
+		if splits < 4 || merges < 1 || twice < 20 {
+			t.Errorf("seed %d: %d splits, %d merges, %d equal seq_nos side by side: too dull a chain", seed, splits, merges, twice)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package backendtest
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chaingql/chaingql"
+)
+
+// allHoldsUnderLoad reads pages and follows while blocks are appended. A page
+// may or may not have what is being appended while it is read; it must have
+// what was there before, in order.
+func allHoldsUnderLoad(t *trial) {
+	t.fill(200, 400)
+	var (
+		all     = append(t.stored[:200:200], t.coming...)
+		begun   atomic.Int64 // blocks that may be there
+		done    atomic.Int64 // blocks that must be there
+		running sync.WaitGroup
+		faults  = make(chan string, 16)
+		read    = make(chan struct{}) // a reader is about to read
+		written = make(chan struct{}) // all blocks are there
+	)
+	begun.Store(200)
+	done.Store(200)
+	report := func(format string, args ...any) {
+		select {
+		case faults <- fmt.Sprintf(format, args...):
+		default: // enough is enough
+		}
+	}
+	first, middle := t.follow(""), t.follow(all[150].Cursor)
+
+	running.Add(1)
+	go func() {
+		defer running.Done()
+		defer close(written)
+		rng := rand.New(rand.NewPCG(3, 4))
+		for n := 200; n < len(all); {
+			<-read // so that each Append meets a page
+			next := min(n+1+rng.IntN(8), len(all))
+			begun.Store(int64(next))
+			if err := t.Append(all[n:next:next]); err != nil {
+				report("Harness.Append: %v", err)
+				return
+			}
+			done.Store(int64(next))
+			n = next
+		}
+	}()
+	for reader := range 4 {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			rng := rand.New(rand.NewPCG(5, uint64(reader)))
+			for more := 10; more > 0; {
+				select {
+				case read <- struct{}{}:
+				case <-written:
+					more-- // some are read when all is there
+				}
+				q := randomQuery(rng, all, []chaingql.Cursor{all[len(all)-1].Cursor})
+				before := int(done.Load())
+				page, err := t.Backend.Blocks(t.ctx, q)
+				if err != nil {
+					report("%s, while blocks were appended: %v", describe(q), err)
+				} else if fault := loadedPageFault(all[:begun.Load()], before, q, page); fault != "" {
+					report("%s, while blocks were appended, %s", describe(q), fault)
+				}
+			}
+		}()
+	}
+	if t.SetBalance != nil {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			addr := account(0, "one")
+			for i := range int64(100) {
+				if err := t.SetBalance(addr, big.NewInt(i)); err != nil {
+					report("Harness.SetBalance: %v", err)
+				} else if got, err := t.Backend.Balance(t.ctx, addr); err != nil || got == nil || got.Int64() != i {
+					report("Balance(%v), while blocks were appended, is %v with error %v, where it is %d in the source", addr, got, err, i)
+				}
+			}
+		}()
+	}
+	defer func() {
+		running.Wait()
+		close(faults)
+		for fault := range faults {
+			t.Errorf("%s", fault)
+		}
+	}()
+	first.expect(all)
+	middle.expect(all[151:])
+}
+
+// loadedPageFault judges a page that was read while blocks were appended: it
+// must be right for some moment between the call and its return.
+func loadedPageFault(all []chaingql.Block, before int, q chaingql.BlocksQuery, page []chaingql.Block) string {
+	moment := before
+	if len(page) > 0 {
+		newest := slices.MaxFunc(page, func(a, b chaingql.Block) int {
+			return strings.Compare(string(a.Cursor), string(b.Cursor))
+		})
+		for moment < len(all) && all[moment].Cursor <= newest.Cursor {
+			moment++
+		}
+	}
+	return pageFault(all[:moment], q, page)
+}

@@ -1,0 +1,239 @@
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// A reading is one Follow that is read at the rule's pace.
+type reading struct {
+	t        *trial
+	name     string
+	last     chaingql.Cursor // the newest that was read
+	items    chan item
+	cancel   context.CancelFunc
+	left     chan struct{} // closed when nothing will be read any more
+	returned chan struct{} // closed when the Follow has returned
+	stopped  bool
+	late     string // how it misbehaved when nothing was read any more; read after returned
+}
+
+// An item is what a Follow said: a block, its error, or how it misbehaved.
+type item struct {
+	block chaingql.Block
+	err   error
+	fault string
+}
+
+func (t *trial) follow(after chaingql.Cursor) *reading {
+	ctx, cancel := context.WithCancel(t.ctx)
+	return t.read(ctx, cancel, after)
+}
+
+func (t *trial) read(ctx context.Context, cancel context.CancelFunc, after chaingql.Cursor) *reading {
+	f := &reading{
+		t: t, name: fmt.Sprintf("Follow(after %q)", after), last: after,
+		items: make(chan item), cancel: cancel,
+		left: make(chan struct{}), returned: make(chan struct{}),
+	}
+	t.readings = append(t.readings, f)
+	go f.run(func() iter.Seq2[chaingql.Block, error] { return t.Backend.Follow(ctx, after) })
+	return f
+}
+
+func (f *reading) run(follow func() iter.Seq2[chaingql.Block, error]) {
+	defer close(f.returned)
+	defer func() {
+		if p := recover(); p != nil {
+			f.say(item{fault: fmt.Sprintf("panicked: %v", p)})
+		}
+	}()
+	var failed, left bool
+	follow()(func(b chaingql.Block, err error) bool {
+		switch {
+		case left:
+			f.late = "went on after its loop was left: it must return once yield returned false"
+			runtime.Goexit() // else it might go on for ever
+		case failed:
+			left = true
+			f.say(item{fault: "yielded again after its error: it must yield one error and end"})
+		case err != nil:
+			failed = true // and let it go on, to see that it does not
+			f.say(item{err: err})
+		default:
+			left = !f.say(item{block: b})
+		}
+		return !left
+	})
+	if !failed && !left {
+		f.say(item{fault: "ended without an error: it must yield one when its context is done or its source fails"})
+	}
+}
+
+// say hands an item over, unless nobody wants it any more.
+func (f *reading) say(it item) bool {
+	select {
+	case <-f.left:
+		return false
+	default:
+	}
+	select {
+	case f.items <- it:
+		return true
+	case <-f.left:
+		return false
+	}
+}
+
+// next waits for what is due.
+func (f *reading) next(due string) item {
+	f.t.Helper()
+	return f.nextWithin(due, f.t.Patience)
+}
+
+func (f *reading) nextWithin(due string, limit time.Duration) item {
+	f.t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case it := <-f.items:
+		if it.fault != "" {
+			f.t.Fatalf("%s %s", f.name, it.fault)
+		}
+		return it
+	case <-timer.C:
+		f.t.Fatalf("%s yielded nothing for %v after cursor %q, where %s was due", f.name, limit, f.last, due)
+		return item{}
+	}
+}
+
+// expect reads exactly these blocks.
+func (f *reading) expect(want []chaingql.Block) {
+	f.t.Helper()
+	for _, b := range want {
+		it := f.next(fmt.Sprintf("cursor %q, which is stored,", b.Cursor))
+		if it.err != nil {
+			f.t.Fatalf("%s ended after cursor %q, where cursor %q was due: %v", f.name, f.last, b.Cursor, it.err)
+		}
+		f.take(it.block, b)
+	}
+}
+
+// take compares a block with the one that was due.
+func (f *reading) take(got, want chaingql.Block) {
+	f.t.Helper()
+	switch {
+	case got.Cursor == f.last:
+		f.t.Fatalf("%s yielded cursor %q twice: blocks must ascend", f.name, got.Cursor)
+	case got.Cursor < f.last:
+		f.t.Fatalf("%s yielded cursor %q after %q: blocks must ascend", f.name, got.Cursor, f.last)
+	case got.Cursor > want.Cursor:
+		f.t.Fatalf("%s skipped cursor %q: it yielded %q after %q", f.name, want.Cursor, got.Cursor, f.last)
+	case got.Cursor < want.Cursor:
+		f.t.Fatalf("%s yielded cursor %q, which no stored block has", f.name, got.Cursor)
+	}
+	if differs := blockFault(got, want); differs != "" {
+		f.t.Fatalf("%s yielded cursor %q %s", f.name, got.Cursor, differs)
+	}
+	f.last = got.Cursor
+}
+
+// end reads on to the error that is due. The blocks before it must be the
+// stored ones, without a hole.
+func (f *reading) end(due string, limit time.Duration) error {
+	f.t.Helper()
+	for {
+		it := f.nextWithin(due, limit)
+		if it.err != nil {
+			return it.err
+		}
+		i, found := slices.BinarySearchFunc(f.t.stored, f.last, func(b chaingql.Block, c chaingql.Cursor) int {
+			return strings.Compare(string(b.Cursor), string(c))
+		})
+		if found {
+			i++
+		}
+		if i == len(f.t.stored) {
+			f.t.Fatalf("%s yielded cursor %q after %q, which was the newest", f.name, it.block.Cursor, f.last)
+		}
+		f.take(it.block, f.t.stored[i])
+	}
+}
+
+// calm is how long nothing must come where nothing is due.
+const calm = 50 * time.Millisecond
+
+// quiet sees that nothing comes.
+func (f *reading) quiet() {
+	f.t.Helper()
+	timer := time.NewTimer(calm)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case it := <-f.items:
+		switch {
+		case it.fault != "":
+			f.t.Fatalf("%s %s", f.name, it.fault)
+		case it.err != nil:
+			f.t.Fatalf("%s ended after cursor %q, where it must wait for new blocks: %v", f.name, f.last, it.err)
+		case it.block.Cursor <= f.last:
+			f.t.Fatalf("%s yielded cursor %q after %q: blocks must ascend, and none was due", f.name, it.block.Cursor, f.last)
+		default:
+			f.t.Fatalf("%s yielded cursor %q after %q, where none was due", f.name, it.block.Cursor, f.last)
+		}
+	}
+}
+
+// stop ends the Follow through its context and sees that it returns.
+func (f *reading) stop() {
+	f.t.Helper()
+	if f.stopped {
+		return
+	}
+	f.stopped = true
+	f.cancel()
+	select {
+	case <-f.left:
+	default:
+		defer close(f.left)
+	}
+	timer := time.NewTimer(Prompt)
+	defer timer.Stop()
+	for {
+		select {
+		case it := <-f.items:
+			if it.fault != "" {
+				f.t.Errorf("%s %s", f.name, it.fault)
+			}
+		case <-f.returned:
+			if f.late != "" {
+				f.t.Errorf("%s %s", f.name, f.late)
+			}
+			return
+		case <-timer.C:
+			f.t.Errorf("%s did not return within %v of its context's end", f.name, Prompt)
+			return
+		}
+	}
+}
+
+// leave stops reading, as a range loop does that is left by break, and sees
+// that the Follow returns at its next block.
+func (f *reading) leave() {
+	f.t.Helper()
+	close(f.left)
+	timer := time.NewTimer(Prompt)
+	defer timer.Stop()
+	select {
+	case <-f.returned: // stop will see how
+	case <-timer.C:
+		f.t.Fatalf("%s did not return within %v of its loop being left", f.name, Prompt)
+	}
+}

@@ -1,0 +1,292 @@
+package memchain_test
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func TestChainKeepsTheContract(t *testing.T) {
+	backendtest.Run(t, func(*testing.T) backendtest.Harness {
+		c := memchain.New()
+		return backendtest.Harness{
+			Backend:    c,
+			Append:     func(blocks []chaingql.Block) error { return c.Append(blocks...) },
+			SetBalance: func(a chaingql.Address, nano *big.Int) error { c.SetBalance(a, nano); return nil },
+			Prune:      func(before chaingql.Cursor) error { c.Prune(before); return nil },
+			Interrupt:  func() { c.Interrupt(nil) },
+		}
+	})
+}
+
+func at(cursors ...chaingql.Cursor) []chaingql.Block {
+	blocks := make([]chaingql.Block, len(cursors))
+	for i, c := range cursors {
+		blocks[i] = chaingql.Block{Cursor: c}
+	}
+	return blocks
+}
+
+func cursors(t *testing.T, c *memchain.Chain, q chaingql.BlocksQuery) string {
+	t.Helper()
+	page, err := c.Blocks(t.Context(), q)
+	if err != nil {
+		t.Fatalf("Blocks: %v", err)
+	}
+	return list(page)
+}
+
+func list(blocks []chaingql.Block) string {
+	var all []string
+	for _, b := range blocks {
+		all = append(all, string(b.Cursor))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAppendTakesAllOrNone(t *testing.T) {
+	long := chaingql.Cursor(strings.Repeat("a", 64))
+	for _, row := range []struct {
+		name   string
+		blocks []chaingql.Block
+		want   string // "": taken
+	}{
+		{"nothing", nil, ""},
+		{"ascending", at("06", "07m"), ""},
+		{"the longest cursor", at(long), ""},
+		{"too long a cursor", at("06", long+"0"), "block 2 of 2 has cursor"},
+		{"the newest again", at("05"), `block 1 of 1 has cursor "05", which is not past "05"`},
+		{"below the newest", at("06", "04"), `block 2 of 2 has cursor "04", which is not past "06"`},
+		{"one twice", at("06", "06"), `block 2 of 2 has cursor "06", which is not past "06"`},
+		{"no cursor", at("06", ""), `block 2 of 2 has cursor ""`},
+		{"a character of no cursor", at("06", "07", "08z"), `block 3 of 3 has cursor "08z": chaingql: not a cursor of this chain`},
+		{"an upper-case digit", at("0A"), `has cursor "0A"`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := memchain.New()
+			if err := c.Append(at("05")...); err != nil {
+				t.Fatal(err)
+			}
+			err := c.Append(row.blocks...)
+			got := cursors(t, c, chaingql.BlocksQuery{First: 10})
+			if row.want == "" {
+				if want := strings.TrimSpace("05 " + list(row.blocks)); err != nil || got != want {
+					t.Errorf("holds %s with error %v, not %s", got, err, want)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") || got != "05" {
+				t.Errorf("holds %s with error %v, not 05 and %q", got, err, row.want)
+			}
+		})
+	}
+}
+
+func TestAppendLeavesTheCallersSliceAlone(t *testing.T) {
+	c := memchain.New()
+	blocks := at("01", "02")
+	if err := c.Append(blocks...); err != nil {
+		t.Fatal(err)
+	}
+	blocks[0].Cursor = "09"
+	if got := cursors(t, c, chaingql.BlocksQuery{First: 10}); got != "01 02" {
+		t.Errorf("holds %s", got)
+	}
+}
+
+func TestBalanceThatNoAccountCanHavePanics(t *testing.T) {
+	for _, nano := range []*big.Int{nil, big.NewInt(-1)} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("SetBalance took %v", nano)
+				}
+			}()
+			memchain.New().SetBalance(chaingql.Address{}, nano)
+		}()
+	}
+}
+
+func TestPrunedHistoryIsTooOldFromTheLastBlockDroppedDown(t *testing.T) {
+	for _, row := range []struct {
+		name          string
+		prune         []chaingql.Cursor
+		kept          string
+		tooOld, still []chaingql.Cursor
+	}{
+		{"nothing", []chaingql.Cursor{"", "02"}, "02 04 06 08", nil, []chaingql.Cursor{"01", "02", "09"}},
+		{"up to a block", []chaingql.Cursor{"06"}, "06 08", []chaingql.Cursor{"01", "02", "03"}, []chaingql.Cursor{"04", "05", "06", "08", "09"}},
+		{"up to between blocks", []chaingql.Cursor{"05"}, "06 08", []chaingql.Cursor{"02", "03"}, []chaingql.Cursor{"04", "05", "06"}},
+		{"twice", []chaingql.Cursor{"03", "07", "05"}, "08", []chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "07", "08"}},
+		{"everything", []chaingql.Cursor{"0f"}, "", []chaingql.Cursor{"02", "06", "07"}, []chaingql.Cursor{"08", "09"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := memchain.New()
+			if err := c.Append(at("02", "04", "06", "08")...); err != nil {
+				t.Fatal(err)
+			}
+			for _, before := range row.prune {
+				c.Prune(before)
+			}
+			if got := cursors(t, c, chaingql.BlocksQuery{First: 10}); got != row.kept {
+				t.Errorf("keeps %q, not %q", got, row.kept)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			for _, after := range row.tooOld {
+				if _, err := c.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: after}); !errors.Is(err, chaingql.ErrCursorTooOld) {
+					t.Errorf("Blocks after %q: %v", after, err)
+				}
+				for b, err := range c.Follow(ctx, after) {
+					if !errors.Is(err, chaingql.ErrCursorTooOld) {
+						t.Errorf("Follow after %q: %q, %v", after, b.Cursor, err)
+						break
+					}
+				}
+			}
+			for _, after := range row.still {
+				if _, err := c.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: after}); err != nil {
+					t.Errorf("Blocks after %q: %v", after, err)
+				}
+			}
+			if err := c.Append(at("08")...); err == nil {
+				t.Error("a block that the chain had comes in again")
+			}
+			if err := c.Append(at("0a")...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// read follows in the background and takes down what comes.
+func read(ctx context.Context, c *memchain.Chain, after chaingql.Cursor) (said func() string) {
+	var mu sync.Mutex
+	var all []string
+	go func() {
+		for b, err := range c.Follow(ctx, after) {
+			mu.Lock()
+			if err != nil {
+				all = append(all, err.Error()+".")
+			} else {
+				all = append(all, string(b.Cursor))
+			}
+			mu.Unlock()
+		}
+	}()
+	return func() string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(all, " ")
+	}
+}
+
+func TestFollowWakesWithoutAnyTimePassing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := memchain.New()
+		said := read(ctx, c, "")
+		began := time.Now()
+		for _, step := range []struct {
+			do   func()
+			want string
+		}{
+			{func() {}, ""},
+			{func() { _ = c.Append(at("01")...) }, "01"},
+			{func() { _ = c.Append(at("02", "03")...) }, "01 02 03"},
+			{func() { c.Prune("03") }, "01 02 03"},
+			{func() { _ = c.Append(at("04")...) }, "01 02 03 04"},
+			{cancel, "01 02 03 04 context canceled."},
+		} {
+			step.do()
+			if got := said(); got != step.want {
+				t.Errorf("said %q, not %q", got, step.want)
+			}
+		}
+		if passed := time.Since(began); passed != 0 {
+			t.Errorf("%v passed", passed)
+		}
+	})
+}
+
+func TestFollowFromPastTheNewestOutlivesPruning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := memchain.New()
+		said := read(ctx, c, "04")
+		synctest.Wait()
+		_ = c.Append(at("02", "04")...)
+		c.Prune("0f") // of blocks that it was never to see
+		_ = c.Append(at("05")...)
+		if got := said(); got != "05" {
+			t.Errorf("said %q", got)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestInterruptEndsRunningFollowsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := memchain.New()
+		_ = c.Append(at("01")...)
+		first, second := read(ctx, c, ""), read(ctx, c, "01")
+		synctest.Wait()
+		c.Interrupt(errors.New("wire cut"))
+		third := read(ctx, c, "")
+		if a, b, d := first(), second(), third(); a != "01 wire cut." || b != "wire cut." || d != "01" {
+			t.Errorf("said %q, %q and %q", a, b, d)
+		}
+		c.Interrupt(nil)
+		if got := third(); got != "01 memchain: interrupted." {
+			t.Errorf("said %q", got)
+		}
+		cancel()
+	})
+}
+
+func TestFollowThatIsOvertakenByPruningEndsAndDoesNotSkip(t *testing.T) {
+	c := memchain.New()
+	_ = c.Append(at("01", "02")...)
+	var got []string
+	for b, err := range c.Follow(t.Context(), "") {
+		if err != nil {
+			got = append(got, err.Error())
+			break
+		}
+		got = append(got, string(b.Cursor))
+		if b.Cursor == "02" { // new blocks come and go before the reader is back
+			_ = c.Append(at("03", "04")...)
+			c.Prune("04")
+		}
+	}
+	if want := "01 02 " + chaingql.ErrCursorTooOld.Error(); strings.Join(got, " ") != want {
+		t.Errorf("read %q", got)
+	}
+}
+
+func TestChainMayBeWrittenInsideAFollow(t *testing.T) {
+	c := memchain.New()
+	_ = c.Append(at("01")...)
+	n := 0
+	for b, err := range c.Follow(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 3 {
+			break
+		}
+		if err := c.Append(at(b.Cursor + "0")...); err != nil { // would lock up under a lock held across yield
+			t.Fatal(err)
+		}
+	}
+}

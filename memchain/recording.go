@@ -1,0 +1,273 @@
+package memchain
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// A Recording is what [Load] read: blocks or accounts of a real chain.
+type Recording struct {
+	// Network says in words where the recording was made.
+	Network string
+	// Blocks ascend by cursor, which is their recorded chain_order.
+	Blocks []chaingql.Block
+	// LeftOut counts the blocks that were recorded without a chain_order and
+	// so have no place among the others.
+	LeftOut int
+	// Balances has the newest recorded balance of each account.
+	Balances map[chaingql.Address]*big.Int
+}
+
+// Load reads a recording: one JSON object with blocks, accounts or both.
+//
+//	{"network": "…",
+//	 "blocks": [{"workchain": -1, "shard": "8000000000000000", "seq_no": 1, "hash": "…64 hex digits…",
+//	             "gen_utime": 1573822385, "chain_order": "01m"}],
+//	 "accounts": [{"address": "-1:…64 hex digits…", "balance": "5000000000", "state_seq_no": 0}]}
+//
+// Blocks come in any order and may lack chain_order, which leaves them out.
+// Of several rows for one account the one with the highest state_seq_no
+// counts. A file that deviates is refused with an error that names the row
+// and what is wrong with it; members that the format does not know are
+// deviations too. Load reads r to its end and keeps all of it in memory.
+func Load(r io.Reader) (Recording, error) {
+	rec, err := load(r)
+	if err != nil {
+		return Recording{}, fmt.Errorf("memchain: recording: %w", err)
+	}
+	return rec, nil
+}
+
+// Add puts a recording's blocks behind the chain's newest and sets its
+// balances. On error the chain is left as it was. The recording remains the
+// caller's.
+func (c *Chain) Add(rec Recording) error {
+	for addr, nano := range rec.Balances {
+		if nano == nil || nano.Sign() < 0 {
+			return fmt.Errorf("memchain: balance %v of %v", nano, addr)
+		}
+	}
+	if err := c.Append(rec.Blocks...); err != nil {
+		return err
+	}
+	for addr, nano := range rec.Balances {
+		c.SetBalance(addr, nano)
+	}
+	return nil
+}
+
+// What a file may hold. Members without a type are known, and passed over.
+type (
+	recordedFile struct {
+		Network    string            `json:"network"`
+		Blocks     []json.RawMessage `json:"blocks"`
+		Accounts   []json.RawMessage `json:"accounts"`
+		GlobalID   any               `json:"global_id"`
+		Provenance any               `json:"provenance"`
+		Verified   any               `json:"verified"`
+		Runs       any               `json:"runs"`
+	}
+	recordedBlock struct {
+		Workchain      *int32  `json:"workchain"`
+		Shard          *string `json:"shard"`
+		SeqNo          *uint32 `json:"seq_no"`
+		Hash           *string `json:"hash"`
+		FileHash       *string `json:"file_hash"`
+		PrevHash       *string `json:"prev_hash"`
+		GenUtime       *int64  `json:"gen_utime"`
+		ChainOrder     *string `json:"chain_order"`
+		StartLT        any     `json:"start_lt"`
+		EndLT          any     `json:"end_lt"`
+		TrCount        any     `json:"tr_count"`
+		MasterSeqNo    any     `json:"master_seq_no"`
+		MasterRefSeqNo any     `json:"master_ref_seq_no"`
+	}
+	recordedAccount struct {
+		Address       *string `json:"address"`
+		Balance       *string `json:"balance"`
+		StateSeqNo    *uint32 `json:"state_seq_no"`
+		Status        any     `json:"status"`
+		LastTransLT   any     `json:"last_trans_lt"`
+		StateShard    any     `json:"state_shard"`
+		StateGenUtime any     `json:"state_gen_utime"`
+	}
+)
+
+func load(r io.Reader) (rec Recording, err error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return rec, err
+	}
+	var file recordedFile
+	if err := decode(data, &file); err != nil {
+		return rec, err
+	}
+	if file.Blocks == nil && file.Accounts == nil {
+		return rec, errors.New("has neither blocks nor accounts")
+	}
+	rec.Network = file.Network
+	for i, row := range file.Blocks {
+		b, err := loadBlock(row)
+		switch {
+		case err != nil:
+			return rec, fmt.Errorf("block %d: %w", i+1, err)
+		case b.Cursor == "":
+			rec.LeftOut++
+		default:
+			rec.Blocks = append(rec.Blocks, b)
+		}
+	}
+	slices.SortStableFunc(rec.Blocks, func(a, b chaingql.Block) int {
+		return strings.Compare(string(a.Cursor), string(b.Cursor))
+	})
+	for i := 1; i < len(rec.Blocks); i++ {
+		if c := rec.Blocks[i].Cursor; c == rec.Blocks[i-1].Cursor {
+			return rec, fmt.Errorf("two blocks have chain_order %q", c)
+		}
+	}
+	rec.Balances, err = loadAccounts(file.Accounts)
+	return rec, err
+}
+
+func loadBlock(row []byte) (b chaingql.Block, err error) {
+	var f recordedBlock
+	if err := decode(row, &f); err != nil {
+		return b, err
+	}
+	switch {
+	case f.Workchain == nil:
+		return b, errors.New("has no workchain")
+	case f.Shard == nil:
+		return b, errors.New("has no shard")
+	case f.SeqNo == nil:
+		return b, errors.New("has no seq_no")
+	case f.Hash == nil:
+		return b, errors.New("has no hash")
+	case f.GenUtime == nil:
+		return b, errors.New("has no gen_utime")
+	case *f.GenUtime < 0 || *f.GenUtime > 1<<32-1:
+		return b, fmt.Errorf("gen_utime %d is not a time in 32 bits", *f.GenUtime)
+	}
+	var shard [8]byte
+	if err := decodeHex(shard[:], "shard", f.Shard); err != nil {
+		return b, err
+	}
+	if b.Shard = binary.BigEndian.Uint64(shard[:]); b.Shard == 0 {
+		return b, errors.New("shard is zero")
+	}
+	if err := decodeHex(b.Hash[:], "hash", f.Hash); err != nil {
+		return b, err
+	}
+	var unused chaingql.Hash
+	if err := decodeHex(unused[:], "prev_hash", f.PrevHash); err != nil {
+		return b, err
+	}
+	if err := decodeHex(unused[:], "file_hash", f.FileHash); err != nil {
+		return b, err
+	}
+	if f.ChainOrder != nil {
+		b.Cursor = chaingql.Cursor(*f.ChainOrder)
+		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
+			return b, fmt.Errorf("chain_order %.80q: %w", *f.ChainOrder, chaingql.ErrBadCursor)
+		}
+	}
+	b.Workchain = *f.Workchain
+	b.SeqNo = *f.SeqNo
+	b.Time = time.Unix(*f.GenUtime, 0).UTC()
+	return b, nil
+}
+
+func loadAccounts(rows []json.RawMessage) (map[chaingql.Address]*big.Int, error) {
+	balances := make(map[chaingql.Address]*big.Int, len(rows))
+	seen := make(map[chaingql.Address]uint32, len(rows))
+	for i, row := range rows {
+		var f recordedAccount
+		if err := decode(row, &f); err != nil {
+			return nil, fmt.Errorf("account %d: %w", i+1, err)
+		}
+		switch {
+		case f.Address == nil:
+			return nil, fmt.Errorf("account %d: has no address", i+1)
+		case f.Balance == nil:
+			return nil, fmt.Errorf("account %d: has no balance", i+1)
+		case f.StateSeqNo == nil:
+			return nil, fmt.Errorf("account %d: has no state_seq_no", i+1)
+		}
+		addr, err := chaingql.ParseAddress(*f.Address)
+		if err != nil {
+			return nil, fmt.Errorf("account %d: address %.80q: %w", i+1, *f.Address, err)
+		}
+		nano, ok := parseBalance(*f.Balance)
+		if !ok {
+			return nil, fmt.Errorf("account %d: balance %.80q is not a plain decimal number", i+1, *f.Balance)
+		}
+		if seqNo, again := seen[addr]; again && seqNo == *f.StateSeqNo {
+			return nil, fmt.Errorf("account %d: %v has two rows with state_seq_no %d", i+1, addr, seqNo)
+		} else if again && seqNo > *f.StateSeqNo {
+			continue
+		}
+		seen[addr] = *f.StateSeqNo
+		balances[addr] = nano
+	}
+	return balances, nil
+}
+
+// maxDigits is room for 256 bits, twice what the network can express.
+const maxDigits = 78
+
+func parseBalance(s string) (*big.Int, bool) {
+	if s == "" || len(s) > maxDigits || strings.Trim(s, "0123456789") != "" || (s[0] == '0' && s != "0") {
+		return nil, false
+	}
+	return new(big.Int).SetString(s, 10)
+}
+
+// decodeHex passes over a string that is not given.
+func decodeHex(dst []byte, name string, s *string) error {
+	if s == nil {
+		return nil
+	}
+	digits := hex.EncodedLen(len(dst))
+	if len(*s) == digits {
+		if _, err := hex.Decode(dst, []byte(*s)); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %.80q is not %d hex digits", name, *s, digits)
+}
+
+// decode reads one JSON object and nothing behind it.
+func decode(data []byte, into any) error {
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '{' {
+		return fmt.Errorf("%.20q… where an object belongs", trimmed)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("ends in the middle")
+	case errors.As(err, &mistyped):
+		return fmt.Errorf("%s is a %s, which does not fit %v", mistyped.Field, mistyped.Value, mistyped.Type)
+	case err != nil:
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("goes on behind its end")
+	}
+	return nil
+}
