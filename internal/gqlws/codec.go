@@ -1,0 +1,90 @@
+package gqlws
+
+import (
+	"encoding/json"
+
+	"github.com/coder/websocket"
+)
+
+// A codec is one subprotocol: it turns frames into messages and back, and says
+// how strict the protocol is. The order of events is the connection's affair,
+// so codecs hold no state and are shared by all connections.
+//
+// Its append methods add one frame to b; one that adds nothing means that the
+// protocol says nothing there.
+type codec interface {
+	// name is the subprotocol as it is negotiated.
+	name() string
+
+	// strict is whether a breach (no init, a second one, an id in use, a
+	// malformed frame) ends the connection rather than being lived with.
+	strict() bool
+
+	// decode never fails: what is wrong with a frame is a kind of message.
+	decode(frame []byte) message
+
+	appendAck(b []byte) []byte
+	appendKeepAlive(b []byte) []byte
+	appendPong(b, payload []byte) []byte
+	appendData(b []byte, id identity, payload []byte) []byte
+	appendErrors(b []byte, id identity, errs []json.RawMessage) []byte
+	appendComplete(b []byte, id identity) []byte
+	// appendStopped answers the peer's own stop.
+	appendStopped(b []byte, id identity) []byte
+
+	// farewell is the last frame before the close frame (which may be nothing),
+	// and the close frame's code and reason.
+	farewell(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string)
+}
+
+type kind int
+
+const (
+	kindMalformed kind = iota // not of the protocol at all
+	kindWrong                 // nothing that can be acted on
+	kindInit
+	kindStart
+	kindStop
+	kindTerminate
+	kindPing
+	kindPong
+)
+
+// A message is what a peer said.
+type message struct {
+	kind    kind
+	id      identity
+	payload []byte // raw JSON, a copy; nil where absent or null
+	answer  []byte // malformed, wrong: the frame that says so
+}
+
+// An identity is an operation's id. Peers send strings, but numbers and no id at
+// all have been seen: it is echoed as it came, while equal text is the same id.
+type identity struct {
+	echo []byte // raw JSON; nil where absent
+	key  string
+}
+
+// An ending is why this side ends a connection. Only the first ending of a
+// connection counts.
+type ending struct {
+	cause cause
+	err   json.RawMessage // the encoded GraphQL error; nil where there is nothing to say
+}
+
+type cause int
+
+const (
+	causeTerminated cause = iota // the peer asked for it
+	causeRefused                 // by the Session's Init
+	causeExpired                 // the credential did
+	causeShutdown
+	causeLost      // a stream did not go on
+	causeSilent    // the peer did not speak in time
+	causeMalformed // one malformed frame, or too many in a row
+	causeTooBig    // a message was
+	causeInternal
+	causeNoInit     // strict: a start before connection_init
+	causeSecondInit // strict: another connection_init
+	causeSameID     // strict: an id that is in use
+)

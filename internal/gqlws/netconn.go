@@ -1,0 +1,140 @@
+package gqlws
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// frameBuffer is the size of the two buffers of a connection: most connections
+// are idle, and there are many.
+const frameBuffer = 256
+
+// netConn is the captured TCP (or TLS) connection: closing it is the one thing
+// that always frees a WebSocket, so the connection keeps it in its own hands. It
+// puts a deadline on each write and on the rest of each begun frame.
+type netConn struct {
+	net.Conn
+	frameTimeout time.Duration
+	writeTimeout time.Duration
+
+	br   *bufio.Reader // what the WebSocket reads through
+	rest []byte        // read by net/http before it was taken over
+
+	// These two belong to whoever reads the WebSocket.
+	begun   bool // some of a frame has come, and its deadline is set
+	message bool // some of a message has come
+}
+
+func newNetConn(nc net.Conn, rest []byte, frameTimeout, writeTimeout time.Duration) *netConn {
+	n := &netConn{Conn: nc, rest: rest, frameTimeout: frameTimeout, writeTimeout: writeTimeout}
+	n.br = bufio.NewReaderSize(n, frameBuffer)
+	return n
+}
+
+func (n *netConn) Read(p []byte) (int, error) {
+	if len(n.rest) > 0 {
+		k := copy(p, n.rest)
+		n.rest = n.rest[k:]
+		n.begin()
+		return k, nil
+	}
+	k, err := n.Conn.Read(p)
+	if k > 0 {
+		n.begin()
+	}
+	return k, err
+}
+
+func (n *netConn) Write(p []byte) (int, error) {
+	if n.writeTimeout > 0 {
+		if err := n.SetWriteDeadline(time.Now().Add(n.writeTimeout)); err != nil {
+			return 0, fmt.Errorf("write deadline: %w", err)
+		}
+	}
+	return n.Conn.Write(p)
+}
+
+// begin sets the deadline of a frame when its first bytes have come. The bytes
+// that follow do not move it, so that one who dribbles gains nothing.
+func (n *netConn) begin() {
+	if n.begun {
+		return
+	}
+	n.begun = true
+	if n.frameTimeout > 0 {
+		n.readBy(time.Now().Add(n.frameTimeout))
+	}
+}
+
+// settle goes back to waiting after a whole message or control frame. A control
+// frame between the parts of a message leaves the message's deadline as it is.
+func (n *netConn) settle() {
+	if n.message {
+		return
+	}
+	n.begun = false
+	if n.br.Buffered() > 0 || len(n.rest) > 0 {
+		n.begin() // the next frame has come along
+		return
+	}
+	n.readBy(time.Time{})
+}
+
+func (n *netConn) readBy(t time.Time) {
+	// It fails on a closed connection alone, and the read that follows says so.
+	_ = n.SetReadDeadline(t)
+}
+
+// handshake is the http.ResponseWriter that the WebSocket library sees: it takes
+// the connection over as a netConn, and holds refusals back, so that the caller
+// can answer in its own form.
+type handshake struct {
+	w            http.ResponseWriter
+	header       http.Header
+	frameTimeout time.Duration
+	writeTimeout time.Duration
+
+	conn      *netConn // set when the connection was taken over
+	hijackErr error    // why it was not
+}
+
+func newHandshake(w http.ResponseWriter, o *Options) *handshake {
+	return &handshake{w: w, header: w.Header().Clone(), frameTimeout: o.FrameTimeout, writeTimeout: o.WriteTimeout}
+}
+
+func (h *handshake) Header() http.Header { return h.header }
+
+// WriteHeader sends nothing: Hijack writes the one answer there is.
+func (h *handshake) WriteHeader(int) {}
+
+func (h *handshake) Write(p []byte) (int, error) { return len(p), nil }
+
+func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	nc, brw, err := http.NewResponseController(h.w).Hijack()
+	if err != nil {
+		h.hijackErr = err
+		return nil, nil, err
+	}
+	ahead, err := brw.Reader.Peek(brw.Reader.Buffered())
+	if err != nil {
+		panic(err) // what is buffered can be peeked at
+	}
+	h.conn = newNetConn(nc, bytes.Clone(ahead), h.frameTimeout, h.writeTimeout)
+
+	// Written here rather than through the ResponseWriter, since of the many that
+	// wrap one, not all write a header before they give up the connection.
+	var answer bytes.Buffer
+	answer.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	if err := h.header.Write(&answer); err != nil {
+		panic(err) // a bytes.Buffer takes everything
+	}
+	answer.WriteString("\r\n")
+	if _, err := h.conn.Write(answer.Bytes()); err != nil {
+		return nil, nil, fmt.Errorf("write handshake: %w", err)
+	}
+	return h.conn, bufio.NewReadWriter(h.conn.br, bufio.NewWriterSize(h.conn, frameBuffer)), nil
+}

@@ -1,0 +1,125 @@
+package gqlws
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// A Session answers one connection. Init and Start are called from the
+// goroutine that reads the connection, one at a time: while one of them runs,
+// nothing else that the peer says is heard.
+type Session interface {
+	// Init lets the peer in or refuses it. It is called for each
+	// connection_init with its payload (raw JSON; nil where it was absent or
+	// null), or once with nil before the first start when the peer sent no
+	// connection_init. ctx carries the values of the handshake's request and is
+	// cancelled when the connection is gone.
+	//
+	// The operations started from then on run with the context it returns; a
+	// deadline on it is the end of the peer's credential: the peer is told, and
+	// the connection closed so that the peer connects again. Any error refuses
+	// the peer: it is logged, the peer reads "Unauthorized access".
+	Init(ctx context.Context, payload []byte) (context.Context, error)
+
+	// Start checks an operation and says how it is run. payload is the raw JSON
+	// of start's payload, the Session's to keep; nil where it was absent or
+	// null. ctx ends with the operation. It must not block for long.
+	//
+	// wake is for a Stream: it may be called at any time, from any goroutine
+	// (within Start, Next and Close too), and never blocks.
+	//
+	// A *RequestError is told to the peer under the operation's id, any other
+	// error is logged and told as an internal one.
+	Start(ctx context.Context, payload []byte, wake func()) (Operation, error)
+}
+
+// An Operation is how one operation is run: exactly one of its fields is set.
+type Operation struct {
+	// Run answers a query: it is called once, on a goroutine of its own, which
+	// the connection waits for. It returns a whole GraphQL answer as JSON, told
+	// as one data message and a complete. ctx is cancelled when the peer stops
+	// the operation or is gone; the place it takes among the connection's
+	// operations is free only when Run has returned.
+	Run func(ctx context.Context) []byte
+
+	// Stream is the source of a subscription.
+	Stream Stream
+}
+
+// A Stream is the source of one subscription. Next and Close are never called
+// at the same time.
+type Stream interface {
+	// Next returns the next payload, a whole GraphQL answer as JSON, or nil when
+	// there is none yet: the wake given to Start tells when there may be one.
+	// The payload is only read, so it may be shared between connections. Next is
+	// called once after Start, after each wake, and again after each payload,
+	// when that one has been written: a peer that reads slowly is not asked for.
+	//
+	// io.EOF is the end: the peer reads complete. A *RequestError is an end with
+	// a reason, any other error an end that is logged and told as internal.
+	Next() ([]byte, error)
+
+	// Close is called once, when the operation has ended for whatever reason.
+	Close()
+}
+
+// A RequestError is why an operation does not start, or does not go on.
+type RequestError struct {
+	// Errors are encoded GraphQL errors, at least one.
+	Errors []json.RawMessage
+
+	// Lost says that the stream broke off through no fault of the peer, which
+	// should connect and subscribe again: the connection ends with the first
+	// error, since clients of the legacy protocol take an operation's own error
+	// as final.
+	Lost bool
+}
+
+func (e *RequestError) Error() string {
+	if len(e.Errors) == 0 {
+		return "gqlws: request error"
+	}
+	return "gqlws: request error: " + string(e.Errors[0])
+}
+
+// errInternal is what a peer is told of a failure that is not its own and that
+// the log has.
+var errInternal = &RequestError{Errors: []json.RawMessage{
+	encodeError("Internal server error", "INTERNAL_SERVER_ERROR")}}
+
+// encodeError is a GraphQL error as JSON; an empty code leaves extensions out.
+func encodeError(message, code string) json.RawMessage {
+	type extensions struct {
+		Code string `json:"code"`
+	}
+	e := struct {
+		Message    string      `json:"message"`
+		Extensions *extensions `json:"extensions,omitempty"`
+	}{Message: message}
+	if code != "" {
+		e.Extensions = &extensions{code}
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // two strings always encode
+	}
+	return b
+}
+
+// An operation is one that the connection runs. Its fields are guarded by the
+// connection's mu, except for those set before it is started.
+type operation struct {
+	id     identity
+	run    func(context.Context) []byte
+	stream Stream
+	cancel context.CancelFunc
+
+	started  bool // it is, or was, among the connection's operations
+	queued   bool // it waits for its turn to write
+	busy     bool // its Run, or its Next, is under way
+	ended    bool
+	handover bool // it ended while busy: whoever is at work on it closes it
+
+	answer []byte // what Run returned
+	err    error  // or why it did not
+}

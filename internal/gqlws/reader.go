@@ -1,0 +1,289 @@
+package gqlws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// maxMalformed is how many malformed frames in a row end a connection.
+const maxMalformed = 10
+
+func (c *conn) listen() (err error) {
+	defer c.recovered("reader", &err)
+	for {
+		frame, err := c.read()
+		if err != nil {
+			return err
+		}
+		c.receive(frame)
+		c.waitRoom()
+	}
+}
+
+// read returns the next message. One that is too big ends the connection; what
+// is returned of it is then not heard any more.
+func (c *conn) read() ([]byte, error) {
+	_, r, err := c.ws.Reader(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	c.settle(true)
+	limit := c.options.MaxMessage
+	limited := r
+	if limit > 0 {
+		limited = io.LimitReader(r, limit+1)
+	}
+	// Where the connection ends inside a message, a part may come without an
+	// error. No part of a JSON object is one, so decode refuses it.
+	frame, err := io.ReadAll(limited)
+	if err != nil {
+		return nil, err
+	}
+	if limit > 0 && int64(len(frame)) > limit {
+		c.end(ending{causeTooBig, encodeError(fmt.Sprintf("Message is larger than %d bytes", limit), "LIMIT_EXCEEDED")})
+		// Bytes left unread would turn the close into a reset, which can
+		// overtake what the peer is told.
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return nil, err
+		}
+	}
+	c.settle(false)
+	return frame, nil
+}
+
+// settle says where the reader is in the stream of frames: inside a message or
+// behind it. In the close handshake the library reads on the writer's goroutine,
+// and deadlines are none of the reader's business.
+func (c *conn) settle(inside bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return
+	}
+	c.net.message = inside
+	if !inside {
+		c.net.settle()
+	}
+}
+
+// waitRoom holds the reader up while a peer does not read what it asked for: it
+// goes on to read, or its connection is cut over a stalled write.
+func (c *conn) waitRoom() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.pending > maxOutbox && !c.broken {
+		c.room.Wait()
+	}
+}
+
+// receive does what one frame asks for.
+func (c *conn) receive(frame []byte) {
+	m := c.codec.decode(frame)
+	c.mu.Lock()
+	if c.ending != nil {
+		c.mu.Unlock()
+		return
+	}
+	if c.first != nil && (m.kind == kindInit || !c.codec.strict()) {
+		c.first.Stop()
+	}
+	c.mu.Unlock()
+
+	if m.kind != kindMalformed {
+		c.malformed = 0
+	}
+	switch m.kind {
+	case kindMalformed:
+		c.malformed++
+		if c.malformed >= maxMalformed || c.codec.strict() {
+			c.end(ending{causeMalformed, encodeError("Too many messages that are not JSON objects", "BAD_REQUEST")})
+			return
+		}
+		c.say(m.answer)
+	case kindWrong:
+		c.say(m.answer)
+	case kindInit:
+		c.init(m.payload)
+	case kindStart:
+		c.startOperation(m.id, m.payload)
+	case kindStop:
+		c.stopOperation(m.id)
+	case kindPing:
+		c.say(c.codec.appendPong(nil, m.payload))
+	case kindTerminate:
+		c.end(ending{cause: causeTerminated})
+	}
+}
+
+// init answers a connection_init. The rhythm of keep-alives begins with the
+// first one, whatever comes later: clients reconnect when it is broken.
+func (c *conn) init(payload []byte) {
+	again := c.inited
+	if again && c.codec.strict() {
+		c.end(ending{cause: causeSecondInit})
+		return
+	}
+	if !c.enter(payload) {
+		return
+	}
+	c.inited = true
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.push(c.codec.appendAck(nil))
+	if ka := c.codec.appendKeepAlive(nil); !again && len(ka) > 0 && c.options.KeepAlive > 0 {
+		c.push(ka)
+		c.kaNext = time.Now().Add(c.options.KeepAlive)
+		c.ka = c.after(c.options.KeepAlive, c.keepAlive)
+	}
+	c.kick()
+}
+
+// keepAlive lets the writer send a ka. Each is due at a whole multiple of the
+// rhythm, however late the one before it was.
+func (c *conn) keepAlive() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending != nil || c.dead {
+		return
+	}
+	c.kaDue = true
+	c.kaNext = c.kaNext.Add(c.options.KeepAlive)
+	c.ka.Reset(time.Until(c.kaNext))
+	c.kick()
+}
+
+// enter has the Session let the peer in, and reports whether it did.
+func (c *conn) enter(payload []byte) bool {
+	ctx, err := c.callInit(payload)
+	switch {
+	case errors.Is(err, errInternal):
+		c.end(ending{causeInternal, errInternal.Errors[0]})
+		return false
+	case err != nil:
+		c.server.log.InfoContext(c.ctx, "gqlws: peer refused", "remote", c.net.RemoteAddr(), "error", err)
+		c.end(ending{causeRefused, encodeError("Unauthorized access", "UNAUTHENTICATED")})
+		return false
+	}
+	c.session = ctx
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.expiry != nil {
+		c.expiry.Stop()
+		c.expiry = nil
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		c.expiry = c.after(time.Until(deadline), func() {
+			// No code: clients take UNAUTHENTICATED as final.
+			c.end(ending{causeExpired, encodeError("Session expired", "")})
+		})
+	}
+	return true
+}
+
+func (c *conn) startOperation(id identity, payload []byte) {
+	if !c.inited && c.codec.strict() {
+		c.end(ending{cause: causeNoInit})
+		return
+	}
+	if c.session == nil && !c.enter(nil) {
+		return
+	}
+
+	c.mu.Lock()
+	if c.draining {
+		c.mu.Unlock()
+		return // the farewell that is to come says why
+	}
+	old := c.ops[id.key]
+	if old != nil && c.codec.strict() {
+		c.mu.Unlock()
+		c.end(ending{cause: causeSameID})
+		return
+	}
+	if old != nil {
+		c.retire(old)
+		c.push(c.codec.appendComplete(nil, old.id))
+		c.kick()
+	}
+	limit := c.options.MaxOperations
+	full := limit > 0 && len(c.ops)+c.leaving >= limit
+	c.mu.Unlock()
+	if old != nil {
+		c.dispose(old)
+	}
+	if full {
+		c.fail(id, &RequestError{Errors: []json.RawMessage{
+			encodeError(fmt.Sprintf("More than %d operations on one connection", limit), "LIMIT_EXCEEDED")}})
+		return
+	}
+
+	op := &operation{id: id}
+	ctx, cancel := context.WithCancel(c.session)
+	op.cancel = cancel
+	how, err := c.callStart(ctx, payload, func() { c.wake(op) })
+	if err != nil {
+		cancel()
+		c.fail(id, err)
+		return
+	}
+	op.run, op.stream = how.Run, how.Stream
+
+	c.mu.Lock()
+	op.started = true
+	if c.ending != nil {
+		op.ended = true
+		c.mu.Unlock()
+		c.dispose(op)
+		return
+	}
+	c.ops[id.key] = op
+	if op.run != nil {
+		op.busy = true
+		c.spawn("query", func() { c.answer(ctx, op) })
+	} else {
+		c.queue(op)
+	}
+	c.mu.Unlock()
+}
+
+func (c *conn) stopOperation(id identity) {
+	c.mu.Lock()
+	op := c.ops[id.key]
+	if op == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.retire(op)
+	if b := c.codec.appendStopped(nil, op.id); len(b) > 0 {
+		c.push(b)
+	}
+	c.kick()
+	c.mu.Unlock()
+	c.dispose(op)
+}
+
+// callInit and callStart keep the Session's panics, and what it must not
+// return, from the connection.
+func (c *conn) callInit(payload []byte) (ctx context.Context, err error) {
+	defer c.recovered("Session.Init", &err)
+	ctx, err = c.peer.Init(c.ctx, payload)
+	if ctx == nil {
+		ctx = c.ctx
+	}
+	return ctx, err
+}
+
+func (c *conn) callStart(ctx context.Context, payload []byte, wake func()) (how Operation, err error) {
+	defer c.recovered("Session.Start", &err)
+	how, err = c.peer.Start(ctx, payload, wake)
+	if err == nil && (how.Run == nil) == (how.Stream == nil) {
+		err = errors.New("gqlws: operation has neither Run nor Stream, or both")
+	}
+	return how, err
+}

@@ -1,0 +1,179 @@
+package gqlws
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Transcripts in testdata are lines:
+//
+//	## name               begins a connection
+//	-> {…}                the peer sends a text frame; -> BIN {…}, -> PING, -> CLOSE
+//	<- {…}                it hears a message; <- PONG, <- CLOSE 1001, <- CUT
+//	.. 15s                time passes, and nothing else had been heard
+//	!! push 1 {…}         the first stream that was started has a payload;
+//	                      !! end 1, !! fail 1 {…}, !! lose 1 {…}, !! break 1, !! panic 1,
+//	                      !! release (queries that wait), !! shutdown
+//	== 2                  so many streams are open
+//
+// The end of one is silence. Lines that begin with # say why.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		for _, tr := range readTranscripts(t, file) {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+tr.name, func(t *testing.T) {
+				synctest.Test(t, tr.play)
+			})
+		}
+	}
+}
+
+type transcript struct {
+	name  string
+	file  string
+	lines []line
+}
+
+type line struct {
+	number int
+	text   string
+}
+
+func readTranscripts(t *testing.T, file string) []transcript {
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []transcript
+	sc := bufio.NewScanner(f)
+	for n := 1; sc.Scan(); n++ {
+		text := strings.TrimSpace(sc.Text())
+		name, begins := strings.CutPrefix(text, "## ")
+		switch {
+		case begins:
+			all = append(all, transcript{name: name, file: file})
+		case text == "" || strings.HasPrefix(text, "#"):
+		case len(all) == 0:
+			t.Fatalf("%s:%d: before the first ##", file, n)
+		default:
+			tr := &all[len(all)-1]
+			tr.lines = append(tr.lines, line{n, text})
+		}
+	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (tr transcript) play(t *testing.T) {
+	s := NewServer(testOptions)
+	ss := newScript(t)
+	p := dial(t, s, ss).listen()
+	over := make(chan struct{}, 1)
+	shuttingDown := false
+
+	for _, l := range tr.lines {
+		what, arg, _ := strings.Cut(l.text, " ")
+		synctest.Wait()
+		switch what {
+		case "->":
+			tr.send(p, arg)
+		case "<-":
+			if got := p.next(); got != arg {
+				t.Errorf("%s:%d: heard %s\nwant %s", tr.file, l.number, got, arg)
+			}
+		case "..":
+			d, err := time.ParseDuration(arg)
+			if err != nil {
+				t.Fatalf("%s:%d: %v", tr.file, l.number, err)
+			}
+			if got := p.next(); got != "" {
+				t.Errorf("%s:%d: heard %s\nwant silence", tr.file, l.number, got)
+			}
+			time.Sleep(d)
+		case "!!":
+			if arg == "shutdown" {
+				shuttingDown = true
+				go func() { shutdown(t, s); over <- struct{}{} }()
+			} else {
+				tr.act(t, ss, arg)
+			}
+		case "==":
+			if got := strconv.Itoa(ss.open()); got != arg {
+				t.Errorf("%s:%d: %s streams are open, want %s", tr.file, l.number, got, arg)
+			}
+		default:
+			t.Fatalf("%s:%d: what is %q?", tr.file, l.number, what)
+		}
+	}
+
+	if got := p.next(); got != "" {
+		t.Errorf("%s: at the end heard %s\nwant silence", tr.file, got)
+	}
+	p.conn.Close()
+	if !shuttingDown {
+		shutdown(t, s)
+	} else {
+		<-over
+	}
+	if n := ss.open(); n != 0 {
+		t.Errorf("%s: %d streams were not closed", tr.file, n)
+	}
+}
+
+func (tr transcript) send(p *peer, arg string) {
+	switch {
+	case strings.HasPrefix(arg, "BIN "):
+		_ = p.send(opBinary, []byte(arg[len("BIN "):]))
+	case arg == "PING":
+		_ = p.send(opPing, []byte("hello"))
+	case arg == "CLOSE":
+		_ = p.send(opClose, []byte{0x03, 0xe8})
+	default:
+		p.say(arg)
+	}
+}
+
+func (tr transcript) act(t *testing.T, ss *script, arg string) {
+	if arg == "release" {
+		close(ss.release)
+		return
+	}
+	f := strings.SplitN(arg+"  ", " ", 3)
+	n, err := strconv.Atoi(f[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, rest := ss.stream(n), strings.TrimSpace(f[2])
+	failure := &RequestError{Errors: []json.RawMessage{json.RawMessage(rest)}, Lost: f[0] == "lose"}
+	switch f[0] {
+	case "push":
+		st.push(rest)
+	case "end":
+		st.end(io.EOF)
+	case "fail", "lose":
+		st.end(failure)
+	case "break":
+		st.end(io.ErrUnexpectedEOF)
+	case "panic":
+		st.mu.Lock()
+		st.panics = true
+		st.mu.Unlock()
+		st.wake()
+	default:
+		t.Fatalf("what is %q?", arg)
+	}
+}
