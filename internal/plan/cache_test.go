@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func prepare(t testing.TB, c *Cache, text string, variables map[string]any) *Bound {
+	t.Helper()
+	b, errs := c.Prepare(text, "", variables)
+	if errs != nil {
+		t.Fatalf("%v: %s", errs, text)
+	}
+	return b
+}
+
+func TestKnownTextsAreNotCompiledAgain(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	const text = `query($on: Boolean!){int @skip(if: $on)}`
+	on, off := map[string]any{"on": true}, map[string]any{"on": false}
+	if prepare(t, c, "{int}", nil).plan != prepare(t, c, strings.Clone("{int}"), nil).plan {
+		t.Error("compiled twice")
+	}
+	if prepare(t, c, text, on).plan != prepare(t, c, text, on).plan {
+		t.Error("a variant was compiled twice")
+	}
+	if prepare(t, c, text, on).plan == prepare(t, c, text, off).plan {
+		t.Error("two variants are one plan")
+	}
+	if a, b := ask(c, text, on), ask(c, text, off); a != `{"data":{}}` || b != `{"data":{"int":42}}` {
+		t.Error(a, b)
+	}
+	if prepare(t, testCache(t, Limits{}), "{int}", nil).plan == prepare(t, testCache(t, Limits{}), "{int}", nil).plan {
+		t.Error("two caches share a plan")
+	}
+}
+
+func TestTheLeastRecentlyUsedGoes(t *testing.T) {
+	limits := defaultLimits
+	c := testCache(t, limits)
+	prepare(t, c, "{a:int}", nil)
+	each := c.bytes
+	c.limits.CacheBytes = 3*each + each/2
+	kept := prepare(t, c, "{a:int}", nil).plan
+	b := prepare(t, c, "{b:int}", nil).plan
+	prepare(t, c, "{c:int}", nil)
+	prepare(t, c, "{a:int}", nil) // used again
+	prepare(t, c, "{d:int}", nil) // for b
+	if prepare(t, c, "{a:int}", nil).plan != kept {
+		t.Error("what was used last is gone")
+	}
+	if prepare(t, c, "{b:int}", nil).plan == b {
+		t.Error("what was used least is kept")
+	}
+	if len(c.entries) != 3 || c.bytes != 3*each {
+		t.Errorf("%d entries of %d bytes, %d bytes", len(c.entries), each, c.bytes)
+	}
+}
+
+func TestTheCacheStaysInItsBytes(t *testing.T) {
+	limits := defaultLimits
+	limits.CacheBytes = 200_000
+	c := testCache(t, limits)
+	check := func(what string) {
+		t.Helper()
+		sum := 0
+		for _, el := range c.entries {
+			sum += el.Value.(*entry).size
+		}
+		if sum != c.bytes || c.bytes > limits.CacheBytes || len(c.entries) != c.recent.Len() || c.bytes < limits.CacheBytes/2 {
+			t.Errorf("%s: %d bytes in %d entries, counted as %d", what, sum, len(c.entries), c.bytes)
+		}
+	}
+	for i := range 2000 {
+		prepare(t, c, fmt.Sprintf("{a%d: int}", i), nil)
+	}
+	check("short documents")
+	for i := range 100 {
+		prepare(t, c, fmt.Sprintf("{a%d: int} #%s", i, strings.Repeat("x", 30_000)), nil)
+	}
+	check("long documents")
+	var text strings.Builder
+	text.WriteString("query(")
+	for i := range 12 {
+		fmt.Fprintf(&text, "$v%d: Boolean! ", i)
+	}
+	text.WriteString("){int ")
+	for i := range 12 {
+		fmt.Fprintf(&text, "f%d: int @include(if: $v%d) ", i, i)
+	}
+	text.WriteString("}")
+	for i := range 3000 {
+		variables := map[string]any{}
+		for j := range 12 {
+			variables[fmt.Sprintf("v%d", j)] = i>>j&1 == 1
+		}
+		prepare(t, c, text.String(), variables)
+	}
+	check("variants")
+
+	long := "query($v: Boolean!){int @skip(if: $v)} #" + strings.Repeat("z", 30_000)
+	prepare(t, c, long, map[string]any{"v": true})
+	if e := c.find(key{long, "", "1"}); e == nil || e.size < len(long) { // its document may go before it
+		t.Error("a variant does not account for its text")
+	}
+
+	huge := "{" + strings.Repeat("...{id:int string float} ", 200) + "} #" + strings.Repeat("y", 20_000)
+	c.limits.CacheBytes = 20_000
+	if ask(c, huge, nil) != ask(c, huge, nil) || c.find(key{text: huge}) != nil {
+		t.Error("a document larger than the cache is kept, or not served")
+	}
+	c.limits.CacheBytes = 0
+	prepare(t, c, "{new: int}", nil)
+	if c.find(key{text: "{new: int}"}) != nil {
+		t.Error("kept without a byte to keep it in")
+	}
+}
+
+// realistic documents are of the kinds that clients send.
+func realistic(g *rand.Rand, i int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "query Q%d($id: Int = %d, $o: Filter, $on: Int) {\n", i, i)
+	for range 1 + g.IntN(3) {
+		switch g.IntN(5) {
+		case 0:
+			fmt.Fprintf(&b, "  n%d: node(n: $id) { id name ... on Cat { lives kittens { id name mood(as: BLUE) } } peer { ...F } }\n", g.IntN(1000))
+		case 1:
+			fmt.Fprintf(&b, "  e%d: echo(o: {min: 1, any: [{color: RED, id: $id2}]}, l: [1, 2, $on], s: \"text\")\n", g.IntN(1000))
+		case 2:
+			fmt.Fprintf(&b, "  c%d: cat { id name lives weight peers(count: %d) { id name __typename } }\n", g.IntN(1000), i)
+		case 3:
+			fmt.Fprintf(&b, "  p%d: pets { __typename ... on Cat { lives } ... on Dog { bark(times: 3) owner { name } } }\n", g.IntN(1000))
+		default:
+			fmt.Fprintf(&b, "  s%d: self { int float string boolean color must identity plain old matrix echo(o: $o) }\n", g.IntN(1000))
+		}
+	}
+	text := strings.ReplaceAll(b.String(), ", id: $id2", "") + "  node(n: $id) { ...F } echo(o: $o, i: $on)\n}\nfragment F on Node { id name }"
+	return text
+}
+
+func TestAccountedBytesAreRealBytes(t *testing.T) {
+	for name, text := range map[string]func(g *rand.Rand, i int) string{
+		"realistic":  realistic,
+		"small":      func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:int}", i) },
+		"interfaces": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:node{peer{peer{id name}}}}", i) },
+		"merged": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("{a%d:int %s}", i, strings.Repeat("...{int int int int} ", 20))
+		},
+		"variables": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("query($a: Int $b: [Int!] $c: Filter = {min: 1}){a%d:echo(i: $a, ll: [[1], $b], o: $c)}", i)
+		},
+		"literals": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("query($a: Int){a%d:echo(l: [%s $a])}", i, strings.Repeat("1 ", 90))
+		},
+		"constants": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("{a%d:echo(os: [%s])}", i, strings.Repeat("{min: 1} ", 50))
+		},
+		"comments": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("query(%s $a: Int){a%d:echo(o: {%[1]s min: $a})}", strings.Repeat("#\n", 500), i)
+		},
+		"long names": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d%s:int}", i, strings.Repeat("x", 2000)) },
+		"operations": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("query A{a%d:int} query B($a: Int = 1){defaults(i: $a)} query C{string}", i)
+		},
+		"typenames": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("{a%d:__typename self{__typename self{__typename}}}", i)
+		},
+	} {
+		g := rand.New(rand.NewPCG(7, 8))
+		n := 10_000
+		if name != "realistic" {
+			n = 2_000
+		}
+		c := testCache(t, Limits{CacheBytes: 1 << 30})
+		before := heap()
+		for i := range n {
+			if _, errs := c.Prepare(text(g, i), "", nil); errs != nil && errs[0].Code != CodeInput {
+				t.Fatal(errs, text(g, i))
+			}
+		}
+		real := heap() - before
+		ratio := float64(c.bytes) / float64(real)
+		t.Logf("%-12s %d documents: %d bytes, accounted %d: %.2f", name, n, real/n, c.bytes/n, ratio)
+		if ratio < 0.8 || ratio > 3 {
+			t.Errorf("%s: accounted %.2f of what is held", name, ratio)
+		}
+		runtime.KeepAlive(c)
+	}
+}
+
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+func TestManyMayAskAtOnce(t *testing.T) {
+	limits := defaultLimits
+	limits.CacheBytes = 20_000
+	c := testCache(t, limits)
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 300 {
+				text := fmt.Sprintf("query($on: Boolean!){a%d: echo(i: %d) b: string @include(if: $on) node{id}}", i%40, w%2)
+				b, errs := c.Prepare(text, "", map[string]any{"on": i%3 == 0})
+				if errs != nil {
+					t.Error(errs)
+					return
+				}
+				want := fmt.Sprintf(`{"data":{"a%d":"[%d,null,null,null,null,null,null,null,null,null]"`, i%40, w%2)
+				if got := string(b.Run(context.Background(), world{}, nil)); !strings.HasPrefix(got, want) || strings.Contains(got, "text") != (i%3 == 0) {
+					t.Error(got)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+}

@@ -1,0 +1,259 @@
+package plan
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// A Plan is a compiled operation. It is read-only.
+type Plan struct {
+	id   uint64
+	op   *operation
+	root *selection
+	size int
+}
+
+// A selection is what is asked of an object, in the order of the answer.
+type selection struct{ fields []*field }
+
+// A field is one key of an answer.
+type field struct {
+	key       []byte // as JSON, with the colon and, from the second on, the comma
+	name      string // the response name, for paths
+	def       string // the field's name
+	source    *Field
+	shape     *shape
+	constant  Args // the arguments, where no variable is among them
+	dynamic   []argument
+	locations []Location
+	typename  []byte // of __typename: the answer
+}
+
+// An argument waits for variables.
+type argument struct {
+	name  string
+	typ   *ast.Type
+	value *ast.Value // nil: not given
+	def   any
+}
+
+// A shape says how a value of a type becomes JSON.
+type shape struct {
+	nonNull bool
+	elem    *shape          // of a list
+	leaf    string          // of a scalar, its name
+	enum    *ast.Definition // of an enum
+	only    *selection      // of an object
+	types   []variant       // of an interface or union
+}
+
+// A variant is what is asked of one of the types that a value may turn out to be.
+type variant struct {
+	is   func(any) bool
+	name string
+	sel  *selection
+}
+
+// compiler makes the plan of one operation for given @skip and @include.
+type compiler struct {
+	c    *Cache
+	tree *ast.QueryDocument
+	op   *operation
+	on   map[string]bool
+	plan *Plan
+	// An interface of many types multiplies the selections past what was
+	// counted in the document: fields that may still be collected, and steps
+	// that may be taken, those to fragments of other types included.
+	fields, steps int
+}
+
+var plans atomic.Uint64
+
+// What the parts of a plan hold, in bytes: measured, rounded up.
+const (
+	planBytes     = 256
+	fieldBytes    = 400
+	argumentBytes = 192
+	literalBytes  = 256
+	locationBytes = 32
+)
+
+func (c *Cache) compile(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool) (*Plan, *Error) {
+	k := compiler{c: c, tree: tree, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields, plan: &Plan{id: plans.Add(1), op: op, size: planBytes}}
+	root := c.schema.types.Query
+	if def.Operation == ast.Subscription {
+		root = c.schema.types.Subscription
+	}
+	k.plan.root = k.selection(root, def.SelectionSet)
+	if k.spent() {
+		return nil, fieldsError(def, c.limits.Fields)
+	}
+	return k.plan, nil
+}
+
+// asked collects the fields of one response name.
+type asked struct {
+	name  string
+	nodes []*ast.Field
+}
+
+func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *selection {
+	var all []*asked
+	index := map[string]*asked{}
+	visited := map[string]bool{}
+	var collect func(ast.SelectionSet)
+	collect = func(set ast.SelectionSet) {
+		for _, sel := range set {
+			if k.steps--; k.spent() {
+				return
+			}
+			switch sel := sel.(type) {
+			case *ast.Field:
+				if !k.included(sel.Directives) {
+					continue
+				}
+				a := index[sel.Alias]
+				if a == nil {
+					a = &asked{name: sel.Alias}
+					index[sel.Alias] = a
+					all = append(all, a)
+				}
+				a.nodes = append(a.nodes, sel)
+				k.fields--
+			case *ast.InlineFragment:
+				if k.included(sel.Directives) && k.c.schema.includes(sel.TypeCondition, object) {
+					collect(sel.SelectionSet)
+				}
+			case *ast.FragmentSpread:
+				if !k.included(sel.Directives) || visited[sel.Name] {
+					continue
+				}
+				visited[sel.Name] = true
+				if f := k.tree.Fragments.ForName(sel.Name); k.c.schema.includes(f.TypeCondition, object) {
+					collect(f.SelectionSet)
+				}
+			}
+		}
+	}
+	for _, set := range sets {
+		collect(set)
+	}
+	s := &selection{fields: make([]*field, 0, len(all))}
+	for _, a := range all {
+		if k.spent() {
+			break
+		}
+		s.fields = append(s.fields, k.field(object, a, len(s.fields) > 0))
+	}
+	return s
+}
+
+func (k *compiler) spent() bool { return k.fields < 0 || k.steps < 0 }
+
+func (k *compiler) included(directives ast.DirectiveList) bool {
+	for _, d := range directives {
+		if d.Name != "skip" && d.Name != "include" {
+			continue
+		}
+		v := d.Arguments.ForName("if").Value
+		on := v.Raw == "true"
+		if v.Kind == ast.Variable {
+			on = k.on[v.Raw]
+		}
+		if on == (d.Name == "skip") {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
+	node := a.nodes[0]
+	f := &field{name: a.name, def: node.Name}
+	if comma {
+		f.key = append(f.key, ',')
+	}
+	f.key = append(AppendString(f.key, a.name), ':')
+	k.plan.size += fieldBytes + len(f.key) + len(a.nodes)*locationBytes
+	if node.Name == "__typename" {
+		f.typename = AppendString(nil, object.Name)
+		return f
+	}
+	var sets []ast.SelectionSet
+	for _, n := range a.nodes {
+		f.locations = append(f.locations, at(n.Position)...)
+		if len(n.SelectionSet) > 0 {
+			sets = append(sets, n.SelectionSet)
+		}
+	}
+	def := object.Fields.ForName(node.Name)
+	f.source = k.c.schema.fields[object.Name][node.Name]
+	k.arguments(f, def, node)
+	f.shape = k.shape(def.Type, sets)
+	return f
+}
+
+// arguments coerces them now where they hold no variable.
+func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field) {
+	if len(def.Arguments) == 0 {
+		return
+	}
+	variables := false
+	given := make([]argument, len(def.Arguments))
+	for i, a := range def.Arguments {
+		given[i] = argument{name: a.Name, typ: a.Type, def: k.c.schema.constant(a.Type, a.DefaultValue)}
+		if arg := node.Arguments.ForName(a.Name); arg != nil {
+			given[i].value = arg.Value
+			variables = variables || holdsVariable(arg.Value)
+			k.plan.size += literalBytes * count(arg.Value)
+		}
+	}
+	k.plan.size += argumentBytes * len(given)
+	if variables {
+		f.dynamic = given
+		return
+	}
+	f.constant = make(Args, len(given))
+	for i, a := range given {
+		f.constant[i] = a.def
+		if a.value != nil {
+			f.constant[i] = k.c.schema.constant(a.typ, a.value)
+		}
+	}
+}
+
+func holdsVariable(v *ast.Value) bool {
+	return v.Kind == ast.Variable || slices.ContainsFunc(v.Children, func(c *ast.ChildValue) bool { return holdsVariable(c.Value) })
+}
+
+func count(v *ast.Value) int {
+	n := 1
+	for _, c := range v.Children {
+		n += count(c.Value)
+	}
+	return n
+}
+
+func (k *compiler) shape(t *ast.Type, sets []ast.SelectionSet) *shape {
+	s := &shape{nonNull: t.NonNull}
+	if t.Elem != nil {
+		s.elem = k.shape(t.Elem, sets)
+		return s
+	}
+	def := k.c.schema.types.Types[t.NamedType]
+	switch def.Kind {
+	case ast.Scalar:
+		s.leaf = def.Name
+	case ast.Enum:
+		s.enum = def
+	case ast.Object:
+		s.only = k.selection(def, sets...)
+	default:
+		for _, object := range k.c.schema.possible(def) {
+			s.types = append(s.types, variant{k.c.schema.is[object.Name], object.Name, k.selection(object, sets...)})
+		}
+	}
+	return s
+}

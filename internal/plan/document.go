@@ -1,0 +1,226 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/parser"
+	"github.com/vektah/gqlparser/v2/validator/core"
+)
+
+// A document is what is kept of a good text: its operations, compiled.
+type document struct {
+	text       string
+	operations []*operation
+}
+
+// An operation is ready to be given variables.
+type operation struct {
+	kind      ast.Operation
+	name      string
+	pos       *ast.Position
+	variables []variable
+	// conditions are the variables that @skip and @include ask for. They
+	// decide which fields there are and in which order, so there is a plan for
+	// each of their values; plan is nil then.
+	conditions []int
+	plan       *Plan
+}
+
+type variable struct {
+	name       string
+	typ        *ast.Type
+	def        any
+	hasDefault bool
+	pos        *ast.Position
+}
+
+// absent marks a variable that was not given, where null was given to others.
+type absent struct{}
+
+// parse turns a text into a checked tree.
+func (c *Cache) parse(text string) (*ast.QueryDocument, Errors) {
+	if c.limits.Document > 0 && len(text) > c.limits.Document {
+		return nil, Errors{limitError(nil, "The document exceeds the limit of %d bytes.", c.limits.Document)}
+	}
+	if !utf8.ValidString(text) {
+		return nil, Errors{{Message: "Syntax Error: The document is not UTF-8.", Code: CodeParse}}
+	}
+	lex := lexical{text: text, limits: c.limits}
+	if err := lex.read(); err != nil {
+		return nil, Errors{err}
+	}
+	doc, err := parser.ParseQuery(&ast.Source{Input: text})
+	if err != nil {
+		return nil, Errors{lex.syntaxError(err)}
+	}
+	if err := grammar(doc); err != nil {
+		return nil, Errors{err}
+	}
+	if err := c.limits.check(doc, lex.blocks); err != nil {
+		return nil, Errors{err}
+	}
+	if errs := c.validate(doc); errs != nil {
+		return nil, errs
+	}
+	for _, op := range doc.Operations {
+		if errs := c.schema.merge(op, c.limits.Fields); errs != nil {
+			return nil, errs
+		}
+	}
+	return doc, nil
+}
+
+func locations(err *gqlerror.Error) []Location {
+	var ls []Location
+	for _, l := range err.Locations {
+		ls = append(ls, Location{l.Line, l.Column})
+	}
+	return ls
+}
+
+// validate keeps the first few of what the rules find, each once: they meet a
+// fragment as often as it is reached.
+func (c *Cache) validate(doc *ast.QueryDocument) Errors {
+	var errs Errors
+	add := func(options ...core.ErrorOption) {
+		if len(errs) == maxErrors {
+			return
+		}
+		var found gqlerror.Error
+		for _, option := range options {
+			option(&found)
+		}
+		e := &Error{Message: found.Message, Code: CodeValidation, Locations: locations(&found)}
+		if !slices.ContainsFunc(errs, func(o *Error) bool { return o.Message == e.Message && slices.Equal(o.Locations, e.Locations) }) {
+			errs = append(errs, e)
+		}
+	}
+	events := &core.Events{}
+	for _, rule := range c.rules {
+		rule.RuleFunc(events, add)
+	}
+	core.Walk(c.schema.types, doc, events)
+	return errs
+}
+
+// prepare makes the operations of a checked tree, with their plans where those
+// do not wait for variables.
+func (c *Cache) prepare(text string, tree *ast.QueryDocument) (*document, Errors) {
+	doc := &document{text: text}
+	for _, def := range tree.Operations {
+		op := &operation{kind: def.Operation, name: def.Name, pos: def.Position}
+		for _, v := range def.VariableDefinitions {
+			op.variables = append(op.variables, variable{
+				name: v.Variable, typ: v.Type, pos: v.Position,
+				def: c.schema.constant(v.Type, v.DefaultValue), hasDefault: v.DefaultValue != nil,
+			})
+		}
+		op.conditions = conditions(tree, def, op)
+		if len(op.conditions) == 0 {
+			var err *Error
+			if op.plan, err = c.compile(tree, def, op, nil); err != nil {
+				return nil, Errors{err}
+			}
+		}
+		doc.operations = append(doc.operations, op)
+	}
+	return doc, nil
+}
+
+// conditions lists the variables that @skip and @include use anywhere in the
+// document. A few too many do no harm: they are sorted out by being equal.
+func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation) []int {
+	var used []int
+	directives := func(ds ast.DirectiveList) {
+		for _, d := range ds {
+			v := d.Arguments.ForName("if")
+			if v == nil || v.Value.Kind != ast.Variable {
+				continue
+			}
+			i := op.variable(v.Value.Raw)
+			if i >= 0 && !slices.Contains(used, i) {
+				used = append(used, i)
+			}
+		}
+	}
+	var walk func(ast.SelectionSet)
+	walk = func(set ast.SelectionSet) {
+		for _, sel := range set {
+			switch sel := sel.(type) {
+			case *ast.Field:
+				directives(sel.Directives)
+				walk(sel.SelectionSet)
+			case *ast.InlineFragment:
+				directives(sel.Directives)
+				walk(sel.SelectionSet)
+			case *ast.FragmentSpread:
+				directives(sel.Directives)
+			}
+		}
+	}
+	walk(def.SelectionSet)
+	for _, f := range tree.Fragments {
+		walk(f.SelectionSet)
+	}
+	slices.Sort(used)
+	return used
+}
+
+func (op *operation) variable(name string) int {
+	return slices.IndexFunc(op.variables, func(v variable) bool { return v.name == name })
+}
+
+// operation picks the operation to run; "" is the only one.
+func (d *document) operation(name string) (*operation, *Error) {
+	if name == "" {
+		if len(d.operations) == 1 {
+			return d.operations[0], nil
+		}
+		if len(d.operations) == 0 {
+			return nil, &Error{Message: "Must provide an operation.", Code: CodeInput}
+		}
+		return nil, &Error{Message: "Must provide operation name if query contains multiple operations.", Code: CodeInput}
+	}
+	for _, op := range d.operations {
+		if op.name == name {
+			return op, nil
+		}
+	}
+	return nil, &Error{Message: fmt.Sprintf("Unknown operation named %q.", name), Code: CodeInput}
+}
+
+// bind coerces the variables given to the operation's.
+func (op *operation) bind(c *Cache, given map[string]any) ([]any, Errors) {
+	if len(op.variables) == 0 {
+		return nil, nil
+	}
+	values := make([]any, len(op.variables))
+	var errs Errors
+	for i := range op.variables {
+		v := &op.variables[i]
+		value, present := given[v.name]
+		var err *Error
+		switch {
+		case present && (value != nil || !v.typ.NonNull):
+			r := reader{s: c.schema, maxItems: c.limits.ListItems, variable: v.name, path: append(make([]byte, 0, 64), v.name...)}
+			values[i], err = r.read(v.typ, value)
+		case present:
+			err = &Error{Message: fmt.Sprintf("Variable \"$%s\" of non-null type %q must not be null.", v.name, v.typ), Code: CodeInput}
+		case v.hasDefault:
+			values[i] = v.def
+		case v.typ.NonNull:
+			err = &Error{Message: fmt.Sprintf("Variable \"$%s\" of required type %q was not provided.", v.name, v.typ), Code: CodeInput}
+		default:
+			values[i] = absent{}
+		}
+		if err != nil && len(errs) < maxErrors {
+			err.Locations = at(v.pos)
+			errs = append(errs, err)
+		}
+	}
+	return values, errs
+}

@@ -1,0 +1,122 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Codes are what a client finds in an error's extensions.code.
+const (
+	CodeParse      = "GRAPHQL_PARSE_FAILED"
+	CodeValidation = "GRAPHQL_VALIDATION_FAILED"
+	CodeInput      = "BAD_USER_INPUT"
+	CodeLimit      = "LIMIT_EXCEEDED"
+	CodeInternal   = "INTERNAL_SERVER_ERROR"
+)
+
+// What an answer says of its errors is bounded: a document that is wrong in a
+// thousand places must not be answered with a thousand sentences.
+const (
+	maxErrors      = 10       // of parsing, validation and variables
+	maxMessage     = 300      // bytes of one message
+	maxFieldErrors = 64 << 10 // bytes of all field errors
+	maskedMessage  = "Internal server error"
+)
+
+// An Error is one GraphQL error as the client sees it. Resolvers return it
+// for what a client may know; every other error is masked.
+type Error struct {
+	Message   string
+	Code      string
+	Locations []Location
+	Path      []any             // response keys (string) and list indices (int)
+	Details   map[string]string // further extensions
+}
+
+// A Location is a place in a document, both counted from one.
+type Location struct{ Line, Column int }
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Errors are what a refused document or its variables are answered with. There
+// is at least one.
+type Errors []*Error
+
+// Error returns the first message.
+func (es Errors) Error() string { return es[0].Message }
+
+// AppendJSON appends the errors as a JSON array.
+func (es Errors) AppendJSON(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, e := range es {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = e.AppendJSON(dst)
+	}
+	return append(dst, ']')
+}
+
+// AppendJSON appends the error as a JSON object.
+func (e *Error) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"message":`...)
+	dst = AppendString(dst, shorten(e.Message))
+	if len(e.Locations) > 0 {
+		dst = append(dst, `,"locations":[`...)
+		for i, l := range e.Locations {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `{"line":`...)
+			dst = strconv.AppendInt(dst, int64(l.Line), 10)
+			dst = append(dst, `,"column":`...)
+			dst = strconv.AppendInt(dst, int64(l.Column), 10)
+			dst = append(dst, '}')
+		}
+		dst = append(dst, ']')
+	}
+	if len(e.Path) > 0 {
+		dst = append(dst, `,"path":[`...)
+		for i, p := range e.Path {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			switch p := p.(type) {
+			case string:
+				dst = AppendString(dst, p)
+			case int:
+				dst = strconv.AppendInt(dst, int64(p), 10)
+			}
+		}
+		dst = append(dst, ']')
+	}
+	dst = append(dst, `,"extensions":{"code":`...)
+	dst = AppendString(dst, e.Code)
+	keys := make([]string, 0, len(e.Details))
+	for k := range e.Details {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		dst = append(dst, ',')
+		dst = AppendString(dst, k)
+		dst = append(dst, ':')
+		dst = AppendString(dst, e.Details[k])
+	}
+	return append(dst, "}}"...)
+}
+
+// shorten cuts a message to maxMessage bytes, between characters.
+func shorten(s string) string {
+	const dots = "..."
+	if len(s) <= maxMessage {
+		return s
+	}
+	cut := maxMessage - len(dots)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + dots
+}

@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func FuzzPrepareAndRun(f *testing.F) {
+	s := testSchema(f)
+	for _, test := range refused {
+		f.Add(test.text, `{}`)
+	}
+	for _, text := range accepted {
+		f.Add(text, `{"a":1}`)
+	}
+	for _, text := range attacks {
+		if len(text) <= 4096 {
+			f.Add(text, `{}`)
+		}
+	}
+	for _, text := range worst() {
+		if len(text) <= 4096 {
+			f.Add(text, `null`)
+		}
+	}
+	for _, test := range within {
+		for n := range 2 {
+			if text := test.text(test.edge+n) + " fragment A on Query{int}"; len(text) <= 4096 {
+				f.Add(text, `{}`)
+			}
+		}
+	}
+	g := &generator{Rand: rand.New(rand.NewPCG(9, 10)), s: s}
+	for range 100 {
+		text, variables := g.document()
+		given, err := json.Marshal(variables)
+		must(f, err)
+		f.Add(text, string(given))
+	}
+	f.Fuzz(func(t *testing.T, text, given string) {
+		if len(text) > 4096 || len(given) > 1024 {
+			return
+		}
+		var variables map[string]any
+		d := json.NewDecoder(strings.NewReader(given))
+		d.UseNumber()
+		if d.Decode(&variables) != nil {
+			return
+		}
+		limits := defaultLimits
+		limits.Answer = 1 << 20
+		c := NewCache(s, limits, func(ctx context.Context, err error) *Error {
+			if strings.Contains(err.Error(), "panic: ") && !strings.Contains(err.Error(), "panic: secret panic") {
+				t.Error(err)
+			}
+			return masked(ctx, err)
+		})
+		start := time.Now()
+		b, errs := c.Prepare(text, "", variables)
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("prepared in %v", took)
+		}
+		if errs != nil {
+			if said := errs.AppendJSON(nil); !json.Valid(said) || len(errs) > maxErrors || len(errs) == 0 {
+				t.Errorf("%d errors: %s", len(errs), said)
+			}
+			return
+		}
+		b.Key()
+		var src any = world{}
+		if b.Kind() == "subscription" {
+			src = 1
+		}
+		answer := b.Run(context.Background(), src, nil)
+		if again, _ := c.Prepare(text, "", variables); again == nil || !bytes.Equal(again.Run(context.Background(), src, nil), answer) {
+			t.Error("another answer the second time")
+		}
+		if bytes.Contains(answer, []byte("The answer exceeds")) || bytes.Contains(answer, []byte("Further field errors")) {
+			return
+		}
+		r := reference{s: s}
+		want, err := r.run(text, "", variables)
+		if err != nil {
+			t.Fatalf("the reference refuses: %v", err)
+		}
+		// The reference does not know what is wrong with block strings.
+		if data, paths := split(t, answer); !strings.Contains(text, `"""`) && (data != want || !reflect.DeepEqual(paths, pathsOf(r.errs))) {
+			t.Errorf("%s %v\nwant %s %v", data, paths, want, r.errs)
+		}
+	})
+}
+
+func FuzzAppendString(f *testing.F) {
+	for _, s := range []string{"", "a", "\"\\\b\f\n\r\t", "\x00\x1f\x7f", "é漢🐈", "\u2028\u2029", "\xff\xc0\x80", "\xed\xa0\x80", "</script>", "a\xf0\x9f"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text := AppendString([]byte("x"), s)
+		var back string
+		if err := json.Unmarshal(text[1:], &back); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if want := string([]rune(s)); back != want {
+			t.Errorf("%q came back as %q", want, back)
+		}
+		if !utf8.Valid(text) || bytes.ContainsAny(text[1:], "\x00\n\u2028\u2029") {
+			t.Errorf("%q", text)
+		}
+	})
+}
+
+func BenchmarkCachedQuery(b *testing.B) {
+	for name, text := range map[string]string{
+		"leaves": `{plain old}`, "object": `{cat{id name lives weight}}`, "list": `{pets{__typename ... on Cat{id lives kittens{id}}}}`, "resolver": `{int must}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := testCache(b, defaultLimits)
+			dst := make([]byte, 0, 4096)
+			b.ReportAllocs()
+			for b.Loop() {
+				bound, errs := c.Prepare(text, "", nil)
+				if errs != nil {
+					b.Fatal(errs)
+				}
+				dst = bound.Run(context.Background(), world{}, dst[:0])
+			}
+		})
+	}
+}
+
+func BenchmarkFirstSight(b *testing.B) {
+	s := testSchema(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, errs := NewCache(s, defaultLimits, masked).Prepare(`query Q($n: Int = 1){node(n: $n){id name ... on Cat{lives}}}`, "", nil); errs != nil {
+			b.Fatal(errs)
+		}
+	}
+}

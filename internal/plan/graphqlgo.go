@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/graphql-go/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// graphqlSchema makes graphql-go's schema out of the same table. Hosts read it;
+// its resolvers give what the plans give, so that graphql.Do can be asked for a
+// second opinion.
+func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
+	types := map[string]graphql.Type{
+		"Int": graphql.Int, "Float": graphql.Float, "String": graphql.String, "Boolean": graphql.Boolean, "ID": graphql.ID,
+	}
+	var ref func(t *ast.Type) graphql.Type
+	ref = func(t *ast.Type) graphql.Type {
+		var named graphql.Type
+		if t.Elem != nil {
+			named = graphql.NewList(ref(t.Elem))
+		} else {
+			named = types[t.NamedType]
+		}
+		if t.NonNull {
+			return graphql.NewNonNull(named)
+		}
+		return named
+	}
+	fields := func(t *Type) graphql.Fields {
+		fields := graphql.Fields{}
+		for i := range t.Fields {
+			f := &t.Fields[i]
+			def := s.types.Types[t.Name].Fields.ForName(f.Name)
+			args := graphql.FieldConfigArgument{}
+			for _, a := range def.Arguments {
+				args[a.Name] = &graphql.ArgumentConfig{Type: ref(a.Type), Description: a.Description, DefaultValue: s.constant(a.Type, a.DefaultValue)}
+			}
+			fields[f.Name] = &graphql.Field{Type: ref(def.Type), Description: f.Desc, Args: args,
+				DeprecationReason: f.Deprecated, Resolve: f.graphqlResolver()}
+		}
+		return fields
+	}
+	for i := range table {
+		t := &table[i]
+		def := s.types.Types[t.Name]
+		switch t.Kind {
+		case ast.Enum:
+			values := graphql.EnumValueConfigMap{}
+			for _, v := range t.Values {
+				values[v.Name] = &graphql.EnumValueConfig{Value: v.Name, Description: v.Desc}
+			}
+			types[t.Name] = graphql.NewEnum(graphql.EnumConfig{Name: t.Name, Description: t.Desc, Values: values})
+		case ast.InputObject:
+			types[t.Name] = graphql.NewInputObject(graphql.InputObjectConfig{Name: t.Name, Description: t.Desc,
+				Fields: graphql.InputObjectConfigFieldMapThunk(func() graphql.InputObjectConfigFieldMap {
+					fields := graphql.InputObjectConfigFieldMap{}
+					for _, f := range def.Fields {
+						fields[f.Name] = &graphql.InputObjectFieldConfig{Type: ref(f.Type), Description: f.Description, DefaultValue: s.constant(f.Type, f.DefaultValue)}
+					}
+					return fields
+				})})
+		case ast.Interface:
+			types[t.Name] = graphql.NewInterface(graphql.InterfaceConfig{Name: t.Name, Description: t.Desc,
+				Fields: graphql.FieldsThunk(func() graphql.Fields { return fields(t) })})
+		case ast.Object:
+			cfg := graphql.ObjectConfig{Name: t.Name, Description: t.Desc,
+				Fields: graphql.FieldsThunk(func() graphql.Fields { return fields(t) }),
+				Interfaces: graphql.InterfacesThunk(func() []*graphql.Interface {
+					var interfaces []*graphql.Interface
+					for _, name := range t.Interfaces {
+						interfaces = append(interfaces, types[name].(*graphql.Interface))
+					}
+					return interfaces
+				})}
+			if t.Is != nil {
+				cfg.IsTypeOf = func(p graphql.IsTypeOfParams) bool { return t.Is(p.Value) }
+			}
+			types[t.Name] = graphql.NewObject(cfg)
+		}
+	}
+	all := make([]graphql.Type, 0, len(table))
+	for i := range table {
+		t := &table[i]
+		if t.Kind == ast.Union {
+			var members []*graphql.Object
+			for _, name := range t.Members {
+				members = append(members, types[name].(*graphql.Object))
+			}
+			types[t.Name] = graphql.NewUnion(graphql.UnionConfig{Name: t.Name, Description: t.Desc, Types: members})
+		}
+		if types[t.Name] == nil {
+			return graphql.Schema{}, fmt.Errorf("%s: a %s cannot be declared", t.Name, t.Kind)
+		}
+		all = append(all, types[t.Name])
+	}
+	query, _ := types["Query"].(*graphql.Object)
+	subscription, _ := types["Subscription"].(*graphql.Object)
+	return graphql.NewSchema(graphql.SchemaConfig{Query: query, Subscription: subscription, Types: all})
+}
+
+// graphqlResolver gives graphql-go's executor what the plan's own functions
+// give. A leaf's JSON is read back, so that it need not be declared twice.
+func (f *Field) graphqlResolver() graphql.FieldResolveFn {
+	switch {
+	case f.Append != nil:
+		return func(p graphql.ResolveParams) (any, error) {
+			var v any
+			err := json.Unmarshal(f.Append(nil, p.Source), &v)
+			return v, err
+		}
+	case f.Get != nil:
+		return func(p graphql.ResolveParams) (any, error) { return listed(f.Get(p.Source)), nil }
+	case f.Resolve != nil:
+		return func(p graphql.ResolveParams) (any, error) {
+			args := make(Args, len(f.Args))
+			for i, a := range f.Args {
+				args[i] = p.Args[a.Name]
+			}
+			v, err := f.Resolve(p.Context, p.Source, args)
+			if err != nil && !errors.As(err, new(*Error)) {
+				err = errMasked
+			}
+			return listed(v), err
+		}
+	}
+	return f.Resolver
+}
+
+var errMasked = errors.New(maskedMessage)
+
+// listed turns a List into the slice that graphql-go's executor wants.
+func listed(v any) any {
+	l, ok := v.(List)
+	if !ok {
+		return v
+	}
+	items := make([]any, l.Len())
+	for i := range items {
+		items[i] = l.At(i)
+	}
+	return items
+}

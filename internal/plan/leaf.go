@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+)
+
+// appendLeaf appends a scalar's or an enum's value as JSON. What a type cannot
+// hold is an error, never a wrong value.
+func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
+	v = bare(v)
+	if s.enum != nil {
+		name, ok := v.(string)
+		if !ok || s.enum.EnumValues.ForName(name) == nil {
+			return dst, fmt.Errorf("%v is no value of the enum %s", v, s.enum.Name)
+		}
+		return AppendString(dst, name), nil
+	}
+	switch s.leaf {
+	case "String", "ID":
+		if text, ok := v.(string); ok {
+			return AppendString(dst, text), nil
+		}
+		if n, ok := integer(v); ok {
+			dst = append(dst, '"')
+			dst = strconv.AppendInt(dst, n, 10)
+			return append(dst, '"'), nil
+		}
+	case "Boolean":
+		if b, ok := v.(bool); ok {
+			return strconv.AppendBool(dst, b), nil
+		}
+	case "Int":
+		n, ok := integer(v)
+		if f, isFloat := v.(float64); isFloat && f == math.Trunc(f) && math.Abs(f) <= math.MaxInt32+1 {
+			n, ok = int64(f), true
+		}
+		if ok && n >= math.MinInt32 && n <= math.MaxInt32 {
+			return strconv.AppendInt(dst, n, 10), nil
+		}
+	case "Float":
+		if f, ok := v.(float64); ok {
+			return appendFloat(dst, f)
+		}
+		if n, ok := integer(v); ok {
+			return strconv.AppendInt(dst, n, 10), nil
+		}
+	}
+	return dst, fmt.Errorf("%s cannot represent %T %v", s.leaf, v, v)
+}
+
+// bare is the value of a string, boolean or float behind a pointer or a name of
+// its own, as the resolvers of hosts give them.
+func bare(v any) any {
+	switch v.(type) {
+	case string, bool, int, float64:
+		return v
+	}
+	rv := reflect.ValueOf(v)
+	for rv.Kind() == reflect.Pointer && !rv.IsNil() {
+		rv = rv.Elem()
+	}
+	switch rv.Kind() {
+	case reflect.String:
+		return rv.String()
+	case reflect.Bool:
+		return rv.Bool()
+	case reflect.Float32, reflect.Float64:
+		return rv.Float()
+	case reflect.Pointer, reflect.Invalid:
+		return v
+	}
+	return rv.Interface()
+}
+
+func integer(v any) (int64, bool) {
+	if n, ok := v.(int); ok {
+		return int64(n), true
+	}
+	rv := reflect.ValueOf(v)
+	switch {
+	case rv.CanInt():
+		return rv.Int(), true
+	case rv.CanUint() && rv.Uint() <= math.MaxInt64:
+		return int64(rv.Uint()), true
+	}
+	return 0, false
+}

@@ -1,0 +1,259 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// levels nests n selection sets, the outermost included.
+func levels(n int) string {
+	return strings.Repeat("{self", n-1) + "{int}" + strings.Repeat("}", n-1)
+}
+
+func many(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		if strings.Contains(format, "%") {
+			fmt.Fprintf(&b, format+" ", i)
+		} else {
+			b.WriteString(format + " ")
+		}
+	}
+	return b.String()
+}
+
+// within makes documents of n units, to be accepted where n is the limit and
+// refused where it is one more.
+var within = []struct {
+	name, limit string
+	edge        int
+	text        func(n int) string
+}{
+	{"bytes", "32768 bytes", 32 << 10, func(n int) string { return "{int}" + strings.Repeat(" ", n-5) }},
+	{"tokens", "2000 tokens", 2000, func(n int) string { return "{int}" + strings.Repeat("#\n", n-3) }},
+	{"selections", "20 nested levels", 20, levels},
+	{"selections of inline fragments", "20 nested levels", 20, func(n int) string {
+		return strings.Repeat("{...", n-1) + "{int}" + strings.Repeat("}", n-1)
+	}},
+	{"selections of a fragment", "20 nested levels", 20, func(n int) string {
+		return "{self{...A}} fragment A on Query " + levels(n-1)
+	}},
+	{"selections of many fragments", "20 nested levels", 20, func(n int) string {
+		var b strings.Builder
+		b.WriteString("{self{...A1}}")
+		for i := 1; i < n-1; i++ {
+			fmt.Fprintf(&b, "fragment A%d on Query{self{...A%d}}", i, i+1)
+		}
+		return b.String() + fmt.Sprintf("fragment A%d on Query{int}", n-1)
+	}},
+	{"selections of a fragment that ends shallow", "20 nested levels", 20, func(n int) string {
+		return "{self{self{...A}}} fragment A on Query{self" + levels(n-3) + " int}"
+	}},
+	{"lists", "20 nested levels", 20, func(n int) string { // what the type says of them comes after
+		return "{x:echo(o:" + strings.Repeat("{not:", n-2) + "{}" + strings.Repeat("}", n-2) + ")}"
+	}},
+	{"lists of a default", "20 nested levels", 20, func(n int) string {
+		return "query($a: Filter = " + strings.Repeat("{any:[", n/2) + strings.Repeat("{}", n%2) + strings.Repeat("]}", n/2) + "){echo(o: $a)}"
+	}},
+	{"fields", "1500 fields", 1500, func(n int) string { // A has 107
+		return "{...A " + many(12, "x%d:self{...A}") + many(n-107-12*108, "...{int}") + "} fragment A on Query{" + strings.Repeat("...{int float string plain old color must}", 15) + "identity boolean}"
+	}},
+	{"fields of every type", "1500 fields", 1500, func(n int) string { // each of three types has 1 + 99 + 4, and that four times over
+		return "{node{peer{" + strings.Repeat("...{id id id id id id id id}", 12) + "... on Node{id id id}}" + many((n-1-3*(1+3*99))/3, "...{id}") + "}" + strings.Repeat("...{int}", (n-1-3*(1+3*99))%3) + "}"
+	}},
+	{"aliases", "50 aliases", 50, func(n int) string { return "{" + many(n, "a%d:int") + "}" }},
+	{"directives", "32 directives", 32, func(n int) string {
+		return "{" + many(n/2, "a%d:int @skip(if:false) @include(if:true)") + strings.Repeat("int @skip(if:false)", n%2) + "}"
+	}},
+	{"fields of one name", "8 fields of one name", 8, func(n int) string { return "{" + strings.Repeat("int ", n) + "}" }},
+	{"fields of one alias", "8 fields of one name", 8, func(n int) string { return "{" + strings.Repeat("a:int ", n) + "}" }},
+	{"operations", "8 operations", 8, func(n int) string { return many(n, "query Q%d{int}") }},
+	{"fragments", "32 fragments", 32, func(n int) string { return "{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Query{int}") }},
+	{"variables", "32 variables", 32, func(n int) string { return "query(" + many(n, "$v%d:Int") + "){echo(l:[" + many(n, "$v%d") + "])}" }},
+	{"items", "100 items", 100, func(n int) string { return "{echo(l:[" + many(n, "1") + "])}" }},
+	{"items of a default", "100 items", 100, func(n int) string { return "query($a:[Int]=[" + many(n, "1") + "]){echo(l:$a)}" }},
+	{"items of an inner list", "100 items", 100, func(n int) string { return "{echo(ll:[[],[" + many(n, "1") + "]])}" }},
+}
+
+func TestEachLimitHoldsAtItsEdge(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	for _, test := range within {
+		if _, errs := c.Prepare(test.text(test.edge), "", nil); errs != nil && errs[0].Code != CodeInput {
+			t.Errorf("%s: %d refused: %v", test.name, test.edge, errs)
+		}
+		_, errs := c.Prepare(test.text(test.edge+1), "", nil)
+		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, test.limit) || len(errs) != 1 {
+			t.Errorf("%s: %d: %v, want the limit of %s", test.name, test.edge+1, errs, test.limit)
+		}
+		off := testCache(t, Limits{})
+		if _, errs := off.Prepare(test.text(test.edge+1), "", nil); errs != nil && errs[0].Code != CodeInput {
+			t.Errorf("%s: %d refused without limits: %v", test.name, test.edge+1, errs)
+		}
+	}
+}
+
+// Rules come after limits: a document past one never meets them.
+func TestNothingIsCheckedPastALimit(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	for _, test := range within {
+		switch test.name {
+		case "bytes", "tokens", "fields of every type": // the last is known when it is compiled
+			continue
+		}
+		text := test.text(test.edge+1) + " fragment Unused on Nope{nope(x: $y)}"
+		if _, errs := c.Prepare(text, "", nil); errs == nil || errs[0].Code != CodeLimit {
+			t.Errorf("%s: %v", test.name, errs)
+		}
+	}
+}
+
+func TestListsInVariablesHaveALimitToo(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	list := func(n int) []any {
+		items := make([]any, n)
+		for i := range items {
+			items[i] = json.Number("1")
+		}
+		return items
+	}
+	for text, wrap := range map[string]func([]any) any{
+		`query($v: [Int]){echo(l: $v)}`:     func(l []any) any { return l },
+		`query($v: [[Int!]]){echo(ll: $v)}`: func(l []any) any { return []any{[]any{}, l} },
+		`query($v: Filter){echo(o: $v)}`:    func(l []any) any { return map[string]any{"flags": l} },
+	} {
+		_, errs := c.Prepare(text, "", map[string]any{"v": wrap(list(101))})
+		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, "limit of 100 items") {
+			t.Errorf("%s: %v", text, errs)
+		}
+		if !strings.Contains(text, "Filter") {
+			prepare(t, c, text, map[string]any{"v": wrap(list(100))})
+		}
+	}
+}
+
+func TestWhatClientsSendIsWithinTheLimits(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	full, err := os.ReadFile("testdata/introspection.graphql")
+	must(t, err)
+	relay := "query Q{" + many(10, "...F%d") + "__typename}"
+	for i := range 10 {
+		relay += fmt.Sprintf(" fragment F%d on Query{__typename node{__typename id ...G%d ... on Cat{__typename id} ... on Dog{__typename id}}}", i, i)
+		relay += fmt.Sprintf(" fragment G%d on Node{__typename id name __typename id}", i)
+	}
+	for name, text := range map[string]string{"introspection": string(full), "relay": relay, "empty variables": "query{info:int}"} {
+		if _, errs := c.Prepare(text, "", nil); errs != nil {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
+
+func TestAnswersHaveALimit(t *testing.T) {
+	const text = `{node{id} pets{... on Cat{kittens{id name}}}}`
+	whole := ask(testCache(t, Limits{}), text, nil)
+	data := len(whole) - len(`{"data":}`)
+	if got := ask(testCache(t, Limits{Answer: data}), text, nil); got != whole {
+		t.Error(got)
+	}
+	want := fmt.Sprintf(`{"data":null,"errors":[{"message":"The answer exceeds the limit of %d bytes.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`, data-1)
+	if got := ask(testCache(t, Limits{Answer: data - 1}), text, nil); got != want {
+		t.Error(got)
+	}
+	if got := ask(testCache(t, Limits{Answer: 100}), `{must(mode: 4) `+text[1:], nil); strings.Count(got, "message") != 1 && !strings.Contains(got, `"data":null`) {
+		t.Error(got)
+	}
+	b := prepare(t, testCache(t, Limits{Answer: 30}), "{int}", nil) // what stands in dst before counts for nothing
+	if got := string(b.Run(context.Background(), world{}, make([]byte, 100))); !strings.HasSuffix(got, `{"data":{"int":42}}`) {
+		t.Error(got)
+	}
+}
+
+// worst are documents within the limits that are as dear to prepare as any
+// that were found.
+func worst() map[string]string {
+	docs := map[string]string{}
+	docs["equal fields"] = "{" + strings.Repeat("...{int int int int int int int int}", 132) + "}"
+	docs["equal fields nested"] = "{" + strings.Repeat("...{"+strings.Repeat("self{int}", 8)+"}", 45) + "}"
+	docs["fragments of equal fields"] = "{" + many(31, "...F%d") + "}" + many(31, "fragment F%d on Query{...{int int int int int int int int}...{int int int int int int int int}...{int int int int int int int int}...{int int int int}}")
+	var b strings.Builder
+	b.WriteString(many(8, "query Q%d{...F0}"))
+	for i := range 32 {
+		fmt.Fprintf(&b, "fragment F%d on Query{%s ", i, strings.Repeat("int float string boolean color plain identity must old ", 5))
+		if i < 31 {
+			fmt.Fprintf(&b, "...F%d", i+1)
+		}
+		b.WriteString("}")
+	}
+	docs["operations that share a chain"] = b.String()
+	b.Reset()
+	b.WriteString(many(8, "query Q%d{...F0}"))
+	for i := range 10 {
+		fmt.Fprintf(&b, "fragment F%d on Query{", i)
+		for j := i + 1; j < 10; j++ {
+			fmt.Fprintf(&b, "...F%d ", j)
+		}
+		b.WriteString(strings.Repeat("...{int float}", 1) + "}")
+	}
+	docs["fragments that spread each other"] = b.String()
+	docs["many literals"] = "{echo(ll:[" + strings.Repeat("[1,2,3,4,5,6,7,8,9,1,2,3,4,5,6]", 100) + "])}"
+	docs["many objects"] = "{echo(os:[" + strings.Repeat("{min:1 max:2 any:{min:1} not:{min:2}},", 80) + "])}"
+	docs["literals in every fragment"] = "{...F0 x:int}" + strings.ReplaceAll(many(30, "fragment F%d on Query{echo(l:[1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1]) ...G%[1]d}"), "x", "y")
+	for i := range 30 {
+		docs["literals in every fragment"] = strings.Replace(docs["literals in every fragment"], fmt.Sprintf("...G%d}", i), map[bool]string{true: fmt.Sprintf("...F%d}", i+1), false: "}"}[i < 29], 1)
+	}
+	docs["types that multiply"] = "{node{" + strings.Repeat("...on Cat{peer{peer{id}}}", 40) + "}}"
+	docs["equal fields of types"] = "{node{peer{" + strings.Repeat("...{id id id id id id id id}", 24) + "}}}"
+	docs["wrong everywhere"] = "{" + strings.Repeat("...{zz zz zz zz zz zz zz zz}", 130) + "}"
+	docs["wrong types everywhere"] = "{" + many(8, "int(mode:\"x\" nope:$a)") + strings.Repeat("...{int(mode:{}) @skip node}", 31) + "}"
+	docs["strings with escapes"] = `{echo(s:"` + strings.Repeat(`\ud83d\ude00`, 2600) + `")}`
+	docs["a block string"] = `{echo(s:"""` + strings.Repeat(" \n", 16_000) + `""")}`
+	docs["many block strings"] = "{echo(s:\"\"\"" + strings.Repeat("x", 29_000) + "\"\"\") " + strings.Repeat("...{b:echo(s:\"\"\"é\n\"\"\")}", 50) + "}"
+	docs["a long name"] = "{" + strings.Repeat("x", 32_000) + ":int}"
+	docs["introspection"] = introspectionFlood()
+	return docs
+}
+
+// introspectionFlood asks for every field of every type, over and over.
+func introspectionFlood() string {
+	const deep = "{description ofType{description}}"
+	return "{" + many(2, "a%d:__schema{types{...T}}") + "} fragment T on __Type{" + many(3, "b%d:fields{type{...U ofType{...U ofType{ofType{...U}}}}}") +
+		"} fragment U on __Type{" + many(7, "c%d:fields{type"+deep+"}") + "}"
+}
+
+// Timed only roughly: this runs on all kinds of machines.
+func TestNothingWithinTheLimitsIsDearToPrepare(t *testing.T) {
+	s := testSchema(t)
+	for name, text := range worst() {
+		best := time.Hour
+		var errs Errors
+		for range 5 {
+			c := NewCache(s, defaultLimits, masked)
+			start := time.Now()
+			_, errs = c.Prepare(text, "", nil)
+			best = min(best, time.Since(start))
+		}
+		said := ""
+		if errs != nil {
+			said = errs[0].Message
+		}
+		t.Logf("%-34s %6d bytes %10v  %s", name, len(text), best.Round(time.Microsecond), said)
+		if best > time.Second {
+			t.Errorf("%s took %v", name, best)
+		}
+	}
+}
+
+func TestIntrospectionCannotFloodWithALimitOnAnswers(t *testing.T) {
+	limits := defaultLimits
+	b := prepare(t, testCache(t, limits), introspectionFlood(), nil)
+	flood := len(b.Run(context.Background(), world{}, nil))
+	limits.Answer = 1 << 20
+	bounded := prepare(t, testCache(t, limits), introspectionFlood(), nil).Run(context.Background(), world{}, nil)
+	if t.Logf("%d bytes without a limit", flood); len(bounded) > 300 || flood < limits.Answer {
+		t.Errorf("%d bytes of %d", len(bounded), flood)
+	}
+}

@@ -1,0 +1,34 @@
+package plan
+
+// Check tells what is wrong with a document; a good one is kept.
+func (c *Cache) Check(text string) Errors {
+	_, errs := c.document(text)
+	return errs
+}
+
+// Remember keeps a document, which Prepare found good, under a name as well:
+// by its hash, clients may ask for it without sending it. It is forgotten like
+// any other when the bytes run out; a client then sends it again.
+func (c *Cache) Remember(name, text string) {
+	k := nameKey(name)
+	if c.find(k) != nil {
+		return
+	}
+	if doc, errs := c.document(text); errs == nil {
+		c.keep(&entry{key: k, doc: doc, size: doc.size() + len(k.text)})
+	}
+}
+
+// Recall returns the document kept under a name.
+func (c *Cache) Recall(name string) (text string, ok bool) {
+	e := c.find(nameKey(name))
+	if e == nil {
+		return "", false
+	}
+	return e.doc.text, true
+}
+
+// noOperation is no operation's name, so that a name cannot be taken for a text.
+const noOperation = "\x00"
+
+func nameKey(name string) key { return key{text: name, operation: noOperation} }

@@ -1,0 +1,153 @@
+package plan
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/core"
+	"github.com/vektah/gqlparser/v2/validator/rules"
+)
+
+// validation is gqlparser's rules without suggestions, and our own where those
+// let through what the specification refuses. Fragments of one name and cycles
+// of them are refused before, conflicting fields behind.
+func (s *Schema) validation(noIntrospection bool) []core.Rule {
+	all := []core.Rule{
+		rules.FieldsOnCorrectTypeRuleWithoutSuggestions,
+		rules.FragmentsOnCompositeTypesRule,
+		rules.KnownArgumentNamesRuleWithoutSuggestions,
+		rules.KnownDirectivesRule,
+		rules.KnownFragmentNamesRule,
+		rules.KnownRootTypeRule,
+		rules.KnownTypeNamesRuleWithoutSuggestions,
+		rules.LoneAnonymousOperationRule,
+		rules.MaxIntrospectionDepth,
+		rules.NoUndefinedVariablesRule,
+		rules.NoUnusedFragmentsRule,
+		rules.NoUnusedVariablesRule,
+		rules.PossibleFragmentSpreadsRule,
+		rules.ProvidedRequiredArgumentsRule,
+		rules.ScalarLeafsRuleWithoutSuggestions,
+		rules.UniqueArgumentNamesRule,
+		rules.UniqueDirectivesPerLocationRule,
+		rules.UniqueInputFieldNamesRule,
+		rules.UniqueOperationNamesRule,
+		rules.UniqueVariableNamesRule,
+		rules.VariablesAreInputTypesRule,
+		rules.VariablesInAllowedPositionRule,
+		{Name: "LiteralsOfCorrectType", RuleFunc: s.literalsOfCorrectType},
+		{Name: "OneSubscriptionRoot", RuleFunc: oneSubscriptionRoot},
+	}
+	if noIntrospection {
+		all = append(all, core.Rule{Name: "NoIntrospection", RuleFunc: refuseIntrospection})
+	}
+	return all
+}
+
+// literalsOfCorrectType checks literals by coercing them, so that what is
+// accepted and what runs cannot differ.
+func (s *Schema) literalsOfCorrectType(on *core.Events, addError core.AddErrFunc) {
+	check := func(t *ast.Type, v *ast.Value) {
+		def := s.types.Types[t.Name()]
+		if v == nil || def == nil || !def.IsInputType() {
+			return
+		}
+		var f *fault
+		if _, err := s.fromLiteral(t, v, nil); errors.As(err, &f) {
+			addError(core.Message("%s", f.msg), core.At(f.pos))
+		}
+	}
+	on.OnField(func(_ *core.Walker, f *ast.Field) {
+		for _, arg := range f.Arguments {
+			if f.Definition == nil {
+				continue
+			}
+			if def := f.Definition.Arguments.ForName(arg.Name); def != nil {
+				check(def.Type, arg.Value)
+			}
+		}
+	})
+	on.OnDirective(func(_ *core.Walker, d *ast.Directive) {
+		for _, arg := range d.Arguments {
+			if d.Definition == nil {
+				continue
+			}
+			if def := d.Definition.Arguments.ForName(arg.Name); def != nil {
+				check(def.Type, arg.Value)
+			}
+		}
+	})
+	on.OnVariable(func(_ *core.Walker, v *ast.VariableDefinition) {
+		check(v.Type, v.DefaultValue)
+	})
+}
+
+// oneSubscriptionRoot counts response names, not field names: two aliases of
+// one field are two streams. (Specification of September 2025, 5.2.4.1; it
+// also bars @skip and @include there.)
+func oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) {
+	on.OnOperation(func(_ *core.Walker, op *ast.OperationDefinition) {
+		if op.Operation != ast.Subscription {
+			return
+		}
+		name := "Anonymous Subscription"
+		if op.Name != "" {
+			name = "Subscription " + strconv.Quote(op.Name)
+		}
+		first := ""
+		var walk func(ast.SelectionSet)
+		conditional := func(directives ast.DirectiveList, pos *ast.Position) {
+			if directives.ForName("skip") != nil || directives.ForName("include") != nil {
+				addError(core.Message("%s must not use @skip or @include in the top level selection.", name), core.At(pos))
+			}
+		}
+		walk = func(set ast.SelectionSet) {
+			for _, sel := range set {
+				switch sel := sel.(type) {
+				case *ast.Field:
+					conditional(sel.Directives, sel.Position)
+					if strings.HasPrefix(sel.Name, "__") {
+						addError(core.Message("%s must not select an introspection top level field.", name), core.At(sel.Position))
+					}
+					if first == "" {
+						first = sel.Alias
+					} else if sel.Alias != first {
+						addError(core.Message("%s must select only one top level field.", name), core.At(sel.Position))
+					}
+				case *ast.InlineFragment:
+					conditional(sel.Directives, sel.Position)
+					walk(sel.SelectionSet)
+				case *ast.FragmentSpread:
+					conditional(sel.Directives, sel.Position)
+					if sel.Definition != nil { // at most Limits.Fields of them
+						walk(sel.Definition.SelectionSet)
+					}
+				}
+			}
+		}
+		walk(op.SelectionSet)
+	})
+}
+
+func refuseIntrospection(on *core.Events, addError core.AddErrFunc) {
+	on.OnField(func(_ *core.Walker, f *ast.Field) {
+		if f.Name == "__schema" || f.Name == "__type" {
+			addError(core.Message("Introspection is turned off."), core.At(f.Position))
+		}
+	})
+}
+
+// grammar refuses what gqlparser reads though the grammar does not have it.
+func grammar(doc *ast.QueryDocument) *Error {
+	if len(doc.Operations) == 0 && len(doc.Fragments) == 0 {
+		return &Error{Message: "Syntax Error: Unexpected <EOF>.", Code: CodeParse, Locations: []Location{{1, 1}}}
+	}
+	for _, f := range doc.Fragments {
+		if len(f.VariableDefinition) > 0 {
+			return &Error{Message: "Syntax Error: A fragment has no variables of its own.", Code: CodeParse, Locations: at(f.VariableDefinition[0].Position)}
+		}
+	}
+	return nil
+}

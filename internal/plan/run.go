@@ -1,0 +1,307 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+
+	"github.com/graphql-go/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// run is one execution of a plan.
+type run struct {
+	*Bound
+	ctx     context.Context
+	dst     []byte
+	path    []step
+	errs    []byte
+	most    int  // what dst may grow to
+	over    bool // it has
+	flooded bool // the errors reached their bound
+}
+
+// A step of a path is a response name or, where that is empty, an index.
+type step struct {
+	name  string
+	index int
+}
+
+// Run runs the operation and appends the whole answer to dst, as JSON: data in
+// the order of the request, and errors where there are any. root is what the
+// fields of the operation's type find as their source.
+func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
+	r := run{Bound: b, ctx: ctx, dst: append(dst, `{"data":`...), most: b.cache.limits.Answer}
+	start := len(r.dst)
+	r.most += start
+	if !r.data(root) {
+		r.dst = append(r.dst[:start], "null"...)
+	}
+	if len(r.errs) > 0 {
+		r.dst = append(r.dst, `,"errors":[`...)
+		r.dst = append(r.dst, r.errs...)
+		r.dst = append(r.dst, ']')
+	}
+	return append(r.dst, '}')
+}
+
+// data appends the operation's object. A panic of what needs nothing but its
+// source and so has no net of its own leaves no data.
+func (r *run) data(root any) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.fail(&field{}, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			ok = false
+		}
+	}()
+	return r.object(r.plan.root, root)
+}
+
+// full reports that the answer has reached its limit, once in its errors. Then
+// there is none: half of it would look like all of it.
+func (r *run) full() bool {
+	if r.cache.limits.Answer <= 0 || len(r.dst) <= r.most {
+		return false
+	}
+	if !r.over {
+		r.over = true
+		r.errs = limitError(nil, "The answer exceeds the limit of %d bytes.", r.cache.limits.Answer).AppendJSON(nil)
+	}
+	return true
+}
+
+// object appends what is asked of an object. It reports false, and leaves
+// nothing behind, where a field that must not be null is: the null is the
+// object's then.
+func (r *run) object(s *selection, src any) bool {
+	start := len(r.dst)
+	r.dst = append(r.dst, '{')
+	for _, f := range s.fields {
+		r.dst = append(r.dst, f.key...)
+		switch {
+		case f.typename != nil:
+			r.dst = append(r.dst, f.typename...)
+		case f.source.Append != nil:
+			r.dst = f.source.Append(r.dst, src)
+		default:
+			r.path = append(r.path, step{name: f.name})
+			ok := r.field(f, src)
+			r.path = r.path[:len(r.path)-1]
+			if !ok {
+				r.dst = r.dst[:start]
+				return false
+			}
+		}
+	}
+	r.dst = append(r.dst, '}')
+	return !r.full()
+}
+
+func (r *run) field(f *field, src any) bool {
+	value, err := r.resolve(f, src)
+	if err != nil {
+		r.fail(f, err)
+		return r.null(f.shape)
+	}
+	return r.value(f, f.shape, value)
+}
+
+// resolve gets a field's value. What a resolver panics with is an error of its
+// field, not of the process.
+func (r *run) resolve(f *field, src any) (value any, err error) {
+	if f.source.Get != nil {
+		return f.source.Get(src), nil
+	}
+	args, err := f.arguments(r.Bound)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if err := r.ctx.Err(); err != nil {
+		return nil, err
+	}
+	if f.source.Resolve != nil {
+		return f.source.Resolve(r.ctx, src, args)
+	}
+	params := graphql.ResolveParams{Source: src, Context: r.ctx, Args: map[string]any{}, Info: graphql.ResolveInfo{FieldName: f.def, Schema: r.cache.schema.ql}}
+	for i, a := range f.source.Args {
+		if args[i] != nil {
+			params.Args[a.Name] = args[i]
+		}
+	}
+	if f.source.Resolver == nil {
+		return graphql.DefaultResolveFn(params)
+	}
+	return f.source.Resolver(params)
+}
+
+// arguments are the field's, with the variables of b.
+func (f *field) arguments(b *Bound) (Args, error) {
+	if f.dynamic == nil {
+		return f.constant, nil
+	}
+	args := make(Args, len(f.dynamic))
+	for i := range f.dynamic {
+		a := &f.dynamic[i]
+		if a.value == nil {
+			args[i] = a.def
+			continue
+		}
+		if a.value.Kind == ast.Variable {
+			if value, present := b.value(a.value.Raw); !present {
+				if args[i] = a.def; a.def != nil || !a.typ.NonNull {
+					continue
+				}
+			} else if value != nil {
+				args[i] = value
+				continue
+			}
+		}
+		value, err := b.cache.schema.fromLiteral(a.typ, a.value, b.value)
+		if err != nil {
+			return nil, &Error{Message: fmt.Sprintf("Argument %q has an invalid value: %s", a.name, err), Code: CodeInput}
+		}
+		args[i] = value
+	}
+	return args, nil
+}
+
+// value is a variable's value; an absent one has none.
+func (b *Bound) value(name string) (any, bool) {
+	i := b.plan.op.variable(name)
+	if i < 0 || b.variables[i] == (absent{}) {
+		return nil, false
+	}
+	return b.variables[i], true
+}
+
+// null appends a null where one may stand, or reports that none may.
+func (r *run) null(s *shape) bool {
+	if s.nonNull || r.over {
+		return false
+	}
+	r.dst = append(r.dst, "null"...)
+	return true
+}
+
+// value appends a value in the shape of its type.
+func (r *run) value(f *field, s *shape, v any) bool {
+	if isNil(v) {
+		if s.nonNull {
+			r.fail(f, errNull)
+			return false
+		}
+		return r.null(s)
+	}
+	switch {
+	case s.elem != nil:
+		return r.list(f, s, v)
+	case s.only != nil:
+		return r.object(s.only, v) || r.null(s)
+	case s.types != nil:
+		for i := range s.types {
+			if t := &s.types[i]; t.is != nil && t.is(v) {
+				return r.object(t.sel, v) || r.null(s)
+			}
+		}
+		r.fail(f, fmt.Errorf("no type of the schema fits a %T", v))
+		return r.null(s)
+	}
+	var err error
+	start := len(r.dst)
+	if r.dst, err = appendLeaf(r.dst, s, v); err != nil {
+		r.dst = r.dst[:start]
+		r.fail(f, err)
+		return r.null(s)
+	}
+	return true
+}
+
+func (r *run) list(f *field, s *shape, v any) bool {
+	list, ok := v.(List)
+	if !ok {
+		rv := reflect.ValueOf(v)
+		if rv.Kind() != reflect.Slice && rv.Kind() != reflect.Array {
+			r.fail(f, fmt.Errorf("a %T is no list", v))
+			return r.null(s)
+		}
+		list = reflected{rv}
+	}
+	start := len(r.dst)
+	r.dst = append(r.dst, '[')
+	r.path = append(r.path, step{})
+	defer func() { r.path = r.path[:len(r.path)-1] }()
+	for i := range list.Len() {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.path[len(r.path)-1].index = i
+		if !r.value(f, s.elem, list.At(i)) {
+			r.dst = r.dst[:start]
+			return r.null(s)
+		}
+	}
+	r.dst = append(r.dst, ']')
+	return true
+}
+
+var errNull = errors.New("a resolver gave null where none may be")
+
+type reflected struct{ reflect.Value }
+
+func (r reflected) At(i int) any { return r.Index(i).Interface() }
+
+// isNil also finds a nil pointer, map or slice in an interface. The engine's
+// own types are looked at first, without reflection.
+func isNil(v any) bool {
+	switch v.(type) {
+	case nil:
+		return true
+	case string, int, float64, bool, List:
+		return false
+	}
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Func:
+		return rv.IsNil()
+	}
+	return false
+}
+
+var tooManyErrors = (&Error{Message: "Further field errors are left out.", Code: CodeLimit}).AppendJSON([]byte{','})
+
+// fail records a field's error. One that is not for the client is masked.
+func (r *run) fail(f *field, err error) {
+	if r.flooded || r.over {
+		return
+	}
+	var e *Error
+	if !errors.As(err, &e) || e == nil {
+		e = r.cache.mask(r.ctx, err)
+	}
+	known := *e // which may be shared
+	e = &known
+	e.Locations, e.Path = f.locations, make([]any, len(r.path))
+	for i, s := range r.path {
+		if e.Path[i] = s.name; s.name == "" {
+			e.Path[i] = s.index
+		}
+	}
+	start := len(r.errs)
+	if start > 0 {
+		r.errs = append(r.errs, ',')
+	}
+	r.errs = e.AppendJSON(r.errs)
+	if note := tooManyErrors; len(r.errs)+len(note) > maxFieldErrors {
+		if r.flooded = true; start == 0 {
+			note = note[1:]
+		}
+		r.errs = append(r.errs[:start], note...)
+	}
+}
