@@ -1,0 +1,121 @@
+package chaingql
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// The media types of answers.
+const (
+	typeJSON    = "application/json"
+	typeGraphQL = "application/graphql-response+json"
+)
+
+const allowedMethods = "GET, HEAD, OPTIONS, POST"
+
+// A wish is what an Accept list says of a media type.
+type wish struct {
+	q     float64
+	place int // in the list, from one; zero where it is not there
+}
+
+// negotiate picks the media type that the Accept headers like best: of those
+// liked equally, the one named first. A wildcard stands for application/json,
+// unless that is refused by name.
+func negotiate(accept []string) (media string, ok bool) {
+	list := strings.TrimSpace(strings.Join(accept, ","))
+	switch list {
+	case "", "*/*", typeJSON:
+		return typeJSON, true
+	}
+	wishes := map[string]wish{}
+	place := 0
+	for part := range strings.SplitSeq(list, ",") {
+		place++
+		name, q, ok := accepted(part)
+		if known := wishes[name]; ok && (known.place == 0 || known.q < q) {
+			wishes[name] = wish{q, place}
+		}
+	}
+	json, own, any := wishes[typeJSON], wishes[typeGraphQL], wishes["application/*"]
+	if any.place == 0 {
+		any = wishes["*/*"]
+	}
+	switch {
+	case json.place == 0:
+		json = any
+	case json.q == 0 && own.place == 0:
+		own = any
+	}
+	switch {
+	case own.q > json.q, own.q == json.q && own.place < json.place:
+		media = typeGraphQL
+	default:
+		media = typeJSON
+	}
+	return media, max(own.q, json.q) > 0
+}
+
+// accepted reads one item of an Accept list.
+func accepted(item string) (name string, q float64, ok bool) {
+	name, params, err := mime.ParseMediaType(item)
+	if err != nil {
+		return "", 0, false
+	}
+	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return "", 0, false
+	}
+	given, weighed := params["q"]
+	if !weighed {
+		return name, 1, true
+	}
+	q, err = strconv.ParseFloat(given, 64)
+	return name, q, err == nil && q >= 0 && q <= 1
+}
+
+// write sends an answer whole, at most once per request, within the time that a
+// client is given to take it.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
+	header := w.Header()
+	header.Set("Content-Type", media+"; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header.Set("X-Content-Type-Options", "nosniff")
+	rc := http.NewResponseController(w)
+	if d := h.opts.Limits.WriteTimeout; d > 0 {
+		// A ResponseWriter that knows no deadlines leaves them to the host.
+		// net/http lifts this one when the request is done.
+		_ = rc.SetWriteDeadline(time.Now().Add(d))
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		// An error means that the client is gone: nobody is left to tell.
+		_, _ = w.Write(body)
+	}
+	// Sent now, and not once the request is off the books: when Shutdown
+	// returns, a host may end the process.
+	_ = rc.Flush()
+}
+
+// refuse answers a request that is not run.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+	switch no.status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", allowedMethods)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	h.write(w, r, no.status, typeJSON, appendErrors(nil, plan.Errors{no.Error}))
+}
+
+// appendErrors appends an answer that has nothing but errors.
+func appendErrors(dst []byte, errs plan.Errors) []byte {
+	dst = append(dst, `{"errors":`...)
+	return append(errs.AppendJSON(dst), '}')
+}

@@ -1,0 +1,172 @@
+package chaingql
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// ErrUnauthorized is returned by an [Authorizer] that does not know the project
+// or finds the secret wrong or missing. The client gets 401 with "Unauthorized
+// access", the same for each of these, or on a socket the protocol's own
+// refusal.
+var ErrUnauthorized = errors.New("chaingql: unauthorized access")
+
+// An Authorizer decides who may use a project. It is called once for each HTTP
+// request, and for a socket at its handshake where a secret came with it, and
+// again for credentials in connection_init; concurrently.
+type Authorizer interface {
+	// Authorize returns the context that the Backend's Balance will get: the
+	// given one, or one made of it with values of the host's own. A deadline
+	// on it is the credentials' expiry: a socket is closed then, and its
+	// client may come back. ErrUnauthorized refuses; any other error is
+	// answered as an internal error and logged.
+	//
+	// It should take as long for an unknown project as for a wrong secret.
+	Authorize(ctx context.Context, c Credentials) (context.Context, error)
+}
+
+// Credentials are what a client shows.
+type Credentials struct {
+	// Project is the wildcard {project} of the host's pattern, else the
+	// path's segment before the last, in lower case. It may be empty.
+	Project string
+	// Secret is the password of `Authorization: Basic`, whose user name must
+	// be empty, or what connection_init brought.
+	Secret string
+	// HasSecret tells an empty secret from none.
+	HasSecret bool
+	// Request is the HTTP request, of a socket its handshake. It must not be
+	// kept or changed.
+	Request *http.Request
+}
+
+// StaticProjects is an [Authorizer] that knows its projects by id. Ids are
+// compared in lower case; [New] panics on two that differ in case only, and on
+// a project that requires a secret but has none. New takes a copy.
+type StaticProjects map[string]Project
+
+// A Project is a tenant of [StaticProjects].
+type Project struct {
+	// Secret is what a client must show if it shows one.
+	Secret string
+	// RequireSecret refuses clients that show none.
+	RequireSecret bool
+}
+
+// Authorize admits a known project with the right secret or, unless the project
+// requires one, with none.
+func (p StaticProjects) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
+	known, err := p.digest()
+	if err != nil {
+		return nil, err
+	}
+	return known.Authorize(ctx, c)
+}
+
+// digests are StaticProjects with nothing left to compute but one digest,
+// whoever asks and for whatever.
+type digests map[string]tenant
+
+type tenant struct {
+	digest   [sha256.Size]byte
+	required bool
+	known    bool
+}
+
+func (p StaticProjects) digest() (digests, error) {
+	ds := make(digests, len(p))
+	for id, project := range p {
+		lower := strings.ToLower(id)
+		if _, twice := ds[lower]; twice {
+			return nil, fmt.Errorf("chaingql: StaticProjects: two projects are called %q but for case", lower)
+		}
+		if project.RequireSecret && project.Secret == "" {
+			return nil, fmt.Errorf("chaingql: StaticProjects: project %q requires a secret but has none", id)
+		}
+		ds[lower] = tenant{sha256.Sum256([]byte(project.Secret)), project.RequireSecret, true}
+	}
+	return ds, nil
+}
+
+func (ds digests) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
+	t := ds[strings.ToLower(c.Project)]
+	shown := sha256.Sum256([]byte(c.Secret))
+	right := subtle.ConstantTimeCompare(shown[:], t.digest[:]) == 1
+	if !c.HasSecret {
+		right = !t.required
+	}
+	if !right || !t.known {
+		return nil, ErrUnauthorized
+	}
+	return ctx, nil
+}
+
+// everybody admits everyone to every project.
+type everybody struct{}
+
+func (everybody) Authorize(ctx context.Context, _ Credentials) (context.Context, error) {
+	return ctx, nil
+}
+
+// credentials reads who asks from a request. It fails where there is an
+// Authorization header of the Basic scheme that is not as it should be, or more
+// than one header; not where everybody is admitted, whose headers may be for
+// somebody else.
+func (h *Handler) credentials(r *http.Request) (Credentials, error) {
+	c := Credentials{Project: strings.ToLower(project(r)), Request: r}
+	headers := r.Header.Values("Authorization")
+	if h.auth == (everybody{}) {
+		return c, nil
+	}
+	if len(headers) > 1 {
+		return c, ErrUnauthorized
+	}
+	if len(headers) == 1 {
+		var err error
+		if c.Secret, c.HasSecret, err = basicSecret(headers[0]); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// basicSecret reads the secret of an Authorization header. Other schemes are
+// left to the host's Authorizer, which has the request.
+func basicSecret(header string) (secret string, ok bool, err error) {
+	scheme, encoded, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Basic") {
+		return "", false, nil
+	}
+	decoded, err := base64.StdEncoding.DecodeString(strings.TrimLeft(encoded, " "))
+	if err != nil {
+		return "", false, ErrUnauthorized
+	}
+	user, secret, colon := strings.Cut(string(decoded), ":")
+	if !colon || user != "" {
+		return "", false, ErrUnauthorized
+	}
+	return secret, true, nil
+}
+
+// project finds the project's id in a request: the wildcard {project} of the
+// host's pattern, else the segment before the last.
+func project(r *http.Request) string {
+	if id := r.PathValue("project"); id != "" {
+		return id
+	}
+	path := strings.TrimSuffix(r.URL.EscapedPath(), "/")
+	path = path[:max(strings.LastIndexByte(path, '/'), 0)]
+	segment := path[strings.LastIndexByte(path, '/')+1:]
+	id, err := url.PathUnescape(segment)
+	if err != nil {
+		return segment
+	}
+	return id
+}

@@ -1,0 +1,233 @@
+package chaingql_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+)
+
+func TestPagesAreThoseOfTheReference(t *testing.T) {
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
+	for document, want := range map[string]string{
+		`{blockchain{blocks(workchain:-1,last:3){edges{cursor node{id hash seq_no workchain_id}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`:  `{"data":{"blockchain":{"blocks":{"edges":[{"cursor":"2320m","node":{"id":"block/3cd6c3102a839c4fdc85840a85d34ac6950de394b7761b156e216bccd14fb8ca","hash":"3cd6c3102a839c4fdc85840a85d34ac6950de394b7761b156e216bccd14fb8ca","seq_no":800,"workchain_id":-1}},{"cursor":"2321m","node":{"id":"block/5e36fc5168b1219b9809825bec966102ec1c0fd849af479ab2a97b9d80981a66","hash":"5e36fc5168b1219b9809825bec966102ec1c0fd849af479ab2a97b9d80981a66","seq_no":801,"workchain_id":-1}},{"cursor":"2322m","node":{"id":"block/c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","hash":"c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","seq_no":802,"workchain_id":-1}}],"pageInfo":{"startCursor":"2320m","endCursor":"2322m","hasNextPage":false,"hasPreviousPage":false}}}}}`,
+		`{blockchain{blocks(workchain:7,last:3){edges{node{seq_no}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`:                               `{"data":{"blockchain":{"blocks":{"edges":[],"pageInfo":{"startCursor":"","endCursor":"","hasNextPage":false,"hasPreviousPage":false}}}}}`,
+		`{blockchain{a:blocks(workchain:-1,last:1){edges{node{seq_no}}} b:blocks(workchain:-1,last:1,allow_latest_inconsistent_data:true){edges{node{seq_no}}}}}`: `{"data":{"blockchain":{"a":{"edges":[{"node":{"seq_no":802}}]},"b":{"edges":[{"node":{"seq_no":802}}]}}}}`,
+		`{blockchain{blocks(last:1){edges{node{...on Node{__typename id} shard gen_utime chain_order}}}}}`:                                                        `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"__typename":"BlockchainBlock","id":"block/c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","shard":"8000000000000000","gen_utime":1795205730,"chain_order":"2322m"}}]}}}}`,
+	} {
+		equal(t, document, query(h, document, nil), want)
+	}
+}
+
+func TestArgumentsOfBlocksThatMakeNoSenseAreFieldErrors(t *testing.T) {
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
+	const digits = "Invalid shard: 16 hex digits expected"
+	for args, message := range map[string]string{
+		`first:1,last:1`:                `"first" and "last" shouldn't be used simultaneously`,
+		`first:0,last:1`:                `"first" and "last" shouldn't be used simultaneously`,
+		`first:1,before:"2322m"`:        `"first" and "before" shouldn't be used simultaneously`,
+		`first:1,before:""`:             `"first" and "before" shouldn't be used simultaneously`,
+		`last:1,after:"2320m"`:          `"last" and "after" shouldn't be used simultaneously`,
+		`after:"2320m",before:"2322m"`:  `"after" and "before" shouldn't be used simultaneously`,
+		`first:0`:                       `"first" should not be less than 1`,
+		`first:-1`:                      `"first" should not be less than 1`,
+		`last:0`:                        `"last" should not be less than 1`,
+		`workchain:-1,last:-2147483648`: `"last" should not be less than 1`,
+		`shard:""`:                      digits,
+		`shard:"8"`:                     digits,
+		`shard:"80000000000000000"`:     digits,
+		`shard:"0x80000000000000"`:      digits,
+		`shard:"800000000000000g"`:      digits,
+		`shard:"+800000000000000"`:      digits,
+		`shard:"80000000_0000000"`:      digits,
+		`shard:"8000000000000000 "`:     digits,
+		`last:1,before:"ZZZ"`:           "Invalid cursor",
+		`after:"ZZZ"`:                   "Invalid cursor",
+		`first:1,after:"` + strings.Repeat("1", 100) + `"`: "Invalid cursor",
+	} {
+		body := query(h, `{blockchain{blocks(`+args+`){edges{cursor}}}}`, nil)
+		quoted, _ := json.Marshal(message)
+		equal(t, args, body, `{"data":{"blockchain":{"blocks":null}},"errors":[{"message":`+string(quoted)+`,"locations":[{"line":1,"column":13}],"path":["blockchain","blocks"],"extensions":{"code":"BAD_USER_INPUT"}}]}`)
+	}
+}
+
+// connection is a page as a client sees it.
+type connection struct {
+	Edges []struct {
+		Cursor string
+		Node   struct {
+			Hash  string
+			Order string `json:"chain_order"`
+		}
+	}
+	PageInfo struct {
+		StartCursor, EndCursor       string
+		HasNextPage, HasPreviousPage bool
+	}
+}
+
+func (c connection) cursors() []string {
+	cursors := []string{}
+	for _, e := range c.Edges {
+		cursors = append(cursors, e.Cursor)
+	}
+	return cursors
+}
+
+// askPage asks for a page; arguments are sent as variables.
+func askPage(t *testing.T, h *chaingql.Handler, args map[string]any) connection {
+	t.Helper()
+	r := parse(t, query(h, `query($workchain:Int $shard:String $first:Int $after:String $last:Int $before:String){blockchain{blocks(workchain:$workchain shard:$shard first:$first after:$after last:$last before:$before){edges{cursor node{hash chain_order}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`, args))
+	if len(r.Errors) > 0 {
+		t.Fatalf("%v: %+v", args, r.Errors)
+	}
+	var data struct {
+		Blockchain struct{ Blocks connection }
+	}
+	if err := json.Unmarshal(r.Data, &data); err != nil {
+		t.Fatal(err)
+	}
+	return data.Blockchain.Blocks
+}
+
+func cursorsOf(blocks []chaingql.Block) []string {
+	cursors := []string{}
+	for _, b := range blocks {
+		cursors = append(cursors, string(b.Cursor))
+	}
+	return cursors
+}
+
+func TestPagesAgreeWithPageOfOnRandomChains(t *testing.T) {
+	for _, size := range []int{0, 1, 50, 51, 170} {
+		blocks := randomBlocks(uint64(size), size)
+		h, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{})
+		places := []any{nil, "", string(chaingql.SeqCursor(1)), string(chaingql.SeqCursor(1e6))}
+		for i := 0; i < size; i += 1 + size/3 {
+			places = append(places, string(blocks[i].Cursor), string(chaingql.SeqCursor(uint64(10*i+15))))
+		}
+		for _, where := range []struct {
+			workchain, shard any
+			matches          func(chaingql.Block) bool
+		}{
+			{nil, nil, func(chaingql.Block) bool { return true }},
+			{-1, nil, func(b chaingql.Block) bool { return b.Workchain == -1 }},
+			{0, nil, func(b chaingql.Block) bool { return b.Workchain == 0 }},
+			{0, "C000000000000000", func(b chaingql.Block) bool { return b.Workchain == 0 && b.Shard == 0xc000000000000000 }},
+			{nil, "8000000000000000", func(b chaingql.Block) bool { return b.Shard == wholeShard }},
+			{0, "2000000000000000", func(chaingql.Block) bool { return false }},
+			{99, nil, func(chaingql.Block) bool { return false }},
+		} {
+			var matching []chaingql.Block
+			for _, b := range blocks {
+				if where.matches(b) {
+					matching = append(matching, b)
+				}
+			}
+			for _, place := range places {
+				for _, count := range []any{nil, 1, 49, 50, 51, 2147483647} {
+					args := map[string]any{"workchain": where.workchain, "shard": where.shard}
+					cursor, given := place.(string)
+					n, asked := count.(int)
+					if n = min(n, 50); !asked {
+						n = 50
+					}
+					forward := args
+					if asked {
+						forward = with(args, "first", count)
+					}
+					if given || asked {
+						all := chaingql.PageOf(matching, chaingql.BlocksQuery{After: chaingql.Cursor(cursor), First: 1000})
+						checkPage(t, h, with(forward, "after", place), all[:min(n, len(all))], len(all) > n, false)
+					}
+					backward := args
+					if asked {
+						backward = with(args, "last", count)
+					}
+					all := chaingql.PageOf(matching, chaingql.BlocksQuery{Before: chaingql.Cursor(cursor), Last: 1000})
+					checkPage(t, h, with(backward, "before", place), all[max(0, len(all)-n):], false, len(all) > n)
+				}
+			}
+		}
+	}
+}
+
+func with(args map[string]any, name string, value any) map[string]any {
+	more := map[string]any{name: value}
+	for k, v := range args {
+		more[k] = v
+	}
+	return more
+}
+
+func checkPage(t *testing.T, h *chaingql.Handler, args map[string]any, want []chaingql.Block, next, previous bool) {
+	t.Helper()
+	c := askPage(t, h, args)
+	if !slices.Equal(c.cursors(), cursorsOf(want)) {
+		t.Fatalf("%v: got %v, want %v", args, c.cursors(), cursorsOf(want))
+	}
+	for i, e := range c.Edges {
+		if e.Node.Hash != want[i].Hash.String() || e.Node.Order != e.Cursor {
+			t.Fatalf("%v: edge %d is %+v", args, i, e)
+		}
+	}
+	first, last := "", ""
+	if len(want) > 0 {
+		first, last = string(want[0].Cursor), string(want[len(want)-1].Cursor)
+	}
+	p := c.PageInfo
+	if p.StartCursor != first || p.EndCursor != last || p.HasNextPage != next || p.HasPreviousPage != previous {
+		t.Fatalf("%v: pageInfo %+v, want %q, %q, %v, %v", args, p, first, last, next, previous)
+	}
+}
+
+func TestWalkingTheChainGivesEveryBlockOnce(t *testing.T) {
+	blocks := randomBlocks(3, 333)
+	h, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{})
+	want := cursorsOf(blocks)
+	for _, size := range []int{1, 7, 37, 50, 333} {
+		var up, down []string
+		for args := map[string]any{"first": size}; ; {
+			c := askPage(t, h, args)
+			up = append(up, c.cursors()...)
+			if !c.PageInfo.HasNextPage {
+				break
+			}
+			args["after"] = c.PageInfo.EndCursor
+		}
+		for args := map[string]any{"last": size}; ; {
+			c := askPage(t, h, args)
+			down = append(c.cursors(), down...)
+			if !c.PageInfo.HasPreviousPage {
+				break
+			}
+			args["before"] = c.PageInfo.StartCursor
+		}
+		if !slices.Equal(up, want) || !slices.Equal(down, want) {
+			t.Errorf("pages of %d: up %d blocks, down %d, want %d", size, len(up), len(down), len(want))
+		}
+	}
+}
+
+func TestCursorThatIsTooOldComesWithTheOldest(t *testing.T) {
+	blocks := randomBlocks(4, 20)
+	chain := chainOf(t, blocks)
+	chain.Prune(blocks[10].Cursor)
+	h, _ := newHandler(t, chain, chaingql.Options{})
+	ask := func(cursor chaingql.Cursor) string {
+		return query(h, `query($c:String){blockchain{blocks(first:2,after:$c){edges{cursor}}}}`, map[string]any{"c": cursor})
+	}
+	equal(t, "below what was pruned", ask(blocks[8].Cursor), fmt.Sprintf(`{"data":{"blockchain":{"blocks":null}},"errors":[{"message":"The blocks after this cursor are no longer kept.","locations":[{"line":1,"column":29}],"path":["blockchain","blocks"],"extensions":{"code":"CURSOR_TOO_OLD","oldest":%q}}]}`, blocks[10].Cursor))
+	want := fmt.Sprintf(`{"data":{"blockchain":{"blocks":{"edges":[{"cursor":%q},{"cursor":%q}]}}}}`, blocks[10].Cursor, blocks[11].Cursor)
+	equal(t, "the newest that was pruned", ask(blocks[9].Cursor), want)
+	equal(t, "from the oldest there is", ask(""), want)
+
+	chain.Prune("ffff")
+	equal(t, "code with nothing left", parse(t, ask(blocks[1].Cursor)).code(), "CURSOR_TOO_OLD")
+	if _, told := parse(t, ask(blocks[1].Cursor)).Errors[0].Extensions["oldest"]; told {
+		t.Error("an oldest block is told of an empty chain")
+	}
+}

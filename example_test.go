@@ -1,0 +1,100 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func ask(h http.Handler, path, query string) string {
+	r := httptest.NewRequest("POST", path, strings.NewReader(`{"query":`+fmt.Sprintf("%q", query)+`}`))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	body, _ := io.ReadAll(w.Result().Body)
+	return string(body)
+}
+
+func ExampleNew() {
+	chain := memchain.New()
+	account, _ := chaingql.ParseAddress("0:" + strings.Repeat("ab", 32))
+	chain.SetBalance(account, big.NewInt(1_000_000_000))
+
+	handler := chaingql.New(chain, &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", handler)
+	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
+
+	query := `{blockchain{account(address:"` + account.String() + `"){info{balance(format:DEC)}}}}`
+	fmt.Println(ask(mux, "/demo/graphql", query))
+	// Output: {"data":{"blockchain":{"account":{"info":{"balance":"1000000000"}}}}}
+}
+
+func ExampleStaticProjects() {
+	handler := chaingql.New(memchain.New(), &chaingql.Options{Authorizer: chaingql.StaticProjects{
+		"demo": {},
+		"shop": {Secret: "s3cret", RequireSecret: true},
+	}})
+	fmt.Println(ask(handler, "/demo/graphql", "{info{version}}"))
+	fmt.Println(ask(handler, "/shop/graphql", "{info{version}}"))
+	// Output:
+	// {"data":{"info":{"version":"0.1.0"}}}
+	// {"errors":[{"message":"Unauthorized access","extensions":{"code":"UNAUTHENTICATED"}}]}
+}
+
+func ExampleHandler_Shutdown() {
+	handler := chaingql.New(memchain.New(), &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
+	server := httptest.NewServer(handler)
+	defer server.Close()
+
+	// At SIGTERM: http.Server's Shutdown neither closes sockets nor waits for
+	// them, so the handler comes first.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := handler.Shutdown(ctx); err != nil {
+		fmt.Println("cut short:", err)
+	}
+	fmt.Println(ask(handler, "/demo/graphql", "{info{version}}"))
+	// Output: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}
+}
+
+// A table that is written to elsewhere becomes a stream by looking again.
+func ExamplePoll() {
+	stored := []chaingql.Block{
+		{Workchain: -1, SeqNo: 1, Cursor: chaingql.SeqCursor(1)},
+		{Workchain: -1, SeqNo: 2, Cursor: chaingql.SeqCursor(2)},
+	}
+	table := func(_ context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+		return chaingql.PageOf(stored, q), nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for block, err := range chaingql.Poll(ctx, table, "", time.Second) {
+		if err != nil {
+			fmt.Println("ended:", err)
+			break
+		}
+		fmt.Println("block", block.SeqNo)
+		if block.SeqNo == 2 {
+			cancel()
+		}
+	}
+	// Output:
+	// block 1
+	// block 2
+	// ended: context canceled
+}
+
+func ExampleChainOrder() {
+	fmt.Println(chaingql.ChainOrder(-1, 0x8000000000000000, 802, 0))
+	// Output: 2322m
+}

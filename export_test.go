@@ -1,0 +1,4 @@
+package chaingql
+
+// Feeds is how many evaluations a new block costs.
+func (h *Handler) Feeds() int { return h.blocks.Stats().Feeds }

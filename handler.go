@@ -1,0 +1,268 @@
+package chaingql
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/textproto"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/graphql-go/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// Time that a socket of a client is given.
+const (
+	firstMessageTimeout = time.Minute // somebody may be pasting a start by hand
+	frameTimeout        = 5 * time.Second
+	socketWriteTimeout  = 10 * time.Second
+)
+
+// maxOperationID is the length of an id that a client gives an operation on a
+// socket, in bytes.
+const maxOperationID = 128
+
+// A Handler serves the API of one chain. Make it with [New]. It is safe for
+// concurrent use and may be mounted under any number of patterns.
+type Handler struct {
+	backend  Backend
+	opts     Options
+	auth     Authorizer
+	origins  origins
+	schema   *plan.Schema
+	plans    *plan.Cache
+	blocks   *blocklog.Log[Block]
+	sockets  *gqlws.Server
+	requests *admission
+	answers  sync.Pool // of *[]byte
+}
+
+// New returns a Handler that serves b. It is ready at once and starts nothing
+// until the first request that needs it. opts may be nil and is copied. New
+// panics where b is nil or an option makes no sense: that is a mistake in the
+// host's code.
+func New(b Backend, opts *Options) *Handler {
+	if b == nil {
+		panic("chaingql: New: Backend is nil")
+	}
+	if opts == nil {
+		opts = &Options{}
+	}
+	h := &Handler{backend: b, opts: opts.withDefaults(), auth: opts.Authorizer, origins: slices.Clone(opts.AllowedOrigins)}
+	h.opts.Endpoints = slices.Clone(opts.Endpoints)
+	switch auth := opts.Authorizer.(type) {
+	case nil:
+		h.auth = everybody{}
+		h.opts.Logger.Warn("chaingql: no Authorizer: every project is open to everyone")
+	case StaticProjects:
+		known, err := auth.digest()
+		if err != nil {
+			panic(err.Error())
+		}
+		h.auth = known
+	}
+	l := &h.opts.Limits
+	h.blocks = blocklog.New(source(b, l.BackendTimeout), blocklog.Options{Window: h.opts.Window, Logger: h.opts.Logger})
+	schema, err := plan.NewSchema(schemaTable(&resolvers{
+		backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout, arrived: h.arrived,
+	}))
+	if err != nil {
+		panic(err.Error()) // the table is wrong: every test would say so
+	}
+	h.schema = schema
+	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask)
+	h.sockets = gqlws.NewServer(gqlws.Options{
+		KeepAlive: h.opts.KeepAlive, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
+		MaxMessage: int64(l.MessageBytes), MaxOperations: l.PerSocket, MaxID: maxOperationID, MaxSockets: l.Sockets, Logger: h.opts.Logger,
+	})
+	h.requests = newAdmission(l.Requests)
+	h.answers.New = func() any { return new([]byte) }
+	return h
+}
+
+// Schema returns the schema as graphql-go's, for reading. Its resolvers work,
+// but graphql-go's own parser and executor must not be given text of strangers.
+func (h *Handler) Schema() graphql.Schema { return h.schema.GraphQL() }
+
+// SDL returns the schema in GraphQL's schema definition language.
+func (h *Handler) SDL() string { return h.schema.SDL() }
+
+// ServeHTTP answers queries by GET and POST, and opens sockets. It never
+// redirects, and answers every request, refused ones too, in JSON.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer h.recover(w, r)
+	h.origins.setCORS(w, r)
+	h.boundBody(w, r)
+	switch r.Method {
+	case http.MethodOptions:
+		h.origins.preflight(w, r)
+		return
+	case http.MethodGet, http.MethodHead, http.MethodPost:
+	default:
+		h.refuse(w, r, refuse(http.StatusMethodNotAllowed, codeMethod, "Only GET and POST are served."))
+		return
+	}
+	if isUpgrade(r) {
+		h.serveSocket(w, r)
+		return
+	}
+	media, ok := negotiate(r.Header.Values("Accept"))
+	if !ok {
+		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json or application/graphql-response+json."))
+		return
+	}
+	ok, closed := h.requests.enter()
+	if !ok {
+		h.refuse(w, r, unavailable(closed))
+		return
+	}
+	defer h.requests.leave()
+	ctx, refused := h.authorize(r)
+	if refused != nil {
+		h.refuse(w, r, refused)
+		return
+	}
+	asked, refused := h.readRequest(w, r)
+	if refused != nil {
+		h.refuse(w, r, refused)
+		return
+	}
+	op, errs := h.plans.Prepare(asked.Query, asked.OperationName, asked.Variables)
+	switch {
+	case errs != nil && media == typeGraphQL:
+		h.write(w, r, http.StatusBadRequest, media, appendErrors(nil, errs))
+	case errs != nil:
+		h.write(w, r, http.StatusOK, media, appendErrors(nil, errs))
+	case op.Kind() == ast.Subscription:
+		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket."))
+	default:
+		buf := h.answers.Get().(*[]byte)
+		*buf = op.Run(ctx, &call{endpoint(r)}, (*buf)[:0])
+		h.write(w, r, http.StatusOK, media, *buf)
+		if cap(*buf) <= maxPooled {
+			h.answers.Put(buf)
+		}
+	}
+}
+
+// maxPooled keeps one large answer from being held for ever.
+const maxPooled = 256 << 10
+
+func unavailable(closed bool) *refusal {
+	if closed {
+		return refuse(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
+	}
+	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many requests at once.")
+}
+
+// Shutdown ends the Handler for good: new requests get 503, running ones are
+// finished, sockets are told that the service goes away and closed, and the
+// Backend's Follow is ended. It returns when all of that is done, or with ctx's
+// error when ctx is done before; the sockets are cut then. Call it beside
+// http.Server's own Shutdown, which neither closes sockets nor waits for them.
+func (h *Handler) Shutdown(ctx context.Context) error {
+	// Both at once: a slow query must not keep sockets from being told.
+	sockets := make(chan error, 1)
+	go func() { sockets <- h.sockets.Shutdown(ctx) }()
+	err := h.requests.close(ctx)
+	err = errors.Join(err, <-sockets)
+	return errors.Join(err, h.blocks.Close(ctx))
+}
+
+// authorize asks who the request comes from and whether they may.
+func (h *Handler) authorize(r *http.Request) (context.Context, *refusal) {
+	c, err := h.credentials(r)
+	if err != nil {
+		return nil, unauthorized()
+	}
+	ctx, err := h.admit(r.Context(), c)
+	switch {
+	case errors.Is(err, ErrUnauthorized):
+		return nil, unauthorized()
+	case err != nil:
+		return nil, &refusal{http.StatusInternalServerError, h.mask(r.Context(), fmt.Errorf("authorizer: %w", err))}
+	}
+	return ctx, nil
+}
+
+// admit asks the Authorizer.
+func (h *Handler) admit(ctx context.Context, c Credentials) (context.Context, error) {
+	ctx, err := h.auth.Authorize(ctx, c)
+	if err == nil && ctx == nil {
+		err = errors.New("neither a context nor an error")
+	}
+	return ctx, err
+}
+
+func unauthorized() *refusal {
+	return refuse(http.StatusUnauthorized, codeUnauthenticated, "Unauthorized access")
+}
+
+// arrived tells when the newest block came. Asking starts the stream: a
+// service whose freshness is asked for has to look.
+func (h *Handler) arrived() (time.Time, bool) {
+	h.blocks.Start()
+	return h.blocks.Arrived()
+}
+
+// endpoint is where a request reached us, as info.endpoints shows it.
+// The path is the one that came, whatever the host's mux has stripped of it.
+func endpoint(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/") {
+		path = r.URL.Path
+	}
+	return r.Host + path
+}
+
+// isUpgrade reports whether a request asks for a WebSocket.
+func isUpgrade(r *http.Request) bool {
+	for _, v := range r.Header["Upgrade"] {
+		for token := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(textproto.TrimString(token), "websocket") {
+				return r.Method == http.MethodGet
+			}
+		}
+	}
+	return false
+}
+
+// mask turns an error that is not for clients into one that is: they see an id,
+// under which the log has the rest.
+func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		// The client left, or its time ran out: nothing is wrong here.
+		return &plan.Error{Message: "The operation was cancelled.", Code: codeTimeout}
+	}
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	id := hex.EncodeToString(raw[:])
+	h.opts.Logger.ErrorContext(ctx, "chaingql: internal error", slog.String("id", id), slog.Any("error", err))
+	return &plan.Error{Message: "Internal server error", Code: plan.CodeInternal, Details: map[string]string{"id": id}}
+}
+
+// recover answers a request whose handling panicked, in the host's code or in
+// ours: the process lives.
+func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler {
+		panic(p) // net/http's own way to say goodbye
+	}
+	e := h.mask(context.WithoutCancel(r.Context()), fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+	h.refuse(w, r, &refusal{http.StatusInternalServerError, e})
+}

@@ -1,0 +1,216 @@
+package chaingql_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+const (
+	jsonType    = "application/json; charset=utf-8"
+	graphqlType = "application/graphql-response+json; charset=utf-8"
+)
+
+const ask802 = `{"query":"query{\n  blockchain{\n    blocks(workchain:-1, last:1){\n      edges{\n        node{\n          hash\n          seq_no\n        }\n      }\n    }\n  }\n}","variables":{}}`
+
+const answer802 = `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"hash":"c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","seq_no":802}}]}}}}`
+
+func refusalBody(message, code string) string {
+	return fmt.Sprintf(`{"errors":[{"message":%q,"extensions":{"code":%q}}]}`, message, code)
+}
+
+func TestEveryCaseHasItsStatusAndBody(t *testing.T) {
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{BodyBytes: 1000}})
+	mux := mounted(h)
+	const version = `{"data":{"info":{"version":"0.1.0"}}}`
+	const unknownField = `{"errors":[{"message":"Cannot query field \"foo\" on type \"BlockchainQuery\".","locations":[{"line":1,"column":13}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+	big := `{"query":"{info{version}}","extensions":{"x":"` + strings.Repeat("x", 1000) + `"}}`
+	own := []string{"Accept", "application/graphql-response+json"}
+	as := func(contentType string, more ...string) []string {
+		return append([]string{"Content-Type", contentType}, more...)
+	}
+	plain := as("application/json")
+	for _, c := range []struct {
+		what, method, target, body string
+		header                     []string
+		status                     int
+		answer                     string
+	}{
+		{"query", "POST", "/demo/graphql", ask802, plain, 200, answer802},
+		{"query as the response type", "POST", "/demo/graphql", ask802, append(own, plain...), 200, answer802},
+		{"trailing slash", "POST", "/demo/graphql/", ask802, plain, 200, answer802},
+		{"GET", "GET", "/demo/graphql?query={info{version}}", "", nil, 200, version},
+		{"GET with a trailing slash", "GET", "/demo/graphql/?query={info{version}}", "", nil, 200, version},
+		{"HEAD", "HEAD", "/demo/graphql?query={info{version}}", "", nil, 200, ""},
+		{"HEAD of a refusal", "HEAD", "/demo/graphql", "", nil, 400, ""},
+		{"OPTIONS", "OPTIONS", "/demo/graphql", "", nil, 204, ""},
+		{"field error", "POST", "/demo/graphql", `{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`, plain, 200,
+			`{"data":{"blockchain":{"account":null}},"errors":[{"message":"Invalid account address","locations":[{"line":1,"column":13}],"path":["blockchain","account"],"extensions":{"code":"BAD_USER_INPUT"}}]}`},
+		{"validation", "POST", "/demo/graphql", `{"query":"{blockchain{foo}}"}`, plain, 200, unknownField},
+		{"validation as the response type", "POST", "/demo/graphql", `{"query":"{blockchain{foo}}"}`, append(own, plain...), 400, unknownField},
+		{"parse", "POST", "/demo/graphql", `{"query":"query{blockchain{"}`, plain, 200, `"code":"GRAPHQL_PARSE_FAILED"`},
+		{"parse as the response type", "POST", "/demo/graphql", `{"query":"query{blockchain{"}`, append(own, plain...), 400, `"code":"GRAPHQL_PARSE_FAILED"`},
+		{"bad enum", "POST", "/demo/graphql", `{"query":"{blockchain{account(address:\"0:00\"){info{balance(format:OCT)}}}}"}`, plain, 200,
+			`{"errors":[{"message":"Value \"OCT\" does not exist in \"BigIntFormat\" enum.","locations":[{"line":1,"column":57}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`},
+		{"missing variable", "POST", "/demo/graphql", `{"query":"query($address:String!){blockchain{account(address:$address){info{balance}}}}","variables":{}}`, append(own, plain...), 400,
+			`{"errors":[{"message":"Variable \"$address\" of required type \"String!\" was not provided.","locations":[{"line":1,"column":7}],"extensions":{"code":"BAD_USER_INPUT"}}]}`},
+		{"two operations, no name", "POST", "/demo/graphql", `{"query":"query A{info{version}} query B{info{version}}"}`, append(own, plain...), 400,
+			refusalBody("Must provide operation name if query contains multiple operations.", "BAD_USER_INPUT")},
+		{"unknown operation name", "POST", "/demo/graphql", `{"query":"query A{info{version}}","operationName":"B"}`, plain, 200, `"code":"BAD_USER_INPUT"`},
+		{"operation name", "POST", "/demo/graphql", `{"query":"query A{info{version}} query B{info{rempEnabled}}","operationName":"B"}`, plain, 200, `{"data":{"info":{"rempEnabled":false}}}`},
+		{"batch", "POST", "/demo/graphql", `[{"query":"{info{version}}"}]`, plain, 400, refusalBody("Batches are not served: send one operation at a time.", "BAD_REQUEST")},
+		{"no query", "POST", "/demo/graphql", `{"variables":{}}`, plain, 400, refusalBody("Must provide query string.", "BAD_REQUEST")},
+		{"broken JSON", "POST", "/demo/graphql", `{`, plain, 400, refusalBody("The body is not JSON: unexpected end of JSON.", "BAD_REQUEST")},
+		{"empty body", "POST", "/demo/graphql", "", plain, 400, refusalBody("The body is not JSON: unexpected end of JSON.", "BAD_REQUEST")},
+		{"GET without query", "GET", "/demo/graphql", "", nil, 400, refusalBody("Must provide query string.", "BAD_REQUEST")},
+		{"not JSON as the response type", "POST", "/demo/graphql", `{`, append(own, plain...), 400, `"code":"BAD_REQUEST"`},
+		{"mutation", "GET", "/demo/graphql?query=mutation{x}", "", nil, 200, `"code":"GRAPHQL_VALIDATION_FAILED"`},
+		{"subscription", "POST", "/demo/graphql", `{"query":"subscription{blocks{id}}"}`, plain, 406, `"code":"NOT_ACCEPTABLE"`},
+		{"PUT", "PUT", "/demo/graphql", ask802, plain, 405, refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")},
+		{"DELETE", "DELETE", "/demo/graphql/", "", nil, 405, refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")},
+		{"unacceptable Accept", "GET", "/demo/graphql?query={info{version}}", "", []string{"Accept", "text/html"}, 406, `"code":"NOT_ACCEPTABLE"`},
+		{"declared too large", "POST", "/demo/graphql", big, plain, 413, refusalBody("The body exceeds the limit of 1000 bytes.", "LIMIT_EXCEEDED")},
+		{"URL too large", "GET", "/demo/graphql?query={info{version}}&x=" + strings.Repeat("x", 1000), "", nil, 413, refusalBody("The URL's query exceeds the limit of 1000 bytes.", "LIMIT_EXCEEDED")},
+		{"no type", "POST", "/demo/graphql", ask802, nil, 415, refusalBody("The body must be application/json in UTF-8.", "UNSUPPORTED_MEDIA_TYPE")},
+		{"text/plain", "POST", "/demo/graphql", ask802, as("text/plain"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
+		{"a form", "POST", "/demo/graphql", "query=x", as("application/x-www-form-urlencoded"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
+		{"malformed type", "POST", "/demo/graphql", ask802, as("application/json; charset"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
+		{"utf-8", "POST", "/demo/graphql", ask802, as(`application/json;charset="UTF-8"`), 200, answer802},
+		{"latin1", "POST", "/demo/graphql", ask802, as("application/json; charset=iso-8859-1"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
+		{"gzip", "POST", "/demo/graphql", ask802, as("application/json", "Content-Encoding", "gzip"), 415, refusalBody("The body must not be compressed.", "UNSUPPORTED_MEDIA_TYPE")},
+		{"identity", "POST", "/demo/graphql", ask802, as("application/json", "Content-Encoding", "identity"), 200, answer802},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			w := do(mux, c.method, strings.NewReplacer("{", "%7B", "}", "%7D").Replace(c.target), c.body, c.header...)
+			equal(t, "status", w.Code, c.status)
+			if body := w.Body.String(); strings.HasPrefix(c.answer, "{") {
+				equal(t, "body", body, c.answer)
+			} else if !strings.Contains(body, c.answer) || c.answer == "" && body != "" {
+				t.Errorf("body %s, want %s in it", body, c.answer)
+			}
+			if w.Code == 204 {
+				return
+			}
+			want := jsonType
+			if (w.Code == 200 || w.Code == 400) && len(c.header) > 0 && c.header[1] == own[1] && !strings.Contains(c.answer, "BAD_REQUEST") {
+				want = graphqlType
+			}
+			equal(t, "content type", w.Header().Get("Content-Type"), want)
+			if w.Code != 200 && strings.Contains(w.Body.String(), `"data"`) {
+				t.Errorf("nothing ran, but there is data: %s", w.Body)
+			}
+			if allow := w.Header().Get("Allow"); (w.Code == 405) != (allow == "GET, HEAD, OPTIONS, POST") {
+				t.Errorf("status %d with Allow %q", w.Code, allow)
+			}
+		})
+	}
+}
+
+func TestHEADTellsTheLengthOfTheAnswer(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	w := do(h, "HEAD", "/demo/graphql?query=%7Binfo%7Bversion%7D%7D", "")
+	equal(t, "length", w.Header().Get("Content-Length"), "37")
+}
+
+func TestUndeclaredLengthIsCutAtTheLimitToo(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{BodyBytes: 100}})
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	for size, status := range map[int]int{100: 200, 101: 413} {
+		const frame = `{"query":"{info{version}}"}`
+		body := frame + strings.Repeat(" ", size-len(frame))
+		r, _ := http.NewRequest("POST", srv.URL+"/demo/graphql", struct{ *strings.Reader }{strings.NewReader(body)})
+		r.ContentLength = -1
+		r.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		equal(t, fmt.Sprintf("status of %d bytes", size), res.StatusCode, status)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// The words of real clients.
+func TestAcceptListsOfClientsAreUnderstood(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	for _, c := range []struct{ client, accept, want string }{
+		{"none", "-", jsonType},
+		{"empty", "", jsonType},
+		{"curl, node", "*/*", jsonType},
+		{"the SDK", "application/json", jsonType},
+		{"Apollo Client 3", "application/graphql-response+json,application/json;q=0.9", graphqlType},
+		{"Apollo Client 3.6", "*/*", jsonType},
+		{"Apollo iOS", "multipart/mixed;deferSpec=20220824,application/graphql-response+json,application/json", graphqlType},
+		{"urql", "application/graphql-response+json, application/graphql+json, application/json, text/event-stream, multipart/mixed", graphqlType},
+		{"graphql-request", "application/graphql-response+json, application/json", graphqlType},
+		{"Relay", "application/json; charset=utf-8", jsonType},
+		{"a browser", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8", jsonType},
+		{"axios", "application/json, text/plain, */*", jsonType},
+		{"JSON liked better", "application/graphql-response+json;q=0.5, application/json", jsonType},
+		{"own liked better", "application/json;q=0.5, application/graphql-response+json", graphqlType},
+		{"equal, JSON first", "application/json, application/graphql-response+json", jsonType},
+		{"application/*", "application/*", jsonType},
+		{"wildcard liked better", "application/graphql-response+json;q=0.5, */*;q=0.8", jsonType},
+		{"upper case", "Application/JSON", jsonType},
+		{"all but JSON", "*/*, application/json;q=0", graphqlType},
+		{"all but JSON, turned", "application/json;q=0, */*", graphqlType},
+		{"malformed item beside a good one", "@@, application/json", jsonType},
+		{"malformed weight", "application/graphql-response+json;q=2, application/json;q=0.1", jsonType},
+		{"stream alone", "text/event-stream", ""},
+		{"nothing but JSON refused", "application/json;q=0", ""},
+		{"everything refused", "*/*;q=0", ""},
+		{"specific wildcard refused", "application/*;q=0, */*", ""},
+		{"other charset", "application/json; charset=utf-16", ""},
+		{"malformed", "@@", ""},
+	} {
+		t.Run(c.client, func(t *testing.T) {
+			var header []string
+			if c.accept != "-" {
+				header = []string{"Accept", c.accept}
+			}
+			w := post(h, `{"query":"{info{version}}"}`, header...)
+			if c.want == "" {
+				equal(t, "status", w.Code, 406)
+				return
+			}
+			equal(t, "status", w.Code, 200)
+			equal(t, "content type", w.Header().Get("Content-Type"), c.want)
+		})
+	}
+	w := post(h, `{"query":"{info{version}}"}`, "Accept", "text/html", "Accept", "application/graphql-response+json")
+	equal(t, "content type by two header lines", w.Header().Get("Content-Type"), graphqlType)
+}
+
+func TestConnectionServesOnAfterARefusal(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	srv := httptest.NewServer(mounted(h))
+	defer srv.Close()
+	conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for _, c := range []struct {
+		body   string
+		status int
+	}{{`{`, 400}, {`{"query":"{info{version}}"}`, 200}, {`{"query":"{nope}"}`, 200}} {
+		fmt.Fprintf(conn, "POST /demo/graphql HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(c.body), c.body)
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = in.Discard(int(res.ContentLength))
+		equal(t, "status of "+c.body, res.StatusCode, c.status)
+	}
+}

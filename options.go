@@ -1,0 +1,154 @@
+package chaingql
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// Version is the library's version, as info.version shows it.
+const Version = "0.1.0"
+
+// Defaults of [Options] and [Limits].
+const (
+	DefaultKeepAlive = 15 * time.Second
+	DefaultWindow    = 1024
+
+	DefaultBodyBytes      = 128 << 10
+	DefaultDocumentBytes  = 32 << 10
+	DefaultTokens         = 2000
+	DefaultDepth          = 20
+	DefaultFields         = 1500
+	DefaultAliases        = 50
+	DefaultDirectives     = 32
+	DefaultSameName       = 8
+	DefaultOperations     = 8
+	DefaultFragments      = 32
+	DefaultVariables      = 32
+	DefaultListItems      = 100
+	DefaultAnswerBytes    = 4 << 20
+	DefaultCacheBytes     = 32 << 20
+	DefaultMessageBytes   = 64 << 10
+	DefaultSockets        = 10_000
+	DefaultPerSocket      = 32
+	DefaultRequests       = 1024
+	DefaultBodyTimeout    = 5 * time.Second
+	DefaultWriteTimeout   = 5 * time.Second
+	DefaultBackendTimeout = 5 * time.Second
+)
+
+// Options are what a [Handler] can be told beside its Backend. The zero value
+// is safe in production. In every field zero stands for the default named
+// there, and a negative number or duration turns the thing off.
+type Options struct {
+	// Authorizer says who may use which project. Default: everybody may use
+	// every project, and the log says so once.
+	Authorizer Authorizer
+
+	// AllowedOrigins are the web origins whose pages may call the API, by CORS
+	// and by WebSocket alike: exact, as scheme://host or scheme://host:port,
+	// or "*" for all. Default: pages of the handler's own host only. Callers
+	// that are not browsers send no Origin and are not affected.
+	AllowedOrigins []string
+
+	// Endpoints is what info.endpoints shows. Default: the host and path of
+	// the request.
+	Endpoints []string
+
+	// Limits bound what one client can ask for. Default: those of [Limits].
+	Limits Limits
+
+	// KeepAlive is the rhythm of keep-alive messages and pings on sockets.
+	// Default: DefaultKeepAlive.
+	KeepAlive time.Duration
+
+	// Window is how many recent blocks are kept for subscribers that read
+	// slower than blocks come. Default, also for a negative number:
+	// DefaultWindow.
+	Window int
+
+	// DisableIntrospection refuses __schema and __type.
+	DisableIntrospection bool
+
+	// Logger gets what a host should know: failures of the backend with the id
+	// that the client was shown, sockets that were cut. Default:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Limits bound what strangers can ask for. Each refusal is a GraphQL error
+// with the code LIMIT_EXCEEDED that names the limit. Zero is the default,
+// negative turns a limit off.
+type Limits struct {
+	BodyBytes     int // of a request's body (413). Default: 128 KiB.
+	DocumentBytes int // of a document. Default: 32 KiB.
+	Tokens        int // of a document, comments included. Default: 2,000.
+	Depth         int // nested selections, lists, objects and list types, and levels of JSON. Default: 20.
+	Fields        int // of an operation, its fragments written out. Default: 1,500.
+	Aliases       int // in a document. Default: 50.
+	Directives    int // in a document. Default: 32.
+	SameName      int // fields of one response name in one written selection set. Default: 8.
+	Operations    int // in a document. Default: 8.
+	Fragments     int // in a document. Default: 32.
+	Variables     int // of an operation. Default: 32.
+	ListItems     int // of one list, in a document or in variables. Default: 100.
+	AnswerBytes   int // of an answer's data. Default: 4 MiB.
+	CacheBytes    int // that compiled documents are kept in. Default: 32 MiB.
+	MessageBytes  int // of one message on a socket (close code 1009). Default: 64 KiB.
+	Sockets       int // open at once (503). Default: 10,000.
+	PerSocket     int // operations running at once on one socket. Default: 32.
+	Requests      int // HTTP requests being answered at once (503). Default: 1,024.
+
+	BodyTimeout    time.Duration // for a request's body to come whole (408). Default: 5 s.
+	WriteTimeout   time.Duration // for an answer to be taken. Default: 5 s.
+	BackendTimeout time.Duration // for one call of the Backend (TIMEOUT). Default: 5 s.
+}
+
+// or picks what is in force: a default for zero, zero for what is turned off.
+func or[T int | time.Duration](set, def T) T {
+	switch {
+	case set == 0:
+		return def
+	case set < 0:
+		return 0
+	}
+	return set
+}
+
+// withDefaults returns the options in force; zero now means no limit.
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.KeepAlive = or(o.KeepAlive, DefaultKeepAlive)
+	o.Window = or(o.Window, DefaultWindow)
+	l := &o.Limits
+	for _, limit := range []struct {
+		set *int
+		def int
+	}{
+		{&l.BodyBytes, DefaultBodyBytes}, {&l.DocumentBytes, DefaultDocumentBytes}, {&l.Tokens, DefaultTokens},
+		{&l.Depth, DefaultDepth}, {&l.Fields, DefaultFields}, {&l.Aliases, DefaultAliases},
+		{&l.Directives, DefaultDirectives}, {&l.SameName, DefaultSameName}, {&l.Operations, DefaultOperations},
+		{&l.Fragments, DefaultFragments}, {&l.Variables, DefaultVariables}, {&l.ListItems, DefaultListItems},
+		{&l.AnswerBytes, DefaultAnswerBytes}, {&l.CacheBytes, DefaultCacheBytes}, {&l.MessageBytes, DefaultMessageBytes}, {&l.Sockets, DefaultSockets},
+		{&l.PerSocket, DefaultPerSocket}, {&l.Requests, DefaultRequests},
+	} {
+		*limit.set = or(*limit.set, limit.def)
+	}
+	l.BodyTimeout = or(l.BodyTimeout, DefaultBodyTimeout)
+	l.WriteTimeout = or(l.WriteTimeout, DefaultWriteTimeout)
+	l.BackendTimeout = or(l.BackendTimeout, DefaultBackendTimeout)
+	return o
+}
+
+// forPlans are the limits that concern documents.
+func (o *Options) forPlans() plan.Limits {
+	l := &o.Limits
+	return plan.Limits{
+		Document: l.DocumentBytes, Tokens: l.Tokens, Depth: l.Depth, Fields: l.Fields, Aliases: l.Aliases,
+		Directives: l.Directives, SameName: l.SameName, Operations: l.Operations, Fragments: l.Fragments,
+		Variables: l.Variables, ListItems: l.ListItems, Answer: l.AnswerBytes, CacheBytes: l.CacheBytes, NoIntrospect: o.DisableIntrospection,
+	}
+}

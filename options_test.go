@@ -1,0 +1,134 @@
+package chaingql_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+func TestLimitsRefuseWithTheirNameOnBothSidesOfTheEdge(t *testing.T) {
+	repeat := strings.Repeat
+	aliases := func(n int) string {
+		var s strings.Builder
+		for i := range n {
+			fmt.Fprintf(&s, "a%d:__typename ", i)
+		}
+		return "{" + s.String() + "}"
+	}
+	many := func(n int, head, item string) string { return head + repeat(item, n) }
+	for _, c := range []struct {
+		name, good, bad, message string
+		limits                   chaingql.Limits
+	}{
+		{name: "bytes", limits: chaingql.Limits{DocumentBytes: 20}, good: "{__typename}        ", bad: "{__typename}         ", message: "limit of 20 bytes"},
+		{name: "tokens", limits: chaingql.Limits{Tokens: 5}, good: "{a:__typename}", bad: "{a:__typename __typename}", message: "limit of 5 tokens"},
+		{name: "depth", limits: chaingql.Limits{Depth: 3}, good: "{blockchain{__typename}}", bad: "{blockchain{blocks{edges{cursor}}}}", message: "limit of 3 nested levels"},
+		{name: "fields", limits: chaingql.Limits{Fields: 3}, good: "{__typename a:__typename b:__typename}", bad: "{__typename a:__typename ...F} fragment F on Query{c:__typename d:__typename}", message: "limit of 3 fields"},
+		{name: "aliases", good: aliases(50), bad: aliases(51), message: "limit of 50 aliases"},
+		{name: "directives", limits: chaingql.Limits{Directives: 2}, good: "{__typename @skip(if:false) @include(if:true)}", bad: "{__typename @skip(if:false) @include(if:true) a:__typename @skip(if:true)}", message: "limit of 2 directives"},
+		{name: "one name", good: many(8, "{", "__typename ") + "}", bad: many(9, "{", "__typename ") + "}", message: "limit of 8 fields of one name"},
+		{name: "operations", limits: chaingql.Limits{Operations: 1}, good: "query A{__typename}", bad: "query A{__typename} query B{__typename}", message: "limit of 1 operations"},
+		{name: "fragments", limits: chaingql.Limits{Fragments: 1}, good: "{...A} fragment A on Query{__typename}", bad: "{...A ...B} fragment A on Query{__typename} fragment B on Query{__typename}", message: "limit of 1 fragments"},
+		{name: "variables", limits: chaingql.Limits{Variables: 1}, good: "query($a:Int){blockchain{blocks(first:1 workchain:$a){__typename}}}", bad: "query($a:Int $b:Int){blockchain{blocks(first:$b workchain:$a){__typename}}}", message: "limit of 1 variables"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: c.limits})
+			if r := parse(t, query(h, c.good, nil)); len(r.Errors) > 0 {
+				t.Errorf("inside the limit: %+v", r.Errors)
+			}
+			r := parse(t, query(h, c.bad, nil))
+			if r.code() != "LIMIT_EXCEEDED" || !strings.Contains(r.Errors[0].Message, c.message) {
+				t.Errorf("beyond the limit: %+v", r)
+			}
+		})
+	}
+}
+
+func TestLongListsInVariablesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, n := live(t, chaingql.Options{})
+		s := n.socket(t)
+		list := func(n int) string {
+			return fmt.Sprintf(`{"id":"1","type":"start","payload":{"query":"subscription($f:BlockFilter){blocks(filter:$f){id}}","variables":{"f":{"seq_no":{"in":[%s]}}}}}`,
+				strings.TrimSuffix(strings.Repeat("1,", n), ","))
+		}
+		s.say(list(100))
+		s.expect("100 items")
+		s.say(list(101))
+		got := s.hear()
+		if len(got) != 2 || !strings.Contains(got[1], "limit of 100 items") || !strings.Contains(got[1], "LIMIT_EXCEEDED") {
+			t.Errorf("101 items: heard %s", got)
+		}
+	})
+}
+
+func TestSocketsHaveTheirLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, n := live(t, chaingql.Options{Limits: chaingql.Limits{MessageBytes: 200, PerSocket: 2}})
+		s := n.socket(t)
+		for id := range 3 {
+			s.say(start(fmt.Sprint(id), "subscription{blocks{id}}"))
+		}
+		got := s.hear()
+		if len(got) != 1 || !strings.Contains(got[0], `"id":"2"`) || !strings.Contains(got[0], "LIMIT_EXCEEDED") {
+			t.Errorf("three operations: heard %s", got)
+		}
+		s.say(startVersion + strings.Repeat(" ", 201-len(startVersion)))
+		got = s.hear()
+		if len(got) != 2 || !strings.Contains(got[0], "LIMIT_EXCEEDED") || got[1] != "CLOSE 1009" {
+			t.Errorf("201 bytes: heard %s", got)
+		}
+	})
+}
+
+func TestKeepAliveHasItsRhythm(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{0: 15 * time.Second, time.Second: time.Second, -1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, n := live(t, chaingql.Options{KeepAlive: given})
+			s := n.socket(t)
+			s.say(initWith("null"))
+			if want == 0 {
+				s.expect("init", ack)
+				time.Sleep(time.Hour)
+				s.expect("turned off")
+				return
+			}
+			s.expect("init", ack, ka)
+			for range 10 {
+				time.Sleep(want - 1)
+				s.expect("before its time")
+				time.Sleep(time.Nanosecond)
+				s.expect("in its time", ka)
+			}
+		})
+	}
+}
+
+func TestSilentSocketIsClosedAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, n := live(t, chaingql.Options{})
+		s := n.socket(t)
+		time.Sleep(time.Minute - 1)
+		s.expect("before its time")
+		time.Sleep(time.Nanosecond)
+		if got := s.hear(); len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || !strings.HasPrefix(got[1], "CLOSE") {
+			t.Errorf("heard %s", got)
+		}
+	})
+}
+
+// Negative is off, and then there is no limit but what the machine needs.
+func TestLimitsCanBeTurnedOff(t *testing.T) {
+	off := chaingql.Limits{
+		BodyBytes: -1, DocumentBytes: -1, Tokens: -1, Depth: -1, Fields: -1, Aliases: -1, Directives: -1, SameName: -1, Operations: -1,
+		Fragments: -1, Variables: -1, ListItems: -1, CacheBytes: -1, MessageBytes: -1, Sockets: -1, PerSocket: -1, Requests: -1,
+		BodyTimeout: -1, WriteTimeout: -1, BackendTimeout: -1,
+	}
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: off, Window: -1})
+	document := "{" + strings.Repeat("a:__typename @skip(if:false) ", 3000) + "#" + strings.Repeat("x", 200_000) + "\n}"
+	equal(t, "body", query(h, document, nil), `{"data":{"a":"Query"}}`)
+}

@@ -1,0 +1,137 @@
+package chaingql_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+const page = "https://page.example"
+
+func TestOriginsRuleCORSAndSocketsAlike(t *testing.T) {
+	list := []string{"https://other.example", "HTTPS://page.example", "http://local:8080"}
+	for _, c := range []struct {
+		what, origin string
+		allowed      []string
+		cors         string // Access-Control-Allow-Origin
+		vary, socket bool
+	}{
+		{"nil, none", "", nil, "", false, true},
+		{"nil, same host", "https://api.example", nil, "", false, true},
+		{"nil, same host in upper case", "https://API.example", nil, "", false, true},
+		{"nil, foreign", page, nil, "", false, false},
+		{"nil, same host on another port", "https://api.example:8443", nil, "", false, false},
+		{"nil, host as a suffix", "https://evil-api.example", nil, "", false, false},
+		{"nil, opaque", "null", nil, "", false, false},
+		{"nil, malformed", "://", nil, "", false, false},
+		{"list, none", "", list, "", true, true},
+		{"list, listed", page, list, page, true, true},
+		{"list, with its port", "http://local:8080", list, "http://local:8080", true, true},
+		{"list, another port", "http://local:8081", list, "", true, false},
+		{"list, another scheme", "http://page.example", list, "", true, false},
+		{"list, foreign", "https://evil.example", list, "", true, false},
+		{"list, longer", page + ".evil.example", list, "", true, false},
+		{"list, same host", "https://api.example", list, "", true, true},
+		{"list, opaque", "null", list, "", true, false},
+		{"star, none", "", []string{"*"}, "*", false, true},
+		{"star, any", "https://evil.example", []string{"*"}, "*", false, true},
+		{"star, opaque", "null", []string{"*"}, "*", false, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHandler(t, referenceChain(t), chaingql.Options{
+					AllowedOrigins: c.allowed, Authorizer: chaingql.StaticProjects{"demo": {}},
+				})
+				var header []string
+				if c.origin != "" {
+					header = []string{"Origin", c.origin}
+				}
+				typed := append([]string{"Content-Type", "application/json"}, header...)
+				// CORS is on every answer, and never stops a request: the
+				// browser does, which has asked before.
+				for _, ask := range []struct {
+					method, target, body string
+					header               []string
+					status               int
+				}{
+					{"POST", "/demo/graphql", ask802, typed, 200},
+					{"POST", "/demo/graphql", `{`, typed, 400},
+					{"POST", "/nobody/graphql", ask802, typed, 401},
+					{"PUT", "/demo/graphql", "", header, 405},
+					{"GET", "/demo/graphql", "", append([]string{"Accept", "text/html"}, header...), 406},
+					{"POST", "/demo/graphql", ask802, header, 415},
+					{"OPTIONS", "/demo/graphql", "", header, 204},
+				} {
+					w := do(h, ask.method, ask.target, ask.body, ask.header...)
+					equal(t, "status of "+ask.method, w.Code, ask.status)
+					equal(t, "Access-Control-Allow-Origin", w.Header().Get("Access-Control-Allow-Origin"), c.cors)
+					equal(t, "Vary: Origin", strings.Contains(w.Header().Get("Vary"), "Origin"), c.vary)
+					equal(t, "credentials", len(w.Header().Values("Access-Control-Allow-Credentials")), 0)
+				}
+				s, res, err := serve(t, h).open(t, "/demo/graphql", header...)
+				if (err == nil) != c.socket {
+					t.Fatalf("socket: %v, %v", res, err)
+				}
+				if err != nil {
+					body, _ := io.ReadAll(res.Body)
+					equal(t, "status", res.StatusCode, 403)
+					equal(t, "body", string(body), refusalBody("Pages of this origin may not open sockets here.", "BAD_REQUEST"))
+					equal(t, "Access-Control-Allow-Origin", res.Header.Get("Access-Control-Allow-Origin"), c.cors)
+					return
+				}
+				s.say(startVersion)
+				s.expect("query", dataVersion, complete)
+			})
+		})
+	}
+}
+
+func TestPreflightAllowsWhatClientsSend(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{page}})
+	for _, c := range []struct{ what, origin, method, headers, allowed string }{
+		{"the recording's", page, "POST", "authorization,content-type,tonclient-core-version,x-evernode-expected-account-boc-version",
+			"authorization, content-type, tonclient-core-version, x-evernode-expected-account-boc-version"},
+		{"in any case", page, "POST", "Content-Type, TonClient-Core-Version,Last-Event-ID", "content-type, tonclient-core-version, last-event-id"},
+		{"some refused", page, "POST", "content-type, x-forwarded-for, cookie, tonclient", "content-type"},
+		{"all refused", page, "GET", "x-other", ""},
+		{"none asked for", page, "GET", "", ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			w := do(h, "OPTIONS", "/demo/graphql", "", "Origin", c.origin, "Access-Control-Request-Method", c.method, "Access-Control-Request-Headers", c.headers)
+			equal(t, "status", w.Code, 204)
+			equal(t, "origin", w.Header().Get("Access-Control-Allow-Origin"), page)
+			equal(t, "methods", w.Header().Get("Access-Control-Allow-Methods"), "GET, HEAD, OPTIONS, POST")
+			equal(t, "headers", w.Header().Get("Access-Control-Allow-Headers"), c.allowed)
+			equal(t, "Vary", strings.Join(w.Header().Values("Vary"), ", "), "Origin, Access-Control-Request-Headers")
+			equal(t, "credentials", w.Header().Get("Access-Control-Allow-Credentials"), "")
+			equal(t, "body", w.Body.String(), "")
+		})
+	}
+	for what, header := range map[string][]string{
+		"foreign": {"Origin", "https://evil.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type"},
+		"no page": {"Access-Control-Request-Method", "POST"},
+	} {
+		w := do(h, "OPTIONS", "/demo/graphql", "", header...)
+		if w.Code != 204 || w.Header().Get("Access-Control-Allow-Methods")+w.Header().Get("Access-Control-Allow-Headers")+w.Header().Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: status %d, header %v", what, w.Code, w.Header())
+		}
+	}
+}
+
+func TestPreflightNeedsNoSecret(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{"*"},
+		Authorizer: chaingql.StaticProjects{"demo": {Secret: "x", RequireSecret: true}}})
+	w := do(h, "OPTIONS", "/demo/graphql", "", "Origin", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
+	equal(t, "headers", w.Header().Get("Access-Control-Allow-Headers"), "authorization")
+}
+
+func TestOriginsAreCopied(t *testing.T) {
+	allowed := []string{page}
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: allowed})
+	allowed[0] = "*"
+	equal(t, "origin", do(h, "OPTIONS", "/demo/graphql", "", "Origin", "https://evil.example").Header().Get("Access-Control-Allow-Origin"), "")
+}

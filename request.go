@@ -1,0 +1,183 @@
+package chaingql
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/graphql-go/handler"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// Codes of errors that are not a document's.
+const (
+	codeBadRequest       = "BAD_REQUEST"
+	codeUnauthenticated  = "UNAUTHENTICATED"
+	codeMethod           = "METHOD_NOT_ALLOWED"
+	codeNotAcceptable    = "NOT_ACCEPTABLE"
+	codeUnsupportedMedia = "UNSUPPORTED_MEDIA_TYPE"
+	codeTimeout          = "TIMEOUT"
+	codeCursorTooOld     = "CURSOR_TOO_OLD"
+	codeUnavailable      = "SERVICE_UNAVAILABLE"
+)
+
+// A refusal is a request that is not run: its HTTP status and its error.
+type refusal struct {
+	status int
+	*plan.Error
+}
+
+func refuse(status int, code, message string) *refusal {
+	return &refusal{status, &plan.Error{Message: message, Code: code}}
+}
+
+// readRequest reads what a request asks for, from its body or its URL.
+func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request) (*handler.RequestOptions, *refusal) {
+	if r.Method == http.MethodPost {
+		body, refused := h.readBody(w, r)
+		if refused != nil {
+			return nil, refused
+		}
+		return decodeRequest(body, h.opts.Limits.Depth)
+	}
+	if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
+		return nil, tooLarge("URL's query", max)
+	}
+	return decodeURL(r.URL.RawQuery, h.opts.Limits.Depth)
+}
+
+// boundBody gives a body the time it has, and has the connection closed unless
+// the body is read: net/http would read a refused one to its end, however slow,
+// before it sends the refusal.
+func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		return
+	}
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	if d := h.opts.Limits.BodyTimeout; d > 0 {
+		// A ResponseWriter that knows no deadlines leaves them to the host.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(d))
+	}
+}
+
+// readBody reads a body whole, within its limits of size and time.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := strings.ToLower(params["charset"])
+	if err != nil || media != "application/json" || charset != "" && charset != "utf-8" {
+		return nil, refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be application/json in UTF-8.")
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must not be compressed.")
+	}
+	reader := io.Reader(r.Body)
+	if max := h.opts.Limits.BodyBytes; max > 0 {
+		if r.ContentLength > int64(max) {
+			return nil, tooLarge("body", max)
+		}
+		reader = http.MaxBytesReader(w, r.Body, int64(max))
+	}
+	body, err := io.ReadAll(reader)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, tooLarge("body", h.opts.Limits.BodyBytes)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, refuse(http.StatusRequestTimeout, codeTimeout, "The body did not come in time.")
+	case err != nil:
+		return nil, refuse(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
+	}
+	w.Header().Del("Connection")
+	return body, nil
+}
+
+func tooLarge(what string, limit int) *refusal {
+	return refuse(http.StatusRequestEntityTooLarge, plan.CodeLimit, fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
+}
+
+// notJSON says what is wrong with a text that should have been JSON.
+func notJSON(what string, err error, depth int) *refusal {
+	if errors.Is(err, errTooDeep) {
+		return refuse(http.StatusBadRequest, plan.CodeLimit, fmt.Sprintf("%s exceeds the limit of %d nested levels.", what, depth))
+	}
+	return badRequest(what + " is not JSON: " + err.Error() + ".")
+}
+
+// decodeRequest reads the JSON object of a body or of a socket's start.
+func decodeRequest(body []byte, depth int) (*handler.RequestOptions, *refusal) {
+	v, err := readJSON(body, depth)
+	if err != nil {
+		return nil, notJSON("The body", err, depth)
+	}
+	fields, ok := v.(map[string]any)
+	if !ok {
+		if _, batch := v.([]any); batch {
+			return nil, badRequest("Batches are not served: send one operation at a time.")
+		}
+		return nil, badRequest("The body must be a JSON object.")
+	}
+	return requestOf(fields)
+}
+
+// decodeURL reads the parameters of a GET.
+func decodeURL(query string, depth int) (*handler.RequestOptions, *refusal) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, badRequest("The URL's query is malformed.")
+	}
+	fields := map[string]any{}
+	for _, name := range []string{"query", "operationName", "variables", "extensions"} {
+		given := values[name]
+		if len(given) > 1 {
+			return nil, badRequest("Parameter " + name + " is there twice.")
+		}
+		if len(given) == 0 {
+			continue
+		}
+		fields[name] = given[0]
+		if name == "variables" || name == "extensions" {
+			fields[name] = nil
+			if given[0] == "" {
+				continue
+			}
+			if fields[name], err = readJSON([]byte(given[0]), depth); err != nil {
+				return nil, notJSON("Parameter "+name, err, depth)
+			}
+		}
+	}
+	return requestOf(fields)
+}
+
+func requestOf(fields map[string]any) (*handler.RequestOptions, *refusal) {
+	var opts handler.RequestOptions
+	var ok bool
+	if opts.Query, ok = fields["query"].(string); !ok && fields["query"] != nil {
+		return nil, badRequest(`"query" must be a string.`)
+	}
+	if opts.OperationName, ok = fields["operationName"].(string); !ok && fields["operationName"] != nil {
+		return nil, badRequest(`"operationName" must be a string.`)
+	}
+	if opts.Variables, ok = fields["variables"].(map[string]any); !ok && fields["variables"] != nil {
+		return nil, badRequest(`"variables" must be an object.`)
+	}
+	if _, ok = fields["extensions"].(map[string]any); !ok && fields["extensions"] != nil {
+		return nil, badRequest(`"extensions" must be an object.`)
+	}
+	if opts.Query == "" {
+		return nil, badRequest("Must provide query string.")
+	}
+	return &opts, nil
+}
+
+func badRequest(message string) *refusal {
+	return refuse(http.StatusBadRequest, codeBadRequest, message)
+}

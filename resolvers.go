@@ -1,0 +1,251 @@
+package chaingql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// resolvers turn arguments into calls of the Backend and its answers into
+// values of the schema. They know nothing of transports.
+type resolvers struct {
+	backend   Backend
+	endpoints []string
+	timeout   time.Duration // of one call of the backend
+	arrived   func() (time.Time, bool)
+}
+
+// A call is the source of the Query type: the request that asks.
+type call struct{ endpoint string }
+
+// Pages that clients get; the Backend is asked for one block more, to know
+// whether there are more.
+const pageSize = 50
+
+// The blocks that tell the chain's usual pace.
+const paceBlocks = 10
+
+type account struct{ address Address }
+
+type info struct {
+	now, lastBlock time.Time
+	latency        time.Duration
+	endpoints      []string
+}
+
+// A page is a connection and its pageInfo; edges are the list in it.
+type page struct {
+	blocks               []Block
+	hasNext, hasPrevious bool
+}
+
+type edges page
+
+func (e *edges) Len() int     { return len(e.blocks) }
+func (e *edges) At(i int) any { return &e.blocks[i] }
+
+func badInput(format string, args ...any) error {
+	return &plan.Error{Message: fmt.Sprintf(format, args...), Code: plan.CodeInput}
+}
+
+func (r *resolvers) account(_ context.Context, _ any, args plan.Args) (any, error) {
+	addr, err := ParseAddress(args[0].(string))
+	if err != nil {
+		return nil, badInput("Invalid account address")
+	}
+	return &account{addr}, nil
+}
+
+func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
+	ctx, cancel := r.deadline(ctx)
+	defer cancel()
+	amount, err := r.backend.Balance(ctx, src.(*account).address)
+	if errors.Is(err, ErrNotFound) {
+		amount, err = new(big.Int), nil
+	}
+	switch {
+	case err != nil:
+		return nil, r.explain(ctx, err)
+	case amount == nil:
+		return nil, errors.New("chaingql: Backend.Balance returned neither a balance nor an error")
+	case amount.Sign() < 0:
+		return nil, fmt.Errorf("chaingql: Backend.Balance returned %v, a negative balance", amount)
+	}
+	if args[0] == "DEC" {
+		return amount.String(), nil
+	}
+	return "0x" + amount.Text(16), nil
+}
+
+// The arguments of blocks, in the order of the schema's table.
+const (
+	argWorkchain = iota
+	argShard
+	argFirst
+	argAfter
+	argLast
+	argBefore
+)
+
+func (r *resolvers) blocks(ctx context.Context, _ any, args plan.Args) (any, error) {
+	q, err := blocksQuery(args)
+	if err != nil {
+		return nil, err
+	}
+	size := max(q.First, q.Last)
+	if q.First > 0 {
+		q.First++
+	} else {
+		q.Last++
+	}
+	blocks, err := r.page(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{blocks: blocks}
+	if len(blocks) > size {
+		if q.First > 0 {
+			p.blocks, p.hasNext = blocks[:size], true
+		} else {
+			p.blocks, p.hasPrevious = blocks[len(blocks)-size:], true
+		}
+	}
+	return p, nil
+}
+
+// page reads a page from the backend and puts its errors in the API's terms.
+func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
+	ctx, cancel := r.deadline(ctx)
+	defer cancel()
+	blocks, err := r.backend.Blocks(ctx, q)
+	switch {
+	case errors.Is(err, ErrBadCursor):
+		return nil, badInput("Invalid cursor")
+	case errors.Is(err, ErrCursorTooOld):
+		oldest, err := r.backend.Blocks(ctx, BlocksQuery{First: 1})
+		if err != nil {
+			return nil, r.explain(ctx, err)
+		}
+		return nil, tooOld(oldest)
+	case err != nil:
+		return nil, r.explain(ctx, err)
+	}
+	return blocks, nil
+}
+
+func tooOld(oldest []Block) *plan.Error {
+	e := &plan.Error{Message: "The blocks after this cursor are no longer kept.", Code: codeCursorTooOld}
+	if len(oldest) > 0 {
+		e.Details = map[string]string{"oldest": string(oldest[0].Cursor)}
+	}
+	return e
+}
+
+func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, r.timeout)
+}
+
+// explain tells a call that ran out of time from one that failed.
+func (r *resolvers) explain(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &plan.Error{Message: "The chain's data did not come in time.", Code: codeTimeout}
+	}
+	return err
+}
+
+// blocksQuery checks the arguments of blocks. First or Last is then at most
+// pageSize.
+func blocksQuery(args plan.Args) (BlocksQuery, error) {
+	var q BlocksQuery
+	if n, ok := args[argWorkchain].(int); ok {
+		workchain := int32(n)
+		q.Workchain = &workchain
+	}
+	if text, ok := args[argShard].(string); ok {
+		shard, err := parseShard(text)
+		if err != nil {
+			return q, err
+		}
+		q.Shard = &shard
+	}
+	first, isFirst := args[argFirst].(int)
+	last, isLast := args[argLast].(int)
+	after, isAfter := args[argAfter].(string)
+	before, isBefore := args[argBefore].(string)
+	q.After, q.Before = Cursor(after), Cursor(before)
+	switch {
+	case isFirst && isLast:
+		return q, badInput(`"first" and "last" shouldn't be used simultaneously`)
+	case isFirst && isBefore:
+		return q, badInput(`"first" and "before" shouldn't be used simultaneously`)
+	case isLast && isAfter:
+		return q, badInput(`"last" and "after" shouldn't be used simultaneously`)
+	case isAfter && isBefore:
+		return q, badInput(`"after" and "before" shouldn't be used simultaneously`)
+	case isFirst && first < 1:
+		return q, badInput(`"first" should not be less than 1`)
+	case isLast && last < 1:
+		return q, badInput(`"last" should not be less than 1`)
+	case isFirst:
+		q.First = min(first, pageSize)
+	case isLast:
+		q.Last = min(last, pageSize)
+	case isAfter:
+		q.First = pageSize
+	default:
+		q.Last = pageSize
+	}
+	return q, nil
+}
+
+func parseShard(s string) (uint64, error) {
+	if len(s) == 16 {
+		if n, err := strconv.ParseUint(s, 16, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, badInput("Invalid shard: 16 hex digits expected")
+}
+
+// appendShard writes a shard's prefix in 16 hex digits.
+func appendShard(dst []byte, shard uint64) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		dst = append(dst, "0123456789abcdef"[shard>>shift&0xf])
+	}
+	return dst
+}
+
+func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
+	workchain := int32(masterchain)
+	blocks, err := r.page(ctx, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
+	if err != nil {
+		return nil, err
+	}
+	i := &info{now: time.Now(), endpoints: r.endpoints}
+	if c, ok := src.(*call); ok && len(i.endpoints) == 0 {
+		i.endpoints = []string{c.endpoint}
+	}
+	if len(blocks) == 0 {
+		return i, nil
+	}
+	i.lastBlock = blocks[len(blocks)-1].Time
+	// A block that is replayed, or came late, is as fresh as its arrival.
+	fresh := i.lastBlock
+	if t, ok := r.arrived(); ok && t.After(fresh) {
+		fresh = t
+	}
+	usual := time.Duration(0)
+	if len(blocks) > 1 {
+		usual = i.lastBlock.Sub(blocks[0].Time) / time.Duration(len(blocks)-1)
+	}
+	i.latency = max(0, i.now.Sub(fresh)-usual)
+	return i, nil
+}

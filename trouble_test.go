@@ -1,0 +1,193 @@
+package chaingql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+var idShown = regexp.MustCompile(`"extensions":\{"code":"INTERNAL_SERVER_ERROR","id":"([0-9a-f]{16})"\}`)
+
+// masked checks that an answer says nothing but an id, and that the log has the
+// rest under it.
+func masked(t *testing.T, answer string, log *logbook, rest ...string) {
+	t.Helper()
+	shown := idShown.FindStringSubmatch(answer)
+	if shown == nil || !strings.Contains(answer, `"message":"Internal server error"`) {
+		t.Fatalf("answer is not masked: %s", answer)
+	}
+	if strings.Contains(answer, "s3cret") {
+		t.Errorf("answer shows what it should not: %s", answer)
+	}
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "id="+shown[1]) {
+			for _, what := range rest {
+				if !strings.Contains(line, what) {
+					t.Errorf("the log does not have %q: %s", what, line)
+				}
+			}
+			return
+		}
+	}
+	t.Errorf("the log knows no id %s: %s", shown[1], log)
+}
+
+func TestTroubleOfTheBackendIsMaskedAndLogged(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		balance func(context.Context, chaingql.Address) (*big.Int, error)
+		log     string
+	}{
+		{"error", func(context.Context, chaingql.Address) (*big.Int, error) {
+			return nil, errors.New("s3cret host is down")
+		}, "s3cret host is down"},
+		{"wrapped error", func(context.Context, chaingql.Address) (*big.Int, error) {
+			return nil, fmt.Errorf("s3cret: %w", context.Canceled)
+		}, "s3cret: context canceled"},
+		{"panic", func(context.Context, chaingql.Address) (*big.Int, error) { panic("s3cret state") }, "s3cret state"},
+		{"panic with its stack", func(context.Context, chaingql.Address) (*big.Int, error) { panic("s3cret state") }, "trouble_test.go"},
+		{"neither balance nor error", func(context.Context, chaingql.Address) (*big.Int, error) { return nil, nil }, "neither"},
+		{"negative balance", func(context.Context, chaingql.Address) (*big.Int, error) { return big.NewInt(-5), nil }, "-5"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			h, log := newHandler(t, altered{Backend: memchain.New(), balance: c.balance}, chaingql.Options{})
+			w := post(h, askBalance)
+			equal(t, "status", w.Code, 200)
+			masked(t, w.Body.String(), log, c.log)
+			if !strings.HasPrefix(w.Body.String(), `{"data":{"blockchain":{"account":{"info":{"balance":null}}}},"errors":[{`) {
+				t.Errorf("body %s", w.Body)
+			}
+		})
+	}
+}
+
+func TestTroubleWithAPageIsMaskedAndLogged(t *testing.T) {
+	for what, blocks := range map[string]func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error){
+		"error": func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			return nil, errors.New("s3cret")
+		},
+		"panic": func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error) { panic("s3cret") },
+		"error while asking for the oldest": func(_ context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			if q.First == 1 && q.After == "" {
+				return nil, errors.New("s3cret")
+			}
+			return nil, chaingql.ErrCursorTooOld
+		},
+	} {
+		h, log := newHandler(t, altered{Backend: memchain.New(), blocks: blocks}, chaingql.Options{})
+		t.Run(what, func(t *testing.T) {
+			masked(t, post(h, askBlocks).Body.String(), log, "s3cret")
+		})
+	}
+}
+
+func TestTroubleOfTheAuthorizerIsMaskedAndLogged(t *testing.T) {
+	for what, authorize := range map[string]authorizer{
+		"error":   func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, errors.New("s3cret") },
+		"panic":   func(context.Context, chaingql.Credentials) (context.Context, error) { panic("s3cret") },
+		"nothing": func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			h, log := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: authorize})
+			for range 2 { // the process lives
+				w := post(h, ask802)
+				equal(t, "status", w.Code, 500)
+				equal(t, "content type", w.Header().Get("Content-Type"), jsonType)
+				masked(t, w.Body.String(), log)
+			}
+		})
+	}
+}
+
+type authorizer func(context.Context, chaingql.Credentials) (context.Context, error)
+
+func (a authorizer) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+	return a(ctx, c)
+}
+
+func TestHostsGoodbyeIsNotTakenForTrouble(t *testing.T) {
+	h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: authorizer(func(context.Context, chaingql.Credentials) (context.Context, error) {
+		panic(http.ErrAbortHandler)
+	})})
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("recovered %v, log %s", p, log)
+		}
+	}()
+	post(h, ask802)
+}
+
+func TestBackendThatBlocksIsCutAtItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("s3cret: %w", ctx.Err()) }
+		h, log := newHandler(t, altered{Backend: memchain.New(),
+			balance: func(ctx context.Context, _ chaingql.Address) (*big.Int, error) { return nil, hang(ctx) },
+			blocks:  func(ctx context.Context, _ chaingql.BlocksQuery) ([]chaingql.Block, error) { return nil, hang(ctx) },
+		}, chaingql.Options{})
+		for _, body := range []string{askBalance, askBlocks, `{"query":"{info{version}}"}`} {
+			start := time.Now()
+			w := post(h, body)
+			r := parse(t, w.Body.String())
+			equal(t, "time", time.Since(start), 5*time.Second)
+			equal(t, "code", r.code(), "TIMEOUT")
+			equal(t, "message", r.Errors[0].Message, "The chain's data did not come in time.")
+		}
+		if strings.Contains(log.String(), "internal error") {
+			t.Errorf("log: %s", log)
+		}
+	})
+}
+
+func TestClientThatLeftIsNoErrorOfOurs(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	h, log := newHandler(t, altered{Backend: memchain.New(), balance: func(ctx context.Context, _ chaingql.Address) (*big.Int, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}, chaingql.Options{Authorizer: authorizer(func(context.Context, chaingql.Credentials) (context.Context, error) { return ctx, nil })})
+	equal(t, "code", parse(t, post(h, askBalance).Body.String()).code(), "TIMEOUT")
+	if strings.Contains(log.String(), "internal error") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestNilBackendIsAMistakeInTheHostsCode(t *testing.T) {
+	defer func() {
+		if p := recover(); p != "chaingql: New: Backend is nil" {
+			t.Errorf("panic %v", p)
+		}
+	}()
+	chaingql.New(nil, nil)
+}
+
+func TestOpenServiceIsLoggedOnce(t *testing.T) {
+	h, log := newHandler(t, referenceChain(t), chaingql.Options{})
+	for range 3 {
+		equal(t, "status", post(h, ask802).Code, 200)
+	}
+	equal(t, "warnings", strings.Count(log.String(), "no Authorizer"), 1)
+	_, log = newHandler(t, referenceChain(t), chaingql.Options{Authorizer: chaingql.StaticProjects{}})
+	equal(t, "log with an Authorizer", log.String(), "")
+}
+
+func TestOptionsAreOptional(t *testing.T) {
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	defer slog.SetDefault(old)
+	h := chaingql.New(referenceChain(t), nil)
+	equal(t, "body", post(h, ask802).Body.String(), answer802)
+	if err := h.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
