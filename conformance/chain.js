@@ -1,0 +1,142 @@
+// What must come: the recorded blocks, and behind them the simulated ones,
+// worked out here by themselves.
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { root } from './processes.js'
+
+const folder = join(root, '..', 'shared', 'realdata')
+
+// recording finds a recorded file; undefined where there is none.
+export function recording(name) {
+  const path = join(folder, name)
+  return existsSync(path) ? { path, ...JSON.parse(readFileSync(path, 'utf8')) } : undefined
+}
+
+const masterchain = -1
+const whole = '8000000000000000'
+
+export class Chain {
+  constructor(recorded) {
+    this.recorded = recorded !== undefined
+    this.blocks = (recorded?.blocks ?? []).filter((b) => b.chain_order).map(fromFile).sort(byOrder)
+    // How many blocks a live client collects: all recorded, and some rounds.
+    this.few = this.blocks.length + 10
+    this.length = this.blocks.length
+    this.tips = this.recorded ? leaves(this.blocks) : [
+      { workchain_id: 0, shard: '4000000000000000', seq_no: 0 },
+      { workchain_id: 0, shard: 'c000000000000000', seq_no: 0 },
+      { workchain_id: masterchain, shard: whole, seq_no: 0 },
+    ]
+  }
+
+  // at is the block that must be the i-th of the whole chain.
+  at(i) {
+    while (this.blocks.length <= i) this.round()
+    return this.blocks[i]
+  }
+
+  round() {
+    const master = this.tips.find((tip) => tip.workchain_id === masterchain)
+    const number = master.seq_no + 1
+    for (const tip of this.tips) tip.seq_no++
+    const made = this.tips.map(({ workchain_id, shard, seq_no }) => ({
+      id: createHash('sha256').update(`${workchain_id}:${shard}:${seq_no}`).digest('hex'),
+      seq_no, workchain_id, shard,
+      chain_order: workchain_id === masterchain
+        ? `${ordered(seq_no)}m`
+        : ordered(number) + ordered(workchain_id) + ordered(seq_no) + ordered(reversed(shard)),
+    }))
+    this.blocks.push(...made.sort(byOrder))
+  }
+
+  // check compares blocks with all that must be there from the first on: none
+  // else, none missing, none twice, in order.
+  check(received, matches = () => true) {
+    this.compare(received, matches, 0)
+    return this.complete(received, matches)
+  }
+
+  // checkLive does so for live blocks. A simulated chain is under way when
+  // clients come, so there the first may be any.
+  checkLive(received, matches = () => true) {
+    let i = 0
+    if (!this.recorded) while (i < 10_000 && this.at(i).id !== received[0]?.id) i++
+    this.compare(received, matches, i)
+    return this.complete(received, matches)
+  }
+
+  // checkAfter does so for the first blocks behind a cursor.
+  checkAfter(received, cursor, matches = () => true) {
+    let i = 0
+    while (this.at(i).chain_order <= cursor) i++
+    this.compare(received, matches, i)
+  }
+
+  // cursorBefore is one with some of the recorded blocks behind it.
+  cursorBefore(some) {
+    return this.at(Math.max(this.length - some, 1) - 1).chain_order
+  }
+
+  // live is how many of the blocks that match a live client collects.
+  live(matches) {
+    this.at(this.few)
+    return Math.max(this.blocks.slice(0, this.few).filter(matches).length, 5)
+  }
+
+  compare(received, matches, i) {
+    assert.ok(received.length > 0, 'no blocks')
+    for (const [n, block] of received.entries()) {
+      while (!matches(this.at(i))) i++
+      const want = this.at(i++)
+      if (want.gen_utime !== undefined) {
+        assert.deepEqual(block, want, `block ${n + 1} of ${received.length}`)
+        continue
+      }
+      const { gen_utime, ...rest } = block
+      assert.deepEqual(rest, want, `block ${n + 1} of ${received.length}, a simulated one`)
+      assert.ok(Number.isInteger(gen_utime) && Math.abs(Date.now() / 1000 - gen_utime) < 300, `gen_utime ${gen_utime}`)
+    }
+  }
+
+  // complete says how many there were, and that no recorded one was missing.
+  complete(received, matches) {
+    const recorded = this.blocks.slice(0, this.length).filter(matches).length
+    assert.ok(received.length >= recorded, `${received.length} of ${recorded} recorded blocks`)
+    return this.recorded
+      ? `${recorded} blocks equal to the file, ${received.length - recorded} simulated behind them`
+      : `${received.length} simulated blocks in a row`
+  }
+}
+
+function fromFile({ hash, seq_no, workchain, shard, gen_utime, chain_order }) {
+  return { id: hash, seq_no, workchain_id: workchain, shard, gen_utime, chain_order }
+}
+
+// byOrder compares as bytes do; all cursors are ASCII.
+function byOrder(a, b) {
+  return a.chain_order < b.chain_order ? -1 : a.chain_order > b.chain_order ? 1 : 0
+}
+
+// leaves are the shards that have not been split, with their last block's number.
+function leaves(blocks) {
+  const last = new Map()
+  for (const b of blocks) last.set(`${b.workchain_id}:${b.shard}`, { workchain_id: b.workchain_id, shard: b.shard, seq_no: b.seq_no })
+  const all = [...last.values()]
+  return all.filter((a) => !all.some((b) => b !== a && b.workchain_id === a.workchain_id && bits(b.shard).startsWith(bits(a.shard))))
+}
+
+// bits are a shard's prefix, which ends before the lowest bit that is set.
+function bits(shard) {
+  return BigInt('0x' + shard).toString(2).padStart(64, '0').replace(/10*$/, '')
+}
+
+function reversed(shard) {
+  return BigInt('0b' + [...BigInt('0x' + shard).toString(2).padStart(64, '0')].reverse().join(''))
+}
+
+function ordered(n) {
+  const digits = n.toString(16)
+  return (digits.length - 1).toString(16) + digits
+}

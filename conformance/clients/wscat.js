@@ -1,0 +1,128 @@
+// wscat: a start pasted into its window, without connection_init.
+import assert from 'node:assert/strict'
+import { createInterface } from 'node:readline'
+import { join } from 'node:path'
+import { end, here, start } from '../processes.js'
+
+const fields = 'id seq_no workchain_id shard gen_utime chain_order'
+const subscribe = (id, query) => JSON.stringify({ id, type: 'start', payload: { query } })
+
+// A window of wscat: the frames it prints, one after the other.
+class Wscat {
+  constructor(url, ...args) {
+    this.child = start(join(here, 'node_modules/.bin/wscat'), ['-c', url, '-s', 'graphql-ws', ...args])
+    this.frames = (async function* (lines) {
+      // Its prompt stands before what comes behind a line that was typed.
+      for await (const line of lines) yield JSON.parse(line.replace(/^(> )+/, ''))
+    })(createInterface({ input: this.child.stdout }))
+  }
+
+  type(line) {
+    this.child.stdin.write(line + '\n')
+  }
+
+  async next() {
+    const { value, done } = await this.frames.next()
+    if (done) throw new Error(`wscat ended with ${await this.child.ended}: ${this.child.errors}`)
+    return value
+  }
+
+  // connected waits until it is connected, which it does not say, and before
+  // which it drops what is typed: so a query is typed until it is answered.
+  async connected() {
+    let asked = 0
+    const ask = () => this.type(subscribe(`ready ${++asked}`, '{info{version}}'))
+    ask()
+    const again = setInterval(ask, 150)
+    const first = await this.next()
+    clearInterval(again)
+    assert.equal(first.type, 'data')
+    assert.match(first.payload.data.info.version, /^[0-9.]+$/)
+  }
+
+  close() {
+    return end(this.child)
+  }
+}
+
+async function blocks(wscat, id, count) {
+  const all = []
+  while (all.length < count) {
+    const frame = await wscat.next()
+    if (String(frame.id).startsWith('ready')) continue
+    assert.equal(frame.type, 'data', JSON.stringify(frame))
+    assert.equal(frame.id, id)
+    assert.equal(frame.payload.errors, undefined)
+    all.push(frame.payload.data.blocks)
+  }
+  return all
+}
+
+// refused tells what came before the end: the protocol's refusal, or HTTP's.
+async function refused(url, ...args) {
+  const wscat = new Wscat(url, ...args)
+  const frames = []
+  for await (const frame of wscat.frames) frames.push(frame)
+  await wscat.child.ended
+  return frames[0] ?? wscat.child.errors.trim()
+}
+
+export default [
+  {
+    name: 'wscat, no init, typed', phase: 'live',
+    run: async ({ server, chain }) => {
+      const wscat = new Wscat(server.socket)
+      await wscat.connected()
+      wscat.type(subscribe('1', `subscription{blocks{${fields}}}`))
+      const result = chain.checkLive(await blocks(wscat, '1', chain.few))
+      await wscat.close()
+      return result
+    },
+  },
+  {
+    name: 'wscat, no init, -x, masterchain', phase: 'live',
+    run: async ({ server, chain }) => {
+      const query = `subscription{blocks(filter:{workchain_id:{eq:-1}}){${fields}}}`
+      const wscat = new Wscat(server.socket, '-w', '-1', '-x', subscribe(7, query))
+      const masterchain = (b) => b.workchain_id === -1
+      const count = chain.blocks.slice(0, chain.length).filter(masterchain).length + 2
+      const result = chain.checkLive(await blocks(wscat, 7, count), masterchain)
+      await wscat.close()
+      return result
+    },
+  },
+  {
+    name: 'wscat, credentials', phase: 'guarded',
+    run: async ({ guarded: { socket }, secret }) => {
+      const ask = ['-w', '-1', '-x', subscribe('1', 'subscription{blocks{id}}')]
+      const basic = `Basic ${btoa(`:${secret}`)}`
+      const init = (payload) => ['-x', JSON.stringify({ type: 'connection_init', payload })]
+      const right = [
+        ['--auth', `:${secret}`, ...ask],
+        ['-H', `Authorization:${basic}`, ...ask],
+        [...init({ Authorization: basic }), ...ask],
+        [...init({ accessKey: secret }), ...ask],
+      ]
+      await Promise.all(right.map(async (args) => {
+        const wscat = new Wscat(socket, ...args)
+        let frame = await wscat.next()
+        while (['connection_ack', 'ka'].includes(frame.type)) frame = await wscat.next()
+        assert.equal(frame.type, 'data')
+        assert.match(frame.payload.data.blocks.id, /^[0-9a-f]{64}$/)
+        await wscat.close()
+      }))
+
+      const headers = [['--auth', ':wrong'], ['-H', 'Authorization:Basic !'], ['--auth', `demo:${secret}`]]
+      await Promise.all(headers.map(async (args) => {
+        assert.match(await refused(socket, ...args, ...ask), /Unexpected server response: 401$/)
+      }))
+      const messages = [ask, init({ Authorization: `Basic ${btoa(':wrong')}` }), init({}), [...init({ accessKey: 'wrong' }), ...ask]]
+      await Promise.all(messages.map(async (args) => {
+        const frame = await refused(socket, ...args, '-w', '-1')
+        assert.equal(frame.type, 'connection_error', JSON.stringify(frame))
+        assert.equal(frame.payload.message, 'Unauthorized access')
+      }))
+      return `${right.length} right ones admitted, ${headers.length} refused with 401, ${messages.length} with connection_error`
+    },
+  },
+]

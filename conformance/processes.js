@@ -1,0 +1,97 @@
+// The main program and other children: started, waited for, and ended by
+// their own process ids whatever happens.
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+export const here = fileURLToPath(new URL('.', import.meta.url))
+export const root = join(here, '..')
+
+const running = new Set()
+const scratch = mkdtempSync(join(tmpdir(), 'chaingql-conformance-'))
+
+process.on('exit', () => {
+  for (const child of running) kill(child, 'SIGKILL')
+  rmSync(scratch, { recursive: true, force: true })
+})
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+
+// A child leads a process group of its own, so that what it starts ends with it.
+export function start(command, args, options = {}) {
+  const child = spawn(command, args, { detached: true, stdio: 'pipe', ...options })
+  running.add(child)
+  child.errors = ''
+  child.stderr.setEncoding('utf8').on('data', (text) => (child.errors += text))
+  child.stdin.on('error', () => {}) // it left before it read everything
+  child.ended = new Promise((resolve, reject) => {
+    child.on('error', (err) => {
+      running.delete(child)
+      reject(err)
+    })
+    child.on('close', (code, signal) => {
+      running.delete(child)
+      resolve(code ?? signal)
+    })
+  })
+  child.ended.catch(() => {}) // reported where it is waited for
+  return child
+}
+
+function kill(child, signal) {
+  try {
+    process.kill(-child.pid, signal)
+  } catch {} // it is gone already
+}
+
+// end ends a child that has no way of its own to stop.
+export async function end(child) {
+  kill(child, 'SIGKILL')
+  await child.ended.catch(() => {})
+}
+
+// output runs a command to its end.
+export async function output(command, args, options) {
+  const child = start(command, args, options)
+  let stdout = ''
+  child.stdout.setEncoding('utf8').on('data', (text) => (stdout += text))
+  child.stdin.end()
+  return { code: await child.ended, stdout, stderr: child.errors }
+}
+
+const binary = join(scratch, 'server')
+
+export async function build() {
+  const { code, stderr } = await output('go', ['build', '-o', binary, './examples/server'], { cwd: root })
+  if (code !== 0) throw new Error(`go build failed:\n${stderr}`)
+}
+
+// serve starts the main program on a free port, or on the address in args.
+export async function serve(...args) {
+  const child = start(binary, args.includes('-addr') ? args : ['-addr', '127.0.0.1:0', ...args])
+  child.stdin.end()
+  const greeting = []
+  const url = await new Promise((resolve, reject) => {
+    child.ended.then((code) => reject(new Error(`server ended with ${code}: ${child.errors}`)), reject)
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      greeting.push(line)
+      if (line.startsWith('npx ')) resolve(greeting[0].replace('serving on ', ''))
+    })
+  })
+  return {
+    url,
+    greeting,
+    socket: url.replace('http:', 'ws:'),
+    address: new URL(url).host,
+    // stop asks it to end, and tells how that went.
+    async stop() {
+      kill(child, 'SIGTERM')
+      const late = setTimeout(kill, 5000, child, 'SIGKILL')
+      const code = await child.ended
+      clearTimeout(late)
+      if (code !== 0) throw new Error(`server ended with ${code} on SIGTERM: ${child.errors}`)
+    },
+  }
+}

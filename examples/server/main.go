@@ -1,0 +1,263 @@
+// Command server serves the API on one address: by default of a simulated
+// chain, or of a recorded one that it replays.
+//
+//	go run ./examples/server
+//	go run ./examples/server -chain blocks.json -rate 20 -accounts accounts.json
+//	go run ./examples/server -project demo -project shop=s3cret
+//
+// It stops cleanly on SIGTERM and SIGINT.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// What the program exits with.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2 // bad flags, unreadable or malformed files
+)
+
+// drain is how long clients are given to leave at the end.
+const drain = 10 * time.Second
+
+// A config is what the flags and the files they name come to.
+type config struct {
+	addr     string
+	rate     float64
+	projects projects
+	blocks   []chaingql.Block
+	leftOut  int
+	balances map[chaingql.Address]*big.Int
+}
+
+// projects collects the flags -project id and -project id=secret.
+type projects struct {
+	ids    []string
+	static chaingql.StaticProjects
+}
+
+// idCharacters need no quoting in a URL, nor in a shell.
+const idCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+func (p *projects) String() string { return "" }
+
+func (p *projects) Set(s string) error {
+	id, secret, hasSecret := strings.Cut(s, "=")
+	switch {
+	case id == "" || strings.Trim(id, idCharacters) != "":
+		return fmt.Errorf("%q is no project id: they are letters, digits, - and _", id)
+	case hasSecret && secret == "":
+		return fmt.Errorf("the secret of %q is empty", id)
+	case slices.ContainsFunc(p.ids, func(known string) bool { return strings.EqualFold(known, id) }):
+		return fmt.Errorf("%q is there twice", id)
+	}
+	if p.static == nil {
+		p.static = chaingql.StaticProjects{}
+	}
+	p.ids = append(p.ids, id)
+	p.static[id] = chaingql.Project{Secret: secret, RequireSecret: hasSecret}
+	return nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cfg, err := configure(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitDone
+	case err != nil:
+		fmt.Fprintf(stderr, "server: %v\n", err)
+		return exitUsage
+	}
+	if err := serve(ctx, cfg, stdout, stderr); err != nil {
+		fmt.Fprintf(stderr, "server: %v\n", err)
+		return exitFailed
+	}
+	return exitDone
+}
+
+func configure(args []string, help io.Writer) (*config, error) {
+	cfg := &config{}
+	flags := flag.NewFlagSet("server", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are one line, which run writes
+	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
+	flags.Float64Var(&cfg.rate, "rate", 10, "recorded `blocks` to replay per second; the first comes 3 s after the start, so that clients can subscribe before it")
+	flags.Var(&cfg.projects, "project", "`id` of a project, or id=secret for one that needs its secret; repeatable. Default: every project, without a secret")
+	chain := flags.String("chain", "", "`file` with a recorded chain to replay before simulating")
+	accounts := flags.String("accounts", "", "`file` with recorded accounts and their balances")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(help)
+			flags.Usage()
+		}
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if _, err := net.ResolveTCPAddr("tcp", cfg.addr); err != nil {
+		return nil, fmt.Errorf("-addr: %w", err)
+	}
+	if !(cfg.rate > 0 && cfg.rate <= 1e6) {
+		return nil, fmt.Errorf("-rate must be over 0 and at most 1,000,000 blocks per second, not %v", cfg.rate)
+	}
+	if *chain != "" {
+		rec, err := load(*chain)
+		if err != nil {
+			return nil, err
+		}
+		if len(rec.Blocks) == 0 {
+			return nil, fmt.Errorf("%s: no block with a chain_order", *chain)
+		}
+		cfg.blocks, cfg.leftOut, cfg.balances = rec.Blocks, rec.LeftOut, rec.Balances
+	}
+	if *accounts != "" {
+		rec, err := load(*accounts)
+		if err != nil {
+			return nil, err
+		}
+		if len(rec.Balances) == 0 {
+			return nil, fmt.Errorf("%s: no accounts", *accounts)
+		}
+		cfg.balances = rec.Balances
+	}
+	return cfg, nil
+}
+
+func load(path string) (memchain.Recording, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return memchain.Recording{}, err
+	}
+	defer f.Close()
+	rec, err := memchain.Load(f)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return rec, err
+}
+
+func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
+	chain := memchain.New()
+	balances := cfg.balances
+	if len(balances) == 0 {
+		balances = simulatedBalances()
+	}
+	for addr, nano := range balances {
+		chain.SetBalance(addr, nano)
+	}
+
+	opts := &chaingql.Options{AllowedOrigins: []string{"*"}, Logger: slog.New(slog.NewTextHandler(stderr, nil))}
+	if cfg.projects.static != nil {
+		opts.Authorizer = cfg.projects.static
+	}
+	handler := chaingql.New(chain, opts)
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", handler)
+	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+
+	listener, err := net.Listen("tcp", cfg.addr)
+	if err != nil {
+		return err
+	}
+	greet(stdout, listener.Addr(), cfg, balances)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := makeBlocks(ctx, chain, cfg.blocks, cfg.rate); err != nil {
+			failed <- err
+		}
+	})
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	})
+
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	cancel()
+	fmt.Fprintln(stdout, "stopping")
+	leave, done := context.WithTimeout(context.Background(), drain)
+	defer done()
+	err = errors.Join(err, handler.Shutdown(leave), server.Shutdown(leave))
+	running.Wait()
+	return err
+}
+
+// reachable is where this machine finds an address that was listened on.
+func reachable(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+	}
+	return addr.String()
+}
+
+// greet prints lines to copy and paste.
+func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Address]*big.Int) {
+	id, secret := "demo", ""
+	if ids := cfg.projects.ids; len(ids) > 0 {
+		id, secret = ids[0], cfg.projects.static[ids[0]].Secret
+	}
+	curl, wscat := "", ""
+	if secret != "" {
+		user := "':" + strings.ReplaceAll(secret, "'", `'\''`) + "'"
+		curl, wscat = " -u "+user, " --auth "+user
+	}
+	addresses := make([]string, 0, len(balances))
+	for a := range balances {
+		addresses = append(addresses, a.String())
+	}
+	url := fmt.Sprintf("%s/%s/graphql", reachable(addr), id)
+	fmt.Fprintf(w, "serving on http://%s\n", url)
+	if cfg.blocks == nil {
+		fmt.Fprintln(w, "simulating a chain: every second a masterchain block and one of each of two shards")
+	} else {
+		fmt.Fprintf(w, "replaying %d recorded blocks in %v, %v a second, then simulating\n", len(cfg.blocks), lead, cfg.rate)
+	}
+	if cfg.leftOut > 0 {
+		fmt.Fprintf(w, "leaving out %d recorded blocks without chain_order\n", cfg.leftOut)
+	}
+	fmt.Fprintf(w, `
+# the latest block
+curl%[1]s http://%[2]s -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
+
+# a balance
+curl%[1]s http://%[2]s -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"%[3]s\"){info{balance(format:DEC)}}}}"}'
+
+# each new masterchain block
+npx wscat%[4]s -c ws://%[2]s -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":{"query":"subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"}}'
+
+`, curl, url, slices.Min(addresses), wscat)
+}
