@@ -1,0 +1,29 @@
+# What `make` runs is what CI runs; see .ci/run for the whole of it.
+STATICCHECK = go tool -modfile=tools/go.mod staticcheck
+
+.PHONY: test lint bench fuzz conformance
+
+test:
+	go test ./...
+
+lint:
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed: $$unformatted"; exit 1; }
+	go vet ./...
+	$(STATICCHECK) ./...
+	go mod verify
+	go mod tidy -diff
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+# Each parser for two minutes; findings stay as seeds in testdata/fuzz.
+fuzz:
+	@for pkg in $$(go list ./...); do \
+	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime 2m $$pkg || exit 1; \
+	  done; \
+	done
+
+# Clients and judges from npm, against the main program.
+conformance:
+	cd conformance && npm ci --no-audit --no-fund && npm test
