@@ -42,7 +42,8 @@ type entry struct {
 
 // NewCache returns an empty cache for documents against s. mask turns an error
 // that is not for the client, from a resolver, into one that is; it is called
-// on the goroutine that runs the plan, with the context given to it.
+// on the goroutine that runs the plan, with the context given to it. Prepare
+// calls it too, without a caller's context, where a text makes a rule panic.
 func NewCache(s *Schema, limits Limits, mask func(context.Context, error) *Error) *Cache {
 	return &Cache{schema: s, limits: limits.normal(), rules: s.validation(limits.NoIntrospect), mask: mask,
 		entries: map[key]*list.Element{}, recent: list.New()}

@@ -101,10 +101,7 @@ func NewSchema(table []Type) (*Schema, error) {
 	}
 	whole := &ast.SchemaDocument{}
 	whole.Merge(s.document)
-	prelude := validator.PreludeDocument()
-	// @defer is no part of the language yet, and not served.
-	prelude.Directives = slices.DeleteFunc(prelude.Directives, func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" })
-	whole.Merge(prelude)
+	whole.Merge(prelude())
 	var err error
 	if s.types, err = validator.ValidateSchemaDocument(whole); err != nil {
 		return nil, fmt.Errorf("plan: schema: %w", err)
@@ -130,6 +127,21 @@ func NewSchema(table []Type) (*Schema, error) {
 		return nil, fmt.Errorf("plan: schema: %w", err)
 	}
 	return s, nil
+}
+
+// prelude is what every schema has built in: gqlparser's, without what is no
+// part of the language yet, and not served: @defer, and directives on
+// directives.
+func prelude() *ast.SchemaDocument {
+	const draft = "DIRECTIVE_DEFINITION"
+	doc := validator.PreludeDocument()
+	doc.Directives = slices.DeleteFunc(doc.Directives, func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" })
+	for _, d := range doc.Directives {
+		d.Locations = slices.DeleteFunc(d.Locations, func(l ast.DirectiveLocation) bool { return l == draft })
+	}
+	locations := doc.Definitions.ForName("__DirectiveLocation")
+	locations.EnumValues = slices.DeleteFunc(locations.EnumValues, func(v *ast.EnumValueDefinition) bool { return v.Name == draft })
+	return doc
 }
 
 // GraphQL returns the schema as graphql-go's.
