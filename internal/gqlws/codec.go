@@ -2,6 +2,8 @@ package gqlws
 
 import (
 	"encoding/json"
+	"strings"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -20,7 +22,20 @@ type codec interface {
 	// malformed frame) ends the connection rather than being lived with.
 	strict() bool
 
-	// decode never fails: what is wrong with a frame is a kind of message.
+	// opening is how long a peer may take to begin: to send its init where the
+	// protocol is strict, anything at all where it is not.
+	opening(o *Options) time.Duration
+
+	// prompt is whether the first keep-alive comes right behind the ack rather
+	// than an interval later.
+	prompt() bool
+
+	// lossEndsAll is whether a lost stream ends the connection, because clients
+	// take an operation's own error as final.
+	lossEndsAll() bool
+
+	// decode never fails: what is wrong with a frame is a kind of message. The
+	// frame is valid UTF-8.
 	decode(frame []byte) message
 
 	appendAck(b []byte) []byte
@@ -55,21 +70,30 @@ type message struct {
 	kind    kind
 	id      identity
 	payload []byte // raw JSON, a copy; nil where absent or null
-	answer  []byte // malformed, wrong: the frame that says so
+	answer  []byte // malformed, wrong: the frame that says so, where one does
+	reason  string // malformed: what is wrong, where that ends the connection
 }
 
 // An identity is an operation's id. Peers send strings, but numbers and no id at
 // all have been seen: it is echoed as it came, while equal text is the same id.
 type identity struct {
 	echo []byte // raw JSON; nil where absent
-	key  string
+	key  string // tells ids apart: "" absent, "null", or "=" and the text
 }
+
+func (id identity) text() string { return strings.TrimPrefix(id.key, "=") }
 
 // An ending is why this side ends a connection. Only the first ending of a
 // connection counts.
 type ending struct {
-	cause cause
-	err   json.RawMessage // the encoded GraphQL error; nil where there is nothing to say
+	cause  cause
+	err    json.RawMessage // the encoded GraphQL error; nil where there is nothing to say
+	detail string          // for a close frame's reason; "" where the cause says it all
+}
+
+// overLimit ends a connection over a limit, which detail names.
+func overLimit(c cause, detail string) ending {
+	return ending{c, encodeError(detail, "LIMIT_EXCEEDED"), detail}
 }
 
 type cause int
@@ -80,11 +104,13 @@ const (
 	causeExpired                 // the credential did
 	causeShutdown
 	causeLost      // a stream did not go on
-	causeSilent    // the peer did not speak in time
+	causeSilent    // the peer did not begin in time
 	causeMalformed // one malformed frame, or too many in a row
+	causeNotText   // a message was not UTF-8
 	causeTooBig    // a message was
+	causeTooMany   // messages in a short time
 	causeInternal
 	causeNoInit     // strict: a start before connection_init
 	causeSecondInit // strict: another connection_init
-	causeSameID     // strict: an id that is in use
+	causeSameID     // strict: an id that is in use, which detail is
 )

@@ -45,6 +45,7 @@ type conn struct {
 	session   context.Context // what Init returned; nil before
 	inited    bool            // by a connection_init
 	malformed int             // frames in a row
+	paced     time.Time       // when all messages were due, had they come at MessageRate
 
 	mu       sync.Mutex // never held across I/O or calls out
 	ops      map[string]*operation
@@ -53,7 +54,7 @@ type conn struct {
 	outbox   [][]byte     // control frames
 	pending  int          // what they cost
 	room     *sync.Cond   // pending went down, or broken was set
-	kaDue    bool         // a ka waits to be written
+	kaDue    bool         // a keep-alive waits to be written
 	kaNext   time.Time    // when the one after it is due
 	ending   *ending      // nothing is started or heard any more
 	draining bool         // nothing is started any more; ends when the running queries are answered
@@ -62,7 +63,7 @@ type conn struct {
 	broken   bool         // the net.Conn was, or is being, closed
 	dead     bool         // the reader is gone: no goroutine is started any more
 
-	first, ka, ping, expiry *time.Timer
+	opening, ka, ping, expiry *time.Timer
 }
 
 func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
@@ -78,9 +79,10 @@ func (c *conn) start(ws *websocket.Conn, nc *netConn) {
 	c.ws, c.net = ws, nc
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d := c.options.FirstMessage; d > 0 {
-		c.first = c.after(d, func() {
-			c.end(ending{causeSilent, encodeError(fmt.Sprintf("No message within %v", d), "TIMEOUT")})
+	if d := c.codec.opening(c.options); d > 0 {
+		c.opening = c.after(d, func() {
+			err := encodeError(fmt.Sprintf("No message within %v", d), "TIMEOUT")
+			c.end(ending{cause: causeSilent, err: err})
 		})
 	}
 	if d := c.options.KeepAlive; d > 0 {
@@ -98,7 +100,7 @@ func (c *conn) serve() {
 	c.mu.Lock()
 	c.dead = true
 	ops := c.retireAll()
-	for _, t := range []*time.Timer{c.first, c.ka, c.ping, c.expiry} {
+	for _, t := range []*time.Timer{c.opening, c.ka, c.ping, c.expiry} {
 		if t != nil {
 			t.Stop()
 		}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -17,7 +17,10 @@ type legacy struct {
 
 func (legacy) name() string { return "graphql-ws" }
 
-func (legacy) strict() bool { return false }
+func (legacy) strict() bool                     { return false }
+func (legacy) opening(o *Options) time.Duration { return o.FirstMessage }
+func (legacy) prompt() bool                     { return true }
+func (legacy) lossEndsAll() bool                { return true }
 
 func (l legacy) decode(frame []byte) message {
 	var f struct {
@@ -25,11 +28,9 @@ func (l legacy) decode(frame []byte) message {
 		Type    json.RawMessage `json:"type"`
 		Payload json.RawMessage `json:"payload"`
 	}
-	// An id is echoed, and a browser cuts the connection over a text frame that
-	// is not UTF-8; encoding/json would let it pass. It would take null for an
-	// object, too.
+	// encoding/json would take null for an object.
 	trimmed := bytes.TrimLeft(frame, " \t\r\n")
-	if len(trimmed) == 0 || trimmed[0] != '{' || !utf8.Valid(frame) || json.Unmarshal(frame, &f) != nil {
+	if len(trimmed) == 0 || trimmed[0] != '{' || json.Unmarshal(frame, &f) != nil {
 		return message{
 			kind:   kindMalformed,
 			answer: appendConnectionError(nil, encodeError("Message is not a JSON object", "")),
@@ -100,6 +101,8 @@ func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string
 		return b, websocket.StatusGoingAway, "shutting down"
 	case causeLost:
 		return b, websocket.StatusGoingAway, "stream lost"
+	case causeNotText:
+		return b, websocket.StatusInvalidFramePayloadData, "not UTF-8"
 	case causeTooBig:
 		return b, websocket.StatusMessageTooBig, "message too big"
 	case causeInternal:
@@ -118,7 +121,7 @@ func appendConnectionError(b []byte, err json.RawMessage) []byte {
 }
 
 // appendFrame adds a frame with its keys in the order the network's service
-// sends them.
+// sends them; without an id or a payload where that is absent.
 func appendFrame(b []byte, typ string, id identity, payload []byte) []byte {
 	b = append(b, `{"type":"`...)
 	b = append(b, typ...)
@@ -127,8 +130,10 @@ func appendFrame(b []byte, typ string, id identity, payload []byte) []byte {
 		b = append(b, `,"id":`...)
 		b = append(b, id.echo...)
 	}
-	b = append(b, `,"payload":`...)
-	b = append(b, payload...)
+	if payload != nil {
+		b = append(b, `,"payload":`...)
+		b = append(b, payload...)
+	}
 	return append(b, '}')
 }
 
@@ -144,7 +149,7 @@ func parseIdentity(raw json.RawMessage, max int) (identity, json.RawMessage) {
 		return identity{echo: raw, key: "null"}, nil
 	case c == '"':
 		if err := json.Unmarshal(raw, &text); err != nil {
-			return identity{}, encodeError("Operation id is not a valid string", "BAD_REQUEST")
+			panic(err) // the frame it is from was read
 		}
 	case c == '-' || '0' <= c && c <= '9':
 	default:

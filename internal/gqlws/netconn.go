@@ -77,7 +77,7 @@ func (n *netConn) settle() {
 		return
 	}
 	n.begun = false
-	if n.br.Buffered() > 0 || len(n.rest) > 0 {
+	if n.br.Buffered() > 0 {
 		n.begin() // the next frame has come along
 		return
 	}
@@ -123,6 +123,8 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		panic(err) // what is buffered can be peeked at
 	}
+	// A copy, since the buffer it is in, of 4 KiB with net/http, would live as long
+	// as the connection.
 	h.conn = newNetConn(nc, bytes.Clone(ahead), h.frameTimeout, h.writeTimeout)
 
 	// Written here rather than through the ResponseWriter, since of the many that

@@ -3,6 +3,7 @@ package gqlws
 import (
 	"context"
 	"encoding/json"
+	"io"
 )
 
 // A Session answers one connection. Init and Start are called from the
@@ -11,19 +12,22 @@ import (
 type Session interface {
 	// Init lets the peer in or refuses it. It is called for each
 	// connection_init with its payload (raw JSON; nil where it was absent or
-	// null), or once with nil before the first start when the peer sent no
-	// connection_init. ctx carries the values of the handshake's request and is
-	// cancelled when the connection is gone.
+	// null). In the legacy protocol that may be more than once, and it is called
+	// with nil before the first start of a peer that sent none before. ctx
+	// carries the values of the handshake's request and is cancelled when the
+	// connection is gone.
 	//
 	// The operations started from then on run with the context it returns; a
 	// deadline on it is the end of the peer's credential: the peer is told, and
 	// the connection closed so that the peer connects again. Any error refuses
-	// the peer: it is logged, the peer reads "Unauthorized access".
+	// the peer: it is logged, the peer reads "Unauthorized access" (legacy) or
+	// close code 4403.
 	Init(ctx context.Context, payload []byte) (context.Context, error)
 
 	// Start checks an operation and says how it is run. payload is the raw JSON
-	// of start's payload, the Session's to keep; nil where it was absent or
-	// null. ctx ends with the operation. It must not block for long.
+	// of start's or subscribe's payload, the Session's to keep; nil where it was
+	// absent or null (which only the legacy protocol allows). ctx ends with the
+	// operation. It must not block for long.
 	//
 	// wake is for a Stream: it may be called at any time, from any goroutine
 	// (within Start, Next and Close too), and never blocks.
@@ -69,9 +73,9 @@ type RequestError struct {
 	Errors []json.RawMessage
 
 	// Lost says that the stream broke off through no fault of the peer, which
-	// should connect and subscribe again: the connection ends with the first
-	// error, since clients of the legacy protocol take an operation's own error
-	// as final.
+	// should subscribe again. In the legacy protocol the connection ends with
+	// the first error, since its clients take an operation's own error as final;
+	// in the other one the operation ends alone.
 	Lost bool
 }
 
@@ -111,7 +115,7 @@ func encodeError(message, code string) json.RawMessage {
 type operation struct {
 	id     identity
 	run    func(context.Context) []byte
-	stream Stream
+	stream Stream // of an answer where it is a query, once there is one
 	cancel context.CancelFunc
 
 	started  bool // it is, or was, among the connection's operations
@@ -119,7 +123,20 @@ type operation struct {
 	busy     bool // its Run, or its Next, is under way
 	ended    bool
 	handover bool // it ended while busy: whoever is at work on it closes it
-
-	answer []byte // what Run returned
-	err    error  // or why it did not
 }
+
+// An answer is the Stream of what a query came to: one payload, or why there is
+// none.
+type answer struct {
+	payload []byte
+	err     error
+}
+
+func (a *answer) Next() (payload []byte, err error) {
+	if payload, a.payload = a.payload, nil; payload == nil && a.err == nil {
+		return nil, io.EOF
+	}
+	return payload, a.err
+}
+
+func (a *answer) Close() {}

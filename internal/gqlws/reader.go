@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 )
 
 // maxMalformed is how many malformed frames in a row end a connection.
@@ -18,6 +19,9 @@ func (c *conn) listen() (err error) {
 		frame, err := c.read()
 		if err != nil {
 			return err
+		}
+		if c.tooMany() {
+			c.end(overLimit(causeTooMany, fmt.Sprintf("More than %d messages a second", c.options.MessageRate)))
 		}
 		c.receive(frame)
 		c.waitRoom()
@@ -44,7 +48,7 @@ func (c *conn) read() ([]byte, error) {
 		return nil, err
 	}
 	if limit > 0 && int64(len(frame)) > limit {
-		c.end(ending{causeTooBig, encodeError(fmt.Sprintf("Message is larger than %d bytes", limit), "LIMIT_EXCEEDED")})
+		c.end(overLimit(causeTooBig, fmt.Sprintf("Message is larger than %d bytes", limit)))
 		// Bytes left unread would turn the close into a reset, which can
 		// overtake what the peer is told.
 		if _, err := io.Copy(io.Discard, r); err != nil {
@@ -52,7 +56,27 @@ func (c *conn) read() ([]byte, error) {
 		}
 	}
 	c.settle(false)
+	// The library leaves this to its user, and encoding/json lets it pass; an id
+	// in which it came back would have a browser cut the connection.
+	if !utf8.Valid(frame) {
+		c.end(ending{cause: causeNotText, err: encodeError("Message is not UTF-8", "BAD_REQUEST")})
+	}
 	return frame, nil
+}
+
+// tooMany counts a message and reports whether it is one too many. Each takes
+// its share of a second from a bucket that holds two seconds.
+func (c *conn) tooMany() bool {
+	rate := c.options.MessageRate
+	if rate <= 0 {
+		return false
+	}
+	now := time.Now()
+	if c.paced.Before(now) {
+		c.paced = now
+	}
+	c.paced = c.paced.Add(time.Second / time.Duration(rate))
+	return c.paced.Sub(now) > 2*time.Second
 }
 
 // settle says where the reader is in the stream of frames: inside a message or
@@ -71,28 +95,28 @@ func (c *conn) settle(inside bool) {
 }
 
 // waitRoom holds the reader up while a peer does not read what it asked for: it
-// goes on to read, or its connection is cut over a stalled write.
+// goes on to read, or its connection is cut over a stalled write. What is said
+// while the connection ends may never be written, and is not waited for.
 func (c *conn) waitRoom() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.pending > maxOutbox && !c.broken {
+	for c.pending > maxOutbox && !c.broken && c.ending == nil {
 		c.room.Wait()
 	}
 }
 
 // receive does what one frame asks for.
 func (c *conn) receive(frame []byte) {
-	m := c.codec.decode(frame)
 	c.mu.Lock()
-	if c.ending != nil {
-		c.mu.Unlock()
+	over := c.ending != nil
+	c.mu.Unlock()
+	if over {
 		return
 	}
-	if c.first != nil && (m.kind == kindInit || !c.codec.strict()) {
-		c.first.Stop()
+	m := c.codec.decode(frame)
+	if c.opening != nil && (m.kind == kindInit || !c.codec.strict()) {
+		c.opening.Stop()
 	}
-	c.mu.Unlock()
-
 	if m.kind != kindMalformed {
 		c.malformed = 0
 	}
@@ -100,7 +124,8 @@ func (c *conn) receive(frame []byte) {
 	case kindMalformed:
 		c.malformed++
 		if c.malformed >= maxMalformed || c.codec.strict() {
-			c.end(ending{causeMalformed, encodeError("Too many messages that are not JSON objects", "BAD_REQUEST")})
+			err := encodeError("Too many messages that are not JSON objects", "BAD_REQUEST")
+			c.end(ending{causeMalformed, err, m.reason})
 			return
 		}
 		c.say(m.answer)
@@ -135,16 +160,18 @@ func (c *conn) init(payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.push(c.codec.appendAck(nil))
-	if ka := c.codec.appendKeepAlive(nil); !again && len(ka) > 0 && c.options.KeepAlive > 0 {
-		c.push(ka)
+	if !again && c.options.KeepAlive > 0 {
+		if c.codec.prompt() {
+			c.push(c.codec.appendKeepAlive(nil))
+		}
 		c.kaNext = time.Now().Add(c.options.KeepAlive)
 		c.ka = c.after(c.options.KeepAlive, c.keepAlive)
 	}
 	c.kick()
 }
 
-// keepAlive lets the writer send a ka. Each is due at a whole multiple of the
-// rhythm, however late the one before it was.
+// keepAlive lets the writer send a keep-alive. Each is due at a whole multiple of
+// the rhythm, however late the one before it was.
 func (c *conn) keepAlive() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,11 +189,11 @@ func (c *conn) enter(payload []byte) bool {
 	ctx, err := c.callInit(payload)
 	switch {
 	case errors.Is(err, errInternal):
-		c.end(ending{causeInternal, errInternal.Errors[0]})
+		c.end(ending{cause: causeInternal, err: errInternal.Errors[0]})
 		return false
 	case err != nil:
 		c.server.log.InfoContext(c.ctx, "gqlws: peer refused", "remote", c.net.RemoteAddr(), "error", err)
-		c.end(ending{causeRefused, encodeError("Unauthorized access", "UNAUTHENTICATED")})
+		c.end(ending{cause: causeRefused, err: encodeError("Unauthorized access", "UNAUTHENTICATED")})
 		return false
 	}
 	c.session = ctx
@@ -180,7 +207,7 @@ func (c *conn) enter(payload []byte) bool {
 	if deadline, ok := ctx.Deadline(); ok {
 		c.expiry = c.after(time.Until(deadline), func() {
 			// No code: clients take UNAUTHENTICATED as final.
-			c.end(ending{causeExpired, encodeError("Session expired", "")})
+			c.end(ending{cause: causeExpired, err: encodeError("Session expired", "")})
 		})
 	}
 	return true
@@ -203,7 +230,7 @@ func (c *conn) startOperation(id identity, payload []byte) {
 	old := c.ops[id.key]
 	if old != nil && c.codec.strict() {
 		c.mu.Unlock()
-		c.end(ending{cause: causeSameID})
+		c.end(ending{cause: causeSameID, detail: id.text()})
 		return
 	}
 	if old != nil {
@@ -260,9 +287,7 @@ func (c *conn) stopOperation(id identity) {
 		return
 	}
 	c.retire(op)
-	if b := c.codec.appendStopped(nil, op.id); len(b) > 0 {
-		c.push(b)
-	}
+	c.push(c.codec.appendStopped(nil, op.id))
 	c.kick()
 	c.mu.Unlock()
 	c.dispose(op)

@@ -1,6 +1,6 @@
-// Package gqlws serves GraphQL over WebSockets: it speaks the protocol, runs
-// operations for a Session, and bounds what a peer can make it do. It knows
-// nothing of schemas.
+// Package gqlws serves GraphQL over WebSockets: it speaks the subprotocols
+// graphql-transport-ws and graphql-ws (the legacy one), runs operations for a
+// Session, and bounds what a peer can make it do. It knows nothing of schemas.
 package gqlws
 
 import (
@@ -18,10 +18,14 @@ import (
 
 // Options are the limits of a Server. A field that is zero or negative is off.
 type Options struct {
-	// KeepAlive is the rhythm of WebSocket pings, and of the legacy protocol's
-	// ka after connection_init. A peer whose pong does not come within two of
-	// them is cut.
+	// KeepAlive is the rhythm of WebSocket pings, and of the protocol's own
+	// keep-alives (ka, ping) after connection_init. A peer whose WebSocket pong
+	// does not come within two of them is cut.
 	KeepAlive time.Duration
+
+	// InitTimeout is how long a peer of graphql-transport-ws may take to send
+	// its connection_init; it is then closed with 4408.
+	InitTimeout time.Duration
 
 	// FirstMessage is how long a peer of the legacy protocol may say nothing at
 	// all after the handshake.
@@ -37,6 +41,10 @@ type Options struct {
 	// MaxMessage is the size of a message in bytes; a larger one ends the
 	// connection with close code 1009.
 	MaxMessage int64
+
+	// MessageRate is how many messages a second a peer may send, and twice as
+	// many at once; more end the connection with close code 1008.
+	MessageRate int
 
 	// MaxOperations is how many operations may run on one connection.
 	MaxOperations int
@@ -54,7 +62,8 @@ type Options struct {
 
 // What Accept returns where it wrote no answer.
 var (
-	// ErrNoProtocol: the peer offers no subprotocol that is spoken here (400).
+	// ErrNoProtocol: the peer offers no subprotocol that is spoken here (400,
+	// so that close code 4406 is never needed).
 	ErrNoProtocol = errors.New("gqlws: no supported subprotocol offered")
 	// ErrHandshake: the request is no WebSocket handshake, or a wrong one (400).
 	ErrHandshake = errors.New("gqlws: invalid handshake")
@@ -72,7 +81,7 @@ var (
 type Server struct {
 	options Options
 	log     *slog.Logger
-	codecs  []codec // the first one that a peer offers is spoken
+	codecs  []codec // the first of these that a peer offers is spoken
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
@@ -90,7 +99,7 @@ func NewServer(o Options) *Server {
 	return &Server{
 		options:  o,
 		log:      log,
-		codecs:   []codec{legacy{maxID: o.MaxID}},
+		codecs:   []codec{transport{maxID: o.MaxID}, legacy{maxID: o.MaxID}},
 		conns:    make(map[*conn]struct{}),
 		finished: make(chan struct{}),
 	}

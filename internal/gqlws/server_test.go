@@ -259,6 +259,23 @@ func TestFramesSentWithTheHandshakeAreHeard(t *testing.T) {
 	shutdown(t, s)
 }
 
+func TestConnectionDoesNotKeepTheBufferOfTheHTTPServer(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	go func() { _, _ = io.Copy(io.Discard, here) }()
+	for _, ahead := range []string{"", "x", "a few bytes"} {
+		w := &pipeWriter{conn: there, header: http.Header{}, ahead: []byte(ahead)}
+		h := newHandshake(w, &testOptions)
+		if _, _, err := h.Hijack(); err != nil {
+			t.Fatal(err)
+		}
+		if n := cap(h.conn.rest); n > 64 {
+			t.Errorf("%d bytes are kept for %q", n, ahead)
+		}
+	}
+}
+
 func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
 	const n = 50
 	before := runtime.NumGoroutine()

@@ -14,104 +14,152 @@ import (
 	"time"
 )
 
-// Peers of all manners on real connections, while streams speak at any time and
-// the Server shuts down in the midst of it: scriptStream checks how it is called.
+// Peers of both protocols and all manners on real connections, while streams
+// speak at any time and the Server shuts down in the midst of it: scriptStream
+// checks how it is called.
 func TestStormLeavesNothingBehind(t *testing.T) {
 	o := testOptions
 	o.KeepAlive = 20 * time.Millisecond
 	o.MaxSockets = 100
-	s, ss := NewServer(o), newScript(t)
-	url, returned := serveLoopback(t, s, ss)
+	s := NewServer(o)
 	storm, calm := context.WithCancel(t.Context())
 	defer calm()
 
 	var wg sync.WaitGroup
-	wg.Go(func() { // the source
-		for storm.Err() == nil {
-			ss.mu.Lock()
-			streams := ss.streams
-			if len(streams) > 100 {
-				streams = streams[len(streams)-100:]
-			}
-			ss.mu.Unlock()
-			for _, st := range streams {
-				if rand.IntN(50) == 0 {
-					st.end(io.EOF)
+	scripts := make(map[string]*script)
+	for protocol, words := range map[string]func(i int) string{
+		"graphql-ws":           legacyWords,
+		"graphql-transport-ws": modernWords,
+	} {
+		ss := newScript(t)
+		scripts[protocol] = ss
+		url, returned := serveLoopback(t, s, ss)
+		wg.Go(func() { babble(storm, ss) })
+		for range 10 {
+			wg.Go(func() {
+				for storm.Err() == nil {
+					stormyPeer(storm, strings.TrimPrefix(url, "http://"), protocol, words)
 				}
-				st.push(`{"data":1}`)
-			}
-			runtime.Gosched()
+			})
 		}
-	})
-	for range 20 {
 		wg.Go(func() {
-			for storm.Err() == nil {
-				stormyPeer(storm, strings.TrimPrefix(url, "http://"))
+			for {
+				select {
+				case <-returned:
+				case <-storm.Done():
+					return
+				}
 			}
 		})
 	}
-	wg.Go(func() {
-		for {
-			select {
-			case <-returned:
-			case <-storm.Done():
-				return
-			}
-		}
-	})
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	eventually(ctx, t, func() bool {
-		ss.mu.Lock()
-		defer ss.mu.Unlock()
-		return len(ss.streams) >= 5000
-	})
+	for _, ss := range scripts {
+		eventually(ctx, t, func() bool {
+			ss.mu.Lock()
+			defer ss.mu.Unlock()
+			return len(ss.streams) >= 2500
+		})
+	}
 	if err := s.Shutdown(ctx); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	if n := ss.open(); n != 0 {
-		t.Errorf("%d streams are open after Shutdown", n)
+	for protocol, ss := range scripts {
+		if n := ss.open(); n != 0 {
+			t.Errorf("%s: %d streams are open after Shutdown", protocol, n)
+		}
 	}
 	calm()
 	wg.Wait()
+	if len(s.conns) != 0 || s.sockets != 0 {
+		t.Errorf("%d connections, %d places are left", len(s.conns), s.sockets)
+	}
 }
 
-// stormyPeer connects, says things at random, and leaves in some way.
-func stormyPeer(ctx context.Context, addr string) {
+// babble has the newest streams speak, and now and then end.
+func babble(storm context.Context, ss *script) {
+	for storm.Err() == nil {
+		ss.mu.Lock()
+		streams := ss.streams
+		if len(streams) > 100 {
+			streams = streams[len(streams)-100:]
+		}
+		ss.mu.Unlock()
+		for _, st := range streams {
+			if rand.IntN(50) == 0 {
+				st.end(io.EOF)
+			}
+			st.push(`{"data":1}`)
+		}
+		runtime.Gosched()
+	}
+}
+
+// legacyWords is what a peer says: everything at any time.
+func legacyWords(int) string {
+	id := rand.IntN(4)
+	switch rand.IntN(9) {
+	case 0:
+		return `{"type":"connection_init"}`
+	case 1, 2:
+		return fmt.Sprintf(`{"id":%d,"type":"stop"}`, id)
+	case 3:
+		return fmt.Sprintf(`{"id":%d,"type":"start","payload":{"query":"{wait}"}}`, id)
+	default:
+		return fmt.Sprintf(`{"id":%d,"type":"start","payload":{"query":"subscription{a}"}}`, id)
+	}
+}
+
+// modernWords keeps to the rules most of the time, or the connection would end
+// at once: init first, then subscribe and complete in turn for each id.
+func modernWords(i int) string {
+	id := i / 2 % 3
+	switch n := rand.IntN(50); {
+	case n == 0:
+		return `{"type":"connection_init"}`
+	case n == 1:
+		return `{"type":"next"}`
+	case i == 0:
+		return `{"type":"connection_init"}`
+	case n < 10:
+		return `{"type":"ping","payload":{"a":1}}`
+	case i%2 == 0:
+		return fmt.Sprintf(`{"id":"%d","type":"complete"}`, id)
+	case n < 20:
+		return fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"{wait}"}}`, id)
+	default:
+		return fmt.Sprintf(`{"id":"%d","type":"subscribe","payload":{"query":"subscription{a}"}}`, id)
+	}
+}
+
+// stormyPeer connects, says some of the words, and leaves in some way.
+func stormyPeer(ctx context.Context, addr, protocol string, words func(i int) string) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return
 	}
 	defer nc.Close()
-	if upgradeRequest("graphql-ws").Write(nc) != nil {
+	if upgradeRequest(protocol).Write(nc) != nil {
 		return
 	}
 	if rand.IntN(4) > 0 { // the others read nothing
 		go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(nc)) }()
 	}
-	for range rand.IntN(60) {
+	for i := range rand.IntN(60) {
 		if ctx.Err() != nil {
 			return
 		}
-		id := rand.IntN(4)
 		var b []byte
-		switch rand.IntN(12) {
+		switch word := []byte(words(i)); rand.IntN(12) {
 		case 0:
-			b = frameOf(true, opText, []byte(`{"type":"connection_init"}`))
+			b = append(frameOf(true, opPing, []byte("x")), frameOf(true, opText, word)...)
 		case 1:
-			b = frameOf(true, opPing, []byte("x"))
+			b = append(frameOf(true, opPong, nil), frameOf(true, opText, word)...)
 		case 2:
-			b = frameOf(true, opPong, nil)
-		case 3, 4:
-			b = frameOf(true, opText, fmt.Appendf(nil, `{"id":%d,"type":"stop"}`, id))
-		case 5:
-			b = frameOf(true, opText, fmt.Appendf(nil, `{"id":%d,"type":"start","payload":{"query":"{wait}"}}`, id))
-		case 6:
-			b = frameOf(false, opText, []byte(`{`))
-			b = append(b, frameOf(true, 0, []byte(`"type":"connection_init"}`))...)
+			b = append(frameOf(false, opText, word[:5]), frameOf(true, 0, word[5:])...)
 		default:
-			b = frameOf(true, opText, fmt.Appendf(nil, `{"id":%d,"type":"start","payload":{"query":"subscription{a}"}}`, id))
+			b = frameOf(true, opText, word)
 		}
 		if _, err := nc.Write(b); err != nil {
 			return
@@ -120,7 +168,13 @@ func stormyPeer(ctx context.Context, addr string) {
 			runtime.Gosched()
 		}
 	}
-	last := [][]byte{nil, {0x81}, frameOf(true, opClose, []byte{3, 232}), frameOf(true, opText, []byte(`{"type":"connection_terminate"}`)),
-		frameOf(true, opText, make([]byte, 600)), {0xff, 0xff}}
+	last := [][]byte{
+		nil,
+		{0x81},
+		{0xff, 0xff},
+		frameOf(true, opText, make([]byte, 600)),
+		frameOf(true, opText, []byte(`{"type":"connection_terminate"}`)),
+		closeFrame(1000, ""),
+	}
 	_, _ = nc.Write(last[rand.IntN(len(last))])
 }

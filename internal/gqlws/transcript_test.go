@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// Transcripts in testdata are lines:
+// Transcripts in testdata/<subprotocol> are lines:
 //
 //	## name               begins a connection
 //	-> {…}                the peer sends a text frame; -> BIN {…}, -> PING, -> CLOSE
-//	<- {…}                it hears a message; <- PONG, <- CLOSE 1001, <- CUT
+//	<- {…}                it hears a message; <- PONG, <- CUT, <- CLOSE with code
+//	                      and reason
 //	.. 15s                time passes, and nothing else had been heard
 //	!! push 1 {…}         the first stream that was started has a payload;
 //	                      !! end 1, !! fail 1 {…}, !! lose 1 {…}, !! break 1, !! panic 1,
@@ -26,13 +27,13 @@ import (
 //
 // The end of one is silence. Lines that begin with # say why.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
+	files, err := filepath.Glob("testdata/*/*.txt")
+	if err != nil || len(files) < 3 {
 		t.Fatalf("no transcripts: %v", err)
 	}
 	for _, file := range files {
 		for _, tr := range readTranscripts(t, file) {
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+tr.name, func(t *testing.T) {
+			t.Run(tr.protocol+"/"+tr.name, func(t *testing.T) {
 				synctest.Test(t, tr.play)
 			})
 		}
@@ -40,9 +41,10 @@ func TestTranscripts(t *testing.T) {
 }
 
 type transcript struct {
-	name  string
-	file  string
-	lines []line
+	protocol string
+	name     string
+	file     string
+	lines    []line
 }
 
 type line struct {
@@ -63,7 +65,7 @@ func readTranscripts(t *testing.T, file string) []transcript {
 		name, begins := strings.CutPrefix(text, "## ")
 		switch {
 		case begins:
-			all = append(all, transcript{name: name, file: file})
+			all = append(all, transcript{protocol: filepath.Base(filepath.Dir(file)), name: name, file: file})
 		case text == "" || strings.HasPrefix(text, "#"):
 		case len(all) == 0:
 			t.Fatalf("%s:%d: before the first ##", file, n)
@@ -81,7 +83,7 @@ func readTranscripts(t *testing.T, file string) []transcript {
 func (tr transcript) play(t *testing.T) {
 	s := NewServer(testOptions)
 	ss := newScript(t)
-	p := dial(t, s, ss).listen()
+	p := dialAs(t, s, ss, tr.protocol, nil).listen()
 	over := make(chan struct{}, 1)
 	shuttingDown := false
 

@@ -45,18 +45,19 @@ func (c *conn) drained() bool {
 	return true
 }
 
-// push has a control frame written ahead of all data. Called with mu held, by
-// the reader, which waitRoom holds up, or at the end of an operation.
+// push has a control frame written ahead of all data; an empty one is none.
+// Called with mu held, by the reader, which waitRoom holds up, or at the end of
+// an operation. kick follows.
 func (c *conn) push(frame []byte) {
+	if len(frame) == 0 {
+		return
+	}
 	c.outbox = append(c.outbox, frame)
 	c.pending += len(frame) + frameCost
 }
 
-// say has a control frame written; an empty one is none.
+// say is push where mu is not held.
 func (c *conn) say(frame []byte) {
-	if len(frame) == 0 {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.push(frame)
@@ -104,7 +105,7 @@ func (c *conn) writeNext(b *[]byte) bool {
 
 	case c.drained():
 		c.mu.Unlock()
-		c.end(ending{causeShutdown, encodeError("Service is shutting down", "SERVICE_UNAVAILABLE")})
+		c.end(ending{cause: causeShutdown, err: encodeError("Service is shutting down", "SERVICE_UNAVAILABLE")})
 		return true
 
 	case c.kaDue:
@@ -119,11 +120,6 @@ func (c *conn) writeNext(b *[]byte) bool {
 			c.ready = nil
 		}
 		op.queued = false
-		if op.run != nil {
-			c.retire(op)
-			c.mu.Unlock()
-			return c.writeAnswer(op, b)
-		}
 		op.busy = true
 		c.mu.Unlock()
 		return c.writeStream(op, b)
@@ -135,22 +131,7 @@ func (c *conn) writeNext(b *[]byte) bool {
 	}
 }
 
-// writeAnswer writes what a query came to: data and complete, or why not.
-func (c *conn) writeAnswer(op *operation, b *[]byte) bool {
-	c.dispose(op)
-	if op.err != nil {
-		c.fail(op.id, op.err)
-		return true
-	}
-	*b = c.codec.appendData((*b)[:0], op.id, op.answer)
-	if !c.send(*b) {
-		return false
-	}
-	*b = c.codec.appendComplete((*b)[:0], op.id)
-	return c.send(*b)
-}
-
-// writeStream asks a subscription for its next payload and writes it.
+// writeStream asks an operation for its next payload and writes it.
 func (c *conn) writeStream(op *operation, b *[]byte) bool {
 	payload, err := c.callNext(op.stream)
 
@@ -174,7 +155,7 @@ func (c *conn) writeStream(op *operation, b *[]byte) bool {
 		c.dispose(op)
 		c.fail(op.id, err)
 		return true
-	case payload == nil:
+	case len(payload) == 0:
 		c.mu.Unlock()
 		return true
 	}
@@ -235,7 +216,7 @@ func (c *conn) answer(ctx context.Context, op *operation) {
 		c.leaving--
 		return
 	}
-	op.answer, op.err = payload, err
+	op.stream = &answer{payload, err}
 	c.queue(op)
 }
 
@@ -246,8 +227,8 @@ func (c *conn) fail(id identity, err error) {
 		c.server.log.ErrorContext(c.ctx, "gqlws: operation failed", "error", err)
 		why = errInternal
 	}
-	if why.Lost {
-		c.end(ending{causeLost, why.Errors[0]})
+	if why.Lost && c.codec.lossEndsAll() {
+		c.end(ending{cause: causeLost, err: why.Errors[0]})
 		return
 	}
 	c.say(c.codec.appendErrors(nil, id, why.Errors))
@@ -299,7 +280,7 @@ func (c *conn) callClose(s Stream) {
 
 func (c *conn) callRun(ctx context.Context, run func(context.Context) []byte) (payload []byte, err error) {
 	defer c.recovered("Operation.Run", &err)
-	if payload = run(ctx); payload == nil {
+	if payload = run(ctx); len(payload) == 0 {
 		err = errors.New("gqlws: query has no answer")
 	}
 	return payload, err

@@ -1,0 +1,84 @@
+package gqlws
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
+		os.Exit(code) // fuzzing has goroutines of its own
+	}
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			os.Exit(code)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	buf := make([]byte, 1<<20)
+	fmt.Fprintf(os.Stderr, "goroutines are left behind:\n%s\n", buf[:runtime.Stack(buf, true)])
+	os.Exit(1)
+}
+
+var testOptions = Options{
+	KeepAlive:     15 * time.Second,
+	InitTimeout:   10 * time.Second,
+	FirstMessage:  60 * time.Second,
+	FrameTimeout:  5 * time.Second,
+	WriteTimeout:  10 * time.Second,
+	MaxMessage:    512,
+	MaxOperations: 3,
+	MaxID:         16,
+	MaxSockets:    10,
+}
+
+// A notebook is a log that tests look into.
+type notebook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (n *notebook) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.b.Write(p)
+}
+
+func (n *notebook) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.b.String()
+}
+
+func (n *notebook) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// shutdown ends a server, which must not take long.
+func shutdown(t *testing.T, s *Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// left waits for a server's connections to be gone, without ending any.
+func left(s *Server) int {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sockets
+}
