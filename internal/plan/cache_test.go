@@ -26,7 +26,7 @@ func TestKnownTextsAreNotCompiledAgain(t *testing.T) {
 	if prepare(t, c, "{int}", nil).plan != prepare(t, c, strings.Clone("{int}"), nil).plan {
 		t.Error("compiled twice")
 	}
-	if prepare(t, c, text, on).plan != prepare(t, c, text, on).plan {
+	if first, second := prepare(t, c, text, on), prepare(t, c, text, on); first.plan != second.plan {
 		t.Error("a variant was compiled twice")
 	}
 	if prepare(t, c, text, on).plan == prepare(t, c, text, off).plan {
@@ -35,7 +35,7 @@ func TestKnownTextsAreNotCompiledAgain(t *testing.T) {
 	if a, b := ask(c, text, on), ask(c, text, off); a != `{"data":{}}` || b != `{"data":{"int":42}}` {
 		t.Error(a, b)
 	}
-	if prepare(t, testCache(t, Limits{}), "{int}", nil).plan == prepare(t, testCache(t, Limits{}), "{int}", nil).plan {
+	if one, other := prepare(t, testCache(t, Limits{}), "{int}", nil), prepare(t, testCache(t, Limits{}), "{int}", nil); one.plan == other.plan {
 		t.Error("two caches share a plan")
 	}
 }
@@ -111,7 +111,7 @@ func TestTheCacheStaysInItsBytes(t *testing.T) {
 
 	huge := "{" + strings.Repeat("...{id:int string float} ", 200) + "} #" + strings.Repeat("y", 20_000)
 	c.limits.CacheBytes = 20_000
-	if ask(c, huge, nil) != ask(c, huge, nil) || c.find(key{text: huge}) != nil {
+	if first, second := ask(c, huge, nil), ask(c, huge, nil); first != second || c.find(key{text: huge}) != nil {
 		t.Error("a document larger than the cache is kept, or not served")
 	}
 	c.limits.CacheBytes = 0

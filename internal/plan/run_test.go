@@ -44,7 +44,7 @@ func TestPanicsAreFieldErrorsWithoutTheirText(t *testing.T) {
 	var told []string
 	mask := func(_ context.Context, err error) *Error {
 		told = append(told, err.Error())
-		return masked(nil, err)
+		return masked(context.Background(), err)
 	}
 	c := answering(t, mask,
 		Field{Name: "resolve", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) { panic(secret) }},
@@ -72,7 +72,7 @@ func TestPanicsAreFieldErrorsWithoutTheirText(t *testing.T) {
 
 func TestAPanicOfARuleIsARefusal(t *testing.T) {
 	var told error
-	c := answering(t, func(_ context.Context, err error) *Error { told = err; return masked(nil, err) })
+	c := answering(t, func(_ context.Context, err error) *Error { told = err; return masked(context.Background(), err) })
 	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
 	if got := ask(c, "{ok}", nil); got != `{"errors":[{"message":"Internal server error",`+internal+`}]}` || !strings.Contains(fmt.Sprint(told), secret) {
 		t.Error(got, told)
@@ -178,7 +178,7 @@ func TestFieldErrorsAreBounded(t *testing.T) {
 	for i := range bad {
 		bad[i] = "x"
 	}
-	c := answering(t, func(context.Context, error) *Error { calls++; return masked(nil, nil) }, resolving("many", "[Int]", bad, nil),
+	c := answering(t, func(context.Context, error) *Error { calls++; return masked(context.Background(), nil) }, resolving("many", "[Int]", bad, nil),
 		resolving("long", "Int", nil, &Error{Message: strings.Repeat("é", 1000), Code: "X"}))
 	got := ask(c, "{many}", nil)
 	_, errs, _ := strings.Cut(got, `,"errors":`)
