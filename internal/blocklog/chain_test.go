@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 )
 
 var (
@@ -25,9 +26,17 @@ type chain struct {
 	lie      func(int) int // a block to yield after the given one, 0 for none
 	change   chan struct{} // closed at the next change
 	heads    int
-	answered int      // the head last told
+	answers  []int    // the heads told
+	goneOnce bool     // the next Follow fails with errGone, whatever it is asked for
 	follows  []string // the cursor of each Follow
 	running  int
+
+	pageDown  error         // what Page fails with
+	lag       int           // how many of the newest blocks Page does not know yet
+	pageTakes time.Duration // how long it takes
+	pages     []string      // the cursor of each Page
+	paging    int           // running now
+	most      int           // of them at once
 }
 
 func newChain(newest int) *chain {
@@ -51,10 +60,11 @@ func (c *chain) set(f func()) {
 
 func (c *chain) grow(n int)      { c.set(func() { c.newest += n }) }
 func (c *chain) fail(err error)  { c.set(func() { c.down = err }) }
+func (c *chain) paged() int      { c.mu.Lock(); defer c.mu.Unlock(); return len(c.pages) }
 func (c *chain) asked() []string { c.mu.Lock(); defer c.mu.Unlock(); return slices.Clone(c.follows) }
 
 func (c *chain) source() Source[int] {
-	return Source[int]{Head: c.head, Follow: c.follow, Cursor: cursorOf, Gone: func(err error) bool { return errors.Is(err, errGone) }}
+	return Source[int]{Head: c.head, Follow: c.follow, Page: c.page, Cursor: cursorOf, Gone: func(err error) bool { return errors.Is(err, errGone) }}
 }
 
 func (c *chain) head(context.Context) (string, error) {
@@ -64,7 +74,7 @@ func (c *chain) head(context.Context) (string, error) {
 	if c.down != nil {
 		return "", c.down
 	}
-	c.answered = c.newest
+	c.answers = append(c.answers, c.newest)
 	return cursorOf(c.newest), nil
 }
 
@@ -75,6 +85,8 @@ func (c *chain) follow(ctx context.Context, after string) iter.Seq2[int, error] 
 		at := max(asked-c.replay, 0)
 		c.follows = append(c.follows, after)
 		c.running++
+		gone := c.goneOnce
+		c.goneOnce = false
 		c.mu.Unlock()
 		defer func() { c.mu.Lock(); c.running--; c.mu.Unlock() }()
 		for {
@@ -82,6 +94,9 @@ func (c *chain) follow(ctx context.Context, after string) iter.Seq2[int, error] 
 			newest, oldest, down, lie, change := c.newest, c.oldest, c.down, c.lie, c.change
 			c.mu.Unlock()
 			switch {
+			case gone:
+				yield(0, errGone)
+				return
 			case down != nil:
 				yield(0, down)
 				return
@@ -110,6 +125,46 @@ func (c *chain) follow(ctx context.Context, after string) iter.Seq2[int, error] 
 		}
 	}
 }
+
+func (c *chain) page(ctx context.Context, after string, n int) (blocks []int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pages = append(c.pages, after)
+	c.paging++
+	c.most = max(c.most, c.paging)
+	defer func() { c.paging-- }()
+	if c.pageTakes > 0 {
+		c.mu.Unlock()
+		select {
+		case <-time.After(c.pageTakes):
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+	}
+	at, ok := numberAfter(after)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("foreign cursor: %w", errGone)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case c.pageDown != nil:
+		return nil, c.pageDown
+	case at < c.oldest:
+		return nil, fmt.Errorf("page: %w", errGone)
+	}
+	for ; at <= c.newest-c.lag && len(blocks) < n; at++ {
+		blocks = append(blocks, at)
+	}
+	return blocks, nil
+}
+
+// numberAfter is the first block past a cursor, which may be between those of two blocks.
+func numberAfter(cursor string) (int, bool) {
+	n, err := strconv.Atoi(cursor[:min(len(cursor), 6)])
+	return n + 1, err == nil || cursor == ""
+}
+
+func between(n int) string { return fmt.Sprintf("%06d+", n) }
 
 // every matches the blocks divisible by n.
 func every(n int) func(int) []byte {

@@ -1,7 +1,9 @@
 package blocklog
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -17,7 +19,7 @@ func TestIdleReaderCostsLittle(t *testing.T) {
 		goroutines := runtime.NumGoroutine()
 		before := heap()
 		for i := range readers {
-			readers[i], _ = l.Join("", eval, wake)
+			readers[i], _ = l.Join("", nil, eval, wake)
 		}
 		if each := int(heap()-before) / n; each > 200 {
 			t.Errorf("%d bytes for an idle reader, want at most 200", each)
@@ -46,7 +48,7 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 			var got int
 			for i := range 10_000 {
 				var r *Reader[int]
-				r, _ = l.Join(key(i%feeds), eval, func() {
+				r, _ = l.Join(key(i%feeds), nil, eval, func() {
 					if item, err := r.Next(); item.Payload != nil && err == nil {
 						got++
 					}
@@ -61,4 +63,76 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 			}
 		})
 	}
+}
+
+func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing.T) {
+	type block struct {
+		number int
+		cursor string
+		_      [104]byte // somewhat larger than a block of a chain
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const n = 200
+		c := newChain(5000)
+		made := func(b int) *block { return &block{number: b, cursor: cursorOf(b)} }
+		l := New(Source[block]{
+			Head:   c.head,
+			Cursor: func(b block) string { return b.cursor },
+			Follow: func(ctx context.Context, after string) iter.Seq2[block, error] {
+				return func(yield func(block, error) bool) {
+					<-ctx.Done()
+					yield(block{}, ctx.Err())
+				}
+			},
+			Page: func(ctx context.Context, after string, n int) (blocks []block, err error) {
+				numbers, err := c.page(ctx, after, n)
+				for _, b := range numbers {
+					blocks = append(blocks, *made(b))
+				}
+				return blocks, err
+			},
+		}, Options{Logger: quiet})
+		l.Start()
+		synctest.Wait()
+		goroutines, before := runtime.NumGoroutine(), heap()
+		readers := make([]*Reader[block], n)
+		for i := range readers {
+			after := cursorOf(i)
+			readers[i], _ = l.Join("", &after, func(b block) []byte { return []byte{1} }, nil)
+		}
+		for range 150 { // each at a page of its own
+			for _, r := range readers {
+				if _, err := r.Next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		each := int(heap()-before) / n
+		t.Logf("%d bytes for a reader that is behind", each)
+		if each > 64<<10 {
+			t.Errorf("%d bytes for a reader that is behind, want at most 64 KiB", each)
+		}
+		if l.Stats().Behind != n || runtime.NumGoroutine() > goroutines {
+			t.Errorf("%d are behind, %d goroutines more", l.Stats().Behind, runtime.NumGoroutine()-goroutines)
+		}
+		for range 5000 {
+			for _, r := range readers {
+				r.Next()
+			}
+			if synctest.Wait(); l.Stats().Behind == 0 {
+				break
+			}
+		}
+		c.pages = nil
+		each = int(heap()-before) / n
+		t.Logf("%d bytes when it has caught up", each)
+		if each > 1<<10 || l.Stats().Behind > 0 {
+			t.Errorf("%d bytes for a reader that has caught up; %d are behind", each, l.Stats().Behind)
+		}
+		runtime.KeepAlive(readers)
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -12,103 +12,6 @@ const (
 	feedBytes = 32 << 10
 )
 
-// Item is one block as a Reader's eval has made it.
-type Item struct {
-	Cursor  string
-	Payload []byte // shared with other readers: not to be changed; nil in the zero Item
-}
-
-// Reader is a position in a [Log]. Next is for one goroutine at a time; Cursor and Close may be called at any time.
-type Reader[B any] struct {
-	log  *Log[B]
-	feed *feed[B]
-	wake func()
-
-	// The feed's lock guards these.
-	at   mark // everything it matches before this mark has been read
-	slot int  // its place in feed.members, -1 when closed
-}
-
-// Next returns the next block that matches, the zero Item (its Payload nil) when there is none yet: wake will tell.
-// It does not block, but may evaluate as many blocks as the window holds when the Reader is far behind. Any error is
-// the Reader's end: [*Behind], [*Lost] or [ErrClosed]; it has still to be closed.
-func (r *Reader[B]) Next() (Item, error) {
-	f := r.feed
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for {
-		switch {
-		case r.slot < 0 || r.log.ctx.Err() != nil:
-			return Item{}, ErrClosed
-		case r.at.next >= f.matched && f.err != nil:
-			return Item{}, &Lost{Cursor: f.reached(r, f.ended).cursor, Err: f.err}
-		case r.at.next >= f.matched:
-			return Item{}, nil
-		case r.at.next >= f.since:
-			return f.take(r), nil
-		}
-		at, since := r.at, f.since
-		f.mu.Unlock()
-		item, at, err := r.reread(at, since)
-		f.mu.Lock()
-		if r.slot >= 0 {
-			r.at = at
-			if item.Payload != nil || err != nil {
-				return item, err
-			}
-		}
-	}
-}
-
-// reread finds the first match from a mark on among the window's blocks before number end, which the feed has
-// evaluated once but no longer keeps. It returns the mark it came to.
-func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
-	for at.next < end {
-		e, ok := r.log.entry(at.next)
-		if !ok {
-			return Item{}, at, &Behind{Cursor: at.cursor}
-		}
-		payload, err := r.feed.evaluate(e.block)
-		if err != nil {
-			r.log.logPanic("evaluation of a block panicked", err, e.cursor)
-			return Item{}, at, &Lost{Cursor: at.cursor, Err: err}
-		}
-		at = mark{at.next + 1, e.cursor}
-		if payload != nil {
-			return Item{e.cursor, payload}, at, nil
-		}
-	}
-	return Item{}, at, nil
-}
-
-// Cursor returns the position reached: the Reader has had everything it matches up to it, and nothing from behind
-// it. It moves on with blocks that do not match, too, and stays what it was when the Reader ended. It is "" where
-// the chain was empty, and until the source has told its head.
-func (r *Reader[B]) Cursor() string {
-	// This comes first: all that is delivered by now is in the feed when that is looked at.
-	r.log.mu.Lock()
-	delivered := r.log.delivered
-	r.log.mu.Unlock()
-	f := r.feed
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.reached(r, delivered).cursor
-}
-
-// Close ends the Reader: Next returns ErrClosed. The Log goes on without it. Closing twice is harmless.
-func (r *Reader[B]) Close() {
-	l := r.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	left, was := r.feed.drop(r, l.delivered)
-	if was {
-		l.stats.Readers--
-	}
-	if left == 0 {
-		l.remove(r.feed)
-	}
-}
-
 // feed is what readers with equal keys share.
 type feed[B any] struct {
 	key  string
@@ -118,10 +21,10 @@ type feed[B any] struct {
 
 	mu      sync.Mutex
 	members []*Reader[B]
-	items   []match // ascending; those that a member has not read yet, and behind the bounds' reach
+	items   []match // ascending; those that a live member has not read yet, and behind the bounds' reach
 	bytes   int     // of payload in items
 	since   uint64  // every unread match from this number on is in items
-	matched uint64  // one past the last match; a reader at or past it has read everything
+	matched uint64  // one past the last match, or the first block put; a live reader at or past it has read everything
 	err     error   // set when the feed has ended
 	ended   mark    // how far it had got then
 }
@@ -129,7 +32,7 @@ type feed[B any] struct {
 // match is a block that a feed's eval did not refuse.
 type match struct {
 	number  uint64
-	unread  int // how many members are at or before it; it never falls from one match to the next
+	unread  int // how many live members are to take it; it never falls from one match to the next
 	cursor  string
 	payload []byte
 }
@@ -158,7 +61,7 @@ func (f *feed[B]) put(payload []byte, before, after mark, wakes []func()) []func
 		if r.at.next > before.next {
 			continue
 		}
-		if r.at.next >= f.matched {
+		if r.at.next >= f.matched && r.at.cursor < before.cursor {
 			r.at = before // it had read everything: what did not match since is behind it
 		}
 		unread++
@@ -205,13 +108,11 @@ func (f *feed[B]) drop(r *Reader[B], delivered mark) (left int, was bool) {
 	if r.slot < 0 {
 		return len(f.members), false
 	}
-	for i := range f.items {
-		if f.items[i].number >= r.at.next {
-			f.items[i].unread--
-		}
-	}
-	f.forget()
+	f.release(r)
 	r.at = f.reached(r, delivered)
+	if r.at.next == behind {
+		r.log.behind.Add(-1)
+	}
 	last := len(f.members) - 1
 	f.members[r.slot] = f.members[last]
 	f.members[r.slot].slot = r.slot
@@ -221,12 +122,57 @@ func (f *feed[B]) drop(r *Reader[B], delivered mark) (left int, was bool) {
 	return last, true
 }
 
+// release counts a reader out of the items it has not read.
+func (f *feed[B]) release(r *Reader[B]) {
+	from := max(r.at.next, r.since)
+	for i := range f.items {
+		if f.items[i].number >= from {
+			f.items[i].unread--
+		}
+	}
+	f.forget()
+}
+
+// fall leaves a reader behind at a cursor.
+func (f *feed[B]) fall(r *Reader[B], cursor string) {
+	if r.at.next != behind {
+		f.release(r)
+		r.log.behind.Add(1)
+	}
+	r.at = mark{behind, cursor}
+}
+
+// move puts a reader where its search came to, unless the log lost its place meanwhile: then the cursor alone counts.
+func (f *feed[B]) move(r *Reader[B], at mark) {
+	if at.next == behind || r.at.next == behind {
+		f.fall(r, at.cursor)
+	} else {
+		r.at = at
+	}
+}
+
+// fallAll leaves all live members behind where they are, and appends their wakes.
+func (f *feed[B]) fallAll(delivered mark, wakes []func()) []func() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.members {
+		if r.at.next == behind {
+			continue
+		}
+		f.fall(r, f.reached(r, delivered).cursor)
+		if r.wake != nil {
+			wakes = append(wakes, r.wake)
+		}
+	}
+	return wakes
+}
+
 // reached is where a reader is. One that has read every match is as far as the log, or as far as the feed came.
 func (f *feed[B]) reached(r *Reader[B], delivered mark) mark {
 	if f.err != nil {
 		delivered = f.ended
 	}
-	if r.slot >= 0 && r.at.next >= f.matched && r.at.next <= delivered.next {
+	if r.slot >= 0 && r.at.next >= f.matched && r.at.next <= delivered.next && r.at.cursor < delivered.cursor {
 		return delivered
 	}
 	return r.at

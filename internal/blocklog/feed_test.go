@@ -32,41 +32,6 @@ func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
 	})
 }
 
-func TestReaderOutOfTheWindowIsToldItsCursor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newChain(7)
-		l := open(t, c, Options{Window: 10})
-		never, some, idle := join(t, l, 1), join(t, l, 1), join(t, l, 1000)
-		synctest.Wait()
-		c.grow(4)
-		synctest.Wait()
-		if item, err := some.Next(); err != nil || item.Cursor != cursorOf(8) {
-			t.Fatal(item, err)
-		}
-		c.grow(7) // block 8 is out, block 9 still in
-		synctest.Wait()
-		var behind *Behind
-		if got, err := read(t, never); !errors.As(err, &behind) || behind.Cursor != cursorOf(7) || got != nil {
-			t.Errorf("read %v, %v; want Behind after block 7", got, err)
-		} else if want := `blocklog: reader fell out of the window after cursor "000007"`; err.Error() != want {
-			t.Errorf("error %q, want %q", err, want)
-		}
-		if _, err := never.Next(); !errors.As(err, &behind) || never.Cursor() != cursorOf(7) {
-			t.Errorf("Next after the end: %v, cursor %q", err, never.Cursor())
-		}
-		expect(t, some, upTo(9, 18, 1)...)
-		c.grow(100)
-		synctest.Wait()
-		expect(t, idle)
-		if idle.Cursor() != cursorOf(118) {
-			t.Errorf("cursor of a reader for whom nothing came: %q, want block 118's", idle.Cursor())
-		}
-		if _, err := read(t, some); !errors.As(err, &behind) || behind.Cursor != cursorOf(18) {
-			t.Errorf("%v; want Behind after block 18", err)
-		}
-	})
-}
-
 func TestReaderOfRareBlocksIsNotBehindBecauseOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
@@ -93,9 +58,9 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 		counting := func(n *atomic.Int32) func(int) []byte {
 			return func(b int) []byte { n.Add(1); return every(2)(b) }
 		}
-		a, _ := l.Join("a", counting(&first), nil)
-		b, _ := l.Join("a", counting(&second), nil)
-		o, _ := l.Join("b", counting(&other), nil)
+		a, _ := l.Join("a", nil, counting(&first), nil)
+		b, _ := l.Join("a", nil, counting(&second), nil)
+		o, _ := l.Join("b", nil, counting(&other), nil)
 		synctest.Wait()
 		c.grow(20)
 		synctest.Wait()
@@ -122,7 +87,7 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 			t.Errorf("Next of a closed reader: %v", err)
 		}
 		b.Close()
-		again, _ := l.Join("a", counting(&second), nil)
+		again, _ := l.Join("a", nil, counting(&second), nil)
 		c.grow(2)
 		synctest.Wait()
 		expect(t, again, 24)
@@ -138,7 +103,7 @@ func TestReadersAreWokenForMatchesAlone(t *testing.T) {
 		l := open(t, c, Options{})
 		woken := map[int]int{}
 		for _, n := range []int{1, 5, 100} {
-			if _, err := l.Join(key(n), every(n), func() { woken[n]++ }); err != nil {
+			if _, err := l.Join(key(n), nil, every(n), func() { woken[n]++ }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -157,7 +122,7 @@ func TestWakeMayReadCloseAndJoin(t *testing.T) {
 		l := open(t, c, Options{})
 		var r, joined *Reader[int]
 		var got []int
-		r, _ = l.Join(key(1), every(1), func() {
+		r, _ = l.Join(key(1), nil, every(1), func() {
 			ready, _ := read(t, r)
 			got = append(got, ready...)
 			if len(got) == 3 {
@@ -181,9 +146,9 @@ func TestPanickingWakeDoesNotKeepTheBlockFromOthers(t *testing.T) {
 		logger, text := logged()
 		l := open(t, c, Options{Logger: logger})
 		woken := 0
-		l.Join("", every(1), func() { panic("boom") })
-		r, _ := l.Join("", every(1), func() { woken++ })
-		l.Join("other", every(1), func() { woken++ })
+		l.Join("", nil, every(1), func() { panic("boom") })
+		r, _ := l.Join("", nil, every(1), func() { woken++ })
+		l.Join("other", nil, every(1), func() { woken++ })
 		synctest.Wait()
 		c.grow(2)
 		synctest.Wait()
@@ -207,7 +172,7 @@ func TestPanickingLoggerStopsNoBlock(t *testing.T) {
 		c := newChain(0)
 		c.fail(errDown)
 		l := open(t, c, Options{Logger: slog.New(panicking{})})
-		l.Join("", every(1), func() { panic("boom") })
+		l.Join("", nil, every(1), func() { panic("boom") })
 		r, other := join(t, l, 1), join(t, l, 2)
 		time.Sleep(time.Minute)
 		c.fail(nil)
@@ -231,7 +196,7 @@ func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
 			}
 			return every(2)(b)
 		}
-		r, _ := l.Join("bad", eval, func() { woken++ })
+		r, _ := l.Join("bad", nil, eval, func() { woken++ })
 		other := join(t, l, 2)
 		synctest.Wait()
 		c.grow(8)
@@ -248,7 +213,7 @@ func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
 		if got := text.String(); strings.Count(got, "stack=") != 1 || !strings.Contains(got, "feed_test.go") {
 			t.Errorf("want one line with a stack:\n%s", got)
 		}
-		again, _ := l.Join("bad", eval, nil)
+		again, _ := l.Join("bad", nil, eval, nil)
 		c.grow(2)
 		synctest.Wait()
 		expect(t, again, 10)
@@ -264,7 +229,7 @@ func TestEvalThatPanicsOnlyOnCatchingUpEndsThatReader(t *testing.T) {
 		logger, text := logged()
 		l := open(t, c, Options{Logger: logger})
 		seen := 0
-		r, _ := l.Join("", func(b int) []byte {
+		r, _ := l.Join("", nil, func(b int) []byte {
 			if seen = max(seen, b); seen > b && b == 3 {
 				panic("impure")
 			}
@@ -289,8 +254,8 @@ func TestFeedKeepsPayloadsForThoseWhoAreBehindAlone(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options{})
 		big := func(int) []byte { return make([]byte, feedBytes/8) }
-		slow, _ := l.Join("", big, nil)
-		quick, _ := l.Join("", big, nil)
+		slow, _ := l.Join("", nil, big, nil)
+		quick, _ := l.Join("", nil, big, nil)
 		synctest.Wait()
 		for range 100 {
 			c.grow(1)

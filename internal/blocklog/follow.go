@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Source is where the blocks come from. Its functions are called one at a time, from the Log's one goroutine, on a
-// context that ends with [Log.Close], and must come back promptly when that is done. A panic in one of them is a
-// failure of the source like any other.
+// Source is where the blocks come from. Its functions are called on a context that ends with [Log.Close], and must
+// come back promptly when that is done. Head and Follow are called one at a time, from one goroutine, the others
+// from several at once. A panic in one of them is a failure of the source like any other.
 type Source[B any] struct {
 	// Head returns the cursor of the newest block there is, "" for an empty chain. The log starts behind it.
 	Head func(ctx context.Context) (cursor string, err error)
@@ -22,11 +22,17 @@ type Source[B any] struct {
 	// one, and ends with one non-nil error. It is called again, with the last block's cursor, however it ended.
 	Follow func(ctx context.Context, after string) iter.Seq2[B, error]
 
+	// Page returns the first n stored blocks past the cursor, ascending; fewer only where no more are stored. It is
+	// for Readers that are behind. Up to 16 calls are under way at once, and one that hangs keeps others waiting, so
+	// it should have a deadline of its own.
+	Page func(ctx context.Context, after string, n int) ([]B, error)
+
 	// Cursor returns a block's cursor, never "".
 	Cursor func(B) string
 
-	// Gone tells whether an error of Follow says that the position handed to it is no longer there (history pruned),
-	// so that going on from it is impossible. Nil is for a source that keeps everything.
+	// Gone tells whether an error of Follow or Page says that the position handed to it is not there (history pruned,
+	// or a cursor of another chain), so that going on from it is impossible. Any other error of theirs is taken to
+	// pass. Nil is for a source that keeps everything.
 	Gone func(error) bool
 }
 
@@ -34,7 +40,11 @@ var errEnded = errors.New("the source's Follow ended without an error")
 
 // run follows the source, again and again, until the Log is closed.
 func (l *Log[B]) run() {
-	defer close(l.done)
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.left()
+	}()
 	for attempt := 1; ; attempt++ {
 		came, err := l.follow()
 		if l.ctx.Err() != nil {
@@ -73,7 +83,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 				err = e
 				// After a block it was not the log's position that the source could not find: the next attempt tells.
 				if !came && l.src.Gone(e) {
-					l.lose(e)
+					l.lose()
 				}
 				break
 			}
@@ -104,24 +114,91 @@ func (l *Log[B]) position(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("head: %w", err)
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.positioned = true
-	l.newest.cursor = cursor
-	l.delivered = l.newest
+	l.restart(cursor)
+	l.wakes = l.nudge(l.wakes)
+	l.mu.Unlock()
+	l.callWakes()
 	return cursor, nil
 }
 
-// lose gives the position up, and ends everybody who counted on it. The next attempt starts from the head. Blocks
-// that have arrived stay in the window, for readers of the lost stream who have still to read them.
-func (l *Log[B]) lose(err error) {
+// accept takes the source's next block, and gives it to every feed. It reports whether the block was new.
+func (l *Log[B]) accept(b B) bool {
+	cursor := l.src.Cursor(b)
 	l.mu.Lock()
-	wakes := l.endAll(err, nil)
+	before := l.newest
+	switch {
+	case cursor == before.cursor:
+		l.stats.Duplicates++
+		l.mu.Unlock()
+		return false
+	case cursor < before.cursor:
+		l.stats.OutOfOrder++
+		l.mu.Unlock()
+		return false
+	}
+	l.append(entry[B]{b, cursor})
+	l.stats.Blocks++
+	l.arrived = time.Now()
+	after := l.newest
+	l.turn = append(l.turn, l.feeds...)
+	l.wakes = l.nudge(l.wakes)
+	l.mu.Unlock()
+
+	l.callWakes()
+	for _, f := range l.turn {
+		l.deliver(f, b, before, after)
+	}
+	clear(l.turn) // or feeds that are gone would be kept until the next block
+	l.turn = l.turn[:0]
+
+	l.mu.Lock()
+	l.delivered = after
+	l.mu.Unlock()
+	return true
+}
+
+// deliver gives one feed the block between two marks.
+func (l *Log[B]) deliver(f *feed[B], b B, before, after mark) {
+	payload, err := f.evaluate(b)
+	switch {
+	case err != nil:
+		l.logPanic("evaluation of a block panicked", err, after.cursor)
+		l.mu.Lock()
+		l.wakes = l.end(f, before, err, l.wakes)
+		l.mu.Unlock()
+	case payload != nil:
+		l.wakes = f.put(payload, before, after, l.wakes)
+	}
+	l.callWakes()
+}
+
+// callWakes is for the following goroutine.
+func (l *Log[B]) callWakes() {
+	l.call(l.wakes)
+	clear(l.wakes)
+	l.wakes = l.wakes[:0]
+}
+
+// lose gives the position up. The next attempt starts from the head, and everybody who counted on the old one is
+// behind: the source tells each whether what follows its cursor is still there. The window must not be read across
+// that seam.
+func (l *Log[B]) lose() {
+	l.mu.Lock()
+	for _, f := range l.feeds {
+		l.wakes = f.fallAll(l.delivered, l.wakes)
+	}
 	l.positioned = false
-	l.newest.cursor = ""
-	l.delivered = l.newest
+	l.restart("")
 	l.arrived = time.Time{}
 	l.mu.Unlock()
-	l.call(wakes)
+	l.callWakes()
+}
+
+// restart empties the window, and has it go on after a cursor.
+func (l *Log[B]) restart(cursor string) {
+	l.newest.cursor = cursor
+	l.base, l.delivered = l.newest, l.newest
 }
 
 // backoff doubles with each attempt. It is random between a half and the whole, so that the hosts of one source do
@@ -169,6 +246,21 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 		from = slog.Bool("from_head", true)
 	}
 	l.say(slog.LevelWarn, "block source failed", "err", err, "attempt", attempt, from, "wait", wait, stackOf(err))
+}
+
+// logPage tells of a failed page, at most once in MaxBackoff: there are as many pages as readers have cursors.
+func (l *Log[B]) logPage(after string, err error) {
+	l.mu.Lock()
+	l.pageFailures++
+	n, now := l.pageFailures, time.Now()
+	tell := l.ctx.Err() == nil && !now.Before(l.nextPageLine)
+	if tell {
+		l.pageFailures, l.nextPageLine = 0, now.Add(l.opts.MaxBackoff)
+	}
+	l.mu.Unlock()
+	if tell {
+		l.say(slog.LevelWarn, "block page failed", "err", err, "after", after, "failures", n, stackOf(err))
+	}
 }
 
 func (l *Log[B]) logPanic(what string, err error, cursor string) {

@@ -161,11 +161,14 @@ func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options{})
 		woken := 0
-		idle, _ := l.Join("idle", every(1000), func() { woken++ })
+		idle, _ := l.Join("idle", nil, every(1000), func() { woken++ })
 		slow := join(t, l, 1)
 		synctest.Wait()
 		c.grow(100) // more than a feed keeps
 		synctest.Wait()
+		if item, err := slow.Next(); err != nil || item.Cursor != cursorOf(11) {
+			t.Fatal(item, err)
+		}
 		c.set(func() { c.down = errDown })
 		synctest.Wait()
 		c.set(func() { c.down, c.newest, c.oldest = nil, 500, 400 })
@@ -175,30 +178,31 @@ func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
 		if _, ok := l.Arrived(); ok {
 			t.Error("a block arrived, says the log that has lost them")
 		}
+		if woken != 1 {
+			t.Errorf("the idle reader was woken %d times, want once", woken)
+		}
 		between := join(t, l, 1) // neither on the old stream nor on the new yet
 		if between.Cursor() != "" {
 			t.Errorf("cursor %q without a position", between.Cursor())
 		}
 		time.Sleep(DefaultMaxBackoff)
 
-		for r, want := range map[*Reader[int]][]int{idle: nil, slow: upTo(11, 110, 1)} {
-			got, err := read(t, r)
-			var lost *Lost
-			if !errors.As(err, &lost) || lost.Cursor != cursorOf(110) || !errors.Is(err, errGone) {
-				t.Errorf("ended with %v, want Lost after block 110", err)
-			} else if want := `blocklog: stream lost after cursor "000110": history is gone`; err.Error() != want {
-				t.Errorf("error %q, want %q", err, want)
+		for r, cursor := range map[*Reader[int]]string{idle: cursorOf(110), slow: cursorOf(11)} {
+			expect(t, r) // asks the source
+			synctest.Wait()
+			for range 2 {
+				got, err := read(t, r)
+				var lost *Lost
+				if !errors.As(err, &lost) || lost.Cursor != cursor || !errors.Is(err, errGone) || got != nil {
+					t.Errorf("read %v, %v; want Lost after %q", got, err, cursor)
+				} else if want := `blocklog: stream lost after cursor "` + cursor + `": page: history is gone`; err.Error() != want {
+					t.Errorf("error %q, want %q", err, want)
+				}
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("read %v before the end, want %v", got, want)
-			}
-			if r.Cursor() != cursorOf(110) {
-				t.Errorf("cursor %q, want block 110's", r.Cursor())
+			if r.Cursor() != cursor {
+				t.Errorf("cursor %q, want %q", r.Cursor(), cursor)
 			}
 			r.Close()
-		}
-		if woken != 1 {
-			t.Errorf("the idle reader was woken %d times, want once", woken)
 		}
 		if between.Cursor() != cursorOf(500) {
 			t.Errorf("cursor %q, want the new head's", between.Cursor())
@@ -208,8 +212,11 @@ func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
 		synctest.Wait()
 		expect(t, between, 501, 502)
 		expect(t, later, 501, 502)
-		if _, ok := l.Arrived(); !ok || l.Stats().Readers != 2 || l.Stats().Feeds != 1 {
-			t.Errorf("after the loss: %+v", l.Stats())
+		if s := l.Stats(); s.Readers != 2 || s.Feeds != 1 || s.Behind != 0 {
+			t.Errorf("after the loss: %+v", s)
+		}
+		if _, ok := l.Arrived(); !ok {
+			t.Error("no block arrived, says the log")
 		}
 	})
 }
@@ -224,6 +231,8 @@ func TestSourceThatIsAlwaysGoneIsNotAskedInALoop(t *testing.T) {
 		if n := len(c.asked()); n < 5 || n > 20 {
 			t.Errorf("asked %d times in a minute", n)
 		}
+		expect(t, r)
+		synctest.Wait()
 		if _, err := r.Next(); !errors.Is(err, errGone) {
 			t.Error(err)
 		}

@@ -1,6 +1,7 @@
 // Package blocklog stands between one stream of blocks and everybody who reads it. However many readers there are,
 // the source is followed once; equal readers share one evaluation of each block; and a reader is a position in the
-// log, not a queue, so that a slow one costs no more memory than a quick one.
+// log, not a queue, so that a slow one costs no more memory than a quick one. One that starts at an older cursor, or
+// was too slow for the log, reads pages from the source until it has caught up.
 //
 // The package knows nothing of chains or of what readers make of a block: a block is any B that has a cursor, a
 // string which grows, byte by byte compared, from each block to the next.
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,18 +27,8 @@ const (
 // ErrClosed is what Join and Next return once the Log, or the Reader, is closed.
 var ErrClosed = errors.New("blocklog: closed")
 
-// Behind ends a Reader that was so slow that blocks it has not seen have left the window. Nothing was skipped: it
-// has had everything it matches up to Cursor, and nothing from behind it.
-type Behind struct {
-	Cursor string // the position the Reader had reached
-}
-
-func (e *Behind) Error() string {
-	return fmt.Sprintf("blocklog: reader fell out of the window after cursor %q", e.Cursor)
-}
-
-// Lost ends a Reader whose stream cannot go on: the source no longer has what follows the log's position, or the
-// Reader's eval panicked. The Reader has had everything it matches up to Cursor, and nothing from behind it.
+// Lost ends a Reader whose stream cannot go on: the source does not have what follows the Reader's position (any
+// more), or the Reader's eval panicked. The Reader has had everything it matches up to Cursor, and nothing from behind it.
 type Lost struct {
 	Cursor string // the position the Reader had reached
 	Err    error  // why: what the source said, or the panic
@@ -50,10 +42,10 @@ func (e *Lost) Unwrap() error { return e.Err }
 
 // Options of a Log. The zero value, and any field that is zero or negative, means the default.
 type Options struct {
-	Window     int           // how many blocks are kept for readers that are behind; DefaultWindow
+	Window     int           // how many blocks are kept for readers that are slow; DefaultWindow
 	MinBackoff time.Duration // the shortest wait before a failed source is asked again; DefaultMinBackoff
 	MaxBackoff time.Duration // the longest, at least MinBackoff; DefaultMaxBackoff
-	Logger     *slog.Logger  // told of each failure of the source and each panic; slog.Default()
+	Logger     *slog.Logger  // told of failures of the source and of each panic; slog.Default()
 }
 
 // Stats counts what happened to a Log since it was made, and who reads it now.
@@ -63,7 +55,13 @@ type Stats struct {
 	OutOfOrder uint64 // dropped: a cursor below the newest block's, a replay after a restart included
 	Restarts   uint64 // how often a failed source was asked again
 	Readers    int    // joined and not yet closed, those that have ended included
-	Feeds      int    // different keys among the live readers: the evaluations a block costs
+	Feeds      int    // different keys among the readers that have not ended: the evaluations a block costs
+
+	Resumed    uint64 // joins with a cursor
+	CaughtUp   uint64 // how often a reader that was behind became live
+	PageReads  uint64 // calls of the source's Page
+	PageBlocks uint64 // what they brought
+	Behind     int    // readers that are behind now
 }
 
 // Log follows one source for all its readers. All its methods are safe for concurrent use. Make one with [New], end
@@ -73,7 +71,8 @@ type Log[B any] struct {
 	opts   Options
 	ctx    context.Context // the source's; done when the Log is closed
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the goroutine that follows the source has returned
+	done   chan struct{} // closed when busy is 0
+	behind atomic.Int64  // readers
 
 	// Only the following goroutine uses these, to deliver without allocating.
 	turn  []*feed[B]
@@ -82,14 +81,22 @@ type Log[B any] struct {
 	// mu comes before a feed's own lock. It is never held during an eval, a wake or a call to the source.
 	mu         sync.Mutex
 	started    bool
-	positioned bool       // newest is a place in the source; false until Head has answered
+	busy       int        // goroutines and timers, and 1 until Close
+	positioned bool       // base and newest are places in the source; false until Head has answered
 	window     []entry[B] // the last opts.Window blocks, block i at i modulo opts.Window
+	base       mark       // the beginning of the window
 	newest     mark       // the end of the window
 	delivered  mark       // how far every feed has got; behind newest only while a block is handed round
 	arrived    time.Time  // when the newest block came, zero before the first and after a loss
 	byKey      map[string]*feed[B]
 	feeds      []*feed[B] // byKey's, in any order, quick to copy
 	stats      Stats
+
+	pages        map[string]*page[B] // those that are not done, by the cursor they come after
+	queue        []*page[B]          // those that the source has still to be asked for
+	calls        int                 // goroutines that ask
+	pageFailures int                 // since the last line in the log
+	nextPageLine time.Time           // before it there is none
 }
 
 type entry[B any] struct {
@@ -121,7 +128,8 @@ func New[B any](src Source[B], o Options) *Log[B] {
 	if src.Gone == nil {
 		src.Gone = func(error) bool { return false }
 	}
-	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), byKey: make(map[string]*feed[B])}
+	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), busy: 1}
+	l.byKey, l.pages = make(map[string]*feed[B]), make(map[string]*page[B])
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -137,13 +145,17 @@ func (l *Log[B]) Start() {
 func (l *Log[B]) start() {
 	if !l.started && l.ctx.Err() == nil {
 		l.started = true
+		l.busy++
 		go l.run()
 	}
 }
 
-// Join returns a Reader of what eval makes of every block that arrives from now on; where the Log does not know its
-// place in the source yet (it has just been started, or has lost its history), of every block after the head the
-// source then names. Join does not wait for the source, nor for the blocks. The first Join starts to follow it.
+// Join returns a Reader of what eval makes of every block past the cursor after: the stored ones first, then each as
+// it arrives. It may be any cursor; one past the newest block waits for the blocks past it, one that the source says
+// it does not have ends the Reader with a [*Lost]. With after nil it is every block that arrives from now on; where
+// the Log does not know its place in the source yet (it has just been started, or has lost its history), every block
+// after the head the source then names. Join does not wait for the source, nor for the blocks. The first Join starts
+// to follow it.
 //
 // Readers with equal keys share one eval per block, that of the first of them. eval returns nil for a block that does
 // not match. It must be pure and safe for concurrent use: it is called on the Log's goroutine for a new block, and
@@ -152,10 +164,11 @@ func (l *Log[B]) start() {
 //
 // wake, which may be nil, is called when Next may have something new or the Reader has ended, perhaps already before
 // Join has returned, at times for nothing, and once more shortly after the Reader was closed. No lock is held during
-// the call, so it may call the Reader and Join, but it must not block: everybody's next block waits for it.
+// the call, so it may call the Reader and Join, but it must not block: everybody's next block waits for it. With a
+// cursor there may be something to read from the start: Next has to be called once without being woken.
 //
 // Join returns ErrClosed on a closed Log. The Reader must be closed.
-func (l *Log[B]) Join(key string, eval func(B) []byte, wake func()) (*Reader[B], error) {
+func (l *Log[B]) Join(key string, after *string, eval func(B) []byte, wake func()) (*Reader[B], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
@@ -165,10 +178,16 @@ func (l *Log[B]) Join(key string, eval func(B) []byte, wake func()) (*Reader[B],
 	f := l.byKey[key]
 	if f == nil {
 		f = &feed[B]{key: key, eval: eval, keep: min(feedItems, l.opts.Window), slot: len(l.feeds)}
+		f.matched = l.newest.next
 		l.byKey[key] = f
 		l.feeds = append(l.feeds, f)
 	}
 	r := &Reader[B]{log: l, feed: f, at: l.newest, wake: wake}
+	if after != nil {
+		r.at = mark{behind, *after}
+		l.behind.Add(1)
+		l.stats.Resumed++
+	}
 	f.add(r)
 	l.stats.Readers++
 	return r, nil
@@ -188,22 +207,26 @@ func (l *Log[B]) Stats() Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.Feeds = len(l.feeds)
+	s.Behind = int(l.behind.Load())
 	return s
 }
 
 // Close ends the Follow and every Reader (their Next returns ErrClosed, their Cursor still tells where to go on) and
-// waits until the source has come back. If that takes longer than ctx lasts it returns ctx.Err(), and the source's
-// call is left to end by itself; Close may then be called again to go on waiting. It must not be called from a wake.
+// waits until the source has come back from all calls. If that takes longer than ctx lasts it returns ctx.Err(), and
+// the calls are left to end by themselves; Close may then be called again to go on waiting. It must not be called from
+// a wake.
 func (l *Log[B]) Close(ctx context.Context) error {
 	l.mu.Lock()
-	l.cancel()
-	started := l.started
+	if l.ctx.Err() == nil {
+		l.cancel()
+		for _, p := range l.pages {
+			l.stop(p)
+		}
+		l.left()
+	}
 	wakes := l.endAll(ErrClosed, nil)
 	l.mu.Unlock()
 	l.call(wakes)
-	if !started {
-		return nil
-	}
 	select {
 	case <-l.done:
 		return nil
@@ -217,45 +240,22 @@ func (l *Log[B]) Close(ctx context.Context) error {
 	}
 }
 
-// accept takes the source's next block, and gives it to every feed. It reports whether the block was new.
-func (l *Log[B]) accept(b B) bool {
-	cursor := l.src.Cursor(b)
-	l.mu.Lock()
-	before := l.newest
-	switch {
-	case cursor == before.cursor:
-		l.stats.Duplicates++
-		l.mu.Unlock()
-		return false
-	case cursor < before.cursor:
-		l.stats.OutOfOrder++
-		l.mu.Unlock()
-		return false
+// left is called when something that Close waits for has ended.
+func (l *Log[B]) left() {
+	if l.busy--; l.busy == 0 {
+		close(l.done)
 	}
-	l.append(entry[B]{b, cursor})
-	l.stats.Blocks++
-	l.arrived = time.Now()
-	after := l.newest
-	l.turn = append(l.turn, l.feeds...)
-	l.mu.Unlock()
-
-	for _, f := range l.turn {
-		l.deliver(f, b, before, after)
-	}
-	clear(l.turn) // or feeds that are gone would be kept until the next block
-	l.turn = l.turn[:0]
-
-	l.mu.Lock()
-	l.delivered = after
-	l.mu.Unlock()
-	return true
 }
 
 func (l *Log[B]) append(e entry[B]) {
 	if len(l.window) < l.opts.Window {
 		l.window = append(l.window, e)
 	} else {
-		l.window[l.newest.next%uint64(l.opts.Window)] = e
+		oldest := &l.window[l.newest.next%uint64(l.opts.Window)]
+		if l.newest.next-l.base.next == uint64(l.opts.Window) {
+			l.base = mark{l.base.next + 1, oldest.cursor}
+		}
+		*oldest = e
 	}
 	l.newest = mark{l.newest.next + 1, e.cursor}
 }
@@ -264,27 +264,10 @@ func (l *Log[B]) append(e entry[B]) {
 func (l *Log[B]) entry(i uint64) (e entry[B], ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i+uint64(len(l.window)) < l.newest.next {
+	if i < l.base.next {
 		return e, false
 	}
 	return l.window[i%uint64(l.opts.Window)], true
-}
-
-// deliver gives one feed the block between two marks.
-func (l *Log[B]) deliver(f *feed[B], b B, before, after mark) {
-	payload, err := f.evaluate(b)
-	switch {
-	case err != nil:
-		l.logPanic("evaluation of a block panicked", err, after.cursor)
-		l.mu.Lock()
-		l.wakes = l.end(f, before, err, l.wakes)
-		l.mu.Unlock()
-	case payload != nil:
-		l.wakes = f.put(payload, before, after, l.wakes)
-	}
-	l.call(l.wakes)
-	clear(l.wakes)
-	l.wakes = l.wakes[:0]
 }
 
 // end ends all readers of a feed: they get what they have not read before the mark, then err. A reader that joins

@@ -50,7 +50,7 @@ func shut(t *testing.T, l *Log[int]) {
 
 func join(t *testing.T, l *Log[int], n int) *Reader[int] {
 	t.Helper()
-	r, err := l.Join(key(n), every(n), nil)
+	r, err := l.Join(key(n), nil, every(n), nil)
 	if err != nil {
 		t.Fatal("Join:", err)
 	}
@@ -168,7 +168,7 @@ func TestCloseEndsReadersAndWaitsForTheFollow(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options{})
 		woken := 0
-		idle, _ := l.Join("idle", every(100), func() { woken++ })
+		idle, _ := l.Join("idle", nil, every(100), func() { woken++ })
 		slow := join(t, l, 1)
 		synctest.Wait()
 		c.grow(3)
@@ -192,7 +192,7 @@ func TestCloseEndsReadersAndWaitsForTheFollow(t *testing.T) {
 		if woken != 1 {
 			t.Errorf("the idle reader was woken %d times, want once", woken)
 		}
-		if _, err := l.Join("", every(1), nil); err != ErrClosed {
+		if _, err := l.Join("", nil, every(1), nil); err != ErrClosed {
 			t.Errorf("Join: %v, want ErrClosed", err)
 		}
 		if got, want := l.Stats(), (Stats{Blocks: 3}); got != want {
@@ -249,7 +249,7 @@ func TestBlockThatIsHandedRoundDuringCloseIsNotReached(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		woken := 0
-		r, _ := l.Join("", func(b int) []byte {
+		r, _ := l.Join("", nil, func(b int) []byte {
 			if b < 3 {
 				return nil
 			}

@@ -1,0 +1,174 @@
+package blocklog
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func resume(t *testing.T, l *Log[int], cursor string, n int) *Reader[int] {
+	t.Helper()
+	r, err := l.Join(key(n), &cursor, every(n), nil)
+	if err != nil {
+		t.Fatal("Join:", err)
+	}
+	return r
+}
+
+// readAll reads until a whole second brings nothing.
+func readAll(t *testing.T, r *Reader[int]) (got []int, err error) {
+	t.Helper()
+	for {
+		more, err := read(t, r)
+		if got = append(got, more...); err != nil {
+			return got, err
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		more, err = read(t, r)
+		if got = append(got, more...); len(more) == 0 || err != nil {
+			return got, err
+		}
+	}
+}
+
+func expectAll(t *testing.T, r *Reader[int], want ...int) {
+	t.Helper()
+	if got, err := readAll(t, r); err != nil || !slices.Equal(got, want) {
+		t.Fatalf("read %v, %v; want %v", got, err, want)
+	}
+}
+
+func expectLost(t *testing.T, r *Reader[int], cursor string) {
+	t.Helper()
+	got, err := readAll(t, r)
+	var lost *Lost
+	if !errors.As(err, &lost) || lost.Cursor != cursor || r.Cursor() != cursor || !errors.Is(err, errGone) || got != nil {
+		t.Errorf("read %v, %v, at %q; want Lost after %q before any item", got, err, r.Cursor(), cursor)
+	}
+}
+
+func TestResumedReaderGetsStoredBlocksAndThenLiveOnesWhileTheyArrive(t *testing.T) {
+	for _, step := range []int{1, 3, 70} {
+		for after, from := range map[string]int{"": 0, cursorOf(7): 7, between(120): 120, cursorOf(395): 395, cursorOf(400): 400} {
+			synctest.Test(t, func(t *testing.T) {
+				c := newChain(390)
+				l := open(t, c, Options{Window: 8})
+				l.Start()
+				synctest.Wait()
+				c.grow(10)
+				synctest.Wait()
+				r := resume(t, l, after, step)
+				if l.Stats().Behind != 1 {
+					t.Error("not behind before it has read anything")
+				}
+				var got []int
+				for range 1000 { // it reads three times as fast as they come, until the chain stands still
+					if c.newest < 600 {
+						c.grow(1)
+					}
+					for range 3 {
+						synctest.Wait()
+						if item, err := r.Next(); err != nil {
+							t.Fatal(err)
+						} else if item.Payload != nil {
+							n, _ := numberAfter(item.Cursor)
+							got = append(got, n-1)
+						}
+					}
+				}
+				if want := upTo(from+1, 600, step); !slices.Equal(got, want) {
+					t.Errorf("read %v, want %v", got, want)
+				}
+				if s := l.Stats(); s.CaughtUp == 0 || s.Behind != 0 || s.Resumed != 1 || r.Cursor() != cursorOf(600) {
+					t.Errorf("stats %+v, cursor %q", s, r.Cursor())
+				}
+			})
+		}
+	}
+}
+
+func TestSlowReaderOutOfTheWindowGetsEverythingAndGoesLiveAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(7)
+		l := open(t, c, Options{Window: 10})
+		never, some, idle := join(t, l, 1), join(t, l, 1), join(t, l, 1000)
+		synctest.Wait()
+		c.grow(4)
+		synctest.Wait()
+		if item, err := some.Next(); err != nil || item.Cursor != cursorOf(8) {
+			t.Fatal(item, err)
+		}
+		c.grow(7) // block 8 is out, block 9 still in
+		synctest.Wait()
+		expect(t, some, upTo(9, 18, 1)...)
+		if len(c.pages) > 0 {
+			t.Errorf("pages after %q for a reader in the window", c.pages)
+		}
+		expect(t, never)
+		if s := l.Stats(); s.Behind != 1 || s.Resumed != 0 || never.Cursor() != cursorOf(7) {
+			t.Errorf("stats %+v, cursor %q", s, never.Cursor())
+		}
+		c.grow(400)
+		synctest.Wait()
+		expect(t, idle)
+		if idle.Cursor() != cursorOf(418) {
+			t.Errorf("cursor of a reader for whom nothing came: %q, want block 418's", idle.Cursor())
+		}
+		expectAll(t, never, upTo(8, 418, 1)...)
+		expectAll(t, some, upTo(19, 418, 1)...)
+		c.grow(1)
+		synctest.Wait()
+		pages := len(c.pages)
+		for _, r := range []*Reader[int]{never, some} {
+			expect(t, r, 419)
+		}
+		if s := l.Stats(); s.Behind != 0 || s.CaughtUp != 2 || len(c.pages) != pages || int(s.PageReads) != pages {
+			t.Errorf("stats %+v; %d pages, then %d", s, pages, len(c.pages))
+		}
+		for _, r := range []*Reader[int]{never, some, idle} {
+			if len(r.feed.items) > 0 {
+				t.Errorf("%d items kept when all were read", len(r.feed.items))
+			}
+		}
+	})
+}
+
+func TestEvalThatPanicsOnAStoredBlockEndsThatReaderAndAPanicOfTheFeedAllOfIts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(10)
+		c.pageTakes = time.Second
+		l := open(t, c, Options{Window: 5})
+		eval := func(b int) []byte {
+			if b == 5 || b == 20 {
+				panic(errGone)
+			}
+			return every(1)(b)
+		}
+		l.Start()
+		synctest.Wait()
+		zero, seven := "", cursorOf(7)
+		early, _ := l.Join("bad", &zero, eval, nil)
+		got, err := readAll(t, early)
+		var lost *Lost
+		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !slices.Equal(got, []int{1, 2, 3, 4}) {
+			t.Errorf("read %v, %v; want 1 to 4 and Lost after block 4", got, err)
+		}
+		woken := 0
+		late, _ := l.Join("bad", &seven, eval, func() { woken++ })
+		expect(t, late)
+		c.grow(10)
+		synctest.Wait()
+		if _, err := late.Next(); !errors.As(err, &lost) || lost.Cursor != seven || woken != 1 {
+			t.Errorf("%v, woken %d times; want Lost where it was", err, woken)
+		}
+		late.Close()
+		late.Close()
+		early.Close()
+		if s := l.Stats(); s.Behind != 0 || s.Readers != 0 {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package blocklog
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Readers on goroutines of their own join, read and leave while blocks come in and the source fails. Nobody waits
+// for anybody, so the race detector sees the schedules.
+func TestReadersOnTheirOwnGoroutinesMissNothing(t *testing.T) {
+	for seed := range uint64(9) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(0)
+			c.replay = 3
+			l := open(t, c, Options{Window: 1 << (20 - 7*(seed%3)), MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+			l.Start()
+			synctest.Wait()
+			var readers sync.WaitGroup
+			for i := range 16 {
+				readers.Go(func() {
+					rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+					for range 12 {
+						readSome(t, l, c, rnd)
+					}
+				})
+			}
+			finished := make(chan struct{})
+			go func() { readers.Wait(); close(finished) }()
+			for n := 0; ; n++ {
+				select {
+				case <-finished:
+					synctest.Wait()
+					if got := l.Stats(); got.Readers != 0 || got.Feeds != 0 || got.Behind != 0 {
+						t.Errorf("stats %+v when all have left", got)
+					}
+					if len(l.pages) > 0 || len(l.queue) > 0 {
+						t.Errorf("%d pages, %d queued when all have left", len(l.pages), len(l.queue))
+					}
+					return
+				case <-time.After(time.Millisecond):
+				}
+				c.grow(100)
+				runtime.Gosched()
+				if n%4 == 3 {
+					c.set(func() { c.down, c.pageDown, c.goneOnce = errDown, errDown, n%8 == 3 })
+					time.Sleep(time.Millisecond)
+					c.set(func() { c.down, c.pageDown = nil, nil })
+				}
+			}
+		})
+	}
+}
+
+// Close comes while everybody reads: all of them are told, at a position they can go on from.
+func TestCloseAmongReadersTellsEachOfThem(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(0)
+			l := open(t, c, Options{Window: 1 << 20})
+			l.Start()
+			synctest.Wait()
+			var readers sync.WaitGroup
+			for i := range 8 {
+				step := 1 + i%3
+				ready := make(chan struct{}, 1)
+				r, _ := l.Join(key(step), nil, every(step), func() {
+					select {
+					case ready <- struct{}{}:
+					default:
+					}
+				})
+				readers.Go(func() {
+					var got []int
+					for {
+						more, err := read(t, r)
+						got = append(got, more...)
+						if err == ErrClosed {
+							break
+						} else if err != nil {
+							t.Error(err)
+						}
+						<-ready
+					}
+					at, _ := strconv.Atoi(r.Cursor())
+					if want := upTo(1, at, step); !slices.Equal(got, want) {
+						t.Errorf("closed at %d after %v, want %v", at, got, want)
+					}
+				})
+			}
+			c.grow(2000)
+			for range rand.New(rand.NewPCG(seed, 2)).IntN(300) {
+				runtime.Gosched()
+			}
+			shut(t, l)
+			readers.Wait()
+		})
+	}
+}
+
+// readSome joins, reads a random number of matches as it is woken, checks that none is missing, and leaves, half of
+// the time while somebody else is still reading with it.
+func readSome(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) {
+	step, want := 1+rnd.IntN(3), rnd.IntN(400)
+	var after *string
+	if rnd.IntN(3) > 0 {
+		c.mu.Lock()
+		cursor := cursorOf(max(0, c.newest+150-rnd.IntN(500)))
+		c.mu.Unlock()
+		after = &cursor
+	}
+	ready := make(chan struct{}, 1)
+	r, err := l.Join(key(step), after, every(step), func() {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var left sync.WaitGroup
+	defer left.Wait()
+	before, _ := strconv.Atoi(r.Cursor())
+	before -= before % step
+	for n := 0; n < want; {
+		item, err := r.Next()
+		switch {
+		case err != nil:
+			t.Error(err)
+			return
+		case item.Payload == nil:
+			<-ready
+			continue
+		}
+		got, _ := strconv.Atoi(string(item.Payload))
+		exact := n > 0 || after != nil
+		if exact && got != before+step || !exact && got <= before || r.Cursor() < item.Cursor {
+			t.Errorf("block %d after %d, step %d, cursor %q", got, before, step, r.Cursor())
+		}
+		before = got
+		if n++; n%50 == 0 {
+			time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
+		}
+	}
+	left.Go(r.Close)
+	for {
+		if item, err := r.Next(); err != nil || item.Payload == nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package blocklog
+
+// Item is one block as a Reader's eval has made it.
+type Item struct {
+	Cursor  string
+	Payload []byte // shared with other readers: not to be changed; nil in the zero Item
+}
+
+// Reader is a position in a [Log]. Next is for one goroutine at a time; Cursor and Close may be called at any time.
+type Reader[B any] struct {
+	log  *Log[B]
+	feed *feed[B]
+	wake func()
+
+	// The feed's lock guards these.
+	at    mark   // everything it matches before this mark has been read; its number is behind for one that is
+	since uint64 // items before this number do not count it: it came to its place when they had been put
+	slot  int    // its place in feed.members, -1 when closed; changes under the log's lock too
+
+	asked  *page[B]   // what it waits for; the log's lock guards it
+	stored []entry[B] // what it has still to read of its page, which others may be reading too; only Next uses it
+}
+
+// Next returns the next block that matches, the zero Item (its Payload nil) when there is none yet: wake will tell.
+// It does not wait for the source, but may evaluate as many blocks as the window holds when the Reader is slow. Any
+// error is the Reader's end: [*Lost] or [ErrClosed]; it has still to be closed.
+func (r *Reader[B]) Next() (Item, error) {
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		at, since := r.at, max(r.since, f.since)
+		switch {
+		case r.slot < 0 || r.log.ctx.Err() != nil:
+			return Item{}, ErrClosed
+		case at.next >= f.matched && f.err != nil:
+			return Item{}, &Lost{Cursor: f.reached(r, f.ended).cursor, Err: f.err}
+		case at.next == behind && len(r.stored) == 0:
+			f.mu.Unlock()
+			more, err := r.log.seek(r)
+			f.mu.Lock()
+			if !more {
+				return Item{}, err
+			}
+			continue
+		case at.next == behind: // and has something to read
+		case at.next >= f.matched:
+			return Item{}, nil
+		case at.next >= since:
+			return f.take(r), nil
+		}
+		f.mu.Unlock()
+		item, at, err := r.search(at, since)
+		f.mu.Lock()
+		if r.slot >= 0 {
+			f.move(r, at)
+			if item.Payload != nil || err != nil {
+				return item, err
+			}
+		}
+	}
+}
+
+// search finds the first match from a mark on among the blocks that a reader has to evaluate by itself. It returns
+// the mark it came to.
+func (r *Reader[B]) search(at mark, since uint64) (Item, mark, error) {
+	if at.next == behind {
+		return r.readOn(at)
+	}
+	return r.reread(at, since)
+}
+
+// reread searches the window's blocks before number end, whose matches the feed does not keep for this reader. One
+// that finds its next block gone from the window is behind.
+func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
+	for at.next < end {
+		e, ok := r.log.entry(at.next)
+		if !ok {
+			return Item{}, mark{behind, at.cursor}, nil
+		}
+		payload, err := r.evaluate(e, at)
+		if err != nil {
+			return Item{}, at, err
+		}
+		at = mark{at.next + 1, e.cursor}
+		if payload != nil {
+			return Item{e.cursor, payload}, at, nil
+		}
+	}
+	return Item{}, at, nil
+}
+
+// evaluate makes a panic the end of a reader that has come to a mark.
+func (r *Reader[B]) evaluate(e entry[B], at mark) ([]byte, error) {
+	payload, err := r.feed.evaluate(e.block)
+	if err != nil {
+		r.log.logPanic("evaluation of a block panicked", err, e.cursor)
+		return nil, &Lost{Cursor: at.cursor, Err: err}
+	}
+	return payload, nil
+}
+
+// Cursor returns the position reached: the Reader has had everything it matches up to it, and nothing from behind
+// it. It moves on with blocks that do not match, too, and stays what it was when the Reader ended. It is "" where
+// the chain was empty, and until the source has told its head to a Reader that starts there.
+func (r *Reader[B]) Cursor() string {
+	// This comes first: all that is delivered by now is in the feed when that is looked at.
+	r.log.mu.Lock()
+	delivered := r.log.delivered
+	r.log.mu.Unlock()
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reached(r, delivered).cursor
+}
+
+// Close ends the Reader: Next returns ErrClosed. The Log goes on without it. Closing twice is harmless.
+func (r *Reader[B]) Close() {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forsake(r)
+	left, was := r.feed.drop(r, l.delivered)
+	if was {
+		l.stats.Readers--
+	}
+	if left == 0 {
+		l.remove(r.feed)
+	}
+}

@@ -1,0 +1,231 @@
+package blocklog
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// One block is in the window and on its way to the feeds when readers join at cursors before, at and past it: with a
+// key that has had it, one that is having it, one that has still to get it, and one that never will.
+func TestBlockThatIsHandedRoundIsGivenOnceToThoseWhoResume(t *testing.T) {
+	for odd := range 2 { // or the even ones call Next in the midst of it, the others later
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(0)
+			l := open(t, c, Options{})
+			var readers, live []*Reader[int]
+			var starts []string
+			had := map[int]int{}
+			enter := func() {
+				for _, key := range []string{"first", "second", "third", "new"} {
+					for _, after := range []string{cursorOf(3), between(3), cursorOf(4), between(4), cursorOf(5), between(5)} {
+						r, _ := l.Join(key, &after, every(1), nil)
+						readers, starts = append(readers, r), append(starts, after)
+						before := r.Cursor()
+						if len(readers)%2 == odd {
+							continue
+						}
+						if item, err := r.Next(); err != nil || item.Payload != nil && item.Cursor <= after || r.Cursor() < before {
+							t.Errorf("joined %q after %q: %v, %v, now at %q", key, after, item, err, r.Cursor())
+						} else if item.Payload != nil {
+							had[len(readers)-1]++ // and must be the first, as the rest is checked below
+						}
+					}
+				}
+			}
+			for i, key := range []string{"first", "second", "third"} {
+				r, _ := l.Join(key, nil, func(b int) []byte {
+					if b == 5 && i == 1 && readers == nil {
+						enter()
+					}
+					return every(1)(b)
+				}, nil)
+				live = append(live, r)
+			}
+			synctest.Wait()
+			c.grow(4)
+			synctest.Wait()
+			c.grow(1)
+			synctest.Wait()
+			for i, r := range readers {
+				if r.Cursor() < starts[i] {
+					t.Errorf("at %q, started at %q", r.Cursor(), starts[i])
+				}
+			}
+			c.grow(2)
+			synctest.Wait()
+			for i, r := range readers {
+				from := []int{3, 3, 4, 4, 5, 5}[i%6]
+				expectAll(t, r, upTo(from+had[i]+1, 7, 1)...)
+				if r.Cursor() != cursorOf(7) {
+					t.Errorf("at %q, want block 7's", r.Cursor())
+				}
+			}
+			for _, r := range live {
+				expect(t, r, upTo(1, 7, 1)...)
+			}
+			if len(had) != 6 {
+				t.Errorf("%d readers had something at once", len(had))
+			}
+			for _, f := range l.feeds {
+				if len(f.items) > 0 {
+					t.Errorf("%d items kept when all were read", len(f.items))
+				}
+			}
+		})
+	}
+}
+
+func TestCursorPastTheNewestBlockWaits(t *testing.T) {
+	for _, after := range []string{cursorOf(15), between(15)} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(10)
+			l := open(t, c, Options{})
+			l.Start()
+			synctest.Wait()
+			r, same := resume(t, l, after, 1), resume(t, l, after, 5)
+			expectAll(t, r)
+			expectAll(t, same)
+			time.Sleep(time.Hour)
+			expect(t, r)
+			if !slices.Equal(c.pages, []string{after}) {
+				t.Errorf("pages after %q: the source is asked once whether it knows the cursor", c.pages)
+			}
+			for range 5 {
+				c.grow(1)
+				synctest.Wait()
+				expect(t, r)
+				expect(t, same)
+			}
+			if r.Cursor() != after {
+				t.Errorf("at %q, started at %q", r.Cursor(), after)
+			}
+			c.grow(5)
+			synctest.Wait()
+			expectAll(t, r, 16, 17, 18, 19, 20)
+			expectAll(t, same, 20)
+			if s := l.Stats(); s.CaughtUp != 2 || len(c.pages) != 1 {
+				t.Errorf("stats %+v, pages after %q", s, c.pages)
+			}
+		})
+	}
+}
+
+func TestWaitingForACursorPastTheNewestEndsWhenTheLogLosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(10)
+		l := open(t, c, Options{})
+		l.Start()
+		synctest.Wait()
+		r := resume(t, l, cursorOf(15), 1)
+		expectAll(t, r)
+		c.set(func() { c.goneOnce, c.down = true, errDown })
+		time.Sleep(time.Minute)
+		c.set(func() { c.newest, c.down = 100, nil }) // and the log goes on from there
+		time.Sleep(time.Minute)
+		expectAll(t, r, upTo(16, 100, 1)...)
+		c.grow(1)
+		synctest.Wait()
+		expect(t, r, 101)
+	})
+}
+
+func TestReaderThatWaitsInVainIsPlacedWhenTheLogHasItsHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(10)
+		c.fail(errDown)
+		l := open(t, c, Options{MinBackoff: time.Hour})
+		l.Start()
+		time.Sleep(time.Minute)
+		woken := 0
+		at := cursorOf(10)
+		r, _ := l.Join(key(1), &at, every(1), func() { woken++ })
+		expectAll(t, r) // the source has nothing after it, and is not asked again for an hour
+		c.fail(nil)
+		time.Sleep(59 * time.Minute)
+		synctest.Wait()
+		if woken != 1 || len(c.pages) != 1 {
+			t.Errorf("woken %d times, pages after %q", woken, c.pages)
+		}
+		expect(t, r)
+		if s := l.Stats(); s.CaughtUp != 1 || s.Behind != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		c.grow(1)
+		synctest.Wait()
+		expect(t, r, 11)
+	})
+}
+
+func TestReadersGoOnWhereTheLogLostItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{})
+		var readers []*Reader[int]
+		for i := range 4 {
+			readers = append(readers, join(t, l, 1+i/2))
+		}
+		synctest.Wait()
+		c.grow(100)
+		synctest.Wait()
+		for n, r := range readers { // one of each feed has read all, the other some
+			for range 100 * (n % 2) {
+				r.Next()
+			}
+			r.Next()
+		}
+		c.set(func() { c.goneOnce, c.down = true, errDown })
+		c.grow(50)
+		time.Sleep(time.Minute)
+		if s := l.Stats(); s.Behind != 4 || s.Readers != 4 || s.Feeds != 2 {
+			t.Errorf("stats %+v", s)
+		}
+		for _, f := range l.feeds {
+			if len(f.items) > 0 {
+				t.Errorf("%d items kept for nobody", len(f.items))
+			}
+		}
+		c.fail(nil)
+		time.Sleep(time.Minute)
+		c.grow(50) // the window has 151 to 200 and numbers them from 100 on
+		synctest.Wait()
+		for i, from := range []int{2, 101, 4, 102} {
+			expectAll(t, readers[i], upTo(from, 200, 1+i/2)...)
+		}
+		if s := l.Stats(); s.Behind != 0 || s.CaughtUp != 4 {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}
+
+func TestPlaceLostWhileAReaderSearchesTheWindowLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options{})
+		var losing bool
+		r, _ := l.Join("", nil, func(b int) []byte {
+			if b == 3 && losing {
+				losing = false
+				c.set(func() { c.goneOnce, c.down = true, errDown })
+				time.Sleep(time.Minute)
+				c.fail(nil)
+				time.Sleep(time.Minute)
+				c.grow(5)
+				synctest.Wait()
+			}
+			return every(3)(b)
+		}, nil)
+		synctest.Wait()
+		c.grow(300) // more than the feed keeps
+		synctest.Wait()
+		losing = true
+		if item, err := r.Next(); err != nil || item.Cursor != cursorOf(3) || r.Cursor() != cursorOf(3) {
+			t.Errorf("%v, %v, now at %q", item, err, r.Cursor())
+		}
+		expectAll(t, r, upTo(4, 305, 3)...)
+		if s := l.Stats(); s.Behind != 0 {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}
