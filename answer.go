@@ -14,6 +14,7 @@ import (
 const (
 	typeJSON    = "application/json"
 	typeGraphQL = "application/graphql-response+json"
+	typeEvents  = "text/event-stream"
 )
 
 const allowedMethods = "GET, HEAD, OPTIONS, POST"
@@ -24,14 +25,15 @@ type wish struct {
 	place int // in the list, from one; zero where it is not there
 }
 
-// negotiate picks the media type that the Accept headers like best: of those
-// liked equally, the one named first. A wildcard stands for application/json,
-// unless that is refused by name.
-func negotiate(accept []string) (media string, ok bool) {
+// negotiate picks the media type of JSON that the Accept headers like best: of
+// those liked equally, the one named first; "" where they want none. A wildcard
+// stands for application/json, unless that is refused by name. events says
+// whether an event stream is welcome, which must be by name.
+func negotiate(accept []string) (media string, events bool) {
 	list := strings.TrimSpace(strings.Join(accept, ","))
 	switch list {
 	case "", "*/*", typeJSON:
-		return typeJSON, true
+		return typeJSON, false
 	}
 	wishes := map[string]wish{}
 	place := 0
@@ -58,7 +60,10 @@ func negotiate(accept []string) (media string, ok bool) {
 	default:
 		media = typeJSON
 	}
-	return media, max(own.q, json.q) > 0
+	if max(own.q, json.q) == 0 {
+		media = ""
+	}
+	return media, wishes[typeEvents].q > 0
 }
 
 // accepted reads one item of an Accept list.

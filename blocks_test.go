@@ -31,7 +31,6 @@ func TestArgumentsOfBlocksThatMakeNoSenseAreFieldErrors(t *testing.T) {
 		`first:1,before:"2322m"`:        `"first" and "before" shouldn't be used simultaneously`,
 		`first:1,before:""`:             `"first" and "before" shouldn't be used simultaneously`,
 		`last:1,after:"2320m"`:          `"last" and "after" shouldn't be used simultaneously`,
-		`after:"2320m",before:"2322m"`:  `"after" and "before" shouldn't be used simultaneously`,
 		`first:0`:                       `"first" should not be less than 1`,
 		`first:-1`:                      `"first" should not be less than 1`,
 		`last:0`:                        `"last" should not be less than 1`,

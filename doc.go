@@ -8,7 +8,7 @@
 // The API is that of the public services of Everscale- and TON-like networks,
 // and works with the clients made for them: account balances, pages of blocks,
 // and live blocks. Queries come by HTTP GET and POST or over a socket, live
-// blocks over WebSocket by the graphql-ws protocol.
+// blocks over WebSocket or as an event stream.
 //
 // # The chain
 //
@@ -18,15 +18,19 @@
 //
 // # What is delivered
 //
-// A subscription gets each block that is committed from then on and matches its
-// filter, once and in cursor order. One [Backend.Follow] feeds all
-// subscriptions; where it fails it is started anew from its last cursor, and
-// blocks that come again are dropped. A subscription is a position in the log
-// of recent blocks, not a queue: a slow reader catches up from there. One that
-// cannot, because it fell more than [Options.Window] matching blocks behind or
-// the source lost its history, is told so and ends; nothing is skipped in
-// silence. Not covered: blocks committed while a client is not connected, and
-// blocks that the source itself leaves out.
+// A subscription gets each block that matches its filter, once and in cursor
+// order, from the position it asks for: behind the cursor in its argument after
+// (a block's chain_order), or from now on. An event stream's ids are cursors, so
+// that a browser which lost its line goes on behind the last block it had.
+//
+// One [Backend.Follow] feeds all subscriptions; where it fails it is started
+// anew from its last cursor, and blocks that come again are dropped. A
+// subscription is a position in the log of recent blocks, not a queue: one that
+// reads slowly, or starts in the past, reads on from that log or, further back,
+// page by page from [Backend.Blocks], and is live again when it has caught up.
+// Where the blocks after its cursor are no longer kept it ends with
+// CURSOR_TOO_OLD and the oldest cursor there is; nothing is skipped in silence.
+// Not covered yet: holes that the source itself leaves.
 //
 // # Strangers
 //

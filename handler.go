@@ -25,9 +25,11 @@ import (
 
 // Time that a socket of a client is given.
 const (
-	firstMessageTimeout = time.Minute // somebody may be pasting a start by hand
+	initTimeout         = 10 * time.Second
+	firstMessageTimeout = time.Minute // of the legacy protocol: somebody may be pasting a start by hand
 	frameTimeout        = 5 * time.Second
 	socketWriteTimeout  = 10 * time.Second
+	streamWriteTimeout  = 10 * time.Second
 )
 
 // maxOperationID is the length of an id that a client gives an operation on a
@@ -46,6 +48,10 @@ type Handler struct {
 	blocks   *blocklog.Log[Block]
 	sockets  *gqlws.Server
 	requests *admission
+	streams  *admission
+	trusted  *trusted
+	ctx      context.Context // done once Shutdown begins
+	stop     context.CancelFunc
 	answers  sync.Pool // of *[]byte
 }
 
@@ -74,20 +80,23 @@ func New(b Backend, opts *Options) *Handler {
 		h.auth = known
 	}
 	l := &h.opts.Limits
-	h.blocks = blocklog.New(source(b, l.BackendTimeout), blocklog.Options{Window: h.opts.Window, Logger: h.opts.Logger})
-	schema, err := plan.NewSchema(schemaTable(&resolvers{
-		backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout, arrived: h.arrived,
-	}))
+	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout, arrived: h.arrived}
+	h.blocks = blocklog.New(source(resolve), blocklog.Options{Window: h.opts.Window, Logger: h.opts.Logger})
+	schema, err := plan.NewSchema(schemaTable(resolve))
 	if err != nil {
 		panic(err.Error()) // the table is wrong: every test would say so
 	}
 	h.schema = schema
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask)
 	h.sockets = gqlws.NewServer(gqlws.Options{
-		KeepAlive: h.opts.KeepAlive, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
-		MaxMessage: int64(l.MessageBytes), MaxOperations: l.PerSocket, MaxID: maxOperationID, MaxSockets: l.Sockets, Logger: h.opts.Logger,
+		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
+		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxOperations: l.PerSocket, MaxID: maxOperationID, MaxSockets: l.Sockets, Logger: h.opts.Logger,
 	})
-	h.requests = newAdmission(l.Requests)
+	h.requests, h.streams = newAdmission(l.Requests), newAdmission(l.Sockets)
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
+		panic(err.Error())
+	}
 	h.answers.New = func() any { return new([]byte) }
 	return h
 }
@@ -99,8 +108,8 @@ func (h *Handler) Schema() graphql.Schema { return h.schema.GraphQL() }
 // SDL returns the schema in GraphQL's schema definition language.
 func (h *Handler) SDL() string { return h.schema.SDL() }
 
-// ServeHTTP answers queries by GET and POST, and opens sockets. It never
-// redirects, and answers every request, refused ones too, in JSON.
+// ServeHTTP answers queries by GET and POST, and opens sockets and event
+// streams. It never redirects, and answers every request, refused ones too, in JSON.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recover(w, r)
 	h.origins.setCORS(w, r)
@@ -118,9 +127,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveSocket(w, r)
 		return
 	}
-	media, ok := negotiate(r.Header.Values("Accept"))
-	if !ok {
-		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json or application/graphql-response+json."))
+	media, events := negotiate(r.Header.Values("Accept"))
+	if media == "" && !events {
+		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json, application/graphql-response+json or text/event-stream."))
 		return
 	}
 	ok, closed := h.requests.enter()
@@ -128,7 +137,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, unavailable(closed))
 		return
 	}
-	defer h.requests.leave()
+	leave := sync.OnceFunc(h.requests.leave) // a stream leaves early
+	defer leave()
 	ctx, refused := h.authorize(r)
 	if refused != nil {
 		h.refuse(w, r, refused)
@@ -139,14 +149,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, refused)
 		return
 	}
-	op, errs := h.plans.Prepare(asked.Query, asked.OperationName, asked.Variables)
+	op, errs := h.prepare(asked)
 	switch {
+	case errs != nil && media == "":
+		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, errs)})
 	case errs != nil && media == typeGraphQL:
 		h.write(w, r, http.StatusBadRequest, media, appendErrors(nil, errs))
 	case errs != nil:
 		h.write(w, r, http.StatusOK, media, appendErrors(nil, errs))
+	case op.Kind() == ast.Subscription && events:
+		leave()
+		h.serveStream(ctx, w, r, op)
 	case op.Kind() == ast.Subscription:
-		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket."))
+		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket, and as text/event-stream."))
+	case media == "":
+		h.serveEvents(w, r, &oneAnswer{op.Run(ctx, &call{endpoint(r)}, nil)})
 	default:
 		buf := h.answers.Get().(*[]byte)
 		*buf = op.Run(ctx, &call{endpoint(r)}, (*buf)[:0])
@@ -168,16 +185,18 @@ func unavailable(closed bool) *refusal {
 }
 
 // Shutdown ends the Handler for good: new requests get 503, running ones are
-// finished, sockets are told that the service goes away and closed, and the
-// Backend's Follow is ended. It returns when all of that is done, or with ctx's
+// finished, sockets and event streams are told that the service goes away and
+// closed, and the Backend's Follow is ended. It returns when all of that is done, or with ctx's
 // error when ctx is done before; the sockets are cut then. Call it beside
 // http.Server's own Shutdown, which neither closes sockets nor waits for them.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	// Both at once: a slow query must not keep sockets from being told.
-	sockets := make(chan error, 1)
-	go func() { sockets <- h.sockets.Shutdown(ctx) }()
-	err := h.requests.close(ctx)
-	err = errors.Join(err, <-sockets)
+	h.stop()
+	// All at once: a slow query must not keep sockets and streams from being
+	// told.
+	told := make(chan error, 2)
+	go func() { told <- h.sockets.Shutdown(ctx) }()
+	go func() { told <- h.streams.close(ctx) }()
+	err := errors.Join(h.requests.close(ctx), <-told, <-told)
 	return errors.Join(err, h.blocks.Close(ctx))
 }
 

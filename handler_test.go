@@ -94,13 +94,13 @@ func TestHandshakesThatAreWrongAreRefusedInJSON(t *testing.T) {
 	const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	const proto = "Sec-WebSocket-Protocol: graphql-ws\r\n"
 	for what, c := range map[string]struct{ header, status, message string }{
-		"no subprotocol":      {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" + key, "400", "The subprotocol must be graphql-ws."},
-		"unknown subprotocol": {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n" + key, "400", "The subprotocol must be graphql-ws."},
+		"no subprotocol":      {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" + key, "400", "The subprotocol must be graphql-transport-ws or graphql-ws."},
+		"unknown subprotocol": {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n" + key, "400", "The subprotocol must be graphql-transport-ws or graphql-ws."},
 		"no key":              {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" + proto, "400", "The WebSocket handshake is malformed."},
 		"old version":         {"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8\r\n" + proto + key, "400", "The WebSocket handshake is malformed."},
 		"no Connection":       {"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" + proto + key, "400", "The WebSocket handshake is malformed."},
 		"another upgrade":     {"Connection: Upgrade\r\nUpgrade: h2c\r\n", "400", "Must provide query string."},
-		"one of several":      {"Connection: keep-alive, Upgrade\r\nUpgrade: h2c, WebSocket\r\nSec-WebSocket-Version: 13\r\n" + key, "400", "The subprotocol must be graphql-ws."},
+		"one of several":      {"Connection: keep-alive, Upgrade\r\nUpgrade: h2c, WebSocket\r\nSec-WebSocket-Version: 13\r\n" + key, "400", "The subprotocol must be graphql-transport-ws or graphql-ws."},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -166,7 +166,6 @@ func TestAcceptListsOfClientsAreUnderstood(t *testing.T) {
 		{"all but JSON, turned", "application/json;q=0, */*", graphqlType},
 		{"malformed item beside a good one", "@@, application/json", jsonType},
 		{"malformed weight", "application/graphql-response+json;q=2, application/json;q=0.1", jsonType},
-		{"stream alone", "text/event-stream", ""},
 		{"nothing but JSON refused", "application/json;q=0", ""},
 		{"everything refused", "*/*;q=0", ""},
 		{"specific wildcard refused", "application/*;q=0, */*", ""},

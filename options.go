@@ -31,6 +31,7 @@ const (
 	DefaultCacheBytes     = 32 << 20
 	DefaultMessageBytes   = 64 << 10
 	DefaultSockets        = 10_000
+	DefaultMessageRate    = 100
 	DefaultPerSocket      = 32
 	DefaultRequests       = 1024
 	DefaultBodyTimeout    = 5 * time.Second
@@ -58,6 +59,11 @@ type Options struct {
 
 	// Limits bound what one client can ask for. Default: those of [Limits].
 	Limits Limits
+
+	// TrustedDocuments are the only documents served, if there are any: clients
+	// send their text, or their SHA-256 as Apollo's persisted queries do. New
+	// panics on one that is not valid. Default: every document is served.
+	TrustedDocuments []string
 
 	// KeepAlive is the rhythm of keep-alive messages and pings on sockets.
 	// Default: DefaultKeepAlive.
@@ -96,7 +102,8 @@ type Limits struct {
 	AnswerBytes   int // of an answer's data. Default: 4 MiB.
 	CacheBytes    int // that compiled documents are kept in. Default: 32 MiB.
 	MessageBytes  int // of one message on a socket (close code 1009). Default: 64 KiB.
-	Sockets       int // open at once (503). Default: 10,000.
+	Sockets       int // open at once, and as many event streams (503). Default: 10,000.
+	MessageRate   int // messages a second on a socket, twice as many at once (close code 1008). Default: 100.
 	PerSocket     int // operations running at once on one socket. Default: 32.
 	Requests      int // HTTP requests being answered at once (503). Default: 1,024.
 
@@ -133,7 +140,7 @@ func (o Options) withDefaults() Options {
 		{&l.Directives, DefaultDirectives}, {&l.SameName, DefaultSameName}, {&l.Operations, DefaultOperations},
 		{&l.Fragments, DefaultFragments}, {&l.Variables, DefaultVariables}, {&l.ListItems, DefaultListItems},
 		{&l.AnswerBytes, DefaultAnswerBytes}, {&l.CacheBytes, DefaultCacheBytes}, {&l.MessageBytes, DefaultMessageBytes}, {&l.Sockets, DefaultSockets},
-		{&l.PerSocket, DefaultPerSocket}, {&l.Requests, DefaultRequests},
+		{&l.MessageRate, DefaultMessageRate}, {&l.PerSocket, DefaultPerSocket}, {&l.Requests, DefaultRequests},
 	} {
 		*limit.set = or(*limit.set, limit.def)
 	}

@@ -18,14 +18,15 @@ import (
 
 // Codes of errors that are not a document's.
 const (
-	codeBadRequest       = "BAD_REQUEST"
-	codeUnauthenticated  = "UNAUTHENTICATED"
-	codeMethod           = "METHOD_NOT_ALLOWED"
-	codeNotAcceptable    = "NOT_ACCEPTABLE"
-	codeUnsupportedMedia = "UNSUPPORTED_MEDIA_TYPE"
-	codeTimeout          = "TIMEOUT"
-	codeCursorTooOld     = "CURSOR_TOO_OLD"
-	codeUnavailable      = "SERVICE_UNAVAILABLE"
+	codeBadRequest        = "BAD_REQUEST"
+	codeUnauthenticated   = "UNAUTHENTICATED"
+	codeMethod            = "METHOD_NOT_ALLOWED"
+	codeNotAcceptable     = "NOT_ACCEPTABLE"
+	codeUnsupportedMedia  = "UNSUPPORTED_MEDIA_TYPE"
+	codeTimeout           = "TIMEOUT"
+	codeCursorTooOld      = "CURSOR_TOO_OLD"
+	codeUnavailable       = "SERVICE_UNAVAILABLE"
+	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
 )
 
 // A refusal is a request that is not run: its HTTP status and its error.
@@ -38,8 +39,15 @@ func refuse(status int, code, message string) *refusal {
 	return &refusal{status, &plan.Error{Message: message, Code: code}}
 }
 
+// A request is what a client asks for. Its query is empty where hash names a
+// document that the service knows.
+type request struct {
+	handler.RequestOptions
+	hash string // SHA-256 of the query in lower-case hex, where the client gave it
+}
+
 // readRequest reads what a request asks for, from its body or its URL.
-func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request) (*handler.RequestOptions, *refusal) {
+func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request) (*request, *refusal) {
 	if r.Method == http.MethodPost {
 		body, refused := h.readBody(w, r)
 		if refused != nil {
@@ -113,7 +121,7 @@ func notJSON(what string, err error, depth int) *refusal {
 }
 
 // decodeRequest reads the JSON object of a body or of a socket's start.
-func decodeRequest(body []byte, depth int) (*handler.RequestOptions, *refusal) {
+func decodeRequest(body []byte, depth int) (*request, *refusal) {
 	v, err := readJSON(body, depth)
 	if err != nil {
 		return nil, notJSON("The body", err, depth)
@@ -129,7 +137,7 @@ func decodeRequest(body []byte, depth int) (*handler.RequestOptions, *refusal) {
 }
 
 // decodeURL reads the parameters of a GET.
-func decodeURL(query string, depth int) (*handler.RequestOptions, *refusal) {
+func decodeURL(query string, depth int) (*request, *refusal) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, badRequest("The URL's query is malformed.")
@@ -157,8 +165,8 @@ func decodeURL(query string, depth int) (*handler.RequestOptions, *refusal) {
 	return requestOf(fields)
 }
 
-func requestOf(fields map[string]any) (*handler.RequestOptions, *refusal) {
-	var opts handler.RequestOptions
+func requestOf(fields map[string]any) (*request, *refusal) {
+	var opts request
 	var ok bool
 	if opts.Query, ok = fields["query"].(string); !ok && fields["query"] != nil {
 		return nil, badRequest(`"query" must be a string.`)
@@ -169,10 +177,15 @@ func requestOf(fields map[string]any) (*handler.RequestOptions, *refusal) {
 	if opts.Variables, ok = fields["variables"].(map[string]any); !ok && fields["variables"] != nil {
 		return nil, badRequest(`"variables" must be an object.`)
 	}
-	if _, ok = fields["extensions"].(map[string]any); !ok && fields["extensions"] != nil {
+	extensions, ok := fields["extensions"].(map[string]any)
+	if !ok && fields["extensions"] != nil {
 		return nil, badRequest(`"extensions" must be an object.`)
 	}
-	if opts.Query == "" {
+	var refused *refusal
+	if opts.hash, refused = persistedHash(extensions); refused != nil {
+		return nil, refused
+	}
+	if opts.Query == "" && opts.hash == "" {
 		return nil, badRequest("Must provide query string.")
 	}
 	return &opts, nil

@@ -89,7 +89,7 @@ func TestURLParametersAreReadStrictly(t *testing.T) {
 	}
 }
 
-func compareRequest(t *testing.T, what string, got *handler.RequestOptions, refused *refusal, want handler.RequestOptions, refuse string) {
+func compareRequest(t *testing.T, what string, got *request, refused *refusal, want handler.RequestOptions, refuse string) {
 	t.Helper()
 	switch {
 	case refuse != "":
@@ -104,7 +104,7 @@ func compareRequest(t *testing.T, what string, got *handler.RequestOptions, refu
 		if refused.status != 400 || refused.Code != code {
 			t.Errorf("%.80s: status %d and code %s", what, refused.status, refused.Code)
 		}
-	case refused != nil || !reflect.DeepEqual(*got, want):
+	case refused != nil || !reflect.DeepEqual(got.RequestOptions, want):
 		t.Errorf("%.80s: %+v, %+v, want %+v", what, got, refused, want)
 	}
 }

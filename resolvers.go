@@ -188,8 +188,6 @@ func blocksQuery(args plan.Args) (BlocksQuery, error) {
 		return q, badInput(`"first" and "before" shouldn't be used simultaneously`)
 	case isLast && isAfter:
 		return q, badInput(`"last" and "after" shouldn't be used simultaneously`)
-	case isAfter && isBefore:
-		return q, badInput(`"after" and "before" shouldn't be used simultaneously`)
 	case isFirst && first < 1:
 		return q, badInput(`"first" should not be less than 1`)
 	case isLast && last < 1:

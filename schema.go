@@ -76,7 +76,7 @@ func schemaTable(r *resolvers) []plan.Type {
 		{Kind: ast.Object, Name: "Subscription", Desc: "What can be followed.", Fields: []plan.Field{
 			{Name: "blocks", Type: "Block", Desc: "Each new block that the filter matches, ascending by cursor; there is no first value.", Get: itself, Args: []plan.Arg{
 				{Name: "filter", Type: "BlockFilter", Desc: "Which blocks; all where absent."},
-				{Name: "after", Type: "String", Desc: "Start behind this cursor (a block's chain_order) instead of now."},
+				{Name: "after", Type: "String", Desc: "Start behind this cursor (a block's chain_order) instead of now; an empty one is before the oldest block kept."},
 			}},
 		}},
 		{Kind: ast.Object, Name: "Block", Desc: "A block as subscriptions give it.", Fields: append([]plan.Field{

@@ -45,7 +45,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		e := h.mask(r.Context(), err)
 		h.refuse(w, r, &refusal{http.StatusInternalServerError, e})
 	case errors.Is(err, gqlws.ErrNoProtocol):
-		h.refuse(w, r, badRequest("The subprotocol must be graphql-ws."))
+		h.refuse(w, r, badRequest("The subprotocol must be graphql-transport-ws or graphql-ws."))
 	default:
 		h.refuse(w, r, badRequest("The WebSocket handshake is malformed."))
 	}
@@ -124,18 +124,18 @@ func (s *session) Start(_ context.Context, payload []byte, wake func()) (gqlws.O
 	if refused != nil {
 		return gqlws.Operation{}, requestError(false, refused.Error)
 	}
-	op, errs := s.h.plans.Prepare(asked.Query, asked.OperationName, asked.Variables)
+	op, errs := s.h.prepare(asked)
 	if errs != nil {
 		return gqlws.Operation{}, requestError(false, errs...)
 	}
 	if op.Kind() != ast.Subscription {
 		return gqlws.Operation{Run: func(ctx context.Context) []byte { return op.Run(ctx, &s.call, nil) }}, nil
 	}
-	sub, err := s.h.subscribe(op, wake)
+	sub, err := s.h.subscribe(op, "", wake)
 	if err != nil {
 		return gqlws.Operation{}, requestError(false, err)
 	}
-	return gqlws.Operation{Stream: sub}, nil
+	return gqlws.Operation{Stream: socketStream{sub}}, nil
 }
 
 // requestError puts errors in the terms of the sockets.

@@ -3,41 +3,53 @@ package chaingql
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/sse"
 )
 
 // source makes the block log's source of a Backend.
-func source(b Backend, timeout time.Duration) blocklog.Source[Block] {
+func source(r *resolvers) blocklog.Source[Block] {
 	return blocklog.Source[Block]{
 		Head: func(ctx context.Context) (string, error) {
-			if timeout > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, timeout)
-				defer cancel()
-			}
-			newest, err := b.Blocks(ctx, BlocksQuery{Last: 1})
+			newest, err := r.page(ctx, BlocksQuery{Last: 1})
 			if err != nil || len(newest) == 0 {
 				return "", err
 			}
 			return string(newest[len(newest)-1].Cursor), nil
 		},
 		Follow: func(ctx context.Context, after string) iter.Seq2[Block, error] {
-			return b.Follow(ctx, Cursor(after))
+			return r.backend.Follow(ctx, Cursor(after))
+		},
+		Page: func(ctx context.Context, after string, n int) ([]Block, error) {
+			return r.page(ctx, BlocksQuery{After: Cursor(after), First: n})
 		},
 		Cursor: func(b Block) string { return string(b.Cursor) },
-		Gone:   func(err error) bool { return errors.Is(err, ErrCursorTooOld) || errors.Is(err, ErrBadCursor) },
+		Gone: func(err error) bool {
+			return errors.Is(err, ErrCursorTooOld) || errors.Is(err, ErrBadCursor) || unservable(err) != nil
+		},
 	}
+}
+
+// unservable is what a client is told of a cursor from which nothing can be
+// served: that it is too old, or foreign.
+func unservable(err error) *plan.Error {
+	var e *plan.Error
+	if errors.As(err, &e) && (e.Code == codeCursorTooOld || e.Code == plan.CodeInput) {
+		return e
+	}
+	return nil
 }
 
 // A subscription is one client's place in the block log.
 type subscription struct {
 	reader *blocklog.Reader[Block]
+	// begun is whether it is under way: from now on, or with a block from
+	// behind its cursor. What ends it then is not its client's cursor's fault.
+	begun bool
 }
 
 // The arguments of Subscription.blocks, in the order of the schema's table.
@@ -46,19 +58,24 @@ const (
 	argStreamAfter
 )
 
-// subscribe joins an operation to the block log. Equal operations share one
-// evaluation of each block.
-func (h *Handler) subscribe(op *plan.Bound, wake func()) (*subscription, *plan.Error) {
+// subscribe joins an operation to the block log: behind the cursor last where
+// the client has one from before, else where the operation asks for. Equal
+// operations share one evaluation of each block.
+func (h *Handler) subscribe(op *plan.Bound, last string, wake func()) (*subscription, *plan.Error) {
 	_, args, err := op.Root()
 	if err != nil {
 		return nil, err
 	}
-	if args[argStreamAfter] != nil {
-		return nil, &plan.Error{Message: `"after" is not served by this version.`, Code: plan.CodeInput}
-	}
 	match, bad := blockFilter(args[argFilter])
 	if bad != nil {
 		return nil, bad
+	}
+	var after *string
+	if given, ok := args[argStreamAfter].(string); ok {
+		after = &given
+	}
+	if last != "" {
+		after = &last
 	}
 	eval := func(b Block) []byte {
 		if !match(&b) {
@@ -66,124 +83,73 @@ func (h *Handler) subscribe(op *plan.Bound, wake func()) (*subscription, *plan.E
 		}
 		return op.Run(context.Background(), &b, nil)
 	}
-	reader, joinErr := h.blocks.Join(op.Key(), eval, wake)
+	reader, joinErr := h.blocks.Join(op.Key(), after, eval, wake)
 	if joinErr != nil {
 		return nil, unavailable(true).Error
 	}
-	return &subscription{reader}, nil
+	return &subscription{reader: reader, begun: after == nil}, nil
 }
 
-// Next hands out the next block that matches, as an answer in JSON.
-func (s *subscription) Next() ([]byte, error) {
-	item, err := s.reader.Next()
-	if err == nil {
-		return item.Payload, nil
+// next hands out the next block that matches. lost tells an end that the client
+// should come back after from one that asking again would not change.
+func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
+	item, failed := s.reader.Next()
+	if failed == nil {
+		s.begun = s.begun || item.Payload != nil
+		return item, false, nil
 	}
-	if errors.Is(err, blocklog.ErrClosed) {
-		return nil, requestError(true, unavailable(true).Error)
+	if gone := unservable(failed); gone != nil {
+		return item, s.begun, gone
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
+	if errors.Is(failed, blocklog.ErrClosed) {
+		e = unavailable(true).Error
+	}
 	if cursor := s.reader.Cursor(); cursor != "" {
 		e.Details = map[string]string{"cursor": cursor}
 	}
-	return nil, requestError(true, e)
+	return item, true, e
 }
 
-// Close gives up the place.
-func (s *subscription) Close() { s.reader.Close() }
+// A socketStream is a subscription as sockets take it.
+type socketStream struct{ *subscription }
 
-// A condition is what a block is asked.
-type condition func(*Block) bool
-
-// blockFilter makes a condition of a BlockFilter. Fields are and-ed; OR chains
-// alternatives, of which one without a field matches everything.
-func blockFilter(filter any) (condition, *plan.Error) {
-	var alternatives [][]condition
-	for filter != nil {
-		fields := filter.(map[string]any)
-		var all []condition
-		for _, field := range filterFields {
-			operators, ok := fields[field.name].(map[string]any)
-			if !ok {
-				continue // absent, or null
-			}
-			c, err := field.conditions(operators)
-			if err != nil {
-				err.Message = field.name + ": " + err.Message
-				return nil, err
-			}
-			all = append(all, c...)
-		}
-		alternatives = append(alternatives, all)
-		filter = fields["OR"]
+func (s socketStream) Next() ([]byte, error) {
+	item, lost, err := s.next()
+	if err != nil {
+		return nil, requestError(lost, err)
 	}
-	if len(alternatives) == 0 {
-		return func(*Block) bool { return true }, nil
-	}
-	return func(b *Block) bool {
-		return slices.ContainsFunc(alternatives, func(all []condition) bool {
-			return !slices.ContainsFunc(all, func(c condition) bool { return !c(b) })
-		})
-	}, nil
+	return item.Payload, nil
 }
 
-// filterFields are the fields of BlockFilter and what they look at. Hex is
-// compared in lower case.
-var filterFields = []struct {
-	name       string
-	conditions func(operators map[string]any) ([]condition, *plan.Error)
-}{
-	{"id", conditions(func(b *Block) string { return b.Hash.String() }, lower)},
-	{"seq_no", conditions(func(b *Block) float64 { return float64(b.SeqNo) }, float)},
-	{"workchain_id", conditions(func(b *Block) int { return int(b.Workchain) }, integer)},
-	{"shard", conditions(func(b *Block) string { return string(appendShard(nil, b.Shard)) }, lower)},
-	{"gen_utime", conditions(func(b *Block) float64 { return float64(b.Time.Unix()) }, float)},
-	{"chain_order", conditions(func(b *Block) string { return string(b.Cursor) }, text)},
+func (s socketStream) Close() { s.reader.Close() }
+
+// An eventStream is a subscription as event streams take it. Its events' ids
+// are cursors, which a browser that lost its line hands back.
+type eventStream struct {
+	*subscription
+	closing context.Context // done when the service goes away
 }
 
-func lower(v any) string  { return strings.ToLower(v.(string)) }
-func text(v any) string   { return v.(string) }
-func float(v any) float64 { return v.(float64) }
-func integer(v any) int   { return v.(int) }
+func (s eventStream) Next() (sse.Event, error) {
+	if s.closing.Err() != nil {
+		return sse.Event{}, &sse.End{Data: appendErrors(nil, plan.Errors{unavailable(true).Error})}
+	}
+	item, lost, err := s.next()
+	if err != nil {
+		return sse.Event{}, &sse.End{Data: appendErrors(nil, plan.Errors{err}), Final: !lost}
+	}
+	return sse.Event{ID: item.Cursor, Data: item.Payload}, nil
+}
 
-// conditions makes the operators of one field into conditions on what get finds
-// in a block. Null compares with nothing: eq null matches no block, ne null
-// every one.
-func conditions[T interface{ ~string | ~float64 | ~int }](get func(*Block) T, of func(any) T) func(map[string]any) ([]condition, *plan.Error) {
-	never := func(*Block) bool { return false }
-	compare := map[string]func(a, b T) bool{
-		"eq": func(a, b T) bool { return a == b },
-		"ne": func(a, b T) bool { return a != b },
-		"gt": func(a, b T) bool { return a > b },
-		"lt": func(a, b T) bool { return a < b },
-		"ge": func(a, b T) bool { return a >= b },
-		"le": func(a, b T) bool { return a <= b },
+// oneAnswer is a query's answer to a client that takes nothing but events.
+type oneAnswer struct{ data []byte }
+
+func (a *oneAnswer) Next() (sse.Event, error) {
+	if a.data == nil {
+		return sse.Event{}, io.EOF
 	}
-	return func(operators map[string]any) ([]condition, *plan.Error) {
-		var all []condition
-		for name, operand := range operators {
-			switch name {
-			case "in", "notIn":
-				items, ok := operand.([]any)
-				if !ok {
-					return nil, &plan.Error{Message: `"` + name + `" must not be null`, Code: plan.CodeInput}
-				}
-				set := make(map[T]bool, len(items))
-				for _, item := range items {
-					if item != nil {
-						set[of(item)] = true
-					}
-				}
-				all = append(all, func(b *Block) bool { return set[get(b)] == (name == "in") })
-			default:
-				if operand != nil {
-					right, holds := of(operand), compare[name]
-					all = append(all, func(b *Block) bool { return holds(get(b), right) })
-				} else if name != "ne" {
-					all = append(all, never)
-				}
-			}
-		}
-		return all, nil
-	}
+	e := sse.Event{Data: a.data}
+	a.data = nil
+	return e, nil
 }

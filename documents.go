@@ -1,0 +1,84 @@
+package chaingql
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// trusted are the documents that alone are served, by their text and by their
+// SHA-256 in lower-case hex. A nil one trusts every document.
+type trusted struct{ byText, byHash map[string]string }
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// trust checks the host's documents: one that is not valid would only be found
+// by a client otherwise.
+func (h *Handler) trust(documents []string) (*trusted, error) {
+	if documents == nil {
+		return nil, nil
+	}
+	t := &trusted{map[string]string{}, map[string]string{}}
+	for i, text := range documents {
+		if errs := h.plans.Check(text); errs != nil {
+			return nil, fmt.Errorf("chaingql: TrustedDocuments[%d]: %w", i, errs)
+		}
+		hash := hashOf(text)
+		t.byText[text], t.byHash[hash] = hash, text
+	}
+	return t, nil
+}
+
+// prepare finds the document that is asked for, by its text or by its hash as
+// Apollo's persisted queries have it, and makes it ready to run.
+func (h *Handler) prepare(asked *request) (*plan.Bound, plan.Errors) {
+	text := asked.Query
+	if text == "" {
+		var known bool
+		if h.trusted != nil {
+			text, known = h.trusted.byHash[asked.hash]
+		} else {
+			text, known = h.plans.Recall(asked.hash)
+		}
+		if !known {
+			// The words are the protocol's: clients look for them.
+			return nil, plan.Errors{{Message: "PersistedQueryNotFound", Code: codePersistedNotFound}}
+		}
+	} else if asked.hash != "" && asked.hash != hashOf(text) {
+		return nil, plan.Errors{{Message: "provided sha does not match query", Code: codeBadRequest}}
+	}
+	if h.trusted != nil && h.trusted.byText[text] == "" {
+		return nil, plan.Errors{{Message: "Only documents that the service knows are served.", Code: codeBadRequest}}
+	}
+	op, errs := h.plans.Prepare(text, asked.OperationName, asked.Variables)
+	if errs == nil && asked.hash != "" && asked.Query != "" {
+		h.plans.Remember(asked.hash, text)
+	}
+	return op, errs
+}
+
+// persistedHash reads extensions.persistedQuery.
+func persistedHash(extensions map[string]any) (string, *refusal) {
+	if extensions["persistedQuery"] == nil {
+		return "", nil
+	}
+	p, ok := extensions["persistedQuery"].(map[string]any)
+	if !ok {
+		return "", badRequest(`"extensions.persistedQuery" must be an object.`)
+	}
+	if fmt.Sprint(p["version"]) != "1" {
+		return "", badRequest("Unsupported persisted query version.")
+	}
+	hash, _ := p["sha256Hash"].(string)
+	hash = strings.ToLower(hash)
+	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
+		return "", badRequest(`"extensions.persistedQuery.sha256Hash" must be 64 hex digits.`)
+	}
+	return hash, nil
+}

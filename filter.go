@@ -1,0 +1,104 @@
+package chaingql
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// A condition is what a block is asked.
+type condition func(*Block) bool
+
+// blockFilter makes a condition of a BlockFilter. Fields are and-ed; OR chains
+// alternatives, of which one without a field matches everything.
+func blockFilter(filter any) (condition, *plan.Error) {
+	var alternatives [][]condition
+	for filter != nil {
+		fields := filter.(map[string]any)
+		var all []condition
+		for _, field := range filterFields {
+			operators, ok := fields[field.name].(map[string]any)
+			if !ok {
+				continue // absent, or null
+			}
+			c, err := field.conditions(operators)
+			if err != nil {
+				err.Message = field.name + ": " + err.Message
+				return nil, err
+			}
+			all = append(all, c...)
+		}
+		alternatives = append(alternatives, all)
+		filter = fields["OR"]
+	}
+	if len(alternatives) == 0 {
+		return func(*Block) bool { return true }, nil
+	}
+	return func(b *Block) bool {
+		return slices.ContainsFunc(alternatives, func(all []condition) bool {
+			return !slices.ContainsFunc(all, func(c condition) bool { return !c(b) })
+		})
+	}, nil
+}
+
+// filterFields are the fields of BlockFilter and what they look at. Hex is
+// compared in lower case.
+var filterFields = []struct {
+	name       string
+	conditions func(operators map[string]any) ([]condition, *plan.Error)
+}{
+	{"id", conditions(func(b *Block) string { return b.Hash.String() }, lower)},
+	{"seq_no", conditions(func(b *Block) float64 { return float64(b.SeqNo) }, float)},
+	{"workchain_id", conditions(func(b *Block) int { return int(b.Workchain) }, integer)},
+	{"shard", conditions(func(b *Block) string { return string(appendShard(nil, b.Shard)) }, lower)},
+	{"gen_utime", conditions(func(b *Block) float64 { return float64(b.Time.Unix()) }, float)},
+	{"chain_order", conditions(func(b *Block) string { return string(b.Cursor) }, text)},
+}
+
+func lower(v any) string  { return strings.ToLower(v.(string)) }
+func text(v any) string   { return v.(string) }
+func float(v any) float64 { return v.(float64) }
+func integer(v any) int   { return v.(int) }
+
+// conditions makes the operators of one field into conditions on what get finds
+// in a block. Null compares with nothing: eq null matches no block, ne null
+// every one.
+func conditions[T interface{ ~string | ~float64 | ~int }](get func(*Block) T, of func(any) T) func(map[string]any) ([]condition, *plan.Error) {
+	never := func(*Block) bool { return false }
+	compare := map[string]func(a, b T) bool{
+		"eq": func(a, b T) bool { return a == b },
+		"ne": func(a, b T) bool { return a != b },
+		"gt": func(a, b T) bool { return a > b },
+		"lt": func(a, b T) bool { return a < b },
+		"ge": func(a, b T) bool { return a >= b },
+		"le": func(a, b T) bool { return a <= b },
+	}
+	return func(operators map[string]any) ([]condition, *plan.Error) {
+		var all []condition
+		for name, operand := range operators {
+			switch name {
+			case "in", "notIn":
+				items, ok := operand.([]any)
+				if !ok {
+					return nil, &plan.Error{Message: `"` + name + `" must not be null`, Code: plan.CodeInput}
+				}
+				set := make(map[T]bool, len(items))
+				for _, item := range items {
+					if item != nil {
+						set[of(item)] = true
+					}
+				}
+				all = append(all, func(b *Block) bool { return set[get(b)] == (name == "in") })
+			default:
+				if operand != nil {
+					right, holds := of(operand), compare[name]
+					all = append(all, func(b *Block) bool { return holds(get(b), right) })
+				} else if name != "ne" {
+					all = append(all, never)
+				}
+			}
+		}
+		return all, nil
+	}
+}
