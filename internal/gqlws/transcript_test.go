@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Transcripts in testdata/<subprotocol> are lines:
+// Transcripts in testdata/<subprotocol> are txtar archives of lines:
 //
-//	## name               begins a connection
+//	-- name --            begins a connection
 //	-> {…}                the peer sends a text frame; -> BIN {…}, -> PING, -> CLOSE
 //	<- {…}                it hears a message; <- PONG, <- CUT, <- CLOSE with code
 //	                      and reason
@@ -27,7 +27,7 @@ import (
 //
 // The end of one is silence. Lines that begin with # say why.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*/*.txt")
+	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("no transcripts: %v", err)
 	}
@@ -62,13 +62,13 @@ func readTranscripts(t *testing.T, file string) []transcript {
 	sc := bufio.NewScanner(f)
 	for n := 1; sc.Scan(); n++ {
 		text := strings.TrimSpace(sc.Text())
-		name, begins := strings.CutPrefix(text, "## ")
+		name, begins := fileMarker(text)
 		switch {
 		case begins:
 			all = append(all, transcript{protocol: filepath.Base(filepath.Dir(file)), name: name, file: file})
 		case text == "" || strings.HasPrefix(text, "#"):
 		case len(all) == 0:
-			t.Fatalf("%s:%d: before the first ##", file, n)
+			t.Fatalf("%s:%d: before the first --", file, n)
 		default:
 			tr := &all[len(all)-1]
 			tr.lines = append(tr.lines, line{n, text})
@@ -178,4 +178,13 @@ func (tr transcript) act(t *testing.T, ss *script, arg string) {
 	default:
 		t.Fatalf("what is %q?", arg)
 	}
+}
+
+// fileMarker reads the line that begins a file of a txtar archive.
+func fileMarker(line string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(line, "-- ")
+	if ok {
+		name, ok = strings.CutSuffix(name, " --")
+	}
+	return name, ok
 }
