@@ -1,7 +1,10 @@
 # What `make` runs is what CI runs; see .ci/run for the whole of it.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
-.PHONY: test lint bench fuzz conformance
+# Modules of their own, so that the core's go.mod gains nothing by them.
+MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+
+.PHONY: test lint modules bench fuzz conformance
 
 test:
 	go test ./...
@@ -12,6 +15,11 @@ lint:
 	$(STATICCHECK) ./...
 	go mod verify
 	go mod tidy -diff
+
+modules:
+	@for module in $(MODULES); do \
+	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && go test ./...) || exit 1; \
+	done
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
