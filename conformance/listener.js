@@ -18,27 +18,33 @@ export const said = (err) => inspect(err, { depth: 8, breakLength: Infinity })
 
 export class Listener {
   blocks = []
-  trouble = undefined // an error, or an end, that the client was told
+  told = [] // errors within results
+  trouble = undefined // the error or the end that it ended with
 
   constructor(line, operation) {
     this.leave = line.listen(operation, {
       next: (data) => this.blocks.push(plain(data).blocks),
+      told: (errors) => this.told.push(...errors),
       error: (err) => (this.trouble ??= err ?? new Error('an error that says nothing')),
       complete: () => (this.trouble ??= new Error('completed by the server')),
     })
   }
 
+  get complaint() {
+    return this.trouble ?? this.told[0]
+  }
+
   // upTo waits for so many blocks.
   async upTo(count) {
-    await until(() => this.trouble || this.blocks.length >= count)
-    if (this.trouble) assert.fail(`after ${this.blocks.length} of ${count} blocks: ${said(this.trouble)}`)
+    await until(() => this.complaint || this.blocks.length >= count)
+    if (this.complaint) assert.fail(`after ${this.blocks.length} of ${count} blocks: ${said(this.complaint)}`)
     return this.blocks.slice(0, count)
   }
 
   // refused waits for what it is refused with.
   async refused() {
-    await until(() => this.trouble || this.blocks.length > 0)
+    await until(() => this.complaint || this.blocks.length > 0)
     assert.equal(this.blocks.length, 0, 'it was admitted')
-    return this.trouble
+    return this.complaint
   }
 }

@@ -11,11 +11,11 @@ export const here = fileURLToPath(new URL('.', import.meta.url))
 export const root = join(here, '..')
 
 const running = new Set()
-const scratch = mkdtempSync(join(tmpdir(), 'chaingql-conformance-'))
+export const scratch = mkdtempSync(join(tmpdir(), 'chaingql-conformance-'))
 
 process.on('exit', () => {
   for (const child of running) kill(child, 'SIGKILL')
-  rmSync(scratch, { recursive: true, force: true })
+  rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }) // who was killed may still be writing
 })
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
@@ -63,9 +63,52 @@ export async function output(command, args, options) {
 
 const binary = join(scratch, 'server')
 
+const hostBinary = join(scratch, 'host')
+const webhostBinary = join(scratch, 'webhost')
+
 export async function build() {
-  const { code, stderr } = await output('go', ['build', '-o', binary, './examples/server'], { cwd: root })
-  if (code !== 0) throw new Error(`go build failed:\n${stderr}`)
+  const programs = [[binary, './examples/server', root], [hostBinary, '.', join(here, 'host')], [webhostBinary, '.', join(here, 'webhost')]]
+  for (const [file, source, cwd] of programs) {
+    const { code, stderr } = await output('go', ['build', '-o', file, source], { cwd })
+    if (code !== 0) throw new Error(`go build failed:\n${stderr}`)
+  }
+}
+
+// host serves a chain that stands still: that of the files, or a simulated one.
+export async function host(...files) {
+  const child = start(hostBinary, files)
+  const lines = createInterface({ input: child.stdout })
+  const url = await new Promise((resolve, reject) => {
+    child.ended.then((code) => reject(new Error(`host ended with ${code}: ${child.errors}`)), reject)
+    lines.once('line', resolve)
+  })
+  return { url, end: () => end(child) }
+}
+
+// webhost serves a chain to web pages.
+export async function webhost(...args) {
+  const child = start(webhostBinary, args)
+  const lines = []
+  const url = await new Promise((resolve, reject) => {
+    child.ended.then((code) => reject(new Error(`webhost ended with ${code}: ${child.errors}`)), reject)
+    createInterface({ input: child.stdout }).on('line', (line) => lines.push(line)).once('line', resolve)
+  })
+  lines.shift()
+  return {
+    url,
+    socket: url.replace('http:', 'ws:'),
+    address: new URL(url).host,
+    // said is what it has answered to pages since this was asked before.
+    async said() {
+      await fetch(url, { method: 'HEAD' }) // no page does: what was answered before it is there
+      for (;;) {
+        const last = lines.findIndex((line) => line.startsWith('HEAD'))
+        if (last >= 0) return lines.splice(0, last + 1).slice(0, -1)
+        await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+    },
+    end: () => end(child),
+  }
 }
 
 // serve starts the main program on a free port, or on the address in args.

@@ -1,30 +1,51 @@
-// Runs the clients against the main program. A case has a name, a phase and
-// run, which returns what it found or throws.
+// Runs the clients and the judges against the main program. A case has a name,
+// a phase and run, which returns what it found or throws.
 //
 //   live     on a server that replays the recording, from before its first block, all at the same time
 //
-// and then, these three beside each other, the cases of each in turn:
+// and then, some beside each other:
 //
 //   read     on the same server
 //   guarded  on a server whose project demo needs a secret
 //   apart    on servers of their own
+//   judge    on one whose chain stands still, with all of the machine
+//
+//	node run.js [words]
+//
+// With words, only the cases whose names have one of them are run.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { casesOf } from './cases.js'
 import { Chain, recording } from './chain.js'
+import * as apollo from './clients/apollo.js'
+import browser from './clients/browser.js'
 import curl from './clients/curl.js'
+import * as eventsource from './clients/eventsource.js'
+import * as graphqlRequest from './clients/graphql-request.js'
+import * as graphqlSSE from './clients/graphql-sse.js'
+import * as graphqlWS from './clients/graphql-ws.js'
+import * as relay from './clients/relay.js'
 import shell from './clients/shell.js'
-import subscriptionsTransport from './clients/subscriptions-transport-ws.js'
+import * as subscriptionsTransport from './clients/subscriptions-transport-ws.js'
+import * as urql from './clients/urql.js'
 import wscat from './clients/wscat.js'
-import { build, serve } from './processes.js'
+import judges from './judges.js'
+import { said } from './listener.js'
+import { build, host, serve } from './processes.js'
 
-const cases = [...subscriptionsTransport, ...wscat, ...curl, ...shell]
+const adapters = [subscriptionsTransport, graphqlWS, graphqlSSE, apollo, urql, graphqlRequest, relay, eventsource].flatMap((client) => client.adapters)
+const words = process.argv.slice(2)
+const cases = [...adapters.flatMap(casesOf), ...subscriptionsTransport.cases, ...wscat, ...curl, ...shell, ...browser, ...judges]
+  .filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)))
 const rate = 200 // recorded blocks per second
-const patience = 40_000 // milliseconds for one case
+const usual = 40_000 // milliseconds' patience with one case
+const lanes = 6 // cases at the same time
 const secret = 's3cret'
 
 let number = 0
 let passed = 0
 let failed = 0
 
-async function run({ name, run }, world) {
+async function run({ name, run, patience = usual }, world) {
   const begin = performance.now()
   const seconds = () => `(${((performance.now() - begin) / 1000).toFixed(1)} s)`
   let timer
@@ -37,34 +58,53 @@ async function run({ name, run }, world) {
     console.log(`ok ${++number} ${name}: ${found} ${seconds()}`)
   } catch (err) {
     failed++
-    console.log(`not ok ${++number} ${name}: ${err?.stack ?? JSON.stringify(err)} ${seconds()}`)
+    console.log(`not ok ${++number} ${name}: ${err?.stack ?? said(err)} ${seconds()}`)
   }
   clearTimeout(timer)
 }
 
-const phase = (wanted) => cases.filter((c) => c.phase === wanted)
+const phase = (...wanted) => cases.filter((c) => wanted.includes(c.phase))
 
-async function inTurn(some, world) {
-  for (const one of some) await run(one, world)
+// inLanes runs some cases beside each other, in their order.
+async function inLanes(some, world) {
+  const left = [...some]
+  await Promise.all(Array.from({ length: lanes }, async () => {
+    while (left.length > 0) await run(left.shift(), world)
+  }))
+}
+
+// replayed waits until a server's chain has a block, also where no live case did.
+async function replayed({ url }, { chain_order }) {
+  const body = JSON.stringify({ query: '{blockchain{blocks(last:1){edges{cursor}}}}' })
+  for (;;) {
+    const answer = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+    const [newest] = (await answer.json()).data.blockchain.blocks.edges
+    if (newest?.cursor >= chain_order) return
+    await sleep(100)
+  }
 }
 
 const start = performance.now()
+const seconds = () => ((performance.now() - start) / 1000).toFixed(1)
 await build()
-console.log(`built the main program (${((performance.now() - start) / 1000).toFixed(1)} s)`)
+await Promise.all(adapters.map((adapter) => adapter.prepare?.()))
+console.log(`built and prepared (${seconds()} s)`)
 
 const file = recording('ton-mainnet-genesis.json')
 if (!file) console.log('the recorded chain is skipped: ../shared/realdata/ton-mainnet-genesis.json is not there; simulated blocks take its place')
 const chain = new Chain(file)
 const server = await serve(...(file ? ['-chain', file.path, '-rate', String(rate)] : []))
 await Promise.all(phase('live').map((one) => run(one, { server, chain })))
+await replayed(server, chain.at(chain.few))
 const guarded = await serve('-project', `demo=${secret}`)
-await Promise.all([
-  inTurn(phase('read'), { server, chain }),
-  inTurn(phase('guarded'), { guarded, secret }),
-  inTurn(phase('apart'), {}),
-])
+await inLanes(phase('read', 'guarded', 'apart'), { server, chain, guarded, secret })
 await run({ name: 'server, SIGTERM', run: async () => (await Promise.all([server.stop(), guarded.stop()]), 'exit code 0') })
 
-console.log(`whole run ${((performance.now() - start) / 1000).toFixed(1)} s`)
+if (!file) console.log('the judges, too, are given a simulated chain')
+const still = await host(...(file ? [file.path, recording('ton-mainnet-2019-masterchain-accounts-by-block.json').path] : []))
+for (const one of phase('judge')) await run(one, { still })
+await still.end()
+
+console.log(`whole run ${seconds()} s`)
 console.log(`${passed} passed, ${failed} failed`)
 process.exit(failed > 0 ? 1 : 0)

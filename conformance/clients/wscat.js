@@ -1,4 +1,5 @@
-// wscat: a start pasted into its window, without connection_init.
+// wscat: a start pasted into its window, without connection_init; and the
+// messages of graphql-transport-ws.
 import assert from 'node:assert/strict'
 import { createInterface } from 'node:readline'
 import { join } from 'node:path'
@@ -10,7 +11,8 @@ const subscribe = (id, query) => JSON.stringify({ id, type: 'start', payload: { 
 // A window of wscat: the frames it prints, one after the other.
 class Wscat {
   constructor(url, ...args) {
-    this.child = start(join(here, 'node_modules/.bin/wscat'), ['-c', url, '-s', 'graphql-ws', ...args])
+    if (!args.includes('-s')) args.unshift('-s', 'graphql-ws')
+    this.child = start(join(here, 'node_modules/.bin/wscat'), ['-c', url, ...args])
     this.frames = (async function* (lines) {
       // Its prompt stands before what comes behind a line that was typed.
       for await (const line of lines) yield JSON.parse(line.replace(/^(> )+/, ''))
@@ -45,12 +47,12 @@ class Wscat {
   }
 }
 
-async function blocks(wscat, id, count) {
+async function blocks(wscat, id, count, type = 'data') {
   const all = []
   while (all.length < count) {
     const frame = await wscat.next()
     if (String(frame.id).startsWith('ready')) continue
-    assert.equal(frame.type, 'data', JSON.stringify(frame))
+    assert.equal(frame.type, type, JSON.stringify(frame))
     assert.equal(frame.id, id)
     assert.equal(frame.payload.errors, undefined)
     all.push(frame.payload.data.blocks)
@@ -87,6 +89,21 @@ export default [
       const masterchain = (b) => b.workchain_id === -1
       const count = chain.blocks.slice(0, chain.length).filter(masterchain).length + 2
       const result = chain.checkLive(await blocks(wscat, 7, count), masterchain)
+      await wscat.close()
+      return result
+    },
+  },
+  {
+    name: 'wscat, graphql-transport-ws', phase: 'live',
+    run: async ({ server, chain }) => {
+      const messages = [{ type: 'connection_init' }, { type: 'ping', payload: { n: 1 } }, {
+        id: 'a b', type: 'subscribe', payload: { query: `subscription{blocks(filter:{workchain_id:{eq:-1}}){${fields}}}` },
+      }]
+      const wscat = new Wscat(server.socket, '-s', 'graphql-transport-ws', '-w', '-1', ...messages.flatMap((m) => ['-x', JSON.stringify(m)]))
+      assert.deepEqual(await wscat.next(), { type: 'connection_ack' })
+      assert.deepEqual(await wscat.next(), { type: 'pong', payload: { n: 1 } })
+      const masterchain = (b) => b.workchain_id === -1
+      const result = chain.checkLive(await blocks(wscat, 'a b', chain.live(masterchain), 'next'), masterchain)
       await wscat.close()
       return result
     },

@@ -1,0 +1,271 @@
+// What every client must do, in cases that are written once. A client is an
+// adapter:
+//
+//   name       its package, version and way
+//   protocol   'HTTP', 'SSE', 'graphql-ws' or 'graphql-transport-ws'
+//   onCut      what a lost connection does to its subscriptions, where it has
+//              some: it 'repeats' them, 'resumes' them, or 'tells' its user
+//   persisted  by which method it asks for persisted queries first
+//   fetches    whether it subscribes on a socket and asks by HTTP
+//   compiled   whether it knows the documents of documents.js alone
+//   prepare    what must be done before anything is asked
+//   refusal    (place, options): what a connection is refused with, where
+//              operations are not told
+//   open       (place, options) makes a line:
+//
+//     ask      (operation) is the answer's data, or fails
+//     listen   (operation, {next, told, error, complete}) subscribes, and
+//              returns what unsubscribes
+//     close    ends it all
+//
+// A place is {url, socket}; options are credentials, as headers or connection
+// parameters, fetch, WebSocket, and retry, whether it may connect again.
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { overheard } from './clients/websocket.js'
+import * as documents from './documents.js'
+import { Listener, plain, said, until } from './listener.js'
+import { serve } from './processes.js'
+import { proxy } from './proxy.js'
+
+const everything = () => true
+const masterchain = (b) => b.workchain_id === -1
+const basechain = (b) => b.workchain_id === 0
+const onSocket = ({ protocol }) => protocol.endsWith('-ws')
+const listens = ({ onCut }) => onCut !== undefined
+
+// refused asks and subscribes, and tells what came of it.
+async function refused(adapter, place, credentials) {
+  const options = { credentials, retry: false }
+  if (adapter.refusal) return [await adapter.refusal(place, options)]
+  const line = adapter.open(place, options)
+  const answers = [line.ask({ query: documents.version }).then(() => assert.fail('it was answered'), (err) => err)]
+  if (listens(adapter)) answers.push(new Listener(line, { query: documents.blocks }).refused())
+  const all = await Promise.all(answers)
+  line.close()
+  return all
+}
+
+async function fails(line, operation, words) {
+  const err = await line.ask(operation).then(() => assert.fail('it was answered'), (err) => err)
+  assert.match(said(err), words)
+}
+
+// collect waits for more blocks, as whoever uses the client would: one that
+// was told of trouble subscribes again, behind the last block that it had.
+async function collect(adapter, line, operation, listeners, count) {
+  const received = () => listeners.flatMap((l) => l.blocks)
+  const goal = received().length + count
+  while (received().length < goal) {
+    const now = listeners.at(-1)
+    await until(() => now.trouble || received().length >= goal)
+    if (!now.trouble) continue
+    if (adapter.onCut !== 'tells') assert.fail(`it ended: ${said(now.trouble)}`)
+    await sleep(100)
+    const after = received().at(-1)?.chain_order
+    listeners.push(new Listener(line, { ...operation, variables: { ...operation.variables, after } }))
+  }
+  for (const { code } of listeners.flatMap((l) => l.told.map((err) => err.extensions))) assert.equal(code, 'SERVICE_UNAVAILABLE')
+  return received()
+}
+
+// runs are the parts of what was received in which cursors go up.
+function runs(blocks) {
+  const all = [[]]
+  for (const block of blocks) {
+    if (block.chain_order <= (all.at(-1).at(-1)?.chain_order ?? '')) all.push([])
+    all.at(-1).push(block)
+  }
+  return all
+}
+
+const cases = [
+  {
+    name: 'queries', phase: 'read', of: everything,
+    async run(adapter, { server, chain }) {
+      const line = adapter.open(server, {})
+      const after = chain.cursorBefore(200)
+      const sizes = [1, 2, 3, 4, 5]
+      const pages = await Promise.all(sizes.map((first) => line.ask({ query: documents.page, variables: { workchain: chain.recorded ? -1 : 0, first, after } })))
+      sizes.forEach((first, i) => {
+        const { edges, pageInfo } = plain(pages[i]).blockchain.blocks
+        assert.equal(edges.length, first)
+        assert.equal(pageInfo.endCursor, edges.at(-1).cursor)
+        chain.checkAfter(edges.map(({ node: { hash, ...rest } }) => ({ ...rest, id: hash })), after, chain.recorded ? masterchain : basechain)
+      })
+      const address = `0:${'ab'.repeat(32)}`
+      const asked = await line.ask({ query: documents.account, variables: { address, format: 'DEC' } })
+      assert.deepEqual(plain(asked).blockchain.account.info, { id: `account/${address}`, address, balance: '0' })
+      await fails(line, { query: documents.account, variables: { address: 'nobody' } }, /Invalid account address/)
+      await fails(line, { query: documents.account, variables: {} }, /\$address/)
+      if (!adapter.compiled) await fails(line, { query: 'query chainWrongQuery { info { nope } }' }, /Cannot query field "nope"/)
+      line.close()
+      return `${sizes.length} pages at once, and errors told`
+    },
+  },
+  {
+    name: 'live blocks', phase: 'live', of: listens,
+    async run(adapter, { server, chain }) {
+      const line = adapter.open(server, {})
+      const operation = { query: documents.blocks, variables: { filter: { workchain_id: { eq: -1 } } } }
+      const listener = new Listener(line, operation)
+      const result = chain.checkLive(await listener.upTo(chain.live(masterchain)), masterchain)
+      line.close()
+      return result
+    },
+  },
+  {
+    name: 'several at once, unsubscribe', phase: 'live', of: listens,
+    async run(adapter, { server, chain }) {
+      const frames = []
+      const line = adapter.open(server, onSocket(adapter) ? { WebSocket: overheard(frames) } : {})
+      const { shard } = chain.tips.find(basechain)
+      const listen = (filter) => new Listener(line, { query: documents.blocks, variables: { filter } })
+      const left = listen({}) // the first: its subscription is the first of the frames
+      const listeners = [
+        [listen(undefined), everything],
+        [listen({ workchain_id: { eq: -1 } }), masterchain],
+        [listen({ workchain_id: { eq: 0 } }), basechain],
+        [listen({ shard: { eq: shard } }), (b) => b.shard === shard],
+        [listen({ workchain_id: { eq: -1 }, OR: { shard: { eq: shard } } }), (b) => b.workchain_id === -1 || b.shard === shard],
+      ]
+      await left.upTo(chain.recorded ? 100 : 4)
+      left.leave()
+      const had = left.blocks.length
+      await line.ask({ query: documents.version })
+      if (onSocket(adapter)) await until(() => end(frames) > 0)
+      await listen({ seq_no: { ge: 0 } }).upTo(1)
+      const answered = frames.length
+      for (const [listener, matches] of listeners) chain.checkLive(await listener.upTo(chain.live(matches)), matches)
+      assert.equal(left.blocks.length, had, 'blocks after unsubscribe')
+      if (onSocket(adapter)) {
+        await until(() => frames.slice(answered).some((f) => f.from === 'server')) // it goes on
+        nothingAfter(frames, answered)
+      }
+      line.close()
+      return `${listeners.length} right, and nothing after unsubscribe`
+    },
+  },
+  {
+    name: 'resume', phase: 'read', of: listens,
+    async run(adapter, { server, chain }) {
+      const line = adapter.open(server, {})
+      const [late, early] = [chain.cursorBefore(100), chain.cursorBefore(Infinity)]
+      const resumed = [[late, { workchain_id: { eq: -1 } }, masterchain], [late, undefined, everything], [early, { workchain_id: { eq: -1 } }, masterchain]]
+      await Promise.all(resumed.map(async ([after, filter, matches]) => {
+        const listener = new Listener(line, { query: documents.blocks, variables: { filter, after } })
+        const recorded = chain.blocks.slice(0, chain.length).filter((b) => b.chain_order > after && matches(b)).length
+        chain.checkAfter(await listener.upTo(Math.max(recorded + 1, 5)), after, matches)
+      }))
+      line.close()
+      return 'from cursors on into the present, without a hole'
+    },
+  },
+  {
+    name: 'lost connection', phase: 'read', of: listens,
+    async run(adapter, { server, chain }) {
+      const between = await proxy(server)
+      const line = adapter.open(between.place(server), {})
+      const after = chain.cursorBefore(10)
+      const operation = { query: documents.blocks, variables: { after } }
+      const listeners = [new Listener(line, operation)]
+      await collect(adapter, line, operation, listeners, 6)
+      between.cut()
+      const parts = runs(await collect(adapter, line, operation, listeners, 6))
+      assert.equal(parts.length, adapter.onCut === 'repeats' ? 2 : 1)
+      for (const part of parts) chain.checkAfter(part, after)
+      line.close()
+      between.close()
+      return { repeats: 'subscribed again by itself', resumes: 'went on by itself where it was', tells: 'told, and went on where it was' }[adapter.onCut]
+    },
+  },
+  {
+    name: 'server restarted', phase: 'apart', of: listens,
+    async run(adapter) {
+      const server = await serve()
+      const line = adapter.open(server, {})
+      const operation = { query: documents.blocks, variables: { filter: { workchain_id: { eq: -1 } } } }
+      const listeners = [new Listener(line, operation)]
+      await collect(adapter, line, operation, listeners, 2)
+      await server.stop()
+      const again = await serve('-addr', server.address)
+      await collect(adapter, line, operation, listeners, 2)
+      line.close()
+      await again.stop()
+      return 'blocks go on'
+    },
+  },
+  {
+    name: 'credentials', phase: 'guarded', of: everything,
+    async run(adapter, { guarded, secret }) {
+      const basic = (s) => ({ Authorization: `Basic ${btoa(`:${s}`)}` })
+      const right = [basic(secret), ...(onSocket(adapter) && !adapter.fetches ? [{ accessKey: secret }] : [])]
+      for (const credentials of right) {
+        const line = adapter.open(guarded, { credentials })
+        assert.match(plain(await line.ask({ query: documents.version })).info.version, /^[0-9.]+$/)
+        if (listens(adapter)) await new Listener(line, { query: documents.blocks }).upTo(2)
+        line.close()
+      }
+      const elsewhere = { url: guarded.url.replace('/demo/', '/nobody/'), socket: guarded.socket.replace('/demo/', '/nobody/') }
+      const wrong = [[guarded, {}], [guarded, basic('wrong')], [guarded, { Authorization: `Bearer ${secret}` }], [elsewhere, basic(secret)]]
+      if (onSocket(adapter)) wrong.push([guarded, { accessKey: 'wrong' }])
+      for (const [place, credentials] of wrong) {
+        for (const err of await refused(adapter, place, credentials)) assert.match(said(err), /\b(401|4403)\b|Unauthorized access/)
+      }
+      return `${right.length} right admitted, ${wrong.length} wrong refused`
+    },
+  },
+  {
+    name: 'persisted queries', phase: 'read', of: ({ persisted }) => persisted !== undefined,
+    async run(adapter, { server }) {
+      const asked = []
+      const fetch = (to, init) => {
+        asked.push(requestOf(to, init))
+        return globalThis.fetch(to, init)
+      }
+      const line = adapter.open(server, { fetch })
+      const unknown = `a${randomBytes(8).toString('hex')}`
+      const query = `query chainPersistedQuery { ${unknown}: info { version } }`
+      for (let i = 0; i < 3; i++) assert.match(plain(await line.ask({ query }))[unknown].version, /^[0-9.]+$/)
+      line.close()
+      const [{ hash }] = asked
+      assert.match(hash, /^[0-9a-f]{64}$/)
+      const seen = asked.map(({ method, ...rest }) => ({ ...rest, method: rest.text ? 'any' : method }))
+      const byHash = { method: adapter.persisted, text: false, hash }
+      assert.deepEqual(seen, [byHash, { method: 'any', text: true, hash }, byHash, byHash])
+      return `by hash with ${adapter.persisted}, the text sent once`
+    },
+  },
+]
+
+// end is where the client ends the first subscription of its socket.
+function end(frames) {
+  const { id } = frames.find((f) => f.from === 'client' && f.id !== undefined)
+  return frames.findIndex((f) => f.from === 'client' && f.id === id && ['stop', 'complete'].includes(f.type))
+}
+
+// nothingAfter checks that the server says nothing of an ended subscription
+// once it has answered something that was asked later.
+function nothingAfter(frames, answered) {
+  const ended = frames[end(frames)]
+  const last = frames.findLastIndex((f) => f.from === 'server' && f.id === ended.id)
+  assert.ok(last < answered, `after unsubscribe: ${JSON.stringify(frames[last])}`)
+  assert.equal(frames[last].type === 'complete', ended.type === 'stop', `its last: ${JSON.stringify(frames[last])}`)
+}
+
+// requestOf is what a request asks, whether by POST or GET.
+function requestOf(to, { method = 'GET', body }) {
+  const parameters = new URL(to).searchParams
+  const { query, extensions } = method === 'POST'
+    ? JSON.parse(body)
+    : { query: parameters.get('query'), extensions: JSON.parse(parameters.get('extensions')) }
+  return { method, text: Boolean(query), hash: extensions?.persistedQuery?.sha256Hash }
+}
+
+// casesOf are an adapter's, in the form that the runner runs.
+export function casesOf(adapter) {
+  return cases.filter((c) => c.of(adapter)).map(({ name, phase, run }) => ({
+    name: `${adapter.name}, ${name}`, phase, run: (world) => run(adapter, world),
+  }))
+}

@@ -1,0 +1,72 @@
+// Apollo Client, both majors, with each of its links.
+import { createHash } from 'node:crypto'
+import { createRequire } from 'node:module'
+import { SubscriptionClient } from 'subscriptions-transport-ws'
+import Socket from 'ws'
+import { client as socketClient } from './graphql-ws.js'
+import { titled } from './package.js'
+import { into } from './results.js'
+import { connect, refusal } from './subscriptions-transport-ws.js'
+
+globalThis.WebSocket ??= Socket // GraphQLWsLink looks for the browser's
+
+const require = createRequire(import.meta.url)
+const sha256 = (text) => createHash('sha256').update(text).digest('hex')
+
+// ofMajor is one major's links; both have the same names for them.
+function ofMajor(folder) {
+  const { ApolloClient, gql, HttpLink, InMemoryCache } = require(`${folder}/core`)
+  const { createPersistedQueryLink } = require(`${folder}/link/persisted-queries`)
+  const { GraphQLWsLink } = require(`${folder}/link/subscriptions`)
+  const { WebSocketLink } = require(`${folder}/link/ws`)
+
+  const http = ({ url }, { credentials, fetch }, more) => new HttpLink({ uri: url, headers: credentials, fetch, ...more })
+  const persisted = (how) => (place, options) => createPersistedQueryLink({ sha256, ...how }).concat(http(place, options))
+
+  // A link is given with what closes its sockets.
+  function adapter(what, protocol, link, rest) {
+    return {
+      name: `${titled(folder)}, ${what}`,
+      protocol,
+      ...rest,
+      open(place, options) {
+        const { socket, close = () => {} } = rest?.connect?.(place, options) ?? {}
+        const client = new ApolloClient({ link: link(place, options, socket), cache: new InMemoryCache(), queryDeduplication: false })
+        return {
+          async ask({ query, variables }) {
+            return (await client.query({ query: gql(query), variables, fetchPolicy: 'network-only' })).data
+          },
+          listen({ query, variables }, sink) {
+            const subscription = client.subscribe({ query: gql(query), variables }).subscribe(into(sink))
+            return () => subscription.unsubscribe()
+          },
+          close() {
+            client.stop()
+            close()
+          },
+        }
+      },
+    }
+  }
+
+  const legacy = (place, options) => {
+    const socket = connect(SubscriptionClient, place, options)
+    return { socket, close: () => socket.close() }
+  }
+  const modern = (place, options) => {
+    const socket = socketClient(place, options)
+    return { socket, close: () => socket.dispose() }
+  }
+  return [
+    adapter('HttpLink', 'HTTP', http),
+    adapter('HttpLink by GET', 'HTTP', (place, options) => http(place, options, { useGETForQueries: true })),
+    adapter('persisted queries', 'HTTP', persisted(), { persisted: 'POST' }),
+    adapter('persisted queries by GET', 'HTTP', persisted({ useGETForHashedQueries: true }), { persisted: 'GET' }),
+    adapter('WebSocketLink', 'graphql-ws', (place, options, socket) => new WebSocketLink(socket), {
+      connect: legacy, onCut: 'repeats', refusal: refusal(SubscriptionClient),
+    }),
+    adapter('GraphQLWsLink', 'graphql-transport-ws', (place, options, socket) => new GraphQLWsLink(socket), { connect: modern, onCut: 'repeats' }),
+  ]
+}
+
+export const adapters = ['apollo-client-3', '@apollo/client'].flatMap(ofMajor)

@@ -1,0 +1,60 @@
+// Command host serves a chain that stands still: what is asked twice is
+// answered alike.
+//
+//	go run . [blocks.json [accounts.json]]
+//
+// Without files the chain is a simulated one. It prints its URL and ends when
+// its standard input does.
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("host: ")
+	chain := memchain.New()
+	for _, path := range os.Args[1:] {
+		if err := add(chain, path); err != nil {
+			log.Fatalf("%s: %v", path, err)
+		}
+	}
+	if len(os.Args) == 1 {
+		if err := simulate(chain); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Judges ask all they have over one socket.
+	handler := chaingql.New(chain, &chaingql.Options{Limits: chaingql.Limits{MessageRate: -1}})
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", handler)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("http://%s/demo/graphql\n", listener.Addr())
+	go func() { log.Fatal(http.Serve(listener, mux)) }()
+	_, _ = io.Copy(io.Discard, os.Stdin) // until whoever started it is gone
+}
+
+func add(chain *memchain.Chain, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	rec, err := memchain.Load(f)
+	if err != nil {
+		return err
+	}
+	return chain.Add(rec)
+}

@@ -1,0 +1,30 @@
+// The judges as cases: they try the main library's answers on a chain that
+// stands still.
+import { titled } from './clients/package.js'
+import { audits } from './judges/audits.js'
+import { introspection } from './judges/introspection.js'
+import { oracle } from './judges/oracle.js'
+import { http, legacy, modern } from './judges/oracle/transports.js'
+
+// judged runs a judge; its words are what it found.
+async function judged(judge, url, options) {
+  const words = []
+  const { failed } = await judge(url, { ...options, log: (line) => words.push(line) })
+  if (failed > 0) throw new Error(words.join('\n'))
+  return words.join('; ')
+}
+
+export default [
+  {
+    name: `${titled('graphql-http')}, audits`, phase: 'judge',
+    run: ({ still }) => judged(audits, still.url),
+  },
+  {
+    name: `${titled('graphql')}, ${titled('@graphql-codegen/typescript')}, ${titled('typescript')}, the schema`, phase: 'judge',
+    run: ({ still }) => judged(introspection, still.url),
+  },
+  {
+    name: `${titled('graphql')}, random documents`, phase: 'judge', patience: 120_000,
+    run: ({ still }) => judged(oracle, still.url, { seed: 1, documents: 6000, transports: [http, legacy, modern] }),
+  },
+]

@@ -1,0 +1,71 @@
+// Execution against graphql-js: what chance makes is sent to the server and
+// answered by the reference, and the two must agree on what is refused, on data
+// byte for byte, and on the paths of errors. The words of errors are the
+// server's own.
+//
+//	node judges/oracle.js URL [--seed 1] [--documents 4000] [--modern]
+//
+// The server's chain must stand still, as that of ./host does.
+import { pathToFileURL } from 'node:url'
+import { parseArgs } from 'node:util'
+import { readChain } from './oracle/chain.js'
+import { request } from './oracle/documents.js'
+import { everything, Reference } from './oracle/reference.js'
+import { http, legacy, modern } from './oracle/transports.js'
+
+const atOnce = 8
+
+export async function oracle(url, { seed = 1, documents = 4000, transports = [http, legacy], log = console.log } = {}) {
+  const ask = async (query) => {
+    const response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ query }) })
+    return (await response.json()).data
+  }
+  const chain = await readChain(ask)
+  const reference = new Reference(await ask(everything), chain)
+  const lines = await Promise.all(transports.map(async (t) => ({ name: t.name, line: await t.open(url) })))
+  const count = { documents, refused: 0, 'with field errors': 0, streams: 0, 'without errors': 0 }
+  let differences = 0
+  let next = 0
+
+  async function work() {
+    while (next < documents) {
+      const i = next++
+      const asked = request(reference.schema, chain, seed, i)
+      const want = await reference.answer(asked)
+      count[want.refused ? 'refused' : want.stream ? 'streams' : want.paths.length > 0 ? 'with field errors' : 'without errors']++
+      for (const { name, line } of lines) {
+        const got = await line.answer(asked, want.stream).catch((err) => ({ error: String(err) }))
+        if (agree(want, got)) continue
+        differences++
+        log(`${name}, seed ${seed}, document ${i}\n${asked.query}\nvariables ${asked.variables}, operationName ${asked.operationName}\ngraphql-js: ${show(want)}\nserver:     ${show(got)}\n`)
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: atOnce }, work))
+  for (const { line } of lines) line.close()
+  log(`seed ${seed}: ${Object.entries(count).map(([what, n]) => `${n} ${what}`).join(', ')}, over ${lines.map((l) => l.name).join(' and ')}; chain of ${chain.blocks.length} blocks`)
+  return { passed: documents * lines.length - differences, failed: differences }
+}
+
+function agree(want, got) {
+  if (want.refused) return got.refused === true
+  if (!want.stream) return got.data === want.data && JSON.stringify(got.paths) === JSON.stringify(want.paths)
+  if (got.unread) return true
+  return want.why === undefined ? got.stream === true : got.refused === true
+}
+
+function show({ refused, stream, why, ...rest }) {
+  if (refused || stream) return `${refused ? 'refused' : 'a stream'}${why ? `: ${why}` : ''}`
+  return JSON.stringify(rest)
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1]).href) {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { seed: { type: 'string', default: '1' }, documents: { type: 'string', default: '4000' }, modern: { type: 'boolean', default: false } },
+  })
+  const transports = [http, legacy, ...(values.modern ? [modern] : [])]
+  const { passed, failed } = await oracle(positionals[0], { seed: Number(values.seed), documents: Number(values.documents), transports })
+  console.log(`${passed} passed, ${failed} failed`)
+  process.exit(failed > 0 ? 1 : 0)
+}
