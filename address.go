@@ -11,8 +11,8 @@ import (
 // An Address names an account: a workchain and 256 bits in it. Addresses are
 // comparable and may be map keys.
 type Address struct {
-	Workchain int32
-	ID        [32]byte
+	Workchain int32    // -1 is the masterchain
+	ID        [32]byte // the account's id in the workchain
 }
 
 // String returns the raw form, `<workchain>:<64 lower-case hex digits>`.

@@ -178,9 +178,10 @@ func TestTroubleOfTheAuthorizerLetsNobodyIn(t *testing.T) {
 				s := n.socket(t)
 				s.say(startVersion)
 				got := s.hear()
-				if len(got) != 2 || strings.Contains(got[0], "s3cret") || !strings.HasPrefix(got[1], "CLOSE 1") {
-					t.Errorf("heard %s", got)
+				if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1011" {
+					t.Fatalf("heard %s", got)
 				}
+				masked(t, got[0], log)
 			})
 		})
 	}

@@ -66,6 +66,11 @@ func New(b Backend, opts *Options) *Handler {
 	if opts == nil {
 		opts = &Options{}
 	}
+	for _, origin := range opts.AllowedOrigins {
+		if !wellFormed(origin) {
+			panic(fmt.Sprintf("chaingql: New: AllowedOrigins: %q is not scheme://host[:port]", origin))
+		}
+	}
 	h := &Handler{backend: b, opts: opts.withDefaults(), auth: opts.Authorizer, origins: slices.Clone(opts.AllowedOrigins)}
 	h.opts.Endpoints = slices.Clone(opts.Endpoints)
 	switch auth := opts.Authorizer.(type) {
@@ -134,7 +139,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ok, closed := h.requests.enter()
 	if !ok {
-		h.refuse(w, r, unavailable(closed))
+		h.refuse(w, r, unavailable(closed, "requests"))
 		return
 	}
 	leave := sync.OnceFunc(h.requests.leave) // a stream leaves early
@@ -177,11 +182,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // maxPooled keeps one large answer from being held for ever.
 const maxPooled = 256 << 10
 
-func unavailable(closed bool) *refusal {
+// unavailable says that there are too many of something at once, or that the
+// service goes away.
+func unavailable(closed bool, what string) *refusal {
 	if closed {
 		return refuse(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
 	}
-	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many requests at once.")
+	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many "+what+" at once.")
 }
 
 // Shutdown ends the Handler for good: new requests get 503, running ones are
@@ -216,13 +223,22 @@ func (h *Handler) authorize(r *http.Request) (context.Context, *refusal) {
 	return ctx, nil
 }
 
-// admit asks the Authorizer.
-func (h *Handler) admit(ctx context.Context, c Credentials) (context.Context, error) {
-	ctx, err := h.auth.Authorize(ctx, c)
-	if err == nil && ctx == nil {
+// admit asks the Authorizer, whose panic is an error like any other.
+func (h *Handler) admit(ctx context.Context, c Credentials) (admitted context.Context, err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p) // net/http's own way to say goodbye
+		default:
+			admitted, err = nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	admitted, err = h.auth.Authorize(ctx, c)
+	if err == nil && admitted == nil {
 		err = errors.New("neither a context nor an error")
 	}
-	return ctx, err
+	return admitted, err
 }
 
 func unauthorized() *refusal {

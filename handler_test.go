@@ -74,7 +74,7 @@ func TestSocketsAreLimited(t *testing.T) {
 		if err == nil {
 			t.Fatal("a second socket was accepted")
 		}
-		refused(t, res, 503, "Too many requests at once.", "SERVICE_UNAVAILABLE")
+		refused(t, res, 503, "Too many sockets at once.", "SERVICE_UNAVAILABLE")
 		equal(t, "Retry-After", res.Header.Get("Retry-After"), "1")
 		_ = s.CloseNow()
 		synctest.Wait()

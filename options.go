@@ -49,7 +49,7 @@ type Options struct {
 
 	// AllowedOrigins are the web origins whose pages may call the API, by CORS
 	// and by WebSocket alike: exact, as scheme://host or scheme://host:port,
-	// or "*" for all. Default: pages of the handler's own host only. Callers
+	// or "*" for all; New panics on anything else. Default: pages of the handler's own host only. Callers
 	// that are not browsers send no Origin and are not affected.
 	AllowedOrigins []string
 
@@ -60,9 +60,10 @@ type Options struct {
 	// Limits bound what one client can ask for. Default: those of [Limits].
 	Limits Limits
 
-	// TrustedDocuments are the only documents served, if there are any: clients
-	// send their text, or their SHA-256 as Apollo's persisted queries do. New
-	// panics on one that is not valid. Default: every document is served.
+	// TrustedDocuments are the only documents served: clients send their text,
+	// or their SHA-256 as Apollo's persisted queries do. New panics on one that
+	// is not valid. Default: every document is served. A list that is empty but
+	// not nil serves none.
 	TrustedDocuments []string
 
 	// KeepAlive is the rhythm of keep-alive messages and pings on sockets.
@@ -83,9 +84,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Limits bound what strangers can ask for. Each refusal is a GraphQL error
-// with the code LIMIT_EXCEEDED that names the limit. Zero is the default,
-// negative turns a limit off.
+// Limits bound what strangers can ask for. What exceeds one is refused with a
+// GraphQL error that names it and has the code LIMIT_EXCEEDED, except where the
+// field says otherwise. Zero is the default, negative turns a limit off.
 type Limits struct {
 	BodyBytes     int // of a request's body (413). Default: 128 KiB.
 	DocumentBytes int // of a document. Default: 32 KiB.
@@ -100,7 +101,7 @@ type Limits struct {
 	Variables     int // of an operation. Default: 32.
 	ListItems     int // of one list, in a document or in variables. Default: 100.
 	AnswerBytes   int // of an answer's data. Default: 4 MiB.
-	CacheBytes    int // that compiled documents are kept in. Default: 32 MiB.
+	CacheBytes    int // that compiled documents are kept in. Default: 32 MiB. Negative keeps none: no query persists.
 	MessageBytes  int // of one message on a socket (close code 1009). Default: 64 KiB.
 	Sockets       int // open at once, and as many event streams (503). Default: 10,000.
 	MessageRate   int // messages a second on a socket, twice as many at once (close code 1008). Default: 100.
@@ -108,7 +109,7 @@ type Limits struct {
 	Requests      int // HTTP requests being answered at once (503). Default: 1,024.
 
 	BodyTimeout    time.Duration // for a request's body to come whole (408). Default: 5 s.
-	WriteTimeout   time.Duration // for an answer to be taken. Default: 5 s.
+	WriteTimeout   time.Duration // for an answer to be taken; the connection is cut. Default: 5 s.
 	BackendTimeout time.Duration // for one call of the Backend (TIMEOUT). Default: 5 s.
 }
 

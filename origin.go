@@ -11,6 +11,13 @@ import (
 // the handler's own host only.
 type origins []string
 
+// wellFormed reports whether a host's origin is one that a browser could send.
+// One with a slash at its end, say, would never match.
+func wellFormed(origin string) bool {
+	u, err := url.Parse(origin)
+	return origin == "*" || err == nil && u.Scheme != "" && u.Host != "" && strings.EqualFold(u.Scheme+"://"+u.Host, origin)
+}
+
 // allowed reports whether a page of the request's origin may call. A request
 // without an origin comes from no page.
 func (o origins) allowed(r *http.Request) bool {

@@ -135,3 +135,16 @@ func TestOriginsAreCopied(t *testing.T) {
 	allowed[0] = "*"
 	equal(t, "origin", do(h, "OPTIONS", "/demo/graphql", "", "Origin", "https://evil.example").Header().Get("Access-Control-Allow-Origin"), "")
 }
+
+func TestNewPanicsOnAnOriginThatNoBrowserSends(t *testing.T) {
+	for _, origin := range []string{"https://a.example/", "a.example", "https://", "https://a.example/path", "https://u@a.example", ""} {
+		t.Run(origin, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("accepted")
+				}
+			}()
+			chaingql.New(memchain.New(), &chaingql.Options{AllowedOrigins: []string{"*", "http://a.example:8080", origin}})
+		})
+	}
+}

@@ -115,7 +115,7 @@ var infoType = plan.Type{Kind: ast.Object, Name: "Info", Desc: "The service itse
 		}
 		return strconv.AppendInt(dst, last.UnixMilli(), 10)
 	}},
-	{Name: "endpoints", Type: "[String]", Desc: "Where else the service can be reached.", Get: func(src any) any { return src.(*info).endpoints }},
+	{Name: "endpoints", Type: "[String]", Desc: "Where the service can be reached.", Get: func(src any) any { return src.(*info).endpoints }},
 	{Name: "rempEnabled", Type: "Boolean", Desc: "Whether the service reports on the progress of external messages; it does not.", Append: func(dst []byte, _ any) []byte {
 		return append(dst, "false"...)
 	}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -38,9 +39,9 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	switch err := h.sockets.Accept(w, r, s); {
 	case err == nil:
 	case errors.Is(err, gqlws.ErrShutdown):
-		h.refuse(w, r, unavailable(true))
+		h.refuse(w, r, unavailable(true, ""))
 	case errors.Is(err, gqlws.ErrTooMany):
-		h.refuse(w, r, unavailable(false))
+		h.refuse(w, r, unavailable(false, "sockets"))
 	case errors.Is(err, gqlws.ErrNotHijackable):
 		e := h.mask(r.Context(), err)
 		h.refuse(w, r, &refusal{http.StatusInternalServerError, e})
@@ -73,7 +74,12 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	} else if !given.HasSecret {
 		given = s.shown
 	}
-	return s.h.admit(ctx, given)
+	admitted, err := s.h.admit(ctx, given)
+	if err != nil && !errors.Is(err, ErrUnauthorized) {
+		// Trouble of the host's must not read as a wrong secret.
+		return nil, requestError(true, s.h.mask(ctx, fmt.Errorf("authorizer: %w", err)))
+	}
+	return admitted, err
 }
 
 // initCredentials reads the secret in connection_init: in Authorization as in

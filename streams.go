@@ -13,8 +13,13 @@ import (
 // serveStream answers a subscription with a stream of events until the client
 // leaves, ctx is done (its credentials expired), or the service goes away.
 func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound) {
+	if r.Method == http.MethodHead {
+		// Its body is never sent, so no write would tell that the client left.
+		h.serveEvents(w, r, &oneAnswer{})
+		return
+	}
 	if ok, closed := h.streams.enter(); !ok {
-		h.refuse(w, r, unavailable(closed))
+		h.refuse(w, r, unavailable(closed, "event streams"))
 		return
 	}
 	defer h.streams.leave()

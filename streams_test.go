@@ -209,8 +209,33 @@ func TestShutdownEndsEventStreamsSoThatTheirClientsComeBack(t *testing.T) {
 		if err := h.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
-		e.expect("told, without complete", "event: next", `data: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
+		e.expect("told, without complete", "event: next", "id: "+string(blocks[0].Cursor), `data: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
 	})
+}
+
+// A client that had no event yet must not come back at a later place.
+func TestAStreamThatHadNoEventNamesThePlaceItReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, chain, n := live(t, chaingql.Options{})
+		blocks := randomBlocks(8, 3)
+		e := n.stream(t, `subscription{blocks(filter:{workchain_id:{eq:99}}){chain_order}}`)
+		synctest.Wait()
+		commit(t, chain, blocks...)
+		e.expect("nothing matches", ":")
+		if err := h.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		e.expect("told, with the place", "event: next", "id: "+string(blocks[2].Cursor), `data: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
+	})
+}
+
+// The body of a HEAD is thrown away: no write would tell that its client left.
+func TestHeadOfAStreamEndsAtOnce(t *testing.T) {
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
+	res := do(h, "HEAD", "/demo/graphql?query="+url.QueryEscape(allBlocks), "", "Accept", "text/event-stream")
+	equal(t, "status", res.Code, 200)
+	equal(t, "type", res.Header().Get("Content-Type"), "text/event-stream; charset=utf-8")
+	equal(t, "evaluations", h.Feeds(), 0)
 }
 
 func TestExpiredCredentialsEndAnEventStream(t *testing.T) {

@@ -85,7 +85,7 @@ func (h *Handler) subscribe(op *plan.Bound, last string, wake func()) (*subscrip
 	}
 	reader, joinErr := h.blocks.Join(op.Key(), after, eval, wake)
 	if joinErr != nil {
-		return nil, unavailable(true).Error
+		return nil, unavailable(true, "").Error
 	}
 	return &subscription{reader: reader, begun: after == nil}, nil
 }
@@ -103,7 +103,7 @@ func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
 	if errors.Is(failed, blocklog.ErrClosed) {
-		e = unavailable(true).Error
+		e = unavailable(true, "").Error
 	}
 	if cursor := s.reader.Cursor(); cursor != "" {
 		e.Details = map[string]string{"cursor": cursor}
@@ -133,13 +133,23 @@ type eventStream struct {
 
 func (s eventStream) Next() (sse.Event, error) {
 	if s.closing.Err() != nil {
-		return sse.Event{}, &sse.End{Data: appendErrors(nil, plan.Errors{unavailable(true).Error})}
+		return s.end(unavailable(true, "").Error, true)
 	}
 	item, lost, err := s.next()
 	if err != nil {
-		return sse.Event{}, &sse.End{Data: appendErrors(nil, plan.Errors{err}), Final: !lost}
+		return s.end(err, lost)
 	}
 	return sse.Event{ID: item.Cursor, Data: item.Payload}, nil
+}
+
+// end tells why the stream ends and, to a client that may come back, where it
+// stands: blocks that did not match are behind it too.
+func (s eventStream) end(err *plan.Error, lost bool) (sse.Event, error) {
+	end := &sse.End{Data: appendErrors(nil, plan.Errors{err}), Final: !lost}
+	if lost {
+		end.ID = s.reader.Cursor()
+	}
+	return sse.Event{}, end
 }
 
 // oneAnswer is a query's answer to a client that takes nothing but events.

@@ -187,9 +187,10 @@ func (c *conn) keepAlive() {
 // enter has the Session let the peer in, and reports whether it did.
 func (c *conn) enter(payload []byte) bool {
 	ctx, err := c.callInit(payload)
+	var trouble *RequestError
 	switch {
-	case errors.Is(err, errInternal):
-		c.end(ending{cause: causeInternal, err: errInternal.Errors[0]})
+	case errors.As(err, &trouble) && len(trouble.Errors) > 0:
+		c.end(ending{cause: causeInternal, err: trouble.Errors[0]})
 		return false
 	case err != nil:
 		c.server.log.InfoContext(c.ctx, "gqlws: peer refused", "remote", c.net.RemoteAddr(), "error", err)

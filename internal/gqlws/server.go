@@ -150,6 +150,9 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	case h.hijackErr != nil:
 		return fmt.Errorf("%w: %w", ErrNotHijackable, h.hijackErr)
 	default:
+		if v := h.header.Get("Sec-WebSocket-Version"); v != "" {
+			w.Header().Set("Sec-WebSocket-Version", v) // the one spoken here (RFC 6455, 4.4)
+		}
 		return fmt.Errorf("%w: %w", ErrHandshake, err)
 	}
 

@@ -60,6 +60,12 @@ func TestRefusalsLeaveTheAnswerToTheCaller(t *testing.T) {
 			if err := s.Accept(w, r, newScript(t)); !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
+			if name == "another version" { // RFC 6455, 4.4
+				if got := w.header.Get("Sec-WebSocket-Version"); got != "13" {
+					t.Errorf("the version spoken is told as %q", got)
+				}
+				w.header.Del("Sec-WebSocket-Version")
+			}
 			if w.wrote || len(w.header) != 1 {
 				t.Errorf("something was written: %v", w.header)
 			}

@@ -31,6 +31,7 @@ type Stream interface {
 
 // An End is why a stream does not go on.
 type End struct {
+	ID   string // as an Event's: how far the stream had come. May be empty.
 	Data []byte // a GraphQL answer that holds the errors
 	// Final says that asking again would fail again: the client reads complete
 	// and stays away. Otherwise the connection just ends, which makes it come
@@ -153,7 +154,7 @@ func (o *writer) end(why error) error {
 	case errors.Is(why, io.EOF):
 		o.complete()
 	case errors.As(why, &told):
-		o.append(Event{Data: told.Data})
+		o.append(Event{ID: told.ID, Data: told.Data})
 		if told.Final {
 			o.complete()
 		}
