@@ -21,7 +21,8 @@
 // A subscription gets each block that matches its filter, once and in cursor
 // order, from the position it asks for: behind the cursor in its argument after
 // (a block's chain_order), or from now on. An event stream's ids are cursors, so
-// that a browser which lost its line goes on behind the last block it had.
+// that a browser which lost its line goes on behind the last block it had, if it
+// had one.
 //
 // One [Backend.Follow] feeds all subscriptions; where it fails it is started
 // anew from its last cursor, and blocks that come again are dropped. A
