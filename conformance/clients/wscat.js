@@ -109,6 +109,44 @@ export default [
     },
   },
   {
+    name: 'wscat, several operations', phase: 'read',
+    run: async ({ server }) => {
+      const wscat = new Wscat(server.socket)
+      await wscat.connected()
+      const next = async () => {
+        const frame = await wscat.next()
+        return String(frame.id).startsWith('ready') ? next() : frame
+      }
+      const query = 'query($n:Int){blockchain{blocks(workchain:-1,after:"",first:$n){edges{node{seq_no}}}}}'
+      wscat.type(JSON.stringify({ id: 'q', type: 'start', payload: { query, variables: { n: 2 } } }))
+      const edges = [{ node: { seq_no: 1 } }, { node: { seq_no: 2 } }]
+      assert.deepEqual(await next(), { type: 'data', id: 'q', payload: { data: { blockchain: { blocks: { edges } } } } })
+      assert.deepEqual(await next(), { type: 'complete', id: 'q', payload: null })
+
+      const follow = (workchain) => `subscription{blocks(after:"",filter:{workchain_id:{eq:${workchain}}}){workchain_id seq_no}}`
+      wscat.type(subscribe('master', follow(-1)))
+      wscat.type(subscribe('base', follow(0)))
+      const had = { master: [], base: [] }
+      const take = ({ type, id, payload }) => {
+        assert.equal(type, 'data')
+        assert.equal(payload.data.blocks.workchain_id, id === 'master' ? -1 : 0)
+        had[id].push(payload.data.blocks.seq_no)
+      }
+      while (had.master.length < 5 || had.base.length < 5) take(await next())
+      wscat.type(JSON.stringify({ id: 'master', type: 'stop' }))
+      for (let frame = await next(); frame.type !== 'complete'; frame = await next()) take(frame)
+      assert.deepEqual(had.master, had.master.map((_, i) => i + 1))
+      const seen = had.base.length
+      while (had.base.length < seen + 5) {
+        const frame = await next()
+        assert.equal(frame.id, 'base', 'nothing comes after complete')
+        take(frame)
+      }
+      await wscat.close()
+      return `a query with variables; ${had.master.length} and ${had.base.length} blocks of two subscriptions; nothing after stop`
+    },
+  },
+  {
     name: 'wscat, credentials', phase: 'guarded',
     run: async ({ guarded: { socket }, secret }) => {
       const ask = ['-w', '-1', '-x', subscribe('1', 'subscription{blocks{id}}')]
