@@ -121,7 +121,7 @@ func (l *lexical) block(pos *ast.Position) *Error {
 	var raw strings.Builder
 	quotes := func(i int) bool { return l.at(i) == '"' && l.at(i+1) == '"' && l.at(i+2) == '"' }
 	i := pos.Start + 3
-	for ; !quotes(i); i++ {
+	for ; i < len(l.runes) && !quotes(i); i++ {
 		switch {
 		case l.at(i) == '\\' && quotes(i+1):
 			raw.WriteString(`"""`)
