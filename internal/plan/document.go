@@ -49,7 +49,8 @@ func (c *Cache) parse(text string) (*ast.QueryDocument, Errors) {
 	if !utf8.ValidString(text) {
 		return nil, Errors{{Message: "Syntax Error: The document is not UTF-8.", Code: CodeParse}}
 	}
-	lex := lexical{text: text, limits: c.limits}
+	text, hidden := disguised(text)
+	lex := lexical{text: text, limits: c.limits, hidden: hidden}
 	if err := lex.read(); err != nil {
 		return nil, Errors{err}
 	}
@@ -60,7 +61,7 @@ func (c *Cache) parse(text string) (*ast.QueryDocument, Errors) {
 	if err := grammar(doc); err != nil {
 		return nil, Errors{err}
 	}
-	if err := c.limits.check(doc, lex.blocks); err != nil {
+	if err := c.limits.check(doc, lex.blocks, hidden); err != nil {
 		return nil, Errors{err}
 	}
 	if errs := c.validate(doc); errs != nil {

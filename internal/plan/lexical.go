@@ -17,6 +17,7 @@ import (
 type lexical struct {
 	text   string
 	limits Limits
+	hidden bool   // the text's control characters are disguised
 	runes  []rune // of the text: positions count in them; made when needed
 	blocks map[int]block
 }
@@ -68,6 +69,9 @@ func (l *lexical) syntaxError(err error) *Error {
 		return depthError(nil, l.limits.Depth)
 	}
 	msg, _, _ := strings.Cut(at.Message, ", did you mean")
+	if l.hidden && strings.HasPrefix(msg, "Cannot parse the unexpected character") {
+		msg = "Cannot contain an invalid character" // which is not the one that the lexer saw
+	}
 	return &Error{Message: "Syntax Error: " + strings.TrimSuffix(msg, ".") + ".", Code: CodeParse, Locations: locations(at)}
 }
 

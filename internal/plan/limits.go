@@ -69,7 +69,8 @@ type measure struct {
 	fragments  map[string]*ast.FragmentDefinition
 	sizes      map[string]size
 	blocks     map[int]block
-	open       int // selection sets that are being walked
+	disguised  bool // the text's control characters are
+	open       int  // selection sets that are being walked
 	aliases    int
 	directives int
 	err        *Error
@@ -84,8 +85,8 @@ type size struct {
 // enough caps sums of sizes: fragments that double each other would overflow.
 const enough = 1 << 40
 
-func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block) *Error {
-	m := measure{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{}, blocks: blocks}
+func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, disguised bool) *Error {
+	m := measure{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{}, blocks: blocks, disguised: disguised}
 	if l.Operations > 0 && len(doc.Operations) > l.Operations {
 		return limitError(doc.Operations[l.Operations].Position, "The document exceeds the limit of %d operations.", l.Operations)
 	}
@@ -212,7 +213,7 @@ func (m *measure) fragment(name string, pos *ast.Position) size {
 }
 
 // value measures a literal; level counts what it stands in. It also takes off
-// the comments, which a plan would keep, and puts block strings right.
+// the comments, which a plan would keep, and puts strings right.
 func (m *measure) value(v *ast.Value, level int) {
 	if v == nil || m.err != nil {
 		return
@@ -220,6 +221,9 @@ func (m *measure) value(v *ast.Value, level int) {
 	if v.Kind == ast.BlockValue {
 		b := m.blocks[v.Position.Start]
 		v.Raw, v.Position.Line, v.Position.Column = b.value, b.line, b.column
+	}
+	if m.disguised {
+		v.Raw = undisguised(v.Raw)
 	}
 	if v.Kind != ast.ListValue && v.Kind != ast.ObjectValue {
 		return

@@ -2,7 +2,7 @@
 const token = /\s+|#[^\n\r]*|"""[^]*?"""|"(?:\\.|[^"\\\n])*"|\.\.\.|[A-Za-z_]\w*|-?[\d.]+(?:[eE][+-]?\d+)?|[^]/gu
 const strays = [
   '{', '}', '(', ')', '[', ']', ':', '=', '!', '$', '@', '|', '&', '...', '..', '.', '"', '""', '"""', '\\', '#', '-', '0', '1.5', '01', '"a"', 'null', 'true',
-  'on', 'query', 'fragment', 'subscription', 'mutation', 'type', 'schema', 'extend', 'a', '$v0', '@skip', '@skip(if: true)', '__typename', 'id', ',', '\ufeff', '\u00a0', 'é', '😀', '\u2028', '%', ';', '<', '?', '^', '`', "'", '/',
+  'on', 'query', 'fragment', 'subscription', 'mutation', 'type', 'schema', 'extend', 'a', '$v0', '@skip', '@skip(if: true)', '__typename', 'id', ',', '\ufeff', '\u00a0', 'é', '😀', '\u2028', '\u0000', '\u0007', '%', ';', '<', '?', '^', '`', "'", '/',
 ]
 
 export function mutate(random, text) {

@@ -1,9 +1,6 @@
 // Requests that chance would hardly make.
-//
-// None has a bare control character in a string: the specification of September
-// 2025 allows it there, that of October 2021 did not, and the server's lexer
-// goes by the older one. Escaped ones are among them.
 const plain = [
+  '{__type(name:"a\u0007b"){name}}', '{__type(name:"""\u0000\n\u001f"""){name}}', '{__typename} # \u0007', '{__typename}\u0000', '{__type(name:"\u0001" nope:1){name}}',
   '{__typename}', 'query{__typename}', '{info{__typename}}', ',,,{,,info,,{,,version,,},,},,', '\ufeff{__typename}', '{__typename}\ufeff', '{__typename}#', '#\n{__typename}',
   '#é😀\r{__typename}', '{ __typename # x\r\n }', ' ', '#', '\n\n', ',', '{', '}', '{}', '{}{}', '{__typename}{__typename}', '{__typename} query A{__typename}', 'query A{__typename} query A{__typename}',
   'query {__typename} fragment F on Query{__typename}', 'fragment F on Query{__typename}', 'fragment F on Query{...F} {...F}', 'fragment A on Query{...B} fragment B on Query{...A} {...A}',
