@@ -9,9 +9,9 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// trusted are the documents that alone are served, by their text and by their
+// trusted are the texts of the documents that alone are served, by their
 // SHA-256 in lower-case hex. A nil one trusts every document.
-type trusted struct{ byText, byHash map[string]string }
+type trusted map[string]string
 
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
@@ -20,17 +20,16 @@ func hashOf(text string) string {
 
 // trust checks the host's documents: one that is not valid would only be found
 // by a client otherwise.
-func (h *Handler) trust(documents []string) (*trusted, error) {
+func (h *Handler) trust(documents []string) (trusted, error) {
 	if documents == nil {
 		return nil, nil
 	}
-	t := &trusted{map[string]string{}, map[string]string{}}
+	t := trusted{}
 	for i, text := range documents {
 		if errs := h.plans.Check(text); errs != nil {
 			return nil, fmt.Errorf("chaingql: TrustedDocuments[%d]: %w", i, errs)
 		}
-		hash := hashOf(text)
-		t.byText[text], t.byHash[hash] = hash, text
+		t[hashOf(text)] = text
 	}
 	return t, nil
 }
@@ -42,7 +41,7 @@ func (h *Handler) prepare(asked *request) (*plan.Bound, plan.Errors) {
 	if text == "" {
 		var known bool
 		if h.trusted != nil {
-			text, known = h.trusted.byHash[asked.hash]
+			text, known = h.trusted[asked.hash]
 		} else {
 			text, known = h.plans.Recall(asked.hash)
 		}
@@ -53,7 +52,7 @@ func (h *Handler) prepare(asked *request) (*plan.Bound, plan.Errors) {
 	} else if asked.hash != "" && asked.hash != hashOf(text) {
 		return nil, plan.Errors{{Message: "provided sha does not match query", Code: codeBadRequest}}
 	}
-	if h.trusted != nil && h.trusted.byText[text] == "" {
+	if h.trusted != nil && h.trusted[hashOf(text)] == "" {
 		return nil, plan.Errors{{Message: "Only documents that the service knows are served.", Code: codeBadRequest}}
 	}
 	op, errs := h.plans.Prepare(text, asked.OperationName, asked.Variables)

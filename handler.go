@@ -39,7 +39,6 @@ const maxOperationID = 128
 // A Handler serves the API of one chain. Make it with [New]. It is safe for
 // concurrent use and may be mounted under any number of patterns.
 type Handler struct {
-	backend  Backend
 	opts     Options
 	auth     Authorizer
 	origins  origins
@@ -49,7 +48,7 @@ type Handler struct {
 	sockets  *gqlws.Server
 	requests *admission
 	streams  *admission
-	trusted  *trusted
+	trusted  trusted
 	ctx      context.Context // done once Shutdown begins
 	stop     context.CancelFunc
 	answers  sync.Pool // of *[]byte
@@ -71,7 +70,7 @@ func New(b Backend, opts *Options) *Handler {
 			panic(fmt.Sprintf("chaingql: New: AllowedOrigins: %q is not scheme://host[:port]", origin))
 		}
 	}
-	h := &Handler{backend: b, opts: opts.withDefaults(), auth: opts.Authorizer, origins: slices.Clone(opts.AllowedOrigins)}
+	h := &Handler{opts: opts.withDefaults(), auth: opts.Authorizer, origins: slices.Clone(opts.AllowedOrigins)}
 	h.opts.Endpoints = slices.Clone(opts.Endpoints)
 	switch auth := opts.Authorizer.(type) {
 	case nil:
@@ -114,7 +113,8 @@ func (h *Handler) Schema() graphql.Schema { return h.schema.GraphQL() }
 func (h *Handler) SDL() string { return h.schema.SDL() }
 
 // ServeHTTP answers queries by GET and POST, and opens sockets and event
-// streams. It never redirects, and answers every request, refused ones too, in JSON.
+// streams. It never redirects, and answers every request, refused ones too, in
+// JSON.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recover(w, r)
 	h.origins.setCORS(w, r)
@@ -142,8 +142,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, unavailable(closed, "requests"))
 		return
 	}
-	leave := sync.OnceFunc(h.requests.leave) // a stream leaves early
-	defer leave()
+	inside := true // a stream leaves early
+	defer func() {
+		if inside {
+			h.requests.leave()
+		}
+	}()
 	ctx, refused := h.authorize(r)
 	if refused != nil {
 		h.refuse(w, r, refused)
@@ -163,7 +167,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errs != nil:
 		h.write(w, r, http.StatusOK, media, appendErrors(nil, errs))
 	case op.Kind() == ast.Subscription && events:
-		leave()
+		inside = false
+		h.requests.leave()
 		h.serveStream(ctx, w, r, op)
 	case op.Kind() == ast.Subscription:
 		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket, and as text/event-stream."))
@@ -182,20 +187,25 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // maxPooled keeps one large answer from being held for ever.
 const maxPooled = 256 << 10
 
-// unavailable says that there are too many of something at once, or that the
-// service goes away.
+func shuttingDown() *refusal {
+	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
+}
+
+// unavailable is for who is not admitted: too many are inside, or the door is
+// shut for good.
 func unavailable(closed bool, what string) *refusal {
 	if closed {
-		return refuse(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
+		return shuttingDown()
 	}
 	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many "+what+" at once.")
 }
 
 // Shutdown ends the Handler for good: new requests get 503, running ones are
 // finished, sockets and event streams are told that the service goes away and
-// closed, and the Backend's Follow is ended. It returns when all of that is done, or with ctx's
-// error when ctx is done before; the sockets are cut then. Call it beside
-// http.Server's own Shutdown, which neither closes sockets nor waits for them.
+// closed, and the Backend's Follow is ended. It returns when all of that is
+// done, or with ctx's error when ctx is done before; the sockets are cut then.
+// Call it beside http.Server's own Shutdown, which neither closes sockets nor
+// waits for them.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.stop()
 	// All at once: a slow query must not keep sockets and streams from being

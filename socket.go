@@ -39,7 +39,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	switch err := h.sockets.Accept(w, r, s); {
 	case err == nil:
 	case errors.Is(err, gqlws.ErrShutdown):
-		h.refuse(w, r, unavailable(true, ""))
+		h.refuse(w, r, shuttingDown())
 	case errors.Is(err, gqlws.ErrTooMany):
 		h.refuse(w, r, unavailable(false, "sockets"))
 	case errors.Is(err, gqlws.ErrNotHijackable):

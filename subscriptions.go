@@ -85,7 +85,7 @@ func (h *Handler) subscribe(op *plan.Bound, last string, wake func()) (*subscrip
 	}
 	reader, joinErr := h.blocks.Join(op.Key(), after, eval, wake)
 	if joinErr != nil {
-		return nil, unavailable(true, "").Error
+		return nil, shuttingDown().Error
 	}
 	return &subscription{reader: reader, begun: after == nil}, nil
 }
@@ -103,7 +103,7 @@ func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
 	if errors.Is(failed, blocklog.ErrClosed) {
-		e = unavailable(true, "").Error
+		e = shuttingDown().Error
 	}
 	if cursor := s.reader.Cursor(); cursor != "" {
 		e.Details = map[string]string{"cursor": cursor}
@@ -133,7 +133,7 @@ type eventStream struct {
 
 func (s eventStream) Next() (sse.Event, error) {
 	if s.closing.Err() != nil {
-		return s.end(unavailable(true, "").Error, true)
+		return s.end(shuttingDown().Error, true)
 	}
 	item, lost, err := s.next()
 	if err != nil {

@@ -261,8 +261,8 @@ func (l *Log[B]) stop(p *page[B]) {
 	}
 }
 
-// nudge is for when the log has come to a new place: it appends the wakes of those waiting who can be placed now, and has pages
-// read that were waiting for the log in vain.
+// nudge is for when the log has come to a new place: it appends the wakes of those waiting who can be placed now, and
+// has pages read that were waiting for the log in vain.
 func (l *Log[B]) nudge(wakes []func()) []func() {
 	for _, p := range l.pages {
 		switch {
