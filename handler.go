@@ -91,7 +91,7 @@ func New(b Backend, opts *Options) *Handler {
 		panic(err.Error()) // the table is wrong: every test would say so
 	}
 	h.schema = schema
-	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask)
+	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, nil)
 	h.sockets = gqlws.NewServer(gqlws.Options{
 		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
 		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxOperations: l.PerSocket, MaxID: maxOperationID, MaxSockets: l.Sockets, Logger: h.opts.Logger,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ type Cache struct {
 	limits Limits
 	rules  []core.Rule
 	mask   func(ctx context.Context, err error) *Error
+	over   func(ctx context.Context, limit string)
 
 	mu      sync.Mutex // guards what follows
 	entries map[key]*list.Element
@@ -43,9 +45,11 @@ type entry struct {
 // NewCache returns an empty cache for documents against s. mask turns an error
 // that is not for the client, from a resolver, into one that is; it is called
 // on the goroutine that runs the plan, with the context given to it. Prepare
-// calls it too, without a caller's context, where a text makes a rule panic.
-func NewCache(s *Schema, limits Limits, mask func(context.Context, error) *Error) *Cache {
-	return &Cache{schema: s, limits: limits.normal(), rules: s.validation(limits.NoIntrospect), mask: mask,
+// calls it too, without a caller's context, where a text makes a rule panic. over,
+// which may be nil, is called likewise with the name of a limit that a plan has
+// exceeded on its way; those that Prepare finds are in its Errors.
+func NewCache(s *Schema, limits Limits, mask func(context.Context, error) *Error, over func(context.Context, string)) *Cache {
+	return &Cache{schema: s, limits: limits.normal(), rules: s.validation(limits.NoIntrospect), mask: mask, over: over,
 		entries: map[key]*list.Element{}, recent: list.New()}
 }
 
@@ -196,6 +200,9 @@ func (b *Bound) Kind() ast.Operation { return b.plan.op.kind }
 // Name is the operation's name, if it has one.
 func (b *Bound) Name() string { return b.plan.op.name }
 
+// Hash is the SHA-256 of the document in lower-case hex.
+func (b *Bound) Hash() string { return b.plan.op.hash }
+
 // Root returns the name and the arguments of the operation's first field: of a
 // subscription, the only one.
 func (b *Bound) Root() (name string, args Args, err *Error) {
@@ -208,6 +215,19 @@ func (b *Bound) Root() (name string, args Args, err *Error) {
 		return f.def, nil, &Error{Message: fault.Error(), Code: CodeInput, Locations: f.locations, Path: []any{f.name}}
 	}
 	return f.def, args, nil
+}
+
+// Batch gives the arguments of every field beneath which the field that its
+// table calls Batch is asked for, in the order of the document. One whose
+// arguments are wrong is left out: its own turn tells.
+func (b *Bound) Batch() iter.Seq[Args] {
+	return func(yield func(Args) bool) {
+		for _, f := range b.plan.batch {
+			if args, err := f.arguments(b); err == nil && !yield(args) {
+				return
+			}
+		}
+	}
 }
 
 // Key is equal for operations that give equal answers: of the same plan, with

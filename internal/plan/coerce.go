@@ -202,7 +202,9 @@ func (r *reader) read(t *ast.Type, v any) (any, *Error) {
 			return []any{item}, err
 		}
 		if r.maxItems > 0 && len(items) > r.maxItems {
-			return nil, r.fail(CodeLimit, v, "The list exceeds the limit of %d items.", r.maxItems)
+			err := r.fail(CodeLimit, v, "The list exceeds the limit of %d items.", r.maxItems)
+			err.Limit = "ListItems"
+			return nil, err
 		}
 		read := make([]any, len(items))
 		here := len(r.path)

@@ -12,7 +12,9 @@ type Plan struct {
 	id   uint64
 	op   *operation
 	root *selection
-	size int
+	// batch are the fields that are asked for together with others.
+	batch []*field
+	size  int
 }
 
 // A selection is what is asked of an object, in the order of the answer.
@@ -192,7 +194,24 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	f.source = k.c.schema.fields[object.Name][node.Name]
 	k.arguments(f, def, node)
 	f.shape = k.shape(def.Type, sets)
+	if f.source.Batch != "" && f.shape.asks(f.source.Batch) {
+		k.plan.batch = append(k.plan.batch, f)
+	}
 	return f
+}
+
+// asks tells whether a field is asked for anywhere beneath.
+func (s *shape) asks(name string) bool {
+	if s.elem != nil {
+		return s.elem.asks(name)
+	}
+	return s.only.asks(name) || slices.ContainsFunc(s.types, func(v variant) bool { return v.sel.asks(name) })
+}
+
+func (s *selection) asks(name string) bool {
+	return s != nil && slices.ContainsFunc(s.fields, func(f *field) bool {
+		return f.def == name || f.shape != nil && f.shape.asks(name)
+	})
 }
 
 // arguments coerces them now where they hold no variable.

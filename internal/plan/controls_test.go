@@ -13,7 +13,7 @@ func TestControlCharactersStandInStringsAndComments(t *testing.T) {
 		Resolve: func(_ context.Context, _ any, args Args) (any, error) { return args[0], nil },
 	}}}})
 	must(t, err)
-	c := NewCache(s, defaultLimits, masked)
+	c := NewCache(s, defaultLimits, masked, nil)
 	for text, want := range map[string]string{
 		"{echo(s:\"a\x07b\x00\")}":                  `{"data":{"echo":"a\u0007b\u0000"}}`,
 		"{echo(s:\"\"\"\n a\x1f\n  \x01b\n\"\"\")}": `{"data":{"echo":"a\u001f\n \u0001b"}}`,

@@ -20,6 +20,7 @@ type document struct {
 // An operation is ready to be given variables.
 type operation struct {
 	kind      ast.Operation
+	hash      string // of the document, in hex
 	name      string
 	pos       *ast.Position
 	variables []variable
@@ -44,7 +45,7 @@ type absent struct{}
 // parse turns a text into a checked tree.
 func (c *Cache) parse(text string) (*ast.QueryDocument, Errors) {
 	if c.limits.Document > 0 && len(text) > c.limits.Document {
-		return nil, Errors{limitError(nil, "The document exceeds the limit of %d bytes.", c.limits.Document)}
+		return nil, Errors{limitError("DocumentBytes", nil, "The document exceeds the limit of %d bytes.", c.limits.Document)}
 	}
 	if !utf8.ValidString(text) {
 		return nil, Errors{{Message: "Syntax Error: The document is not UTF-8.", Code: CodeParse}}
@@ -112,8 +113,9 @@ func (c *Cache) validate(doc *ast.QueryDocument) Errors {
 // do not wait for variables.
 func (c *Cache) prepare(text string, tree *ast.QueryDocument) (*document, Errors) {
 	doc := &document{text: text}
+	hash := Hash(text)
 	for _, def := range tree.Operations {
-		op := &operation{kind: def.Operation, name: def.Name, pos: def.Position}
+		op := &operation{hash: hash, kind: def.Operation, name: def.Name, pos: def.Position}
 		for _, v := range def.VariableDefinitions {
 			op.variables = append(op.variables, variable{
 				name: v.Variable, typ: v.Type, pos: v.Position,

@@ -32,6 +32,7 @@ type Error struct {
 	Locations []Location
 	Path      []any             // response keys (string) and list indices (int)
 	Details   map[string]string // further extensions
+	Limit     string            // the limit that was exceeded; not for the client, who reads the message
 }
 
 // A Location is a place in a document, both counted from one.

@@ -61,7 +61,7 @@ func FuzzPrepareAndRun(f *testing.F) {
 				t.Error(err)
 			}
 			return masked(ctx, err)
-		})
+		}, nil)
 		start := time.Now()
 		b, errs := c.Prepare(text, "", variables)
 		if took := time.Since(start); took > 100*time.Millisecond {
@@ -139,7 +139,7 @@ func BenchmarkFirstSight(b *testing.B) {
 	s := testSchema(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, errs := NewCache(s, defaultLimits, masked).Prepare(`query Q($n: Int = 1){node(n: $n){id name ... on Cat{lives}}}`, "", nil); errs != nil {
+		if _, errs := NewCache(s, defaultLimits, masked, nil).Prepare(`query Q($n: Int = 1){node(n: $n){id name ... on Cat{lives}}}`, "", nil); errs != nil {
 			b.Fatal(errs)
 		}
 	}

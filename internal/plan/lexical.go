@@ -41,7 +41,7 @@ func (l *lexical) read() *Error {
 		case token.Kind == lexer.EOF:
 			return nil
 		case l.limits.Tokens > 0 && n == l.limits.Tokens:
-			return limitError(&token.Pos, "The document exceeds the limit of %d tokens.", l.limits.Tokens)
+			return limitError("Tokens", &token.Pos, "The document exceeds the limit of %d tokens.", l.limits.Tokens)
 		case token.Kind == lexer.Name && (last.Kind == lexer.Int || last.Kind == lexer.Float) && last.Pos.End == token.Pos.Start:
 			return &Error{Message: "Syntax Error: Invalid number, expected digit but got a name.", Code: CodeParse, Locations: at(&token.Pos)}
 		case token.Kind == lexer.String && strings.Contains(l.text, `\u`):

@@ -46,8 +46,9 @@ func (l Limits) normal() Limits {
 	return l
 }
 
-func limitError(pos *ast.Position, format string, args ...any) *Error {
-	return &Error{Message: fmt.Sprintf(format, args...), Code: CodeLimit, Locations: at(pos)}
+// limitError refuses what exceeds the limit of a name, which hosts know it by.
+func limitError(limit string, pos *ast.Position, format string, args ...any) *Error {
+	return &Error{Message: fmt.Sprintf(format, args...), Code: CodeLimit, Locations: at(pos), Limit: limit}
 }
 
 func at(pos ...*ast.Position) []Location {
@@ -88,10 +89,10 @@ const enough = 1 << 40
 func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, disguised bool) *Error {
 	m := measure{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{}, blocks: blocks, disguised: disguised}
 	if l.Operations > 0 && len(doc.Operations) > l.Operations {
-		return limitError(doc.Operations[l.Operations].Position, "The document exceeds the limit of %d operations.", l.Operations)
+		return limitError("Operations", doc.Operations[l.Operations].Position, "The document exceeds the limit of %d operations.", l.Operations)
 	}
 	if l.Fragments > 0 && len(doc.Fragments) > l.Fragments {
-		return limitError(doc.Fragments[l.Fragments].Position, "The document exceeds the limit of %d fragments.", l.Fragments)
+		return limitError("Fragments", doc.Fragments[l.Fragments].Position, "The document exceeds the limit of %d fragments.", l.Fragments)
 	}
 	for _, f := range doc.Fragments {
 		if m.fragments[f.Name] != nil { // the second would go unmeasured
@@ -111,7 +112,7 @@ func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, disguised bo
 
 func (m *measure) operation(op *ast.OperationDefinition) {
 	if m.Variables > 0 && len(op.VariableDefinitions) > m.Variables {
-		m.fail(op.VariableDefinitions[m.Variables].Position, "The operation exceeds the limit of %d variables.", m.Variables)
+		m.fail("Variables", op.VariableDefinitions[m.Variables].Position, "The operation exceeds the limit of %d variables.", m.Variables)
 	}
 	for _, v := range op.VariableDefinitions {
 		v.Comment = nil // a plan would keep it
@@ -131,11 +132,11 @@ func (m *measure) operation(op *ast.OperationDefinition) {
 }
 
 func fieldsError(op *ast.OperationDefinition, limit int) *Error {
-	return limitError(op.Position, "The operation exceeds the limit of %d fields with its fragments written out for each type.", limit)
+	return limitError("Fields", op.Position, "The operation exceeds the limit of %d fields with its fragments written out for each type.", limit)
 }
 
 func depthError(pos *ast.Position, limit int) *Error {
-	return limitError(pos, "The document exceeds the limit of %d nested levels.", limit)
+	return limitError("Depth", pos, "The document exceeds the limit of %d nested levels.", limit)
 }
 
 // set measures a selection set that stands level deep in its definition.
@@ -160,12 +161,12 @@ func (m *measure) set(set ast.SelectionSet, level int) size {
 			if sel.Alias != sel.Name {
 				m.aliases++
 				if m.Aliases > 0 && m.aliases > m.Aliases {
-					m.fail(sel.Position, "The document exceeds the limit of %d aliases.", m.Aliases)
+					m.fail("Aliases", sel.Position, "The document exceeds the limit of %d aliases.", m.Aliases)
 				}
 			}
 			names[sel.Alias]++
 			if m.SameName > 0 && names[sel.Alias] > m.SameName {
-				m.fail(sel.Position, "A selection set exceeds the limit of %d fields of one name.", m.SameName)
+				m.fail("SameName", sel.Position, "A selection set exceeds the limit of %d fields of one name.", m.SameName)
 			}
 			m.count(sel.Directives, level+1)
 			for _, arg := range sel.Arguments {
@@ -207,7 +208,7 @@ func (m *measure) fragment(name string, pos *ast.Position) size {
 	s = m.set(f.SelectionSet, 0)
 	m.sizes[name] = s
 	if s.fields > m.Fields {
-		m.fail(f.Position, "A fragment exceeds the limit of %d fields with its fragments written out.", m.Fields)
+		m.fail("Fields", f.Position, "A fragment exceeds the limit of %d fields with its fragments written out.", m.Fields)
 	}
 	return s
 }
@@ -232,7 +233,7 @@ func (m *measure) value(v *ast.Value, level int) {
 		return
 	}
 	if m.ListItems > 0 && len(v.Children) > m.ListItems {
-		m.fail(v.Position, "A list or object exceeds the limit of %d items.", m.ListItems)
+		m.fail("ListItems", v.Position, "A list or object exceeds the limit of %d items.", m.ListItems)
 	}
 	for _, child := range v.Children {
 		child.Comment = nil
@@ -246,7 +247,7 @@ func (m *measure) count(directives ast.DirectiveList, level int) {
 	}
 	m.directives += len(directives)
 	if m.Directives > 0 && m.directives > m.Directives {
-		m.fail(directives[len(directives)-1].Position, "The document exceeds the limit of %d directives.", m.Directives)
+		m.fail("Directives", directives[len(directives)-1].Position, "The document exceeds the limit of %d directives.", m.Directives)
 	}
 	for _, d := range directives {
 		for _, arg := range d.Arguments {
@@ -261,8 +262,8 @@ func (m *measure) deep(levels int, pos *ast.Position) {
 	}
 }
 
-func (m *measure) fail(pos *ast.Position, format string, args ...any) {
-	m.refuse(limitError(pos, format, args...))
+func (m *measure) fail(limit string, pos *ast.Position, format string, args ...any) {
+	m.refuse(limitError(limit, pos, format, args...))
 }
 
 // refuse keeps the first fault: the walk stops there.

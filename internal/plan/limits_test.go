@@ -231,7 +231,7 @@ func TestNothingWithinTheLimitsIsDearToPrepare(t *testing.T) {
 		best := time.Hour
 		var errs Errors
 		for range 5 {
-			c := NewCache(s, defaultLimits, masked)
+			c := NewCache(s, defaultLimits, masked, nil)
 			start := time.Now()
 			_, errs = c.Prepare(text, "", nil)
 			best = min(best, time.Since(start))

@@ -1,5 +1,17 @@
 package plan
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Hash is how a document is known without its text: its SHA-256 in lower-case
+// hex.
+func Hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
 // Check tells what is wrong with a document; a good one is kept.
 func (c *Cache) Check(text string) Errors {
 	_, errs := c.document(text)

@@ -67,7 +67,11 @@ func (r *run) full() bool {
 	}
 	if !r.over {
 		r.over = true
-		r.errs = limitError(nil, "The answer exceeds the limit of %d bytes.", r.cache.limits.Answer).AppendJSON(nil)
+		err := limitError("AnswerBytes", nil, "The answer exceeds the limit of %d bytes.", r.cache.limits.Answer)
+		r.errs = err.AppendJSON(nil)
+		if r.cache.over != nil {
+			r.cache.over(r.ctx, err.Limit)
+		}
 	}
 	return true
 }

@@ -28,7 +28,7 @@ func answering(t testing.TB, mask func(context.Context, error) *Error, fields ..
 	if mask == nil {
 		mask = masked
 	}
-	return NewCache(s, Limits{}, mask)
+	return NewCache(s, Limits{}, mask, nil)
 }
 
 func resolving(name, typ string, value any, err error) Field {

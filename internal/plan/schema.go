@@ -45,6 +45,10 @@ type Field struct {
 	Resolve func(ctx context.Context, src any, args Args) (any, error)
 	// Resolver is a field as graphql-go knows it.
 	Resolver graphql.FieldResolveFn
+
+	// Batch names a field somewhere beneath this one that is better asked for
+	// all at once: [Bound.Batch] then tells this one's arguments ahead.
+	Batch string
 }
 
 // An Arg is one argument of a field.

@@ -247,7 +247,7 @@ func testSchema(t testing.TB) *Schema {
 
 func testCache(t testing.TB, limits Limits) *Cache {
 	t.Helper()
-	return NewCache(testSchema(t), limits, masked)
+	return NewCache(testSchema(t), limits, masked, nil)
 }
 
 // ask runs a query and returns the answer, or the refusal as JSON.
