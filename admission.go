@@ -2,7 +2,10 @@ package chaingql
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 )
 
 // An admission counts what is under way, refuses what is too much, and lets a
@@ -13,10 +16,17 @@ type admission struct {
 	inside int
 	closed bool
 	empty  chan struct{} // closed once closed and empty
+	// guests are those who would stay for ever, and are told to go.
+	guests map[*guest]struct{}
 }
 
+// A guest is told to go by a call, and cut off by another one if it has not
+// gone in time. Both may be called at once, and more than once; they must not
+// block.
+type guest struct{ goodbye, cut func() }
+
 func newAdmission(most int) *admission {
-	return &admission{most: most, empty: make(chan struct{})}
+	return &admission{most: most, empty: make(chan struct{}), guests: make(map[*guest]struct{})}
 }
 
 // enter admits one more, who must leave, or says whether the door is shut for
@@ -40,7 +50,26 @@ func (a *admission) leave() {
 	}
 }
 
-// close shuts the door and waits until everybody has left, or ctx is done.
+// stay lets one who is inside be told to go, until the returned function is
+// called.
+func (a *admission) stay(g *guest) (stop func()) {
+	a.mu.Lock()
+	a.guests[g] = struct{}{}
+	closed := a.closed
+	a.mu.Unlock()
+	if closed {
+		g.goodbye()
+	}
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.guests, g)
+	}
+}
+
+// close shuts the door, tells the guests to go, one after the other so that
+// their clients do not all come back at once, and waits until everybody has
+// left, or ctx is done.
 func (a *admission) close(ctx context.Context) error {
 	a.mu.Lock()
 	if !a.closed {
@@ -50,10 +79,47 @@ func (a *admission) close(ctx context.Context) error {
 		}
 	}
 	a.mu.Unlock()
+	guests := a.here()
+
+	pause := pauseOf(ctx, len(guests))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for _, g := range guests {
+		select {
+		case <-timer.C:
+			timer.Reset(pause)
+		case <-ctx.Done(): // the others, too, are told
+		}
+		g.goodbye()
+	}
 	select {
 	case <-a.empty:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	for _, g := range a.here() {
+		g.cut()
+	}
+	return ctx.Err()
+}
+
+// here are the guests, in no order.
+func (a *admission) here() []*guest {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.guests))
+}
+
+// pauseOf is the pause between two guests who are told to go: all are told
+// within half of the time until a deadline.
+func pauseOf(ctx context.Context, guests int) time.Duration {
+	const (
+		enough = 10 * time.Millisecond
+		most   = 10 * time.Second // for all
+	)
+	spread := time.Duration(most)
+	if deadline, ok := ctx.Deadline(); ok {
+		spread = min(spread, max(0, time.Until(deadline)/2))
+	}
+	return min(enough, spread/time.Duration(max(1, guests)))
 }

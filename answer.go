@@ -108,6 +108,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, medi
 
 // refuse answers a request that is not run.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+	h.events.limit(r.Context(), no.Limit)
 	switch no.status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)

@@ -62,8 +62,19 @@ type Backend interface {
 	// cursor is gone; ErrBadCursor that the cursor is foreign. The Handler
 	// runs one Follow at a time however many subscribers there are, on a
 	// context of its own, and starts it anew from its last cursor after an
-	// error.
+	// error. A block must not come out of Follow before Blocks has it.
 	Follow(ctx context.Context, after Cursor) iter.Seq2[Block, error]
+}
+
+// A BalanceBatcher is a [Backend] that can look up several balances in one
+// round trip. A request that asks for more than one address then makes one
+// call of Balances instead of one of Balance for each.
+type BalanceBatcher interface {
+	// Balances returns the balances of addrs, in their order, each as Balance
+	// would: nano-units, the caller's own, and nil where the chain never saw
+	// the account. No address is there twice. An error is the answer for all
+	// of them. The context is the caller's, as in Balance.
+	Balances(ctx context.Context, addrs []Address) ([]*big.Int, error)
 }
 
 // BlocksQuery asks for one page of blocks. Exactly one of First and Last is

@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -13,11 +14,6 @@ import (
 // SHA-256 in lower-case hex. A nil one trusts every document.
 type trusted map[string]string
 
-func hashOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
 // trust checks the host's documents: one that is not valid would only be found
 // by a client otherwise.
 func (h *Handler) trust(documents []string) (trusted, error) {
@@ -29,14 +25,14 @@ func (h *Handler) trust(documents []string) (trusted, error) {
 		if errs := h.plans.Check(text); errs != nil {
 			return nil, fmt.Errorf("chaingql: TrustedDocuments[%d]: %w", i, errs)
 		}
-		t[hashOf(text)] = text
+		t[plan.Hash(text)] = text
 	}
 	return t, nil
 }
 
 // prepare finds the document that is asked for, by its text or by its hash as
 // Apollo's persisted queries have it, and makes it ready to run.
-func (h *Handler) prepare(asked *request) (*plan.Bound, plan.Errors) {
+func (h *Handler) prepare(ctx context.Context, asked *request) (*plan.Bound, plan.Errors) {
 	text := asked.Query
 	if text == "" {
 		var known bool
@@ -49,13 +45,16 @@ func (h *Handler) prepare(asked *request) (*plan.Bound, plan.Errors) {
 			// The words are the protocol's: clients look for them.
 			return nil, plan.Errors{{Message: "PersistedQueryNotFound", Code: codePersistedNotFound}}
 		}
-	} else if asked.hash != "" && asked.hash != hashOf(text) {
+	} else if asked.hash != "" && asked.hash != plan.Hash(text) {
 		return nil, plan.Errors{{Message: "provided sha does not match query", Code: codeBadRequest}}
 	}
-	if h.trusted != nil && h.trusted[hashOf(text)] == "" {
+	if h.trusted != nil && h.trusted[plan.Hash(text)] == "" {
 		return nil, plan.Errors{{Message: "Only documents that the service knows are served.", Code: codeBadRequest}}
 	}
 	op, errs := h.plans.Prepare(text, asked.OperationName, asked.Variables)
+	for _, err := range errs {
+		h.events.limit(ctx, err.Limit)
+	}
 	if errs == nil && asked.hash != "" && asked.Query != "" {
 		h.plans.Remember(asked.hash, text)
 	}

@@ -44,6 +44,7 @@ func ExampleStaticProjects() {
 		"demo": {},
 		"shop": {Secret: "s3cret", RequireSecret: true},
 	}})
+	defer handler.Shutdown(context.Background())
 	fmt.Println(ask(handler, "/demo/graphql", "{info{version}}"))
 	fmt.Println(ask(handler, "/shop/graphql", "{info{version}}"))
 	// Output:

@@ -42,6 +42,20 @@ func blockFilter(filter any) (condition, *plan.Error) {
 	}, nil
 }
 
+// workchainsOf leaves of a BlockFilter only what it says of workchains. What
+// remains matches each block that the whole does, and more.
+func workchainsOf(filter any) any {
+	fields, ok := filter.(map[string]any)
+	if !ok {
+		return nil
+	}
+	rest := map[string]any{"workchain_id": fields["workchain_id"]}
+	if or := workchainsOf(fields["OR"]); or != nil {
+		rest["OR"] = or
+	}
+	return rest
+}
+
 // filterFields are the fields of BlockFilter and what they look at. Hex is
 // compared in lower case.
 var filterFields = []struct {

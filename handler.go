@@ -49,8 +49,7 @@ type Handler struct {
 	requests *admission
 	streams  *admission
 	trusted  trusted
-	ctx      context.Context // done once Shutdown begins
-	stop     context.CancelFunc
+	events   events
 	answers  sync.Pool // of *[]byte
 }
 
@@ -84,20 +83,22 @@ func New(b Backend, opts *Options) *Handler {
 		h.auth = known
 	}
 	l := &h.opts.Limits
-	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout, arrived: h.arrived}
-	h.blocks = blocklog.New(source(resolve), blocklog.Options{Window: h.opts.Window, Logger: h.opts.Logger})
+	h.events = events{h.opts.Hooks, h.opts.Logger}
+	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
+	resolve.batcher, _ = b.(BalanceBatcher)
+	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
+	resolve.recent = h.blocks
 	schema, err := plan.NewSchema(schemaTable(resolve))
 	if err != nil {
 		panic(err.Error()) // the table is wrong: every test would say so
 	}
 	h.schema = schema
-	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, nil)
+	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, h.events.limit)
 	h.sockets = gqlws.NewServer(gqlws.Options{
 		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
 		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxOperations: l.PerSocket, MaxID: maxOperationID, MaxSockets: l.Sockets, Logger: h.opts.Logger,
 	})
 	h.requests, h.streams = newAdmission(l.Requests), newAdmission(l.Sockets)
-	h.ctx, h.stop = context.WithCancel(context.Background())
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
 	}
@@ -139,7 +140,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ok, closed := h.requests.enter()
 	if !ok {
-		h.refuse(w, r, unavailable(closed, "requests"))
+		h.refuse(w, r, unavailable(closed, "Requests", "requests"))
 		return
 	}
 	inside := true // a stream leaves early
@@ -148,7 +149,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.requests.leave()
 		}
 	}()
-	ctx, refused := h.authorize(r)
+	ctx, project, refused := h.authorize(r)
 	if refused != nil {
 		h.refuse(w, r, refused)
 		return
@@ -158,7 +159,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, refused)
 		return
 	}
-	op, errs := h.prepare(asked)
+	op, errs := h.prepare(ctx, asked)
 	switch {
 	case errs != nil && media == "":
 		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, errs)})
@@ -169,19 +170,27 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case op.Kind() == ast.Subscription && events:
 		inside = false
 		h.requests.leave()
-		h.serveStream(ctx, w, r, op)
+		h.serveStream(ctx, w, r, op, project)
 	case op.Kind() == ast.Subscription:
 		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket, and as text/event-stream."))
 	case media == "":
-		h.serveEvents(w, r, &oneAnswer{op.Run(ctx, &call{endpoint(r)}, nil)})
+		h.serveEvents(w, r, &oneAnswer{h.run(ctx, op, endpoint(r), overSSE, project, nil)})
 	default:
 		buf := h.answers.Get().(*[]byte)
-		*buf = op.Run(ctx, &call{endpoint(r)}, (*buf)[:0])
+		*buf = h.run(ctx, op, endpoint(r), overHTTP, project, (*buf)[:0])
 		h.write(w, r, http.StatusOK, media, *buf)
 		if cap(*buf) <= maxPooled {
 			h.answers.Put(buf)
 		}
 	}
+}
+
+// run appends a query's answer to dst.
+func (h *Handler) run(ctx context.Context, op *plan.Bound, endpoint, transport, project string, dst []byte) []byte {
+	ctx, told := h.events.begin(ctx, op, transport, project)
+	dst = op.Run(ctx, &call{endpoint: endpoint, op: op}, dst)
+	told.answered(dst)
+	return dst
 }
 
 // maxPooled keeps one large answer from being held for ever.
@@ -193,21 +202,22 @@ func shuttingDown() *refusal {
 
 // unavailable is for who is not admitted: too many are inside, or the door is
 // shut for good.
-func unavailable(closed bool, what string) *refusal {
+func unavailable(closed bool, limit, what string) *refusal {
 	if closed {
 		return shuttingDown()
 	}
-	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many "+what+" at once.")
+	return &refusal{http.StatusServiceUnavailable, &plan.Error{Message: "Too many " + what + " at once.", Code: codeUnavailable, Limit: limit}}
 }
 
 // Shutdown ends the Handler for good: new requests get 503, running ones are
-// finished, sockets and event streams are told that the service goes away and
-// closed, and the Backend's Follow is ended. It returns when all of that is
-// done, or with ctx's error when ctx is done before; the sockets are cut then.
-// Call it beside http.Server's own Shutdown, which neither closes sockets nor
-// waits for them.
+// finished, sockets and event streams are told that the service goes away, and
+// where to go on, and closed, and the Backend's Follow is ended. So that their
+// clients do not all come back at once, streams are ended one by one, a hundred
+// a second or as many more as half the time until ctx's deadline takes, and go
+// on until then. Shutdown returns when all of that is done, or with ctx's error
+// when ctx is done before; the sockets are cut then. Call it beside
+// http.Server's own Shutdown, which neither closes sockets nor waits for them.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	h.stop()
 	// All at once: a slow query must not keep sockets and streams from being
 	// told.
 	told := make(chan error, 2)
@@ -218,19 +228,19 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 }
 
 // authorize asks who the request comes from and whether they may.
-func (h *Handler) authorize(r *http.Request) (context.Context, *refusal) {
+func (h *Handler) authorize(r *http.Request) (ctx context.Context, project string, refused *refusal) {
 	c, err := h.credentials(r)
 	if err != nil {
-		return nil, unauthorized()
+		return nil, "", unauthorized()
 	}
-	ctx, err := h.admit(r.Context(), c)
+	ctx, err = h.admit(r.Context(), c)
 	switch {
 	case errors.Is(err, ErrUnauthorized):
-		return nil, unauthorized()
+		return nil, "", unauthorized()
 	case err != nil:
-		return nil, &refusal{http.StatusInternalServerError, h.mask(r.Context(), fmt.Errorf("authorizer: %w", err))}
+		return nil, "", &refusal{http.StatusInternalServerError, h.mask(r.Context(), fmt.Errorf("authorizer: %w", err))}
 	}
-	return ctx, nil
+	return ctx, c.Project, nil
 }
 
 // admit asks the Authorizer, whose panic is an error like any other.
@@ -253,13 +263,6 @@ func (h *Handler) admit(ctx context.Context, c Credentials) (admitted context.Co
 
 func unauthorized() *refusal {
 	return refuse(http.StatusUnauthorized, codeUnauthenticated, "Unauthorized access")
-}
-
-// arrived tells when the newest block came. Asking starts the stream: a
-// service whose freshness is asked for has to look.
-func (h *Handler) arrived() (time.Time, bool) {
-	h.blocks.Start()
-	return h.blocks.Arrived()
 }
 
 // endpoint is where a request reached us, as info.endpoints shows it.

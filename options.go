@@ -14,6 +14,7 @@ const Version = "0.1.0"
 const (
 	DefaultKeepAlive = 15 * time.Second
 	DefaultWindow    = 1024
+	DefaultSilence   = 30 * time.Second
 
 	DefaultBodyBytes      = 128 << 10
 	DefaultDocumentBytes  = 32 << 10
@@ -70,18 +71,28 @@ type Options struct {
 	// Default: DefaultKeepAlive.
 	KeepAlive time.Duration
 
-	// Window is how many recent blocks are kept for subscribers that read
-	// slower than blocks come. Default, also for a negative number:
-	// DefaultWindow.
+	// Window is how many recent blocks are kept, for subscribers that read
+	// slower than blocks come and for queries. Default, also for a negative
+	// number: DefaultWindow.
 	Window int
+
+	// Silence is how long the Backend's Follow may give no block before that
+	// is reported (Hooks, log, info.latency) and queries ask the Backend
+	// instead of the window. It should be several times the chain's usual
+	// pace. Default: DefaultSilence.
+	Silence time.Duration
 
 	// DisableIntrospection refuses __schema and __type.
 	DisableIntrospection bool
 
 	// Logger gets what a host should know: failures of the backend with the id
-	// that the client was shown, sockets that were cut. Default:
-	// slog.Default().
+	// that the client was shown, sockets that were cut; and on level Debug
+	// every event that Hooks tell. Default: slog.Default().
 	Logger *slog.Logger
+
+	// Hooks tell the host of what happens, for metrics and traces. Default:
+	// none.
+	Hooks Hooks
 }
 
 // Limits bound what strangers can ask for. What exceeds one is refused with a
@@ -131,6 +142,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.KeepAlive = or(o.KeepAlive, DefaultKeepAlive)
 	o.Window = or(o.Window, DefaultWindow)
+	o.Silence = or(o.Silence, DefaultSilence)
 	l := &o.Limits
 	for _, limit := range []struct {
 		set *int

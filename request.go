@@ -25,6 +25,7 @@ const (
 	codeUnsupportedMedia  = "UNSUPPORTED_MEDIA_TYPE"
 	codeTimeout           = "TIMEOUT"
 	codeCursorTooOld      = "CURSOR_TOO_OLD"
+	codeStreamGap         = "STREAM_GAP"
 	codeUnavailable       = "SERVICE_UNAVAILABLE"
 	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
 )
@@ -37,6 +38,11 @@ type refusal struct {
 
 func refuse(status int, code, message string) *refusal {
 	return &refusal{status, &plan.Error{Message: message, Code: code}}
+}
+
+// overLimit refuses what exceeds the limit of a name.
+func overLimit(status int, limit, message string) *refusal {
+	return &refusal{status, &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
 }
 
 // A request is what a client asks for. Its query is empty where hash names a
@@ -100,7 +106,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ref
 	case errors.As(err, &large):
 		return nil, tooLarge("body", h.opts.Limits.BodyBytes)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refuse(http.StatusRequestTimeout, codeTimeout, "The body did not come in time.")
+		return nil, &refusal{http.StatusRequestTimeout, &plan.Error{Message: "The body did not come in time.", Code: codeTimeout, Limit: "BodyTimeout"}}
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
 	}
@@ -109,13 +115,13 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ref
 }
 
 func tooLarge(what string, limit int) *refusal {
-	return refuse(http.StatusRequestEntityTooLarge, plan.CodeLimit, fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
+	return overLimit(http.StatusRequestEntityTooLarge, "BodyBytes", fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
 }
 
 // notJSON says what is wrong with a text that should have been JSON.
 func notJSON(what string, err error, depth int) *refusal {
 	if errors.Is(err, errTooDeep) {
-		return refuse(http.StatusBadRequest, plan.CodeLimit, fmt.Sprintf("%s exceeds the limit of %d nested levels.", what, depth))
+		return overLimit(http.StatusBadRequest, "Depth", fmt.Sprintf("%s exceeds the limit of %d nested levels.", what, depth))
 	}
 	return badRequest(what + " is not JSON: " + err.Error() + ".")
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/big"
 	"strconv"
+	"sync/atomic"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
@@ -15,13 +17,22 @@ import (
 // values of the schema. They know nothing of transports.
 type resolvers struct {
 	backend   Backend
+	batcher   BalanceBatcher // the backend, where it is one
 	endpoints []string
 	timeout   time.Duration // of one call of the backend
-	arrived   func() (time.Time, bool)
+	recent    *blocklog.Log[Block]
+	flights   flights
+	down      atomic.Pointer[time.Time] // since when the stream has been failing or silent; nil while it is well
 }
 
-// A call is the source of the Query type: the request that asks.
-type call struct{ endpoint string }
+// A call is the source of the Query type: the request that asks. One goroutine
+// runs it.
+type call struct {
+	endpoint string
+	op       *plan.Bound
+	balances map[Address]*big.Int // looked up together; nil until one is asked for
+	err      error                // why they are not there
+}
 
 // Pages that clients get; the Backend is asked for one block more, to know
 // whether there are more.
@@ -30,7 +41,10 @@ const pageSize = 50
 // The blocks that tell the chain's usual pace.
 const paceBlocks = 10
 
-type account struct{ address Address }
+type account struct {
+	address Address
+	call    *call // nil where graphql-go asks
+}
 
 type info struct {
 	now, lastBlock time.Time
@@ -53,28 +67,22 @@ func badInput(format string, args ...any) error {
 	return &plan.Error{Message: fmt.Sprintf(format, args...), Code: plan.CodeInput}
 }
 
-func (r *resolvers) account(_ context.Context, _ any, args plan.Args) (any, error) {
+func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, error) {
 	addr, err := ParseAddress(args[0].(string))
 	if err != nil {
 		return nil, badInput("Invalid account address")
 	}
-	return &account{addr}, nil
+	c, _ := src.(*call)
+	return &account{addr, c}, nil
 }
 
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
-	ctx, cancel := r.deadline(ctx)
-	defer cancel()
-	amount, err := r.backend.Balance(ctx, src.(*account).address)
-	if errors.Is(err, ErrNotFound) {
-		amount, err = new(big.Int), nil
-	}
+	amount, err := r.amount(ctx, src.(*account))
 	switch {
 	case err != nil:
-		return nil, r.explain(ctx, err)
-	case amount == nil:
-		return nil, errors.New("chaingql: Backend.Balance returned neither a balance nor an error")
+		return nil, err
 	case amount.Sign() < 0:
-		return nil, fmt.Errorf("chaingql: Backend.Balance returned %v, a negative balance", amount)
+		return nil, fmt.Errorf("chaingql: the Backend returned %v, a negative balance", amount)
 	}
 	if args[0] == "DEC" {
 		return amount.String(), nil
@@ -103,7 +111,7 @@ func (r *resolvers) blocks(ctx context.Context, _ any, args plan.Args) (any, err
 	} else {
 		q.Last++
 	}
-	blocks, err := r.page(ctx, q)
+	blocks, err := r.read(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -116,34 +124,6 @@ func (r *resolvers) blocks(ctx context.Context, _ any, args plan.Args) (any, err
 		}
 	}
 	return p, nil
-}
-
-// page reads a page from the backend and puts its errors in the API's terms.
-func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
-	ctx, cancel := r.deadline(ctx)
-	defer cancel()
-	blocks, err := r.backend.Blocks(ctx, q)
-	switch {
-	case errors.Is(err, ErrBadCursor):
-		return nil, badInput("Invalid cursor")
-	case errors.Is(err, ErrCursorTooOld):
-		oldest, err := r.backend.Blocks(ctx, BlocksQuery{First: 1})
-		if err != nil {
-			return nil, r.explain(ctx, err)
-		}
-		return nil, tooOld(oldest)
-	case err != nil:
-		return nil, r.explain(ctx, err)
-	}
-	return blocks, nil
-}
-
-func tooOld(oldest []Block) *plan.Error {
-	e := &plan.Error{Message: "The blocks after this cursor are no longer kept.", Code: codeCursorTooOld}
-	if len(oldest) > 0 {
-		e.Details = map[string]string{"oldest": string(oldest[0].Cursor)}
-	}
-	return e
 }
 
 func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -223,7 +203,7 @@ func appendShard(dst []byte, shard uint64) []byte {
 
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	workchain := int32(masterchain)
-	blocks, err := r.page(ctx, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
+	blocks, err := r.read(ctx, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
 	if err != nil {
 		return nil, err
 	}
@@ -235,10 +215,14 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 		return i, nil
 	}
 	i.lastBlock = blocks[len(blocks)-1].Time
-	// A block that is replayed, or came late, is as fresh as its arrival.
+	// A block that is replayed, or came late, is as fresh as its arrival; and
+	// while the stream fails nothing is, whatever the backend has.
 	fresh := i.lastBlock
-	if t, ok := r.arrived(); ok && t.After(fresh) {
-		fresh = t
+	if heard := r.recent.Window().Arrived; heard.After(fresh) {
+		fresh = heard
+	}
+	if down := r.down.Load(); down != nil && down.Before(fresh) {
+		fresh = *down
 	}
 	usual := time.Duration(0)
 	if len(blocks) > 1 {

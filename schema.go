@@ -25,7 +25,7 @@ func schemaTable(r *resolvers) []plan.Type {
 		}},
 		infoType,
 		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Accounts and blocks of the chain.", Fields: []plan.Field{
-			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.", Resolve: r.account, Args: []plan.Arg{
+			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.", Resolve: r.account, Batch: "balance", Args: []plan.Arg{
 				{Name: "address", Type: "String!", Desc: "The account's address: raw (workchain, colon, 64 hex digits) or in the user-friendly form of 48 characters."},
 			}},
 			{Name: "blocks", Type: "BlockchainBlocksConnection", Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.", Resolve: r.blocks, Args: []plan.Arg{

@@ -2,7 +2,6 @@ package chaingql
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/chaingql/chaingql/internal/gqlws"
-	"github.com/chaingql/chaingql/internal/plan"
 )
 
 // serveSocket answers a WebSocket handshake.
@@ -25,11 +23,11 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, unauthorized())
 		return
 	}
-	s := &session{h: h, shown: c, call: call{endpoint(r)}}
+	s := &session{h: h, shown: c, endpoint: endpoint(r), socket: Socket{Project: c.Project, Remote: r.RemoteAddr}}
 	if c.HasSecret {
 		// Without a secret a refusal is not yet said: connection_init may
 		// bring one.
-		ctx, refused := h.authorize(r)
+		ctx, _, refused := h.authorize(r)
 		if refused != nil {
 			h.refuse(w, r, refused)
 			return
@@ -41,7 +39,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, gqlws.ErrShutdown):
 		h.refuse(w, r, shuttingDown())
 	case errors.Is(err, gqlws.ErrTooMany):
-		h.refuse(w, r, unavailable(false, "sockets"))
+		h.refuse(w, r, unavailable(false, "Sockets", "sockets"))
 	case errors.Is(err, gqlws.ErrNotHijackable):
 		e := h.mask(r.Context(), err)
 		h.refuse(w, r, &refusal{http.StatusInternalServerError, e})
@@ -57,8 +55,22 @@ type session struct {
 	h          *Handler
 	shown      Credentials     // at the handshake
 	authorized context.Context // by them; nil where they are still to be judged
-	call       call
+	endpoint   string
+	socket     Socket
+	ctx        context.Context // the socket's
 }
+
+// Opened tells of the socket.
+func (s *session) Opened(ctx context.Context, protocol string) {
+	s.ctx, s.socket.Protocol = ctx, protocol
+	s.h.events.opened(ctx, s.socket)
+}
+
+// Closed tells of its end.
+func (s *session) Closed(why error) { s.h.events.closed(s.ctx, s.socket, why) }
+
+// Limit tells of a limit that stopped the client.
+func (s *session) Limit(name string) { s.h.events.limit(s.ctx, name) }
 
 // Init judges the credentials of connection_init beside those of the handshake.
 func (s *session) Init(ctx context.Context, payload []byte) (context.Context, error) {
@@ -122,33 +134,27 @@ type expiring struct {
 func (e expiring) Deadline() (time.Time, bool) { return e.deadline, true }
 
 // Start makes an operation of what a client sent.
-func (s *session) Start(_ context.Context, payload []byte, wake func()) (gqlws.Operation, error) {
+func (s *session) Start(ctx context.Context, payload []byte, wake func()) (gqlws.Operation, error) {
 	if payload == nil {
 		return gqlws.Operation{}, requestError(false, badRequest("Must provide query string.").Error)
 	}
 	asked, refused := decodeRequest(payload, s.h.opts.Limits.Depth)
 	if refused != nil {
+		s.Limit(refused.Limit)
 		return gqlws.Operation{}, requestError(false, refused.Error)
 	}
-	op, errs := s.h.prepare(asked)
+	op, errs := s.h.prepare(ctx, asked)
 	if errs != nil {
 		return gqlws.Operation{}, requestError(false, errs...)
 	}
 	if op.Kind() != ast.Subscription {
-		return gqlws.Operation{Run: func(ctx context.Context) []byte { return op.Run(ctx, &s.call, nil) }}, nil
+		return gqlws.Operation{Run: func(ctx context.Context) []byte {
+			return s.h.run(ctx, op, s.endpoint, s.socket.Protocol, s.socket.Project, nil)
+		}}, nil
 	}
-	sub, err := s.h.subscribe(op, "", wake)
+	sub, err := s.h.subscribe(ctx, op, subscriber{s.socket.Protocol, s.socket.Project, "", wake})
 	if err != nil {
 		return gqlws.Operation{}, requestError(false, err)
 	}
 	return gqlws.Operation{Stream: socketStream{sub}}, nil
-}
-
-// requestError puts errors in the terms of the sockets.
-func requestError(lost bool, errs ...*plan.Error) error {
-	e := &gqlws.RequestError{Lost: lost}
-	for _, err := range errs {
-		e.Errors = append(e.Errors, json.RawMessage(err.AppendJSON(nil)))
-	}
-	return e
 }

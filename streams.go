@@ -3,23 +3,29 @@ package chaingql
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
 
+	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/sse"
 )
 
 // serveStream answers a subscription with a stream of events until the client
 // leaves, ctx is done (its credentials expired), or the service goes away.
-func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound) {
+func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, project string) {
 	if r.Method == http.MethodHead {
 		// Its body is never sent, so no write would tell that the client left.
 		h.serveEvents(w, r, &oneAnswer{})
 		return
 	}
 	if ok, closed := h.streams.enter(); !ok {
-		h.refuse(w, r, unavailable(closed, "event streams"))
+		h.refuse(w, r, unavailable(closed, "Sockets", "event streams"))
 		return
 	}
 	defer h.streams.leave()
@@ -32,28 +38,89 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	// A browser that lost its line says where it was. (Server-Sent Events,
 	// WHATWG HTML 9.2)
-	sub, err := h.subscribe(op, r.Header.Get("Last-Event-ID"), wake)
-	if err != nil {
-		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, plan.Errors{err})})
+	sub, refused := h.subscribe(ctx, op, subscriber{overSSE, project, r.Header.Get("Last-Event-ID"), wake})
+	if refused != nil {
+		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
-	defer sub.reader.Close()
-	defer context.AfterFunc(h.ctx, wake)()
-	h.send(ctx, w, r, wakes, eventStream{sub, h.ctx})
+	s := &eventStream{subscription: sub, ctx: ctx}
+	defer h.streams.stay(&guest{
+		goodbye: func() { s.leaving.Store(true); wake() },
+		// What is being written is not taken.
+		cut: func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now()) },
+	})()
+	defer context.AfterFunc(ctx, wake)()
+	why := h.send(w, r, wakes, s)
+	switch {
+	case errors.Is(why, os.ErrDeadlineExceeded):
+		// Nothing more could be said: the log has where the client stands.
+		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
+		h.opts.Logger.InfoContext(ctx, "chaingql: event stream cut", slog.String("cursor", sub.reader.Cursor()), slog.Any("error", why))
+	case why != nil:
+		why = fmt.Errorf("%w: %w", gqlws.ErrGone, why)
+	}
+	s.close(why)
 }
 
 // serveEvents answers in events what is complete already.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s sse.Stream) {
-	h.send(r.Context(), w, r, nil, s)
+	if err := h.send(w, r, nil, s); err != nil {
+		h.opts.Logger.InfoContext(r.Context(), "chaingql: answer cut", slog.Any("error", err))
+	}
 }
 
-func (h *Handler) send(ctx context.Context, w http.ResponseWriter, r *http.Request, wakes <-chan struct{}, s sse.Stream) {
-	err := sse.Serve(ctx, w, sse.Options{Heartbeat: h.opts.KeepAlive, WriteTimeout: streamWriteTimeout}, wakes, s)
-	switch {
-	case err == nil:
-	case errors.Is(err, sse.ErrNotFlushable):
+// send writes a stream to its end. An error is that the connection could not
+// take it.
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, wakes <-chan struct{}, s sse.Stream) error {
+	err := sse.Serve(r.Context(), w, sse.Options{Heartbeat: h.opts.KeepAlive, WriteTimeout: streamWriteTimeout}, wakes, s)
+	if errors.Is(err, sse.ErrNotFlushable) {
 		h.refuse(w, r, &refusal{http.StatusInternalServerError, h.mask(r.Context(), err)})
-	default:
-		h.opts.Logger.InfoContext(r.Context(), "chaingql: event stream cut", slog.Any("error", err))
 	}
+	return err
+}
+
+// An eventStream is a subscription as event streams take it. Its events' ids
+// are cursors, which a browser that lost its line hands back.
+type eventStream struct {
+	*subscription
+	leaving atomic.Bool     // the service goes away
+	ctx     context.Context // ends with the credentials, or with the client
+}
+
+func (s *eventStream) Next() (sse.Event, error) {
+	switch {
+	case s.leaving.Load():
+		s.ended = gqlws.ErrShutdown
+		return s.end(at(shuttingDown().Error, s.reader.Cursor()), true)
+	case s.ctx.Err() != nil:
+		s.ended = gqlws.ErrExpired
+		return s.end(at(&plan.Error{Message: "Session expired", Code: codeUnavailable}, s.reader.Cursor()), true)
+	}
+	item, lost, err := s.next()
+	if err != nil {
+		return s.end(err, lost)
+	}
+	return sse.Event{ID: item.Cursor, Data: item.Payload}, nil
+}
+
+// end tells why the stream ends and, to a client that may come back, where it
+// stands: blocks that did not match are behind it too.
+func (s *eventStream) end(err *plan.Error, lost bool) (sse.Event, error) {
+	end := &sse.End{Data: appendErrors(nil, plan.Errors{err}), Final: !lost}
+	if lost {
+		end.ID = s.reader.Cursor()
+	}
+	return sse.Event{}, end
+}
+
+// oneAnswer is a query's answer to a client that takes nothing but events.
+type oneAnswer struct{ data []byte }
+
+func (a *oneAnswer) Next() (sse.Event, error) {
+	if a.data == nil {
+		return sse.Event{}, io.EOF
+	}
+	e := sse.Event{Data: a.data}
+	a.data = nil
+	return e, nil
 }

@@ -209,7 +209,7 @@ func TestShutdownEndsEventStreamsSoThatTheirClientsComeBack(t *testing.T) {
 		if err := h.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
-		e.expect("told, without complete", "event: next", "id: "+string(blocks[0].Cursor), `data: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
+		e.expect("told, without complete", "event: next", "id: "+string(blocks[0].Cursor), `data: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"`+string(blocks[0].Cursor)+`"}}]}`, "END")
 	})
 }
 
@@ -225,7 +225,7 @@ func TestAStreamThatHadNoEventNamesThePlaceItReached(t *testing.T) {
 		if err := h.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		e.expect("told, with the place", "event: next", "id: "+string(blocks[2].Cursor), `data: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
+		e.expect("told, with the place", "event: next", "id: "+string(blocks[2].Cursor), `data: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"`+string(blocks[2].Cursor)+`"}}]}`, "END")
 	})
 }
 
@@ -240,10 +240,12 @@ func TestHeadOfAStreamEndsAtOnce(t *testing.T) {
 
 func TestExpiredCredentialsEndAnEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, _, n := live(t, chaingql.Options{Authorizer: expiresIn(50 * time.Second)})
+		_, chain, n := live(t, chaingql.Options{Authorizer: expiresIn(50 * time.Second)})
+		commit(t, chain, weave("m")...)
 		e := n.stream(t, allBlocks)
 		time.Sleep(time.Minute)
-		e.expect("heartbeats until the end", ":", ":", ":", ":", "END")
+		e.expect("heartbeats until the end, which names the place", ":", ":", ":", ":", "event: next", "id: 01",
+			`data: {"errors":[{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"01"}}]}`, "END")
 	})
 }
 

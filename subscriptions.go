@@ -2,24 +2,31 @@ package chaingql
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
 	"iter"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
-	"github.com/chaingql/chaingql/internal/sse"
+)
+
+// Why a stream of blocks is not what it should be, as [Hooks] are told.
+var (
+	// ErrSilent is that Follow has given nothing for Options.Silence.
+	ErrSilent = blocklog.ErrSilent
+
+	// ErrGap is that Follow left out blocks. A subscription that it concerns
+	// ends with STREAM_GAP.
+	ErrGap = blocklog.ErrGap
 )
 
 // source makes the block log's source of a Backend.
 func source(r *resolvers) blocklog.Source[Block] {
 	return blocklog.Source[Block]{
-		Head: func(ctx context.Context) (string, error) {
-			newest, err := r.page(ctx, BlocksQuery{Last: 1})
-			if err != nil || len(newest) == 0 {
-				return "", err
-			}
-			return string(newest[len(newest)-1].Cursor), nil
+		Recent: func(ctx context.Context, n int) ([]Block, error) {
+			return r.page(ctx, BlocksQuery{Last: n})
 		},
 		Follow: func(ctx context.Context, after string) iter.Seq2[Block, error] {
 			return r.backend.Follow(ctx, Cursor(after))
@@ -27,11 +34,44 @@ func source(r *resolvers) blocklog.Source[Block] {
 		Page: func(ctx context.Context, after string, n int) ([]Block, error) {
 			return r.page(ctx, BlocksQuery{After: Cursor(after), First: n})
 		},
+		Between: func(ctx context.Context, after string, before Block, n int) ([]Block, error) {
+			return r.page(ctx, BlocksQuery{Workchain: &before.Workchain, After: Cursor(after), Before: before.Cursor, First: n})
+		},
 		Cursor: func(b Block) string { return string(b.Cursor) },
+		Place: func(b Block) blocklog.Place {
+			return blocklog.Place{Workchain: b.Workchain, Shard: b.Shard, SeqNo: b.SeqNo}
+		},
 		Gone: func(err error) bool {
 			return errors.Is(err, ErrCursorTooOld) || errors.Is(err, ErrBadCursor) || unservable(err) != nil
 		},
 	}
+}
+
+// logOptions has the log tell the host, and info.latency, of its source.
+func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
+	o := blocklog.Options[Block]{Window: h.opts.Window, Silence: h.opts.Silence, Logger: h.opts.Logger}
+	if o.Silence == 0 {
+		o.Silence = -1 // which is off there
+	}
+	o.Events.Block = h.events.received
+	o.Events.Failed = func(err error, wait time.Duration) {
+		since := time.Now()
+		if errors.Is(err, ErrSilent) {
+			since = since.Add(-o.Silence)
+		}
+		r.down.CompareAndSwap(nil, &since)
+		h.events.failed(err, wait)
+	}
+	o.Events.Recovered = func(down time.Duration) {
+		r.down.Store(nil)
+		h.events.recovered(down)
+	}
+	o.Events.Gap = func(_ int32, _ string, healed bool, _ int) {
+		if !healed {
+			h.events.failed(ErrGap, 0)
+		}
+	}
+	return o
 }
 
 // unservable is what a client is told of a cursor from which nothing can be
@@ -47,9 +87,12 @@ func unservable(err error) *plan.Error {
 // A subscription is one client's place in the block log.
 type subscription struct {
 	reader *blocklog.Reader[Block]
+	told   *observed
 	// begun is whether it is under way: from now on, or with a block from
 	// behind its cursor. What ends it then is not its client's cursor's fault.
 	begun bool
+	// ended is why it ended by itself.
+	ended error
 }
 
 // The arguments of Subscription.blocks, in the order of the schema's table.
@@ -58,10 +101,17 @@ const (
 	argStreamAfter
 )
 
+// A subscriber is who subscribes, and how.
+type subscriber struct {
+	transport, project string
+	last               string // the cursor that the client had come to; "" where it does not say
+	wake               func()
+}
+
 // subscribe joins an operation to the block log: behind the cursor last where
 // the client has one from before, else where the operation asks for. Equal
 // operations share one evaluation of each block.
-func (h *Handler) subscribe(op *plan.Bound, last string, wake func()) (*subscription, *plan.Error) {
+func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) (*subscription, *plan.Error) {
 	_, args, err := op.Root()
 	if err != nil {
 		return nil, err
@@ -70,24 +120,34 @@ func (h *Handler) subscribe(op *plan.Bound, last string, wake func()) (*subscrip
 	if bad != nil {
 		return nil, bad
 	}
+	concerned, bad := blockFilter(workchainsOf(args[argFilter]))
+	if bad != nil {
+		return nil, bad
+	}
 	var after *string
 	if given, ok := args[argStreamAfter].(string); ok {
 		after = &given
 	}
-	if last != "" {
-		after = &last
+	if by.last != "" {
+		after = &by.last
 	}
-	eval := func(b Block) []byte {
-		if !match(&b) {
-			return nil
-		}
-		return op.Run(context.Background(), &b, nil)
-	}
-	reader, joinErr := h.blocks.Join(op.Key(), after, eval, wake)
+	reader, joinErr := h.blocks.Join(blocklog.Interest[Block]{
+		Key:   op.Key(argStreamAfter), // from where one reads does not change what is read
+		After: after,
+		Eval: func(b Block) []byte {
+			if !match(&b) {
+				return nil
+			}
+			return op.Run(context.Background(), &b, nil)
+		},
+		Concerns: func(workchain int32) bool { return concerned(&Block{Workchain: workchain}) },
+		Wake:     by.wake,
+	})
 	if joinErr != nil {
 		return nil, shuttingDown().Error
 	}
-	return &subscription{reader: reader, begun: after == nil}, nil
+	_, told := h.events.begin(ctx, op, by.transport, by.project)
+	return &subscription{reader: reader, told: told, begun: after == nil}, nil
 }
 
 // next hands out the next block that matches. lost tells an end that the client
@@ -95,20 +155,42 @@ func (h *Handler) subscribe(op *plan.Bound, last string, wake func()) (*subscrip
 func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
 	item, failed := s.reader.Next()
 	if failed == nil {
-		s.begun = s.begun || item.Payload != nil
+		if item.Payload != nil {
+			s.begun = true
+			s.told.delivered(item)
+		}
 		return item, false, nil
 	}
+	s.ended = failed
 	if gone := unservable(failed); gone != nil {
 		return item, s.begun, gone
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
-	if errors.Is(failed, blocklog.ErrClosed) {
+	switch {
+	case errors.Is(failed, blocklog.ErrClosed):
 		e = shuttingDown().Error
+	case errors.Is(failed, ErrGap):
+		e = &plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}
 	}
-	if cursor := s.reader.Cursor(); cursor != "" {
+	return item, true, at(e, s.reader.Cursor())
+}
+
+// at names the cursor that a stream has reached.
+func at(e *plan.Error, cursor string) *plan.Error {
+	if cursor != "" {
 		e.Details = map[string]string{"cursor": cursor}
 	}
-	return item, true, e
+	return e
+}
+
+// close ends the subscription, because of what else has ended, if it has not
+// by itself.
+func (s *subscription) close(why error) {
+	if s.ended != nil {
+		why = s.ended
+	}
+	s.told.ended(s.reader.Cursor(), why)
+	s.reader.Close()
 }
 
 // A socketStream is a subscription as sockets take it.
@@ -122,44 +204,15 @@ func (s socketStream) Next() ([]byte, error) {
 	return item.Payload, nil
 }
 
-func (s socketStream) Close() { s.reader.Close() }
+func (s socketStream) Cursor() string { return s.reader.Cursor() }
 
-// An eventStream is a subscription as event streams take it. Its events' ids
-// are cursors, which a browser that lost its line hands back.
-type eventStream struct {
-	*subscription
-	closing context.Context // done when the service goes away
-}
+func (s socketStream) Close(why error) { s.close(why) }
 
-func (s eventStream) Next() (sse.Event, error) {
-	if s.closing.Err() != nil {
-		return s.end(shuttingDown().Error, true)
+// requestError puts errors in the terms of the sockets.
+func requestError(lost bool, errs ...*plan.Error) error {
+	e := &gqlws.RequestError{Lost: lost}
+	for _, err := range errs {
+		e.Errors = append(e.Errors, json.RawMessage(err.AppendJSON(nil)))
 	}
-	item, lost, err := s.next()
-	if err != nil {
-		return s.end(err, lost)
-	}
-	return sse.Event{ID: item.Cursor, Data: item.Payload}, nil
-}
-
-// end tells why the stream ends and, to a client that may come back, where it
-// stands: blocks that did not match are behind it too.
-func (s eventStream) end(err *plan.Error, lost bool) (sse.Event, error) {
-	end := &sse.End{Data: appendErrors(nil, plan.Errors{err}), Final: !lost}
-	if lost {
-		end.ID = s.reader.Cursor()
-	}
-	return sse.Event{}, end
-}
-
-// oneAnswer is a query's answer to a client that takes nothing but events.
-type oneAnswer struct{ data []byte }
-
-func (a *oneAnswer) Next() (sse.Event, error) {
-	if a.data == nil {
-		return sse.Event{}, io.EOF
-	}
-	e := sse.Event{Data: a.data}
-	a.data = nil
-	return e, nil
+	return e
 }

@@ -135,13 +135,19 @@ func TestEqualOperationsShareOneEvaluation(t *testing.T) {
 			{fmt.Sprintf(filtered, -1), 1}, {fmt.Sprintf(filtered, -1), 1}, {fmt.Sprintf(filtered, -1), 1},
 			{fmt.Sprintf(filtered, 0), 2}, {`{"query":"subscription{blocks{seq_no}}"}`, 3}, {`{"query":"subscription{blocks{seq_no}}","variables":{}}`, 3},
 			{`{"query":"subscription{blocks{id}}"}`, 4},
+			// From where they start does not tell them apart.
+			{`{"query":"subscription($a:String){blocks(after:$a){seq_no}}","variables":{"a":"07"}}`, 5},
+			{`{"query":"subscription($a:String){blocks(after:$a){seq_no}}","variables":{"a":"08"}}`, 5},
+			{`{"query":"subscription($a:String){blocks(after:$a){seq_no}}"}`, 5},
+			{`{"query":"subscription($a:String){blocks(after:$a,filter:{chain_order:{lt:$a}}){seq_no}}","variables":{"a":"07"}}`, 6},
+			{`{"query":"subscription($a:String){blocks(after:$a,filter:{chain_order:{lt:$a}}){seq_no}}","variables":{"a":"08"}}`, 7},
 		} {
 			s.say(fmt.Sprintf(`{"id":%d,"type":"start","payload":%s}`, i, c.payload))
 			synctest.Wait()
 			equal(t, "evaluations after "+c.payload, h.Feeds(), c.feeds)
 		}
 		commit(t, chain, masterBlock(5, strings.Repeat("0", 64)))
-		equal(t, "frames", len(s.hear()), 6)
+		equal(t, "frames", len(s.hear()), 7)
 		_ = s.CloseNow()
 		synctest.Wait()
 		equal(t, "evaluations with nobody there", h.Feeds(), 0)

@@ -85,6 +85,7 @@ var rules = []rule{
 	{"accounts of all workchains are told apart", needs("SetBalance"), workchainsAreToldApart},
 	{"recorded balances come back exactly", needs("Balances"), recordedBalancesComeBack},
 	{"an unknown account is ErrNotFound", nil, unknownAccountIsNotFound},
+	{"Balances says what Balance does", needs("SetBalance"), balancesTogether},
 
 	{"an empty chain has no blocks and no error", needs("Append"), emptyChainHasNoBlocks},
 	{"a page is what was asked for", nil, pageIsWhatWasAskedFor},
@@ -98,6 +99,7 @@ var rules = []rule{
 	{"Follow of an empty chain waits", needs("Append"), followOfEmptyChainWaits},
 	{"Follow has no seam between stored and new blocks", needs("Append"), followHasNoSeam},
 	{"several Follows do not mind each other", nil, severalFollows},
+	{"a block that Follow gave is in Blocks", needs("Append"), followedBlocksAreStored},
 	{"a cursor past the newest block waits", needs("Append"), cursorPastTheNewestWaits},
 	{"a Follow that is left ends", nil, followThatIsLeftEnds},
 	{"an interrupted Follow ends with one error and can be resumed", needs("Interrupt"), interruptedFollowCanBeResumed},

@@ -201,7 +201,7 @@ func TestEveryBrokenRuleIsNamed(t *testing.T) {
 	if said := reports(t, func(_ context.Context, c *memchain.Chain) Harness { return whole(c) }); len(said) > 0 {
 		t.Fatalf("a backend that keeps every rule is told: %q", said)
 	}
-	for _, b := range append(brokenAnswers, brokenFollows...) {
+	for _, b := range slices.Concat(brokenAnswers, brokenFollows, brokenBatches) {
 		t.Run(b.name, func(t *testing.T) {
 			said := reports(t, func(ctx context.Context, c *memchain.Chain) Harness {
 				h := whole(c)

@@ -110,3 +110,38 @@ func unknownAccountIsNotFound(t *trial) {
 		}
 	}
 }
+
+// balancesTogether is for a Backend that is a BalanceBatcher as well.
+func balancesTogether(t *trial) {
+	b, ok := t.Backend.(chaingql.BalanceBatcher)
+	if !ok {
+		return
+	}
+	addrs, want := []chaingql.Address{account(0, "nobody")}, []*big.Int{nil}
+	for i, nano := range balances() {
+		addr := account(int32(i%2-1), fmt.Sprint(i))
+		t.setBalance(addr, nano)
+		addrs, want = append(addrs, addr), append(want, nano)
+	}
+	addrs, want = append(addrs, account(-1, "nobody")), append(want, nil)
+	for range 2 { // the second time after the first answer was spoilt
+		var got []*big.Int
+		t.promptly(t.Patience, "Balances", func() (err error) {
+			got, err = b.Balances(t.ctx, addrs)
+			return err
+		}, mustSucceed)
+		if len(got) != len(want) {
+			t.Fatalf("Balances returned %d balances for %d addresses", len(got), len(want))
+		}
+		for i, nano := range got {
+			switch {
+			case want[i] == nil && nano != nil:
+				t.Fatalf("Balances has %v for %v, which the chain never saw: it must be nil", nano, addrs[i])
+			case want[i] != nil && (nano == nil || nano.Cmp(want[i]) != 0):
+				t.Fatalf("Balances has %v for %v at place %d, where it is %v in the source: they must be in the order of the addresses", nano, addrs[i], i, want[i])
+			case nano != nil:
+				spoil(nano)
+			}
+		}
+	}
+}

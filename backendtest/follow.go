@@ -95,6 +95,16 @@ func severalFollows(t *trial) {
 	}
 }
 
+func followedBlocksAreStored(t *trial) {
+	t.fill(20, 20)
+	f := t.follow(t.stored[19].Cursor)
+	for range 20 {
+		t.grow(1)
+		f.expect(t.stored[len(t.stored)-1:])
+		t.expectPage(chaingql.BlocksQuery{Last: 2})
+	}
+}
+
 func cursorPastTheNewestWaits(t *trial) {
 	t.fill(50, 50)
 	past := t.coming[9].Cursor

@@ -40,7 +40,10 @@ type line struct {
 	cause error // written before cut is closed
 }
 
-var _ chaingql.Backend = (*Chain)(nil)
+var (
+	_ chaingql.Backend        = (*Chain)(nil)
+	_ chaingql.BalanceBatcher = (*Chain)(nil)
+)
 
 // New returns an empty chain.
 func New() *Chain {
@@ -145,6 +148,23 @@ func (c *Chain) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, e
 		return nil, chaingql.ErrNotFound
 	}
 	return new(big.Int).Set(nano), nil
+}
+
+// Balances returns the balances that accounts were given, nil for those that
+// were given none.
+func (c *Chain) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found := make([]*big.Int, len(addrs))
+	for i, addr := range addrs {
+		if nano, known := c.balances[addr]; known {
+			found[i] = new(big.Int).Set(nano)
+		}
+	}
+	return found, nil
 }
 
 // Blocks returns one page of the blocks, as [chaingql.Backend] describes it.

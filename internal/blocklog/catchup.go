@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -26,8 +25,10 @@ type page[B any] struct {
 	waiting map[*Reader[B]]struct{}
 	attempt int
 	timer   *time.Timer // of the resting
-	entries []entry[B]
-	err     error // why there is nothing after the cursor any more
+
+	outdated bool // a block has turned up since the source was asked
+	entries  []entry[B]
+	err      error // why there is nothing after the cursor any more
 }
 
 type state int
@@ -53,7 +54,7 @@ func (r *Reader[B]) readOn(at mark) (Item, mark, error) {
 			r.stored = nil // or the page would be kept while the next one is read
 		}
 		if payload != nil {
-			return Item{e.cursor, payload}, at, nil
+			return Item{Cursor: e.cursor, Payload: payload, Origin: OriginSource}, at, nil
 		}
 	}
 	return Item{}, at, nil
@@ -88,10 +89,13 @@ func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 // covers tells whether a cursor is in the window: what is past it is there or has still to arrive, what is not past it
 // has arrived.
 func (l *Log[B]) covers(cursor string) bool {
-	return l.positioned && l.base.cursor <= cursor && cursor <= l.newest.cursor
+	v := l.view.Load()
+	return l.positioned && v.base.cursor <= cursor && cursor <= v.newest.cursor
 }
 
-func (l *Log[B]) ahead(cursor string) bool { return l.positioned && cursor > l.newest.cursor }
+func (l *Log[B]) ahead(cursor string) bool {
+	return l.positioned && cursor > l.view.Load().newest.cursor
+}
 
 // place makes a reader live again, before the first block past its cursor.
 //
@@ -101,11 +105,8 @@ func (l *Log[B]) ahead(cursor string) bool { return l.positioned && cursor > l.n
 // counted, unless its cursor is past it. What is before, it evaluates by itself. Both locks are held, so neither the
 // window nor the feed moves meanwhile.
 func (l *Log[B]) place(r *Reader[B]) {
-	first := l.base.next
-	n := sort.Search(int(l.newest.next-first), func(i int) bool {
-		return l.window[(first+uint64(i))%uint64(l.opts.Window)].cursor > r.at.cursor
-	})
-	r.at.next = first + uint64(n)
+	v := l.view.Load()
+	r.at.next = v.base.next + uint64(v.from(r.at.cursor))
 	r.since = r.feed.matched
 	l.behind.Add(-1)
 	l.stats.CaughtUp++
@@ -175,7 +176,7 @@ func (l *Log[B]) readPages() {
 	l.left()
 }
 
-// fetch asks the source. It trusts no page that is out of order: what follows it would be skipped, or come twice.
+// fetch asks the source.
 func (l *Log[B]) fetch(after string) (entries []entry[B], gone bool, err error) {
 	perr := guard(func() {
 		var blocks []B
@@ -183,22 +184,26 @@ func (l *Log[B]) fetch(after string) (entries []entry[B], gone bool, err error) 
 			gone = l.src.Gone(err)
 			return
 		}
-		blocks = blocks[:min(len(blocks), pageBlocks)]
-		entries = make([]entry[B], 0, len(blocks))
-		for _, b := range blocks {
-			cursor := l.src.Cursor(b)
-			if cursor <= after {
-				err = fmt.Errorf("page is not ascending: %q comes after %q", cursor, after)
-				return
-			}
-			entries = append(entries, entry[B]{b, cursor})
-			after = cursor
-		}
+		entries, err = l.ascending(blocks[:min(len(blocks), pageBlocks)], after)
 	})
 	if perr != nil {
 		err = errors.Join(err, perr)
 	}
 	return entries, gone, err
+}
+
+// ascending trusts no blocks that are out of order: what follows them would be skipped, or come twice.
+func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
+	entries := make([]entry[B], 0, len(blocks))
+	for _, b := range blocks {
+		cursor := l.src.Cursor(b)
+		if cursor <= after {
+			return nil, fmt.Errorf("page is not ascending: %q comes after %q", cursor, after)
+		}
+		entries = append(entries, entry[B]{b, cursor})
+		after = cursor
+	}
+	return entries, nil
 }
 
 // turnPage takes what the source said, and returns the wakes of those who wait for it.
@@ -210,6 +215,10 @@ func (l *Log[B]) turnPage(p *page[B], entries []entry[B], gone bool, err error) 
 	case l.ctx.Err() != nil || len(p.waiting) == 0:
 		l.finish(p)
 		return nil
+	case p.outdated:
+		p.outdated = false
+		l.enqueue(p)
+		return nil
 	case gone:
 		p.err = err
 		l.finish(p)
@@ -218,6 +227,7 @@ func (l *Log[B]) turnPage(p *page[B], entries []entry[B], gone bool, err error) 
 		return nil
 	case len(entries) > 0:
 		l.stats.PageBlocks += uint64(len(entries))
+		l.note(entries[len(entries)-1].cursor) // before anybody has it
 		p.entries = entries
 		l.finish(p)
 	case l.ahead(p.after):

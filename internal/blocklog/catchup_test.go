@@ -10,7 +10,7 @@ import (
 
 func resume(t *testing.T, l *Log[int], cursor string, n int) *Reader[int] {
 	t.Helper()
-	r, err := l.Join(key(n), &cursor, every(n), nil)
+	r, err := l.Join(Interest[int]{Key: key(n), After: &cursor, Eval: every(n)})
 	if err != nil {
 		t.Fatal("Join:", err)
 	}
@@ -55,7 +55,7 @@ func TestResumedReaderGetsStoredBlocksAndThenLiveOnesWhileTheyArrive(t *testing.
 		for after, from := range map[string]int{"": 0, cursorOf(7): 7, between(120): 120, cursorOf(395): 395, cursorOf(400): 400} {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChain(390)
-				l := open(t, c, Options{Window: 8})
+				l := open(t, c, Options[int]{Window: 8})
 				l.Start()
 				synctest.Wait()
 				c.grow(10)
@@ -93,7 +93,7 @@ func TestResumedReaderGetsStoredBlocksAndThenLiveOnesWhileTheyArrive(t *testing.
 func TestSlowReaderOutOfTheWindowGetsEverythingAndGoesLiveAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(7)
-		l := open(t, c, Options{Window: 10})
+		l := open(t, c, Options[int]{Window: 10})
 		never, some, idle := join(t, l, 1), join(t, l, 1), join(t, l, 1000)
 		synctest.Wait()
 		c.grow(4)
@@ -140,7 +140,7 @@ func TestEvalThatPanicsOnAStoredBlockEndsThatReaderAndAPanicOfTheFeedAllOfIts(t 
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.pageTakes = time.Second
-		l := open(t, c, Options{Window: 5})
+		l := open(t, c, Options[int]{Window: 5})
 		eval := func(b int) []byte {
 			if b == 5 || b == 20 {
 				panic(errGone)
@@ -150,14 +150,14 @@ func TestEvalThatPanicsOnAStoredBlockEndsThatReaderAndAPanicOfTheFeedAllOfIts(t 
 		l.Start()
 		synctest.Wait()
 		zero, seven := "", cursorOf(7)
-		early, _ := l.Join("bad", &zero, eval, nil)
+		early, _ := l.Join(Interest[int]{Key: "bad", After: &zero, Eval: eval})
 		got, err := readAll(t, early)
 		var lost *Lost
 		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !slices.Equal(got, []int{1, 2, 3, 4}) {
 			t.Errorf("read %v, %v; want 1 to 4 and Lost after block 4", got, err)
 		}
 		woken := 0
-		late, _ := l.Join("bad", &seven, eval, func() { woken++ })
+		late, _ := l.Join(Interest[int]{Key: "bad", After: &seven, Eval: eval, Wake: func() { woken++ }})
 		expect(t, late)
 		c.grow(10)
 		synctest.Wait()

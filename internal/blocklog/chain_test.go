@@ -21,10 +21,11 @@ type chain struct {
 	mu       sync.Mutex
 	newest   int
 	oldest   int           // Follow from before it fails with errGone
-	down     error         // what Head and Follow fail with, at once
+	down     error         // what Recent and Follow fail with, at once
 	replay   int           // how many blocks too early each Follow begins
 	lie      func(int) int // a block to yield after the given one, 0 for none
 	change   chan struct{} // closed at the next change
+	recents  int           // how many blocks Recent tells
 	heads    int
 	answers  []int    // the heads told
 	goneOnce bool     // the next Follow fails with errGone, whatever it is asked for
@@ -40,7 +41,7 @@ type chain struct {
 }
 
 func newChain(newest int) *chain {
-	return &chain{newest: newest, oldest: 1, change: make(chan struct{})}
+	return &chain{newest: newest, oldest: 1, recents: 1, change: make(chan struct{})}
 }
 
 func cursorOf(n int) string {
@@ -64,18 +65,21 @@ func (c *chain) paged() int      { c.mu.Lock(); defer c.mu.Unlock(); return len(
 func (c *chain) asked() []string { c.mu.Lock(); defer c.mu.Unlock(); return slices.Clone(c.follows) }
 
 func (c *chain) source() Source[int] {
-	return Source[int]{Head: c.head, Follow: c.follow, Page: c.page, Cursor: cursorOf, Gone: func(err error) bool { return errors.Is(err, errGone) }}
+	return Source[int]{Recent: c.recent, Follow: c.follow, Page: c.page, Cursor: cursorOf, Gone: func(err error) bool { return errors.Is(err, errGone) }}
 }
 
-func (c *chain) head(context.Context) (string, error) {
+func (c *chain) recent(_ context.Context, n int) (blocks []int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.heads++
 	if c.down != nil {
-		return "", c.down
+		return nil, c.down
 	}
 	c.answers = append(c.answers, c.newest)
-	return cursorOf(c.newest), nil
+	for b := max(1, c.oldest, c.newest-min(n, c.recents)+1); b <= c.newest; b++ {
+		blocks = append(blocks, b)
+	}
+	return blocks, nil
 }
 
 func (c *chain) follow(ctx context.Context, after string) iter.Seq2[int, error] {

@@ -12,14 +12,14 @@ import (
 func TestIdleReaderCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
-		l := open(t, newChain(0), Options{})
+		l := open(t, newChain(0), Options[int]{})
 		readers := make([]*Reader[int], n)
 		eval, wake := every(1), func() {}
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
 		before := heap()
 		for i := range readers {
-			readers[i], _ = l.Join("", nil, eval, wake)
+			readers[i], _ = l.Join(Interest[int]{Eval: eval, Wake: wake})
 		}
 		if each := int(heap()-before) / n; each > 200 {
 			t.Errorf("%d bytes for an idle reader, want at most 200", each)
@@ -41,18 +41,18 @@ func heap() uint64 {
 func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 	for _, feeds := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("feeds=%d", feeds), func(b *testing.B) {
-			l := New(newChain(0).source(), Options{})
+			l := New(newChain(0).source(), Options[int]{})
 			l.started = true // the benchmark is the one who follows
 			l.positioned = true
 			eval := every(1)
 			var got int
 			for i := range 10_000 {
 				var r *Reader[int]
-				r, _ = l.Join(key(i%feeds), nil, eval, func() {
+				r, _ = l.Join(Interest[int]{Key: key(i % feeds), Eval: eval, Wake: func() {
 					if item, err := r.Next(); item.Payload != nil && err == nil {
 						got++
 					}
-				})
+				}})
 			}
 			b.ReportAllocs()
 			for n := 1; b.Loop(); n++ {
@@ -76,7 +76,13 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 		c := newChain(5000)
 		made := func(b int) *block { return &block{number: b, cursor: cursorOf(b)} }
 		l := New(Source[block]{
-			Head:   c.head,
+			Recent: func(ctx context.Context, n int) (blocks []block, err error) {
+				numbers, err := c.recent(ctx, n)
+				for _, b := range numbers {
+					blocks = append(blocks, *made(b))
+				}
+				return blocks, err
+			},
 			Cursor: func(b block) string { return b.cursor },
 			Follow: func(ctx context.Context, after string) iter.Seq2[block, error] {
 				return func(yield func(block, error) bool) {
@@ -91,14 +97,14 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 				}
 				return blocks, err
 			},
-		}, Options{Logger: quiet})
+		}, Options[block]{Logger: quiet})
 		l.Start()
 		synctest.Wait()
 		goroutines, before := runtime.NumGoroutine(), heap()
 		readers := make([]*Reader[block], n)
 		for i := range readers {
 			after := cursorOf(i)
-			readers[i], _ = l.Join("", &after, func(b block) []byte { return []byte{1} }, nil)
+			readers[i], _ = l.Join(Interest[block]{After: &after, Eval: func(b block) []byte { return []byte{1} }})
 		}
 		for range 150 { // each at a page of its own
 			for _, r := range readers {

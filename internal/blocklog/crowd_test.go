@@ -17,8 +17,8 @@ func TestReadersOnTheirOwnGoroutinesMissNothing(t *testing.T) {
 	for seed := range uint64(9) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
-			c.replay = 3
-			l := open(t, c, Options{Window: 1 << (20 - 7*(seed%3)), MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+			c.replay, c.recents = 3, 200
+			l := open(t, c, Options[int]{Window: 1 << (20 - 7*(seed%3)), MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
 			l.Start()
 			synctest.Wait()
 			var readers sync.WaitGroup
@@ -62,19 +62,19 @@ func TestCloseAmongReadersTellsEachOfThem(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
-			l := open(t, c, Options{Window: 1 << 20})
+			l := open(t, c, Options[int]{Window: 1 << 20})
 			l.Start()
 			synctest.Wait()
 			var readers sync.WaitGroup
 			for i := range 8 {
 				step := 1 + i%3
 				ready := make(chan struct{}, 1)
-				r, _ := l.Join(key(step), nil, every(step), func() {
+				r, _ := l.Join(Interest[int]{Key: key(step), Eval: every(step), Wake: func() {
 					select {
 					case ready <- struct{}{}:
 					default:
 					}
-				})
+				}})
 				readers.Go(func() {
 					var got []int
 					for {
@@ -115,12 +115,12 @@ func readSome(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) {
 		after = &cursor
 	}
 	ready := make(chan struct{}, 1)
-	r, err := l.Join(key(step), after, every(step), func() {
+	r, err := l.Join(Interest[int]{Key: key(step), After: after, Eval: every(step), Wake: func() {
 		select {
 		case ready <- struct{}{}:
 		default:
 		}
-	})
+	}})
 	if err != nil {
 		t.Error(err)
 		return

@@ -3,6 +3,7 @@ package blocklog
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // A feed keeps evaluated payloads for readers that are a little behind, up to both bounds. A reader further behind
@@ -14,10 +15,11 @@ const (
 
 // feed is what readers with equal keys share.
 type feed[B any] struct {
-	key  string
-	eval func(B) []byte
-	keep int // bound of items
-	slot int // its place in the log's feeds; the log's lock guards it
+	key      string
+	eval     func(B) []byte
+	concerns func(workchain int32) bool
+	keep     int // bound of items
+	slot     int // its place in the log's feeds; the log's lock guards it
 
 	mu      sync.Mutex
 	members []*Reader[B]
@@ -35,6 +37,7 @@ type match struct {
 	unread  int // how many live members are to take it; it never falls from one match to the next
 	cursor  string
 	payload []byte
+	arrived time.Time
 }
 
 func (f *feed[B]) evaluate(b B) (payload []byte, err error) {
@@ -42,15 +45,27 @@ func (f *feed[B]) evaluate(b B) (payload []byte, err error) {
 	return payload, err
 }
 
+// begin puts the live members, who joined before the log had a place, where it begins.
+func (f *feed[B]) begin(at mark) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.matched = at.next
+	for _, r := range f.members {
+		if r.at.next != behind {
+			r.at, r.start = at, at.cursor
+		}
+	}
+}
+
 func (f *feed[B]) add(r *Reader[B]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r.slot = len(f.members)
+	r.slot = int32(len(f.members))
 	f.members = append(f.members, r)
 }
 
 // put keeps the match between two marks for the members who were there before it came, and appends their wakes.
-func (f *feed[B]) put(payload []byte, before, after mark, wakes []func()) []func() {
+func (f *feed[B]) put(payload []byte, before, after mark, arrived time.Time, wakes []func()) []func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -73,7 +88,7 @@ func (f *feed[B]) put(payload []byte, before, after mark, wakes []func()) []func
 	if unread == 0 {
 		return wakes
 	}
-	f.items = append(f.items, match{before.next, unread, after.cursor, payload})
+	f.items = append(f.items, match{before.next, unread, after.cursor, payload, arrived})
 	f.bytes += len(payload)
 	n := 0
 	for kept := len(f.items); kept > f.keep || kept > 1 && f.bytes > feedBytes; kept-- {
@@ -94,8 +109,9 @@ func (f *feed[B]) take(r *Reader[B]) Item {
 		return 1
 	})
 	m := &f.items[i]
-	item := Item{m.cursor, m.payload}
+	item := Item{m.cursor, m.payload, m.arrived, OriginLive}
 	r.at = mark{m.number + 1, m.cursor}
+	r.handed = m.cursor
 	m.unread--
 	f.forget()
 	return item

@@ -15,7 +15,7 @@ import (
 func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{Window: 500})
+		l := open(t, c, Options[int]{Window: 500})
 		slow, quick := join(t, l, 1), join(t, l, 1)
 		synctest.Wait()
 		for range 50 {
@@ -35,7 +35,7 @@ func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
 func TestReaderOfRareBlocksIsNotBehindBecauseOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{Window: 10})
+		l := open(t, c, Options[int]{Window: 10})
 		r := join(t, l, 100)
 		synctest.Wait()
 		c.grow(505)
@@ -53,14 +53,14 @@ func TestReaderOfRareBlocksIsNotBehindBecauseOfTheOthers(t *testing.T) {
 func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		var first, second, other atomic.Int32
 		counting := func(n *atomic.Int32) func(int) []byte {
 			return func(b int) []byte { n.Add(1); return every(2)(b) }
 		}
-		a, _ := l.Join("a", nil, counting(&first), nil)
-		b, _ := l.Join("a", nil, counting(&second), nil)
-		o, _ := l.Join("b", nil, counting(&other), nil)
+		a, _ := l.Join(Interest[int]{Key: "a", Eval: counting(&first)})
+		b, _ := l.Join(Interest[int]{Key: "a", Eval: counting(&second)})
+		o, _ := l.Join(Interest[int]{Key: "b", Eval: counting(&other)})
 		synctest.Wait()
 		c.grow(20)
 		synctest.Wait()
@@ -87,7 +87,7 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 			t.Errorf("Next of a closed reader: %v", err)
 		}
 		b.Close()
-		again, _ := l.Join("a", nil, counting(&second), nil)
+		again, _ := l.Join(Interest[int]{Key: "a", Eval: counting(&second)})
 		c.grow(2)
 		synctest.Wait()
 		expect(t, again, 24)
@@ -100,10 +100,10 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 func TestReadersAreWokenForMatchesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		woken := map[int]int{}
 		for _, n := range []int{1, 5, 100} {
-			if _, err := l.Join(key(n), nil, every(n), func() { woken[n]++ }); err != nil {
+			if _, err := l.Join(Interest[int]{Key: key(n), Eval: every(n), Wake: func() { woken[n]++ }}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -119,17 +119,17 @@ func TestReadersAreWokenForMatchesAlone(t *testing.T) {
 func TestWakeMayReadCloseAndJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		var r, joined *Reader[int]
 		var got []int
-		r, _ = l.Join(key(1), nil, every(1), func() {
+		r, _ = l.Join(Interest[int]{Key: key(1), Eval: every(1), Wake: func() {
 			ready, _ := read(t, r)
 			got = append(got, ready...)
 			if len(got) == 3 {
 				r.Close()
 				joined = join(t, l, 1)
 			}
-		})
+		}})
 		synctest.Wait()
 		c.grow(5)
 		synctest.Wait()
@@ -144,11 +144,11 @@ func TestPanickingWakeDoesNotKeepTheBlockFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
-		l := open(t, c, Options{Logger: logger})
+		l := open(t, c, Options[int]{Logger: logger})
 		woken := 0
-		l.Join("", nil, every(1), func() { panic("boom") })
-		r, _ := l.Join("", nil, every(1), func() { woken++ })
-		l.Join("other", nil, every(1), func() { woken++ })
+		l.Join(Interest[int]{Eval: every(1), Wake: func() { panic("boom") }})
+		r, _ := l.Join(Interest[int]{Eval: every(1), Wake: func() { woken++ }})
+		l.Join(Interest[int]{Key: "other", Eval: every(1), Wake: func() { woken++ }})
 		synctest.Wait()
 		c.grow(2)
 		synctest.Wait()
@@ -171,8 +171,8 @@ func TestPanickingLoggerStopsNoBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		c.fail(errDown)
-		l := open(t, c, Options{Logger: slog.New(panicking{})})
-		l.Join("", nil, every(1), func() { panic("boom") })
+		l := open(t, c, Options[int]{Logger: slog.New(panicking{})})
+		l.Join(Interest[int]{Eval: every(1), Wake: func() { panic("boom") }})
 		r, other := join(t, l, 1), join(t, l, 2)
 		time.Sleep(time.Minute)
 		c.fail(nil)
@@ -188,7 +188,7 @@ func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
-		l := open(t, c, Options{Logger: logger})
+		l := open(t, c, Options[int]{Logger: logger})
 		woken, bad := 0, errors.New("bad block")
 		eval := func(b int) []byte {
 			if b == 5 {
@@ -196,7 +196,7 @@ func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
 			}
 			return every(2)(b)
 		}
-		r, _ := l.Join("bad", nil, eval, func() { woken++ })
+		r, _ := l.Join(Interest[int]{Key: "bad", Eval: eval, Wake: func() { woken++ }})
 		other := join(t, l, 2)
 		synctest.Wait()
 		c.grow(8)
@@ -213,7 +213,7 @@ func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
 		if got := text.String(); strings.Count(got, "stack=") != 1 || !strings.Contains(got, "feed_test.go") {
 			t.Errorf("want one line with a stack:\n%s", got)
 		}
-		again, _ := l.Join("bad", nil, eval, nil)
+		again, _ := l.Join(Interest[int]{Key: "bad", Eval: eval})
 		c.grow(2)
 		synctest.Wait()
 		expect(t, again, 10)
@@ -227,14 +227,14 @@ func TestEvalThatPanicsOnlyOnCatchingUpEndsThatReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
-		l := open(t, c, Options{Logger: logger})
+		l := open(t, c, Options[int]{Logger: logger})
 		seen := 0
-		r, _ := l.Join("", nil, func(b int) []byte {
+		r, _ := l.Join(Interest[int]{Eval: func(b int) []byte {
 			if seen = max(seen, b); seen > b && b == 3 {
 				panic("impure")
 			}
 			return every(1)(b)
-		}, nil)
+		}})
 		synctest.Wait()
 		c.grow(100)
 		synctest.Wait()
@@ -252,10 +252,10 @@ func TestEvalThatPanicsOnlyOnCatchingUpEndsThatReader(t *testing.T) {
 func TestFeedKeepsPayloadsForThoseWhoAreBehindAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		big := func(int) []byte { return make([]byte, feedBytes/8) }
-		slow, _ := l.Join("", nil, big, nil)
-		quick, _ := l.Join("", nil, big, nil)
+		slow, _ := l.Join(Interest[int]{Eval: big})
+		quick, _ := l.Join(Interest[int]{Eval: big})
 		synctest.Wait()
 		for range 100 {
 			c.grow(1)

@@ -5,18 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
 )
 
 // Source is where the blocks come from. Its functions are called on a context that ends with [Log.Close], and must
-// come back promptly when that is done. Head and Follow are called one at a time, from one goroutine, the others
-// from several at once. A panic in one of them is a failure of the source like any other.
+// come back promptly when that is done. Recent, Follow and Between are called one at a time, from one goroutine, the
+// others from several at once. A panic in one of them is a failure of the source like any other.
 type Source[B any] struct {
-	// Head returns the cursor of the newest block there is, "" for an empty chain. The log starts behind it.
-	Head func(ctx context.Context) (cursor string, err error)
+	// Recent returns the newest stored blocks, at most n, ascending; none for an empty chain. The log starts behind
+	// the last of them, has them in its window, all but the first, and knows the lines of seq_nos from them. One that
+	// returns only the newest block there is will do.
+	Recent func(ctx context.Context, n int) ([]B, error)
 
 	// Follow yields every block after the cursor, ascending, each at least once, stored ones first and then each new
 	// one, and ends with one non-nil error. It is called again, with the last block's cursor, however it ended.
@@ -34,7 +35,16 @@ type Source[B any] struct {
 	// or a cursor of another chain), so that going on from it is impossible. Any other error of theirs is taken to
 	// pass. Nil is for a source that keeps everything.
 	Gone func(error) bool
+
+	// Between returns the first n stored blocks of before's workchain past the cursor after and short of before's own,
+	// ascending; fewer only where no more are stored. It is asked for what is missing where seq_nos show a hole.
+	Between func(ctx context.Context, after string, before B, n int) ([]B, error)
+
+	// Place tells where a block stands in its chain. Holes are looked for where both Place and Between are there.
+	Place func(B) Place
 }
+
+const recentBlocks = pageBlocks + 1
 
 var errEnded = errors.New("the source's Follow ended without an error")
 
@@ -73,6 +83,8 @@ func (l *Log[B]) run() {
 func (l *Log[B]) follow() (came bool, err error) {
 	ctx, cancel := context.WithCancel(l.ctx) // whatever this attempt left running ends before the next begins
 	defer cancel()
+	defer l.stale()
+	defer l.listen()()
 	perr := guard(func() {
 		var after string
 		if after, err = l.position(ctx); err != nil {
@@ -101,65 +113,136 @@ func (l *Log[B]) follow() (came bool, err error) {
 	return came, err
 }
 
-// position returns where to follow from: the last block, or else the source's head.
+// position returns where to follow from: the last block, or else the source's newest.
 func (l *Log[B]) position(ctx context.Context) (string, error) {
 	l.mu.Lock()
-	cursor, positioned := l.newest.cursor, l.positioned
+	cursor, positioned := l.view.Load().newest.cursor, l.positioned
 	l.mu.Unlock()
 	if positioned {
 		return cursor, nil
 	}
-	cursor, err := l.src.Head(ctx)
+	blocks, err := l.src.Recent(ctx, recentBlocks)
 	if err != nil {
-		return "", fmt.Errorf("head: %w", err)
+		return "", fmt.Errorf("recent: %w", err)
+	}
+	entries, err := l.ascending(blocks[max(0, len(blocks)-recentBlocks):], "")
+	if err != nil {
+		return "", fmt.Errorf("recent: %w", err)
+	}
+	return l.begin(entries), nil
+}
+
+// begin gives the log its place, behind the last of some stored blocks. The first of them is before the window: its
+// cursor is a place that the source has, which "" may not be any more.
+func (l *Log[B]) begin(stored []entry[B]) string {
+	if l.checked() {
+		l.lines = make(lines)
+		for _, e := range stored {
+			l.lines.take(l.src.Place(e.block), e.cursor)
+		}
 	}
 	l.mu.Lock()
-	l.positioned = true
-	l.restart(cursor)
+	at := l.view.Load().newest
+	if len(stored) > 0 {
+		at.cursor = stored[0].cursor
+		stored = stored[1:]
+	}
+	v := emptyView[B](at)
+	for _, e := range stored {
+		v.push(e.block, stamp{cursor: e.cursor}, l.opts.Window)
+	}
+	l.view.Store(&v)
+	l.positioned, l.delivered = true, v.newest
+	for _, f := range l.feeds {
+		f.begin(v.newest)
+	}
 	l.wakes = l.nudge(l.wakes)
 	l.mu.Unlock()
 	l.callWakes()
-	return cursor, nil
+	return v.newest.cursor
 }
 
 // accept takes the source's next block, and gives it to every feed. It reports whether the block was new.
 func (l *Log[B]) accept(b B) bool {
 	cursor := l.src.Cursor(b)
-	l.mu.Lock()
-	before := l.newest
-	switch {
-	case cursor == before.cursor:
-		l.stats.Duplicates++
-		l.mu.Unlock()
-		return false
-	case cursor < before.cursor:
-		l.stats.OutOfOrder++
-		l.mu.Unlock()
+	newest := l.view.Load().newest.cursor // only this goroutine moves it
+	if cursor <= newest {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if cursor == newest {
+			l.stats.Duplicates++
+		} else {
+			l.stats.OutOfOrder++
+		}
 		return false
 	}
-	l.append(entry[B]{b, cursor})
+	if !l.checked() {
+		l.admit(b, cursor)
+		return true
+	}
+	at := l.src.Place(b)
+	switch v := l.lines.judge(at); v {
+	case hole, merge:
+		if !l.mend(b, cursor, at, v) {
+			return l.ctx.Err() == nil
+		}
+	case lower:
+		l.mu.Lock()
+		l.stats.Backwards++
+		l.mu.Unlock()
+	}
+	l.lines.take(at, cursor)
+	l.admit(b, cursor)
+	return true
+}
+
+// checked tells whether seq_nos are looked at.
+func (l *Log[B]) checked() bool { return l.src.Place != nil && l.src.Between != nil }
+
+// admit makes a block the newest one.
+func (l *Log[B]) admit(b B, cursor string) {
+	l.mu.Lock()
+	v := *l.view.Load()
+	before := v.newest
+	v.arrived, v.fresh = time.Now(), true
+	v.push(b, stamp{cursor, v.arrived}, l.opts.Window)
+	l.publish(&v)
+	l.mu.Unlock()
+	l.handRound(b, before, &v)
+}
+
+// publish shows a window with a new block at its end, before anybody is woken for it.
+func (l *Log[B]) publish(v *view[B]) {
+	l.view.Store(v)
 	l.stats.Blocks++
-	l.arrived = time.Now()
-	after := l.newest
 	l.turn = append(l.turn, l.feeds...)
 	l.wakes = l.nudge(l.wakes)
-	l.mu.Unlock()
+}
 
+// handRound gives the newest block to all the feeds there were when it was published.
+func (l *Log[B]) handRound(b B, before mark, v *view[B]) {
 	l.callWakes()
+	l.heard()
 	for _, f := range l.turn {
-		l.deliver(f, b, before, after)
+		l.deliver(f, b, before, v.newest, v.arrived)
 	}
 	clear(l.turn) // or feeds that are gone would be kept until the next block
 	l.turn = l.turn[:0]
 
 	l.mu.Lock()
-	l.delivered = after
+	l.delivered = v.newest
 	l.mu.Unlock()
-	return true
+	l.tellBlock(b)
+}
+
+func (l *Log[B]) tellBlock(b B) {
+	if l.opts.Events.Block != nil {
+		l.tell(func() { l.opts.Events.Block(b) })
+	}
 }
 
 // deliver gives one feed the block between two marks.
-func (l *Log[B]) deliver(f *feed[B], b B, before, after mark) {
+func (l *Log[B]) deliver(f *feed[B], b B, before, after mark, arrived time.Time) {
 	payload, err := f.evaluate(b)
 	switch {
 	case err != nil:
@@ -168,7 +251,7 @@ func (l *Log[B]) deliver(f *feed[B], b B, before, after mark) {
 		l.wakes = l.end(f, before, err, l.wakes)
 		l.mu.Unlock()
 	case payload != nil:
-		l.wakes = f.put(payload, before, after, l.wakes)
+		l.wakes = f.put(payload, before, after, arrived, l.wakes)
 	}
 	l.callWakes()
 }
@@ -180,6 +263,15 @@ func (l *Log[B]) callWakes() {
 	l.wakes = l.wakes[:0]
 }
 
+// stale takes the window's claim to be live away, until a new block comes.
+func (l *Log[B]) stale() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := *l.view.Load()
+	v.fresh = false
+	l.view.Store(&v)
+}
+
 // lose gives the position up. The next attempt starts from the head, and everybody who counted on the old one is
 // behind: the source tells each whether what follows its cursor is still there. The window must not be read across
 // that seam.
@@ -188,17 +280,13 @@ func (l *Log[B]) lose() {
 	for _, f := range l.feeds {
 		l.wakes = f.fallAll(l.delivered, l.wakes)
 	}
-	l.positioned = false
-	l.restart("")
-	l.arrived = time.Time{}
+	newest := l.view.Load().newest
+	l.note(newest.cursor)
+	v := emptyView[B](mark{newest.next, ""})
+	l.view.Store(&v)
+	l.positioned, l.delivered = false, v.newest
 	l.mu.Unlock()
 	l.callWakes()
-}
-
-// restart empties the window, and has it go on after a cursor.
-func (l *Log[B]) restart(cursor string) {
-	l.newest.cursor = cursor
-	l.base, l.delivered = l.newest, l.newest
 }
 
 // backoff doubles with each attempt. It is random between a half and the whole, so that the hosts of one source do
@@ -235,48 +323,4 @@ func guard(f func()) (err error) {
 	}()
 	f()
 	return nil
-}
-
-func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
-	l.mu.Lock()
-	after, positioned := l.newest.cursor, l.positioned
-	l.mu.Unlock()
-	from := slog.String("after", after)
-	if !positioned {
-		from = slog.Bool("from_head", true)
-	}
-	l.say(slog.LevelWarn, "block source failed", "err", err, "attempt", attempt, from, "wait", wait, stackOf(err))
-}
-
-// logPage tells of a failed page, at most once in MaxBackoff: there are as many pages as readers have cursors.
-func (l *Log[B]) logPage(after string, err error) {
-	l.mu.Lock()
-	l.pageFailures++
-	n, now := l.pageFailures, time.Now()
-	tell := l.ctx.Err() == nil && !now.Before(l.nextPageLine)
-	if tell {
-		l.pageFailures, l.nextPageLine = 0, now.Add(l.opts.MaxBackoff)
-	}
-	l.mu.Unlock()
-	if tell {
-		l.say(slog.LevelWarn, "block page failed", "err", err, "after", after, "failures", n, stackOf(err))
-	}
-}
-
-func (l *Log[B]) logPanic(what string, err error, cursor string) {
-	l.say(slog.LevelError, what, "err", err, "cursor", cursor, stackOf(err))
-}
-
-// say logs. A handler of the host's that panics must not stop the blocks, and there is nobody left to tell.
-func (l *Log[B]) say(level slog.Level, what string, args ...any) {
-	_ = guard(func() { l.opts.Logger.Log(context.Background(), level, what, args...) })
-}
-
-// stackOf is empty, and so left out of the log, where err is no panic.
-func stackOf(err error) slog.Attr {
-	var p *panicError
-	if !errors.As(err, &p) {
-		return slog.Attr{}
-	}
-	return slog.String("stack", string(p.stack))
 }

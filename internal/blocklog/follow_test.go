@@ -59,7 +59,7 @@ func TestFailedSourceIsFollowedFromItsLastCursor(t *testing.T) {
 					gives(nil, 3),
 				)
 				logger, text := logged()
-				l := New(src, Options{Logger: logger})
+				l := New(src, Options[int]{Logger: logger, Silence: -1})
 				defer shut(t, l)
 				r := join(t, l, 1)
 				time.Sleep(time.Minute)
@@ -97,7 +97,7 @@ func TestBackoffGrowsWithFailuresAndStartsAgainAfterABlock(t *testing.T) {
 		}
 		src, _, times := scripted(steps...)
 		logger, text := logged()
-		l := New(src, Options{MinBackoff: time.Second, MaxBackoff: 10 * time.Second, Logger: logger})
+		l := New(src, Options[int]{MinBackoff: time.Second, MaxBackoff: 10 * time.Second, Logger: logger})
 		defer shut(t, l)
 		l.Start()
 		time.Sleep(time.Hour)
@@ -145,7 +145,7 @@ func TestBackoffIsJitteredAndInItsBounds(t *testing.T) {
 func TestRepeatedAndLateBlocksAreDroppedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, _, _ := scripted(gives(nil, 1, 1, 3, 2, 3, 4, 1, 4, 4, 5))
-		l := New(src, Options{Logger: quiet})
+		l := New(src, Options[int]{Logger: quiet})
 		defer shut(t, l)
 		r := join(t, l, 1)
 		synctest.Wait()
@@ -159,9 +159,9 @@ func TestRepeatedAndLateBlocksAreDroppedAndCounted(t *testing.T) {
 func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		woken := 0
-		idle, _ := l.Join("idle", nil, every(1000), func() { woken++ })
+		idle, _ := l.Join(Interest[int]{Key: "idle", Eval: every(1000), Wake: func() { woken++ }})
 		slow := join(t, l, 1)
 		synctest.Wait()
 		c.grow(100) // more than a feed keeps
@@ -225,7 +225,7 @@ func TestSourceThatIsAlwaysGoneIsNotAskedInALoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.oldest = 20
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		r := join(t, l, 1)
 		time.Sleep(time.Minute)
 		if n := len(c.asked()); n < 5 || n > 20 {
@@ -239,15 +239,15 @@ func TestSourceThatIsAlwaysGoneIsNotAskedInALoop(t *testing.T) {
 	})
 }
 
-func TestPanicOfHeadOrCursorIsAFailureOfTheSource(t *testing.T) {
+func TestPanicOfRecentOrCursorIsAFailureOfTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1)
 		src, heads, cursors := c.source(), 0, 0
-		src.Head = func(ctx context.Context) (string, error) {
+		src.Recent = func(ctx context.Context, n int) ([]int, error) {
 			if heads++; heads == 1 {
-				panic("head")
+				panic("recent")
 			}
-			return c.head(ctx)
+			return c.recent(ctx, n)
 		}
 		src.Cursor = func(n int) string {
 			if cursors++; cursors == 1 {
@@ -256,7 +256,7 @@ func TestPanicOfHeadOrCursorIsAFailureOfTheSource(t *testing.T) {
 			return cursorOf(n)
 		}
 		src.Gone = nil
-		l := New(src, Options{MinBackoff: time.Second, MaxBackoff: 1, Logger: quiet})
+		l := New(src, Options[int]{MinBackoff: time.Second, MaxBackoff: 1, Logger: quiet})
 		defer shut(t, l)
 		r := join(t, l, 1)
 		time.Sleep(time.Minute)
@@ -280,7 +280,7 @@ func TestNextFollowBeginsWhenTheLastOnesContextIsDone(t *testing.T) {
 			before = ctx
 			return gives(errDown)
 		}
-		l := New(src, Options{Logger: quiet})
+		l := New(src, Options[int]{Logger: quiet})
 		l.Start()
 		time.Sleep(time.Minute)
 		shut(t, l)

@@ -3,8 +3,10 @@
 // log, not a queue, so that a slow one costs no more memory than a quick one. One that starts at an older cursor, or
 // was too slow for the log, reads pages from the source until it has caught up.
 //
-// The package knows nothing of chains or of what readers make of a block: a block is any B that has a cursor, a
-// string which grows, byte by byte compared, from each block to the next.
+// The package knows nothing of what readers make of a block: a block is any B that has a cursor, a string which grows,
+// byte by byte compared, from each block to the next. A source that also tells each block's [Place] is not taken at its
+// word: where the numbers show that it has passed a block over, that is read again, put in its place, and given to all
+// who can still be given it in order; the others are told from where to resume.
 package blocklog
 
 import (
@@ -22,16 +24,23 @@ const (
 	DefaultWindow     = 1024
 	DefaultMinBackoff = 100 * time.Millisecond
 	DefaultMaxBackoff = 10 * time.Second
+	DefaultSilence    = 30 * time.Second
 )
 
 // ErrClosed is what Join and Next return once the Log, or the Reader, is closed.
 var ErrClosed = errors.New("blocklog: closed")
 
+// ErrGap is why a Reader ends that cannot be given a block in its place: a block turned out to be missing when the
+// Reader had had others from behind it, or could not be found. It is to join again with the [Lost]'s cursor.
+var ErrGap = errors.New("blocklog: a block is missing")
+
 // Lost ends a Reader whose stream cannot go on: the source does not have what follows the Reader's position (any
-// more), or the Reader's eval panicked. The Reader has had everything it matches up to Cursor, and nothing from behind it.
+// more), a block is missing, or the Reader's eval panicked. The Reader has had everything it matches up to Cursor,
+// and nothing from behind it, unless Err is ErrGap: then it may have had blocks from behind Cursor, all of which come
+// again to whoever goes on from there.
 type Lost struct {
-	Cursor string // the position the Reader had reached
-	Err    error  // why: what the source said, or the panic
+	Cursor string // the position from which to go on
+	Err    error  // why: what the source said, ErrGap, or the panic
 }
 
 func (e *Lost) Error() string {
@@ -41,11 +50,13 @@ func (e *Lost) Error() string {
 func (e *Lost) Unwrap() error { return e.Err }
 
 // Options of a Log. The zero value, and any field that is zero or negative, means the default.
-type Options struct {
+type Options[B any] struct {
 	Window     int           // how many blocks are kept for readers that are slow; DefaultWindow
 	MinBackoff time.Duration // the shortest wait before a failed source is asked again; DefaultMinBackoff
 	MaxBackoff time.Duration // the longest, at least MinBackoff; DefaultMaxBackoff
-	Logger     *slog.Logger  // told of failures of the source and of each panic; slog.Default()
+	Silence    time.Duration // without a block, until the stream is not live any more; DefaultSilence; negative: never
+	Logger     *slog.Logger  // told of failures of the source, of holes and of each panic; slog.Default()
+	Events     Events[B]     // told of what happens to the stream
 }
 
 // Stats counts what happened to a Log since it was made, and who reads it now.
@@ -62,32 +73,45 @@ type Stats struct {
 	PageReads  uint64 // calls of the source's Page
 	PageBlocks uint64 // what they brought
 	Behind     int    // readers that are behind now
+
+	Holes     uint64 // found
+	Healed    uint64 // of them
+	Gaps      uint64 // readers ended with ErrGap
+	Backwards uint64 // blocks whose seq_no was lower than the one before them requires
 }
 
 // Log follows one source for all its readers. All its methods are safe for concurrent use. Make one with [New], end
 // it with [Log.Close].
 type Log[B any] struct {
 	src    Source[B]
-	opts   Options
+	opts   Options[B]
 	ctx    context.Context // the source's; done when the Log is closed
 	cancel context.CancelFunc
 	done   chan struct{} // closed when busy is 0
 	behind atomic.Int64  // readers
 
-	// Only the following goroutine uses these, to deliver without allocating.
+	view    atomic.Pointer[view[B]] // replaced under mu, by the following goroutine
+	reached atomic.Pointer[string]  // highest cursor shown, if that was past the newest then
+	doubts  atomic.Pointer[[]doubt[B]]
+
+	// Only the following goroutine uses these, the first two to deliver without allocating.
 	turn  []*feed[B]
 	wakes []func()
+	lines lines
+
+	// telling guards these, and puts the events of trouble in order. It is taken under no other lock, nor mu under it
+	// but to log.
+	telling   sync.Mutex
+	downSince time.Time // of the first failure that no block came after
+	lastHeard time.Time // when a block came, or the present attempt began
+	quiet     *time.Timer
 
 	// mu comes before a feed's own lock. It is never held during an eval, a wake or a call to the source.
 	mu         sync.Mutex
 	started    bool
-	busy       int        // goroutines and timers, and 1 until Close
-	positioned bool       // base and newest are places in the source; false until Head has answered
-	window     []entry[B] // the last opts.Window blocks, block i at i modulo opts.Window
-	base       mark       // the beginning of the window
-	newest     mark       // the end of the window
-	delivered  mark       // how far every feed has got; behind newest only while a block is handed round
-	arrived    time.Time  // when the newest block came, zero before the first and after a loss
+	busy       int  // goroutines and timers, and 1 until Close
+	positioned bool // the window is of places in the source; false until Recent has answered
+	delivered  mark // how far every feed has got; behind the newest only while a block is handed round
 	byKey      map[string]*feed[B]
 	feeds      []*feed[B] // byKey's, in any order, quick to copy
 	stats      Stats
@@ -111,7 +135,7 @@ type mark struct {
 }
 
 // New makes a Log of src. It does nothing until the first Join or Start.
-func New[B any](src Source[B], o Options) *Log[B] {
+func New[B any](src Source[B], o Options[B]) *Log[B] {
 	if o.Window <= 0 {
 		o.Window = DefaultWindow
 	}
@@ -122,6 +146,9 @@ func New[B any](src Source[B], o Options) *Log[B] {
 		o.MaxBackoff = DefaultMaxBackoff
 	}
 	o.MaxBackoff = max(o.MaxBackoff, o.MinBackoff)
+	if o.Silence == 0 {
+		o.Silence = DefaultSilence
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -129,6 +156,7 @@ func New[B any](src Source[B], o Options) *Log[B] {
 		src.Gone = func(error) bool { return false }
 	}
 	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), busy: 1}
+	l.view.Store(&view[B]{})
 	l.byKey, l.pages = make(map[string]*feed[B]), make(map[string]*page[B])
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -150,43 +178,72 @@ func (l *Log[B]) start() {
 	}
 }
 
-// Join returns a Reader of what eval makes of every block past the cursor after: the stored ones first, then each as
-// it arrives. It may be any cursor; one past the newest block waits for the blocks past it, one that the source says
-// it does not have ends the Reader with a [*Lost]. With after nil it is every block that arrives from now on; where
-// the Log does not know its place in the source yet (it has just been started, or has lost its history), every block
-// after the head the source then names. Join does not wait for the source, nor for the blocks. The first Join starts
-// to follow it.
+// Interest is what a Reader is to read.
+type Interest[B any] struct {
+	// Key is equal for Readers that share one Eval per block, that of the first of them, and have equal Concerns.
+	Key string
+
+	// After is the cursor to go on from. It may be any: one past the newest block waits for the blocks past it, one that
+	// the source says it does not have ends the Reader with a [*Lost]. Nil is for every block that arrives from now on;
+	// where the Log does not know its place in the source yet (it has just been started, or has lost its history), for
+	// every block after the newest that the source then names.
+	After *string
+
+	// Eval makes the payload of a block, nil where it does not match. It must be pure and safe for concurrent use: it
+	// is called on the Log's goroutine for a new block, and from Next for an older one. What it returns is given to
+	// many Readers, who may not change it. If it panics, its Readers end with a [*Lost].
+	Eval func(B) []byte
+
+	// Concerns tells whether a block of a workchain may match: if not, one that is missing there is not missed. Nil is
+	// for all workchains. It must be pure.
+	Concerns func(workchain int32) bool
+
+	// Wake, which may be nil, is called when Next may have something new or the Reader has ended, perhaps already
+	// before Join has returned, at times for nothing, and once more shortly after the Reader was closed. No lock is
+	// held during the call, so it may call the Reader and Join, but it must not block: everybody's next block waits
+	// for it. With a cursor there may be something to read from the start: Next has to be called once without it.
+	Wake func()
+}
+
+// Join returns a Reader of what Eval makes of every block past the cursor: the stored ones first, then each as it
+// arrives. It does not wait for the source, nor for the blocks. The first Join starts to follow the source.
 //
-// Readers with equal keys share one eval per block, that of the first of them. eval returns nil for a block that does
-// not match. It must be pure and safe for concurrent use: it is called on the Log's goroutine for a new block, and
-// from Next for an older one. What it returns is given to many readers, who may not change it. If it panics, its
-// readers end with a [*Lost].
-//
-// wake, which may be nil, is called when Next may have something new or the Reader has ended, perhaps already before
-// Join has returned, at times for nothing, and once more shortly after the Reader was closed. No lock is held during
-// the call, so it may call the Reader and Join, but it must not block: everybody's next block waits for it. With a
-// cursor there may be something to read from the start: Next has to be called once without being woken.
+// A cursor may be that of somebody who was given it when a block from before it was missing, and left before that
+// showed: the Reader then ends with ErrGap before it begins.
 //
 // Join returns ErrClosed on a closed Log. The Reader must be closed.
-func (l *Log[B]) Join(key string, after *string, eval func(B) []byte, wake func()) (*Reader[B], error) {
+func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
+	doubts := l.doubts.Load()
+	before, gap := doubted(doubts, &i)
 	l.mu.Lock()
+	for now := l.doubts.Load(); now != doubts; now = l.doubts.Load() {
+		l.mu.Unlock()
+		doubts = now
+		before, gap = doubted(doubts, &i)
+		l.mu.Lock()
+	}
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
 	l.start()
-	f := l.byKey[key]
+	newest := l.view.Load().newest
+	f := l.byKey[i.Key]
 	if f == nil {
-		f = &feed[B]{key: key, eval: eval, keep: min(feedItems, l.opts.Window), slot: len(l.feeds)}
-		f.matched = l.newest.next
-		l.byKey[key] = f
+		f = &feed[B]{key: i.Key, eval: i.Eval, concerns: i.Concerns, keep: min(feedItems, l.opts.Window), slot: len(l.feeds)}
+		f.matched = newest.next
+		l.byKey[i.Key] = f
 		l.feeds = append(l.feeds, f)
 	}
-	r := &Reader[B]{log: l, feed: f, at: l.newest, wake: wake}
-	if after != nil {
-		r.at = mark{behind, *after}
+	r := &Reader[B]{log: l, feed: f, at: newest, start: newest.cursor, wake: i.Wake}
+	if i.After != nil {
+		r.at, r.start, r.handed = mark{behind, *i.After}, "", *i.After
 		l.behind.Add(1)
 		l.stats.Resumed++
+	}
+	if gap {
+		r.at.cursor, r.gap = before, true
+		l.stats.Gaps++
 	}
 	f.add(r)
 	l.stats.Readers++
@@ -196,9 +253,8 @@ func (l *Log[B]) Join(key string, after *string, eval func(B) []byte, wake func(
 // Arrived tells when the newest block came in here; ok is false while none has, and after the source lost its
 // history until it gives a block again.
 func (l *Log[B]) Arrived() (last time.Time, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.arrived, !l.arrived.IsZero()
+	last = l.view.Load().arrived
+	return last, !last.IsZero()
 }
 
 // Stats returns the counts of this moment.
@@ -245,29 +301,6 @@ func (l *Log[B]) left() {
 	if l.busy--; l.busy == 0 {
 		close(l.done)
 	}
-}
-
-func (l *Log[B]) append(e entry[B]) {
-	if len(l.window) < l.opts.Window {
-		l.window = append(l.window, e)
-	} else {
-		oldest := &l.window[l.newest.next%uint64(l.opts.Window)]
-		if l.newest.next-l.base.next == uint64(l.opts.Window) {
-			l.base = mark{l.base.next + 1, oldest.cursor}
-		}
-		*oldest = e
-	}
-	l.newest = mark{l.newest.next + 1, e.cursor}
-}
-
-// entry returns block number i, if it is still in the window.
-func (l *Log[B]) entry(i uint64) (e entry[B], ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i < l.base.next {
-		return e, false
-	}
-	return l.window[i%uint64(l.opts.Window)], true
 }
 
 // end ends all readers of a feed: they get what they have not read before the mark, then err. A reader that joins

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func open(t *testing.T, c *chain, o Options) *Log[int] {
+func open(t *testing.T, c *chain, o Options[int]) *Log[int] {
 	t.Helper()
 	if o.Logger == nil {
 		o.Logger = quiet
@@ -50,7 +50,7 @@ func shut(t *testing.T, l *Log[int]) {
 
 func join(t *testing.T, l *Log[int], n int) *Reader[int] {
 	t.Helper()
-	r, err := l.Join(key(n), nil, every(n), nil)
+	r, err := l.Join(Interest[int]{Key: key(n), Eval: every(n)})
 	if err != nil {
 		t.Fatal("Join:", err)
 	}
@@ -95,7 +95,7 @@ func upTo(from, to, step int) (s []int) {
 func TestOneFollowServesManyReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		if synctest.Wait(); c.heads != 0 {
 			t.Fatal("the source was asked before anybody joined")
 		}
@@ -135,7 +135,7 @@ func TestReaderFromBeforeTheHeadIsKnownGetsEveryBlockAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		c.fail(errDown)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		r := join(t, l, 1)
 		time.Sleep(time.Minute)
 		if len(c.asked()) > 0 || r.Cursor() != "" {
@@ -155,7 +155,7 @@ func TestReaderFromBeforeTheHeadIsKnownGetsEveryBlockAfterIt(t *testing.T) {
 func TestEmptyChainIsFollowedFromItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		r := join(t, open(t, c, Options{}), 1)
+		r := join(t, open(t, c, Options[int]{}), 1)
 		synctest.Wait()
 		c.grow(2)
 		synctest.Wait()
@@ -166,9 +166,9 @@ func TestEmptyChainIsFollowedFromItsBeginning(t *testing.T) {
 func TestCloseEndsReadersAndWaitsForTheFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		woken := 0
-		idle, _ := l.Join("idle", nil, every(100), func() { woken++ })
+		idle, _ := l.Join(Interest[int]{Key: "idle", Eval: every(100), Wake: func() { woken++ }})
 		slow := join(t, l, 1)
 		synctest.Wait()
 		c.grow(3)
@@ -192,7 +192,7 @@ func TestCloseEndsReadersAndWaitsForTheFollow(t *testing.T) {
 		if woken != 1 {
 			t.Errorf("the idle reader was woken %d times, want once", woken)
 		}
-		if _, err := l.Join("", nil, every(1), nil); err != ErrClosed {
+		if _, err := l.Join(Interest[int]{Eval: every(1)}); err != ErrClosed {
 			t.Errorf("Join: %v, want ErrClosed", err)
 		}
 		if got, want := l.Stats(), (Stats{Blocks: 3}); got != want {
@@ -208,7 +208,7 @@ func TestCloseDoesNotWaitLongerThanItsContext(t *testing.T) {
 		src.Follow = func(context.Context, string) iter.Seq2[int, error] {
 			return func(yield func(int, error) bool) { <-hung; yield(1, nil) }
 		}
-		l := New(src, Options{Logger: quiet})
+		l := New(src, Options[int]{Logger: quiet})
 		l.Start()
 		l.Start()
 		synctest.Wait()
@@ -223,7 +223,7 @@ func TestCloseDoesNotWaitLongerThanItsContext(t *testing.T) {
 			t.Error("a block was accepted after Close")
 		}
 		l.Start()
-		shut(t, New(src, Options{Logger: quiet})) // never started
+		shut(t, New(src, Options[int]{Logger: quiet})) // never started
 	})
 }
 
@@ -231,7 +231,7 @@ func TestCloseDoesNotWaitForTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		c.fail(errDown)
-		l := open(t, c, Options{MinBackoff: time.Hour})
+		l := open(t, c, Options[int]{MinBackoff: time.Hour})
 		l.Start()
 		synctest.Wait()
 		before := time.Now()
@@ -245,11 +245,11 @@ func TestCloseDoesNotWaitForTheBackoff(t *testing.T) {
 func TestBlockThatIsHandedRoundDuringCloseIsNotReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		woken := 0
-		r, _ := l.Join("", nil, func(b int) []byte {
+		r, _ := l.Join(Interest[int]{Eval: func(b int) []byte {
 			if b < 3 {
 				return nil
 			}
@@ -257,7 +257,7 @@ func TestBlockThatIsHandedRoundDuringCloseIsNotReached(t *testing.T) {
 				t.Errorf("Close: %v, want the context's error", err)
 			}
 			return every(1)(b)
-		}, func() { woken++ })
+		}, Wake: func() { woken++ }})
 		synctest.Wait()
 		c.grow(3)
 		synctest.Wait()
@@ -270,7 +270,7 @@ func TestBlockThatIsHandedRoundDuringCloseIsNotReached(t *testing.T) {
 func TestArrivedTellsWhenTheNewestBlockCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		l.Start()
 		synctest.Wait()
 		if at, ok := l.Arrived(); ok {

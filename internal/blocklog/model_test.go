@@ -31,7 +31,7 @@ func joinModelled(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *modelled
 	switch rnd.IntN(3) {
 	case 0:
 		if l.positioned {
-			after, _ := numberAfter(l.newest.cursor)
+			after, _ := numberAfter(l.view.Load().newest.cursor)
 			m.start = after - 1
 		}
 	case 1:
@@ -44,7 +44,7 @@ func joinModelled(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *modelled
 		after = &cursor
 	}
 	var err error
-	m.Reader, err = l.Join(key(m.every), after, every(m.every), func() { m.ready.Store(true) })
+	m.Reader, err = l.Join(Interest[int]{Key: key(m.every), After: after, Eval: every(m.every), Wake: func() { m.ready.Store(true) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +111,7 @@ func TestEveryReaderHasExactlyItsBlocks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 1))
 				c := newChain(rnd.IntN(300))
+				c.recents = []int{1, 2, 50, 1000}[rnd.IntN(4)]
 				if rnd.IntN(4) == 0 {
 					c.down = errDown
 				}
@@ -121,7 +122,7 @@ func TestEveryReaderHasExactlyItsBlocks(t *testing.T) {
 					}
 					return n - n%7
 				}
-				l := open(t, c, Options{Window: []int{3, 30, 100, 1000}[rnd.IntN(4)]})
+				l := open(t, c, Options[int]{Window: []int{3, 30, 100, 1000}[rnd.IntN(4)]})
 				l.Start()
 				if rnd.IntN(2) == 0 {
 					synctest.Wait()

@@ -14,14 +14,14 @@ func TestHistoryThatIsNotThereEndsAReaderBeforeAnyItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.oldest = 50
-		l := open(t, c, Options{Window: 10})
+		l := open(t, c, Options[int]{Window: 10})
 		woken := 0
 		l.Start()
 		synctest.Wait()
 		c.grow(20)
 		synctest.Wait()
 		for _, after := range []string{"", cursorOf(48), "1st", "foreign"} {
-			r, _ := l.Join("", &after, every(1), func() { woken++ })
+			r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { woken++ }})
 			expectLost(t, r, after)
 			expectLost(t, r, after) // and it stays so
 			r.Close()
@@ -36,7 +36,7 @@ func TestHistoryThatIsNotThereEndsAReaderBeforeAnyItem(t *testing.T) {
 func TestHistoryPrunedUnderAReaderEndsItWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(500)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		r := resume(t, l, "", 2)
 		expect(t, r)
 		synctest.Wait()
@@ -53,7 +53,7 @@ func TestFailingPageIsReadAgainWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(30)
 		logger, text := logged()
-		l := New(c.source(), Options{MinBackoff: time.Second, MaxBackoff: 10 * time.Second, Logger: logger})
+		l := New(c.source(), Options[int]{MinBackoff: time.Second, MaxBackoff: 10 * time.Second, Logger: logger})
 		defer shut(t, l)
 		live := join(t, l, 1)
 		synctest.Wait()
@@ -94,7 +94,7 @@ func TestPanicOfAPageIsAFailureOfTheSource(t *testing.T) {
 			}
 			return c.page(ctx, after, n)
 		}
-		l := New(src, Options{Logger: logger})
+		l := New(src, Options[int]{Logger: logger})
 		defer shut(t, l)
 		r := resume(t, l, cursorOf(20), 1)
 		expectAll(t, r, upTo(21, 30, 1)...)
@@ -121,7 +121,7 @@ func TestPageOutOfOrderIsNotTrusted(t *testing.T) {
 					}
 					return c.page(ctx, after, n)
 				}
-				l := New(src, Options{Logger: logger})
+				l := New(src, Options[int]{Logger: logger})
 				defer shut(t, l)
 				r := resume(t, l, cursorOf(20), 1)
 				expectAll(t, r, upTo(21, 30, 1)...)
@@ -137,7 +137,7 @@ func TestPagesThatLagBehindFollowAreAskedForAgainButNotInALoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.lag = 60
-		l := open(t, c, Options{Window: 10})
+		l := open(t, c, Options[int]{Window: 10})
 		l.Start()
 		synctest.Wait()
 		r := resume(t, l, cursorOf(30), 1)
@@ -161,7 +161,7 @@ func TestReadersAtOneCursorShareEachPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(350)
 		c.pageTakes = time.Millisecond
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		l.Start()
 		synctest.Wait()
 		woken := make(chan int, 1000)
@@ -169,7 +169,7 @@ func TestReadersAtOneCursorShareEachPage(t *testing.T) {
 		var got [1000][]int
 		cursor := cursorOf(20)
 		for i := range readers {
-			readers[i], _ = l.Join(key(i%10+1), &cursor, every(i%10+1), func() { woken <- i })
+			readers[i], _ = l.Join(Interest[int]{Key: key(i%10 + 1), After: &cursor, Eval: every(i%10 + 1), Wake: func() { woken <- i }})
 			woken <- i
 		}
 		for range 5 * len(readers) {
@@ -201,7 +201,7 @@ func TestSourceIsAskedForSixteenPagesAtOnceAndForNoneThatNobodyWaitsFor(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(500)
 		c.pageTakes = time.Second
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		l.Start()
 		synctest.Wait()
 		var readers []*Reader[int]
@@ -235,7 +235,7 @@ func TestReaderThatLeavesLeavesNoRetryBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.pageDown = errDown
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		l.Start()
 		synctest.Wait()
 		r, other := resume(t, l, "", 1), resume(t, l, "", 1)
@@ -275,7 +275,7 @@ func TestCloseWaitsForPagesBeingReadAndForNoOthers(t *testing.T) {
 			return c.page(ctx, after, n)
 		}
 		logger, text := logged()
-		l := New(src, Options{Logger: logger, MinBackoff: time.Hour})
+		l := New(src, Options[int]{Logger: logger, MinBackoff: time.Hour})
 		woken := 0
 		failing := resume(t, l, "", 1)
 		expect(t, failing)
@@ -283,7 +283,7 @@ func TestCloseWaitsForPagesBeingReadAndForNoOthers(t *testing.T) {
 		var readers []*Reader[int]
 		for i := range 20 { // four are queued
 			cursor := cursorOf(i + 1)
-			r, _ := l.Join("", &cursor, every(1), func() { woken++ })
+			r, _ := l.Join(Interest[int]{After: &cursor, Eval: every(1), Wake: func() { woken++ }})
 			expect(t, r)
 			readers = append(readers, r)
 		}

@@ -1,10 +1,28 @@
 package blocklog
 
+import "time"
+
 // Item is one block as a Reader's eval has made it.
 type Item struct {
 	Cursor  string
 	Payload []byte // shared with other readers: not to be changed; nil in the zero Item
+
+	// Arrived is when the block came in here, zero where it was read from the source's stored blocks instead.
+	Arrived time.Time
+
+	// Origin is where it was read.
+	Origin Origin
 }
+
+// Origin is where a Reader found an [Item].
+type Origin uint8
+
+// The Origins.
+const (
+	OriginLive   Origin = iota // handed round as it came
+	OriginWindow               // from the Log's window, by a reader that was slower
+	OriginSource               // from a page of the source
+)
 
 // Reader is a position in a [Log]. Next is for one goroutine at a time; Cursor and Close may be called at any time.
 type Reader[B any] struct {
@@ -13,9 +31,13 @@ type Reader[B any] struct {
 	wake func()
 
 	// The feed's lock guards these.
-	at    mark   // everything it matches before this mark has been read; its number is behind for one that is
-	since uint64 // items before this number do not count it: it came to its place when they had been put
-	slot  int    // its place in feed.members, -1 when closed; changes under the log's lock too
+	at     mark   // everything it matches before this mark has been read; its number is behind for one that is
+	since  uint64 // items before this number do not count it: it came to its place when they had been put
+	start  string // where one began that came without a cursor: it is owed nothing that is not past this
+	handed string // the cursor of the last item, or the one it came with
+	slot   int32  // its place in feed.members, -1 when closed; changes under the log's lock too
+	turned bool   // it was put elsewhere: what it was searching, or has stored, does not count any more
+	gap    bool   // it has ended with ErrGap, at its cursor
 
 	asked  *page[B]   // what it waits for; the log's lock guards it
 	stored []entry[B] // what it has still to read of its page, which others may be reading too; only Next uses it
@@ -29,10 +51,15 @@ func (r *Reader[B]) Next() (Item, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
+		if r.turned {
+			r.turned, r.stored = false, nil
+		}
 		at, since := r.at, max(r.since, f.since)
 		switch {
 		case r.slot < 0 || r.log.ctx.Err() != nil:
 			return Item{}, ErrClosed
+		case r.gap:
+			return Item{}, &Lost{Cursor: at.cursor, Err: ErrGap}
 		case at.next >= f.matched && f.err != nil:
 			return Item{}, &Lost{Cursor: f.reached(r, f.ended).cursor, Err: f.err}
 		case at.next == behind && len(r.stored) == 0:
@@ -52,11 +79,15 @@ func (r *Reader[B]) Next() (Item, error) {
 		f.mu.Unlock()
 		item, at, err := r.search(at, since)
 		f.mu.Lock()
-		if r.slot >= 0 {
-			f.move(r, at)
-			if item.Payload != nil || err != nil {
-				return item, err
-			}
+		if r.slot < 0 || r.turned {
+			continue
+		}
+		f.move(r, at)
+		if item.Payload != nil {
+			r.handed = item.Cursor
+		}
+		if item.Payload != nil || err != nil {
+			return item, err
 		}
 	}
 }
@@ -73,18 +104,19 @@ func (r *Reader[B]) search(at mark, since uint64) (Item, mark, error) {
 // reread searches the window's blocks before number end, whose matches the feed does not keep for this reader. One
 // that finds its next block gone from the window is behind.
 func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
-	for at.next < end {
-		e, ok := r.log.entry(at.next)
-		if !ok {
-			return Item{}, mark{behind, at.cursor}, nil
-		}
+	v := r.log.view.Load()
+	if at.next < v.base.next {
+		return Item{}, mark{behind, at.cursor}, nil
+	}
+	for i := at.next - v.base.next; at.next < end; i++ {
+		e := entry[B]{v.blocks[i], v.stamps[i].cursor}
 		payload, err := r.evaluate(e, at)
 		if err != nil {
 			return Item{}, at, err
 		}
 		at = mark{at.next + 1, e.cursor}
 		if payload != nil {
-			return Item{e.cursor, payload}, at, nil
+			return Item{e.cursor, payload, v.stamps[i].arrived, OriginWindow}, at, nil
 		}
 	}
 	return Item{}, at, nil
@@ -101,8 +133,9 @@ func (r *Reader[B]) evaluate(e entry[B], at mark) ([]byte, error) {
 }
 
 // Cursor returns the position reached: the Reader has had everything it matches up to it, and nothing from behind
-// it. It moves on with blocks that do not match, too, and stays what it was when the Reader ended. It is "" where
-// the chain was empty, and until the source has told its head to a Reader that starts there.
+// it. It moves on with blocks that do not match, too, and stays what it was when the Reader ended; one that ends with
+// ErrGap it takes back to before the missing block. It is "" where the chain was empty, and until the source has told
+// its newest block to a Reader that starts there.
 func (r *Reader[B]) Cursor() string {
 	// This comes first: all that is delivered by now is in the feed when that is looked at.
 	r.log.mu.Lock()

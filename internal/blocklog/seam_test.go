@@ -13,14 +13,14 @@ func TestBlockThatIsHandedRoundIsGivenOnceToThoseWhoResume(t *testing.T) {
 	for odd := range 2 { // or the even ones call Next in the midst of it, the others later
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
-			l := open(t, c, Options{})
+			l := open(t, c, Options[int]{})
 			var readers, live []*Reader[int]
 			var starts []string
 			had := map[int]int{}
 			enter := func() {
 				for _, key := range []string{"first", "second", "third", "new"} {
 					for _, after := range []string{cursorOf(3), between(3), cursorOf(4), between(4), cursorOf(5), between(5)} {
-						r, _ := l.Join(key, &after, every(1), nil)
+						r, _ := l.Join(Interest[int]{Key: key, After: &after, Eval: every(1)})
 						readers, starts = append(readers, r), append(starts, after)
 						before := r.Cursor()
 						if len(readers)%2 == odd {
@@ -35,12 +35,12 @@ func TestBlockThatIsHandedRoundIsGivenOnceToThoseWhoResume(t *testing.T) {
 				}
 			}
 			for i, key := range []string{"first", "second", "third"} {
-				r, _ := l.Join(key, nil, func(b int) []byte {
+				r, _ := l.Join(Interest[int]{Key: key, Eval: func(b int) []byte {
 					if b == 5 && i == 1 && readers == nil {
 						enter()
 					}
 					return every(1)(b)
-				}, nil)
+				}})
 				live = append(live, r)
 			}
 			synctest.Wait()
@@ -81,7 +81,7 @@ func TestCursorPastTheNewestBlockWaits(t *testing.T) {
 	for _, after := range []string{cursorOf(15), between(15)} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(10)
-			l := open(t, c, Options{})
+			l := open(t, c, Options[int]{})
 			l.Start()
 			synctest.Wait()
 			r, same := resume(t, l, after, 1), resume(t, l, after, 5)
@@ -115,7 +115,7 @@ func TestCursorPastTheNewestBlockWaits(t *testing.T) {
 func TestWaitingForACursorPastTheNewestEndsWhenTheLogLosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		l.Start()
 		synctest.Wait()
 		r := resume(t, l, cursorOf(15), 1)
@@ -135,12 +135,12 @@ func TestReaderThatWaitsInVainIsPlacedWhenTheLogHasItsHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.fail(errDown)
-		l := open(t, c, Options{MinBackoff: time.Hour})
+		l := open(t, c, Options[int]{MinBackoff: time.Hour})
 		l.Start()
 		time.Sleep(time.Minute)
 		woken := 0
 		at := cursorOf(10)
-		r, _ := l.Join(key(1), &at, every(1), func() { woken++ })
+		r, _ := l.Join(Interest[int]{Key: key(1), After: &at, Eval: every(1), Wake: func() { woken++ }})
 		expectAll(t, r) // the source has nothing after it, and is not asked again for an hour
 		c.fail(nil)
 		time.Sleep(59 * time.Minute)
@@ -161,7 +161,7 @@ func TestReaderThatWaitsInVainIsPlacedWhenTheLogHasItsHead(t *testing.T) {
 func TestReadersGoOnWhereTheLogLostItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		var readers []*Reader[int]
 		for i := range 4 {
 			readers = append(readers, join(t, l, 1+i/2))
@@ -202,9 +202,9 @@ func TestReadersGoOnWhereTheLogLostItsPlace(t *testing.T) {
 func TestPlaceLostWhileAReaderSearchesTheWindowLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options{})
+		l := open(t, c, Options[int]{})
 		var losing bool
-		r, _ := l.Join("", nil, func(b int) []byte {
+		r, _ := l.Join(Interest[int]{Eval: func(b int) []byte {
 			if b == 3 && losing {
 				losing = false
 				c.set(func() { c.goneOnce, c.down = true, errDown })
@@ -215,7 +215,7 @@ func TestPlaceLostWhileAReaderSearchesTheWindowLosesNothing(t *testing.T) {
 				synctest.Wait()
 			}
 			return every(3)(b)
-		}, nil)
+		}})
 		synctest.Wait()
 		c.grow(300) // more than the feed keeps
 		synctest.Wait()

@@ -46,9 +46,12 @@ type codec interface {
 	appendComplete(b []byte, id identity) []byte
 	// appendStopped answers the peer's own stop.
 	appendStopped(b []byte, id identity) []byte
+	// appendStanding tells where a running stream stands when this side ends
+	// the connection; nothing where the farewell says it for all of them.
+	appendStanding(b []byte, e ending, s standing) []byte
 
 	// farewell is the last frame before the close frame (which may be nothing),
-	// and the close frame's code and reason.
+	// and the close frame's code and reason. e has all standings.
 	farewell(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string)
 }
 
@@ -72,6 +75,7 @@ type message struct {
 	payload []byte // raw JSON, a copy; nil where absent or null
 	answer  []byte // malformed, wrong: the frame that says so, where one does
 	reason  string // malformed: what is wrong, where that ends the connection
+	limit   string // malformed, wrong: the limit that it went over, if any
 }
 
 // An identity is an operation's id. Peers send strings, but numbers and no id at
@@ -82,35 +86,3 @@ type identity struct {
 }
 
 func (id identity) text() string { return strings.TrimPrefix(id.key, "=") }
-
-// An ending is why this side ends a connection. Only the first ending of a
-// connection counts.
-type ending struct {
-	cause  cause
-	err    json.RawMessage // the encoded GraphQL error; nil where there is nothing to say
-	detail string          // for a close frame's reason; "" where the cause says it all
-}
-
-// overLimit ends a connection over a limit, which detail names.
-func overLimit(c cause, detail string) ending {
-	return ending{c, encodeError(detail, "LIMIT_EXCEEDED"), detail}
-}
-
-type cause int
-
-const (
-	causeTerminated cause = iota // the peer asked for it
-	causeRefused                 // by the Session's Init
-	causeExpired                 // the credential did
-	causeShutdown
-	causeLost      // a stream did not go on
-	causeSilent    // the peer did not begin in time
-	causeMalformed // one malformed frame, or too many in a row
-	causeNotText   // a message was not UTF-8
-	causeTooBig    // a message was
-	causeTooMany   // messages in a short time
-	causeInternal
-	causeNoInit     // strict: a start before connection_init
-	causeSecondInit // strict: another connection_init
-	causeSameID     // strict: an id that is in use, which detail is
-)

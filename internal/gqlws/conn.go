@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,8 +61,12 @@ type conn struct {
 	closing  bool         // it is in the close handshake
 	broken   bool         // the net.Conn was, or is being, closed
 	dead     bool         // the reader is gone: no goroutine is started any more
+	blamed   bool         // why is set
+	why      error        // what the streams that still run are closed with
 
 	opening, ka, ping, expiry *time.Timer
+
+	turn *time.Timer // to drain, when many connections are shut down
 }
 
 func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
@@ -76,13 +79,13 @@ func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
 // start makes a connection of what the handshake brought; serve then runs it.
 func (c *conn) start(ws *websocket.Conn, nc *netConn) {
 	ws.SetReadLimit(-1) // read has the limit, so that the peer can be told
-	c.ws, c.net = ws, nc
+	c.ws, c.net, nc.conn = ws, nc, c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d := c.codec.opening(c.options); d > 0 {
 		c.opening = c.after(d, func() {
-			err := encodeError(fmt.Sprintf("No message within %v", d), "TIMEOUT")
-			c.end(ending{cause: causeSilent, err: err})
+			detail := fmt.Sprintf("No message within %v", d)
+			c.end(ending{cause: causeSilent, err: encodeError(detail, "TIMEOUT"), detail: detail})
 		})
 	}
 	if d := c.options.KeepAlive; d > 0 {
@@ -94,23 +97,34 @@ func (c *conn) start(ws *websocket.Conn, nc *netConn) {
 // frees everything it held.
 func (c *conn) serve() {
 	defer c.server.release(c)
+	c.callOpened()
 	err := c.listen()
-	c.cut("read failed", err)
+	c.cut(readEnd(err))
 
 	c.mu.Lock()
 	c.dead = true
-	ops := c.retireAll()
-	for _, t := range []*time.Timer{c.opening, c.ka, c.ping, c.expiry} {
+	why := c.why
+	ops := c.retireAll(why)
+	var standings []standing
+	if c.ending != nil {
+		standings = c.ending.standings
+	}
+	for _, t := range []*time.Timer{c.opening, c.ka, c.ping, c.expiry, c.turn} {
 		if t != nil {
 			t.Stop()
 		}
 	}
 	c.mu.Unlock()
 
+	c.report(why, standings, ops)
 	c.cancel()
 	c.dispose(ops...)
 	_ = c.ws.CloseNow() // frees what the library holds; the connection is closed
 	c.wg.Wait()
+	if errors.Is(why, ErrGone) && closedByPeer(err) {
+		why = nil
+	}
+	c.callClosed(why)
 }
 
 // after is time.AfterFunc for a goroutine that the connection waits for.
@@ -137,7 +151,7 @@ func (c *conn) spawn(what string, f func()) {
 		var err error
 		defer func() {
 			if err != nil {
-				c.cut(what+" failed", err)
+				c.cut(&severed{ErrCut, what + " failed", err})
 			}
 		}()
 		defer c.recovered(what, &err)
@@ -145,19 +159,35 @@ func (c *conn) spawn(what string, f func()) {
 	}()
 }
 
-// end says goodbye to the peer: no operation goes on, the writer has the last
-// word.
-func (c *conn) end(e ending) {
+// end says goodbye to the peer, and reports whether it was the first to: no
+// operation goes on, the writer has the last word. Where the end is not the
+// peer's doing, streams are the writer's to end: behind what they gave it
+// already, and when it is known whether the peer could be told.
+func (c *conn) end(e ending) bool {
 	c.mu.Lock()
 	if c.ending != nil || c.dead {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	c.ending = &e
-	ops := c.retireAll()
+	var ops []*operation
+	if !e.ours() {
+		c.settleWhy(e.why())
+		ops = c.retireAll(c.why)
+	}
 	c.kick()
 	c.mu.Unlock()
 	c.dispose(ops...)
+	return true
+}
+
+// drainIn has its turn to drain come after a while.
+func (c *conn) drainIn(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.dead && !c.draining && c.turn == nil {
+		c.turn = c.after(d, c.drain)
+	}
 }
 
 // drain starts no operation any more and ends the connection when the running
@@ -169,23 +199,74 @@ func (c *conn) drain() {
 	c.kick()
 }
 
-// cut closes the connection without a word, because none would get through. A
-// timeout is worth a line in the log; that a peer just left is not.
-func (c *conn) cut(reason string, err error) {
+// cut closes the connection without a word, because none would get through.
+func (c *conn) cut(why *severed) {
+	c.blame(why)
+	c.sever()
+}
+
+func (c *conn) sever() {
 	c.mu.Lock()
-	cut := !c.broken
 	c.broken = true
 	c.room.Broadcast()
 	c.mu.Unlock()
-	if cut {
-		level := slog.LevelDebug
-		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
-			level = slog.LevelInfo
-		}
-		c.server.log.Log(c.ctx, level, "gqlws: connection cut",
-			"reason", reason, "remote", c.net.RemoteAddr(), "error", err)
-	}
 	_ = c.net.Close()
+}
+
+// blame notes why the connection is lost. Only what comes first counts: the rest
+// follows from it. A peer that leaves during the farewell does so because of it.
+func (c *conn) blame(why *severed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing && why.kind != ErrCut {
+		c.settleWhy(c.ending.why())
+		return
+	}
+	c.settleWhy(why)
+}
+
+// settleWhy is called with mu held.
+func (c *conn) settleWhy(why error) {
+	if !c.blamed {
+		c.blamed, c.why = true, why
+	}
+}
+
+// maxCursors is how many cursors one line in the log has.
+const maxCursors = 32
+
+// report logs a connection without a farewell. A cut is worth a line for all to
+// see, and where its streams were; that a peer just left is not. The streams
+// are those the farewell was to tell of, and ops.
+func (c *conn) report(why error, streams []standing, ops []*operation) {
+	var s *severed
+	if !errors.As(why, &s) {
+		return
+	}
+	level, attrs := slog.LevelDebug, []any{"reason", s.reason, "remote", c.net.RemoteAddr(), "error", s.err}
+	if s.kind == ErrCut {
+		level = slog.LevelInfo
+		var cursors []string
+		for _, st := range slices.Concat(streams, c.standings(ops)) {
+			cursors = append(cursors, st.cursor)
+		}
+		if len(cursors) > 0 {
+			attrs = append(attrs, "cursors", cursors[:min(len(cursors), maxCursors)])
+		}
+	}
+	c.server.log.Log(c.ctx, level, "gqlws: connection cut", attrs...)
+}
+
+// standings asks retired streams where they are. One whose Next is under way is
+// between two cursors, and may be closed at any time: it is left out.
+func (c *conn) standings(ops []*operation) []standing {
+	var all []standing
+	for _, op := range ops {
+		if op.run == nil && !op.handover {
+			all = append(all, standing{op.id, c.callCursor(op.stream)})
+		}
+	}
+	return all
 }
 
 // checkAlive asks the peer for a sign of life and waits for it.
@@ -203,15 +284,6 @@ func (c *conn) checkAlive() {
 	// The library gives up on a ping that finds a long write under way; that is
 	// the write's affair, and the next ping asks again.
 	if err := c.ws.Ping(ctx); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		c.cut("no answer to pings", err)
-	}
-}
-
-// recovered is deferred around foreign code: a panic becomes a logged error.
-func (c *conn) recovered(what string, err *error) {
-	if v := recover(); v != nil {
-		c.server.log.ErrorContext(c.ctx, "gqlws: panic in "+what,
-			"panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-		*err = errInternal
+		c.cut(&severed{ErrCut, "no answer to pings", err})
 	}
 }

@@ -90,6 +90,11 @@ func TestStartBehindTheFarewellHoldsNothing(t *testing.T) {
 				time.Sleep(time.Second)
 				p.expect("CLOSE 1001 Session expired")
 				close(ss.release)
+				if name == "started" {
+					if err := ss.stream(1).closedBy(); err != ErrExpired {
+						t.Errorf("the stream was closed with %v", err)
+					}
+				}
 				if left(s) != 0 || ss.open() != 0 {
 					t.Errorf("%d connections and %d streams are left", left(s), ss.open())
 				}
@@ -169,6 +174,7 @@ func TestAnswersGoAheadOfData(t *testing.T) {
 		ss.stream(1).push("1", "2", "3")
 		synctest.Wait()
 		p.say(`{"type":"connection_init"}`, `{"id":"a","type":"stop"}`)
+		synctest.Wait()
 		p.listen()
 		p.expect(`{"type":"data","id":"a","payload":1}`, // was being written
 			`{"type":"connection_ack"}`, `{"type":"ka"}`, `{"type":"complete","id":"a","payload":null}`)

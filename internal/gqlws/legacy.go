@@ -38,7 +38,7 @@ func (l legacy) decode(frame []byte) message {
 	}
 
 	m := message{payload: unlessNull(f.Payload)}
-	id, idErr := parseIdentity(f.ID, l.maxID)
+	id, long, idErr := parseIdentity(f.ID, l.maxID)
 	m.id = id
 
 	var typ string
@@ -62,6 +62,9 @@ func (l legacy) decode(frame []byte) message {
 	if idErr != nil {
 		m.kind = kindWrong
 		m.answer = appendError(nil, id, idErr)
+		if long {
+			m.limit = limitID
+		}
 	}
 	return m
 }
@@ -87,7 +90,16 @@ func (legacy) appendComplete(b []byte, id identity) []byte {
 
 func (l legacy) appendStopped(b []byte, id identity) []byte { return l.appendComplete(b, id) }
 
+// appendStanding adds nothing: clients take an operation's error as final.
+func (legacy) appendStanding(b []byte, _ ending, _ standing) []byte { return b }
+
 func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string) {
+	switch e.cause {
+	case causeShutdown:
+		e.err = encodeErrorAt(sayShutdown, "SERVICE_UNAVAILABLE", e.lowest())
+	case causeExpired:
+		e.err = encodeErrorAt(sayExpired, "", e.lowest()) // UNAUTHENTICATED would be final
+	}
 	// Clients of this protocol have been seen to overlook a bare close.
 	if e.err != nil {
 		b = appendConnectionError(b, e.err)
@@ -138,27 +150,28 @@ func appendFrame(b []byte, typ string, id identity, payload []byte) []byte {
 }
 
 // parseIdentity reads an id. What is wrong with it is an encoded GraphQL error;
-// the identity is then absent, so that nothing strange is echoed.
-func parseIdentity(raw json.RawMessage, max int) (identity, json.RawMessage) {
+// the identity is then absent, so that nothing strange is echoed. long says that
+// it is over max.
+func parseIdentity(raw json.RawMessage, max int) (id identity, long bool, wrong json.RawMessage) {
 	if raw == nil {
-		return identity{}, nil
+		return identity{}, false, nil
 	}
 	text := string(raw)
 	switch c := raw[0]; {
 	case c == 'n':
-		return identity{echo: raw, key: "null"}, nil
+		return identity{echo: raw, key: "null"}, false, nil
 	case c == '"':
 		if err := json.Unmarshal(raw, &text); err != nil {
 			panic(err) // the frame it is from was read
 		}
 	case c == '-' || '0' <= c && c <= '9':
 	default:
-		return identity{}, encodeError("Operation id is neither a string nor a number", "BAD_REQUEST")
+		return identity{}, false, encodeError("Operation id is neither a string nor a number", "BAD_REQUEST")
 	}
 	if max > 0 && len(text) > max {
-		return identity{}, encodeError(fmt.Sprintf("Operation id is longer than %d bytes", max), "LIMIT_EXCEEDED")
+		return identity{}, true, encodeError(fmt.Sprintf("Operation id is longer than %d bytes", max), "LIMIT_EXCEEDED")
 	}
-	return identity{echo: raw, key: "=" + text}, nil
+	return identity{echo: raw, key: "=" + text}, false, nil
 }
 
 func unlessNull(raw json.RawMessage) []byte {

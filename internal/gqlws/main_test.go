@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,6 +64,17 @@ func (n *notebook) String() string {
 
 func (n *notebook) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// logged checks that the log has one line about a connection that was cut, and
+// that it contains what is wanted; nothing is no line.
+func logged(t *testing.T, n *notebook, want string) {
+	t.Helper()
+	got := n.String()
+	lines := strings.Count(got, "connection cut")
+	if want == "" && lines > 0 || want != "" && (lines != 1 || !strings.Contains(got, want)) {
+		t.Errorf("logged %q\nwant   %q", got, want)
+	}
 }
 
 // shutdown ends a server, which must not take long.

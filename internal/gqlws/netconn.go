@@ -3,9 +3,12 @@ package gqlws
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,12 +24,15 @@ type netConn struct {
 	frameTimeout time.Duration
 	writeTimeout time.Duration
 
+	conn *conn         // told of what fails; nil during the handshake
 	br   *bufio.Reader // what the WebSocket reads through
 	rest []byte        // read by net/http before it was taken over
 
 	// These two belong to whoever reads the WebSocket.
 	begun   bool // some of a frame has come, and its deadline is set
 	message bool // some of a message has come
+
+	closed atomic.Bool // by this side: what fails from then on is no news
 }
 
 func newNetConn(nc net.Conn, rest []byte, frameTimeout, writeTimeout time.Duration) *netConn {
@@ -46,6 +52,9 @@ func (n *netConn) Read(p []byte) (int, error) {
 	if k > 0 {
 		n.begin()
 	}
+	if err != nil {
+		n.failed("read failed", err)
+	}
 	return k, err
 }
 
@@ -55,7 +64,29 @@ func (n *netConn) Write(p []byte) (int, error) {
 			return 0, fmt.Errorf("write deadline: %w", err)
 		}
 	}
-	return n.Conn.Write(p)
+	k, err := n.Conn.Write(p)
+	if err != nil {
+		n.failed("write failed", err)
+	}
+	return k, err
+}
+
+func (n *netConn) Close() error {
+	n.closed.Store(true)
+	return n.Conn.Close()
+}
+
+// failed tells why the connection ends before the library knows: it closes the
+// connection on any error, and a read then fails for no reason of its own.
+func (n *netConn) failed(reason string, err error) {
+	if n.conn == nil || n.closed.Load() {
+		return
+	}
+	kind := ErrGone
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		kind = ErrCut
+	}
+	n.conn.blame(&severed{kind, reason, err})
 }
 
 // begin sets the deadline of a frame when its first bytes have come. The bytes

@@ -6,10 +6,14 @@ import (
 	"io"
 )
 
-// A Session answers one connection. Init and Start are called from the
-// goroutine that reads the connection, one at a time: while one of them runs,
-// nothing else that the peer says is heard.
+// A Session answers one connection. Its methods are called from the goroutine
+// that reads the connection, one at a time: while one of them runs, nothing else
+// that the peer says is heard.
 type Session interface {
+	// Opened is called once, right after the handshake and before anything else,
+	// with the subprotocol that is spoken. ctx is as in Init. It must not block.
+	Opened(ctx context.Context, protocol string)
+
 	// Init lets the peer in or refuses it. It is called for each
 	// connection_init with its payload (raw JSON; nil where it was absent or
 	// null). In the legacy protocol that may be more than once, and it is called
@@ -36,6 +40,17 @@ type Session interface {
 	// A *RequestError is told to the peer under the operation's id, any other
 	// error is logged and told as an internal one.
 	Start(ctx context.Context, payload []byte, wake func()) (Operation, error)
+
+	// Limit is called when a limit of Options stopped the peer: "MessageBytes"
+	// and "MessageRate" end the connection, "PerSocket" refuses an operation,
+	// "OperationID" a message (legacy) or the peer. It must not block.
+	Limit(name string)
+
+	// Closed is called once, when all Streams are closed, all Runs have returned
+	// and nothing else of the Session will be called. why is nil where the peer
+	// closed the connection properly, else one of ErrCut, ErrGone, ErrShutdown,
+	// ErrExpired, ErrRefused or a *RequestError. Shutdown waits for it.
+	Closed(why error)
 }
 
 // An Operation is how one operation is run: exactly one of its fields is set.
@@ -52,7 +67,7 @@ type Operation struct {
 }
 
 // A Stream is the source of one subscription. Next and Close are never called
-// at the same time.
+// at the same time, and nothing is called after Close.
 type Stream interface {
 	// Next returns the next payload, a whole GraphQL answer as JSON, or nil when
 	// there is none yet: the wake given to Start tells when there may be one.
@@ -64,8 +79,18 @@ type Stream interface {
 	// a reason, any other error an end that is logged and told as internal.
 	Next() ([]byte, error)
 
-	// Close is called once, when the operation has ended for whatever reason.
-	Close()
+	// Cursor returns the position the stream has reached, "" for none: what Next
+	// has returned is before it, all the rest behind it. A peer is told of it
+	// when this side ends its connection, so cursors are compared byte by byte.
+	// It may be called at any time before Close, from any goroutine, while Next
+	// runs too, and must not block.
+	Cursor() string
+
+	// Close is called once, when the operation has ended. why is nil where it
+	// ended by itself (Next's end or error), or the peer stopped it or said
+	// goodbye with connection_terminate; else why the connection ended under it,
+	// as in Session.Closed, or ErrGone where the peer closed it.
+	Close(why error)
 }
 
 // A RequestError is why an operation does not start, or does not go on.
@@ -93,20 +118,25 @@ var errInternal = &RequestError{Errors: []json.RawMessage{
 	encodeError("Internal server error", "INTERNAL_SERVER_ERROR")}}
 
 // encodeError is a GraphQL error as JSON; an empty code leaves extensions out.
-func encodeError(message, code string) json.RawMessage {
+func encodeError(message, code string) json.RawMessage { return encodeErrorAt(message, code, "") }
+
+// encodeErrorAt is encodeError with the cursor from which the peer can go on, if
+// there is one.
+func encodeErrorAt(message, code, cursor string) json.RawMessage {
 	type extensions struct {
-		Code string `json:"code"`
+		Code   string `json:"code,omitempty"`
+		Cursor string `json:"cursor,omitempty"`
 	}
 	e := struct {
 		Message    string      `json:"message"`
 		Extensions *extensions `json:"extensions,omitempty"`
 	}{Message: message}
-	if code != "" {
-		e.Extensions = &extensions{code}
+	if code != "" || cursor != "" {
+		e.Extensions = &extensions{code, cursor}
 	}
 	b, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // two strings always encode
+		panic(err) // strings always encode
 	}
 	return b
 }
@@ -124,6 +154,8 @@ type operation struct {
 	busy     bool // its Run, or its Next, is under way
 	ended    bool
 	handover bool // it ended while busy: whoever is at work on it closes it
+
+	why error // ended: what Close is given
 }
 
 // An answer is the Stream of what a query came to: one payload, or why there is
@@ -140,4 +172,5 @@ func (a *answer) Next() (payload []byte, err error) {
 	return payload, a.err
 }
 
-func (a *answer) Close() {}
+func (a *answer) Cursor() string { return "" }
+func (a *answer) Close(error)    {}

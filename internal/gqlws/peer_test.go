@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 const (
@@ -37,6 +39,7 @@ type peer struct {
 	heard  []string
 	mute   bool // answers neither pings nor close frames
 	closed bool // a close frame came
+	end    time.Time
 }
 
 // dial connects a peer of the legacy protocol over net.Pipe; it hears nothing
@@ -78,6 +81,9 @@ func (p *peer) listen() *peer {
 		br := bufio.NewReader(p.conn)
 		for {
 			op, payload, err := readServerFrame(br)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return // deaf
+			}
 			if err != nil {
 				p.mu.Lock()
 				if !p.closed {
@@ -97,7 +103,7 @@ func (p *peer) listen() *peer {
 			case opPong:
 				p.heard = append(p.heard, strings.TrimSpace("PONG "+string(payload)))
 			case opClose:
-				p.closed = true
+				p.closed, p.end = true, time.Now()
 				p.heard = append(p.heard, closeLine(payload))
 			default:
 				p.heard = append(p.heard, string(payload))
@@ -115,6 +121,24 @@ func (p *peer) listen() *peer {
 		}
 	}()
 	return p
+}
+
+// deaf has the peer read nothing any more.
+func (p *peer) deaf() {
+	p.t.Helper()
+	synctest.Wait()
+	if err := p.conn.SetReadDeadline(time.Now()); err != nil {
+		p.t.Error(err)
+	}
+	synctest.Wait()
+}
+
+// quiet has the peer answer nothing any more.
+func (p *peer) quiet() {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute = true
 }
 
 func closeLine(payload []byte) string {

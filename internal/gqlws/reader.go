@@ -1,6 +1,7 @@
 package gqlws
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,10 @@ func (c *conn) listen() (err error) {
 			return err
 		}
 		if c.tooMany() {
-			c.end(overLimit(causeTooMany, fmt.Sprintf("More than %d messages a second", c.options.MessageRate)))
+			detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
+			if c.end(overLimit(causeTooMany, detail)) {
+				c.callLimit("MessageRate")
+			}
 		}
 		c.receive(frame)
 		c.waitRoom()
@@ -48,7 +52,9 @@ func (c *conn) read() ([]byte, error) {
 		return nil, err
 	}
 	if limit > 0 && int64(len(frame)) > limit {
-		c.end(overLimit(causeTooBig, fmt.Sprintf("Message is larger than %d bytes", limit)))
+		if c.end(overLimit(causeTooBig, fmt.Sprintf("Message is larger than %d bytes", limit))) {
+			c.callLimit("MessageBytes")
+		}
 		// Bytes left unread would turn the close into a reset, which can
 		// overtake what the peer is told.
 		if _, err := io.Copy(io.Discard, r); err != nil {
@@ -59,7 +65,8 @@ func (c *conn) read() ([]byte, error) {
 	// The library leaves this to its user, and encoding/json lets it pass; an id
 	// in which it came back would have a browser cut the connection.
 	if !utf8.Valid(frame) {
-		c.end(ending{cause: causeNotText, err: encodeError("Message is not UTF-8", "BAD_REQUEST")})
+		const detail = "Message is not UTF-8"
+		c.end(ending{cause: causeNotText, err: encodeError(detail, "BAD_REQUEST"), detail: detail})
 	}
 	return frame, nil
 }
@@ -120,12 +127,15 @@ func (c *conn) receive(frame []byte) {
 	if m.kind != kindMalformed {
 		c.malformed = 0
 	}
+	if m.limit != "" {
+		c.callLimit(m.limit)
+	}
 	switch m.kind {
 	case kindMalformed:
 		c.malformed++
 		if c.malformed >= maxMalformed || c.codec.strict() {
-			err := encodeError("Too many messages that are not JSON objects", "BAD_REQUEST")
-			c.end(ending{causeMalformed, err, m.reason})
+			const tooMany = "Too many messages that are not JSON objects"
+			c.end(ending{cause: causeMalformed, err: encodeError(tooMany, "BAD_REQUEST"), detail: cmp.Or(m.reason, tooMany)})
 			return
 		}
 		c.say(m.answer)
@@ -149,7 +159,7 @@ func (c *conn) receive(frame []byte) {
 func (c *conn) init(payload []byte) {
 	again := c.inited
 	if again && c.codec.strict() {
-		c.end(ending{cause: causeSecondInit})
+		c.end(ending{cause: causeSecondInit, detail: "Too many initialisation requests"})
 		return
 	}
 	if !c.enter(payload) {
@@ -190,11 +200,11 @@ func (c *conn) enter(payload []byte) bool {
 	var trouble *RequestError
 	switch {
 	case errors.As(err, &trouble) && len(trouble.Errors) > 0:
-		c.end(ending{cause: causeInternal, err: trouble.Errors[0]})
+		c.end(ending{cause: causeInternal, err: trouble.Errors[0], session: trouble})
 		return false
 	case err != nil:
 		c.server.log.InfoContext(c.ctx, "gqlws: peer refused", "remote", c.net.RemoteAddr(), "error", err)
-		c.end(ending{cause: causeRefused, err: encodeError("Unauthorized access", "UNAUTHENTICATED")})
+		c.end(ending{cause: causeRefused, err: encodeError("Unauthorized access", "UNAUTHENTICATED"), session: err})
 		return false
 	}
 	c.session = ctx
@@ -206,17 +216,14 @@ func (c *conn) enter(payload []byte) bool {
 		c.expiry = nil
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		c.expiry = c.after(time.Until(deadline), func() {
-			// No code: clients take UNAUTHENTICATED as final.
-			c.end(ending{cause: causeExpired, err: encodeError("Session expired", "")})
-		})
+		c.expiry = c.after(time.Until(deadline), func() { c.end(ending{cause: causeExpired}) })
 	}
 	return true
 }
 
 func (c *conn) startOperation(id identity, payload []byte) {
 	if !c.inited && c.codec.strict() {
-		c.end(ending{cause: causeNoInit})
+		c.end(ending{cause: causeNoInit, detail: "Operation before connection_init"})
 		return
 	}
 	if c.session == nil && !c.enter(nil) {
@@ -224,18 +231,20 @@ func (c *conn) startOperation(id identity, payload []byte) {
 	}
 
 	c.mu.Lock()
-	if c.draining {
+	if c.draining || c.turn != nil {
+		c.draining = true // its turn has come
+		c.kick()
 		c.mu.Unlock()
 		return // the farewell that is to come says why
 	}
 	old := c.ops[id.key]
 	if old != nil && c.codec.strict() {
 		c.mu.Unlock()
-		c.end(ending{cause: causeSameID, detail: id.text()})
+		c.end(ending{cause: causeSameID, detail: "Subscriber for " + id.text() + " already exists"})
 		return
 	}
 	if old != nil {
-		c.retire(old)
+		c.retire(old, nil)
 		c.push(c.codec.appendComplete(nil, old.id))
 		c.kick()
 	}
@@ -246,6 +255,7 @@ func (c *conn) startOperation(id identity, payload []byte) {
 		c.dispose(old)
 	}
 	if full {
+		c.callLimit("PerSocket")
 		c.fail(id, &RequestError{Errors: []json.RawMessage{
 			encodeError(fmt.Sprintf("More than %d operations on one connection", limit), "LIMIT_EXCEEDED")}})
 		return
@@ -265,7 +275,7 @@ func (c *conn) startOperation(id identity, payload []byte) {
 	c.mu.Lock()
 	op.started = true
 	if c.ending != nil {
-		op.ended = true
+		op.ended, op.why = true, c.ending.why()
 		c.mu.Unlock()
 		c.dispose(op)
 		return
@@ -287,29 +297,9 @@ func (c *conn) stopOperation(id identity) {
 		c.mu.Unlock()
 		return
 	}
-	c.retire(op)
+	c.retire(op, nil)
 	c.push(c.codec.appendStopped(nil, op.id))
 	c.kick()
 	c.mu.Unlock()
 	c.dispose(op)
-}
-
-// callInit and callStart keep the Session's panics, and what it must not
-// return, from the connection.
-func (c *conn) callInit(payload []byte) (ctx context.Context, err error) {
-	defer c.recovered("Session.Init", &err)
-	ctx, err = c.peer.Init(c.ctx, payload)
-	if ctx == nil {
-		ctx = c.ctx
-	}
-	return ctx, err
-}
-
-func (c *conn) callStart(ctx context.Context, payload []byte, wake func()) (how Operation, err error) {
-	defer c.recovered("Session.Start", &err)
-	how, err = c.peer.Start(ctx, payload, wake)
-	if err == nil && (how.Run == nil) == (how.Stream == nil) {
-		err = errors.New("gqlws: operation has neither Run nor Stream, or both")
-	}
-	return how, err
 }

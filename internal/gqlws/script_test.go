@@ -21,13 +21,84 @@ type script struct {
 	inits   []string
 	streams []*scriptStream
 	running int
+	queries int
 	release chan struct{} // lets {wait} and {stubborn} answer
+
+	shared  bool   // by several connections
+	sockets int    // that are open
+	opened  string // the protocol
+	limits  []string
+	closed  bool
+	why     error
 }
 
 func newScript(t *testing.T) *script { return &script{t: t, release: make(chan struct{})} }
 
+func (s *script) Opened(ctx context.Context, protocol string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened != "" && !s.shared || protocol == "" {
+		s.t.Error("Opened twice, or without a protocol")
+	}
+	s.opened = protocol
+	s.sockets++
+}
+
+func (s *script) Limit(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkOpen("Limit")
+	s.limits = append(s.limits, name)
+}
+
+func (s *script) Closed(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkOpen("Closed")
+	if (s.running > 0 || s.queries > 0) && !s.shared {
+		s.t.Errorf("Closed while %d streams and %d queries run", s.running, s.queries)
+	}
+	s.sockets--
+	s.closed, s.why = true, why
+}
+
+// checkOpen is called with mu held: nothing comes before Opened or after Closed.
+func (s *script) checkOpen(what string) {
+	if s.opened == "" || s.closed && !s.shared {
+		s.t.Errorf("%s before Opened or after Closed", what)
+	}
+}
+
+// ended waits for the end of the connection, and returns what Closed was given.
+func (s *script) ended() error {
+	s.t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.t.Error("Closed was not called")
+	}
+	return s.why
+}
+
+// query counts a query while it runs.
+func (s *script) query(run func(context.Context) []byte) Operation {
+	return Operation{Run: func(ctx context.Context) []byte {
+		s.mu.Lock()
+		s.queries++
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			s.queries--
+			s.mu.Unlock()
+		}()
+		return run(ctx)
+	}}
+}
+
 func (s *script) Init(ctx context.Context, payload []byte) (context.Context, error) {
 	s.mu.Lock()
+	s.checkOpen("Init")
 	s.inits = append(s.inits, string(payload))
 	s.ctx = ctx
 	s.mu.Unlock()
@@ -45,6 +116,8 @@ func (s *script) Init(ctx context.Context, payload []byte) (context.Context, err
 		return nil, errors.New("the secret is 42")
 	case "panic":
 		panic("Init")
+	case "trouble":
+		return nil, requestError("Database is down", "INTERNAL_SERVER_ERROR")
 	}
 	if p.TTL != "" {
 		d, err := time.ParseDuration(p.TTL)
@@ -69,6 +142,9 @@ func requestError(message, code string) *RequestError {
 }
 
 func (s *script) Start(ctx context.Context, payload []byte, wake func()) (Operation, error) {
+	s.mu.Lock()
+	s.checkOpen("Start")
+	s.mu.Unlock()
 	if payload == nil {
 		return Operation{}, requestError("Start without payload", "BAD_REQUEST")
 	}
@@ -94,16 +170,16 @@ func (s *script) Start(ctx context.Context, payload []byte, wake func()) (Operat
 	case q == "{nil}":
 		return Operation{Run: func(context.Context) []byte { return nil }}, nil
 	case q == "{wait}":
-		return Operation{Run: func(ctx context.Context) []byte {
+		return s.query(func(ctx context.Context) []byte {
 			select {
 			case <-s.release:
 				return []byte(`{"data":{"wait":1}}`)
 			case <-ctx.Done():
 				return []byte(`{"data":{"cancelled":1}}`)
 			}
-		}}, nil
+		}), nil
 	case q == "{stubborn}":
-		return Operation{Run: func(context.Context) []byte { <-s.release; return []byte(`{}`) }}, nil
+		return s.query(func(context.Context) []byte { <-s.release; return []byte(`{}`) }), nil
 	case strings.HasPrefix(q, "subscription"):
 		st := &scriptStream{script: s, ctx: ctx, wake: wake}
 		s.mu.Lock()
@@ -126,9 +202,11 @@ type scriptStream struct {
 	mu     sync.Mutex
 	queue  []string
 	err    error
+	cursor string
 	asked  int
 	inside bool
 	closed bool
+	why    error
 	gate   chan struct{} // where set, Next waits for it
 	panics bool
 }
@@ -159,7 +237,19 @@ func (s *scriptStream) Next() ([]byte, error) {
 	return nil, s.err
 }
 
-func (s *scriptStream) Close() {
+func (s *scriptStream) Cursor() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		s.script.t.Error("Cursor after Close")
+	}
+	if s.panics {
+		panic("Cursor")
+	}
+	return s.cursor
+}
+
+func (s *scriptStream) Close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.inside {
@@ -168,7 +258,7 @@ func (s *scriptStream) Close() {
 	if s.ctx.Err() == nil {
 		s.script.t.Error("Close while the operation's context goes on")
 	}
-	s.closed = true
+	s.closed, s.why = true, why
 	s.script.mu.Lock()
 	s.script.running--
 	s.script.mu.Unlock()
@@ -190,6 +280,25 @@ func (s *scriptStream) end(err error) {
 	s.err = err
 	s.mu.Unlock()
 	s.wake()
+}
+
+// at moves the stream to a cursor.
+func (s *scriptStream) at(cursor string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cursor = cursor
+}
+
+// closedBy returns what Close was given.
+func (s *scriptStream) closedBy() error {
+	s.script.t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.script.t.Error("Close was not called")
+	}
+	return s.why
 }
 
 func (s *scriptStream) timesAsked() int {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -69,11 +70,18 @@ var (
 	ErrHandshake = errors.New("gqlws: invalid handshake")
 	// ErrTooMany: there are MaxSockets connections (503).
 	ErrTooMany = errors.New("gqlws: too many connections")
-	// ErrShutdown: Shutdown was called (503).
+	// ErrShutdown: Shutdown was called (503). It is also why connections ended.
 	ErrShutdown = errors.New("gqlws: shutting down")
 	// ErrNotHijackable: the ResponseWriter does not give up its connection, as
 	// with HTTP/2 or under a middleware that hides it (500).
 	ErrNotHijackable = errors.New("gqlws: connection cannot be taken over")
+)
+
+const (
+	// spreadEach is what each connection adds to the time that Shutdown takes to
+	// end them, and maxSpread the most of it where there is no deadline.
+	spreadEach = 10 * time.Millisecond
+	maxSpread  = 10 * time.Second
 )
 
 // A Server owns WebSocket connections from their handshake to their end. It is
@@ -171,11 +179,23 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 
 // Shutdown ends all connections and waits for their goroutines: no operation is
 // started any more, running queries are answered, then each peer is told and its
-// connection closed. When ctx ends first, connections are cut and ctx's error is
-// returned. A Server that was shut down stays so; further calls wait too.
+// connection closed. So that peers do not come back all at once, each of n
+// connections has its turn at a random time within (n-1) times 10 ms, at most
+// half of the time left until ctx's deadline, or 10 s where it has none. Until
+// then it is served as before; that it asks for another operation ends it.
+//
+// When ctx ends first, connections are cut and ctx's error is returned. A Server
+// that was shut down stays so; further calls wait too, and leave turns as they
+// are.
 func (s *Server) Shutdown(ctx context.Context) error {
-	for _, c := range s.close() {
-		c.drain()
+	conns := s.close()
+	wait := spread(ctx, len(conns))
+	for _, c := range conns {
+		if wait > 0 {
+			c.drainIn(rand.N(wait))
+		} else {
+			c.drain()
+		}
 	}
 	select {
 	case <-s.finished:
@@ -183,9 +203,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	for _, c := range s.close() {
-		c.cut("shutdown took too long", ctx.Err())
+		c.cut(&severed{ErrCut, "shutdown took too long", ctx.Err()})
 	}
 	return fmt.Errorf("gqlws: shutdown: %w", ctx.Err())
+}
+
+// spread is the time within which n connections are ended.
+func spread(ctx context.Context, n int) time.Duration {
+	most := maxSpread
+	if deadline, ok := ctx.Deadline(); ok {
+		most = time.Until(deadline) / 2
+	}
+	return min(time.Duration(n-1)*spreadEach, most)
 }
 
 // close lets nobody in any more and returns who is still there.

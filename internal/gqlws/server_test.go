@@ -288,7 +288,9 @@ func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
 	o := testOptions
 	o.MaxSockets = n
 	s := NewServer(o)
-	url, returned := serveLoopback(t, s, valueSession{newScript(t)})
+	ss := newScript(t)
+	ss.shared = true
+	url, returned := serveLoopback(t, s, valueSession{ss})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	idle := runtime.NumGoroutine()

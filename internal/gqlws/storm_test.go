@@ -32,6 +32,7 @@ func TestStormLeavesNothingBehind(t *testing.T) {
 		"graphql-transport-ws": modernWords,
 	} {
 		ss := newScript(t)
+		ss.shared = true
 		scripts[protocol] = ss
 		url, returned := serveLoopback(t, s, ss)
 		wg.Go(func() { babble(storm, ss) })
@@ -68,6 +69,9 @@ func TestStormLeavesNothingBehind(t *testing.T) {
 	for protocol, ss := range scripts {
 		if n := ss.open(); n != 0 {
 			t.Errorf("%s: %d streams are open after Shutdown", protocol, n)
+		}
+		if ss.sockets != 0 || ss.queries != 0 {
+			t.Errorf("%s: %d Sessions are not closed, %d queries run", protocol, ss.sockets, ss.queries)
 		}
 	}
 	calm()

@@ -22,6 +22,7 @@ import (
 //	.. 15s                time passes, and nothing else had been heard
 //	!! push 1 {…}         the first stream that was started has a payload;
 //	                      !! end 1, !! fail 1 {…}, !! lose 1 {…}, !! break 1, !! panic 1,
+//	                      !! at 1 7 (its cursor),
 //	                      !! release (queries that wait), !! shutdown
 //	== 2                  so many streams are open
 //
@@ -134,6 +135,9 @@ func (tr transcript) play(t *testing.T) {
 	if n := ss.open(); n != 0 {
 		t.Errorf("%s: %d streams were not closed", tr.file, n)
 	}
+	if ss.opened != tr.protocol || !ss.closed {
+		t.Errorf("%s: opened as %q, closed %v", tr.file, ss.opened, ss.closed)
+	}
 }
 
 func (tr transcript) send(p *peer, arg string) {
@@ -164,6 +168,8 @@ func (tr transcript) act(t *testing.T, ss *script, arg string) {
 	switch f[0] {
 	case "push":
 		st.push(rest)
+	case "at":
+		st.at(rest)
 	case "end":
 		st.end(io.EOF)
 	case "fail", "lose":

@@ -73,12 +73,14 @@ func withObject(k kind, payload []byte) message {
 
 // withID needs an id, which in this protocol is a string that is not empty.
 func (t transport) withID(k kind, raw json.RawMessage, payload []byte) message {
-	id, err := parseIdentity(raw, t.maxID)
+	id, long, _ := parseIdentity(raw, t.maxID)
 	switch {
 	case raw == nil || raw[0] != '"':
 		return malformed("Operation id is not a string")
-	case err != nil:
-		return malformed(fmt.Sprintf("Operation id is longer than %d bytes", t.maxID))
+	case long:
+		m := malformed(fmt.Sprintf("Operation id is longer than %d bytes", t.maxID))
+		m.limit = limitID
+		return m
 	case id.text() == "":
 		return malformed("Operation id is empty")
 	}
@@ -146,6 +148,15 @@ func (transport) appendComplete(b []byte, id identity) []byte {
 // appendStopped adds nothing: after the peer's complete there is silence.
 func (transport) appendStopped(b []byte, _ identity) []byte { return b }
 
+func (t transport) appendStanding(b []byte, e ending, s standing) []byte {
+	say := sayShutdown
+	if e.cause == causeExpired {
+		say = sayExpired
+	}
+	// UNAUTHENTICATED would be final for an expired session, too.
+	return t.appendErrors(b, s.id, []json.RawMessage{encodeErrorAt(say, "SERVICE_UNAVAILABLE", s.cursor)})
+}
+
 // farewell is the close frame alone. Clients try again after 1001, 4403 and
 // 4408, and take the other codes as final.
 func (transport) farewell(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string) {
@@ -153,9 +164,9 @@ func (transport) farewell(b []byte, e ending) (frame []byte, code websocket.Stat
 	case causeRefused:
 		code, reason = codeForbidden, "Forbidden"
 	case causeExpired:
-		code, reason = websocket.StatusGoingAway, "Session expired"
+		code, reason = websocket.StatusGoingAway, sayExpired
 	case causeShutdown:
-		code, reason = websocket.StatusGoingAway, "Service is shutting down"
+		code, reason = websocket.StatusGoingAway, sayShutdown
 	case causeSilent:
 		code, reason = codeInitTimeout, "Connection initialisation timeout"
 	case causeMalformed:
@@ -171,7 +182,7 @@ func (transport) farewell(b []byte, e ending) (frame []byte, code websocket.Stat
 	case causeSecondInit:
 		code, reason = codeSecondInit, "Too many initialisation requests"
 	case causeSameID:
-		code, reason = codeSameID, "Subscriber for "+e.detail+" already exists"
+		code, reason = codeSameID, e.detail
 	default:
 		code, reason = codeInternal, "Internal server error"
 	}

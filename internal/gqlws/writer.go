@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"os"
 	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/coder/websocket"
 )
@@ -98,14 +100,14 @@ func (c *conn) writeNext(b *[]byte) bool {
 
 	case c.ending != nil:
 		c.closing = true
-		e := *c.ending
+		ops := c.retireAll(nil)
 		c.mu.Unlock()
-		c.goodbye(e, b)
+		c.goodbye(ops, b)
 		return false
 
 	case c.drained():
 		c.mu.Unlock()
-		c.end(ending{cause: causeShutdown, err: encodeError("Service is shutting down", "SERVICE_UNAVAILABLE")})
+		c.end(ending{cause: causeShutdown})
 		return true
 
 	case c.kaDue:
@@ -141,16 +143,19 @@ func (c *conn) writeStream(op *operation, b *[]byte) bool {
 	case op.ended: // meanwhile, by the peer or with the connection
 		c.leaving--
 		c.mu.Unlock()
-		c.callClose(op.stream)
+		c.callClose(op)
+		return true
+	case c.ending != nil && isLost(err):
+		c.mu.Unlock() // the farewell tells where it stands
 		return true
 	case errors.Is(err, io.EOF):
-		c.retire(op)
+		c.retire(op, nil)
 		c.push(c.codec.appendComplete(nil, op.id))
 		c.mu.Unlock()
 		c.dispose(op)
 		return true
 	case err != nil:
-		c.retire(op)
+		c.retire(op, nil)
 		c.mu.Unlock()
 		c.dispose(op)
 		c.fail(op.id, err)
@@ -166,28 +171,56 @@ func (c *conn) writeStream(op *operation, b *[]byte) bool {
 }
 
 // send writes one frame. Its bounds are the deadlines of the net.Conn; when they
-// are over, part of the frame may be out, and nothing more can be said.
+// are over, part of the frame may be out, and nothing more can be said. Why it
+// failed is for the net.Conn to say, or for the reader.
 func (c *conn) send(frame []byte) bool {
 	if err := c.ws.Write(context.Background(), websocket.MessageText, frame); err != nil {
-		c.cut("write failed", err)
+		c.sever()
 		return false
 	}
 	return true
 }
 
-// goodbye says why the connection ends and closes it. The close handshake of the
-// library has no bound of its own against a peer that stalls.
-func (c *conn) goodbye(e ending, b *[]byte) {
-	bound := time.AfterFunc(closeWait, func() { _ = c.net.Close() })
+// goodbye says why the connection ends and where its streams stand, and closes
+// it. The close handshake of the library has no bound of its own against a peer
+// that stalls. The streams are closed when it is known whether the peer was told.
+func (c *conn) goodbye(ops []*operation, b *[]byte) {
+	bound := c.after(closeWait, func() {
+		c.cut(&severed{ErrCut, "farewell took too long", os.ErrDeadlineExceeded})
+	})
 	defer bound.Stop()
-	frame, code, reason := c.codec.farewell((*b)[:0], e)
-	*b = frame
-	if len(frame) > 0 && !c.send(frame) {
+	standings := c.standings(ops)
+	c.mu.Lock()
+	c.ending.standings = standings
+	e := *c.ending
+	c.mu.Unlock()
+
+	said, code, reason := c.lastWords(e, b)
+	c.mu.Lock()
+	c.settleWhy(e.why())
+	for _, op := range ops {
+		op.why = c.why
+	}
+	c.mu.Unlock()
+	c.dispose(ops...)
+	if !said {
 		return
 	}
 	if err := c.ws.Close(code, reason); err != nil {
 		c.server.log.DebugContext(c.ctx, "gqlws: close handshake not finished", "error", err)
 	}
+}
+
+// lastWords writes all but the close frame, which it returns, and reports
+// whether it could.
+func (c *conn) lastWords(e ending, b *[]byte) (said bool, code websocket.StatusCode, reason string) {
+	for _, s := range e.standings {
+		if *b = c.codec.appendStanding((*b)[:0], e, s); len(*b) > 0 && !c.send(*b) {
+			return false, 0, ""
+		}
+	}
+	*b, code, reason = c.codec.farewell((*b)[:0], e)
+	return len(*b) == 0 || c.send(*b), code, reason
 }
 
 // queue gives a started operation a turn to write. Called with mu held.
@@ -220,6 +253,11 @@ func (c *conn) answer(ctx context.Context, op *operation) {
 	c.queue(op)
 }
 
+func isLost(err error) bool {
+	var why *RequestError
+	return errors.As(err, &why) && why.Lost
+}
+
 // fail tells the peer why an operation does not run.
 func (c *conn) fail(id identity, err error) {
 	var why *RequestError
@@ -228,7 +266,7 @@ func (c *conn) fail(id identity, err error) {
 		why = errInternal
 	}
 	if why.Lost && c.codec.lossEndsAll() {
-		c.end(ending{cause: causeLost, err: why.Errors[0]})
+		c.end(ending{cause: causeLost, err: why.Errors[0], session: why})
 		return
 	}
 	c.say(c.codec.appendErrors(nil, id, why.Errors))
@@ -236,8 +274,8 @@ func (c *conn) fail(id identity, err error) {
 
 // retire takes an operation out of those that run: nothing is said for it any
 // more. Called with mu held; dispose follows when mu is free.
-func (c *conn) retire(op *operation) {
-	op.ended = true
+func (c *conn) retire(op *operation, why error) {
+	op.ended, op.why = true, why
 	if op.busy {
 		op.handover = true
 		c.leaving++
@@ -246,11 +284,13 @@ func (c *conn) retire(op *operation) {
 	c.ready = slices.DeleteFunc(c.ready, func(o *operation) bool { return o == op })
 }
 
-func (c *conn) retireAll() []*operation {
-	ops := make([]*operation, 0, len(c.ops))
-	for _, op := range c.ops {
-		c.retire(op)
-		ops = append(ops, op)
+// retireAll retires all operations, and returns them in the order of their ids.
+func (c *conn) retireAll(why error) []*operation {
+	ops := slices.SortedFunc(maps.Values(c.ops), func(a, b *operation) int {
+		return strings.Compare(a.id.key, b.id.key)
+	})
+	for _, op := range ops {
+		c.retire(op, why)
 	}
 	return ops
 }
@@ -261,27 +301,7 @@ func (c *conn) dispose(ops ...*operation) {
 	for _, op := range ops {
 		op.cancel()
 		if op.stream != nil && !op.handover {
-			c.callClose(op.stream)
+			c.callClose(op)
 		}
 	}
-}
-
-// callNext, callClose and callRun keep panics from the connection.
-func (c *conn) callNext(s Stream) (payload []byte, err error) {
-	defer c.recovered("Stream.Next", &err)
-	return s.Next()
-}
-
-func (c *conn) callClose(s Stream) {
-	var err error
-	defer c.recovered("Stream.Close", &err)
-	s.Close()
-}
-
-func (c *conn) callRun(ctx context.Context, run func(context.Context) []byte) (payload []byte, err error) {
-	defer c.recovered("Operation.Run", &err)
-	if payload = run(ctx); len(payload) == 0 {
-		err = errors.New("gqlws: query has no answer")
-	}
-	return payload, err
 }

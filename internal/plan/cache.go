@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -231,12 +232,13 @@ func (b *Bound) Batch() iter.Seq[Args] {
 }
 
 // Key is equal for operations that give equal answers: of the same plan, with
-// the same variables.
-func (b *Bound) Key() string {
+// the same variables. Those that are nothing but one of the first field's
+// arguments listed in but, by their place, may differ.
+func (b *Bound) Key(but ...int) string {
 	key := strconv.AppendUint(nil, b.plan.id, 36)
-	for _, v := range b.variables {
+	for i, v := range b.variables {
 		key = append(key, ' ')
-		if v == (absent{}) {
+		if v == (absent{}) || b.plan.root.only(b.plan, i, but) {
 			key = append(key, '-')
 			continue
 		}
@@ -247,4 +249,16 @@ func (b *Bound) Key() string {
 		key = append(key, text...)
 	}
 	return string(key)
+}
+
+// only tells whether a variable is nothing but one of some of the first field's
+// arguments.
+func (s *selection) only(p *Plan, variable int, places []int) bool {
+	if p.uses[variable] != 1 || len(s.fields) == 0 {
+		return false
+	}
+	args := s.fields[0].dynamic
+	return slices.ContainsFunc(places, func(i int) bool {
+		return i < len(args) && args[i].value != nil && args[i].value.Kind == ast.Variable && args[i].value.Raw == p.op.variables[variable].name
+	})
 }

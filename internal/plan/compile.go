@@ -14,7 +14,9 @@ type Plan struct {
 	root *selection
 	// batch are the fields that are asked for together with others.
 	batch []*field
-	size  int
+	// uses counts where each variable stands.
+	uses []int
+	size int
 }
 
 // A selection is what is asked of an object, in the order of the answer.
@@ -83,7 +85,7 @@ const (
 )
 
 func (c *Cache) compile(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool) (*Plan, *Error) {
-	k := compiler{c: c, tree: tree, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields, plan: &Plan{id: plans.Add(1), op: op, size: planBytes}}
+	k := compiler{c: c, tree: tree, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields, plan: &Plan{id: plans.Add(1), op: op, uses: make([]int, len(op.variables)), size: planBytes}}
 	root := c.schema.types.Query
 	if def.Operation == ast.Subscription {
 		root = c.schema.types.Subscription
@@ -225,7 +227,7 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 		given[i] = argument{name: a.Name, typ: a.Type, def: k.c.schema.constant(a.Type, a.DefaultValue)}
 		if arg := node.Arguments.ForName(a.Name); arg != nil {
 			given[i].value = arg.Value
-			variables = variables || holdsVariable(arg.Value)
+			variables = k.use(arg.Value) || variables
 			k.plan.size += literalBytes * count(arg.Value)
 		}
 	}
@@ -243,8 +245,16 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	}
 }
 
-func holdsVariable(v *ast.Value) bool {
-	return v.Kind == ast.Variable || slices.ContainsFunc(v.Children, func(c *ast.ChildValue) bool { return holdsVariable(c.Value) })
+// use counts the variables of a value, and tells whether there are any.
+func (k *compiler) use(v *ast.Value) (found bool) {
+	if v.Kind == ast.Variable {
+		k.plan.uses[k.op.variable(v.Raw)]++
+		return true
+	}
+	for _, c := range v.Children {
+		found = k.use(c.Value) || found
+	}
+	return found
 }
 
 func count(v *ast.Value) int {

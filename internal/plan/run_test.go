@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -254,6 +255,19 @@ func TestEqualOperationsHaveEqualKeys(t *testing.T) {
 	}
 	if len(keys) != 10 {
 		t.Errorf("%d keys", len(keys))
+	}
+	for text, same := range map[string]bool{
+		`query($a:String){echo(s:$a)}`:                     true,
+		`query($a:String){x:echo(s:$a) int}`:               true,
+		`query($a:String){x:echo(s:$a) y:echo(s:$a)}`:      false, // it is needed elsewhere
+		`query($a:String){int echo(s:$a)}`:                 false, // not the first field's
+		`query($a:String){echo(ll:[],s:"x") y:echo(s:$a)}`: false,
+	} {
+		one, other := prepare(t, c, text, map[string]any{"a": "1"}), prepare(t, c, text, map[string]any{"a": "2"})
+		place := slices.IndexFunc(c.schema.fields["Query"]["echo"].Args, func(a Arg) bool { return a.Name == "s" })
+		if one.Key() == other.Key() || (one.Key(place) == other.Key(place)) != same {
+			t.Errorf("%s: keys %q and %q", text, one.Key(place), other.Key(place))
+		}
 	}
 	if prepare(t, c, "{int}", nil).Key() == prepare(t, c, "{ int}", nil).Key() {
 		t.Error("two texts have one key")

@@ -1,0 +1,234 @@
+package blocklog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// diary writes the events of trouble down, with the second of each.
+type diary struct {
+	mu    sync.Mutex
+	start time.Time
+	lines []string
+}
+
+func (d *diary) events() Events[int] {
+	d.start = time.Now()
+	return Events[int]{
+		Block: func(b int) { d.write("block", b) },
+		Failed: func(err error, wait time.Duration) {
+			if errors.Is(err, ErrSilent) {
+				d.write("silent", wait)
+			} else {
+				d.write("failed", wait)
+			}
+		},
+		Recovered: func(down time.Duration) { d.write("recovered", down) },
+	}
+}
+
+func (d *diary) write(what string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprint(time.Since(d.start).Round(time.Second), " ", what, " ", fmt.Sprint(args...)))
+}
+
+func (d *diary) expect(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Equal(d.lines, want) {
+		t.Errorf("events\n%s\nwant\n%s", strings.Join(d.lines, "\n"), strings.Join(want, "\n"))
+	}
+	d.lines = nil
+}
+
+func TestSilenceIsToldOnceAndItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		logger, text := logged()
+		var d diary
+		l := open(t, c, Options[int]{Silence: 20 * time.Second, Logger: logger, Events: d.events()})
+		l.Start()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		d.expect(t, "20s silent 0s")
+		c.grow(2)
+		synctest.Wait()
+		d.expect(t, "1h0m0s recovered 59m40s", "1h0m0s block 1", "1h0m0s block 2")
+		for range 5 {
+			time.Sleep(19 * time.Second)
+			c.grow(1)
+			synctest.Wait()
+		}
+		d.mu.Lock()
+		d.lines = nil
+		d.mu.Unlock()
+		time.Sleep(time.Minute)
+		d.expect(t, "1h1m55s silent 0s")
+		c.set(func() { c.down = errDown }) // for less than the silence
+		time.Sleep(5 * time.Second)
+		shut(t, l)
+		if got := text.String(); strings.Count(got, "level=WARN msg=\"block source is silent\" for=20s") != 2 || strings.Count(got, "level=INFO msg=\"block source recovered\" down=59m40s") != 1 {
+			t.Errorf("log:\n%s", got)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestSourceThatReplaysIsSilentAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		src, _, _ := scripted(func(yield func(int, error) bool) {
+			for range 100 {
+				time.Sleep(time.Second)
+				if !yield(1, nil) {
+					return
+				}
+			}
+			yield(2, nil)
+			time.Sleep(time.Second)
+		})
+		l := New(src, Options[int]{Logger: quiet, Events: d.events()})
+		l.Start()
+		time.Sleep(100500 * time.Millisecond)
+		shut(t, l)
+		d.expect(t, "1s block 1", "31s silent 0s", "1m40s recovered 1m9s", "1m40s block 2")
+	})
+}
+
+func TestEachFailureIsToldAndTheRecoveryOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		src, _, _ := scripted(gives(nil, 1), gives(errDown), gives(errDown, 1), gives(nil, 2, 3))
+		l := New(src, Options[int]{Logger: quiet, MinBackoff: time.Second, MaxBackoff: time.Second, Silence: time.Minute, Events: d.events()})
+		l.Start()
+		time.Sleep(time.Hour)
+		shut(t, l)
+		d.expect(t, "0s block 1", "0s failed 1s", "1s failed 1s", "2s failed 1s",
+			"3s recovered 3s", "3s block 2", "3s block 3", "3s failed 1s", "1m4s silent 0s")
+	})
+}
+
+func TestTroubleThatGoesOnIsCountedFromItsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		src, _, _ := scripted(gives(errDown), func(yield func(int, error) bool) {
+			time.Sleep(time.Minute)
+			yield(1, nil)
+		})
+		l := New(src, Options[int]{Logger: quiet, MinBackoff: time.Second, MaxBackoff: time.Second, Events: d.events()})
+		l.Start()
+		time.Sleep(61500 * time.Millisecond)
+		shut(t, l)
+		d.expect(t, "0s failed 1s", "31s silent 0s", "1m1s recovered 1m1s", "1m1s block 1", "1m1s failed 1s")
+	})
+}
+
+func TestNothingIsToldOfASourceBetweenItsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		c := newChain(0)
+		c.fail(errDown)
+		l := open(t, c, Options[int]{MinBackoff: time.Hour, Events: d.events()})
+		l.Start()
+		time.Sleep(59 * time.Minute)
+		d.expect(t, "0s failed 1h0m0s")
+	})
+}
+
+func TestPanickingEventsStopNoBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, text := logged()
+		f := newForest()
+		f.grow(master(1))
+		l := openForest(t, f, Options[piece]{Logger: logger, Events: Events[piece]{
+			Block:     func(piece) { panic("block") },
+			Failed:    func(error, time.Duration) { panic("failed") },
+			Recovered: func(time.Duration) { panic("recovered") },
+			Gap:       func(int32, string, bool, int) { panic("gap") },
+		}})
+		synctest.Wait()
+		r := enter(t, l, of())
+		f.set(func() { f.down = errDown })
+		time.Sleep(time.Minute)
+		f.set(func() { f.down = nil })
+		f.without([]int{2}, master(2), master(3))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		has(t, r, 2, 3)
+		for _, event := range []string{"block", "failed", "recovered", "gap"} {
+			if !strings.Contains(text.String(), `err="panic: `+event+`"`) {
+				t.Errorf("the log does not tell of %q", event)
+			}
+		}
+	})
+}
+
+func TestEventsMayReadTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForest()
+		f.grow(master(1), base(1))
+		var l *Log[piece]
+		asked := map[string]bool{}
+		ask := func(what string) {
+			asked[what] = true
+			l.Stats()
+			l.Window()
+			enter(t, l, of()).Close()
+		}
+		f.recents = 2
+		l = New(f.source(), Options[piece]{Logger: quiet, Events: Events[piece]{
+			Block:     func(piece) { ask("block") },
+			Failed:    func(error, time.Duration) { ask("failed") },
+			Recovered: func(time.Duration) { ask("recovered") },
+			Gap: func(int32, string, bool, int) {
+				ask("gap")
+				if at, ok := l.Arrived(); !ok || !at.Equal(time.Now()) {
+					t.Errorf("arrived at %v, %v when a block was found", at, ok)
+				}
+			},
+		}})
+		l.Start()
+		time.Sleep(time.Minute) // silent
+		synctest.Wait()
+		f.without([]int{3}, base(2), master(2), base(3))
+		synctest.Wait()
+		if len(asked) != 4 {
+			t.Errorf("asked in %v", asked)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCloseWaitsForAnEventUnderWay(t *testing.T) {
+	c := newChain(0)
+	begun, end := make(chan struct{}), make(chan struct{})
+	l := New(c.source(), Options[int]{Silence: 1, Logger: quiet, Events: Events[int]{Failed: func(error, time.Duration) {
+		close(begun)
+		<-end
+	}}})
+	l.Start()
+	<-begun
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if err := l.Close(over); err != context.Canceled {
+			t.Fatalf("Close: %v, want the context's error", err)
+		}
+		runtime.Gosched()
+	}
+	close(end)
+	shut(t, l)
+}

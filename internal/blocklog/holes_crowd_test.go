@@ -1,0 +1,128 @@
+package blocklog
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Readers on goroutines of their own read a chain with holes that are all healed, late ones too, while others join and
+// leave. Nobody waits for anybody, so the race detector sees the schedules.
+func TestReadersOnTheirOwnGoroutinesMissNothingOfAChainWithHoles(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			trees := newWood(rand.New(rand.NewPCG(seed, 5)))
+			f := newForest()
+			for range 150 {
+				f.all = append(f.all, trees.next())
+			}
+			l := openForest(t, f, Options[piece]{Window: []int{20, 300, 5000}[seed%3], MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+			synctest.Wait()
+			var readers sync.WaitGroup
+			for i := range 12 {
+				readers.Go(func() {
+					rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+					for range 6 {
+						roam(t, l, f, rnd)
+					}
+				})
+			}
+			finished := make(chan struct{})
+			go func() { readers.Wait(); close(finished) }()
+			for n := 0; ; n++ {
+				select {
+				case <-finished:
+					synctest.Wait()
+					if s := l.Stats(); s.Healed == 0 || s.Readers+s.Feeds+s.Behind > 0 {
+						t.Errorf("stats %+v when all have left", s)
+					}
+					return
+				case <-time.After(time.Millisecond):
+				}
+				f.set(func() {
+					for range 20 {
+						p := trees.next()
+						f.all = append(f.all, p)
+						f.passes[p.number] = p.number%13 == 0
+					}
+				})
+				runtime.Gosched()
+			}
+		})
+	}
+}
+
+// roam reads for a while, joins again where a gap is told, and checks that nothing is missing.
+func roam(t *testing.T, l *Log[piece], f *forest, rnd *rand.Rand) {
+	interest := []Interest[piece]{of(), of(-1), of(0), of(0, 1)}[rnd.IntN(4)]
+	ready := make(chan struct{}, 1)
+	interest.Wake = func() {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	}
+	f.mu.Lock()
+	start := cursorOf(max(1, len(f.all)-rnd.IntN(200)))
+	f.mu.Unlock()
+	interest.After = &start
+	r, err := l.Join(interest)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { r.Close() }()
+	var got []int
+	for range 1 + rnd.IntN(600) {
+		item, err := r.Next()
+		var lost *Lost
+		switch {
+		case errors.As(err, &lost) && errors.Is(err, ErrGap):
+			for len(got) > 0 && cursorOf(got[len(got)-1]) > lost.Cursor {
+				got = got[:len(got)-1]
+			}
+			start = min(start, lost.Cursor)
+			r.Close()
+			interest.After = &lost.Cursor
+			if r, err = l.Join(interest); err != nil {
+				t.Error(err)
+				return
+			}
+			continue
+		case err != nil:
+			t.Error(err)
+			return
+		case item.Payload == nil:
+			<-ready
+			continue
+		}
+		n, _ := strconv.Atoi(string(item.Payload))
+		got = append(got, n)
+		if rnd.IntN(30) == 0 {
+			time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
+		}
+	}
+	// What has not been found yet is still to come, or a gap to be told.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var want []int
+	for _, p := range f.all {
+		c := cursorOf(p.number)
+		last := ""
+		if len(got) > 0 {
+			last = cursorOf(got[len(got)-1])
+		}
+		if c > start && c <= last && interest.Eval(p) != nil && (!f.passes[p.number] || slices.Contains(got, p.number)) {
+			want = append(want, p.number)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s from %q read %v\nwant %v", interest.Key, start, got, want)
+	}
+}

@@ -1,0 +1,312 @@
+package blocklog
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// walker is somebody who reads a chain with holes, and joins again where a gap is told.
+type walker struct {
+	*Reader[piece]
+	interest Interest[piece]
+	start    string
+	ready    *atomic.Bool
+	got      []int
+}
+
+func walk(t *testing.T, l *Log[piece], f *forest, rnd *rand.Rand) *walker {
+	interests := []Interest[piece]{of(), of(-1), of(0), of(1), of(0, -1)}
+	for _, half := range []uint64{1 << 62, 3 << 62} {
+		i := of(0)
+		whole := i.Eval
+		i.Key += fmt.Sprintf(" %x", half)
+		i.Eval = func(p piece) []byte {
+			if !overlap(p.Shard, half) {
+				return nil
+			}
+			return whole(p)
+		}
+		interests = append(interests, i)
+	}
+	w := &walker{interest: interests[rnd.IntN(len(interests))], ready: new(atomic.Bool)}
+	w.interest.Wake = func() { w.ready.Store(true) }
+	var after *string
+	w.start = l.Window().last()
+	if !l.positioned || rnd.IntN(2) == 0 {
+		w.start = cursorOf(rnd.IntN(len(f.all) + 10))
+		after = &w.start
+	}
+	w.join(t, l, after)
+	return w
+}
+
+func (w Window[B]) last() string {
+	if len(w.Blocks) == 0 {
+		return w.After
+	}
+	return cursorOfPiece(any(w.Blocks[len(w.Blocks)-1]).(piece))
+}
+
+func (w *walker) join(t *testing.T, l *Log[piece], after *string) {
+	w.ready.Store(true)
+	w.interest.After = after
+	var err error
+	if w.Reader, err = l.Join(w.interest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *walker) next(t *testing.T, l *Log[piece], f *forest, accepted map[int]bool) bool {
+	if !w.ready.Swap(false) {
+		return false
+	}
+	got, err := w.Next()
+	var lost *Lost
+	switch {
+	case errors.As(err, &lost) && errors.Is(err, ErrGap):
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if lost.Cursor != w.Cursor() {
+			t.Errorf("told to resume after %q, at %q", lost.Cursor, w.Cursor())
+		}
+		missed := slices.ContainsFunc(f.all, func(p piece) bool {
+			return f.passes[p.number] && cursorOf(p.number) > lost.Cursor && w.interest.Concerns(p.Workchain)
+		})
+		if !missed && lost.Cursor > w.Reader.start { // a hole that stays may be before or behind where one began
+			t.Errorf("a gap was told after %q, but nothing was missing", lost.Cursor)
+		}
+		for len(w.got) > 0 && cursorOf(w.got[len(w.got)-1]) > lost.Cursor {
+			w.got = w.got[:len(w.got)-1]
+		}
+		w.start = min(w.start, lost.Cursor) // it may lack a block from before it came, too
+		w.Close()
+		w.join(t, l, &lost.Cursor)
+		return true
+	case err != nil:
+		t.Fatal(err)
+	case got.Payload == nil:
+		return false
+	}
+	n, _ := numberAfter(got.Cursor)
+	n--
+	if len(w.got) > 0 && n <= w.got[len(w.got)-1] || w.Cursor() < got.Cursor && !w.ended() || got.Cursor <= w.start {
+		t.Fatalf("block %d, now at %q, after %v, from %q", n, w.Cursor(), w.got, w.start)
+	}
+	w.got = append(w.got, n)
+	w.ready.Store(true)
+	return true
+}
+
+// ended tells whether a gap has been found since the last block, which takes the cursor back.
+func (w *walker) ended() bool {
+	w.feed.mu.Lock()
+	defer w.feed.mu.Unlock()
+	return w.gap
+}
+
+// check says what a walker must have had: exactly what matches from its start to its cursor. What the source kept from
+// the log, and the log did not find, it may have read from the source or not.
+func (w *walker) check(t *testing.T, f *forest, accepted map[int]bool) {
+	t.Helper()
+	got := w.got
+	for _, p := range f.all {
+		c := cursorOf(p.number)
+		if c <= w.start || c > w.Cursor() || w.interest.Eval(p) == nil {
+			continue
+		}
+		switch {
+		case len(got) > 0 && got[0] == p.number:
+			got = got[1:]
+		case !f.passes[p.number] || accepted[p.number]:
+			t.Fatalf("%q from %q to %q has not had block %d: %v", w.interest.Key, w.start, w.Cursor(), p.number, w.got)
+		}
+	}
+	if len(got) > 0 {
+		t.Fatalf("%q from %q to %q has had %v without reason", w.interest.Key, w.start, w.Cursor(), got)
+	}
+}
+
+// A source that passes blocks over, which are there when they are asked for, or later, or never, that fails and
+// replays and forgets where it was; and readers of all of it or of parts, slow and quick, from now on or from any
+// cursor: each has exactly its blocks, once, in order, when it resumes where a gap was told.
+func TestReadersOfAChainWithHolesHaveExactlyTheirBlocks(t *testing.T) {
+	var total Stats
+	var early, late, unhealed, quietly int
+	for seed := range uint64(80) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 7))
+				trees := newWood(rnd)
+				f := newForest()
+				f.recents = []int{1, 20, recentBlocks}[rnd.IntN(3)]
+				for range rnd.IntN(200) {
+					f.all = append(f.all, trees.next())
+				}
+				accepted, newest := map[int]bool{}, 0
+				stored := make(map[int]time.Time)
+				often := []int{15, 60}[rnd.IntN(2)]
+				l := openForest(t, f, Options[piece]{
+					Window: []int{3, 30, 200}[rnd.IntN(3)],
+					Events: Events[piece]{
+						Block: func(p piece) {
+							f.mu.Lock()
+							defer f.mu.Unlock()
+							if accepted[p.number] {
+								t.Errorf("block %d was accepted twice", p.number)
+							}
+							accepted[p.number] = true
+							if p.number < newest {
+								late++
+							} else if f.passes[p.number] {
+								early++
+							}
+							newest = max(newest, p.number)
+						},
+						Gap: func(_ int32, _ string, healed bool, told int) {
+							if !healed {
+								unhealed++
+							} else if told == 0 {
+								quietly++
+							}
+						},
+					},
+				})
+				synctest.Wait()
+				grow := func(n int) {
+					f.set(func() {
+						for range n {
+							p := trees.next()
+							f.all = append(f.all, p)
+							if rnd.IntN(often) > 0 {
+								continue
+							}
+							f.passes[p.number] = true
+							switch rnd.IntN(4) {
+							case 0:
+								f.lacks[p.number] = true
+							case 1:
+								f.lacks[p.number] = true
+								stored[p.number] = time.Now().Add(time.Duration(rnd.IntN(8000)) * time.Millisecond)
+							}
+						}
+					})
+				}
+				store := func() {
+					f.set(func() {
+						for n, at := range stored {
+							if !at.After(time.Now()) {
+								delete(f.lacks, n)
+							}
+						}
+					})
+				}
+				var walkers []*walker
+				shown := ""
+				for range 250 {
+					switch rnd.IntN(14) {
+					case 0, 1, 2:
+						grow(rnd.IntN(6))
+					case 3:
+						grow(rnd.IntN(50))
+					case 4:
+						f.set(func() { f.down, f.replay, f.gone = errDown, rnd.IntN(10), rnd.IntN(20) == 0 })
+					case 5:
+						f.set(func() { f.down = nil })
+						for range rnd.IntN(10) {
+							time.Sleep(time.Second)
+							store()
+						}
+					case 6, 7:
+						synctest.Wait()
+						walkers = append(walkers, walk(t, l, f, rnd))
+					case 8:
+						synctest.Wait()
+						store()
+						w := l.Window()
+						at := slices.Clone(w.Blocks)
+						for _, p := range f.all {
+							if c := cursorOf(p.number); c > w.After && c <= w.last() && (!f.passes[p.number] || accepted[p.number]) {
+								if len(at) == 0 || at[0].number > p.number {
+									t.Fatalf("block %d is not in the window %v", p.number, w)
+								}
+								if at[0].number == p.number {
+									at = at[1:]
+								}
+							}
+						}
+						if w.Reached < shown || w.Live && w.last() < w.Reached {
+							t.Errorf("reached %q, live %v at %q, shown %q", w.Reached, w.Live, w.last(), shown)
+						}
+					default:
+						if len(walkers) == 0 {
+							continue
+						}
+						i := rnd.IntN(len(walkers))
+						w := walkers[i]
+						if rnd.IntN(2) == 0 {
+							synctest.Wait()
+						}
+						for n := rnd.IntN(60); n > 0 && w.next(t, l, f, accepted); n-- {
+						}
+						if n := len(w.got); n > 0 {
+							shown = max(shown, cursorOf(w.got[n-1]))
+						}
+						switch n := len(w.got); {
+						case rnd.IntN(40) == 0:
+							w.Close()
+							walkers = slices.Delete(walkers, i, i+1)
+						case n > 0 && rnd.IntN(10) == 0: // its line was cut
+							w.Close()
+							last := cursorOf(w.got[n-1])
+							w.join(t, l, &last)
+						}
+					}
+				}
+				often = 1 << 30
+				f.set(func() { f.down, f.gone = nil, false })
+				for range 20 {
+					grow(5)
+					time.Sleep(10 * time.Second)
+					store()
+				}
+				for range 100 {
+					synctest.Wait()
+					for _, w := range walkers {
+						for w.next(t, l, f, accepted) {
+						}
+					}
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				for _, w := range walkers {
+					w.check(t, f, accepted)
+					if w.Cursor() != cursorOf(len(f.all)) || w.at.next == behind {
+						t.Errorf("ends at %q of %d", w.Cursor(), len(f.all))
+					}
+					w.Close()
+				}
+				s := l.Stats()
+				if s.Readers != 0 || s.Behind != 0 || s.Feeds != 0 || len(l.pages) > 0 || len(l.queue) > 0 {
+					t.Errorf("stats %+v when all have left", s)
+				}
+				if int(s.Blocks) != len(accepted) {
+					t.Errorf("%d blocks, %d told", s.Blocks, len(accepted))
+				}
+				total.Gaps += s.Gaps
+				total.Holes += s.Holes
+				total.Healed += s.Healed
+				total.CaughtUp += s.CaughtUp
+			})
+		})
+	}
+	t.Logf("%d early, %d late, %d unhealed, %d healed quietly, %+v", early, late, unhealed, quietly, total)
+	if early < 50 || late < 200 || unhealed < 200 || quietly < 200 || total.Gaps < 200 {
+		t.Errorf("this tests little")
+	}
+}

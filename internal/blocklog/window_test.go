@@ -1,0 +1,316 @@
+package blocklog
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLogStartsWithTheNewestStoredBlocksInItsWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(300)
+		c.recents = 1000
+		blocks := 0
+		l := open(t, c, Options[int]{Events: Events[int]{Block: func(int) { blocks++ }}})
+		early := join(t, l, 50) // before the source has said where it is
+		other := resume(t, l, cursorOf(230), 50)
+		synctest.Wait()
+		if w := l.Window(); w.After != cursorOf(200) || !slices.Equal(w.Blocks, upTo(201, 300, 1)) || w.Live || w.Reached != cursorOf(300) || !w.Arrived.IsZero() {
+			t.Errorf("window %+v", w)
+		}
+		if _, ok := l.Arrived(); ok || l.Stats().Blocks > 0 || blocks > 0 || early.Cursor() != cursorOf(300) {
+			t.Errorf("stored blocks have arrived: %+v, %d; a reader is at %q", l.Stats(), blocks, early.Cursor())
+		}
+		r := resume(t, l, cursorOf(200), 30)
+		if item, err := r.Next(); err != nil || item.Cursor != cursorOf(210) || !item.Arrived.IsZero() {
+			t.Errorf("%+v, %v", item, err)
+		}
+		expect(t, r, 240, 270, 300)
+		expect(t, other, 250, 300)
+		c.grow(50)
+		synctest.Wait()
+		if item, err := early.Next(); err != nil || item.Cursor != cursorOf(350) || !item.Arrived.Equal(time.Now()) {
+			t.Errorf("%+v, %v", item, err)
+		}
+		expect(t, r, 330)
+		expect(t, other, 350)
+		if w := l.Window(); len(c.pages) > 0 || w.After != cursorOf(200) || !w.Live || len(w.Blocks) != 150 || !w.Arrived.Equal(time.Now()) {
+			t.Errorf("pages after %q, window %+v", c.pages, w)
+		}
+		if l.Stats().Blocks != 50 || blocks != 50 {
+			t.Errorf("%d blocks, %d told", l.Stats().Blocks, blocks)
+		}
+		before := resume(t, l, cursorOf(199), 100)
+		expectAll(t, before, 200, 300)
+		if len(c.pages) != 1 {
+			t.Errorf("pages after %q for a cursor before the window", c.pages)
+		}
+	})
+}
+
+func TestWindowOfStoredBlocksIsNotLargerThanItMayBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(300)
+		c.recents = 1000
+		l := open(t, c, Options[int]{Window: 7})
+		l.Start()
+		synctest.Wait()
+		if w := l.Window(); w.After != cursorOf(293) || !slices.Equal(w.Blocks, upTo(294, 300, 1)) {
+			t.Errorf("window %+v", w)
+		}
+	})
+}
+
+func TestNoMoreRecentBlocksAreTakenThanWereAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newChain(300).source()
+		src.Recent = func(context.Context, int) ([]int, error) { return upTo(1, 300, 1), nil }
+		l := New(src, Options[int]{Logger: quiet})
+		defer shut(t, l)
+		l.Start()
+		synctest.Wait()
+		if w := l.Window(); w.After != cursorOf(200) || len(w.Blocks) != 100 {
+			t.Errorf("window %+v", w)
+		}
+	})
+}
+
+func TestPrunedSourceIsAskedAboutCursorsBeforeItsOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(12)
+		c.oldest, c.recents = 10, 1000
+		l := open(t, c, Options[int]{})
+		l.Start()
+		synctest.Wait()
+		if w := l.Window(); w.After != cursorOf(10) {
+			t.Errorf("window %+v", w)
+		}
+		expectLost(t, resume(t, l, "", 1), "")
+		expectAll(t, resume(t, l, cursorOf(9), 1), 10, 11, 12)
+	})
+}
+
+func TestRecentBlocksOutOfOrderAreAFailureOfTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(3)
+		src, asked := c.source(), 0
+		src.Recent = func(ctx context.Context, n int) ([]int, error) {
+			if asked++; asked < 3 {
+				return []int{1, 3, 2}, nil
+			}
+			if n != 101 {
+				t.Errorf("asked for %d", n)
+			}
+			return []int{1, 2, 3}, nil
+		}
+		logger, text := logged()
+		l := New(src, Options[int]{Logger: logger})
+		defer shut(t, l)
+		l.Start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if strings.Count(text.String(), "not ascending") != 2 || !slices.Equal(l.Window().Blocks, []int{2, 3}) {
+			t.Errorf("window %+v\n%s", l.Window(), text)
+		}
+	})
+}
+
+func TestWindowIsLiveWhileTheSourceGivesBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(3)
+		l := open(t, c, Options[int]{})
+		live := func(want bool, when string) {
+			t.Helper()
+			synctest.Wait()
+			if w := l.Window(); w.Live != want {
+				t.Errorf("%s: live %v", when, w.Live)
+			}
+		}
+		live(false, "before it has begun")
+		l.Start()
+		live(false, "before a block")
+		c.grow(1)
+		live(true, "with a block")
+		time.Sleep(DefaultSilence - 1)
+		live(true, "just in time")
+		time.Sleep(time.Nanosecond)
+		live(false, "silent")
+		c.grow(1)
+		live(true, "with a block again")
+		c.set(func() { c.down, c.replay = errDown, 2 })
+		live(false, "failing")
+		c.set(func() { c.down = nil })
+		time.Sleep(DefaultMaxBackoff)
+		live(false, "replaying what was there")
+		c.grow(1)
+		live(true, "with a new block")
+		c.set(func() { c.down, c.goneOnce = errDown, true })
+		time.Sleep(time.Minute)
+		if w := l.Window(); w.Blocks != nil || w.Live || w.Reached != cursorOf(6) {
+			t.Errorf("without a place: %+v", w)
+		}
+		c.set(func() { c.down, c.newest = nil, 3 }) // and is behind itself
+		time.Sleep(time.Minute)
+		c.grow(2)
+		live(false, "before it has come to where it was")
+		c.grow(1)
+		live(true, "when it has")
+	})
+}
+
+func TestWindowThatMayBeSilentIsLiveForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(3)
+		l := open(t, c, Options[int]{Silence: -1, Events: Events[int]{Failed: func(err error, _ time.Duration) { t.Error(err) }}})
+		l.Start()
+		synctest.Wait()
+		c.grow(1)
+		time.Sleep(1000 * time.Hour)
+		if !l.Window().Live {
+			t.Error("not live")
+		}
+	})
+}
+
+func TestWindowIsNotLiveBeforeItHasWhatWasShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(3)
+		l := open(t, c, Options[int]{})
+		l.Start()
+		synctest.Wait()
+		c.grow(1)
+		synctest.Wait()
+		for _, cursor := range []string{cursorOf(4), cursorOf(2), ""} {
+			if l.Saw(cursor); !l.Window().Live || l.Window().Reached != cursorOf(4) {
+				t.Errorf("not live after %q", cursor)
+			}
+		}
+		l.Saw(cursorOf(6))
+		l.Saw(cursorOf(5))
+		if w := l.Window(); w.Live || w.Reached != cursorOf(6) {
+			t.Errorf("%+v, but 6 was shown", w)
+		}
+		c.grow(1)
+		synctest.Wait()
+		if l.Window().Live {
+			t.Error("live at 5, but 6 was shown")
+		}
+		c.grow(1)
+		synctest.Wait()
+		if !l.Window().Live {
+			t.Error("not live at 6")
+		}
+	})
+}
+
+func TestWindowIsNotLiveBeforeItHasWhatAReaderHadFromAPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(30)
+		src := c.source()
+		src.Page = func(context.Context, string, int) ([]int, error) { return []int{21, 31, 33}, nil }
+		l := New(src, Options[int]{Logger: quiet})
+		defer shut(t, l)
+		l.Start()
+		synctest.Wait()
+		c.grow(1)
+		synctest.Wait()
+		after := cursorOf(20)
+		live := true
+		r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { live = l.Window().Live }})
+		if item, err := r.Next(); item.Payload != nil || err != nil {
+			t.Fatal(item, err)
+		}
+		synctest.Wait()
+		if w := l.Window(); live || w.Live || w.Reached != cursorOf(33) {
+			t.Errorf("window %+v, live %v when a reader could read the page", w, live)
+		}
+		c.grow(2)
+		synctest.Wait()
+		if !l.Window().Live {
+			t.Error("not live with all that was read")
+		}
+	})
+}
+
+func TestWindowOnceTakenDoesNotChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options[int]{Window: 10})
+		l.Start()
+		synctest.Wait()
+		type taken struct {
+			Window[int]
+			copied []int
+		}
+		var all []taken
+		var readers sync.WaitGroup
+		for range 100 {
+			before := l.Window()
+			c.grow(1)
+			synctest.Wait()
+			_ = append(before.Blocks, -1) // somebody who does not know better
+			w := l.Window()
+			all = append(all, taken{w, slices.Clone(w.Blocks)})
+			readers.Go(func() {
+				for i, b := range w.Blocks {
+					if b != w.Blocks[0]+i {
+						t.Errorf("window %v", w.Blocks)
+					}
+				}
+			})
+			if len(w.Blocks) != min(10, w.Blocks[len(w.Blocks)-1]) || w.After != cursorOf(w.Blocks[0]-1) {
+				t.Errorf("window %+v", w)
+			}
+		}
+		readers.Wait()
+		for _, w := range all {
+			if !slices.Equal(w.Blocks, w.copied) {
+				t.Errorf("%v became %v", w.copied, w.Blocks)
+			}
+		}
+		if v := l.view.Load(); cap(v.blocks) > 20 || cap(v.stamps) > 20 {
+			t.Errorf("room for %d and %d blocks is kept", cap(v.blocks), cap(v.stamps))
+		}
+	})
+}
+
+func TestAskingForTheWindowCostsNothing(t *testing.T) {
+	l := New(newChain(0).source(), Options[int]{Logger: quiet})
+	l.positioned = true
+	for n := range 50 {
+		l.accept(n + 1)
+	}
+	l.Saw(cursorOf(60))
+	below, above, same := cursorOf(40), cursorOf(55), cursorOf(60)
+	l.mu.Lock() // it is not waited for
+	defer l.mu.Unlock()
+	if n := testing.AllocsPerRun(100, func() { _ = l.Window(); l.Saw(below); l.Saw(above); l.Saw(same) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestBlockIsInTheWindowBeforeAnybodyIsWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options[int]{})
+		n := 0
+		l.Join(Interest[int]{Eval: every(1), Wake: func() {
+			if n++; n > 5 {
+				return // the end
+			}
+			if w := l.Window(); len(w.Blocks) != n || !w.Live {
+				t.Errorf("woken with %+v", w)
+			}
+		}})
+		synctest.Wait()
+		c.grow(5)
+		synctest.Wait()
+		if n != 5 {
+			t.Errorf("woken %d times", n)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package chaingql
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// read answers a query from the window of recent blocks, or from the backend:
+// then with one call for all who ask the same at the same time.
+func (r *resolvers) read(ctx context.Context, q BlocksQuery) ([]Block, error) {
+	w := r.recent.Window()
+	if blocks, ok := within(w, q); ok {
+		return blocks, nil
+	}
+	if !w.Live {
+		r.recent.Start()
+	}
+	blocks, err := r.flights.read(ctx, readingOf(q, w.Reached), func(ctx context.Context) ([]Block, error) {
+		return r.page(ctx, q)
+	})
+	if len(blocks) > 0 {
+		r.recent.Saw(string(blocks[len(blocks)-1].Cursor))
+	}
+	return blocks, err
+}
+
+// within answers a query from the window, where it is sure to hold all that the
+// backend would answer. A cursor that is not one of its blocks' is the
+// backend's to judge.
+func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
+	known := func(c Cursor) bool {
+		if c == "" || string(c) == w.After {
+			return true
+		}
+		_, found := slices.BinarySearchFunc(w.Blocks, c, func(b Block, c Cursor) int { return strings.Compare(string(b.Cursor), string(c)) })
+		return found
+	}
+	if !w.Live || !known(q.After) || !known(q.Before) {
+		return nil, false
+	}
+	blocks := PageOf(w.Blocks, q)
+	// From its low end on, what is asked for may begin before the window.
+	whole := string(q.After) >= w.After || q.Last > 0 && len(blocks) == q.Last
+	return blocks, whole
+}
+
+// page reads a page from the backend and puts its errors in the API's terms.
+func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
+	ctx, cancel := r.deadline(ctx)
+	defer cancel()
+	blocks, err := r.backend.Blocks(ctx, q)
+	switch {
+	case errors.Is(err, ErrBadCursor):
+		return nil, badInput("Invalid cursor")
+	case errors.Is(err, ErrCursorTooOld):
+		oldest, err := r.backend.Blocks(ctx, BlocksQuery{First: 1})
+		if err != nil {
+			return nil, r.explain(ctx, err)
+		}
+		return nil, tooOld(oldest)
+	case err != nil:
+		return nil, r.explain(ctx, err)
+	}
+	return blocks, nil
+}
+
+func tooOld(oldest []Block) *plan.Error {
+	e := &plan.Error{Message: "The blocks after this cursor are no longer kept.", Code: codeCursorTooOld}
+	if len(oldest) > 0 {
+		e.Details = map[string]string{"oldest": string(oldest[0].Cursor)}
+	}
+	return e
+}

@@ -1,0 +1,389 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// counting counts the pages that are read from a chain.
+type counting struct {
+	*memchain.Chain
+	pages atomic.Int64
+}
+
+func (c *counting) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	c.pages.Add(1)
+	return c.Chain.Blocks(ctx, q)
+}
+
+// costs is how many pages are read meanwhile.
+func (c *counting) costs(f func()) int64 {
+	before := c.pages.Load()
+	f()
+	synctest.Wait()
+	return c.pages.Load() - before
+}
+
+const newest = `{blockchain{blocks(last:1){edges{cursor}}}}`
+
+func newestIs(b chaingql.Block) string {
+	return `{"data":{"blockchain":{"blocks":{"edges":[{"cursor":"` + string(b.Cursor) + `"}]}}}}`
+}
+
+// waken starts the stream and has it give its first block.
+func waken(t *testing.T, h *chaingql.Handler, chain *memchain.Chain, b chaingql.Block) {
+	t.Helper()
+	query(h, "{info{latency}}", nil)
+	synctest.Wait()
+	commit(t, chain, b)
+	synctest.Wait()
+}
+
+func TestRecentBlocksCostNoCallWhileTheStreamIsLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(21, 300)
+		c := &counting{Chain: chainOf(t, blocks[:299])}
+		h, _ := newHandler(t, c, chaingql.Options{})
+		asleep, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{}) // its stream has given no block
+		query(asleep, newest, nil)
+		waken(t, h, c.Chain, blocks[299])
+		at := func(i int) string { return string(blocks[i].Cursor) }
+		const fields = "{edges{cursor node{id seq_no}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}"
+		for args, pages := range map[string]int64{
+			"last:1":                                      0,
+			"last:50":                                     0,
+			"first:5":                                     1, // from the oldest block on
+			"workchain:-1,last:3":                         0,
+			"workchain:0,last:10":                         0,
+			`shard:"4000000000000000",last:4`:             0,
+			"workchain:5,last:1":                          1, // there may be one before the window
+			`first:10,after:"` + at(250) + `"`:            0,
+			`first:50,after:"` + at(280) + `"`:            0,
+			`first:1,after:"` + at(299) + `"`:             0,
+			`first:9,workchain:7,after:"` + at(230) + `"`: 0,
+			`last:7,before:"` + at(290) + `"`:             0,
+			`last:50,before:"` + at(205) + `"`:            1,
+			`first:5,after:"` + at(20) + `"`:              1,
+			// A cursor that the window does not know is the backend's to judge.
+			`first:5,after:"` + at(250) + `0"`: 1,
+			`last:5,before:"what?"`:            1,
+		} {
+			document := "{blockchain{blocks(" + args + ")" + fields + "}}"
+			var got string
+			if n := c.costs(func() { got = query(h, document, nil) }); n != pages {
+				t.Errorf("%s cost %d pages, want %d", args, n, pages)
+			}
+			equal(t, args, got, query(asleep, document, nil))
+		}
+		n := c.costs(func() {
+			if got := query(h, "{info{lastBlockTime latency}}", nil); !strings.Contains(got, `"lastBlockTime":16`) {
+				t.Error(got)
+			}
+		})
+		equal(t, "pages for info", n, 0)
+	})
+}
+
+func TestAWholeChainFromItsFirstBlockIsInTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(22, 30)
+		c := &counting{Chain: memchain.New()}
+		h, _ := newHandler(t, c, chaingql.Options{})
+		waken(t, h, c.Chain, blocks[0])
+		commit(t, c.Chain, blocks[1:]...)
+		synctest.Wait()
+		n := c.costs(func() {
+			equal(t, "first", query(h, `{blockchain{blocks(first:1){edges{cursor}}}}`, nil), newestIs(blocks[0]))
+			equal(t, "of a workchain that is not there", query(h, `{blockchain{blocks(workchain:5,last:1){edges{cursor}}}}`, nil), `{"data":{"blockchain":{"blocks":{"edges":[]}}}}`)
+		})
+		equal(t, "pages", n, 0)
+	})
+}
+
+func TestQueriesAskTheBackendWhileTheStreamIsNotLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(23, 10)
+		c := &counting{Chain: memchain.New()}
+		h, _ := newHandler(t, c, chaingql.Options{Silence: 5 * time.Second})
+		ask := func() { query(h, newest, nil) }
+		waken(t, h, c.Chain, blocks[0])
+		equal(t, "pages while it is live", c.costs(ask), 0)
+		time.Sleep(4 * time.Second)
+		equal(t, "pages after a pause", c.costs(ask), 0)
+		time.Sleep(time.Second)
+		equal(t, "pages after a silence", c.costs(ask), 1)
+		commit(t, c.Chain, blocks[1])
+		synctest.Wait()
+		equal(t, "pages when it spoke again", c.costs(ask), 0)
+		c.Interrupt(nil)
+		synctest.Wait()
+		equal(t, "pages when it broke off", c.costs(ask), 1)
+		time.Sleep(time.Second)
+		equal(t, "pages before it gave a block again", c.costs(ask), 1)
+		commit(t, c.Chain, blocks[2])
+		synctest.Wait()
+		equal(t, "pages then", c.costs(ask), 0)
+	})
+}
+
+// late is a chain whose Follow is behind its Blocks, until it is let go.
+type late struct {
+	*counting
+	most func() chaingql.Cursor
+	more chan struct{}
+}
+
+func (l late) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return func(yield func(chaingql.Block, error) bool) {
+		for b, err := range l.counting.Follow(ctx, after) {
+			for err == nil && b.Cursor > l.most() {
+				select {
+				case <-l.more:
+				case <-ctx.Done():
+					yield(chaingql.Block{}, ctx.Err())
+					return
+				}
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestAQueryNeverShowsLessThanWasShownBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(24, 20)
+		var most atomic.Value
+		most.Store(blocks[3].Cursor)
+		l := late{&counting{Chain: chainOf(t, blocks[:3])}, func() chaingql.Cursor { return most.Load().(chaingql.Cursor) }, make(chan struct{})}
+		h, _ := newHandler(t, l, chaingql.Options{})
+		n := serve(t, mounted(h))
+		waken(t, h, l.Chain, blocks[3])
+		commit(t, l.Chain, blocks[4:10]...)
+		let := func(i int) {
+			most.Store(blocks[i].Cursor)
+			l.more <- struct{}{}
+			synctest.Wait()
+		}
+		synctest.Wait()
+		equal(t, "what the window has", query(h, newest, nil), newestIs(blocks[3]))
+		// A query that the window cannot answer shows more than the window has.
+		query(h, fmt.Sprintf(`{blockchain{blocks(first:9,after:"%s0"){edges{cursor}}}}`, blocks[0].Cursor), nil)
+		equal(t, "newest after a query had it", query(h, newest, nil), newestIs(blocks[9]))
+		let(5)
+		equal(t, "newest while Follow comes after", query(h, newest, nil), newestIs(blocks[9]))
+		let(9)
+		equal(t, "pages when it has come up", l.costs(func() {
+			equal(t, "newest then", query(h, newest, nil), newestIs(blocks[9]))
+		}), 0)
+
+		// So does a subscription that catches up from the backend.
+		commit(t, l.Chain, blocks[10:15]...)
+		s := n.socket(t)
+		s.say(start("1", `subscription{blocks(after:""){chain_order}}`))
+		var want []string
+		for _, b := range blocks[:15] {
+			want = append(want, data("1", `{"blocks":{"chain_order":"`+string(b.Cursor)+`"}}`))
+		}
+		s.expect("what is stored", want...)
+		equal(t, "newest after a subscriber had it", query(h, newest, nil), newestIs(blocks[14]))
+	})
+}
+
+func TestWhatASubscriberWasSentAQuerySees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(25, 200)
+		c := &counting{Chain: memchain.New()}
+		h, _ := newHandler(t, c, chaingql.Options{})
+		n := serve(t, mounted(h))
+		e := n.stream(t, allBlocks)
+		e.expect("before any block", ":")
+		for _, b := range blocks {
+			commit(t, c.Chain, b)
+			e.expect("the block", next(b)...)
+			equal(t, "newest", query(h, newest, nil), newestIs(b))
+		}
+	})
+}
+
+// gated is a chain whose pages wait to be let through.
+type gated struct {
+	*memchain.Chain
+	mu    sync.Mutex
+	calls []chan error // a call each, in turn
+}
+
+func (g *gated) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	pass := make(chan error, 1)
+	g.mu.Lock()
+	g.calls = append(g.calls, pass)
+	g.mu.Unlock()
+	select {
+	case err := <-pass:
+		if err != nil {
+			return nil, err
+		}
+		return g.Chain.Blocks(ctx, q)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (g *gated) waiting() int {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.calls)
+}
+
+func (g *gated) let(i int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls[i] <- err
+}
+
+// asking sends a query on a goroutine of its own.
+func asking(ctx context.Context, h *chaingql.Handler, document string) <-chan string {
+	answer := make(chan string, 1)
+	go func() {
+		r := httptest.NewRequestWithContext(ctx, "POST", "/demo/graphql", strings.NewReader(fmt.Sprintf(`{"query":%q}`, document)))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		answer <- w.Body.String()
+	}()
+	return answer
+}
+
+// stopped is a Handler that does not follow, so that no page is read but for
+// queries.
+func stopped(t *testing.T, b chaingql.Backend) *chaingql.Handler {
+	h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{BackendTimeout: -1}})
+	return h
+}
+
+func TestIdenticalReadsInFlightShareOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(26, 3)
+		g := &gated{Chain: chainOf(t, blocks)}
+		h := stopped(t, g)
+		first := asking(t.Context(), h, newest)
+		begun := g.waiting() // the read, and the stream's own
+		var rest []<-chan string
+		for i := range 20 {
+			rest = append(rest, asking(t.Context(), h, fmt.Sprintf("query Q%d{blockchain{blocks(last:1){edges{cursor}}}}", i)))
+		}
+		equal(t, "calls for twenty more of the same", g.waiting()-begun, 0)
+		other := asking(t.Context(), h, `{blockchain{blocks(last:1,workchain:-1){edges{cursor}}}}`)
+		equal(t, "calls for another", g.waiting()-begun, 1)
+		for i := range g.waiting() {
+			g.let(i, nil)
+		}
+		for _, answer := range append(rest, first) {
+			equal(t, "answer", <-answer, newestIs(blocks[2]))
+		}
+		<-other
+		asking(t.Context(), h, newest)
+		equal(t, "calls for the same afterwards", g.waiting()-begun, 2)
+		g.let(g.waiting()-1, nil)
+	})
+}
+
+func TestACallerWhoLeavesEndsOnlyItsOwnWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(27, 3)
+		g := &gated{Chain: chainOf(t, blocks)}
+		h := stopped(t, g)
+		ctx, leave := context.WithCancel(t.Context())
+		asking(ctx, h, newest)
+		synctest.Wait()
+		stays := asking(t.Context(), h, newest)
+		third, leaveToo := context.WithCancel(t.Context())
+		left := asking(third, h, newest)
+		n := g.waiting()
+		leave()
+		leaveToo()
+		if got := <-left; !strings.Contains(got, "cancelled") {
+			t.Error(got)
+		}
+		for i := range n {
+			g.let(i, nil)
+		}
+		equal(t, "answer of who stays", <-stays, newestIs(blocks[2]))
+		equal(t, "calls", g.waiting(), n)
+	})
+}
+
+func TestACallThatEveryoneLeftIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Chain: chainOf(t, randomBlocks(28, 3))}
+		h := stopped(t, g)
+		ctx, leave := context.WithCancel(t.Context())
+		first, second := asking(ctx, h, newest), asking(ctx, h, newest)
+		g.waiting()
+		leave()
+		<-first
+		<-second
+	})
+}
+
+func TestAFailureOrAPanicIsEveryonesWhoWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		calls := 0
+		h := stopped(t, altered{Backend: memchain.New(), blocks: func(_ context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			if q.Last != 2 { // the stream's own
+				return nil, nil
+			}
+			calls++
+			<-release
+			panic("s3cret")
+		}})
+		var answers []<-chan string
+		for range 5 {
+			answers = append(answers, asking(t.Context(), h, newest))
+		}
+		synctest.Wait()
+		close(release)
+		for _, answer := range answers {
+			if got := <-answer; !idShown.MatchString(got) || strings.Contains(got, "s3cret") {
+				t.Error(got)
+			}
+		}
+		equal(t, "calls", calls, 1)
+	})
+}
+
+func TestAReadDoesNotJoinOneFromBeforeABlockThatWasShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(29, 40)
+		g := &gated{Chain: chainOf(t, blocks[:30])}
+		h := stopped(t, g)
+		n := serve(t, mounted(h))
+		e := n.stream(t, allBlocks)
+		g.waiting()
+		g.let(0, nil) // the stream is under way
+		synctest.Wait()
+		const old = `{blockchain{blocks(first:50){edges{cursor}}}}`
+		asking(t.Context(), h, old)
+		begun := g.waiting()
+		commit(t, g.Chain, blocks[30])
+		e.expect("the block", append([]string{":"}, next(blocks[30])...)...)
+		asking(t.Context(), h, old)
+		equal(t, "calls for the same after a block was shown", g.waiting()-begun, 1)
+		g.let(begun-1, nil)
+		g.let(begun, nil)
+	})
+}
