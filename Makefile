@@ -4,7 +4,7 @@ STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 # Modules of their own, so that the core's go.mod gains nothing by them.
 MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod))
 
-.PHONY: test lint modules bench fuzz conformance
+.PHONY: test lint modules bench fuzz conformance chaos
 
 test:
 	go test ./...
@@ -31,6 +31,12 @@ fuzz:
 	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime 2m $$pkg || exit 1; \
 	  done; \
 	done
+
+# Subscribers through cut lines, from a source that fails, repeats, leaves out:
+# nothing may be lost. Two minutes at most; the seed is printed.
+chaos:
+	go test ./chaos -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 \
+	  -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s
 
 # Clients and judges from npm, against the main program.
 conformance:

@@ -1,0 +1,193 @@
+package chaos_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A proxy stands between clients and the service, and is a bad line: it delays,
+// throttles, and cuts, also in the middle of a frame.
+type proxy struct {
+	listener net.Listener
+	target   string
+	narrow   bool // small buffers, so that the service sees how slowly a client reads
+	ctx      context.Context
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+
+	cuts, torn, delays, throttled atomic.Int64 // torn: of the cuts, those in the middle of what was sent
+
+	mu    sync.Mutex
+	rng   *rand.Rand
+	lines map[*line]struct{}
+}
+
+// A line is one client's connection through the proxy.
+type line struct {
+	down, up net.Conn
+	tear     atomic.Bool // at what the service says next
+	once     sync.Once
+}
+
+// newProxy listens on 127.0.0.1. It must be closed.
+func newProxy(target string, narrow bool, seed uint64) (*proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{listener: listener, target: target, narrow: narrow, rng: rand.New(rand.NewPCG(seed, 2)), lines: map[*line]struct{}{}}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.running.Go(p.accept)
+	return p, nil
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+// close cuts all lines and waits until nothing runs any more.
+func (p *proxy) close() {
+	p.stop()
+	_ = p.listener.Close()
+	p.mu.Lock()
+	for l := range p.lines {
+		l.close(false)
+	}
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+func (p *proxy) accept() {
+	for {
+		down, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.running.Go(func() { p.serve(down) })
+	}
+}
+
+func (p *proxy) serve(down net.Conn) {
+	up, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(p.ctx, "tcp", p.target)
+	if err != nil {
+		_ = down.Close()
+		return
+	}
+	if p.narrow {
+		_ = up.(*net.TCPConn).SetReadBuffer(narrowBuffer)
+		_ = down.(*net.TCPConn).SetWriteBuffer(narrowBuffer)
+	}
+	l := &line{down: down, up: up}
+	p.mu.Lock()
+	p.lines[l] = struct{}{}
+	toUp, toDown := p.weather(), p.weather()
+	p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		l.close(false) // close may have been through already
+	}
+	var both sync.WaitGroup
+	both.Go(func() { p.pass(l, l.up, l.down, toUp) })
+	both.Go(func() { p.pass(l, l.down, l.up, toDown) })
+	both.Wait()
+	p.mu.Lock()
+	delete(p.lines, l)
+	p.mu.Unlock()
+}
+
+const (
+	narrowBuffer = 8 << 10
+	throttle     = 96 << 10 // bytes a second
+)
+
+// weather is how a direction of a line behaves.
+type weather struct {
+	rng       *rand.Rand
+	throttled bool
+}
+
+func (p *proxy) weather() weather {
+	return weather{rand.New(rand.NewPCG(p.rng.Uint64(), 3)), p.rng.IntN(8) == 0}
+}
+
+// pass hands on what one side says until that ends, then ends the line.
+func (p *proxy) pass(l *line, to, from net.Conn, w weather) {
+	defer l.close(false)
+	if w.throttled {
+		p.throttled.Add(1)
+	}
+	size := 16 << 10
+	if p.narrow {
+		size = narrowBuffer / 4
+	}
+	buf := make([]byte, size)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if w.rng.IntN(50) == 0 {
+				p.delays.Add(1)
+				pause(p.ctx, time.Duration(w.rng.IntN(40)+1)*time.Millisecond)
+			}
+			if w.throttled {
+				pause(p.ctx, time.Duration(n)*time.Second/throttle)
+			}
+			if to == l.down && l.tear.Load() {
+				_, _ = to.Write(buf[:w.rng.IntN(n)])
+				p.cuts.Add(1)
+				p.torn.Add(1)
+				return
+			}
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// close ends both sides; abruptly means that what was sent and not yet read is
+// lost too.
+func (l *line) close(abruptly bool) (first bool) {
+	l.once.Do(func() {
+		first = true
+		if abruptly {
+			_ = l.down.(*net.TCPConn).SetLinger(0)
+			_ = l.up.(*net.TCPConn).SetLinger(0)
+		}
+		_ = l.down.Close()
+		_ = l.up.Close()
+	})
+	return first
+}
+
+// cut cuts a line: at once, or in the middle of what the service says next.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.lines { // in any order, which is not the seed's
+		switch p.rng.IntN(4) {
+		case 0, 1:
+			l.tear.Store(true)
+		default:
+			if l.close(p.rng.IntN(2) == 0) {
+				p.cuts.Add(1)
+			}
+		}
+		return
+	}
+}
+
+// pause waits, and tells whether it waited to the end.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

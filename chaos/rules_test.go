@@ -1,0 +1,84 @@
+package chaos_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestVerdictCountsWhatIsWrong(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		got  []int32
+		want verdict
+	}{
+		{"right", []int32{2, 4, 6}, verdict{}},
+		{"nothing", nil, verdict{lost: 3}},
+		{"lost", []int32{2, 6}, verdict{lost: 1}},
+		{"twice", []int32{2, 4, 4, 6}, verdict{twice: 1}},
+		{"twice, later", []int32{2, 4, 6, 2}, verdict{twice: 1}},
+		{"out of order", []int32{2, 6, 4}, verdict{disordered: 1}},
+		{"of another filter", []int32{2, 3, 4, 6}, verdict{strange: 1}},
+	} {
+		if got := judge(row.got, []int32{2, 4, 6}); got != row.want {
+			t.Errorf("%s: %+v, not %+v", row.name, got, row.want)
+		}
+	}
+}
+
+// TestTheTruthHasNoHoles follows each shard from its parent, or its parents, and
+// sees that each has a block in the end.
+func TestTheTruthHasNoHoles(t *testing.T) {
+	for seed := range uint64(20) {
+		truth, why := newTruth(2000, seed)
+		if why != "" && seed == 0 {
+			t.Log(why)
+		}
+		shards := map[uint64]uint32{}
+		var master uint32
+		var splits, merges int
+		for i, b := range truth.blocks {
+			at := fmt.Sprintf("seed %d: block %d, %d:%016x with seq_no %d", seed, i, b.Workchain, b.Shard, b.SeqNo)
+			if i > 0 && b.Cursor <= truth.blocks[i-1].Cursor {
+				t.Fatalf("%s: cursor %q after %q", at, b.Cursor, truth.blocks[i-1].Cursor)
+			}
+			if b.Workchain == masterchain {
+				if master++; b.SeqNo != master {
+					t.Fatalf("%s follows %d", at, master-1)
+				}
+				continue
+			}
+			bit := b.Shard & -b.Shard
+			before, goesOn := shards[b.Shard]
+			above, split := shards[parent(b.Shard)]
+			left, hasLeft := shards[b.Shard-bit/2]
+			right, hasRight := shards[b.Shard+bit/2]
+			switch {
+			case len(shards) == 0 && b.SeqNo == 1:
+			case goesOn && b.SeqNo == before+1:
+			case split && b.Shard != wholeShard && b.SeqNo == above+1:
+				splits++
+				delete(shards, parent(b.Shard))
+				shards[b.Shard^bit<<1] = above
+			case hasLeft && hasRight && b.SeqNo == max(left, right)+1:
+				merges++
+				delete(shards, b.Shard-bit/2)
+				delete(shards, b.Shard+bit/2)
+			default:
+				t.Fatalf("%s follows nothing: %x", at, shards)
+			}
+			shards[b.Shard] = b.SeqNo
+		}
+		if splits == 0 || merges == 0 {
+			t.Errorf("seed %d: %d splits, %d merges: too dull a chain", seed, splits, merges)
+		}
+		end := map[uint64]bool{}
+		for _, b := range truth.blocks[len(truth.blocks)-settling:] {
+			end[b.Shard] = true
+		}
+		for shard := range shards {
+			if !end[shard] {
+				t.Errorf("seed %d: shard %016x has none of the last %d blocks", seed, shard, settling)
+			}
+		}
+	}
+}
