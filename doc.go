@@ -18,20 +18,48 @@
 //
 // # What is delivered
 //
-// A subscription gets each block that matches its filter, once and in cursor
-// order, from the position it asks for: behind the cursor in its argument after
-// (a block's chain_order), or from now on. An event stream's ids are cursors, so
-// that a browser which lost its line goes on behind the last block it had, if it
-// had one.
+// Every block that matches a subscription's filter, in cursor order, exactly
+// once, from the position it asked for: behind the cursor in its argument after
+// (a block's chain_order), or from now on. Or an error that says why not and, in
+// extensions.cursor, from where to go on.
 //
-// One [Backend.Follow] feeds all subscriptions; where it fails it is started
-// anew from its last cursor, and blocks that come again are dropped. A
-// subscription is a position in the log of recent blocks, not a queue: one that
-// reads slowly, or starts in the past, reads on from that log or, further back,
-// page by page from [Backend.Blocks], and is live again when it has caught up.
-// Where the blocks after its cursor are no longer kept it ends with
-// CURSOR_TOO_OLD and the oldest cursor there is; nothing is skipped in silence.
-// Not covered yet: holes that the source itself leaves.
+// One [Backend.Follow] feeds all subscriptions. A subscription is a position in
+// the log of recent blocks, not a queue: one that reads slowly, or starts in the
+// past, reads on from that log or, further back, page by page from
+// [Backend.Blocks], and is live again when it has caught up. Where Follow fails
+// it is started anew from its last cursor. What comes twice, or out of order, is
+// dropped. The numbers of each shard's blocks, through splits and merges, tell
+// what Follow left out: it is read from Blocks and given in its place, unnoticed
+// by everybody who was sent nothing from behind it. What has ended with an error
+// is told so:
+//
+//   - STREAM_GAP: a block is missing that this subscription was, or may be, owed.
+//     extensions.cursor is the position before it, which may be before blocks
+//     that were already sent, by this subscription or by the one it goes on
+//     from: go on from there, forgetting those.
+//   - CURSOR_TOO_OLD: the blocks after the given cursor are no longer kept.
+//     extensions.oldest is the oldest that is.
+//   - SERVICE_UNAVAILABLE: the service goes away, the session has expired, or the
+//     source lost its history; extensions.cursor is the position reached.
+//
+// A connection that takes nothing for ten seconds is cut, when nothing more can
+// be told; [Hooks] and the log have the position. Its client goes on from the
+// last cursor it had, as after any cut line. For that a client on a socket needs
+// chain_order in its selection; on an event stream, ids are cursors, and a
+// browser goes on by itself, if it had an event.
+//
+// What this does not cover: a client that subscribes again without a cursor, as
+// the networks' own SDK does, starts at the newest block. A block that Blocks
+// does not have either is told as a gap to those who are live, once; who reads
+// that part of the chain later is given what there is. A block that Follow has
+// left out shows by its successor in the shard, not before: a client that had
+// blocks from behind it, and goes on in another process before it shows, is not
+// told. The positions are the clients': a Handler keeps none beyond its life.
+//
+// A query is answered from the log of recent blocks too, while that is live:
+// what a subscriber was sent, every later query sees. When Follow has failed, or
+// given nothing for [Options.Silence], queries ask the Backend, and info.latency
+// grows.
 //
 // # Strangers
 //
@@ -43,7 +71,7 @@
 //
 // The text of a Backend's errors never reaches a client. It sees "Internal
 // server error" and an id, under which the log has the rest. Panics of the
-// Backend and the Authorizer are treated alike.
+// Backend, the Authorizer and the [Hooks] are treated alike.
 //
 // Left to the host: TLS, http.Server's ReadHeaderTimeout, rate limits, and an
 // [Authorizer], without which every project is open to everyone.
