@@ -158,7 +158,7 @@ func TestACursorThatCannotBeServedIsToldAndFinal(t *testing.T) {
 		_, chain, n := live(t, chaingql.Options{})
 		commit(t, chain, blocks...)
 		chain.Prune(blocks[50].Cursor)
-		tooOld := `{"message":"The blocks after this cursor are no longer kept.","extensions":{"code":"CURSOR_TOO_OLD","oldest":"` + string(blocks[50].Cursor) + `"}}`
+		tooOld := `{"message":"The blocks after this cursor are no longer kept.","extensions":{"code":"CURSOR_TOO_OLD","cursor":"150","oldest":"` + string(blocks[50].Cursor) + `"}}`
 		e := n.stream(t, allBlocks, "Last-Event-ID", string(blocks[7].Cursor))
 		time.Sleep(time.Second)
 		e.expect("too old", ":", "event: next", `data: {"errors":[`+tooOld+`]}`, "event: complete", "data:", "END")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
@@ -163,6 +164,9 @@ func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
 	}
 	s.ended = failed
 	if gone := unservable(failed); gone != nil {
+		if gone.Code == codeCursorTooOld {
+			gone = at(gone, s.reader.Cursor())
+		}
 		return item, s.begun, gone
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
@@ -175,12 +179,22 @@ func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
 	return item, true, at(e, s.reader.Cursor())
 }
 
-// at names the cursor that a stream has reached.
+// maxCursorTold keeps what may be a client's own text from being echoed at
+// length.
+const maxCursorTold = 256
+
+// at names the cursor that a stream has reached, beside what an error tells.
 func at(e *plan.Error, cursor string) *plan.Error {
-	if cursor != "" {
-		e.Details = map[string]string{"cursor": cursor}
+	if cursor == "" || len(cursor) > maxCursorTold {
+		return e
 	}
-	return e
+	known := *e // which may be told to others
+	known.Details = maps.Clone(e.Details)
+	if known.Details == nil {
+		known.Details = map[string]string{}
+	}
+	known.Details["cursor"] = cursor
+	return &known
 }
 
 // close ends the subscription, because of what else has ended, if it has not

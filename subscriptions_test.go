@@ -198,7 +198,7 @@ func TestLostStreamIsTold(t *testing.T) {
 		commit(t, chain, masterBlock(2, strings.Repeat("0", 64)), masterBlock(3, strings.Repeat("0", 64)))
 		chain.Prune("03m") // and so 02m is gone before anybody saw it
 		time.Sleep(time.Minute)
-		s.expect("the end", `{"type":"connection_error","id":null,"payload":{"message":"The blocks after this cursor are no longer kept.","extensions":{"code":"CURSOR_TOO_OLD","oldest":"03m"}}}`, "CLOSE 1001")
+		s.expect("the end", `{"type":"connection_error","id":null,"payload":{"message":"The blocks after this cursor are no longer kept.","extensions":{"code":"CURSOR_TOO_OLD","cursor":"01m","oldest":"03m"}}}`, "CLOSE 1001")
 
 		s = n.socket(t)
 		s.say(start("1", "subscription{blocks{seq_no}}"))
