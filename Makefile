@@ -36,7 +36,7 @@ fuzz:
 # nothing may be lost. Two minutes at most; the seed is printed.
 chaos:
 	go test ./chaos -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 \
-	  -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s
+	  -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s $(CHAOS)
 
 # Clients and judges from npm, against the main program.
 conformance:

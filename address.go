@@ -2,6 +2,7 @@ package chaingql
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"strconv"
@@ -22,8 +23,31 @@ func (a Address) String() string {
 
 func (a Address) append(dst []byte) []byte {
 	dst = strconv.AppendInt(dst, int64(a.Workchain), 10)
-	dst = append(dst, ':')
-	return hex.AppendEncode(dst, a.ID[:])
+	return appendID(append(dst, ':'), &a.ID)
+}
+
+// appendID appends 256 bits in 64 lower-case hex digits.
+func appendID(dst []byte, id *[32]byte) []byte {
+	for i := 0; i < len(id); i += 8 {
+		dst = appendHex(dst, binary.BigEndian.Uint64(id[i:]))
+	}
+	return dst
+}
+
+// appendHex appends n in 16 lower-case hex digits, eight at a time.
+func appendHex(dst []byte, n uint64) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, hexDigits(n>>32))
+	return binary.BigEndian.AppendUint64(dst, hexDigits(n&0xffffffff))
+}
+
+// hexDigits spreads eight hex digits over the bytes of a word, as ASCII.
+func hexDigits(n uint64) uint64 {
+	const each = 0x0101010101010101
+	n = (n | n<<16) & 0x0000ffff0000ffff
+	n = (n | n<<8) & 0x00ff00ff00ff00ff
+	n = (n | n<<4) & (0x0f * each)
+	letters := (n + 6*each) >> 4 & each // one where the digit is past 9
+	return n + '0'*each + letters*('a'-'0'-10)
 }
 
 // The first byte of a user-friendly address, without the flag of test networks.

@@ -21,9 +21,22 @@ type admission struct {
 }
 
 // A guest is told to go by a call, and cut off by another one if it has not
-// gone in time. Both may be called at once, and more than once; they must not
-// block.
-type guest struct{ goodbye, cut func() }
+// gone in time. They may be called more than once, and must not block. None is
+// called when the guest has gone.
+type guest struct {
+	goodbye, cut func()
+
+	mu   sync.Mutex // guards gone, and keeps the guest while it is called
+	gone bool
+}
+
+func (g *guest) call(what func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.gone {
+		what()
+	}
+}
 
 func newAdmission(most int) *admission {
 	return &admission{most: most, empty: make(chan struct{}), guests: make(map[*guest]struct{})}
@@ -58,9 +71,12 @@ func (a *admission) stay(g *guest) (stop func()) {
 	closed := a.closed
 	a.mu.Unlock()
 	if closed {
-		g.goodbye()
+		g.call(g.goodbye)
 	}
 	return func() {
+		g.mu.Lock()
+		g.gone = true
+		g.mu.Unlock()
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.guests, g)
@@ -90,7 +106,12 @@ func (a *admission) close(ctx context.Context) error {
 			timer.Reset(pause)
 		case <-ctx.Done(): // the others, too, are told
 		}
-		g.goodbye()
+		g.call(g.goodbye)
+	}
+	select {
+	case <-a.empty:
+		return nil
+	default:
 	}
 	select {
 	case <-a.empty:
@@ -98,7 +119,7 @@ func (a *admission) close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	for _, g := range a.here() {
-		g.cut()
+		g.call(g.cut)
 	}
 	return ctx.Err()
 }

@@ -1,8 +1,10 @@
 package chaingql
 
 import (
+	"errors"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +18,8 @@ const (
 	typeGraphQL = "application/graphql-response+json"
 	typeEvents  = "text/event-stream"
 )
+
+const utf8JSON = typeJSON + "; charset=utf-8"
 
 const allowedMethods = "GET, HEAD, OPTIONS, POST"
 
@@ -87,9 +91,11 @@ func accepted(item string) (name string, q float64, ok bool) {
 // client is given to take it.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
 	header := w.Header()
-	header.Set("Content-Type", media+"; charset=utf-8")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	header.Set("X-Content-Type-Options", "nosniff")
+	values := [...]string{utf8JSON, strconv.Itoa(len(body)), "nosniff"}
+	if media != typeJSON {
+		values[0] = media + "; charset=utf-8"
+	}
+	header["Content-Type"], header["Content-Length"], header["X-Content-Type-Options"] = values[0:1:1], values[1:2:2], values[2:3:3]
 	rc := http.NewResponseController(w)
 	if d := h.opts.Limits.WriteTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
@@ -97,13 +103,15 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, medi
 		_ = rc.SetWriteDeadline(time.Now().Add(d))
 	}
 	w.WriteHeader(status)
+	var err error
 	if r.Method != http.MethodHead {
-		// An error means that the client is gone: nobody is left to tell.
-		_, _ = w.Write(body)
+		_, err = w.Write(body)
 	}
 	// Sent now, and not once the request is off the books: when Shutdown
 	// returns, a host may end the process.
-	_ = rc.Flush()
+	if err = errors.Join(err, rc.Flush()); errors.Is(err, os.ErrDeadlineExceeded) {
+		h.events.limit(r.Context(), "WriteTimeout")
+	} // else an error means that the client is gone: nobody is left to tell
 }
 
 // refuse answers a request that is not run.

@@ -121,7 +121,7 @@ func (everybody) Authorize(ctx context.Context, _ Credentials) (context.Context,
 // somebody else.
 func (h *Handler) credentials(r *http.Request) (Credentials, error) {
 	c := Credentials{Project: strings.ToLower(project(r)), Request: r}
-	headers := r.Header.Values("Authorization")
+	headers := r.Header["Authorization"]
 	if h.auth == (everybody{}) {
 		return c, nil
 	}

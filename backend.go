@@ -102,7 +102,12 @@ type Block struct {
 	// Shard is the shard's prefix with its terminating bit, 0x8000000000000000
 	// where the workchain is not split.
 	Shard uint64
-	// SeqNo counts the blocks of one shard. It is not unique in a workchain.
+	// SeqNo counts the blocks of one shard, without a gap: a shard that was
+	// split off goes on from its parent's, one that was merged from the higher
+	// of the two. It is not unique in a workchain. The Handler takes a number
+	// that was passed over for a block that Follow left out, asks Blocks for
+	// it, and where that does not have it either ends the subscriptions that
+	// it concerns with STREAM_GAP.
 	SeqNo uint32
 	// Hash is the representation hash of the block's root cell.
 	Hash Hash
@@ -129,4 +134,4 @@ type Hash [32]byte
 // String returns the hash in 64 lower-case hex digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-func (h Hash) append(dst []byte) []byte { return hex.AppendEncode(dst, h[:]) }
+func (h *Hash) append(dst []byte) []byte { return appendID(dst, (*[32]byte)(h)) }

@@ -5,24 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-
-	"github.com/chaingql/chaingql/internal/plan"
+	"slices"
+	"strconv"
 )
 
 // amount looks an account's balance up, together with all others that the
 // request asks for where the Backend can do that.
 func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
-	if r.batcher != nil && a.call != nil {
-		if a.call.balances == nil {
-			a.call.balances, a.call.err = r.balances(ctx, a.call.op)
-		}
-		if amount, ok := a.call.balances[a.address]; ok || a.call.err != nil {
-			return amount, a.call.err
-		}
+	if a.call == nil || !a.call.op.Batches() {
+		return r.one(ctx, a.address)
 	}
+	if a.call.balances == nil {
+		a.call.balances, a.call.err = map[Address]*big.Int{}, errBatch // stands if what follows panics
+		a.call.err = r.together(ctx, a.call)
+	}
+	amount, known := a.call.balances[a.address]
+	if known || a.call.err != nil {
+		return amount, a.call.err
+	}
+	amount, err := r.one(ctx, a.address)
+	if err == nil {
+		a.call.balances[a.address] = amount
+	}
+	return amount, err
+}
+
+var errBatch = errors.New("chaingql: Backend.Balances panicked")
+
+// one looks one balance up.
+func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
-	amount, err := r.backend.Balance(ctx, a.address)
+	amount, err := r.backend.Balance(ctx, addr)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return new(big.Int), nil
@@ -34,34 +48,61 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 	return amount, nil
 }
 
-// balances looks up all balances that an operation asks for, unless it is one.
-func (r *resolvers) balances(ctx context.Context, op *plan.Bound) (map[Address]*big.Int, error) {
-	found := map[Address]*big.Int{}
+// together looks up all balances that a request asks for, where that is one
+// call: of more than one address, in a Backend that can do it.
+func (r *resolvers) together(ctx context.Context, c *call) error {
+	if r.batcher == nil {
+		return nil
+	}
 	var addrs []Address
-	for args := range op.Batch() {
+	for args := range c.op.Batch() {
 		addr, err := ParseAddress(args[0].(string))
-		if _, twice := found[addr]; err == nil && !twice {
-			found[addr] = nil
+		if err == nil && !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}
 	}
 	if len(addrs) < 2 {
-		return map[Address]*big.Int{}, nil
+		return nil
 	}
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amounts, err := r.batcher.Balances(ctx, addrs)
 	switch {
 	case err != nil:
-		return found, r.explain(ctx, err)
+		return r.explain(ctx, err)
 	case len(amounts) != len(addrs):
-		return found, fmt.Errorf("chaingql: Backend.Balances returned %d balances for %d addresses", len(amounts), len(addrs))
+		return fmt.Errorf("chaingql: Backend.Balances returned %d balances for %d addresses", len(amounts), len(addrs))
 	}
 	for i, amount := range amounts {
 		if amount == nil {
 			amount = new(big.Int)
 		}
-		found[addrs[i]] = amount
+		c.balances[addrs[i]] = amount
 	}
-	return found, nil
+	return nil
+}
+
+// A balance writes itself as the JSON of a string. One of up to 64 bits, which
+// nearly all are, does without big.Int's own formatting.
+type (
+	decimal     struct{ *big.Int }
+	hexadecimal struct{ *big.Int }
+)
+
+// AppendLeaf appends the number in decimal digits.
+func (d decimal) AppendLeaf(dst []byte) []byte {
+	dst = append(dst, '"')
+	if d.IsUint64() {
+		return append(strconv.AppendUint(dst, d.Uint64(), 10), '"')
+	}
+	return append(d.Append(dst, 10), '"')
+}
+
+// AppendLeaf appends the number in hexadecimal digits behind a 0x.
+func (h hexadecimal) AppendLeaf(dst []byte) []byte {
+	dst = append(dst, `"0x`...)
+	if h.IsUint64() {
+		return append(strconv.AppendUint(dst, h.Uint64(), 16), '"')
+	}
+	return append(h.Append(dst, 16), '"')
 }

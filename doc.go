@@ -37,10 +37,11 @@
 //     extensions.cursor is the position before it, which may be before blocks
 //     that were already sent, by this subscription or by the one it goes on
 //     from: go on from there, forgetting those.
-//   - CURSOR_TOO_OLD: the blocks after the given cursor are no longer kept.
-//     extensions.oldest is the oldest that is.
+//   - CURSOR_TOO_OLD: the blocks after the cursor that was asked for, or reached,
+//     are no longer kept. extensions.oldest is the oldest that is; after: ""
+//     starts with it.
 //   - SERVICE_UNAVAILABLE: the service goes away, the session has expired, or the
-//     source lost its history; extensions.cursor is the position reached.
+//     source broke off; extensions.cursor is the position reached.
 //
 // A connection that takes nothing for ten seconds is cut, when nothing more can
 // be told; [Hooks] and the log have the position. Its client goes on from the

@@ -33,6 +33,12 @@ func (h *Handler) trust(documents []string) (trusted, error) {
 // prepare finds the document that is asked for, by its text or by its hash as
 // Apollo's persisted queries have it, and makes it ready to run.
 func (h *Handler) prepare(ctx context.Context, asked *request) (*plan.Bound, plan.Errors) {
+	if x := asked.found; x != nil {
+		if h.trusted == nil && h.plans.Find(&x.bound, x.scan.query, x.scan.operation, x.scan.given) {
+			return &x.bound, nil
+		}
+		asked = x.scan.request()
+	}
 	text := asked.Query
 	if text == "" {
 		var known bool

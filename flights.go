@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 )
 
 // flights let identical reads that are under way at the same time share one
 // call of the Backend.
 type flights struct {
-	mu sync.Mutex
-	by map[reading]*flight
+	patience time.Duration // how long one can be joined; zero is for as long as it takes
+	mu       sync.Mutex
+	by       map[reading]*flight
 }
 
 // A reading tells reads apart. What was seen is part of it: a read that began
@@ -41,6 +43,7 @@ func readingOf(q BlocksQuery, seen string) reading {
 type flight struct {
 	ctx    context.Context
 	cancel context.CancelFunc
+	begun  time.Time
 	aboard int // flights.mu guards it
 	landed chan struct{}
 	blocks []Block // shared by all aboard: only read
@@ -53,9 +56,10 @@ type flight struct {
 func (f *flights) read(ctx context.Context, what reading, call func(context.Context) ([]Block, error)) ([]Block, error) {
 	f.mu.Lock()
 	fl := f.by[what]
-	first := fl == nil
+	// A call that takes long may be lost, and must not take everybody with it.
+	first := fl == nil || f.patience > 0 && time.Since(fl.begun) >= f.patience
 	if first {
-		fl = &flight{landed: make(chan struct{})}
+		fl = &flight{begun: time.Now(), landed: make(chan struct{})}
 		fl.ctx, fl.cancel = context.WithCancel(context.Background())
 		if f.by == nil {
 			f.by = make(map[reading]*flight)

@@ -39,18 +39,18 @@ const maxOperationID = 128
 // A Handler serves the API of one chain. Make it with [New]. It is safe for
 // concurrent use and may be mounted under any number of patterns.
 type Handler struct {
-	opts     Options
-	auth     Authorizer
-	origins  origins
-	schema   *plan.Schema
-	plans    *plan.Cache
-	blocks   *blocklog.Log[Block]
-	sockets  *gqlws.Server
-	requests *admission
-	streams  *admission
-	trusted  trusted
-	events   events
-	answers  sync.Pool // of *[]byte
+	opts      Options
+	auth      Authorizer
+	origins   origins
+	schema    *plan.Schema
+	plans     *plan.Cache
+	blocks    *blocklog.Log[Block]
+	sockets   *gqlws.Server
+	requests  *admission
+	streams   *admission
+	trusted   trusted
+	events    events
+	exchanges sync.Pool // of *exchange
 }
 
 // New returns a Handler that serves b. It is ready at once and starts nothing
@@ -86,6 +86,8 @@ func New(b Backend, opts *Options) *Handler {
 	h.events = events{h.opts.Hooks, h.opts.Logger}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
+	resolve.flights.patience = l.BackendTimeout / 2
+	resolve.limit = h.events.limit
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
 	resolve.recent = h.blocks
 	schema, err := plan.NewSchema(schemaTable(resolve))
@@ -102,7 +104,7 @@ func New(b Backend, opts *Options) *Handler {
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
 	}
-	h.answers.New = func() any { return new([]byte) }
+	h.exchanges.New = func() any { return new(exchange) }
 	return h
 }
 
@@ -133,7 +135,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveSocket(w, r)
 		return
 	}
-	media, events := negotiate(r.Header.Values("Accept"))
+	media, events := negotiate(r.Header["Accept"])
 	if media == "" && !events {
 		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json, application/graphql-response+json or text/event-stream."))
 		return
@@ -154,7 +156,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, refused)
 		return
 	}
-	asked, refused := h.readRequest(w, r)
+	x := h.exchanges.Get().(*exchange)
+	asked, refused := h.readRequest(w, r, x)
 	if refused != nil {
 		h.refuse(w, r, refused)
 		return
@@ -176,25 +179,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case media == "":
 		h.serveEvents(w, r, &oneAnswer{h.run(ctx, op, endpoint(r), overSSE, project, nil)})
 	default:
-		buf := h.answers.Get().(*[]byte)
-		*buf = h.run(ctx, op, endpoint(r), overHTTP, project, (*buf)[:0])
-		h.write(w, r, http.StatusOK, media, *buf)
-		if cap(*buf) <= maxPooled {
-			h.answers.Put(buf)
-		}
+		h.answerTo(ctx, w, r, op, project, media, x)
 	}
 }
 
 // run appends a query's answer to dst.
 func (h *Handler) run(ctx context.Context, op *plan.Bound, endpoint, transport, project string, dst []byte) []byte {
-	ctx, told := h.events.begin(ctx, op, transport, project)
-	dst = op.Run(ctx, &call{endpoint: endpoint, op: op}, dst)
+	return h.runCall(ctx, &call{path: endpoint, op: op}, transport, project, dst)
+}
+
+func (h *Handler) runCall(ctx context.Context, c *call, transport, project string, dst []byte) []byte {
+	ctx, told := h.events.begin(ctx, c.op, transport, project)
+	dst = c.op.Run(ctx, c, dst)
 	told.answered(dst)
 	return dst
 }
-
-// maxPooled keeps one large answer from being held for ever.
-const maxPooled = 256 << 10
 
 func shuttingDown() *refusal {
 	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
@@ -223,8 +222,12 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	told := make(chan error, 2)
 	go func() { told <- h.sockets.Shutdown(ctx) }()
 	go func() { told <- h.streams.close(ctx) }()
-	err := errors.Join(h.requests.close(ctx), <-told, <-told)
-	return errors.Join(err, h.blocks.Close(ctx))
+	for _, err := range []error{h.requests.close(ctx), <-told, <-told, h.blocks.Close(ctx)} {
+		if err != nil {
+			return fmt.Errorf("chaingql: Shutdown: %w", err) // all have the same reason
+		}
+	}
+	return nil
 }
 
 // authorize asks who the request comes from and whether they may.
@@ -266,13 +269,15 @@ func unauthorized() *refusal {
 }
 
 // endpoint is where a request reached us, as info.endpoints shows it.
-// The path is the one that came, whatever the host's mux has stripped of it.
-func endpoint(r *http.Request) string {
+func endpoint(r *http.Request) string { return r.Host + requestPath(r) }
+
+// requestPath is the path that came, whatever the host's mux has stripped of it.
+func requestPath(r *http.Request) string {
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	if !strings.HasPrefix(path, "/") {
-		path = r.URL.Path
+		return r.URL.Path
 	}
-	return r.Host + path
+	return path
 }
 
 // isUpgrade reports whether a request asks for a WebSocket.

@@ -16,9 +16,14 @@ import (
 
 // Hooks tell a host what its [Handler] does, for metrics and traces. Each may
 // be nil, and one that is costs nothing. They are called concurrently, from the
-// goroutine that does the work, and hold it up: a hook must return at once. A
-// panic in one is logged, and harms nothing else. The log ([Options.Logger])
-// has the same events.
+// goroutine that does the work, and hold it up: a hook must return at once, and
+// not call Shutdown, which would wait for it. A panic in one is logged, and
+// harms nothing else.
+//
+// The log ([Options.Logger]) tells of the same, but for single blocks and the
+// start of operations: failures of the source (Warn), its recovery and cut
+// connections (Info), missing blocks (Warn, or Error where they stay missing);
+// on level Debug operations finished, sockets opened and closed, and limits hit.
 type Hooks struct {
 	// OperationStarted is called for each operation that passed all checks and
 	// is about to run. The context that it returns (the given one, or one made
@@ -40,17 +45,20 @@ type Hooks struct {
 	SocketClosed func(ctx context.Context, s Socket, why Reason, err error)
 
 	// BlockReceived is called for each new block that the Backend's Follow
-	// gave, once and in order. lag is the time since the block was generated.
+	// gave, once and in order; and for each that it left out, when it is found,
+	// which may be after blocks from behind it. lag is the time since the block
+	// was generated.
 	BlockReceived func(b Block, lag time.Duration)
 
 	// BlockDelivered is called for each block that a subscription hands to its
 	// connection.
 	BlockDelivered func(ctx context.Context, d Delivery)
 
-	// SourceFailed is called each time that Follow ended; it is started again
-	// after wait. It is also called, with ErrSilent and no wait, when Follow
-	// has given nothing for Options.Silence, and with ErrGap when it left out
-	// blocks that Blocks does not have either.
+	// SourceFailed is called each time that Follow ended or could not begin; it
+	// is tried again after wait. It is also called, with ErrSilent and no wait,
+	// when Follow has given nothing for Options.Silence; and with ErrGap and no
+	// wait, when it left out blocks that Blocks does not have either: the
+	// stream goes on behind them, so no recovery follows.
 	SourceFailed func(err error, wait time.Duration)
 
 	// SourceRecovered is called when a block comes for the first time after
@@ -58,7 +66,8 @@ type Hooks struct {
 	SourceRecovered func(down time.Duration)
 
 	// LimitHit is called when something is refused or cut for a limit, with
-	// the name of the field of [Limits].
+	// the name of the field of [Limits]; "OperationID" for an id that is
+	// longer than a socket allows.
 	LimitHit func(ctx context.Context, limit string)
 }
 
@@ -108,7 +117,7 @@ func reasonOf(why error) Reason {
 	}{
 		{gqlws.ErrCut, ReasonCut}, {gqlws.ErrShutdown, ReasonShutdown}, {blocklog.ErrClosed, ReasonShutdown},
 		{gqlws.ErrExpired, ReasonExpired}, {gqlws.ErrRefused, ReasonRefused}, {ErrGap, ReasonGap},
-		{gqlws.ErrGone, ReasonClient}, {nil, ReasonClient},
+		{gqlws.ErrGone, ReasonClient}, {context.Canceled, ReasonClient}, {nil, ReasonClient},
 	} {
 		if errors.Is(why, known.err) {
 			return known.reason

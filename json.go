@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,11 +81,16 @@ func (r *jsonReader) value() (any, error) {
 	case c == '-' || c >= '0' && c <= '9':
 		return r.number()
 	}
-	for word, v := range map[string]any{"null": nil, "true": true, "false": false} {
-		if rest := r.text[r.at:]; len(rest) >= len(word) && string(rest[:len(word)]) == word {
-			r.at += len(word)
-			return v, nil
-		}
+	switch rest := r.text[r.at:]; {
+	case bytes.HasPrefix(rest, []byte("null")):
+		r.at += len("null")
+		return nil, nil
+	case bytes.HasPrefix(rest, []byte("true")):
+		r.at += len("true")
+		return true, nil
+	case bytes.HasPrefix(rest, []byte("false")):
+		r.at += len("false")
+		return false, nil
 	}
 	return nil, r.unexpected()
 }

@@ -86,8 +86,8 @@ type Options struct {
 	DisableIntrospection bool
 
 	// Logger gets what a host should know: failures of the backend with the id
-	// that the client was shown, sockets that were cut; and on level Debug
-	// every event that Hooks tell. Default: slog.Default().
+	// that the client was shown, connections that were cut, and what [Hooks]
+	// lists. Default: slog.Default().
 	Logger *slog.Logger
 
 	// Hooks tell the host of what happens, for metrics and traces. Default:

@@ -20,9 +20,14 @@ func (r *resolvers) read(ctx context.Context, q BlocksQuery) ([]Block, error) {
 	if !w.Live {
 		r.recent.Start()
 	}
+	ctx, cancel := r.deadline(ctx) // of its own, also where the call is somebody else's
+	defer cancel()
 	blocks, err := r.flights.read(ctx, readingOf(q, w.Reached), func(ctx context.Context) ([]Block, error) {
 		return r.page(ctx, q)
 	})
+	if err != nil {
+		return nil, r.explain(ctx, err)
+	}
 	if len(blocks) > 0 {
 		r.recent.Saw(string(blocks[len(blocks)-1].Cursor))
 	}
@@ -43,10 +48,33 @@ func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
 	if !w.Live || !known(q.After) || !known(q.Before) {
 		return nil, false
 	}
-	blocks := PageOf(w.Blocks, q)
+	blocks := pageOf(w.Blocks, q)
 	// From its low end on, what is asked for may begin before the window.
 	whole := string(q.After) >= w.After || q.Last > 0 && len(blocks) == q.Last
 	return blocks, whole
+}
+
+// pageOf is PageOf, for those who only look: where every block of a stretch is
+// asked for, the page lies in the window itself.
+func pageOf(window []Block, q BlocksQuery) []Block {
+	if q.Workchain != nil || q.Shard != nil {
+		return PageOf(window, q)
+	}
+	if q.After != "" {
+		i, found := place(window, q.After)
+		if found {
+			i++
+		}
+		window = window[i:]
+	}
+	if q.Before != "" {
+		i, _ := place(window, q.Before)
+		window = window[:i]
+	}
+	if q.Last > 0 {
+		return window[max(0, len(window)-q.Last):]
+	}
+	return window[:min(q.First, len(window))]
 }
 
 // page reads a page from the backend and puts its errors in the API's terms.

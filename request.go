@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,16 +51,22 @@ func overLimit(status int, limit, message string) *refusal {
 type request struct {
 	handler.RequestOptions
 	hash string // SHA-256 of the query in lower-case hex, where the client gave it
+	// found is where all of it is instead, if its body was plain.
+	found *exchange
 }
 
-// readRequest reads what a request asks for, from its body or its URL.
-func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request) (*request, *refusal) {
+// readRequest reads what a request asks for, from its body or its URL, in the
+// room of an exchange.
+func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request, x *exchange) (*request, *refusal) {
 	if r.Method == http.MethodPost {
-		body, refused := h.readBody(w, r)
-		if refused != nil {
+		if refused := h.readBody(w, r, x); refused != nil {
 			return nil, refused
 		}
-		return decodeRequest(body, h.opts.Limits.Depth)
+		if x.scan.read(x.body, h.opts.Limits.Depth) {
+			x.asked.found = x
+			return &x.asked, nil
+		}
+		return decodeRequest(x.body, h.opts.Limits.Depth)
 	}
 	if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
 		return nil, tooLarge("URL's query", max)
@@ -75,7 +82,7 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close")
+		w.Header()["Connection"] = closing[:1:1]
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
@@ -83,35 +90,74 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// closing is in a header for no longer than it takes to read a body.
+var closing = []string{"close"}
+
 // readBody reads a body whole, within its limits of size and time.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
-	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	charset := strings.ToLower(params["charset"])
-	if err != nil || media != "application/json" || charset != "" && charset != "utf-8" {
-		return nil, refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be application/json in UTF-8.")
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
+	if !isJSON(first(r.Header["Content-Type"])) {
+		return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be application/json in UTF-8.")
 	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must not be compressed.")
+	if encoding := first(r.Header["Content-Encoding"]); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must not be compressed.")
 	}
-	reader := io.Reader(r.Body)
-	if max := h.opts.Limits.BodyBytes; max > 0 {
-		if r.ContentLength > int64(max) {
-			return nil, tooLarge("body", max)
-		}
-		reader = http.MaxBytesReader(w, r.Body, int64(max))
+	max := h.opts.Limits.BodyBytes
+	if max > 0 && r.ContentLength > int64(max) {
+		return tooLarge("body", max)
 	}
-	body, err := io.ReadAll(reader)
-	var large *http.MaxBytesError
+	var err error
+	x.body, err = readAll(x.body[:0], r.Body, max)
 	switch {
-	case errors.As(err, &large):
-		return nil, tooLarge("body", h.opts.Limits.BodyBytes)
+	case errors.Is(err, errBodyTooLarge):
+		return tooLarge("body", max)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &refusal{http.StatusRequestTimeout, &plan.Error{Message: "The body did not come in time.", Code: codeTimeout, Limit: "BodyTimeout"}}
+		return &refusal{http.StatusRequestTimeout, &plan.Error{Message: "The body did not come in time.", Code: codeTimeout, Limit: "BodyTimeout"}}
 	case err != nil:
-		return nil, refuse(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
+		return refuse(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
 	}
-	w.Header().Del("Connection")
-	return body, nil
+	delete(w.Header(), "Connection")
+	return nil
+}
+
+// first is a header's value.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// isJSON reports whether a body of a type is JSON in UTF-8.
+func isJSON(contentType string) bool {
+	switch contentType {
+	case "application/json", "application/json; charset=utf-8", "application/json;charset=utf-8", "application/json; charset=UTF-8":
+		return true
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	charset := strings.ToLower(params["charset"])
+	return err == nil && media == "application/json" && (charset == "" || charset == "utf-8")
+}
+
+var errBodyTooLarge = errors.New("body too large")
+
+// readAll appends what a reader has to dst, at most max bytes where that is
+// positive. It reads what is there before it makes more room.
+func readAll(dst []byte, r io.Reader, max int) ([]byte, error) {
+	dst = slices.Grow(dst, 512)
+	for {
+		n, err := r.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		switch {
+		case max > 0 && len(dst) > max:
+			return dst, errBodyTooLarge
+		case err == io.EOF:
+			return dst, nil
+		case err != nil:
+			return dst, err
+		case len(dst) == cap(dst):
+			dst = slices.Grow(dst, 1)
+		}
+	}
 }
 
 func tooLarge(what string, limit int) *refusal {

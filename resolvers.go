@@ -22,16 +22,18 @@ type resolvers struct {
 	timeout   time.Duration // of one call of the backend
 	recent    *blocklog.Log[Block]
 	flights   flights
-	down      atomic.Pointer[time.Time] // since when the stream has been failing or silent; nil while it is well
+	limit     func(ctx context.Context, name string) // tells that one was hit
+	down      atomic.Pointer[time.Time]              // since when the stream has been failing or silent; nil while it is well
 }
 
 // A call is the source of the Query type: the request that asks. One goroutine
 // runs it.
 type call struct {
-	endpoint string
-	op       *plan.Bound
-	balances map[Address]*big.Int // looked up together; nil until one is asked for
-	err      error                // why they are not there
+	host, path string // where it came to
+	op         *plan.Bound
+	first      account              // of those it asks for; most ask for no other
+	balances   map[Address]*big.Int // looked up together; nil until one is asked for
+	err        error                // why they are not there
 }
 
 // Pages that clients get; the Backend is asked for one block more, to know
@@ -73,6 +75,10 @@ func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, er
 		return nil, badInput("Invalid account address")
 	}
 	c, _ := src.(*call)
+	if c != nil && c.first.call == nil {
+		c.first = account{addr, c}
+		return &c.first, nil
+	}
 	return &account{addr, c}, nil
 }
 
@@ -85,9 +91,9 @@ func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, 
 		return nil, fmt.Errorf("chaingql: the Backend returned %v, a negative balance", amount)
 	}
 	if args[0] == "DEC" {
-		return amount.String(), nil
+		return decimal{amount}, nil
 	}
-	return "0x" + amount.Text(16), nil
+	return hexadecimal{amount}, nil
 }
 
 // The arguments of blocks, in the order of the schema's table.
@@ -127,15 +133,15 @@ func (r *resolvers) blocks(ctx context.Context, _ any, args plan.Args) (any, err
 }
 
 func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.timeout <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, r.timeout)
+	t := newTerm(ctx, r.timeout)
+	return t, t.end
 }
 
 // explain tells a call that ran out of time from one that failed.
 func (r *resolvers) explain(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	var told *plan.Error
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.As(err, &told) {
+		r.limit(ctx, "BackendTimeout")
 		return &plan.Error{Message: "The chain's data did not come in time.", Code: codeTimeout}
 	}
 	return err
@@ -194,12 +200,7 @@ func parseShard(s string) (uint64, error) {
 }
 
 // appendShard writes a shard's prefix in 16 hex digits.
-func appendShard(dst []byte, shard uint64) []byte {
-	for shift := 60; shift >= 0; shift -= 4 {
-		dst = append(dst, "0123456789abcdef"[shard>>shift&0xf])
-	}
-	return dst
-}
+func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard) }
 
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	workchain := int32(masterchain)
@@ -209,7 +210,7 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 	}
 	i := &info{now: time.Now(), endpoints: r.endpoints}
 	if c, ok := src.(*call); ok && len(i.endpoints) == 0 {
-		i.endpoints = []string{c.endpoint}
+		i.endpoints = []string{c.host + c.path}
 	}
 	if len(blocks) == 0 {
 		return i, nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,36 +44,40 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
-	s := &eventStream{subscription: sub, ctx: ctx}
+	s := &eventStream{subscription: sub, client: r.Context(), credentials: ctx}
+	var why error
+	defer func() { s.close(why) }() // also where the ResponseWriter panics
+	hurry, once := make(chan struct{}), sync.Once{}
 	defer h.streams.stay(&guest{
 		goodbye: func() { s.leaving.Store(true); wake() },
-		// What is being written is not taken.
-		cut: func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now()) },
+		cut: func() {
+			once.Do(func() { close(hurry) })
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now()) // what is being written is not taken
+		},
 	})()
 	defer context.AfterFunc(ctx, wake)()
-	why := h.send(w, r, wakes, s)
+	why = h.send(w, r, s, wakes, hurry)
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// Nothing more could be said: the log has where the client stands.
 		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
 		h.opts.Logger.InfoContext(ctx, "chaingql: event stream cut", slog.String("cursor", sub.reader.Cursor()), slog.Any("error", why))
-	case why != nil:
+	case why != nil && !errors.Is(why, sse.ErrNotFlushable):
 		why = fmt.Errorf("%w: %w", gqlws.ErrGone, why)
 	}
-	s.close(why)
 }
 
 // serveEvents answers in events what is complete already.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s sse.Stream) {
-	if err := h.send(w, r, nil, s); err != nil {
+	if err := h.send(w, r, s, nil, nil); err != nil {
 		h.opts.Logger.InfoContext(r.Context(), "chaingql: answer cut", slog.Any("error", err))
 	}
 }
 
 // send writes a stream to its end. An error is that the connection could not
 // take it.
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, wakes <-chan struct{}, s sse.Stream) error {
-	err := sse.Serve(r.Context(), w, sse.Options{Heartbeat: h.opts.KeepAlive, WriteTimeout: streamWriteTimeout}, wakes, s)
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, s sse.Stream, wakes, hurry <-chan struct{}) error {
+	err := sse.Serve(r.Context(), w, sse.Options{Heartbeat: h.opts.KeepAlive, WriteTimeout: streamWriteTimeout, Hurry: hurry}, wakes, s)
 	if errors.Is(err, sse.ErrNotFlushable) {
 		h.refuse(w, r, &refusal{http.StatusInternalServerError, h.mask(r.Context(), err)})
 	}
@@ -83,16 +88,19 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, wakes <-chan stru
 // are cursors, which a browser that lost its line hands back.
 type eventStream struct {
 	*subscription
-	leaving atomic.Bool     // the service goes away
-	ctx     context.Context // ends with the credentials, or with the client
+	leaving     atomic.Bool     // the service goes away
+	client      context.Context // ends when it has left
+	credentials context.Context // ends with them, or with the client
 }
 
 func (s *eventStream) Next() (sse.Event, error) {
 	switch {
+	case s.client.Err() != nil:
+		return sse.Event{}, s.client.Err()
 	case s.leaving.Load():
 		s.ended = gqlws.ErrShutdown
 		return s.end(at(shuttingDown().Error, s.reader.Cursor()), true)
-	case s.ctx.Err() != nil:
+	case s.credentials.Err() != nil:
 		s.ended = gqlws.ErrExpired
 		return s.end(at(&plan.Error{Message: "Session expired", Code: codeUnavailable}, s.reader.Cursor()), true)
 	}

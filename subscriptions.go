@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"time"
@@ -163,12 +164,14 @@ func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
 		return item, false, nil
 	}
 	s.ended = failed
-	if gone := unservable(failed); gone != nil {
-		if gone.Code == codeCursorTooOld {
-			gone = at(gone, s.reader.Cursor())
-		}
-		return item, s.begun, gone
-	}
+	switch gone := unservable(failed); {
+	case gone == nil:
+	case gone.Code == codeCursorTooOld:
+		return item, s.begun, at(gone, s.reader.Cursor())
+	case !s.begun:
+		s.ended = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
+		return item, false, gone
+	} // else it is the source that does not know its own cursor any more
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
 	switch {
 	case errors.Is(failed, blocklog.ErrClosed):
@@ -185,15 +188,12 @@ const maxCursorTold = 256
 
 // at names the cursor that a stream has reached, beside what an error tells.
 func at(e *plan.Error, cursor string) *plan.Error {
-	if cursor == "" || len(cursor) > maxCursorTold {
-		return e
-	}
 	known := *e // which may be told to others
-	known.Details = maps.Clone(e.Details)
-	if known.Details == nil {
-		known.Details = map[string]string{}
+	known.Details = map[string]string{}
+	maps.Copy(known.Details, e.Details)
+	if known.Details["cursor"] = cursor; cursor == "" || len(cursor) > maxCursorTold {
+		delete(known.Details, "cursor")
 	}
-	known.Details["cursor"] = cursor
 	return &known
 }
 
@@ -212,10 +212,13 @@ type socketStream struct{ *subscription }
 
 func (s socketStream) Next() ([]byte, error) {
 	item, lost, err := s.next()
-	if err != nil {
-		return nil, requestError(lost, err)
+	if err == nil {
+		return item.Payload, nil
 	}
-	return item.Payload, nil
+	why := requestError(lost, err)
+	why.Cursor = err.Details["cursor"]
+	why.At = func(cursor string) json.RawMessage { return at(err, cursor).AppendJSON(nil) }
+	return nil, why
 }
 
 func (s socketStream) Cursor() string { return s.reader.Cursor() }
@@ -223,7 +226,7 @@ func (s socketStream) Cursor() string { return s.reader.Cursor() }
 func (s socketStream) Close(why error) { s.close(why) }
 
 // requestError puts errors in the terms of the sockets.
-func requestError(lost bool, errs ...*plan.Error) error {
+func requestError(lost bool, errs ...*plan.Error) *gqlws.RequestError {
 	e := &gqlws.RequestError{Lost: lost}
 	for _, err := range errs {
 		e.Errors = append(e.Errors, json.RawMessage(err.AppendJSON(nil)))

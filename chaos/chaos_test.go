@@ -17,6 +17,7 @@ var (
 	holes       = flag.Float64("chaos.holes", 0.01, "chance of each block to be left out by the source, and to come behind the next one")
 	seed        = flag.Uint64("chaos.seed", 0, "picks the mischief; 0 takes one from the clock")
 	limit       = flag.Duration("chaos.for", 30*time.Second, "how long the run may take")
+	forget      = flag.Bool("chaos.forget", false, "have clients come back without a cursor, which must fail")
 	logs        = flag.Bool("chaos.log", false, "show the service's log")
 )
 
@@ -88,7 +89,11 @@ func warm(t *testing.T, w *world) {
 }
 
 func TestChaosLosesNothing(t *testing.T) {
-	w, o := live(t, size{blocks: *blocks, subscribers: *subscribers, cuts: *cuts, failures: *failures, rate: *rate, holes: *holes}, 15*time.Second)
+	s := size{blocks: *blocks, subscribers: *subscribers, cuts: *cuts, failures: *failures, rate: *rate, holes: *holes}
+	if *forget {
+		s.resume = fromNow
+	}
+	w, o := live(t, s, 15*time.Second)
 	losesNothing(t, w, o)
 }
 

@@ -73,6 +73,10 @@ func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 		return false, ErrClosed
 	case p != nil && p.err != nil:
 		return false, &Lost{Cursor: p.after, Err: p.err}
+	case p != nil && p.state == done && r.fresh && p.after == "" && len(p.entries) > 0 && p.entries[0].cursor > l.first:
+		// It began with the chain, whose first blocks are gone: "" stands for the oldest kept, so the source cannot tell.
+		r.asked, r.gap = nil, true
+		return true, nil
 	case p != nil && p.state == done:
 		r.asked, r.stored = nil, p.entries
 		return true, nil

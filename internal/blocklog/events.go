@@ -22,7 +22,8 @@ type Events[B any] struct {
 	// ErrSilent and no wait, when it goes on but nothing came for Options.Silence.
 	Failed func(err error, wait time.Duration)
 
-	// Recovered is called when the first block comes after that. down is the time since the first Failed.
+	// Recovered is called when the first block comes after that. down is the time since the first failure, or since the
+	// block before the silence.
 	Recovered func(down time.Duration)
 
 	// Gap is called when a hole in a workchain has been dealt with: healed, or else given up. after is a cursor before
@@ -41,6 +42,9 @@ func (l *Log[B]) tell(event func()) {
 func (l *Log[B]) failed(err error, wait time.Duration) {
 	if l.downSince.IsZero() {
 		l.downSince = time.Now()
+		if errors.Is(err, ErrSilent) {
+			l.downSince = l.lastHeard
+		}
 	}
 	if l.opts.Events.Failed != nil {
 		l.tell(func() { l.opts.Events.Failed(err, wait) })

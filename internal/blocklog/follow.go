@@ -204,6 +204,9 @@ func (l *Log[B]) admit(b B, cursor string) {
 	l.mu.Lock()
 	v := *l.view.Load()
 	before := v.newest
+	if before.cursor == "" {
+		l.first = cursor
+	}
 	v.arrived, v.fresh = time.Now(), true
 	v.push(b, stamp{cursor, v.arrived}, l.opts.Window)
 	l.publish(&v)

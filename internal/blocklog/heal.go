@@ -266,15 +266,17 @@ func (f *feed[B]) renumber(next uint64, delivered mark, wakes []func()) []func()
 	return wakes
 }
 
-// breakOff ends the live members with ErrGap, at a cursor or before, and counts them.
+// breakOff ends with ErrGap, at a cursor or before, the members who are live, and those behind who have been handed
+// what is past it, and counts them. Called with the log's lock held.
 func (f *feed[B]) breakOff(cursor string, delivered mark, wakes []func()) (int, []func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	told := 0
 	for _, r := range f.members {
-		if r.at.next == behind {
+		if r.gap || r.at.next == behind && r.handed <= cursor {
 			continue
 		}
+		r.log.forsake(r)
 		told++
 		f.fall(r, max(min(cursor, f.reached(r, delivered).cursor), r.start))
 		r.gap, r.turned = true, true

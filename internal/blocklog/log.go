@@ -109,9 +109,10 @@ type Log[B any] struct {
 	// mu comes before a feed's own lock. It is never held during an eval, a wake or a call to the source.
 	mu         sync.Mutex
 	started    bool
-	busy       int  // goroutines and timers, and 1 until Close
-	positioned bool // the window is of places in the source; false until Recent has answered
-	delivered  mark // how far every feed has got; behind the newest only while a block is handed round
+	busy       int    // goroutines and timers, and 1 until Close
+	positioned bool   // the window is of places in the source; false until Recent has answered
+	delivered  mark   // how far every feed has got; behind the newest only while a block is handed round
+	first      string // the first block of a chain that was empty; else ""
 	byKey      map[string]*feed[B]
 	feeds      []*feed[B] // byKey's, in any order, quick to copy
 	stats      Stats
@@ -235,7 +236,7 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 		l.byKey[i.Key] = f
 		l.feeds = append(l.feeds, f)
 	}
-	r := &Reader[B]{log: l, feed: f, at: newest, start: newest.cursor, wake: i.Wake}
+	r := &Reader[B]{log: l, feed: f, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil}
 	if i.After != nil {
 		r.at, r.start, r.handed = mark{behind, *i.After}, "", *i.After
 		l.behind.Add(1)

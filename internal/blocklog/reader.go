@@ -38,6 +38,7 @@ type Reader[B any] struct {
 	slot   int32  // its place in feed.members, -1 when closed; changes under the log's lock too
 	turned bool   // it was put elsewhere: what it was searching, or has stored, does not count any more
 	gap    bool   // it has ended with ErrGap, at its cursor
+	fresh  bool   // it came without a cursor
 
 	asked  *page[B]   // what it waits for; the log's lock guards it
 	stored []entry[B] // what it has still to read of its page, which others may be reading too; only Next uses it

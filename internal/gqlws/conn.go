@@ -210,6 +210,7 @@ func (c *conn) sever() {
 	c.broken = true
 	c.room.Broadcast()
 	c.mu.Unlock()
+	c.cancel()
 	_ = c.net.Close()
 }
 

@@ -235,7 +235,7 @@ func TestCursorIsToldBehindWhatItCounts(t *testing.T) {
 				if name == "a payload" {
 					p.expect(`{"type":"data","id":"a","payload":1}`)
 				}
-				p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Session expired","extensions":{"cursor":"7"}}}`,
+				p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`,
 					"CLOSE 1001 session expired")
 				if err := st.closedBy(); err != ErrExpired {
 					t.Errorf("closed with %v", err)

@@ -3,6 +3,7 @@ package gqlws
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -98,7 +99,12 @@ func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string
 	case causeShutdown:
 		e.err = encodeErrorAt(sayShutdown, "SERVICE_UNAVAILABLE", e.lowest())
 	case causeExpired:
-		e.err = encodeErrorAt(sayExpired, "", e.lowest()) // UNAUTHENTICATED would be final
+		e.err = encodeErrorAt(sayExpired, "SERVICE_UNAVAILABLE", e.lowest()) // UNAUTHENTICATED would be final
+	case causeLost:
+		var lost *RequestError
+		if errors.As(e.session, &lost) && lost.At != nil && len(e.standings) > 0 {
+			e.err = lost.At(min(lost.Cursor, e.lowest())) // it speaks for all that end with it
+		}
 	}
 	// Clients of this protocol have been seen to overlook a bare close.
 	if e.err != nil {

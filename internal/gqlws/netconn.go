@@ -61,6 +61,7 @@ func (n *netConn) Read(p []byte) (int, error) {
 func (n *netConn) Write(p []byte) (int, error) {
 	if n.writeTimeout > 0 {
 		if err := n.SetWriteDeadline(time.Now().Add(n.writeTimeout)); err != nil {
+			n.failed("write failed", err)
 			return 0, fmt.Errorf("write deadline: %w", err)
 		}
 	}
@@ -87,6 +88,7 @@ func (n *netConn) failed(reason string, err error) {
 		kind = ErrCut
 	}
 	n.conn.blame(&severed{kind, reason, err})
+	n.conn.cancel() // the reader may be in Init, and not hear that the line is gone
 }
 
 // begin sets the deadline of a frame when its first bytes have come. The bytes

@@ -103,6 +103,12 @@ type RequestError struct {
 	// the first error, since its clients take an operation's own error as final;
 	// in the other one the operation ends alone.
 	Lost bool
+
+	// Cursor is where a lost stream stood, and At the first error with another
+	// cursor in its place: the lowest of all the streams that end with it. At
+	// may be nil.
+	Cursor string
+	At     func(cursor string) json.RawMessage
 }
 
 func (e *RequestError) Error() string {

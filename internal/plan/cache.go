@@ -3,16 +3,11 @@ package plan
 import (
 	"container/list"
 	"context"
-	"encoding/json"
 	"fmt"
-	"iter"
 	"runtime/debug"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
@@ -37,10 +32,11 @@ type Cache struct {
 type key struct{ text, operation, conditions string }
 
 type entry struct {
-	key  key
-	doc  *document // of a bare text
-	plan *Plan     // of a text with conditions
-	size int
+	key   key
+	shape key       // of a document that can be known by its shape, too
+	doc   *document // of a bare text
+	plan  *Plan     // of a text with conditions
+	size  int
 }
 
 // NewCache returns an empty cache for documents against s. mask turns an error
@@ -59,25 +55,26 @@ func NewCache(s *Schema, limits Limits, mask func(context.Context, error) *Error
 // but one. Variables are as JSON has them: nil, bool, string, json.Number,
 // []any and map[string]any.
 func (c *Cache) Prepare(text, operation string, variables map[string]any) (*Bound, Errors) {
-	doc, errs := c.document(text)
-	if errs != nil {
-		return nil, errs
-	}
-	op, err := doc.operation(operation)
-	if err != nil {
-		return nil, Errors{err}
-	}
-	values, errs := op.bind(c, variables)
-	if errs != nil {
-		return nil, errs
-	}
-	p := op.plan
-	if p == nil {
-		if p, errs = c.variant(doc.text, op, values); errs != nil {
+	b := &Bound{cache: c}
+	given := func(name string) (any, bool) { v, present := variables[name]; return v, present }
+	var doc *document
+	if e := c.find(key{text: text}); e != nil {
+		doc = e.doc
+	} else {
+		if alike := c.alike(b, []byte(text)); alike != nil && b.bind(alike, operation, given) == nil {
+			b.shape = nil // may be kept for long
+			return b, nil
+		}
+		b = &Bound{cache: c} // what is wrong is said of the text itself
+		var errs Errors
+		if doc, errs = c.read(text); errs != nil {
 			return nil, errs
 		}
 	}
-	return &Bound{plan: p, cache: c, variables: values}, nil
+	if errs := b.bind(doc, operation, given); errs != nil {
+		return nil, errs
+	}
+	return b, nil
 }
 
 // caught makes a refusal of a panic: a text that the parser or a rule falls
@@ -88,21 +85,34 @@ func (c *Cache) caught(errs *Errors) {
 	}
 }
 
-func (c *Cache) document(text string) (doc *document, errs Errors) {
-	defer c.caught(&errs)
-	k := key{text: text}
-	if e := c.find(k); e != nil {
+func (c *Cache) document(text string) (*document, Errors) {
+	if e := c.find(key{text: text}); e != nil {
 		return e.doc, nil
 	}
-	k.text = strings.Clone(text) // of what may be a small part of a request's body
-	tree, errs := c.parse(k.text)
+	return c.read(text)
+}
+
+// read checks, compiles and keeps a document.
+func (c *Cache) read(text string) (doc *document, errs Errors) {
+	defer c.caught(&errs)
+	text = strings.Clone(text) // of what may be a small part of a request's body
+	tree, one, errs := c.parse(text)
 	if errs != nil {
 		return nil, errs
 	}
-	if doc, errs = c.prepare(k.text, tree); errs != nil {
+	var s shaper
+	if !one || !s.read([]byte(text)) {
+		s = shaper{}
+	}
+	if doc, errs = c.prepare(text, tree, s.holes); errs != nil {
 		return nil, errs
 	}
-	c.keep(&entry{key: k, doc: doc, size: doc.size()})
+	e := &entry{key: key{text: text}, doc: doc, size: doc.size()}
+	if doc.operations != nil && doc.operations[0].lifted != nil {
+		e.shape = key{text: string(s.shape), operation: ofShape}
+		e.size += len(s.shape) + shapeBytes
+	}
+	c.keep(e)
 	return doc, nil
 }
 
@@ -124,7 +134,7 @@ func (c *Cache) variant(text string, op *operation, values []any) (plan *Plan, e
 	if e := c.find(k); e != nil {
 		return e.plan, nil
 	}
-	tree, errs := c.parse(text)
+	tree, _, errs := c.parse(text)
 	if errs != nil {
 		return nil, errs
 	}
@@ -139,7 +149,11 @@ func (c *Cache) variant(text string, op *operation, values []any) (plan *Plan, e
 func (c *Cache) find(k key) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	el := c.entries[k]
+	return c.used(c.entries[k])
+}
+
+// used makes an entry, if there is one, the newest. c.mu is held.
+func (c *Cache) used(el *list.Element) *entry {
 	if el == nil {
 		return nil
 	}
@@ -153,6 +167,8 @@ const (
 	entryBytes     = 512
 	operationBytes = 256
 	variableBytes  = 384
+	shapeBytes     = 128
+	holeBytes      = 256
 )
 
 func (c *Cache) keep(e *entry) {
@@ -165,11 +181,21 @@ func (c *Cache) keep(e *entry) {
 	if c.entries[e.key] != nil {
 		return // another request was faster
 	}
-	c.entries[e.key] = c.recent.PushFront(e)
+	if c.entries[e.shape] != nil {
+		e.shape = key{} // is another document's
+	}
+	el := c.recent.PushFront(e)
+	c.entries[e.key] = el
+	if e.shape != (key{}) {
+		c.entries[e.shape] = el
+	}
 	c.bytes += e.size
 	for c.bytes > c.limits.CacheBytes {
 		oldest := c.recent.Remove(c.recent.Back()).(*entry)
 		delete(c.entries, oldest.key)
+		if oldest.shape != (key{}) {
+			delete(c.entries, oldest.shape)
+		}
 		c.bytes -= oldest.size
 	}
 }
@@ -185,80 +211,6 @@ func (d *document) size() int {
 	return total
 }
 
-func (op *operation) size() int { return operationBytes + len(op.variables)*variableBytes }
-
-// A Bound is an operation with its variables: ready to run, any number of
-// times, from any number of goroutines.
-type Bound struct {
-	plan      *Plan
-	cache     *Cache
-	variables []any
-}
-
-// Kind tells a query from a subscription.
-func (b *Bound) Kind() ast.Operation { return b.plan.op.kind }
-
-// Name is the operation's name, if it has one.
-func (b *Bound) Name() string { return b.plan.op.name }
-
-// Hash is the SHA-256 of the document in lower-case hex.
-func (b *Bound) Hash() string { return b.plan.op.hash }
-
-// Root returns the name and the arguments of the operation's first field: of a
-// subscription, the only one.
-func (b *Bound) Root() (name string, args Args, err *Error) {
-	if len(b.plan.root.fields) == 0 {
-		return "", nil, nil
-	}
-	f := b.plan.root.fields[0]
-	args, fault := f.arguments(b)
-	if fault != nil {
-		return f.def, nil, &Error{Message: fault.Error(), Code: CodeInput, Locations: f.locations, Path: []any{f.name}}
-	}
-	return f.def, args, nil
-}
-
-// Batch gives the arguments of every field beneath which the field that its
-// table calls Batch is asked for, in the order of the document. One whose
-// arguments are wrong is left out: its own turn tells.
-func (b *Bound) Batch() iter.Seq[Args] {
-	return func(yield func(Args) bool) {
-		for _, f := range b.plan.batch {
-			if args, err := f.arguments(b); err == nil && !yield(args) {
-				return
-			}
-		}
-	}
-}
-
-// Key is equal for operations that give equal answers: of the same plan, with
-// the same variables. Those that are nothing but one of the first field's
-// arguments listed in but, by their place, may differ.
-func (b *Bound) Key(but ...int) string {
-	key := strconv.AppendUint(nil, b.plan.id, 36)
-	for i, v := range b.variables {
-		key = append(key, ' ')
-		if v == (absent{}) || b.plan.root.only(b.plan, i, but) {
-			key = append(key, '-')
-			continue
-		}
-		text, err := json.Marshal(v) // of a map: sorted by key
-		if err != nil {
-			panic(err) // coerced values are made of what JSON has
-		}
-		key = append(key, text...)
-	}
-	return string(key)
-}
-
-// only tells whether a variable is nothing but one of some of the first field's
-// arguments.
-func (s *selection) only(p *Plan, variable int, places []int) bool {
-	if p.uses[variable] != 1 || len(s.fields) == 0 {
-		return false
-	}
-	args := s.fields[0].dynamic
-	return slices.ContainsFunc(places, func(i int) bool {
-		return i < len(args) && args[i].value != nil && args[i].value.Kind == ast.Variable && args[i].value.Raw == p.op.variables[variable].name
-	})
+func (op *operation) size() int {
+	return operationBytes + op.declared*variableBytes + len(op.lifted)*holeBytes
 }

@@ -68,11 +68,18 @@ func TestTheCacheStaysInItsBytes(t *testing.T) {
 	c := testCache(t, limits)
 	check := func(what string) {
 		t.Helper()
-		sum := 0
-		for _, el := range c.entries {
-			sum += el.Value.(*entry).size
+		sum, keys := 0, 0
+		for el := c.recent.Front(); el != nil; el = el.Next() {
+			e := el.Value.(*entry)
+			sum += e.size
+			if keys++; e.shape != (key{}) {
+				keys++
+			}
+			if c.entries[e.key] != el || e.shape != (key{}) && c.entries[e.shape] != el {
+				t.Errorf("%s: an entry is not found by its key", what)
+			}
 		}
-		if sum != c.bytes || c.bytes > limits.CacheBytes || len(c.entries) != c.recent.Len() || c.bytes < limits.CacheBytes/2 {
+		if sum != c.bytes || c.bytes > limits.CacheBytes || len(c.entries) != keys || c.bytes < limits.CacheBytes/2 {
 			t.Errorf("%s: %d bytes in %d entries, counted as %d", what, sum, len(c.entries), c.bytes)
 		}
 	}
@@ -80,6 +87,10 @@ func TestTheCacheStaysInItsBytes(t *testing.T) {
 		prepare(t, c, fmt.Sprintf("{a%d: int}", i), nil)
 	}
 	check("short documents")
+	for i := range 4000 {
+		prepare(t, c, fmt.Sprintf(`{a%d: echo(i: %d, s: "%x")}`, i/2, i, i), nil)
+	}
+	check("documents with literals")
 	for i := range 100 {
 		prepare(t, c, fmt.Sprintf("{a%d: int} #%s", i, strings.Repeat("x", 30_000)), nil)
 	}
@@ -160,6 +171,10 @@ func TestAccountedBytesAreRealBytes(t *testing.T) {
 		"constants": func(_ *rand.Rand, i int) string {
 			return fmt.Sprintf("{a%d:echo(os: [%s])}", i, strings.Repeat("{min: 1} ", 50))
 		},
+		"lifted": func(_ *rand.Rand, i int) string {
+			return fmt.Sprintf("{a%d:echo(l: [%s] s: \"text\")}", i, strings.Repeat("1 ", 60))
+		},
+		"one literal": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:echo(i: 1)}", i) },
 		"comments": func(_ *rand.Rand, i int) string {
 			return fmt.Sprintf("query(%s $a: Int){a%d:echo(o: {%[1]s min: $a})}", strings.Repeat("#\n", 500), i)
 		},

@@ -87,38 +87,50 @@ func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error
 }
 
 func scalarLiteral(name string, v *ast.Value) (any, error) {
+	if value, ok := scalarText(name, v.Kind, v.Raw); ok {
+		return value, nil
+	}
+	what := name + " cannot represent "
 	switch name {
 	case "Int":
-		if v.Kind != ast.IntValue {
-			return nil, faultf(v.Position, "Int cannot represent non-integer value: %s", v)
+		what += "non-integer value"
+		if v.Kind == ast.IntValue {
+			what = "Int cannot represent non 32-bit signed integer value"
 		}
-		n, err := strconv.ParseInt(v.Raw, 10, 32)
-		if err != nil {
-			return nil, faultf(v.Position, "Int cannot represent non 32-bit signed integer value: %s", v)
-		}
-		return int(n), nil
 	case "Float":
-		if v.Kind == ast.IntValue || v.Kind == ast.FloatValue {
-			if f, err := strconv.ParseFloat(v.Raw, 64); err == nil {
-				return f, nil
-			}
-		}
-		return nil, faultf(v.Position, "Float cannot represent non numeric value: %s", v)
+		what += "non numeric value"
 	case "Boolean":
-		if v.Kind != ast.BooleanValue {
-			return nil, faultf(v.Position, "Boolean cannot represent a non boolean value: %s", v)
-		}
-		return v.Raw == "true", nil
+		what += "a non boolean value"
 	case "ID":
-		if v.Kind != ast.StringValue && v.Kind != ast.BlockValue && v.Kind != ast.IntValue {
-			return nil, faultf(v.Position, "ID cannot represent a non-string and non-integer value: %s", v)
-		}
+		what += "a non-string and non-integer value"
 	default:
-		if v.Kind != ast.StringValue && v.Kind != ast.BlockValue {
-			return nil, faultf(v.Position, "String cannot represent a non string value: %s", v)
-		}
+		what = "String cannot represent a non string value"
 	}
-	return v.Raw, nil
+	return nil, faultf(v.Position, "%s: %s", what, v)
+}
+
+// scalarText is what a literal is as a value of a scalar, if it can be one.
+func scalarText(name string, kind ast.ValueKind, raw string) (any, bool) {
+	text := kind == ast.StringValue || kind == ast.BlockValue
+	switch name {
+	case "Int":
+		if kind == ast.IntValue {
+			n, err := strconv.ParseInt(raw, 10, 32)
+			return int(n), err == nil
+		}
+		return nil, false
+	case "Float":
+		if kind == ast.IntValue || kind == ast.FloatValue {
+			f, err := strconv.ParseFloat(raw, 64)
+			return f, err == nil
+		}
+		return nil, false
+	case "Boolean":
+		return raw == "true", kind == ast.BooleanValue
+	case "ID":
+		return raw, text || kind == ast.IntValue
+	}
+	return raw, text
 }
 
 func (s *Schema) objectLiteral(def *ast.Definition, v *ast.Value, vars lookup) (any, error) {
@@ -279,14 +291,14 @@ func (r *reader) object(def *ast.Definition, v any) (any, *Error) {
 func scalarJSON(name string, v any) (any, bool) {
 	switch name {
 	case "Boolean":
-		b, ok := v.(bool)
-		return b, ok
+		_, ok := v.(bool)
+		return v, ok
 	case "String":
-		text, ok := v.(string)
-		return text, ok
+		_, ok := v.(string)
+		return v, ok
 	case "ID":
-		if text, ok := v.(string); ok {
-			return text, true
+		if _, ok := v.(string); ok {
+			return v, true
 		}
 		if n, err := strconv.ParseInt(fmt.Sprint(v), 10, 64); err == nil {
 			return strconv.FormatInt(n, 10), true // a float would lose digits of it

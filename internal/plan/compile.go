@@ -28,6 +28,8 @@ type field struct {
 	name      string // the response name, for paths
 	def       string // the field's name
 	source    *Field
+	append    func([]byte, any) []byte // the source's own, close at hand
+	get       func(any) any
 	shape     *shape
 	constant  Args // the arguments, where no variable is among them
 	dynamic   []argument
@@ -37,10 +39,11 @@ type field struct {
 
 // An argument waits for variables.
 type argument struct {
-	name  string
-	typ   *ast.Type
-	value *ast.Value // nil: not given
-	def   any
+	name     string
+	typ      *ast.Type
+	value    *ast.Value // nil: not given
+	variable int        // the place of the variable that the value is; -1: it is none
+	def      any
 }
 
 // A shape says how a value of a type becomes JSON.
@@ -194,6 +197,7 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	}
 	def := object.Fields.ForName(node.Name)
 	f.source = k.c.schema.fields[object.Name][node.Name]
+	f.append, f.get = f.source.Append, f.source.Get
 	k.arguments(f, def, node)
 	f.shape = k.shape(def.Type, sets)
 	if f.source.Batch != "" && f.shape.asks(f.source.Batch) {
@@ -224,9 +228,12 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	variables := false
 	given := make([]argument, len(def.Arguments))
 	for i, a := range def.Arguments {
-		given[i] = argument{name: a.Name, typ: a.Type, def: k.c.schema.constant(a.Type, a.DefaultValue)}
+		given[i] = argument{name: a.Name, typ: a.Type, variable: -1, def: k.c.schema.constant(a.Type, a.DefaultValue)}
 		if arg := node.Arguments.ForName(a.Name); arg != nil {
 			given[i].value = arg.Value
+			if arg.Value.Kind == ast.Variable {
+				given[i].variable = k.op.variable(arg.Value.Raw)
+			}
 			variables = k.use(arg.Value) || variables
 			k.plan.size += literalBytes * count(arg.Value)
 		}

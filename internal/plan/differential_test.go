@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,19 @@ import (
 )
 
 const documents = 12_000
+
+// found is a query by Find, nil where it finds none.
+func found(c *Cache, text string, variables map[string]any) *Bound {
+	var given []Given
+	for name, v := range variables {
+		given = append(given, Given{[]byte(name), v})
+	}
+	var b Bound
+	if !c.Find(&b, []byte(text), "", given) {
+		return nil
+	}
+	return &b
+}
 
 func TestRandomDocumentsAreAnsweredAsTheSpecificationSays(t *testing.T) {
 	c := testCache(t, Limits{CacheBytes: 1 << 20})
@@ -36,6 +50,13 @@ func TestRandomDocumentsAreAnsweredAsTheSpecificationSays(t *testing.T) {
 			continue
 		}
 		accepted++
+		if into := found(c, text, variables); into == nil {
+			if c.find(key{text: text}) != nil { // and not too large to be kept
+				t.Fatalf("document %d is not found\n%s", i, text)
+			}
+		} else if got := into.Run(context.Background(), world{}, nil); !bytes.Equal(got, b.Run(context.Background(), world{}, nil)) {
+			t.Fatalf("document %d has another answer when found\n%s", i, text)
+		}
 		if data, paths := split(t, b.Run(context.Background(), world{}, nil)); data != want || !reflect.DeepEqual(paths, pathsOf(r.errs)) {
 			t.Fatalf("document %d:\n%s\n%v\ngot  %s %v\nwant %s %v", i, text, variables, data, paths, want, r.errs)
 		}

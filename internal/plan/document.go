@@ -24,6 +24,8 @@ type operation struct {
 	name      string
 	pos       *ast.Position
 	variables []variable
+	declared  int      // of the variables; those behind are of the holes
+	lifted    []lifted // what is to fill the holes
 	// conditions are the variables that @skip and @include ask for. They
 	// decide which fields there are and in which order, so there is a plan for
 	// each of their values; plan is nil then.
@@ -34,6 +36,7 @@ type operation struct {
 type variable struct {
 	name       string
 	typ        *ast.Type
+	scalar     string // the type's name, where it is a scalar or non-null one
 	def        any
 	hasDefault bool
 	pos        *ast.Position
@@ -42,38 +45,42 @@ type variable struct {
 // absent marks a variable that was not given, where null was given to others.
 type absent struct{}
 
-// parse turns a text into a checked tree.
-func (c *Cache) parse(text string) (*ast.QueryDocument, Errors) {
+// parse turns a text into a checked tree. one tells that no two fields had to
+// have the same arguments: then nothing that was checked asks for more of a
+// literal than its type.
+func (c *Cache) parse(text string) (tree *ast.QueryDocument, one bool, errs Errors) {
 	if c.limits.Document > 0 && len(text) > c.limits.Document {
-		return nil, Errors{limitError("DocumentBytes", nil, "The document exceeds the limit of %d bytes.", c.limits.Document)}
+		return nil, false, Errors{limitError("DocumentBytes", nil, "The document exceeds the limit of %d bytes.", c.limits.Document)}
 	}
 	if !utf8.ValidString(text) {
-		return nil, Errors{{Message: "Syntax Error: The document is not UTF-8.", Code: CodeParse}}
+		return nil, false, Errors{{Message: "Syntax Error: The document is not UTF-8.", Code: CodeParse}}
 	}
 	text, hidden := disguised(text)
 	lex := lexical{text: text, limits: c.limits, hidden: hidden}
 	if err := lex.read(); err != nil {
-		return nil, Errors{err}
+		return nil, false, Errors{err}
 	}
 	doc, err := parser.ParseQuery(&ast.Source{Input: text})
 	if err != nil {
-		return nil, Errors{lex.syntaxError(err)}
+		return nil, false, Errors{lex.syntaxError(err)}
 	}
 	if err := grammar(doc); err != nil {
-		return nil, Errors{err}
+		return nil, false, Errors{err}
 	}
 	if err := c.limits.check(doc, lex.blocks, hidden); err != nil {
-		return nil, Errors{err}
+		return nil, false, Errors{err}
 	}
 	if errs := c.validate(doc); errs != nil {
-		return nil, errs
+		return nil, false, errs
 	}
+	one = true
 	for _, op := range doc.Operations {
-		if errs := c.schema.merge(op, c.limits.Fields); errs != nil {
-			return nil, errs
+		compared, errs := c.schema.merge(op, c.limits.Fields)
+		if one = one && !compared; errs != nil {
+			return nil, false, errs
 		}
 	}
-	return doc, nil
+	return doc, one, nil
 }
 
 func locations(err *gqlerror.Error) []Location {
@@ -110,20 +117,30 @@ func (c *Cache) validate(doc *ast.QueryDocument) Errors {
 }
 
 // prepare makes the operations of a checked tree, with their plans where those
-// do not wait for variables.
-func (c *Cache) prepare(text string, tree *ast.QueryDocument) (*document, Errors) {
+// do not wait for variables. holes are where literals may be lifted out; the
+// tree is not what it was then.
+func (c *Cache) prepare(text string, tree *ast.QueryDocument, holes []hole) (*document, Errors) {
 	doc := &document{text: text}
 	hash := Hash(text)
 	for _, def := range tree.Operations {
 		op := &operation{hash: hash, kind: def.Operation, name: def.Name, pos: def.Position}
 		for _, v := range def.VariableDefinitions {
-			op.variables = append(op.variables, variable{
+			known := variable{
 				name: v.Variable, typ: v.Type, pos: v.Position,
 				def: c.schema.constant(v.Type, v.DefaultValue), hasDefault: v.DefaultValue != nil,
-			})
+			}
+			if v.Type.Elem == nil && c.schema.types.Types[v.Type.NamedType].Kind == ast.Scalar {
+				known.scalar = v.Type.NamedType
+			}
+			op.variables = append(op.variables, known)
 		}
+		op.declared = len(op.variables)
 		op.conditions = conditions(tree, def, op)
 		if len(op.conditions) == 0 {
+			op.lifted = c.lift(tree, holes)
+			for i, l := range op.lifted {
+				op.variables = append(op.variables, variable{name: holeName(i), typ: l.typ})
+			}
 			var err *Error
 			if op.plan, err = c.compile(tree, def, op, nil); err != nil {
 				return nil, Errors{err}
@@ -196,34 +213,42 @@ func (d *document) operation(name string) (*operation, *Error) {
 	return nil, &Error{Message: fmt.Sprintf("Unknown operation named %q.", name), Code: CodeInput}
 }
 
-// bind coerces the variables given to the operation's.
-func (op *operation) bind(c *Cache, given map[string]any) ([]any, Errors) {
-	if len(op.variables) == 0 {
-		return nil, nil
-	}
-	values := make([]any, len(op.variables))
+// bind appends the operation's variables, coerced.
+func (op *operation) bind(c *Cache, values []any, given lookup) ([]any, Errors) {
 	var errs Errors
-	for i := range op.variables {
+	for i := range op.declared {
 		v := &op.variables[i]
-		value, present := given[v.name]
+		value, present := given(v.name)
 		var err *Error
 		switch {
 		case present && (value != nil || !v.typ.NonNull):
-			r := reader{s: c.schema, maxItems: c.limits.ListItems, variable: v.name, path: append(make([]byte, 0, 64), v.name...)}
-			values[i], err = r.read(v.typ, value)
+			value, err = v.read(c, value)
 		case present:
 			err = &Error{Message: fmt.Sprintf("Variable \"$%s\" of non-null type %q must not be null.", v.name, v.typ), Code: CodeInput}
 		case v.hasDefault:
-			values[i] = v.def
+			value = v.def
 		case v.typ.NonNull:
 			err = &Error{Message: fmt.Sprintf("Variable \"$%s\" of required type %q was not provided.", v.name, v.typ), Code: CodeInput}
 		default:
-			values[i] = absent{}
+			value = absent{}
 		}
+		values = append(values, value)
 		if err != nil && len(errs) < maxErrors {
 			err.Locations = at(v.pos)
 			errs = append(errs, err)
 		}
 	}
 	return values, errs
+}
+
+// read coerces a variable's value. A scalar that is as it should be needs no
+// reader, which keeps its way for messages.
+func (v *variable) read(c *Cache, given any) (any, *Error) {
+	if v.scalar != "" && given != nil {
+		if value, ok := scalarJSON(v.scalar, given); ok {
+			return value, nil
+		}
+	}
+	r := reader{s: c.schema, maxItems: c.limits.ListItems, variable: v.name, path: append(make([]byte, 0, 64), v.name...)}
+	return r.read(v.typ, given)
 }

@@ -123,6 +123,11 @@ func (f *Field) graphqlResolver() graphql.FieldResolveFn {
 			if err != nil && !errors.As(err, new(*Error)) {
 				err = errMasked
 			}
+			if leaf, ok := v.(Leaf); ok && err == nil {
+				var read any
+				err := json.Unmarshal(leaf.AppendLeaf(nil), &read)
+				return read, err
+			}
 			return listed(v), err
 		}
 	}

@@ -7,9 +7,18 @@ import (
 	"strconv"
 )
 
+// A Leaf is a scalar's value that writes itself, as JSON of the scalar's type.
+// It cannot fail.
+type Leaf interface {
+	AppendLeaf(dst []byte) []byte
+}
+
 // appendLeaf appends a scalar's or an enum's value as JSON. What a type cannot
 // hold is an error, never a wrong value.
 func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
+	if l, ok := v.(Leaf); ok && s.enum == nil {
+		return l.AppendLeaf(dst), nil
+	}
 	v = bare(v)
 	if s.enum != nil {
 		name, ok := v.(string)

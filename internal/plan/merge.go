@@ -12,24 +12,26 @@ import (
 // alike is transitive, so here each is compared with the first of its group
 // alone, and the fields below all of them are looked at together.
 type merging struct {
-	left int // selections that may still be looked at
-	errs Errors
+	left     int  // selections that may still be looked at
+	compared bool // whether any field's arguments were, with another's
+	errs     Errors
 }
 
 // occurrences are the fields of one response name in a merged selection set.
 type occurrences []*ast.Field
 
 // merge finds an operation's conflicts. The document has passed all other
-// rules: every field and fragment has its definition.
-func (s *Schema) merge(op *ast.OperationDefinition, maxFields int) Errors {
+// rules: every field and fragment has its definition. compared tells whether any
+// arguments had to be the same.
+func (s *Schema) merge(op *ast.OperationDefinition, maxFields int) (compared bool, errs Errors) {
 	m := merging{left: stepsPerField * maxFields}
 	if m.same(op.SelectionSet); m.errs == nil {
 		m.shapes(s, op.SelectionSet)
 	}
 	if m.left < 0 {
-		return Errors{fieldsError(op, maxFields)}
+		return false, Errors{fieldsError(op, maxFields)}
 	}
-	return m.errs
+	return m.compared, m.errs
 }
 
 // groups collects fields by response name, in the order of the document.
@@ -101,6 +103,7 @@ func (m *merging) same(sets ...ast.SelectionSet) {
 	for _, group := range m.groups(sets...) {
 		for _, one := range group.byObject() {
 			for _, f := range one[1:] {
+				m.compared = m.compared || len(f.Arguments) > 0
 				switch first := one[0]; {
 				case f.Name != first.Name:
 					m.conflict(first, f, "%q and %q are different fields", first.Name, f.Name)

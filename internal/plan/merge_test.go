@@ -30,7 +30,7 @@ func TestConflictsAreThoseThatComparingAllWithAllFinds(t *testing.T) {
 		events := &core.Events{}
 		rules.OverlappingFieldsCanBeMergedRule.RuleFunc(events, func(...core.ErrorOption) { theirs++ })
 		core.Walk(s.types, tree, events)
-		if errs := s.merge(tree.Operations[0], 10_000); (errs != nil) != (theirs > 0) {
+		if _, errs := s.merge(tree.Operations[0], 10_000); (errs != nil) != (theirs > 0) {
 			t.Fatalf("%s\n%v, and %d by comparing all", text, errs, theirs)
 		} else if errs != nil {
 			bad++

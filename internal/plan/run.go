@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"slices"
+	"sync"
 
 	"github.com/graphql-go/graphql"
-	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // run is one execution of a plan.
@@ -21,7 +22,11 @@ type run struct {
 	most    int  // what dst may grow to
 	over    bool // it has
 	flooded bool // the errors reached their bound
+	args    Args // of the field whose resolver runs
 }
+
+// runs are used again, for what they have grown.
+var runs = sync.Pool{New: func() any { return new(run) }}
 
 // A step of a path is a response name or, where that is empty, an index.
 type step struct {
@@ -33,7 +38,8 @@ type step struct {
 // the order of the request, and errors where there are any. root is what the
 // fields of the operation's type find as their source.
 func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
-	r := run{Bound: b, ctx: ctx, dst: append(dst, `{"data":`...), most: b.cache.limits.Answer}
+	r := runs.Get().(*run)
+	*r = run{Bound: b, ctx: ctx, dst: append(dst, `{"data":`...), most: b.cache.limits.Answer, path: r.path[:0], args: r.args}
 	start := len(r.dst)
 	r.most += start
 	if !r.data(root) {
@@ -44,7 +50,11 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
 		r.dst = append(r.dst, r.errs...)
 		r.dst = append(r.dst, ']')
 	}
-	return append(r.dst, '}')
+	dst = append(r.dst, '}')
+	clear(r.args[:cap(r.args)])
+	*r = run{path: r.path, args: r.args}
+	runs.Put(r)
+	return dst
 }
 
 // data appends the operation's object. A panic of what needs nothing but its
@@ -85,10 +95,10 @@ func (r *run) object(s *selection, src any) bool {
 	for _, f := range s.fields {
 		r.dst = append(r.dst, f.key...)
 		switch {
+		case f.append != nil:
+			r.dst = f.append(r.dst, src)
 		case f.typename != nil:
 			r.dst = append(r.dst, f.typename...)
-		case f.source.Append != nil:
-			r.dst = f.source.Append(r.dst, src)
 		default:
 			r.path = append(r.path, step{name: f.name})
 			ok := r.field(f, src)
@@ -115,12 +125,15 @@ func (r *run) field(f *field, src any) bool {
 // resolve gets a field's value. What a resolver panics with is an error of its
 // field, not of the process.
 func (r *run) resolve(f *field, src any) (value any, err error) {
-	if f.source.Get != nil {
-		return f.source.Get(src), nil
+	if f.get != nil {
+		return f.get(src), nil
 	}
-	args, err := f.arguments(r.Bound)
+	args, err := f.arguments(r.Bound, r.args)
 	if err != nil {
 		return nil, err
+	}
+	if f.dynamic != nil {
+		r.args = args
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -145,20 +158,21 @@ func (r *run) resolve(f *field, src any) (value any, err error) {
 	return f.source.Resolver(params)
 }
 
-// arguments are the field's, with the variables of b.
-func (f *field) arguments(b *Bound) (Args, error) {
+// arguments are the field's, with the variables of b, in room where there is
+// some.
+func (f *field) arguments(b *Bound, room Args) (Args, error) {
 	if f.dynamic == nil {
 		return f.constant, nil
 	}
-	args := make(Args, len(f.dynamic))
+	args := slices.Grow(room[:0], len(f.dynamic))[:len(f.dynamic)]
 	for i := range f.dynamic {
 		a := &f.dynamic[i]
 		if a.value == nil {
 			args[i] = a.def
 			continue
 		}
-		if a.value.Kind == ast.Variable {
-			if value, present := b.value(a.value.Raw); !present {
+		if a.variable >= 0 {
+			if value := b.variables[a.variable]; value == (absent{}) {
 				if args[i] = a.def; a.def != nil || !a.typ.NonNull {
 					continue
 				}
@@ -267,7 +281,7 @@ func isNil(v any) bool {
 	switch v.(type) {
 	case nil:
 		return true
-	case string, int, float64, bool, List:
+	case string, int, float64, bool, List, Leaf:
 		return false
 	}
 	rv := reflect.ValueOf(v)
@@ -291,7 +305,7 @@ func (r *run) fail(f *field, err error) {
 	}
 	known := *e // which may be shared
 	e = &known
-	e.Locations, e.Path = f.locations, make([]any, len(r.path))
+	e.Locations, e.Path = r.locations(f), make([]any, len(r.path))
 	for i, s := range r.path {
 		if e.Path[i] = s.name; s.name == "" {
 			e.Path[i] = s.index

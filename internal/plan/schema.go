@@ -63,7 +63,8 @@ type Value struct{ Name, Desc string }
 // Args are a field's arguments in the order of its declaration; one that is
 // absent or null is nil. Int is int, Float is float64, ID is string, an enum
 // is its name, a list is []any, an input object is map[string]any. They are
-// shared between requests and must not be modified.
+// shared between requests and must not be modified; a resolver must not keep
+// the slice itself beyond its call.
 type Args []any
 
 // A List is a list that hands out its items one at a time.

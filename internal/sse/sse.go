@@ -45,7 +45,15 @@ func (e *End) Error() string { return "sse: stream ended: " + string(e.Data) }
 type Options struct {
 	Heartbeat    time.Duration // how often a comment shows that the connection lives
 	WriteTimeout time.Duration // for one write to be taken
+
+	// Hurry is closed when no write may take longer than a moment any more.
+	// Who closes it and then sets a write deadline that has passed ends a
+	// write under way, too.
+	Hurry <-chan struct{}
 }
+
+// moment is for last words to a client that takes them.
+const moment = 100 * time.Millisecond
 
 // ErrNotFlushable is returned, before anything is written, for a
 // ResponseWriter that cannot send what was written so far, as under a
@@ -67,7 +75,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 	h.Set("X-Content-Type-Options", "nosniff")
-	out := &writer{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout}
+	out := &writer{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, hurry: o.Hurry}
 	w.WriteHeader(http.StatusOK)
 	if err := out.send([]byte(":\n\n")); err != nil { // the client learns that it is connected
 		return err
@@ -113,6 +121,7 @@ type writer struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
+	hurry   <-chan struct{}
 	buf     []byte
 }
 
@@ -168,11 +177,17 @@ func (o *writer) end(why error) error {
 func (o *writer) complete() { o.buf = append(o.buf, "event: complete\ndata:\n\n"...) }
 
 func (o *writer) send(p []byte) error {
-	if o.timeout > 0 {
+	timeout := o.timeout
+	select {
+	case <-o.hurry:
+		timeout = moment
+	default:
+	}
+	if timeout > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
 		// Between writes there is none: HTTP/2 ends a stream when one passes,
 		// though nothing is being written.
-		_ = o.rc.SetWriteDeadline(time.Now().Add(o.timeout))
+		_ = o.rc.SetWriteDeadline(time.Now().Add(timeout))
 		defer func() { _ = o.rc.SetWriteDeadline(time.Time{}) }()
 	}
 	_, err := o.w.Write(p)

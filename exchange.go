@@ -1,0 +1,38 @@
+package chaingql
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// An exchange is the room that serving one request takes, to be used again for
+// another.
+type exchange struct {
+	body   []byte
+	scan   scan
+	asked  request
+	bound  plan.Bound
+	call   call
+	answer []byte
+}
+
+// maxPooled keeps one large body or answer from being held for ever.
+const maxPooled = 256 << 10
+
+// answerTo runs a query and sends its answer. The exchange is over then; one
+// that ends otherwise is left to the garbage collector, with those who may still
+// look at it.
+func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, project, media string, x *exchange) {
+	x.call = call{host: r.Host, path: requestPath(r), op: op}
+	x.answer = h.runCall(ctx, &x.call, overHTTP, project, x.answer[:0])
+	h.write(w, r, http.StatusOK, media, x.answer)
+	if cap(x.body)+cap(x.answer) > maxPooled {
+		return
+	}
+	x.asked, x.call = request{}, call{}
+	x.bound.Release()
+	x.scan.release()
+	h.exchanges.Put(x)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package chaingql_test
+
+const raceEnabled = false
