@@ -2,9 +2,9 @@
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
 # Modules of their own, so that the core's go.mod gains nothing by them.
-MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod))
+MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/bench/go.mod))
 
-.PHONY: test lint modules bench fuzz conformance chaos
+.PHONY: test lint modules bench microbench fuzz conformance chaos
 
 test:
 	go test ./...
@@ -21,7 +21,13 @@ modules:
 	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && go test ./...) || exit 1; \
 	done
 
+# Side by side with peers, as ratios, in one run of some six minutes; the tables
+# are kept in internal/bench/RESULTS.md.
 bench:
+	cd internal/bench/node && npm ci --no-audit --no-fund
+	cd internal/bench && go run . -o RESULTS.md
+
+microbench:
 	go test -run '^$$' -bench . -benchmem ./...
 
 # Each parser for two minutes; findings stay as seeds in testdata/fuzz.

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// An audience is a server and its subscribers, each in a process of its own.
+type audience struct {
+	*server
+	crowd *process
+	size  int
+}
+
+// gather starts a server and a crowd for it, of nobody yet.
+func gather(ctx context.Context, peer, streams string) (*audience, error) {
+	s, err := launch(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	crowd, err := startSelf(ctx, "client", s.addr, peer, streams)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return &audience{server: s, crowd: crowd}, nil
+}
+
+func (a *audience) stop() {
+	a.crowd.stop()
+	a.server.stop()
+}
+
+// grow adds subscribers, and returns when all get blocks: nothing else tells
+// that a stream has started.
+func (a *audience) grow(n int) error {
+	if err := a.crowd.ask(fmt.Sprintf("connect %d", n), &a.size); err != nil {
+		return fmt.Errorf("%s: %w", a.peer, err)
+	}
+	for range 10 {
+		time.Sleep(200 * time.Millisecond)
+		_, d, err := a.deliver(1, 3*time.Second)
+		if err != nil {
+			return err
+		}
+		if d.Count == a.size {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: not all of %d subscribers get blocks", a.peer, a.size)
+}
+
+// A sent is what sending blocks has taken.
+type sent struct {
+	cpu      float64       // microseconds of the server, per message
+	crowd    float64       // the same of the subscribers
+	p99      time.Duration // from the append to the arrival
+	last     time.Duration
+	messages int
+	bytes    int // per message
+}
+
+// send appends blocks at once, which every subscriber must get.
+func (a *audience) send(blocks int) (sent, error) {
+	before, err := a.do("state")
+	if err != nil {
+		return sent{}, err
+	}
+	at, d, err := a.deliver(blocks, 10*time.Second)
+	if err != nil {
+		return sent{}, err
+	}
+	after, err := a.do("state")
+	if err != nil {
+		return sent{}, err
+	}
+	if d.Count != blocks*a.size {
+		return sent{}, fmt.Errorf("%s: %d of %d messages came", a.peer, d.Count, blocks*a.size)
+	}
+	return sent{
+		cpu:   float64((after.CPU - before.CPU).Nanoseconds()) / 1e3 / float64(d.Count),
+		crowd: float64(d.CPU) / 1e3 / float64(d.Count),
+		p99:   time.Duration(d.P99 - at), last: time.Duration(d.Last - at), messages: d.Count, bytes: d.Bytes / d.Count,
+	}, nil
+}
+
+// deliver appends blocks and waits for what comes of it.
+func (a *audience) deliver(blocks int, limit time.Duration) (at int64, d delivery, err error) {
+	var expecting int
+	if err := a.crowd.ask(fmt.Sprintf("expect %d %d", blocks*a.size, limit.Milliseconds()), &expecting); err != nil {
+		return 0, d, err
+	}
+	then, err := a.do(fmt.Sprintf("append %d", blocks))
+	if err != nil {
+		return 0, d, err
+	}
+	return then.At, d, a.crowd.hear(&d)
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A crowd is many subscribers on sockets in one process, which has nothing to
+// do beside reading and counting.
+type crowd struct {
+	addr    string
+	dialect dialect
+	stream  func(int) stream
+	poller  *poller
+	fds     []int
+	rest    [][]byte // of a frame whose end has yet to come
+	buf     []byte
+	typed   []byte // of a line on standard input
+	out     *json.Encoder
+
+	wanted   int
+	arrivals []int64 // nanoseconds since 1970
+	bytes    int
+	deadline time.Time
+	began    time.Duration // of processor time
+
+	comers *comers
+}
+
+// A delivery is what a crowd says when it has got what it expected, or its time
+// is over. Times are in nanoseconds since 1970.
+type delivery struct {
+	Count, Bytes   int
+	P50, P99, Last int64
+	CPU            int64 // of the crowd's process, meanwhile
+}
+
+// client is a crowd in a process of its own. It answers each line of its
+// standard input with one line.
+//
+//	connect N         opens N more sockets, each with its stream
+//	expect N MS       waits, behind a first answer at once, for N messages
+//	come R            has R sockets a second come and go; 0 ends that
+func client(args []string) error {
+	if len(args) != 3 {
+		return errors.New("client: address, peer, and same or different")
+	}
+	p, err := newPoller()
+	if err != nil {
+		return err
+	}
+	c := &crowd{addr: args[0], dialect: dialectOf(args[1]), stream: sameStream, poller: p, buf: make([]byte, 256<<10), out: json.NewEncoder(os.Stdout)}
+	if args[2] == "different" {
+		c.stream = differentStream
+	}
+	if err := p.add(0, -1); err != nil {
+		return err
+	}
+	for {
+		events, err := p.wait(100)
+		if err != nil {
+			return err
+		}
+		now := time.Now().UnixNano()
+		for _, e := range events {
+			if e.Fd < 0 {
+				err = c.listen()
+			} else {
+				err = c.read(int(e.Fd), now)
+			}
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if c.wanted > 0 && (len(c.arrivals) >= c.wanted || time.Now().After(c.deadline)) {
+			if err := c.tell(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tell says what has come.
+func (c *crowd) tell() error {
+	d := delivery{Count: len(c.arrivals), Bytes: c.bytes, CPU: int64(cpu() - c.began)}
+	slices.Sort(c.arrivals)
+	if n := len(c.arrivals); n > 0 {
+		d.P50, d.P99, d.Last = c.arrivals[n/2], c.arrivals[n*99/100], c.arrivals[n-1]
+	}
+	c.wanted = 0
+	return c.out.Encode(d)
+}
+
+// listen does what lines of standard input say. Its end is io.EOF.
+func (c *crowd) listen() error {
+	n, err := syscall.Read(0, c.buf)
+	switch {
+	case err == syscall.EAGAIN || err == syscall.EINTR:
+		return nil
+	case err != nil:
+		return err
+	case n == 0:
+		return io.EOF
+	}
+	c.typed = append(c.typed, c.buf[:n]...)
+	for {
+		line, rest, whole := bytes.Cut(c.typed, []byte("\n"))
+		if !whole {
+			return nil
+		}
+		if err := c.obey(string(line)); err != nil {
+			return err
+		}
+		c.typed = rest
+	}
+}
+
+func (c *crowd) obey(line string) error {
+	word, numbers, _ := strings.Cut(line, " ")
+	var n, ms int
+	switch _, err := fmt.Sscan(numbers, &n, &ms); {
+	case err != nil && word == "expect":
+		return err
+	case word == "connect":
+		if err := c.connect(n); err != nil {
+			return err
+		}
+	case word == "expect":
+		c.wanted, c.arrivals, c.bytes = n, c.arrivals[:0], 0
+		c.began = cpu()
+		c.deadline = time.Now().Add(time.Duration(ms) * time.Millisecond)
+	case word == "come":
+		if n > 0 {
+			c.comers = startComers(c.addr, c.dialect, n)
+			break
+		}
+		came, err := c.comers.stop()
+		if err != nil {
+			return err
+		}
+		return c.out.Encode(came)
+	default:
+		return fmt.Errorf("client: %q", line)
+	}
+	return c.out.Encode(len(c.fds))
+}
+
+// connect opens n sockets, a few at a time.
+func (c *crowd) connect(n int) error {
+	base := len(c.fds)
+	c.fds, c.rest = append(c.fds, make([]int, n)...), append(c.rest, make([][]byte, n)...)
+	const lanes = 4
+	failed := make([]error, lanes)
+	var wg sync.WaitGroup
+	for lane := range lanes {
+		wg.Go(func() {
+			for i := base + lane; i < base+n && failed[lane] == nil; i += lanes {
+				c.fds[i], c.rest[i], failed[lane] = openSocket(c.addr, c.dialect, c.stream(i))
+			}
+		})
+	}
+	wg.Wait()
+	for i := base; i < base+n; i++ {
+		failed = append(failed, c.poller.add(c.fds[i], i))
+	}
+	return errors.Join(failed...)
+}
+
+// read takes what has come on one socket.
+func (c *crowd) read(i int, now int64) error {
+	n, err := syscall.Read(c.fds[i], c.buf)
+	switch {
+	case err == syscall.EAGAIN || err == syscall.EINTR:
+		return nil
+	case err != nil:
+		return fmt.Errorf("socket %d: %w", i, err)
+	case n == 0:
+		return fmt.Errorf("socket %d: closed by the server", i)
+	}
+	p := c.buf[:n]
+	if len(c.rest[i]) > 0 {
+		p = append(c.rest[i], p...)
+	}
+	for {
+		f, rest, whole := cutFrame(p)
+		if !whole {
+			c.rest[i] = append(c.rest[i][:0], p...)
+			return nil
+		}
+		p = rest
+		switch {
+		case f.opcode == pingFrame:
+			if err := send(c.fds[i], appendFrame(nil, pongFrame, f.payload)); err != nil {
+				return err
+			}
+		case f.opcode == closeFrame:
+			return fmt.Errorf("socket %d: closed: %.200q", i, f.payload)
+		case bytes.Contains(f.payload, nextWord) || bytes.Contains(f.payload, dataWord):
+			c.arrivals = append(c.arrivals, now)
+			c.bytes += len(f.payload)
+		case bytes.Contains(f.payload, []byte(`"error"`)):
+			return fmt.Errorf("socket %d: %.300s", i, f.payload)
+		}
+	}
+}

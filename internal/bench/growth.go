@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// flat is what still counts as no growth.
+const flat = 1.1
+
+// growth measures whether a message and a query cost the same however many
+// connections there are. Servers with few and with many take turns.
+func growth(ctx context.Context, size sizes, r *report) error {
+	var all []*audience
+	var loads []*load
+	defer func() {
+		for _, l := range loads {
+			l.close()
+		}
+		for _, a := range all {
+			a.stop()
+		}
+	}()
+	for _, peer := range []string{own, handmade} {
+		for _, n := range size.growth {
+			a, err := gather(ctx, peer, "same")
+			if err != nil {
+				return err
+			}
+			all = append(all, a)
+			if err := a.grow(n); err != nil {
+				return err
+			}
+			l, err := newLoad(a.addr, queries[0].body, size.connections)
+			if err != nil {
+				return err
+			}
+			loads = append(loads, l)
+		}
+	}
+	cpu, last, asked := costs{}, costs{}, costs{}
+	for range max(2, size.rounds/2) {
+		for i, a := range all {
+			if err := a.measure(loads[i], size, cpu, last, asked); err != nil {
+				return err
+			}
+		}
+	}
+	t := r.table("Growth with subscribed connections", "connections", "CPU per message (µs)", "by hand", "time to the last delivery (ms)", "by hand", "CPU per query over loopback (µs)", "by hand")
+	for _, n := range size.growth {
+		mine, theirs := column(own, n), column(handmade, n)
+		t.add(fmt.Sprint(n), figure(cpu.median(mine)), figure(cpu.median(theirs)), figure(last.median(mine)), figure(last.median(theirs)),
+			figure(asked.median(mine)), figure(asked.median(theirs)))
+	}
+	t.note("By hand, one goroutine writes ready bytes to all sockets: what grows there is the machine's part, whose caches hold the kernel's side of a few sockets only.")
+	few, many := size.growth[0], size.growth[len(size.growth)-1]
+	for _, c := range []struct {
+		costs
+		what string
+	}{{cpu, "message"}, {asked, "query"}} {
+		mine, theirs := c.growth(own, size.growth), c.growth(handmade, size.growth)
+		r.atMost(fmt.Sprintf("CPU per %s, worst of %d to %d connections against the fewest", c.what, few, many), mine, flat)
+		r.atMost(fmt.Sprintf("CPU per %s, the same against how it grows by hand", c.what), mine/theirs, flat)
+	}
+	return nil
+}
+
+func column(peer string, n int) string { return fmt.Sprint(peer, " ", n) }
+
+// growth is how often the fewest connections' cost is in the worst.
+func (c costs) growth(peer string, sizes []int) float64 {
+	var all []float64
+	for _, n := range sizes {
+		all = append(all, c.ratio(column(peer, n), column(peer, sizes[0])))
+	}
+	return slices.Max(all)
+}
+
+// measure takes one turn: blocks for about as many messages, however few
+// subscribers there are, and a load of queries.
+func (a *audience) measure(l *load, size sizes, cpu, last, asked costs) error {
+	name := column(a.peer, a.size)
+	var took, late []float64
+	for range max(2, min(100, 20_000/a.size)) {
+		s, err := a.send(1)
+		if err != nil {
+			return err
+		}
+		took, late = append(took, s.cpu), append(late, s.last.Seconds()*1000)
+	}
+	_, cost, err := a.load(l, size.load)
+	cpu[name], last[name], asked[name] = append(cpu[name], median(took)), append(last[name], median(late)), append(asked[name], cost)
+	return err
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// A load is connections that post the same body over and over, one request at
+// a time on each.
+type load struct {
+	poller  *poller
+	request []byte
+	fds     []int
+	got     [][]byte // of the answer under way
+	buf     []byte
+}
+
+func newLoad(addr string, posted []byte, connections int) (*load, error) {
+	p, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	l := &load{poller: p, buf: make([]byte, 64<<10)}
+	l.request = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, addr, len(posted), posted)
+	for i := range connections {
+		fd, err := dial(addr)
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.fds, l.got = append(l.fds, fd), append(l.got, nil)
+		if err := p.add(fd, i); err != nil {
+			l.close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *load) close() {
+	for _, fd := range l.fds {
+		_ = syscall.Close(fd)
+	}
+	_ = syscall.Close(l.poller.fd)
+}
+
+// run posts for a time and returns how many requests were answered, and in what
+// time the last was.
+func (l *load) run(d time.Duration) (answered int, took time.Duration, err error) {
+	start := time.Now()
+	for _, fd := range l.fds {
+		if err := send(fd, l.request); err != nil {
+			return 0, 0, err
+		}
+	}
+	for waiting := len(l.fds); waiting > 0; {
+		events, err := l.poller.wait(patience * 1000)
+		if err != nil {
+			return 0, 0, err
+		}
+		if len(events) == 0 {
+			return 0, 0, fmt.Errorf("no answer in %d s", patience)
+		}
+		over := time.Since(start) >= d
+		for _, e := range events {
+			done, err := l.read(int(e.Fd))
+			switch {
+			case err != nil:
+				return 0, 0, err
+			case !done:
+			case over:
+				answered++
+				waiting--
+			default:
+				answered++
+				if err := send(l.fds[e.Fd], l.request); err != nil {
+					return 0, 0, err
+				}
+			}
+		}
+	}
+	return answered, time.Since(start), nil
+}
+
+// read takes what has come on a connection and reports whether the answer is
+// whole.
+func (l *load) read(i int) (done bool, err error) {
+	n, err := syscall.Read(l.fds[i], l.buf)
+	switch {
+	case err == syscall.EAGAIN || err == syscall.EINTR:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read: %w", err)
+	case n == 0:
+		return false, io.ErrUnexpectedEOF
+	}
+	got := l.buf[:n]
+	if len(l.got[i]) > 0 {
+		l.got[i] = append(l.got[i], got...)
+		got = l.got[i]
+	}
+	whole, err := isWhole(got)
+	switch {
+	case err != nil:
+		return false, err
+	case whole:
+		l.got[i] = l.got[i][:0]
+	case len(l.got[i]) == 0:
+		l.got[i] = append(l.got[i], got...)
+	}
+	return whole, nil
+}
+
+// isWhole tells whether bytes are a whole answer, which must be of status 200.
+func isWhole(got []byte) (bool, error) {
+	head := bytes.Index(got, []byte("\r\n\r\n"))
+	if head < 0 {
+		return false, nil
+	}
+	if !bytes.HasPrefix(got, []byte("HTTP/1.1 200 ")) {
+		return false, fmt.Errorf("answered %.300q", got)
+	}
+	for _, name := range []string{"Content-Length: ", "content-length: "} {
+		if i := bytes.Index(got[:head], []byte(name)); i >= 0 {
+			number := got[i+len(name):]
+			length, err := strconv.Atoi(string(number[:bytes.IndexByte(number, '\r')]))
+			return len(got) >= head+4+length, err
+		}
+	}
+	return bytes.HasSuffix(got, []byte("\r\n0\r\n\r\n")), nil // in chunks
+}

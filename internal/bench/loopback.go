@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// loopback measures whole servers over HTTP on this machine.
+func loopback(ctx context.Context, size sizes, r *report) error {
+	peers := goPeers
+	if err := nodeReady(); err != nil {
+		r.log.Write(fmt.Appendf(nil, "without %s and %s: %v\n", mercurius, yoga, err))
+	} else {
+		peers = append(peers[:len(peers):len(peers)], mercurius, yoga)
+	}
+	servers, err := launchAll(ctx, peers)
+	defer stopAll(servers)
+	if err != nil {
+		return err
+	}
+	rate := r.table(fmt.Sprintf("Over loopback, %d connections: requests per second", size.connections), append([]string{"query"}, peers...)...)
+	cost := r.table("Over loopback: CPU of the server per request (µs)", append([]string{"query"}, peers...)...)
+	for _, q := range queries {
+		rates, costs, err := pound(ctx, servers, q.body, size)
+		if err != nil {
+			return fmt.Errorf("%s: %w", q.name, err)
+		}
+		rateRow, costRow := []string{q.name}, []string{q.name}
+		for _, peer := range peers {
+			rateRow = append(rateRow, fmt.Sprintf("%.0f", rates.median(peer)))
+			costRow = append(costRow, fmt.Sprintf("%.1f", costs.median(peer)))
+		}
+		rate.add(rateRow...)
+		cost.add(costRow...)
+		switch q.name {
+		case "balance", "latest":
+			r.atLeast("loopback, "+q.name+": our requests per second over gqlgen's", rates.ratio(own, gqlgenGo), 2.4)
+			if q.name == "balance" {
+				rate.note(fmt.Sprintf("The constant answer reaches %.2f times gqlgen's rate (2.75 expected): no server on net/http can do better.", rates.ratio(constant, gqlgenGo)))
+			}
+		case "last 50":
+			r.atLeast("loopback, last 50: our requests per second over gqlgen's", rates.ratio(own, gqlgenGo), 10)
+			if len(costs[mercurius]) > 0 {
+				r.atLeast("loopback, last 50: CPU of mercurius over ours", costs.ratio(mercurius, own), 2)
+				r.atLeast("loopback, last 50: our requests per second over mercurius's", rates.ratio(own, mercurius), 2)
+			}
+		}
+	}
+	cost.note("The client has a process of its own and shares the cores with the server.")
+	return nil
+}
+
+// pound loads the servers in turns.
+func pound(ctx context.Context, servers []*server, posted []byte, size sizes) (rates, costs costs, err error) {
+	rates, costs = map[string][]float64{}, map[string][]float64{}
+	loads := map[string]*load{}
+	defer func() {
+		for _, l := range loads {
+			l.close()
+		}
+	}()
+	for _, s := range servers {
+		if loads[s.peer], err = newLoad(s.addr, posted, size.connections); err != nil {
+			delete(loads, s.peer)
+			return nil, nil, err
+		}
+		if _, _, err := loads[s.peer].run(size.load); err != nil { // warm
+			return nil, nil, fmt.Errorf("%s: %w", s.peer, err)
+		}
+	}
+	for range max(2, size.rounds/3) {
+		for _, s := range servers {
+			if err := ctx.Err(); err != nil {
+				return nil, nil, err
+			}
+			rate, cost, err := s.load(loads[s.peer], size.load)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", s.peer, err)
+			}
+			rates[s.peer], costs[s.peer] = append(rates[s.peer], rate), append(costs[s.peer], cost)
+		}
+	}
+	return rates, costs, nil
+}
+
+// load runs a load and returns requests per second and the server's
+// microseconds of processor time for each.
+func (s *server) load(l *load, d time.Duration) (rate, cost float64, err error) {
+	before, err := s.do("state")
+	if err != nil {
+		return 0, 0, err
+	}
+	n, took, err := l.run(d)
+	if err != nil {
+		return 0, 0, err
+	}
+	after, err := s.do("state")
+	if n == 0 || took == 0 {
+		err = errors.Join(err, errors.New("nothing was answered"))
+	}
+	return float64(n) / took.Seconds(), float64((after.CPU - before.CPU).Microseconds()) / float64(n), err
+}
+
+func launchAll(ctx context.Context, peers []string) (servers []*server, err error) {
+	for _, peer := range peers {
+		s, err := launch(ctx, peer)
+		if err != nil {
+			return servers, fmt.Errorf("%s: %w", peer, err)
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+func stopAll(servers []*server) {
+	for _, s := range servers {
+		s.stop()
+	}
+}

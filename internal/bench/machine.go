@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// surroundings are what figures depend on.
+func surroundings() [][2]string {
+	return [][2]string{
+		{"date", time.Now().UTC().Format("2006-01-02 15:04 MST")},
+		{"machine", machine()},
+		{"load average at the end", busy()},
+		{"versions", strings.Join(versions(), ", ")},
+	}
+}
+
+// machine is the processor and the system.
+func machine() string {
+	model := "processor unknown"
+	text, _ := os.ReadFile("/proc/cpuinfo") // absent elsewhere
+	for line := range strings.Lines(string(text)) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+			break
+		}
+	}
+	return fmt.Sprintf("%d cores of %s, %s/%s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH)
+}
+
+// busy is what else the machine does, and what this program has just done.
+func busy() string {
+	text, _ := os.ReadFile("/proc/loadavg") // absent elsewhere
+	figures, _, _ := strings.Cut(string(text), "/")
+	return figures[:max(0, strings.LastIndexByte(figures, ' '))]
+}
+
+// versions are Go's, Node's and the peers'.
+func versions() []string {
+	all := []string{runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, path := range []string{
+			"github.com/99designs/gqlgen", "github.com/graph-gophers/graphql-go", "github.com/graph-gophers/graphql-transport-ws",
+			"github.com/graphql-go/graphql", "github.com/graphql-go/handler", "github.com/vektah/gqlparser/v2", "github.com/coder/websocket",
+		} {
+			if i := slices.IndexFunc(info.Deps, func(m *debug.Module) bool { return m.Path == path }); i >= 0 {
+				all = append(all, strings.TrimPrefix(path, "github.com/")+" "+info.Deps[i].Version)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	node, err := exec.CommandContext(ctx, "node", "--version").Output()
+	if err != nil {
+		return all // there is none, and no peer of it
+	}
+	all = append(all, "node "+strings.TrimSpace(string(node)))
+	for _, name := range []string{"mercurius", "graphql-jit", "fastify", "graphql-yoga", "graphql"} {
+		var p struct{ Version string }
+		text, err := os.ReadFile("node/node_modules/" + name + "/package.json")
+		if err == nil && json.Unmarshal(text, &p) == nil {
+			all = append(all, name+" "+p.Version)
+		}
+	}
+	return all
+}

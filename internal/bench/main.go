@@ -1,0 +1,148 @@
+// Command bench measures chaingql beside its peers, all on the same chain in
+// memory and the same schema.
+//
+//	go run . -o RESULTS.md
+//
+// prints what it measures and writes it to a file. -parts chooses what is
+// measured, -quick runs all of it in small, only to see that it runs, and the
+// other flags set sizes; -profiles writes CPU and allocation profiles instead.
+// It needs Linux. The servers are processes of their own, of this
+// program and of Node.js (npm ci in node), and listen on 127.0.0.1.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+//go:embed schema.graphql
+var sdl string
+
+// A part measures something and reports it.
+type part struct {
+	name string
+	run  func(context.Context, sizes, *report) error
+}
+
+var parts = []part{
+	{"inprocess", inProcess},
+	{"allocations", allocations},
+	{"texts", texts},
+	{"plans", plans},
+	{"loopback", loopback},
+	{"fanout", fanout},
+	{"churn", churn},
+	{"growth", growth},
+}
+
+// full are the sizes that RESULTS.md is made with.
+var full = sizes{
+	rounds: 15, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
+	subscribers: 10_000, blocks: 15, bursts: 5, steady: 5000, growth: []int{100, 1000, 5000, 15_000},
+	plans: []int{10, 1000, 100_000}, short: 1_000_000, long: 20_000,
+}
+
+// quick are sizes that show no more than that everything runs.
+var quick = sizes{
+	rounds: 2, slice: 2 * time.Millisecond, calls: 100, load: 20 * time.Millisecond, connections: 8,
+	subscribers: 40, blocks: 2, bursts: 1, steady: 20, growth: []int{10, 20},
+	plans: []int{10, 50}, short: 200, long: 20,
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("bench: ")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var err error
+	switch command(os.Args) {
+	case "serve":
+		err = serve(os.Args[2:])
+	case "client":
+		err = client(os.Args[2:])
+	case "sdl": // for schema.graphql
+		_, err = fmt.Print(chaingql.New(memchain.New(), settings(nil)).SDL())
+	default:
+		err = measure(ctx, os.Args[1:])
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func command(args []string) string {
+	if len(args) < 2 {
+		return ""
+	}
+	return args[1]
+}
+
+// measure runs the parts that are asked for.
+func measure(ctx context.Context, args []string) error {
+	size := full
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	out := flags.String("o", "", "file to write the tables to, in Markdown")
+	chosen := flags.String("parts", "", "parts to measure, with commas between: "+strings.Join(names(parts), ",")+" (default all)")
+	inSmall := flags.Bool("quick", false, "measure all in small, only to see that it runs")
+	profile := flags.String("profiles", "", "write CPU profiles of chaingql into this folder instead: balance, latest, last50, fanout, loopback")
+	limit := flags.Duration("timeout", 10*time.Minute, "time for all of it")
+	flags.IntVar(&size.rounds, "rounds", size.rounds, "turns of each contender")
+	flags.IntVar(&size.subscribers, "subscribers", size.subscribers, "subscribers at once")
+	flags.IntVar(&size.steady, "steady", size.steady, "subscribers beside those that come and go")
+	flags.IntVar(&size.blocks, "blocks", size.blocks, "blocks sent to all subscribers, one by one")
+	flags.IntVar(&size.bursts, "bursts", size.bursts, "bursts of blocks")
+	flags.IntVar(&size.short, "short", size.short, "short documents of the flood")
+	flags.IntVar(&size.long, "long", size.long, "long documents of the flood")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *inSmall {
+		size = quick
+	}
+	ctx, cancel := context.WithTimeout(ctx, *limit)
+	defer cancel()
+	if *profile != "" {
+		return profiles(ctx, size, *profile)
+	}
+	r, start := newReport(os.Stdout), time.Now()
+	for _, p := range parts {
+		if *chosen != "" && !slices.Contains(strings.Split(*chosen, ","), p.name) {
+			continue
+		}
+		begin := time.Now()
+		if err := p.run(ctx, size, r); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		fmt.Printf("   %s took %.0f s\n", p.name, time.Since(begin).Seconds())
+	}
+	took := fmt.Sprintf("%.0f s", time.Since(start).Seconds())
+	facts := append(surroundings(), [2]string{"command", "go run . " + strings.Join(args, " ") + " (" + took + ")"})
+	if err := r.write(os.Stdout, facts); err != nil || *out == "" {
+		return err
+	}
+	f, err := os.Create(*out)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return r.write(f, facts)
+}
+
+func names(parts []part) []string {
+	var all []string
+	for _, p := range parts {
+		all = append(all, p.name)
+	}
+	return all
+}

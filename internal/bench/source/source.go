@@ -1,0 +1,116 @@
+// Package source is the one chain that all peers serve, and what their resolvers
+// have in common: arguments checked as the API wants them, pages, filters and a
+// feed of new blocks. No peer is made slower by a chain of its own.
+package source
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// What the chain holds before anything is measured.
+const (
+	MasterBlocks = 1024 // and as many of workchain 0 between them
+	Accounts     = 1000
+
+	masterShard = 1 << 63
+	genesis     = 1_700_000_000 // seconds since 1970
+)
+
+// A Source is the chain. It is safe for concurrent use, but for Grow.
+type Source struct {
+	*memchain.Chain
+	height uint32
+}
+
+// New returns a chain, always the same.
+func New() (*Source, error) {
+	s := &Source{Chain: memchain.New()}
+	for i := range Accounts {
+		nano := new(big.Int).Mul(big.NewInt(int64(i)), big.NewInt(1_234_567_890_123))
+		s.SetBalance(Address(i), nano)
+	}
+	for range MasterBlocks {
+		n := s.height + 1
+		if err := s.Append(block(0, n, n)); err != nil {
+			return nil, err
+		}
+		if err := s.Grow(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Grow appends the next block of the masterchain.
+func (s *Source) Grow() error {
+	if err := s.Append(block(-1, s.height+1, 0)); err != nil {
+		return err
+	}
+	s.height++
+	return nil
+}
+
+// block makes a block. One of workchain 0 is ordered by the block of the
+// masterchain before it, so that the two alternate.
+func block(workchain int32, seqNo, master uint32) chaingql.Block {
+	b := chaingql.Block{
+		Workchain: workchain, Shard: masterShard, SeqNo: seqNo,
+		Time:   time.Unix(genesis+int64(seqNo)*5, 0),
+		Cursor: chaingql.ChainOrder(workchain, masterShard, seqNo, master),
+	}
+	for i := 0; i < len(b.Hash); i += 4 {
+		binary.BigEndian.PutUint32(b.Hash[i:], (seqNo*2654435761+uint32(i)*40503)^uint32(workchain))
+	}
+	return b
+}
+
+// Address is the account of a number below Accounts.
+func Address(i int) chaingql.Address {
+	a := chaingql.Address{}
+	for j := 0; j < len(a.ID); j += 4 {
+		binary.BigEndian.PutUint32(a.ID[j:], uint32(i+1)*2246822519+uint32(j))
+	}
+	return a
+}
+
+// ErrAddress is the API's own answer to an address that is none.
+var ErrAddress = errors.New("Invalid account address")
+
+// Account reads an address.
+func Account(address string) (chaingql.Address, error) {
+	a, err := chaingql.ParseAddress(address)
+	if err != nil {
+		return a, ErrAddress
+	}
+	return a, nil
+}
+
+// Text is a balance as the API writes it.
+func (s *Source) Text(ctx context.Context, addr chaingql.Address, dec bool) (string, error) {
+	nano, err := s.Balance(ctx, addr)
+	switch {
+	case errors.Is(err, chaingql.ErrNotFound):
+		nano = new(big.Int)
+	case err != nil:
+		return "", err
+	}
+	if dec {
+		return nano.String(), nil
+	}
+	return "0x" + nano.Text(16), nil
+}
+
+// Shard is a shard as the API writes it.
+func Shard(b *chaingql.Block) string {
+	var prefix [8]byte
+	binary.BigEndian.PutUint64(prefix[:], b.Shard)
+	return hex.EncodeToString(prefix[:])
+}
