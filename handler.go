@@ -137,12 +137,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	media, events := negotiate(r.Header["Accept"])
 	if media == "" && !events {
-		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json, application/graphql-response+json or text/event-stream."))
+		h.turnAway(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json, application/graphql-response+json or text/event-stream."))
 		return
 	}
 	ok, closed := h.requests.enter()
 	if !ok {
-		h.refuse(w, r, unavailable(closed, "Requests", "requests"))
+		h.turnAway(w, r, unavailable(closed, "Requests", "requests"))
 		return
 	}
 	inside := true // a stream leaves early
@@ -153,7 +153,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	ctx, project, refused := h.authorize(r)
 	if refused != nil {
-		h.refuse(w, r, refused)
+		h.turnAway(w, r, refused)
 		return
 	}
 	x := h.exchanges.Get().(*exchange)
@@ -317,5 +317,5 @@ func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 		panic(p) // net/http's own way to say goodbye
 	}
 	e := h.mask(context.WithoutCancel(r.Context()), fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-	h.refuse(w, r, &refusal{http.StatusInternalServerError, e})
+	h.turnAway(w, r, &refusal{http.StatusInternalServerError, e})
 }

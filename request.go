@@ -59,7 +59,8 @@ type request struct {
 // room of an exchange.
 func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request, x *exchange) (*request, *refusal) {
 	if r.Method == http.MethodPost {
-		if refused := h.readBody(w, r, x); refused != nil {
+		if refused := h.readBody(r, x); refused != nil {
+			closeUnread(w, r)
 			return nil, refused
 		}
 		if x.scan.read(x.body, h.opts.Limits.Depth) {
@@ -74,15 +75,13 @@ func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request, x *exchang
 	return decodeURL(r.URL.RawQuery, h.opts.Limits.Depth)
 }
 
-// boundBody gives a body the time it has, and has the connection closed unless
-// the body is read: net/http would read a refused one to its end, however slow,
-// before it sends the refusal.
+// boundBody gives a body the time it has. One that no POST brings is not read.
 func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
 	}
-	if r.ProtoMajor == 1 {
-		w.Header()["Connection"] = closing[:1:1]
+	if r.Method != http.MethodPost {
+		closeUnread(w, r)
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
@@ -90,11 +89,23 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// closing is in a header for no longer than it takes to read a body.
-var closing = []string{"close"}
+// closeUnread has the connection closed behind an answer to a request whose
+// body is not read: net/http would read it to its end, however slow, before it
+// sends the answer.
+func closeUnread(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+// turnAway refuses a request whose body was not read.
+func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, no *refusal) {
+	closeUnread(w, r)
+	h.refuse(w, r, no)
+}
 
 // readBody reads a body whole, within its limits of size and time.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
+func (h *Handler) readBody(r *http.Request, x *exchange) *refusal {
 	if !isJSON(first(r.Header["Content-Type"])) {
 		return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be application/json in UTF-8.")
 	}
@@ -115,7 +126,6 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *exchange) 
 	case err != nil:
 		return refuse(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
 	}
-	delete(w.Header(), "Connection")
 	return nil
 }
 

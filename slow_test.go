@@ -45,6 +45,7 @@ func TestSlowBodyHasFiveSeconds(t *testing.T) {
 		{"that is wanted", "Authorization: Basic OnJpZ2h0", 408, 5 * time.Second},
 		{"that nobody wants to read", "Authorization: Basic Ondyb25n", 401, 0},
 		{"of no known type", "Content-Encoding: gzip", 401, 0},
+		{"of a request that cannot be answered", "Accept: image/png", 406, 0},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
