@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -165,5 +166,21 @@ func TestAHoleThatCannotBeFilledEndsOnlyTheStreamsItConcerns(t *testing.T) {
 		if got := d.since(); len(got) != 1 || !strings.Contains(got[0], "gap true") {
 			t.Errorf("hooks: %q", got)
 		}
+	})
+}
+
+func TestHooksSeeWhatIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		blocks := weave("mmmm")
+		chain := chainOf(t, blocks[:1])
+		stuttering := backendtest.Chaos(chain, backendtest.ChaosOptions{Duplicate: 1, Replay: 1})
+		h, _ := newHandler(t, stuttering, chaingql.Options{Hooks: chaingql.Hooks{
+			BlockReceived: func(b chaingql.Block, _ time.Duration) { d.note("received %s", b.Cursor) },
+			BlockDropped:  func(b chaingql.Block) { d.note("dropped %s", b.Cursor) },
+		}})
+		waken(t, h, chain, blocks[1])
+		commit(t, chain, blocks[2])
+		d.expect(t, "each block twice, and an old one behind it", "received 02", "dropped 02", "received 03", "dropped 03", "dropped 02")
 	})
 }

@@ -50,6 +50,10 @@ type Hooks struct {
 	// was generated.
 	BlockReceived func(b Block, lag time.Duration)
 
+	// BlockDropped is called for each block that Follow gave again, or out of
+	// order, after one past it; a Follow that was started anew may repeat some.
+	BlockDropped func(b Block)
+
 	// BlockDelivered is called for each block that a subscription hands to its
 	// connection.
 	BlockDelivered func(ctx context.Context, d Delivery)
@@ -279,6 +283,12 @@ func (e *events) limit(ctx context.Context, name string) {
 func (e *events) received(b Block) {
 	if e.BlockReceived != nil {
 		e.call(context.Background(), "BlockReceived", func() { e.BlockReceived(b, time.Since(b.Time)) })
+	}
+}
+
+func (e *events) dropped(b Block) {
+	if e.BlockDropped != nil {
+		e.call(context.Background(), "BlockDropped", func() { e.BlockDropped(b) })
 	}
 }
 

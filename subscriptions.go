@@ -55,7 +55,7 @@ func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
 	if o.Silence == 0 {
 		o.Silence = -1 // which is off there
 	}
-	o.Events.Block = h.events.received
+	o.Events.Block, o.Events.Dropped = h.events.received, h.events.dropped
 	o.Events.Failed = func(err error, wait time.Duration) {
 		since := time.Now()
 		if errors.Is(err, ErrSilent) {

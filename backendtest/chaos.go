@@ -65,7 +65,8 @@ type ChaosCounts struct {
 
 // A ChaosBackend passes a Backend on and breaks its promises on the way: its
 // Follow fails, stalls, repeats, reorders and leaves out, and its Blocks fails or
-// hangs. The truth remains within reach: what Blocks does answer is right, and a
+// hangs; and it can be told to forget, by [ChaosBackend.Prune]. The truth remains
+// within reach: what Blocks does answer is right, and a
 // Follow that is begun anew may yield what the last one left out. Balance is
 // passed on as it is.
 //
@@ -79,8 +80,9 @@ type ChaosBackend struct {
 	calmed  chan struct{}
 	calm    sync.Once
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	counts ChaosCounts
+	floor  chaingql.Cursor
 }
 
 // Chaos returns a [ChaosBackend] over b. What b offers beyond the methods of
@@ -134,6 +136,9 @@ func (c *ChaosBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]ch
 			return nil, err
 		}
 	}
+	if err := c.kept(&q); err != nil {
+		return nil, err
+	}
 	return c.Backend.Blocks(ctx, q)
 }
 
@@ -144,7 +149,14 @@ func (c *ChaosBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.S
 		f := &chaosFollow{c: c, d: c.dice(c.follows.Add(1), followDice), ctx: ctx, yield: yield}
 		c.count(&c.counts.Follows)
 		defer f.end()
+		if after < c.pruned() {
+			f.fail(chaingql.ErrCursorTooOld)
+			return
+		}
 		for b, err := range c.Backend.Follow(ctx, after) {
+			if err == nil && b.Cursor <= c.pruned() {
+				err = chaingql.ErrCursorTooOld // it was overtaken
+			}
 			if err != nil {
 				f.fail(err)
 				return

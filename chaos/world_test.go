@@ -61,7 +61,6 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	if err := w.chain.Append(w.truth.blocks[:w.before()]...); err != nil {
 		return nil, err
 	}
-	w.prune(w.before() / 2)
 	// Enough that hardly ever a run has too few.
 	fails := (float64(s.failures) + 4*math.Sqrt(float64(s.failures)) + 4) / float64(s.blocks-w.before()-settling)
 	w.chaos = backendtest.Chaos(w.chain, backendtest.ChaosOptions{
@@ -69,6 +68,7 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 		Stall: 0.01, Hole: s.holes, Swap: s.holes, Duplicate: 0.03, Replay: 0.03,
 		PageFail: 0.05, PagePanic: 0.02, PageSlow: 0.05, PageHang: 0.01, Longest: 200 * time.Millisecond,
 	})
+	w.prune(w.before() / 2)
 	logger := slog.New(slog.DiscardHandler)
 	if logs {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -124,7 +124,10 @@ func (w *world) slowness() time.Duration {
 // prune drops the first n blocks.
 func (w *world) prune(n int) {
 	if int64(n) > w.pruned.Load() {
-		w.chain.Prune(w.truth.blocks[n].Cursor)
+		if err := w.chaos.Prune(context.Background(), w.truth.blocks[n].Cursor); err != nil {
+			w.fault("pruning: %v", err)
+			return
+		}
 		w.pruned.Store(int64(n))
 	}
 }

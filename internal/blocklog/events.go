@@ -18,6 +18,9 @@ type Events[B any] struct {
 	// Block is called for each block accepted, after it was handed round.
 	Block func(b B)
 
+	// Dropped is called for each block that is not taken, because it or one past it was there before.
+	Dropped func(b B)
+
 	// Failed is called when Follow has ended with err and will be asked again after wait, and, with an err that wraps
 	// ErrSilent and no wait, when it goes on but nothing came for Options.Silence.
 	Failed func(err error, wait time.Duration)

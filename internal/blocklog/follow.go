@@ -167,13 +167,7 @@ func (l *Log[B]) accept(b B) bool {
 	cursor := l.src.Cursor(b)
 	newest := l.view.Load().newest.cursor // only this goroutine moves it
 	if cursor <= newest {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if cursor == newest {
-			l.stats.Duplicates++
-		} else {
-			l.stats.OutOfOrder++
-		}
+		l.drop(b, cursor == newest)
 		return false
 	}
 	if !l.checked() {
@@ -198,6 +192,20 @@ func (l *Log[B]) accept(b B) bool {
 
 // checked tells whether seq_nos are looked at.
 func (l *Log[B]) checked() bool { return l.src.Place != nil && l.src.Between != nil }
+
+// drop counts a block that is not taken.
+func (l *Log[B]) drop(b B, newest bool) {
+	l.mu.Lock()
+	if newest {
+		l.stats.Duplicates++
+	} else {
+		l.stats.OutOfOrder++
+	}
+	l.mu.Unlock()
+	if l.opts.Events.Dropped != nil {
+		l.tell(func() { l.opts.Events.Dropped(b) })
+	}
+}
 
 // admit makes a block the newest one.
 func (l *Log[B]) admit(b B, cursor string) {
