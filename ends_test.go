@@ -137,7 +137,9 @@ func TestShutdownCutsAStreamThatIsStuck(t *testing.T) {
 		if err := h.Shutdown(t.Context()); err != nil { // waits for what is left
 			t.Error(err)
 		}
-		equal(t, "time", time.Since(begun), 2*time.Second)
+		if took := time.Since(begun); took > 2200*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
 	})
 }
 

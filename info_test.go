@@ -54,6 +54,7 @@ func TestInfoTellsOfTheService(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		synctest.Wait()
 		equal(t, "time of the newest masterchain block", *askInfo(t, h).LastBlockTime, 1_700_000_000_002)
 	})
 }

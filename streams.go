@@ -52,7 +52,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 		goodbye: func() { s.leaving.Store(true); wake() },
 		cut: func() {
 			once.Do(func() { close(hurry) })
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now()) // what is being written is not taken
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sse.Moment)) // what is being written may be stuck
 		},
 	})()
 	defer context.AfterFunc(ctx, wake)()

@@ -46,14 +46,14 @@ type Options struct {
 	Heartbeat    time.Duration // how often a comment shows that the connection lives
 	WriteTimeout time.Duration // for one write to be taken
 
-	// Hurry is closed when no write may take longer than a moment any more.
-	// Who closes it and then sets a write deadline that has passed ends a
-	// write under way, too.
+	// Hurry is closed when no write may take longer than a Moment any more.
+	// Who closes it and then sets a write deadline so near hurries a write
+	// under way, too.
 	Hurry <-chan struct{}
 }
 
-// moment is for last words to a client that takes them.
-const moment = 100 * time.Millisecond
+// Moment is for last words to a client that takes them.
+const Moment = 100 * time.Millisecond
 
 // ErrNotFlushable is returned, before anything is written, for a
 // ResponseWriter that cannot send what was written so far, as under a
@@ -180,7 +180,7 @@ func (o *writer) send(p []byte) error {
 	timeout := o.timeout
 	select {
 	case <-o.hurry:
-		timeout = moment
+		timeout = Moment
 	default:
 	}
 	if timeout > 0 {
