@@ -53,17 +53,7 @@ func appendOrdered(dst []byte, n uint64) []byte {
 // ascending by cursor. The page is the caller's own. It is empty where q asks
 // for none.
 func PageOf(sorted []Block, q BlocksQuery) []Block {
-	if q.After != "" {
-		i, found := place(sorted, q.After)
-		if found {
-			i++
-		}
-		sorted = sorted[i:]
-	}
-	if q.Before != "" {
-		i, _ := place(sorted, q.Before)
-		sorted = sorted[:i]
-	}
+	sorted = between(sorted, q.After, q.Before)
 	var page []Block
 	if q.Last > 0 {
 		for i := len(sorted) - 1; i >= 0 && len(page) < q.Last; i-- {
@@ -80,6 +70,23 @@ func PageOf(sorted []Block, q BlocksQuery) []Block {
 		}
 	}
 	return page
+}
+
+// between is the stretch of sorted blocks past one cursor and short of another,
+// where they are given.
+func between(sorted []Block, after, before Cursor) []Block {
+	if after != "" {
+		i, found := place(sorted, after)
+		if found {
+			i++
+		}
+		sorted = sorted[i:]
+	}
+	if before != "" {
+		i, _ := place(sorted, before)
+		sorted = sorted[:i]
+	}
+	return sorted
 }
 
 // place finds where a cursor is, or would be.

@@ -3,8 +3,6 @@ package chaingql
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
@@ -31,7 +29,7 @@ func (r *resolvers) read(ctx context.Context, q BlocksQuery) ([]Block, error) {
 	if len(blocks) > 0 {
 		r.recent.Saw(string(blocks[len(blocks)-1].Cursor))
 	}
-	return blocks, err
+	return blocks, nil
 }
 
 // within answers a query from the window, where it is sure to hold all that the
@@ -42,7 +40,7 @@ func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
 		if c == "" || string(c) == w.After {
 			return true
 		}
-		_, found := slices.BinarySearchFunc(w.Blocks, c, func(b Block, c Cursor) int { return strings.Compare(string(b.Cursor), string(c)) })
+		_, found := place(w.Blocks, c)
 		return found
 	}
 	if !w.Live || !known(q.After) || !known(q.Before) {
@@ -60,17 +58,7 @@ func pageOf(window []Block, q BlocksQuery) []Block {
 	if q.Workchain != nil || q.Shard != nil {
 		return PageOf(window, q)
 	}
-	if q.After != "" {
-		i, found := place(window, q.After)
-		if found {
-			i++
-		}
-		window = window[i:]
-	}
-	if q.Before != "" {
-		i, _ := place(window, q.Before)
-		window = window[:i]
-	}
+	window = between(window, q.After, q.Before)
 	if q.Last > 0 {
 		return window[max(0, len(window)-q.Last):]
 	}
