@@ -26,7 +26,7 @@ const maxPooled = 256 << 10
 // look at it.
 func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, project, media string, x *exchange) {
 	x.call = call{host: r.Host, path: requestPath(r), op: op}
-	x.answer = h.runCall(ctx, &x.call, overHTTP, project, x.answer[:0])
+	x.answer = h.run(ctx, &x.call, overHTTP, project, x.answer[:0])
 	h.write(w, r, http.StatusOK, media, x.answer)
 	if cap(x.body)+cap(x.answer) > maxPooled {
 		return

@@ -177,18 +177,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case op.Kind() == ast.Subscription:
 		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket, and as text/event-stream."))
 	case media == "":
-		h.serveEvents(w, r, &oneAnswer{h.run(ctx, op, endpoint(r), overSSE, project, nil)})
+		h.serveEvents(w, r, &oneAnswer{h.run(ctx, &call{path: endpoint(r), op: op}, overSSE, project, nil)})
 	default:
 		h.answerTo(ctx, w, r, op, project, media, x)
 	}
 }
 
 // run appends a query's answer to dst.
-func (h *Handler) run(ctx context.Context, op *plan.Bound, endpoint, transport, project string, dst []byte) []byte {
-	return h.runCall(ctx, &call{path: endpoint, op: op}, transport, project, dst)
-}
-
-func (h *Handler) runCall(ctx context.Context, c *call, transport, project string, dst []byte) []byte {
+func (h *Handler) run(ctx context.Context, c *call, transport, project string, dst []byte) []byte {
 	ctx, told := h.events.begin(ctx, c.op, transport, project)
 	dst = c.op.Run(ctx, c, dst)
 	told.answered(dst)

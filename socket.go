@@ -149,7 +149,7 @@ func (s *session) Start(ctx context.Context, payload []byte, wake func()) (gqlws
 	}
 	if op.Kind() != ast.Subscription {
 		return gqlws.Operation{Run: func(ctx context.Context) []byte {
-			return s.h.run(ctx, op, s.endpoint, s.socket.Protocol, s.socket.Project, nil)
+			return s.h.run(ctx, &call{path: s.endpoint, op: op}, s.socket.Protocol, s.socket.Project, nil)
 		}}, nil
 	}
 	sub, err := s.h.subscribe(ctx, op, subscriber{s.socket.Protocol, s.socket.Project, "", wake})

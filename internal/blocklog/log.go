@@ -163,7 +163,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	return l
 }
 
-// Start begins to follow the source if nobody has joined yet, for those who only need [Log.Arrived]. It returns at
+// Start begins to follow the source if nobody has joined yet, for those who only need [Log.Window]. It returns at
 // once, and does nothing on a Log that runs or is closed.
 func (l *Log[B]) Start() {
 	l.mu.Lock()
@@ -249,13 +249,6 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	f.add(r)
 	l.stats.Readers++
 	return r, nil
-}
-
-// Arrived tells when the newest block came in here; ok is false while none has, and after the source lost its
-// history until it gives a block again.
-func (l *Log[B]) Arrived() (last time.Time, ok bool) {
-	last = l.view.Load().arrived
-	return last, !last.IsZero()
 }
 
 // Stats returns the counts of this moment.

@@ -291,3 +291,10 @@ func logged() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
 }
+
+// Arrived tells when the newest block came in here; ok is false while none has, and after the source lost its
+// history until it gives a block again.
+func (l *Log[B]) Arrived() (last time.Time, ok bool) {
+	last = l.view.Load().arrived
+	return last, !last.IsZero()
+}

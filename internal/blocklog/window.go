@@ -17,7 +17,7 @@ type Window[B any] struct {
 	// Reached is the highest cursor that a Reader may have read or that [Log.Saw] was given. It never falls.
 	Reached string
 
-	Arrived time.Time // when the newest block came in here, as [Log.Arrived] tells; zero while none has
+	Arrived time.Time // when the newest block came in here; zero while none has, and after the source lost its history
 }
 
 // view is the window as the log itself needs it. Once published it does not change: the arrays behind its slices are
