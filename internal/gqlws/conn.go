@@ -210,8 +210,8 @@ func (c *conn) sever() {
 	c.broken = true
 	c.room.Broadcast()
 	c.mu.Unlock()
+	_ = c.net.Close() // first: the reader is held up no more
 	c.cancel()
-	_ = c.net.Close()
 }
 
 // blame notes why the connection is lost. Only what comes first counts: the rest
