@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"container/list"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -14,10 +15,14 @@ import (
 type Bound struct {
 	plan      *Plan
 	cache     *Cache
-	variables []any  // behind the declared ones, the literals that were lifted out
-	shaper           // whose holes are none where the plan is the text's own
-	text      []byte // where there are holes
+	variables []any         // behind the declared ones, the literals that were lifted out
+	shaper                  // whose holes are none where the plan is the text's own
+	text      []byte        // where there are holes
+	last      *list.Element // of the cache: what the last Find found by its text
 }
+
+// mostRemembered keeps a large plan from being held past its time in the cache.
+const mostRemembered = 64 << 10
 
 // A Given is one variable of a request, its value as JSON has it.
 type Given struct {
@@ -27,14 +32,23 @@ type Given struct {
 
 // Find is Prepare for queries that are known, by their text or their shape, and
 // that nothing is wrong with: it makes b ready to run, and allocates nothing
-// but what the variables take. b is the caller's, to be used again: it keeps
-// nothing of text and variables beyond its next Find, and must not be given to
-// Find while it runs. Find reports false where Prepare has to be asked.
+// but what the variables take. b is the caller's, to be used again: what it
+// found by the same text before is found at once. It keeps nothing of text and
+// variables beyond its next Find, and must not be given to Find while it runs.
+// Find reports false where Prepare has to be asked.
 func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Given) bool {
 	b.cache, b.holes = c, b.holes[:0]
 	c.mu.Lock()
-	e := c.used(c.entries[key{text: string(text)}])
+	at := b.last
+	if at == nil || !at.Value.(*entry).is(text) {
+		at = c.entries[key{text: string(text)}]
+	}
+	e := c.used(at)
 	c.mu.Unlock()
+	b.last = nil
+	if e != nil && e.size <= mostRemembered {
+		b.last = at
+	}
 	var doc *document
 	if e != nil {
 		doc = e.doc

@@ -37,7 +37,11 @@ type entry struct {
 	doc   *document // of a bare text
 	plan  *Plan     // of a text with conditions
 	size  int
+	gone  bool // from the cache; its mutex guards it
 }
+
+// is tells whether an entry is what the cache has by a text. Its mutex is held.
+func (e *entry) is(text []byte) bool { return !e.gone && e.key.text == string(text) }
 
 // NewCache returns an empty cache for documents against s. mask turns an error
 // that is not for the client, from a resolver, into one that is; it is called
@@ -192,6 +196,7 @@ func (c *Cache) keep(e *entry) {
 	c.bytes += e.size
 	for c.bytes > c.limits.CacheBytes {
 		oldest := c.recent.Remove(c.recent.Back()).(*entry)
+		oldest.gone = true
 		delete(c.entries, oldest.key)
 		if oldest.shape != (key{}) {
 			delete(c.entries, oldest.shape)

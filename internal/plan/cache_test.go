@@ -241,3 +241,60 @@ func TestManyMayAskAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// What a Bound found before it finds again, as long as the cache has it.
+func TestWhatIsAskedForAgainIsUsedAndKeptInBounds(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	prepare(t, c, "{a:int}", nil)
+	each := c.bytes
+	c.limits.CacheBytes = 3*each + each/2
+	var b Bound
+	find := func(text string) bool {
+		if !c.Find(&b, []byte(text), "", nil) {
+			return false
+		}
+		name := text[1:2]
+		if got, want := string(b.Run(context.Background(), nil, nil)), `{"data":{"`+name+`":42}}`; got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+		return true
+	}
+	prepare(t, c, "{b:int}", nil)
+	for _, other := range []string{"c", "d", "e", "f"} {
+		if !find("{a:int}") || !find("{a:int}") {
+			t.Fatal("what is asked for again and again went for what is not")
+		}
+		prepare(t, c, "{"+other+":int}", nil)
+		if !find("{" + other + ":int}") {
+			t.Error("what is new is not found")
+		}
+	}
+	find("{a:int}")
+	for _, other := range []string{"g", "h", "i"} {
+		prepare(t, c, "{"+other+":int}", nil)
+	}
+	if find("{a:int}") {
+		t.Error("what is gone from the cache is found")
+	}
+	if prepare(t, c, "{a:int}", nil); !find("{a:int}") {
+		t.Error("what came back is not found")
+	}
+}
+
+// BenchmarkFind shows what it brings to remember what was found before.
+func BenchmarkFind(b *testing.B) {
+	c := testCache(b, defaultLimits)
+	texts := make([][]byte, 2)
+	for i := range texts {
+		texts[i] = fmt.Appendf(nil, "query latest%d { int a:int b:int c:int d:int e:int f:int g:int h:int i:int }", i)
+		prepare(b, c, string(texts[i]), nil)
+	}
+	for name, different := range map[string]int{"the same": 1, "in turn": 2} {
+		b.Run(name, func(b *testing.B) {
+			var bound Bound
+			for i := 0; b.Loop(); i++ {
+				c.Find(&bound, texts[i%different], "", nil)
+			}
+		})
+	}
+}

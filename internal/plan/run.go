@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -39,9 +40,12 @@ type step struct {
 // fields of the operation's type find as their source.
 func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
 	r := runs.Get().(*run)
-	*r = run{Bound: b, ctx: ctx, dst: append(dst, `{"data":`...), most: b.cache.limits.Answer, path: r.path[:0], args: r.args}
+	// One by one, here and below: all at once is a copy of all.
+	r.Bound, r.ctx, r.dst = b, ctx, append(dst, `{"data":`...)
 	start := len(r.dst)
-	r.most += start
+	if r.most = math.MaxInt; b.cache.limits.Answer > 0 {
+		r.most = start + b.cache.limits.Answer
+	}
 	if !r.data(root) {
 		r.dst = append(r.dst[:start], "null"...)
 	}
@@ -52,7 +56,8 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
 	}
 	dst = append(r.dst, '}')
 	clear(r.args[:cap(r.args)])
-	*r = run{path: r.path, args: r.args}
+	r.Bound, r.ctx, r.dst, r.errs, r.over, r.flooded = nil, nil, nil, nil, false, false
+	r.path = r.path[:0]
 	runs.Put(r)
 	return dst
 }
@@ -69,12 +74,12 @@ func (r *run) data(root any) (ok bool) {
 	return r.object(r.plan.root, root)
 }
 
-// full reports that the answer has reached its limit, once in its errors. Then
-// there is none: half of it would look like all of it.
-func (r *run) full() bool {
-	if r.cache.limits.Answer <= 0 || len(r.dst) <= r.most {
-		return false
-	}
+// full reports that the answer has reached its limit.
+func (r *run) full() bool { return len(r.dst) > r.most && r.overflow() }
+
+// overflow tells of the limit, once in the answer's errors. Then there is none:
+// half of it would look like all of it.
+func (r *run) overflow() bool {
 	if !r.over {
 		r.over = true
 		err := limitError("AnswerBytes", nil, "The answer exceeds the limit of %d bytes.", r.cache.limits.Answer)
@@ -91,25 +96,32 @@ func (r *run) full() bool {
 // object's then.
 func (r *run) object(s *selection, src any) bool {
 	start := len(r.dst)
-	r.dst = append(r.dst, '{')
+	dst := append(r.dst, '{')
 	for _, f := range s.fields {
-		r.dst = append(r.dst, f.key...)
+		dst = append(dst, f.key...)
 		switch {
 		case f.append != nil:
-			r.dst = f.append(r.dst, src)
+			dst = f.append(dst, src)
 		case f.typename != nil:
-			r.dst = append(r.dst, f.typename...)
+			dst = append(dst, f.typename...)
 		default:
+			r.dst = dst
 			r.path = append(r.path, step{name: f.name})
-			ok := r.field(f, src)
+			var ok bool
+			if f.get != nil {
+				ok = r.value(f, f.shape, f.get(src))
+			} else {
+				ok = r.field(f, src)
+			}
 			r.path = r.path[:len(r.path)-1]
 			if !ok {
 				r.dst = r.dst[:start]
 				return false
 			}
+			dst = r.dst
 		}
 	}
-	r.dst = append(r.dst, '}')
+	r.dst = append(dst, '}')
 	return !r.full()
 }
 
@@ -122,12 +134,9 @@ func (r *run) field(f *field, src any) bool {
 	return r.value(f, f.shape, value)
 }
 
-// resolve gets a field's value. What a resolver panics with is an error of its
-// field, not of the process.
+// resolve asks a field's resolver for its value. What a resolver panics with is
+// an error of its field, not of the process.
 func (r *run) resolve(f *field, src any) (value any, err error) {
-	if f.get != nil {
-		return f.get(src), nil
-	}
 	args, err := f.arguments(r.Bound, r.args)
 	if err != nil {
 		return nil, err
@@ -218,10 +227,10 @@ func (r *run) value(f *field, s *shape, v any) bool {
 		return r.null(s)
 	}
 	switch {
-	case s.elem != nil:
-		return r.list(f, s, v)
 	case s.only != nil:
 		return r.object(s.only, v) || r.null(s)
+	case s.elem != nil:
+		return r.list(f, s, v)
 	case s.types != nil:
 		for i := range s.types {
 			if t := &s.types[i]; t.is != nil && t.is(v) {
@@ -275,21 +284,25 @@ type reflected struct{ reflect.Value }
 
 func (r reflected) At(i int) any { return r.Index(i).Interface() }
 
-// isNil also finds a nil pointer, map or slice in an interface. The engine's
-// own types are looked at first, without reflection.
+// isNil also finds a nil pointer, map or slice in an interface. What counts or
+// writes itself knows best what it is.
 func isNil(v any) bool {
-	switch v.(type) {
-	case nil:
-		return true
-	case string, int, float64, bool, List, Leaf:
-		return false
-	}
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Func:
-		return rv.IsNil()
+		if !rv.IsNil() {
+			return false
+		}
+	case reflect.Invalid:
+		return true
+	default:
+		return false
 	}
-	return false
+	switch v.(type) {
+	case List, Leaf:
+		return false
+	}
+	return true
 }
 
 var tooManyErrors = (&Error{Message: "Further field errors are left out.", Code: CodeLimit}).AppendJSON([]byte{','})
