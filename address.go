@@ -67,10 +67,11 @@ func ParseAddress(s string) (Address, error) {
 	if len(s) == 48 {
 		return parseFriendly(s)
 	}
-	workchain, id, ok := strings.Cut(s, ":")
-	if !ok || len(id) != 64 {
+	colon := len(s) - 65
+	if colon < 0 || s[colon] != ':' {
 		return Address{}, errAddress
 	}
+	workchain, id := s[:colon], s[colon+1:]
 	n, err := strconv.ParseInt(workchain, 10, 32)
 	if err != nil || strconv.FormatInt(n, 10) != workchain { // no "+1", "-0" or "007"
 		return Address{}, errAddress

@@ -3,22 +3,27 @@ package chaingql
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // An admission counts what is under way, refuses what is too much, and lets a
 // shutdown wait for the rest.
 type admission struct {
-	mu     sync.Mutex // guards what follows
-	most   int        // under way at once; zero is any number
-	inside int
-	closed bool
-	empty  chan struct{} // closed once closed and empty
+	most   int64         // under way at once; zero is any number
+	inside atomic.Int64  // how many; from shut on where the door is shut
+	empty  chan struct{} // closed once the door is shut and nobody inside
+
+	mu sync.Mutex // guards what follows
 	// guests are those who would stay for ever, and are told to go.
 	guests map[*guest]struct{}
 }
+
+// shut is what nobody inside is behind a shut door.
+const shut = math.MinInt64
 
 // A guest is told to go by a call, and cut off by another one if it has not
 // gone in time. They may be called more than once, and must not block. None is
@@ -39,26 +44,25 @@ func (g *guest) call(what func()) {
 }
 
 func newAdmission(most int) *admission {
-	return &admission{most: most, empty: make(chan struct{}), guests: make(map[*guest]struct{})}
+	return &admission{most: int64(most), empty: make(chan struct{}), guests: make(map[*guest]struct{})}
 }
 
 // enter admits one more, who must leave, or says whether the door is shut for
 // good.
 func (a *admission) enter() (ok, closed bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed || a.most > 0 && a.inside >= a.most {
-		return false, a.closed
+	for {
+		n := a.inside.Load()
+		if n < 0 || a.most > 0 && n >= a.most {
+			return false, n < 0
+		}
+		if a.inside.CompareAndSwap(n, n+1) {
+			return true, false
+		}
 	}
-	a.inside++
-	return true, false
 }
 
 func (a *admission) leave() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.inside--
-	if a.closed && a.inside == 0 {
+	if a.inside.Add(-1) == shut {
 		close(a.empty)
 	}
 }
@@ -68,9 +72,8 @@ func (a *admission) leave() {
 func (a *admission) stay(g *guest) (stop func()) {
 	a.mu.Lock()
 	a.guests[g] = struct{}{}
-	closed := a.closed
 	a.mu.Unlock()
-	if closed {
+	if a.inside.Load() < 0 {
 		g.call(g.goodbye)
 	}
 	return func() {
@@ -87,14 +90,18 @@ func (a *admission) stay(g *guest) (stop func()) {
 // their clients do not all come back at once, and waits until everybody has
 // left, or ctx is done.
 func (a *admission) close(ctx context.Context) error {
-	a.mu.Lock()
-	if !a.closed {
-		a.closed = true
-		if a.inside == 0 {
-			close(a.empty)
+	for {
+		n := a.inside.Load()
+		if n < 0 {
+			break // again
+		}
+		if a.inside.CompareAndSwap(n, n+shut) {
+			if n == 0 {
+				close(a.empty)
+			}
+			break
 		}
 	}
-	a.mu.Unlock()
 	guests := a.here()
 
 	pause := pauseOf(ctx, len(guests))

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/chaingql/chaingql/internal/plan"
 )
@@ -19,7 +18,27 @@ const (
 	typeEvents  = "text/event-stream"
 )
 
-const utf8JSON = typeJSON + "; charset=utf-8"
+// Values of headers that all answers share, to be set and never written to.
+// They have no room behind them, so that whoever adds one gets a copy.
+var (
+	utf8JSON    = []string{typeJSON + "; charset=utf-8"}
+	utf8GraphQL = []string{typeGraphQL + "; charset=utf-8"}
+	nosniff     = []string{"nosniff"}
+	lengths     = func() (all [1 << 10][1]string) {
+		for n := range all {
+			all[n][0] = strconv.Itoa(n)
+		}
+		return all
+	}()
+)
+
+// contentLength is the value of the header. That of a short answer is shared.
+func contentLength(n int) []string {
+	if n < len(lengths) {
+		return lengths[n][:]
+	}
+	return []string{strconv.Itoa(n)}
+}
 
 const allowedMethods = "GET, HEAD, OPTIONS, POST"
 
@@ -34,6 +53,9 @@ type wish struct {
 // stands for application/json, unless that is refused by name. events says
 // whether an event stream is welcome, which must be by name.
 func negotiate(accept []string) (media string, events bool) {
+	if len(accept) == 0 {
+		return typeJSON, false
+	}
 	list := strings.TrimSpace(strings.Join(accept, ","))
 	switch list {
 	case "", "*/*", typeJSON:
@@ -91,16 +113,16 @@ func accepted(item string) (name string, q float64, ok bool) {
 // client is given to take it.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
 	header := w.Header()
-	values := [...]string{utf8JSON, strconv.Itoa(len(body)), "nosniff"}
+	header["Content-Type"] = utf8JSON
 	if media != typeJSON {
-		values[0] = media + "; charset=utf-8"
+		header["Content-Type"] = utf8GraphQL
 	}
-	header["Content-Type"], header["Content-Length"], header["X-Content-Type-Options"] = values[0:1:1], values[1:2:2], values[2:3:3]
+	header["Content-Length"], header["X-Content-Type-Options"] = contentLength(len(body)), nosniff
 	rc := http.NewResponseController(w)
 	if d := h.opts.Limits.WriteTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
 		// net/http lifts this one when the request is done.
-		_ = rc.SetWriteDeadline(time.Now().Add(d))
+		_ = rc.SetWriteDeadline(in(d))
 	}
 	w.WriteHeader(status)
 	var err error
@@ -109,7 +131,8 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, medi
 	}
 	// Sent now, and not once the request is off the books: when Shutdown
 	// returns, a host may end the process.
-	if err = errors.Join(err, rc.Flush()); errors.Is(err, os.ErrDeadlineExceeded) {
+	unsent := rc.Flush()
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(unsent, os.ErrDeadlineExceeded) {
 		h.events.limit(r.Context(), "WriteTimeout")
 	} // else an error means that the client is gone: nobody is left to tell
 }

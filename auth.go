@@ -120,11 +120,11 @@ func (everybody) Authorize(ctx context.Context, _ Credentials) (context.Context,
 // than one header; not where everybody is admitted, whose headers may be for
 // somebody else.
 func (h *Handler) credentials(r *http.Request) (Credentials, error) {
-	c := Credentials{Project: strings.ToLower(project(r)), Request: r}
-	headers := r.Header["Authorization"]
+	c := Credentials{Project: projectOf(r), Request: r}
 	if h.auth == (everybody{}) {
 		return c, nil
 	}
+	headers := r.Header["Authorization"]
 	if len(headers) > 1 {
 		return c, ErrUnauthorized
 	}
@@ -155,18 +155,18 @@ func basicSecret(header string) (secret string, ok bool, err error) {
 	return secret, true, nil
 }
 
-// project finds the project's id in a request: the wildcard {project} of the
-// host's pattern, else the segment before the last.
-func project(r *http.Request) string {
+// projectOf finds the project's id in a request: the wildcard {project} of the
+// host's pattern, else the segment before the last. It is in lower case.
+func projectOf(r *http.Request) string {
 	if id := r.PathValue("project"); id != "" {
-		return id
+		return strings.ToLower(id)
 	}
 	path := strings.TrimSuffix(r.URL.EscapedPath(), "/")
 	path = path[:max(strings.LastIndexByte(path, '/'), 0)]
 	segment := path[strings.LastIndexByte(path, '/')+1:]
 	id, err := url.PathUnescape(segment)
 	if err != nil {
-		return segment
+		id = segment
 	}
-	return id
+	return strings.ToLower(id)
 }

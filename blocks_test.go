@@ -230,3 +230,13 @@ func TestCursorThatIsTooOldComesWithTheOldest(t *testing.T) {
 		t.Error("an oldest block is told of an empty chain")
 	}
 }
+
+// Two pages of one request have nothing of each other.
+func TestPagesOfOneRequestAreApart(t *testing.T) {
+	chain := chainOf(t, randomBlocks(35, 20))
+	h, _ := newHandler(t, chain, chaingql.Options{})
+	const parts = `{pageInfo{hasNextPage hasPreviousPage}}`
+	equal(t, "all", query(h, `{blockchain{a:blocks(first:1)`+parts+` b:blocks(last:1)`+parts+` c:blocks(first:1,workchain:77)`+parts+` d:blocks(last:2)`+parts+`}}`, nil),
+		`{"data":{"blockchain":{"a":{"pageInfo":{"hasNextPage":true,"hasPreviousPage":false}},"b":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":true}},`+
+			`"c":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":false}},"d":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":true}}}}}`)
+}

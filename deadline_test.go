@@ -3,6 +3,8 @@ package chaingql
 import (
 	"context"
 	"errors"
+	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +94,65 @@ func TestATermEndsAsAContextWithTimeoutDoes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// However many wait while the call ends, all see the same end.
+func TestATermEndsForAllWhoBeginToWaitMeanwhile(t *testing.T) {
+	for range 300 {
+		term := newTerm(t.Context(), time.Hour)
+		deadlines := make([]time.Time, 4)
+		var wg sync.WaitGroup
+		for i := range deadlines {
+			wg.Go(func() {
+				deadlines[i], _ = term.Deadline()
+				<-term.Done()
+				if err := term.Err(); !errors.Is(err, context.Canceled) {
+					t.Errorf("ended with %v", err)
+				}
+			})
+		}
+		term.end()
+		wg.Wait()
+		for _, d := range deadlines {
+			if !d.Equal(deadlines[0]) {
+				t.Fatalf("one is told %v, another %v", deadlines[0], d)
+			}
+		}
+		term.end() // again does no harm
+	}
+}
+
+// No timeout is so long that it is over at once.
+func TestTheLongestTimeoutsAreLong(t *testing.T) {
+	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 / 2} {
+		term := newTerm(t.Context(), d)
+		if err := term.Err(); err != nil {
+			t.Errorf("a term of %v: %v", d, err)
+		}
+		if until, _ := term.Deadline(); time.Until(until) < 100*365*24*time.Hour {
+			t.Errorf("a term of %v ends at %v", d, until)
+		}
+		if term.Err() != nil || time.Until(in(d)) < 100*365*24*time.Hour {
+			t.Errorf("%v is over", d)
+		}
+		term.end()
+	}
+}
+
+// BenchmarkDeadline shows what it brings to count from a fixed moment.
+func BenchmarkDeadline(b *testing.B) {
+	var until time.Time
+	b.Run("from a moment", func(b *testing.B) {
+		for b.Loop() {
+			until = in(time.Second)
+		}
+	})
+	b.Run("from now", func(b *testing.B) {
+		for b.Loop() {
+			until = time.Now().Add(time.Second)
+		}
+	})
+	_ = until
 }
 
 // BenchmarkTerm shows what it brings to take no timer where nobody waits.

@@ -25,13 +25,13 @@ const maxPooled = 256 << 10
 // that ends otherwise is left to the garbage collector, with those who may still
 // look at it.
 func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, project, media string, x *exchange) {
-	x.call = call{host: r.Host, path: requestPath(r), op: op}
+	x.call.host, x.call.path, x.call.op = r.Host, requestPath(r), op
 	x.answer = h.run(ctx, &x.call, overHTTP, project, x.answer[:0])
 	h.write(w, r, http.StatusOK, media, x.answer)
 	if cap(x.body)+cap(x.answer) > maxPooled {
 		return
 	}
-	x.asked, x.call = request{}, call{}
+	x.call = call{}
 	x.bound.Release()
 	x.scan.release()
 	h.exchanges.Put(x)

@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"math/big"
 	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"testing"
 )
 
@@ -88,4 +90,32 @@ func BenchmarkPage(b *testing.B) {
 			PageOf(window, q)
 		}
 	})
+}
+
+// BenchmarkHeader shows what it brings that answers share the values of their
+// headers.
+func BenchmarkHeader(b *testing.B) {
+	header := http.Header{}
+	b.Run("shared", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			header["Content-Type"], header["Content-Length"], header["X-Content-Type-Options"] = utf8JSON, contentLength(321), nosniff
+		}
+	})
+	b.Run("own", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			v := [...]string{utf8JSON[0], strconv.Itoa(321), "nosniff"}
+			header["Content-Type"], header["Content-Length"], header["X-Content-Type-Options"] = v[0:1:1], v[1:2:2], v[2:3:3]
+		}
+	})
+}
+
+// BenchmarkAdmission shows what it costs to be counted.
+func BenchmarkAdmission(b *testing.B) {
+	a := newAdmission(10)
+	for b.Loop() {
+		a.enter()
+		a.leave()
+	}
 }

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -211,5 +213,30 @@ func TestConnectionServesOnAfterARefusal(t *testing.T) {
 		}
 		_, _ = in.Discard(int(res.ContentLength))
 		equal(t, "status of "+c.body, res.StatusCode, c.status)
+	}
+}
+
+// Answers share what their headers say: a host that adds to one's must not reach
+// another's.
+func TestWhatAHostAddsToAHeaderIsInThatAnswerAlone(t *testing.T) {
+	h, _ := newHandler(t, chainOf(t, nil), chaingql.Options{})
+	ask := func() http.Header {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/demo/graphql", strings.NewReader(`{"query":"{__typename}"}`))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(w, r)
+		return w.Header()
+	}
+	want := ask().Clone()
+	for name := range want {
+		first, second := ask(), ask()
+		first.Add(name, "mine")
+		second.Add(name, "yours")
+		if got := first[name]; !slices.Equal(got, append(slices.Clone(want[name]), "mine")) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := ask(); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

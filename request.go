@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/graphql-go/handler"
 
@@ -85,7 +84,7 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(d))
+		_ = http.NewResponseController(w).SetReadDeadline(in(d))
 	}
 }
 

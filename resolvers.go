@@ -32,6 +32,7 @@ type call struct {
 	host, path string // where it came to
 	op         *plan.Bound
 	first      account              // of those it asks for; most ask for no other
+	page       page                 // likewise
 	balances   map[Address]*big.Int // looked up together; nil until one is asked for
 	err        error                // why they are not there
 }
@@ -106,7 +107,7 @@ const (
 	argBefore
 )
 
-func (r *resolvers) blocks(ctx context.Context, _ any, args plan.Args) (any, error) {
+func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, error) {
 	q, err := blocksQuery(args)
 	if err != nil {
 		return nil, err
@@ -121,7 +122,13 @@ func (r *resolvers) blocks(ctx context.Context, _ any, args plan.Args) (any, err
 	if err != nil {
 		return nil, err
 	}
-	p := &page{blocks: blocks}
+	var p *page
+	if c, _ := src.(*call); c != nil && c.page.blocks == nil {
+		p = &c.page
+	} else {
+		p = new(page)
+	}
+	p.blocks = blocks
 	if len(blocks) > size {
 		if q.First > 0 {
 			p.blocks, p.hasNext = blocks[:size], true

@@ -247,8 +247,8 @@ func (s *scan) request() *request {
 	return r
 }
 
-// release lets go of the values that were found.
+// release lets go of the values that were found, but for what lies in the body.
 func (s *scan) release() {
 	clear(s.given)
-	s.query, s.operation, s.given, s.jsonReader = nil, "", s.given[:0], jsonReader{}
+	s.given, s.operation = s.given[:0], ""
 }
