@@ -21,7 +21,7 @@ func schemaTable(r *resolvers) []plan.Type {
 		}},
 		{Kind: ast.Object, Name: "Query", Desc: "What can be asked once.", Fields: []plan.Field{
 			{Name: "info", Type: "Info", Desc: "The service itself: its version, its clock and how fresh its blocks are.", Resolve: r.info},
-			{Name: "blockchain", Type: "BlockchainQuery", Desc: "The chain: its accounts and its blocks.", Get: itself},
+			{Name: "blockchain", Type: "BlockchainQuery", Desc: "The chain: its accounts and its blocks.", Same: true},
 		}},
 		infoType,
 		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Accounts and blocks of the chain.", Fields: []plan.Field{
@@ -39,7 +39,7 @@ func schemaTable(r *resolvers) []plan.Type {
 			}},
 		}},
 		{Kind: ast.Object, Name: "BlockchainAccountQuery", Desc: "What is known of one account.", Fields: []plan.Field{
-			{Name: "info", Type: "BlockchainAccount", Desc: "The account's state.", Get: itself},
+			{Name: "info", Type: "BlockchainAccount", Desc: "The account's state.", Same: true},
 		}},
 		{Kind: ast.Object, Name: "BlockchainAccount", Desc: "The state of an account. One that the chain has never seen has a balance of zero.", Interfaces: []string{"Node"},
 			Is: func(v any) bool { _, ok := v.(*account); return ok },
@@ -57,10 +57,10 @@ func schemaTable(r *resolvers) []plan.Type {
 			}},
 		{Kind: ast.Object, Name: "BlockchainBlocksConnection", Desc: "A page of blocks.", Fields: []plan.Field{
 			{Name: "edges", Type: "[BlockchainBlocksEdge!]!", Desc: "The blocks with their cursors, ascending.", Get: func(src any) any { return (*edges)(src.(*page)) }},
-			{Name: "pageInfo", Type: "PageInfo!", Desc: "Where the page ends and whether there is more.", Get: itself},
+			{Name: "pageInfo", Type: "PageInfo!", Desc: "Where the page ends and whether there is more.", Same: true},
 		}},
 		{Kind: ast.Object, Name: "BlockchainBlocksEdge", Desc: "A block in a page.", Fields: []plan.Field{
-			{Name: "node", Type: "BlockchainBlock!", Desc: "The block.", Get: itself},
+			{Name: "node", Type: "BlockchainBlock!", Desc: "The block.", Same: true},
 			{Name: "cursor", Type: "String!", Desc: "The block's place in the order of all blocks.", Append: appendCursor},
 		}},
 		pageInfoType,
@@ -74,7 +74,7 @@ func schemaTable(r *resolvers) []plan.Type {
 				{Name: "hash", Type: "String", Desc: "The block's hash: 64 lower-case hex digits.", Append: appendHash},
 			}, blockFields...)},
 		{Kind: ast.Object, Name: "Subscription", Desc: "What can be followed.", Fields: []plan.Field{
-			{Name: "blocks", Type: "Block", Desc: "Each new block that the filter matches, ascending by cursor; there is no first value.", Get: itself, Args: []plan.Arg{
+			{Name: "blocks", Type: "Block", Desc: "Each new block that the filter matches, ascending by cursor; there is no first value.", Same: true, Args: []plan.Arg{
 				{Name: "filter", Type: "BlockFilter", Desc: "Which blocks; all where absent."},
 				{Name: "after", Type: "String", Desc: "Start behind this cursor (a block's chain_order) instead of now; an empty one is before the oldest block kept."},
 			}},
@@ -94,10 +94,6 @@ func schemaTable(r *resolvers) []plan.Type {
 		filterType("Int"), filterType("Float"), filterType("String"),
 	}
 }
-
-// itself is for fields whose value is seen through the same Go value as their
-// parent's.
-func itself(src any) any { return src }
 
 var infoType = plan.Type{Kind: ast.Object, Name: "Info", Desc: "The service itself. Times are in milliseconds.", Fields: []plan.Field{
 	{Name: "version", Type: "String", Desc: "The version of the library that serves, as dotted integers.", Append: func(dst []byte, _ any) []byte {

@@ -30,6 +30,7 @@ type field struct {
 	source    *Field
 	append    func([]byte, any) []byte // the source's own, close at hand
 	get       func(any) any
+	same      *selection // of the source itself
 	shape     *shape
 	constant  Args // the arguments, where no variable is among them
 	dynamic   []argument
@@ -200,6 +201,9 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	f.append, f.get = f.source.Append, f.source.Get
 	k.arguments(f, def, node)
 	f.shape = k.shape(def.Type, sets)
+	if f.source.Same {
+		f.same = f.shape.only
+	}
 	if f.source.Batch != "" && f.shape.asks(f.source.Batch) {
 		k.plan.batch = append(k.plan.batch, f)
 	}

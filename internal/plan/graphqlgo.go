@@ -111,6 +111,8 @@ func (f *Field) graphqlResolver() graphql.FieldResolveFn {
 			err := json.Unmarshal(f.Append(nil, p.Source), &v)
 			return v, err
 		}
+	case f.Same:
+		return func(p graphql.ResolveParams) (any, error) { return p.Source, nil }
 	case f.Get != nil:
 		return func(p graphql.ResolveParams) (any, error) { return listed(f.Get(p.Source)), nil }
 	case f.Resolve != nil:

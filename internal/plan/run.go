@@ -104,6 +104,16 @@ func (r *run) object(s *selection, src any) bool {
 			dst = f.append(dst, src)
 		case f.typename != nil:
 			dst = append(dst, f.typename...)
+		case f.same != nil:
+			r.dst = dst
+			r.path = append(r.path, step{name: f.name})
+			ok := r.object(f.same, src) || r.null(f.shape)
+			r.path = r.path[:len(r.path)-1]
+			if !ok {
+				r.dst = r.dst[:start]
+				return false
+			}
+			dst = r.dst
 		default:
 			r.dst = dst
 			r.path = append(r.path, step{name: f.name})

@@ -28,7 +28,7 @@ type Type struct {
 }
 
 // A Field is one field of an object, interface or input object. Of a field
-// that has a value to give, one of the four functions is set.
+// that has a value to give, one of the following five is set.
 type Field struct {
 	Name, Type, Desc string // Type as SDL writes it, such as "[ID!]!"
 	Args             []Arg
@@ -38,6 +38,8 @@ type Field struct {
 	// Append writes the JSON of a leaf whose value needs nothing but its
 	// source and cannot fail.
 	Append func(dst []byte, src any) []byte
+	// Same is an object that is seen through its source's own Go value.
+	Same bool
 	// Get finds an object or list that needs nothing but its source.
 	Get func(src any) any
 	// Resolve may fail, block and use arguments. An *Error it returns is for
