@@ -60,8 +60,12 @@ const Moment = 100 * time.Millisecond
 // middleware that hides it.
 var ErrNotFlushable = errors.New("sse: the ResponseWriter cannot flush")
 
-// batch is how many bytes of ready events go out in one write.
-const batch = 32 << 10
+const (
+	// batch is how many bytes of ready events go out in one write.
+	batch = 32 << 10
+	// idle is how large a buffer a stream keeps while it waits.
+	idle = 2 << 10
+)
 
 // Serve answers a request with a stream and returns when it has ended: nil
 // where the client was told or has left (ctx is done), else why not. wake
@@ -140,6 +144,9 @@ func (o *writer) drain(s Stream) (ended bool, err error) {
 			o.append(event)
 		}
 		if len(o.buf) == 0 {
+			if cap(o.buf) > idle { // grown by a burst, which may have been the last
+				o.buf = nil
+			}
 			return false, nil
 		}
 		if err := o.send(o.buf); err != nil {

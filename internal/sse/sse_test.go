@@ -227,3 +227,39 @@ func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 		t.Error("still writing to a client that does not read")
 	}
 }
+
+// There may be thousands of streams, and each has had a burst.
+func TestAStreamThatWaitsKeepsNoneOfItsBursts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 100
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		var all sync.WaitGroup
+		burst := make([]sse.Event, 64)
+		for i := range burst {
+			burst[i] = event("1", strings.Repeat("x", 1000))
+		}
+		before := heap()
+		for range streams {
+			s := newScript()
+			all.Go(func() { _ = sse.Serve(ctx, flushing{io.Discard}, sse.Options{}, s.wake, s) })
+			s.put(nil, burst...)
+			synctest.Wait()
+			s.mu.Lock()
+			s.events = nil
+			s.mu.Unlock()
+		}
+		if grown := (heap() - before) / streams; grown > 8<<10 {
+			t.Errorf("each keeps %d bytes", grown)
+		}
+		leave()
+		all.Wait()
+	})
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
