@@ -16,9 +16,9 @@ import (
 
 // Hooks tell a host what its [Handler] does, for metrics and traces. Each may
 // be nil, and one that is costs nothing. They are called concurrently, from the
-// goroutine that does the work, and hold it up: a hook must return at once, and
-// not call Shutdown, which would wait for it. A panic in one is logged, and
-// harms nothing else.
+// goroutine that does the work, and hold it up, which on sockets is the work of
+// all of them: a hook must return at once, and not call Shutdown, which would
+// wait for it. A panic in one is logged, and harms nothing else.
 //
 // The log ([Options.Logger]) tells of the same, but for single blocks and the
 // start of operations: failures of the source (Warn), its recovery and cut

@@ -23,6 +23,9 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, unauthorized())
 		return
 	}
+	if h.auth == (everybody{}) {
+		c.Request = nil // or it would be kept as long as the socket lives
+	}
 	s := &session{h: h, shown: c, endpoint: endpoint(r), socket: Socket{Project: c.Project, Remote: r.RemoteAddr}}
 	if c.HasSecret {
 		// Without a secret a refusal is not yet said: connection_init may
@@ -78,13 +81,17 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	if err != nil {
 		return nil, err
 	}
+	shown := s.shown
+	if s.socket.Protocol == "graphql-transport-ws" {
+		s.shown.Request = nil // there is no second connection_init to be judged
+	}
 	if s.authorized != nil {
 		ctx = outliving(s.authorized)
 		if !given.HasSecret {
 			return ctx, nil
 		}
 	} else if !given.HasSecret {
-		given = s.shown
+		given = shown
 	}
 	admitted, err := s.h.admit(ctx, given)
 	if err != nil && !errors.Is(err, ErrUnauthorized) {

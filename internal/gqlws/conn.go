@@ -20,15 +20,21 @@ const (
 	// maxOutbox is how many bytes of control frames may wait; while there are
 	// more, the peer is not read.
 	maxOutbox = 32 << 10
+
+	// maxMissed is how many pings in a row may go unanswered before the
+	// connection is cut.
+	maxMissed = 2
+
 	// frameCost is what a waiting frame costs beside its own bytes.
 	frameCost = 64
 )
 
-// A conn is one connection. Its reader goroutine (serve) lives as long as the
-// connection; the reader's end is the connection's end, and whoever wants that
-// closes the net.Conn. A writer goroutine (write) exists only while there is
-// something to write. Each goroutine of a query, a ping or a timer is counted in
-// wg, which the reader waits for.
+// A conn is one connection. Its reader goroutine (hear) lives as long as the
+// connection, but is parked, where it can be, while there is nothing to read; the
+// reader's end is the connection's end, and whoever wants that closes the
+// net.Conn. What there is to write, the crew writes, or a goroutine (write) that
+// exists only while the peer has to be waited for. Each goroutine of a write, a
+// query or a timer is counted in wg, which the reader waits for.
 type conn struct {
 	server  *Server
 	codec   codec
@@ -44,27 +50,38 @@ type conn struct {
 	session   context.Context // what Init returned; nil before
 	inited    bool            // by a connection_init
 	malformed int             // frames in a row
+	opening   *time.Timer     // until the first message
 	paced     time.Time       // when all messages were due, had they come at MessageRate
 
 	mu       sync.Mutex // never held across I/O or calls out
 	ops      map[string]*operation
 	leaving  int          // ended ones whose work is still under way
 	ready    []*operation // those to be asked for what they have, in turn
-	outbox   [][]byte     // control frames
+	outbox   [][]byte     // frames that go ahead of data
 	pending  int          // what they cost
-	room     *sync.Cond   // pending went down, or broken was set
+	room     *sync.Cond   // a send is over, or broken was set
+	pingDue  bool         // a ping waits to be written
+	pinged   bool         // one was, and no pong has come since
+	missed   int          // how often none had come when the next was due
 	kaDue    bool         // a keep-alive waits to be written
 	kaNext   time.Time    // when the one after it is due
 	ending   *ending      // nothing is started or heard any more
 	draining bool         // nothing is started any more; ends when the running queries are answered
-	writing  bool         // a writer exists
+	writing  bool         // somebody is at it, or in line to
+	sending  bool         // bytes are going out
+	shut     bool         // a close frame is out, or about to be: nothing goes out any more
 	closing  bool         // it is in the close handshake
 	broken   bool         // the net.Conn was, or is being, closed
 	dead     bool         // the reader is gone: no goroutine is started any more
 	blamed   bool         // why is set
 	why      error        // what the streams that still run are closed with
 
-	opening, ka, ping, expiry *time.Timer
+	parked bool  // the watch, or the end, has a reader begin
+	fd     int32 // the watch's
+
+	next *conn // in the crew's line; the crew's
+
+	ka, ping, expiry *time.Timer
 
 	turn *time.Timer // to drain, when many connections are shut down
 }
@@ -93,12 +110,20 @@ func (c *conn) start(ws *websocket.Conn, nc *netConn) {
 	}
 }
 
-// serve reads until the connection ends, however that comes about, and then
-// frees everything it held.
+// serve begins to read.
 func (c *conn) serve() {
+	if err := c.apart(c.callOpened); err != nil {
+		c.finish(err)
+		return
+	}
+	c.hear()
+}
+
+// finish is the end of the connection, which the reader came to: it frees
+// everything that was held.
+func (c *conn) finish(err error) {
 	defer c.server.release(c)
-	c.callOpened()
-	err := c.listen()
+	defer c.server.watch.forget(c)
 	c.cut(readEnd(err))
 
 	c.mu.Lock()
@@ -146,17 +171,22 @@ func (c *conn) after(d time.Duration, f func()) *time.Timer {
 // held, and not when dead.
 func (c *conn) spawn(what string, f func()) {
 	c.wg.Add(1)
-	go func() {
-		defer c.wg.Done()
-		var err error
-		defer func() {
-			if err != nil {
-				c.cut(&severed{ErrCut, what + " failed", err})
-			}
-		}()
-		defer c.recovered(what, &err)
-		f()
+	go c.guarded(what, f)
+}
+
+// guarded runs f, for which wg was counted up. Foreign code that panics in it, or
+// ends its goroutine, costs the connection.
+func (c *conn) guarded(what string, f func()) {
+	defer c.wg.Done()
+	err := error(errInternal)
+	defer func() {
+		if err != nil {
+			c.cut(&severed{ErrCut, what + " failed", err})
+		}
 	}()
+	defer c.recovered(what, &err)
+	f()
+	err = nil
 }
 
 // end says goodbye to the peer, and reports whether it was the first to: no
@@ -206,11 +236,11 @@ func (c *conn) cut(why *severed) {
 }
 
 func (c *conn) sever() {
+	_ = c.net.Close() // first: a reader that waited for room reads no more
 	c.mu.Lock()
 	c.broken = true
 	c.room.Broadcast()
 	c.mu.Unlock()
-	_ = c.net.Close() // first: the reader is held up no more
 	c.cancel()
 }
 
@@ -268,23 +298,4 @@ func (c *conn) standings(ops []*operation) []standing {
 		}
 	}
 	return all
-}
-
-// checkAlive asks the peer for a sign of life and waits for it.
-func (c *conn) checkAlive() {
-	c.mu.Lock()
-	if c.dead || c.ending != nil {
-		c.mu.Unlock()
-		return
-	}
-	c.ping.Reset(c.options.KeepAlive)
-	c.mu.Unlock()
-
-	ctx, cancel := context.WithTimeout(c.ctx, 2*c.options.KeepAlive)
-	defer cancel()
-	// The library gives up on a ping that finds a long write under way; that is
-	// the write's affair, and the next ping asks again.
-	if err := c.ws.Ping(ctx); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		c.cut(&severed{ErrCut, "no answer to pings", err})
-	}
 }

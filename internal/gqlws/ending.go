@@ -48,8 +48,8 @@ func readEnd(err error) *severed {
 	case errors.Is(err, errInternal):
 		return &severed{ErrCut, "reader failed", err}
 	case errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded):
-		// The library gives a ping, a pong and a close frame five seconds.
-		return &severed{ErrCut, "control frame took too long", err}
+		// The library gives a close frame five seconds.
+		return &severed{ErrCut, "close frame took too long", err}
 	default:
 		return &severed{ErrRefused, "broken frame", err}
 	}

@@ -2,6 +2,7 @@ package gqlws
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -145,5 +146,32 @@ func TestPartOfAMessageIsNotHeard(t *testing.T) {
 		if left(s) != 0 || len(ss.streams) != 0 {
 			t.Errorf("%d connections are left, %d streams were started", left(s), len(ss.streams))
 		}
+	})
+}
+
+// A slowInit lets peers in after longer than a frame may take.
+type slowInit struct{ *script }
+
+func (s slowInit) Init(ctx context.Context, payload []byte) (context.Context, error) {
+	time.Sleep(testOptions.FrameTimeout + time.Second)
+	return s.script.Init(ctx, payload)
+}
+
+// The time for a frame is the peer's, not that of the Session.
+func TestPeerIsNotCutForTheTimeThatInitTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newScript(t)
+		p := dial(t, s, slowInit{ss}).listen()
+		start := frameOf(true, opText, []byte(startA))
+		go func() {
+			_ = p.write(append(frameOf(true, opText, []byte(`{"type":"connection_init"}`)), start[:10]...))
+			_ = p.write(start[10:])
+		}()
+		time.Sleep(testOptions.FrameTimeout + 2*time.Second)
+		if left(s) != 1 {
+			t.Errorf("the peer was cut: %v", ss.why)
+		}
+		p.conn.Close()
+		shutdown(t, s)
 	})
 }

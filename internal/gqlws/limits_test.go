@@ -1,7 +1,9 @@
 package gqlws
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -82,5 +84,25 @@ func TestSessionThatPanicsWhenToldIsLogged(t *testing.T) {
 		if left(s) != 0 || ss.open() != 0 {
 			t.Errorf("%d connections and %d streams are left", left(s), ss.open())
 		}
+	})
+}
+
+// A pong for each ping of a peer that reads none is no way to fill the memory.
+func TestPeerThatPingsAndReadsNothingIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newScript(t)
+		p := dial(t, s, ss)
+		ping := frameOf(true, opPing, bytes.Repeat([]byte("x"), 125))
+		sent := 0
+		for p.write(ping) == nil {
+			sent++
+		}
+		if most := maxOutbox/125 + 10; sent > most {
+			t.Errorf("%d pings were heard", sent)
+		}
+		if err := ss.ended(); !errors.Is(err, ErrCut) || !strings.Contains(err.Error(), "write failed") {
+			t.Errorf("closed with %v", err)
+		}
+		shutdown(t, s)
 	})
 }

@@ -9,12 +9,17 @@ import (
 	"net/http"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// frameBuffer is the size of the two buffers of a connection: most connections
-// are idle, and there are many.
-const frameBuffer = 256
+// The sizes of a connection's buffers: most connections are idle, and there are
+// many. What the library writes, a close frame of at most 127 bytes, fits, and so
+// goes out in one write.
+const (
+	readBuffer  = 256
+	writeBuffer = 128
+)
 
 // netConn is the captured TCP (or TLS) connection: closing it is the one thing
 // that always frees a WebSocket, so the connection keeps it in its own hands. It
@@ -24,20 +29,23 @@ type netConn struct {
 	frameTimeout time.Duration
 	writeTimeout time.Duration
 
-	conn *conn         // told of what fails; nil during the handshake
-	br   *bufio.Reader // what the WebSocket reads through
-	rest []byte        // read by net/http before it was taken over
+	raw  syscall.RawConn // to write without waiting; nil where that cannot be
+	conn *conn           // told of what fails; nil during the handshake
+	br   *bufio.Reader   // what the WebSocket reads through
+	rest []byte          // read by net/http before it was taken over
 
-	// These two belong to whoever reads the WebSocket.
+	// These belong to whoever reads the WebSocket.
 	begun   bool // some of a frame has come, and its deadline is set
 	message bool // some of a message has come
 
+	stay   bool        // the reader is never parked; conn's mu guards it
 	closed atomic.Bool // by this side: what fails from then on is no news
 }
 
 func newNetConn(nc net.Conn, rest []byte, frameTimeout, writeTimeout time.Duration) *netConn {
-	n := &netConn{Conn: nc, rest: rest, frameTimeout: frameTimeout, writeTimeout: writeTimeout}
-	n.br = bufio.NewReaderSize(n, frameBuffer)
+	n := &netConn{Conn: nc, raw: rawOf(nc), rest: rest, frameTimeout: frameTimeout, writeTimeout: writeTimeout}
+	n.stay = n.raw == nil || !canWatch
+	n.br = bufio.NewReaderSize(n, readBuffer)
 	return n
 }
 
@@ -48,17 +56,31 @@ func (n *netConn) Read(p []byte) (int, error) {
 		n.begin()
 		return k, nil
 	}
-	k, err := n.Conn.Read(p)
+	read := n.Conn.Read
+	if n.mayPark() {
+		read = n.glance
+	}
+	k, err := read(p)
 	if k > 0 {
 		n.begin()
 	}
-	if err != nil {
+	if err != nil && err != errIdle {
 		n.failed("read failed", err)
 	}
 	return k, err
 }
 
+// Write is the library's, which writes the handshake and a close frame.
 func (n *netConn) Write(p []byte) (int, error) {
+	if n.conn != nil {
+		n.conn.waitShut()
+	}
+	return n.put(p)
+}
+
+// put writes all of it. The deadline is taken back, so that it does not stand in
+// the way of a write that would not wait.
+func (n *netConn) put(p []byte) (int, error) {
 	if n.writeTimeout > 0 {
 		if err := n.SetWriteDeadline(time.Now().Add(n.writeTimeout)); err != nil {
 			n.failed("write failed", err)
@@ -68,13 +90,22 @@ func (n *netConn) Write(p []byte) (int, error) {
 	k, err := n.Conn.Write(p)
 	if err != nil {
 		n.failed("write failed", err)
+		return k, err
+	}
+	if n.writeTimeout > 0 {
+		err = n.SetWriteDeadline(time.Time{})
 	}
 	return k, err
 }
 
+// Close has a reader that is parked find out.
 func (n *netConn) Close() error {
 	n.closed.Store(true)
-	return n.Conn.Close()
+	err := n.Conn.Close()
+	if n.conn != nil {
+		n.conn.unpark()
+	}
+	return err
 }
 
 // failed tells why the connection ends before the library knows: it closes the
@@ -88,7 +119,6 @@ func (n *netConn) failed(reason string, err error) {
 		kind = ErrCut
 	}
 	n.conn.blame(&severed{kind, reason, err})
-	n.conn.cancel() // the reader may be in Init, and not hear that the line is gone
 }
 
 // begin sets the deadline of a frame when its first bytes have come. The bytes
@@ -171,5 +201,5 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if _, err := h.conn.Write(answer.Bytes()); err != nil {
 		return nil, nil, fmt.Errorf("write handshake: %w", err)
 	}
-	return h.conn, bufio.NewReadWriter(h.conn.br, bufio.NewWriterSize(h.conn, frameBuffer)), nil
+	return h.conn, bufio.NewReadWriter(h.conn.br, bufio.NewWriterSize(h.conn, writeBuffer)), nil
 }

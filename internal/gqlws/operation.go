@@ -6,9 +6,8 @@ import (
 	"io"
 )
 
-// A Session answers one connection. Its methods are called from the goroutine
-// that reads the connection, one at a time: while one of them runs, nothing else
-// that the peer says is heard.
+// A Session answers one connection. Its methods are called one at a time: while
+// one of them runs, nothing else that the peer says is heard.
 type Session interface {
 	// Opened is called once, right after the handshake and before anything else,
 	// with the subprotocol that is spoken. ctx is as in Init. It must not block.
@@ -73,7 +72,9 @@ type Stream interface {
 	// there is none yet: the wake given to Start tells when there may be one.
 	// The payload is only read, so it may be shared between connections. Next is
 	// called once after Start, after each wake, and again after each payload,
-	// when that one has been written: a peer that reads slowly is not asked for.
+	// when that one has been written or, of a few kilobytes, with it: a peer that
+	// reads slowly is not asked for. It must not block: the next in line is
+	// another connection's.
 	//
 	// io.EOF is the end: the peer reads complete. A *RequestError is an end with
 	// a reason, any other error an end that is logged and told as internal.

@@ -21,15 +21,27 @@ func (c *conn) listen() (err error) {
 		if err != nil {
 			return err
 		}
-		if c.tooMany() {
-			detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
-			if c.end(overLimit(causeTooMany, detail)) {
-				c.callLimit("MessageRate")
-			}
+		if err := c.apart(func() { c.receive(frame) }); err != nil {
+			return err
 		}
-		c.receive(frame)
 		c.waitRoom()
+		c.settle(false) // again: the time that this took is not the next frame's
 	}
+}
+
+// apart runs f on a goroutine and waits for it. What a message asks for takes a
+// deep stack, and the reader would keep its own as long as it waits for the next
+// message.
+func (c *conn) apart(f func()) error {
+	done := make(chan error)
+	go func() {
+		err := error(errInternal) // foreign code may end this goroutine
+		defer func() { done <- err }()
+		defer c.recovered("reader", &err)
+		f()
+		err = nil
+	}()
+	return <-done
 }
 
 // read returns the next message. One that is too big ends the connection; what
@@ -53,7 +65,9 @@ func (c *conn) read() ([]byte, error) {
 	}
 	if limit > 0 && int64(len(frame)) > limit {
 		if c.end(overLimit(causeTooBig, fmt.Sprintf("Message is larger than %d bytes", limit))) {
-			c.callLimit("MessageBytes")
+			if err := c.apart(func() { c.callLimit("MessageBytes") }); err != nil {
+				return nil, err
+			}
 		}
 		// Bytes left unread would turn the close into a reset, which can
 		// overtake what the peer is told.
@@ -114,6 +128,12 @@ func (c *conn) waitRoom() {
 
 // receive does what one frame asks for.
 func (c *conn) receive(frame []byte) {
+	if c.tooMany() {
+		detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
+		if c.end(overLimit(causeTooMany, detail)) {
+			c.callLimit("MessageRate")
+		}
+	}
 	c.mu.Lock()
 	over := c.ending != nil
 	c.mu.Unlock()
@@ -123,6 +143,7 @@ func (c *conn) receive(frame []byte) {
 	m := c.codec.decode(frame)
 	if c.opening != nil && (m.kind == kindInit || !c.codec.strict()) {
 		c.opening.Stop()
+		c.opening = nil
 	}
 	if m.kind != kindMalformed {
 		c.malformed = 0
@@ -177,20 +198,6 @@ func (c *conn) init(payload []byte) {
 		c.kaNext = time.Now().Add(c.options.KeepAlive)
 		c.ka = c.after(c.options.KeepAlive, c.keepAlive)
 	}
-	c.kick()
-}
-
-// keepAlive lets the writer send a keep-alive. Each is due at a whole multiple of
-// the rhythm, however late the one before it was.
-func (c *conn) keepAlive() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ending != nil || c.dead {
-		return
-	}
-	c.kaDue = true
-	c.kaNext = c.kaNext.Add(c.options.KeepAlive)
-	c.ka.Reset(time.Until(c.kaNext))
 	c.kick()
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -209,6 +210,7 @@ type scriptStream struct {
 	why    error
 	gate   chan struct{} // where set, Next waits for it
 	panics bool
+	exits  bool // Next ends its goroutine
 }
 
 func (s *scriptStream) Next() ([]byte, error) {
@@ -228,6 +230,9 @@ func (s *scriptStream) Next() ([]byte, error) {
 	s.inside = false
 	if s.panics {
 		panic("Next")
+	}
+	if s.exits {
+		runtime.Goexit()
 	}
 	if len(s.queue) > 0 {
 		payload := s.queue[0]

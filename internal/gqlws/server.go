@@ -90,6 +90,8 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	codecs  []codec // the first of these that a peer offers is spoken
+	crew    *crew
+	watch   watch
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
@@ -108,6 +110,7 @@ func NewServer(o Options) *Server {
 		options:  o,
 		log:      log,
 		codecs:   []codec{transport{maxID: o.MaxID}, legacy{maxID: o.MaxID}},
+		crew:     newCrew(),
 		conns:    make(map[*conn]struct{}),
 		finished: make(chan struct{}),
 	}
@@ -145,8 +148,8 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 		InsecureSkipVerify: true, // origins are the caller's affair
 		// Of c rather than h, which would keep all that net/http holds for the
 		// request.
-		OnPingReceived: func(context.Context, []byte) bool { c.net.settle(); return true },
-		OnPongReceived: func(context.Context, []byte) { c.net.settle() },
+		OnPingReceived: func(_ context.Context, payload []byte) bool { c.pong(payload); return false },
+		OnPongReceived: func(context.Context, []byte) { c.alive() },
 	})
 	switch {
 	case err == nil:
@@ -199,6 +202,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-s.finished:
+		s.crew.working.Wait()
+		s.watch.waiting.Wait()
 		return nil
 	case <-ctx.Done():
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,4 +129,28 @@ func TestEndDuringAStalledWriteIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestShutdownWaitsForHandsAndTheWatch(t *testing.T) {
+	for name, of := range map[string]func(*Server) *sync.WaitGroup{
+		"hands": func(s *Server) *sync.WaitGroup { return &s.crew.working },
+		"watch": func(s *Server) *sync.WaitGroup { return &s.watch.waiting },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewServer(testOptions)
+				of(s).Add(1)
+				over := make(chan struct{})
+				go func() { shutdown(t, s); close(over) }()
+				synctest.Wait()
+				select {
+				case <-over:
+					t.Error("it has not waited")
+				default:
+				}
+				of(s).Done()
+				<-over
+			})
+		})
+	}
 }

@@ -182,3 +182,86 @@ func stormyPeer(ctx context.Context, addr, protocol string, words func(i int) st
 	}
 	_, _ = nc.Write(last[rand.IntN(len(last))])
 }
+
+// Each peer asks in bits that come at any time, and is spoken to meanwhile:
+// nothing is lost on the way to or from a reader that is parked.
+func TestNothingIsLostBetweenParkingAndWriting(t *testing.T) {
+	const n = 40
+	o := testOptions
+	o.MaxSockets = n
+	s, ss := NewServer(o), newClosing(t)
+	url, _ := serveLoopback(t, s, ss)
+	ctx := bounded(t)
+	storm, calm := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer calm()
+	var wg sync.WaitGroup
+	for i := range n {
+		c := dialLoopback(t, url)
+		st := ss.started(ctx, i+1)
+		pongs, data := make(chan string, 1), make(chan string, 1)
+		wg.Go(func() {
+			for {
+				op, payload, err := readServerFrame(c.br)
+				if err != nil {
+					return
+				}
+				if op == opPong {
+					pongs <- string(payload)
+				} else {
+					data <- string(payload)
+				}
+			}
+		})
+		var both sync.WaitGroup
+		both.Go(func() {
+			for k := 0; storm.Err() == nil; k++ {
+				want := fmt.Sprint(k)
+				dribble(c, frameOf(true, opPing, []byte(want)))
+				if got := hear(ctx, pongs); got != want {
+					t.Errorf("%d: heard %q, want the pong of %s", i, got, want)
+					return
+				}
+			}
+		})
+		both.Go(func() {
+			for k := 0; storm.Err() == nil; k++ {
+				size := 10
+				if rand.IntN(300) == 0 {
+					size = 1_000_000 // more than the kernel takes at once
+				}
+				payload := numbered(k, size)
+				st.push(payload)
+				if got, want := hear(ctx, data), `{"type":"data","id":"a","payload":`+payload+`}`; got != want {
+					t.Errorf("%d: heard %.60q, want %.60q", i, got, want)
+					return
+				}
+			}
+		})
+		wg.Go(func() { both.Wait(); c.nc.Close() })
+	}
+	wg.Wait()
+	shutdown(t, s)
+}
+
+// dribble writes a frame, at times in two parts.
+func dribble(c *caller, frame []byte) {
+	if at := rand.IntN(3 * len(frame)); at < len(frame) {
+		_, _ = c.nc.Write(frame[:at])
+		frame = frame[at:]
+		if rand.IntN(3) == 0 {
+			for range 100 {
+				runtime.Gosched()
+			}
+		}
+	}
+	_, _ = c.nc.Write(frame) // that it fails is heard
+}
+
+func hear(ctx context.Context, from <-chan string) string {
+	select {
+	case got := <-from:
+		return got
+	case <-ctx.Done():
+		return "nothing"
+	}
+}

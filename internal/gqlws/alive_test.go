@@ -1,0 +1,91 @@
+package gqlws
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPongMakesUpForOneThatWasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newScript(t)
+		p := dial(t, s, ss)
+		p.mute = true
+		p.listen()
+		p.say(startA)
+		time.Sleep(35 * time.Second) // pings at 15 and 30
+		if err := p.send(opPong, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(35 * time.Second) // and at 45, which is missed at 60
+		if left(s) != 1 {
+			t.Error("the peer was cut")
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
+func TestFarewellIsNotCutShortByPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions
+		o.KeepAlive = time.Second
+		s, ss := NewServer(o), newScript(t)
+		p := dial(t, s, ss)
+		p.mute = true
+		p.listen()
+		time.Sleep(2500 * time.Millisecond)
+		begin := time.Now()
+		shutdown(t, s)
+		if took := time.Since(begin); took != closeWait {
+			t.Errorf("the peer had %v to answer", took)
+		}
+	})
+}
+
+func TestPingsDuringAStalledFarewellQueueNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newScript(t)
+		p := dial(t, s, ss) // reads nothing
+		p.say("x")
+		synctest.Wait()
+		cn := theConn(s)
+		cn.end(ending{cause: causeExpired})
+		for range 2000 {
+			if err := p.send(opPing, make([]byte, 125)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		cn.mu.Lock()
+		if cn.pending > 1000 {
+			t.Errorf("%d bytes wait", cn.pending)
+		}
+		cn.mu.Unlock()
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
+// The time that its pongs wait for room is not that of a frame of its own.
+func TestPeerThatReadsLateIsNotCutOverItsPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newScript(t)
+		p := dial(t, s, ss)
+		go func() {
+			for range 400 {
+				if p.send(opPing, make([]byte, 125)) != nil {
+					return
+				}
+			}
+		}()
+		time.Sleep(7 * time.Second) // longer than FrameTimeout, shorter than WriteTimeout
+		p.listen()
+		time.Sleep(time.Second)
+		if left(s) != 1 {
+			t.Errorf("the peer was cut: %v", ss.why)
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
