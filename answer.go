@@ -140,13 +140,14 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, medi
 // refuse answers a request that is not run.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	h.events.limit(r.Context(), no.Limit)
+	if no.retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(no.retry))
+	}
 	switch no.status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", allowedMethods)
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "1")
 	}
 	h.write(w, r, no.status, typeJSON, appendErrors(nil, plan.Errors{no.Error}))
 }

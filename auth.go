@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // ErrUnauthorized is returned by an [Authorizer] that does not know the project
@@ -18,6 +19,28 @@ import (
 // refusal.
 var ErrUnauthorized = errors.New("chaingql: unauthorized access")
 
+// RateLimited is returned by an [Authorizer], which sees the project and the
+// address of each request, to refuse a client for a while. The client gets 429
+// with Retry-After, or on a socket an error and a close after which it may come
+// back.
+type RateLimited struct {
+	// After is when to ask again: told in whole seconds, rounded up, at least
+	// one.
+	After time.Duration
+}
+
+// Error tells the wait.
+func (e RateLimited) Error() string {
+	return fmt.Sprintf("chaingql: rate limited for %v", e.After)
+}
+
+// refusal is what the client is told.
+func (e RateLimited) refusal() *refusal {
+	no := refuse(http.StatusTooManyRequests, codeRateLimited, "Too many requests.")
+	no.retry = max(1, int((e.After+time.Second-1)/time.Second))
+	return no
+}
+
 // An Authorizer decides who may use a project. It is called once for each HTTP
 // request, and for a socket at its handshake where a secret came with it, and
 // again for credentials in connection_init; concurrently.
@@ -25,8 +48,8 @@ type Authorizer interface {
 	// Authorize returns the context that the Backend's Balance will get: the
 	// given one, or one made of it with values of the host's own. A deadline
 	// on it is the credentials' expiry: a socket is closed then, and its
-	// client may come back. ErrUnauthorized refuses; any other error is
-	// answered as an internal error and logged.
+	// client may come back. ErrUnauthorized refuses, [RateLimited] for a
+	// while; any other error is answered as an internal error and logged.
 	//
 	// It should take as long for an unknown project as for a wrong secret.
 	Authorize(ctx context.Context, c Credentials) (context.Context, error)

@@ -16,7 +16,7 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 		return r.one(ctx, a.address)
 	}
 	if a.call.balances == nil {
-		a.call.balances, a.call.err = map[Address]*big.Int{}, errBatch // stands if what follows panics
+		a.call.balances, a.call.err = map[Address]*big.Int{}, errPanicked // stands if what follows panics
 		a.call.err = r.together(ctx, a.call)
 	}
 	amount, known := a.call.balances[a.address]
@@ -30,10 +30,14 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 	return amount, err
 }
 
-var errBatch = errors.New("chaingql: Backend.Balances panicked")
+var errPanicked = errors.New("chaingql: the Backend panicked")
 
 // one looks one balance up.
 func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
+	if err := r.turn(ctx); err != nil {
+		return nil, err
+	}
+	defer r.done()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amount, err := r.backend.Balance(ctx, addr)
@@ -64,6 +68,10 @@ func (r *resolvers) together(ctx context.Context, c *call) error {
 	if len(addrs) < 2 {
 		return nil
 	}
+	if err := r.turn(ctx); err != nil {
+		return err
+	}
+	defer r.done()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amounts, err := r.batcher.Balances(ctx, addrs)

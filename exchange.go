@@ -27,7 +27,12 @@ const maxPooled = 256 << 10
 func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, project, media string, x *exchange) {
 	x.call.host, x.call.path, x.call.op = r.Host, requestPath(r), op
 	x.answer = h.run(ctx, &x.call, overHTTP, project, x.answer[:0])
-	h.write(w, r, http.StatusOK, media, x.answer)
+	status := http.StatusOK
+	if x.call.busy { // what is missing is worth asking for again
+		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+	}
+	h.write(w, r, status, media, x.answer)
 	if cap(x.body)+cap(x.answer) > maxPooled {
 		return
 	}

@@ -1,5 +1,28 @@
 package chaingql
 
+import (
+	"context"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// Subscribe is a subscription without a transport: what it keeps is nothing but
+// its own.
+func (h *Handler) Subscribe(document string, variables map[string]any) (stop func(), err error) {
+	op, errs := h.plans.Prepare(document, "", variables)
+	if errs != nil {
+		return nil, errs
+	}
+	s, refused := h.subscribe(context.Background(), op, subscriber{wake: func() {}})
+	if refused != nil {
+		return nil, plan.Errors{refused}
+	}
+	return func() { s.close(nil) }, nil
+}
+
+// Retained is what all subscriptions are held to keep.
+func (h *Handler) Retained() (count, bytes int) { return h.retained.count, h.retained.bytes }
+
 // Feeds is how many evaluations a new block costs.
 func (h *Handler) Feeds() int { return h.blocks.Stats().Feeds }
 

@@ -32,10 +32,6 @@ const (
 	streamWriteTimeout  = 10 * time.Second
 )
 
-// maxOperationID is the length of an id that a client gives an operation on a
-// socket, in bytes.
-const maxOperationID = 128
-
 // A Handler serves the API of one chain. Make it with [New]. It is safe for
 // concurrent use and may be mounted under any number of patterns.
 type Handler struct {
@@ -48,6 +44,7 @@ type Handler struct {
 	sockets   *gqlws.Server
 	requests  *admission
 	streams   *admission
+	retained  retained
 	trusted   trusted
 	events    events
 	exchanges sync.Pool // of *exchange
@@ -86,6 +83,9 @@ func New(b Backend, opts *Options) *Handler {
 	h.events = events{h.opts.Hooks, h.opts.Logger}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
+	if l.InFlight > 0 {
+		resolve.turns = make(turns, l.InFlight)
+	}
 	resolve.flights.patience = l.BackendTimeout / 2
 	resolve.limit = h.events.limit
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
@@ -98,9 +98,10 @@ func New(b Backend, opts *Options) *Handler {
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, h.events.limit)
 	h.sockets = gqlws.NewServer(gqlws.Options{
 		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
-		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxOperations: l.PerSocket, MaxID: maxOperationID, MaxSockets: l.Sockets, Logger: h.opts.Logger,
+		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxOperations: l.PerSocket, MaxID: l.IDBytes, MaxSockets: l.Sockets, Logger: h.opts.Logger,
 	})
 	h.requests, h.streams = newAdmission(l.Requests), newAdmission(l.Sockets)
+	h.retained = retained{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
 	}
@@ -187,12 +188,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) run(ctx context.Context, c *call, transport, project string, dst []byte) []byte {
 	ctx, told := h.events.begin(ctx, c.op, transport, project)
 	dst = c.op.Run(ctx, c, dst)
+	if h.opts.ShowCost {
+		dst = appendCost(dst, c.op.Cost())
+	}
 	told.answered(dst)
 	return dst
 }
 
 func shuttingDown() *refusal {
-	return refuse(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
+	no := refuse(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
+	no.retry = 1
+	return no
 }
 
 // unavailable is for who is not admitted: too many are inside, or the door is
@@ -201,7 +207,9 @@ func unavailable(closed bool, limit, what string) *refusal {
 	if closed {
 		return shuttingDown()
 	}
-	return &refusal{http.StatusServiceUnavailable, &plan.Error{Message: "Too many " + what + " at once.", Code: codeUnavailable, Limit: limit}}
+	no := refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many "+what+" at once.")
+	no.Limit, no.retry = limit, 1
+	return no
 }
 
 // Shutdown ends the Handler for good: new requests get 503, running ones are
@@ -235,14 +243,23 @@ func (h *Handler) authorize(r *http.Request) (ctx context.Context, project strin
 	if err != nil {
 		return nil, "", unauthorized()
 	}
-	ctx, err = h.admit(r.Context(), c)
-	switch {
-	case errors.Is(err, ErrUnauthorized):
-		return nil, "", unauthorized()
-	case err != nil:
-		return nil, "", &refusal{http.StatusInternalServerError, h.mask(r.Context(), fmt.Errorf("authorizer: %w", err))}
+	if ctx, err = h.admit(r.Context(), c); err != nil {
+		return nil, "", h.refused(r.Context(), err)
 	}
 	return ctx, c.Project, nil
+}
+
+// refused is what a client is told of an Authorizer's error.
+func (h *Handler) refused(ctx context.Context, err error) *refusal {
+	var limited RateLimited
+	switch {
+	case errors.Is(err, ErrUnauthorized):
+		return unauthorized()
+	case errors.As(err, &limited):
+		return limited.refusal()
+	}
+	// Trouble of the host's must not read as a wrong secret.
+	return &refusal{status: http.StatusInternalServerError, Error: h.mask(ctx, fmt.Errorf("authorizer: %w", err))}
 }
 
 // admit asks the Authorizer, whose panic is an error like any other.
@@ -319,5 +336,5 @@ func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 		panic(p) // net/http's own way to say goodbye
 	}
 	e := h.mask(context.WithoutCancel(r.Context()), fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-	h.turnAway(w, r, &refusal{http.StatusInternalServerError, e})
+	h.turnAway(w, r, &refusal{status: http.StatusInternalServerError, Error: e})
 }

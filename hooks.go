@@ -70,8 +70,7 @@ type Hooks struct {
 	SourceRecovered func(down time.Duration)
 
 	// LimitHit is called when something is refused or cut for a limit, with
-	// the name of the field of [Limits]; "OperationID" for an id that is
-	// longer than a socket allows.
+	// the name of the field of [Limits].
 	LimitHit func(ctx context.Context, limit string)
 }
 

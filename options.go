@@ -16,28 +16,35 @@ const (
 	DefaultWindow    = 1024
 	DefaultSilence   = 30 * time.Second
 
-	DefaultBodyBytes      = 128 << 10
-	DefaultDocumentBytes  = 32 << 10
-	DefaultTokens         = 2000
-	DefaultDepth          = 20
-	DefaultFields         = 1500
-	DefaultAliases        = 50
-	DefaultDirectives     = 32
-	DefaultSameName       = 8
-	DefaultOperations     = 8
-	DefaultFragments      = 32
-	DefaultVariables      = 32
-	DefaultListItems      = 100
-	DefaultAnswerBytes    = 4 << 20
-	DefaultCacheBytes     = 32 << 20
-	DefaultMessageBytes   = 64 << 10
-	DefaultSockets        = 10_000
-	DefaultMessageRate    = 100
-	DefaultPerSocket      = 32
-	DefaultRequests       = 1024
-	DefaultBodyTimeout    = 5 * time.Second
-	DefaultWriteTimeout   = 5 * time.Second
-	DefaultBackendTimeout = 5 * time.Second
+	DefaultBodyBytes         = 128 << 10
+	DefaultDocumentBytes     = 32 << 10
+	DefaultTokens            = 2000
+	DefaultDepth             = 20
+	DefaultFields            = 1500
+	DefaultAliases           = 50
+	DefaultDirectives        = 32
+	DefaultSameName          = 8
+	DefaultOperations        = 8
+	DefaultFragments         = 32
+	DefaultVariables         = 32
+	DefaultListItems         = 100
+	DefaultCalls             = 50
+	DefaultBlocks            = 2500
+	DefaultAnswerBytes       = 4 << 20
+	DefaultCacheBytes        = 32 << 20
+	DefaultMessageBytes      = 64 << 10
+	DefaultSockets           = 10_000
+	DefaultMessageRate       = 100
+	DefaultPerSocket         = 32
+	DefaultRequests          = 1024
+	DefaultInFlight          = 64
+	DefaultSubscriptions     = 100_000
+	DefaultIDBytes           = 128
+	DefaultSubscriptionBytes = 256 << 20
+	DefaultVariableBytes     = 4 << 10
+	DefaultBodyTimeout       = 5 * time.Second
+	DefaultWriteTimeout      = 5 * time.Second
+	DefaultBackendTimeout    = 5 * time.Second
 )
 
 // Options are what a [Handler] can be told beside its Backend. The zero value
@@ -82,6 +89,11 @@ type Options struct {
 	// pace. Default: DefaultSilence.
 	Silence time.Duration
 
+	// ShowCost adds to each query's answer what it was priced at before it ran:
+	// extensions.cost, with calls of the Backend and blocks, which
+	// [Limits].Calls and Blocks bound.
+	ShowCost bool
+
 	// DisableIntrospection refuses __schema and __type.
 	DisableIntrospection bool
 
@@ -99,25 +111,32 @@ type Options struct {
 // GraphQL error that names it and has the code LIMIT_EXCEEDED, except where the
 // field says otherwise. Zero is the default, negative turns a limit off.
 type Limits struct {
-	BodyBytes     int // of a request's body (413). Default: 128 KiB.
-	DocumentBytes int // of a document. Default: 32 KiB.
-	Tokens        int // of a document, comments included. Default: 2,000.
-	Depth         int // nested selections, lists, objects and list types, and levels of JSON. Default: 20.
-	Fields        int // of an operation, its fragments written out. Default: 1,500.
-	Aliases       int // in a document. Default: 50.
-	Directives    int // in a document. Default: 32.
-	SameName      int // fields of one response name in one written selection set. Default: 8.
-	Operations    int // in a document. Default: 8.
-	Fragments     int // in a document. Default: 32.
-	Variables     int // of an operation. Default: 32.
-	ListItems     int // of one list, in a document or in variables. Default: 100.
-	AnswerBytes   int // of an answer's data. Default: 4 MiB.
-	CacheBytes    int // that compiled documents are kept in. Default: 32 MiB. Negative keeps none: no query persists.
-	MessageBytes  int // of one message on a socket (close code 1009). Default: 64 KiB.
-	Sockets       int // open at once, and as many event streams (503). Default: 10,000.
-	MessageRate   int // messages a second on a socket, twice as many at once (close code 1008). Default: 100.
-	PerSocket     int // operations running at once on one socket. Default: 32.
-	Requests      int // HTTP requests being answered at once (503). Default: 1,024.
+	BodyBytes         int // of a request's body (413). Default: 128 KiB.
+	DocumentBytes     int // of a document. Default: 32 KiB.
+	Tokens            int // of a document, comments included. Default: 2,000.
+	Depth             int // nested selections, lists, objects and list types, and levels of JSON. Default: 20.
+	Fields            int // of an operation, its fragments written out. Default: 1,500.
+	Aliases           int // in a document. Default: 50.
+	Directives        int // in a document. Default: 32.
+	SameName          int // fields of one response name in one written selection set. Default: 8.
+	Operations        int // in a document. Default: 8.
+	Fragments         int // in a document. Default: 32.
+	Variables         int // of an operation. Default: 32.
+	ListItems         int // of one list, in a document or in variables. Default: 100.
+	Calls             int // of the Backend, that a query costs at most; one for all balances where it is a [BalanceBatcher]. Default: 50.
+	Blocks            int // that a query costs at most. Default: 2,500.
+	AnswerBytes       int // of an answer's data. Default: 4 MiB.
+	CacheBytes        int // that compiled documents are kept in. Default: 32 MiB. Negative keeps none: no query persists.
+	MessageBytes      int // of one message on a socket (close code 1009). Default: 64 KiB.
+	Sockets           int // open at once, and as many event streams (503). Default: 10,000.
+	MessageRate       int // messages a second on a socket, twice as many at once (close code 1008). Default: 100.
+	PerSocket         int // operations running at once on one socket. Default: 32.
+	IDBytes           int // of an operation's id on a socket. Default: 128.
+	Subscriptions     int // open at once, on all sockets and event streams. Default: 100,000.
+	SubscriptionBytes int // that all of them keep, as documents and variables. Default: 256 MiB.
+	VariableBytes     int // of one subscription's variables, as JSON. Default: 4 KiB.
+	InFlight          int // calls of the Backend for queries at once; further ones wait for half of BackendTimeout at most (503). Default: 64.
+	Requests          int // HTTP requests, and queries on sockets, being answered at once (503). Default: 1,024.
 
 	BodyTimeout    time.Duration // for a request's body to come whole (408). Default: 5 s.
 	WriteTimeout   time.Duration // for an answer to be taken; the connection is cut. Default: 5 s.
@@ -152,8 +171,9 @@ func (o Options) withDefaults() Options {
 		{&l.Depth, DefaultDepth}, {&l.Fields, DefaultFields}, {&l.Aliases, DefaultAliases},
 		{&l.Directives, DefaultDirectives}, {&l.SameName, DefaultSameName}, {&l.Operations, DefaultOperations},
 		{&l.Fragments, DefaultFragments}, {&l.Variables, DefaultVariables}, {&l.ListItems, DefaultListItems},
-		{&l.AnswerBytes, DefaultAnswerBytes}, {&l.CacheBytes, DefaultCacheBytes}, {&l.MessageBytes, DefaultMessageBytes}, {&l.Sockets, DefaultSockets},
-		{&l.MessageRate, DefaultMessageRate}, {&l.PerSocket, DefaultPerSocket}, {&l.Requests, DefaultRequests},
+		{&l.Calls, DefaultCalls}, {&l.Blocks, DefaultBlocks}, {&l.AnswerBytes, DefaultAnswerBytes}, {&l.CacheBytes, DefaultCacheBytes}, {&l.MessageBytes, DefaultMessageBytes}, {&l.Sockets, DefaultSockets},
+		{&l.MessageRate, DefaultMessageRate}, {&l.PerSocket, DefaultPerSocket}, {&l.Requests, DefaultRequests}, {&l.InFlight, DefaultInFlight},
+		{&l.IDBytes, DefaultIDBytes}, {&l.Subscriptions, DefaultSubscriptions}, {&l.SubscriptionBytes, DefaultSubscriptionBytes}, {&l.VariableBytes, DefaultVariableBytes},
 	} {
 		*limit.set = or(*limit.set, limit.def)
 	}
@@ -169,6 +189,6 @@ func (o *Options) forPlans() plan.Limits {
 	return plan.Limits{
 		Document: l.DocumentBytes, Tokens: l.Tokens, Depth: l.Depth, Fields: l.Fields, Aliases: l.Aliases,
 		Directives: l.Directives, SameName: l.SameName, Operations: l.Operations, Fragments: l.Fragments,
-		Variables: l.Variables, ListItems: l.ListItems, Answer: l.AnswerBytes, CacheBytes: l.CacheBytes, NoIntrospect: o.DisableIntrospection,
+		Variables: l.Variables, ListItems: l.ListItems, Calls: l.Calls, Blocks: l.Blocks, Answer: l.AnswerBytes, CacheBytes: l.CacheBytes, NoIntrospect: o.DisableIntrospection,
 	}
 }

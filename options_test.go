@@ -20,6 +20,13 @@ func TestLimitsRefuseWithTheirNameOnBothSidesOfTheEdge(t *testing.T) {
 		return "{" + s.String() + "}"
 	}
 	many := func(n int, head, item string) string { return head + repeat(item, n) }
+	pages := func(n int, args string) string {
+		var s strings.Builder
+		for i := range n {
+			fmt.Fprintf(&s, "a%d:blocks%s{__typename} ", i, args)
+		}
+		return "{blockchain{" + s.String() + "}}"
+	}
 	for _, c := range []struct {
 		name, good, bad, message string
 		limits                   chaingql.Limits
@@ -33,17 +40,25 @@ func TestLimitsRefuseWithTheirNameOnBothSidesOfTheEdge(t *testing.T) {
 		{name: "one name", good: many(8, "{", "__typename ") + "}", bad: many(9, "{", "__typename ") + "}", message: "limit of 8 fields of one name"},
 		{name: "operations", limits: chaingql.Limits{Operations: 1}, good: "query A{__typename}", bad: "query A{__typename} query B{__typename}", message: "limit of 1 operations"},
 		{name: "fragments", limits: chaingql.Limits{Fragments: 1}, good: "{...A} fragment A on Query{__typename}", bad: "{...A ...B} fragment A on Query{__typename} fragment B on Query{__typename}", message: "limit of 1 fragments"},
+		{name: "answer", limits: chaingql.Limits{AnswerBytes: 60}, good: "{" + repeat("a:__typename ", 4) + "}", bad: "{a:__typename b:__typename c:__typename d:__typename e:__typename}", message: "limit of 60 bytes"},
+		{name: "calls", limits: chaingql.Limits{Aliases: 60}, good: pages(50, "(first:1)"), bad: pages(51, "(first:1)"), message: "51 calls of the backend, more than the limit of 50"},
+		{name: "blocks", limits: chaingql.Limits{Calls: 60, Aliases: 60}, good: pages(50, ""), bad: pages(51, ""), message: "2550 blocks, more than the limit of 2500"},
 		{name: "variables", limits: chaingql.Limits{Variables: 1}, good: "query($a:Int){blockchain{blocks(first:1 workchain:$a){__typename}}}", bad: "query($a:Int $b:Int){blockchain{blocks(first:$b workchain:$a){__typename}}}", message: "limit of 1 variables"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: c.limits})
-			if r := parse(t, query(h, c.good, nil)); len(r.Errors) > 0 {
-				t.Errorf("inside the limit: %+v", r.Errors)
-			}
-			r := parse(t, query(h, c.bad, nil))
-			if r.code() != "LIMIT_EXCEEDED" || !strings.Contains(r.Errors[0].Message, c.message) {
-				t.Errorf("beyond the limit: %+v", r)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: c.limits})
+				n := serve(t, h)
+				for way, ask := range everyWay {
+					if r := parse(t, ask(t, n, c.good, nil)); len(r.Errors) > 0 || len(r.Data) == 0 {
+						t.Errorf("%s, inside the limit: %+v", way, r)
+					}
+					r := parse(t, ask(t, n, c.bad, nil))
+					if r.code() != "LIMIT_EXCEEDED" || !strings.Contains(r.Errors[0].Message, c.message) {
+						t.Errorf("%s, beyond the limit: %+v", way, r)
+					}
+				}
+			})
 		})
 	}
 }
@@ -125,7 +140,7 @@ func TestSilentSocketIsClosedAfterAMinute(t *testing.T) {
 func TestLimitsCanBeTurnedOff(t *testing.T) {
 	off := chaingql.Limits{
 		BodyBytes: -1, DocumentBytes: -1, Tokens: -1, Depth: -1, Fields: -1, Aliases: -1, Directives: -1, SameName: -1, Operations: -1,
-		Fragments: -1, Variables: -1, ListItems: -1, CacheBytes: -1, MessageBytes: -1, Sockets: -1, PerSocket: -1, Requests: -1,
+		Fragments: -1, Variables: -1, ListItems: -1, Calls: -1, Blocks: -1, CacheBytes: -1, MessageBytes: -1, Sockets: -1, PerSocket: -1, Requests: -1,
 		BodyTimeout: -1, WriteTimeout: -1, BackendTimeout: -1,
 	}
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: off, Window: -1})

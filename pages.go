@@ -21,6 +21,10 @@ func (r *resolvers) read(ctx context.Context, q BlocksQuery) ([]Block, error) {
 	ctx, cancel := r.deadline(ctx) // of its own, also where the call is somebody else's
 	defer cancel()
 	blocks, err := r.flights.read(ctx, readingOf(q, w.Reached), func(ctx context.Context) ([]Block, error) {
+		if err := r.turn(ctx); err != nil {
+			return nil, err
+		}
+		defer r.done()
 		return r.page(ctx, q)
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ const (
 	codeCursorTooOld      = "CURSOR_TOO_OLD"
 	codeStreamGap         = "STREAM_GAP"
 	codeUnavailable       = "SERVICE_UNAVAILABLE"
+	codeRateLimited       = "RATE_LIMITED"
 	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
 )
 
@@ -34,15 +35,16 @@ const (
 type refusal struct {
 	status int
 	*plan.Error
+	retry int // seconds until it is worth asking again; zero is not told
 }
 
 func refuse(status int, code, message string) *refusal {
-	return &refusal{status, &plan.Error{Message: message, Code: code}}
+	return &refusal{status: status, Error: &plan.Error{Message: message, Code: code}}
 }
 
 // overLimit refuses what exceeds the limit of a name.
 func overLimit(status int, limit, message string) *refusal {
-	return &refusal{status, &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
+	return &refusal{status: status, Error: &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
 }
 
 // A request is what a client asks for. Its query is empty where hash names a
@@ -121,7 +123,7 @@ func (h *Handler) readBody(r *http.Request, x *exchange) *refusal {
 	case errors.Is(err, errBodyTooLarge):
 		return tooLarge("body", max)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &refusal{http.StatusRequestTimeout, &plan.Error{Message: "The body did not come in time.", Code: codeTimeout, Limit: "BodyTimeout"}}
+		return &refusal{status: http.StatusRequestTimeout, Error: &plan.Error{Message: "The body did not come in time.", Code: codeTimeout, Limit: "BodyTimeout"}}
 	case err != nil:
 		return refuse(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
 	}

@@ -22,6 +22,7 @@ type resolvers struct {
 	timeout   time.Duration // of one call of the backend
 	recent    *blocklog.Log[Block]
 	flights   flights
+	turns     turns
 	limit     func(ctx context.Context, name string) // tells that one was hit
 	down      atomic.Pointer[time.Time]              // since when the stream has been failing or silent; nil while it is well
 }
@@ -35,6 +36,7 @@ type call struct {
 	page       page                 // likewise
 	balances   map[Address]*big.Int // looked up together; nil until one is asked for
 	err        error                // why they are not there
+	busy       bool                 // a call of the Backend had to be left out
 }
 
 // Pages that clients get; the Backend is asked for one block more, to know
@@ -47,6 +49,10 @@ const paceBlocks = 10
 type account struct {
 	address Address
 	call    *call // nil where graphql-go asks
+
+	asked  bool // for its balance, which several aliases may show
+	amount *big.Int
+	err    error
 }
 
 type info struct {
@@ -77,24 +83,29 @@ func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, er
 	}
 	c, _ := src.(*call)
 	if c != nil && c.first.call == nil {
-		c.first = account{addr, c}
+		c.first = account{address: addr, call: c}
 		return &c.first, nil
 	}
-	return &account{addr, c}, nil
+	return &account{address: addr, call: c}, nil
 }
 
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
-	amount, err := r.amount(ctx, src.(*account))
-	switch {
-	case err != nil:
-		return nil, err
+	a := src.(*account)
+	if !a.asked {
+		a.asked, a.err = true, errPanicked // stands if what follows panics
+		a.amount, a.err = r.amount(ctx, a)
+		a.err = a.call.note(a.err)
+	}
+	switch amount := a.amount; {
+	case a.err != nil:
+		return nil, a.err
 	case amount.Sign() < 0:
 		return nil, fmt.Errorf("chaingql: the Backend returned %v, a negative balance", amount)
 	}
 	if args[0] == "DEC" {
-		return decimal{amount}, nil
+		return decimal{a.amount}, nil
 	}
-	return hexadecimal{amount}, nil
+	return hexadecimal{a.amount}, nil
 }
 
 // The arguments of blocks, in the order of the schema's table.
@@ -120,7 +131,8 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	}
 	blocks, err := r.read(ctx, q)
 	if err != nil {
-		return nil, err
+		c, _ := src.(*call)
+		return nil, c.note(err)
 	}
 	var p *page
 	if c, _ := src.(*call); c != nil && c.page.blocks == nil {
@@ -212,11 +224,12 @@ func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard)
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	workchain := int32(masterchain)
 	blocks, err := r.read(ctx, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
+	c, _ := src.(*call)
 	if err != nil {
-		return nil, err
+		return nil, c.note(err)
 	}
 	i := &info{now: time.Now(), endpoints: r.endpoints}
-	if c, ok := src.(*call); ok && len(i.endpoints) == 0 {
+	if c != nil && len(i.endpoints) == 0 {
 		i.endpoints = []string{c.host + c.path}
 	}
 	if len(blocks) == 0 {

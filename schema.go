@@ -20,15 +20,15 @@ func schemaTable(r *resolvers) []plan.Type {
 			{Name: "id", Type: "ID!", Desc: "The object's id, with its kind in front."},
 		}},
 		{Kind: ast.Object, Name: "Query", Desc: "What can be asked once.", Fields: []plan.Field{
-			{Name: "info", Type: "Info", Desc: "The service itself: its version, its clock and how fresh its blocks are.", Resolve: r.info},
+			{Name: "info", Type: "Info", Desc: "The service itself: its version, its clock and how fresh its blocks are.", Resolve: r.info, Cost: infoCost},
 			{Name: "blockchain", Type: "BlockchainQuery", Desc: "The chain: its accounts and its blocks.", Same: true},
 		}},
 		infoType,
 		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Accounts and blocks of the chain.", Fields: []plan.Field{
-			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.", Resolve: r.account, Batch: "balance", Args: []plan.Arg{
+			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.", Resolve: r.account, Batch: "balance", AtOnce: r.batcher != nil, Args: []plan.Arg{
 				{Name: "address", Type: "String!", Desc: "The account's address: raw (workchain, colon, 64 hex digits) or in the user-friendly form of 48 characters."},
 			}},
-			{Name: "blocks", Type: "BlockchainBlocksConnection", Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.", Resolve: r.blocks, Args: []plan.Arg{
+			{Name: "blocks", Type: "BlockchainBlocksConnection", Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.", Resolve: r.blocks, Cost: blocksCost, Args: []plan.Arg{
 				{Name: "workchain", Type: "Int", Desc: "Blocks of this workchain only; -1 is the masterchain."},
 				{Name: "shard", Type: "String", Desc: "Blocks of this shard only: 16 hex digits, compared whole."},
 				{Name: "first", Type: "Int", Desc: "This many blocks from the low end."},

@@ -3,13 +3,13 @@ package chaingql
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/plan"
 )
 
 // serveSocket answers a WebSocket handshake.
@@ -45,7 +45,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, unavailable(false, "Sockets", "sockets"))
 	case errors.Is(err, gqlws.ErrNotHijackable):
 		e := h.mask(r.Context(), err)
-		h.refuse(w, r, &refusal{http.StatusInternalServerError, e})
+		h.refuse(w, r, &refusal{status: http.StatusInternalServerError, Error: e})
 	case errors.Is(err, gqlws.ErrNoProtocol):
 		h.refuse(w, r, badRequest("The subprotocol must be graphql-transport-ws or graphql-ws."))
 	default:
@@ -95,8 +95,7 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	}
 	admitted, err := s.h.admit(ctx, given)
 	if err != nil && !errors.Is(err, ErrUnauthorized) {
-		// Trouble of the host's must not read as a wrong secret.
-		return nil, requestError(true, s.h.mask(ctx, fmt.Errorf("authorizer: %w", err)))
+		return nil, requestError(true, s.h.refused(ctx, err).Error)
 	}
 	return admitted, err
 }
@@ -156,6 +155,13 @@ func (s *session) Start(ctx context.Context, payload []byte, wake func()) (gqlws
 	}
 	if op.Kind() != ast.Subscription {
 		return gqlws.Operation{Run: func(ctx context.Context) []byte {
+			ok, closed := s.h.requests.enter()
+			if !ok {
+				no := unavailable(closed, "Requests", "requests")
+				s.Limit(no.Limit)
+				return appendErrors(nil, plan.Errors{no.Error})
+			}
+			defer s.h.requests.leave()
 			return s.h.run(ctx, &call{path: s.endpoint, op: op}, s.socket.Protocol, s.socket.Project, nil)
 		}}, nil
 	}

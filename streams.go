@@ -79,7 +79,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s sse.Stre
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, s sse.Stream, wakes, hurry <-chan struct{}) error {
 	err := sse.Serve(r.Context(), w, sse.Options{Heartbeat: h.opts.KeepAlive, WriteTimeout: streamWriteTimeout, Hurry: hurry}, wakes, s)
 	if errors.Is(err, sse.ErrNotFlushable) {
-		h.refuse(w, r, &refusal{http.StatusInternalServerError, h.mask(r.Context(), err)})
+		h.refuse(w, r, &refusal{status: http.StatusInternalServerError, Error: h.mask(r.Context(), err)})
 	}
 	return err
 }

@@ -90,6 +90,7 @@ func unservable(err error) *plan.Error {
 type subscription struct {
 	reader *blocklog.Reader[Block]
 	told   *observed
+	forget func() // what it kept
 	// begun is whether it is under way: from now on, or with a block from
 	// behind its cursor. What ends it then is not its client's cursor's fault.
 	begun bool
@@ -133,6 +134,11 @@ func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) 
 	if by.last != "" {
 		after = &by.last
 	}
+	forget, err := h.retained.keep(op)
+	if err != nil {
+		h.events.limit(ctx, err.Limit)
+		return nil, err
+	}
 	reader, joinErr := h.blocks.Join(blocklog.Interest[Block]{
 		Key:   op.Key(argStreamAfter), // from where one reads does not change what is read
 		After: after,
@@ -146,10 +152,11 @@ func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) 
 		Wake:     by.wake,
 	})
 	if joinErr != nil {
+		forget()
 		return nil, shuttingDown().Error
 	}
 	_, told := h.events.begin(ctx, op, by.transport, by.project)
-	return &subscription{reader: reader, told: told, begun: after == nil}, nil
+	return &subscription{reader: reader, told: told, forget: forget, begun: after == nil}, nil
 }
 
 // next hands out the next block that matches. lost tells an end that the client
@@ -205,6 +212,7 @@ func (s *subscription) close(why error) {
 	}
 	s.told.ended(s.reader.Cursor(), why)
 	s.reader.Close()
+	s.forget()
 }
 
 // A socketStream is a subscription as sockets take it.

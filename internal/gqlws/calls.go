@@ -11,7 +11,7 @@ import (
 // and what must not be returned, from the connection.
 
 // limitID is Limit's name for an operation's id that is too long.
-const limitID = "OperationID"
+const limitID = "IDBytes"
 
 func (c *conn) callOpened() {
 	var err error

@@ -42,7 +42,7 @@ type Session interface {
 
 	// Limit is called when a limit of Options stopped the peer: "MessageBytes"
 	// and "MessageRate" end the connection, "PerSocket" refuses an operation,
-	// "OperationID" a message (legacy) or the peer. It must not block.
+	// "IDBytes" a message (legacy) or the peer. It must not block.
 	Limit(name string)
 
 	// Closed is called once, when all Streams are closed, all Runs have returned

@@ -115,9 +115,14 @@ func (b *Bound) bind(doc *document, operation string, given lookup) Errors {
 		b.variables = append(b.variables, value)
 	}
 	if b.plan = op.plan; b.plan == nil {
-		b.plan, errs = b.cache.variant(doc.text, op, b.variables)
+		if b.plan, errs = b.cache.variant(doc.text, op, b.variables); errs != nil {
+			return errs
+		}
 	}
-	return errs
+	if err := b.afford(); err != nil {
+		return Errors{err}
+	}
+	return nil
 }
 
 // locations are a field's in the text itself: literals of other lengths move
@@ -149,6 +154,45 @@ func (b *Bound) Hash() string {
 		return Hash(string(b.text))
 	}
 	return b.plan.op.hash
+}
+
+// A Holding is what somebody who keeps a Bound keeps, in bytes.
+type Holding struct {
+	Plan      uint64 // tells plans apart
+	Shared    int    // by all who have the same plan
+	Text      int    // of its own, of the document
+	Variables int    // of its own, with the literals that were lifted out
+}
+
+// Holding returns what keeping b keeps.
+func (b *Bound) Holding() Holding {
+	h := Holding{Plan: b.plan.id, Shared: b.plan.size + b.plan.op.size(), Text: cap(b.text)}
+	for _, v := range b.variables {
+		h.Variables += weigh(v)
+	}
+	return h
+}
+
+// weigh is what a variable's value takes, rounded up: a map of few entries takes
+// a whole group of eight.
+func weigh(v any) int {
+	const word, group = 16, 400
+	bytes := word
+	switch v := v.(type) {
+	case string:
+		bytes += word + len(v)
+	case []any:
+		bytes += word * (1 + cap(v))
+		for _, item := range v {
+			bytes += weigh(item)
+		}
+	case map[string]any:
+		bytes += group * (1 + len(v)/8)
+		for name, item := range v {
+			bytes += len(name) + weigh(item)
+		}
+	}
+	return bytes
 }
 
 // Root returns the name and the arguments of the operation's first field: of a

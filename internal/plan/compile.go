@@ -16,7 +16,12 @@ type Plan struct {
 	batch []*field
 	// uses counts where each variable stands.
 	uses []int
-	size int
+	// What running it costs whatever its variables, those fields whose price
+	// depends on them, and what it costs at most.
+	fixed  Cost
+	priced []*field
+	most   Cost
+	size   int
 }
 
 // A selection is what is asked of an object, in the order of the answer.
@@ -204,9 +209,7 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	if f.source.Same {
 		f.same = f.shape.only
 	}
-	if f.source.Batch != "" && f.shape.asks(f.source.Batch) {
-		k.plan.batch = append(k.plan.batch, f)
-	}
+	k.price(f)
 	return f
 }
 

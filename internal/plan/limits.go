@@ -23,6 +23,8 @@ type Limits struct {
 	Fragments    int // fragment definitions in the document
 	Variables    int // variables of an operation
 	ListItems    int // items of one list, in a literal or in variables
+	Calls        int // of the backend, that a query costs
+	Blocks       int // that a query costs
 	Answer       int // bytes of an answer's data
 	CacheBytes   int // what the cached plans may hold; zero keeps none
 	NoIntrospect bool

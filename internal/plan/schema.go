@@ -49,8 +49,15 @@ type Field struct {
 	Resolver graphql.FieldResolveFn
 
 	// Batch names a field somewhere beneath this one that is better asked for
-	// all at once: [Bound.Batch] then tells this one's arguments ahead.
-	Batch string
+	// all at once: [Bound.Batch] then tells this one's arguments ahead. It costs
+	// one call of the backend for each of this one, or for all of them AtOnce.
+	Batch  string
+	AtOnce bool
+
+	// Cost prices a call of Resolve, before it is made; nil is free. Without
+	// arguments it is the most that a call can cost. A field that has one is not
+	// beneath a list.
+	Cost func(args Args) Cost
 }
 
 // An Arg is one argument of a field.

@@ -1,0 +1,60 @@
+package plan
+
+// A Cost is what running an operation asks of the host, at most: calls of its
+// backend and blocks read in them.
+type Cost struct{ Calls, Blocks int }
+
+func (c Cost) plus(d Cost) Cost { return Cost{c.Calls + d.Calls, c.Blocks + d.Blocks} }
+
+// Cost prices b, before or after it runs.
+func (b *Bound) Cost() Cost {
+	cost := b.plan.fixed
+	for _, f := range b.plan.priced {
+		if args, err := f.arguments(b, nil); err == nil { // else nothing is called
+			cost = cost.plus(f.source.Cost(args))
+		}
+	}
+	return cost
+}
+
+// afford refuses what costs too much. What cannot, whatever its variables, is
+// not priced.
+func (b *Bound) afford() *Error {
+	l := &b.cache.limits
+	if l.covers(b.plan.most) {
+		return nil
+	}
+	cost := b.Cost()
+	switch {
+	case l.covers(cost):
+		return nil
+	case l.Calls > 0 && cost.Calls > l.Calls:
+		return limitError("Calls", b.plan.op.pos, "The query costs %d calls of the backend, more than the limit of %d.", cost.Calls, l.Calls)
+	}
+	return limitError("Blocks", b.plan.op.pos, "The query costs %d blocks, more than the limit of %d.", cost.Blocks, l.Blocks)
+}
+
+func (l *Limits) covers(c Cost) bool {
+	return (l.Calls <= 0 || c.Calls <= l.Calls) && (l.Blocks <= 0 || c.Blocks <= l.Blocks)
+}
+
+// price adds a field to what the plan costs.
+func (k *compiler) price(f *field) {
+	switch cost := f.source.Cost; {
+	case cost == nil:
+	case f.dynamic != nil:
+		k.plan.priced = append(k.plan.priced, f)
+		k.plan.most = k.plan.most.plus(cost(nil))
+	default:
+		k.plan.spend(cost(f.constant))
+	}
+	if f.source.Batch == "" || !f.shape.asks(f.source.Batch) {
+		return
+	}
+	if len(k.plan.batch) == 0 || !f.source.AtOnce {
+		k.plan.spend(Cost{Calls: 1})
+	}
+	k.plan.batch = append(k.plan.batch, f)
+}
+
+func (p *Plan) spend(c Cost) { p.fixed, p.most = p.fixed.plus(c), p.most.plus(c) }

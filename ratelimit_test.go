@@ -1,0 +1,56 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// A meter lets each project ask a number of times.
+type meter map[string]int
+
+func (m meter) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+	if m[c.Project]--; m[c.Project] < 0 {
+		return nil, fmt.Errorf("meter: %w", chaingql.RateLimited{After: 1500 * time.Millisecond})
+	}
+	return ctx, nil
+}
+
+func TestHostLimitsRates(t *testing.T) {
+	h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: meter{"demo": 2, "other": 1}})
+	for range 2 {
+		equal(t, "status", post(h, `{"query":"{__typename}"}`).Code, 200)
+	}
+	w := post(h, `{"query":"{__typename}"}`)
+	equal(t, "status", w.Code, 429)
+	equal(t, "retry", w.Header().Get("Retry-After"), "2")
+	equal(t, "type", w.Header().Get("Content-Type"), "application/json; charset=utf-8")
+	equal(t, "body", w.Body.String(), refusalBody("Too many requests.", "RATE_LIMITED"))
+	equal(t, "another project", do(h, "GET", "/other/graphql?query={__typename}", "").Code, 200)
+	if strings.Contains(log.String(), "internal error") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestRateLimitedSocketIsToldAndMayComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: meter{"demo": 1}})
+		n := serve(t, h)
+		first := n.socket(t)
+		first.say(initWith("null"))
+		first.expect("admitted", ack, ka)
+		second := n.socket(t)
+		second.say(initWith("null"))
+		second.expect("limited", `{"type":"connection_error","id":null,"payload":{"message":"Too many requests.","extensions":{"code":"RATE_LIMITED"}}}`, "CLOSE 1011")
+		_, res, err := n.open(t, "/demo/graphql", "Authorization", "Basic Ong=")
+		if err == nil || res.StatusCode != 429 || res.Header.Get("Retry-After") != "2" {
+			t.Errorf("a handshake with a secret: %v, %v", res, err)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package chaingql
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// What a subscription keeps beside its plan, in bytes: measured, rounded up.
+const (
+	subscriptionBytes = 2 << 10
+	filterFactor      = 2 // of its variables, for what is made of them
+)
+
+// retained counts what open subscriptions keep: there may be far more of them
+// than sockets, and each may have brought a document and variables of its own.
+type retained struct {
+	most Limits
+
+	mu    sync.Mutex // guards what follows
+	count int
+	bytes int
+	plans map[uint64]int // by how many subscriptions each is kept
+}
+
+// keep admits a subscription, which is to be forgotten at its end.
+func (k *retained) keep(op *plan.Bound) (forget func(), err *plan.Error) {
+	held := op.Holding()
+	if most := k.most.VariableBytes; most > 0 && len(op.Key()) > most {
+		return nil, full("VariableBytes", "The subscription exceeds the limit of %d bytes of variables.", most)
+	}
+	own := subscriptionBytes + filterFactor*held.Variables + held.Text
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	more := own
+	if k.plans[held.Plan] == 0 {
+		more += held.Shared
+	}
+	if most := k.most.Subscriptions; most > 0 && k.count >= most {
+		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
+	}
+	if most := k.most.SubscriptionBytes; most > 0 && k.bytes+more > most {
+		return nil, full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.", most)
+	}
+	k.count++
+	k.bytes += more
+	k.plans[held.Plan]++
+	return func() { k.forget(held, own) }, nil
+}
+
+func (k *retained) forget(held plan.Holding, own int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.count--
+	k.bytes -= own
+	if k.plans[held.Plan]--; k.plans[held.Plan] == 0 {
+		delete(k.plans, held.Plan)
+		k.bytes -= held.Shared
+	}
+}
+
+func full(limit, format string, most int) *plan.Error {
+	return &plan.Error{Message: fmt.Sprintf(format, most), Code: plan.CodeLimit, Limit: limit}
+}
