@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,16 @@ func FuzzPrepareAndRun(f *testing.F) {
 		}, nil)
 		start := time.Now()
 		b, errs := c.Prepare(text, "", variables)
-		if took := time.Since(start); took > 100*time.Millisecond {
+		took := time.Since(start)
+		for range 3 { // the machine may have had something else to do
+			if took <= 100*time.Millisecond {
+				break
+			}
+			start = time.Now()
+			_, _ = NewCache(s, limits, masked, nil).Prepare(text, "", variables)
+			took = min(took, time.Since(start))
+		}
+		if took > 100*time.Millisecond {
 			t.Errorf("prepared in %v", took)
 		}
 		if errs != nil {
@@ -146,4 +156,41 @@ func BenchmarkFirstSight(b *testing.B) {
 			b.Fatal(errs)
 		}
 	}
+}
+
+// Where graphql-go takes a document too and finds no errors in its fields, the
+// data are the same: of documents without what it is known to get wrong, which
+// are variables, null and 2^40 among arguments and true for an enum.
+func FuzzBesideGraphqlGo(f *testing.F) {
+	c := testCache(f, Limits{Depth: 8, Fields: 60, Tokens: 200, CacheBytes: 1 << 20})
+	ql := c.schema.GraphQL()
+	foreign := regexp.MustCompile(`\$|null|mode|subscription|__|[0-9]{10}|e[0-9]`)
+	g := &generator{Rand: rand.New(rand.NewPCG(11, 12)), s: c.schema}
+	for range 300 {
+		if text, _ := g.document(); len(text) < 1000 && !foreign.MatchString(text) {
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 1000 || foreign.MatchString(text) || strings.ContainsFunc(text, isControl) {
+			return
+		}
+		b, errs := c.Prepare(text, "", nil)
+		if errs != nil {
+			return
+		}
+		result := graphqlDo(ql, text, nil)
+		if result == nil || len(result.Errors) > 0 {
+			return
+		}
+		data, ours := split(t, b.Run(context.Background(), world{}, nil))
+		theirs, err := json.Marshal(result.Data)
+		must(t, err)
+		var got, want any
+		must(t, json.Unmarshal([]byte(data), &got))
+		must(t, json.Unmarshal(theirs, &want))
+		if len(ours) > 0 || !reflect.DeepEqual(got, want) {
+			t.Errorf("chaingql   %s %v\ngraphql-go %s", data, ours, theirs)
+		}
+	})
 }

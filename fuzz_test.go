@@ -1,0 +1,102 @@
+package chaingql_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// A head may say what it likes: there is an answer in JSON or events, none that
+// blames the service, and none that takes long.
+func FuzzRequestHead(f *testing.F) {
+	for _, h := range [][7]string{
+		{"POST", "/demo/graphql", "*/*", "Basic OnMzY3JldA==", "application/json", "https://app.example", `{"query":"{__typename}"}`},
+		{"GET", "/a%2Fb/graphql?query={__typename}", "application/graphql-response+json;q=0.5, text/event-stream", "basic  Og==", "", "null", ""},
+		{"GET", "//graphql?query={__typename}&query={info{version}}&variables={}", "application/*", "Bearer x", "", "", ""},
+		{"HEAD", "/%C3%A9/graphql/?query=%7B__typename%7D", "text/html", "Basic", "", "http://[::1]:80", ""},
+		{"OPTIONS", "/../graphql", "", "Basic !!!", "", "https://app.example", ""},
+		{"POST", "/demo/graphql?query=x", "application/json;q=1.0001,*/*;q=0", "Basic " + strings.Repeat("A", 3000), "application/json; charset=utf-16", "", "[]"},
+	} {
+		f.Add(h[0], h[1], h[2], h[3], h[4], h[5], h[6])
+	}
+	h, _ := newHandler(f, referenceChain(f), chaingql.Options{
+		Authorizer:     chaingql.StaticProjects{"demo": {}, "a/b": {Secret: "s3cret"}, "é": {Secret: "", RequireSecret: false}},
+		AllowedOrigins: []string{"https://app.example"},
+	})
+	f.Fuzz(func(t *testing.T, method, target, accept, authorization, contentType, origin, body string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || !strings.HasPrefix(target, "/") {
+			return // net/http's to refuse
+		}
+		r := httptest.NewRequest("GET", "/", strings.NewReader(body))
+		r.Method, r.URL, r.RequestURI = method, u, target
+		for name, value := range map[string]string{"Accept": accept, "Authorization": authorization, "Content-Type": contentType, "Origin": origin} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		w := httptest.NewRecorder()
+		start := time.Now()
+		h.ServeHTTP(w, r)
+		if took := time.Since(start); took > time.Second { // of a machine that has other things to do
+			t.Errorf("took %v", took)
+		}
+		res := w.Result()
+		kind := res.Header.Get("Content-Type")
+		switch {
+		case res.StatusCode >= 500:
+			t.Errorf("status %d: %s", res.StatusCode, w.Body)
+		case method == http.MethodHead, method == http.MethodOptions, strings.HasPrefix(kind, "text/event-stream"):
+		case !strings.Contains(kind, "json") || !json.Valid(w.Body.Bytes()):
+			t.Errorf("%s: %s", kind, w.Body)
+		}
+	})
+}
+
+// Cursors compare as what they were made of does, and any text will do to ask
+// for the blocks behind it.
+func FuzzCursor(f *testing.F) {
+	f.Add(uint64(0), uint64(1), uint32(0), "")
+	f.Add(uint64(255), uint64(256), uint32(1<<31), "01m")
+	f.Add(uint64(1)<<63, ^uint64(0), ^uint32(0), "zz\x00\xff\"")
+	h, _ := newHandler(f, chainOf(f, randomBlocks(5, 40)), chaingql.Options{})
+	f.Fuzz(func(t *testing.T, a, b uint64, seqNo uint32, after string) {
+		if got := cmp.Compare(chaingql.SeqCursor(a), chaingql.SeqCursor(b)); got != cmp.Compare(a, b) {
+			t.Errorf("the cursors of %d and %d compare as %d", a, b, got)
+		}
+		digits := string(chaingql.SeqCursor(a))
+		if back, err := strconv.ParseUint(digits[1:], 16, 64); err != nil || back != a {
+			t.Errorf("%s came back as %d, %v", digits, back, err)
+		}
+		one, other := chaingql.ChainOrder(-1, a, seqNo, 0), chaingql.ChainOrder(0, a, 1, seqNo)
+		if seqNo < ^uint32(0) && (one >= chaingql.ChainOrder(-1, a, seqNo+1, 0) || other >= chaingql.ChainOrder(-1, a, seqNo+1, 0)) {
+			t.Errorf("%s and %s are not before the next masterchain block", one, other)
+		}
+		answer := query(h, "query($a:String){blockchain{blocks(after:$a first:50){edges{cursor}}}}", map[string]any{"a": after})
+		var page struct {
+			Data struct {
+				Blockchain struct {
+					Blocks struct{ Edges []struct{ Cursor string } }
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(answer), &page); err != nil {
+			t.Fatal(err)
+		}
+		last := strings.ToValidUTF8(after, "\uFFFD")
+		for _, e := range page.Data.Blockchain.Blocks.Edges {
+			if e.Cursor <= last {
+				t.Errorf("%q comes behind %q", e.Cursor, last)
+			}
+			last = e.Cursor
+		}
+	})
+}
