@@ -4,7 +4,7 @@ STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 # Modules of their own, so that the core's go.mod gains nothing by them.
 MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/bench/go.mod))
 
-.PHONY: test lint modules bench microbench fuzz conformance chaos
+.PHONY: test lint modules bench microbench fuzz vuln conformance chaos
 
 test:
 	go test ./...
@@ -30,13 +30,17 @@ bench:
 microbench:
 	go test -run '^$$' -bench . -benchmem ./...
 
-# Each parser for two minutes; findings stay as seeds in testdata/fuzz.
+# Each parser for two minutes, or FUZZTIME; findings stay as seeds in testdata/fuzz.
 fuzz:
 	@for pkg in $$(go list ./...); do \
 	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime 2m $$pkg || exit 1; \
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZTIME),2m) $$pkg || exit 1; \
 	  done; \
 	done
+
+# Known vulnerabilities of what is used, for machines that reach their database.
+vuln:
+	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
 
 # Subscribers through cut lines, from a source that fails, repeats, leaves out:
 # nothing may be lost. Two minutes at most; the seed is printed.

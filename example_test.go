@@ -99,3 +99,39 @@ func ExampleChainOrder() {
 	fmt.Println(chaingql.ChainOrder(-1, 0x8000000000000000, 802, 0))
 	// Output: 2322m
 }
+
+// What a host should set beside the Handler on the open internet, as SECURITY.md
+// has it.
+func Example_openInternet() {
+	handler := chaingql.New(memchain.New(), &chaingql.Options{
+		Authorizer: doorkeeper{chaingql.StaticProjects{"demo": {}}},
+	})
+
+	server := &http.Server{
+		Addr:              "127.0.0.1:0",
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second, // before it, the Handler is not asked
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+	}
+	fmt.Println(ask(server.Handler, "/demo/graphql", "{__typename}"))
+
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_ = handler.Shutdown(ctx) // sockets and event streams first: server.Shutdown does not end them
+	_ = server.Shutdown(ctx)
+	// Output: {"data":{"__typename":"Query"}}
+}
+
+// A doorkeeper lets no address in that asks too often, and asks the projects then.
+type doorkeeper struct{ chaingql.StaticProjects }
+
+func (g doorkeeper) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+	if tooOften(c.Request.RemoteAddr) {
+		return nil, chaingql.RateLimited{After: 10 * time.Second}
+	}
+	return g.StaticProjects.Authorize(ctx, c)
+}
+
+func tooOften(string) bool { return false } // golang.org/x/time/rate, say
