@@ -129,7 +129,7 @@ type Limits struct {
 	CacheBytes        int // that compiled documents are kept in. Default: 32 MiB. Negative keeps none: no query persists.
 	MessageBytes      int // of one message on a socket (close code 1009). Default: 64 KiB.
 	Sockets           int // open at once, and as many event streams (503). Default: 10,000.
-	MessageRate       int // messages a second on a socket, twice as many at once (close code 1008). Default: 100.
+	MessageRate       int // messages and pings a second on a socket, twice as many at once (close code 1008). Default: 100.
 	PerSocket         int // operations running at once on one socket. Default: 32.
 	IDBytes           int // of an operation's id on a socket. Default: 128.
 	Subscriptions     int // open at once, on all sockets and event streams. Default: 100,000.

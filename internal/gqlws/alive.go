@@ -38,6 +38,9 @@ func (c *conn) alive() {
 // pong answers a ping. Called by the reader, which waits for room.
 func (c *conn) pong(payload []byte) {
 	c.net.settle()
+	if c.tooMany() {
+		_ = c.apart(c.tooFast) // which ends the connection, whatever becomes of the Session
+	}
 	c.mu.Lock()
 	if c.ending == nil {
 		c.pushFrame(appendControl(nil, finPong, payload))

@@ -70,6 +70,26 @@ func TestMessageRate(t *testing.T) {
 				over(t, s, ss, p)
 			})
 		})
+		t.Run(protocol+"/pings are counted", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, ss, p := connect(t)
+				var pongs []string
+				for range 2 * rate {
+					if err := p.write(frameOf(true, opPing, nil)); err != nil {
+						t.Fatal(err)
+					}
+					pongs = append(pongs, "PONG")
+				}
+				p.expect(pongs...)
+				if err := p.write(frameOf(true, opPing, nil)); err != nil {
+					t.Fatal(err)
+				}
+				p.expect(say.farewell...)
+				if left(s) != 0 || len(ss.streams) != 0 {
+					t.Errorf("%d connections are left", left(s))
+				}
+			})
+		})
 		t.Run(protocol+"/silence is not saved up", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss, p := connect(t)

@@ -85,8 +85,16 @@ func (c *conn) read() ([]byte, error) {
 	return frame, nil
 }
 
-// tooMany counts a message and reports whether it is one too many. Each takes
-// its share of a second from a bucket that holds two seconds.
+// tooFast ends the connection of a peer that says too much.
+func (c *conn) tooFast() {
+	detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
+	if c.end(overLimit(causeTooMany, detail)) {
+		c.callLimit("MessageRate")
+	}
+}
+
+// tooMany counts a message or a ping and reports whether it is one too many.
+// Each takes its share of a second from a bucket that holds two seconds.
 func (c *conn) tooMany() bool {
 	rate := c.options.MessageRate
 	if rate <= 0 {
@@ -129,10 +137,7 @@ func (c *conn) waitRoom() {
 // receive does what one frame asks for.
 func (c *conn) receive(frame []byte) {
 	if c.tooMany() {
-		detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
-		if c.end(overLimit(causeTooMany, detail)) {
-			c.callLimit("MessageRate")
-		}
+		c.tooFast()
 	}
 	c.mu.Lock()
 	over := c.ending != nil

@@ -43,8 +43,8 @@ type Options struct {
 	// connection with close code 1009.
 	MaxMessage int64
 
-	// MessageRate is how many messages a second a peer may send, and twice as
-	// many at once; more end the connection with close code 1008.
+	// MessageRate is how many messages and pings a second a peer may send, and
+	// twice as many at once; more end the connection with close code 1008.
 	MessageRate int
 
 	// MaxOperations is how many operations may run on one connection.
