@@ -95,7 +95,7 @@ func TestListOfASubscriptionHasALimitHoweverItIsAsked(t *testing.T) {
 // What subscriptions are held to keep is what they do keep, or more: else the
 // limit would be none.
 func TestSubscriptionsKeepNoMoreThanTheyAreHeldTo(t *testing.T) {
-	const each = 4000
+	const each = 1000
 	for name, subscribe := range map[string]func(h *chaingql.Handler, i int) (func(), error){
 		"equal":     func(h *chaingql.Handler, _ int) (func(), error) { return h.Subscribe(allBlocks, nil) },
 		"variables": func(h *chaingql.Handler, i int) (func(), error) { return h.Subscribe(byFilter, shards(100, i)) },
