@@ -36,17 +36,22 @@ func FuzzRequestHead(f *testing.F) {
 		if err != nil || !strings.HasPrefix(target, "/") {
 			return // net/http's to refuse
 		}
-		r := httptest.NewRequest("GET", "/", strings.NewReader(body))
-		r.Method, r.URL, r.RequestURI = method, u, target
-		for name, value := range map[string]string{"Accept": accept, "Authorization": authorization, "Content-Type": contentType, "Origin": origin} {
-			if value != "" {
-				r.Header.Set(name, value)
+		var w *httptest.ResponseRecorder
+		took := time.Hour
+		for tries := 0; tries < 4 && took > 100*time.Millisecond; tries++ { // the machine may have had something else to do
+			r := httptest.NewRequest("GET", "/", strings.NewReader(body))
+			r.Method, r.URL, r.RequestURI = method, u, target
+			for name, value := range map[string]string{"Accept": accept, "Authorization": authorization, "Content-Type": contentType, "Origin": origin} {
+				if value != "" {
+					r.Header.Set(name, value)
+				}
 			}
+			w = httptest.NewRecorder()
+			start := time.Now()
+			h.ServeHTTP(w, r)
+			took = time.Since(start)
 		}
-		w := httptest.NewRecorder()
-		start := time.Now()
-		h.ServeHTTP(w, r)
-		if took := time.Since(start); took > time.Second { // of a machine that has other things to do
+		if took > 100*time.Millisecond {
 			t.Errorf("took %v", took)
 		}
 		res := w.Result()
