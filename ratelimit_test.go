@@ -47,7 +47,7 @@ func TestRateLimitedSocketIsToldAndMayComeBack(t *testing.T) {
 		first.expect("admitted", ack, ka)
 		second := n.socket(t)
 		second.say(initWith("null"))
-		second.expect("limited", `{"type":"connection_error","id":null,"payload":{"message":"Too many requests.","extensions":{"code":"RATE_LIMITED"}}}`, "CLOSE 1011")
+		second.expect("limited", `{"type":"connection_error","id":null,"payload":{"message":"Too many requests.","extensions":{"code":"RATE_LIMITED"}}}`, "CLOSE 1013")
 		_, res, err := n.open(t, "/demo/graphql", "Authorization", "Basic Ong=")
 		if err == nil || res.StatusCode != 429 || res.Header.Get("Retry-After") != "2" {
 			t.Errorf("a handshake with a secret: %v, %v", res, err)

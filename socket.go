@@ -95,7 +95,8 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	}
 	admitted, err := s.h.admit(ctx, given)
 	if err != nil && !errors.Is(err, ErrUnauthorized) {
-		return nil, requestError(true, s.h.refused(ctx, err).Error)
+		no := s.h.refused(ctx, err)
+		return nil, requestError(no.retry > 0, no.Error)
 	}
 	return admitted, err
 }

@@ -83,7 +83,7 @@ func overLimit(c cause, detail string) ending {
 // where they stand, or what became of one, to go on on another connection.
 func (e *ending) ours() bool {
 	switch e.cause {
-	case causeShutdown, causeExpired, causeLost, causeInternal:
+	case causeShutdown, causeExpired, causeLost, causeInternal, causeLater:
 		return true
 	}
 	return false
@@ -111,7 +111,7 @@ func (e *ending) why() error {
 		return ErrExpired
 	case causeShutdown:
 		return ErrShutdown
-	case causeLost, causeInternal:
+	case causeLost, causeInternal, causeLater:
 		return e.session
 	case causeRefused:
 		return fmt.Errorf("%w: %w", ErrRefused, e.session)
@@ -134,6 +134,7 @@ const (
 	causeTooBig    // a message was
 	causeTooMany   // messages in a short time
 	causeInternal
+	causeLater      // not let in now
 	causeNoInit     // strict: a start before connection_init
 	causeSecondInit // strict: another connection_init
 	causeSameID     // strict: an id that is in use

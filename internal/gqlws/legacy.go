@@ -123,6 +123,8 @@ func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string
 		return b, websocket.StatusInvalidFramePayloadData, "not UTF-8"
 	case causeTooBig:
 		return b, websocket.StatusMessageTooBig, "message too big"
+	case causeLater:
+		return b, websocket.StatusTryAgainLater, "try again later"
 	case causeInternal:
 		return b, websocket.StatusInternalError, "internal error"
 	default:

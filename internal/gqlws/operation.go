@@ -23,7 +23,8 @@ type Session interface {
 	// The operations started from then on run with the context it returns; a
 	// deadline on it is the end of the peer's credential: the peer is told, and
 	// the connection closed so that the peer connects again. A *RequestError
-	// is told and ends the connection as an internal error; any other error
+	// is told and ends the connection as an internal error, or, where it is
+	// Lost, so that the peer tries again later; any other error
 	// refuses the peer: it is logged, the peer reads "Unauthorized access"
 	// (legacy) or close code 4403.
 	Init(ctx context.Context, payload []byte) (context.Context, error)

@@ -212,7 +212,11 @@ func (c *conn) enter(payload []byte) bool {
 	var trouble *RequestError
 	switch {
 	case errors.As(err, &trouble) && len(trouble.Errors) > 0:
-		c.end(ending{cause: causeInternal, err: trouble.Errors[0], session: trouble})
+		e := ending{cause: causeInternal, err: trouble.Errors[0], session: trouble}
+		if trouble.Lost {
+			e.cause = causeLater
+		}
+		c.end(e)
 		return false
 	case err != nil:
 		c.server.log.InfoContext(c.ctx, "gqlws: peer refused", "remote", c.net.RemoteAddr(), "error", err)

@@ -117,6 +117,10 @@ func (s *script) Init(ctx context.Context, payload []byte) (context.Context, err
 		return nil, errors.New("the secret is 42")
 	case "panic":
 		panic("Init")
+	case "later":
+		err := requestError("Too many requests.", "RATE_LIMITED")
+		err.Lost = true
+		return nil, err
 	case "trouble":
 		return nil, requestError("Database is down", "INTERNAL_SERVER_ERROR")
 	}

@@ -157,8 +157,8 @@ func (t transport) appendStanding(b []byte, e ending, s standing) []byte {
 	return t.appendErrors(b, s.id, []json.RawMessage{encodeErrorAt(say, "SERVICE_UNAVAILABLE", s.cursor)})
 }
 
-// farewell is the close frame alone. Clients try again after 1001, 4403 and
-// 4408, and take the other codes as final.
+// farewell is the close frame alone. Clients try again after 1001, 1013, 4403
+// and 4408, and take the other codes as final.
 func (transport) farewell(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string) {
 	switch e.cause {
 	case causeRefused:
@@ -167,6 +167,8 @@ func (transport) farewell(b []byte, e ending) (frame []byte, code websocket.Stat
 		code, reason = websocket.StatusGoingAway, sayExpired
 	case causeShutdown:
 		code, reason = websocket.StatusGoingAway, sayShutdown
+	case causeLater:
+		code, reason = websocket.StatusTryAgainLater, "Try again later"
 	case causeSilent:
 		code, reason = codeInitTimeout, "Connection initialisation timeout"
 	case causeMalformed:
