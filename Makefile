@@ -2,9 +2,9 @@
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
 # Modules of their own, so that the core's go.mod gains nothing by them.
-MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/bench/go.mod))
+MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/attack/go.mod internal/bench/go.mod))
 
-.PHONY: test lint modules bench microbench fuzz vuln conformance chaos
+.PHONY: test lint modules bench microbench fuzz vuln conformance chaos attack
 
 test:
 	go test ./...
@@ -47,6 +47,11 @@ vuln:
 chaos:
 	go test ./chaos -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 \
 	  -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s $(CHAOS)
+
+# Hostile bodies, documents, frames and peers by the thousands, in all sizes; its
+# short form is among the modules' tests. Lines are kept in internal/attack/RESULTS.md.
+attack:
+	cd internal/attack && go test -count=1 -v . -args -attack.full
 
 # Clients and judges from npm, against the main program.
 conformance:

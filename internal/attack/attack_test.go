@@ -1,0 +1,140 @@
+package attack
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	full = flag.Bool("attack.full", false, "all sizes")
+	only = flag.String("attack.only", "", "do the attacks alone that have this in their names")
+	each = flag.Bool("attack.each", false, "say what each attack came to")
+)
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(asServer); kind != "" {
+		fmt.Fprintln(os.Stderr, serve(kind))
+		os.Exit(1)
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // who waits needs no processor
+		panic(err)
+	}
+	if *each {
+		show = func(family string, a attack, o outcome, took time.Duration) {
+			fmt.Printf("    %s: %s: %.100s (%v)\n", family, a.name, o, took.Round(time.Microsecond))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func TestServerSurvivesEveryAttack(t *testing.T) {
+	var (
+		mu      sync.Mutex // guards results
+		results []result
+	)
+	attacked := func(t *testing.T, f family, server *child) {
+		r := attackWith(f, server, 10*time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println(&r)
+		for _, f := range r.failures {
+			t.Errorf("%s: %s: %s", f.kind, f.attack, f.text)
+		}
+		results = append(results, r)
+	}
+	t.Run("all", func(t *testing.T) {
+		var together []family
+		for _, f := range families(*full) {
+			if f = chosen(f); len(f.attacks) == 0 {
+				continue
+			}
+			if !f.apart {
+				together = append(together, f)
+				continue
+			}
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				attacked(t, f, start(t, cmp.Or(f.kind, strong)))
+			})
+		}
+		t.Run("one after the other", func(t *testing.T) {
+			t.Parallel()
+			server := start(t, strong)
+			for _, f := range together {
+				t.Run(f.name, func(t *testing.T) { attacked(t, f, server) })
+			}
+		})
+	})
+	summary(results)
+}
+
+func start(t *testing.T, kind string) *child {
+	t.Helper()
+	server, err := startChild(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.stop)
+	s := &site{addr: server.addr, patience: time.Second}
+	for range 20 { // warm-up
+		if err := s.healthy(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return server
+}
+
+// chosen leaves the attacks that were asked for.
+func chosen(f family) family {
+	var kept []attack
+	for _, a := range f.attacks {
+		if strings.Contains(a.name, *only) {
+			kept = append(kept, a)
+		}
+	}
+	f.attacks = kept
+	return f
+}
+
+func summary(results []result) {
+	passed, failed := 0, 0
+	for _, r := range results {
+		failed += len(r.failures)
+		passed += r.number
+	}
+	fmt.Printf("%d passed, %d failed\n", max(0, passed-failed), failed)
+}
+
+func TestAttacksAreDistinct(t *testing.T) {
+	names, bodies, n := map[string]bool{}, map[string]string{}, 0
+	for _, f := range families(true) {
+		for _, a := range f.attacks {
+			n++
+			name := f.name + ": " + a.name
+			if names[name] {
+				t.Errorf("%s is there twice", name)
+			}
+			names[name] = true
+			if a.body == nil {
+				continue
+			}
+			if text := a.body(); len(text) < 1<<20 {
+				if bodies[text] != "" {
+					t.Errorf("%s is the same as %s", name, bodies[text])
+				}
+				bodies[text] = name
+			}
+		}
+	}
+	if n < 500 {
+		t.Errorf("%d attacks", n)
+	}
+	fmt.Println(n, "attacks with all sizes")
+}

@@ -1,0 +1,60 @@
+package attack
+
+import (
+	"strings"
+	"time"
+)
+
+// costs are documents that pass every limit of form and ask for much: of the
+// backend up to 50 calls, which are 2,500 blocks of pages, and no more.
+func costs() []attack {
+	const dear = "400 LIMIT_EXCEEDED costs calls limit of 50"
+	var all []attack
+	for _, s := range []struct{ name, before, each, after string }{
+		{"pages of 50", "{blockchain{", "a#:blocks(last:50){edges{node{id hash seq_no shard chain_order gen_utime workchain_id}cursor}}", "}}"},
+		{"pages of 50 from the start", "{blockchain{", `a#:blocks(first:50 after:""){edges{node{id hash}cursor}}`, "}}"},
+		{"different pages", "{blockchain{", "a#:blocks(first:5#){edges{node{id}}}", "}}"},
+		{"pages of a workchain", "{blockchain{", "a#:blocks(workchain:# last:50){edges{node{id}}}", "}}"},
+		{"pages of a shard that is not there", "{blockchain{", `a#:blocks(shard:"8000000000000000" workchain:# first:50){edges{node{id}}}`, "}}"},
+		{"roots", "{", "a#:blockchain{blocks(last:50){edges{node{id}}}}", "}"},
+		{"infos", "{", "a#:info{version time latency blocksLatency lastBlockTime endpoints rempEnabled}", "}"},
+	} {
+		for _, n := range []int{10, 25, 50} {
+			all = append(all, doc(s.name+" by "+itoa(n)+" aliases", answered, s.before+times(n, s.each)+s.after))
+		}
+		// One more, which needs no alias.
+		_, bare, _ := strings.Cut(s.each, ":")
+		all = append(all, doc(s.name+" by 50 aliases and none", dear, s.before+times(50, s.each)+strings.ReplaceAll(bare, "#", "1")+s.after))
+	}
+	for _, s := range []struct{ name, each string }{ // all balances are one call
+		{"different accounts", `a#:account(address:"#:` + strings.Repeat("1", 64) + `"){info{balance}}`},
+		{"one account", `a#:account(address:"` + richAddress + `"){info{balance(format:DEC)}}`},
+	} {
+		for _, n := range []int{10, 25, 50} {
+			all = append(all, doc(s.name+" by "+itoa(n)+" aliases", answered, "{blockchain{"+times(n, s.each)+"}}"))
+		}
+	}
+	// Fragments write few aliases and make many calls of them.
+	for _, r := range []struct {
+		roots, pages int
+		want         string
+	}{{5, 10, answered}, {3, 17, dear}, {10, 6, dear}, {20, 20, dear}} {
+		text := "{" + times(r.roots, "a#:blockchain{...P}") + "}fragment P on BlockchainQuery{" + times(r.pages, "b#:blocks(last:50){edges{cursor}}") + "}"
+		all = append(all, doc(itoa(r.roots)+" roots of "+itoa(r.pages)+" pages", r.want, text))
+	}
+	pages := "{blockchain{" + times(50, "a#:blocks(last:$n){edges{cursor}}") + "blocks(last:$n){edges{cursor}}}}"
+	all = append(all,
+		docWith("51 pages by variables", dear, "query($n:Int)"+pages, map[string]int{"n": 50}),
+		docWith("51 pages of a block by variables", dear, "query($n:Int)"+pages, map[string]int{"n": 1}),
+		doc("51 pages of which 50 are skipped", answered, "{blockchain{...P@skip(if:true)blocks(last:50){edges{cursor}}}}fragment P on BlockchainQuery{"+times(50, "a#:blocks(last:50){edges{cursor}}")+"}"),
+		doc("a page by fragments", answered, "{blockchain{blocks(last:50){edges{"+strings.Repeat("...F ", 25)+"}}}}fragment F on BlockchainBlocksEdge{node{id hash seq_no shard chain_order gen_utime workchain_id}}"),
+		doc("a page of the largest number", answered, "{blockchain{blocks(first:2147483647){edges{cursor}}}}"),
+		doc("a page of fields by aliases", answered, "{blockchain{blocks(last:50){edges{node{"+times(50, "a#:id ")+"}}}}}"),
+		doc("everything of the schema", answered, "{__schema{types{name description fields{name description args{name description type{name ofType{name ofType{name}}}}type{name ofType{name ofType{name}}}}}}}"),
+		doc("25 pages of 24 fields by aliases", answered, "{blockchain{"+times(25, "a#:blocks(last:50){edges{node{...N}}}")+"}}fragment N on BlockchainBlock{"+times(24, "b#:chain_order ")+"}"),
+	)
+	for i := range all {
+		all[i].within = 50 * time.Millisecond
+	}
+	return all
+}

@@ -1,0 +1,144 @@
+package attack
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// crowds are connections in numbers, which are held, left or cut.
+func crowds(full bool) []attack {
+	numbers := []int{100, 1000}
+	if full {
+		numbers = append(numbers, 9000)
+	}
+	var all []attack
+	for _, n := range numbers {
+		held := func(name string, text []byte, leave func(c net.Conn)) {
+			all = append(all, attack{name: fmt.Sprintf("%d connections %s", n, name), want: "cut", within: 20 * usual, do: func(s *site) (outcome, error) {
+				return outcome{class: "cut"}, s.hold(n, text, leave, s.healthy)
+			}})
+		}
+		begun := append(upgrade(path, legacy), textFrame(begin(legacy, `"1"`, query(liveQuery)))...)
+		held("that say nothing", nil, closed)
+		held("that say nothing and are reset", nil, reset)
+		held("with half a request line", []byte("POST /op"), closed)
+		held("with half a header", []byte("POST "+path+" HTTP/1.1\r\nHost: a\r\nX: "), reset)
+		held("with half a body", request("POST", path, goodBody)[:200], reset)
+		held("that are sockets and say nothing", upgrade(path, modern), closed)
+		held("that are sockets and are reset", upgrade(path, legacy), reset)
+		if n <= 1000 { // 9,000 would be sent 270,000 blocks a second
+			held("that subscribe and are closed", begun, closed)
+			held("that subscribe and are reset", begun, reset)
+		}
+		held("in the middle of a frame", append(upgrade(path, modern), final|opText), closed)
+		held("in the middle of a frame and reset", append(upgrade(path, modern), header(final|opText, 1000)...), reset)
+		held("of event streams that are reset", ask("GET", liveQuery), reset)
+		held("of answers that nobody takes", request("POST", path, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id}}}")+"}}")), reset)
+	}
+	for _, step := range []struct {
+		name string
+		text []byte
+	}{
+		{"connect and leave", nil},
+		{"ask and leave", request("POST", path, goodBody)},
+		{"upgrade and leave", upgrade(path, modern)},
+		{"subscribe and leave", append(upgrade(path, legacy), textFrame(begin(legacy, `"1"`, query(liveQuery)))...)},
+	} {
+		all = append(all, attack{name: "churn of 2000: " + step.name, want: "cut", within: 20 * usual, do: func(s *site) (outcome, error) {
+			for range 2000 {
+				c, err := s.dial()
+				if err != nil {
+					return outcome{}, err
+				}
+				_, err = c.Write(step.text)
+				c.Close()
+				if err != nil {
+					return outcome{}, err
+				}
+			}
+			return outcome{class: "cut"}, nil
+		}})
+	}
+	return append(all, plain("the write side closed behind a request", answered, func(s *site) (outcome, error) {
+		c, err := s.dial()
+		if err != nil {
+			return outcome{}, err
+		}
+		defer c.Close()
+		if _, err := c.Write(request("POST", path, goodBody)); err != nil {
+			return outcome{}, err
+		}
+		_ = c.(*net.TCPConn).CloseWrite()
+		return answerOf(c)
+	}), sock("the write side closed on a socket", "cut|closed", legacy, true, func(w *socket) (outcome, error) {
+		_ = w.Conn.(*net.TCPConn).CloseWrite()
+		return w.hear(w.honest)
+	}), sock("a message byte by byte", "served", legacy, true, func(w *socket) (outcome, error) {
+		for _, b := range textFrame(w.question()) {
+			w.send([]byte{b})
+			time.Sleep(time.Millisecond)
+		}
+		return w.hear(w.honest)
+	}))
+}
+
+// hold opens so many connections, sends a text on each, and does something with
+// all of them open before they leave.
+func (s *site) hold(n int, text []byte, leave func(net.Conn), with func() error) error {
+	conns := make([]net.Conn, 0, n)
+	defer func() {
+		for _, c := range conns {
+			leave(c)
+		}
+	}()
+	for range n {
+		c, err := s.dial()
+		if err != nil {
+			return err
+		}
+		conns = append(conns, c)
+		if _, err := c.Write(text); err != nil {
+			return err
+		}
+	}
+	return with()
+}
+
+func closed(c net.Conn) { c.Close() }
+
+// reset leaves without the goodbye of TCP.
+func reset(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); c.Close() }
+
+// crowd has so many clients do something at once, and wants the same of all.
+func (s *site) crowd(n int, do func(s *site) (outcome, error)) (outcome, error) {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		seen  = map[string]int{}
+		first error
+		last  outcome
+	)
+	places := make(chan struct{}, 2500)
+	for range n {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			own := *s
+			o, err := do(&own)
+			mu.Lock()
+			defer mu.Unlock()
+			seen[o.class]++
+			last = o
+			if first == nil {
+				first = err
+			}
+		})
+	}
+	wg.Wait()
+	if len(seen) > 1 {
+		last = outcome{"mixed", fmt.Sprint(seen)}
+	}
+	return last, first
+}

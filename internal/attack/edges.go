@@ -1,0 +1,70 @@
+package attack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// edges are documents that just keep each limit, and ones that do not: the
+// refusal names what was exceeded.
+func edges() []attack {
+	var all []attack
+	for _, e := range []struct {
+		limit string // as the refusal names it
+		most  int
+		text  func(n int) string
+	}{
+		{"limit of 50 aliases", 50, func(n int) string { return "{info{" + times(n, "a#:version ") + "}}" }},
+		{"limit of 32 directives", 32, func(n int) string { return "{" + times(n, "...@skip(if:false){info{version}}") + "}" }},
+		{"limit of 8 fields of one name", 8, func(n int) string { return "{info{" + times(n, "version ") + "}}" }},
+		{"limit of 8 operations", 8, func(n int) string { return times(n, "query Q#{info{version}}") }},
+		{"limit of 32 fragments", 32, func(n int) string {
+			return "{" + times(n, "...F# ") + "}" + times(n, "fragment F# on Query{info{version}}")
+		}},
+		{"limit of 32 variables", 32, func(n int) string {
+			return "query(" + times(n, "$v#:Boolean=true ") + "){" + times(n, "...@include(if:$v#){info{version}}") + "}"
+		}},
+		{"limit of 100 items", 100, func(n int) string { return `subscription{blocks(filter:{id:{in:[` + times(n, `"a"`) + `]}}){id}}` }},
+		{"limit of 1500 fields", 1500, func(n int) string {
+			return "{" + times((n-2)/2, "...F ") + "info{" + times((n-2)%2+1, "version ") + "}}fragment F on Query{info{version}}"
+		}},
+		{"limit of 2000 tokens", 2000, func(n int) string { return "{info{version" + strings.Repeat("#\n", n-6) + "}}" }},
+		{"limit of 32768 bytes", 32 << 10, func(n int) string { return "{info{version}}" + strings.Repeat(",", n-15) }},
+	} {
+		within := "answered|operation name|406"
+		all = append(all,
+			doc("as much as the "+e.limit, within, e.text(e.most)), doc("one over the "+e.limit, "400 LIMIT_EXCEEDED "+e.limit, e.text(e.most+1)),
+			doc("twice the "+e.limit, "400 LIMIT_EXCEEDED limit of", e.text(2*e.most)),
+		)
+	}
+	// What a subscription keeps is its variables and some bytes to tell them apart.
+	for _, kept := range []struct {
+		bytes int
+		want  string
+	}{{4000, "no answer on an open stream"}, {4100, "LIMIT_EXCEEDED limit of 4096 bytes"}} {
+		all = append(all, plain(fmt.Sprintf("variables of a subscription, %d bytes", kept.bytes), kept.want, func(s *site) (outcome, error) {
+			s.patience = usual / 2
+			return s.follow(request("POST", path, ofVariable(kept.bytes), "Accept: text/event-stream"))
+		}))
+	}
+	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
+	for _, n := range []int{18, 19, 20, 21, 100, 10_000} {
+		want := answered
+		if n > 19 { // the body itself is a level
+			want = "400 LIMIT_EXCEEDED limit of 20 nested levels"
+		}
+		all = append(all, body(fmt.Sprintf("variables of %d levels", n), want, `{"query":"{info{version}}","variables":`+deep(n)+`}`))
+		if n > 20 {
+			all = append(all, body(fmt.Sprintf("extensions of %d levels", n), want, `{"query":"{info{version}}","extensions":`+deep(n)+`}`))
+		}
+	}
+	for _, over := range []int{-1, 0, 1, 1000} {
+		text := `{"query":"{info{version}}"` + strings.Repeat(" ", 128<<10+over-len(`{"query":"{info{version}}"}`)) + "}"
+		want := answered
+		if over > 0 {
+			want = "413 LIMIT_EXCEEDED limit of 131072 bytes"
+		}
+		all = append(all, body(fmt.Sprintf("body of 128 KiB and %d bytes", over), want, text))
+	}
+	return all
+}

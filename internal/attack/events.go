@@ -1,0 +1,195 @@
+package attack
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+)
+
+const liveQuery = "subscription{blocks{id chain_order}}"
+
+// follow asks for an event stream and takes its first event.
+func (s *site) follow(text []byte) (outcome, error) {
+	c, err := s.dial()
+	if err != nil {
+		return outcome{}, err
+	}
+	defer c.Close()
+	if _, err := c.Write(text); err != nil {
+		return ended(err)
+	}
+	r := bufio.NewReader(c)
+	method, _, _ := strings.Cut(string(text[:8]), " ")
+	resp, err := http.ReadResponse(r, &http.Request{Method: method})
+	if err != nil {
+		return ended(err)
+	}
+	// The body is left open: to close it would be to wait for its end.
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		if err != nil {
+			return ended(err)
+		}
+		return judge(resp, content)
+	}
+	for lines := bufio.NewReader(resp.Body); ; {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			return outcome{"answered", "no events"}, nil
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return outcome{"no answer", "on an open stream"}, nil
+		}
+		if err != nil {
+			return ended(err)
+		}
+		if data, ok := strings.CutPrefix(line, "data:"); ok && len(data) > 2 {
+			o, err := judgeJSON([]byte(strings.TrimSpace(data)))
+			if o.class == "answered" {
+				o.class = "served"
+			}
+			return o, err
+		}
+	}
+}
+
+// ask is a request for an event stream, by GET or by POST.
+func ask(method, query string, headers ...string) []byte {
+	if !strings.Contains(strings.Join(headers, "\n"), "Accept: ") {
+		headers = append([]string{"Accept: text/event-stream"}, headers...)
+	}
+	if method == "POST" {
+		return request(method, path, asJSON(map[string]string{"query": query}), headers...)
+	}
+	return request(method, path+"?query="+url.QueryEscape(query), "", headers...)
+}
+
+// events are streams that are asked for wrongly, or with lies of what was had.
+func events() []attack {
+	stream := func(name, want, method, query string, headers ...string) attack {
+		return plain(name, want, func(s *site) (outcome, error) { return s.follow(ask(method, query, headers...)) })
+	}
+	const mine, lost = "BAD_USER_INPUT", "served|BAD_USER_INPUT|CURSOR_TOO_OLD"
+	var all []attack
+	for _, id := range []string{
+		"0", "1", "-1", "x", "null", "undefined", "m", "\xff", "é", "😀", "%00", "../..", "' OR 1=1 --", strings.Repeat("9", 64),
+		strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("a", 100_000), "a\tb", "0 ", "A", "NaN", "1e9", "0m",
+	} {
+		// A cursor past all blocks is good, and waits.
+		all = append(all, plain("had "+short(id), lost+"|no answer", func(s *site) (outcome, error) {
+			s.patience = usual / 3
+			return s.follow(ask("GET", liveQuery, "Last-Event-ID: "+id))
+		}))
+	}
+	all = append(all,
+		stream("had two", lost, "GET", liveQuery, "Last-Event-ID: 0", "Last-Event-ID: x"),
+		stream("had nothing, said so", "served", "GET", liveQuery, "Last-Event-ID: "),
+		stream("had a lie that wins over after", mine, "GET", `subscription{blocks(after:""){id}}`, "Last-Event-ID: zzz"),
+		stream("had a lie, of a query", "served|answered|BAD_USER_INPUT", "GET", "{info{version}}", "Last-Event-ID: zzz"),
+		stream("after a lie", mine, "POST", `subscription{blocks(after:"zzz"){id}}`),
+		stream("after NUL", mine, "POST", `subscription{blocks(after:"\u0000"){id}}`),
+		stream("after all there was", "served|CURSOR_TOO_OLD", "POST", `subscription{blocks(after:""){id}}`),
+		stream("a query", "served|answered", "POST", "{info{version}}"),
+		stream("a mutation", "GRAPHQL", "POST", "mutation{a}"),
+		stream("a document that does not parse", "GRAPHQL_PARSE_FAILED", "POST", "{"),
+		stream("a cycle", "GRAPHQL_VALIDATION_FAILED", "POST", "subscription{...A}fragment A on Subscription{...A}"),
+		stream("too many aliases", "LIMIT_EXCEEDED", "POST", "subscription{blocks{"+times(51, "a#:id ")+"}}"),
+		stream("two roots", "GRAPHQL_VALIDATION_FAILED", "POST", "subscription{blocks{id}b:blocks{id}}"),
+		stream("a filter that is wrong", "GRAPHQL_VALIDATION_FAILED|BAD_USER_INPUT", "POST", "subscription{blocks(filter:{id:{in:null}}){id}}"),
+		stream("the wrong project's", "401 UNAUTHENTICATED", "GET", liveQuery, "Authorization: Basic Ong="),
+		stream("JSON or events, a subscription", "served", "GET", liveQuery, "Accept: application/json, text/event-stream"),
+		stream("JSON or events, a query", "answered", "GET", "{info{version}}", "Accept: text/event-stream, application/json"),
+		stream("events of quality 0", "406 NOT_ACCEPTABLE", "GET", liveQuery, "Accept: text/event-stream;q=0"),
+		stream("HEAD", "answered", "HEAD", liveQuery),
+		stream("PUT", "405 METHOD_NOT_ALLOWED", "PUT", liveQuery),
+		stream("gzip", "served", "GET", liveQuery, "Accept-Encoding: gzip"),
+		stream("a range", "served", "GET", liveQuery, "Range: bytes=0-10"),
+		stream("a body beside the URL", "served|400", "GET", liveQuery, "Content-Length: 0"),
+		stream("keep-alive", "served", "GET", liveQuery, "Connection: keep-alive"),
+	)
+	all = append(all, plain("HTTP/1.0", "served|answered|406", func(s *site) (outcome, error) {
+		return s.follow([]byte(strings.Replace(string(ask("GET", liveQuery)), "HTTP/1.1", "HTTP/1.0", 1)))
+	}), plain("left at once, 200 times", "cut", func(s *site) (outcome, error) {
+		for range 200 {
+			c, err := s.dial()
+			if err != nil {
+				return outcome{}, err
+			}
+			_, err = c.Write(ask("GET", liveQuery))
+			c.Close()
+			if err != nil {
+				return outcome{}, err
+			}
+		}
+		return outcome{class: "cut"}, nil
+	}))
+	all = append(all, attack{name: "2000 readers who had 100 blocks again", want: "served", within: 30 * usual, do: func(s *site) (outcome, error) { return s.replays(2000) }})
+	for _, n := range []int{100, 500, 2000} {
+		for _, q := range []string{liveQuery, `subscription{blocks(after:""){id}}`, "subscription{blocks(filter:{id:{in:[" + times(100, `"a"`) + "]}}){id}}"} {
+			all = append(all, attack{name: fmt.Sprintf("%d streams of %s", n, short(q)), want: "served|no answer|CURSOR_TOO_OLD", within: 20 * usual, do: func(s *site) (outcome, error) {
+				return s.crowd(n, func(own *site) (outcome, error) {
+					own.patience = 2 * usual
+					return own.follow(ask("POST", q))
+				})
+			}})
+		}
+	}
+	return all
+}
+
+// replays are clients who are sent 100 large blocks again and then wait for
+// more: of the buffers that took nothing may stay.
+func (s *site) replays(n int) (outcome, error) {
+	const rounds = 100
+	before, err := s.server.state()
+	if err != nil {
+		return outcome{}, err
+	}
+	text := ask("POST", fmt.Sprintf(`subscription{blocks(after:"%s" filter:{workchain_id:{eq:-1}}){`, roundBefore(rounds))+times(20, "a#:chain_order ")+"chain_order}}")
+	var conns []net.Conn
+	var all sync.WaitGroup
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+		all.Wait()
+	}()
+	places := make(chan struct{}, 50) // if all began at once, others would wait
+	replayed := make(chan error, n)
+	for range n {
+		places <- struct{}{}
+		c, err := s.dial()
+		if err != nil {
+			return outcome{}, err
+		}
+		conns = append(conns, c)
+		all.Go(func() {
+			_, err := c.Write(text)
+			lines := bufio.NewReader(c)
+			for had := 0; err == nil && had < rounds; {
+				var line []byte
+				if line, err = lines.ReadSlice('\n'); bytes.Contains(line, []byte(`"chain_order"`)) {
+					had++
+				}
+			}
+			replayed <- err
+			<-places
+			_, _ = io.Copy(io.Discard, lines) // until it is closed
+		})
+	}
+	for range n {
+		if err := <-replayed; err != nil {
+			return outcome{}, err
+		}
+	}
+	cost, err := s.cost(before, n)
+	return outcome{"served", cost}, err
+}

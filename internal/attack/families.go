@@ -1,0 +1,39 @@
+package attack
+
+// families are all there is; full has more sizes.
+func families(full bool) []family {
+	all := []family{
+		{name: "fragments", attacks: fragments()},
+		{name: "nesting", attacks: nesting(full)},
+		{name: "aliases", attacks: aliases()},
+		{name: "directives", attacks: directives()},
+		{name: "same names", attacks: sameNames()},
+		{name: "operations", attacks: operations()},
+		{name: "edges of limits", attacks: edges()},
+		{name: "lexical", attacks: lexical()},
+		{name: "introspection", attacks: introspection()},
+		{name: "variables", attacks: variables()},
+		{name: "costs", attacks: costs()},
+		{name: "arguments", attacks: arguments()},
+		{name: "bodies", attacks: bodies()},
+		{name: "headers", attacks: headers()},
+		{name: "credentials", attacks: credentials()},
+		{name: "rates", attacks: rates()},
+		{name: "paths", attacks: paths()},
+		{name: "persisted documents", attacks: persisted()},
+		{name: "handshakes", attacks: handshakes()},
+		{name: "frames", attacks: frames()},
+		{name: "graphql-ws", attacks: messages(legacy)},
+		{name: "graphql-transport-ws", attacks: messages(modern)},
+		{name: "floods", attacks: floods(), peak: 200 << 20},
+		{name: "crowds", attacks: crowds(full), peak: 500 << 20},
+		{name: "event streams", attacks: events(), apart: true, peak: 300 << 20},
+		{name: "idle connections", attacks: idle(full), apart: true, kind: patient, peak: 600 << 20},
+		{name: "stalled backend", attacks: stalled(), apart: true, recent: true},
+		{name: "slow peers", attacks: slowPeers(full), apart: true, atOnce: true},
+	}
+	if full {
+		all = append(all, family{name: "retained", attacks: retained(), apart: true, kind: patient, peak: 1 << 30})
+	}
+	return all
+}

@@ -1,0 +1,83 @@
+package attack
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// floods are messages, operations and clients in numbers.
+func floods() []attack {
+	const enough = "closed 1008|closed 4400|cut"
+	const kept = "served LIMIT_EXCEEDED limit of 4096 bytes"
+	var all []attack
+	for _, protocol := range []string{legacy, modern} {
+		stop := map[string]string{legacy: `{"type":"stop","id":"1"}`, modern: `{"type":"complete","id":"1"}`}[protocol]
+		many := func(name, want string, n int, text func(i int) string) {
+			var b bytes.Buffer
+			for i := range n {
+				b.Write(textFrame(text(i)))
+			}
+			a := framed(fmt.Sprintf("%s, %d (%s)", name, n, protocol), want, protocol, b.Bytes())
+			a.within = 5 * usual
+			all = append(all, a)
+		}
+		live := query(liveQuery)
+		for _, n := range []int{1000, 20_000} {
+			many("stops of nothing", enough, n, func(int) string { return stop })
+			many("starts", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), live) })
+			many("queries", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{info{version}}")) })
+			many("queries for much", enough, n, func(i int) string {
+				return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
+			})
+			many("refused operations", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{nothing}")) })
+			many("starts and stops", enough, n, func(i int) string {
+				if i%2 == 0 {
+					return begin(protocol, `"1"`, live)
+				}
+				return stop
+			})
+			many("pings of the protocol", enough, n, func(int) string { return `{"type":"ping"}` })
+			many("wrong types", enough, n, func(int) string { return `{"type":"x"}` })
+			pings := framed(fmt.Sprintf("pings of WebSocket, %d (%s)", n, protocol), "closed 1008|cut", protocol, bytes.Repeat(frame(final|opPing, "x"), n))
+			// Pongs ask for nothing, and are not counted.
+			pongs := framed(fmt.Sprintf("pongs of WebSocket, %d (%s)", n, protocol), "served", protocol, bytes.Repeat(frame(final|opPong, "x"), n))
+			pings.within, pongs.within = 5*usual, 5*usual
+			all = append(all, pings, pongs)
+		}
+		for _, p := range []struct{ name, want, payload string }{
+			{"all blocks", "served|cut", query(`subscription{blocks(after:""){` + times(40, "a#:chain_order ") + "}}")},
+			{"what is retained of long lists", kept, `{"query":"subscription($f:[String]){blocks(filter:{id:{in:$f}}){id}}","variables":{"f":[` + strings.TrimSuffix(strings.Repeat(`"own`+strings.Repeat("a", 250)+`",`, 100), ",") + `]}}`},
+			{"what is retained of long strings", kept, ofVariable(50_000)},
+			{"what is retained of variables that none declared", "served", `{"query":"subscription{blocks(filter:{id:{eq:\"a\"}}){id}}","variables":{"f":"own` + strings.Repeat("a", 50_000) + `"}}`},
+		} {
+			all = append(all, attack{name: "31 operations on each of 40 sockets: " + p.name + " (" + protocol + ")", want: p.want, within: 20 * usual, do: func(s *site) (outcome, error) {
+				return s.crowd(40, func(s *site) (outcome, error) {
+					w, err := s.open(protocol, true)
+					if err != nil {
+						return outcome{}, err
+					}
+					defer w.Close()
+					w.sendOwn(31, p.payload)
+					return w.probe()
+				})
+			}})
+		}
+	}
+	for _, q := range []struct {
+		name, text string
+		most       int // with 1,500 who ask for pages, blocks wait for 2 s on two processors
+	}{
+		{"pages", query("{blockchain{" + times(20, "a#:blocks(last:50){edges{node{id hash}}}") + "}}"), 400},
+		{"balances", query("{blockchain{" + times(40, `a#:account(address:"#:`+strings.Repeat("1", 64)+`"){info{balance}}`) + "}}"), 1500},
+		{"the schema", query("{__schema{types{name description fields{name description args{name description type{name}}type{name}}}}}"), 1500},
+	} {
+		for _, n := range []int{100, q.most} {
+			// Some may be refused, for a limit of what is under way at once.
+			all = append(all, attack{name: fmt.Sprintf("%d clients at once ask for %s", n, q.name), want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual, do: func(s *site) (outcome, error) {
+				return s.crowd(n, func(s *site) (outcome, error) { return s.post(q.text) })
+			}})
+		}
+	}
+	return all
+}

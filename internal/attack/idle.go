@@ -1,0 +1,68 @@
+package attack
+
+import (
+	"fmt"
+	"time"
+)
+
+// idle are connections that do nothing, each as far as it may get. Those that
+// subscribe ask for what never comes.
+func idle(full bool) []attack {
+	n := 2000
+	if full {
+		n = 9000
+	}
+	never := query(`subscription{blocks(filter:{id:{eq:"none"}}){id}}`)
+	first := string(textFrame(`{"type":"connection_init"}`))
+	var all []attack
+	for _, k := range []struct{ name, text string }{
+		{"TCP alone", ""},
+		{"half of the headers", "GET " + path + " HTTP/1.1\r\nHost: attacked.example\r\nX: "},
+		{"a handshake alone", string(upgrade(path, modern))},
+		{"connection_init alone", string(upgrade(path, modern)) + first},
+		{"a subscription", string(upgrade(path, modern)) + first + string(textFrame(begin(modern, `"1"`, never)))},
+		{"a subscription of the legacy protocol", string(upgrade(path, legacy)) + first + string(textFrame(begin(legacy, `"1"`, never)))},
+		{"an event stream", string(ask("GET", `subscription{blocks(filter:{id:{eq:"none"}}){id}}`))},
+	} {
+		all = append(all, attack{name: fmt.Sprintf("%d idle: %s", n, k.name), want: "held", within: 20 * usual, do: func(s *site) (outcome, error) {
+			before, err := s.server.state()
+			if err != nil {
+				return outcome{}, err
+			}
+			o := outcome{class: "held"}
+			err = s.hold(n, []byte(k.text), closed, func() error {
+				if o.text, err = s.cost(before, n); err != nil {
+					return err
+				}
+				return s.healthy()
+			})
+			if err == nil {
+				_, err = s.server.settled(before, maxRest) // the next are counted from there
+			}
+			return o, err
+		}})
+	}
+	return all
+}
+
+// maxEach is what the server may hold for a client that does nothing.
+const maxEach = 64 << 10
+
+// cost is what n clients who are connected cost the server in memory each.
+func (s *site) cost(before state, n int) (string, error) {
+	for deadline := time.Now().Add(4 * usual); ; time.Sleep(50 * time.Millisecond) {
+		now, err := s.server.state()
+		if err != nil {
+			return "", err
+		}
+		each := (now.RSS - before.RSS) / int64(n)
+		switch connected := now.Files >= n; { // beside them there is but a handful
+		case connected && each > maxEach:
+			return "", fmt.Errorf("each of %d costs %d bytes of memory", n, each)
+		case connected:
+			return fmt.Sprintf("for %d bytes each", each), nil
+		case time.Now().After(deadline):
+			return "", fmt.Errorf("%d files are open, of %d connections", now.Files, n)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package attack
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+)
+
+// persisted are hashes that name nothing, or something else.
+func persisted() []attack {
+	hash := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+	good, lost := "{info{version}}", hash("never sent")
+	ext := func(value string) string { return `"extensions":{"persistedQuery":` + value + `}` }
+	var all []attack
+	for _, p := range []string{
+		`{}`, `1`, `"x"`, `[]`, `true`, `{"version":1}`, `{"sha256Hash":"` + lost + `"}`, `{"version":2,"sha256Hash":"` + lost + `"}`,
+		`{"version":"1","sha256Hash":"` + lost + `"}`, `{"version":1,"sha256Hash":1}`, `{"version":1,"sha256Hash":null}`,
+		`{"version":1,"sha256Hash":""}`, `{"version":1,"sha256Hash":"x"}`, `{"version":1,"sha256Hash":"` + strings.Repeat("0", 63) + `"}`,
+		`{"version":1,"sha256Hash":"` + strings.Repeat("0", 65) + `"}`, `{"version":1,"sha256Hash":"` + strings.Repeat("g", 64) + `"}`,
+		`{"version":1,"sha256Hash":["` + lost + `"]}`, `{"version":1,"sha256Hash":{"a":1}}`,
+		`{"version":1,"sha256Hash":"` + strings.Repeat("a", 100_000) + `"}`, `{"version":1e400,"sha256Hash":"` + lost + `"}`,
+		`{"version":1,"sha256Hash":"\u0000"}`,
+		`{"version":1,"sha256Hash":"__proto__"}`, `{"version":1,"sha256Hash":"../../etc/passwd"}`, `{"version":-1,"sha256Hash":"` + lost + `"}`,
+		`{"version":1.5,"sha256Hash":"` + lost + `"}`, `{"Version":1,"SHA256Hash":"` + lost + `"}`,
+	} {
+		all = append(all, body("alone "+short(p), "PERSISTED_QUERY_NOT_FOUND|400 BAD_REQUEST", "{"+ext(p)+"}"))
+		all = append(all, body("beside a document "+short(p), "400 BAD_REQUEST", `{"query":"{info{version}}",`+ext(p)+"}"))
+	}
+	pair := func(text, sum string) string {
+		return `{"query":` + asJSON(text) + `,` + ext(`{"version":1,"sha256Hash":"`+sum+`"}`) + "}"
+	}
+	all = append(all,
+		body("another document's", badRequest, pair(good, lost)), body("another document's that is known", badRequest, pair("{info{time}}", hash(good))),
+		body("of a document that is refused", invalid, pair("{nothing}", hash("{nothing}"))),
+		body("of a document that does not parse", unparsable, pair("{", hash("{"))),
+		body("of a cycle", invalid, pair("{...A}fragment A on Query{...A}", hash("{...A}fragment A on Query{...A}"))),
+		body("of a cycle, alone", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+hash("{...A}fragment A on Query{...A}")+`"}`)+"}"),
+		body("of nothing, with an empty query", "PERSISTED_QUERY_NOT_FOUND|400", pair("", hash(""))),
+		body("unknown", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+lost+`"}`)+"}"),
+	)
+	floods := []attack{
+		plain("3,000 documents to be kept", answered, func(s *site) (outcome, error) {
+			return s.many(3000, func(i int) string {
+				text := fmt.Sprintf("{info{version}}#%d%s", i, strings.Repeat("x", 20_000))
+				return pair(text, hash(text))
+			})
+		}),
+		plain("3,000 documents of many fields", answered, func(s *site) (outcome, error) {
+			return s.many(3000, func(i int) string {
+				text := fmt.Sprintf("{a%d:info{version}}", i) + "query B{" + times(40, "a#:info{version time}") + "}"
+				return `{"operationName":"B",` + pair("query A"+text, hash("query A"+text))[1:]
+			})
+		}),
+		plain("3,000 documents that are refused", invalid, func(s *site) (outcome, error) {
+			return s.many(3000, func(i int) string { return fmt.Sprintf(`{"query":"{nothing%d}"}`, i) })
+		}),
+		plain("3,000 operation names", "400 BAD_USER_INPUT", func(s *site) (outcome, error) {
+			return s.many(3000, func(i int) string { return fmt.Sprintf(`{"query":"query A{info{version}}","operationName":"B%d"}`, i) })
+		}),
+	}
+	for i := range floods {
+		floods[i].within = 10 * usual
+	}
+	return append(all, floods...)
+}

@@ -1,0 +1,256 @@
+package attack
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// Times after which the slow are cut, with a second for a busy machine.
+const (
+	bodyCut   = 6 * time.Second  // Limits.BodyTimeout, and the host's ReadHeaderTimeout
+	answerCut = 7 * time.Second  // Limits.WriteTimeout, once a write stalls
+	frameCut  = 6 * time.Second  // the rest of a begun message
+	pongCut   = 4 * time.Second  // two of the server's KeepAlive, and one to begin
+	initCut   = 11 * time.Second // no connection_init
+	firstCut  = 61 * time.Second // nothing at all, in the legacy protocol
+	streamCut = 12 * time.Second // a stalled write on a stream or socket
+)
+
+// dribble sends a text at once and another one byte by byte, with pauses, for
+// ever; what comes of it is for the caller to hear.
+func dribble(c net.Conn, head, drops string, pause time.Duration) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		if _, err := io.WriteString(c, head); err != nil || drops == "" {
+			return
+		}
+		for i := 0; ; i = (i + 1) % len(drops) {
+			select {
+			case <-done:
+				return
+			case <-time.After(pause):
+			}
+			if _, err := c.Write([]byte{drops[i]}); err != nil {
+				return
+			}
+		}
+	}()
+	return func() { close(done); c.Close(); <-ended }
+}
+
+// slowPeers are peers that say the rest later, or never; slow ones of bodies,
+// headers, frames, and readers.
+func slowPeers(full bool) []attack {
+	var all []attack
+	with := func(within time.Duration, a attack) { a.within = within; all = append(all, a) }
+	slowly := func(name, want string, within time.Duration, head, drops string, pause time.Duration) {
+		with(within, plain(name, want, func(s *site) (outcome, error) {
+			c, err := s.dial()
+			if err != nil {
+				return outcome{}, err
+			}
+			defer dribble(c, head, drops, pause)()
+			return answerOf(c)
+		}))
+	}
+	const tooSlow = "408 TIMEOUT|cut"
+	head := string(request("POST", path, strings.Repeat(" ", 10_000)))
+	head = head[:len(head)-10_000]
+	chunked := string(request("POST", path, "", "Content-Length:", "Transfer-Encoding: chunked"))
+	slowly("a body that never comes", tooSlow, bodyCut, head, "", 0)
+	slowly("a body of a byte a second", tooSlow, bodyCut, head, "{ ", time.Second)
+	slowly("a body of a byte in 10 ms", tooSlow, bodyCut, head, " ", 10*time.Millisecond)
+	slowly("half a body", tooSlow, bodyCut, head+`{"query":`, "", 0)
+	slowly("all of a body but a byte", tooSlow, bodyCut, head+strings.Repeat(" ", 9999), "", 0)
+	slowly("a body behind Expect", tooSlow, bodyCut, strings.Replace(head, "Host:", "Expect: 100-continue\r\nHost:", 1), "", 0)
+	slowly("chunks that never come", tooSlow, bodyCut, chunked, "", 0)
+	slowly("half a chunk's size", tooSlow, bodyCut, chunked+"ff", "", 0)
+	slowly("a chunk's size without end", tooSlow+"|400", bodyCut, chunked, "0", 50*time.Millisecond)
+	slowly("half a chunk", tooSlow, bodyCut, chunked+"ff\r\n{", "", 0)
+	slowly("a chunk of 4 GiB", tooSlow, bodyCut, chunked+"ffffffff\r\n"+goodBody, "", 0)
+	slowly("chunks of a byte", tooSlow, bodyCut, chunked, "1\r\n \r\n", 20*time.Millisecond)
+	slowly("chunks without the last one", tooSlow, bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n", len(goodBody), goodBody), "", 0)
+	slowly("trailers without end", tooSlow+"|answered|400", bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n0\r\n", len(goodBody), goodBody), "X: a\r\n", 20*time.Millisecond)
+	slowly("a slow body of GET", answered, bodyCut, string(request("GET", path+"?query={info{version}}", "", "Content-Length: 100")), "a", 100*time.Millisecond)
+	slowly("a slow body of a wrong type", "415", usual, strings.Replace(head, "application/json", "text/plain", 1), " ", 100*time.Millisecond)
+	slowly("a slow body of who may not", "401", usual, strings.Replace(head, path, "/locked/graphql", 1), " ", 100*time.Millisecond)
+	slowly("a slow body that is too large", "413", usual, strings.Replace(head, "10000", "1000000", 1), " ", 100*time.Millisecond)
+	slowly("a slow body of PUT", "405", usual, strings.Replace(head, "POST", "PUT", 1), " ", 100*time.Millisecond)
+	slowly("a slow body that nobody accepts", "406", usual, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: image/png", 1), " ", 100*time.Millisecond)
+	slowly("a slow body of a stream", "events TIMEOUT|408 TIMEOUT|cut", bodyCut, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: text/event-stream", 1), " ", 100*time.Millisecond)
+	slowly("a slow body of a handshake by POST", "415", bodyCut, strings.Replace(string(upgrade(path, modern, "Content-Length: 100")), "GET", "POST", 1), " ", 100*time.Millisecond)
+	// The rest is the host's, whose ReadHeaderTimeout is 5 s.
+	slowly("nothing at all", "cut|net/http", bodyCut, "", "", 0)
+	slowly("a line by the byte", "cut|net/http", bodyCut, "", "GET /open/graphql", 100*time.Millisecond)
+	slowly("headers by the byte", "cut|net/http", bodyCut, "GET "+path+" HTTP/1.1\r\n", "X: a\r\n", 100*time.Millisecond)
+	with(bodyCut+usual, plain("forty slow bodies", tooSlow, func(s *site) (outcome, error) {
+		return s.crowd(40, func(s *site) (outcome, error) {
+			c, err := s.dial()
+			if err != nil {
+				return outcome{}, err
+			}
+			defer dribble(c, head, " ", 200*time.Millisecond)()
+			return answerOf(c)
+		})
+	}))
+	all = append(all, slowReaders()...)
+	return append(all, slowSockets(full)...)
+}
+
+// slowReaders ask and do not take the answer.
+func slowReaders() []attack {
+	much := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
+	replay := `subscription{blocks(after:""){` + times(45, "a#:chain_order ") + "}}"
+	unread := func(name, want string, within, rest time.Duration, text string) attack {
+		return attack{name: name, want: want, within: within + usual, do: func(s *site) (outcome, error) {
+			c, err := s.dial()
+			if err != nil {
+				return outcome{}, err
+			}
+			defer dribble(c, text, "", 0)()
+			time.Sleep(rest)
+			// What was on its way is there, and nothing behind it.
+			_ = c.SetReadDeadline(time.Now().Add(usual))
+			_, err = io.Copy(io.Discard, c)
+			if err == nil {
+				return outcome{class: "cut"}, nil
+			}
+			return ended(err)
+		}}
+	}
+	post := string(request("POST", path, much, "Connection: keep-alive"))
+	all := []attack{
+		unread("a hundred answers that nobody takes", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
+		unread("a stream that nobody takes", "cut", streamCut+2*usual, streamCut, string(ask("POST", replay))),
+		unread("a socket that nobody takes", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
+		unread("a socket of 32 that nobody takes", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)), "")))+frameAll(starts(legacy, 31, query(replay)))),
+	}
+	pings := strings.Repeat(string(frame(final|opPing, strings.Repeat("a", 125))), 20_000)
+	for _, protocol := range []string{legacy, modern} {
+		all = append(all, unread("pongs that nobody takes ("+protocol+")", "cut", streamCut+2*usual, streamCut, string(upgrade(path, protocol))+pings))
+	}
+	twenty := all[1]
+	twenty.name = "twenty streams that nobody takes"
+	one := twenty.do
+	twenty.do = func(s *site) (outcome, error) { return s.crowd(20, one) }
+	return append(all, twenty)
+}
+
+func frameAll(texts []string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		b.Write(textFrame(text))
+	}
+	return b.String()
+}
+
+// slowSockets stall on a socket, in frames and between them.
+func slowSockets(full bool) []attack {
+	var all []attack
+	for _, protocol := range []string{legacy, modern} {
+		stall := func(name, want string, within time.Duration, chunk []byte) {
+			a := sock(name+" ("+protocol+")", want, protocol, true, func(w *socket) (outcome, error) {
+				w.send(chunk)
+				return w.end()
+			})
+			a.within = within
+			all = append(all, a)
+		}
+		const gone = "cut|closed"
+		stall("a byte of a frame", gone, frameCut, []byte{final | opText})
+		stall("half a header", gone, frameCut, header(final|opText, 1000)[:3])
+		stall("a header without its mask", gone, frameCut, header(final|opText, 10)[:4])
+		stall("a header alone", gone, frameCut, header(final|opText, 1000))
+		stall("a payload but for a byte", gone, frameCut, append(header(final|opText, 100), make([]byte, 99)...))
+		stall("half a ping", gone, frameCut, append(header(final|opPing, 10), 'a'))
+		stall("half a close", gone, frameCut, append(header(final|opClose, 10), 3))
+		stall("a fragment without an end", gone, frameCut, frame(opText, "{"))
+		stall("a length of 2^31", gone, frameCut, append(header(final|opText, 1<<31), make([]byte, 1<<10)...))
+		stall("a length of 2^63-1", gone, frameCut, append(header(final|opText, 1<<63-1), make([]byte, 1<<10)...))
+		stall("half a frame with operations running", gone, frameCut, append([]byte(frameAll(starts(protocol, 32, query(liveQuery)))), final|opText))
+		slow := sock("a frame by the byte ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
+			defer dribble(w.Conn, string(header(final|opText, 10_000)), " ", 100*time.Millisecond)()
+			return w.end()
+		})
+		slow.within = frameCut
+		pieces := sock("fragments by the second ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
+			w.send(frame(opText, "{"))
+			stop := make(chan struct{})
+			defer close(stop)
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(usual / 2):
+						w.send(frame(opContinue, " "))
+					}
+				}
+			}()
+			return w.end()
+		})
+		pieces.within = frameCut
+		// One that does not hear pings does not answer them.
+		deaf := sock("no pong ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
+			_, err := io.Copy(io.Discard, w.r)
+			if err == nil {
+				return outcome{class: "cut"}, nil
+			}
+			return ended(err)
+		})
+		deaf.within = pongCut
+		forty := plain("forty that stall in half a frame ("+protocol+")", gone, func(s *site) (outcome, error) {
+			return s.crowd(40, func(s *site) (outcome, error) {
+				w, err := s.open(protocol, true)
+				if err != nil {
+					return outcome{}, err
+				}
+				defer w.Close()
+				w.send(header(final|opText, 1000)[:3])
+				return w.end()
+			})
+		})
+		forty.within = frameCut + usual
+		all = append(all, slow, pieces, deaf, forty)
+	}
+	silent := func(name, want, protocol string, within time.Duration) attack {
+		a := plain(name, want, func(s *site) (outcome, error) {
+			w, err := s.open(protocol, false)
+			if err != nil {
+				return outcome{}, err
+			}
+			defer w.Close()
+			w.wait(within + usual)
+			return w.end()
+		})
+		a.within = within
+		return a
+	}
+	all = append(all, silent("no connection_init", "closed 4408", modern, initCut))
+	if full {
+		all = append(all, silent("not a word", "closed|cut", legacy, firstCut))
+	}
+	half := plain("half a handshake", "cut|net/http", func(s *site) (outcome, error) {
+		c, err := s.dial()
+		if err != nil {
+			return outcome{}, err
+		}
+		defer c.Close()
+		if _, err := c.Write(upgrade(path, modern)[:100]); err != nil {
+			return ended(err)
+		}
+		return answer(bufio.NewReader(c), "GET")
+	})
+	half.within = bodyCut
+	return append(all, half)
+}
+
+// end hears the server out, answering pings, until the connection ends.
+func (w *socket) end() (outcome, error) {
+	return w.hear(func(told) bool { return false })
+}

@@ -1,0 +1,337 @@
+package attack
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The subprotocols.
+const (
+	legacy = "graphql-ws"
+	modern = "graphql-transport-ws"
+)
+
+// A socket is a client that does WebSocket's framing by hand, so that it can do
+// it wrong.
+type socket struct {
+	net.Conn
+	r        *bufio.Reader
+	protocol string
+}
+
+// Opcodes, and the bit that ends a message.
+const (
+	opContinue = 0x0
+	opText     = 0x1
+	opBinary   = 0x2
+	opClose    = 0x8
+	opPing     = 0x9
+	opPong     = 0xa
+	final      = 0x80
+	masked     = 0x80
+)
+
+// upgrade is a WebSocket handshake; headers replace the usual ones.
+func upgrade(path, protocol string, headers ...string) []byte {
+	usual := []string{
+		"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: " + protocol,
+	}
+	var kept []string
+	for _, line := range usual {
+		name, _, _ := strings.Cut(line, ":")
+		replaced := false
+		for _, h := range headers {
+			replaced = replaced || strings.HasPrefix(strings.ToLower(h), strings.ToLower(name)+":")
+		}
+		if !replaced {
+			kept = append(kept, line)
+		}
+	}
+	for _, h := range headers {
+		if !strings.HasSuffix(h, ":") {
+			kept = append(kept, h)
+		}
+	}
+	return request("GET", path, "", append(kept, "Accept:")...)
+}
+
+// open opens a socket, in its subprotocol up to the acknowledgement if ready.
+func (s *site) open(protocol string, ready bool) (*socket, error) {
+	c, err := s.dial()
+	if err != nil {
+		return nil, err
+	}
+	w := &socket{c, bufio.NewReaderSize(c, 512), protocol}
+	if err := w.begin(ready); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *socket) begin(ready bool) error {
+	if _, err := w.Write(upgrade(path, w.protocol)); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(w.r, nil)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return fmt.Errorf("handshake refused with %d", resp.StatusCode)
+	}
+	if !ready {
+		return nil
+	}
+	if err := w.say(`{"type":"connection_init","payload":{}}`); err != nil {
+		return err
+	}
+	text, err := w.next()
+	if err == nil && !strings.Contains(text, "connection_ack") {
+		err = fmt.Errorf("no acknowledgement: %.200q", text)
+	}
+	return err
+}
+
+// frame writes down a frame as it should be.
+func frame(first byte, payload string) []byte {
+	return append(header(first, uint64(len(payload))), payload...) // the mask is zero
+}
+
+// header is that of a frame whose payload is masked with zeros.
+func header(first byte, length uint64) []byte {
+	h := []byte{first, masked}
+	switch {
+	case length < 126:
+		h[1] |= byte(length)
+	case length < 1<<16:
+		h[1] |= 126
+		h = binary.BigEndian.AppendUint16(h, uint16(length))
+	default:
+		h[1] |= 127
+		h = binary.BigEndian.AppendUint64(h, length)
+	}
+	return append(h, 0, 0, 0, 0)
+}
+
+func textFrame(text string) []byte { return frame(final|opText, text) }
+
+func (w *socket) say(texts ...string) error {
+	var b []byte
+	for _, text := range texts {
+		b = append(b, textFrame(text)...)
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// A closeError is the close frame that the server sent.
+type closeError struct{ code uint16 }
+
+func (e *closeError) Error() string { return fmt.Sprintf("closed %d", e.code) }
+
+// next is the next text message. It answers pings.
+func (w *socket) next() (string, error) {
+	for {
+		var h [2]byte
+		if _, err := io.ReadFull(w.r, h[:]); err != nil {
+			return "", err
+		}
+		n := uint64(h[1] & 0x7f)
+		var wide [8]byte
+		if more := map[uint64]int{126: 2, 127: 8}[n]; more > 0 {
+			if _, err := io.ReadFull(w.r, wide[8-more:]); err != nil {
+				return "", err
+			}
+			n = binary.BigEndian.Uint64(wide[:])
+		}
+		if n > maxAnswer || h[1]&masked != 0 {
+			return "", fmt.Errorf("a frame of the server's is wrong: % x", h)
+		}
+		payload := make([]byte, n)
+		if _, err := io.ReadFull(w.r, payload); err != nil {
+			return "", err
+		}
+		switch h[0] & 0x0f {
+		case opText:
+			return string(payload), nil
+		case opPing:
+			if _, err := w.Write(frame(final|opPong, string(payload))); err != nil {
+				return "", err
+			}
+		case opClose:
+			code := uint16(1005)
+			if len(payload) >= 2 {
+				code = binary.BigEndian.Uint16(payload)
+			}
+			return "", &closeError{code}
+		}
+	}
+}
+
+// A told is a message of the server's, in either protocol.
+type told struct {
+	Type    string
+	ID      json.RawMessage
+	Payload json.RawMessage
+}
+
+const honestID = `"honest"`
+
+// probe asks an honest question on the socket, and hears everything until that
+// is answered or the connection ends.
+func (w *socket) probe() (outcome, error) {
+	w.send(textFrame(w.question()))
+	return w.hear(w.honest)
+}
+
+func (w *socket) question() string {
+	start := map[string]string{legacy: "start", modern: "subscribe"}[w.protocol]
+	return `{"id":` + honestID + `,"type":"` + start + `","payload":{"query":"{info{version}}"}}`
+}
+
+// honest reports whether a message is the answer to the question, or refuses it.
+func (w *socket) honest(m told) bool {
+	return string(m.ID) == honestID && (m.Type == "data" || m.Type == "next" || m.Type == "error")
+}
+
+// hear takes what the server says until a message is good. The outcome tells
+// the first error that it heard of.
+func (w *socket) hear(good func(m told) bool) (outcome, error) {
+	heard := outcome{class: "served"}
+	for range 100_000 {
+		text, err := w.next()
+		var closed *closeError
+		switch {
+		case errors.As(err, &closed):
+			heard.class = closed.Error()
+			return heard, nil
+		case err != nil:
+			o, err := ended(err)
+			return outcome{o.class, heard.text}, err
+		case strings.Contains(text, "INTERNAL_SERVER_ERROR") || leaks.MatchString(text):
+			return heard, fmt.Errorf("a message that tells too much: %.300q", text)
+		}
+		var m told
+		if err := json.Unmarshal([]byte(text), &m); err != nil {
+			return heard, fmt.Errorf("not a message: %.300q", text)
+		}
+		done := good(m)
+		if done && m.Type == "error" {
+			heard.class = "refused"
+		}
+		if heard.text == "" && strings.Contains(m.Type, "error") {
+			heard.text = fmt.Sprintf("%s %.250s", m.Type, m.Payload)
+		}
+		if heard.text == "" && strings.Contains(string(m.Payload), `"errors":`) {
+			heard.text = fmt.Sprintf("data with errors %.250s", m.Payload)
+		}
+		if done {
+			return heard, nil
+		}
+	}
+	return heard, errors.New("100,000 messages and no end")
+}
+
+// send writes hostile bytes; that the server ends the connection on the way is
+// no error.
+func (w *socket) send(chunks ...[]byte) {
+	for _, chunk := range chunks {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+// framed sends bytes on a socket that is ready for operations, and asks it an
+// honest question.
+func framed(name, want, protocol string, chunks ...[]byte) attack {
+	return sock(name, want, protocol, true, func(w *socket) (outcome, error) {
+		// The question comes behind all of that, however long it takes.
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			w.send(append(slices.Clip(chunks), textFrame(w.question()))...)
+		}()
+		defer func() { w.Close(); <-sent }()
+		return w.hear(w.honest)
+	})
+}
+
+// talk says texts on a socket and asks it an honest question.
+func talk(name, want, protocol string, ready bool, texts ...string) attack {
+	return sock(name, want, protocol, ready, func(w *socket) (outcome, error) {
+		var all []byte
+		for _, text := range texts {
+			all = append(all, textFrame(text)...)
+		}
+		w.send(all)
+		return w.probe()
+	})
+}
+
+// sock is an attack on an open socket.
+func sock(name, want, protocol string, ready bool, do func(w *socket) (outcome, error)) attack {
+	return plain(name, want, func(s *site) (outcome, error) {
+		w, err := s.open(protocol, ready)
+		if err != nil {
+			return outcome{}, err
+		}
+		defer w.Close()
+		return do(w)
+	})
+}
+
+// opening is an attack that is a handshake.
+func opening(name, want string, handshake []byte) attack {
+	return plain(name, want, func(s *site) (outcome, error) {
+		c, err := s.dial()
+		if err != nil {
+			return outcome{}, err
+		}
+		defer c.Close()
+		if _, err := c.Write(handshake); err != nil {
+			return ended(err)
+		}
+		r := bufio.NewReader(c)
+		if status, err := r.Peek(12); err == nil && string(status[9:]) == "101" {
+			return outcome{"served", "101"}, nil
+		}
+		return answer(r, "GET")
+	})
+}
+
+// knock opens a socket of a project, says one thing, and asks.
+func (s *site) knock(project, protocol, text string) (outcome, error) {
+	c, err := s.dial()
+	if err != nil {
+		return outcome{}, err
+	}
+	defer c.Close()
+	w := &socket{c, bufio.NewReader(c), protocol}
+	if _, err := w.Write(upgrade("/"+project+"/graphql", protocol)); err != nil {
+		return outcome{}, err
+	}
+	resp, err := http.ReadResponse(w.r, nil)
+	if err != nil {
+		return ended(err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return outcome{}, fmt.Errorf("handshake refused with %d", resp.StatusCode)
+	}
+	w.send(textFrame(text))
+	return w.probe()
+}
+
+// wait leaves time to a server that is to lose patience.
+func (w *socket) wait(d time.Duration) { _ = w.SetDeadline(time.Now().Add(d)) }
