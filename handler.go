@@ -83,9 +83,7 @@ func New(b Backend, opts *Options) *Handler {
 	h.events = events{h.opts.Hooks, h.opts.Logger}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
-	if l.InFlight > 0 {
-		resolve.turns = make(turns, l.InFlight)
-	}
+	resolve.turns = newTurns(l.InFlight)
 	resolve.flights.patience = l.BackendTimeout / 2
 	resolve.limit = h.events.limit
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))

@@ -22,7 +22,7 @@ type resolvers struct {
 	timeout   time.Duration // of one call of the backend
 	recent    *blocklog.Log[Block]
 	flights   flights
-	turns     turns
+	turns     *turns
 	limit     func(ctx context.Context, name string) // tells that one was hit
 	down      atomic.Pointer[time.Time]              // since when the stream has been failing or silent; nil while it is well
 }
