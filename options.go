@@ -159,6 +159,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.Logger = slog.New(calm{o.Logger.Handler()})
 	o.KeepAlive = or(o.KeepAlive, DefaultKeepAlive)
 	o.Window = or(o.Window, DefaultWindow)
 	o.Silence = or(o.Silence, DefaultSilence)

@@ -191,3 +191,34 @@ func TestOptionsAreOptional(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A nervous handler panics at each line, or already when it is asked whether it
+// wants one.
+type nervous struct{ asked bool }
+
+func (n nervous) Enabled(context.Context, slog.Level) bool {
+	if n.asked {
+		panic("Enabled")
+	}
+	return true
+}
+func (nervous) Handle(context.Context, slog.Record) error { panic("Handle") }
+func (n nervous) WithAttrs([]slog.Attr) slog.Handler      { return n }
+func (n nervous) WithGroup(string) slog.Handler           { return n }
+
+func TestLoggerThatPanicsHarmsNobody(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newHandler(t, altered{Backend: memchain.New(), balance: func(context.Context, chaingql.Address) (*big.Int, error) {
+				return nil, errors.New("down")
+			}}, chaingql.Options{Logger: slog.New(nervous{asked}).With("a", 1).WithGroup("g")})
+			n := serve(t, h)
+			for way, ask := range everyWay {
+				const document = `{blockchain{account(address:"0:%064x"){info{balance}}}}`
+				if r := parse(t, ask(t, n, fmt.Sprintf(document, 1), nil)); r.code() != "INTERNAL_SERVER_ERROR" {
+					t.Errorf("%s: %+v", way, r)
+				}
+			}
+		})
+	}
+}
