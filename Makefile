@@ -2,9 +2,9 @@
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
 # Modules of their own, so that the core's go.mod gains nothing by them.
-MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/attack/go.mod internal/bench/go.mod))
+MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/attack/go.mod internal/bench/go.mod postgres/go.mod))
 
-.PHONY: test lint modules bench microbench fuzz vuln conformance chaos attack
+.PHONY: test lint modules bench microbench fuzz vuln conformance chaos attack soak
 
 test:
 	go test ./...
@@ -17,8 +17,8 @@ lint:
 	go mod tidy -diff
 
 modules:
-	@for module in $(MODULES); do \
-	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && go test ./...) || exit 1; \
+	@staticcheck=$$(go tool -modfile=tools/go.mod -n staticcheck) && for module in $(MODULES); do \
+	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && $$staticcheck ./... && go test ./...) || exit 1; \
 	done
 
 # Side by side with peers, as ratios, in one run of some six minutes; the tables
@@ -52,6 +52,11 @@ chaos:
 # short form is among the modules' tests. Lines are kept in internal/attack/RESULTS.md.
 attack:
 	cd internal/attack && go test -count=1 -v . -args -attack.full
+
+# Honest and hostile clients for ten minutes, at 60 % of the machine, through
+# restarts: nothing may be lost, nor held when they have left.
+soak:
+	go test ./soak -run TestSoakEndsAsItBegan -count=1 -v -timeout 0 -soak.for 10m -soak.restarts 5 $(SOAK)
 
 # Clients and judges from npm, against the main program.
 conformance:

@@ -1,0 +1,272 @@
+package soak_test
+
+import (
+	"context"
+	crypto "crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// A hostile client says one thing on a connection of its own, again and again.
+type hostile struct {
+	name   string
+	number int           // at once
+	rest   time.Duration // between two of them
+	want   string        // a regular expression of what may come of it
+	how    behaviour
+	text   func() string
+}
+
+// A behaviour is what it does with its connection. It returns what came of it:
+// an HTTP status with the error's code, then "left" where the client ended the
+// connection, "hung" where nobody did, and nothing where the service did.
+type behaviour func(ctx context.Context, c net.Conn, text string) string
+
+const (
+	patience = 20 * time.Second // more than the service has with anybody
+	deafness = 15 * time.Second // that a client that does not read waits
+	most     = 1 << 20          // of what is sent to it
+)
+
+// hears reads all that is said until the service ends the connection.
+func hears(ctx context.Context, c net.Conn, text string) string {
+	return heard(ctx, c, func() { _, _ = io.WriteString(c, text) })
+}
+
+// dribbles says what is behind the last line break byte by byte.
+func dribbles(ctx context.Context, c net.Conn, text string) string {
+	return heard(ctx, c, func() {
+		at := strings.LastIndexByte(text, '\n') + 1
+		_, err := io.WriteString(c, text[:at])
+		for ; err == nil && pause(ctx, 50*time.Millisecond); at++ {
+			_, err = c.Write([]byte{text[min(at, len(text)-1)]})
+		}
+	})
+}
+
+// leaves closes the connection behind what it says, or resets it.
+func leaves(_ context.Context, c net.Conn, text string) string {
+	_, _ = io.WriteString(c, text)
+	if rand.IntN(2) == 0 {
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	return "left"
+}
+
+// deaf takes nothing of what is answered.
+func deaf(ctx context.Context, c net.Conn, text string) string {
+	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.WriteString(c, text)
+	}()
+	pause(ctx, deafness)
+	_ = c.Close()
+	<-sent
+	return "left"
+}
+
+func heard(ctx context.Context, c net.Conn, say func()) string {
+	sent := make(chan struct{})
+	go func() { // the answer may come before the whole of it is taken
+		defer close(sent)
+		say()
+	}()
+	_ = c.SetReadDeadline(time.Now().Add(patience))
+	text, err := io.ReadAll(io.LimitReader(c, most))
+	_ = c.Close()
+	<-sent
+	what := ""
+	if status := statusLine.FindSubmatch(text); status != nil {
+		what = string(status[1]) + errorCode(text)
+	}
+	switch {
+	case ctx.Err() != nil || len(text) == most:
+		what += " left"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		what += " hung"
+	}
+	return strings.TrimSpace(what)
+}
+
+var (
+	statusLine = regexp.MustCompile(`^HTTP/1\.1 (\d+)`)
+	codeMember = regexp.MustCompile(`"code":"([A-Z_]+)"`)
+)
+
+func errorCode(text []byte) string {
+	if code := codeMember.FindSubmatch(text); code != nil {
+		return " " + string(code[1])
+	}
+	return ""
+}
+
+func codeOf(status int, text []byte) string { return fmt.Sprint(status) + errorCode(text) }
+
+// be is one hostile client.
+func (w *world) be(ctx context.Context, h hostile) {
+	want := regexp.MustCompile(`^(` + h.want + `)( left)?$|^503 SERVICE_UNAVAILABLE( left| hung)?$`) // who is not upgraded may ask for something else
+	for pause(ctx, h.rest/2+jitter(h.rest)) {
+		c, err := net.DialTimeout("tcp", w.child.addr, 5*time.Second)
+		if err != nil {
+			w.fault("%s cannot connect: %v", h.name, err)
+			continue
+		}
+		off := context.AfterFunc(ctx, func() { _ = c.Close() })
+		what := h.how(ctx, c, h.text())
+		off()
+		_ = c.Close()
+		w.hostilities.Add(1)
+		if what != "" && what != "left" {
+			w.codes.add(strings.TrimSuffix(strings.TrimSuffix(what, " left"), " hung"))
+		}
+		if ctx.Err() == nil && what != "left" && !want.MatchString(what) {
+			w.fault("%s came to %q", h.name, what)
+		}
+	}
+}
+
+// hostiles are those of a run.
+func hostiles() []hostile {
+	const refused = `400 (GRAPHQL_PARSE_FAILED|GRAPHQL_VALIDATION_FAILED|LIMIT_EXCEEDED|BAD_USER_INPUT)`
+	const gone = `|101|101 [A-Z_]+` // answered what there was to answer, and closed
+	brief, long := 100*time.Millisecond, time.Second
+	much := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
+	live := query(`subscription{blocks{` + times(45, "a#:chain_order ") + `}}`)
+	half := post(strings.Repeat(" ", 10_000))
+	half = half[:len(half)-10_000]
+	return []hostile{
+		{"refused documents", 4, brief, refused, hears, func() string { return post(query(oneOf(documents))) }},
+		{"documents that nobody sent before", 2, brief / 4, `200`, hears, func() string {
+			return post(query(fmt.Sprintf("{a%d:info{version time}}", rand.Uint64())))
+		}},
+		{"bad JSON", 2, brief, `400 BAD_REQUEST`, hears, func() string { return post(oneOf(badBodies)) }},
+		{"huge bodies", 2, brief, `|413 LIMIT_EXCEEDED`, hears, func() string { return post(strings.Repeat(" ", 1<<20)) }},
+		{"huge chunks", 1, brief, `|413 LIMIT_EXCEEDED`, hears, func() string {
+			return strings.Replace(post(""), "Content-Length: 0", "Transfer-Encoding: chunked", 1) + "ffffff\r\n" + strings.Repeat(" ", 1<<20)
+		}},
+		{"slow bodies", 8, long, `|408 TIMEOUT`, dribbles, func() string { return half + " " }},
+		{"slow headers", 4, long, `|408|400`, dribbles, func() string { return "GET /open/graphql HTTP/1.1\nX: " + strings.Repeat("a", 1000) }},
+		{"wrong secrets", 2, brief, `401 UNAUTHENTICATED`, hears, func() string {
+			return request("POST", "/locked/graphql", query("{info{version}}"), "Authorization: Basic "+base64.StdEncoding.EncodeToString(random(24)))
+		}},
+		{"unknown projects", 1, brief, `401 UNAUTHENTICATED`, hears, func() string {
+			return request("POST", fmt.Sprintf("/p%d/graphql", rand.Uint64()), query("{info{version}}"))
+		}},
+		{"wrong secrets on sockets", 2, brief, gone, hears, func() string {
+			return upgrade("locked", oneOf(protocols)) + frame(`{"type":"connection_init","payload":{"Authorization":"Basic eA=="}}`)
+		}},
+		{"random bytes", 2, brief, `|400`, hears, func() string { return string(random(500)) + "\r\n\r\n" }},
+		{"random bodies", 1, brief, `400 BAD_REQUEST`, hears, func() string { return post(string(random(500))) }},
+		{"random frames", 2, brief, gone, hears, func() string { return upgrade("open", oneOf(protocols)) + string(random(500)) }},
+		{"half frames", 8, long, gone, hears, func() string {
+			return upgrade("open", oneOf(protocols)) + frame(`{"type":"connection_init"}`) + frame(strings.Repeat(" ", 1000))[:3+rand.IntN(900)]
+		}},
+		{"sockets that say nothing", 8, long, gone, hears, func() string { return upgrade("open", oneOf(protocols)) }},
+		{"floods", 2, long, gone, hears, func() string {
+			protocol := oneOf(protocols)
+			text := oneOf([]string{`{"type":"ping"}`, `{"type":"x"}`, "{", start(protocol, "1", live), start(protocol, "#", query("{nothing}")), start(protocol, "#", live)})
+			return upgrade("open", protocol) + frame(`{"type":"connection_init"}`) + strings.Join(numbered(1000, frame(text)), "")
+		}},
+		{"connect and leave", 2, brief, ``, leaves, func() string { return "" }},
+		{"ask and leave", 2, brief, ``, leaves, func() string { return post(much) }},
+		{"stream and leave", 1, brief, ``, leaves, func() string { return post(live, "Accept: text/event-stream") }},
+		{"subscribe and leave", 2, brief, ``, leaves, func() string {
+			return upgrade("open", "graphql-ws") + frame(start("graphql-ws", "1", live))
+		}},
+		{"answers that nobody takes", 3, long, ``, deaf, func() string { return strings.Repeat(post(much, "Connection: keep-alive"), 50) }},
+		{"streams that nobody takes", 3, long, ``, deaf, func() string { return post(live, "Accept: text/event-stream") }},
+		{"sockets that nobody takes", 3, long, ``, deaf, func() string {
+			return upgrade("open", "graphql-ws") + strings.Join(numbered(31, frame(start("graphql-ws", "#", live))), "")
+		}},
+	}
+}
+
+var protocols = []string{"graphql-ws", "graphql-transport-ws"}
+
+// documents are each refused.
+var documents = []string{
+	`{...A}fragment A on Query{...A}`,
+	`{info{version}}fragment A on Query{...B}fragment B on Query{...A}`,
+	`{nothing}`, `{info`, `{info{version(a:1)}}`, `query($a:]){a}`, `"`,
+	`{blockchain{` + times(51, `a#:blocks(last:50){edges{cursor}}`) + `}}`,
+	`{info{` + strings.Repeat("version ", 9) + `}}`,
+	strings.Repeat("{info", 2000),
+	`{blockchain{account(address:` + strings.Repeat("[", 5000),
+	`{__schema{types{fields{type{fields{type{fields{type{fields{name}}}}}}}}}}`,
+	`{__type(name:"Query"){fields{type{fields{type{fields{type{fields{type{name}}}}}}}}}}`,
+	`{info{version ` + strings.Repeat("@skip(if:false)", 100) + `}}`,
+	`subscription{blocks{id}b:blocks{id}}`,
+}
+
+var badBodies = []string{
+	``, `{`, `[]`, `[{"query":"{info{version}}"}]`, `null`, `{"query":1}`, `{"query":"{info{version}}","variables":[]}`,
+	`{"query":"{info{version}}","query":"{info{version}}"}`, `{"query":"{info{version}}"}}`, `{"variables":{}}`, "\xff\xfe{}",
+}
+
+func oneOf(texts []string) string { return texts[rand.IntN(len(texts))] }
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = crypto.Read(b) // never fails
+	return b
+}
+
+// times joins n copies of a text in which # is their number.
+func times(n int, text string) string { return strings.Join(numbered(n, text), "") }
+
+func numbered(n int, text string) (all []string) {
+	for i := range n {
+		all = append(all, strings.Replace(text, "#", string(rune('a'+i/26))+string(rune('a'+i%26)), 1))
+	}
+	return all
+}
+
+func query(document string) string { return fmt.Sprintf(`{"query":%q}`, document) }
+
+func start(protocol, id, payload string) string {
+	kind := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[protocol]
+	return fmt.Sprintf(`{"id":%q,"type":%q,"payload":%s}`, id, kind, payload)
+}
+
+func post(body string, headers ...string) string {
+	return request("POST", "/open/graphql", body, headers...)
+}
+
+// request writes down an HTTP request, with the usual headers where none is given.
+func request(method, path, body string, headers ...string) string {
+	all := strings.Join(append(headers, ""), "\r\n")
+	for _, usual := range []string{"Host: soak.example", "Connection: close", "Accept: application/graphql-response+json", "Content-Type: application/json"} {
+		if name, _, _ := strings.Cut(usual, ":"); !strings.Contains(all, name+":") {
+			all += usual + "\r\n"
+		}
+	}
+	return fmt.Sprintf("%s %s HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s", method, path, all, len(body), body)
+}
+
+func upgrade(project, protocol string) string {
+	return request("GET", "/"+project+"/graphql", "", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: "+protocol)
+}
+
+// frame is a text as a client sends it, masked with zeros.
+func frame(text string) string {
+	h := []byte{0x81, 0x80}
+	if n := len(text); n < 126 {
+		h[1] |= byte(n)
+	} else {
+		h[1] |= 126
+		h = binary.BigEndian.AppendUint16(h, uint16(n))
+	}
+	return string(append(h, 0, 0, 0, 0)) + text
+}

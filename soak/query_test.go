@@ -1,0 +1,200 @@
+package soak_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+var basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(":"+secret))
+
+// A question is what an honest client asks, and how it judges the answer.
+type question struct {
+	document  string
+	variables string
+	judge     func(data answer) error
+}
+
+// An answer is all that any question may get.
+type answer struct {
+	Blockchain struct {
+		Account struct {
+			ID   string
+			Info struct{ Address, Balance string }
+		}
+		Blocks struct {
+			Edges []struct {
+				Cursor string
+				Node   block
+			}
+		}
+	}
+}
+
+const (
+	askBalance = `query Balance($a: String!) { blockchain { account(address: $a) { info { address balance(format: DEC) } } } }`
+	askPage    = `query Page($w: Int, $n: Int, $b: String) { blockchain { blocks(workchain: $w, last: $n, before: $b) {
+  edges { cursor node { hash seq_no workchain_id shard chain_order } } pageInfo { startCursor hasPreviousPage } } } }`
+	askLatest = `{ blockchain { blocks(last: 1) { edges { node { hash seq_no workchain_id shard chain_order } } } } }`
+)
+
+// question makes up one of the usual ones.
+func (w *world) question() question {
+	seen := int(w.seen.Load())
+	switch rand.IntN(3) {
+	case 0:
+		account := rand.IntN(accounts)
+		a, due := address(account).String(), balance(account).String()
+		return question{askBalance, fmt.Sprintf(`{"a":%q}`, a), func(data answer) error {
+			if i := data.Blockchain.Account.Info; i.Address != a || i.Balance != due {
+				return fmt.Errorf("account %s has %s, not %+v", a, due, i)
+			}
+			return nil
+		}}
+	case 1:
+		before, n, of := seen-rand.IntN(kept/2), 1+rand.IntN(50), interests[rand.IntN(2)]
+		return question{askPage, fmt.Sprintf(`{"w":%s,"n":%d,"b":%q}`, of.workchain, n, cursorAt(before)), func(data answer) error {
+			edges, due := data.Blockchain.Blocks.Edges, before
+			if len(edges) != n {
+				return fmt.Errorf("a page of %d has %d blocks", n, len(edges))
+			}
+			for i := n - 1; i >= 0; i-- {
+				due = of.before(due)
+				if got, _, err := edges[i].Node.number(); err != nil || got != due || edges[i].Cursor != cursorAt(due) {
+					return fmt.Errorf("block %d is at %q where %d was due: %w", got, edges[i].Cursor, due, err)
+				}
+			}
+			return nil
+		}}
+	}
+	return question{askLatest, "null", func(data answer) error {
+		edges := data.Blockchain.Blocks.Edges
+		if len(edges) != 1 {
+			return fmt.Errorf("%d blocks are the latest", len(edges))
+		}
+		n, _, err := edges[0].Node.number()
+		if err == nil && n < seen {
+			err = fmt.Errorf("block %d is the latest when a subscriber has had %d", n, seen)
+		}
+		return err
+	}}
+}
+
+// later is when a client asks again that was told that there is no service.
+const later = 100 * time.Millisecond
+
+// query asks question after question, at the pace of the moment.
+func (w *world) query(ctx context.Context) {
+	for ctx.Err() == nil {
+		start := time.Now()
+		if err := w.ask(ctx, w.question()); ctx.Err() == nil {
+			if err == nil {
+				w.latency.add(time.Since(start))
+			}
+			w.honest("query", err)
+			if errors.Is(err, errUnavailable) {
+				pause(ctx, later)
+			}
+		}
+		pause(ctx, time.Duration(w.pace.Load())-time.Since(start))
+	}
+}
+
+// ask asks by POST or GET, with the document or by its hash.
+func (w *world) ask(ctx context.Context, q question) error {
+	get, byHash, locked := rand.IntN(3) == 0, rand.IntN(3) == 0, rand.IntN(2) == 0
+	extensions := ""
+	if byHash {
+		extensions = fmt.Sprintf(`{"persistedQuery":{"version":1,"sha256Hash":"%x"}}`, sha256.Sum256([]byte(q.document)))
+	}
+	document := q.document
+	if byHash {
+		document = ""
+	}
+	for {
+		data, err := w.exchange(ctx, get, locked, document, q.variables, extensions)
+		switch {
+		case errors.Is(err, errNotPersisted) && document == "":
+			document = q.document // it is made known by that
+			continue
+		case err != nil:
+			return err
+		}
+		return q.judge(data)
+	}
+}
+
+var errNotPersisted = errors.New("PERSISTED_QUERY_NOT_FOUND")
+
+// exchange makes one request.
+func (w *world) exchange(ctx context.Context, get, locked bool, document, variables, extensions string) (data answer, err error) {
+	project := "open"
+	if locked {
+		project = "locked"
+	}
+	var r *http.Request
+	if get {
+		values := url.Values{"variables": {variables}}
+		if document != "" {
+			values.Set("query", document)
+		}
+		if extensions != "" {
+			values.Set("extensions", extensions)
+		}
+		r, err = http.NewRequestWithContext(ctx, http.MethodGet, w.url(project)+"?"+values.Encode(), nil)
+	} else {
+		fields := map[string]any{"variables": json.RawMessage(variables)}
+		if document != "" {
+			fields["query"] = document
+		}
+		if extensions != "" {
+			fields["extensions"] = json.RawMessage(extensions)
+		}
+		text, bad := json.Marshal(fields)
+		if bad != nil {
+			return data, bad
+		}
+		r, err = http.NewRequestWithContext(ctx, http.MethodPost, w.url(project), bytes.NewReader(text))
+	}
+	if err != nil {
+		return data, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if locked {
+		r.Header.Set("Authorization", basic)
+	}
+	resp, err := w.client.Do(r)
+	if err != nil {
+		return data, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return data, err
+	}
+	w.codes.add(codeOf(resp.StatusCode, text))
+	var a struct {
+		Data   answer
+		Errors []trouble
+	}
+	switch err := json.Unmarshal(text, &a); {
+	case err != nil:
+		return data, fmt.Errorf("%w: %.200q", err, text)
+	case len(a.Errors) > 0 && a.Errors[0].Extensions.Code == errNotPersisted.Error():
+		return data, errNotPersisted
+	case len(a.Errors) > 0:
+		return data, a.Errors[0].err()
+	case resp.StatusCode != http.StatusOK:
+		return data, fmt.Errorf("status %s", resp.Status)
+	}
+	return a.Data, nil
+}

@@ -1,0 +1,148 @@
+package soak_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	length   = flag.Duration("soak.for", 2*time.Second, "how long the load lasts, beside a warm-up of a tenth and the clients' leaving")
+	restarts = flag.Int("soak.restarts", 1, "restarts of the service meanwhile")
+	busy     = flag.Float64("soak.busy", 0.6, "share of the machine's processors to take, of what others leave")
+	leakFlag = flag.Bool("soak.leak", false, "have the service keep something of each request, which must fail")
+	forget   = flag.Bool("soak.forget", false, "have subscribers come back without a cursor, which must fail")
+)
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(asService); kind != "" {
+		if err := serve(kind); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			fmt.Fprintf(os.Stderr, "goroutines were left behind:\n%s\n", stacks[:runtime.Stack(stacks, true)])
+			code = 1
+			break
+		}
+	}
+	os.Exit(code)
+}
+
+// sized is a run of a length, with what else hangs on that.
+func sized(length time.Duration) size {
+	within := func(least, d, most time.Duration) time.Duration { return min(max(least, d), most) }
+	return size{
+		length: length, restarts: *restarts, busy: *busy,
+		warm:    within(time.Second, length/10, time.Minute),
+		every:   within(time.Second, length/20, 30*time.Second),
+		stay:    within(time.Second, length/30, 20*time.Second),
+		leaving: 20 * time.Second,
+	}
+}
+
+func TestSoakEndsAsItBegan(t *testing.T) {
+	s := sized(*length)
+	s.leak, s.forget = *leakFlag, *forget
+	for _, fault := range soak(t, s) {
+		t.Error(fault)
+	}
+}
+
+func TestSoakCanFail(t *testing.T) {
+	s := sized(2 * time.Second)
+	s.leak, s.forget, s.leaving = true, true, 2*time.Second
+	faults := strings.Join(soak(t, s), "\n")
+	due := []string{"lost or doubled", "goroutines"}
+	if !raceEnabled {
+		due = append(due, "memory")
+	}
+	for _, word := range due {
+		if !strings.Contains(faults, word) {
+			t.Errorf("nothing is said of %s: %s", word, faults)
+		}
+	}
+}
+
+// soak runs a world, and says what was wrong in it.
+func soak(t *testing.T, s size) (faults []string) {
+	t.Helper()
+	if _, err := stat("/proc/stat", "cpu "); err != nil {
+		t.Skipf("processes are measured by /proc: %v", err)
+	}
+	kind := sound
+	if s.leak {
+		kind = leaking
+	}
+	c, err := startChild(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.stop()
+	warming := &world{size: s, t: t, child: c}
+	warming.every = s.length + s.warm
+	if err := warming.load(s.warm, 1); err != nil {
+		t.Fatal(err)
+	}
+	before, err := c.settled(nil, s.leaving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("warm: %v", before)
+	w := &world{size: s, t: t, child: c}
+	w.pace.Store(warming.pace.Load())
+	if err := w.load(s.length, s.restarts); err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.settled(&before, s.leaving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(w.table(before, after))
+	faults = append(warming.faults, w.faults...)
+	most := before.memory() / 10
+	if s.length < time.Minute {
+		most += 8 << 20 // seconds do not warm all there is
+	}
+	// The race detector's own memory is not given back.
+	if grown := after.memory() - before.memory(); grown > most && !raceEnabled {
+		faults = append(faults, fmt.Sprintf("the memory has grown by %.1f MB: %v, then %v", float64(grown)/1e6, before, after))
+	}
+	if after.Goroutines > before.Goroutines || after.files > before.files {
+		h, err := c.ask("stacks")
+		faults = append(faults, fmt.Sprintf("goroutines or files were left: %v, then %v (%v)\n%s", before, after, err, h.Stacks))
+	}
+	return faults
+}
+
+// table shows the figures of a run.
+func (w *world) table(before, after held) string {
+	var t strings.Builder
+	for _, row := range [][2]any{
+		{"load", fmt.Sprintf("%v, behind a warm-up of %v", w.length, w.warm)},
+		{"restarts of the service, failures of its source", fmt.Sprintf("%d, %d", w.restarted, w.blocks/interrupts)},
+		{"processors", w.mean},
+		{"honest queries", fmt.Sprintf("%d, %v", w.answered.Load(), &w.latency)},
+		{"blocks to honest subscribers", fmt.Sprintf("%d (of %d committed), from commit to receipt %v", w.delivered.Load(), w.blocks, &w.delivery)},
+		{"hostile connections", w.hostilities.Load()},
+		{"answers by code", &w.codes},
+		{"honest clients told of a restart", w.unavailable.Load()},
+		{"wrong answers, lost blocks, other errors", w.wrong.Load()},
+		{"after warm-up", before},
+		{"at the end", after},
+		{"memory, free pages left out", fmt.Sprintf("%+.1f %%", 100*float64(after.memory()-before.memory())/float64(before.memory()))},
+	} {
+		fmt.Fprintf(&t, "\n| %s | %v |", row[0], row[1])
+	}
+	return t.String()
+}

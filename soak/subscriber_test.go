@@ -1,0 +1,261 @@
+package soak_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+const subscription = `subscription($filter: BlockFilter, $after: String) {
+  blocks(filter: $filter, after: $after) { id seq_no workchain_id shard chain_order }
+}`
+
+// A subscriber must get each block of its interest, once and in order, however
+// often it leaves and the service is restarted.
+type subscriber struct {
+	*world
+	name     string
+	protocol string // "" is an event stream
+	interest interest
+	project  string
+	client   *http.Client
+	next     atomic.Int64 // the number of the block that is due
+	joined   time.Time    // blocks from before are caught up with
+}
+
+func newSubscriber(w *world, i, newest int) *subscriber {
+	protocols := []string{"graphql-ws", "graphql-transport-ws", ""}
+	s := &subscriber{
+		world: w, protocol: protocols[i%3], interest: interests[i/3%3], project: []string{"open", "locked"}[i%2],
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	s.name = fmt.Sprintf("subscriber %d (%q, %s)", i, s.protocol, s.interest.name)
+	s.next.Store(int64(s.interest.after(newest)))
+	return s
+}
+
+// live reads until ctx is done. Now and then it leaves, and comes back with its
+// cursor.
+func (s *subscriber) live(ctx context.Context) {
+	defer s.client.CloseIdleConnections()
+	for ctx.Err() == nil {
+		visit, leave := context.WithCancel(ctx)
+		timer := time.AfterFunc(s.stay/10+jitter(s.stay), func() {
+			if !s.over.Load() {
+				leave()
+			}
+		})
+		err := s.visit(visit)
+		left := visit.Err() != nil
+		timer.Stop()
+		leave()
+		if !left {
+			s.honest(s.name, err)
+		}
+		pause(ctx, later/2+jitter(later))
+	}
+}
+
+func (s *subscriber) visit(ctx context.Context) error {
+	cursor := ""
+	if !s.forget || s.joined.IsZero() {
+		cursor = cursorAt(s.interest.before(int(s.next.Load())))
+	}
+	s.joined = time.Now()
+	if s.protocol == "" {
+		return s.overEvents(ctx, cursor)
+	}
+	return s.overSocket(ctx, cursor)
+}
+
+// take checks what came.
+func (s *subscriber) take(payload []byte) error {
+	var a struct {
+		Data   struct{ Blocks block }
+		Errors []trouble
+	}
+	if err := json.Unmarshal(payload, &a); err != nil {
+		return fmt.Errorf("%w: %.200q", err, payload)
+	}
+	if len(a.Errors) > 0 {
+		return a.Errors[0].err()
+	}
+	n, committed, err := a.Data.Blocks.number()
+	if err != nil {
+		return err
+	}
+	due := int(s.next.Load())
+	s.next.Store(int64(s.interest.after(n)))
+	if n != due {
+		return fmt.Errorf("lost or doubled: block %d came where %d was due", n, due)
+	}
+	if committed.After(s.joined) {
+		s.delivery.add(time.Since(committed))
+	}
+	s.delivered.Add(1)
+	s.saw(int64(n))
+	return nil
+}
+
+func (s *subscriber) variables(cursor string) map[string]any {
+	v := map[string]any{"filter": json.RawMessage(s.interest.filter)}
+	if cursor != "" {
+		v["after"] = cursor
+	}
+	return v
+}
+
+func (s *subscriber) overSocket(ctx context.Context, cursor string) error {
+	payload := ""
+	if s.project == "locked" { // a browser cannot set headers
+		payload = fmt.Sprintf(`,"payload":{"Authorization":%q}`, basic)
+	}
+	conn, resp, err := websocket.Dial(ctx, s.url(s.project), &websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{s.protocol}})
+	if err != nil {
+		if resp != nil {
+			return s.refused(resp)
+		}
+		return err
+	}
+	s.codes.add("101")
+	defer func() { _ = conn.CloseNow() }()
+	start := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[s.protocol]
+	text, err := json.Marshal(map[string]any{
+		"id": "1", "type": start, "payload": map[string]any{"query": subscription, "variables": s.variables(cursor)},
+	})
+	if err != nil {
+		return err
+	}
+	if err := conn.Write(ctx, websocket.MessageText, []byte(`{"type":"connection_init"`+payload+`}`)); err != nil {
+		return ended(err)
+	}
+	for {
+		_, frame, err := conn.Read(ctx)
+		if err != nil {
+			return ended(err)
+		}
+		var m struct {
+			Type    string
+			Payload json.RawMessage
+		}
+		if err := json.Unmarshal(frame, &m); err != nil {
+			return fmt.Errorf("%w: %.200q", err, frame)
+		}
+		err = nil
+		switch m.Type {
+		case "connection_ack":
+			err = ended(conn.Write(ctx, websocket.MessageText, text))
+		case "ping":
+			err = ended(conn.Write(ctx, websocket.MessageText, []byte(`{"type":"pong"}`)))
+		case "ka", "pong":
+		case "data", "next":
+			err = s.take(m.Payload)
+		case "connection_error":
+			if !strings.Contains(string(frame), "shutting down") {
+				return fmt.Errorf("unexpected %s", frame)
+			}
+			return errUnavailable
+		case "error":
+			var one trouble
+			var several []trouble
+			if json.Unmarshal(m.Payload, &several) == nil && len(several) > 0 {
+				one = several[0]
+			} else if err := json.Unmarshal(m.Payload, &one); err != nil {
+				return fmt.Errorf("%w: %s", err, frame)
+			}
+			err = one.err()
+		default:
+			err = fmt.Errorf("unexpected %s", frame)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended is why a socket did not go on. That the service goes away may be told
+// by the close alone.
+func ended(err error) error {
+	if websocket.CloseStatus(err) == websocket.StatusGoingAway {
+		return errUnavailable
+	}
+	return err
+}
+
+func (s *subscriber) overEvents(ctx context.Context, cursor string) error {
+	variables, err := json.Marshal(s.variables(""))
+	if err != nil {
+		return err
+	}
+	target := s.url(s.project) + "?" + url.Values{"query": {subscription}, "variables": {string(variables)}}.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	if s.project == "locked" {
+		r.Header.Set("Authorization", basic)
+	}
+	if cursor != "" {
+		r.Header.Set("Last-Event-ID", cursor)
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return s.refused(resp)
+	}
+	s.codes.add("200")
+	for lines := bufio.NewReader(resp.Body); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("an event stream ends without a word: %w", err)
+		}
+		if data, ok := strings.CutPrefix(line, "data:"); ok && strings.TrimSpace(data) != "" {
+			if err := s.take([]byte(data)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// refused is why no socket or event stream was opened.
+func (s *subscriber) refused(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return err
+	}
+	code := codeOf(resp.StatusCode, text)
+	s.codes.add(code)
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return errUnavailable
+	}
+	return fmt.Errorf("refused with %s", code)
+}
+
+// A trouble is a GraphQL error.
+type trouble struct {
+	Message    string
+	Extensions struct{ Code string }
+}
+
+var errUnavailable = errors.New("SERVICE_UNAVAILABLE")
+
+func (t trouble) err() error {
+	if t.Extensions.Code == errUnavailable.Error() {
+		return errUnavailable
+	}
+	return fmt.Errorf("%s: %s", t.Extensions.Code, t.Message)
+}
