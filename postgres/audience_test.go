@@ -1,0 +1,67 @@
+package postgres_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// serve puts a Handler over a backend on 127.0.0.1 until the test ends.
+func serve(t testing.TB, b chaingql.Backend) (url string) {
+	t.Helper()
+	h := chaingql.New(b, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
+	server.Start()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := h.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	return server.URL + "/demo/graphql"
+}
+
+// subscribe takes n blocks from an event stream, and goes on where one ends.
+func subscribe(ctx context.Context, address string, after chaingql.Cursor, n int) (got []chaingql.Cursor) {
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for len(got) < n && ctx.Err() == nil {
+		if len(got) > 0 {
+			after = got[len(got)-1]
+		}
+		query := url.Values{"query": {`subscription($after:String){blocks(after:$after){chain_order}}`}, "variables": {`{"after":"` + string(after) + `"}`}}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"?"+query.Encode(), nil)
+		if err != nil {
+			return got
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			sleep(ctx, 5*time.Millisecond)
+			continue
+		}
+		lines := bufio.NewScanner(res.Body)
+		for len(got) < n && lines.Scan() {
+			if _, rest, ok := strings.Cut(lines.Text(), `"chain_order":"`); ok {
+				cursor, _, _ := strings.Cut(rest, `"`)
+				got = append(got, chaingql.Cursor(cursor))
+			}
+		}
+		_ = res.Body.Close()
+	}
+	return got
+}

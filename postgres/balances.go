@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/chaingql/chaingql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Balance returns an account's balance, or [chaingql.ErrNotFound] where no
+// Writer ever named the account.
+func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
+	var n pgtype.Numeric
+	err := b.read(ctx, "read balance", func(ctx context.Context) error {
+		sql := "SELECT balance FROM " + b.tables.accounts + " WHERE workchain = $1 AND id = $2"
+		return b.pool.QueryRow(ctx, sql, addr.Workchain, addr.ID[:]).Scan(&n)
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, chaingql.ErrNotFound
+	case err != nil:
+		return nil, err
+	}
+	return nano(n)
+}
+
+// Balances returns the balances of accounts in one round trip, nil for those
+// that no Writer ever named.
+func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	workchains, ids := make([]int32, len(addrs)), make([][]byte, len(addrs))
+	for i := range addrs {
+		workchains[i], ids[i] = addrs[i].Workchain, addrs[i].ID[:]
+	}
+	var numerics []pgtype.Numeric
+	err := b.read(ctx, "read balances", func(ctx context.Context) error {
+		rows, err := b.pool.Query(ctx, "SELECT a.balance FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN "+
+			b.tables.accounts+" a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place", workchains, ids)
+		if err != nil {
+			return err
+		}
+		numerics, err = pgx.CollectRows(rows, pgx.RowTo[pgtype.Numeric])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*big.Int, len(numerics))
+	for i, n := range numerics {
+		if !n.Valid {
+			continue
+		}
+		if found[i], err = nano(n); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// mostDigits is how many the table lets a balance have.
+const mostDigits = 78
+
+// nano makes a whole number of a numeric, which PostgreSQL writes as digits and
+// an exponent.
+func nano(n pgtype.Numeric) (*big.Int, error) {
+	if !n.Valid || n.NaN || n.InfinityModifier != pgtype.Finite || n.Int == nil || n.Int.Sign() < 0 || n.Exp > mostDigits || n.Exp < -mostDigits {
+		return nil, fmt.Errorf("postgres: balance %+v is no number of nano-units", n)
+	}
+	if n.Exp == 0 {
+		return n.Int, nil
+	}
+	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(n.Exp, -n.Exp))), nil)
+	if n.Exp > 0 {
+		return scale.Mul(scale, n.Int), nil
+	}
+	whole, rest := new(big.Int).QuoRem(n.Int, scale, new(big.Int))
+	if rest.Sign() != 0 {
+		return nil, fmt.Errorf("postgres: balance %+v has a part of a nano-unit", n)
+	}
+	return whole, nil
+}

@@ -1,0 +1,59 @@
+package postgres_test
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
+)
+
+func TestBalancesWrittenBySQLComeBackExactly(t *testing.T) {
+	s := sharedServer(t)
+	schema := newSchema()
+	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
+	polls := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Poll: 1})
+	for _, row := range []struct{ numeric, want string }{
+		{"0", "0"}, {"0.000", "0"}, {"7.00", "7"}, {"1e20", "100000000000000000000"}, {"10000", "10000"}, {"100010000", "100010000"},
+		{"18446744073709551617", "18446744073709551617"},
+		{"1329227995784915872903807060280344575", "1329227995784915872903807060280344575"},
+		{"999999999999999999999999999999999999999999999999999999999999999999999999999999", "999999999999999999999999999999999999999999999999999999999999999999999999999999"},
+		{"1e77", "1" + zeros(77)},
+	} {
+		s.admin(t, `INSERT INTO `+quote(schema)+`.accounts VALUES (0, decode(repeat('00', 32), 'hex'), `+row.numeric+`) ON CONFLICT (workchain, id) DO UPDATE SET balance = excluded.balance`)
+		for _, b := range []*postgres.Backend{b, polls} {
+			got, err := b.Balance(t.Context(), chaingql.Address{})
+			if err != nil || got.String() != row.want {
+				t.Errorf("%s comes back as %v; %v", row.numeric, got, err)
+			}
+			together, err := b.Balances(t.Context(), []chaingql.Address{{Workchain: 1}, {}})
+			if err != nil || len(together) != 2 || together[0] != nil || together[1].String() != row.want {
+				t.Errorf("%s comes back as %v; %v", row.numeric, together, err)
+			}
+		}
+	}
+}
+
+func TestBalanceThatNoAccountCanHaveIsRefused(t *testing.T) {
+	s := sharedServer(t)
+	schema := newSchema()
+	w := writer(t, open(t, s.dsn("postgres"), &postgres.Options{Schema: schema}))
+	much, _ := new(big.Int).SetString("1"+zeros(78), 10)
+	for _, nano := range []*big.Int{nil, big.NewInt(-1), much} {
+		if err := w.SetBalance(t.Context(), chaingql.Address{}, nano); err == nil {
+			t.Errorf("%v is taken", nano)
+		}
+	}
+	for _, numeric := range []string{"-1", "0.5", "'NaN'", "1e78"} {
+		s.admin(t, `DO $$ BEGIN
+			INSERT INTO `+quote(schema)+`.accounts VALUES (0, decode(repeat('00', 32), 'hex'), `+numeric+`);
+			RAISE 'taken';
+		EXCEPTION WHEN check_violation THEN END $$`)
+	}
+}
+
+func zeros(n int) string { return strings.Repeat("0", n) }
+
+func quote(schema string) string { return pgx.Identifier{schema}.Sanitize() }

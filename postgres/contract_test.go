@@ -1,0 +1,93 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/postgres"
+)
+
+var schemas atomic.Int64
+
+// newSchema names a schema that no other test has.
+func newSchema() string { return fmt.Sprintf(`Chain no. %d's "own"`, schemas.Add(1)) }
+
+// open opens a Backend that is closed with the test, on a schema of the test's
+// own unless opts has one.
+func open(t testing.TB, dsn string, opts *postgres.Options) *postgres.Backend {
+	t.Helper()
+	var o postgres.Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Schema == "" {
+		o.Schema = newSchema()
+	}
+	b, err := postgres.Open(context.Background(), dsn, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func writer(t testing.TB, b *postgres.Backend) *postgres.Writer {
+	t.Helper()
+	w, err := b.Writer(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// harness is a Backend behind a proxy, and a Writer that has a way of its own.
+func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
+	s := sharedServer(t)
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	opts.Schema = newSchema()
+	b := open(t, s.tcp(p.port(), "postgres", "postgres"), &opts)
+	w := writer(t, open(t, s.dsn("postgres"), &opts))
+	ctx := context.Background()
+	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0), {ID: [32]byte{31: 2}}: new(big.Int).Lsh(big.NewInt(7), 117)}
+	if err := w.SetBalances(ctx, known); err != nil {
+		t.Fatal(err)
+	}
+	return backendtest.Harness{
+		Balances:   known,
+		Backend:    b,
+		Append:     func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
+		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
+		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
+		Interrupt:  p.cut,
+		Stall:      p.stall,
+	}
+}
+
+func TestListeningBackendKeepsTheContract(t *testing.T) {
+	sharedServer(t)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, postgres.Options{Look: time.Hour}) })
+}
+
+func TestPollingBackendKeepsTheContract(t *testing.T) {
+	sharedServer(t)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		h := harness(t, postgres.Options{Poll: 5 * time.Millisecond})
+		h.Interrupt = nil // a poll goes on with another connection
+		return h
+	})
+}
+
+func TestChainThatNumbersItsBlocksKeepsTheContract(t *testing.T) {
+	sharedServer(t)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		h := harness(t, postgres.Options{Look: time.Hour}) // woken by notifications alone
+		h.Cursor = chaingql.SeqCursor
+		return h
+	})
+}

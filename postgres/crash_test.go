@@ -1,0 +1,114 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/postgres"
+)
+
+const crashes = 3
+
+// TestNothingIsLostInACrash kills PostgreSQL while an indexer writes, a Follow
+// is resumed by hand, and a client subscribes through a Handler.
+func TestNothingIsLostInACrash(t *testing.T) {
+	s := ownServer(t)
+	opts := &postgres.Options{Schema: "live"}
+	backend := open(t, s.tcp(s.port, "postgres", "postgres"), opts)
+	w := writer(t, open(t, s.dsn("postgres"), opts))
+	all := backendtest.Chain(900, 7)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+
+	url := serve(t, backend)
+	var (
+		running  sync.WaitGroup
+		wrote    = make(chan int, len(all))
+		followed []chaingql.Cursor
+		failures int
+		heard    []chaingql.Cursor
+		wanted   = cursorsOf(all)
+	)
+	running.Go(func() { // the indexer, which does not give up
+		defer close(wrote)
+		for i := range all {
+			for w.Append(ctx, all[i]) != nil && sleep(ctx, 5*time.Millisecond) {
+			}
+			wrote <- i
+		}
+	})
+	running.Go(func() {
+		last := chaingql.Cursor("")
+		for len(followed) < len(all) && ctx.Err() == nil {
+			for b, err := range backend.Follow(ctx, last) {
+				if err != nil {
+					failures++
+					sleep(ctx, 5*time.Millisecond)
+					break
+				}
+				followed, last = append(followed, b.Cursor), b.Cursor
+				if len(followed) == len(all) {
+					break
+				}
+			}
+		}
+	})
+	running.Go(func() { heard = subscribe(ctx, url, "", len(all)) })
+
+	for n := range wrote {
+		if n%(len(all)/(crashes+1)) == 100 {
+			if err := errors.Join(s.crash(), s.start()); err != nil {
+				cancel()
+				t.Error(err)
+			}
+		}
+	}
+	running.Wait()
+	if !slices.Equal(followed, wanted) {
+		t.Errorf("Follow, resumed, yielded %s", difference(followed, wanted))
+	}
+	if failures < crashes {
+		t.Errorf("Follow failed %d times in %d crashes", failures, crashes)
+	}
+	if !slices.Equal(heard, wanted) {
+		t.Errorf("the subscriber got %s", difference(heard, wanted))
+	}
+	page, err := backend.Blocks(ctx, chaingql.BlocksQuery{First: chaingql.MaxPage})
+	if err != nil || !slices.Equal(cursorsOf(page), wanted) {
+		t.Errorf("stored are %s; %v", difference(cursorsOf(page), wanted), err)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func cursorsOf(blocks []chaingql.Block) []chaingql.Cursor {
+	cursors := make([]chaingql.Cursor, len(blocks))
+	for i, b := range blocks {
+		cursors[i] = b.Cursor
+	}
+	return cursors
+}
+
+// difference tells where two lists part.
+func difference(got, want []chaingql.Cursor) string {
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Sprintf("%q in place %d of %d, where %q was due", got[i], i, len(want), want[i])
+		}
+	}
+	return fmt.Sprintf("%d blocks of %d", len(got), len(want))
+}

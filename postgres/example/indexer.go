@@ -1,0 +1,94 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/postgres"
+)
+
+const (
+	masterchain = -1
+	wholeShard  = 1 << 63
+)
+
+// miner is the account that each round pays.
+var miner = chaingql.Address{ID: sha256.Sum256([]byte("miner"))}
+
+// simulate is an indexer: it goes on from what is stored, commits each round
+// with the balance that came with it, and tries again what failed.
+func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration) error {
+	w, err := backend.Writer(ctx)
+	if err != nil {
+		return err
+	}
+	seqNo, err := newest(ctx, backend)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		seqNo++
+		blocks := round(seqNo, time.Now().Truncate(time.Microsecond))
+		balances := map[chaingql.Address]*big.Int{miner: new(big.Int).Mul(big.NewInt(1_700_000_000), big.NewInt(int64(seqNo)))}
+		for {
+			err := w.Commit(ctx, blocks, balances)
+			if err == nil {
+				break
+			}
+			if errors.Is(err, postgres.ErrConflict) {
+				return err // somebody else simulates in this schema
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			slog.Warn("a round was not stored", "seq_no", seqNo, "err", err)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// newest is how many rounds are stored: all of a round are, or none.
+func newest(ctx context.Context, backend *postgres.Backend) (uint32, error) {
+	workchain := int32(masterchain)
+	page, err := backend.Blocks(ctx, chaingql.BlocksQuery{Workchain: &workchain, Last: 1})
+	if err != nil || len(page) == 0 {
+		return 0, err
+	}
+	return page[0].SeqNo, nil
+}
+
+// round makes the next block of each shard, in cursor order.
+func round(seqNo uint32, now time.Time) []chaingql.Block {
+	var blocks []chaingql.Block
+	for _, at := range []struct {
+		workchain int32
+		shard     uint64
+	}{{masterchain, wholeShard}, {0, 0x4 << 60}, {0, 0xc << 60}} {
+		blocks = append(blocks, chaingql.Block{
+			Workchain: at.workchain, Shard: at.shard, SeqNo: seqNo, Time: now,
+			Hash:   sha256.Sum256(fmt.Appendf(nil, "%d:%016x:%d", at.workchain, at.shard, seqNo)),
+			Cursor: chaingql.ChainOrder(at.workchain, at.shard, seqNo, seqNo),
+		})
+	}
+	slices.SortFunc(blocks, func(a, b chaingql.Block) int { return cmp.Compare(a.Cursor, b.Cursor) })
+	return blocks
+}

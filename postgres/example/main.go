@@ -1,0 +1,105 @@
+// Command example serves the chain that is kept in a PostgreSQL database, and
+// fills it with simulated blocks where it is told to:
+//
+//	createdb chain
+//	go run ./example -dsn 'postgres://localhost/chain' -simulate 4
+//
+// Run it a second time with another -addr and without -simulate: both serve the
+// same blocks. It stops cleanly on SIGTERM and SIGINT.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/postgres"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// drain is how long clients are given to leave at the end.
+const drain = 10 * time.Second
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("example", flag.ContinueOnError)
+	dsn := flags.String("dsn", "", "`URL` or key=value pairs of the database; what is left out is taken from PGHOST, PGUSER, ...")
+	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	schema := flags.String("schema", postgres.DefaultSchema, "`name` of the schema that the chain is kept in")
+	poll := flags.Duration("poll", 0, "look for new blocks this often, and do not LISTEN: for PgBouncer")
+	rate := flags.Float64("simulate", 0, "simulate a chain: so many `rounds` a second, each a block of the masterchain and of two shards")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	backend, err := postgres.Open(ctx, *dsn, &postgres.Options{Schema: *schema, Poll: *poll})
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+
+	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", handler)
+	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
+
+# the latest block
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
+
+# each new block
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
+
+# a balance
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"%[2]v\"){info{balance(format:DEC)}}}}"}'
+
+`, listener.Addr(), miner)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	var running sync.WaitGroup
+	if *rate > 0 {
+		running.Go(func() {
+			if err := simulate(ctx, backend, time.Duration(float64(time.Second) / *rate)); err != nil && ctx.Err() == nil {
+				failed <- err
+			}
+		})
+	}
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	})
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	cancel()
+	leave, done := context.WithTimeout(context.Background(), drain)
+	defer done()
+	err = errors.Join(err, handler.Shutdown(leave), server.Shutdown(leave))
+	running.Wait()
+	return err
+}

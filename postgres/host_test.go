@@ -1,0 +1,59 @@
+package postgres_test
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestExampleServesWhatAnotherOfItWrites starts the example twice: one writes,
+// the other serves.
+func TestExampleServesWhatAnotherOfItWrites(t *testing.T) {
+	s := sharedServer(t)
+	program := filepath.Join(t.TempDir(), "example")
+	if out, err := exec.Command("go", "build", "-o", program, "./example").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	schema := newSchema()
+	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", free(t))
+	address := free(t)
+	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-addr", address)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if got := subscribe(ctx, "http://"+address+"/demo/graphql", "", 60); len(got) != 60 {
+		t.Errorf("%d blocks of 60 came", len(got))
+	}
+}
+
+func free(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// host runs the example until the test ends, and sees it end well.
+func host(t *testing.T, program string, args ...string) {
+	t.Helper()
+	var said strings.Builder
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		stuck := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		defer stuck.Stop()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, &said)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const secret = "hunter2 & c/o"
+
+func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
+	s := sharedServer(t)
+	tag := fmt.Sprint(schemas.Add(1))
+	reader, stranger, owned := "reader"+tag, "stranger"+tag, "owned"+tag
+	s.admin(t,
+		"CREATE ROLE "+reader+" LOGIN PASSWORD '"+secret+"'", "CREATE ROLE "+stranger+" LOGIN PASSWORD '"+secret+"'",
+		"CREATE SCHEMA "+owned, "CREATE TABLE "+owned+".blocks (their text)",
+	)
+	made := newSchema()
+	open(t, s.dsn("postgres"), &postgres.Options{Schema: made})
+	newer := newSchema()
+	open(t, s.dsn("postgres"), &postgres.Options{Schema: newer})
+	s.admin(t, "UPDATE "+quote(newer)+".chaingql_state SET version = 99")
+	empty := newSchema()
+	quoted := "hunter2%20%26%20c%2Fo"
+
+	for _, row := range []struct {
+		name string
+		dsn  string
+		opts postgres.Options
+		want string
+	}{
+		{"a DSN that is none", "postgres://app:" + secret + "@127.0.0.1:notaport/x", postgres.Options{}, "the DSN is malformed"},
+		{"a key that has no value", "host=127.0.0.1 password=" + secret, postgres.Options{}, "the DSN is malformed"},
+		{"a bad pool size", s.tcp(s.port, "app:"+quoted, "postgres") + "&pool_max_conns=many", postgres.Options{}, "the DSN is malformed"},
+		{"nobody there", s.tcp(1, "postgres:"+quoted, "postgres"), postgres.Options{}, "connection refused"},
+		{"no such database", s.tcp(s.port, "postgres:"+quoted, "nowhere"), postgres.Options{}, `database "nowhere" does not exist`},
+		{"no such role", s.tcp(s.port, "noone:"+quoted, "postgres"), postgres.Options{}, `password authentication failed for user "noone"`},
+		{"a wrong password", s.tcp(s.port, reader+":"+quoted+"3", "postgres"), postgres.Options{}, "password authentication failed"},
+		{"no right to make tables", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: empty}, "permission denied for database"},
+		{"no right to read", s.tcp(s.port, stranger+":"+quoted, "postgres"), postgres.Options{Schema: made}, "permission denied for schema"},
+		{"no tables, and none are made", s.dsn("postgres"), postgres.Options{Schema: empty, SkipMigrations: true}, "there are no tables in schema"},
+		{"somebody else's table of that name", s.dsn("postgres"), postgres.Options{Schema: owned}, `relation "blocks" already exists`},
+		{"tables of a newer version", s.dsn("postgres"), postgres.Options{Schema: newer}, "have version 99, and this package knows"},
+		{"no name of a schema", s.dsn("postgres"), postgres.Options{Schema: strings.Repeat("x", 64)}, "no name of a schema"},
+		{"a reserved name of a schema", s.dsn("postgres"), postgres.Options{Schema: "pg_chain"}, "unacceptable schema name"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b, err := postgres.Open(t.Context(), row.dsn, &row.opts)
+			if err == nil {
+				b.Close()
+				t.Fatal("it opens")
+			}
+			expectError(t, err, row.want)
+		})
+	}
+
+	t.Run("a role that may only read reads, and may not write", func(t *testing.T) {
+		name := quote(made)
+		s.admin(t, "GRANT USAGE ON SCHEMA "+name+" TO "+reader, "GRANT SELECT ON ALL TABLES IN SCHEMA "+name+" TO "+reader)
+		b := open(t, s.tcp(s.port, reader+":"+quoted, "postgres"), &postgres.Options{Schema: made})
+		if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
+			t.Error(err)
+		}
+		_, err := b.Writer(t.Context())
+		expectError(t, err, "the role may not write to schema")
+	})
+	t.Run("a server that is too old", func(t *testing.T) {
+		defer postgres.Need(990000)()
+		_, err := postgres.Open(t.Context(), s.dsn("postgres"), nil)
+		expectError(t, err, "which is too old: 99 or newer is needed")
+	})
+}
+
+// expectError sees that an error is one line, says what it must, and that
+// neither it nor anything it wraps has the password.
+func expectError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("the error is %v, not one line with %q", err, want)
+	}
+	if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, "hunter2") {
+		t.Errorf("the password is in %s", text)
+	}
+	var connecting *pgconn.ConnectError
+	var parsing *pgconn.ParseConfigError
+	if errors.As(err, &connecting) || errors.As(err, &parsing) {
+		t.Errorf("%v carries the connection's settings", err)
+	}
+}
+
+func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
+	s := sharedServer(t)
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	b := open(t, s.tcp(p.port(), "postgres:hunter2", "postgres"), &postgres.Options{Timeout: 100 * time.Millisecond})
+	w := writer(t, b)
+	_ = p.listener.Close()
+	p.cut()
+	_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
+	expectError(t, err, "postgres: read blocks: ")
+	_, err = b.Balance(t.Context(), chaingql.Address{})
+	expectError(t, err, "postgres: read balance: ")
+	expectError(t, w.Append(t.Context(), chaingql.Block{Cursor: "00"}), "postgres: write: ")
+	for _, err := range b.Follow(t.Context(), "") {
+		expectError(t, err, "postgres: listen for new blocks: ")
+	}
+}
+
+func TestStalledServerIsGivenUpWithoutAContext(t *testing.T) {
+	s := sharedServer(t)
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	opts := &postgres.Options{Timeout: 100 * time.Millisecond, WriteTimeout: 5 * time.Second}
+	b := open(t, s.tcp(p.port(), "postgres", "postgres"), opts)
+	if _, err := b.Balances(t.Context(), []chaingql.Address{{}}); err != nil {
+		t.Fatal(err)
+	}
+	defer p.stall()()
+	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Blocks: %v", err)
+	}
+	for _, err := range b.Follow(context.Background(), "") {
+		if err == nil {
+			t.Error("Follow goes on")
+		}
+	}
+}
+
+func TestPoolerThatWasNotToldOfIsNamed(t *testing.T) {
+	err := postgres.Failed("connect", &pgconn.PgError{Severity: "ERROR", Code: "42P05", Message: `prepared statement "x" already exists`})
+	expectError(t, err, "behind PgBouncer in transaction mode set Options.Poll")
+}

@@ -1,0 +1,83 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
+)
+
+// TestBackendKeepsTheContractThroughPgBouncer has every transaction end up on
+// another connection, where there is a PgBouncer.
+func TestBackendKeepsTheContractThroughPgBouncer(t *testing.T) {
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		t.Skip("no PgBouncer here")
+	}
+	s := sharedServer(t)
+	dsn := pooled(t, s, program)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		b := open(t, dsn, &postgres.Options{Poll: 5 * time.Millisecond})
+		w, ctx := writer(t, b), context.Background()
+		return backendtest.Harness{
+			Backend:    b,
+			Append:     func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
+			SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
+			Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
+		}
+	})
+}
+
+// pooled starts a PgBouncer in transaction mode.
+func pooled(t *testing.T, s *server, program string) (dsn string) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(free(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := fmt.Sprintf(`[databases]
+postgres = host=%[1]s port=%[2]d user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %[3]s
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 6
+`, s.dir, s.port, port)
+	file := filepath.Join(s.dir, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command(program, file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	dsn = fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", port)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err == nil {
+			_ = conn.Close(ctx)
+			return dsn
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A server is a PostgreSQL of the tests' own, in a temporary directory.
+type server struct {
+	dir  string
+	port int
+	bin  string
+	as   *syscall.Credential // nil: who runs the tests
+	set  []string            // -c name=value
+
+	process *exec.Cmd // a shell that ends the server when the tests are gone
+	tether  io.Closer
+	said    bytes.Buffer
+}
+
+var errNoServer = errors.New("no PostgreSQL here: postgres and initdb are neither in PATH nor in /usr/lib/postgresql/*/bin")
+
+// binaries finds the directory that has postgres and initdb.
+func binaries() (string, error) {
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	dirs = append(dirs, "/usr/local/bin")
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+	}
+	for i := len(dirs) - 1; i >= 0; i-- {
+		_, noServer := os.Stat(filepath.Join(dirs[i], "postgres"))
+		_, noInit := os.Stat(filepath.Join(dirs[i], "initdb"))
+		if noServer == nil && noInit == nil {
+			return dirs[i], nil
+		}
+	}
+	return "", errNoServer
+}
+
+// newServer makes a cluster and starts it.
+func newServer(set ...string) (*server, error) {
+	return made(set, func(s *server) error {
+		err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+		if err != nil {
+			return err
+		}
+		// Passwords count by TCP, but for the superuser.
+		hba := "local all all trust\nhost all,replication postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+		return os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(hba), 0o600)
+	})
+}
+
+// replica makes a read-only one that follows s.
+func (s *server) replica() (*server, error) {
+	return made(s.set, func(r *server) error {
+		return r.run("pg_basebackup", "-D", r.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
+	})
+}
+
+func made(set []string, fill func(*server) error) (s *server, err error) {
+	s = &server{set: set}
+	if s.bin, err = binaries(); err != nil {
+		return nil, err
+	}
+	if s.dir, err = os.MkdirTemp("", "chaingql-postgres-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(s.dir))
+		}
+	}()
+	if os.Getuid() == 0 { // PostgreSQL refuses to be root
+		nobody, err := user.Lookup("nobody")
+		if err != nil {
+			return nil, err
+		}
+		uid, _ := strconv.Atoi(nobody.Uid)
+		gid, _ := strconv.Atoi(nobody.Gid)
+		if err := os.Chown(s.dir, uid, gid); err != nil {
+			return nil, err
+		}
+		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	if err := fill(s); err != nil {
+		return nil, err
+	}
+	return s, s.start()
+}
+
+func (s *server) run(name string, args ...string) error {
+	if out, err := s.command(filepath.Join(s.bin, name), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
+	}
+	return nil
+}
+
+func (s *server) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = s.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=" + s.dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Setpgid: true}
+	return cmd
+}
+
+// start returns when the server takes connections; after a crash it is at the
+// same address.
+func (s *server) start() error {
+	if s.port == 0 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s.port = l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	args := []string{"-c", `"$0" "$@" & server=$!; cat >/dev/null; kill -INT $server 2>/dev/null; wait $server`,
+		filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(s.port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"}
+	for _, set := range s.set {
+		args = append(args, "-c", set)
+	}
+	s.process = s.command("/bin/sh", args...)
+	s.said.Reset()
+	s.process.Stdout, s.process.Stderr = &s.said, &s.said
+	tether, err := s.process.StdinPipe()
+	if err != nil {
+		return err
+	}
+	s.tether = tether
+	if err := s.process.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.dsn("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-time.After(30 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("the server does not answer: %w", err), s.end())
+		}
+	}
+}
+
+// dsn is by the Unix socket, tcp by 127.0.0.1.
+func (s *server) dsn(database string) string {
+	return fmt.Sprintf("host=%s port=%d user=postgres dbname=%s", s.dir, s.port, database)
+}
+
+func (s *server) tcp(port int, userinfo, database string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", userinfo, port, database)
+}
+
+// crash ends the server at once, as kill -QUIT does, and waits until it is gone.
+func (s *server) crash() error {
+	pid, err := s.pid()
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Kill(pid, syscall.SIGQUIT), s.end())
+}
+
+func (s *server) pid() (int, error) {
+	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strconv.Atoi(first)
+}
+
+// end stops the server where it still runs.
+func (s *server) end() error {
+	err := s.tether.Close()
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	_ = s.process.Wait() // ends as the server did, which is as it was told to
+	return err
+}
+
+func (s *server) remove() error { return errors.Join(s.end(), os.RemoveAll(s.dir)) }
+
+// One server is for all tests that do not crash it. It is started for the first
+// of them, and removed by TestMain.
+var (
+	running *server
+	shared  = sync.OnceValues(func() (s *server, err error) {
+		running, err = newServer("fsync=off", "full_page_writes=off")
+		return running, err
+	})
+)
+
+func sharedServer(t testing.TB) *server {
+	t.Helper()
+	s, err := shared()
+	if errors.Is(err, errNoServer) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ownServer is for a test that does.
+func ownServer(t testing.TB, set ...string) *server {
+	t.Helper()
+	s, err := newServer(set...)
+	return owned(t, s, err)
+}
+
+func owned(t testing.TB, s *server, err error) *server {
+	t.Helper()
+	if errors.Is(err, errNoServer) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// admin runs statements as the superuser.
+func (s *server) admin(t testing.TB, statements ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}

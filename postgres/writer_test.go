@@ -1,0 +1,192 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/postgres"
+)
+
+func at(cursors ...chaingql.Cursor) []chaingql.Block {
+	blocks := make([]chaingql.Block, len(cursors))
+	for i, c := range cursors {
+		blocks[i] = chaingql.Block{Cursor: c, Time: time.Unix(1_700_000_000, 123_456_789).UTC()}
+	}
+	return blocks
+}
+
+func TestAppendTakesAllOrNone(t *testing.T) {
+	s := sharedServer(t)
+	other := at("05")
+	other[0].SeqNo++
+	later := at("05")
+	later[0].Time = later[0].Time.Add(time.Microsecond)
+	for _, row := range []struct {
+		name   string
+		blocks []chaingql.Block
+		want   string // what is held then
+		err    error
+		text   string
+	}{
+		{"nothing", nil, "03 05", nil, ""},
+		{"new blocks", at("06", "07m"), "03 05 06 07m", nil, ""},
+		{"the newest again", at("05"), "03 05", nil, ""},
+		{"all again, and new ones", at("03", "05", "06"), "03 05 06", nil, ""},
+		{"one that was pruned, and new ones", at("01", "06"), "03 05 06", nil, ""},
+		{"another under a known cursor", append(other, at("06")...), "03 05", postgres.ErrConflict, `under cursor "05"`},
+		{"one of another time", later, "03 05", postgres.ErrConflict, `under cursor "05"`},
+		{"one below the newest", at("04", "06"), "03 05", postgres.ErrConflict, `cursor "04" is not stored`},
+		{"out of order", at("07", "06"), "03 05", nil, `cursor "06", which is not past "07"`},
+		{"one twice", at("06", "06"), "03 05", nil, `which is not past "06"`},
+		{"no cursor", at("06", ""), "03 05", chaingql.ErrBadCursor, "block 2 of 2"},
+		{"a character of no cursor", at("06z"), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
+		{"too long a cursor", at(chaingql.Cursor(strings.Repeat("a", 65))), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := open(t, s.dsn("postgres"), nil)
+			w := writer(t, b)
+			if err := errors.Join(w.Append(t.Context(), at("01", "03", "05")...), w.Prune(t.Context(), "03")); err != nil {
+				t.Fatal(err)
+			}
+			err := w.Append(t.Context(), row.blocks...)
+			if (err == nil) != (row.text == "") || err != nil && !strings.Contains(err.Error(), row.text) || row.err != nil && !errors.Is(err, row.err) {
+				t.Errorf("the error is %v", err)
+			}
+			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
+			if got := strings.Trim(fmt.Sprint(cursorsOf(page)), "[]"); err != nil || got != row.want {
+				t.Errorf("holds %s; %v", got, err)
+			}
+		})
+	}
+}
+
+func TestChainThatWasPrunedWholeGoesOnPastIt(t *testing.T) {
+	b := open(t, sharedServer(t).dsn("postgres"), nil)
+	w := writer(t, b)
+	all := backendtest.Chain(300, 1)
+	if err := errors.Join(w.Append(t.Context(), all[:200]...), w.Prune(t.Context(), all[250].Cursor), w.Append(t.Context(), all[250:]...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range b.Follow(t.Context(), "") {
+		if !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("Follow from the beginning: %v", err)
+		}
+	}
+	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 100, After: all[199].Cursor})
+	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[250:])) {
+		t.Errorf("%s; %v", difference(cursorsOf(page), cursorsOf(all[250:])), err)
+	}
+}
+
+// TestFollowSeesWhateverManyWritersCommit has Writers that race for the next
+// cursors. A block that became visible behind a later one would be skipped.
+func TestFollowSeesWhateverManyWritersCommit(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres")+" pool_max_conns=10", opts)
+	const writers, each = 8, 40
+	var (
+		running   sync.WaitGroup
+		mu        sync.Mutex
+		committed []chaingql.Cursor
+	)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for n := range writers {
+		w := writer(t, b)
+		running.Go(func() {
+			for i := 0; i < each && ctx.Err() == nil; {
+				mu.Lock()
+				next := uint64(len(committed)*writers + n + 1) // not the next alone: some leave holes, some come too late
+				mu.Unlock()
+				block := chaingql.Block{Cursor: chaingql.SeqCursor(next), Workchain: int32(n), SeqNo: uint32(i)}
+				switch err := w.Append(ctx, block); {
+				case err == nil:
+					i++
+					mu.Lock()
+					committed = append(committed, block.Cursor)
+					mu.Unlock()
+				case !errors.Is(err, postgres.ErrConflict):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var seen []chaingql.Cursor
+	for block, err := range b.Follow(ctx, "") {
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if seen = append(seen, block.Cursor); len(seen) == writers*each {
+			break
+		}
+	}
+	running.Wait()
+	slices.Sort(committed)
+	if !slices.Equal(seen, committed) {
+		t.Errorf("Follow yielded %s", difference(seen, committed))
+	}
+}
+
+func TestIndexersThatWriteTheSameChainShareTheWork(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres")+" pool_max_conns=10", opts)
+	all := backendtest.Chain(600, 3)
+	var running sync.WaitGroup
+	for n := range 5 {
+		w := writer(t, b)
+		running.Go(func() {
+			for rest := all; len(rest) > 0; {
+				batch := min(1+3*n, len(rest))
+				addr := chaingql.Address{ID: [32]byte{byte(len(rest) % 3)}}
+				other := chaingql.Address{ID: [32]byte{byte(n)}}
+				if err := w.Commit(context.Background(), rest[:batch], map[chaingql.Address]*big.Int{addr: big.NewInt(1), other: big.NewInt(2)}); err != nil {
+					t.Error(err)
+					return
+				}
+				rest = rest[batch:]
+			}
+		})
+	}
+	running.Wait()
+	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: chaingql.MaxPage})
+	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all)) {
+		t.Errorf("stored are %s; %v", difference(cursorsOf(page), cursorsOf(all)), err)
+	}
+}
+
+func TestBalancesOfBlocksThatAreStoredAlreadyArePassedOver(t *testing.T) {
+	b := open(t, sharedServer(t).dsn("postgres"), nil)
+	w := writer(t, b)
+	for _, step := range []struct {
+		blocks []chaingql.Block
+		nano   int64
+		want   int64
+	}{
+		{at("01"), 1, 1},
+		{at("02", "03"), 3, 3},
+		{at("01"), 1, 3}, // an indexer that starts from an old position, or lags behind another
+		{at("02", "03"), 2, 3},
+		{at("03", "04"), 4, 4},
+		{nil, 2, 2},
+	} {
+		if err := w.Commit(t.Context(), step.blocks, map[chaingql.Address]*big.Int{{}: big.NewInt(step.nano)}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || got.Int64() != step.want {
+			t.Errorf("after %d with %v it is %v, not %d; %v", step.nano, cursorsOf(step.blocks), got, step.want, err)
+		}
+	}
+}
