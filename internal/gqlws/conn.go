@@ -51,9 +51,9 @@ type conn struct {
 	inited    bool            // by a connection_init
 	malformed int             // frames in a row
 	opening   *time.Timer     // until the first message
-	paced     time.Time       // when all messages were due, had they come at MessageRate
 
 	mu       sync.Mutex // never held across I/O or calls out
+	paced    time.Time  // when all messages were due, had they come at MessageRate
 	ops      map[string]*operation
 	leaving  int          // ended ones whose work is still under way
 	ready    []*operation // those to be asked for what they have, in turn

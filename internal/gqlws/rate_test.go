@@ -101,3 +101,21 @@ func TestMessageRate(t *testing.T) {
 		})
 	}
 }
+
+// In the close handshake the library hears pings on another goroutine.
+func TestPingsAndMessagesAreCountedTogether(t *testing.T) {
+	s, ss := NewServer(testOptions), newClosing(t)
+	url, _ := serveLoopback(t, s, ss)
+	for range 20 {
+		c := dialLoopback(t, url)
+		all := frameOf(true, opText, []byte(`{"type":"connection_terminate"}`))
+		for range 40 {
+			all = append(all, frameOf(true, opText, []byte(`{"type":"stop","id":"x"}`))...)
+			all = append(all, frameOf(true, opPing, nil)...)
+		}
+		c.write(all)
+		c.nc.Close()
+		<-ss.whys
+	}
+	shutdown(t, s)
+}

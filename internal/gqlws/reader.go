@@ -100,6 +100,8 @@ func (c *conn) tooMany() bool {
 	if rate <= 0 {
 		return false
 	}
+	c.mu.Lock() // in the close handshake the library hears pings on another goroutine
+	defer c.mu.Unlock()
 	now := time.Now()
 	if c.paced.Before(now) {
 		c.paced = now
