@@ -37,7 +37,11 @@ func (e RateLimited) Error() string {
 // refusal is what the client is told.
 func (e RateLimited) refusal() *refusal {
 	no := refuse(http.StatusTooManyRequests, codeRateLimited, "Too many requests.")
-	no.retry = max(1, int((e.After+time.Second-1)/time.Second))
+	seconds := e.After / time.Second
+	if e.After%time.Second > 0 {
+		seconds++
+	}
+	no.retry = max(1, int(seconds))
 	return no
 }
 

@@ -16,17 +16,19 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 		return r.one(ctx, a.address)
 	}
 	if a.call.balances == nil {
-		a.call.balances, a.call.err = map[Address]*big.Int{}, errPanicked // stands if what follows panics
+		a.call.balances, a.call.err = map[Address]balance{}, errPanicked // stands if what follows panics
 		a.call.err = r.together(ctx, a.call)
 	}
-	amount, known := a.call.balances[a.address]
-	if known || a.call.err != nil {
-		return amount, a.call.err
+	known, asked := a.call.balances[a.address]
+	switch {
+	case a.call.err != nil:
+		return nil, a.call.err
+	case asked:
+		return known.amount, known.err
 	}
+	a.call.balances[a.address] = balance{err: errPanicked} // likewise
 	amount, err := r.one(ctx, a.address)
-	if err == nil {
-		a.call.balances[a.address] = amount
-	}
+	a.call.balances[a.address] = balance{amount, err}
 	return amount, err
 }
 
@@ -85,7 +87,7 @@ func (r *resolvers) together(ctx context.Context, c *call) error {
 		if amount == nil {
 			amount = new(big.Int)
 		}
-		c.balances[addrs[i]] = amount
+		c.balances[addrs[i]] = balance{amount: amount}
 	}
 	return nil
 }

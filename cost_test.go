@@ -2,6 +2,7 @@ package chaingql_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/big"
@@ -113,4 +114,37 @@ func TestSubscriptionHasNoPrice(t *testing.T) {
 		commit(t, chain, b)
 		s.expect("a block", data("1", fmt.Sprintf(`{"blocks":{"chain_order":%q}}`, b.Cursor)))
 	})
+}
+
+func TestBalanceThatFailsIsAskedForOnceHoweverOftenItIsShown(t *testing.T) {
+	b := newBank()
+	down := altered{Backend: b, balance: func(context.Context, chaingql.Address) (*big.Int, error) {
+		b.asked = append(b.asked, "one")
+		return nil, errors.New("down")
+	}}
+	var aliases strings.Builder
+	for i := range 20 {
+		aliases.WriteString(account(fmt.Sprint("a", i), 1) + " ")
+	}
+	for name, backend := range map[string]chaingql.Backend{"alone": down, "together": struct {
+		altered
+		chaingql.BalanceBatcher
+	}{down, b}} {
+		b.asked = nil
+		h, _ := newHandler(t, backend, chaingql.Options{ShowCost: true})
+		query(h, "{blockchain{"+aliases.String()+"}}", nil)
+		equal(t, name, fmt.Sprint(b.asked), "[one]")
+	}
+}
+
+func TestHooksAreToldOfFailuresBesideTheCost(t *testing.T) {
+	for _, show := range []bool{false, true} {
+		var failed []bool
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{ShowCost: show, Hooks: chaingql.Hooks{
+			OperationFinished: func(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) { failed = append(failed, o.Failed) },
+		}})
+		query(h, `{blockchain{account(address:"x"){info{balance}}}}`, nil)
+		query(h, `{__typename}`, nil)
+		equal(t, "failed", fmt.Sprint(failed), "[true false]")
+	}
 }

@@ -83,7 +83,9 @@ func New(b Backend, opts *Options) *Handler {
 	h.events = events{h.opts.Hooks, h.opts.Logger}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
-	resolve.turns = newTurns(l.InFlight)
+	if l.InFlight > 0 {
+		resolve.turns = make(turns, l.InFlight)
+	}
 	resolve.flights.patience = l.BackendTimeout / 2
 	resolve.limit = h.events.limit
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
@@ -186,10 +188,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) run(ctx context.Context, c *call, transport, project string, dst []byte) []byte {
 	ctx, told := h.events.begin(ctx, c.op, transport, project)
 	dst = c.op.Run(ctx, c, dst)
+	told.answered(dst)
 	if h.opts.ShowCost {
 		dst = appendCost(dst, c.op.Cost())
 	}
-	told.answered(dst)
 	return dst
 }
 
@@ -250,11 +252,14 @@ func (h *Handler) authorize(r *http.Request) (ctx context.Context, project strin
 // refused is what a client is told of an Authorizer's error.
 func (h *Handler) refused(ctx context.Context, err error) *refusal {
 	var limited RateLimited
+	var pointed *RateLimited
 	switch {
 	case errors.Is(err, ErrUnauthorized):
 		return unauthorized()
 	case errors.As(err, &limited):
 		return limited.refusal()
+	case errors.As(err, &pointed) && pointed != nil:
+		return pointed.refusal()
 	}
 	// Trouble of the host's must not read as a wrong secret.
 	return &refusal{status: http.StatusInternalServerError, Error: h.mask(ctx, fmt.Errorf("authorizer: %w", err))}

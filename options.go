@@ -123,8 +123,8 @@ type Limits struct {
 	Fragments         int // in a document. Default: 32.
 	Variables         int // of an operation. Default: 32.
 	ListItems         int // of one list, in a document or in variables. Default: 100.
-	Calls             int // of the Backend, that a query costs at most; one for all balances where it is a [BalanceBatcher]. Default: 50.
-	Blocks            int // that a query costs at most. Default: 2,500.
+	Calls             int // of the Backend, that a query costs at most; one for all balances where it is a [BalanceBatcher]; a cursor that is too old takes one more. Default: 50.
+	Blocks            int // that a query costs at most, without the one more that each page looks for. Default: 2,500.
 	AnswerBytes       int // of an answer's data. Default: 4 MiB.
 	CacheBytes        int // that compiled documents are kept in. Default: 32 MiB. Negative keeps none: no query persists.
 	MessageBytes      int // of one message on a socket (close code 1009). Default: 64 KiB.
@@ -134,7 +134,7 @@ type Limits struct {
 	IDBytes           int // of an operation's id on a socket. Default: 128.
 	Subscriptions     int // open at once, on all sockets and event streams. Default: 100,000.
 	SubscriptionBytes int // that all of them keep, as documents and variables. Default: 256 MiB.
-	VariableBytes     int // of one subscription's variables, as JSON. Default: 4 KiB.
+	VariableBytes     int // of one subscription's variables, and literals in their place, as JSON. Default: 4 KiB.
 	InFlight          int // calls of the Backend for queries at once; further ones wait for half of BackendTimeout at most (503). Default: 64.
 	Requests          int // HTTP requests, and queries on sockets, being answered at once (503). Default: 1,024.
 

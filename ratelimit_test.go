@@ -3,6 +3,7 @@ package chaingql_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,4 +54,17 @@ func TestRateLimitedSocketIsToldAndMayComeBack(t *testing.T) {
 			t.Errorf("a handshake with a secret: %v, %v", res, err)
 		}
 	})
+}
+
+func TestTimeToComeBackIsToldInWholeSeconds(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		-time.Second: "1", 0: "1", 1: "1", time.Second: "1", time.Second + 1: "2", time.Hour: "3600", math.MaxInt64: "9223372037",
+	} {
+		for _, err := range []error{chaingql.RateLimited{After: after}, &chaingql.RateLimited{After: after}} {
+			h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: authorizer(func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, err })})
+			w := post(h, `{"query":"{__typename}"}`)
+			equal(t, "status", w.Code, 429)
+			equal(t, "retry", w.Header().Get("Retry-After"), want)
+		}
+	}
 }

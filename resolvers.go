@@ -22,7 +22,7 @@ type resolvers struct {
 	timeout   time.Duration // of one call of the backend
 	recent    *blocklog.Log[Block]
 	flights   flights
-	turns     *turns
+	turns     turns
 	limit     func(ctx context.Context, name string) // tells that one was hit
 	down      atomic.Pointer[time.Time]              // since when the stream has been failing or silent; nil while it is well
 }
@@ -32,11 +32,11 @@ type resolvers struct {
 type call struct {
 	host, path string // where it came to
 	op         *plan.Bound
-	first      account              // of those it asks for; most ask for no other
-	page       page                 // likewise
-	balances   map[Address]*big.Int // looked up together; nil until one is asked for
-	err        error                // why they are not there
-	busy       bool                 // a call of the Backend had to be left out
+	first      account             // of those it asks for; most ask for no other
+	page       page                // likewise
+	balances   map[Address]balance // looked up so far, of several accounts; nil until one is asked for
+	err        error               // why they could not be looked up together
+	busy       bool                // a call of the Backend had to be left out
 }
 
 // Pages that clients get; the Backend is asked for one block more, to know
@@ -51,6 +51,12 @@ type account struct {
 	call    *call // nil where graphql-go asks
 
 	asked  bool // for its balance, which several aliases may show
+	amount *big.Int
+	err    error
+}
+
+// A balance is what looking one up came to.
+type balance struct {
 	amount *big.Int
 	err    error
 }
@@ -91,6 +97,9 @@ func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, er
 
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
 	a := src.(*account)
+	if !a.asked && a.call.refuses() {
+		return nil, errBusy
+	}
 	if !a.asked {
 		a.asked, a.err = true, errPanicked // stands if what follows panics
 		a.amount, a.err = r.amount(ctx, a)
@@ -129,13 +138,16 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	} else {
 		q.Last++
 	}
+	c, _ := src.(*call)
+	if c.refuses() {
+		return nil, errBusy
+	}
 	blocks, err := r.read(ctx, q)
 	if err != nil {
-		c, _ := src.(*call)
 		return nil, c.note(err)
 	}
 	var p *page
-	if c, _ := src.(*call); c != nil && c.page.blocks == nil {
+	if c != nil && c.page.blocks == nil {
 		p = &c.page
 	} else {
 		p = new(page)
@@ -222,9 +234,12 @@ func parseShard(s string) (uint64, error) {
 func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard) }
 
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
+	c, _ := src.(*call)
+	if c.refuses() {
+		return nil, errBusy
+	}
 	workchain := int32(masterchain)
 	blocks, err := r.read(ctx, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
-	c, _ := src.(*call)
 	if err != nil {
 		return nil, c.note(err)
 	}

@@ -210,9 +210,9 @@ func (s *subscription) close(why error) {
 	if s.ended != nil {
 		why = s.ended
 	}
+	defer s.forget()
+	defer s.reader.Close()
 	s.told.ended(s.reader.Cursor(), why)
-	s.reader.Close()
-	s.forget()
 }
 
 // A socketStream is a subscription as sockets take it.

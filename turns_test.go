@@ -203,3 +203,55 @@ func TestQueriesOnSocketsAreRequestsToo(t *testing.T) {
 		}
 	})
 }
+
+// manyBalances asks for the balances of n accounts.
+func manyBalances(n int) string {
+	var all strings.Builder
+	for i := range n {
+		all.WriteString(fmt.Sprintf(`a%d:account(address:"0:%064x"){info{balance}} `, i, i))
+	}
+	return "{blockchain{" + all.String() + "}}"
+}
+
+func TestQueryOfManyCallsDoesNotGoAheadOfOneOfFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 20 * time.Millisecond
+		h, _ := newHandler(t, altered{Backend: memchain.New(), balance: func(context.Context, chaingql.Address) (*big.Int, error) {
+			time.Sleep(each)
+			return big.NewInt(7), nil
+		}}, chaingql.Options{Limits: chaingql.Limits{InFlight: 2}})
+		var all sync.WaitGroup
+		const greedy = 8
+		for range greedy {
+			all.Go(func() { query(h, manyBalances(50), nil) })
+		}
+		time.Sleep(each / 2)
+		for i := range 5 {
+			began := time.Now()
+			equal(t, "status", post(h, balanceOf(i)).Code, 200)
+			if took := time.Since(began); took > greedy*each {
+				t.Errorf("took %v", took)
+			}
+		}
+		all.Wait()
+	})
+}
+
+func TestBusyBackendIsWaitedForOnceInARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		letGo := make(chan struct{})
+		b, _ := deaf(letGo)
+		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{InFlight: 1}})
+		var all sync.WaitGroup
+		all.Go(func() { post(h, balanceOf(1)) })
+		synctest.Wait()
+		for _, document := range []string{manyBalances(50), `{blockchain{a:blocks(first:1){__typename} b:blocks(first:2){__typename}} info{version}}`} {
+			began := time.Now()
+			w := post(h, body(document, nil))
+			equal(t, "status", w.Code, 503)
+			equal(t, "time", time.Since(began), 2500*time.Millisecond)
+		}
+		close(letGo)
+		all.Wait()
+	})
+}
