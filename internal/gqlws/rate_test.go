@@ -1,6 +1,7 @@
 package gqlws
 
 import (
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,16 +105,20 @@ func TestMessageRate(t *testing.T) {
 
 // In the close handshake the library hears pings on another goroutine.
 func TestPingsAndMessagesAreCountedTogether(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	o := testOptions
+	o.MessageRate = 1_000_000
+	s, ss := NewServer(o), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
-	for range 20 {
+	all := frameOf(true, opText, []byte(`{"type":"connection_terminate"}`))
+	for range 200 {
+		all = append(all, frameOf(true, opText, []byte(`{"type":"stop","id":"x"}`))...)
+		all = append(all, frameOf(true, opPing, nil)...)
+	}
+	for range 50 {
 		c := dialLoopback(t, url)
-		all := frameOf(true, opText, []byte(`{"type":"connection_terminate"}`))
-		for range 40 {
-			all = append(all, frameOf(true, opText, []byte(`{"type":"stop","id":"x"}`))...)
-			all = append(all, frameOf(true, opPing, nil)...)
-		}
-		c.write(all)
+		_ = c.nc.SetReadDeadline(time.Now().Add(5 * time.Millisecond)) // and leaves amid the handshake
+		_, _ = c.nc.Write(all)
+		_, _ = io.Copy(io.Discard, c.br)
 		c.nc.Close()
 		<-ss.whys
 	}
