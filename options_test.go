@@ -100,6 +100,19 @@ func TestSocketsHaveTheirLimits(t *testing.T) {
 	})
 }
 
+func TestLengthOfAnIDHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, n := live(t, chaingql.Options{Limits: chaingql.Limits{IDBytes: 4}})
+		s := n.socket(t)
+		s.say(`{"id":"1234","type":"start","payload":{"query":"{__typename}"}}`)
+		s.expect("4 bytes", `{"type":"data","id":"1234","payload":{"data":{"__typename":"Query"}}}`, `{"type":"complete","id":"1234","payload":null}`)
+		s.say(`{"id":"12345","type":"start","payload":{"query":"{__typename}"}}`)
+		if got := fmt.Sprint(s.hear()); !strings.Contains(got, "longer than 4 bytes") || !strings.Contains(got, "LIMIT_EXCEEDED") {
+			t.Errorf("5 bytes: heard %s", got)
+		}
+	})
+}
+
 func TestKeepAliveHasItsRhythm(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{0: 15 * time.Second, time.Second: time.Second, -1: 0} {
 		synctest.Test(t, func(t *testing.T) {

@@ -69,6 +69,14 @@ func TestVariablesOfASubscriptionHaveALimit(t *testing.T) {
 				t.Errorf("%d shards: heard %s", c.n, got)
 			}
 		}
+		for way, ask := range everyWay {
+			if way == "GET" || way == "POST" {
+				continue // subscriptions are not for them
+			}
+			if got := ask(t, n, byFilter, shards(30, 0)); !strings.Contains(got, "limit of 500 bytes of variables") || !strings.Contains(got, "LIMIT_EXCEEDED") {
+				t.Errorf("%s: %s", way, got)
+			}
+		}
 		for way, ask := range everyWay { // queries keep none
 			if got := ask(t, n, `query($a:[String]="`+strings.Repeat("x", 600)+`"){__typename b:__typename @include(if:false) blockchain{blocks(after:"x"){__typename}}}`, nil); strings.Contains(got, "500 bytes") {
 				t.Errorf("%s: %s", way, got)
@@ -156,6 +164,23 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+func TestBytesOfSubscriptionsAreTakenHoweverTheyAreAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, n := live(t, chaingql.Options{Limits: chaingql.Limits{SubscriptionBytes: 6000}})
+		s := n.socket(t)
+		s.say(start("1", allBlocks))
+		s.expect("within the limit")
+		for way, ask := range everyWay {
+			if way == "GET" || way == "POST" {
+				continue // subscriptions are not for them
+			}
+			if got := ask(t, n, byFilter, shards(20, 0)); !strings.Contains(got, "would exceed the limit of 6000 bytes") || !strings.Contains(got, "LIMIT_EXCEEDED") {
+				t.Errorf("%s: %s", way, got)
+			}
+		}
+	})
 }
 
 func TestSubscriptionsAreRefusedWhenTheirBytesRunOut(t *testing.T) {
