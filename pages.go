@@ -10,7 +10,10 @@ import (
 
 // read answers a query from the window of recent blocks, or from the backend:
 // then with one call for all who ask the same at the same time.
-func (r *resolvers) read(ctx context.Context, q BlocksQuery) ([]Block, error) {
+func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, error) {
+	if c.refuses() {
+		return nil, errBusy
+	}
 	w := r.recent.Window()
 	if blocks, ok := within(w, q); ok {
 		return blocks, nil
@@ -28,7 +31,7 @@ func (r *resolvers) read(ctx context.Context, q BlocksQuery) ([]Block, error) {
 		return r.page(ctx, q)
 	})
 	if err != nil {
-		return nil, r.explain(ctx, err)
+		return nil, c.note(r.explain(ctx, err))
 	}
 	if len(blocks) > 0 {
 		r.recent.Saw(string(blocks[len(blocks)-1].Cursor))

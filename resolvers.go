@@ -97,10 +97,10 @@ func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, er
 
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
 	a := src.(*account)
-	if !a.asked && a.call.refuses() {
-		return nil, errBusy
-	}
 	if !a.asked {
+		if a.call.refuses() {
+			return nil, errBusy
+		}
 		a.asked, a.err = true, errPanicked // stands if what follows panics
 		a.amount, a.err = r.amount(ctx, a)
 		a.err = a.call.note(a.err)
@@ -139,12 +139,9 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 		q.Last++
 	}
 	c, _ := src.(*call)
-	if c.refuses() {
-		return nil, errBusy
-	}
-	blocks, err := r.read(ctx, q)
+	blocks, err := r.read(ctx, c, q)
 	if err != nil {
-		return nil, c.note(err)
+		return nil, err
 	}
 	var p *page
 	if c != nil && c.page.blocks == nil {
@@ -235,13 +232,10 @@ func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard)
 
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	c, _ := src.(*call)
-	if c.refuses() {
-		return nil, errBusy
-	}
 	workchain := int32(masterchain)
-	blocks, err := r.read(ctx, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
+	blocks, err := r.read(ctx, c, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
 	if err != nil {
-		return nil, c.note(err)
+		return nil, err
 	}
 	i := &info{now: time.Now(), endpoints: r.endpoints}
 	if c != nil && len(i.endpoints) == 0 {
