@@ -74,6 +74,16 @@ func (c *conn) callRun(ctx context.Context, run func(context.Context) []byte) (p
 	return payload, err
 }
 
+// fenced runs f, and then ended, with an error where foreign code in f panicked or
+// ended its goroutine.
+func (c *conn) fenced(what string, f func(), ended func(error)) {
+	err := error(errInternal)
+	defer func() { ended(err) }()
+	defer c.recovered(what, &err)
+	f()
+	err = nil
+}
+
 // recovered is deferred around foreign code: a panic becomes a logged error.
 func (c *conn) recovered(what string, err *error) {
 	if v := recover(); v != nil {

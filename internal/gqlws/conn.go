@@ -178,15 +178,11 @@ func (c *conn) spawn(what string, f func()) {
 // ends its goroutine, costs the connection.
 func (c *conn) guarded(what string, f func()) {
 	defer c.wg.Done()
-	err := error(errInternal)
-	defer func() {
+	c.fenced(what, f, func(err error) {
 		if err != nil {
 			c.cut(&severed{ErrCut, what + " failed", err})
 		}
-	}()
-	defer c.recovered(what, &err)
-	f()
-	err = nil
+	})
 }
 
 // end says goodbye to the peer, and reports whether it was the first to: no

@@ -34,13 +34,7 @@ func (c *conn) listen() (err error) {
 // message.
 func (c *conn) apart(f func()) error {
 	done := make(chan error)
-	go func() {
-		err := error(errInternal) // foreign code may end this goroutine
-		defer func() { done <- err }()
-		defer c.recovered("reader", &err)
-		f()
-		err = nil
-	}()
+	go c.fenced("reader", f, func(err error) { done <- err })
 	return <-done
 }
 
