@@ -24,9 +24,9 @@ const maxPooled = 256 << 10
 // answerTo runs a query and sends its answer. The exchange is over then; one
 // that ends otherwise is left to the garbage collector, with those who may still
 // look at it.
-func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, project, media string, x *exchange) {
+func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, by asker, media string, x *exchange) {
 	x.call.host, x.call.path, x.call.op = r.Host, requestPath(r), op
-	x.answer = h.run(ctx, &x.call, overHTTP, project, x.answer[:0])
+	x.answer = h.run(ctx, &x.call, by, x.answer[:0])
 	status := http.StatusOK
 	if x.call.busy { // what is missing is worth asking for again
 		status = http.StatusServiceUnavailable

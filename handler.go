@@ -174,19 +174,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case op.Kind() == ast.Subscription && events:
 		inside = false
 		h.requests.leave()
-		h.serveStream(ctx, w, r, op, project)
+		h.serveStream(ctx, w, r, op, asker{overSSE, project, asked.trace, r.Header})
 	case op.Kind() == ast.Subscription:
 		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket, and as text/event-stream."))
 	case media == "":
-		h.serveEvents(w, r, &oneAnswer{h.run(ctx, &call{path: endpoint(r), op: op}, overSSE, project, nil)})
+		h.serveEvents(w, r, &oneAnswer{h.run(ctx, &call{path: endpoint(r), op: op}, asker{overSSE, project, asked.trace, r.Header}, nil)})
 	default:
-		h.answerTo(ctx, w, r, op, project, media, x)
+		h.answerTo(ctx, w, r, op, asker{overHTTP, project, asked.trace, r.Header}, media, x)
 	}
 }
 
 // run appends a query's answer to dst.
-func (h *Handler) run(ctx context.Context, c *call, transport, project string, dst []byte) []byte {
-	ctx, told := h.events.begin(ctx, c.op, transport, project)
+func (h *Handler) run(ctx context.Context, c *call, by asker, dst []byte) []byte {
+	ctx, told := h.events.begin(ctx, c.op, by)
 	dst = c.op.Run(ctx, c, dst)
 	told.answered(dst)
 	if h.opts.ShowCost {

@@ -81,6 +81,7 @@ type Operation struct {
 	Hash      string // SHA-256 of the document in lower-case hex
 	Transport string // "http", "sse", "graphql-ws" or "graphql-transport-ws"
 	Project   string // in lower case
+	Trace     Trace  // what the client says of its trace
 }
 
 // An Outcome is how an operation ended.
@@ -190,12 +191,13 @@ type observed struct {
 }
 
 // begin tells that an operation starts. It returns the context to run it in.
-func (e *events) begin(ctx context.Context, op *plan.Bound, transport, project string) (context.Context, *observed) {
+func (e *events) begin(ctx context.Context, op *plan.Bound, by asker) (context.Context, *observed) {
 	if e.silent(ctx, e.OperationStarted != nil || e.OperationFinished != nil || e.BlockDelivered != nil, slog.LevelDebug) {
 		return ctx, nil
 	}
 	o := &observed{events: e, ctx: ctx, begun: time.Now(), op: Operation{
-		Type: string(op.Kind()), Name: op.Name(), Hash: op.Hash(), Transport: transport, Project: project,
+		Type: string(op.Kind()), Name: op.Name(), Hash: op.Hash(), Transport: by.transport, Project: by.project,
+		Trace: by.trace.or(traceOf(by.header.Get)),
 	}}
 	if e.OperationStarted != nil {
 		e.call(ctx, "OperationStarted", func() {
@@ -206,6 +208,9 @@ func (e *events) begin(ctx context.Context, op *plan.Bound, transport, project s
 	}
 	return o.ctx, o
 }
+
+// traces is whether somebody wants to know of an operation's trace.
+func (e *events) traces() bool { return e.OperationStarted != nil || e.OperationFinished != nil }
 
 // answered tells that a query has its answer. An answer without errors ends
 // with its data, which is an object.

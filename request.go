@@ -51,7 +51,8 @@ func overLimit(status int, limit, message string) *refusal {
 // document that the service knows.
 type request struct {
 	handler.RequestOptions
-	hash string // SHA-256 of the query in lower-case hex, where the client gave it
+	hash  string // SHA-256 of the query in lower-case hex, where the client gave it
+	trace Trace  // in its extensions
 	// found is where all of it is instead, if its body was plain.
 	found *exchange
 }
@@ -248,6 +249,7 @@ func requestOf(fields map[string]any) (*request, *refusal) {
 	if opts.hash, refused = persistedHash(extensions); refused != nil {
 		return nil, refused
 	}
+	opts.trace = traceOfFields(extensions)
 	if opts.Query == "" && opts.hash == "" {
 		return nil, badRequest("Must provide query string.")
 	}

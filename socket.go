@@ -26,7 +26,10 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if h.auth == (everybody{}) {
 		c.Request = nil // or it would be kept as long as the socket lives
 	}
-	s := &session{h: h, shown: c, endpoint: endpoint(r), socket: Socket{Project: c.Project, Remote: r.RemoteAddr}}
+	s := &session{h: h, shown: c, endpoint: endpoint(r), socket: Socket{Project: c.Project, Remote: r.RemoteAddr}, by: asker{project: c.Project}}
+	if h.events.traces() {
+		s.by.trace = traceOf(r.Header.Get)
+	}
 	if c.HasSecret {
 		// Without a secret a refusal is not yet said: connection_init may
 		// bring one.
@@ -60,12 +63,13 @@ type session struct {
 	authorized context.Context // by them; nil where they are still to be judged
 	endpoint   string
 	socket     Socket
+	by         asker           // of its operations
 	ctx        context.Context // the socket's
 }
 
 // Opened tells of the socket.
 func (s *session) Opened(ctx context.Context, protocol string) {
-	s.ctx, s.socket.Protocol = ctx, protocol
+	s.ctx, s.socket.Protocol, s.by.transport = ctx, protocol, protocol
 	s.h.events.opened(ctx, s.socket)
 }
 
@@ -77,7 +81,12 @@ func (s *session) Limit(name string) { s.h.events.limit(s.ctx, name) }
 
 // Init judges the credentials of connection_init beside those of the handshake.
 func (s *session) Init(ctx context.Context, payload []byte) (context.Context, error) {
-	given, err := s.initCredentials(payload)
+	said, err := s.said(payload)
+	if err != nil {
+		return nil, err
+	}
+	s.by.trace = traceOfFields(said).or(s.by.trace)
+	given, err := s.initCredentials(said)
 	if err != nil {
 		return nil, err
 	}
@@ -101,19 +110,29 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	return admitted, err
 }
 
-// initCredentials reads the secret in connection_init: in Authorization as in
-// the header that browsers cannot set, or in accessKey.
-func (s *session) initCredentials(payload []byte) (Credentials, error) {
-	c := s.shown
-	c.Secret, c.HasSecret = "", false
-	if payload == nil || s.h.auth == (everybody{}) {
-		return c, nil
+// said reads the payload of connection_init, where there is something to look
+// for.
+func (s *session) said(payload []byte) (map[string]any, error) {
+	open := s.h.auth == (everybody{})
+	if payload == nil || open && !s.h.events.traces() {
+		return nil, nil
 	}
 	v, err := readJSON(payload, s.h.opts.Limits.Depth)
-	if err != nil {
-		return c, err
+	if err != nil && !open {
+		return nil, err
 	}
 	fields, _ := v.(map[string]any)
+	return fields, nil
+}
+
+// initCredentials reads the secret in connection_init: in Authorization as in
+// the header that browsers cannot set, or in accessKey.
+func (s *session) initCredentials(fields map[string]any) (c Credentials, err error) {
+	c = s.shown
+	c.Secret, c.HasSecret = "", false
+	if s.h.auth == (everybody{}) {
+		return c, nil
+	}
 	if header, ok := fields["Authorization"].(string); ok {
 		c.Secret, c.HasSecret, err = basicSecret(header)
 	} else if key, ok := fields["accessKey"].(string); ok {
@@ -154,6 +173,7 @@ func (s *session) Start(ctx context.Context, payload []byte, wake func()) (gqlws
 	if errs != nil {
 		return gqlws.Operation{}, requestError(false, errs...)
 	}
+	by := s.by.traced(asked.trace)
 	if op.Kind() != ast.Subscription {
 		return gqlws.Operation{Run: func(ctx context.Context) []byte {
 			ok, closed := s.h.requests.enter()
@@ -163,10 +183,10 @@ func (s *session) Start(ctx context.Context, payload []byte, wake func()) (gqlws
 				return appendErrors(nil, plan.Errors{no.Error})
 			}
 			defer s.h.requests.leave()
-			return s.h.run(ctx, &call{path: s.endpoint, op: op}, s.socket.Protocol, s.socket.Project, nil)
+			return s.h.run(ctx, &call{path: s.endpoint, op: op}, by, nil)
 		}}, nil
 	}
-	sub, err := s.h.subscribe(ctx, op, subscriber{s.socket.Protocol, s.socket.Project, "", wake})
+	sub, err := s.h.subscribe(ctx, op, subscriber{by, "", wake})
 	if err != nil {
 		return gqlws.Operation{}, requestError(false, err)
 	}

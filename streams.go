@@ -19,7 +19,7 @@ import (
 
 // serveStream answers a subscription with a stream of events until the client
 // leaves, ctx is done (its credentials expired), or the service goes away.
-func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, project string) {
+func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, by asker) {
 	if r.Method == http.MethodHead {
 		// Its body is never sent, so no write would tell that the client left.
 		h.serveEvents(w, r, &oneAnswer{})
@@ -39,7 +39,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	// A browser that lost its line says where it was. (Server-Sent Events,
 	// WHATWG HTML 9.2)
-	sub, refused := h.subscribe(ctx, op, subscriber{overSSE, project, r.Header.Get("Last-Event-ID"), wake})
+	sub, refused := h.subscribe(ctx, op, subscriber{by, r.Header.Get("Last-Event-ID"), wake})
 	if refused != nil {
 		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, plan.Errors{refused})})
 		return

@@ -106,9 +106,9 @@ const (
 
 // A subscriber is who subscribes, and how.
 type subscriber struct {
-	transport, project string
-	last               string // the cursor that the client had come to; "" where it does not say
-	wake               func()
+	asker
+	last string // the cursor that the client had come to; "" where it does not say
+	wake func()
 }
 
 // subscribe joins an operation to the block log: behind the cursor last where
@@ -155,7 +155,7 @@ func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) 
 		forget()
 		return nil, shuttingDown().Error
 	}
-	_, told := h.events.begin(ctx, op, by.transport, by.project)
+	_, told := h.events.begin(ctx, op, by.asker)
 	return &subscription{reader: reader, told: told, forget: forget, begun: after == nil}, nil
 }
 
