@@ -2,11 +2,8 @@ package chaingql
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/textproto"
 	"runtime/debug"
@@ -44,6 +41,7 @@ type Handler struct {
 	sockets   *gqlws.Server
 	requests  *admission
 	streams   *admission
+	feeds     *admission // of subscriptions to the host's fields, and the goroutines they have
 	retained  retained
 	trusted   trusted
 	events    events
@@ -68,6 +66,7 @@ func New(b Backend, opts *Options) *Handler {
 	}
 	h := &Handler{opts: opts.withDefaults(), auth: opts.Authorizer, origins: slices.Clone(opts.AllowedOrigins)}
 	h.opts.Endpoints = slices.Clone(opts.Endpoints)
+	h.opts.ownFields()
 	switch auth := opts.Authorizer.(type) {
 	case nil:
 		h.auth = everybody{}
@@ -90,9 +89,13 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.limit = h.events.limit
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
 	resolve.recent = h.blocks
-	schema, err := plan.NewSchema(schemaTable(resolve))
+	table, err := h.opts.extend(schemaTable(resolve), resolve)
 	if err != nil {
-		panic(err.Error()) // the table is wrong: every test would say so
+		panic("chaingql: New: " + err.Error())
+	}
+	schema, err := plan.NewSchema(table)
+	if err != nil {
+		panic("chaingql: New: " + err.Error()) // of the host's types: every test would say if it were of ours
 	}
 	h.schema = schema
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, h.events.limit)
@@ -100,7 +103,7 @@ func New(b Backend, opts *Options) *Handler {
 		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
 		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxOperations: l.PerSocket, MaxID: l.IDBytes, MaxSockets: l.Sockets, Logger: h.opts.Logger,
 	})
-	h.requests, h.streams = newAdmission(l.Requests), newAdmission(l.Sockets)
+	h.requests, h.streams, h.feeds = newAdmission(l.Requests), newAdmission(l.Sockets), newAdmission(0)
 	h.retained = retained{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
@@ -226,7 +229,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	told := make(chan error, 2)
 	go func() { told <- h.sockets.Shutdown(ctx) }()
 	go func() { told <- h.streams.close(ctx) }()
-	for _, err := range []error{h.requests.close(ctx), <-told, <-told, h.blocks.Close(ctx)} {
+	for _, err := range []error{h.requests.close(ctx), <-told, <-told, h.feeds.close(ctx), h.blocks.Close(ctx)} {
 		if err != nil {
 			return fmt.Errorf("chaingql: Shutdown: %w", err) // all have the same reason
 		}
@@ -312,32 +315,4 @@ func isUpgrade(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// mask turns an error that is not for clients into one that is: they see an id,
-// under which the log has the rest.
-func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		// The client left, or its time ran out: nothing is wrong here.
-		return &plan.Error{Message: "The operation was cancelled.", Code: codeTimeout}
-	}
-	var raw [8]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	id := hex.EncodeToString(raw[:])
-	h.opts.Logger.ErrorContext(ctx, "chaingql: internal error", slog.String("id", id), slog.Any("error", err))
-	return &plan.Error{Message: "Internal server error", Code: plan.CodeInternal, Details: map[string]string{"id": id}}
-}
-
-// recover answers a request whose handling panicked, in the host's code or in
-// ours: the process lives.
-func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	if p == http.ErrAbortHandler {
-		panic(p) // net/http's own way to say goodbye
-	}
-	e := h.mask(context.WithoutCancel(r.Context()), fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-	h.turnAway(w, r, &refusal{status: http.StatusInternalServerError, Error: e})
 }

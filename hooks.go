@@ -94,7 +94,8 @@ type Outcome struct {
 	// where there is more.
 	Reason Reason
 	Err    error
-	// Blocks is how many a subscription was handed, and Cursor the position
+	// Blocks is how many a subscription was handed (of a field that the host
+	// added, events), and Cursor the position
 	// it had reached.
 	Blocks uint64
 	Cursor Cursor
@@ -186,7 +187,7 @@ type observed struct {
 	op    Operation
 	ctx   context.Context
 	begun time.Time
-	// blocks that it was handed
+	// blocks, or events, that it was handed
 	blocks uint64
 }
 
@@ -220,13 +221,17 @@ func (o *observed) answered(answer []byte) {
 	}
 }
 
+// handed tells that a subscription was handed an event.
+func (o *observed) handed() {
+	if o != nil {
+		o.blocks++
+	}
+}
+
 // delivered tells that a subscription was handed a block.
 func (o *observed) delivered(item blocklog.Item) {
-	if o == nil {
-		return
-	}
-	o.blocks++
-	if o.BlockDelivered == nil {
+	o.handed()
+	if o == nil || o.BlockDelivered == nil {
 		return
 	}
 	d := Delivery{Operation: o.op, Cursor: Cursor(item.Cursor), From: deliveredFrom[item.Origin]}

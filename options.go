@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/graphql-go/graphql"
+
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
@@ -73,6 +75,29 @@ type Options struct {
 	// is not valid. Default: every document is served. A list that is empty but
 	// not nil serves none.
 	TrustedDocuments []string
+
+	// QueryFields are further fields of Query, as graphql-go has them: their
+	// resolvers get what graphql-go would give them, may return thunks, and all
+	// of a request's fields run one after the other. Each is bounded as a call of
+	// the Backend is: by Limits.InFlight and BackendTimeout, with all that is
+	// asked for beneath it. An error that has extensions (a method
+	// Extensions() map[string]any, as graphql-go's ExtendedError) is told to
+	// the client with them; every other one is masked and logged. New panics on
+	// names that are taken and on types that make no sense. Default: none.
+	QueryFields graphql.Fields
+
+	// SubscriptionFields are further fields of Subscription. Default: none.
+	SubscriptionFields map[string]SubscriptionField
+
+	// Types are further types, which no field names: objects that an interface
+	// of yours may turn out to be. Default: none.
+	Types []graphql.Type
+
+	// Costs price fields of yours before a query runs, by type and name, such
+	// as "Query.transactions"; they get the arguments as the resolver does, and
+	// may be called more than once. New panics on a name that is no field of
+	// yours. Default: one call for a field of Query, nothing for others.
+	Costs map[string]func(args map[string]any) Cost
 
 	// KeepAlive is the rhythm of keep-alive messages and pings on sockets.
 	// Default: DefaultKeepAlive.

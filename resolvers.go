@@ -169,8 +169,7 @@ func (r *resolvers) deadline(ctx context.Context) (context.Context, context.Canc
 func (r *resolvers) explain(ctx context.Context, err error) error {
 	var told *plan.Error
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.As(err, &told) {
-		r.limit(ctx, "BackendTimeout")
-		return &plan.Error{Message: "The chain's data did not come in time.", Code: codeTimeout}
+		return late(ctx, r.limit)
 	}
 	return err
 }

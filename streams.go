@@ -44,9 +44,9 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
-	s := &eventStream{subscription: sub, client: r.Context(), credentials: ctx}
+	s := &eventStream{stream: sub, client: r.Context(), credentials: ctx}
 	var why error
-	defer func() { s.close(why) }() // also where the ResponseWriter panics
+	defer func() { s.leave(why) }() // also where the ResponseWriter panics
 	hurry, once := make(chan struct{}), sync.Once{}
 	defer h.streams.stay(&guest{
 		goodbye: func() { s.leaving.Store(true); wake() },
@@ -61,7 +61,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// Nothing more could be said: the log has where the client stands.
 		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
-		h.opts.Logger.InfoContext(ctx, "chaingql: event stream cut", slog.String("cursor", sub.reader.Cursor()), slog.Any("error", why))
+		h.opts.Logger.InfoContext(ctx, "chaingql: event stream cut", slog.String("cursor", sub.cursor()), slog.Any("error", why))
 	case why != nil && !errors.Is(why, sse.ErrNotFlushable):
 		why = fmt.Errorf("%w: %w", gqlws.ErrGone, why)
 	}
@@ -87,8 +87,9 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, s sse.Stream, wak
 // An eventStream is a subscription as event streams take it. Its events' ids
 // are cursors, which a browser that lost its line hands back.
 type eventStream struct {
-	*subscription
+	stream
 	leaving     atomic.Bool     // the service goes away
+	ended       error           // why this side ended it
 	client      context.Context // ends when it has left
 	credentials context.Context // ends with them, or with the client
 }
@@ -99,16 +100,26 @@ func (s *eventStream) Next() (sse.Event, error) {
 		return sse.Event{}, s.client.Err()
 	case s.leaving.Load():
 		s.ended = gqlws.ErrShutdown
-		return s.end(at(shuttingDown().Error, s.reader.Cursor()), true)
+		return s.end(at(shuttingDown().Error, s.cursor()), true)
 	case s.credentials.Err() != nil:
 		s.ended = gqlws.ErrExpired
-		return s.end(at(&plan.Error{Message: "Session expired", Code: codeUnavailable}, s.reader.Cursor()), true)
+		return s.end(at(&plan.Error{Message: "Session expired", Code: codeUnavailable}, s.cursor()), true)
 	}
-	item, lost, err := s.next()
-	if err != nil {
-		return s.end(err, lost)
+	id, answer, err := s.next()
+	var end *ending
+	if errors.As(err, &end) {
+		return s.end(end.told, end.lost)
 	}
-	return sse.Event{ID: item.Cursor, Data: item.Payload}, nil
+	return sse.Event{ID: id, Data: answer}, err
+}
+
+// leave closes the stream, because of what this side said or of what happened to
+// the connection.
+func (s *eventStream) leave(why error) {
+	if s.ended != nil {
+		why = s.ended
+	}
+	s.close(why)
 }
 
 // end tells why the stream ends and, to a client that may come back, where it
@@ -116,7 +127,7 @@ func (s *eventStream) Next() (sse.Event, error) {
 func (s *eventStream) end(err *plan.Error, lost bool) (sse.Event, error) {
 	end := &sse.End{Data: appendErrors(nil, plan.Errors{err}), Final: !lost}
 	if lost {
-		end.ID = s.reader.Cursor()
+		end.ID = s.cursor()
 	}
 	return sse.Event{}, end
 }

@@ -94,9 +94,29 @@ type subscription struct {
 	// begun is whether it is under way: from now on, or with a block from
 	// behind its cursor. What ends it then is not its client's cursor's fault.
 	begun bool
-	// ended is why it ended by itself.
-	ended error
+	// over is why it ended by itself.
+	over error
 }
+
+// A stream is a subscription under way: to blocks, or to a field of the host's.
+type stream interface {
+	// next hands out the next event with its id, or nothing where there is none
+	// yet. The end is io.EOF or an *ending.
+	next() (id string, answer []byte, err error)
+	// cursor is the place from which a client can go on; "" where there is none.
+	cursor() string
+	// close ends it, because of what else has ended, if it has not by itself.
+	close(why error)
+}
+
+// An ending is why a stream does not go on. lost tells one that the client should
+// come back after from one that asking again would not change.
+type ending struct {
+	told *plan.Error
+	lost bool
+}
+
+func (e *ending) Error() string { return e.told.Message }
 
 // The arguments of Subscription.blocks, in the order of the schema's table.
 const (
@@ -111,14 +131,22 @@ type subscriber struct {
 	wake func()
 }
 
-// subscribe joins an operation to the block log: behind the cursor last where
-// the client has one from before, else where the operation asks for. Equal
-// operations share one evaluation of each block.
-func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) (*subscription, *plan.Error) {
-	_, args, err := op.Root()
+// subscribe begins what an operation asks for.
+func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) (stream, *plan.Error) {
+	name, args, err := op.Root()
 	if err != nil {
 		return nil, err
 	}
+	if field, ok := h.opts.SubscriptionFields[name]; ok {
+		return h.feed(ctx, op, by, field)
+	}
+	return h.join(ctx, op, args, by)
+}
+
+// join joins an operation to the block log: behind the cursor last where the
+// client has one from before, else where the operation asks for. Equal
+// operations share one evaluation of each block.
+func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by subscriber) (stream, *plan.Error) {
 	match, bad := blockFilter(args[argFilter])
 	if bad != nil {
 		return nil, bad
@@ -159,25 +187,24 @@ func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) 
 	return &subscription{reader: reader, told: told, forget: forget, begun: after == nil}, nil
 }
 
-// next hands out the next block that matches. lost tells an end that the client
-// should come back after from one that asking again would not change.
-func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
+// next hands out the next block that matches.
+func (s *subscription) next() (id string, answer []byte, err error) {
 	item, failed := s.reader.Next()
 	if failed == nil {
 		if item.Payload != nil {
 			s.begun = true
 			s.told.delivered(item)
 		}
-		return item, false, nil
+		return item.Cursor, item.Payload, nil
 	}
-	s.ended = failed
+	s.over = failed
 	switch gone := unservable(failed); {
 	case gone == nil:
 	case gone.Code == codeCursorTooOld:
-		return item, s.begun, at(gone, s.reader.Cursor())
+		return "", nil, &ending{at(gone, s.cursor()), s.begun}
 	case !s.begun:
-		s.ended = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
-		return item, false, gone
+		s.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
+		return "", nil, &ending{gone, false}
 	} // else it is the source that does not know its own cursor any more
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
 	switch {
@@ -186,8 +213,10 @@ func (s *subscription) next() (item blocklog.Item, lost bool, err *plan.Error) {
 	case errors.Is(failed, ErrGap):
 		e = &plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}
 	}
-	return item, true, at(e, s.reader.Cursor())
+	return "", nil, &ending{at(e, s.cursor()), true}
 }
+
+func (s *subscription) cursor() string { return s.reader.Cursor() }
 
 // maxCursorTold keeps what may be a client's own text from being echoed at
 // length.
@@ -204,32 +233,31 @@ func at(e *plan.Error, cursor string) *plan.Error {
 	return &known
 }
 
-// close ends the subscription, because of what else has ended, if it has not
-// by itself.
 func (s *subscription) close(why error) {
-	if s.ended != nil {
-		why = s.ended
+	if s.over != nil {
+		why = s.over
 	}
 	defer s.forget()
 	defer s.reader.Close()
-	s.told.ended(s.reader.Cursor(), why)
+	s.told.ended(s.cursor(), why)
 }
 
 // A socketStream is a subscription as sockets take it.
-type socketStream struct{ *subscription }
+type socketStream struct{ stream }
 
 func (s socketStream) Next() ([]byte, error) {
-	item, lost, err := s.next()
-	if err == nil {
-		return item.Payload, nil
+	_, answer, err := s.next()
+	var end *ending
+	if !errors.As(err, &end) {
+		return answer, err
 	}
-	why := requestError(lost, err)
-	why.Cursor = err.Details["cursor"]
-	why.At = func(cursor string) json.RawMessage { return at(err, cursor).AppendJSON(nil) }
+	why := requestError(end.lost, end.told)
+	why.Cursor = end.told.Details["cursor"]
+	why.At = func(cursor string) json.RawMessage { return at(end.told, cursor).AppendJSON(nil) }
 	return nil, why
 }
 
-func (s socketStream) Cursor() string { return s.reader.Cursor() }
+func (s socketStream) Cursor() string { return s.cursor() }
 
 func (s socketStream) Close(why error) { s.close(why) }
 

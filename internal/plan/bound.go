@@ -3,6 +3,7 @@ package plan
 import (
 	"container/list"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -238,7 +239,7 @@ func (b *Bound) Key(but ...int) string {
 		}
 		text, err := json.Marshal(v) // of a map: sorted by key
 		if err != nil {
-			panic(err) // coerced values are made of what JSON has
+			text = fmt.Appendf(nil, "%#v", v) // of a host's scalar: the rest is made of what JSON has
 		}
 		key = append(key, text...)
 	}

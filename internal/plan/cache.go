@@ -105,7 +105,7 @@ func (c *Cache) read(text string) (doc *document, errs Errors) {
 		return nil, errs
 	}
 	var s shaper
-	if !one || !s.read([]byte(text)) {
+	if !one || c.schema.hosts(tree) || !s.read([]byte(text)) {
 		s = shaper{}
 	}
 	if doc, errs = c.prepare(text, tree, s.holes); errs != nil {

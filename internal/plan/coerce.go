@@ -83,6 +83,13 @@ func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error
 		}
 		return v.Raw, nil
 	}
+	if s.own(def.Name) != nil {
+		value, ok := s.ownLiteral(def.Name, v)
+		if !ok {
+			return nil, faultf(v.Position, "%s cannot represent %s.", def.Name, v)
+		}
+		return value, nil
+	}
 	return scalarLiteral(def.Name, v)
 }
 
@@ -243,6 +250,13 @@ func (r *reader) read(t *ast.Type, v any) (any, *Error) {
 			return nil, r.fail(CodeInput, v, "Value does not exist in %q enum.", def.Name)
 		}
 		return name, nil
+	}
+	if r.s.own(def.Name) != nil {
+		value, ok := r.s.ownJSON(def.Name, v)
+		if !ok {
+			return nil, r.fail(CodeInput, v, "%s cannot represent it.", def.Name)
+		}
+		return value, nil
 	}
 	if value, ok := scalarJSON(def.Name, v); ok {
 		return value, nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -41,6 +42,8 @@ type field struct {
 	dynamic   []argument
 	locations []Location
 	typename  []byte // of __typename: the answer
+	info      *hostInfo
+	under     *field // what it costs, it costs for each of this one's items
 }
 
 // An argument waits for variables.
@@ -58,8 +61,10 @@ type shape struct {
 	elem    *shape          // of a list
 	leaf    string          // of a scalar, its name
 	enum    *ast.Definition // of an enum
+	own     graphql.Type    // of a scalar or enum of a host's
 	only    *selection      // of an object
 	types   []variant       // of an interface or union
+	which   graphql.ResolveTypeFn
 }
 
 // A variant is what is asked of one of the types that a value may turn out to be.
@@ -73,9 +78,13 @@ type variant struct {
 type compiler struct {
 	c    *Cache
 	tree *ast.QueryDocument
+	def  *ast.OperationDefinition
 	op   *operation
 	on   map[string]bool
 	plan *Plan
+	// What a host's resolvers see of the document, made where there are any.
+	mirror *mirror
+	under  *field // the nearest that has a price and a list of what is being compiled
 	// An interface of many types multiplies the selections past what was
 	// counted in the document: fields that may still be collected, and steps
 	// that may be taken, those to fragments of other types included.
@@ -94,7 +103,7 @@ const (
 )
 
 func (c *Cache) compile(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool) (*Plan, *Error) {
-	k := compiler{c: c, tree: tree, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields, plan: &Plan{id: plans.Add(1), op: op, uses: make([]int, len(op.variables)), size: planBytes}}
+	k := compiler{c: c, tree: tree, def: def, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields, plan: &Plan{id: plans.Add(1), op: op, uses: make([]int, len(op.variables)), size: planBytes}}
 	root := c.schema.types.Query
 	if def.Operation == ast.Subscription {
 		root = c.schema.types.Subscription
@@ -205,7 +214,15 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	f.source = k.c.schema.fields[object.Name][node.Name]
 	f.append, f.get = f.source.Append, f.source.Get
 	k.arguments(f, def, node)
+	f.under = k.under
+	if f.source.hosted() {
+		f.info = k.hostInfo(object, def, a.nodes)
+		if f.source.Cost != nil {
+			k.under = f
+		}
+	}
 	f.shape = k.shape(def.Type, sets)
+	k.under = f.under
 	if f.source.Same {
 		f.same = f.shape.only
 	}
@@ -289,11 +306,19 @@ func (k *compiler) shape(t *ast.Type, sets []ast.SelectionSet) *shape {
 	switch def.Kind {
 	case ast.Scalar:
 		s.leaf = def.Name
+		s.own = k.c.schema.declared[def.Name]
 	case ast.Enum:
 		s.enum = def
+		s.own = k.c.schema.declared[def.Name]
 	case ast.Object:
 		s.only = k.selection(def, sets...)
 	default:
+		switch t := k.c.schema.declared[def.Name].(type) {
+		case *graphql.Interface:
+			s.which = t.ResolveType
+		case *graphql.Union:
+			s.which = t.ResolveType
+		}
 		for _, object := range k.c.schema.possible(def) {
 			s.types = append(s.types, variant{k.c.schema.is[object.Name], object.Name, k.selection(object, sets...)})
 		}

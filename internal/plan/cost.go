@@ -2,19 +2,41 @@ package plan
 
 // A Cost is what running an operation asks of the host, at most: calls of its
 // backend and blocks read in them.
-type Cost struct{ Calls, Blocks int }
+type Cost struct {
+	Calls, Blocks int
+	Items         int // that what is beneath it is asked for; zero is one
+}
 
-func (c Cost) plus(d Cost) Cost { return Cost{c.Calls + d.Calls, c.Blocks + d.Blocks} }
+func (c Cost) plus(d Cost) Cost {
+	return Cost{Calls: min(c.Calls+d.Calls, boundless), Blocks: min(c.Blocks+d.Blocks, boundless)}
+}
+
+// boundless is more than any limit, and adds up without overflowing.
+const boundless = 1 << 30
 
 // Cost prices b, before or after it runs.
 func (b *Bound) Cost() Cost {
 	cost := b.plan.fixed
 	for _, f := range b.plan.priced {
-		if args, err := f.arguments(b, nil); err == nil { // else nothing is called
-			cost = cost.plus(f.source.Cost(args))
+		own := b.price(f)
+		for above := f.under; above != nil; above = above.under {
+			n := max(b.price(above).Items, 1)
+			own.Calls, own.Blocks = min(own.Calls*n, boundless), min(own.Blocks*n, boundless)
 		}
+		cost = cost.plus(own)
 	}
 	return cost
+}
+
+// price is a field's own cost. A host's is taken for what makes sense.
+func (b *Bound) price(f *field) Cost {
+	args, err := f.arguments(b, nil)
+	if err != nil {
+		return Cost{} // nothing is called
+	}
+	c := f.source.Cost(args)
+	sane := func(n int) int { return min(max(n, 0), boundless) }
+	return Cost{sane(c.Calls), sane(c.Blocks), sane(c.Items)}
 }
 
 // afford refuses what costs too much. What cannot, whatever its variables, is
@@ -42,6 +64,9 @@ func (l *Limits) covers(c Cost) bool {
 func (k *compiler) price(f *field) {
 	switch cost := f.source.Cost; {
 	case cost == nil:
+	case f.info != nil:
+		k.plan.priced = append(k.plan.priced, f)
+		k.plan.most = Cost{Calls: boundless, Blocks: boundless}
 	case f.dynamic != nil:
 		k.plan.priced = append(k.plan.priced, f)
 		k.plan.most = k.plan.most.plus(cost(nil))

@@ -129,7 +129,7 @@ func (c *Cache) prepare(text string, tree *ast.QueryDocument, holes []hole) (*do
 				name: v.Variable, typ: v.Type, pos: v.Position,
 				def: c.schema.constant(v.Type, v.DefaultValue), hasDefault: v.DefaultValue != nil,
 			}
-			if v.Type.Elem == nil && c.schema.types.Types[v.Type.NamedType].Kind == ast.Scalar {
+			if v.Type.Elem == nil && c.schema.types.Types[v.Type.NamedType].Kind == ast.Scalar && c.schema.own(v.Type.NamedType) == nil {
 				known.scalar = v.Type.NamedType
 			}
 			op.variables = append(op.variables, known)

@@ -1,9 +1,15 @@
 package plan
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/graphql-go/graphql/gqlerrors"
 )
 
 // Codes are what a client finds in an error's extensions.code.
@@ -32,6 +38,7 @@ type Error struct {
 	Locations []Location
 	Path      []any             // response keys (string) and list indices (int)
 	Details   map[string]string // further extensions
+	Further   map[string]any    // extensions of a host's error
 	Limit     string            // the limit that was exceeded; not for the client, who reads the message
 }
 
@@ -106,7 +113,31 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 		dst = append(dst, ':')
 		dst = AppendString(dst, e.Details[k])
 	}
+	for _, k := range slices.Sorted(maps.Keys(e.Further)) {
+		if text, err := json.Marshal(e.Further[k]); err == nil && k != "code" {
+			dst = append(append(AppendString(append(dst, ','), k), ':'), text...)
+		}
+	}
 	return append(dst, "}}"...)
+}
+
+// Mask is what a client is told of an error: itself where it is an *Error, or
+// one of a host's that brings extensions, as graphql-go has it; else what the
+// cache's mask makes of it.
+func (b *Bound) Mask(ctx context.Context, err error) *Error {
+	var known *Error
+	if errors.As(err, &known) && known != nil {
+		return known
+	}
+	var extended gqlerrors.ExtendedError
+	if !errors.As(err, &extended) {
+		return b.cache.mask(ctx, err)
+	}
+	e := &Error{Message: extended.Error(), Code: CodeInternal, Further: extended.Extensions()}
+	if code, ok := e.Further["code"].(string); ok {
+		e.Code = code
+	}
+	return e
 }
 
 // shorten cuts a message to maxMessage bytes, between characters.

@@ -33,6 +33,10 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 		fields := graphql.Fields{}
 		for i := range t.Fields {
 			f := &t.Fields[i]
+			if f.declared != nil {
+				fields[f.Name] = f.declared
+				continue
+			}
 			def := s.types.Types[t.Name].Fields.ForName(f.Name)
 			args := graphql.FieldConfigArgument{}
 			for _, a := range def.Arguments {
@@ -46,6 +50,10 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 	for i := range table {
 		t := &table[i]
 		def := s.types.Types[t.Name]
+		if t.declared != nil {
+			types[t.Name] = t.declared
+			continue
+		}
 		switch t.Kind {
 		case ast.Enum:
 			values := graphql.EnumValueConfigMap{}
@@ -84,7 +92,7 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 	all := make([]graphql.Type, 0, len(table))
 	for i := range table {
 		t := &table[i]
-		if t.Kind == ast.Union {
+		if t.Kind == ast.Union && t.declared == nil {
 			var members []*graphql.Object
 			for _, name := range t.Members {
 				members = append(members, types[name].(*graphql.Object))

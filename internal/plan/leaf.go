@@ -16,6 +16,9 @@ type Leaf interface {
 // appendLeaf appends a scalar's or an enum's value as JSON. What a type cannot
 // hold is an error, never a wrong value.
 func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
+	if s.own != nil {
+		return appendOwn(dst, s.own, v)
+	}
 	if l, ok := v.(Leaf); ok && s.enum == nil {
 		return l.AppendLeaf(dst), nil
 	}

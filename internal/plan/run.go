@@ -9,8 +9,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-
-	"github.com/graphql-go/graphql"
 )
 
 // run is one execution of a plan.
@@ -136,6 +134,9 @@ func (r *run) object(s *selection, src any) bool {
 }
 
 func (r *run) field(f *field, src any) bool {
+	if f.info != nil {
+		return r.host(f, src)
+	}
 	value, err := r.resolve(f, src)
 	if err != nil {
 		r.fail(f, err)
@@ -162,19 +163,7 @@ func (r *run) resolve(f *field, src any) (value any, err error) {
 	if err := r.ctx.Err(); err != nil {
 		return nil, err
 	}
-	if f.source.Resolve != nil {
-		return f.source.Resolve(r.ctx, src, args)
-	}
-	params := graphql.ResolveParams{Source: src, Context: r.ctx, Args: map[string]any{}, Info: graphql.ResolveInfo{FieldName: f.def, Schema: r.cache.schema.ql}}
-	for i, a := range f.source.Args {
-		if args[i] != nil {
-			params.Args[a.Name] = args[i]
-		}
-	}
-	if f.source.Resolver == nil {
-		return graphql.DefaultResolveFn(params)
-	}
-	return f.source.Resolver(params)
+	return f.source.Resolve(r.ctx, src, args)
 }
 
 // arguments are the field's, with the variables of b, in room where there is
@@ -261,14 +250,10 @@ func (r *run) value(f *field, s *shape, v any) bool {
 }
 
 func (r *run) list(f *field, s *shape, v any) bool {
-	list, ok := v.(List)
-	if !ok {
-		rv := reflect.ValueOf(v)
-		if rv.Kind() != reflect.Slice && rv.Kind() != reflect.Array {
-			r.fail(f, fmt.Errorf("a %T is no list", v))
-			return r.null(s)
-		}
-		list = reflected{rv}
+	list, err := listOf(v)
+	if err != nil {
+		r.fail(f, err)
+		return r.null(s)
 	}
 	start := len(r.dst)
 	r.dst = append(r.dst, '[')
@@ -289,6 +274,18 @@ func (r *run) list(f *field, s *shape, v any) bool {
 }
 
 var errNull = errors.New("a resolver gave null where none may be")
+
+// listOf makes a List of a slice.
+func listOf(v any) (List, error) {
+	if list, ok := v.(List); ok {
+		return list, nil
+	}
+	rv := reflect.Indirect(reflect.ValueOf(v))
+	if rv.Kind() != reflect.Slice && rv.Kind() != reflect.Array {
+		return nil, fmt.Errorf("a %T is no list", v)
+	}
+	return reflected{rv}, nil
+}
 
 type reflected struct{ reflect.Value }
 
@@ -322,10 +319,7 @@ func (r *run) fail(f *field, err error) {
 	if r.flooded || r.over {
 		return
 	}
-	var e *Error
-	if !errors.As(err, &e) || e == nil {
-		e = r.cache.mask(r.ctx, err)
-	}
+	e := r.Mask(r.ctx, err)
 	known := *e // which may be shared
 	e = &known
 	e.Locations, e.Path = r.locations(f), make([]any, len(r.path))

@@ -25,10 +25,13 @@ type Type struct {
 	Values     []Value            // of an enum
 	Members    []string           // of a union
 	Is         func(src any) bool // of an object that an interface or union may turn out to be
+
+	declared graphql.Type // by a host
 }
 
 // A Field is one field of an object, interface or input object. Of a field
-// that has a value to give, one of the following five is set.
+// that has a value to give, one of the following five is set; one that has none
+// is resolved as graphql-go does without a resolver.
 type Field struct {
 	Name, Type, Desc string // Type as SDL writes it, such as "[ID!]!"
 	Args             []Arg
@@ -45,8 +48,12 @@ type Field struct {
 	// Resolve may fail, block and use arguments. An *Error it returns is for
 	// the client; any other is masked.
 	Resolve func(ctx context.Context, src any, args Args) (any, error)
-	// Resolver is a field as graphql-go knows it.
+	// Resolver is a field as graphql-go knows it. It may give a thunk, and lead
+	// to fields of its kind only.
 	Resolver graphql.FieldResolveFn
+	// Enter is called before a Resolver, for the context of it and all beneath
+	// it, and leave behind them. An error is the field's.
+	Enter func(ctx context.Context, src any) (within context.Context, leave func(), err error)
 
 	// Batch names a field somewhere beneath this one that is better asked for
 	// all at once: [Bound.Batch] then tells this one's arguments ahead. It costs
@@ -55,9 +62,10 @@ type Field struct {
 	AtOnce bool
 
 	// Cost prices a call of Resolve, before it is made; nil is free. Without
-	// arguments it is the most that a call can cost. A field that has one is not
-	// beneath a list.
+	// arguments it is the most that a call can cost, unless there is a Resolver.
 	Cost func(args Args) Cost
+
+	declared *graphql.Field // by a host
 }
 
 // An Arg is one argument of a field.
@@ -67,7 +75,7 @@ type Arg struct {
 }
 
 // A Value is one value of an enum; to resolvers it is its name.
-type Value struct{ Name, Desc string }
+type Value struct{ Name, Desc, Deprecated string }
 
 // Args are a field's arguments in the order of its declaration; one that is
 // absent or null is nil. Int is int, Float is float64, ID is string, an enum
@@ -90,6 +98,7 @@ type Schema struct {
 	ql       graphql.Schema
 	fields   map[string]map[string]*Field // by type and field
 	is       map[string]func(any) bool
+	declared map[string]graphql.Type      // by a host
 	objects  map[string][]*ast.Definition // that a type may turn out to be, by its name
 	document *ast.SchemaDocument
 }
@@ -97,7 +106,7 @@ type Schema struct {
 // NewSchema makes a schema from its table. Types named Query and Subscription
 // are the roots.
 func NewSchema(table []Type) (*Schema, error) {
-	s := &Schema{fields: map[string]map[string]*Field{}, is: map[string]func(any) bool{}, document: &ast.SchemaDocument{}}
+	s := &Schema{fields: map[string]map[string]*Field{}, is: map[string]func(any) bool{}, declared: map[string]graphql.Type{}, document: &ast.SchemaDocument{}}
 	for _, t := range slices.Concat(table, introspection) {
 		fields := make(map[string]*Field, len(t.Fields))
 		for i := range t.Fields {
@@ -105,6 +114,7 @@ func NewSchema(table []Type) (*Schema, error) {
 		}
 		s.fields[t.Name] = fields
 		s.is[t.Name] = t.Is
+		s.declared[t.Name] = t.declared
 	}
 	for _, t := range table {
 		def, err := t.definition()
@@ -171,7 +181,7 @@ func (s *Schema) SDL() string {
 func (t *Type) definition() (*ast.Definition, error) {
 	def := &ast.Definition{Kind: t.Kind, Name: t.Name, Description: t.Desc, Interfaces: t.Interfaces, Types: t.Members, Position: nowhere}
 	for _, v := range t.Values {
-		def.EnumValues = append(def.EnumValues, &ast.EnumValueDefinition{Name: v.Name, Description: v.Desc, Position: nowhere})
+		def.EnumValues = append(def.EnumValues, &ast.EnumValueDefinition{Name: v.Name, Description: v.Desc, Directives: deprecated(v.Deprecated), Position: nowhere})
 	}
 	for _, f := range t.Fields {
 		field := &ast.FieldDefinition{Name: f.Name, Description: f.Desc, Type: typeRef(f.Type), Position: nowhere}
@@ -186,14 +196,19 @@ func (t *Type) definition() (*ast.Definition, error) {
 			}
 			field.Arguments = append(field.Arguments, arg)
 		}
-		if f.Deprecated != "" {
-			reason := &ast.Value{Kind: ast.StringValue, Raw: f.Deprecated, Position: nowhere}
-			field.Directives = ast.DirectiveList{{Name: "deprecated", Position: nowhere,
-				Arguments: ast.ArgumentList{{Name: "reason", Value: reason, Position: nowhere}}}}
-		}
+		field.Directives = deprecated(f.Deprecated)
 		def.Fields = append(def.Fields, field)
 	}
 	return def, nil
+}
+
+func deprecated(why string) ast.DirectiveList {
+	if why == "" {
+		return nil
+	}
+	reason := &ast.Value{Kind: ast.StringValue, Raw: why, Position: nowhere}
+	return ast.DirectiveList{{Name: "deprecated", Position: nowhere,
+		Arguments: ast.ArgumentList{{Name: "reason", Value: reason, Position: nowhere}}}}
 }
 
 // nowhere is the position of what no text declares; gqlparser wants one.

@@ -187,7 +187,7 @@ func matrix(_ context.Context, _ any, args Args) (any, error) {
 // table is made anew for each schema, so that a test may change it.
 func table() []Type {
 	return []Type{
-		{Kind: ast.Enum, Name: "Color", Desc: "What it looks like.", Values: []Value{{"RED", "As fire."}, {"GREEN", ""}, {"BLUE", ""}}},
+		{Kind: ast.Enum, Name: "Color", Desc: "What it looks like.", Values: []Value{{Name: "RED", Desc: "As fire."}, {Name: "GREEN"}, {Name: "BLUE"}}},
 		{Kind: ast.Interface, Name: "Node", Desc: "Has an id.", Fields: abstractFields()},
 		{Kind: ast.Interface, Name: "Named", Fields: []Field{{Name: "name", Type: "String"}}},
 		{Kind: ast.Object, Name: "Query", Fields: queryFields()},

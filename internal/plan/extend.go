@@ -1,0 +1,250 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/graphql-go/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// An Extension is what a host adds to a table, as graphql-go knows it.
+type Extension struct {
+	// Query and Subscription are further fields of the roots. A field of
+	// Subscription is run on each event, which is its source.
+	Query, Subscription graphql.Fields
+	// Types are further types, which no field names: objects that an interface
+	// may turn out to be.
+	Types []graphql.Type
+	// Costs price fields, by "Type.field".
+	Costs map[string]func(args map[string]any) Cost
+	// Enter is that of all fields of Query.
+	Enter func(ctx context.Context, src any) (within context.Context, leave func(), err error)
+}
+
+// Extend returns a table with what a host adds to it behind the rest, each
+// type's fields by their names.
+func Extend(table []Type, x Extension) ([]Type, error) {
+	e := extending{types: map[string]graphql.Type{}, builtin: map[string]bool{}, costs: maps.Clone(x.Costs)}
+	for _, t := range slices.Concat(table, introspection) {
+		e.builtin[t.Name] = true
+	}
+	for _, t := range []graphql.Type{graphql.Int, graphql.Float, graphql.String, graphql.Boolean, graphql.ID} {
+		e.types[t.Name()] = t
+	}
+	table = slices.Clone(table)
+	for i := range table {
+		t := &table[i]
+		added := map[string]graphql.Fields{"Query": x.Query, "Subscription": x.Subscription}[t.Name]
+		t.Fields = slices.Clone(t.Fields)
+		for _, name := range slices.Sorted(maps.Keys(added)) {
+			if slices.ContainsFunc(t.Fields, func(f Field) bool { return f.Name == name }) {
+				return nil, fmt.Errorf("%s.%s is built in: give the field another name", t.Name, name)
+			}
+			f, err := e.root(t.Name, name, added[name])
+			if err != nil {
+				return nil, err
+			}
+			if t.Name == "Query" {
+				f.Enter = x.Enter
+			}
+			t.Fields = append(t.Fields, f)
+		}
+	}
+	for _, t := range x.Types {
+		if _, err := e.ref(t); err != nil {
+			return nil, err
+		}
+	}
+	for name := range e.costs {
+		return nil, fmt.Errorf("%s has a cost but is no field of yours", name)
+	}
+	return append(table, e.table...), nil
+}
+
+// extending collects the types that fields lead to.
+type extending struct {
+	builtin map[string]bool
+	types   map[string]graphql.Type
+	costs   map[string]func(map[string]any) Cost // of fields that were not met yet
+	table   []Type
+}
+
+func (e *extending) root(parent, name string, f *graphql.Field) (Field, error) {
+	if f == nil || f.Type == nil {
+		return Field{}, fmt.Errorf("%s.%s has no type", parent, name)
+	}
+	def := &graphql.FieldDefinition{Name: name, Type: f.Type, Description: f.Description, DeprecationReason: f.DeprecationReason, Resolve: f.Resolve}
+	for _, arg := range slices.Sorted(maps.Keys(f.Args)) {
+		a := f.Args[arg]
+		if a == nil || a.Type == nil {
+			return Field{}, fmt.Errorf("%s.%s(%s:) has no type", parent, name, arg)
+		}
+		def.Args = append(def.Args, &graphql.Argument{PrivateName: arg, Type: a.Type, DefaultValue: a.DefaultValue, PrivateDescription: a.Description})
+	}
+	row, err := e.field(parent, def)
+	row.declared = f
+	if resolve := f.Resolve; parent == "Subscription" {
+		if resolve == nil {
+			row.Resolver = func(p graphql.ResolveParams) (any, error) { return p.Source, nil }
+		}
+	} else {
+		row.Resolver = func(p graphql.ResolveParams) (any, error) {
+			if p.Source = map[string]any(nil); resolve == nil {
+				return nil, nil
+			}
+			return resolve(p)
+		}
+		if row.Cost == nil {
+			row.Cost = func(Args) Cost { return Cost{Calls: 1} }
+		}
+	}
+	return row, err
+}
+
+func (e *extending) field(parent string, def *graphql.FieldDefinition) (Field, error) {
+	where := parent + "." + def.Name
+	f := Field{Name: def.Name, Desc: def.Description, Deprecated: def.DeprecationReason, Resolver: def.Resolve}
+	var err error
+	if f.Type, err = e.ref(def.Type); err != nil {
+		return f, fmt.Errorf("%s: %w", where, err)
+	}
+	args := slices.SortedFunc(slices.Values(def.Args), func(a, b *graphql.Argument) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, a := range args {
+		arg := Arg{Name: a.Name(), Desc: a.Description()}
+		if arg.Type, err = e.ref(a.Type); err != nil {
+			return f, fmt.Errorf("%s(%s:): %w", where, a.Name(), err)
+		}
+		if arg.Default, err = literalOf(a.Type, a.DefaultValue); err != nil {
+			return f, fmt.Errorf("%s(%s:): %w", where, a.Name(), err)
+		}
+		f.Args = append(f.Args, arg)
+	}
+	if price := e.costs[where]; price != nil {
+		delete(e.costs, where)
+		f.Cost = func(args Args) Cost { return price(f.named(args)) }
+	}
+	return f, nil
+}
+
+// named are arguments as graphql-go has them: those that are absent or null are
+// not there.
+func (f *Field) named(args Args) map[string]any {
+	named := make(map[string]any, len(args))
+	for i, v := range args {
+		if v != nil {
+			named[f.Args[i].Name] = v
+		}
+	}
+	return named
+}
+
+// ref writes a type as SDL does, and adds it to the table with all that it
+// leads to.
+func (e *extending) ref(t graphql.Type) (string, error) {
+	switch t := t.(type) {
+	case *graphql.NonNull:
+		inner, err := e.ref(t.OfType)
+		return inner + "!", err
+	case *graphql.List:
+		inner, err := e.ref(t.OfType)
+		return "[" + inner + "]", err
+	}
+	if isNil(t) {
+		return "", fmt.Errorf("a type is nil")
+	}
+	name := t.Name()
+	switch known, met := e.types[name]; {
+	case met && known == t:
+		return name, nil
+	case met:
+		return "", fmt.Errorf("there are two types called %s", name)
+	case e.builtin[name]:
+		return "", fmt.Errorf("type %s is built in: give yours another name", name)
+	}
+	if err := t.Error(); err != nil {
+		return "", fmt.Errorf("type %s: %w", name, err)
+	}
+	e.types[name] = t
+	at := len(e.table)
+	e.table = append(e.table, Type{})
+	row, err := e.row(t)
+	e.table[at] = row
+	return name, err
+}
+
+func (e *extending) row(t graphql.Type) (Type, error) {
+	row := Type{Name: t.Name(), Desc: t.Description(), declared: t}
+	var err error
+	switch t := t.(type) {
+	case *graphql.Scalar:
+		row.Kind = ast.Scalar
+	case *graphql.Enum:
+		row.Kind = ast.Enum
+		for _, v := range t.Values() {
+			row.Values = append(row.Values, Value{Name: v.Name, Desc: v.Description, Deprecated: v.DeprecationReason})
+		}
+		slices.SortFunc(row.Values, func(a, b Value) int { return strings.Compare(a.Name, b.Name) })
+	case *graphql.InputObject:
+		row.Kind = ast.InputObject
+		fields := t.Fields()
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			f := Field{Name: name, Desc: fields[name].Description()}
+			if f.Type, err = e.ref(fields[name].Type); err == nil {
+				f.Default, err = literalOf(fields[name].Type, fields[name].DefaultValue)
+			}
+			if err != nil {
+				return row, fmt.Errorf("%s.%s: %w", row.Name, name, err)
+			}
+			row.Fields = append(row.Fields, f)
+		}
+	case *graphql.Interface:
+		row.Kind = ast.Interface
+		row.Fields, err = e.fields(row.Name, t.Fields())
+	case *graphql.Union:
+		row.Kind = ast.Union
+		for _, member := range t.Types() {
+			name, err := e.ref(member)
+			if err != nil {
+				return row, err
+			}
+			row.Members = append(row.Members, name)
+		}
+	case *graphql.Object:
+		row.Kind = ast.Object
+		for _, i := range t.Interfaces() {
+			name, err := e.ref(i)
+			if err != nil {
+				return row, err
+			}
+			row.Interfaces = append(row.Interfaces, name)
+		}
+		if t.IsTypeOf != nil {
+			row.Is = func(src any) bool {
+				return t.IsTypeOf(graphql.IsTypeOfParams{Value: src, Context: context.Background()})
+			}
+		}
+		row.Fields, err = e.fields(row.Name, t.Fields())
+	default:
+		return row, fmt.Errorf("type %s is a %T, which cannot be declared", t.Name(), t)
+	}
+	if err == nil && t.Error() != nil { // of fields, which are looked at late
+		err = fmt.Errorf("type %s: %w", row.Name, t.Error())
+	}
+	return row, err
+}
+
+func (e *extending) fields(parent string, defs graphql.FieldDefinitionMap) ([]Field, error) {
+	var fields []Field
+	for _, name := range slices.Sorted(maps.Keys(defs)) {
+		f, err := e.field(parent, defs[name])
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}

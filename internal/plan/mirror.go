@@ -1,0 +1,184 @@
+package plan
+
+import (
+	"context"
+
+	"github.com/graphql-go/graphql"
+	gql "github.com/graphql-go/graphql/language/ast"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// A mirror shows a checked document as graphql-go's own parser would have made
+// it.
+type mirror struct {
+	fields    map[*ast.Field]*gql.Field
+	operation *gql.OperationDefinition
+	fragments map[string]gql.Definition
+	nodes     int
+}
+
+func newMirror(tree *ast.QueryDocument, def *ast.OperationDefinition) *mirror {
+	m := &mirror{fields: map[*ast.Field]*gql.Field{}, fragments: map[string]gql.Definition{}}
+	m.operation = gql.NewOperationDefinition(&gql.OperationDefinition{Operation: string(def.Operation), Loc: loc(def.Position),
+		Directives: m.directives(def.Directives), SelectionSet: m.selections(def.SelectionSet)})
+	if def.Name != "" {
+		m.operation.Name = mirrorName(def.Name)
+	}
+	for _, v := range def.VariableDefinitions {
+		m.operation.VariableDefinitions = append(m.operation.VariableDefinitions, gql.NewVariableDefinition(&gql.VariableDefinition{
+			Loc: loc(v.Position), Variable: gql.NewVariable(&gql.Variable{Name: mirrorName(v.Variable)}),
+			Type: mirrorType(v.Type), DefaultValue: mirrorValue(v.DefaultValue)}))
+	}
+	for _, f := range tree.Fragments {
+		m.fragments[f.Name] = gql.NewFragmentDefinition(&gql.FragmentDefinition{Loc: loc(f.Position), Name: mirrorName(f.Name),
+			TypeCondition: gql.NewNamed(&gql.Named{Name: mirrorName(f.TypeCondition)}),
+			Directives:    m.directives(f.Directives), SelectionSet: m.selections(f.SelectionSet)})
+	}
+	return m
+}
+
+func (m *mirror) selections(set ast.SelectionSet) *gql.SelectionSet {
+	if len(set) == 0 {
+		return nil
+	}
+	out := gql.NewSelectionSet(&gql.SelectionSet{})
+	for _, sel := range set {
+		m.nodes++
+		switch sel := sel.(type) {
+		case *ast.Field:
+			f := gql.NewField(&gql.Field{Loc: loc(sel.Position), Name: mirrorName(sel.Name), Arguments: m.arguments(sel.Arguments),
+				Directives: m.directives(sel.Directives), SelectionSet: m.selections(sel.SelectionSet)})
+			if sel.Alias != sel.Name {
+				f.Alias = mirrorName(sel.Alias)
+			}
+			m.fields[sel] = f
+			out.Selections = append(out.Selections, f)
+		case *ast.InlineFragment:
+			f := gql.NewInlineFragment(&gql.InlineFragment{Loc: loc(sel.Position), Directives: m.directives(sel.Directives), SelectionSet: m.selections(sel.SelectionSet)})
+			if sel.TypeCondition != "" {
+				f.TypeCondition = gql.NewNamed(&gql.Named{Name: mirrorName(sel.TypeCondition)})
+			}
+			out.Selections = append(out.Selections, f)
+		case *ast.FragmentSpread:
+			out.Selections = append(out.Selections, gql.NewFragmentSpread(&gql.FragmentSpread{Loc: loc(sel.Position), Name: mirrorName(sel.Name), Directives: m.directives(sel.Directives)}))
+		}
+	}
+	return out
+}
+
+func (m *mirror) arguments(args ast.ArgumentList) []*gql.Argument {
+	out := []*gql.Argument{}
+	for _, a := range args {
+		m.nodes += count(a.Value)
+		out = append(out, gql.NewArgument(&gql.Argument{Loc: loc(a.Position), Name: mirrorName(a.Name), Value: mirrorValue(a.Value)}))
+	}
+	return out
+}
+
+func (m *mirror) directives(ds ast.DirectiveList) []*gql.Directive {
+	out := []*gql.Directive{}
+	for _, d := range ds {
+		m.nodes++
+		out = append(out, gql.NewDirective(&gql.Directive{Loc: loc(d.Position), Name: mirrorName(d.Name), Arguments: m.arguments(d.Arguments)}))
+	}
+	return out
+}
+
+func mirrorName(name string) *gql.Name { return gql.NewName(&gql.Name{Value: name}) }
+
+func mirrorType(t *ast.Type) gql.Type {
+	var out gql.Type
+	if t.Elem != nil {
+		out = gql.NewList(&gql.List{Type: mirrorType(t.Elem)})
+	} else {
+		out = gql.NewNamed(&gql.Named{Name: mirrorName(t.NamedType)})
+	}
+	if t.NonNull {
+		return gql.NewNonNull(&gql.NonNull{Type: out})
+	}
+	return out
+}
+
+// mirrorValue shows a literal. graphql-go has no null, which is an enum's value
+// to it.
+func mirrorValue(v *ast.Value) gql.Value {
+	if v == nil {
+		return nil
+	}
+	switch v.Kind {
+	case ast.Variable:
+		return gql.NewVariable(&gql.Variable{Name: mirrorName(v.Raw)})
+	case ast.IntValue:
+		return gql.NewIntValue(&gql.IntValue{Value: v.Raw})
+	case ast.FloatValue:
+		return gql.NewFloatValue(&gql.FloatValue{Value: v.Raw})
+	case ast.StringValue, ast.BlockValue:
+		return gql.NewStringValue(&gql.StringValue{Value: v.Raw})
+	case ast.BooleanValue:
+		return gql.NewBooleanValue(&gql.BooleanValue{Value: v.Raw == "true"})
+	case ast.ListValue:
+		list := gql.NewListValue(&gql.ListValue{})
+		for _, c := range v.Children {
+			list.Values = append(list.Values, mirrorValue(c.Value))
+		}
+		return list
+	case ast.ObjectValue:
+		object := gql.NewObjectValue(&gql.ObjectValue{})
+		for _, c := range v.Children {
+			object.Fields = append(object.Fields, gql.NewObjectField(&gql.ObjectField{Name: mirrorName(c.Name), Value: mirrorValue(c.Value)}))
+		}
+		return object
+	}
+	return gql.NewEnumValue(&gql.EnumValue{Value: v.Raw})
+}
+
+// loc is a place in a document, without the text.
+func loc(pos *ast.Position) *gql.Location {
+	if pos == nil {
+		return nil
+	}
+	return &gql.Location{Start: pos.Start, End: pos.End}
+}
+
+// A hostInfo is what a host's resolver is told of its field whatever the
+// variables.
+type hostInfo struct {
+	*graphql.ResolveInfo
+	argTypes map[string]*ast.Type
+}
+
+// What the mirror of a document holds, in bytes: measured, rounded up.
+const mirrorBytes = 512
+
+func (k *compiler) hostInfo(object *ast.Definition, def *ast.FieldDefinition, nodes []*ast.Field) *hostInfo {
+	if k.mirror == nil {
+		k.mirror = newMirror(k.tree, k.def)
+		k.plan.size += mirrorBytes * k.mirror.nodes
+	}
+	parent, _ := k.c.schema.ql.Type(object.Name).(*graphql.Object)
+	info := &hostInfo{argTypes: map[string]*ast.Type{}, ResolveInfo: &graphql.ResolveInfo{
+		FieldName: def.Name, ParentType: parent, ReturnType: parent.Fields()[def.Name].Type, Schema: k.c.schema.ql,
+		Operation: k.mirror.operation, Fragments: k.mirror.fragments, RootValue: map[string]any(nil),
+	}}
+	for _, node := range nodes {
+		info.FieldASTs = append(info.FieldASTs, k.mirror.fields[node])
+	}
+	for _, a := range def.Arguments {
+		info.argTypes[a.Name] = a.Type
+	}
+	return info
+}
+
+// RootParams is what a host's subscribe function gets, of the operation's first
+// field.
+func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) {
+	f := b.plan.root.fields[0]
+	args, err := f.arguments(b, nil)
+	if err != nil {
+		return graphql.ResolveParams{}, &Error{Message: err.Error(), Code: CodeInput, Locations: b.locations(f), Path: []any{f.name}}
+	}
+	var root *graphql.ResponsePath
+	p := graphql.ResolveParams{Source: map[string]any(nil), Context: ctx, Args: b.cache.schema.hostArgs(f, args), Info: *f.info.ResolveInfo}
+	p.Info.Path, p.Info.VariableValues = root.WithKey(f.name), b.given()
+	return p, nil
+}
