@@ -137,12 +137,23 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, medi
 	} // else an error means that the client is gone: nobody is left to tell
 }
 
+// writeErrors answers a request whose document is not run.
+func (h *Handler) writeErrors(w http.ResponseWriter, r *http.Request, media string, errs plan.Errors) {
+	w.Header()["Cache-Control"] = noStore
+	status := http.StatusOK
+	if media == typeGraphQL {
+		status = http.StatusBadRequest
+	}
+	h.write(w, r, status, media, appendErrors(nil, errs))
+}
+
 // refuse answers a request that is not run.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	h.events.limit(r.Context(), no.Limit)
 	if no.retry > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(no.retry))
 	}
+	w.Header()["Cache-Control"] = noStore
 	switch no.status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)

@@ -105,6 +105,7 @@ type tenant struct {
 	digest   [sha256.Size]byte
 	required bool
 	known    bool
+	open     bool // it has no secret
 }
 
 func (p StaticProjects) digest() (digests, error) {
@@ -117,7 +118,7 @@ func (p StaticProjects) digest() (digests, error) {
 		if project.RequireSecret && project.Secret == "" {
 			return nil, fmt.Errorf("chaingql: StaticProjects: project %q requires a secret but has none", id)
 		}
-		ds[lower] = tenant{sha256.Sum256([]byte(project.Secret)), project.RequireSecret, true}
+		ds[lower] = tenant{sha256.Sum256([]byte(project.Secret)), project.RequireSecret, true, project.Secret == ""}
 	}
 	return ds, nil
 }

@@ -25,6 +25,16 @@ const maxPooled = 256 << 10
 // that ends otherwise is left to the garbage collector, with those who may still
 // look at it.
 func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, by asker, media string, x *exchange) {
+	var f freshness
+	cacheable := r.Method != http.MethodPost
+	if cacheable {
+		f = h.fresh(op, media, by.project)
+		if final, known := f.known(r.Header); known {
+			notModified(w, f, final)
+			h.release(x)
+			return
+		}
+	}
 	x.call.host, x.call.path, x.call.op = r.Host, requestPath(r), op
 	x.answer = h.run(ctx, &x.call, by, x.answer[:0])
 	status := http.StatusOK
@@ -32,7 +42,18 @@ func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.R
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
+	switch {
+	case x.call.failed:
+		w.Header()["Cache-Control"] = noStore
+	case cacheable:
+		f.keep(w.Header(), !x.call.passing)
+	}
 	h.write(w, r, status, media, x.answer)
+	h.release(x)
+}
+
+// release gives an exchange back.
+func (h *Handler) release(x *exchange) {
 	if cap(x.body)+cap(x.answer) > maxPooled {
 		return
 	}

@@ -41,6 +41,7 @@ type Handler struct {
 	sockets   *gqlws.Server
 	requests  *admission
 	streams   *admission
+	sdlHash   string
 	feeds     *admission // of subscriptions to the host's fields, and the goroutines they have
 	retained  retained
 	trusted   trusted
@@ -97,7 +98,7 @@ func New(b Backend, opts *Options) *Handler {
 	if err != nil {
 		panic("chaingql: New: " + err.Error()) // of the host's types: every test would say if it were of ours
 	}
-	h.schema = schema
+	h.schema, h.sdlHash = schema, plan.Hash(schema.SDL())
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, h.events.limit)
 	h.sockets = gqlws.NewServer(gqlws.Options{
 		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
@@ -121,9 +122,13 @@ func (h *Handler) SDL() string { return h.schema.SDL() }
 
 // ServeHTTP answers queries by GET and POST, and opens sockets and event
 // streams. It never redirects, and answers every request, refused ones too, in
-// JSON.
+// JSON. Answers to GET say how long they may be kept and by whom: a page between
+// stored blocks for ever, what is newest for as long as blocks are apart, and by
+// proxies only where the project is known to have no secret. One that the client
+// has already is answered 304, without a call of the Backend.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recover(w, r)
+	vary(w.Header())
 	h.origins.setCORS(w, r)
 	h.boundBody(w, r)
 	switch r.Method {
@@ -170,10 +175,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errs != nil && media == "":
 		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, errs)})
-	case errs != nil && media == typeGraphQL:
-		h.write(w, r, http.StatusBadRequest, media, appendErrors(nil, errs))
 	case errs != nil:
-		h.write(w, r, http.StatusOK, media, appendErrors(nil, errs))
+		h.writeErrors(w, r, media, errs)
 	case op.Kind() == ast.Subscription && events:
 		inside = false
 		h.requests.leave()
@@ -191,7 +194,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) run(ctx context.Context, c *call, by asker, dst []byte) []byte {
 	ctx, told := h.events.begin(ctx, c.op, by)
 	dst = c.op.Run(ctx, c, dst)
-	told.answered(dst)
+	c.failed = failed(dst)
+	told.answered(c.failed)
 	if h.opts.ShowCost {
 		dst = appendCost(dst, c.op.Cost())
 	}

@@ -213,11 +213,14 @@ func (e *events) begin(ctx context.Context, op *plan.Bound, by asker) (context.C
 // traces is whether somebody wants to know of an operation's trace.
 func (e *events) traces() bool { return e.OperationStarted != nil || e.OperationFinished != nil }
 
-// answered tells that a query has its answer. An answer without errors ends
-// with its data, which is an object.
-func (o *observed) answered(answer []byte) {
+// failed reports whether an answer has errors: one without ends with its data,
+// which is an object.
+func failed(answer []byte) bool { return bytes.HasSuffix(answer, []byte("]}")) }
+
+// answered tells that a query has its answer.
+func (o *observed) answered(failed bool) {
 	if o != nil {
-		o.finish(Outcome{Failed: bytes.HasSuffix(answer, []byte("]}"))})
+		o.finish(Outcome{Failed: failed})
 	}
 }
 

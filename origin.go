@@ -45,7 +45,6 @@ func (o origins) setCORS(w http.ResponseWriter, r *http.Request) {
 		h.Set("Access-Control-Allow-Origin", "*")
 		return
 	}
-	h.Add("Vary", "Origin")
 	if origin := r.Header.Get("Origin"); o.listed(origin) {
 		h.Set("Access-Control-Allow-Origin", origin)
 	}

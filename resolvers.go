@@ -37,6 +37,8 @@ type call struct {
 	balances   map[Address]balance // looked up so far, of several accounts; nil until one is asked for
 	err        error               // why they could not be looked up together
 	busy       bool                // a call of the Backend had to be left out
+	failed     bool                // the answer has errors
+	passing    bool                // the answer may be another one when the next block has come
 }
 
 // Pages that clients get; the Backend is asked for one block more, to know
@@ -101,6 +103,9 @@ func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, 
 		if a.call.refuses() {
 			return nil, errBusy
 		}
+		if a.call != nil {
+			a.call.passing = true
+		}
 		a.asked, a.err = true, errPanicked // stands if what follows panics
 		a.amount, a.err = r.amount(ctx, a)
 		a.err = a.call.note(a.err)
@@ -148,6 +153,9 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 		p = &c.page
 	} else {
 		p = new(page)
+	}
+	if c != nil && !r.final(q, blocks, len(blocks) > size) {
+		c.passing = true
 	}
 	p.blocks = blocks
 	if len(blocks) > size {

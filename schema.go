@@ -25,10 +25,10 @@ func schemaTable(r *resolvers) []plan.Type {
 		}},
 		infoType,
 		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Accounts and blocks of the chain.", Fields: []plan.Field{
-			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.", Resolve: r.account, Batch: "balance", AtOnce: r.batcher != nil, Args: []plan.Arg{
+			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.", Resolve: r.account, Depends: ofNothing, Batch: "balance", AtOnce: r.batcher != nil, Args: []plan.Arg{
 				{Name: "address", Type: "String!", Desc: "The account's address: raw (workchain, colon, 64 hex digits) or in the user-friendly form of 48 characters."},
 			}},
-			{Name: "blocks", Type: "BlockchainBlocksConnection", Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.", Resolve: r.blocks, Cost: blocksCost, Args: []plan.Arg{
+			{Name: "blocks", Type: "BlockchainBlocksConnection", Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.", Resolve: r.blocks, Cost: blocksCost, Depends: ofItsBlocks, Args: []plan.Arg{
 				{Name: "workchain", Type: "Int", Desc: "Blocks of this workchain only; -1 is the masterchain."},
 				{Name: "shard", Type: "String", Desc: "Blocks of this shard only: 16 hex digits, compared whole."},
 				{Name: "first", Type: "Int", Desc: "This many blocks from the low end."},
@@ -51,7 +51,7 @@ func schemaTable(r *resolvers) []plan.Type {
 				{Name: "address", Type: "String", Desc: "The address in its raw, lower-case form.", Append: func(dst []byte, src any) []byte {
 					return append(src.(*account).address.append(append(dst, '"')), '"')
 				}},
-				{Name: "balance", Type: "String", Desc: "The balance in nano-units.", Resolve: r.balance, Args: []plan.Arg{
+				{Name: "balance", Type: "String", Desc: "The balance in nano-units.", Resolve: r.balance, Depends: ofTheChain, Args: []plan.Arg{
 					{Name: "format", Type: "BigIntFormat", Desc: "How it is written; HEX where absent."},
 				}},
 			}},

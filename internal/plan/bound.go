@@ -226,11 +226,44 @@ func (b *Bound) Batch() iter.Seq[Args] {
 	}
 }
 
+// Depends gives what the answer depends on beside the document and its
+// variables: for each field what its Depends says, if anything, or Unknown.
+func (b *Bound) Depends() iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for _, f := range b.plan.dependent {
+			var on any = Unknown
+			if f.source.Depends != nil {
+				args, err := f.arguments(b, nil)
+				if err != nil {
+					continue // it is an error in any case
+				}
+				on = f.source.Depends(args)
+			}
+			if on != nil && !yield(on) {
+				return
+			}
+		}
+	}
+}
+
+// Unknown is what a field depends on that does not say it.
+const Unknown = "unknown"
+
+// Identity appends what tells an operation and its variables from all others,
+// in this process and in others.
+func (b *Bound) Identity(dst []byte) []byte {
+	dst = append(append(append(dst, b.Hash()...), ' '), b.Name()...)
+	return b.appendVariables(dst, nil)
+}
+
 // Key is equal for operations that give equal answers: of the same plan, with
 // the same variables. Those that are nothing but one of the first field's
 // arguments listed in but, by their place, may differ.
 func (b *Bound) Key(but ...int) string {
-	key := strconv.AppendUint(nil, b.plan.id, 36)
+	return string(b.appendVariables(strconv.AppendUint(nil, b.plan.id, 36), but))
+}
+
+func (b *Bound) appendVariables(key []byte, but []int) []byte {
 	for i, v := range b.variables {
 		key = append(key, ' ')
 		if v == (absent{}) || b.plan.root.only(b.plan, i, but) {
@@ -243,7 +276,7 @@ func (b *Bound) Key(but ...int) string {
 		}
 		key = append(key, text...)
 	}
-	return string(key)
+	return key
 }
 
 // only tells whether a variable is nothing but one of some of the first field's

@@ -23,6 +23,8 @@ type Plan struct {
 	priced []*field
 	most   Cost
 	size   int
+	// dependent are the fields that have more to depend on than their source.
+	dependent []*field
 }
 
 // A selection is what is asked of an object, in the order of the answer.
@@ -223,6 +225,9 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	}
 	f.shape = k.shape(def.Type, sets)
 	k.under = f.under
+	if f.source.Resolve != nil || f.info != nil {
+		k.plan.dependent = append(k.plan.dependent, f)
+	}
 	if f.source.Same {
 		f.same = f.shape.only
 	}

@@ -132,7 +132,7 @@ func (s *Schema) root(def *ast.Definition) any {
 // introspectionFields are the root fields through which a schema is read.
 func (s *Schema) introspectionFields() (schema, typ *Field) {
 	schema = &Field{Get: func(any) any { return s }}
-	typ = &Field{Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+	typ = &Field{Depends: func(Args) any { return nil }, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
 		name, _ := args[0].(string)
 		return s.root(s.types.Types[name]), nil
 	}}

@@ -65,6 +65,11 @@ type Field struct {
 	// arguments it is the most that a call can cost, unless there is a Resolver.
 	Cost func(args Args) Cost
 
+	// Depends tells what the value of a Resolve depends on, beside the document
+	// and its variables; nil is nothing else. Where Depends is nil, and of
+	// a Resolver, it may be anything.
+	Depends func(args Args) any
+
 	declared *graphql.Field // by a host
 }
 

@@ -1,0 +1,202 @@
+package chaingql
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// Values of headers that all answers share, as those of answer.go.
+var (
+	varies  = []string{"Authorization, Accept, Origin"}
+	noStore = []string{"no-store"}
+)
+
+// vary says what answers depend on beside the URL, in addition to what the host
+// has said.
+func vary(header http.Header) {
+	if header["Vary"] == nil {
+		header["Vary"] = varies
+		return
+	}
+	header["Vary"] = append(header["Vary"], varies...)
+}
+
+// A head is what a field's value depends on beside the document: the newest
+// block of a workchain, or of all.
+type head struct {
+	workchain int32
+	all       bool
+	page      bool // no longer, once it is known to be final
+}
+
+var (
+	ofTheChain = func(plan.Args) any { return head{workchain: masterchain} } // balances are final with its blocks
+	ofNothing  = func(plan.Args) any { return nil }
+)
+
+// ofItsBlocks is what a page depends on, unless it lies between blocks that are
+// there.
+func ofItsBlocks(args plan.Args) any {
+	on := head{all: true, page: args[argAfter] != nil || args[argBefore] != nil}
+	if workchain, ok := args[argWorkchain].(int); ok {
+		on.workchain, on.all = int32(workchain), false
+	}
+	return on
+}
+
+// settling is how far behind the newest block a page must lie to be taken for
+// final: a source that left out a block may still bring it.
+const settling = time.Minute
+
+// settled returns the cursor up to which nothing will change; "" is not known.
+func settled(w blocklog.Window[Block]) Cursor {
+	if !w.Live {
+		return ""
+	}
+	newest := w.Blocks[len(w.Blocks)-1].Time
+	for i := len(w.Blocks) - 1; i >= 0; i-- {
+		if newest.Sub(w.Blocks[i].Time) >= settling {
+			return w.Blocks[i].Cursor
+		}
+	}
+	return Cursor(w.After)
+}
+
+// final reports whether a page will be the same for ever: it is followed by a
+// block, or ends before one, that has settled.
+func (r *resolvers) final(q BlocksQuery, blocks []Block, more bool) bool {
+	end := q.Before
+	if end == "" && q.First > 0 && q.After != "" && more {
+		end = blocks[len(blocks)-1].Cursor
+	}
+	return end != "" && end <= settled(r.recent.Window())
+}
+
+// A freshness is how long the answer to a GET may be kept, and how it is known
+// again.
+type freshness struct {
+	public bool
+	// The tags of an answer that is final, and of one that is true as long as
+	// no block comes; "" where there is none.
+	lasting, passing string
+	age              time.Duration // of the latter
+	static           bool          // it depends on nothing but the service itself
+}
+
+// fresh judges what an operation depends on, before it is run: what it reads
+// may only be newer.
+func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
+	f := freshness{public: h.open(project), static: true}
+	w := h.blocks.Window()
+	mayLast := true
+	var heads strings.Builder
+	for what := range op.Depends() {
+		on, ok := what.(head)
+		if !ok {
+			return freshness{} // anything may have changed
+		}
+		cursor, pace := newest(w, on)
+		heads.WriteString(cursor)
+		heads.WriteByte(' ')
+		if f.static || pace < f.age {
+			f.age = pace
+		}
+		f.static = false
+		mayLast = mayLast && on.page
+	}
+	sum := sha256.Sum256(op.Identity([]byte(Version + " " + h.sdlHash + " " + media + " " + strconv.FormatBool(h.opts.ShowCost) + " ")))
+	identity := hex.EncodeToString(sum[:16])
+	if mayLast {
+		f.lasting = `"` + identity + `"`
+	}
+	if w.Live && !f.static {
+		sum := sha256.Sum256([]byte(heads.String()))
+		f.passing = `"` + identity + "-" + hex.EncodeToString(sum[:8]) + `"`
+	}
+	return f
+}
+
+// newest returns the newest block of a window that counts, and how fast they
+// come; where there is none, the window's beginning, which is another one before
+// such a block can have come and gone.
+func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duration) {
+	var first, last *Block
+	n := 0
+	for i := len(w.Blocks) - 1; i >= 0 && n < paceBlocks; i-- {
+		b := &w.Blocks[i]
+		if !on.all && b.Workchain != on.workchain {
+			continue
+		}
+		if first = b; last == nil {
+			last = b
+		}
+		n++
+	}
+	if last == nil {
+		return "after " + w.After, 0
+	}
+	return string(last.Cursor), last.Time.Sub(first.Time) / time.Duration(max(n-1, 1))
+}
+
+// known reports whether a client or a proxy has the answer already. A final one
+// is known to be final from when it was given.
+func (f *freshness) known(header http.Header) (final, known bool) {
+	for _, line := range header["If-None-Match"] {
+		for tag := range strings.SplitSeq(line, ",") {
+			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+			if tag != "" && (tag == f.lasting || tag == f.passing) {
+				return tag == f.lasting, true
+			}
+		}
+	}
+	return false, false
+}
+
+// keep says in an answer's header how long it may be kept: for ever if it is
+// final. It must have no errors.
+func (f *freshness) keep(header http.Header, final bool) {
+	tag, how := f.passing, "no-cache"
+	switch seconds := int(f.age.Seconds()); {
+	case f.static:
+		tag = f.lasting
+	case final:
+		tag, how = f.lasting, "max-age=31536000, immutable"
+	case f.passing != "" && seconds > 0:
+		how = "max-age=" + strconv.Itoa(seconds)
+	}
+	if tag == "" {
+		header["Cache-Control"] = noStore
+		return
+	}
+	scope := "private, "
+	if f.public {
+		scope = "public, "
+	}
+	header.Set("Cache-Control", scope+how)
+	header.Set("ETag", tag)
+}
+
+// notModified answers a GET whose answer is known.
+func notModified(w http.ResponseWriter, f freshness, final bool) {
+	f.keep(w.Header(), final)
+	w.WriteHeader(http.StatusNotModified)
+}
+
+// open reports whether a project's answers may be kept by proxies: it is known
+// to have no secret.
+func (h *Handler) open(project string) bool {
+	switch auth := h.auth.(type) {
+	case everybody:
+		return true
+	case digests:
+		return auth[project].open
+	}
+	return false
+}

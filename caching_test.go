@@ -1,0 +1,221 @@
+package chaingql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/graphql-go/graphql"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// A counted backend counts what it is asked.
+type counted struct {
+	*memchain.Chain
+	calls int
+}
+
+func (c *counted) Balance(ctx context.Context, a chaingql.Address) (*big.Int, error) {
+	c.calls++
+	return c.Chain.Balance(ctx, a)
+}
+
+func (c *counted) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	c.calls++
+	return c.Chain.Blocks(ctx, q)
+}
+
+// minute is a chain of which each workchain has a block every five seconds, at
+// odd and at even numbers.
+func minute(n int) []chaingql.Block {
+	blocks := make([]chaingql.Block, n)
+	for i := range blocks {
+		blocks[i] = chaingql.Block{Workchain: -int32(i % 2), Shard: 1 << 63, SeqNo: uint32(i/2 + 1), Hash: chaingql.Hash{byte(i)},
+			Time: time.Unix(1e9+int64(i)*5/2, 0), Cursor: chaingql.SeqCursor(uint64(i + 1))}
+	}
+	return blocks
+}
+
+func at(n int) string { return string(chaingql.SeqCursor(uint64(n))) }
+
+func get(h http.Handler, document string, header ...string) *httptest.ResponseRecorder {
+	return do(h, "GET", "/demo/graphql?query="+url.QueryEscape(document), "", header...)
+}
+
+func caching(w *httptest.ResponseRecorder) string { return w.Header().Get("Cache-Control") }
+
+const (
+	immutable    = "public, max-age=31536000, immutable"
+	askRich      = `{blockchain{account(address:"-1:` + "3333333333333333333333333333333333333333333333333333333333333333" + `"){info{balance}}}}`
+	masterLatest = `{blockchain{blocks(workchain:-1,last:3){edges{cursor}}}}`
+)
+
+// cached runs a test on a handler whose stream is live, before a chain of 60
+// blocks, two and a half minutes.
+func cached(t *testing.T, opts chaingql.Options, test func(t *testing.T, h *chaingql.Handler, c *counted, next func())) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{Chain: memchain.New()}
+		blocks := minute(100)
+		commit(t, c.Chain, blocks[:60]...)
+		h, _ := newHandler(t, c, opts)
+		n := serve(t, mounted(h))
+		s := n.socket(t)
+		s.say(start("1", allBlocks))
+		synctest.Wait()
+		at := 60
+		next := func() {
+			commit(t, c.Chain, blocks[at])
+			at++
+			synctest.Wait()
+		}
+		next()
+		test(t, h, c, next)
+	})
+}
+
+func TestAnswerIsKeptAsLongAsWhatItDependsOnStands(t *testing.T) {
+	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, _ *counted, _ func()) {
+		for _, row := range []struct{ document, want string }{
+			{masterLatest, "public, max-age=5"},
+			{`{blockchain{blocks(last:3){edges{cursor}}}}`, "public, max-age=2"},
+			{`{blockchain{blocks(workchain:7,last:3){edges{cursor}}}}`, "public, no-cache"},
+			{askRich, "public, max-age=5"},
+			{strings.Replace(masterLatest, "}}}}", `}} m: blocks(last:1){edges{cursor}}}}`, 1), "public, max-age=2"},
+			{fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(3)), immutable},
+			{fmt.Sprintf(`{blockchain{blocks(last:5,before:%q){edges{cursor}}}}`, at(20)), immutable},
+			{fmt.Sprintf(`{blockchain{blocks(after:%q,before:%q){edges{cursor}}}}`, at(3), at(20)), immutable},
+			{fmt.Sprintf(`query($c:String=%q){blockchain{blocks(first:5,after:$c){edges{cursor}}}}`, at(3)), immutable},
+			{fmt.Sprintf(`{blockchain{blocks(first:50,after:%q){edges{cursor}}}}`, at(30)), "public, max-age=2"},
+			{fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(50)), "public, max-age=2"},
+			{fmt.Sprintf(`{blockchain{blocks(last:5,before:%q){edges{cursor}}}}`, at(60)), "public, max-age=2"},
+			{fmt.Sprintf(`{blockchain{blocks(last:5,before:%q){edges{cursor}}}}`, at(99)), "public, max-age=2"},
+			{`{blockchain{blocks(first:5){edges{cursor}}}}`, "public, max-age=2"},
+			{fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}} account(address:"0:%064d"){info{balance}}}}`, at(3), 1), "public, max-age=2"},
+			{`{__typename}`, "public, no-cache"},
+			{`{__schema{queryType{name}} __type(name:"Block"){name}}`, "public, no-cache"},
+			{`{blockchain{account(address:"0:` + strings.Repeat("3", 64) + `"){info{address}}}}`, "public, no-cache"},
+			{`{info{version}}`, "no-store"},
+			{`{info{version} __typename}`, "no-store"},
+			{`{nope}`, "no-store"},
+			{`{blockchain{account(address:"x"){info{address}}}}`, "no-store"},
+		} {
+			w := get(h, row.document)
+			equal(t, row.document, caching(w), row.want)
+			equal(t, "ETag of "+row.document, w.Header().Get("ETag") != "", row.want != "no-store")
+			equal(t, "Vary", w.Header().Get("Vary"), "Authorization, Accept, Origin")
+		}
+		w := post(h, body(masterLatest, nil))
+		equal(t, "of a POST", caching(w)+w.Header().Get("ETag"), "")
+		equal(t, "of a POST with errors", caching(post(h, body("{nope}", nil))), "no-store")
+		equal(t, "of a refusal", caching(do(h, "PUT", "/demo/graphql", "")), "no-store")
+	})
+}
+
+func TestAnswerThatIsKnownIsNotMadeAgain(t *testing.T) {
+	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, c *counted, next func()) {
+		final := fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(3))
+		ask := func(document string, header ...string) (tag string, status, calls int) {
+			before := c.calls
+			w := get(h, document, header...)
+			if w.Code == 304 && (w.Body.Len() > 0 || w.Header().Get("Vary") == "" || caching(w) == "") {
+				t.Errorf("304 with %q, %v", w.Body, w.Header())
+			}
+			return w.Header().Get("ETag"), w.Code, c.calls - before
+		}
+		tags := map[string]string{}
+		for _, document := range []string{askRich, final, masterLatest, `{__typename}`} {
+			tag, status, _ := ask(document)
+			equal(t, document, status, 200)
+			tags[document] = tag
+			for _, shown := range []string{tag, `"x", ` + tag, "W/" + tag} {
+				again, status, calls := ask(document, "If-None-Match", shown)
+				equal(t, document+" with "+shown, fmt.Sprint(status, again == tag, calls), "304 true 0")
+			}
+			_, status, _ = ask(document, "If-None-Match", `"x", *`)
+			equal(t, "another tag", status, 200)
+			_, status, _ = ask(document, "If-None-Match", tag, "Accept", graphqlType)
+			equal(t, "another media type", status, 200)
+			w := do(h, "HEAD", "/demo/graphql?query="+url.QueryEscape(document), "", "If-None-Match", tag)
+			equal(t, "HEAD", fmt.Sprint(w.Code, w.Header().Get("ETag") == tag), "304 true")
+		}
+		for i, want := range []map[string]int{
+			{askRich: 200, final: 304, masterLatest: 200, `{__typename}`: 304}, // a block of the masterchain
+			{askRich: 304, final: 304, masterLatest: 304, `{__typename}`: 304}, // another workchain's
+		} {
+			next()
+			for document, status := range want {
+				tag, got, _ := ask(document, "If-None-Match", tags[document])
+				equal(t, fmt.Sprintf("%s after %d", document, i+1), got, status)
+				tags[document] = tag
+			}
+		}
+		_, status, _ := ask(masterLatest, "If-None-Match", tags[final])
+		equal(t, "another document's tag", status, 200)
+	})
+}
+
+// A mute chain has blocks, and follows none.
+type mute struct{ *memchain.Chain }
+
+func (mute) Follow(context.Context, chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return func(yield func(chaingql.Block, error) bool) { yield(chaingql.Block{}, errors.New("down")) }
+}
+
+func TestAnswerIsNotKeptWhereTheStreamIsNotLive(t *testing.T) {
+	c := memchain.New()
+	commit(t, c, minute(60)...)
+	h, _ := newHandler(t, mute{c}, chaingql.Options{})
+	for _, document := range []string{masterLatest, askRich, fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(3))} {
+		w := get(h, document)
+		equal(t, document, fmt.Sprint(w.Code, caching(w), w.Header().Get("ETag")), "200no-store")
+	}
+}
+
+func TestOnlyAnswersOfOpenProjectsAreForProxies(t *testing.T) {
+	for _, row := range []struct {
+		auth   chaingql.Authorizer
+		header []string
+		want   string
+	}{
+		{nil, nil, "public, no-cache"},
+		{chaingql.StaticProjects{"demo": {}}, nil, "public, no-cache"},
+		{chaingql.StaticProjects{"demo": {Secret: "s"}}, nil, "private, no-cache"},
+		{chaingql.StaticProjects{"demo": {Secret: "s", RequireSecret: true}}, []string{"Authorization", "Basic OnM="}, "private, no-cache"},
+		{chaingql.StaticProjects{"demo": {Secret: "s", RequireSecret: true}}, nil, "no-store"},
+		{authorizer(func(ctx context.Context, _ chaingql.Credentials) (context.Context, error) { return ctx, nil }), nil, "private, no-cache"},
+	} {
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: row.auth})
+		w := get(h, `{__typename}`, row.header...)
+		equal(t, fmt.Sprint(row.auth), caching(w), row.want)
+		if tag := w.Header().Get("ETag"); tag != "" && row.header != nil {
+			w = get(h, `{__typename}`, "If-None-Match", tag)
+			equal(t, "a tag without the secret", w.Code, 401)
+		}
+	}
+}
+
+func TestFailedAnswerIsNotKept(t *testing.T) {
+	cached(t, chaingql.Options{ShowCost: true}, func(t *testing.T, h *chaingql.Handler, _ *counted, _ func()) {
+		w := get(h, `{blockchain{account(address:"x"){info{balance}} blocks(last:1){edges{cursor}}}}`)
+		equal(t, "with a cost", fmt.Sprint(caching(w), w.Header().Get("ETag")), "no-store")
+	})
+	h, _ := newHandler(t, altered{Backend: memchain.New(), balance: func(context.Context, chaingql.Address) (*big.Int, error) { return nil, errors.New("down") }}, chaingql.Options{})
+	equal(t, "with half of it", caching(get(h, askRich)), "no-store")
+}
+
+func TestHostsOwnFieldIsNotKept(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{QueryFields: graphql.Fields{"own": {Type: graphql.Int}}})
+	w := get(h, `{own}`)
+	equal(t, "own", fmt.Sprint(w.Code, caching(w), w.Header().Get("ETag")), "200no-store")
+}
