@@ -20,12 +20,8 @@ import (
 // TestBackendKeepsTheContractThroughPgBouncer has every transaction end up on
 // another connection, where there is a PgBouncer.
 func TestBackendKeepsTheContractThroughPgBouncer(t *testing.T) {
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		t.Skip("no PgBouncer here")
-	}
 	s := sharedServer(t)
-	dsn := pooled(t, s, program)
+	dsn := pooled(t, s, pgbouncer(t))
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		b := open(t, dsn, &postgres.Options{Poll: 5 * time.Millisecond})
 		w, ctx := writer(t, b), context.Background()
@@ -36,6 +32,24 @@ func TestBackendKeepsTheContractThroughPgBouncer(t *testing.T) {
 			Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
 		}
 	})
+}
+
+func TestPoolerThatPassesNoNotificationsOnIsToldAtOpen(t *testing.T) {
+	s := sharedServer(t)
+	dsn := pooled(t, s, pgbouncer(t))
+	_, err := postgres.Open(t.Context(), dsn, &postgres.Options{Schema: newSchema(), Timeout: time.Second})
+	expectError(t, err, "PgBouncer in transaction mode set Options.Poll")
+}
+
+// pgbouncer finds the program, which Debian has where only root looks.
+func pgbouncer(t *testing.T) string {
+	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
+		if program, err := exec.LookPath(name); err == nil {
+			return program
+		}
+	}
+	t.Skip("no PgBouncer here")
+	return ""
 }
 
 // pooled starts a PgBouncer in transaction mode.
