@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync"
@@ -24,7 +25,8 @@ type Backend struct {
 	pool   *pgxpool.Pool
 	opts   Options // in force
 	tables tables
-	lines  lines
+	line   extension
+	turns  chan struct{} // held by the Writer whose turn it is
 	closed chan struct{}
 	close  sync.Once
 }
@@ -41,8 +43,8 @@ type tables struct{ blocks, accounts, state string }
 // they are not there yet. The DSN is a postgres:// URL or a string of key=value
 // pairs, as libpq takes it, with pgx's own keys beside it: pool_max_conns is
 // worth setting, as its default is 4, or the number of processors where that is
-// higher. What is wrong (address, password, permissions, version, tables) is
-// one error here, in which the DSN does not appear. The context is for opening
+// higher. What is wrong (address, password, permissions, version, tables, a
+// pooler that passes no notifications on) is one error here, in which the DSN does not appear. The context is for opening
 // alone. Close the Backend when it is no longer used.
 func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	o, err := opts.withDefaults()
@@ -51,7 +53,7 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	}
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, errDSN
+		return nil, malformed(err)
 	}
 	conn := config.ConnConfig
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > o.Timeout {
@@ -69,9 +71,9 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	}
 	name := func(table string) string { return pgx.Identifier{o.Schema, table}.Sanitize() }
 	b := &Backend{
-		pool: pool, opts: o, closed: make(chan struct{}),
+		pool: pool, opts: o, closed: make(chan struct{}), turns: make(chan struct{}, 1),
 		tables: tables{name("blocks"), name("accounts"), name("chaingql_state")},
-		lines:  lines{config: conn.Copy(), topic: o.Schema, timeout: o.Timeout, quiet: quiet},
+		line:   extension{config: conn.Copy(), leads: destination(conn), topic: o.Schema, timeout: o.Timeout, quiet: quiet},
 	}
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()
@@ -107,7 +109,38 @@ func (b *Backend) prepare(ctx context.Context) error {
 			return failed(fmt.Sprintf("read the tables in schema %q", b.opts.Schema), err)
 		}
 	}
-	return nil
+	if b.opts.Poll > 0 {
+		return nil
+	}
+	return b.tryLine(ctx)
+}
+
+// tryLine sees that a notification arrives: where there is a pooler in between
+// LISTEN may well succeed, and nothing ever come.
+func (b *Backend) tryLine(ctx context.Context) error {
+	const what = "listen for new blocks"
+	conn, err := b.line.dial(ctx)
+	if err != nil {
+		return failed(what, err)
+	}
+	defer farewell(conn)
+	waiting, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	word := rand.Text()
+	if _, err := b.pool.Exec(waiting, notifySQL, channel, word); err != nil {
+		return failed(what, err)
+	}
+	for {
+		note, err := conn.WaitForNotification(waiting)
+		switch {
+		case err == nil && note.Payload == word:
+			return nil
+		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+			return failed("no notification arrives: behind PgBouncer in transaction mode set Options.Poll", err)
+		case err != nil:
+			return failed(what, err)
+		}
+	}
 }
 
 func (b *Backend) server(ctx context.Context) (version int, replica bool, err error) {
@@ -131,7 +164,7 @@ func dotted(version int) string {
 func (b *Backend) Close() {
 	b.close.Do(func() {
 		close(b.closed)
-		b.lines.wait()
+		b.line.close()
 		b.pool.Close()
 	})
 }

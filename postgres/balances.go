@@ -60,13 +60,15 @@ func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*bi
 	return found, nil
 }
 
-// mostDigits is how many the table lets a balance have.
-const mostDigits = 78
+const (
+	mostDigits = 78    // that the table lets a balance have
+	mostPlaces = 16383 // behind the point that a numeric has, all zeros here
+)
 
 // nano makes a whole number of a numeric, which PostgreSQL writes as digits and
 // an exponent.
 func nano(n pgtype.Numeric) (*big.Int, error) {
-	if !n.Valid || n.NaN || n.InfinityModifier != pgtype.Finite || n.Int == nil || n.Int.Sign() < 0 || n.Exp > mostDigits || n.Exp < -mostDigits {
+	if !n.Valid || n.NaN || n.InfinityModifier != pgtype.Finite || n.Int == nil || n.Int.Sign() < 0 || n.Exp > mostDigits || n.Exp < -mostPlaces {
 		return nil, fmt.Errorf("postgres: balance %+v is no number of nano-units", n)
 	}
 	if n.Exp == 0 {

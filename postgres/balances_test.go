@@ -16,7 +16,7 @@ func TestBalancesWrittenBySQLComeBackExactly(t *testing.T) {
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
 	polls := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Poll: 1})
 	for _, row := range []struct{ numeric, want string }{
-		{"0", "0"}, {"0.000", "0"}, {"7.00", "7"}, {"1e20", "100000000000000000000"}, {"10000", "10000"}, {"100010000", "100010000"},
+		{"0", "0"}, {"0.000", "0"}, {"7.00", "7"}, {"7." + zeros(100), "7"}, {"1e20", "100000000000000000000"}, {"10000", "10000"}, {"100010000", "100010000"},
 		{"18446744073709551617", "18446744073709551617"},
 		{"1329227995784915872903807060280344575", "1329227995784915872903807060280344575"},
 		{"999999999999999999999999999999999999999999999999999999999999999999999999999999", "999999999999999999999999999999999999999999999999999999999999999999999999999999"},
@@ -46,7 +46,7 @@ func TestBalanceThatNoAccountCanHaveIsRefused(t *testing.T) {
 			t.Errorf("%v is taken", nano)
 		}
 	}
-	for _, numeric := range []string{"-1", "0.5", "'NaN'", "1e78"} {
+	for _, numeric := range []string{"-1", "0.5", "0." + zeros(99) + "1", "'NaN'", "1e78"} {
 		s.admin(t, `DO $$ BEGIN
 			INSERT INTO `+quote(schema)+`.accounts VALUES (0, decode(repeat('00', 32), 'hex'), `+numeric+`);
 			RAISE 'taken';

@@ -90,46 +90,48 @@ func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, som
 }
 
 // pageSQL writes a page's statement, as a stretch of the one index that has its
-// blocks side by side. Rows are compared with the ends of the stretch, and
-// ordered by all columns of the index, to leave the planner no other way: it
-// would walk the primary key for blocks that it takes for common. How many are
-// asked for is written out, as it would plan a LIMIT that it does not know anew
-// each time; and rounded up to a power of two, so that few statements are
-// prepared.
+// blocks side by side. What leaves the planner no other way: the indexes on
+// workchains and shards sort cursors by another operator class than the primary
+// key does, to the same order, so that it cannot walk the primary key for blocks
+// that it takes for common. How many are asked for is written out, as it would
+// plan a LIMIT that it does not know anew each time; rounded up to a power of two,
+// so that few statements are prepared. And an end is left out where there is none:
+// of a stretch with two it expects little, and would sort it all. What was pruned
+// is below the stretch: until it is vacuumed its remains would be stepped over.
 func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
-	key, low, args := "cursor", "$1", []any{string(q.After), string(q.Before)}
-	high, order := "$2", " ASC"
-	if q.Before == "" {
-		args[1] = pastAll
+	above, below := ">", "<"
+	if q.Workchain != nil || q.Shard != nil {
+		above, below = "~>~", "~<~"
 	}
-	if q.Last > 0 {
-		order = " DESC"
+	args := []any{string(q.After)}
+	where := "cursor " + above + " greatest($1, s.pruned)"
+	also := func(condition string, value any) {
+		args = append(args, value)
+		where += " AND " + condition + " $" + strconv.Itoa(len(args))
 	}
-	limit := " LIMIT " + strconv.Itoa(1<<bits.Len(uint(n-1)))
-	from := b.tables.blocks
-	also := func(column, value string) {
-		key, low, high = column+", "+key, value+", "+low, value+", "+high
+	if q.Before != "" {
+		also("cursor "+below, string(q.Before))
 	}
 	if q.Shard != nil {
-		args = append(args, int64(*q.Shard))
-		also("shard", "$3")
+		also("shard =", int64(*q.Shard))
 	}
 	if q.Workchain != nil {
-		args = append(args, *q.Workchain)
-		also("workchain", "$"+strconv.Itoa(len(args)))
-	} else if q.Shard != nil { // the index on shards begins with the workchain, of which there are few
-		also("workchain", "w.id")
+		also("workchain =", *q.Workchain)
 	}
-	blocks := "SELECT " + columns + " FROM " + from + " WHERE (" + key + ") > (" + low + ") AND (" + key + ") < (" + high + ")" +
-		" ORDER BY " + strings.ReplaceAll(key, ",", order+",") + order + limit
-	if q.Workchain == nil && q.Shard != nil {
-		blocks = "SELECT s.* FROM (" + workchains(from) + ") w CROSS JOIN LATERAL (" + blocks + ") s ORDER BY cursor" + order + limit
+	end := " ORDER BY cursor USING " + below
+	if q.Last > 0 {
+		end = " ORDER BY cursor USING " + above
 	}
-	return "SELECT s.pruned, b.* FROM " + b.tables.state + " s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
+	end += " LIMIT " + strconv.Itoa(1<<bits.Len(uint(n-1)))
+	page := func(where string) string {
+		return "SELECT " + columns + " FROM " + b.tables.blocks + " WHERE " + where + end
+	}
+	blocks := page(where)
+	if q.Workchain == nil && q.Shard != nil { // the index on shards begins with the workchain, of which there are few
+		blocks = "SELECT of.* FROM (" + workchains(b.tables.blocks) + ") w CROSS JOIN LATERAL (" + page(where+" AND workchain = w.id") + ") of" + end
+	}
+	return "SELECT s.pruned, b.* FROM (SELECT pruned FROM " + b.tables.state + " LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
 }
-
-// pastAll is past every cursor: none has an n.
-const pastAll = "n"
 
 // workchains finds the workchains by leaps through an index.
 func workchains(blocks string) string {

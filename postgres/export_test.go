@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/jackc/pgx/v5"
 )
 
 // Need lets tests meet a server that is too old.
@@ -11,6 +12,13 @@ func Need(version int) (restore func()) {
 	was := oldest
 	oldest = version
 	return func() { oldest = was }
+}
+
+// Migrating adds a migration to the package's own.
+func Migrating(script string) (restore func()) {
+	was := migrations
+	migrations = func() []string { return append(was(), script) }
+	return func() { migrations = was }
 }
 
 // PageSQL is the statement of a page.
@@ -22,7 +30,16 @@ func (b *Backend) PageSQL(q chaingql.BlocksQuery) (string, []any) {
 func (b *Backend) Polls() bool { return b.opts.Poll > 0 }
 
 // TestLine sets after what silence the line is tested, for Follows to come.
-func (b *Backend) TestLine(quiet time.Duration) { b.lines.quiet = quiet }
+func (b *Backend) TestLine(quiet time.Duration) { b.line.quiet = quiet }
+
+// Destination is where a DSN's connection for LISTEN leads.
+func Destination(dsn string) (string, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return "", err
+	}
+	return destination(config), nil
+}
 
 // Failed is the error made of pgx's.
 var Failed = failed

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -33,8 +34,16 @@ func failed(what string, err error) error {
 	return &failure{what, err}
 }
 
-// errDSN stands in for pgx's error, which quotes the string and is not sure to
+// malformed stands in for pgx's error, which quotes the string and is not sure to
 // find every password in one that is malformed.
+func malformed(err error) error {
+	var file *fs.PathError // sslrootcert's, say
+	if errors.As(err, &file) {
+		return &failure{"a file that the DSN names cannot be used", file}
+	}
+	return errDSN
+}
+
 var errDSN = errors.New("postgres: the DSN is malformed: write postgres://user:password@host:port/database?key=value, " +
 	"with special characters percent-encoded, or key=value pairs with single quotes around values that have spaces")
 

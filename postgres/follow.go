@@ -11,8 +11,8 @@ import (
 // Follow yields every block after a cursor, as [chaingql.Backend] describes
 // it: it reads the table from its cursor on, waits until it is told that there
 // is more, or for [Options].Look, and reads on. Where blocks were pruned, "" is
-// too old. All Follows of a Backend share one connection for LISTEN; when that
-// is lost they end.
+// too old. All Follows of a process to one database share one connection for
+// LISTEN; when that is lost they end.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := b.follow(ctx, after, yield); err != nil {
@@ -33,12 +33,15 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		every = b.opts.Poll
 	)
 	if every == 0 { // listen before reading, so that nothing falls between
-		l = b.lines.join(wake)
-		defer b.lines.leave(l, wake)
+		var err error
+		if l, err = b.line.join(wake); err != nil {
+			return err
+		}
+		defer b.line.leave(l, wake)
 		select {
 		case <-l.ready:
 		case <-l.over:
-			return l.err
+			return b.lost(l)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.closed:
@@ -73,11 +76,21 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		case <-wake:
 		case <-look.C:
 		case <-over:
-			return l.err
+			return b.lost(l)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.closed:
 			return errClosed
 		}
+	}
+}
+
+// lost is why a line is over: Close hangs up too.
+func (b *Backend) lost(l *line) error {
+	select {
+	case <-b.closed:
+		return errClosed
+	default:
+		return l.err
 	}
 }

@@ -2,19 +2,21 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // channel is what PostgreSQL notifies on; the payload is the schema.
 const channel = "chaingql"
 
-const (
-	quiet    = 10 * time.Second       // after which a line is tested: a connection that dropped says nothing
-	farewell = 500 * time.Millisecond // for PostgreSQL to be told that a line is hung up
-)
+// quiet is after what silence a line is tested: a connection that dropped says
+// nothing.
+const quiet = 10 * time.Second
 
 // A line is the connection on which PostgreSQL tells that there are new blocks.
 type line struct {
@@ -22,70 +24,105 @@ type line struct {
 	over   chan struct{} // closed when it has ended and its connection is closed
 	err    error         // why, written before over is closed
 	hangUp context.CancelFunc
-	wakes  map[chan struct{}]bool // of those who wait for blocks; guarded by lines.mu
+	wakes  map[chan struct{}]*extension // of those who wait for blocks; guarded by exchange
 }
 
-// lines lets all Follows share one line, which is there while any runs.
-type lines struct {
+// exchange has the lines of this process, by where they lead: all Follows to one
+// database share one, whatever the Backend and the schema. A line is there while
+// any Follow is on it.
+var exchange = struct {
+	sync.Mutex
+	lines map[string]*line
+}{lines: make(map[string]*line)}
+
+// An extension is a Backend's way to the line. A line that it opens is opened
+// with its settings.
+type extension struct {
 	config  *pgx.ConnConfig
+	leads   string // destination of config
 	topic   string
 	timeout time.Duration
 	quiet   time.Duration
+	closed  bool // guarded by exchange
+}
 
-	mu      sync.Mutex
-	current *line          // nil, or one that was not left by all
-	running sync.WaitGroup // of lines; Add under mu
-	closed  bool
+// destination tells apart where connections lead, and as whom; and how they are
+// protected on the way, so that no Backend's line is less so than its pool. Not
+// the password: who is here has shown his to the same server.
+func destination(c *pgx.ConnConfig) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%q %q %p", c.User, c.Database, c.ValidateConnect) // the last is target_session_attrs
+	for _, to := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...) {
+		fmt.Fprintf(&text, " %q:%d", to.Host, to.Port)
+		if t := to.TLSConfig; t != nil {
+			fmt.Fprintf(&text, " TLS %q %t %t", t.ServerName, t.InsecureSkipVerify, t.VerifyPeerCertificate != nil)
+		}
+	}
+	return text.String()
 }
 
 // join puts a Follow on the line; wake gets a value when there may be blocks.
-func (ls *lines) join(wake chan struct{}) *line {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.current
-	if l == nil || l.isOver() {
-		ctx, cancel := context.WithCancel(context.Background())
-		l = &line{ready: make(chan struct{}), over: make(chan struct{}), hangUp: cancel, wakes: make(map[chan struct{}]bool)}
-		if ls.closed {
-			cancel()
-			l.err = errClosed
-			close(l.over)
-			return l
-		}
-		ls.current = l
-		ls.running.Go(func() {
-			defer close(l.over)
-			l.err = ls.listen(ctx, l)
-		})
+func (e *extension) join(wake chan struct{}) (*line, error) {
+	exchange.Lock()
+	defer exchange.Unlock()
+	if e.closed {
+		return nil, errClosed
 	}
-	l.wakes[wake] = true
-	return l
+	l := exchange.lines[e.leads]
+	if l == nil || len(l.wakes) == 0 || l.isOver() {
+		ctx, cancel := context.WithCancel(context.Background())
+		l = &line{ready: make(chan struct{}), over: make(chan struct{}), hangUp: cancel, wakes: make(map[chan struct{}]*extension)}
+		exchange.lines[e.leads] = l
+		go func() { // whoever leaves last waits for it
+			defer close(l.over)
+			l.err = e.listen(ctx, l)
+		}()
+	}
+	l.wakes[wake] = e
+	return l, nil
 }
 
 // leave takes a Follow off its line. The last to leave hangs up.
-func (ls *lines) leave(l *line, wake chan struct{}) {
-	ls.mu.Lock()
+func (e *extension) leave(l *line, wake chan struct{}) {
+	exchange.Lock()
 	delete(l.wakes, wake)
 	last := len(l.wakes) == 0
-	if last && ls.current == l {
-		ls.current = nil
-	}
-	ls.mu.Unlock()
+	exchange.Unlock()
 	if last {
-		l.hangUp()
-		<-l.over
+		e.hangUp(l)
 	}
 }
 
-// wait returns when all lines have ended. No more can be joined.
-func (ls *lines) wait() {
-	ls.mu.Lock()
-	ls.closed = true
-	if ls.current != nil {
-		ls.current.hangUp()
+// close takes all Follows of the Backend off the line, for good.
+func (e *extension) close() {
+	exchange.Lock()
+	e.closed = true
+	l := exchange.lines[e.leads]
+	if l == nil {
+		exchange.Unlock()
+		return
 	}
-	ls.mu.Unlock()
-	ls.running.Wait()
+	for wake, of := range l.wakes {
+		if of == e {
+			delete(l.wakes, wake)
+		}
+	}
+	last := len(l.wakes) == 0
+	exchange.Unlock()
+	if last {
+		e.hangUp(l)
+	}
+}
+
+// hangUp ends a line that all have left.
+func (e *extension) hangUp(l *line) {
+	l.hangUp()
+	<-l.over
+	exchange.Lock()
+	defer exchange.Unlock()
+	if exchange.lines[e.leads] == l {
+		delete(exchange.lines, e.leads)
+	}
 }
 
 func (l *line) isOver() bool {
@@ -99,55 +136,69 @@ func (l *line) isOver() bool {
 
 // listen wakes all who are on the line at each notification, until the
 // connection fails or ctx is done.
-func (ls *lines) listen(ctx context.Context, l *line) error {
-	dialing, cancel := context.WithTimeout(ctx, ls.timeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(dialing, ls.config)
+func (e *extension) listen(ctx context.Context, l *line) error {
+	conn, err := e.dial(ctx)
 	if err != nil {
 		return failed("listen for new blocks", err)
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), farewell)
-		defer cancel()
-		_ = conn.Close(ctx) // whatever it says, the connection is closed
-	}()
-	if _, err := conn.Exec(dialing, "LISTEN "+channel); err != nil {
-		return failed("listen for new blocks", err)
-	}
+	defer farewell(conn)
 	close(l.ready)
 	for {
-		if err := ls.hear(ctx, conn, l); err != nil {
+		if err := e.hear(ctx, conn, l); err != nil {
 			return failed("listen for new blocks", err)
 		}
 	}
 }
 
+// dial makes a connection that listens.
+func (e *extension) dial(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, e.config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		farewell(conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// farewell closes a connection, and gives PostgreSQL a moment to be told.
+func farewell(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	_ = conn.Close(ctx) // whatever it says, the connection is closed
+}
+
 // hear waits for one notification, and not for ever.
-func (ls *lines) hear(ctx context.Context, conn *pgx.Conn, l *line) error {
-	waiting, cancel := context.WithTimeout(ctx, ls.quiet)
+func (e *extension) hear(ctx context.Context, conn *pgx.Conn, l *line) error {
+	waiting, cancel := context.WithTimeout(ctx, e.quiet)
 	defer cancel()
 	note, err := conn.WaitForNotification(waiting)
 	switch {
 	case err == nil:
-		if note.Payload == ls.topic {
-			ls.ring(l)
-		}
+		l.ring(note.Payload)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case waiting.Err() != nil:
-		testing, cancel := context.WithTimeout(ctx, ls.timeout)
+		testing, cancel := context.WithTimeout(ctx, e.timeout)
 		defer cancel()
 		return conn.Ping(testing)
 	}
 	return err
 }
 
-func (ls *lines) ring(l *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for wake := range l.wakes {
-		ring(wake)
+// ring wakes those whom a notification is for.
+func (l *line) ring(topic string) {
+	exchange.Lock()
+	defer exchange.Unlock()
+	for wake, of := range l.wakes {
+		if of.topic == topic {
+			ring(wake)
+		}
 	}
 }
 

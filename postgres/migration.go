@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Migrations run in the order of their names, each once, and are never changed.
+// Migrations run in the order of their names, each once, and are never changed
+// once they were released.
 //
 //go:embed migrations/*.sql
 var scripts embed.FS
 
-func migrations() []string {
+var migrations = func() []string {
 	names, err := fs.Glob(scripts, "migrations/*.sql")
 	if err != nil {
 		panic(err) // of the pattern

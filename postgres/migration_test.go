@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"math/big"
+	"slices"
 	"sync"
 	"testing"
 
@@ -35,6 +36,50 @@ func TestTablesAreMadeOnceHoweverManyOpenAtOnce(t *testing.T) {
 	if page, err := again.Blocks(t.Context(), chaingql.BlocksQuery{First: 100}); err != nil || len(page) != 10 {
 		t.Errorf("opened again, it has %d blocks of 10; %v", len(page), err)
 	}
+}
+
+func TestTablesOfAnOlderVersionAreMigratedWithWhatTheyHold(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	all := backendtest.Chain(10, 1)
+	old := open(t, s.dsn("postgres"), opts)
+	if err := writer(t, old).Append(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	defer postgres.Migrating("ALTER TABLE blocks ADD COLUMN later integer NOT NULL DEFAULT 7;\nCREATE INDEX later ON blocks (later);")()
+	_, err := postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: opts.Schema, SkipMigrations: true})
+	expectError(t, err, "have version 1, 2 is needed")
+	var opening sync.WaitGroup
+	for range 4 {
+		opening.Go(func() {
+			b, err := postgres.Open(context.Background(), s.dsn("postgres"), opts)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer b.Close()
+			page, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 100})
+			if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all)) {
+				t.Errorf("it holds %s; %v", difference(cursorsOf(page), cursorsOf(all)), err)
+			}
+		})
+	}
+	opening.Wait()
+	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 2 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
+	if _, err := old.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
+		t.Errorf("a Backend of the older version, still running: %v", err)
+	}
+}
+
+func TestMigrationThatFailsLeavesNothingBehind(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	restore := postgres.Migrating("CREATE TABLE half (a int); SELECT 1/0")
+	_, err := postgres.Open(t.Context(), s.dsn("postgres"), opts)
+	restore()
+	expectError(t, err, "division by zero")
+	s.admin(t, "CREATE SCHEMA "+quote(opts.Schema), "DROP SCHEMA "+quote(opts.Schema))
+	open(t, s.dsn("postgres"), opts)
 }
 
 func TestTwoChainsInOneDatabaseDoNotMeet(t *testing.T) {

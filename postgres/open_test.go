@@ -40,6 +40,7 @@ func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
 		{"a DSN that is none", "postgres://app:" + secret + "@127.0.0.1:notaport/x", postgres.Options{}, "the DSN is malformed"},
 		{"a key that has no value", "host=127.0.0.1 password=" + secret, postgres.Options{}, "the DSN is malformed"},
 		{"a bad pool size", s.tcp(s.port, "app:"+quoted, "postgres") + "&pool_max_conns=many", postgres.Options{}, "the DSN is malformed"},
+		{"a file that is not there", strings.Replace(s.tcp(s.port, "app:"+quoted, "postgres"), "sslmode=disable", "sslmode=verify-full&sslrootcert=/nowhere/ca.pem", 1), postgres.Options{}, "open /nowhere/ca.pem: no such file"},
 		{"nobody there", s.tcp(1, "postgres:"+quoted, "postgres"), postgres.Options{}, "connection refused"},
 		{"no such database", s.tcp(s.port, "postgres:"+quoted, "nowhere"), postgres.Options{}, `database "nowhere" does not exist`},
 		{"no such role", s.tcp(s.port, "noone:"+quoted, "postgres"), postgres.Options{}, `password authentication failed for user "noone"`},

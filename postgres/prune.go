@@ -20,7 +20,7 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 		return err
 	}
 	for more := true; more; {
-		err := w.transact(ctx, "prune", func(ctx context.Context, tx pgx.Tx) (err error) {
+		err := w.transact(ctx, "prune", true, func(ctx context.Context, tx pgx.Tx) (err error) {
 			more, err = w.pruneSome(ctx, tx, before)
 			return err
 		})
@@ -31,9 +31,12 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	return nil
 }
 
-// pruneSome drops the oldest blocks, and keeps how far that went with them.
+// pruneSome drops the oldest blocks, and keeps how far that went with them. It
+// starts where the last one ended: what that dropped is still in the way until
+// it is vacuumed.
 func (w *Writer) pruneSome(ctx context.Context, tx pgx.Tx, before chaingql.Cursor) (more bool, err error) {
-	if _, _, err := w.turn(ctx, tx); err != nil {
+	_, pruned, err := w.turn(ctx, tx)
+	if err != nil {
 		return false, err
 	}
 	var (
@@ -41,11 +44,11 @@ func (w *Writer) pruneSome(ctx context.Context, tx pgx.Tx, before chaingql.Curso
 		floor chaingql.Cursor
 	)
 	err = tx.QueryRow(ctx, "SELECT count(*), coalesce(max(cursor), '') FROM (SELECT cursor FROM "+w.b.tables.blocks+
-		" WHERE cursor < $1 ORDER BY cursor LIMIT $2) oldest", string(before), pruneStep).Scan(&n, &floor)
+		" WHERE cursor > $1 AND cursor < $2 ORDER BY cursor LIMIT $3) oldest", string(pruned), string(before), pruneStep).Scan(&n, &floor)
 	if err != nil || n == 0 {
 		return false, err
 	}
-	if _, err := tx.Exec(ctx, "DELETE FROM "+w.b.tables.blocks+" WHERE cursor <= $1", string(floor)); err != nil {
+	if _, err := tx.Exec(ctx, "DELETE FROM "+w.b.tables.blocks+" WHERE cursor > $1 AND cursor <= $2", string(pruned), string(floor)); err != nil {
 		return false, err
 	}
 	_, err = tx.Exec(ctx, "UPDATE "+w.b.tables.state+" SET pruned = $1", string(floor))

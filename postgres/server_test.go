@@ -252,6 +252,19 @@ func owned(t testing.TB, s *server, err error) *server {
 	return s
 }
 
+func (s *server) version(t testing.TB) (version int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
 // admin runs statements as the superuser.
 func (s *server) admin(t testing.TB, statements ...string) {
 	t.Helper()

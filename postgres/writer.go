@@ -87,7 +87,7 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 	if len(blocks) == 0 && len(balances) == 0 {
 		return nil
 	}
-	return w.transact(ctx, "write", func(ctx context.Context, tx pgx.Tx) error {
+	return w.transact(ctx, "write", len(blocks) > 0, func(ctx context.Context, tx pgx.Tx) error {
 		if len(blocks) > 0 {
 			if fresh, err := w.append(ctx, tx, blocks); err != nil || fresh == 0 {
 				return err
@@ -103,10 +103,20 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 }
 
 // transact gives a transaction its deadline. One that could not begin on a
-// connection that turned out to be broken begins anew on another.
-func (w *Writer) transact(ctx context.Context, what string, do func(context.Context, pgx.Tx) error) error {
+// connection that turned out to be broken begins anew on another. Those that will
+// wait for a turn queue here first: of all the Writers of a Backend one waits for
+// those elsewhere, with one of the connections that readers need too.
+func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func(context.Context, pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
 	defer cancel()
+	if inTurn {
+		select {
+		case w.b.turns <- struct{}{}:
+			defer func() { <-w.b.turns }()
+		case <-ctx.Done():
+			return failed(what, ctx.Err())
+		}
+	}
 	tx, err := w.b.pool.BeginTx(ctx, readCommitted)
 	if broken(err) && ctx.Err() == nil {
 		w.b.pool.Reset()
@@ -181,7 +191,7 @@ func row(b *chaingql.Block) []any {
 func (w *Writer) turn(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.Cursor, err error) {
 	var batch pgx.Batch
 	batch.Queue(lockSQL, w.b.key("write"))
-	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM " + w.b.tables.blocks + "), ''), pruned FROM " + w.b.tables.state)
+	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM " + w.b.tables.blocks + " WHERE cursor > s.pruned), ''), s.pruned FROM " + w.b.tables.state + " s")
 	results := tx.SendBatch(ctx, &batch)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {

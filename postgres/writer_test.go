@@ -14,6 +14,7 @@ import (
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
 )
 
 func at(cursors ...chaingql.Cursor) []chaingql.Block {
@@ -73,7 +74,17 @@ func TestChainThatWasPrunedWholeGoesOnPastIt(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres"), nil)
 	w := writer(t, b)
 	all := backendtest.Chain(300, 1)
-	if err := errors.Join(w.Append(t.Context(), all[:200]...), w.Prune(t.Context(), all[250].Cursor), w.Append(t.Context(), all[250:]...)); err != nil {
+	if err := errors.Join(w.Append(t.Context(), all[:200]...), w.Prune(t.Context(), all[250].Cursor)); err != nil {
+		t.Fatal(err)
+	}
+	late := map[chaingql.Address]*big.Int{{}: big.NewInt(1)} // of an indexer that starts from an old position
+	if err := w.Commit(t.Context(), all[190:200], late); err != nil {
+		t.Error(err)
+	}
+	if nano, err := b.Balance(t.Context(), chaingql.Address{}); !errors.Is(err, chaingql.ErrNotFound) {
+		t.Errorf("the balance that came with a block that was pruned is %v; %v", nano, err)
+	}
+	if err := w.Append(t.Context(), all[250:]...); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range b.Follow(t.Context(), "") {
@@ -87,12 +98,17 @@ func TestChainThatWasPrunedWholeGoesOnPastIt(t *testing.T) {
 	}
 }
 
+// strict makes a connection that does not say otherwise read all of a transaction
+// from its first moment, and write nothing.
+const strict = " options='-cdefault_transaction_isolation=serializable -cdefault_transaction_read_only=on'"
+
 // TestFollowSeesWhateverManyWritersCommit has Writers that race for the next
-// cursors. A block that became visible behind a later one would be skipped.
+// cursors, each with connections of its own. A block that became visible behind
+// a later one would be skipped.
 func TestFollowSeesWhateverManyWritersCommit(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
-	b := open(t, s.dsn("postgres")+" pool_max_conns=10", opts)
+	b := open(t, s.dsn("postgres"), opts)
 	const writers, each = 8, 40
 	var (
 		running   sync.WaitGroup
@@ -102,7 +118,7 @@ func TestFollowSeesWhateverManyWritersCommit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for n := range writers {
-		w := writer(t, b)
+		w := writer(t, open(t, s.dsn("postgres")+" pool_max_conns=2"+strict, opts))
 		running.Go(func() {
 			for i := 0; i < each && ctx.Err() == nil; {
 				mu.Lock()
@@ -142,11 +158,11 @@ func TestFollowSeesWhateverManyWritersCommit(t *testing.T) {
 func TestIndexersThatWriteTheSameChainShareTheWork(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
-	b := open(t, s.dsn("postgres")+" pool_max_conns=10", opts)
+	b := open(t, s.dsn("postgres"), opts)
 	all := backendtest.Chain(600, 3)
 	var running sync.WaitGroup
 	for n := range 5 {
-		w := writer(t, b)
+		w := writer(t, open(t, s.dsn("postgres")+" pool_max_conns=2", opts))
 		running.Go(func() {
 			for rest := all; len(rest) > 0; {
 				batch := min(1+3*n, len(rest))
@@ -165,6 +181,113 @@ func TestIndexersThatWriteTheSameChainShareTheWork(t *testing.T) {
 	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all)) {
 		t.Errorf("stored are %s; %v", difference(cursorsOf(page), cursorsOf(all)), err)
 	}
+}
+
+func TestWritersThatWaitLeaveConnectionsToReaders(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema(), Timeout: 2 * time.Second}
+	b := open(t, s.dsn("postgres")+" pool_max_conns=2", opts)
+	release := hold(t, s, opts.Schema)
+	var writing sync.WaitGroup
+	w := writer(t, b)
+	for range 5 {
+		writing.Go(func() {
+			if err := w.Append(t.Context(), at("01")...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sleep(t.Context(), 100*time.Millisecond) // for all of them to come and wait
+	if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil || len(page) != 0 {
+		t.Errorf("a reader gets %v; %v", page, err)
+	}
+	release()
+	writing.Wait()
+}
+
+func TestWriterGivesUpAtItsDeadline(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema(), WriteTimeout: 300 * time.Millisecond}
+	w := writer(t, open(t, s.dsn("postgres"), opts))
+	release := hold(t, s, opts.Schema)
+	var writing sync.WaitGroup
+	for range 3 {
+		writing.Go(func() {
+			if err := w.Append(context.Background(), at("01")...); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+	}
+	writing.Wait()
+	release()
+	if err := w.Append(t.Context(), at("01")...); err != nil {
+		t.Error(err)
+	}
+}
+
+// hold keeps everybody from writing blocks until it is released.
+func hold(t *testing.T, s *server, schema string) (release func()) {
+	t.Helper()
+	holder, err := pgx.Connect(t.Context(), s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = holder.Close(context.Background()) })
+	if _, err := holder.Exec(t.Context(), "BEGIN; LOCK TABLE "+quote(schema)+".blocks IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if _, err := holder.Exec(t.Context(), "COMMIT"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestConnectionsThatWereClosedMeanwhileAreReplaced(t *testing.T) {
+	s := sharedServer(t)
+	name := fmt.Sprintf("closed%d", schemas.Add(1))
+	b := open(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, nil) // by TCP the last words of one that was closed can be read
+	w := writer(t, b)
+	for i, c := range []chaingql.Cursor{"01", "02", "03", "04"} {
+		s.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+name+"'", `DO $$ BEGIN
+			WHILE EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '`+name+`') LOOP
+				PERFORM pg_sleep(0.002), pg_stat_clear_snapshot();
+			END LOOP;
+		END $$`)
+		if i%2 == 0 {
+			if err := w.Append(t.Context(), at(c)...); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 5}); err != nil || len(page) != i {
+			t.Errorf("%d blocks; %v", len(page), err)
+		}
+		if err := w.Append(t.Context(), at(c)...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWritersOfTheSameAccountsDoNotLockEachOtherOut(t *testing.T) {
+	b := open(t, sharedServer(t).dsn("postgres")+" pool_max_conns=4", nil)
+	w := writer(t, b)
+	balances := map[chaingql.Address]*big.Int{}
+	for i := range 200 {
+		balances[chaingql.Address{ID: [32]byte{byte(i)}}] = big.NewInt(int64(i))
+	}
+	var writing sync.WaitGroup
+	for range 4 {
+		writing.Go(func() {
+			for range 20 {
+				if err := w.SetBalances(context.Background(), balances); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
 }
 
 func TestBalancesOfBlocksThatAreStoredAlreadyArePassedOver(t *testing.T) {

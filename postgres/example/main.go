@@ -44,9 +44,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	schema := flags.String("schema", postgres.DefaultSchema, "`name` of the schema that the chain is kept in")
 	poll := flags.Duration("poll", 0, "look for new blocks this often, and do not LISTEN: for PgBouncer")
-	rate := flags.Float64("simulate", 0, "simulate a chain: so many `rounds` a second, each a block of the masterchain and of two shards")
+	rate := flags.Float64("simulate", 0, "simulate a chain: so many `rounds` a second (up to 1000), each a block of the masterchain and of two shards")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if !(*rate >= 0 && *rate <= 1000) {
+		return errors.New("-simulate: from 0 to 1000 rounds a second")
 	}
 	backend, err := postgres.Open(ctx, *dsn, &postgres.Options{Schema: *schema, Poll: *poll})
 	if err != nil {

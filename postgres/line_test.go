@@ -1,0 +1,100 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/postgres"
+)
+
+func TestBackendsOnOneDatabaseShareOneConnectionToListen(t *testing.T) {
+	s := sharedServer(t)
+	name := fmt.Sprintf("shares%d", schemas.Add(1))
+	other := "other" + name
+	s.admin(t, "CREATE DATABASE "+other)
+	first, second, away := at("01"), at("02", "03"), at("04")
+	deaf := time.Hour // woken by notifications alone
+	var backends []*postgres.Backend
+	var writers []*postgres.Writer
+	for _, dsn := range []string{s.dsn("postgres"), s.dsn("postgres") + " pool_max_conns=2", s.dsn(other)} {
+		b := open(t, dsn+" application_name="+name, &postgres.Options{Look: deaf})
+		backends, writers = append(backends, b), append(writers, writer(t, b))
+	}
+	var readings []*reading
+	for _, b := range backends {
+		readings = append(readings, read(t, b, ""))
+	}
+	for i, blocks := range [][]chaingql.Block{first, second[:1], away} {
+		if err := writers[i].Append(t.Context(), blocks...); err != nil {
+			t.Fatal(err)
+		}
+		readings[i].expect(t, blocks...)
+	}
+	if n := listeners(t, s, name); n != 2 {
+		t.Errorf("3 Backends on 2 databases have %d connections for LISTEN", n)
+	}
+	backends[0].Close() // which opened the line
+	expectError(t, readings[0].end(t), "the Backend was closed")
+	if err := writers[1].Append(t.Context(), second[1]); err != nil {
+		t.Fatal(err)
+	}
+	readings[1].expect(t, second[1])
+	backends[1].Close()
+	backends[2].Close()
+	expectNoListeners(t, s, name)
+	expectError(t, readings[1].end(t), "the Backend was closed")
+	expectError(t, readings[2].end(t), "the Backend was closed")
+}
+
+func TestCloseHangsUpThoughAFollowIsBusyElsewhere(t *testing.T) {
+	s := sharedServer(t)
+	name := fmt.Sprintf("busy%d", schemas.Add(1))
+	b := open(t, s.dsn("postgres")+" application_name="+name, nil)
+	if err := writer(t, b).Append(t.Context(), at("01", "02")...); err != nil {
+		t.Fatal(err)
+	}
+	r := read(t, b, "")
+	r.expect(t, at("01")...)
+	b.Close() // while nobody takes the second
+	expectNoListeners(t, s, name)
+	r.expect(t, at("02")...)
+	expectError(t, r.end(t), "the Backend was closed")
+}
+
+func TestConnectionsThatLeadElsewhereAreNotShared(t *testing.T) {
+	const plain = "postgres://app:one@db:5432/chain?sslmode=disable"
+	for _, row := range []struct {
+		dsn  string
+		same bool
+	}{
+		{plain, true},
+		{"host=db port=5432 user=app password=two dbname=chain sslmode=disable application_name=x pool_max_conns=9", true},
+		{"postgres://app:one@db:5433/chain?sslmode=disable", false},
+		{"postgres://app:one@db2:5432/chain?sslmode=disable", false},
+		{"postgres://app:one@db:5432,db2:5432/chain?sslmode=disable", false},
+		{"postgres://other:one@db:5432/chain?sslmode=disable", false},
+		{"postgres://app:one@db:5432/other?sslmode=disable", false},
+		{"postgres://app:one@db:5432/chain?sslmode=disable&target_session_attrs=read-write", false},
+		{"postgres://app:one@db:5432/chain?sslmode=require", false},
+		{"postgres://app:one@db:5432/chain?sslmode=verify-full", false},
+	} {
+		want, err := postgres.Destination(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := postgres.Destination(row.dsn)
+		if err != nil || (got == want) != row.same {
+			t.Errorf("%s leads to %s; %v", row.dsn, got, err)
+		}
+	}
+	seen := map[string]string{}
+	for _, mode := range []string{"disable", "prefer", "require", "verify-full"} {
+		to, err := postgres.Destination("postgres://app:one@db:5432/chain?sslmode=" + mode)
+		if err != nil || seen[to] != "" {
+			t.Errorf("sslmode=%s leads where %q does, to %s; %v", mode, seen[to], to, err)
+		}
+		seen[to] = mode
+	}
+}
