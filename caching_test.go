@@ -219,3 +219,55 @@ func TestHostsOwnFieldIsNotKept(t *testing.T) {
 	w := get(h, `{own}`)
 	equal(t, "own", fmt.Sprint(w.Code, caching(w), w.Header().Get("ETag")), "200no-store")
 }
+
+func TestPageIsNotFinalBeforeItHasSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := memchain.New()
+		blocks := minute(11)
+		commit(t, c, blocks[:10]...)
+		h, _ := newHandler(t, c, chaingql.Options{})
+		s := serve(t, mounted(h)).socket(t)
+		s.say(start("1", allBlocks))
+		synctest.Wait()
+		commit(t, c, blocks[10])
+		synctest.Wait()
+		equal(t, "a page of 25 seconds ago", caching(get(h, fmt.Sprintf(`{blockchain{blocks(first:2,after:%q){edges{cursor}}}}`, at(1)))), "public, max-age=2")
+	})
+}
+
+func TestTagTellsAnswersApart(t *testing.T) {
+	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, c *counted, _ func()) {
+		tag := func(h http.Handler, document, variables string) string {
+			return do(h, "GET", "/demo/graphql?query="+url.QueryEscape(document)+"&variables="+url.QueryEscape(variables), "").Header().Get("ETag")
+		}
+		page := `query A($c:String){blockchain{blocks(first:5,after:$c){edges{cursor}}}} query B{__typename}`
+		named := func(c string) string {
+			return do(h, "GET", "/demo/graphql?operationName=A&query="+url.QueryEscape(page)+"&variables="+url.QueryEscape(`{"c":"`+c+`"}`), "").Header().Get("ETag")
+		}
+		equal(t, "of other variables", named(at(3)) == named(at(4)), false)
+		equal(t, "of the same", named(at(3)), named(at(3)))
+		plain, _ := newHandler(t, c, chaingql.Options{})
+		costly, _ := newHandler(t, c, chaingql.Options{ShowCost: true})
+		other, _ := newHandler(t, c, chaingql.Options{QueryFields: graphql.Fields{"own": {Type: graphql.Int}}})
+		first := tag(h, `{__typename}`, "")
+		equal(t, "of another host", tag(plain, `{__typename}`, ""), first)
+		equal(t, "with its cost", tag(costly, `{__typename}`, "") == first, false)
+		equal(t, "of another schema", tag(other, `{__typename}`, "") == first, false)
+
+		// What may change with the next block is never known by the document
+		// alone, whatever a client says.
+		document := fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}} account(address:"0:%064d"){info{balance}}}}`, at(3), 1)
+		short, _, _ := strings.Cut(tag(h, document, ""), "-")
+		equal(t, "a tag made up", get(h, document, "If-None-Match", short+`"`).Code, 200)
+	})
+}
+
+func TestHostsVaryIsKept(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	for range 2 { // the second would see what the first had written into shared headers
+		w := httptest.NewRecorder()
+		w.Header().Set("Vary", "Accept-Encoding")
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/demo/graphql?query={__typename}", nil))
+		equal(t, "Vary", strings.Join(w.Header().Values("Vary"), ", "), "Accept-Encoding, Authorization, Accept, Origin")
+	}
+}
