@@ -4,7 +4,7 @@ STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 # Modules of their own, so that the core's go.mod gains nothing by them.
 MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/attack/go.mod internal/bench/go.mod postgres/go.mod))
 
-.PHONY: test lint modules bench microbench fuzz vuln conformance chaos attack soak
+.PHONY: test lint modules bench microbench fuzz vuln conformance chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -57,6 +57,14 @@ attack:
 # restarts: nothing may be lost, nor held when they have left.
 soak:
 	go test ./soak -run TestSoakEndsAsItBegan -count=1 -v -timeout 0 -soak.for 10m -soak.restarts 5 $(SOAK)
+
+# The explorer's assets, of packages from npm that explorer/web's lock file pins.
+explorer:
+	cd explorer/web && npm ci --ignore-scripts --no-audit --no-fund && node build.js
+
+# Are they what is built from their sources?
+explorer-check:
+	cd explorer/web && npm ci --ignore-scripts --no-audit --no-fund && node build.js --check
 
 # Clients and judges from npm, against the main program.
 conformance:

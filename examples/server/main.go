@@ -1,5 +1,5 @@
-// Command server serves the API on one address: by default of a simulated
-// chain, or of a recorded one that it replays.
+// Command server serves the API on one address, and an explorer at /: by default
+// of a simulated chain, or of a recorded one that it replays.
 //
 //	go run ./examples/server
 //	go run ./examples/server -chain blocks.json -rate 20 -accounts accounts.json
@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/explorer"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -83,6 +84,14 @@ func (p *projects) Set(s string) error {
 	p.ids = append(p.ids, id)
 	p.static[id] = chaingql.Project{Secret: secret, RequireSecret: hasSecret}
 	return nil
+}
+
+// first is the project that examples are made with, and its secret.
+func (p *projects) first() (id, secret string) {
+	if len(p.ids) == 0 {
+		return "demo", ""
+	}
+	return p.ids[0], p.static[p.ids[0]].Secret
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -180,6 +189,8 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
 	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
+	id, _ := cfg.projects.first()
+	mux.Handle("/", explorer.New(&explorer.Options{Project: id, Account: account(balances)}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 
 	listener, err := net.Listen("tcp", cfg.addr)
@@ -216,6 +227,15 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	return err
 }
 
+// account is the one that examples ask for.
+func account(balances map[chaingql.Address]*big.Int) string {
+	addresses := make([]string, 0, len(balances))
+	for a := range balances {
+		addresses = append(addresses, a.String())
+	}
+	return slices.Min(addresses)
+}
+
 // reachable is where this machine finds an address that was listened on.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
@@ -226,20 +246,14 @@ func reachable(addr net.Addr) string {
 
 // greet prints lines to copy and paste.
 func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Address]*big.Int) {
-	id, secret := "demo", ""
-	if ids := cfg.projects.ids; len(ids) > 0 {
-		id, secret = ids[0], cfg.projects.static[ids[0]].Secret
-	}
+	id, secret := cfg.projects.first()
 	curl, wscat := "", ""
 	if secret != "" {
 		user := "':" + strings.ReplaceAll(secret, "'", `'\''`) + "'"
 		curl, wscat = " -u "+user, " --auth "+user
 	}
-	addresses := make([]string, 0, len(balances))
-	for a := range balances {
-		addresses = append(addresses, a.String())
-	}
-	url := fmt.Sprintf("%s/%s/graphql", reachable(addr), id)
+	host := reachable(addr)
+	url := fmt.Sprintf("%s/%s/graphql", host, id)
 	fmt.Fprintf(w, "serving on http://%s\n", url)
 	if cfg.blocks == nil {
 		fmt.Fprintln(w, "simulating a chain: every second a masterchain block and one of each of two shards")
@@ -250,6 +264,9 @@ func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Addres
 		fmt.Fprintf(w, "leaving out %d recorded blocks without chain_order\n", cfg.leftOut)
 	}
 	fmt.Fprintf(w, `
+# the explorer and, at /live, the blocks as they come
+http://%[5]s/
+
 # the latest block
 curl%[1]s http://%[2]s -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
 
@@ -259,5 +276,5 @@ curl%[1]s http://%[2]s -H 'Content-Type: application/json' -d '{"query":"{blockc
 # each new masterchain block
 npx wscat%[4]s -c ws://%[2]s -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":{"query":"subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"}}'
 
-`, curl, url, slices.Min(addresses), wscat)
+`, curl, url, account(balances), wscat, host)
 }

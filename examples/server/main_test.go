@@ -183,6 +183,9 @@ func TestGreetingHasLinesToPaste(t *testing.T) {
 	want := strings.ReplaceAll(`serving on http://ADDR/demo/graphql
 simulating a chain: every second a masterchain block and one of each of two shards
 
+# the explorer and, at /live, the blocks as they come
+http://ADDR/
+
 # the latest block
 curl http://ADDR/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
 

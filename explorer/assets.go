@@ -1,0 +1,109 @@
+package explorer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed assets
+var assetFiles embed.FS
+
+// Files that the pages are made of, packed, by the names under which they are
+// served.
+type files map[string][]byte
+
+var assets = load()
+
+// nothing is the policy of what is no page: opened by itself it does nothing.
+const nothing = "default-src 'none'; frame-ancestors 'none'"
+
+const licences = "LICENSES.txt"
+
+func load() files {
+	entries, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	found := files{}
+	for _, entry := range entries {
+		content, err := assetFiles.ReadFile("assets/" + entry.Name())
+		if err != nil {
+			panic(err)
+		}
+		found[strings.TrimSuffix(entry.Name(), ".gz")] = content
+	}
+	return found
+}
+
+func (f files) have(name string) bool { return f[name] != nil }
+
+// name finds what the build made of a source file: live.js is live-HASH.js.
+func (f files) name(source string) string {
+	extension := path.Ext(source)
+	stem := strings.TrimSuffix(source, extension) + "-"
+	for name := range f {
+		hash, ok := strings.CutPrefix(strings.TrimSuffix(name, extension), stem)
+		if ok && path.Ext(name) == extension && len(hash) == 8 {
+			return "assets/" + name
+		}
+	}
+	panic("explorer: " + source + " was not built: make explorer") // every test would say so
+}
+
+var types = map[string]string{
+	".css": "text/css; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml",
+	".ttf": "font/ttf",
+	".txt": "text/plain; charset=utf-8",
+}
+
+func (f files) serve(w http.ResponseWriter, r *http.Request, name string) {
+	header, content := w.Header(), f[name]
+	header.Set("Content-Security-Policy", nothing) // the workers' own, too
+	header.Set("Content-Type", types[path.Ext(name)])
+	write, size := func() { _, _ = w.Write(content) }, len(content) // whoever left needs no answer
+	if name == licences {
+		header.Set("Cache-Control", "no-cache")
+	} else {
+		header.Set("Cache-Control", "public, max-age=31536000, immutable") // the name has its hash
+		header.Set("Vary", "Accept-Encoding")
+		if takesGzip(r) {
+			header.Set("Content-Encoding", "gzip")
+		} else {
+			write, size = func() { unpack(w, content) }, int(binary.LittleEndian.Uint32(content[len(content)-4:]))
+		}
+	}
+	header.Set("Content-Length", strconv.Itoa(size))
+	if r.Method != http.MethodHead {
+		write()
+	}
+}
+
+func unpack(w io.Writer, content []byte) {
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		panic(fmt.Errorf("explorer: %w", err)) // it is embedded
+	}
+	_, _ = io.Copy(w, r) // whoever left needs no answer
+}
+
+// takesGzip reports whether a client takes packed files, as all browsers do.
+func takesGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		coding, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
+		if coding == "gzip" || coding == "*" {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(weight, "q="), 64)
+			return weight == "" || err == nil && q > 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,27 @@
+package explorer_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/explorer"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// The explorer beside the API that it explores.
+func ExampleNew() {
+	api := chaingql.New(memchain.New(), &chaingql.Options{Authorizer: chaingql.StaticProjects{"shop": {}}})
+	pages := explorer.New(&explorer.Options{Project: "shop", Title: "Our chain"})
+
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", api)
+	mux.Handle("/{project}/graphql/{$}", api)
+	mux.Handle("/tools/explorer/", http.StripPrefix("/tools/explorer", pages))
+
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest("GET", "/tools/explorer/live", nil))
+	fmt.Println(w.Code, w.Header().Get("Content-Type"))
+	// Output: 200 text/html; charset=utf-8
+}

@@ -1,0 +1,57 @@
+// How GraphiQL asks: queries by HTTP, subscriptions by graphql-transport-ws, each
+// with the form's secret, which the headers editor overrides.
+import { getOperationAST, parse } from 'graphql'
+import { createClient } from 'graphql-ws'
+import { ask } from './api.js'
+import { closing } from './closing.js'
+
+export function fetcherOf(access) {
+  return (params, { headers } = {}) => {
+    const to = access() // as the form is now, sent or not
+    const own = { ...to, headers: merged(to.headers, headers) }
+    const operation = operationOf(params)
+    const asked = { ...params, operationName: operation?.name?.value ?? params.operationName }
+    return operation?.operation === 'subscription' ? subscription(own, asked) : ask(own, asked)
+  }
+}
+
+// operationOf is the one that is meant. Just after a turn to another tab GraphiQL
+// names that of the tab before.
+function operationOf({ query, operationName }) {
+  try {
+    const document = parse(query)
+    return getOperationAST(document, operationName) ?? getOperationAST(document)
+  } catch {
+    return undefined // the server says what is wrong with it
+  }
+}
+
+// merged has Authorization as the socket's first message spells it.
+function merged(...all) {
+  const headers = {}
+  for (const [name, value] of all.flatMap((some) => Object.entries(some ?? {}))) {
+    headers[name.toLowerCase() === 'authorization' ? 'Authorization' : name] = value
+  }
+  return headers
+}
+
+// subscription is one by a socket of its own. It does not begin again by itself:
+// it would be without the blocks in between.
+function subscription({ socket, headers }, params) {
+  return {
+    subscribe(sink) {
+      const client = createClient({ url: socket, connectionParams: headers, retryAttempts: 0, onNonLazyError() {} })
+      const stop = client.subscribe(params, {
+        next: (result) => sink.next(result),
+        complete: () => sink.complete(),
+        error: (err) => sink.error(Array.isArray(err) ? err : closing(err)),
+      })
+      return {
+        unsubscribe() {
+          stop()
+          client.dispose()
+        },
+      }
+    },
+  }
+}

@@ -1,0 +1,18 @@
+// Which blocks are missing from a stream: numbers go up by one in each shard, from
+// the parent's at a split, from the higher of the two at a merge.
+export class Lines {
+  last = new Map()
+
+  // add takes the next block, and counts those that are missing before it.
+  add({ workchain_id, shard, seq_no }) {
+    const at = BigInt(`0x${shard}`)
+    const bit = at & -at
+    const known = [[at], bit < 1n << 63n ? [parent(at, bit)] : [], bit > 1n ? [at - bit / 2n, at + bit / 2n] : []]
+      .map((shards) => Math.max(...shards.map((one) => this.last.get(`${workchain_id}:${one}`) ?? -1)))
+    this.last.set(`${workchain_id}:${at}`, seq_no)
+    const before = Math.max(...known)
+    return before < 0 ? 0 : Math.max(seq_no - before - 1, 0)
+  }
+}
+
+const parent = (shard, bit) => (shard - bit) | (bit << 1n)
