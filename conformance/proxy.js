@@ -2,9 +2,10 @@
 import { connect, createServer } from 'node:net'
 
 export async function proxy({ address }) {
-  const [host, port] = address.split(':')
+  let target = address
   const lines = new Set()
   const server = createServer((client) => {
+    const [host, port] = target.split(':')
     const upstream = connect(Number(port), host)
     client.pipe(upstream).pipe(client)
     for (const end of [client, upstream]) {
@@ -23,6 +24,12 @@ export async function proxy({ address }) {
   return {
     // place is where a server is found through the proxy.
     place: ({ url, socket }) => ({ url: url.replace(address, here), socket: socket.replace(address, here) }),
+    // turn leads who comes from now on to another server.
+    turn: ({ address }) => (target = address),
+    // hold lets nothing more through, and says so to nobody.
+    hold() {
+      for (const end of lines) end.unpipe().pause()
+    },
     cut() {
       for (const end of lines) end.resetAndDestroy()
     },

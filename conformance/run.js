@@ -19,6 +19,7 @@ import { Chain, recording } from './chain.js'
 import * as apollo from './clients/apollo.js'
 import browser from './clients/browser.js'
 import curl from './clients/curl.js'
+import explorer from './clients/explorer.js'
 import * as eventsource from './clients/eventsource.js'
 import * as graphqlRequest from './clients/graphql-request.js'
 import * as graphqlSSE from './clients/graphql-sse.js'
@@ -34,7 +35,7 @@ import { build, host, serve } from './processes.js'
 
 const adapters = [subscriptionsTransport, graphqlWS, graphqlSSE, apollo, urql, graphqlRequest, relay, eventsource].flatMap((client) => client.adapters)
 const words = process.argv.slice(2)
-const cases = [...adapters.flatMap(casesOf), ...subscriptionsTransport.cases, ...wscat, ...curl, ...shell, ...browser, ...judges]
+const cases = [...adapters.flatMap(casesOf), ...subscriptionsTransport.cases, ...wscat, ...curl, ...shell, ...browser, ...explorer, ...judges]
   .filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)))
 const rate = 200 // recorded blocks per second
 const usual = 40_000 // milliseconds' patience with one case

@@ -1,5 +1,5 @@
-// Command webhost serves a simulated chain, a block every 200 ms, to web pages,
-// and files that they may be made of.
+// Command webhost serves a simulated chain, a block every 200 ms, to web pages:
+// to the explorer, or to those of a folder.
 //
 //	go run ./webhost [-origin scheme://host:port]... [-secret secret] [-pages folder]
 //
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/explorer"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -30,7 +31,7 @@ func main() {
 		return nil
 	})
 	secret := flag.String("secret", "", "that the project demo needs")
-	pages := flag.String("pages", "", "`folder` to serve beside the API")
+	pages := flag.String("pages", "", "`folder` to serve in the explorer's place")
 	flag.Parse()
 	if *secret != "" {
 		opts.Authorizer = chaingql.StaticProjects{"demo": {Secret: *secret, RequireSecret: true}}
@@ -38,7 +39,10 @@ func main() {
 	chain := memchain.New()
 	mux := http.NewServeMux()
 	mux.Handle("/demo/graphql", told(chaingql.New(chain, opts)))
-	if *pages != "" {
+	if *pages == "" {
+		mux.Handle("/", explorer.New(nil))
+		mux.Handle("/tools/explorer/", http.StripPrefix("/tools/explorer", explorer.New(nil)))
+	} else {
 		mux.Handle("/", http.FileServer(http.Dir(*pages)))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

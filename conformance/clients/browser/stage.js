@@ -53,6 +53,7 @@ async function raise() {
     friend: friend.origin,
     stranger: stranger.origin,
     tab: (origin) => Tab.open(browser, origin),
+    window: (options) => browser.newContext(options), // with nothing of another
     async close() {
       await browser.close()
       await end(child)

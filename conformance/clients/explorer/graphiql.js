@@ -1,0 +1,141 @@
+// GraphiQL, and what it does with secrets.
+import assert from 'node:assert/strict'
+import { serve, webhost } from '../../processes.js'
+import { proxy } from '../../proxy.js'
+import { caseOf, home, inARow, live } from './visit.js'
+
+const secret = 's3cret'
+const unauthorized = 'Unauthorized access: the project or its secret is wrong.'
+
+export default [
+  caseOf('queries', async (visit) => {
+    const server = await serve()
+    const there = await visit(home(server))
+    await there.ready()
+    await there.page.getByText('A GraphQL schema provides a root type').waitFor() // the documents are there
+    await there.page.locator('.graphiql-query-editor .monaco-editor').first().click()
+    await there.page.keyboard.press('Control+Enter')
+    const { data } = await there.answer('seq_no')
+    assert.match(data.blockchain.blocks.edges[0].node.hash, /^[0-9a-f]{64}$/)
+    await there.tab('balance')
+    await there.run()
+    const balance = await there.answer('balance')
+    assert.equal(balance.data.blockchain.account.info.balance, '1000000000') // of the account in the greeting
+    await there.tab('service')
+    await there.run()
+    await there.answer('"version"')
+    await there.page.getByLabel('Show History').click()
+    for (const name of ['latestBlocks', 'balance', 'service']) await there.page.locator('.graphiql-history').getByText(name).first().waitFor()
+    await there.page.getByLabel('Show Documentation Explorer').click()
+    await there.page.getByRole('link', { name: 'Subscription' }).click()
+    await there.page.getByText('BlockFilter').waitFor()
+    await there.edit('operation', '{ nonsense }')
+    await there.page.waitForFunction(() => window.__MONACO.editor.getModelMarkers({}).some(({ message }) => /nonsense/.test(message))) // by its worker
+    await there.page.getByLabel(/^Prettify/).click()
+    await there.page.waitForFunction(() => window.__MONACO.editor.getModels().some((model) => model.getValue().trim() === '{\n  nonsense\n}'))
+    await there.end()
+    await server.stop()
+    return 'documents, history, blocks and a balance, all from its own origin'
+  }),
+  caseOf('a subscription', async (visit) => {
+    const host = await webhost()
+    const there = await visit(`${home(host)}tools/explorer/`) // under a path
+    await there.ready()
+    await there.tab('liveBlocks')
+    await there.run()
+    const seen = []
+    while (seen.length < 5) {
+      const { data: { blocks } } = await there.answer('seq_no')
+      if (blocks.seq_no !== seen.at(-1)?.seq_no) seen.push(blocks)
+    }
+    inARow(await there.blocks())
+    await there.run() // which is to stop by now
+    const [last] = seen.slice(-1)
+    await there.edit('variables', JSON.stringify({ after: last.chain_order }))
+    await there.run()
+    await there.page.waitForFunction(() => window.messages.filter(({ type }) => type === 'connection_ack').length === 2)
+    await there.page.waitForTimeout(1000)
+    const blocks = await there.blocks()
+    const behind = blocks.slice(blocks.findLastIndex(({ seq_no }) => seq_no === last.seq_no + 1))
+    assert.ok(behind.length >= 5, `${behind.length} blocks`)
+    inARow(behind)
+    await there.page.getByRole('link', { name: 'Live' }).click()
+    await there.state(/^Live/)
+    await there.end()
+    await host.end()
+    return 'five blocks in a row over graphql-transport-ws, stopped, and on behind the last'
+  }),
+  caseOf('a lost line in a subscription', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(home(line.place(host)))
+    await there.ready()
+    await there.tab('liveBlocks')
+    await there.run()
+    await there.answer('seq_no')
+    line.cut()
+    const { errors } = await there.answer('errors')
+    assert.equal(errors[0].message, 'The line to the server is lost.')
+    await there.end()
+    line.close()
+    await host.end()
+    return 'it is told, not begun again without the blocks in between'
+  }),
+  caseOf('secrets', async (visit) => {
+    const server = await serve('-project', `demo=${secret}`)
+    const there = await visit(home(server))
+    const noise = /status of 401/
+    await there.ready()
+    for (const wrong of ['', 'wrong']) {
+      await there.use('demo', wrong)
+      for (const tab of ['latestBlocks', 'liveBlocks']) {
+        await there.tab(tab)
+        await there.edit('response', '')
+        await there.run()
+        const { errors } = await there.answer('errors')
+        assert.match(errors[0].message, /^Unauthorized access/)
+      }
+    }
+    await there.use('demo', secret)
+    await there.page.getByText('A GraphQL schema provides a root type').waitFor() // it is asked again
+    for (const tab of ['latestBlocks', 'liveBlocks']) {
+      await there.tab(tab)
+      await there.run()
+      await there.answer('seq_no')
+    }
+    await there.run()
+    const header = `Basic ${btoa(`:${secret}`)}`
+    const nothingKept = async () => {
+      const kept = await there.kept()
+      assert.match(kept, /latestBlocks/)
+      for (const word of [secret, header, header.slice(6)]) assert.ok(!kept.includes(word), `${word} in ${kept}`)
+    }
+    await nothingKept()
+    await there.use('demo', '')
+    for (const tab of ['latestBlocks', 'liveBlocks']) {
+      await there.tab(tab)
+      await there.edit('request-headers', JSON.stringify({ authorization: header }))
+      await there.page.waitForTimeout(1000) // GraphiQL takes it up a little later
+      await there.run()
+      await there.answer('seq_no')
+    }
+    await there.run()
+    await there.page.waitForTimeout(1000) // and keeps it a little later, too
+    await nothingKept()
+    await there.use('demo', secret, true)
+    assert.deepEqual(JSON.parse(await there.page.evaluate(() => sessionStorage.getItem('chaingql:access'))), { project: 'demo', secret })
+    await there.page.goto(live(server))
+    await there.state(/^Live/)
+    await there.use('demo', 'wrong')
+    await there.state(/^Unauthorized/)
+    assert.equal(await there.page.locator('#state').textContent(), unauthorized)
+    assert.ok(!(await there.kept()).includes(secret))
+    await there.use('nobody', secret)
+    await there.state(/^Unauthorized/)
+    await there.use('demo', secret)
+    await there.state(/^Live/)
+    await there.end(noise)
+    await server.stop()
+    return 'wrong ones are told, in both pages; right ones are not kept but where asked for, in the tab'
+  }),
+]

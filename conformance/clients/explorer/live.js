@@ -1,0 +1,173 @@
+// The live view, over lines and servers that fail it.
+import assert from 'node:assert/strict'
+import { serve, webhost } from '../../processes.js'
+import { proxy } from '../../proxy.js'
+import { caseOf, inARow, live } from './visit.js'
+
+export default [
+  caseOf('the live view, cut off', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(live(line.place(host)))
+    const context = there.page.context()
+    await there.state(/^Live/)
+    await there.received(5)
+    line.cut() // back at once
+    await there.state(/^Live\. Resumed with \d+ blocks? caught up; none was missed\.$/)
+    assert.equal(await there.count('lost'), 1)
+    await there.received(12)
+    await context.setOffline(true)
+    line.cut() // and away for some seconds
+    await there.state(/^The .*(lost|reached).* Trying again, to go on behind block -1:8000000000000000:\d+\.$/)
+    await there.page.waitForTimeout(3000)
+    await context.setOffline(false)
+    await there.state(/^Live\. Resumed with \d{2,} blocks caught up; none was missed\.$/)
+    await there.received(await there.count('received') + 20)
+    const caught = await there.count('caught')
+    assert.ok(caught >= 10, `${caught} caught up`)
+    await there.page.getByRole('button', { name: 'Pause the display' }).click() // stands still to be compared
+    assert.equal(await there.page.locator('tbody tr').count(), 10)
+    const received = await there.count('received')
+    const blocks = await there.blocks()
+    assert.ok(blocks.length >= received && received > 0, `${blocks.length} came, it shows ${received}`)
+    inARow(blocks)
+    assert.deepEqual([await there.count('missed'), await there.count('lost')], [0, 2])
+    await there.end(/ERR_INTERNET_DISCONNECTED|WebSocket connection to/)
+    line.close()
+    await host.end()
+    return `${blocks.length} blocks in a row over three connections, ${caught} of them caught up`
+  }),
+  caseOf('the live view, a line that falls silent', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(live(line.place(host)))
+    await there.state(/^Live/)
+    await there.received(5)
+    line.hold()
+    await there.state(/^The line to the server is lost\. Trying again/)
+    await there.state(/^Live\. Resumed with \d+ blocks caught up; none was missed\.$/)
+    assert.equal(await there.count('missed'), 0)
+    await there.end(/WebSocket connection to/)
+    line.close()
+    await host.end()
+    return 'it notices by its pings, and goes on'
+  }),
+  caseOf('the live view, told to go back or to begin again', async (visit) => {
+    const host = await webhost()
+    const there = await visit('about:blank')
+    const errors = { 5: (seen) => ({ code: 'STREAM_GAP', cursor: seen[1] }), 15: () => ({ code: 'SERVICE_UNAVAILABLE' }), 16: () => ({ code: 'CURSOR_TOO_OLD' }) }
+    const subscribed = []
+    const seen = []
+    let count = 0
+    await there.page.routeWebSocket(/graphql$/, (socket) => {
+      const server = socket.connectToServer()
+      let id, over
+      socket.onMessage((frame) => {
+        const message = JSON.parse(frame)
+        if (message.type === 'subscribe') {
+          id = message.id
+          subscribed.push(message.payload.variables.after)
+        }
+        server.send(frame)
+      })
+      server.onMessage((frame) => {
+        if (over) return
+        const { type, payload } = JSON.parse(frame)
+        if (type === 'next' && errors[++count]) {
+          over = true
+          const extensions = errors[count](seen)
+          return socket.send(JSON.stringify({ id, type: 'error', payload: [{ message: extensions.code, extensions }] }))
+        }
+        if (type === 'next') seen.push(payload.data.blocks.chain_order)
+        socket.send(frame)
+      })
+    })
+    await there.page.goto(live(host))
+    await there.received(9)
+    assert.equal(subscribed[1], seen[1]) // behind the second of four
+    const numbers = await there.page.locator('tbody tr td:first-child').allTextContents()
+    numbers.forEach((number, i) => assert.equal(Number(number), numbers[0] - i))
+    await there.state(/^Live\. The blocks since the line was lost are no longer kept\. It starts over\.$/)
+    await there.received(14)
+    assert.deepEqual([await there.count('missed'), subscribed.length], [0, 4])
+    await there.page.context().close()
+    await host.end()
+    return 'it does, and shows no block twice'
+  }),
+  caseOf('the live view, a block withheld', async (visit) => {
+    const host = await webhost()
+    const there = await visit('about:blank')
+    let frames = 0
+    await there.page.routeWebSocket(/graphql$/, (socket) => {
+      const server = socket.connectToServer()
+      server.onMessage((frame) => {
+        if (++frames !== 5 && frames !== 6) socket.send(frame)
+      })
+    })
+    await there.page.goto(live(host))
+    await there.received(5)
+    assert.equal(await there.count('missed'), 2)
+    await there.page.context().close()
+    await host.end()
+    return 'it shows that two are missing'
+  }),
+  caseOf('the live view, another chain', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(live(line.place(host)))
+    await there.page.waitForFunction(() => Number(document.querySelector('td')?.textContent) > 30)
+    const server = await serve()
+    line.turn(server)
+    line.cut()
+    await there.state(/^Live\. The chain has begun anew\. It starts over\.$/)
+    await there.page.getByText('Workchain 0', { exact: true }).waitFor()
+    assert.equal(await there.count('missed'), 0)
+    await there.end(/WebSocket connection to/)
+    line.close()
+    await Promise.all([host.end(), server.stop()])
+    return 'it starts over'
+  }),
+  caseOf('the live view, by keyboard', async (visit) => {
+    const server = await serve()
+    const there = await visit(live(server))
+    await there.state(/^Live/)
+    await there.received(1)
+    await there.page.locator('tbody tr').first().waitFor()
+    const focused = []
+    const { keyboard } = there.page
+    const step = async () => {
+      await keyboard.press('Tab')
+      const [name, outline] = await there.page.evaluate(() => {
+        const element = document.activeElement
+        return [element.name || element.textContent.trim(), getComputedStyle(element).outlineStyle]
+      })
+      focused.push(name)
+      assert.equal(outline, 'solid', `${name} does not show that it has the focus`)
+      return name
+    }
+    while ((await step()) !== 'Pause the display');
+    await keyboard.press('Space')
+    const rows = () => there.page.locator('tbody tr').first().textContent()
+    await there.page.getByRole('button', { pressed: true }).waitFor()
+    const before = [await rows(), await there.count('received')]
+    await there.received(before[1] + 4)
+    assert.equal(await rows(), before[0])
+    await keyboard.press('Space')
+    await step()
+    await keyboard.press('Enter') // the example's address
+    await there.page.getByText('1.000000000').waitFor()
+    const after = () => there.page.locator('#balance-at').textContent()
+    const first = await after()
+    while ((await after()) === first) await there.page.waitForTimeout(100) // asked again as blocks come
+    await keyboard.type('nowhere')
+    await keyboard.press('Enter')
+    await there.page.getByText('Invalid account address').waitFor()
+    assert.deepEqual(focused, ['Explorer', 'Live', 'project', 'secret', 'keep', 'Use', 'Pause the display', 'address'])
+    for (let i = 0; i < 7; i++) await keyboard.press('Shift+Tab')
+    await keyboard.press('Enter')
+    await there.ready()
+    await there.end()
+    await server.stop()
+    return `by Tab: ${focused.join(', ')}`
+  }),
+]

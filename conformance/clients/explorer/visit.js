@@ -1,0 +1,117 @@
+// What the explorer's cases have in common.
+import assert from 'node:assert/strict'
+import { onStage } from '../browser/stage.js'
+
+// A Visit is to one page, which must stay at its origin, and say nothing on the
+// console: no error, and nothing that its policy refused.
+export class Visit {
+  said = []
+  asked = new Set()
+
+  static async to(page, url) {
+    const visit = new Visit()
+    visit.page = page
+    page.setDefaultTimeout(15_000)
+    page.on('pageerror', (err) => visit.said.push(`${err}`))
+    page.on('console', (line) => visit.said.push(line.text()))
+    page.on('request', (request) => visit.asked.add(new URL(request.url()).origin))
+    page.on('websocket', (socket) => visit.asked.add(new URL(socket.url()).origin.replace('ws:', 'http:')))
+    await page.addInitScript(() => {
+      window.refused = []
+      window.messages = [] // of sockets, as the page got them
+      window.WebSocket = class extends WebSocket {
+        constructor(...where) {
+          super(...where)
+          this.addEventListener('message', ({ data }) => window.messages.push(JSON.parse(data)))
+        }
+      }
+      document.addEventListener('securitypolicyviolation', (event) => window.refused.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`))
+    })
+    await page.goto(url)
+    visit.origin = new URL(url).origin
+    return visit
+  }
+
+  // end checks what holds of each visit; noise is what a lost line makes Chromium say.
+  async end(noise = /^never$/) {
+    assert.deepEqual(await this.page.evaluate(() => window.refused), [], 'refused by the policy')
+    assert.deepEqual(this.said.filter((line) => !noise.test(line)), [], 'on the console')
+    assert.deepEqual([...this.asked], [this.origin], 'asked other origins')
+    await this.page.context().close()
+  }
+
+  use(project, secret, keep = false) {
+    return this.page.getByRole('form', { name: 'Access to the API' }).evaluate((form, [project, secret, keep]) => {
+      Object.assign(form.elements.project, { value: project })
+      Object.assign(form.elements.secret, { value: secret })
+      if (form.elements.keep.checked !== keep) form.elements.keep.click()
+      form.requestSubmit()
+    }, [project, secret, keep])
+  }
+
+  // kept is all that the browser keeps.
+  kept() {
+    return this.page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href]))
+  }
+
+  // blocks are those that came by sockets.
+  blocks() {
+    return this.page.evaluate(() => window.messages.filter(({ type }) => type === 'next').map(({ payload }) => payload.data.blocks))
+  }
+
+  // GraphiQL
+
+  async ready() {
+    await this.page.locator('.graphiql-query-editor .view-lines').first().waitFor()
+    await this.page.waitForFunction(() => window.__MONACO?.editor.getModels().some((model) => model.uri.path.includes('response')))
+  }
+
+  tab(name) {
+    return this.page.getByRole('tab', { name }).click()
+  }
+
+  run() {
+    return this.page.locator('.graphiql-execute-button').click()
+  }
+
+  edit(name, text) {
+    return this.page.evaluate(([name, text]) => window.__MONACO.editor.getModels().find((model) => model.uri.path.includes(name)).setValue(text), [name, text])
+  }
+
+  // answer waits for a response that has some text in it.
+  async answer(text) {
+    const response = await this.page.waitForFunction((text) => {
+      const value = window.__MONACO.editor.getModels().find((model) => model.uri.path.includes('response')).getValue()
+      return value.includes(text) && value
+    }, text)
+    return JSON.parse(await response.jsonValue())
+  }
+
+  // the live view
+
+  state(pattern) {
+    return this.page.waitForFunction(([source]) => new RegExp(source).test(document.querySelector('#state').textContent), [pattern.source])
+  }
+
+  count(id) {
+    return this.page.locator(`#${id}`).textContent().then(Number)
+  }
+
+  // received waits for so many blocks.
+  received(least) {
+    return this.page.waitForFunction((least) => Number(document.querySelector('#received').textContent) >= least, least)
+  }
+}
+
+// caseOf is one with a browser, given what opens a page in a window of its own.
+export const caseOf = (name, run) => ({
+  name: `explorer, ${name}`, phase: 'apart', patience: 60_000,
+  run: () => onStage(async ({ window }) => run(async (url, options) => Visit.to(await (await window(options)).newPage(), url))),
+})
+
+export const home = ({ url }) => new URL('/', url).href
+export const live = ({ url }) => new URL('/live', url).href
+
+export function inARow(blocks) {
+  assert.deepEqual(blocks.map(({ seq_no }) => seq_no), blocks.map((_, i) => blocks[0].seq_no + i))
+}
