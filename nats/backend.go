@@ -1,0 +1,77 @@
+package natschain
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chaingql/chaingql"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A Backend serves the chain that is kept in one stream and one bucket. Make one
+// with [Open]; its methods may be called concurrently.
+type Backend struct {
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	opts  Options // in force
+	names names
+	marks marks
+}
+
+var (
+	_ chaingql.Backend        = (*Backend)(nil)
+	_ chaingql.BalanceBatcher = (*Backend)(nil)
+)
+
+// Open connects to a server, or to the first that answers of several with commas
+// between them, and sees that they will do: that there are JetStream, the stream
+// and the bucket (see [Options].Create), as they have to be, and the permission
+// to read them. What is wrong is one error here, in which the URL does not
+// appear. The context is for opening alone. The Backend has a connection of its
+// own; close it when it is no longer used.
+func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkURL(url); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, failed("connect", err)
+	}
+	nc, err := nats.Connect(url, o.connect()...)
+	if err != nil {
+		return nil, failed("connect", err)
+	}
+	b := &Backend{nc: nc, opts: o, names: namesOf(o.Chain)}
+	if b.js, err = jetstream.New(nc); err == nil {
+		err = b.prepare(ctx)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close ends every Follow and every call that is under way, and closes the
+// connection. Shut the Handler down before. A second Close does nothing.
+func (b *Backend) Close() { b.nc.Close() }
+
+// info is what the leader of a stream tells of it.
+func (b *Backend) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
+	err = b.try(ctx, func(ctx context.Context) error {
+		s, err := b.js.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		info = s.CachedInfo()
+		return nil
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	return info, b.denied(err)
+}

@@ -1,0 +1,52 @@
+package natschain_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	natschain "github.com/chaingql/chaingql/nats"
+)
+
+// harness is a Backend behind a proxy, and a Writer that has a way of its own.
+func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
+	s := newBroker(t)
+	w := writer(t, open(t, s.ClientURL(), &natschain.Options{Create: &storage}))
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.port()), nil)
+	ctx := context.Background()
+	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0), {ID: [32]byte{31: 2}}: new(big.Int).Lsh(big.NewInt(7), 117)}
+	if err := w.SetBalances(ctx, known); err != nil {
+		t.Fatal(err)
+	}
+	return backendtest.Harness{
+		Balances:   known,
+		Backend:    b,
+		Append:     func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
+		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
+		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
+		Interrupt: func() {
+			for !b.Connected() { // there must be something to cut
+				time.Sleep(5 * time.Millisecond)
+			}
+			p.cut()
+		},
+		Stall: p.stall,
+	}
+}
+
+func TestChainInFilesKeepsTheContract(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, natschain.Storage{}) })
+}
+
+func TestChainThatNumbersItsBlocksKeepsTheContract(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		h := harness(t, natschain.Storage{Memory: true})
+		h.Cursor = chaingql.SeqCursor
+		return h
+	})
+}

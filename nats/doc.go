@@ -1,0 +1,16 @@
+// Package natschain keeps a chain in NATS JetStream: a [chaingql.Backend] that
+// serves it, and a [Writer] for the indexer that fills it.
+//
+//	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), nil)
+//	if err != nil {
+//		log.Fatal(err) // no server, wrong credentials, no JetStream, no stream, no permission, too old a server
+//	}
+//	defer backend.Close()
+//	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
+//
+// Blocks are messages of a stream, in cursor order, balances are values of a
+// key-value bucket; [Options].Chain names both. Any number of hosts serve one
+// chain, each with one connection and one consumer, and a subscriber that goes on
+// with its cursor may do so at any of them. The package is called natschain so
+// that a host may import nats.go, as nats, beside it.
+package natschain

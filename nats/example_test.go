@@ -1,0 +1,49 @@
+package natschain_test
+
+import (
+	"context"
+	"log"
+	"math/big"
+	"net/http"
+	"os"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go"
+)
+
+func Example() {
+	ctx := context.Background()
+	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), &natschain.Options{
+		Connect: []nats.Option{nats.UserCredentials("host.creds"), nats.RootCAs("ca.pem")},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+
+	http.Handle("/{project}/graphql", chaingql.New(backend, nil))
+	log.Print(http.ListenAndServe("127.0.0.1:8080", nil))
+}
+
+func ExampleWriter() {
+	ctx := context.Background()
+	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), &natschain.Options{Create: &natschain.Storage{Replicas: 3}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+	w, err := backend.Writer(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	changed := map[chaingql.Address]*big.Int{{ID: [32]byte{1}}: big.NewInt(1_000_000_000)}
+	if err := w.SetBalances(ctx, changed); err != nil {
+		log.Fatal(err)
+	}
+	block := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 7, Cursor: chaingql.ChainOrder(-1, 1<<63, 7, 7)}
+	if err := w.Append(ctx, block); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// brokers are the servers of one NATS cluster. Each can be stopped, and started
+// again on what it kept.
+type brokers struct {
+	opts []*server.Options
+
+	mu      sync.Mutex
+	running []*server.Server // nil where one is stopped
+}
+
+// newBrokers starts a cluster on 127.0.0.1.
+func newBrokers(dir string) (*brokers, error) {
+	b := &brokers{running: make([]*server.Server, machines)}
+	ports, err := free(2 * machines)
+	if err != nil {
+		return nil, err
+	}
+	var routes []*url.URL
+	for i := range machines {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])})
+	}
+	for i := range machines {
+		name := fmt.Sprintf("broker%d", i+1)
+		b.opts = append(b.opts, &server.Options{
+			ServerName: name, Host: "127.0.0.1", Port: ports[machines+i], NoLog: true, NoSigs: true,
+			JetStream: true, StoreDir: filepath.Join(dir, name), Routes: routes,
+			Cluster: server.ClusterOpts{Name: "chain", Host: "127.0.0.1", Port: ports[i]},
+		})
+	}
+	for i := range machines {
+		if err := b.start(i); err != nil {
+			b.close()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// free finds ports that nobody listens on.
+func free(n int) (ports []int, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = l.Close() }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// urls are where clients find the cluster.
+func (b *brokers) urls() string {
+	var urls []string
+	for _, o := range b.opts {
+		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", o.Port))
+	}
+	return strings.Join(urls, ",")
+}
+
+func (b *brokers) start(i int) error {
+	opts := b.opts[i].Clone()
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.Start()
+	if !s.ReadyForConnections(gather / 2) {
+		s.Shutdown()
+		return errors.New("a NATS server does not come up")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running[i] = s
+	return nil
+}
+
+// stop takes a server down at once: it tells nobody, and hands nothing over.
+func (b *brokers) stop(i int) {
+	b.mu.Lock()
+	s := b.running[i]
+	b.running[i] = nil
+	b.mu.Unlock()
+	if s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+// current waits until a server has caught up with the others.
+func (b *brokers) current(i int, within time.Duration) bool {
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		b.mu.Lock()
+		s := b.running[i]
+		b.mu.Unlock()
+		if s != nil && s.JetStreamIsCurrent() && s.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, "chain_blocks") {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *brokers) close() {
+	var stopping sync.WaitGroup
+	for i := range b.opts {
+		stopping.Go(func() { b.stop(i) })
+	}
+	stopping.Wait()
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestProgramServesWhatItProduces runs the program, and asks it as it says.
+func TestProgramServesWhatItProduces(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	said, stdout := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"-addr", "127.0.0.1:0", "-rate", "20", "-dir", t.TempDir()}, stdout)
+		_ = stdout.Close()
+	}()
+	var url string
+	for lines := bufio.NewScanner(said); url == "" && lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), "proxy "); ok {
+			url = strings.TrimSpace(rest)
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+	ask := func(query, want string) {
+		t.Helper()
+		last := ""
+		for ctx.Err() == nil {
+			res, err := http.Post(url, "application/json", strings.NewReader(`{"query":"`+query+`"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if last = string(body); strings.Contains(last, want) {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Errorf("%s is answered %s", query, last)
+	}
+	ask("{blockchain{blocks(workchain:-1,first:3){edges{node{seq_no}}}}}", `{"node":{"seq_no":1}},{"node":{"seq_no":2}},{"node":{"seq_no":3}}`)
+	ask(`{blockchain{account(address:\"`+miner.String()+`\"){info{balance(format:DEC)}}}}`, `00000000"`)
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+// A proxy gives each request, and each WebSocket, to the next host.
+type proxy struct {
+	addr   string
+	server *http.Server
+	wire   *http.Transport
+	served chan error
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func newProxy(addr string, hosts []*host, logger *slog.Logger) (*proxy, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	var next atomic.Uint64
+	p := &proxy{
+		addr:   l.Addr().String(),
+		wire:   &http.Transport{DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, MaxIdleConnsPerHost: 64},
+		served: make(chan error, 1),
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	quiet := slog.NewLogLogger(logger.Handler(), slog.LevelDebug)
+	pass := &httputil.ReverseProxy{
+		Transport: p.wire,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: hosts[next.Add(1)%uint64(len(hosts))].addr})
+			r.SetXForwarded()
+		},
+		FlushInterval: -1, // each block at once
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { // that host is away: ask again
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusBadGateway)
+		},
+		ErrorLog: quiet,
+	}
+	p.server = &http.Server{
+		Handler: pass, ReadHeaderTimeout: 5 * time.Second, ErrorLog: quiet,
+		BaseContext: func(net.Listener) context.Context { return p.ctx }, // ends WebSockets too
+	}
+	go func() { p.served <- p.server.Serve(l) }()
+	return p, nil
+}
+
+func (p *proxy) close() error {
+	p.cancel()
+	err := p.server.Close()
+	p.wire.CloseIdleConnections()
+	if served := <-p.served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}

@@ -1,0 +1,22 @@
+package natschain
+
+import "github.com/nats-io/nats.go"
+
+// Connected tells whether the connection stands.
+func (b *Backend) Connected() bool { return b.nc.IsConnected() }
+
+// Need lets tests meet a server that is too old.
+func Need(major, minor int) (restore func()) {
+	was := oldest
+	oldest = [2]int{major, minor}
+	return func() { oldest = was }
+}
+
+// Forget has the Backend search for every cursor.
+func (b *Backend) Forget() { b.marks.forget() }
+
+// Bare is a Backend on servers that nobody has looked at.
+func Bare(nc *nats.Conn) *Backend {
+	o, _ := (*Options)(nil).withDefaults()
+	return &Backend{nc: nc, opts: o, names: namesOf(o.Chain)}
+}

@@ -1,0 +1,232 @@
+package natschain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	heartbeat   = time.Second      // of a consumer that has nothing to say; twice that is silence
+	ahead       = 1000             // blocks that may be under way
+	abandoned   = 30 * time.Second // after which the server drops a consumer that nobody reads
+	mostReplace = 5                // consumers in a row that yield nothing
+)
+
+// Follow yields every block after a cursor, as [chaingql.Backend] describes it.
+// It reads through an ordered consumer: one in the server's memory that
+// acknowledges nothing, from a place in the stream on. Each message must be the
+// one behind the last; where one is not, or the consumer falls silent, another
+// takes over from that place. Where the connection is lost Follow ends. Where
+// blocks were pruned, "" is too old.
+func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return func(yield func(chaingql.Block, error) bool) {
+		err := b.follow(ctx, after, yield)
+		if errors.Is(err, errReplaced) {
+			b.marks.forget()
+		}
+		if err != nil {
+			yield(chaingql.Block{}, err)
+		}
+	}
+}
+
+// A reader is one Follow.
+type reader struct {
+	b      *Backend
+	cursor chaingql.Cursor // of the newest block that was yielded, or where it began
+	at     place           // that cursor's
+	any    bool            // a block was yielded
+	fresh  bool            // the consumer has yielded nothing yet
+	yield  func(chaingql.Block, error) bool
+}
+
+// follow returns why it ended, nil where it was left.
+func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
+	if err := checkCursor(after); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, stop := b.connected(ctx)
+	defer stop()
+	r := &reader{b: b, cursor: after, yield: yield}
+	if after != "" {
+		at, err := b.place(ctx, after)
+		if err != nil {
+			return because(ctx, err)
+		}
+		if at.gone {
+			return chaingql.ErrCursorTooOld
+		}
+		r.at = at
+	}
+	for idle := 0; ; {
+		left, err := r.read(ctx)
+		if left {
+			return nil
+		}
+		if idle++; !r.fresh {
+			idle = 0
+		}
+		if ctx.Err() != nil || idle == mostReplace || !b.replaceable(err) {
+			return because(ctx, err)
+		}
+		pause(ctx, pauseBetween)
+	}
+}
+
+// replaceable tells what befalls a consumer from what befalls the stream.
+func (b *Backend) replaceable(err error) bool {
+	for _, is := range []error{errSkipped, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrMsgIteratorClosed} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return b.passing(err)
+}
+
+// connected is ctx until the connection is lost.
+func (b *Backend) connected(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	changed := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case status := <-changed:
+			if status == nats.CLOSED {
+				cancel(errClosed)
+			}
+			cancel(errLost)
+		case <-ctx.Done():
+		}
+	}()
+	if b.nc.IsClosed() {
+		cancel(errClosed)
+	}
+	return ctx, func() {
+		cancel(nil)
+		<-over
+		b.nc.RemoveStatusListener(changed)
+	}
+}
+
+// because is the reason for which a context ended, or else the error.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return failed("follow", context.Cause(ctx))
+	}
+	return failed("follow", err)
+}
+
+// errSkipped is for a message that came too early: those before it were lost on
+// the way, or are gone.
+var errSkipped = errors.New("a message was passed over")
+
+// read yields what one consumer has, until it is left or fails.
+func (r *reader) read(ctx context.Context) (left bool, err error) {
+	r.fresh = true
+	if err := r.b.since(ctx, r.at, r.cursor); err != nil {
+		return false, err
+	}
+	messages, stop, err := r.b.consume(ctx, r.at.seq+1)
+	if err != nil {
+		return false, err
+	}
+	defer stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return false, err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return false, fmt.Errorf("a message came that is none of the stream's: %w", err)
+		}
+		seq := meta.Sequence.Stream
+		switch {
+		case seq <= r.at.seq: // a server that lags has the consumer begin at what it has
+			continue
+		case seq > r.at.seq+1:
+			if r.fresh {
+				return false, r.missing(ctx)
+			}
+			return false, errSkipped
+		}
+		s, err := r.b.names.decode(seq, m.Subject(), m.Data())
+		if err != nil {
+			return false, err
+		}
+		r.fresh = false
+		if more, err := r.take(s); err != nil || !more {
+			return err == nil, err
+		}
+	}
+}
+
+// take yields a block, and tells whether to go on.
+func (r *reader) take(s stored) (more bool, err error) {
+	if s.block.Cursor <= r.cursor {
+		if r.any {
+			return false, failed("follow", fmt.Errorf("message %d of the stream has cursor %q, after %q: blocks must be appended in cursor order", s.seq, s.block.Cursor, r.cursor))
+		}
+		r.at = place{seq: s.seq} // the cursor was past the newest block
+		return true, nil
+	}
+	r.at, r.cursor, r.any = place{seq: s.seq, exact: true}, s.block.Cursor, true
+	r.b.marks.note(s)
+	return r.yield(s.block, nil), nil
+}
+
+// missing tells why the stream has not the next message: the oldest ones are
+// gone, or somebody deleted single ones.
+func (r *reader) missing(ctx context.Context) error {
+	if err := r.b.since(ctx, r.at, r.cursor); err != nil {
+		return err
+	}
+	next, some, err := r.b.at(ctx, r.at.seq+1)
+	if err != nil || !some || next.seq == r.at.seq+1 {
+		return errors.Join(err, errSkipped)
+	}
+	return failed("follow", fmt.Errorf("messages %d to %d of the stream were deleted, and those before them not", r.at.seq+1, next.seq-1))
+}
+
+// consume makes a consumer. What is left of it when the line is dead the server
+// drops by itself.
+func (b *Backend) consume(ctx context.Context, from uint64) (jetstream.MessagesContext, func(), error) {
+	var c jetstream.Consumer
+	err := b.try(ctx, func(ctx context.Context) (err error) {
+		c, err = b.js.CreateConsumer(ctx, b.names.stream, jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
+			InactiveThreshold: abandoned, MemoryStorage: true, Replicas: 1,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	drop := func() { // without waiting for the answer
+		_ = b.nc.Publish("$JS.API.CONSUMER.DELETE."+b.names.stream+"."+c.CachedInfo().Name, nil)
+	}
+	messages, err := c.Messages(jetstream.PullMaxMessages(ahead), jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(abandoned),
+		jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	if err != nil {
+		drop()
+		return nil, nil, err
+	}
+	return messages, func() {
+		messages.Stop()
+		drop()
+	}, nil
+}

@@ -1,0 +1,262 @@
+package natschain_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+)
+
+// A reading is a Follow that is read on a goroutine of its own.
+type reading struct {
+	t      *testing.T
+	blocks chan chaingql.Cursor
+	end    chan error
+}
+
+func follow(t *testing.T, b *natschain.Backend, after chaingql.Cursor) *reading {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &reading{t: t, blocks: make(chan chaingql.Cursor), end: make(chan error, 1)}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for b, err := range b.Follow(ctx, after) {
+			if err != nil {
+				r.end <- err
+				return
+			}
+			select {
+			case r.blocks <- b.Cursor:
+			case <-ctx.Done():
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return r
+}
+
+func (r *reading) expect(want []chaingql.Block) {
+	r.t.Helper()
+	for _, b := range want {
+		select {
+		case c := <-r.blocks:
+			if c != b.Cursor {
+				r.t.Fatalf("%q came, where %q was due", c, b.Cursor)
+			}
+		case err := <-r.end:
+			r.t.Fatalf("it ended where %q was due: %v", b.Cursor, err)
+		case <-time.After(patience):
+			r.t.Fatalf("nothing came where %q was due", b.Cursor)
+		}
+	}
+}
+
+func (r *reading) ends(within time.Duration) error {
+	r.t.Helper()
+	select {
+	case err := <-r.end:
+		return err
+	case c := <-r.blocks:
+		r.t.Fatalf("%q came, where an end was due", c)
+	case <-time.After(within):
+		r.t.Fatalf("it has not ended within %v", within)
+	}
+	return nil
+}
+
+// TestRestartOfTheServerLosesNothing stops the server while one appends and one
+// follows, and starts it again on its files.
+func TestRestartOfTheServerLosesNothing(t *testing.T) {
+	s := newBroker(t)
+	w := writer(t, open(t, s.ClientURL(), nil))
+	b := open(t, s.ClientURL(), nil)
+	all := blocks(900)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var running sync.WaitGroup
+	wrote := make(chan int)
+	running.Go(func() {
+		defer close(wrote)
+		for i := range all {
+			if err := w.Append(ctx, all[i]); err != nil {
+				t.Error(err)
+				return
+			}
+			wrote <- i
+		}
+	})
+	var got []chaingql.Cursor
+	failures := 0
+	running.Go(func() {
+		last := chaingql.Cursor("")
+		for len(got) < len(all) && ctx.Err() == nil {
+			for b, err := range b.Follow(ctx, last) {
+				if err != nil {
+					failures++
+					break
+				}
+				got, last = append(got, b.Cursor), b.Cursor
+				if len(got) == len(all) {
+					break
+				}
+			}
+		}
+	})
+	const restarts = 3
+	for i := range wrote {
+		if i%(len(all)/(restarts+1)) == 100 {
+			s.stop()
+			s.start()
+		}
+	}
+	running.Wait()
+	if want := cursorsOf(all); !slices.Equal(got, want) {
+		t.Errorf("Follow, resumed, yielded %s", difference(got, want))
+	}
+	if failures == 0 {
+		t.Errorf("Follow never failed in %d restarts", restarts)
+	}
+	expectStored(t, b, all)
+}
+
+// TestConsumerThatGoesAwayIsReplaced deletes the consumer that a Follow reads
+// through, again and again.
+func TestConsumerThatGoesAwayIsReplaced(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(3000), context.Background()
+	w := writer(t, b)
+	if err := w.Append(ctx, all[:2000]...); err != nil {
+		t.Fatal(err)
+	}
+	r := follow(t, b, "")
+	stream, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < 3000; n += 500 {
+		if n >= 2000 {
+			if err := w.Append(ctx, all[n:n+500]...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.expect(all[n : n+500])
+		names := stream.ConsumerNames(ctx)
+		for name := range names.Name() {
+			if err := stream.DeleteConsumer(ctx, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestReaderThatIsSlowLosesNothing reads so slowly that heartbeats fill what is
+// kept for it.
+func TestReaderThatIsSlowLosesNothing(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(12_000), context.Background()
+	w := writer(t, b)
+	if err := w.Append(ctx, all[:2000]...); err != nil {
+		t.Fatal(err)
+	}
+	r := follow(t, b, "")
+	r.expect(all[:10])
+	if err := w.Append(ctx, all[2000:]...); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // longer than a silent consumer is waited for
+	r.expect(all[10:])
+}
+
+// TestFollowSeesADeadLineWithinSeconds has a network drop everything, without a
+// word to either side.
+func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
+	s := newBroker(t)
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	all, ctx := blocks(30), context.Background()
+	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.port()), &natschain.Options{Timeout: 3 * time.Second})
+	r := follow(t, b, "")
+	r.expect(all)
+	resume := p.stall()
+	defer resume()
+	if err := r.ends(10 * time.Second); err == nil {
+		t.Error("it ended without an error")
+	}
+	start := time.Now()
+	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > 5*time.Second {
+		t.Errorf("a page without a deadline failed after %v with %v", time.Since(start), err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := b.Balance(ctx, chaingql.Address{})
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		if err == nil {
+			t.Error("a dead line gave a balance")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a balance without a deadline is waited for still")
+	}
+}
+
+// TestWriterComesBackFromADeadLine has no deadline of its caller's.
+func TestWriterComesBackFromADeadLine(t *testing.T) {
+	s := newBroker(t)
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.port()), &natschain.Options{Timeout: time.Second, WriteTimeout: 2 * time.Second, Create: &natschain.Storage{}})
+	w, all, ctx := writer(t, b), blocks(5000), context.Background()
+	if err := w.Append(ctx, all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	resume := p.stall()
+	start := time.Now()
+	if err := w.Append(ctx, all...); err == nil || time.Since(start) > 5*time.Second {
+		t.Errorf("Append came back after %v with %v", time.Since(start), err)
+	}
+	if err := w.SetBalance(ctx, chaingql.Address{}, nil); err == nil {
+		t.Error("a nil balance was set")
+	}
+	resume()
+	for start := time.Now(); ; {
+		err := w.Append(ctx, all...)
+		if err == nil {
+			break
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("Append fails still: %v", err)
+		}
+	}
+	expectStored(t, b, all)
+}
+
+// TestStreamMadeAnewIsNotTakenForTheOld has somebody delete the stream and make
+// another, of which the same numbers mean other blocks.
+func TestCloseEndsEverything(t *testing.T) {
+	s := newBroker(t)
+	b := open(t, s.ClientURL(), nil)
+	r := follow(t, b, "")
+	time.Sleep(50 * time.Millisecond)
+	b.Close()
+	b.Close()
+	if err := r.ends(2 * time.Second); err == nil {
+		t.Error("Follow ended without an error")
+	}
+	start := time.Now()
+	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > time.Second {
+		t.Errorf("a page after Close: %v after %v", err, time.Since(start))
+	}
+	if err := follow(t, b, "").ends(2 * time.Second); err == nil {
+		t.Error("a Follow after Close ended without an error")
+	}
+}

@@ -1,0 +1,97 @@
+package natschain_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// TestServerThatLagsIsReadOnFrom has a stream of five blocks whose leader has all
+// of them, and whose other servers, which answer for pages, have fewer at first.
+func TestServerThatLagsIsReadOnFrom(t *testing.T) {
+	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	all := blocks(5)
+	payload := func(seq int) []byte {
+		b := all[seq-1]
+		return fmt.Appendf(nil, `{"cursor":%q,"seq_no":%d,"hash":%q,"time":%q}`, b.Cursor, b.SeqNo, b.Hash, b.Time.Format("2006-01-02T15:04:05Z"))
+	}
+	subject := func(seq int) string {
+		return fmt.Sprintf("chain.blocks.%d.%016x", all[seq-1].Workchain, all[seq-1].Shard)
+	}
+	type request struct {
+		Seq, Batch int
+		Last       string `json:"last_by_subj"`
+		Next       string `json:"next_by_subj"`
+	}
+	var deaf atomic.Int64 // requests that nobody answers, as where there is no leader
+	leader := func(m *nats.Msg) {
+		if deaf.Add(-1) >= 0 {
+			return
+		}
+		var r request
+		if err := json.Unmarshal(m.Data, &r); err != nil {
+			t.Error(err)
+		}
+		seq := len(all)
+		if r.Last == "" {
+			seq = r.Seq
+		}
+		answer, err := json.Marshal(map[string]any{"message": map[string]any{"subject": subject(seq), "seq": seq, "data": payload(seq)}})
+		if err != nil {
+			t.Error(err)
+		}
+		_ = m.Respond(answer)
+	}
+	var asked atomic.Int64
+	follower := func(m *nats.Msg) {
+		var r request
+		if err := json.Unmarshal(m.Data, &r); err != nil {
+			t.Error(err)
+		}
+		has := min(int(asked.Add(1))/2*2, len(all)) // 0, 2, 2, 4, 4, 5
+		last, n := 0, 0
+		for seq := r.Seq; seq <= has && n < r.Batch; seq++ {
+			_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: payload(seq), Header: nats.Header{
+				"Nats-Subject": {subject(seq)}, "Nats-Sequence": {fmt.Sprint(seq)}, "Nats-Last-Sequence": {fmt.Sprint(last)},
+			}})
+			last, n = seq, n+1
+		}
+		status := "404"
+		if n > 0 {
+			status = "204"
+		}
+		_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{
+			"Status": {status}, "Nats-Num-Pending": {"0"}, "Nats-Last-Sequence": {fmt.Sprint(last)},
+		}})
+	}
+	for subject, answer := range map[string]nats.MsgHandler{"$JS.API.STREAM.MSG.GET.chain_blocks": leader, "$JS.API.DIRECT.GET.chain_blocks": follower} {
+		if _, err := nc.Subscribe(subject, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := natschain.Bare(nc)
+	for _, q := range []chaingql.BlocksQuery{{First: 10}, {Last: 10}, {Last: 3}} {
+		asked.Store(0)
+		deaf.Store(1)
+		page, err := b.Blocks(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := chaingql.PageOf(all, q); !slices.Equal(cursorsOf(page), cursorsOf(want)) {
+			t.Errorf("of %+v came %s", q, difference(cursorsOf(page), cursorsOf(want)))
+		}
+	}
+}

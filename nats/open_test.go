@@ -1,0 +1,231 @@
+package natschain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const password = "s3cret-and-more"
+
+// guarded is a server with users that may do more or less.
+func guarded(t *testing.T) *broker {
+	may := func(denied ...string) *server.Permissions {
+		return &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: denied}}
+	}
+	return newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "all", Password: password},
+			{Username: "noinfo", Password: password, Permissions: may("$JS.API.STREAM.INFO.*")},
+			{Username: "noget", Password: password, Permissions: may("$JS.API.STREAM.MSG.GET.chain_blocks")},
+			{Username: "nobatch", Password: password, Permissions: may("$JS.API.DIRECT.GET.>")},
+			{Username: "nobalance", Password: password, Permissions: may("$JS.API.STREAM.MSG.GET.KV_chain_balances")},
+			{Username: "noconsumer", Password: password, Permissions: may("$JS.API.CONSUMER.>")},
+			{Username: "nocreate", Password: password, Permissions: may("$JS.API.STREAM.CREATE.>")},
+			{Username: "reader", Password: password, Permissions: may("chain.>", "$KV.>")},
+		}
+	})
+}
+
+func (b *broker) as(user string) string {
+	return fmt.Sprintf("nats://%s:%s@127.0.0.1:%d", user, password, b.port())
+}
+
+// TestMisconfigurationIsOneClearErrorAtStart also sees that no error has the
+// password in it.
+func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
+	s := guarded(t)
+	open(t, s.as("all"), nil)
+	without := newBroker(t, func(o *server.Options) { o.JetStream = false })
+	empty := newBroker(t)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nobody.Close()
+	quick := natschain.Options{Timeout: time.Second}
+	create := quick
+	create.Create = &natschain.Storage{}
+	seven := create
+	seven.Create = &natschain.Storage{Replicas: 3}
+	for _, row := range []struct {
+		name, url string
+		opts      natschain.Options
+		want      string
+	}{
+		{"no server", "nats://all:" + password + "@" + nobody.Addr().String(), quick, "connect: nats: no servers available"},
+		{"a wrong password", strings.Replace(s.as("all"), password, "wrong", 1), quick, "connect: nats: Authorization Violation"},
+		{"no password", s.ClientURL(), quick, "connect: nats: Authorization Violation"},
+		{"a malformed URL", "nats://all:" + password + "@127.0.0.1:port", quick, "the URL is malformed"},
+		{"a malformed URL of several", s.as("all") + ",nats://%zz:" + password + "@h", quick, "the URL is malformed"},
+		{"a URL without a host", "nats://", quick, "the URL is malformed"},
+		{"a bad name", s.as("all"), natschain.Options{Chain: "a.b"}, "Options.Chain is no name of a chain"},
+		{"a file of credentials that is not there", s.ClientURL(), natschain.Options{Connect: []nats.Option{nats.UserCredentials("/nowhere.creds")}}, "connect: nats: "},
+		{"no JetStream", without.ClientURL(), quick, "JetStream is not enabled on the server, or not for this account"},
+		{"no stream", empty.ClientURL(), quick, `the stream "chain_blocks" is missing: Open makes it where Options.Create is set`},
+		{"more replicas than servers", empty.ClientURL(), seven, `make the stream "chain_blocks": nats: API error`},
+		{"may not look", s.as("noinfo"), quick, `look at the stream "chain_blocks": nats: permissions violation`},
+		{"may not read", s.as("noget"), quick, "may not read the stream: nats: permissions violation"},
+		{"may not read batches", s.as("nobatch"), quick, "may not read the stream in batches: nats: permissions violation"},
+		{"may not read balances", s.as("nobalance"), quick, "may not read the bucket: nats: permissions violation"},
+		{"may not consume", s.as("noconsumer"), quick, "may not make a consumer of the stream: nats: permissions violation"},
+		{"may not create", s.as("nocreate"), natschain.Options{Chain: "other", Create: &natschain.Storage{}, Timeout: time.Second}, `make the stream "other_blocks": nats: permissions violation`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			start := time.Now()
+			b, err := natschain.Open(context.Background(), row.url, &row.opts)
+			if err == nil {
+				b.Close()
+				t.Fatal("it opens")
+			}
+			if !strings.HasPrefix(err.Error(), "natschain: ") || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error is %q", err)
+			}
+			if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), password) {
+				t.Errorf("the password is in %q", err)
+			}
+			if took := time.Since(start); took > 6*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+func TestStreamThatWillNotDoIsRefused(t *testing.T) {
+	s := newBroker(t)
+	js := raw(t, s.ClientURL())
+	good := jetstream.StreamConfig{AllowDirect: true}
+	for i, row := range []struct {
+		name   string
+		change func(*jetstream.StreamConfig)
+		want   string
+	}{
+		{"a work queue", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }, "its retention is WorkQueue"},
+		{"interest", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, "its retention is Interest"},
+		{"no direct gets", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "it does not allow direct gets"},
+		{"few messages of a subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "it limits the messages of each subject"},
+		{"messages that expire", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, "it lets single messages expire"},
+	} {
+		chain, c := fmt.Sprint("c", i), good
+		c.Name, c.Subjects = chain+"_blocks", []string{chain + ".blocks.>"}
+		row.change(&c)
+		if _, err := js.CreateStream(context.Background(), c); err != nil {
+			t.Fatal(err)
+		}
+		b, err := natschain.Open(context.Background(), s.ClientURL(), &natschain.Options{Chain: chain, Create: &natschain.Storage{}})
+		if err == nil {
+			b.Close()
+			t.Errorf("%s: it opens", row.name)
+		} else if !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: the error is %q", row.name, err)
+		}
+	}
+}
+
+func TestStreamWithHolesIsRefused(t *testing.T) {
+	s := newBroker(t)
+	js, ctx := raw(t, s.ClientURL()), context.Background()
+	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := writer(t, open(t, s.ClientURL(), nil))
+	if err := w.Append(ctx, blocks(10)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(ctx, 5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natschain.Open(ctx, s.ClientURL(), nil); err == nil || !strings.Contains(err.Error(), "it has holes: 1 messages were deleted from its middle") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestServerThatIsTooOldIsRefused(t *testing.T) {
+	s := newBroker(t)
+	defer natschain.Need(3, 0)()
+	if _, err := natschain.Open(context.Background(), s.ClientURL(), nil); err == nil || !strings.Contains(err.Error(), "which is too old: 3.0 or newer is needed") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestReaderMayNotWrite(t *testing.T) {
+	s := guarded(t)
+	open(t, s.as("all"), nil)
+	b := open(t, s.as("reader"), &natschain.Options{Timeout: time.Second})
+	if _, err := b.Writer(context.Background()); err == nil || !strings.Contains(err.Error(), "may not write to chain.blocks.0.0000000000000000: nats: permissions violation") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestStreamOfOtherSubjectsTakesNoBlocks(t *testing.T) {
+	s := newBroker(t)
+	ctx := context.Background()
+	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"other.>"}, AllowDirect: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, s.ClientURL(), nil).Writer(ctx); err == nil || !strings.Contains(err.Error(), "no stream takes messages to chain.blocks.") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestOpenLeavesWhatIsThereAsItIs(t *testing.T) {
+	s := newBroker(t)
+	ctx := context.Background()
+	open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxBytes: 1 << 20, MaxAge: time.Hour, Memory: true, Duplicates: time.Minute}})
+	open(t, s.ClientURL(), nil)
+	stream, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := stream.CachedInfo().Config; c.MaxBytes != 1<<20 || c.MaxAge != time.Hour || c.Storage != jetstream.MemoryStorage || c.Duplicates != time.Minute || !c.DenyDelete {
+		t.Errorf("the stream is %+v", c)
+	}
+}
+
+// TestPermissionsOfTheREADMEAreEnough gives each role those, and no others.
+func TestPermissionsOfTheREADMEAreEnough(t *testing.T) {
+	serves := []string{"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.chain_blocks", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.CONSUMER.MSG.NEXT.>"}
+	writes := append(slices.Clone(serves), "chain.blocks.>", "$KV.chain_balances.>")
+	prunes := append(slices.Clone(writes), "$JS.API.STREAM.PURGE.chain_blocks")
+	makes := append(slices.Clone(serves), "$JS.API.STREAM.CREATE.*", "$JS.API.INFO")
+	user := func(name string, may []string) *server.User {
+		return &server.User{Username: name, Password: password, Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: may}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}}
+	}
+	s := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{user("serves", serves), user("writes", writes), user("prunes", prunes), user("makes", makes)}
+	})
+	ctx, all, none := context.Background(), blocks(50), &natschain.Options{Timeout: 2 * time.Second, WriteTimeout: 2 * time.Second}
+	open(t, s.as("makes"), nil)
+	w := writer(t, open(t, s.as("writes"), none))
+	if err := errors.Join(w.Append(ctx, all...), w.SetBalance(ctx, chaingql.Address{}, big.NewInt(1))); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, s.as("serves"), none)
+	expectStored(t, b, all)
+	follow(t, b, all[9].Cursor).expect(all[10:])
+	if _, err := b.Balance(ctx, chaingql.Address{}); err != nil {
+		t.Error(err)
+	}
+	if err := w.Prune(ctx, all[20].Cursor); err == nil || !strings.Contains(err.Error(), "prune: nats: permissions violation") {
+		t.Errorf("who may not prune is told %v", err)
+	}
+	if err := writer(t, open(t, s.as("prunes"), none)).Prune(ctx, all[20].Cursor); err != nil {
+		t.Error(err)
+	}
+	expectStored(t, b, all[20:])
+}

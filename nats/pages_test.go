@@ -1,0 +1,93 @@
+package natschain_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// long is a chain whose shard 0:c... has but few blocks, all of them long ago,
+// and 0:2... a lot at its beginning, and one at its end.
+func long(n int) []chaingql.Block {
+	rng := rand.New(rand.NewPCG(1, 1))
+	all := make([]chaingql.Block, n)
+	for i := range all {
+		b := &all[i]
+		b.Shard, b.SeqNo, b.Cursor, b.Hash[0] = 1<<62, uint32(i), chaingql.SeqCursor(uint64(i)), byte(i)
+		switch {
+		case i%10 == 0:
+			b.Workchain, b.Shard = -1, 1<<63
+		case i < n/3 && rng.IntN(2) == 0, i == n-5:
+			b.Shard = 1 << 61
+		case i > n/4 && i < n/4+100:
+			b.Shard = 3 << 62
+		}
+	}
+	return all
+}
+
+// traffic is how many messages a server got from its clients, and sent them.
+func (b *broker) traffic(t testing.TB) (in, out int64) {
+	v, err := b.Varz(&server.VarzOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.InMsgs, v.OutMsgs
+}
+
+// TestNoPageCostsManyRequests reads pages of a long chain from where nobody has
+// read before, and counts what is sent for them.
+func TestNoPageCostsManyRequests(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{Memory: true}}), long(30_000), context.Background()
+	w := writer(t, open(t, s.ClientURL(), nil))
+	if err := w.Append(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	workchain := func(w int32) *int32 { return &w }
+	shard := func(s uint64) *uint64 { return &s }
+	const search = 15 // of 30,000 blocks
+	for _, row := range []struct {
+		name string
+		q    chaingql.BlocksQuery
+		most int64
+	}{
+		{"the newest", chaingql.BlocksQuery{Last: 1}, 1},
+		{"the newest ten", chaingql.BlocksQuery{Last: 10}, 2},
+		{"the oldest ten", chaingql.BlocksQuery{First: 10}, 1},
+		{"past a cursor", chaingql.BlocksQuery{First: 10, After: all[12345].Cursor}, 3 + search},
+		{"past a cursor again", chaingql.BlocksQuery{First: 10, After: all[12345].Cursor}, 1},
+		{"past the end of a page", chaingql.BlocksQuery{First: 10, After: all[12355].Cursor}, 1},
+		{"short of a cursor", chaingql.BlocksQuery{Last: 10, Before: all[23456].Cursor}, 4 + search},
+		{"the newest of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 1}, 1},
+		{"the newest ten of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 10}, 6},
+		{"the newest ten of a shard that ended long ago", chaingql.BlocksQuery{Shard: shard(3 << 62), Last: 10}, 12},
+		{"as many as there may be of a shard with more", chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 1000}, 20},
+		{"some of a shard with many more long ago", chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 500}, 20},
+		{"of a shard that never was", chaingql.BlocksQuery{Shard: shard(1), Last: 10}, 1},
+		{"the oldest ten of a shard that never was", chaingql.BlocksQuery{Shard: shard(1), First: 10}, 2},
+		{"of a shard, between two cursors", chaingql.BlocksQuery{Shard: shard(1 << 62), Last: 7, After: all[3000].Cursor, Before: all[29_000].Cursor}, 10 + 2*search},
+	} {
+		in, out := s.traffic(t)
+		page, err := b.Blocks(ctx, row.q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, sent := s.traffic(t)
+		if n := asked - in; n > row.most+1 { // the server may count the one before late
+			t.Errorf("%s: %d requests, at most %d were due", row.name, n, row.most)
+		}
+		// Each request has an answer, or two, beside the blocks.
+		if n := sent - out; n > int64(row.q.First+row.q.Last+chaingql.MaxPage)+2*row.most {
+			t.Errorf("%s: %d messages came for %d blocks", row.name, n, row.q.First+row.q.Last)
+		}
+		if want := chaingql.PageOf(all, row.q); !slices.Equal(cursorsOf(page), cursorsOf(want)) {
+			t.Errorf("%s: %s", row.name, difference(cursorsOf(page), cursorsOf(want)))
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package natschain
+
+import (
+	"context"
+	"sync"
+
+	"github.com/chaingql/chaingql"
+)
+
+// A place is where a cursor is in the stream.
+type place struct {
+	seq   uint64 // of the newest block at or below the cursor, 0 where there never was one
+	exact bool   // that block has the cursor
+	past  bool   // the cursor is past the newest block
+	gone  bool   // blocks past the cursor may be gone
+}
+
+// end is the place that blocks short of the cursor end before.
+func (p place) end() uint64 {
+	if p.exact {
+		return p.seq
+	}
+	return p.seq + 1
+}
+
+// place finds a cursor: without a request where it was met lately, else by
+// halving what is stored, with one request for each bit of its number.
+func (b *Backend) place(ctx context.Context, c chaingql.Cursor) (place, error) {
+	if seq, known := b.marks.at(c); known {
+		return place{seq: seq, exact: true}, nil
+	}
+	high, some, err := b.tail(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	if !some {
+		return place{seq: high.seq, gone: high.seq > 0}, nil
+	}
+	b.marks.note(high)
+	if high.block.Cursor <= c {
+		return place{seq: high.seq, exact: high.block.Cursor == c, past: high.block.Cursor < c}, nil
+	}
+	low, some, err := b.at(ctx, 1)
+	switch {
+	case err != nil:
+		return place{}, err
+	case !some: // all of it went meanwhile
+		return place{seq: high.seq, gone: true}, nil
+	case c < low.block.Cursor:
+		return below(low, c), nil
+	}
+	for low.block.Cursor != c && high.seq-low.seq > 1 {
+		mid, some, err := b.at(ctx, low.seq+(high.seq-low.seq)/2)
+		if err != nil {
+			return place{}, err
+		}
+		switch {
+		case !some || mid.seq >= high.seq: // the lower ones went meanwhile
+			return place{seq: high.seq - 1, gone: true}, nil
+		case mid.block.Cursor <= c:
+			low = mid
+		default:
+			high = mid
+		}
+	}
+	if low.block.Cursor == c {
+		b.marks.note(low)
+	}
+	return place{seq: low.seq, exact: low.block.Cursor == c}, nil
+}
+
+// below is the place of a cursor below the oldest block, which tells what the
+// block before it was.
+func below(oldest stored, c chaingql.Cursor) place {
+	p := place{seq: oldest.seq - 1}
+	switch {
+	case oldest.seq == 1: // none is gone
+	case oldest.prev == nil || c < *oldest.prev:
+		p.gone = true
+	default:
+		p.exact = c == *oldest.prev
+	}
+	return p
+}
+
+// since sees, when a page was read, that nothing past a place had gone by then:
+// the oldest messages go first.
+func (b *Backend) since(ctx context.Context, p place, c chaingql.Cursor) error {
+	if p.seq > 0 {
+		s, some, err := b.block(ctx, wanted{Seq: p.seq})
+		switch {
+		case err != nil:
+			return err
+		case some && p.exact && s.block.Cursor != c:
+			return errReplaced
+		case some:
+			return nil
+		}
+	}
+	next, some, err := b.at(ctx, p.seq+1)
+	switch {
+	case err != nil:
+		return err
+	case some && next.seq == p.seq+1:
+		return nil
+	case some:
+		return chaingql.ErrCursorTooOld
+	}
+	last, err := b.lastSeq(ctx)
+	switch {
+	case err != nil:
+		return err
+	case last < p.seq:
+		return errReplaced
+	case last == p.seq:
+		return nil
+	}
+	if next, some, err = b.at(ctx, p.seq+1); err == nil && (!some || next.seq > p.seq+1) { // else it came between
+		return chaingql.ErrCursorTooOld
+	}
+	return err
+}
+
+// tail is the newest block, or the number alone of the newest message where that
+// is gone, 0 where there never was one.
+func (b *Backend) tail(ctx context.Context) (newest stored, some bool, err error) {
+	newest, some, err = b.newest(ctx, b.names.all())
+	if err != nil || some {
+		return newest, some, err
+	}
+	last, err := b.lastSeq(ctx)
+	if err != nil || last == 0 {
+		return stored{}, false, err
+	}
+	newest, some, err = b.newest(ctx, b.names.all()) // the first may have come between
+	if err == nil && !some {
+		newest.seq = last
+	}
+	return newest, some, err
+}
+
+// lastSeq is the number of the newest message, which may be gone.
+func (b *Backend) lastSeq(ctx context.Context) (uint64, error) {
+	info, err := b.info(ctx, b.names.stream)
+	if err != nil {
+		return 0, failed("look at the stream", err)
+	}
+	return info.State.LastSeq, nil
+}
+
+// marks are the places of the blocks that were read last, so that who reads on
+// from one costs no search.
+type marks struct {
+	mu   sync.Mutex
+	seqs map[chaingql.Cursor]uint64
+	ring [mostMarks]chaingql.Cursor
+	n    int
+}
+
+const mostMarks = 4096
+
+func (m *marks) at(c chaingql.Cursor) (uint64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seq, known := m.seqs[c]
+	return seq, known
+}
+
+func (m *marks) note(blocks ...stored) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seqs == nil {
+		m.seqs = make(map[chaingql.Cursor]uint64)
+	}
+	for i := range blocks {
+		c := blocks[i].block.Cursor
+		if _, known := m.seqs[c]; !known {
+			oldest := &m.ring[m.n%mostMarks]
+			delete(m.seqs, *oldest)
+			*oldest = c
+			m.n++
+		}
+		m.seqs[c] = blocks[i].seq
+	}
+}
+
+// forget is for when the stream turns out to be another.
+func (m *marks) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.seqs)
+	clear(m.ring[:])
+}

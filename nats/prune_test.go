@@ -1,0 +1,102 @@
+package natschain_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestPruneKnowsWhatIsGone(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(100), context.Background()
+	w := writer(t, b)
+	if err := w.Append(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []chaingql.Cursor{"", all[0].Cursor, all[40].Cursor, all[40].Cursor, all[10].Cursor} {
+		if err := w.Prune(ctx, before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectStored(t, b, all[40:])
+	b.Forget()
+	follow := func(c chaingql.Cursor) (chaingql.Cursor, error) {
+		for b, err := range b.Follow(ctx, c) {
+			return b.Cursor, err
+		}
+		return "", nil
+	}
+	for _, too := range []chaingql.Cursor{"", all[0].Cursor, all[38].Cursor} {
+		if c, err := follow(too); !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("behind %q comes %q, %v", too, c, err)
+		}
+	}
+	// Nothing past the newest of those that are gone is gone.
+	if c, err := follow(all[39].Cursor); err != nil || c != all[40].Cursor {
+		t.Errorf("behind the newest block that is gone comes %q, %v", c, err)
+	}
+	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 1, After: all[39].Cursor}); err != nil || len(page) != 1 {
+		t.Errorf("behind the newest block that is gone are %v, %v", page, err)
+	}
+	if err := w.Prune(ctx, "ff"); err != nil {
+		t.Fatal(err)
+	}
+	expectStored(t, b, all[99:]) // where the chain goes on
+	if err := writer(t, b).Append(ctx, all[10:20]...); err != nil {
+		t.Errorf("blocks that were pruned cannot be appended again: %v", err)
+	}
+	expectStored(t, b, all[99:])
+}
+
+func TestPruneSaysWhereItIsDenied(t *testing.T) {
+	s := newBroker(t)
+	ctx := context.Background()
+	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true, DenyPurge: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer(t, open(t, s.ClientURL(), nil)).Prune(ctx, ""); err == nil || !strings.Contains(err.Error(), "the stream denies it") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestChainThatExpiredWholeGoesOn(t *testing.T) {
+	s := newBroker(t)
+	b := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxAge: 300 * time.Millisecond, Duplicates: 100 * time.Millisecond}})
+	all, ctx := blocks(20), context.Background()
+	if err := writer(t, b).Append(ctx, all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	known := all[9].Cursor // where a Follow was
+	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); err != nil || len(page) > 0 {
+		t.Errorf("behind the newest block are %v, %v", page, err)
+	}
+	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: all[4].Cursor}); !errors.Is(err, chaingql.ErrCursorTooOld) {
+		t.Errorf("behind one that is gone: %v", err)
+	}
+	b.Forget()
+	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); !errors.Is(err, chaingql.ErrCursorTooOld) {
+		t.Errorf("behind one that nobody knows of: %v", err)
+	}
+	if err := writer(t, b).Append(ctx, all[10:]...); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 1}); err != nil || len(page) > 0 && page[0].Cursor != all[10].Cursor {
+		t.Errorf("then come %v, %v", page, err)
+	}
+}

@@ -1,0 +1,96 @@
+package natschain_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// patience is for what must come.
+const patience = 20 * time.Second
+
+// A broker is a NATS server in this process, with files of its own.
+type broker struct {
+	t    testing.TB
+	opts server.Options
+	*server.Server
+}
+
+// newBroker starts a server on 127.0.0.1 that ends with the test.
+func newBroker(t testing.TB, change ...func(*server.Options)) *broker {
+	t.Helper()
+	b := &broker{t: t, opts: server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+	}}
+	for _, c := range change {
+		c(&b.opts)
+	}
+	b.start()
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *broker) start() {
+	b.t.Helper()
+	opts := b.opts
+	s, err := server.NewServer(&opts)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(patience) {
+		b.t.Fatal("the NATS server does not come up")
+	}
+	b.Server, b.opts.Port = s, opts.Port // the same one after a restart
+}
+
+func (b *broker) stop() {
+	b.Shutdown()
+	b.WaitForShutdown()
+}
+
+func (b *broker) port() int { return b.opts.Port }
+
+// open opens a Backend that is closed with the test, and makes what is missing.
+func open(t testing.TB, url string, opts *natschain.Options) *natschain.Backend {
+	t.Helper()
+	o := natschain.Options{Create: &natschain.Storage{}}
+	if opts != nil {
+		o = *opts
+	}
+	b, err := natschain.Open(context.Background(), url, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func writer(t testing.TB, b *natschain.Backend) *natschain.Writer {
+	t.Helper()
+	w, err := b.Writer(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// raw is a bare connection, for what others may do to a stream.
+func raw(t testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}

@@ -1,0 +1,163 @@
+package natschain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/chaingql/chaingql"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// oldest is the oldest NATS server that will do: 2.11 gives several messages for
+// one request.
+var oldest = [2]int{2, 11}
+
+// prepare sees that the servers will do, so that what is wrong shows now and not
+// at the first query.
+func (b *Backend) prepare(ctx context.Context) error {
+	version := b.nc.ConnectedServerVersion()
+	if older(version, oldest) {
+		return fmt.Errorf("natschain: the server is NATS %s, which is too old: %d.%d or newer is needed", version, oldest[0], oldest[1])
+	}
+	blocks, err := b.prepareStream(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.prepareBucket(ctx); err != nil {
+		return err
+	}
+	return b.mayRead(ctx, blocks.State.LastSeq)
+}
+
+func older(version string, than [2]int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false // a build that does not tell
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return false
+	}
+	minor, err := strconv.Atoi(parts[1])
+	return err == nil && (major < than[0] || major == than[0] && minor < than[1])
+}
+
+func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, error) {
+	name := b.names.stream
+	info, err := b.info(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
+		err = b.try(ctx, func(ctx context.Context) error {
+			_, err := b.js.CreateStream(ctx, b.streamConfig())
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was quicker
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, failed(fmt.Sprintf("make the stream %q", name), b.denied(err))
+		}
+		info, err = b.info(ctx, name)
+	}
+	if err != nil {
+		return nil, absent(fmt.Sprintf("the stream %q", name), err)
+	}
+	return info, b.suits(info)
+}
+
+func (b *Backend) streamConfig() jetstream.StreamConfig {
+	s := b.opts.Create
+	return jetstream.StreamConfig{
+		Name: b.names.stream, Subjects: []string{b.names.subject + ">"}, Description: "blocks, by chaingql",
+		Replicas: s.Replicas, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Duplicates: s.Duplicates, Storage: s.storage(),
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, AllowDirect: true, DenyDelete: true,
+	}
+}
+
+func (s *Storage) storage() jetstream.StorageType {
+	if s.Memory {
+		return jetstream.MemoryStorage
+	}
+	return jetstream.FileStorage
+}
+
+// suits tells what of a stream would lose blocks, or cannot be read.
+func (b *Backend) suits(info *jetstream.StreamInfo) error {
+	c := &info.Config
+	wrong := ""
+	switch {
+	case c.Retention != jetstream.LimitsPolicy:
+		wrong = fmt.Sprintf("its retention is %v, which drops blocks that were read: it must be limits", c.Retention)
+	case !c.AllowDirect:
+		wrong = "it does not allow direct gets: set allow_direct"
+	case c.MaxMsgsPerSubject > 0:
+		wrong = "it limits the messages of each subject, which leaves holes: set max_msgs_per_subject to -1"
+	case c.AllowMsgTTL:
+		wrong = "it lets single messages expire, which leaves holes: set allow_msg_ttl to false"
+	case info.State.NumDeleted > 0:
+		wrong = fmt.Sprintf("it has holes: %d messages were deleted from its middle", info.State.NumDeleted)
+	default:
+		return nil
+	}
+	return fmt.Errorf("natschain: the stream %q will not do: %s", b.names.stream, wrong)
+}
+
+func (b *Backend) prepareBucket(ctx context.Context) error {
+	_, err := b.info(ctx, b.names.values)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
+		err = b.try(ctx, func(ctx context.Context) error {
+			_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: b.names.bucket, Description: "balances, by chaingql", Replicas: b.opts.Create.Replicas, Storage: b.opts.Create.storage(),
+			})
+			if errors.Is(err, jetstream.ErrBucketExists) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return failed(fmt.Sprintf("make the bucket %q", b.names.bucket), b.denied(err))
+		}
+	}
+	return absent(fmt.Sprintf("the key-value bucket %q", b.names.bucket), err)
+}
+
+// absent says in plain words why something cannot be looked at.
+func absent(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("natschain: %s is missing: Open makes it where Options.Create is set", what)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return failed("JetStream is not enabled on the server, or not for this account", err)
+	}
+	return failed("look at "+what, err)
+}
+
+// mayRead does once what Blocks, Balance and Follow will do.
+func (b *Backend) mayRead(ctx context.Context, last uint64) error {
+	nobody := b.names.value(&chaingql.Address{})
+	for _, try := range []struct {
+		what string
+		do   func() error
+	}{
+		{"read the stream", func() error { _, _, err := b.newest(ctx, b.names.all()); return err }},
+		{"read the stream in batches", func() error { _, _, err := b.batch(ctx, b.names.all(), max(last, 1), 1); return err }},
+		{"read the bucket", func() error { _, _, err := b.get(ctx, b.names.values, wanted{Last: nobody}); return err }},
+		{"make a consumer of the stream", func() error {
+			_, stop, err := b.consume(ctx, last+1)
+			if err == nil {
+				stop()
+			}
+			return err
+		}},
+	} {
+		if err := try.do(); err != nil {
+			return &failure{"may not " + try.what, b.denied(err)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package natschain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// ErrConflict is returned by [Writer.Append] where the chain holds a different
+// block under a cursor, or newer blocks and none under it: a block that appears
+// below a cursor which was already read would never be seen.
+var ErrConflict = errors.New("it conflicts with what is stored")
+
+// A Writer fills a chain. Get one from [Backend.Writer]; its methods may be
+// called concurrently, and any number of Writers in any number of processes may
+// write to one chain: each message says behind which one it belongs, so blocks
+// are appended in cursor order or not at all.
+type Writer struct {
+	b    *Backend
+	js   jetstream.JetStream
+	turn chan struct{} // held by the one that appends
+	tail *tail         // of the stream, nil where it has to be looked up; its holder's
+}
+
+// A tail is where a stream ends.
+type tail struct {
+	seq    uint64
+	cursor *chaingql.Cursor // nil where the newest block is gone
+}
+
+// Writer returns a Writer of the Backend's chain, or an error where it may not
+// write, or the stream cannot be written to. It uses the Backend's connection and
+// ends with its Close.
+func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
+	js, err := jetstream.New(b.nc, jetstream.WithPublishAsyncMaxPending(4*pending), jetstream.WithPublishAsyncTimeout(ackWait))
+	if err != nil {
+		return nil, failed("open a writer", err)
+	}
+	for _, subject := range []string{b.names.of(&chaingql.Block{}), b.names.value(&chaingql.Address{})} {
+		if err := b.mayWrite(ctx, subject); err != nil {
+			return nil, err
+		}
+	}
+	return &Writer{b: b, js: js, turn: make(chan struct{}, 1)}, nil
+}
+
+// mayWrite sends a message that the stream is bound to refuse.
+func (b *Backend) mayWrite(ctx context.Context, subject string) error {
+	err := b.try(ctx, func(ctx context.Context) error {
+		m := &nats.Msg{Subject: subject, Header: nats.Header{jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(noEnd-1, 10)}}}
+		_, err := b.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+		return err
+	})
+	switch {
+	case refused(err, wrongLastSequence):
+		return nil
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("natschain: no stream takes messages to %s", subject)
+	case err == nil:
+		err = errors.New("a message was taken that says it belongs elsewhere")
+	}
+	return failed("may not write to "+subject, b.denied(err))
+}
+
+// Append appends blocks. They must ascend by cursor, and past every block that
+// the chain ever had, with one exception that lets an indexer go on where it does
+// not know how far it came: blocks that are stored already, and equal, are passed
+// over, as are those that were pruned. [ErrConflict] is for one that differs. On
+// error the first of the blocks may be stored: Append again. What was not
+// acknowledged is looked up and sent again until it is, or WriteTimeout ends.
+// Many blocks at once are faster: up to 512 messages are under way.
+func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
+	for i, b := range blocks {
+		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
+			return fmt.Errorf("natschain: block %d of %d has cursor %.80q: %w", i+1, len(blocks), b.Cursor, chaingql.ErrBadCursor)
+		}
+		if i > 0 && b.Cursor <= blocks[i-1].Cursor {
+			return fmt.Errorf("natschain: block %d of %d has cursor %q, which is not past %q", i+1, len(blocks), b.Cursor, blocks[i-1].Cursor)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
+	defer cancel()
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return failed("append", ctx.Err())
+	}
+	for len(blocks) > 0 {
+		n, err := w.known(ctx, blocks)
+		if err == nil {
+			blocks = blocks[n:]
+			n, err = w.publish(ctx, blocks)
+			blocks = blocks[n:]
+		}
+		if err != nil {
+			w.tail = nil
+			if !errors.Is(err, errElsewhere) && !refused(err, wrongLastSequence) && !w.b.passing(err) || ctx.Err() != nil {
+				return failed("append", err)
+			}
+			pause(ctx, pauseBetween)
+		}
+	}
+	return nil
+}
+
+// known is how many of the blocks are stored already, as they are.
+func (w *Writer) known(ctx context.Context, blocks []chaingql.Block) (int, error) {
+	if w.tail == nil {
+		newest, some, err := w.b.tail(ctx)
+		if err != nil {
+			return 0, err
+		}
+		w.tail = &tail{seq: newest.seq, cursor: &newest.block.Cursor}
+		if !some && newest.seq > 0 {
+			w.tail.cursor = nil
+		}
+	}
+	if w.tail.cursor == nil {
+		return 0, nil
+	}
+	n := upTo(blocks, *w.tail.cursor)
+	return n, w.compare(ctx, blocks[:n])
+}
+
+// upTo is how many blocks there are up to and with a cursor.
+func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
+	n, found := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
+		return strings.Compare(string(b.Cursor), string(c))
+	})
+	if found {
+		n++
+	}
+	return n
+}
+
+// compare sees that blocks are the ones that are stored.
+func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) error {
+	if len(blocks) == 0 {
+		return nil
+	}
+	at, err := w.b.place(ctx, blocks[0].Cursor)
+	if err != nil {
+		return err
+	}
+	for from := at.end(); len(blocks) > 0; {
+		page, err := w.b.read(ctx, w.b.names.all(), from, noEnd, min(len(blocks), chaingql.MaxPage))
+		if err != nil {
+			return err
+		}
+		if len(page) > 0 && (at.gone || page[0].seq > from) { // what is below that is gone
+			n := upTo(blocks, page[0].block.Cursor)
+			if n > 0 && blocks[n-1].Cursor == page[0].block.Cursor {
+				n--
+			}
+			if page[0].prev != nil {
+				n = upTo(blocks, *page[0].prev)
+			}
+			blocks, at.gone = blocks[n:], false
+		}
+		for _, s := range page[:min(len(page), len(blocks))] {
+			b := blocks[0]
+			if b.Cursor != s.block.Cursor {
+				return fmt.Errorf("cursor %q is not stored, and newer ones are: %w", b.Cursor, ErrConflict)
+			}
+			at := b.Time
+			b.Time = s.block.Time
+			if b != s.block || !at.Equal(s.block.Time) {
+				return fmt.Errorf("under cursor %q block %v is stored, not %v: %w", b.Cursor, s.block.Hash, b.Hash, ErrConflict)
+			}
+			blocks, from = blocks[1:], s.seq+1
+		}
+		if len(page) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// SetBalance gives an account a balance in nano-units. An account with a balance
+// of zero is known all the same.
+func (w *Writer) SetBalance(ctx context.Context, addr chaingql.Address, nano *big.Int) error {
+	return w.SetBalances(ctx, map[chaingql.Address]*big.Int{addr: nano})
+}
+
+// SetBalances is SetBalance for many accounts. On error some may be set. The
+// newest call for an account counts, so have each account written by one process
+// at a time.
+func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]*big.Int) error {
+	left := make([]*nats.Msg, 0, len(balances))
+	for addr, nano := range balances {
+		if nano == nil || nano.Sign() < 0 {
+			return fmt.Errorf("natschain: balance %v of %v is no number of nano-units", nano, addr)
+		}
+		// With an id, what was sent twice is kept once, however late one of them comes.
+		left = append(left, &nats.Msg{Subject: w.b.names.value(&addr), Data: []byte(nano.String()), Header: nats.Header{jetstream.MsgIDHeader: {nuid.Next()}}})
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
+	defer cancel()
+	for len(left) > 0 {
+		n, err := w.send(ctx, left, func(int, *jetstream.PubAck) error { return nil })
+		left = left[n:]
+		if err != nil && (!w.b.passing(err) || ctx.Err() != nil) {
+			return failed("set balances", err)
+		}
+		if err != nil {
+			pause(ctx, pauseBetween)
+		}
+	}
+	return nil
+}
+
+const (
+	pending = 512 // messages that a call has under way
+	ackWait = 2 * time.Second
+)
