@@ -1,0 +1,173 @@
+package tonlite_test
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
+)
+
+// spread reports the middle and the end of what single calls took.
+func spread(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkBalance reads masterchain accounts with proofs, out of real states.
+func BenchmarkBalance(b *testing.B) {
+	recording(b)
+	chain, err := states()
+	s := start(b, chain, err)
+	backend := open(b, s.Config(), &unproven)
+	accounts := recordedAccounts(b)
+	var took []time.Duration
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		begin := time.Now()
+		if _, err := backend.Balance(context.Background(), accounts[i%8].addr); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(begin))
+	}
+	spread(b, took)
+}
+
+// BenchmarkPage reads the last 50 recorded blocks, with all that they take
+// and out of memory.
+func BenchmarkPage(b *testing.B) {
+	recording(b)
+	chain, err := packs()
+	s := start(b, chain, err)
+	q := chaingql.BlocksQuery{Last: 50}
+	b.Run("cold", func(b *testing.B) {
+		var took []time.Duration
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			backend := open(b, s.Config(), &unproven)
+			b.StartTimer()
+			begin := time.Now()
+			if page, err := backend.Blocks(context.Background(), q); err != nil || len(page) != 50 {
+				b.Fatal(len(page), err)
+			}
+			took = append(took, time.Since(begin))
+			b.StopTimer()
+			backend.Close()
+			b.StartTimer()
+		}
+		spread(b, took)
+	})
+	b.Run("warm", func(b *testing.B) {
+		backend := open(b, s.Config(), &unproven)
+		var took []time.Duration
+		b.ReportAllocs()
+		for b.Loop() {
+			begin := time.Now()
+			if page, err := backend.Blocks(context.Background(), q); err != nil || len(page) != 50 {
+				b.Fatal(len(page), err)
+			}
+			took = append(took, time.Since(begin))
+		}
+		spread(b, took)
+	})
+}
+
+// BenchmarkFollow follows all 805 recorded blocks, none of them known.
+func BenchmarkFollow(b *testing.B) {
+	recording(b)
+	chain, err := packs()
+	s := start(b, chain, err)
+	n := 0
+	for b.Loop() {
+		backend := open(b, s.Config(), &unproven)
+		seen := 0
+		for _, err := range backend.Follow(context.Background(), "") {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if seen++; seen == 805 {
+				break
+			}
+		}
+		n += seen
+		backend.Close()
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "blocks/s")
+}
+
+// BenchmarkPush measures from a masterchain block's coming on the server to the
+// Follow's yield of it, with the shard blocks that come before it.
+func BenchmarkPush(b *testing.B) {
+	recording(b)
+	chain, err := packs()
+	s := start(b, chain, err)
+	first := uint32(20)
+	var took []time.Duration
+	for b.Loop() {
+		s.Advance(first)
+		backend := open(b, s.Config(), &unproven)
+		var begin atomic.Int64
+		for block, err := range backend.Follow(context.Background(), chaingql.ChainOrder(-1, 1<<63, first-1, 0)) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if block.Workchain != -1 {
+				continue
+			}
+			if block.SeqNo > first {
+				took = append(took, time.Duration(time.Now().UnixNano()-begin.Load()))
+			}
+			if block.SeqNo == chain.Last() {
+				break
+			}
+			time.AfterFunc(3*time.Millisecond, func() { // when the Follow waits
+				begin.Store(time.Now().UnixNano())
+				s.Advance(block.SeqNo + 1)
+			})
+		}
+		backend.Close()
+	}
+	spread(b, took)
+}
+
+// BenchmarkOpen proves the newest block of a chain with 100 key blocks.
+func BenchmarkOpen(b *testing.B) {
+	chain := madeLong()
+	s := start(b, chain, nil)
+	for b.Loop() {
+		backend, err := tonlite.Open(context.Background(), s.Config(), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		backend.Close()
+	}
+}
+
+// BenchmarkMemory is what 805 blocks in the cache take.
+func BenchmarkMemory(b *testing.B) {
+	recording(b)
+	chain, err := packs()
+	s := start(b, chain, err)
+	held := func() float64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for b.Loop() {
+		before := held()
+		backend := open(b, s.Config(), &unproven)
+		if _, err := backend.Blocks(context.Background(), chaingql.BlocksQuery{First: 1000}); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric((held()-before)/805, "B/block")
+		backend.Close()
+	}
+}

@@ -1,0 +1,104 @@
+package tonlite
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/xssnick/tonutils-go/tvm/cell"
+)
+
+// FuzzCells puts hostile bags of cells where answers of servers are read: they
+// are refused, without a panic that nobody catches, and without being believed.
+func FuzzCells(f *testing.F) {
+	leaf := cell.BeginCell().MustStoreUInt(0x11ef55aa, 32).EndCell()
+	f.Add(leaf.ToBOC())
+	f.Add(cell.ToBOCWithFlags([]*cell.Cell{leaf, leaf}, true))
+	f.Add([]byte{0xb5, 0xee, 0x9c, 0x72, 4, 8, 0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0})
+	if data, err := os.ReadFile(filepath.Join("../../shared/realdata/raw/blocks", "2660")); err == nil {
+		f.Add(data)
+	}
+	id := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: 2660}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, read := range []func() error{
+			func() error {
+				_, err := provenBalance(lite.AccountState{Proof: data, State: data}, id, [32]byte{1})
+				return err
+			},
+			func() error { _, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true); return err },
+			func() error { return forward(lite.Link{To: id, From: id, Dest: data, Config: data}) },
+			func() error { return back(lite.Link{To: id, From: id, Block: data, State: data}) },
+			func() error { // what is trusted by its hash may still be odd
+				roots, err := parseCells(data, 1)
+				if err != nil {
+					return err
+				}
+				_, _ = parseHeader(roots[0], id)
+				_, _ = parseShards(roots[0])
+				_, _ = parseValidators(roots[0], 1)
+				return errProof
+			},
+		} {
+			err := safely(read)
+			if err == nil || errors.Is(err, chaingql.ErrNotFound) {
+				t.Errorf("it is believed: %v", err)
+			}
+		}
+	})
+}
+
+// TestSharedCellsAreNotCountedForEver reads a dictionary of a few cells that
+// stands for four billion keys.
+func TestSharedCellsAreNotCountedForEver(t *testing.T) {
+	c := cell.BeginCell().MustStoreUInt(0, 2).EndCell() // a label of no bits
+	for range 32 {
+		c = cell.BeginCell().MustStoreUInt(0, 2).MustStoreRef(c).MustStoreRef(c).EndCell()
+	}
+	n := 0
+	err := all(c, 32, 1000, func(uint64, *cell.Slice) error { n++; return nil })
+	if err == nil || n != 1000 {
+		t.Errorf("%d keys, %v", n, err)
+	}
+	tree := cell.BeginCell().MustStoreUInt(0, 1).MustStoreSlice(make([]byte, 100), 800).EndCell()
+	for range 60 {
+		tree = cell.BeginCell().MustStoreUInt(1, 1).MustStoreRef(tree).MustStoreRef(tree).EndCell()
+	}
+	if tops, err := parseTree(nil, tree, 0, wholeShard); err == nil {
+		t.Errorf("a workchain has %d shards", len(tops))
+	}
+}
+
+// TestLeftOutIsNotAbsent looks keys up in proofs that show the way to one key.
+func TestLeftOutIsNotAbsent(t *testing.T) {
+	dict := cell.NewDict(32)
+	value := cell.BeginCell().MustStoreUInt(7, 8).MustStoreRef(cell.BeginCell().EndCell()).EndCell()
+	for _, key := range []int64{1, 2, 3, 1 << 20, 1 << 30, 3 << 30} {
+		if err := dict.SetIntKey(big.NewInt(key), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sk := cell.CreateProofSkeleton()
+	key := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+	if _, _, err := dict.LoadValueWithProof(cell.BeginCell().MustStoreSlice(key(2), 32).EndCell(), sk); err != nil {
+		t.Fatal(err)
+	}
+	root := dict.AsCell()
+	proof, err := root.CreateProof(sk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := proven(proof, [32]byte(root.Hash()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[uint32]error{2: nil, 1: errPruned, 1 << 30: errPruned, 1<<30 + 1: errPruned, 2 << 30: errPruned, 1 << 29: errNoKey} {
+		if _, err := find(shown, key(n)); !errors.Is(err, want) {
+			t.Errorf("key %x: %v, want %v", n, err, want)
+		}
+	}
+}

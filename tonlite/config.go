@@ -1,0 +1,135 @@
+package tonlite
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+)
+
+// maxConfig is far above the size of any configuration.
+const maxConfig = 4 << 20
+
+// ReadConfig reads a network's global.config.json, from a file or, where it
+// begins with http:// or https://, from there. The public network's is at
+// https://ton.org/global.config.json.
+func ReadConfig(ctx context.Context, from string) ([]byte, error) {
+	if !strings.HasPrefix(from, "http://") && !strings.HasPrefix(from, "https://") {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return nil, fmt.Errorf("tonlite: read the configuration: %w", err)
+		}
+		return data, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, fmt.Errorf("tonlite: read the configuration: %w", err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("tonlite: read the configuration: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("tonlite: read the configuration: %s answers %s", from, res.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxConfig))
+	if err != nil {
+		return nil, fmt.Errorf("tonlite: read the configuration: %w", err)
+	}
+	return data, nil
+}
+
+// A network is what a configuration says.
+type network struct {
+	servers []peer
+	zero    hashes       // of the zero state; zero where it is not said
+	trusted lite.BlockID // the init block; zero where it is the zero state
+}
+
+type peer struct {
+	addr string
+	key  ed25519.PublicKey
+}
+
+type hashes struct{ root, file [32]byte }
+
+// configFile is the part of global.config.json that is looked at.
+type configFile struct {
+	Servers []struct {
+		IP   int64  `json:"ip"` // as a signed number of 32 bits
+		Port uint16 `json:"port"`
+		ID   struct {
+			Key string `json:"key"`
+		} `json:"id"`
+	} `json:"liteservers"`
+	Validator struct {
+		ZeroState configBlock `json:"zero_state"`
+		InitBlock configBlock `json:"init_block"`
+	} `json:"validator"`
+}
+
+type configBlock struct {
+	Workchain int32  `json:"workchain"`
+	SeqNo     uint32 `json:"seqno"`
+	Root      []byte `json:"root_hash"`
+	File      []byte `json:"file_hash"`
+}
+
+var errNoConfig = errors.New("tonlite: there is no configuration: give Open the bytes of the network's global.config.json")
+
+func parseConfig(data []byte) (n network, err error) {
+	if len(data) == 0 {
+		return n, errNoConfig
+	}
+	var f configFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return n, fmt.Errorf("tonlite: the configuration is no global.config.json: %w", err)
+	}
+	if len(f.Servers) == 0 {
+		return n, errors.New("tonlite: the configuration has no liteservers")
+	}
+	for i, s := range f.Servers {
+		key, err := base64.StdEncoding.DecodeString(s.ID.Key)
+		if err != nil || len(key) != ed25519.PublicKeySize {
+			return n, fmt.Errorf("tonlite: liteserver %d of the configuration has no key of 32 bytes in base64", i+1)
+		}
+		ip := uint32(s.IP)
+		host := net.IPv4(byte(ip>>24), byte(ip>>16), byte(ip>>8), byte(ip)).String()
+		n.servers = append(n.servers, peer{net.JoinHostPort(host, strconv.Itoa(int(s.Port))), key})
+	}
+	zero, okZero := f.Validator.ZeroState.hashes()
+	init, okInit := f.Validator.InitBlock.hashes()
+	if !okZero || !okInit {
+		return n, errors.New("tonlite: the configuration's zero_state or init_block has a hash that is not 32 bytes")
+	}
+	n.zero = zero
+	if b := f.Validator.InitBlock; b.SeqNo > 0 {
+		if b.Workchain != masterchain || init.root == [32]byte{} {
+			return n, errors.New("tonlite: the configuration's init_block is no block of the masterchain")
+		}
+		n.trusted = lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: b.SeqNo, Root: init.root, File: init.file}
+	}
+	return n, nil
+}
+
+// hashes are zero where the block is not given.
+func (b configBlock) hashes() (h hashes, ok bool) {
+	if len(b.Root) == 0 && len(b.File) == 0 {
+		return h, true
+	}
+	if len(b.Root) != 32 || len(b.File) != 32 {
+		return h, false
+	}
+	return hashes{[32]byte(b.Root), [32]byte(b.File)}, true
+}

@@ -1,0 +1,97 @@
+package tonlite_test
+
+import (
+	"context"
+	"math/big"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+func TestMadeChainKeepsTheContract(t *testing.T) {
+	chain := liteservertest.MadeSimplex(120)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		s := start(t, chain, nil)
+		return backendtest.Harness{
+			Backend:   open(t, s.Config(), nil),
+			Blocks:    chain.Blocks(),
+			Balances:  chain.Balances(chain.Last()),
+			Interrupt: s.Interrupt,
+			Stall:     s.Stall,
+		}
+	})
+}
+
+// TestChainWithASmallCacheKeepsTheContract reads the same blocks again and again.
+func TestChainWithASmallCacheKeepsTheContract(t *testing.T) {
+	chain := liteservertest.Made(40)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		s := start(t, chain, nil)
+		return backendtest.Harness{
+			Backend:   open(t, s.Config(), &tonlite.Options{Cache: 1}),
+			Blocks:    chain.Blocks(),
+			Balances:  chain.Balances(chain.Last()),
+			Interrupt: s.Interrupt,
+			Stall:     s.Stall,
+		}
+	})
+}
+
+// TestRecordedChainKeepsTheContract is on the blocks of one recording and the
+// masterchain's accounts of another. Of other accounts no state is recorded:
+// that they are not there is shown by the chain that is made.
+func TestRecordedChainKeepsTheContract(t *testing.T) {
+	recording(t)
+	blocks, err := packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts, err := states()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := facts(t, "ton-mainnet-genesis.json").Blocks
+	balances := make(map[chaingql.Address]*big.Int)
+	for _, a := range recordedAccounts(t) {
+		if a.seqNo == accounts.Last() {
+			balances[a.addr] = a.nano
+		}
+	}
+	made := liteservertest.Made(8)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		servers := []*liteservertest.Server{start(t, blocks, nil), start(t, accounts, nil), start(t, made, nil)}
+		return backendtest.Harness{
+			Backend: &recorded{
+				Backend:  open(t, servers[0].Config(), &unproven),
+				accounts: map[int32]*tonlite.Backend{-1: open(t, servers[1].Config(), &unproven), 0: open(t, servers[2].Config(), nil)},
+			},
+			Blocks:    stored,
+			Balances:  balances,
+			Interrupt: servers[0].Interrupt,
+			Stall: func() (resume func()) {
+				var all []func()
+				for _, s := range servers {
+					all = append(all, s.Stall())
+				}
+				return func() {
+					for _, resume := range all {
+						resume()
+					}
+				}
+			},
+		}
+	})
+}
+
+// recorded has its blocks and its accounts from different servers.
+type recorded struct {
+	chaingql.Backend
+	accounts map[int32]*tonlite.Backend // by workchain
+}
+
+func (r *recorded) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
+	return r.accounts[addr.Workchain].Balance(ctx, addr)
+}

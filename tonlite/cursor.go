@@ -1,0 +1,55 @@
+package tonlite
+
+import (
+	"math/bits"
+	"strconv"
+
+	"github.com/chaingql/chaingql"
+)
+
+// A place is a cursor taken apart: chain_order, as chaingql.ChainOrder writes it.
+type place struct {
+	master uint32 // the masterchain block, or the one that commits to the block
+	last   bool   // the masterchain block itself, which comes behind those
+}
+
+func parseCursor(c chaingql.Cursor) (p place, err error) {
+	rest := string(c)
+	master, ok := readOrdered(&rest, 32)
+	if !ok {
+		return p, chaingql.ErrBadCursor
+	}
+	p.master = uint32(master)
+	if rest == "m" {
+		p.last = true
+		return p, nil
+	}
+	sign := int64(1)
+	if rest != "" && rest[0] == '-' {
+		rest, sign = rest[1:], -1
+	}
+	workchain, ok1 := readOrdered(&rest, 32)
+	seqNo, ok2 := readOrdered(&rest, 32)
+	shard, ok3 := readOrdered(&rest, 64)
+	if !ok1 || !ok2 || !ok3 || rest != "" ||
+		chaingql.ChainOrder(int32(sign*int64(workchain)), bits.Reverse64(shard), uint32(seqNo), p.master) != c {
+		return p, chaingql.ErrBadCursor
+	}
+	return p, nil
+}
+
+// readOrdered takes a number off a cursor: hex behind a digit that is its
+// length less one.
+func readOrdered(s *string, size int) (n uint64, ok bool) {
+	if *s == "" {
+		return 0, false
+	}
+	length, err := strconv.ParseUint((*s)[:1], 16, 8)
+	if err != nil || len(*s) < int(length)+2 {
+		return 0, false
+	}
+	digits := (*s)[1 : length+2]
+	*s = (*s)[length+2:]
+	n, err = strconv.ParseUint(digits, 16, size)
+	return n, err == nil && strconv.FormatUint(n, 16) == digits
+}

@@ -1,0 +1,129 @@
+// Command example serves a TON network out of its lite servers:
+//
+//	curl -O https://ton.org/global.config.json
+//	go run ./example -config global.config.json
+//
+// Without a network it replays a chain instead, one masterchain block a second,
+// through a lite server of its own: one that is made for tests, or the archive
+// packs of a node.
+//
+//	go run ./example -replay made
+//	go run ./example -replay directory/of/packs
+//
+// It stops cleanly on SIGTERM and SIGINT.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+const (
+	drain   = 10 * time.Second // given to clients to leave at the end
+	opening = time.Minute      // given to proofs over years of key blocks
+)
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("example", flag.ContinueOnError)
+	from := flags.String("config", "", "`file` or URL of the network's global.config.json")
+	replayed := flags.String("replay", "", "replay a chain instead: `made`, or a directory of archive packs")
+	pace := flags.Duration("pace", time.Second, "replay a masterchain block this often")
+	unproven := flags.Bool("unproven", false, "take masterchain blocks at the servers' word where the configuration has no init_block")
+	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	var config []byte
+	switch {
+	case *replayed != "":
+		r, err := newReplay(*replayed)
+		if err != nil {
+			return err
+		}
+		defer r.server.Stop()
+		running.Go(func() { r.run(ctx, *pace) })
+		config, *unproven = r.server.Config(), *replayed != "made" // packs have nothing to prove from
+	case *from != "":
+		var err error
+		if config, err = tonlite.ReadConfig(ctx, *from); err != nil {
+			return err
+		}
+	default:
+		return errors.New("example: say -config global.config.json, or -replay made")
+	}
+	opened, done := context.WithTimeout(ctx, opening)
+	backend, err := tonlite.Open(opened, config, &tonlite.Options{Unproven: *unproven, Logger: slog.Default()})
+	done()
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	return serve(ctx, backend, *addr, stdout)
+}
+
+func serve(ctx context.Context, backend *tonlite.Backend, addr string, stdout io.Writer) error {
+	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", handler)
+	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
+
+# the latest block
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
+
+# each new block
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
+
+# a balance, of the elector
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"-1:3333333333333333333333333333333333333333333333333333333333333333\"){info{balance(format:DEC)}}}}"}'
+
+`, listener.Addr())
+	var running sync.WaitGroup
+	failed := make(chan error, 1)
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	})
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	leave, done := context.WithTimeout(context.Background(), drain)
+	defer done()
+	err = errors.Join(err, handler.Shutdown(leave), server.Shutdown(leave))
+	running.Wait()
+	return err
+}

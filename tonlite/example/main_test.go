@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHostServesAReplay runs the program as its usage says, and asks it.
+func TestHostServesAReplay(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"-replay", "made", "-pace", "20ms", "-addr", "127.0.0.1:0"}, in)
+		_ = in.Close()
+	}()
+	buf := make([]byte, 4096)
+	n, err := out.Read(buf)
+	if err != nil {
+		t.Fatal(err, <-ended)
+	}
+	url := regexp.MustCompile(`http://\S+`).FindString(string(buf[:n]))
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	ask := func(query string) string {
+		res, err := client.Post(url, "application/json", strings.NewReader(query))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	const latest = `{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{seq_no}}}}}"}`
+	first := ask(latest)
+	if !strings.Contains(first, `"seq_no":2`) {
+		t.Errorf("the latest block is %s", first)
+	}
+	for end := time.Now().Add(10 * time.Second); ask(latest) == first; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("there are no new blocks")
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHostSaysWhatItNeeds(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), nil, &out); err == nil || !strings.Contains(err.Error(), "-config global.config.json") {
+		t.Errorf("without flags it says %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package lite
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pair is a client's end and a server's of one connection.
+func pair(t *testing.T, serve func(net.Conn, ed25519.PrivateKey)) *Client {
+	t.Helper()
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	go serve(far, key)
+	ch, err := greet(near, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(ch)
+}
+
+func TestIdleConnectionIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
+			_ = Serve(conn, key, func(context.Context, Message) Message { return Error{Code: 1} })
+		})
+		defer c.Close()
+		time.Sleep(10 * time.Minute)
+		if _, err := c.Ask(t.Context(), GetMasterchainInfo{}); err != (Error{Code: 1}) {
+			t.Errorf("after ten minutes it says %v", err)
+		}
+	})
+}
+
+func TestDeadConnectionIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
+			ch, err := accept(conn, key)
+			for err == nil { // listens, and says nothing
+				_, err = ch.read()
+			}
+		})
+		begin := time.Now()
+		_, err := c.Ask(t.Context(), GetMasterchainInfo{})
+		if took := time.Since(begin); !errors.Is(err, ErrLost) || took > time.Minute {
+			t.Errorf("after %v it is %v", took, err)
+		}
+		c.Close()
+	})
+}

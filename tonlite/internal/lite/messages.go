@@ -1,0 +1,254 @@
+package lite
+
+import (
+	"errors"
+	"fmt"
+)
+
+var errUnexpected = errors.New("a message is not the one that was due")
+
+// Numbers of the schema's lines that are used here.
+var (
+	idEd25519      = constructor("pub.ed25519 key:int256 = PublicKey")
+	idQuery        = constructor("adnl.message.query query_id:int256 query:bytes = adnl.Message")
+	idAnswer       = constructor("adnl.message.answer query_id:int256 answer:bytes = adnl.Message")
+	idPing         = constructor("tcp.ping random_id:long = tcp.Pong")
+	idPong         = constructor("tcp.pong random_id:long = tcp.Pong")
+	idAuthenticate = constructor("tcp.authentificate nonce:bytes = tcp.Message")
+	idNonce        = constructor("tcp.authentificationNonce nonce:bytes = tcp.Message")
+	idLite         = constructor("liteServer.query data:bytes = Object")
+	idError        = constructor("liteServer.error code:int message:string = liteServer.Error")
+	idWait         = constructor("liteServer.waitMasterchainSeqno seqno:int timeout_ms:int = Object")
+
+	idGetMasterchainInfo = constructor("liteServer.getMasterchainInfo = liteServer.MasterchainInfo")
+	idGetBlock           = constructor("liteServer.getBlock id:tonNode.blockIdExt = liteServer.BlockData")
+	idGetBlockHeader     = constructor("liteServer.getBlockHeader id:tonNode.blockIdExt mode:# = liteServer.BlockHeader")
+	idLookupBlock        = constructor("liteServer.lookupBlock mode:# id:tonNode.blockId lt:mode.1?long utime:mode.2?int = liteServer.BlockHeader")
+	idGetAccountState    = constructor("liteServer.getAccountState id:tonNode.blockIdExt account:liteServer.accountId = liteServer.AccountState")
+	idGetAllShardsInfo   = constructor("liteServer.getAllShardsInfo id:tonNode.blockIdExt = liteServer.AllShardsInfo")
+	idGetBlockProof      = constructor("liteServer.getBlockProof mode:# known_block:tonNode.blockIdExt target_block:mode.0?tonNode.blockIdExt = liteServer.PartialBlockProof")
+
+	idMasterchainInfo   = constructor("liteServer.masterchainInfo last:tonNode.blockIdExt state_root_hash:int256 init:tonNode.zeroStateIdExt = liteServer.MasterchainInfo")
+	idBlockData         = constructor("liteServer.blockData id:tonNode.blockIdExt data:bytes = liteServer.BlockData")
+	idBlockHeader       = constructor("liteServer.blockHeader id:tonNode.blockIdExt mode:# header_proof:bytes = liteServer.BlockHeader")
+	idAccountState      = constructor("liteServer.accountState id:tonNode.blockIdExt shardblk:tonNode.blockIdExt shard_proof:bytes proof:bytes state:bytes = liteServer.AccountState")
+	idAllShardsInfo     = constructor("liteServer.allShardsInfo id:tonNode.blockIdExt proof:bytes data:bytes = liteServer.AllShardsInfo")
+	idPartialBlockProof = constructor("liteServer.partialBlockProof complete:Bool from:tonNode.blockIdExt to:tonNode.blockIdExt steps:vector liteServer.BlockLink = liteServer.PartialBlockProof")
+	idLinkBack          = constructor("liteServer.blockLinkBack to_key_block:Bool from:tonNode.blockIdExt to:tonNode.blockIdExt dest_proof:bytes proof:bytes state_proof:bytes = liteServer.BlockLink")
+	idLinkForward       = constructor("liteServer.blockLinkForward to_key_block:Bool from:tonNode.blockIdExt to:tonNode.blockIdExt dest_proof:bytes config_proof:bytes signatures:liteServer.SignatureSet = liteServer.BlockLink")
+	idSimplexSet        = constructor("liteServer.signatureSet.simplex cc_seqno:int validator_set_hash:int signatures:vector liteServer.signature session_id:int256 slot:int candidate:bytes = liteServer.SignatureSet")
+	idSignatureSet      = constructor("liteServer.signatureSet validator_set_hash:int catchain_seqno:int signatures:vector liteServer.signature = liteServer.SignatureSet")
+)
+
+const idTrue, idFalse uint32 = 0x997275b5, 0xbc799737
+
+// Codes of an [Error].
+const (
+	CodeNotFound = 651
+	CodeTimeout  = 652
+)
+
+// An Error is an answer by which a server says that it does not have what was
+// asked for, or will not give it.
+type Error struct {
+	Code    int32
+	Message string
+}
+
+func (e Error) Error() string { return fmt.Sprintf("lite server: error %d: %.200q", e.Code, e.Message) }
+
+// A BlockID names a block by everything that it is known by.
+type BlockID struct {
+	Workchain int32
+	Shard     uint64
+	SeqNo     uint32
+	Root      [32]byte // representation hash of its root cell
+	File      [32]byte // SHA-256 of its bytes
+}
+
+func (id BlockID) String() string {
+	return fmt.Sprintf("(%d,%016x,%d):%x", id.Workchain, id.Shard, id.SeqNo, id.Root)
+}
+
+func (id BlockID) append(dst []byte) []byte {
+	dst = number(long(number(dst, uint32(id.Workchain)), id.Shard), id.SeqNo)
+	return append(append(dst, id.Root[:]...), id.File[:]...)
+}
+
+func (r *reader) blockID() (id BlockID) {
+	id.Workchain, id.Shard, id.SeqNo = int32(r.number()), r.long(), r.number()
+	id.Root, id.File = r.hash(), r.hash()
+	return id
+}
+
+// What a client may ask. Each is a [Message].
+type (
+	GetMasterchainInfo struct{}
+	GetBlock           struct{ ID BlockID }
+	GetBlockHeader     struct{ ID BlockID }
+	LookupBlock        struct {
+		Workchain int32
+		Shard     uint64
+		SeqNo     uint32
+	}
+	GetAccountState struct {
+		ID        BlockID
+		Workchain int32
+		Account   [32]byte
+	}
+	GetAllShardsInfo struct{ ID BlockID }
+	GetBlockProof    struct{ Known, Target BlockID }
+	// Wait puts another query off until the server has a masterchain block.
+	Wait struct {
+		SeqNo   uint32
+		Timeout uint32 // milliseconds
+		Then    Message
+	}
+)
+
+// What a server may answer, besides an [Error].
+type (
+	MasterchainInfo struct {
+		Last               BlockID
+		State              [32]byte
+		ZeroRoot, ZeroFile [32]byte
+	}
+	BlockData struct {
+		ID   BlockID
+		Data []byte
+	}
+	BlockHeader struct {
+		ID    BlockID
+		Mode  uint32
+		Proof []byte
+	}
+	AccountState struct {
+		ID, Shard                BlockID
+		ShardProof, Proof, State []byte
+	}
+	AllShardsInfo struct {
+		ID          BlockID
+		Proof, Data []byte
+	}
+	BlockProof struct {
+		Complete bool
+		From, To BlockID
+		Links    []Link
+	}
+)
+
+// A Link leads from one masterchain block that is believed to another: forward
+// by signatures of validators, back by the earlier one's place in the state.
+type Link struct {
+	ToKey    bool
+	From, To BlockID
+	Dest     []byte // proof of the header of To
+	// Back: the two proofs of the state of From.
+	Back         bool
+	Block, State []byte
+	// Forward: the proof of the configuration in From, and who signed To.
+	Config     []byte
+	SetHash    uint32
+	Catchain   uint32
+	Signatures []Signature
+	// Signed by votes of the Simplex consensus: what they are for.
+	Simplex   bool
+	Session   [32]byte
+	Slot      uint32
+	Candidate []byte
+}
+
+// A Signature is a validator's, named by the hash of its key.
+type Signature struct {
+	Node [32]byte
+	Sign []byte
+}
+
+// A Message is one line of the schema with its values.
+type Message interface{ append(dst []byte) []byte }
+
+func (e Error) append(dst []byte) []byte {
+	return text(number(number(dst, idError), uint32(e.Code)), []byte(e.Message))
+}
+
+func (GetMasterchainInfo) append(dst []byte) []byte { return number(dst, idGetMasterchainInfo) }
+
+func (q GetBlock) append(dst []byte) []byte { return q.ID.append(number(dst, idGetBlock)) }
+
+func (q GetBlockHeader) append(dst []byte) []byte {
+	return number(q.ID.append(number(dst, idGetBlockHeader)), 0)
+}
+
+func (q LookupBlock) append(dst []byte) []byte {
+	dst = number(number(dst, idLookupBlock), 1) // by seqno
+	return number(long(number(dst, uint32(q.Workchain)), q.Shard), q.SeqNo)
+}
+
+func (q GetAccountState) append(dst []byte) []byte {
+	dst = number(q.ID.append(number(dst, idGetAccountState)), uint32(q.Workchain))
+	return append(dst, q.Account[:]...)
+}
+
+func (q GetAllShardsInfo) append(dst []byte) []byte {
+	return q.ID.append(number(dst, idGetAllShardsInfo))
+}
+
+func (q GetBlockProof) append(dst []byte) []byte {
+	return q.Target.append(q.Known.append(number(number(dst, idGetBlockProof), 1)))
+}
+
+func (q Wait) append(dst []byte) []byte {
+	return q.Then.append(number(number(number(dst, idWait), q.SeqNo), q.Timeout))
+}
+
+func (a MasterchainInfo) append(dst []byte) []byte {
+	dst = append(a.Last.append(number(dst, idMasterchainInfo)), a.State[:]...)
+	dst = number(dst, 0xffffffff) // of the masterchain
+	return append(append(dst, a.ZeroRoot[:]...), a.ZeroFile[:]...)
+}
+
+func (a BlockData) append(dst []byte) []byte {
+	return text(a.ID.append(number(dst, idBlockData)), a.Data)
+}
+
+func (a BlockHeader) append(dst []byte) []byte {
+	return text(number(a.ID.append(number(dst, idBlockHeader)), a.Mode), a.Proof)
+}
+
+func (a AccountState) append(dst []byte) []byte {
+	dst = a.Shard.append(a.ID.append(number(dst, idAccountState)))
+	return text(text(text(dst, a.ShardProof), a.Proof), a.State)
+}
+
+func (a AllShardsInfo) append(dst []byte) []byte {
+	return text(text(a.ID.append(number(dst, idAllShardsInfo)), a.Proof), a.Data)
+}
+
+func (a BlockProof) append(dst []byte) []byte {
+	dst = a.To.append(a.From.append(truth(number(dst, idPartialBlockProof), a.Complete)))
+	dst = number(dst, uint32(len(a.Links)))
+	for _, l := range a.Links {
+		id := idLinkForward
+		if l.Back {
+			id = idLinkBack
+		}
+		dst = text(l.To.append(l.From.append(truth(number(dst, id), l.ToKey))), l.Dest)
+		if l.Back {
+			dst = text(text(dst, l.Block), l.State)
+			continue
+		}
+		if dst = text(dst, l.Config); l.Simplex { // which has them the other way round
+			dst = number(number(number(dst, idSimplexSet), l.Catchain), l.SetHash)
+		} else {
+			dst = number(number(number(dst, idSignatureSet), l.SetHash), l.Catchain)
+		}
+		dst = number(dst, uint32(len(l.Signatures)))
+		for _, s := range l.Signatures {
+			dst = text(append(dst, s.Node[:]...), s.Sign)
+		}
+		if l.Simplex {
+			dst = text(number(append(dst, l.Session[:]...), l.Slot), l.Candidate)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,69 @@
+package lite
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+)
+
+func someID(n byte) BlockID {
+	return BlockID{Workchain: -1, Shard: 1 << 63, SeqNo: uint32(n), Root: [32]byte{n}, File: [32]byte{31: n}}
+}
+
+var answers = []Message{
+	MasterchainInfo{Last: someID(1), State: [32]byte{2}, ZeroRoot: [32]byte{3}, ZeroFile: [32]byte{4}},
+	BlockData{someID(1), []byte("some bytes")},
+	BlockData{someID(1), bytes.Repeat([]byte("many bytes"), 1000)},
+	BlockHeader{someID(1), 7, []byte{1, 2, 3}},
+	AccountState{someID(1), someID(2), []byte{1}, []byte{2, 2}, []byte{3, 3, 3}},
+	AllShardsInfo{someID(1), []byte{1}, []byte{2, 2}},
+	BlockProof{true, someID(1), someID(3), []Link{
+		{ToKey: true, From: someID(1), To: someID(2), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4, Signatures: []Signature{{[32]byte{5}, []byte{6}}, {[32]byte{7}, []byte{8}}}},
+		{From: someID(2), To: someID(3), Dest: []byte{1}, Back: true, Block: []byte{2}, State: []byte{3}},
+		{From: someID(3), To: someID(4), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4, Signatures: []Signature{{[32]byte{5}, []byte{6}}},
+			Simplex: true, Session: [32]byte{9}, Slot: 10, Candidate: []byte{11}},
+	}},
+}
+
+func TestAnswersComeBackAsTheyWere(t *testing.T) {
+	for _, want := range answers {
+		got, err := ParseAnswer(want.append(nil))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%#v comes back as %#v, %v", want, got, err)
+		}
+	}
+	if _, err := ParseAnswer(Error{651, "not in db"}.append(nil)); err != (Error{651, "not in db"}) {
+		t.Errorf("an error comes back as %v", err)
+	}
+}
+
+func TestQueriesComeBackAsTheyWere(t *testing.T) {
+	for _, want := range []Message{
+		GetMasterchainInfo{}, GetBlock{someID(1)}, GetBlockHeader{someID(1)}, LookupBlock{-1, 1 << 63, 7},
+		GetAccountState{someID(1), -1, [32]byte{2}}, GetAllShardsInfo{someID(1)}, GetBlockProof{someID(1), someID(2)},
+		Wait{7, 100, GetBlock{someID(1)}},
+	} {
+		got, err := parseQuery(text(number(nil, idLite), want.append(nil)))
+		if err != nil || got != want {
+			t.Errorf("%#v comes back as %#v, %v", want, got, err)
+		}
+	}
+}
+
+// FuzzParseAnswer: whatever a server says, it is an answer or an error.
+func FuzzParseAnswer(f *testing.F) {
+	for _, a := range answers {
+		message := a.append(nil)
+		f.Add(message)
+		for _, n := range []int{0, 3, 4, 5, 80, len(message) / 2, len(message) - 1} {
+			f.Add(message[:min(n, len(message))])
+		}
+	}
+	f.Add(append(BlockProof{Links: nil}.append(nil)[:4+4+80+80], 0xff, 0xff, 0xff, 0xff))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		a, err := ParseAnswer(message)
+		if (a == nil) == (err == nil) {
+			t.Errorf("%v and %v", a, err)
+		}
+	})
+}

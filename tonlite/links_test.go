@@ -1,0 +1,93 @@
+package tonlite
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"testing"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+// TestLinkIsOfWhatItSays alters every part of a good link: none will do then.
+func TestLinkIsOfWhatItSays(t *testing.T) {
+	s, err := liteservertest.Start(liteservertest.MadeSimplex(30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	var config struct {
+		Liteservers []struct{ ID struct{ Key string } }
+	}
+	if err := json.Unmarshal(s.Config(), &config); err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(config.Liteservers[0].ID.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := lite.Dial(t.Context(), s.Addr(), ed25519.PublicKey(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	id := func(seqNo uint32) lite.BlockID {
+		a, err := c.Ask(t.Context(), lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.(lite.BlockHeader).ID
+	}
+	link := func(from, to uint32) lite.Link {
+		a, err := c.Ask(t.Context(), lite.GetBlockProof{Known: id(from), Target: id(to)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.(lite.BlockProof).Links[0]
+	}
+	check := func(l lite.Link) error {
+		return safely(func() error {
+			if l.Back {
+				return back(l)
+			}
+			return forward(l)
+		})
+	}
+	for _, row := range []struct {
+		name        string
+		good, other lite.Link
+	}{
+		{"forward to a key block", link(1, 8), link(8, 15)},
+		{"forward, by names", link(8, 11), link(8, 12)},
+		{"forward, by votes", link(15, 18), link(15, 19)},
+		{"back", link(30, 10), link(29, 25)},
+		{"back to a key block", link(30, 8), link(30, 15)},
+	} {
+		if err := check(row.good); err != nil {
+			t.Errorf("%s: %v", row.name, err)
+		}
+		for what, alter := range map[string]func(l *lite.Link){
+			"from another block":      func(l *lite.Link) { l.From = id(22) },
+			"to another block":        func(l *lite.Link) { l.To = row.other.To },
+			"to another file":         func(l *lite.Link) { l.To.File[0]++ },
+			"to another tree":         func(l *lite.Link) { l.To.Root[0]++ },
+			"to another number":       func(l *lite.Link) { l.To.SeqNo++ },
+			"of another key":          func(l *lite.Link) { l.ToKey = !l.ToKey },
+			"another destination":     func(l *lite.Link) { l.Dest = row.other.Dest; l.Block = row.other.Block; l.State = nil },
+			"another configuration":   func(l *lite.Link) { l.Config = link(22, 25).Config; l.State = link(28, 11).State },
+			"another state":           func(l *lite.Link) { l.Config = nil; l.State = link(28, 11).State },
+			"another validator set":   func(l *lite.Link) { l.SetHash++; l.Block = nil },
+			"another session":         func(l *lite.Link) { l.Catchain++; l.Block = nil },
+			"half of the signatures":  func(l *lite.Link) { l.Signatures = l.Signatures[:len(l.Signatures)/2]; l.Block = nil },
+			"signatures of another":   func(l *lite.Link) { l.Signatures = row.other.Signatures; l.State = row.other.Config },
+			"the other way of voting": func(l *lite.Link) { l.Simplex = !l.Simplex; l.Block = nil },
+		} {
+			l := row.good
+			alter(&l)
+			if check(l) == nil {
+				t.Errorf("%s: %s: it will do", row.name, what)
+			}
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package liteservertest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/xssnick/tonutils-go/tvm/cell"
+)
+
+// answer answers one query, unless its context ends before.
+func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
+	s.count(q)
+	if !s.unstalled(ctx) {
+		return nil
+	}
+	if w, ok := q.(lite.Wait); ok {
+		if !s.wait(ctx, w) {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return lite.Error{Code: lite.CodeTimeout, Message: "timeout"}
+		}
+		q = w.Then
+	}
+	if !s.unstalled(ctx) {
+		return nil
+	}
+	s.mu.Lock()
+	lie := s.lie
+	s.mu.Unlock()
+	a, err := s.find(q)
+	if err != nil {
+		a = lite.Error{Code: lite.CodeNotFound, Message: err.Error()}
+	}
+	return lie.tell(s.chain, q, a)
+}
+
+func (s *Server) count(q lite.Message) {
+	if w, ok := q.(lite.Wait); ok {
+		q = w.Then
+	}
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", q), "lite.")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[strings.ToLower(kind[:1])+kind[1:]]++
+}
+
+func (s *Server) unstalled(ctx context.Context) bool {
+	s.mu.Lock()
+	stalled, resumed := s.stalls > 0, s.resumed
+	s.mu.Unlock()
+	if !stalled {
+		return true
+	}
+	select {
+	case <-resumed:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// wait returns when the masterchain is as far as that, or time is up.
+func (s *Server) wait(ctx context.Context, w lite.Wait) bool {
+	timer := time.NewTimer(time.Duration(w.Timeout) * time.Millisecond)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		head, grown := s.head, s.grown
+		s.mu.Unlock()
+		if head >= w.SeqNo {
+			return true
+		}
+		select {
+		case <-grown:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// find answers a query truthfully.
+func (s *Server) find(q lite.Message) (lite.Message, error) {
+	c := s.chain
+	switch q := q.(type) {
+	case lite.GetMasterchainInfo:
+		s.mu.Lock()
+		last, ok := c.master(s.head)
+		s.mu.Unlock()
+		if !ok {
+			return nil, errMissing
+		}
+		return lite.MasterchainInfo{Last: last, ZeroRoot: c.zeroRoot, ZeroFile: c.zeroFile}, nil
+	case lite.LookupBlock:
+		id, ok := c.names[name{q.Workchain, q.Shard, q.SeqNo}]
+		if !ok {
+			return nil, errMissing
+		}
+		b, err := s.block(id)
+		if err != nil {
+			return nil, err
+		}
+		return lite.BlockHeader{ID: id, Mode: 1, Proof: headerProof(b.root).ToBOC()}, nil
+	case lite.GetBlock:
+		b, err := s.block(q.ID)
+		if err != nil {
+			return nil, err
+		}
+		return lite.BlockData{ID: q.ID, Data: b.data}, nil
+	case lite.GetBlockHeader:
+		b, err := s.block(q.ID)
+		if err != nil {
+			return nil, err
+		}
+		return lite.BlockHeader{ID: q.ID, Proof: headerProof(b.root).ToBOC()}, nil
+	case lite.GetAllShardsInfo:
+		b, err := s.block(q.ID)
+		if err != nil {
+			return nil, err
+		}
+		return shardsInfo(q.ID, b)
+	case lite.GetAccountState:
+		return s.accountState(q)
+	case lite.GetBlockProof:
+		return s.blockProof(q)
+	}
+	return nil, errMissing
+}
+
+var errMissing = fmt.Errorf("block is not in db")
+
+// block is a block that the server has and has not forgotten.
+func (s *Server) block(id lite.BlockID) (*block, error) {
+	b, ok := s.chain.blocks[id]
+	if !ok {
+		return nil, errMissing
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id.Workchain == masterchain && (id.SeqNo > s.head || id.SeqNo < s.oldest) {
+		return nil, errMissing
+	}
+	return b, nil
+}
+
+func (s *Server) accountState(q lite.GetAccountState) (lite.Message, error) {
+	master, err := s.block(q.ID)
+	if err != nil {
+		return nil, err
+	}
+	shard, b := q.ID, master
+	if q.Workchain != masterchain {
+		found := false
+		for _, top := range master.tops {
+			if top.Workchain == q.Workchain && contains(top.Shard, q.Account) {
+				shard, found = top, true
+			}
+		}
+		if !found || shard.SeqNo == 0 {
+			return nil, errMissing
+		}
+		if b, err = s.block(shard); err != nil {
+			return nil, err
+		}
+	}
+	state, ok := s.chain.states[shard.Root]
+	if !ok {
+		return nil, errMissing
+	}
+	proof, account, err := accountProof(state, q.Account)
+	if err != nil {
+		return nil, err
+	}
+	a := lite.AccountState{ID: q.ID, Shard: shard, Proof: cell.ToBOCWithFlags([]*cell.Cell{updateProof(b.root), proof}, true)}
+	if account != nil {
+		a.State = account.ToBOC()
+	}
+	if q.Workchain != masterchain {
+		a.ShardProof = s.shardProof(q.ID, master)
+	}
+	return a, nil
+}
+
+// contains says whether an account is in a shard.
+func contains(shard uint64, account [32]byte) bool {
+	var id uint64
+	for _, b := range account[:8] {
+		id = id<<8 | uint64(b)
+	}
+	bit := shard & -shard
+	return (shard^id)&^(bit<<1-1) == 0
+}

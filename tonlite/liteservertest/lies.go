@@ -1,0 +1,260 @@
+package liteservertest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/crc32"
+	"math/big"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/xssnick/tonutils-go/tvm/cell"
+)
+
+// A Lie is what a [Server] can be told to answer instead of the truth. Most are
+// as good as lies can be: whatever is not protected by a hash or a signature
+// that the liar lacks is consistent with them.
+type Lie int
+
+// The lies.
+const (
+	Truth        Lie = iota
+	FalseBalance     // each account has a nano-unit more, in a state of the liar's own
+	FalseUpdate      // as FalseBalance, with a block's proof in which a pruned branch stands for that state
+	FalseAbsence     // no account is there: the way to it is left out
+	FalseShard       // no account is there: of another shard that is true
+	FalseState       // an account's state is another's
+	BareAccount      // an account is proven, and its state is not given
+	FalseBytes       // a block's bytes have a bit changed
+	FalseBlock       // a block is answered with another block's bytes
+	FalseHeader      // a block's header says another time
+	FalseNumber      // a block's header is another block's, under its name
+	FalseHead        // the newest block is one of the liar's own, which nobody signed
+	FalseHistory     // every block that is looked up by number is one of the liar's own
+	FalsePast        // some of the blocks that are looked up by number are the liar's own
+	FalseLinks       // the first link of a proof is left out
+	FalseNetwork     // the zero state is another
+	Garbage          // bytes that are no cells
+	Bomb             // a bag of cells that promises billions
+	WrongKind        // the answer to another question
+)
+
+// tell makes a lie of an answer, or of there being none.
+func (l Lie) tell(c *Chain, q, a lite.Message) lite.Message {
+	switch a := a.(type) {
+	case lite.MasterchainInfo:
+		switch l {
+		case FalseHead:
+			a.Last, _ = c.forge(a.Last)
+		case FalseNetwork:
+			a.ZeroRoot[0]++
+		case WrongKind:
+			return lite.BlockData{}
+		}
+		return a
+	case lite.BlockData:
+		a.Data = l.block(c, a)
+		return a
+	case lite.BlockHeader:
+		_, looked := q.(lite.LookupBlock)
+		switch {
+		case looked && (l == FalseHistory || l == FalsePast && a.ID.SeqNo%4 == 2):
+			a.ID, _ = c.forge(a.ID)
+		case l == FalseHeader && !looked:
+			_, forged := c.forge(a.ID)
+			a.Proof = headerProof(forged).ToBOC()
+		case l == FalseNumber && !looked:
+			a.Proof = headerProof(c.other(a.ID).root).ToBOC()
+		default:
+			a.Proof = l.spoil(a.Proof)
+		}
+		return a
+	case lite.BlockProof:
+		if l == FalseLinks && len(a.Links) > 1 {
+			a.Links = a.Links[1:]
+		}
+		return a
+	case lite.AccountState:
+		return l.account(c, q, a)
+	case lite.Error:
+		return l.unknown(c, q, a)
+	}
+	return a
+}
+
+func (l Lie) block(c *Chain, a lite.BlockData) []byte {
+	switch l {
+	case FalseBytes:
+		data := append([]byte(nil), a.Data...)
+		data[len(data)/2] ^= 1
+		data = data[:len(data)-4] // with the checksum of what is there now
+		return binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+	case FalseBlock:
+		return c.other(a.ID).data
+	}
+	return l.spoil(a.Data)
+}
+
+func (l Lie) spoil(data []byte) []byte {
+	switch l {
+	case Garbage:
+		sum := sha256.Sum256(data)
+		return append(append([]byte(nil), data[:len(data)/3]...), sum[:]...)
+	case Bomb: // cells, roots and all else as many as can be written
+		bomb := append([]byte{0xb5, 0xee, 0x9c, 0x72, 4, 8}, bytes.Repeat([]byte{0x7f}, 3*4+8)...)
+		return append(bomb, data...)
+	}
+	return data
+}
+
+// unknown answers for blocks that are the liar's own.
+func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
+	if l != FalseHead && l != FalseHistory && l != FalsePast {
+		return a
+	}
+	switch q := q.(type) {
+	case lite.GetBlock:
+		if real, ok := c.master(q.ID.SeqNo); ok && q.ID.Workchain == masterchain {
+			if id, forged := c.forge(real); id == q.ID {
+				return lite.BlockData{ID: id, Data: forged.ToBOC()}
+			}
+		}
+	case lite.GetBlockProof: // signatures of the true one
+		target, _ := c.master(q.Target.SeqNo)
+		p := lite.BlockProof{From: q.Known, To: q.Known}
+		for p.To.SeqNo != target.SeqNo {
+			lead := c.forward
+			if p.To.SeqNo > target.SeqNo {
+				lead = c.back
+			}
+			link, err := lead(p.To, target)
+			if err != nil {
+				return a
+			}
+			p.Links, p.To = append(p.Links, link), link.To
+		}
+		last := &p.Links[len(p.Links)-1]
+		id, forged := c.forge(target)
+		last.To, last.Dest, p.To, p.Complete = id, headerProof(forged).ToBOC(), id, true
+		return p
+	}
+	return a
+}
+
+// account lies about an account's state.
+func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.AccountState {
+	asked := q.(lite.GetAccountState)
+	block, state := c.blocks[a.Shard], c.states[a.Shard.Root]
+	switch l {
+	case FalseBalance, FalseUpdate:
+		forged, account := richer(state, chaingql.Address{Workchain: asked.Workchain, ID: asked.Account})
+		if forged == nil {
+			return a
+		}
+		proof, _, err := accountProof(forged, asked.Account)
+		must(err)
+		shown := updateProof(block.root)
+		if l == FalseUpdate {
+			shown = misleading(block.root, state, forged)
+		}
+		a.Proof, a.State = bag(shown, proof), account.ToBOC()
+	case FalseAbsence:
+		sk := cell.CreateProofSkeleton()
+		sk.ProofRef(1)
+		a.Proof, a.State = bag(updateProof(block.root), prove(state, sk)), nil
+	case FalseShard:
+		for _, top := range c.blocks[a.ID].tops {
+			if top != a.Shard && top.SeqNo > 0 {
+				proof, _, err := accountProof(c.states[top.Root], asked.Account)
+				must(err)
+				a.Shard, a.Proof, a.State = top, bag(updateProof(c.blocks[top].root), proof), nil
+				break
+			}
+		}
+	case FalseState:
+		a.State = leafCell(chaingql.Address{ID: asked.Account}, big.NewInt(7)).MustPeekRef(0).ToBOC()
+	case BareAccount:
+		a.State = nil
+	default:
+		a.Proof = l.spoil(a.Proof)
+	}
+	return a
+}
+
+// richer is a state in which one account has more, and that account.
+func richer(state *cell.Cell, addr chaingql.Address) (forged, account *cell.Cell) {
+	dict, err := accounts(state)
+	must(err)
+	if dict == nil {
+		return nil, nil
+	}
+	key := bits256(addr.ID)
+	leaf, err := dict.LoadValue(key)
+	if err != nil {
+		return nil, nil
+	}
+	_, err = leaf.LoadUInt(5)
+	must(err)
+	nano, err := leaf.LoadBigCoins()
+	must(err)
+	value := leafCell(addr, nano.Add(nano, big.NewInt(1)))
+	must(dict.Set(key, value))
+	held := cell.BeginCell().MustStoreDict(dict).MustStoreUInt(0, 5+4+1).EndCell()
+	return replaced(state, 1, held), value.MustPeekRef(0)
+}
+
+// misleading is a block's proof whose update of the state shows, in place of the
+// new state, a pruned branch that has the true hash where the block's hash is
+// made of it, and a forged one where a reader would look for the state's.
+func misleading(block, state, forged *cell.Cell) *cell.Cell {
+	update := block.MustPeekRef(2)
+	branch := update.MustPeekRef(1)
+	data := append([]byte{1, 3}, forged.Hash(0)...)
+	data = append(data, branch.Hash(1)...)
+	data = binary.BigEndian.AppendUint16(data, forged.Depth(0))
+	data = binary.BigEndian.AppendUint16(data, branch.Depth(1))
+	raw := update.ToRawUnsafe()
+	raw.LevelMask.Mask = 1
+	raw.Refs = []*cell.Cell{raw.Refs[0], cell.FromRawUnsafe(cell.RawUnsafeCell{
+		IsSpecial: true, LevelMask: cell.LevelMask{Mask: 3}, BitsSz: uint(8 * len(data)), Data: data,
+	})}
+	body := replaced(block, 2, cell.FromRawUnsafe(raw)).ToRawUnsafe()
+	body.LevelMask.Mask = 1
+	sk := cell.CreateProofSkeleton()
+	sk.ProofRef(0).SetRecursive()
+	sk.ProofRef(2).SetRecursive()
+	return prove(cell.FromRawUnsafe(body), sk)
+}
+
+// replaced is a cell with another one below it.
+func replaced(c *cell.Cell, i int, below *cell.Cell) *cell.Cell {
+	raw := c.ToRawUnsafe()
+	raw.Refs = append([]*cell.Cell(nil), raw.Refs...)
+	raw.Refs[i] = below
+	return cell.FromRawUnsafe(raw)
+}
+
+// forge is a block that says another time, under a name that fits it.
+func (c *Chain) forge(id lite.BlockID) (lite.BlockID, *cell.Cell) {
+	const seconds = (32 + 32 + 8 + 8 + 32 + 32 + 2 + 6 + 32 + 64) / 8 // where the time is in a header
+	root := c.blocks[id].root
+	raw := root.MustPeekRef(0).ToRawUnsafe()
+	raw.Data = append([]byte(nil), raw.Data...)
+	raw.Data[seconds+3] ^= 1
+	root = replaced(root, 0, cell.FromRawUnsafe(raw))
+	id.Root, id.File = [32]byte(root.Hash(0)), sha256.Sum256(root.ToBOC())
+	return id, root
+}
+
+// other is another block of the same kind.
+func (c *Chain) other(id lite.BlockID) *block {
+	for other, b := range c.blocks {
+		if other != id && other.Workchain == id.Workchain {
+			return b
+		}
+	}
+	return c.blocks[id]
+}
+
+func bag(roots ...*cell.Cell) []byte { return cell.ToBOCWithFlags(roots, true) }

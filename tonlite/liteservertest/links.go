@@ -1,0 +1,130 @@
+package liteservertest
+
+import (
+	"errors"
+	"math/big"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/xssnick/tonutils-go/tvm/cell"
+)
+
+// mostLinks is how many links one answer has, so that proofs come in parts.
+const mostLinks = 2
+
+// blockProof leads from one masterchain block to another: back by one link,
+// forward from key block to key block by signatures.
+func (s *Server) blockProof(q lite.GetBlockProof) (lite.Message, error) {
+	known, err := s.linked(q.Known)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.linked(q.Target); err != nil {
+		return nil, err
+	}
+	p := lite.BlockProof{From: q.Known, To: q.Known}
+	for p.To != q.Target && len(p.Links) < mostLinks {
+		var l lite.Link
+		b := known
+		if p.To != q.Known {
+			b = s.chain.blocks[p.To]
+		}
+		if p.To.SeqNo > q.Target.SeqNo {
+			l, err = s.chain.back(p.To, q.Target)
+		} else if !s.chain.signed[p.To.SeqNo].toKey {
+			id, _ := s.chain.master(b.key)
+			l, err = s.chain.back(p.To, id)
+		} else {
+			l, err = s.chain.forward(p.To, q.Target)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.Links, p.To = append(p.Links, l), l.To
+	}
+	p.Complete = p.To == q.Target
+	return p, nil
+}
+
+// linked is a block that proofs may go through: key blocks are never forgotten.
+func (s *Server) linked(id lite.BlockID) (*block, error) {
+	s.mu.Lock()
+	head := s.head
+	s.mu.Unlock()
+	if b, ok := s.chain.blocks[id]; ok && s.chain.signed[id.SeqNo].toKey && id.SeqNo <= head {
+		return b, nil
+	}
+	return s.block(id)
+}
+
+// session is that of all votes.
+var session = [32]byte{'s', 'e', 's', 's', 'i', 'o', 'n'}
+
+// forward leads from a key block to the next one, or to what is before that.
+func (c *Chain) forward(from, target lite.BlockID) (l lite.Link, err error) {
+	to := target
+	for c.blocks[to].key != from.SeqNo {
+		to, _ = c.master(c.blocks[to].key)
+	}
+	signed, ok := c.signed[to.SeqNo]
+	if !ok {
+		return l, errors.New("nobody signed it")
+	}
+	sk := cell.CreateProofSkeleton()
+	sk.ProofRef(0).SetRecursive()
+	sk.ProofRef(3).ProofRef(3).SetRecursive() // what is of the masterchain, its configuration with it
+	return lite.Link{
+		ToKey: signed.toKey, From: from, To: to,
+		Dest: headerProof(c.blocks[to].root).ToBOC(), Config: prove(c.blocks[from].root, sk).ToBOC(),
+		SetHash: signed.set, Catchain: signed.session, Signatures: signed.signatures,
+		Simplex: signed.candidate != nil, Session: session, Slot: to.SeqNo, Candidate: signed.candidate,
+	}, nil
+}
+
+// back leads to an earlier block, which is in the state after this one.
+func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
+	state, ok := c.states[from.Root]
+	if !ok {
+		return l, errMissing
+	}
+	sk := cell.CreateProofSkeleton()
+	extra := sk.ProofRef(3)
+	at := 0
+	if custom := state.MustPeekRef(3); custom.RefsNum() == 3 {
+		at = 1 // behind the shards
+	}
+	extra.ProofRef(at) // the configuration
+	info := extra.ProofRef(at + 1)
+	dict := state.MustPeekRef(3).MustPeekRef(at + 1).MustPeekRef(0).AsDict(32)
+	key := cell.BeginCell().MustStoreBigUInt(big.NewInt(int64(to.SeqNo)), 32).EndCell()
+	if _, _, err := dict.LoadValueWithProof(key, info.ProofRef(0)); err != nil {
+		return l, err
+	}
+	return lite.Link{
+		Back: true, ToKey: c.signed[to.SeqNo].toKey, From: from, To: to,
+		Dest: headerProof(c.blocks[to].root).ToBOC(), Block: updateProof(c.blocks[from].root).ToBOC(), State: prove(state, sk).ToBOC(),
+	}, nil
+}
+
+// shardProof shows the shards in the state after a masterchain block.
+func (s *Server) shardProof(id lite.BlockID, b *block) []byte {
+	state := s.chain.states[id.Root]
+	sk := cell.CreateProofSkeleton()
+	sk.ProofRef(3).SetRecursive()
+	return cell.ToBOCWithFlags([]*cell.Cell{updateProof(b.root), prove(state, sk)}, true)
+}
+
+// shardsInfo is the shards of a masterchain block, and that they are its own.
+func shardsInfo(id lite.BlockID, b *block) (lite.Message, error) {
+	sk := cell.CreateProofSkeleton()
+	sk.ProofRef(0).SetRecursive()
+	sk.ProofRef(3).ProofRef(3) // what is of the masterchain
+	s := b.root.MustPeekRef(3).MustPeekRef(3).BeginParse()
+	if _, err := s.LoadUInt(17); err != nil {
+		return nil, err
+	}
+	shards, err := s.LoadDict(32)
+	if err != nil {
+		return nil, err
+	}
+	return lite.AllShardsInfo{ID: id, Proof: prove(b.root, sk).ToBOC(), Data: cell.BeginCell().MustStoreDict(shards).EndCell().ToBOC()}, nil
+}

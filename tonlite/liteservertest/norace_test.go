@@ -1,0 +1,5 @@
+//go:build !race
+
+package liteservertest_test
+
+const raceEnabled = false

@@ -1,0 +1,141 @@
+package liteservertest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/xssnick/tonutils-go/tvm/cell"
+)
+
+// genesis is the zero state of the public network, of which all recordings are.
+const genesisRoot, genesisFile = "17a3a92992aabea785a7a090985a265cd31f323d849da51239737e321fb05569",
+	"5e994fcf4d425c0a6ce6a792594b7173205f740a39cd56f537defd28b48a0f6e"
+
+// Recorded reads the node's archive packs of a directory, and serves every
+// block that is in them. There are no states, and nothing can be proven from
+// its beginning: the recording has no key block.
+func Recorded(dir string) (*Chain, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.pack"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("liteservertest: %s has no packs", dir)
+	}
+	c := recording()
+	for _, file := range files {
+		if err := c.addPack(file); err != nil {
+			return nil, fmt.Errorf("liteservertest: %s: %w", file, err)
+		}
+	}
+	return c, nil
+}
+
+// RecordedStates reads the masterchain blocks of one directory that have a
+// state in another, where files are called as their seq_no. Of other shards
+// there is nothing.
+func RecordedStates(blocks, states string) (*Chain, error) {
+	files, err := os.ReadDir(states)
+	if err != nil {
+		return nil, fmt.Errorf("liteservertest: %w", err)
+	}
+	c := recording()
+	for _, f := range files {
+		if err := c.addState(blocks, states, f.Name()); err != nil {
+			return nil, fmt.Errorf("liteservertest: state %s: %w", f.Name(), err)
+		}
+	}
+	return c, nil
+}
+
+func recording() *Chain {
+	c := newChain()
+	c.zeroRoot, c.zeroFile = unhex(genesisRoot), unhex(genesisFile)
+	return c
+}
+
+const entryMagic = 0x1e8b
+
+var errPack = errors.New("it is no archive pack")
+
+func (c *Chain) addPack(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if len(data) < 4 {
+		return errPack
+	}
+	for rest := data[4:]; len(rest) > 0; {
+		if len(rest) < 8 || binary.LittleEndian.Uint16(rest) != entryMagic {
+			return errPack
+		}
+		named, sized := int(binary.LittleEndian.Uint16(rest[2:])), int(binary.LittleEndian.Uint32(rest[4:]))
+		if len(rest) < 8+named+sized {
+			return errPack
+		}
+		title, body := string(rest[8:8+named]), rest[8+named:8+named+sized]
+		rest = rest[8+named+sized:]
+		if inner, ok := strings.CutPrefix(title, "block_("); ok {
+			if err := c.addNamed(inner, body); err != nil {
+				return fmt.Errorf("%s: %w", title, err)
+			}
+		}
+	}
+	return nil
+}
+
+// addNamed adds a block called `workchain,shard,seq_no):root hash:file hash`.
+func (c *Chain) addNamed(title string, data []byte) error {
+	inner, sums, _ := strings.Cut(title, "):")
+	fields := strings.Split(inner, ",")
+	if len(fields) != 3 {
+		return errPack
+	}
+	workchain, err1 := strconv.ParseInt(fields[0], 10, 32)
+	shard, err2 := strconv.ParseUint(fields[1], 16, 64)
+	seqNo, err3 := strconv.ParseUint(fields[2], 10, 32)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	id, err := c.add(int32(workchain), shard, uint32(seqNo), data)
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(sums, fmt.Sprintf("%x:%x", id.Root, id.File)) {
+		return errors.New("its bytes are not those of its name")
+	}
+	return nil
+}
+
+func (c *Chain) addState(blocks, states, seqNo string) error {
+	n, err := strconv.ParseUint(seqNo, 10, 32)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(blocks, seqNo))
+	if err != nil {
+		return err
+	}
+	id, err := c.add(masterchain, wholeShard, uint32(n), data)
+	if err != nil {
+		return err
+	}
+	if data, err = os.ReadFile(filepath.Join(states, seqNo)); err != nil {
+		return err
+	}
+	state, err := cell.FromBOC(data)
+	if err != nil {
+		return err
+	}
+	if want := c.blocks[id].root.MustPeekRef(2).ToRawUnsafe().Data[33:65]; string(state.Hash(0)) != string(want) {
+		return errors.New("it is not the one that the block leads to")
+	}
+	c.states[id.Root] = state
+	return nil
+}

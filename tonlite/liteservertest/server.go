@@ -1,0 +1,214 @@
+package liteservertest
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+)
+
+// A Server serves a chain on an address of 127.0.0.1. Its methods may be called
+// concurrently.
+type Server struct {
+	chain *Chain
+	key   ed25519.PrivateKey
+	addr  *net.TCPAddr
+
+	mu       sync.Mutex
+	listener net.Listener // nil while it is stopped
+	conns    map[net.Conn]bool
+	head     uint32
+	oldest   uint32
+	grown    chan struct{} // closed when the head moves
+	stalls   int
+	resumed  chan struct{} // closed when nothing is stalled any more
+	lie      Lie
+	asked    map[string]int
+
+	running sync.WaitGroup
+}
+
+// Start serves a chain to its end. Stop the Server when it is no longer used.
+func Start(chain *Chain) (*Server, error) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		chain: chain, key: key, conns: make(map[net.Conn]bool),
+		head: chain.last, oldest: chain.first, grown: make(chan struct{}),
+		asked: make(map[string]int),
+	}
+	if err := s.listen("127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) listen(addr string) error {
+	l, err := net.Listen("tcp4", addr)
+	if err != nil {
+		return fmt.Errorf("liteservertest: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listener, s.addr = l, l.Addr().(*net.TCPAddr)
+	s.running.Go(func() { s.accept(l) })
+	return nil
+}
+
+func (s *Server) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.listener != l { // stopped meanwhile
+			s.mu.Unlock()
+			_ = conn.Close()
+			return
+		}
+		s.conns[conn] = true
+		s.running.Go(func() {
+			_ = lite.Serve(conn, s.key, s.answer) // ends when the client goes, or is sent away
+			s.mu.Lock()
+			delete(s.conns, conn)
+			s.mu.Unlock()
+		})
+		s.mu.Unlock()
+	}
+}
+
+// Stop ends all connections and listens no more. A second Stop does nothing.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	if s.listener != nil {
+		_ = s.listener.Close()
+		s.listener = nil
+	}
+	s.hangUp()
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// Restart listens again where the Server did before it was stopped, with the
+// same key.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	stopped, addr := s.listener == nil, s.addr.String()
+	s.mu.Unlock()
+	if !stopped {
+		return errors.New("liteservertest: the server was not stopped")
+	}
+	return s.listen(addr)
+}
+
+// Interrupt ends all connections, as a network does; new ones are served.
+func (s *Server) Interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangUp()
+}
+
+func (s *Server) hangUp() {
+	for conn := range s.conns {
+		_ = conn.Close()
+	}
+}
+
+// Advance makes a masterchain block the newest, and with it those that it
+// commits to. A lower one than before makes a server that is behind.
+func (s *Server) Advance(seqNo uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head = seqNo
+	close(s.grown)
+	s.grown = make(chan struct{})
+}
+
+// Forget drops the masterchain blocks below a seq_no.
+func (s *Server) Forget(below uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.oldest = max(s.oldest, below)
+}
+
+// Stall answers nothing until resume is called; what was asked meanwhile is
+// answered then. Connections stand.
+func (s *Server) Stall() (resume func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stalls++; s.stalls == 1 {
+		s.resumed = make(chan struct{})
+	}
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.stalls--; s.stalls == 0 {
+			close(s.resumed)
+		}
+	})
+}
+
+// Tell has the Server lie from now on; [Truth] ends it.
+func (s *Server) Tell(lie Lie) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lie = lie
+}
+
+// Asked says how many queries of each kind were put since the last call, by
+// their names in the schema.
+func (s *Server) Asked() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = make(map[string]int)
+	return asked
+}
+
+// Addr is where the Server listens, or did.
+func (s *Server) Addr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr.String()
+}
+
+// Config is the global.config.json of a network with these servers, of which
+// the first one's chain counts.
+func (s *Server) Config(others ...*Server) []byte {
+	type object = map[string]any
+	var servers []object
+	for _, one := range append([]*Server{s}, others...) {
+		one.mu.Lock()
+		ip := one.addr.IP.To4()
+		servers = append(servers, object{
+			"ip":   int32(ip[0])<<24 | int32(ip[1])<<16 | int32(ip[2])<<8 | int32(ip[3]),
+			"port": one.addr.Port,
+			"id":   object{"@type": "pub.ed25519", "key": base64.StdEncoding.EncodeToString(one.key.Public().(ed25519.PublicKey))},
+		})
+		one.mu.Unlock()
+	}
+	block := func(seqNo uint32, root, file [32]byte) object {
+		return object{
+			"workchain": masterchain, "shard": int64(-1 << 63), "seqno": seqNo,
+			"root_hash": root[:], "file_hash": file[:],
+		}
+	}
+	c := s.chain
+	validator := object{"@type": "validator.config.global", "zero_state": block(0, c.zeroRoot, c.zeroFile)}
+	if validator["init_block"] = validator["zero_state"]; c.init.SeqNo > 0 {
+		validator["init_block"] = block(c.init.SeqNo, c.init.Root, c.init.File)
+	}
+	data, err := json.MarshalIndent(object{"@type": "config.global", "liteservers": servers, "validator": validator}, "", "  ")
+	if err != nil {
+		panic(err) // of numbers and bytes
+	}
+	return data
+}

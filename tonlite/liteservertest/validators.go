@@ -1,0 +1,69 @@
+package liteservertest
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/crc32"
+	"math/big"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/xssnick/tonutils-go/tvm/cell"
+)
+
+// validators are the keys that sign masterchain blocks from one key block to
+// the next.
+type validators []ed25519.PrivateKey
+
+// newValidators makes the same four for the same term.
+func newValidators(term byte) (v validators) {
+	for i := range byte(4) {
+		seed := sha256.Sum256([]byte{'v', term, i})
+		v = append(v, ed25519.NewKeyFromSeed(seed[:]))
+	}
+	return v
+}
+
+const weight = 10
+
+// config is the part of the configuration that says who signs.
+func (v validators) config() *cell.Cell {
+	list := cell.NewDict(16)
+	for i, key := range v {
+		must(list.SetIntKey(big.NewInt(int64(i)), cell.BeginCell().MustStoreUInt(0x73, 8).MustStoreUInt(0x8e81278a, 32).
+			MustStoreSlice(public(key), 256).MustStoreUInt(weight, 64).MustStoreSlice(make([]byte, 32), 256).EndCell()))
+	}
+	set := cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(uint64(len(v)), 16).
+		MustStoreUInt(uint64(len(v)), 16).MustStoreUInt(weight*uint64(len(v)), 64).MustStoreDict(list).EndCell()
+	catchain := cell.BeginCell().MustStoreUInt(0xc1, 8).MustStoreUInt(200, 32).MustStoreUInt(200, 32).
+		MustStoreUInt(3000, 32).MustStoreUInt(4, 32).EndCell()
+	params := cell.NewDict(32)
+	must(params.SetIntKey(big.NewInt(28), cell.BeginCell().MustStoreRef(catchain).EndCell()))
+	must(params.SetIntKey(big.NewInt(34), cell.BeginCell().MustStoreRef(set).EndCell()))
+	return params.AsCell()
+}
+
+// hash is the short name of the set in a session, as headers have it.
+func (v validators) hash(session uint32) uint32 {
+	data := binary.LittleEndian.AppendUint32(nil, 0x901660ed)
+	data = binary.LittleEndian.AppendUint32(data, session)
+	data = binary.LittleEndian.AppendUint32(data, uint32(len(v)))
+	for _, key := range v {
+		data = append(data, public(key)...)
+		data = binary.LittleEndian.AppendUint64(data, weight)
+		data = append(data, make([]byte, 32)...)
+	}
+	return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
+}
+
+// sign signs what a link leads to.
+func (v validators) sign(l lite.Link) (signatures []lite.Signature) {
+	text, err := l.SignedText()
+	must(err)
+	for _, key := range v {
+		signatures = append(signatures, lite.Signature{Node: lite.KeyID(public(key)), Sign: ed25519.Sign(key, text)})
+	}
+	return signatures
+}
+
+func public(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.PublicKey) }

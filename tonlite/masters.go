@@ -1,0 +1,176 @@
+package tonlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+)
+
+// A master is a masterchain block: what is needed of it.
+type master struct {
+	id, prev lite.BlockID
+	header   header
+	tops     []lite.BlockID // the newest block of each shard
+}
+
+var errFork = errors.New("tonlite: the masterchain has another block there than the one that was proven")
+
+// current is the newest masterchain block: asked for, unless a Follow waits for
+// the next one and so knows it.
+func (b *Backend) current(ctx context.Context) (lite.BlockID, error) {
+	if head, live := b.newest(); live {
+		return head, nil
+	}
+	err := b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
+		info, ok := answer.(lite.MasterchainInfo)
+		if !ok || info.Last.Workchain != masterchain || info.Last.Shard != wholeShard {
+			return errAnswer
+		}
+		if head, _ := b.newest(); info.Last.SeqNo < head.SeqNo {
+			return errBehind
+		}
+		return b.advance(ctx, info.Last)
+	})
+	head, _ := b.newest()
+	if errors.Is(err, errBehind) {
+		err = nil // all are behind
+	}
+	return head, err
+}
+
+func (b *Backend) newest() (head lite.BlockID, live bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.head, b.live > 0
+}
+
+// advance takes a block for the newest one once it is proven, unless a newer
+// one is known: the server is behind then.
+func (b *Backend) advance(ctx context.Context, id lite.BlockID) error {
+	head, _ := b.newest()
+	switch {
+	case id.SeqNo < head.SeqNo:
+		return nil
+	case id.SeqNo == head.SeqNo && head.SeqNo > 0:
+		if id != head {
+			return errFork
+		}
+		return nil
+	}
+	if err := b.trust.prove(ctx, id, head); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id.SeqNo > b.head.SeqNo {
+		b.head = id
+	}
+	return nil
+}
+
+// chain returns the masterchain blocks from one seq_no to another, which is not
+// past the newest. The last is proven, and each names the one before it. So a
+// server that tells of other blocks is noticed, and they are read by their
+// proper names.
+func (b *Backend) chain(ctx context.Context, from, to uint32) ([]*master, error) {
+	blocks := make([]*master, to-from+1)
+	err := together(ctx, len(blocks), func(ctx context.Context, i int) (err error) {
+		blocks[i], err = b.peek(ctx, from+uint32(i), i == len(blocks)-1)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := len(blocks) - 1; i >= 0; i-- {
+		if i+1 < len(blocks) && blocks[i].id != blocks[i+1].prev {
+			if known, ok := b.masters.get(blocks[i].id.SeqNo); ok && known.id == blocks[i].id {
+				return nil, errFork // both are proven
+			}
+			if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {
+				return nil, err
+			}
+		}
+		b.masters.put(blocks[i].id.SeqNo, blocks[i])
+	}
+	return blocks, nil
+}
+
+// peek reads a masterchain block by its seq_no: the one that is known to be
+// right, or else the one that a server says it is, with a proof if need be.
+func (b *Backend) peek(ctx context.Context, seqNo uint32, proven bool) (*master, error) {
+	if m, ok := b.masters.get(seqNo); ok {
+		return m, nil
+	}
+	if next, ok := b.masters.get(seqNo + 1); ok {
+		return b.master(ctx, next.prev)
+	}
+	head, _ := b.newest()
+	if head.SeqNo == seqNo {
+		return b.master(ctx, head)
+	}
+	id, err := b.lookup(ctx, seqNo, func(id lite.BlockID) error {
+		if !proven {
+			return nil
+		}
+		return b.trust.prove(ctx, id, head)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.master(ctx, id)
+}
+
+// lookup asks which masterchain block has a seq_no.
+func (b *Backend) lookup(ctx context.Context, seqNo uint32, check func(lite.BlockID) error) (id lite.BlockID, err error) {
+	q := lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}
+	err = b.servers.ask(ctx, q, func(answer lite.Message) error {
+		if id, err = lookedUp(answer, seqNo); err != nil {
+			return err
+		}
+		return check(id)
+	})
+	return id, err
+}
+
+func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {
+	a, ok := answer.(lite.BlockHeader)
+	if !ok || a.ID.Workchain != masterchain || a.ID.Shard != wholeShard || a.ID.SeqNo != seqNo {
+		return lite.BlockID{}, errAnswer
+	}
+	return a.ID, nil
+}
+
+// master reads a masterchain block by its name, which its bytes must bear out.
+func (b *Backend) master(ctx context.Context, id lite.BlockID) (m *master, err error) {
+	err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
+		h, tops, err := parseBlock(answer, id, true)
+		if err != nil {
+			return err
+		}
+		m = &master{id: id, prev: h.prev[0], header: h, tops: tops}
+		return nil
+	})
+	return m, err
+}
+
+// parseBlock reads a whole block.
+func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, tops []lite.BlockID, err error) {
+	a, ok := answer.(lite.BlockData)
+	if !ok {
+		return h, nil, errAnswer
+	}
+	roots, err := parseCells(a.Data, 1)
+	if err != nil {
+		return h, nil, err
+	}
+	if string(roots[0].Hash(0)) != string(id.Root[:]) {
+		return h, nil, fmt.Errorf("%w: %v", errOther, id)
+	}
+	if h, err = parseHeader(roots[0], id); err != nil || !shards {
+		return h, nil, err
+	}
+	tops, err = parseShards(roots[0])
+	return h, tops, err
+}

@@ -1,0 +1,131 @@
+package tonlite_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+// changed is a configuration with something put in place of what is at a path.
+func changed(t *testing.T, config []byte, value any, path ...string) []byte {
+	t.Helper()
+	var all map[string]any
+	if err := json.Unmarshal(config, &all); err != nil {
+		t.Fatal(err)
+	}
+	at := all
+	for _, name := range path[:len(path)-1] {
+		switch next := at[name].(type) {
+		case []any:
+			at = next[0].(map[string]any)
+		default:
+			at = next.(map[string]any)
+		}
+	}
+	at[path[len(path)-1]] = value
+	data, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
+	chain := liteservertest.Made(20)
+	s := start(t, chain, nil)
+	good := s.Config()
+	down := start(t, chain, nil)
+	down.Stop()
+	mute := start(t, chain, nil)
+	t.Cleanup(mute.Stall())
+	liar := start(t, chain, nil)
+	liar.Tell(liteservertest.FalseHead)
+	gap := start(t, chain, nil)
+	gap.Tell(liteservertest.FalseLinks)
+	foreign := start(t, chain, nil)
+	foreign.Tell(liteservertest.FalseNetwork)
+	key, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := base64.StdEncoding.EncodeToString(key)
+	hash := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
+
+	for _, row := range []struct {
+		name   string
+		config []byte
+		want   string
+	}{
+		{"no configuration", nil, "there is no configuration"},
+		{"something else", []byte("<html>"), "is no global.config.json"},
+		{"no servers", changed(t, good, []any{}, "liteservers"), "has no liteservers"},
+		{"a key that is none", changed(t, good, "c2hvcnQ=", "liteservers", "id", "key"), "has no key of 32 bytes"},
+		{"a wrong key", changed(t, good, other, "liteservers", "id", "key"), "has it another key?"},
+		{"nobody there", down.Config(), "connection refused"},
+		{"nobody who answers", mute.Config(), "deadline exceeded"},
+		{"another network", foreign.Config(), "another network"},
+		{"a hash that is none", changed(t, good, "c2hvcnQ=", "validator", "zero_state", "root_hash"), "hash that is not 32 bytes"},
+		{"nothing to prove from", changed(t, good, 0, "validator", "init_block", "seqno"), "no init_block past the zero state"},
+		{"an init block of a shard", changed(t, good, 0, "validator", "init_block", "workchain"), "no block of the masterchain"},
+		{"another init block", changed(t, good, hash, "validator", "init_block", "root_hash"), "the newest masterchain block"},
+		{"a proof that begins elsewhere", gap.Config(), "its links do not hang together"},
+		{"a server that makes blocks up", liar.Config(), "a proof does not prove"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b, err := tonlite.Open(t.Context(), row.config, &quick)
+			if err == nil {
+				b.Close()
+				t.Fatal("it opens")
+			}
+			if text := err.Error(); !strings.Contains(text, row.want) || strings.Contains(text, "\n") || !strings.HasPrefix(text, "tonlite: ") {
+				t.Errorf("the error is %q, want it to say %q", text, row.want)
+			}
+		})
+	}
+	t.Run("one server that does well is enough", func(t *testing.T) {
+		within(t, 2*time.Second, func() { open(t, down.Config(mute, foreign, s), nil) })
+	})
+	t.Run("a context that is done", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if b, err := tonlite.Open(ctx, good, nil); err == nil {
+			b.Close()
+			t.Error("it opens")
+		}
+	})
+}
+
+func TestConfigurationIsReadFromAFileOrAURL(t *testing.T) {
+	s := start(t, liteservertest.Made(3), nil)
+	file := filepath.Join(t.TempDir(), "global.config.json")
+	if err := os.WriteFile(file, s.Config(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(http.StripPrefix("/there", http.FileServer(http.Dir(filepath.Dir(file)))))
+	defer web.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	for _, from := range []string{file, web.URL + "/there/global.config.json"} {
+		config, err := tonlite.ReadConfig(t.Context(), from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open(t, config, nil)
+	}
+	for _, from := range []string{file + "x", web.URL + "/elsewhere"} {
+		if _, err := tonlite.ReadConfig(t.Context(), from); err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package tonlite_test
+
+import (
+	"context"
+	"encoding/json"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// TestRecordedChainIsFollowedThroughARestart follows the ten minutes of the
+// public network that are recorded whole, while they happen: the server gets
+// them bit by bit, and is stopped and started again twice.
+func TestRecordedChainIsFollowedThroughARestart(t *testing.T) {
+	recording(t)
+	chain, err := packs()
+	s := start(t, chain, err)
+	want := facts(t, "ton-mainnet-genesis.json").Blocks
+	if len(want) != 805 {
+		t.Fatalf("%d blocks are recorded", len(want))
+	}
+	s.Advance(20)
+	b := open(t, s.Config(), &unproven)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var (
+		got      []chaingql.Block
+		last     chaingql.Cursor
+		failures int
+	)
+	for len(got) < len(want) && ctx.Err() == nil {
+		for block, err := range b.Follow(ctx, last) {
+			if err != nil {
+				failures++
+				time.Sleep(5 * time.Millisecond)
+				break
+			}
+			got, last = append(got, block), block.Cursor
+			if len(got) == len(want) {
+				break
+			}
+			if block.Workchain == -1 && block.SeqNo >= 20 {
+				s.Advance(min(block.SeqNo+1, chain.Last()))
+				if block.SeqNo == 70 || block.SeqNo == 130 {
+					s.Stop()
+					if err := s.Restart(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	same(t, got, want)
+	if failures < 2 {
+		t.Errorf("Follow failed %d times in 2 restarts", failures)
+	}
+}
+
+// TestEveryMasterchainAccountIsProvenAfterEachBlock reads all recorded accounts
+// after each of eight blocks.
+func TestEveryMasterchainAccountIsProvenAfterEachBlock(t *testing.T) {
+	recording(t)
+	chain, err := states()
+	s := start(t, chain, err)
+	s.Advance(chain.First())
+	b := open(t, s.Config(), &unproven)
+	checked := 0
+	for seqNo := chain.First(); seqNo <= chain.Last(); seqNo++ {
+		s.Advance(seqNo)
+		for _, a := range recordedAccounts(t) {
+			if a.seqNo != seqNo {
+				continue
+			}
+			nano, err := b.Balance(t.Context(), a.addr)
+			if err != nil {
+				t.Fatalf("%v after block %d: %v", a.addr, seqNo, err)
+			}
+			if nano.Cmp(a.nano) != 0 {
+				t.Errorf("%v after block %d has %v, recorded is %v", a.addr, seqNo, nano, a.nano)
+			}
+			checked++
+		}
+	}
+	if checked != 64 {
+		t.Errorf("%d balances were checked, want 8 after each of 8 blocks", checked)
+	}
+}
+
+// An account is a row of the recording by blocks.
+type account struct {
+	addr  chaingql.Address
+	nano  *big.Int
+	seqNo uint32
+}
+
+func recordedAccounts(t testing.TB) (accounts []account) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(recordings, "ton-mainnet-2019-masterchain-accounts-by-block.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Accounts []struct {
+			Address, Balance string
+			SeqNo            uint32 `json:"state_seq_no"`
+		}
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range file.Accounts {
+		addr, err := chaingql.ParseAddress(row.Address)
+		nano, ok := new(big.Int).SetString(row.Balance, 10)
+		if err != nil || !ok {
+			t.Fatalf("%+v: %v", row, err)
+		}
+		accounts = append(accounts, account{addr, nano, row.SeqNo})
+	}
+	return accounts
+}

@@ -1,0 +1,145 @@
+package tonlite
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+)
+
+// maxStep is how many shard blocks one masterchain block may commit to.
+const maxStep = 10_000
+
+var errShards = errors.New("tonlite: a masterchain block commits to shard blocks that do not go back to those of the one before it")
+
+// step returns a masterchain block and the shard blocks that it is the first to
+// commit to, ascending by cursor. The slice is shared. The block before it is
+// nil where it is the first.
+func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block, error) {
+	if blocks, ok := b.steps.get(m.id.SeqNo); ok {
+		return blocks, nil
+	}
+	var known []lite.BlockID
+	if before != nil {
+		known = before.tops
+	}
+	var (
+		mu   sync.Mutex
+		seen = make(map[lite.BlockID]bool) // a merged shard's parents are met twice
+	)
+	for _, id := range known {
+		seen[id] = true
+	}
+	blocks := []chaingql.Block{m.block()}
+	err := together(ctx, len(m.tops), func(ctx context.Context, i int) error {
+		for left := []lite.BlockID{m.tops[i]}; len(left) > 0; {
+			id := left[0]
+			left = left[1:]
+			mu.Lock()
+			done := seen[id] || id.SeqNo == 0 // the zero state is no block
+			seen[id] = true
+			n := len(blocks)
+			mu.Unlock()
+			if done {
+				continue
+			}
+			if n > maxStep || beneath(known, id) {
+				return errShards
+			}
+			h, err := b.header(ctx, id)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			blocks = append(blocks, shardBlock(id, h, m.id.SeqNo))
+			mu.Unlock()
+			left = append(left, h.prev...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(blocks, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+	b.steps.put(m.id.SeqNo, blocks)
+	return blocks, nil
+}
+
+// beneath says of a block that it is older than all that were known of its part
+// of the workchain, so that going on from it leads nowhere.
+func beneath(known []lite.BlockID, id lite.BlockID) bool {
+	some := false
+	for _, k := range known {
+		if k.Workchain == id.Workchain && overlap(k.Shard, id.Shard) {
+			if id.SeqNo >= k.SeqNo {
+				return false
+			}
+			some = true
+		}
+	}
+	return some
+}
+
+// overlap says whether one shard is part of the other.
+func overlap(a, b uint64) bool {
+	bit := max(a&-a, b&-b)
+	return (a^b)&^(bit<<1-1) == 0
+}
+
+func (m *master) block() chaingql.Block {
+	return chaingql.Block{
+		Workchain: m.id.Workchain, Shard: m.id.Shard, SeqNo: m.id.SeqNo, Hash: m.id.Root, Time: m.header.time,
+		Cursor: chaingql.ChainOrder(masterchain, wholeShard, m.id.SeqNo, m.id.SeqNo),
+	}
+}
+
+func shardBlock(id lite.BlockID, h header, master uint32) chaingql.Block {
+	return chaingql.Block{
+		Workchain: id.Workchain, Shard: id.Shard, SeqNo: id.SeqNo, Hash: id.Root, Time: h.time,
+		Cursor: chaingql.ChainOrder(id.Workchain, id.Shard, id.SeqNo, master),
+	}
+}
+
+// header reads the header of a block: by a proof of it alone, or out of the
+// whole block where a server's proofs leave the predecessors out.
+func (b *Backend) header(ctx context.Context, id lite.BlockID) (h header, err error) {
+	whole := false
+	err = b.servers.ask(ctx, lite.GetBlockHeader{ID: id}, func(answer lite.Message) error {
+		a, ok := answer.(lite.BlockHeader)
+		if !ok {
+			return errAnswer
+		}
+		roots, err := parseCells(a.Proof, 1)
+		if err != nil {
+			return err
+		}
+		root, err := proven(roots[0], id.Root)
+		if err != nil {
+			return err
+		}
+		h, err = parseHeader(root, id)
+		if whole = errors.Is(err, errPruned); whole {
+			return nil
+		}
+		return err
+	})
+	if err == nil && whole {
+		err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
+			h, _, err = parseBlock(answer, id, false)
+			return err
+		})
+	}
+	if err != nil {
+		return h, fmt.Errorf("%w: block %v", err, id)
+	}
+	return h, nil
+}
+
+// prefix is the part of an address that says which shard it is in.
+func prefix(addr chaingql.Address) uint64 { return binary.BigEndian.Uint64(addr.ID[:8]) | 1 }

@@ -1,0 +1,139 @@
+package tonlite
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/xssnick/tonutils-go/tvm/cell"
+)
+
+// TestRecordedSignaturesAreTheValidators checks the proofs that a node of the
+// public network kept of its first 199 masterchain blocks, and of 606 others:
+// they are sound, and signed by the validators of the configuration, which had
+// not changed when a state was recorded later.
+func TestRecordedSignaturesAreTheValidators(t *testing.T) {
+	const raw = "../../shared/realdata/raw"
+	files, err := filepath.Glob(filepath.Join(raw, "packs", "*.pack"))
+	if err != nil || len(files) == 0 {
+		t.Skipf("the recorded chains are not here: %v", err)
+	}
+	data, err := os.ReadFile(filepath.Join(raw, "states", "2660"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := parseCells(data, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := state[0].MustPeekRef(3).MustPeekRef(1) // behind the shards
+	signedBlocks, links := 0, 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rest := data[4:]; len(rest) > 0; {
+			named, sized := int(binary.LittleEndian.Uint16(rest[2:])), int(binary.LittleEndian.Uint32(rest[4:]))
+			title, body := string(rest[8:8+named]), rest[8+named:8+named+sized]
+			rest = rest[8+named+sized:]
+			if strings.HasPrefix(title, "block_") {
+				continue
+			}
+			roots, err := parseCells(body, 1)
+			if err != nil {
+				t.Fatalf("%s: %v", title, err)
+			}
+			id, root := recordedProof(t, title, roots[0])
+			h, err := parseHeader(root, id)
+			if err != nil {
+				t.Fatalf("%s: %v", title, err)
+			}
+			if strings.HasPrefix(title, "prooflink_") {
+				links++
+				continue
+			}
+			validators, err := configured(config, h.session)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := setHash(validators, h.session); got != h.set {
+				t.Fatalf("%s: the validators are called %08x, the block says %08x", title, got, h.set)
+			}
+			l := lite.Link{To: id, Signatures: recordedSignatures(t, roots[0])}
+			if err := signed(l, validators); err != nil {
+				t.Errorf("%s: %v", title, err)
+			}
+			few := l
+			few.Signatures = l.Signatures[:2]
+			if err := signed(few, validators); err == nil {
+				t.Errorf("%s: two signatures will do", title)
+			}
+			few.Signatures = append(l.Signatures[:len(l.Signatures)-1:len(l.Signatures)-1], l.Signatures[0])
+			if err := signed(few, validators); err == nil {
+				t.Errorf("%s: a signature counts twice", title)
+			}
+			other := l
+			other.To.File[0]++
+			if err := signed(other, validators); err == nil {
+				t.Errorf("%s: the signatures are taken for those of another block", title)
+			}
+			signedBlocks++
+		}
+	}
+	if signedBlocks != 199 || links != 606 {
+		t.Errorf("%d signed blocks and %d others were checked", signedBlocks, links)
+	}
+}
+
+// recordedProof takes a node's proof apart: which block it is of, and its tree.
+func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, root *cell.Cell) {
+	t.Helper()
+	in := scan{Slice: c.BeginParse()}
+	in.expect(8, 0xc3, "proof")
+	in.expect(2, 0, "shard")
+	prefix := in.number(6)
+	id.Workchain, id.Shard = int32(in.number(32)), in.number(64)|1<<(63-prefix)
+	id.SeqNo, id.Root, id.File = uint32(in.number(32)), in.hash(), in.hash()
+	if in.err != nil {
+		t.Fatalf("%s: %v", title, in.err)
+	}
+	root, err := proven(c.MustPeekRef(0), id.Root)
+	if err != nil {
+		t.Fatalf("%s: %v", title, err)
+	}
+	return id, root
+}
+
+func recordedSignatures(t *testing.T, c *cell.Cell) (signatures []lite.Signature) {
+	t.Helper()
+	s := c.MustPeekRef(1).BeginParse()
+	in := scan{Slice: s}
+	in.expect(8, 0x11, "signatures")
+	in.number(32 + 32) // validators, session
+	in.number(32)      // how many
+	in.number(64)      // of what weight
+	if !in.flag() || in.err != nil {
+		t.Fatal("there are no signatures", in.err)
+	}
+	dict, err := s.LoadRefCell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = all(dict, 16, 100, func(_ uint64, s *cell.Slice) error {
+		in := scan{Slice: s}
+		one := lite.Signature{Node: in.hash()}
+		in.expect(4, 5, "signature")
+		r, z := in.hash(), in.hash()
+		one.Sign = append(r[:], z[:]...)
+		signatures = append(signatures, one)
+		return in.err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signatures
+}

@@ -1,0 +1,90 @@
+package tonlite_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+// recordings are outside of the repository; what needs them is left out
+// where they are not.
+const recordings = "../../shared/realdata"
+
+func recording(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat(recordings); err != nil {
+		t.Skipf("the recorded chains are not here: %v", err)
+	}
+}
+
+var packs = sync.OnceValues(func() (*liteservertest.Chain, error) {
+	return liteservertest.Recorded(filepath.Join(recordings, "raw/packs"))
+})
+
+var states = sync.OnceValues(func() (*liteservertest.Chain, error) {
+	return liteservertest.RecordedStates(filepath.Join(recordings, "raw/blocks"), filepath.Join(recordings, "raw/states"))
+})
+
+var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(700) })
+
+// facts are what a recording says of its blocks or accounts.
+func facts(t testing.TB, file string) memchain.Recording {
+	t.Helper()
+	f, err := os.Open(filepath.Join(recordings, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	r, err := memchain.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func start(t testing.TB, chain *liteservertest.Chain, err error) *liteservertest.Server {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := liteservertest.Start(chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func open(t testing.TB, config []byte, opts *tonlite.Options) *tonlite.Backend {
+	t.Helper()
+	b, err := tonlite.Open(context.Background(), config, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+var unproven = tonlite.Options{Unproven: true}
+
+// same compares blocks with the facts.
+func same(t testing.TB, got, want []chaingql.Block) {
+	t.Helper()
+	for i := range min(len(got), len(want)) {
+		g, w := got[i], want[i]
+		g.Time, w.Time = g.Time.UTC(), w.Time.UTC()
+		if g != w {
+			t.Fatalf("block %d of %d is %+v, want %+v", i, len(want), g, w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d blocks, want %d", len(got), len(want))
+	}
+}
