@@ -87,7 +87,7 @@ func New(b Backend, opts *Options) *Handler {
 		resolve.turns = make(turns, l.InFlight)
 	}
 	resolve.flights.patience = l.BackendTimeout / 2
-	resolve.limit = h.events.limit
+	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
 	resolve.recent = h.blocks
 	table, err := h.opts.extend(schemaTable(resolve), resolve)
@@ -195,7 +195,7 @@ func (h *Handler) run(ctx context.Context, c *call, by asker, dst []byte) []byte
 	ctx, told := h.events.begin(ctx, c.op, by)
 	dst = c.op.Run(ctx, c, dst)
 	c.failed = failed(dst)
-	told.answered(c.failed)
+	told.answered(dst, c.failed)
 	if h.opts.ShowCost {
 		dst = appendCost(dst, c.op.Cost())
 	}

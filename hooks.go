@@ -35,6 +35,12 @@ type Hooks struct {
 	// when a query's answer is made, or a subscription has ended.
 	OperationFinished func(ctx context.Context, op Operation, o Outcome)
 
+	// ReadStarted is called before the Backend's Blocks is asked for a query's
+	// page, which others may come to wait for too. ctx is the call's own, asker
+	// the query's. The context that it returns (nil is ctx) is what Blocks gets:
+	// the place to hand the span on, and nothing that is the asker's alone.
+	ReadStarted func(ctx, asker context.Context) context.Context
+
 	// SocketOpened is called after a WebSocket handshake. ctx has the values of
 	// the handshake's request.
 	SocketOpened func(ctx context.Context, s Socket)
@@ -90,13 +96,15 @@ type Outcome struct {
 	// Failed tells that the answer has errors, or that the subscription did
 	// not end as its client wanted.
 	Failed bool
+	// Code is that of the first error in a query's answer, as clients see it
+	// in extensions.code; empty where there is none, and for a subscription.
+	Code string
 	// Reason is why a subscription ended; empty for a query. Err has more,
 	// where there is more.
 	Reason Reason
 	Err    error
 	// Blocks is how many a subscription was handed (of a field that the host
-	// added, events), and Cursor the position
-	// it had reached.
+	// added, events), and Cursor the position it had reached.
 	Blocks uint64
 	Cursor Cursor
 }
@@ -210,6 +218,18 @@ func (e *events) begin(ctx context.Context, op *plan.Bound, by asker) (context.C
 	return o.ctx, o
 }
 
+// reading returns the context for a call of Blocks that a query asks for.
+func (e *events) reading(ctx, asker context.Context) context.Context {
+	if e.ReadStarted != nil {
+		e.call(asker, "ReadStarted", func() {
+			if made := e.ReadStarted(ctx, asker); made != nil {
+				ctx = made
+			}
+		})
+	}
+	return ctx
+}
+
 // traces is whether somebody wants to know of an operation's trace.
 func (e *events) traces() bool { return e.OperationStarted != nil || e.OperationFinished != nil }
 
@@ -218,10 +238,22 @@ func (e *events) traces() bool { return e.OperationStarted != nil || e.Operation
 func failed(answer []byte) bool { return bytes.HasSuffix(answer, []byte("]}")) }
 
 // answered tells that a query has its answer.
-func (o *observed) answered(failed bool) {
-	if o != nil {
-		o.finish(Outcome{Failed: failed})
+func (o *observed) answered(answer []byte, failed bool) {
+	switch {
+	case o == nil:
+	case failed:
+		o.finish(Outcome{Failed: true, Code: firstCode(answer)})
+	default:
+		o.finish(Outcome{})
 	}
+}
+
+// firstCode finds the code of an answer's first error. What is looked for has
+// quotes, which clients' text has behind backslashes; errors come last.
+func firstCode(answer []byte) string {
+	_, code, _ := bytes.Cut(answer[max(0, bytes.LastIndex(answer, []byte(`,"errors":[`))):], []byte(`,"extensions":{"code":"`))
+	code, _, _ = bytes.Cut(code, []byte(`"`))
+	return string(code)
 }
 
 // handed tells that a subscription was handed an event.

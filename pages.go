@@ -23,12 +23,12 @@ func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, 
 	}
 	ctx, cancel := r.deadline(ctx) // of its own, also where the call is somebody else's
 	defer cancel()
-	blocks, err := r.flights.read(ctx, readingOf(q, w.Reached), func(ctx context.Context) ([]Block, error) {
-		if err := r.turn(ctx); err != nil {
+	blocks, err := r.flights.read(ctx, readingOf(q, w.Reached), func(shared context.Context) ([]Block, error) {
+		if err := r.turn(shared); err != nil {
 			return nil, err
 		}
 		defer r.done()
-		return r.page(ctx, q)
+		return r.page(r.reading(shared, ctx), q)
 	})
 	if err != nil {
 		return nil, c.note(r.explain(ctx, err))

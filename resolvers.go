@@ -23,8 +23,9 @@ type resolvers struct {
 	recent    *blocklog.Log[Block]
 	flights   flights
 	turns     turns
-	limit     func(ctx context.Context, name string) // tells that one was hit
-	down      atomic.Pointer[time.Time]              // since when the stream has been failing or silent; nil while it is well
+	limit     func(ctx context.Context, name string)           // tells that one was hit
+	reading   func(ctx, asker context.Context) context.Context // for a call of Blocks
+	down      atomic.Pointer[time.Time]                        // since when the stream has been failing or silent; nil while it is well
 }
 
 // A call is the source of the Query type: the request that asks. One goroutine

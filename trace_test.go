@@ -2,6 +2,9 @@ package chaingql_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/big"
 	"net/http"
 	"strings"
 	"testing"
@@ -93,4 +96,64 @@ func talk(t *testing.T, n *network, protocol string, header http.Header, frames 
 		}
 	}
 	synctest.Wait()
+}
+
+// A page that others may wait for too is read in a context of its own, which
+// has of its first asker's what the hook hands on.
+func TestHooksHandTheSpanOnToACallOfBlocks(t *testing.T) {
+	type key struct{}
+	for what, hook := range map[string]func(ctx, asker context.Context) context.Context{
+		"span of Mine": func(ctx, asker context.Context) context.Context {
+			return context.WithValue(ctx, key{}, asker.Value(spanKey{}))
+		},
+		"<nil>": func(context.Context, context.Context) context.Context { return nil },
+		"none":  func(context.Context, context.Context) context.Context { panic("boom") },
+	} {
+		var got []any
+		chain := memchain.New()
+		hooks := (&diary{}).hooks()
+		hooks.ReadStarted = hook
+		h, log := newHandler(t, altered{Backend: chain, blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			if q.After == "01m" { // not what the Handler reads for itself
+				got = append(got, ctx.Value(key{}))
+				if ctx.Value(spanKey{}) != nil {
+					t.Error("the call has all that its asker has")
+				}
+			}
+			return chain.Blocks(ctx, q)
+		}}, chaingql.Options{Hooks: hooks})
+		query(h, `query Mine{blockchain{blocks(first:1,after:"01m"){edges{cursor}}}}`, nil)
+		want := "[" + strings.Replace(what, "none", "<nil>", 1) + "]"
+		equal(t, "what the call has", fmt.Sprint(got), want)
+		equal(t, "panic in the log", strings.Contains(log.String(), "hook=ReadStarted panic=boom"), what == "none")
+	}
+}
+
+func TestHooksLearnTheFirstErrorsCode(t *testing.T) {
+	const bad, failing = `x:blockchain{account(address:"zzz"){info{balance}}}`, `y:blockchain{account(address:"0:` + "abababababababababababababababababababababababababababababababab" + `"){info{balance}}}`
+	for document, want := range map[string]string{
+		"{info{version}}":         "",
+		"{" + bad + "}":           "BAD_USER_INPUT",
+		"{" + failing + "}":       "INTERNAL_SERVER_ERROR",
+		"{" + bad + failing + "}": "BAD_USER_INPUT",
+		"{" + failing + bad + "}": "INTERNAL_SERVER_ERROR",
+		// Data that looks like errors.
+		"{extensions:info{code:version}" + bad + "}": "BAD_USER_INPUT",
+		"{extensions:info{code:version}}":            "",
+		"{blockchain{blocks{pageInfo{startCursor}errors:edges{cursor}}}info{version}extensions:info{code:version}" + failing + "}": "INTERNAL_SERVER_ERROR",
+		"{blockchain{errors:blocks{errors:edges{cursor}}}" + failing + "}":                                                         "INTERNAL_SERVER_ERROR",
+	} {
+		var got []chaingql.Outcome
+		h, _ := newHandler(t, altered{Backend: memchain.New(), balance: func(context.Context, chaingql.Address) (*big.Int, error) {
+			return nil, errors.New(`,"errors":[{"extensions":{"code":"S3CRET"}}]}`)
+		}}, chaingql.Options{ShowCost: true, Hooks: chaingql.Hooks{
+			OperationFinished: func(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) { got = append(got, o) },
+		}})
+		answer := query(h, document, nil)
+		if len(got) != 1 {
+			t.Fatalf("%s: %d operations finished: %s", document, len(got), answer)
+		}
+		equal(t, "code of "+answer, got[0].Code, want)
+		equal(t, "failed", got[0].Failed, want != "")
+	}
 }
