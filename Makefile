@@ -2,7 +2,7 @@
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
 # Modules of their own, so that the core's go.mod gains nothing by them.
-MODULES = $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod conformance/*/go.mod internal/attack/go.mod internal/bench/go.mod postgres/go.mod nats/go.mod tonlite/go.mod))
+MODULES = $(sort $(filter-out . tools,$(shell find * -name node_modules -prune -o -name go.mod -printf '%h ')))
 
 .PHONY: test lint modules bench microbench fuzz vuln conformance chaos attack soak explorer explorer-check
 
