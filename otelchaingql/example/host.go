@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+	"github.com/chaingql/chaingql/otelchaingql"
+)
+
+// A host serves a chain, and the metrics of that.
+type host struct {
+	chain   *memchain.Chain
+	handler *chaingql.Handler
+	mux     *http.ServeMux
+}
+
+// newHost serves a chain by way of a Backend, which may be the chain itself.
+func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *host {
+	h := &host{chain: chain, mux: http.NewServeMux()}
+	h.handler = chaingql.New(backend, &chaingql.Options{
+		AllowedOrigins: []string{"*"},
+		Hooks: otelchaingql.Hooks(&otelchaingql.Options{
+			TracerProvider: t.tracers, MeterProvider: t.meters, Propagator: t.propagator,
+			Attributes: []attribute.KeyValue{attribute.String("chain", "simulated")},
+		}),
+	})
+	// Around the Handler rather than the mux, so that spans know the pattern,
+	// and a scrape is none. The server's name is else what clients write into
+	// Host, and each a time series.
+	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example"),
+		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
+	h.mux.Handle("/{project}/graphql", served)
+	h.mux.Handle("/{project}/graphql/{$}", served) // so that neither form is redirected
+	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	return h
+}
+
+var errTrouble = errors.New("simulated trouble")
+
+// simulate adds blocks to the chain until ctx is done.
+func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	last := time.Now()
+	for seqNo := uint32(1); ; seqNo++ {
+		if err := h.grow(seqNo); err != nil {
+			return err
+		}
+		if trouble > 0 && time.Since(last) >= trouble {
+			h.chain.Interrupt(errTrouble)
+			last = time.Now()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// kept is how many blocks the chain has.
+const kept = 10_000
+
+// grow adds a block of the masterchain.
+func (h *host) grow(seqNo uint32) error {
+	const shard = 1 << 63
+	if seqNo > kept {
+		h.chain.Prune(chaingql.ChainOrder(-1, shard, seqNo-kept, 0))
+	}
+	return h.chain.Append(chaingql.Block{
+		Workchain: -1, Shard: shard, SeqNo: seqNo, Time: time.Now(),
+		Hash: sha256.Sum256(fmt.Append(nil, seqNo)), Cursor: chaingql.ChainOrder(-1, shard, seqNo, 0),
+	})
+}

@@ -1,0 +1,99 @@
+// Command example serves a simulated chain and shows what it does: metrics for
+// Prometheus under /metrics, and traces where it is told to.
+//
+//	go run . -traces stdout
+//	OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 go run . -traces otlp
+//
+// It stops cleanly on SIGTERM and SIGINT.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// drain is how long clients, and then the exporters, are given at the end.
+const drain = 10 * time.Second
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("example", flag.ContinueOnError)
+	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	traces := flags.String("traces", "none", "`where` spans go: none, stdout, or otlp, which is configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like")
+	rate := flags.Float64("rate", 1, "simulated `blocks` a second")
+	trouble := flags.Duration("trouble", 0, "have the source fail this often, for something to see")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if !(*rate > 0 && *rate <= 1000) {
+		return fmt.Errorf("-rate must be over 0 and at most 1,000 blocks a second, not %v", *rate)
+	}
+	t, err := openTelemetry(ctx, *traces, stdout)
+	if err != nil {
+		return err
+	}
+	chain := memchain.New()
+	h := newHost(t, chain, chain)
+	server := &http.Server{Handler: h.mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return errors.Join(err, t.shutdown(ctx))
+	}
+	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
+
+# the latest block
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(last:1){edges{node{hash seq_no}}}}}"}'
+
+# each new block
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{seq_no chain_order}}"}'
+
+# what Prometheus gets
+curl http://%[1]s/metrics
+
+`, listener.Addr())
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := h.simulate(ctx, time.Duration(float64(time.Second) / *rate), *trouble); err != nil {
+			failed <- err
+		}
+	})
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	})
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	cancel()
+	leave, done := context.WithTimeout(context.Background(), drain)
+	defer done()
+	err = errors.Join(err, h.handler.Shutdown(leave), server.Shutdown(leave))
+	running.Wait()
+	return errors.Join(err, t.shutdown(leave)) // last: it takes the others' last spans along
+}

@@ -1,0 +1,36 @@
+package otelchaingql_test
+
+import (
+	"context"
+	"testing"
+
+	"go.opentelemetry.io/otel"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/otelchaingql"
+)
+
+var globalsSet bool
+
+// A host may set up OpenTelemetry when its handlers are made already.
+func TestWithoutOptionsTheGlobalProvidersAreUsedWheneverTheyAreSet(t *testing.T) {
+	if globalsSet {
+		t.Skip("what was made before they were set goes to the first of them for good")
+	}
+	globalsSet = true
+	m := &meter{Hooks: otelchaingql.Hooks(nil), t: t, reader: sdkmetric.NewManualReader()}
+	m.run(queryMine, chaingql.Outcome{}) // is lost, and does no harm
+	spans := tracetest.NewSpanRecorder()
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader)))
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
+	otel.SetTextMapPropagator(w3c)
+	op := queryMine
+	op.Trace.Parent = parent(traceA)
+	m.OperationFinished(m.OperationStarted(context.Background(), op), op, chaingql.Outcome{})
+	equal(t, "operations", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
+	equal(t, "spans", len(spans.Ended()), 1)
+	equal(t, "trace", spans.Ended()[0].SpanContext().TraceID().String(), traceA)
+}

@@ -1,0 +1,284 @@
+package otelchaingql
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/chaingql/chaingql"
+)
+
+// Bounds of the histograms' buckets, in seconds.
+var (
+	// A query takes microseconds from memory, and at most
+	// Limits.BackendTimeout for each call of the Backend.
+	boundsQuery = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	// Chains and their indexers take seconds to make a block known.
+	boundsReceive = []float64{.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 120, 300, 900, 3600}
+	// A block is handed on in microseconds, and to who lags in a minute.
+	boundsDelivery = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	// Subscriptions live as long as a page is open, or a service up.
+	boundsLong = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600}
+	// The source is tried again after milliseconds at first.
+	boundsOutage = []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 4 * 3600}
+)
+
+// metrics are the instruments, and the attributes that go with them. What they
+// are told often has its attributes made before.
+type metrics struct {
+	operationsStarted, operationsFailed            metric.Int64Counter
+	operationsActive                               metric.Int64UpDownCounter
+	queryDuration, subscriptionDuration            metric.Float64Histogram
+	socketsActive                                  metric.Int64UpDownCounter
+	socketsClosed                                  metric.Int64Counter
+	blocksReceived, blocksDropped, blocksDelivered metric.Int64Counter
+	receiveLag, deliveryLag                        metric.Float64Histogram
+	limitsHit                                      metric.Int64Counter
+	up                                             metric.Int64Gauge
+	lastBlock                                      metric.Float64Gauge
+	failures                                       metric.Int64Counter
+	outage                                         metric.Float64Histogram
+
+	names    names
+	projects bool
+	fixed    []attribute.KeyValue // on all
+	always   metric.MeasurementOption
+
+	byTransport byTransport
+	byType      [len(types)]byTransport
+	deliveries  [len(transports)][len(origins)][]metric.AddOption
+	lags        [len(origins)][]metric.RecordOption
+	failed      map[string]metric.MeasurementOption
+	operations  operations
+	source      source
+}
+
+func newMetrics(o *Options, names names) *metrics {
+	meter := o.MeterProvider.Meter(Scope, metric.WithInstrumentationVersion(chaingql.Version), metric.WithSchemaURL(semconv.SchemaURL))
+	in := instruments{meter}
+	m := &metrics{
+		operationsStarted:    in.counter("chaingql.operations.started", "{operation}", "Operations that passed all checks and were begun."),
+		operationsFailed:     in.counter("chaingql.operations.failed", "{operation}", "Operations whose answer has errors, or that did not end as their client wanted."),
+		operationsActive:     in.level("chaingql.operations.active", "{operation}", "Operations under way: subscriptions, and queries being answered."),
+		queryDuration:        in.histogram("chaingql.query.duration", "Time that a query took to answer.", boundsQuery),
+		subscriptionDuration: in.histogram("chaingql.subscription.duration", "Time that a subscription lived.", boundsLong),
+		socketsActive:        in.level("chaingql.sockets.active", "{socket}", "WebSockets that are open."),
+		socketsClosed:        in.counter("chaingql.sockets.closed", "{socket}", "WebSockets that were closed."),
+		blocksReceived:       in.counter("chaingql.blocks.received", "{block}", "New blocks that the source gave."),
+		blocksDropped:        in.counter("chaingql.blocks.dropped", "{block}", "Blocks that the source gave again or out of order."),
+		blocksDelivered:      in.counter("chaingql.blocks.delivered", "{block}", "Blocks handed to subscriptions' connections."),
+		receiveLag:           in.histogram("chaingql.receive.lag", "Time from a block's generation until it was received.", boundsReceive),
+		deliveryLag:          in.histogram("chaingql.delivery.lag", "Time from when a block was received until a subscription's connection had it.", boundsDelivery),
+		limitsHit:            in.counter("chaingql.limits.hit", "{hit}", "Refusals and cuts for a limit."),
+		failures:             in.counter("chaingql.source.failures", "{failure}", "Failures of the source."),
+		outage:               in.histogram("chaingql.source.outage.duration", "Time from the source's first failure, or last block, until it gave a block again.", boundsOutage),
+		names:                names, projects: o.Projects, fixed: o.Attributes,
+	}
+	m.up = made(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"), metric.WithDescription("1 while the source gives blocks, 0 while it fails or is silent; nothing until it was first asked.")))
+	m.lastBlock = made(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"), metric.WithDescription("When the newest block received was generated, as Unix time.")))
+	m.always = m.with()
+	m.byTransport = m.transports()
+	for i, t := range types {
+		m.byType[i] = m.transports(operationType(t))
+	}
+	for i, t := range transports {
+		for j, from := range origins {
+			m.deliveries[i][j] = []metric.AddOption{m.with(transport(t), keyOrigin.String(from))}
+		}
+	}
+	for j, from := range origins {
+		m.lags[j] = []metric.RecordOption{m.with(keyOrigin.String(from))}
+	}
+	m.operations.known = map[kind]metric.MeasurementOption{}
+	m.failed = map[string]metric.MeasurementOption{}
+	// What happens seldom begins at zero: an alert sees its first time, too.
+	for _, what := range []string{failureEnded, failureSilent, failureGap} {
+		m.failed[what] = m.with(semconv.ErrorTypeKey.String(what))
+		m.failures.Add(context.Background(), 0, m.failed[what])
+	}
+	m.blocksReceived.Add(context.Background(), 0, m.always)
+	m.blocksDropped.Add(context.Background(), 0, m.always)
+	return m
+}
+
+// instruments makes instruments.
+type instruments struct{ metric.Meter }
+
+// made passes on what the API says is usable also where it is refused.
+func made[I any](instrument I, err error) I {
+	if err != nil {
+		otel.Handle(err)
+	}
+	return instrument
+}
+
+func (in instruments) counter(name, unit, about string) metric.Int64Counter {
+	return made(in.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(about)))
+}
+
+func (in instruments) level(name, unit, about string) metric.Int64UpDownCounter {
+	return made(in.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about)))
+}
+
+func (in instruments) histogram(name, about string, bounds []float64) metric.Float64Histogram {
+	return made(in.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...)))
+}
+
+// with makes attributes for a measurement.
+func (m *metrics) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(m.fixed, attributes)...))
+}
+
+// byTransport are attributes for each transport.
+type byTransport [len(transports)][]metric.AddOption
+
+func (m *metrics) transports(more ...attribute.KeyValue) (by byTransport) {
+	for i, t := range transports {
+		by[i] = []metric.AddOption{m.with(append(more[:len(more):len(more)], transport(t))...)}
+	}
+	return by
+}
+
+// at are those for one transport; there are no others than the known.
+func (by *byTransport) at(transport string) []metric.AddOption {
+	return by[max(0, slices.Index(transports[:], transport))]
+}
+
+// A kind is what operations are counted by.
+type kind struct{ typ, transport, name, project, failure, reason string }
+
+// operations keeps the attributes of kinds that were seen.
+type operations struct {
+	mu    sync.RWMutex
+	known map[kind]metric.MeasurementOption
+}
+
+// maxKinds bounds what is kept; projects may be many.
+const maxKinds = 2000
+
+func (m *metrics) kind(op chaingql.Operation) kind {
+	k := kind{typ: op.Type, transport: op.Transport, name: m.names.of(op.Name)}
+	if m.projects {
+		k.project = op.Project
+	}
+	return k
+}
+
+func (m *metrics) of(k kind) metric.MeasurementOption {
+	o := &m.operations
+	o.mu.RLock()
+	known := o.known[k]
+	o.mu.RUnlock()
+	if known != nil {
+		return known
+	}
+	attributes := []attribute.KeyValue{operationType(k.typ), transport(k.transport)}
+	for _, a := range []attribute.KeyValue{semconv.GraphQLOperationName(k.name), keyProject.String(k.project), semconv.ErrorTypeKey.String(k.failure), keyReason.String(k.reason)} {
+		if a.Value.AsString() != "" {
+			attributes = append(attributes, a)
+		}
+	}
+	known = m.with(attributes...)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.known) < maxKinds {
+		o.known[k] = known
+	}
+	return known
+}
+
+func (m *metrics) active(op chaingql.Operation) []metric.AddOption {
+	return m.byType[max(0, slices.Index(types[:], op.Type))].at(op.Transport)
+}
+
+func (m *metrics) operationStarted(ctx context.Context, op chaingql.Operation) {
+	m.operationsActive.Add(ctx, 1, m.active(op)...)
+	m.operationsStarted.Add(ctx, 1, m.of(m.kind(op)))
+}
+
+func (m *metrics) operationFinished(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
+	m.operationsActive.Add(ctx, -1, m.active(op)...)
+	k := m.kind(op)
+	if k.failure = failureOf(out); out.Failed {
+		m.operationsFailed.Add(ctx, 1, m.of(k))
+	}
+	if op.Type != subscription {
+		m.queryDuration.Record(ctx, out.Duration.Seconds(), m.of(k))
+		return
+	}
+	k.failure, k.reason = "", string(out.Reason)
+	m.subscriptionDuration.Record(ctx, out.Duration.Seconds(), m.of(k))
+}
+
+func (m *metrics) blockReceived(b chaingql.Block, lag time.Duration) {
+	ctx := context.Background()
+	m.blocksReceived.Add(ctx, 1, m.always)
+	m.receiveLag.Record(ctx, max(0, lag.Seconds()), m.always) // clocks differ, and a sum must not fall
+	m.source.mu.Lock()
+	defer m.source.mu.Unlock()
+	if !m.source.heard {
+		m.source.heard = true
+		m.up.Record(ctx, 1, m.always)
+	}
+	if b.Time.After(m.source.newest) {
+		m.source.newest = b.Time
+		m.lastBlock.Record(ctx, float64(b.Time.UnixMicro())/1e6, m.always)
+	}
+}
+
+// blockDelivered is called for every block and subscriber. It has no context,
+// since an exemplar would be of a span that is long over.
+func (m *metrics) blockDelivered(d *chaingql.Delivery) {
+	t, from := max(0, slices.Index(transports[:], d.Operation.Transport)), max(0, slices.Index(origins[:], d.From))
+	m.blocksDelivered.Add(context.Background(), 1, m.deliveries[t][from]...)
+	if d.From != "backend" { // whose lag is not known
+		m.deliveryLag.Record(context.Background(), d.Lag.Seconds(), m.lags[from]...)
+	}
+}
+
+// source is what is known of the source.
+type source struct {
+	mu     sync.Mutex
+	heard  bool // of it, good or bad
+	newest time.Time
+}
+
+func (m *metrics) sourceUp(up bool) {
+	m.source.mu.Lock()
+	defer m.source.mu.Unlock()
+	m.source.heard = true
+	var state int64
+	if up {
+		state = 1
+	}
+	m.up.Record(context.Background(), state, m.always)
+}
+
+// Failures of the source, as error.type.
+const (
+	failureEnded  = "ended"
+	failureSilent = "silent"
+	failureGap    = "gap"
+)
+
+// sourceFailed counts a failure. A gap is none of the stream, which goes on.
+func (m *metrics) sourceFailed(err error) {
+	what := failureEnded
+	switch {
+	case errors.Is(err, chaingql.ErrGap):
+		what = failureGap
+	case errors.Is(err, chaingql.ErrSilent):
+		what = failureSilent
+	}
+	if what != failureGap {
+		m.sourceUp(false)
+	}
+	m.failures.Add(context.Background(), 1, m.failed[what])
+}

@@ -1,0 +1,286 @@
+package otelchaingql_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/chaingql/chaingql/otelchaingql"
+)
+
+// Traces that clients name.
+const (
+	traceA, traceB, traceC = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c"
+	remote                 = "b7ad6b7169203331"
+)
+
+func parent(of string) string { return "00-" + of + "-" + remote + "-01" }
+
+// saying is JSON that names a trace.
+func saying(of string) string {
+	return fmt.Sprintf(`{"traceparent":%q,"tracestate":"shop=1","baggage":"user=7"}`, parent(of))
+}
+
+func extensions(of string) string { return `,"extensions":` + saying(of) }
+
+func TestTheBackendIsCalledInTheTraceOfItsClient(t *testing.T) {
+	for _, row := range []struct{ name, protocol, header, init, extensions, want string }{
+		{"header", "", traceA, "", "", traceA},
+		{"extensions", "", "", "", traceC, traceC},
+		{"extensions before a header", "", traceA, "", traceC, traceC},
+		{"handshake", "graphql-ws", traceA, "", "", traceA},
+		{"connection_init", "graphql-ws", traceA, traceB, "", traceB},
+		{"extensions on a socket", "graphql-ws", traceA, traceB, traceC, traceC},
+		{"connection_init of the other protocol", "graphql-transport-ws", "", traceB, "", traceB},
+		{"extensions of the other protocol", "graphql-transport-ws", "", traceB, traceC, traceC},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			h := open(t, otelchaingql.Options{}, nil)
+			var header []string
+			if row.header != "" {
+				header = []string{"traceparent", parent(row.header), "tracestate", "shop=1", "baggage", "user=7"}
+			}
+			init, asked := "", fmt.Sprintf(balance, "")
+			if row.init != "" {
+				init = saying(row.init)
+			}
+			if row.extensions != "" {
+				asked = fmt.Sprintf(balance, extensions(row.extensions))
+			}
+			if row.protocol == "" {
+				h.post(asked, header...)
+			} else {
+				s := h.socket(row.protocol, init, header...)
+				s.start("1", asked)
+				s.hear(`"balance"`)
+			}
+			span := h.ended(1)[0]
+			got, bags := h.asked()
+			equal(t, "the backend's span is ours", got.SpanID(), span.SpanContext().SpanID())
+			equal(t, "trace", got.TraceID().String(), row.want)
+			equal(t, "parent", span.Parent().SpanID().String(), remote)
+			equal(t, "parent is remote", span.Parent().IsRemote(), true)
+			equal(t, "sampled", got.IsSampled(), true)
+			equal(t, "state", got.TraceState().String(), "shop=1")
+			equal(t, "strangers' baggage", bags, "")
+		})
+	}
+}
+
+func TestASpanHasNameKindAndAttributesOfTheConventions(t *testing.T) {
+	h := open(t, otelchaingql.Options{Attributes: []attribute.KeyValue{attribute.String("chain", "test")}}, nil)
+	h.post(fmt.Sprintf(balance, ""))
+	span := h.ended(1)[0]
+	equal(t, "name", span.Name(), "query") // clients' names are not in it
+	equal(t, "kind", span.SpanKind(), trace.SpanKindServer)
+	equal(t, "status", span.Status().Code, codes.Unset)
+	equal(t, "scope", span.InstrumentationScope().Name, otelchaingql.Scope)
+	equal(t, "schema", span.InstrumentationScope().SchemaURL, "https://opentelemetry.io/schemas/1.43.0")
+	got := attributesOf(span)
+	hash, _ := got["chaingql.document.hash"].(string)
+	equal(t, "length of the hash", len(hash), 64)
+	delete(got, "chaingql.document.hash")
+	equal(t, "attributes", fmt.Sprint(got), fmt.Sprint(map[attribute.Key]any{
+		"chain": "test", "chaingql.project": "demo", "chaingql.transport": "http", "graphql.operation.name": "Mine", "graphql.operation.type": "query",
+	}))
+}
+
+func TestListedNamesAreInNamesOfSpansAndLongOnesAreShortened(t *testing.T) {
+	h := open(t, otelchaingql.Options{OperationNames: []string{"Mine"}}, nil)
+	h.post(fmt.Sprintf(balance, ""))
+	equal(t, "listed", h.ended(1)[0].Name(), "query Mine")
+	h.post(`{"query":"query ` + strings.Repeat("x", 1000) + `{info{version}}"}`)
+	span := h.ended(2)[1]
+	equal(t, "another", span.Name(), "query")
+	equal(t, "length", len(attributesOf(span)["graphql.operation.name"].(string)), 100)
+}
+
+func TestOnlyFailuresOfTheServiceAreErrorsOfSpans(t *testing.T) {
+	h := open(t, otelchaingql.Options{}, nil)
+	h.post(`{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`)
+	h.mu.Lock()
+	h.fails = errors.New("s3cret")
+	h.mu.Unlock()
+	h.post(fmt.Sprintf(balance, ""))
+	h.post(page)
+	spans := h.ended(3)
+	for i, want := range []struct {
+		errorType string
+		code      codes.Code
+	}{{"BAD_USER_INPUT", codes.Unset}, {"INTERNAL_SERVER_ERROR", codes.Error}, {"INTERNAL_SERVER_ERROR", codes.Error}} {
+		equal(t, "error.type", attributesOf(spans[i])["error.type"], any(want.errorType))
+		equal(t, "status", spans[i].Status().Code, want.code)
+	}
+}
+
+func TestPagesAreReadInTheTraceOfWhoAskedFirst(t *testing.T) {
+	h := open(t, otelchaingql.Options{Baggage: true}, nil)
+	h.append(1)
+	h.post(page, "traceparent", parent(traceA), "baggage", "user=7")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ctx := range h.called { // the log of blocks reads some for itself
+		if got := trace.SpanContextFromContext(ctx); got.IsValid() {
+			equal(t, "trace", got.TraceID().String(), traceA)
+			if got.SpanID().String() == remote {
+				t.Error("the backend has the client's span, not its operation's")
+			}
+			return
+		}
+	}
+	t.Errorf("none of %d calls is in a trace", len(h.called))
+}
+
+// A span that lives for days is seen by nobody until it ends.
+func TestASubscriptionIsTwoShortSpansOfOneTrace(t *testing.T) {
+	for _, protocol := range []string{"graphql-ws", "graphql-transport-ws", "sse"} {
+		t.Run(protocol, func(t *testing.T) {
+			h := open(t, otelchaingql.Options{}, nil)
+			h.append(1)
+			asked := fmt.Sprintf(newBlocks, extensions(traceA))
+			var leave func()
+			if protocol == "sse" {
+				res := h.send(asked, "Accept", "text/event-stream")
+				defer res.Body.Close()
+				nextEvent(t, bufio.NewReader(res.Body))
+				leave = func() { _ = res.Body.Close() }
+			} else {
+				s := h.socket(protocol, "")
+				s.start("1", asked)
+				s.hear("blocks")
+				leave = func() { _ = s.Close(websocket.StatusNormalClosure, "") }
+			}
+			begun := h.ended(1)[0]
+			equal(t, "name", begun.Name(), "subscription")
+			equal(t, "kind", begun.SpanKind(), trace.SpanKindServer)
+			equal(t, "trace", begun.SpanContext().TraceID().String(), traceA)
+			leave()
+			end := h.ended(2)[1]
+			equal(t, "name", end.Name(), "subscription end")
+			equal(t, "trace of the end", end.SpanContext().TraceID().String(), traceA)
+			equal(t, "parent of the end", end.Parent().SpanID(), begun.SpanContext().SpanID())
+			got := attributesOf(end)
+			equal(t, "reason", got["chaingql.reason"], any("client"))
+			equal(t, "blocks", got["chaingql.blocks.delivered"], any(int64(1)))
+			equal(t, "transport", got["chaingql.transport"], any(protocol))
+			equal(t, "status", end.Status().Code, codes.Unset)
+		})
+	}
+}
+
+// within puts a span of the host's around a handler, as otelhttp does.
+func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, span := provider.Tracer("host").Start(w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), "around")
+			defer span.End()
+			*id = span.SpanContext()
+			h.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+}
+
+func TestASpanAroundTheHandlerIsTheParent(t *testing.T) {
+	var around trace.SpanContext
+	provider := sdktrace.NewTracerProvider()
+	h := open(t, otelchaingql.Options{}, within(provider, &around))
+	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
+	span := h.ended(1)[0]
+	equal(t, "trace", span.SpanContext().TraceID().String(), traceA)
+	equal(t, "parent", span.Parent().SpanID(), around.SpanID())
+	equal(t, "links", len(span.Links()), 0)
+
+	h.post(fmt.Sprintf(balance, extensions(traceC)))
+	span = h.ended(2)[1]
+	equal(t, "parent where the client names another trace", span.Parent().SpanID(), around.SpanID())
+	equal(t, "links", len(span.Links()), 1)
+	equal(t, "link", span.Links()[0].SpanContext.TraceID().String(), traceC)
+
+	s := h.socket("graphql-ws", "", "traceparent", parent(traceA))
+	s.start("1", fmt.Sprintf(balance, ""))
+	s.hear(`"balance"`)
+	span = h.ended(3)[2]
+	equal(t, "trace on a socket", span.SpanContext().TraceID().String(), traceA)
+	equal(t, "parent on a socket", span.Parent().SpanID(), around.SpanID())
+	s.start("2", fmt.Sprintf(balance, extensions(traceC)))
+	s.hear(`"balance"`)
+	span = h.ended(4)[3]
+	equal(t, "trace on a socket that an operation names", span.SpanContext().TraceID().String(), traceC)
+	equal(t, "link to the handshake", span.Links()[0].SpanContext.SpanID(), around.SpanID())
+}
+
+func TestStrangersTracesAreLinkedToOnAPublicEndpoint(t *testing.T) {
+	h := open(t, otelchaingql.Options{PublicEndpoint: true}, nil)
+	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
+	span := h.ended(1)[0]
+	if got, _ := h.asked(); got.TraceID().String() == traceA || !got.IsValid() {
+		t.Errorf("the backend is called in %v", got)
+	}
+	equal(t, "parent", span.Parent().IsValid(), false)
+	equal(t, "link", span.Links()[0].SpanContext.TraceID().String(), traceA)
+}
+
+func TestBaggageIsPassedOnWhereTheHostSaysSo(t *testing.T) {
+	h := open(t, otelchaingql.Options{Baggage: true}, nil)
+	h.post(fmt.Sprintf(balance, extensions(traceA)))
+	_, bags := h.asked()
+	equal(t, "baggage", bags, "user=7")
+}
+
+func TestTracesThatMakeNoSenseAreNone(t *testing.T) {
+	h := open(t, otelchaingql.Options{}, nil)
+	for i, parent := range []string{"nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01", parent(traceA) + "-more"} {
+		h.post(fmt.Sprintf(balance, ""), "traceparent", parent)
+		span := h.ended(i + 1)[i]
+		equal(t, "parent of "+parent, span.Parent().IsValid(), false)
+	}
+}
+
+func TestTheTraceGoesOnWhereNobodyMakesSpans(t *testing.T) {
+	h := open(t, otelchaingql.Options{TracerProvider: noop.NewTracerProvider()}, nil)
+	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
+	got, _ := h.asked()
+	equal(t, "trace", got.TraceID().String(), traceA)
+	equal(t, "span", got.SpanID().String(), remote)
+}
+
+func TestUnsampledOperationsStayUnsampled(t *testing.T) {
+	h := open(t, otelchaingql.Options{}, nil)
+	h.post(fmt.Sprintf(balance, ""), "traceparent", strings.TrimSuffix(parent(traceA), "1")+"0")
+	got, _ := h.asked()
+	equal(t, "trace", got.TraceID().String(), traceA)
+	equal(t, "sampled", got.IsSampled(), false)
+	equal(t, "spans", len(h.spans.Ended()), 0)
+}
+
+// A subscription's context is kept for as long as it lives; a span in it would
+// be too, with all its attributes.
+func TestNothingOfASubscriptionsSpanIsKept(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	hooks := otelchaingql.Hooks(&otelchaingql.Options{TracerProvider: provider})
+	ctx := hooks.OperationStarted(context.Background(), subscriptionOf("graphql-ws"))
+	left := trace.SpanFromContext(ctx)
+	if _, ok := left.(sdktrace.ReadOnlySpan); ok {
+		t.Error("the context has a whole span")
+	}
+	equal(t, "values that are kept", strings.Count(fmt.Sprint(ctx), "WithValue"), 1)
+	equal(t, "identity", left.SpanContext().Equal(spans.Ended()[0].SpanContext()), true)
+	// Clients find their tracer by it: otelhttp.Transport, for one.
+	_, child := left.TracerProvider().Tracer("client").Start(ctx, "a call for a field of the host's")
+	child.End()
+	equal(t, "parent of a call", spans.Ended()[1].Parent().SpanID(), left.SpanContext().SpanID())
+}
