@@ -4,7 +4,7 @@ STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 # Modules of their own, so that the core's go.mod gains nothing by them.
 MODULES = $(sort $(filter-out . tools,$(shell find * -name node_modules -prune -o -name go.mod -printf '%h ')))
 
-.PHONY: test lint modules bench microbench fuzz vuln conformance chaos attack soak explorer explorer-check
+.PHONY: test lint modules bench microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -69,3 +69,7 @@ explorer-check:
 # Clients and judges from npm, against the main program.
 conformance:
 	cd conformance && npm ci --no-audit --no-fund && npm test
+
+# The TypeScript client's example; the Go one is among the modules.
+clients:
+	cd examples/clients/typescript && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm test

@@ -1,0 +1,117 @@
+package chain_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	client "github.com/chaingql/chaingql/examples/clients/go"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// A service is one whose handler can be restarted.
+type service struct {
+	t       *testing.T
+	chain   *memchain.Chain
+	handler atomic.Pointer[chaingql.Handler]
+	address string
+}
+
+func serve(t *testing.T) *service {
+	t.Helper()
+	s := &service{t: t, chain: memchain.New()}
+	s.handler.Store(s.open())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{project}/graphql", func(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) })
+	server := &http.Server{Handler: mux}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		s.shutdown(s.handler.Load())
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
+	s.address = listener.Addr().String()
+	return s
+}
+
+func (s *service) open() *chaingql.Handler {
+	return chaingql.New(s.chain, &chaingql.Options{
+		Authorizer: chaingql.StaticProjects{"shop": {Secret: "s3cret", RequireSecret: true}},
+		KeepAlive:  20 * time.Millisecond, // shows that pings are answered
+		Logger:     slog.New(slog.DiscardHandler),
+	})
+}
+
+func (s *service) shutdown(h *chaingql.Handler) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := h.Shutdown(ctx); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *service) restart() { s.shutdown(s.handler.Swap(s.open())) }
+
+var genesis = time.Unix(1573822385, 0)
+
+// grow adds rounds of two blocks, one of the masterchain.
+func (s *service) grow(rounds int) {
+	s.t.Helper()
+	newest, err := s.chain.Blocks(s.t.Context(), chaingql.BlocksQuery{Last: 1})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n := uint32(1)
+	if len(newest) > 0 {
+		n += newest[0].SeqNo
+	}
+	for last := n + uint32(rounds); n < last; n++ {
+		if err := s.chain.Append(
+			chaingql.Block{Shard: 1 << 63, SeqNo: n, Time: genesis, Hash: [32]byte{0, byte(n >> 8), byte(n)}, Cursor: chaingql.ChainOrder(0, 1<<63, n, n)},
+			chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: n, Time: genesis, Hash: [32]byte{1, byte(n >> 8), byte(n)}, Cursor: chaingql.ChainOrder(-1, 1<<63, n, 0)},
+		); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// cursors are those of the chain's blocks.
+func (s *service) cursors(of func(chaingql.Block) bool) (found []string) {
+	s.t.Helper()
+	for after := chaingql.Cursor(""); ; {
+		page, err := s.chain.Blocks(s.t.Context(), chaingql.BlocksQuery{After: after, First: 1000})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, b := range page {
+			if after = b.Cursor; of(b) {
+				found = append(found, string(b.Cursor))
+			}
+		}
+		if len(page) == 0 {
+			return found
+		}
+	}
+}
+
+func (s *service) client() *client.Client { return client.New("http://"+s.address, "shop", "s3cret") }
+
+func all(chaingql.Block) bool { return true }
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { describe, test } from 'node:test'
+import WebSocket, { WebSocketServer } from 'ws'
+import { Chain, Refused, type Block, type BlockFilter } from '../src/chain.js'
+import { badLine } from './line.js'
+import { account, blocks, serve, type Recorded } from './service.js'
+
+const open = (service: string, secret = 's3cret') => new Chain({ service, project: 'shop', secret, webSocket: WebSocket })
+const shown = ({ hash, workchain, shard, seq_no, gen_utime, chain_order }: Recorded): Block =>
+  ({ id: hash, workchain_id: workchain, shard, seq_no, gen_utime, chain_order })
+
+async function take(count: number, from: AsyncIterable<Block>, each = async (_: number) => {}) {
+  const taken: Block[] = []
+  for await (const block of from) {
+    await each(taken.push(block))
+    if (taken.length === count) break
+  }
+  return taken
+}
+
+describe('a client', { concurrency: true }, () => {
+  test('all blocks come once and in order through a line that is cut', { timeout: 30_000 }, async () => {
+    const service = await serve(150)
+    const line = await badLine(service.url, 0, 10_000)
+    try {
+      assert.deepEqual(await take(blocks.length, open(line.url).blocks('')), blocks.map(shown))
+      assert.ok(line.losses() >= 5, `only ${line.losses()} cuts`)
+    } finally {
+      line.close()
+      await service.stop()
+    }
+  })
+
+  test('a line that goes silent is left', { timeout: 30_000 }, async () => {
+    const service = await serve(300)
+    const line = await badLine(service.url, 5_000, 20_000, true) // past the handshake, which is the WebSocket's
+    try {
+      const chain = new Chain({ service: line.url, project: 'shop', secret: 's3cret', patience: 100, webSocket: WebSocket })
+      assert.deepEqual(await take(blocks.length, chain.blocks('')), blocks.map(shown))
+      assert.ok(line.losses() > 0)
+    } finally {
+      line.close()
+      await service.stop()
+    }
+  })
+
+  test('a line that is closed without need gives nothing twice', { timeout: 10_000 }, async () => {
+    let asked = 0
+    const service = new WebSocketServer({ host: '127.0.0.1', port: 0, handleProtocols: () => 'graphql-transport-ws' })
+    service.on('connection', (socket) => {
+      socket.on('message', (message) => {
+        const { type, id } = JSON.parse(String(message))
+        if (type === 'connection_init') socket.send('{"type":"connection_ack"}')
+        if (type !== 'subscribe') return
+        asked++
+        for (const block of blocks.slice(0, asked)) socket.send(JSON.stringify({ type: 'next', id, payload: { data: { blocks: shown(block) } } }))
+        socket.close(1000)
+      })
+    })
+    try {
+      await once(service, 'listening')
+      const { port } = service.address() as AddressInfo
+      assert.deepEqual(await take(4, open(`http://127.0.0.1:${port}`).blocks('')), blocks.slice(0, 4).map(shown))
+    } finally {
+      service.close()
+    }
+  })
+
+  test('new blocks come through a restart of the service', { timeout: 30_000 }, async () => {
+    let service = await serve(200)
+    try {
+      const chain = open(service.url)
+      const after = await chain.newest()
+      let restarted = Promise.resolve()
+      const got = await take(150, chain.blocks(after, { workchain_id: { eq: -1 } }), async (count) => {
+        if (count === 100) restarted = service.stop().then(async () => void (service = await serve(200, new URL(service.url).host)))
+      })
+      await restarted
+      assert.deepEqual(got, blocks.filter((b) => b.workchain === -1).slice(0, 150).map(shown))
+    } finally {
+      await service.stop()
+    }
+  })
+
+  test('with one service', { timeout: 30_000 }, async (t) => {
+    const service = await serve(1e6)
+    t.after(() => service.stop())
+
+    await t.test('a balance is exact', async () => {
+      assert.equal(await open(service.url).balance(account.address), BigInt(account.balance))
+    })
+
+    await t.test('a wrong secret is told at once', async () => {
+      const chain = open(service.url, 'wrong')
+      await assert.rejects(chain.newest(), (err) => err instanceof Refused && err.code === 'UNAUTHENTICATED')
+      await assert.rejects(take(1, chain.blocks('')), /4403/)
+    })
+
+    await t.test('a cursor of another chain is refused at once', async () => {
+      await assert.rejects(take(1, open(service.url).blocks('no cursor')), (err) => err instanceof Refused && err.code === 'BAD_USER_INPUT')
+    })
+
+    await t.test('an aborted caller hears no more', async () => {
+      const abort = new AbortController()
+      const got = await take(5, open(service.url).blocks('', undefined, abort.signal), async () => abort.abort())
+      assert.equal(got.length, 1)
+    })
+
+    await t.test('a filter has types', () => {
+      const right: BlockFilter = { workchain_id: { in: [-1, 0] }, OR: { seq_no: { ge: 1 } } }
+      // @ts-expect-error a string is no workchain
+      const wrong: BlockFilter = { workchain_id: { eq: '-1' } }
+      assert.notDeepEqual(right, wrong)
+    })
+  })
+})

@@ -1,0 +1,40 @@
+// A line that is lost again and again: a TCP proxy between a client and a service,
+// which cuts each connection after some bytes, be it in a handshake or in a block,
+// or lets it go silent.
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+
+export async function badLine(target: string, least: number, most: number, silent = false) {
+  const { hostname, port } = new URL(target)
+  const open = new Set<Socket>()
+  let losses = 0
+  const server = createServer((client) => {
+    const service = connect(Number(port), hostname)
+    let left = least + Math.floor(Math.random() * (most - least))
+    service.on('data', (data) => {
+      if (left <= 0) return
+      client.write(data.subarray(0, left))
+      if ((left -= data.length) > 0) return
+      losses++
+      if (!silent) client.resetAndDestroy()
+    })
+    client.pipe(service)
+    for (const end of [client, service]) {
+      open.add(end)
+      end.on('error', () => {}) // it was cut
+      end.on('close', () => {
+        open.delete(end)
+        client.destroy()
+        service.destroy()
+      })
+    }
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    losses: () => losses,
+    close() {
+      server.close()
+      for (const end of open) end.destroy()
+    },
+  }
+}
