@@ -1,0 +1,106 @@
+// Command transactions serves fields of a host's own beside the chain's: a list
+// of transactions, and each new one as it comes.
+//
+//	go run ./examples/transactions
+//	curl http://127.0.0.1:8080/demo/graphql -H 'Content-Type: application/json' \
+//	  -d '{"query":"{transactions(first:3){id amount(unit:COIN) from{address transactions(first:2){id}}}}"}'
+//	npx wscat -c ws://127.0.0.1:8080/demo/graphql -s graphql-ws -w -1 \
+//	  -x '{"id":"1","type":"start","payload":{"query":"subscription{transactions{id block to{address}}}"}}'
+//
+// It stops cleanly on SIGTERM and SIGINT.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	listener, err := net.Listen("tcp", *addr)
+	if err == nil {
+		fmt.Printf("serving on http://%s/demo/graphql\n", listener.Addr())
+		err = serve(ctx, listener, time.Second)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "transactions:", err)
+		os.Exit(1)
+	}
+}
+
+// serve answers until ctx is done, and makes a block with two transactions at a
+// pace.
+func serve(ctx context.Context, listener net.Listener, pace time.Duration) error {
+	chain, book := memchain.New(), &ledger{}
+	handler := chaingql.New(chain, options(book))
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", handler)
+	mux.Handle("/{project}/graphql/{$}", handler)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for n := uint32(1); ctx.Err() == nil; n++ {
+			if err := grow(chain, book, n); err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pace):
+			}
+		}
+	})
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	})
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	cancel()
+	leave, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	err = errors.Join(err, handler.Shutdown(leave), server.Shutdown(leave))
+	running.Wait()
+	return err
+}
+
+// grow makes a masterchain block, and what is in it.
+func grow(chain *memchain.Chain, book *ledger, n uint32) error {
+	const wholeShard = 1 << 63
+	block := chaingql.Block{Workchain: -1, Shard: wholeShard, SeqNo: n, Hash: sha256.Sum256(fmt.Append(nil, n)), Time: time.Now(),
+		Cursor: chaingql.ChainOrder(-1, wholeShard, n, 0)}
+	if err := chain.Append(block); err != nil {
+		return err
+	}
+	for i := range uint32(2) {
+		book.add(transaction{ID: fmt.Sprintf("tx%d", 2*n+i), Block: block.Cursor, From: wallet(n + i), To: wallet(n + i + 1), Amount: int(n) * 1_500_000_000})
+	}
+	return nil
+}
+
+func wallet(n uint32) string { return fmt.Sprintf("0:%064x", n%3) }
