@@ -16,6 +16,9 @@
 // blocks as they come. Package memchain is one in memory; package backendtest
 // has the rules of a Backend as tests for anybody's.
 //
+// Fields and types of the host's own, with graphql-go's resolvers, stand beside
+// the chain's: [Options].QueryFields and SubscriptionFields.
+//
 // # What is delivered
 //
 // Every block that matches a subscription's filter, in cursor order, exactly

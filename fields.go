@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/graphql-go/graphql"
 
@@ -18,22 +19,34 @@ import (
 type SubscriptionField struct {
 	// Field is its type, arguments and description. Its Resolve makes the
 	// field's value of an event, which is its Source; where it is nil, the event
-	// is the value. Its own Subscribe is not used.
+	// is the value. Its own Subscribe is not used. What is resolved of one event
+	// has Limits.BackendTimeout.
 	*graphql.Field
 
-	// Subscribe yields the events of one subscription until ctx is done: it is
-	// called with the field's arguments, on a goroutine of its own that waits
-	// for a client that reads slowly, so nothing is left out, and a source that
-	// may not wait must keep its own, bounded, queue. An error ends the
-	// subscription, and so does the end of the sequence. It must return
-	// promptly when ctx is done, or Shutdown waits for it.
+	// Subscribe yields the events of one subscription. It is called once for each,
+	// with the field's Args as a resolver would get them, and with a context that
+	// has what the Authorizer put there and is done when the client has stopped,
+	// left, or been told to go. It must return promptly then: until it does, the
+	// subscription counts against Limits.Subscriptions, and Shutdown waits for it.
+	//
+	// The sequence runs on a goroutine of its own, which waits for a client that
+	// reads slowly: nothing is left out. A source that may not wait must keep its
+	// own, bounded, queue. Nothing is repeated for a client that comes back, either:
+	// what it missed, it has to ask for, with an argument, say.
+	//
+	// An error ends the subscription, and the client is told of it as of a
+	// resolver's ([Options].QueryFields); so does the end of the sequence, which
+	// the client is told as the end.
 	Subscribe func(ctx context.Context, p graphql.ResolveParams) iter.Seq2[any, error]
 }
 
-// A Cost is what a field that a host adds costs, against [Limits].Calls and
-// Blocks, each time that a query asks for it.
+// A Cost is what a field that a host adds costs at most, each time that a query
+// asks for it. The sums over a query are bounded by [Limits].Calls and Blocks; it
+// is refused with LIMIT_EXCEEDED before anything of it runs. Numbers below zero
+// count as zero.
 type Cost struct {
-	Calls, Blocks int
+	Calls  int // of what the host's data come from, a database, say; each alias is one more
+	Blocks int // or what else is of their size
 	// Items is how many items a list has at most: what is asked for beneath it
 	// costs that often. Zero is one.
 	Items int
@@ -50,6 +63,9 @@ func (o *Options) extend(table []plan.Type, r *resolvers) ([]plan.Type, error) {
 		x.Subscription[name] = f.Field
 	}
 	for name, price := range o.Costs {
+		if x.Costs[name] = nil; price == nil {
+			continue // which is told
+		}
 		x.Costs[name] = func(args map[string]any) plan.Cost { return plan.Cost(price(args)) }
 	}
 	return plan.Extend(table, x)
@@ -61,9 +77,13 @@ func (o *Options) ownFields() {
 }
 
 // enter gives a field of the host's what a call of the Backend has: a turn, and
-// a time.
+// a time. What is made of an event waits for no turn, as blocks do not.
 func (r *resolvers) enter(ctx context.Context, src any) (within context.Context, leave func(), err error) {
-	c, _ := src.(*call)
+	c, isQuery := src.(*call)
+	if !isQuery {
+		within, cancel := r.deadline(ctx)
+		return within, cancel, nil
+	}
 	if c.refuses() {
 		return nil, nil, errBusy
 	}
@@ -78,16 +98,17 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 // the host yields, at the speed at which the client takes it.
 type feed struct {
 	told    *observed
-	forget  func()
 	cancel  context.CancelFunc
-	answers chan []byte // closed at the end
-	failed  *plan.Error // before answers is closed: why; nil is the end of the sequence
-	over    error       // why it ended by itself
+	forget  func()       // what it kept
+	parties atomic.Int32 // the goroutine and the client: the last to leave forgets
+	answers chan []byte  // closed at the end
+	failed  *plan.Error  // before answers is closed: why; nil is the end of the sequence
+	over    error        // why it ended by itself
 }
 
 // feed begins a subscription to a field of the host's.
 func (h *Handler) feed(ctx context.Context, op *plan.Bound, by subscriber, field SubscriptionField) (stream, *plan.Error) {
-	forget, err := h.retained.keep(op)
+	forget, err := h.retained.keep(op, feedBytes)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
@@ -98,17 +119,26 @@ func (h *Handler) feed(ctx context.Context, op *plan.Bound, by subscriber, field
 	}
 	ctx, told := h.events.begin(ctx, op, by.asker)
 	f := &feed{told: told, forget: forget, answers: make(chan []byte, 1)}
-	ctx, f.cancel = context.WithCancel(ctx)
+	// It is close that ends it, when the client knows why: not the credentials.
+	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	f.parties.Store(2)
 	go func() {
 		defer h.feeds.leave()
+		defer f.leave()
 		defer by.wake()
 		defer close(f.answers)
-		if err := f.read(ctx, op, by.wake, field); err != nil && ctx.Err() == nil {
-			f.failed = op.Mask(ctx, err)
-		}
+		err := errNoReturn // where the host ends the goroutine
+		defer func() {
+			if err != nil && ctx.Err() == nil {
+				f.failed = op.Mask(ctx, err)
+			}
+		}()
+		err = f.read(ctx, op, by.wake, field)
 	}()
 	return f, nil
 }
+
+var errNoReturn = errors.New("Subscribe ended its goroutine")
 
 // read runs the operation on each event that the host yields.
 func (f *feed) read(ctx context.Context, op *plan.Bound, wake func(), field SubscriptionField) (err error) {
@@ -161,6 +191,12 @@ func (f *feed) close(why error) {
 		why = f.over
 	}
 	f.cancel()
-	defer f.forget()
 	f.told.ended("", why)
+	f.leave()
+}
+
+func (f *feed) leave() {
+	if f.parties.Add(-1) == 0 {
+		f.forget()
+	}
 }

@@ -217,16 +217,58 @@ func TestNewRefusesFieldsThatCannotBe(t *testing.T) {
 		return graphql.NewObject(graphql.ObjectConfig{Name: name, Fields: graphql.Fields{"a": {Type: graphql.Int}}})
 	}
 	of := func(typ graphql.Output) *graphql.Field { return &graphql.Field{Type: typ} }
+	with := func(name string, arg graphql.Input, def any) chaingql.Options {
+		return chaingql.Options{QueryFields: graphql.Fields{"x": {Type: graphql.Int, Args: graphql.FieldConfigArgument{name: {Type: arg, DefaultValue: def}}}}}
+	}
+	field := func(name string, typ graphql.Output) chaingql.Options {
+		return chaingql.Options{QueryFields: graphql.Fields{name: of(typ)}}
+	}
+	priced := func(name string) chaingql.Options {
+		return chaingql.Options{QueryFields: graphql.Fields{"x": of(own("Own"))}, Costs: map[string]func(map[string]any) chaingql.Cost{name: nil}}
+	}
+	in := graphql.NewInputObject(graphql.InputObjectConfig{Name: "In", Fields: graphql.InputObjectConfigFieldMap{"a": {Type: graphql.Int}}})
+	void := graphql.NewScalar(graphql.ScalarConfig{Name: "Void", Serialize: func(v any) any { return v }})
+	named := graphql.NewInterface(graphql.InterfaceConfig{Name: "HasName", Fields: graphql.Fields{"name": {Type: graphql.String}}})
+	enum := func(value string) *graphql.Enum {
+		return graphql.NewEnum(graphql.EnumConfig{Name: "E", Values: graphql.EnumValueConfigMap{value: {}}})
+	}
 	for want, opts := range map[string]chaingql.Options{
-		"Query.info is built in":                      {QueryFields: graphql.Fields{"info": of(graphql.Int)}},
-		"Subscription.blocks is built in":             {SubscriptionFields: map[string]chaingql.SubscriptionField{"blocks": {Field: of(graphql.Int), Subscribe: nothing}}},
-		"type Block is built in":                      {QueryFields: graphql.Fields{"x": of(own("Block"))}},
-		"two types called Twin":                       {QueryFields: graphql.Fields{"x": of(own("Twin")), "y": of(own("Twin"))}},
-		"Query.x has no type":                         {QueryFields: graphql.Fields{"x": {}}},
-		"__x":                                         {QueryFields: graphql.Fields{"__x": of(graphql.Int)}},
-		"Subscription.x has no Subscribe":             {SubscriptionFields: map[string]chaingql.SubscriptionField{"x": {Field: of(graphql.Int)}}},
-		"Query.y has a cost but is no field of yours": {QueryFields: graphql.Fields{"x": of(graphql.Int)}, Costs: map[string]func(map[string]any) chaingql.Cost{"Query.y": nil}},
-		"Query.x(a:): default value many is no Int":   {QueryFields: graphql.Fields{"x": {Type: graphql.Int, Args: graphql.FieldConfigArgument{"a": {Type: graphql.Int, DefaultValue: "many"}}}}},
+		"Query.info is built in":                        {QueryFields: graphql.Fields{"info": of(graphql.Int)}},
+		"Subscription.blocks is built in":               {SubscriptionFields: map[string]chaingql.SubscriptionField{"blocks": {Field: of(graphql.Int), Subscribe: nothing}}},
+		"type Block is built in":                        {QueryFields: graphql.Fields{"x": of(own("Block"))}},
+		"two types called Twin":                         {QueryFields: graphql.Fields{"x": of(own("Twin")), "y": of(own("Twin"))}},
+		"Query.x has no type":                           {QueryFields: graphql.Fields{"x": {}}},
+		"__x":                                           {QueryFields: graphql.Fields{"__x": of(graphql.Int)}},
+		"Subscription.x has no Subscribe":               {SubscriptionFields: map[string]chaingql.SubscriptionField{"x": {Field: of(graphql.Int)}}},
+		"Query.y has a cost but is no field of yours":   {QueryFields: graphql.Fields{"x": of(graphql.Int)}, Costs: map[string]func(map[string]any) chaingql.Cost{"Query.y": nil}},
+		"type Mutation is built in":                     field("x", own("Mutation")),
+		"type __Schema is built in":                     field("x", own("__Schema")),
+		"type Query is built in":                        field("x", own("Query")),
+		"two types called ID":                           field("x", graphql.NewScalar(graphql.ScalarConfig{Name: "ID", Serialize: func(v any) any { return v }})),
+		"__own":                                         field("x", own("__own")),
+		"Query.y: a type is nil":                        field("y", (*graphql.NonNull)(nil)),
+		"Query.z: a type is nil":                        field("z", graphql.NewList(nil)),
+		"Query.n has no type":                           {QueryFields: graphql.Fields{"n": nil}},
+		"Subscription.n has no type":                    {SubscriptionFields: map[string]chaingql.SubscriptionField{"n": {Subscribe: nothing}}},
+		"x-y":                                           field("x-y", graphql.Int),
+		"1a":                                            with("1a", graphql.Int, nil),
+		"Query.x(b:) has no type":                       with("b", nil, nil),
+		"In is for arguments alone":                     field("x", in),
+		"Own is not for arguments":                      with("a", own("Own"), nil),
+		`default value has a field "b" that In has not`: with("a", in, map[string]any{"b": 1}),
+		"default value 7 is no map[string]any":          with("a", in, 7),
+		"default value q is none of E":                  with("a", enum("Q"), "q"),
+		"Void cannot represent":                         with("a", void, "x"),
+		"the cost of Query.x is nil":                    priced("Query.x"),
+		"the cost of Own.a is nil":                      priced("Own.a"),
+		"Own.b has a cost but is no field of yours":     priced("Own.b"),
+		"HasName":                                       {QueryFields: graphql.Fields{"x": of(graphql.NewObject(graphql.ObjectConfig{Name: "Nameless", Interfaces: []*graphql.Interface{named}, Fields: graphql.Fields{"a": of(graphql.Int)}}))}},
+		"must be an object with field names as keys":    field("x", graphql.NewObject(graphql.ObjectConfig{Name: "Empty", Fields: graphql.Fields{}})),
+		`but "a b" does not`:                            field("x", own("a b")),
+		"no-value":                                      field("x", enum("no-value")),
+		"true":                                          field("x", enum("true")),
+		"Types: a type is nil":                          {Types: []graphql.Type{nil}},
+		"Query.x(a:): default value many is no Int":     {QueryFields: graphql.Fields{"x": {Type: graphql.Int, Args: graphql.FieldConfigArgument{"a": {Type: graphql.Int, DefaultValue: "many"}}}}},
 	} {
 		opts.Logger = slog.New(slog.DiscardHandler)
 		t.Run(want, func(t *testing.T) {

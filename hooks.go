@@ -251,7 +251,7 @@ func (o *observed) answered(answer []byte, failed bool) {
 // firstCode finds the code of an answer's first error. What is looked for has
 // quotes, which clients' text has behind backslashes; errors come last.
 func firstCode(answer []byte) string {
-	_, code, _ := bytes.Cut(answer[max(0, bytes.LastIndex(answer, []byte(`,"errors":[`))):], []byte(`,"extensions":{"code":"`))
+	_, code, _ := bytes.Cut(answer[max(0, bytes.LastIndex(answer, []byte(`,"errors":[{"message":`))):], []byte(`,"extensions":{"code":"`))
 	code, _, _ = bytes.Cut(code, []byte(`"`))
 	return string(code)
 }

@@ -76,27 +76,51 @@ type Options struct {
 	// not nil serves none.
 	TrustedDocuments []string
 
-	// QueryFields are further fields of Query, as graphql-go has them: their
-	// resolvers get what graphql-go would give them, may return thunks, and all
-	// of a request's fields run one after the other. Each is bounded as a call of
-	// the Backend is: by Limits.InFlight and BackendTimeout, with all that is
-	// asked for beneath it. An error that has extensions (a method
-	// Extensions() map[string]any, as graphql-go's ExtendedError) is told to
-	// the client with them; every other one is masked and logged. New panics on
-	// names that are taken and on types that make no sense. Default: none.
+	// QueryFields are further fields of Query, by their names, as graphql-go has
+	// them: with types, arguments and resolvers of the host's, down to scalars.
+	// They are served as the built-in fields are. New copies the map; what is in
+	// it must not be changed any more. Default: none.
+	//
+	// A resolver gets what graphql-go would give it: Source (nil, a map, for a
+	// field of Query), Args with defaults and with what enums mean, Info, and in
+	// Context what the Authorizer put there; it must not change them. It gives a
+	// value, or a thunk (func() (any, error)), which is called when all beneath the
+	// same field of Query that could be resolved without thunks has been, so that a
+	// loader can ask for many at once. A query's resolvers run one after the other
+	// on one goroutine; those of other queries run at the same time.
+	//
+	// Each field of Query takes one of the turns of Limits.InFlight until all that
+	// is asked for beneath it has been resolved, and Limits.BackendTimeout bounds
+	// that time: Context is done then, a resolver must return, and the client is
+	// told TIMEOUT. Limits.AnswerBytes counts 32 bytes more for each value.
+	//
+	// An error that has extensions (a method Extensions() map[string]any, as
+	// graphql-go's ExtendedError) is told to the client: its text, cut at 300
+	// bytes, and its extensions, among them "code", INTERNAL_SERVER_ERROR where it
+	// is no string. Every other error, and a panic, is masked and logged. So is a
+	// value that its type cannot hold, such as 1<<40 as an Int or a string that an
+	// enum does not have, where graphql-go would change it or make it null.
+	//
+	// New panics on names that are taken (a type's, too: Block, for one), on types
+	// that make no sense, and on one called Mutation. The host's types cannot lead
+	// to the built-in ones. The fields of a type are shown in the order of their
+	// names. Answers that have a field of the host's may not be kept by caches.
 	QueryFields graphql.Fields
 
-	// SubscriptionFields are further fields of Subscription. Default: none.
+	// SubscriptionFields are further fields of Subscription, by their names, served
+	// by the transports that serve blocks, within the same limits. Default: none.
 	SubscriptionFields map[string]SubscriptionField
 
-	// Types are further types, which no field names: objects that an interface
-	// of yours may turn out to be. Default: none.
+	// Types are further types, which no field leads to: objects that an interface
+	// of QueryFields or SubscriptionFields may turn out to be. Default: none.
 	Types []graphql.Type
 
-	// Costs price fields of yours before a query runs, by type and name, such
-	// as "Query.transactions"; they get the arguments as the resolver does, and
-	// may be called more than once. New panics on a name that is no field of
-	// yours. Default: one call for a field of Query, nothing for others.
+	// Costs price fields of the host's, of Query and of any type, by type and
+	// name, such as "Query.transactions" or "Wallet.transactions". Each is called
+	// before a query runs, with the arguments that the resolver will get, from any
+	// number of goroutines, and may be called several times for one query; it must
+	// not block. New panics on a name that is no field of the host's. Default: one
+	// call for a field of Query, nothing for others.
 	Costs map[string]func(args map[string]any) Cost
 
 	// KeepAlive is the rhythm of keep-alive messages and pings on sockets.
@@ -158,7 +182,7 @@ type Limits struct {
 	PerSocket         int // operations running at once on one socket. Default: 32.
 	IDBytes           int // of an operation's id on a socket. Default: 128.
 	Subscriptions     int // open at once, on all sockets and event streams. Default: 100,000.
-	SubscriptionBytes int // that all of them keep, as documents and variables. Default: 256 MiB.
+	SubscriptionBytes int // that all of them keep, as documents, variables and, for a host's own fields, goroutines of 8 KiB. Default: 256 MiB.
 	VariableBytes     int // of one subscription's variables, and literals in their place, as JSON. Default: 4 KiB.
 	InFlight          int // calls of the Backend for queries at once; further ones wait for half of BackendTimeout at most (503). Default: 64.
 	Requests          int // HTTP requests, and queries on sockets, being answered at once (503). Default: 1,024.

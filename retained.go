@@ -10,7 +10,8 @@ import (
 // What a subscription keeps beside its plan, in bytes: measured, rounded up.
 const (
 	subscriptionBytes = 2 << 10
-	filterFactor      = 2 // of its variables, for what is made of them
+	filterFactor      = 2       // of its variables, for what is made of them
+	feedBytes         = 8 << 10 // of one to a field of the host's, for its goroutine's stack
 )
 
 // retained counts what open subscriptions keep: there may be far more of them
@@ -24,13 +25,14 @@ type retained struct {
 	plans map[uint64]int // by how many subscriptions each is kept
 }
 
-// keep admits a subscription, which is to be forgotten at its end.
-func (k *retained) keep(op *plan.Bound) (forget func(), err *plan.Error) {
+// keep admits a subscription, which is to be forgotten at its end. beside is
+// what it keeps more than others.
+func (k *retained) keep(op *plan.Bound, beside int) (forget func(), err *plan.Error) {
 	held := op.Holding()
-	if most := k.most.VariableBytes; most > 0 && len(op.Key()) > most {
+	if most := k.most.VariableBytes; most > 0 && held.Written > most {
 		return nil, full("VariableBytes", "The subscription exceeds the limit of %d bytes of variables.", most)
 	}
-	own := subscriptionBytes + filterFactor*held.Variables + held.Text
+	own := subscriptionBytes + beside + filterFactor*held.Variables + held.Text
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	more := own

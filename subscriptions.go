@@ -162,7 +162,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 	if by.last != "" {
 		after = &by.last
 	}
-	forget, err := h.retained.keep(op)
+	forget, err := h.retained.keep(op, 0)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err

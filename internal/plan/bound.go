@@ -20,6 +20,7 @@ type Bound struct {
 	shaper                  // whose holes are none where the plan is the text's own
 	text      []byte        // where there are holes
 	last      *list.Element // of the cache: what the last Find found by its text
+	written   int           // of a subscription: bytes of its variables, as JSON
 }
 
 // mostRemembered keeps a large plan from being held past its time in the cache.
@@ -115,6 +116,9 @@ func (b *Bound) bind(doc *document, operation string, given lookup) Errors {
 		}
 		b.variables = append(b.variables, value)
 	}
+	if op.kind == ast.Subscription {
+		b.written = op.written(given, b.variables)
+	}
 	if b.plan = op.plan; b.plan == nil {
 		if b.plan, errs = b.cache.variant(doc.text, op, b.variables); errs != nil {
 			return errs
@@ -163,15 +167,55 @@ type Holding struct {
 	Shared    int    // by all who have the same plan
 	Text      int    // of its own, of the document
 	Variables int    // of its own, with the literals that were lifted out
+	Written   int    // of a subscription: what those are as JSON
 }
 
 // Holding returns what keeping b keeps.
 func (b *Bound) Holding() Holding {
-	h := Holding{Plan: b.plan.id, Shared: b.plan.size + b.plan.op.size(), Text: cap(b.text)}
+	op := b.plan.op
+	h := Holding{Plan: b.plan.id, Shared: b.plan.size + op.size() + len(op.pos.Src.Input), Text: cap(b.text), Written: b.written}
 	for _, v := range b.variables {
 		h.Variables += weigh(v)
 	}
+	if b.cache.schema.scalars {
+		h.Variables += b.written // for what cannot be looked into
+	}
 	return h
+}
+
+// written is how long variables are as JSON, as they were given, and literals in
+// their place.
+func (op *operation) written(given lookup, values []any) (bytes int) {
+	for _, v := range op.variables[:op.declared] {
+		if value, present := given(v.name); present {
+			bytes += length(value)
+		}
+	}
+	for _, v := range values[op.declared:] {
+		bytes += length(v)
+	}
+	return bytes
+}
+
+// length is about how long a value is as JSON.
+func length(v any) (bytes int) {
+	switch v := v.(type) {
+	case string:
+		return len(v) + len(`""`)
+	case json.Number:
+		return len(v)
+	case []any:
+		for _, item := range v {
+			bytes += length(item) + len(",")
+		}
+		return bytes + len("[]")
+	case map[string]any:
+		for name, item := range v {
+			bytes += len(name) + len(`"":,`) + length(item)
+		}
+		return bytes + len("{}")
+	}
+	return len("false")
 }
 
 // weigh is what a variable's value takes, rounded up: a map of few entries takes

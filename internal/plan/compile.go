@@ -28,7 +28,10 @@ type Plan struct {
 }
 
 // A selection is what is asked of an object, in the order of the answer.
-type selection struct{ fields []*field }
+type selection struct {
+	fields []*field
+	is     graphql.IsTypeOfFn // of a host's object, where it looks at its values
+}
 
 // A field is one key of an answer.
 type field struct {
@@ -165,6 +168,9 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 		collect(set)
 	}
 	s := &selection{fields: make([]*field, 0, len(all))}
+	if own, ok := k.c.schema.declared[object.Name].(*graphql.Object); ok {
+		s.is = own.IsTypeOf
+	}
 	for _, a := range all {
 		if k.spent() {
 			break
@@ -219,7 +225,7 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	f.under = k.under
 	if f.source.hosted() {
 		f.info = k.hostInfo(object, def, a.nodes)
-		if f.source.Cost != nil {
+		if f.source.Price != nil {
 			k.under = f
 		}
 	}

@@ -28,13 +28,16 @@ func (b *Bound) Cost() Cost {
 	return cost
 }
 
-// price is a field's own cost. A host's is taken for what makes sense.
+// price is a field's own cost. Of a host's what makes no sense is nothing.
 func (b *Bound) price(f *field) Cost {
 	args, err := f.arguments(b, nil)
 	if err != nil {
 		return Cost{} // nothing is called
 	}
-	c := f.source.Cost(args)
+	if f.info == nil {
+		return f.source.Cost(args)
+	}
+	c := f.source.Price(b.cache.schema.hostArgs(f, args))
 	sane := func(n int) int { return min(max(n, 0), boundless) }
 	return Cost{sane(c.Calls), sane(c.Blocks), sane(c.Items)}
 }
@@ -63,10 +66,10 @@ func (l *Limits) covers(c Cost) bool {
 // price adds a field to what the plan costs.
 func (k *compiler) price(f *field) {
 	switch cost := f.source.Cost; {
-	case cost == nil:
-	case f.info != nil:
+	case f.source.Price != nil:
 		k.plan.priced = append(k.plan.priced, f)
 		k.plan.most = Cost{Calls: boundless, Blocks: boundless}
+	case cost == nil:
 	case f.dynamic != nil:
 		k.plan.priced = append(k.plan.priced, f)
 		k.plan.most = k.plan.most.plus(cost(nil))

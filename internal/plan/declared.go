@@ -1,12 +1,12 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/graphql-go/graphql"
@@ -117,17 +117,17 @@ func (s *Schema) forHost(t *ast.Type, v any) any {
 	return v
 }
 
-// appendOwn appends a value of a scalar or an enum that a host declared.
+// appendOwn appends a value of a scalar or an enum that a host declared. What a
+// scalar does not serialize is null to it.
 func appendOwn(dst []byte, t graphql.Type, v any) ([]byte, error) {
 	var out any
 	switch t := t.(type) {
 	case *graphql.Scalar:
 		out = t.Serialize(v)
 	case *graphql.Enum:
-		out = t.Serialize(v)
-	}
-	if isNil(out) {
-		return dst, fmt.Errorf("%s cannot represent %T %v", t.Name(), v, v)
+		if out = t.Serialize(v); out == nil {
+			return dst, fmt.Errorf("%s cannot represent %T %v", t.Name(), v, v)
+		}
 	}
 	if text, ok := out.(string); ok {
 		return AppendString(dst, text), nil
@@ -137,6 +137,27 @@ func appendOwn(dst []byte, t graphql.Type, v any) ([]byte, error) {
 		return dst, fmt.Errorf("%s: %w", t.Name(), err)
 	}
 	return append(dst, text...), nil
+}
+
+// spelled is what a value says where text is wanted, as graphql-go has it: of
+// what does not say it itself, only what is one word.
+func spelled(s *shape, v any) any {
+	if s.leaf != "String" && s.leaf != "ID" {
+		return v
+	}
+	switch said := v.(type) {
+	case string:
+		return said
+	case fmt.Stringer:
+		return said.String()
+	case error:
+		return said.Error()
+	}
+	switch reflect.Indirect(reflect.ValueOf(v)).Kind() {
+	case reflect.Bool, reflect.Float32, reflect.Float64:
+		return fmt.Sprint(reflect.Indirect(reflect.ValueOf(v)))
+	}
+	return v
 }
 
 // literalOf writes a default value, as a host gave it, in the way of SDL; ""
@@ -185,14 +206,48 @@ func literalOf(t graphql.Type, v any) (string, error) {
 		}
 		return "", fmt.Errorf("default value %v is none of %s", v, t.Name())
 	case *graphql.Scalar:
-		switch out := t.Serialize(v).(type) {
-		case nil:
+		out := t.Serialize(v)
+		if isNil(out) {
 			return "", fmt.Errorf("default value %v is no %s", v, t.Name())
-		case string:
-			return strconv.Quote(out), nil
-		default:
-			return fmt.Sprint(out), nil
 		}
+		return sdl(out)
 	}
 	return "", fmt.Errorf("%T has no default values", t)
+}
+
+// sdl writes what JSON can, in the way of SDL.
+func sdl(v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("default value %v: %w", v, err)
+	}
+	var read any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&read); err != nil {
+		return "", fmt.Errorf("default value %s: %w", text, err)
+	}
+	return string(appendSDL(nil, read)), nil
+}
+
+func appendSDL(dst []byte, v any) []byte {
+	switch v := v.(type) {
+	case string:
+		return AppendString(dst, v)
+	case []any:
+		dst = append(dst, '[')
+		for _, item := range v {
+			dst = append(appendSDL(dst, item), ' ')
+		}
+		return append(dst, ']')
+	case map[string]any:
+		dst = append(dst, '{')
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			dst = append(appendSDL(append(append(dst, name...), ": "...), v[name]), ' ')
+		}
+		return append(dst, '}')
+	case nil:
+		return append(dst, "null"...)
+	}
+	return fmt.Append(dst, v)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -38,7 +40,7 @@ type Error struct {
 	Locations []Location
 	Path      []any             // response keys (string) and list indices (int)
 	Details   map[string]string // further extensions
-	Further   map[string]any    // extensions of a host's error
+	Further   []byte            // extensions of a host's error, as JSON: each behind a comma
 	Limit     string            // the limit that was exceeded; not for the client, who reads the message
 }
 
@@ -113,18 +115,18 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 		dst = append(dst, ':')
 		dst = AppendString(dst, e.Details[k])
 	}
-	for _, k := range slices.Sorted(maps.Keys(e.Further)) {
-		if text, err := json.Marshal(e.Further[k]); err == nil && k != "code" {
-			dst = append(append(AppendString(append(dst, ','), k), ':'), text...)
-		}
-	}
-	return append(dst, "}}"...)
+	return append(append(dst, e.Further...), "}}"...)
 }
 
 // Mask is what a client is told of an error: itself where it is an *Error, or
 // one of a host's that brings extensions, as graphql-go has it; else what the
-// cache's mask makes of it.
-func (b *Bound) Mask(ctx context.Context, err error) *Error {
+// cache's mask makes of it. An error that panics is masked, too.
+func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e = b.cache.mask(ctx, fmt.Errorf("panic of a %T: %v\n%s", err, p, debug.Stack()))
+		}
+	}()
 	var known *Error
 	if errors.As(err, &known) && known != nil {
 		return known
@@ -133,9 +135,17 @@ func (b *Bound) Mask(ctx context.Context, err error) *Error {
 	if !errors.As(err, &extended) {
 		return b.cache.mask(ctx, err)
 	}
-	e := &Error{Message: extended.Error(), Code: CodeInternal, Further: extended.Extensions()}
-	if code, ok := e.Further["code"].(string); ok {
-		e.Code = code
+	e = &Error{Message: extended.Error(), Code: CodeInternal}
+	extensions := extended.Extensions()
+	for _, k := range slices.Sorted(maps.Keys(extensions)) {
+		text, err := json.Marshal(extensions[k])
+		switch {
+		case err != nil: // is left out
+		case k != "code":
+			e.Further = append(append(AppendString(append(e.Further, ','), k), ':'), text...)
+		case json.Unmarshal(text, &e.Code) != nil: // no string
+			e.Code = CodeInternal
+		}
 	}
 	return e
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,14 +22,15 @@ type Extension struct {
 	Types []graphql.Type
 	// Costs price fields, by "Type.field".
 	Costs map[string]func(args map[string]any) Cost
-	// Enter is that of all fields of Query.
+	// Enter is that of all fields of Query and Subscription.
 	Enter func(ctx context.Context, src any) (within context.Context, leave func(), err error)
 }
 
 // Extend returns a table with what a host adds to it behind the rest, each
 // type's fields by their names.
 func Extend(table []Type, x Extension) ([]Type, error) {
-	e := extending{types: map[string]graphql.Type{}, builtin: map[string]bool{}, costs: maps.Clone(x.Costs)}
+	// A type called Mutation would be a root in SDL.
+	e := extending{types: map[string]graphql.Type{}, builtin: map[string]bool{"Mutation": true}, costs: maps.Clone(x.Costs)}
 	for _, t := range slices.Concat(table, introspection) {
 		e.builtin[t.Name] = true
 	}
@@ -48,15 +50,13 @@ func Extend(table []Type, x Extension) ([]Type, error) {
 			if err != nil {
 				return nil, err
 			}
-			if t.Name == "Query" {
-				f.Enter = x.Enter
-			}
+			f.Enter = x.Enter
 			t.Fields = append(t.Fields, f)
 		}
 	}
 	for _, t := range x.Types {
 		if _, err := e.ref(t); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("Types: %w", err)
 		}
 	}
 	for name := range e.costs {
@@ -98,8 +98,8 @@ func (e *extending) root(parent, name string, f *graphql.Field) (Field, error) {
 			}
 			return resolve(p)
 		}
-		if row.Cost == nil {
-			row.Cost = func(Args) Cost { return Cost{Calls: 1} }
+		if row.Price == nil {
+			row.Price = func(map[string]any) Cost { return Cost{Calls: 1} }
 		}
 	}
 	return row, err
@@ -112,20 +112,28 @@ func (e *extending) field(parent string, def *graphql.FieldDefinition) (Field, e
 	if f.Type, err = e.ref(def.Type); err != nil {
 		return f, fmt.Errorf("%s: %w", where, err)
 	}
+	if !graphql.IsOutputType(def.Type) {
+		return f, fmt.Errorf("%s: %s is for arguments alone", where, f.Type)
+	}
 	args := slices.SortedFunc(slices.Values(def.Args), func(a, b *graphql.Argument) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, a := range args {
 		arg := Arg{Name: a.Name(), Desc: a.Description()}
 		if arg.Type, err = e.ref(a.Type); err != nil {
 			return f, fmt.Errorf("%s(%s:): %w", where, a.Name(), err)
 		}
+		if !graphql.IsInputType(a.Type) {
+			return f, fmt.Errorf("%s(%s:): %s is not for arguments", where, a.Name(), arg.Type)
+		}
 		if arg.Default, err = literalOf(a.Type, a.DefaultValue); err != nil {
 			return f, fmt.Errorf("%s(%s:): %w", where, a.Name(), err)
 		}
 		f.Args = append(f.Args, arg)
 	}
-	if price := e.costs[where]; price != nil {
-		delete(e.costs, where)
-		f.Cost = func(args Args) Cost { return price(f.named(args)) }
+	if price, ok := e.costs[where]; ok {
+		if delete(e.costs, where); price == nil {
+			return f, fmt.Errorf("the cost of %s is nil", where)
+		}
+		f.Price = price
 	}
 	return f, nil
 }
@@ -145,6 +153,9 @@ func (f *Field) named(args Args) map[string]any {
 // ref writes a type as SDL does, and adds it to the table with all that it
 // leads to.
 func (e *extending) ref(t graphql.Type) (string, error) {
+	if isNil(t) {
+		return "", errors.New("a type is nil")
+	}
 	switch t := t.(type) {
 	case *graphql.NonNull:
 		inner, err := e.ref(t.OfType)
@@ -152,9 +163,6 @@ func (e *extending) ref(t graphql.Type) (string, error) {
 	case *graphql.List:
 		inner, err := e.ref(t.OfType)
 		return "[" + inner + "]", err
-	}
-	if isNil(t) {
-		return "", fmt.Errorf("a type is nil")
 	}
 	name := t.Name()
 	switch known, met := e.types[name]; {
@@ -188,6 +196,8 @@ func (e *extending) row(t graphql.Type) (Type, error) {
 			row.Values = append(row.Values, Value{Name: v.Name, Desc: v.Description, Deprecated: v.DeprecationReason})
 		}
 		slices.SortFunc(row.Values, func(a, b Value) int { return strings.Compare(a.Name, b.Name) })
+		t.Serialize(nil) // makes its tables, as the first call of each does, ...
+		t.ParseValue("") // ... which may not be two at once
 	case *graphql.InputObject:
 		row.Kind = ast.InputObject
 		fields := t.Fields()
@@ -221,11 +231,6 @@ func (e *extending) row(t graphql.Type) (Type, error) {
 				return row, err
 			}
 			row.Interfaces = append(row.Interfaces, name)
-		}
-		if t.IsTypeOf != nil {
-			row.Is = func(src any) bool {
-				return t.IsTypeOf(graphql.IsTypeOfParams{Value: src, Context: context.Background()})
-			}
 		}
 		row.Fields, err = e.fields(row.Name, t.Fields())
 	default:

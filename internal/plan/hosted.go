@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/graphql-go/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // A harvest runs a field of a host's with all beneath it, into a tree first:
@@ -15,6 +16,7 @@ type harvest struct {
 	*run
 	base      int // of the run's path: what is above the field
 	variables map[string]any
+	event     any     // of a subscription
 	waiting   []*node // for their thunks
 	bytes     int     // of what the tree has come to
 }
@@ -31,8 +33,9 @@ type node struct {
 	nodes []*node // of the selection's fields, or items
 }
 
-// What a node takes of an answer's limit beside its text.
-const nodeBytes = 8
+// What a node takes of an answer's limit beside its text: less than it takes of
+// memory, more than any punctuation.
+const nodeBytes = 32
 
 // host appends a field of a host's.
 func (r *run) host(f *field, src any) bool {
@@ -53,13 +56,16 @@ func (r *run) host(f *field, src any) bool {
 			path.Key = s.name
 		}
 	}
+	if r.plan.op.kind == ast.Subscription {
+		h.event = src
+	}
 	root := &node{f: f, shape: f.shape, path: path}
 	h.field(root, src)
 	for len(h.waiting) > 0 && !r.over {
 		level := h.waiting
 		h.waiting = nil
 		for _, n := range level {
-			v, err := guarded(n.thunk)
+			v, err := h.inTime(n.thunk)
 			h.settle(n, v, err)
 		}
 	}
@@ -85,7 +91,7 @@ func (h *harvest) field(n *node, src any) bool {
 	case f.get != nil:
 		return h.settle(n, f.get(src), nil)
 	case f.info != nil:
-		v, err := guarded(func() (any, error) { return h.resolveHosted(n, src) })
+		v, err := h.inTime(func() (any, error) { return h.resolveHosted(n, src) })
 		return h.settle(n, v, err)
 	}
 	v, err := h.resolve(f, src)
@@ -98,14 +104,7 @@ func (h *harvest) resolveHosted(n *node, src any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.ctx.Err(); err != nil {
-		return nil, err
-	}
-	if h.variables == nil {
-		h.variables = h.given()
-	}
-	p := graphql.ResolveParams{Source: src, Context: h.ctx, Args: h.cache.schema.hostArgs(f, args), Info: *f.info.ResolveInfo}
-	p.Info.Path, p.Info.VariableValues = n.path, h.variables
+	p := graphql.ResolveParams{Source: src, Context: h.ctx, Args: h.cache.schema.hostArgs(f, args), Info: h.info(n)}
 	if f.source.Resolver == nil {
 		if isNil(src) {
 			return nil, nil // DefaultResolveFn would fall over it
@@ -115,24 +114,32 @@ func (h *harvest) resolveHosted(n *node, src any) (any, error) {
 	return f.source.Resolver(p)
 }
 
-// hostArgs are a field's arguments as graphql-go has them.
-func (s *Schema) hostArgs(f *field, args Args) map[string]any {
-	named := f.source.named(args)
-	for name, v := range named {
-		named[name] = s.forHost(f.info.argTypes[name], v)
+// info is what is told of the field that a node is of.
+func (h *harvest) info(n *node) graphql.ResolveInfo {
+	if n.f.info == nil {
+		return graphql.ResolveInfo{}
 	}
-	return named
-}
-
-// given are the operation's variables as graphql-go has them.
-func (b *Bound) given() map[string]any {
-	given := map[string]any{}
-	for i := range b.plan.op.declared {
-		if v := b.variables[i]; v != (absent{}) {
-			given[b.plan.op.variables[i].name] = b.cache.schema.forHost(b.plan.op.variables[i].typ, v)
+	if h.variables == nil {
+		h.variables = h.given()
+	}
+	info := *n.f.info.ResolveInfo
+	info.VariableValues = h.variables
+	if h.event != nil {
+		info.RootValue = h.event
+	}
+	for info.Path = n.path; ; info.Path = info.Path.Prev {
+		if _, item := info.Path.Key.(int); !item {
+			return info
 		}
 	}
-	return given
+}
+
+// inTime calls what may take its time, while there is some.
+func (h *harvest) inTime(call func() (any, error)) (any, error) {
+	if err := h.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return guarded(call)
 }
 
 // guarded calls what is the host's: a panic is an error of its field.
@@ -154,7 +161,7 @@ func (h *harvest) settle(n *node, v any, err error) bool {
 	}
 	switch s := n.shape; {
 	case err != nil:
-	case isNil(v) && !(s.elem != nil && reflect.ValueOf(v).Kind() == reflect.Slice): // a nil slice is an empty list
+	case isVoid(v):
 		if s.nonNull {
 			err = errNull
 		}
@@ -172,11 +179,16 @@ func (h *harvest) settle(n *node, v any, err error) bool {
 		}
 	default:
 		_, err = guarded(func() (any, error) {
-			leaf, err := appendLeaf(nil, s, v)
-			if err == nil {
+			leaf, err := appendLeaf(nil, s, spelled(s, v))
+			switch {
+			case err != nil:
+				return nil, err
+			case string(leaf) != "null":
 				h.text(n, leaf)
+			case s.nonNull:
+				return nil, errNull
 			}
-			return nil, err
+			return nil, nil
 		})
 	}
 	if err != nil {
@@ -185,43 +197,58 @@ func (h *harvest) settle(n *node, v any, err error) bool {
 	return n.leaf != nil || !n.shape.nonNull
 }
 
+// isVoid tells what graphql-go takes for null: a slice or map that is nil is an
+// empty one.
+func isVoid(v any) bool {
+	kind := reflect.ValueOf(v).Kind()
+	return isNil(v) && kind != reflect.Slice && kind != reflect.Map
+}
+
 // which finds the object type that a value of an interface or union is of.
-func (h *harvest) which(n *node, v any) (sel *selection, err error) {
-	s := n.shape
-	_, err = guarded(func() (any, error) {
-		if s.which != nil && n.f.info != nil {
-			p := graphql.ResolveTypeParams{Value: v, Context: h.ctx, Info: *n.f.info.ResolveInfo}
-			p.Info.Path, p.Info.VariableValues = n.path, h.variables
-			if object := s.which(p); object != nil {
-				for i := range s.types {
-					if s.types[i].name == object.Name() {
-						sel = s.types[i].sel
-					}
-				}
-			}
-			return nil, nil
+func (h *harvest) which(n *node, v any) (*selection, error) {
+	found, err := guarded(func() (any, error) {
+		fits := func(t *variant) bool { return t.is != nil && t.is(v) || t.sel.is != nil && h.is(n, t.sel, v) }
+		if n.shape.which != nil {
+			object := n.shape.which(graphql.ResolveTypeParams{Value: v, Context: h.ctx, Info: h.info(n)})
+			fits = func(t *variant) bool { return object != nil && t.name == object.Name() }
 		}
-		for i := range s.types {
-			if t := &s.types[i]; t.is != nil && t.is(v) {
-				sel = t.sel
-				break
+		for i := range n.shape.types {
+			if t := &n.shape.types[i]; fits(t) {
+				return t.sel, nil
 			}
 		}
-		return nil, nil
+		return nil, fmt.Errorf("no type of the schema fits a %T", v)
 	})
-	if err == nil && sel == nil {
-		err = fmt.Errorf("no type of the schema fits a %T", v)
-	}
+	sel, _ := found.(*selection)
 	return sel, err
 }
 
+func (h *harvest) is(n *node, sel *selection, v any) bool {
+	return sel.is(graphql.IsTypeOfParams{Value: v, Context: h.ctx, Info: h.info(n)})
+}
+
+// object asks for what is selected of an object. What waits beneath one that is
+// null after all is not asked any more.
 func (h *harvest) object(n *node, sel *selection, src any) bool {
+	if sel.is != nil {
+		_, err := guarded(func() (any, error) {
+			if !h.is(n, sel, src) {
+				return nil, fmt.Errorf("a %T is not of the type it is given for", src)
+			}
+			return nil, nil
+		})
+		if err != nil {
+			h.fault(n, err)
+			return !n.shape.nonNull
+		}
+	}
+	waiting := len(h.waiting)
 	n.sel, n.nodes = sel, make([]*node, len(sel.fields))
 	for i, f := range sel.fields {
 		n.nodes[i] = &node{f: f, shape: f.shape, path: n.path.WithKey(f.name)}
 		h.spend(len(f.key))
 		if !h.field(n.nodes[i], src) {
-			n.sel, n.nodes = nil, nil
+			n.sel, n.nodes, h.waiting = nil, nil, h.waiting[:waiting]
 			return !n.shape.nonNull
 		}
 	}
@@ -229,13 +256,14 @@ func (h *harvest) object(n *node, sel *selection, src any) bool {
 }
 
 func (h *harvest) items(n *node, list List) bool {
+	waiting := len(h.waiting)
 	n.list = true
 	for i := range list.Len() {
 		item := &node{f: n.f, shape: n.shape.elem, path: n.path.WithKey(i)}
 		n.nodes = append(n.nodes, item)
 		h.spend(0)
 		if h.over || !h.settle(item, list.At(i), nil) {
-			n.list, n.nodes = false, nil
+			n.list, n.nodes, h.waiting = false, nil, h.waiting[:waiting]
 			return !n.shape.nonNull
 		}
 	}

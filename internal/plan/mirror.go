@@ -25,11 +25,16 @@ func newMirror(tree *ast.QueryDocument, def *ast.OperationDefinition) *mirror {
 		m.operation.Name = mirrorName(def.Name)
 	}
 	for _, v := range def.VariableDefinitions {
+		m.nodes += 2
+		if v.DefaultValue != nil {
+			m.nodes += count(v.DefaultValue)
+		}
 		m.operation.VariableDefinitions = append(m.operation.VariableDefinitions, gql.NewVariableDefinition(&gql.VariableDefinition{
 			Loc: loc(v.Position), Variable: gql.NewVariable(&gql.Variable{Name: mirrorName(v.Variable)}),
 			Type: mirrorType(v.Type), DefaultValue: mirrorValue(v.DefaultValue)}))
 	}
 	for _, f := range tree.Fragments {
+		m.nodes++
 		m.fragments[f.Name] = gql.NewFragmentDefinition(&gql.FragmentDefinition{Loc: loc(f.Position), Name: mirrorName(f.Name),
 			TypeCondition: gql.NewNamed(&gql.Named{Name: mirrorName(f.TypeCondition)}),
 			Directives:    m.directives(f.Directives), SelectionSet: m.selections(f.SelectionSet)})
@@ -181,4 +186,26 @@ func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) 
 	p := graphql.ResolveParams{Source: map[string]any(nil), Context: ctx, Args: b.cache.schema.hostArgs(f, args), Info: *f.info.ResolveInfo}
 	p.Info.Path, p.Info.VariableValues = root.WithKey(f.name), b.given()
 	return p, nil
+}
+
+// hostArgs are a field's arguments as graphql-go has them.
+func (s *Schema) hostArgs(f *field, args Args) map[string]any {
+	named := f.source.named(args)
+	for name, v := range named {
+		named[name] = s.forHost(f.info.argTypes[name], v)
+	}
+	return named
+}
+
+// given are the operation's variables as graphql-go has them: one that is absent
+// is nil.
+func (b *Bound) given() map[string]any {
+	given := make(map[string]any, b.plan.op.declared)
+	for i := range b.plan.op.declared {
+		v := &b.plan.op.variables[i]
+		if given[v.name] = nil; b.variables[i] != (absent{}) {
+			given[v.name] = b.cache.schema.forHost(v.typ, b.variables[i])
+		}
+	}
+	return given
 }

@@ -62,8 +62,11 @@ type Field struct {
 	AtOnce bool
 
 	// Cost prices a call of Resolve, before it is made; nil is free. Without
-	// arguments it is the most that a call can cost, unless there is a Resolver.
+	// arguments it is the most that a call can cost.
 	Cost func(args Args) Cost
+	// Price is the Cost of a field that has a Resolver, or could have, with the
+	// arguments that one is given.
+	Price func(args map[string]any) Cost
 
 	// Depends tells what the value of a Resolve depends on, beside the document
 	// and its variables; nil is nothing else. Where Depends is nil, and of
@@ -104,6 +107,7 @@ type Schema struct {
 	fields   map[string]map[string]*Field // by type and field
 	is       map[string]func(any) bool
 	declared map[string]graphql.Type      // by a host
+	scalars  bool                         // whether it declared any of these
 	objects  map[string][]*ast.Definition // that a type may turn out to be, by its name
 	document *ast.SchemaDocument
 }
@@ -120,6 +124,7 @@ func NewSchema(table []Type) (*Schema, error) {
 		s.fields[t.Name] = fields
 		s.is[t.Name] = t.Is
 		s.declared[t.Name] = t.declared
+		s.scalars = s.scalars || t.declared != nil && t.Kind == ast.Scalar
 	}
 	for _, t := range table {
 		def, err := t.definition()
