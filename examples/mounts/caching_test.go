@@ -1,0 +1,167 @@
+package mounts_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+var caching = proxy{"nginx-cache.conf", "nginx", "listen 80;", "listen %s;", nginx}
+
+const (
+	latest  = `{blockchain{blocks(workchain:-1,last:1){edges{node{seq_no}}}}}`
+	settled = `{blockchain{blocks(first:3,after:"01m"){edges{node{seq_no}}}}}` // more than a minute behind the newest
+	balance = `{blockchain{account(address:"0:abababababababababababababababababababababababababababababababab"){info{balance}}}}`
+)
+
+func TestProxyThatCachesPassesSocketsAndStreams(t *testing.T) {
+	passes(t, caching)
+	c := newCache(t)
+	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled)
+	c.expect("again", "HIT, 0 requests, 0 calls", "demo", settled)
+	before := c.requests.Load()
+	res, answer := exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "Connection", "Upgrade", "Upgrade", "websocket")
+	if res.StatusCode != 400 || c.requests.Load() != before+1 { // its handshake is not a good one
+		t.Errorf("a socket of the same URL: %d %s, want the Handler's own answer", res.StatusCode, answer)
+	}
+}
+
+// A cache is a caching proxy before a site whose stream is live.
+type cache struct {
+	*site
+	t  *testing.T
+	at string
+}
+
+func newCache(t *testing.T) *cache {
+	s := newSite(t)
+	c := &cache{s, t, "http://" + caching.run(t, strings.TrimPrefix(s.URL, "http://"))}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	listenToStream(ctx, t, s.URL+"/demo/graphql", `subscription{blocks{seq_no}}`)
+	// Answers say how long they hold once Follow has given a block.
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		res, answer := exchange(t, "GET", s.URL+"/demo/graphql?query="+url.QueryEscape(latest), "")
+		switch live := strings.Contains(res.Header.Get("Cache-Control"), "max-age"); {
+		case !live:
+			s.commit(t)
+		case strings.Contains(answer, fmt.Sprintf(`"seq_no":%d}`, s.seqNo)):
+			return c
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("the stream is not live: %v", res.Header)
+		}
+	}
+}
+
+// ask asks the proxy, and tells what its cache did, how many requests of it
+// reached the Handler and how many calls these made of the Backend.
+func (c *cache) ask(project, document string, header ...string) (answer, did string, requests, calls int64) {
+	c.t.Helper()
+	requests, calls = c.requests.Load(), c.chain.calls.Load()
+	res, answer := exchange(c.t, "GET", c.at+"/"+project+"/graphql?query="+url.QueryEscape(document), "", header...)
+	return answer, res.Header.Get("X-Cache"), c.requests.Load() - requests, c.chain.calls.Load() - calls
+}
+
+func (c *cache) expect(what, want, project, document string, header ...string) {
+	c.t.Helper()
+	answer, did, requests, calls := c.ask(project, document, header...)
+	if got := fmt.Sprintf("%s, %d requests, %d calls", did, requests, calls); got != want {
+		c.t.Errorf("%s: %s, want %s: %s", what, got, want, answer)
+	}
+}
+
+func TestCachedAnswerReachesNeitherHandlerNorBackend(t *testing.T) {
+	c := newCache(t)
+	c.expect("a balance", "MISS, 1 requests, 1 calls", "demo", balance)
+	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled) // of the window of recent blocks
+	for range 20 {
+		c.expect("the page again", "HIT, 0 requests, 0 calls", "demo", settled)
+		switch answer, did, requests, calls := c.ask("demo", balance); {
+		case did == "HIT" && requests+calls == 0:
+		case did == "REVALIDATED" && calls == 0: // two seconds have gone by
+		default:
+			t.Fatalf("the balance again: %s, %d requests, %d calls: %s", did, requests, calls, answer)
+		}
+	}
+	res, _ := exchange(t, "HEAD", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "")
+	if res.Header.Get("X-Cache") != "HIT" || res.Header.Get("ETag") == "" {
+		t.Errorf("HEAD: %v", res.Header)
+	}
+	res, _ = exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "If-None-Match", res.Header.Get("ETag"))
+	if res.StatusCode != 304 {
+		t.Errorf("what the client has already: %d", res.StatusCode)
+	}
+}
+
+// next asks until the cache does what it is to do, for a few seconds.
+func (c *cache) next(document, did string) (answer string, calls int64) {
+	c.t.Helper()
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
+		answer, what, _, calls := c.ask("demo", document)
+		if what == did {
+			return answer, calls
+		}
+		if what != "HIT" {
+			c.t.Fatalf("%s, want %s: %s", what, did, answer)
+		}
+	}
+	c.t.Fatalf("never %s", did)
+	return "", 0
+}
+
+func TestNewBlockMakesTheNextAnswerNew(t *testing.T) {
+	c := newCache(t)
+	first, _, _, _ := c.ask("demo", latest)
+	if !strings.Contains(first, fmt.Sprintf(`"seq_no":%d}`, c.seqNo)) {
+		t.Fatal(first)
+	}
+	// The blocks are a second apart: so long an answer is served unasked. Then
+	// the Handler says by its ETag that it still holds, or makes a new one.
+	if again, calls := c.next(latest, "REVALIDATED"); again != first || calls != 0 {
+		t.Errorf("without a new block: %s with %d calls, want %s", again, calls, first)
+	}
+	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled)
+	seqNo := c.commit(t)
+	if again, _ := c.next(latest, "EXPIRED"); !strings.Contains(again, fmt.Sprintf(`"seq_no":%d`, seqNo)) {
+		t.Errorf("with block %d: %s", seqNo, again)
+	}
+	c.expect("the page, which no block changes", "HIT, 0 requests, 0 calls", "demo", settled)
+}
+
+func TestErrorsAndPrivateAnswersAreNotStored(t *testing.T) {
+	c := newCache(t)
+	secret := []string{"Authorization", "Basic OnMzY3JldA=="}
+	for _, row := range []struct {
+		what, project, document string
+		header                  []string
+	}{
+		{"what is not valid", "demo", "{nope}", nil},
+		{"a field's error", "demo", `{blockchain{account(address:"x"){info{balance}}}}`, nil},
+		{"the time", "demo", "{info{time}}", nil},
+		{"a project with a secret", "shop", latest, secret},
+		{"one without its secret", "shop", latest, nil},
+		{"one that is not there", "none", latest, nil},
+	} {
+		for range 3 {
+			if answer, did, requests, _ := c.ask(row.project, row.document, row.header...); did != "MISS" || requests != 1 {
+				t.Errorf("%s: %s, %d requests: %s", row.what, did, requests, answer)
+			}
+		}
+	}
+}
+
+func TestAnswersVaryWithAuthorization(t *testing.T) {
+	c := newCache(t)
+	c.expect("without", "MISS, 1 requests, 0 calls", "demo", settled)
+	c.expect("again", "HIT, 0 requests, 0 calls", "demo", settled)
+	for range 2 {
+		answer, _, requests, _ := c.ask("demo", settled, "Authorization", "Basic Ondyb25n")
+		if !strings.Contains(answer, "UNAUTHENTICATED") || requests != 1 {
+			t.Errorf("with a wrong secret: %s, %d requests", answer, requests)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package mounts_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql/examples/mounts"
+)
+
+// A proxy is a program that is run with its file under proxies, of which nothing
+// is changed but addresses and paths.
+type proxy struct {
+	file, program, listens, site string
+	start                        func(conf, dir string) []string
+}
+
+var proxies = map[string]proxy{
+	"nginx":   {"nginx.conf", "nginx", "listen 80;", "listen %s;", nginx},
+	"caddy":   {"Caddyfile", "caddy", "api.example.com {", "http://%s {", caddy},
+	"haproxy": {"haproxy.cfg", "haproxy", "bind :80", "bind %s", haproxy},
+}
+
+// nginx runs a file that is meant for its http block.
+func nginx(conf, dir string) []string {
+	var user string
+	if os.Getuid() == 0 {
+		user = "user root;\n" // else its workers may not enter dir
+	}
+	var temp strings.Builder
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		fmt.Fprintf(&temp, "%s_temp_path %s;\n", kind, filepath.Join(dir, kind))
+	}
+	whole := fmt.Sprintf("%sdaemon off;\npid %s;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n%sinclude %s;\n}\n",
+		user, filepath.Join(dir, "pid"), &temp, conf)
+	return []string{"-p", dir, "-e", "stderr", "-c", put(dir, "main.conf", whole)}
+}
+
+func caddy(conf, dir string) []string {
+	return []string{"run", "--adapter", "caddyfile", "--config", put(dir, "whole", "{\nadmin off\n}\nimport "+conf+"\n")}
+}
+
+func haproxy(conf, _ string) []string { return []string{"-db", "-f", conf} }
+
+func put(dir, name, text string) string {
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	return path
+}
+
+// run starts the proxy in front of an address and returns its own; it is ended
+// with the test. Of replace, each first is replaced in its file by the second.
+func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
+	t.Helper()
+	program, err := exec.LookPath(p.program)
+	if err != nil {
+		t.Skipf("%s is not on this machine", p.program)
+	}
+	dir, address := t.TempDir(), free(t)
+	text, err := os.ReadFile(filepath.Join("proxies", p.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := string(text)
+	for old, own := range map[string]string{
+		p.listens: fmt.Sprintf(p.site, address), "127.0.0.1:8080": upstream, "/var/cache/nginx": dir,
+	} {
+		if !strings.Contains(conf, old) && old[0] != '/' {
+			t.Fatalf("%s has no %q", p.file, old)
+		}
+		conf = strings.ReplaceAll(conf, old, own)
+	}
+	conf = strings.NewReplacer(replace...).Replace(conf)
+	var said logbook
+	cmd := exec.Command(program, p.start(put(dir, p.file, conf), dir)...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said\n%s", p.program, said.String())
+		}
+	})
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return address
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s did not start: %v", p.program, err)
+		default:
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%s does not listen: %v", p.program, err)
+		}
+	}
+}
+
+// free finds an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// A logbook keeps what a proxy says.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestProxiesPassQueriesSocketsAndStreams(t *testing.T) {
+	for name, p := range proxies {
+		t.Run(name, func(t *testing.T) { passes(t, p) })
+	}
+}
+
+// passes sees that all that clients do gets through a proxy, block by block.
+func passes(t *testing.T, p proxy) {
+	s := newSite(t)
+	to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://")) + "/demo/graphql"
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	query(t, to)
+	query(t, to+"/")
+	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", ""); status != 401 {
+		t.Errorf("without the secret: %d %s", status, body)
+	}
+	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", "", "Authorization", "Basic OnMzY3JldA=="); status != 200 {
+		t.Errorf("with the secret: %d %s", status, body)
+	}
+	if status, body := send(t, "POST", to, `{"query":"`+strings.Repeat(" ", 129<<10)+`"}`, "Content-Type", "application/json"); status != 413 || !strings.Contains(body, "LIMIT_EXCEEDED") {
+		t.Errorf("129 KiB: %d %.100s, want the Handler's own answer", status, body)
+	}
+	for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket, listenToStream} {
+		next := way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`)
+		for range 5 { // each before the next is there: nothing holds them back
+			seqNo := s.commit(t)
+			if got, want := next(), fmt.Sprintf(`{"data":{"blocks":{"seq_no":%d}}}`, seqNo); !strings.Contains(got, want) {
+				t.Fatalf("heard %s, want %s", got, want)
+			}
+		}
+	}
+}
+
+// What the Handler says by itself keeps quiet connections open: here two seconds
+// stand for a minute.
+func TestQuietSocketsAndStreamsAreNotEnded(t *testing.T) {
+	for name, p := range proxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSiteBehind(t, mounts.NetHTTP, 500*time.Millisecond) // for 15 s
+			to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://"), "60s", "2s") + "/demo/graphql"
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			var listeners []func() string
+			for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket, listenToStream} {
+				listeners = append(listeners, way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`))
+			}
+			added := make(chan error, 1)
+			time.AfterFunc(5*time.Second, func() { added <- s.add() }) // reading goes on, or pings would not be answered
+			for _, next := range listeners {
+				got := next()
+				for strings.Contains(got, `"ping"`) {
+					got = next()
+				}
+				if !strings.Contains(got, `"seq_no":71}`) {
+					t.Errorf("heard %s, want block 71", got)
+				}
+			}
+			if err := <-added; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// send sends one request and returns what came.
+func send(t *testing.T, method, to, body string, header ...string) (status int, answer string) {
+	t.Helper()
+	res, answer := exchange(t, method, to, body, header...)
+	return res.StatusCode, answer
+}
+
+func exchange(t *testing.T, method, to, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, to, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	return res, string(answer)
+}

@@ -1,0 +1,162 @@
+package mounts_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/examples/mounts"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// A site is a host with a chain of seventy blocks of the masterchain, a
+// second apart, that counts what reaches it.
+type site struct {
+	*httptest.Server
+	chain    *counted
+	requests atomic.Int64
+	seqNo    uint32
+}
+
+// A counted chain counts the calls for queries.
+type counted struct {
+	*memchain.Chain
+	calls atomic.Int64
+}
+
+func (c *counted) Balance(ctx context.Context, a chaingql.Address) (*big.Int, error) {
+	c.calls.Add(1)
+	return c.Chain.Balance(ctx, a)
+}
+
+func (c *counted) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	c.calls.Add(1)
+	return c.Chain.Blocks(ctx, q)
+}
+
+func newSite(t *testing.T) *site { return newSiteBehind(t, mounts.NetHTTP, 0) }
+
+func newSiteBehind(t *testing.T, mount func(http.Handler) http.Handler, keepAlive time.Duration) *site {
+	s := &site{chain: &counted{Chain: memchain.New()}}
+	for range 70 {
+		s.commit(t)
+	}
+	h := chaingql.New(s.chain, &chaingql.Options{
+		Authorizer: chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}}, // shows that {project} came through
+		Logger:     slog.New(slog.DiscardHandler),
+		KeepAlive:  keepAlive,
+	})
+	s.Server = httptest.NewServer(mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		h.ServeHTTP(w, r)
+	})))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := h.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	})
+	return s
+}
+
+// commit adds the next block and returns its number.
+func (s *site) commit(t *testing.T) uint32 {
+	t.Helper()
+	if err := s.add(); err != nil {
+		t.Fatal(err)
+	}
+	return s.seqNo
+}
+
+func (s *site) add() error {
+	s.seqNo++
+	return s.chain.Append(chaingql.Block{
+		Workchain: -1, Shard: 1 << 63, SeqNo: s.seqNo, Time: time.Unix(1e9+int64(s.seqNo), 0), Cursor: s.newest(),
+	})
+}
+
+func (s *site) newest() chaingql.Cursor { return chaingql.ChainOrder(-1, 1<<63, s.seqNo, 0) }
+
+func query(t *testing.T, to string) {
+	t.Helper()
+	res, body := exchange(t, "POST", to, `{"query":"{blockchain{blocks(last:1){edges{node{seq_no}}}}}"}`, "Content-Type", "application/json")
+	const want = `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"seq_no":70}}]}}}}`
+	if body != want || res.Request.URL.String() != to {
+		t.Errorf("%s: %s, want %s without a redirect", res.Request.URL, body, want)
+	}
+}
+
+// listenToStream opens an event stream, of which next returns the data.
+func listenToStream(ctx context.Context, t *testing.T, to, subscription string) (next func() string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, "GET", to+"?query="+url.QueryEscape(subscription), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	lines := bufio.NewScanner(res.Body)
+	return func() string {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return data
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+		return ""
+	}
+}
+
+// listenOnSocket subscribes on a socket as a page of the same site does.
+func listenOnSocket(ctx context.Context, t *testing.T, to, subscription string) (next func() string) {
+	t.Helper()
+	at, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, res, err := websocket.Dial(ctx, to, &websocket.DialOptions{
+		Subprotocols: []string{"graphql-transport-ws"}, HTTPHeader: http.Header{"Origin": {"https://" + at.Host}},
+	})
+	if err != nil {
+		var body []byte
+		if res != nil {
+			body, _ = io.ReadAll(res.Body)
+		}
+		t.Fatalf("%v: %s", err, body)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	next = func() string {
+		_, frame, err := conn.Read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(frame)
+	}
+	for _, frame := range []string{`{"type":"connection_init"}`, `{"id":"1","type":"subscribe","payload":{"query":"` + strings.ReplaceAll(subscription, `"`, `\"`) + `"}}`} {
+		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := next(); got != `{"type":"connection_ack"}` {
+		t.Fatalf("heard %s, want an ack", got)
+	}
+	return next
+}
