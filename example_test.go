@@ -2,12 +2,14 @@ package chaingql_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"time"
 
@@ -22,6 +24,26 @@ func ask(h http.Handler, path, query string) string {
 	h.ServeHTTP(w, r)
 	body, _ := io.ReadAll(w.Result().Body)
 	return string(body)
+}
+
+// As README.md has it.
+func Example() {
+	_ = os.Setenv("SHOP_SECRET", "s3cret")
+	backend := memchain.New()
+
+	h := chaingql.New(backend, &chaingql.Options{
+		Authorizer: chaingql.StaticProjects{
+			"demo": {},
+			"shop": {Secret: os.Getenv("SHOP_SECRET"), RequireSecret: true},
+		},
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/{project}/graphql", h)
+	mux.Handle("/{project}/graphql/{$}", h) // so that neither form is redirected
+
+	defer h.Shutdown(context.Background())
+	fmt.Println(ask(mux, "/demo/graphql", `{blockchain{blocks(last:1){edges{node{hash}}}}}`))
+	// Output: {"data":{"blockchain":{"blocks":{"edges":[]}}}}
 }
 
 func ExampleNew() {
@@ -93,6 +115,26 @@ func ExamplePoll() {
 	// block 1
 	// block 2
 	// ended: context canceled
+}
+
+// A source that hands its blocks over in a channel, and closes that when it fails.
+func ExampleFromChannel() {
+	blocks := make(chan chaingql.Block, 2)
+	blocks <- chaingql.Block{Workchain: -1, SeqNo: 1, Cursor: chaingql.SeqCursor(1)}
+	blocks <- chaingql.Block{Workchain: -1, SeqNo: 2, Cursor: chaingql.SeqCursor(2)}
+	close(blocks)
+	lost := func() error { return errors.New("connection lost") }
+	for block, err := range chaingql.FromChannel(context.Background(), blocks, lost) {
+		if err != nil {
+			fmt.Println("ended:", err)
+			break
+		}
+		fmt.Println("block", block.SeqNo)
+	}
+	// Output:
+	// block 1
+	// block 2
+	// ended: connection lost
 }
 
 func ExampleChainOrder() {

@@ -2,6 +2,7 @@ package chaingql
 
 import (
 	"context"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/plan"
 )
@@ -28,3 +29,9 @@ func (h *Handler) Feeds() int { return h.blocks.Stats().Feeds }
 
 // Guests is how many event streams are under way.
 func (h *Handler) Guests() int { return len(h.streams.here()) }
+
+// Defaults are the options in force where none is set.
+func Defaults() Options { return Options{}.withDefaults() }
+
+// Fixed are the times that no option changes, in the order of docs/limits.md.
+var Fixed = []time.Duration{initTimeout, firstMessageTimeout, frameTimeout, socketWriteTimeout, streamWriteTimeout}

@@ -91,10 +91,10 @@ const introspect = `{__schema{types{name kind description fields(includeDeprecat
 	inputFields{name description type{...T}} interfaces{name} enumValues(includeDeprecated:true){name description isDeprecated deprecationReason} possibleTypes{name}}}}
 	fragment T on __Type{kind name ofType{kind name ofType{kind name ofType{name kind}}}}`
 
-// shown are the host's types as introspection has them, in words: what has no
+// shownBy are the host's types as introspection has them, in words: what has no
 // order is sorted. Defaults are left out: graphql-go shows an enum's as what it
 // means.
-func shown(t *testing.T, answer any) []string {
+func shownBy(t *testing.T, answer any) []string {
 	t.Helper()
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -144,7 +144,7 @@ func TestIntrospectionShowsAHostsTypesAsGraphqlGoDoes(t *testing.T) {
 	if want.HasErrors() {
 		t.Fatal(want.Errors)
 	}
-	got, wanted := shown(t, parse(t, query(h, introspect, nil)).Data), shown(t, want.Data)
+	got, wanted := shownBy(t, parse(t, query(h, introspect, nil)).Data), shownBy(t, want.Data)
 	if len(wanted) != 4 || !slices.Equal(got, wanted) {
 		t.Errorf("shows\n%s\nwhere graphql-go shows\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
 	}

@@ -1,0 +1,90 @@
+package chaingql_test
+
+import (
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// docs/limits.md says what is in force.
+func TestDocumentedDefaultsAreInForce(t *testing.T) {
+	in := chaingql.Defaults()
+	want := map[string]int64{"KeepAlive": int64(in.KeepAlive), "Window": int64(in.Window), "Silence": int64(in.Silence)}
+	limits := reflect.ValueOf(in.Limits)
+	for _, f := range reflect.VisibleFields(limits.Type()) {
+		want[f.Name] = limits.FieldByIndex(f.Index).Int()
+	}
+	text := read(t, "docs/limits.md")
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]+ \\| ([^|]+) \\|").FindAllStringSubmatch(text, -1) {
+		name, value := row[1], amount(t, row[2])
+		if def, known := want[name]; !known {
+			t.Errorf("%s is no limit", name)
+		} else if value != def {
+			t.Errorf("%s: %s is documented, %d is in force", name, row[2], def)
+		}
+		if documented[name] {
+			t.Errorf("%s is there twice", name)
+		}
+		documented[name] = true
+	}
+	for name := range want {
+		if !documented[name] {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	_, fixed, _ := strings.Cut(text, "## What cannot be changed")
+	rows := regexp.MustCompile(`(?m)^\| for .* \| (\d+ s) \|$`).FindAllStringSubmatch(fixed, -1)
+	if len(rows) != len(chaingql.Fixed) {
+		t.Fatalf("%d times are documented, %d are there", len(rows), len(chaingql.Fixed))
+	}
+	for i, row := range rows {
+		equal(t, row[0], time.Duration(amount(t, row[1])), chaingql.Fixed[i])
+	}
+}
+
+// amount reads a documented number with its unit.
+func amount(t *testing.T, text string) int64 {
+	t.Helper()
+	number, unit, _ := strings.Cut(text, " ")
+	n, err := strconv.ParseInt(strings.ReplaceAll(number, ",", ""), 10, 64)
+	if err != nil {
+		t.Errorf("%q is no number", text)
+	}
+	units := map[string]int64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "s": int64(time.Second)}
+	if units[unit] == 0 {
+		t.Errorf("%q has an unknown unit", text)
+	}
+	return n * units[unit]
+}
+
+// The few limits that README.md shows are those in force.
+func TestLimitsOfTheReadmeAreInForce(t *testing.T) {
+	l := chaingql.Defaults().Limits
+	text := read(t, "README.md")
+	for _, row := range [][]int{
+		{50, l.Blocks, l.Calls}, {l.BodyBytes >> 10, l.DocumentBytes >> 10, l.Depth}, {l.Sockets, l.Subscriptions, l.PerSocket, l.MessageRate},
+	} {
+		var cells []string
+		for _, n := range row {
+			cells = append(cells, grouped(n)+`( KiB)?`)
+		}
+		if !regexp.MustCompile(`\| ` + strings.Join(cells, "; ") + ` \|\n`).MatchString(text) {
+			t.Errorf("README.md has no row of %v", row)
+		}
+	}
+}
+
+// grouped writes a number with commas.
+func grouped(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,218 @@
+package chaingql_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// TestTranscriptsOfDocumentsAreTrue plays what documents show of the wire: behind
+// a request, with its headers, a line with > is what the client sends, one with <
+// what it must get, and one with -- what happens meanwhile.
+func TestTranscriptsOfDocumentsAreTrue(t *testing.T) {
+	played := 0
+	for _, file := range documents(t) {
+		for _, f := range fences(t, file) {
+			if f.language != "transcript" {
+				continue
+			}
+			played++
+			t.Run(f.at, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					if got := play(t, f.text); got != f.text {
+						t.Errorf("%s says\n%s\nand it is\n%s", f.at, f.text, got)
+					}
+				})
+			})
+		}
+	}
+	if played < 5 {
+		t.Errorf("only %d transcripts were found", played)
+	}
+}
+
+// A stage is where a transcript is played.
+type stage struct {
+	t       *testing.T
+	handler *chaingql.Handler
+	chain   *memchain.Chain
+	n       *network
+	request *http.Request // to be sent
+	frames  chan string   // of the stream or socket that is open
+	say     func(string)  // on the socket
+	heard   []string      // not yet written down
+}
+
+func play(t *testing.T, script string) string {
+	chain := referenceChain(t)
+	h, _ := newHandler(t, chain, chaingql.Options{Authorizer: chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}}})
+	s := &stage{t: t, handler: h, chain: chain, n: serve(t, mounted(h))}
+	var played strings.Builder
+	lines := strings.Split(strings.TrimSuffix(script, "\n"), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "< ") {
+			continue
+		}
+		fmt.Fprintln(&played, line)
+		s.do(line)
+		if i+1 < len(lines) && isHeader(lines[i+1]) {
+			continue // the request goes on
+		}
+		s.listen()
+		for _, heard := range s.heard {
+			fmt.Fprintf(&played, "< %s\n", heard)
+		}
+		s.heard = nil
+	}
+	return played.String()
+}
+
+var header = regexp.MustCompile(`^[A-Z][A-Za-z-]+: `)
+
+func isHeader(line string) bool { return header.MatchString(line) }
+
+func (s *stage) do(line string) {
+	s.t.Helper()
+	word, rest, _ := strings.Cut(line, " ")
+	switch {
+	case line == "":
+	case word == "GET", word == "POST", word == "WS":
+		method := word
+		if word == "WS" {
+			method = "GET"
+		}
+		r, err := http.NewRequest(method, "http://api.example"+strings.ReplaceAll(rest, " ", "%20"), nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.request, s.frames = r, nil
+		if s.say = nil; word == "WS" {
+			s.say = func(string) {}
+		}
+	case word == ">" && s.say != nil:
+		s.say(rest)
+	case word == ">":
+		s.request.Body = io.NopCloser(strings.NewReader(rest))
+		s.request.ContentLength = int64(len(rest))
+		s.send()
+	case word == "--":
+		s.happen(rest)
+	case isHeader(line):
+		name, value, _ := strings.Cut(line, ": ")
+		s.request.Header.Set(name, value)
+	default:
+		s.t.Fatalf("not understood: %s", line)
+	}
+}
+
+// listen sends a request that has no body, and takes down what comes.
+func (s *stage) listen() {
+	s.t.Helper()
+	if r := s.request; r != nil && s.say != nil {
+		s.request = nil
+		s.dial(r)
+	} else if r != nil && r.Method == "GET" {
+		s.send()
+	}
+	synctest.Wait()
+	for s.frames != nil {
+		select {
+		case frame, open := <-s.frames:
+			if !open {
+				s.frames = nil
+			} else {
+				s.heard = append(s.heard, frame)
+			}
+			continue
+		default:
+		}
+		return
+	}
+}
+
+// shown are the headers that a transcript shows of an answer.
+var shown = []string{"Retry-After", "WWW-Authenticate", "Cache-Control"}
+
+func (s *stage) send() {
+	s.t.Helper()
+	r := s.request
+	s.request = nil
+	ctx, cancel := context.WithCancel(context.Background())
+	s.t.Cleanup(cancel)
+	res, err := s.n.client().Do(r.WithContext(ctx))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.heard = append(s.heard, strconv.Itoa(res.StatusCode)+" "+http.StatusText(res.StatusCode))
+	for _, name := range shown {
+		if value := res.Header.Get(name); value != "" && (name == "Retry-After" || r.Method == "GET" && r.Header.Get("Accept") == "") {
+			s.heard = append(s.heard, name+": "+value)
+		}
+	}
+	lines := make(chan string, 100)
+	s.frames = lines
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(lines)
+		for body := bufio.NewScanner(res.Body); body.Scan(); {
+			if text := body.Text(); text != "" {
+				lines <- text
+			}
+		}
+	}()
+	s.t.Cleanup(func() { cancel(); _ = res.Body.Close(); <-done })
+}
+
+func (s *stage) dial(r *http.Request) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	protocol := r.Header.Get("Sec-WebSocket-Protocol")
+	r.Header.Del("Sec-WebSocket-Protocol")
+	client := s.n.client()
+	conn, _, err := websocket.Dial(ctx, r.URL.String(), &websocket.DialOptions{HTTPClient: client, HTTPHeader: r.Header, Subprotocols: []string{protocol}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	open := &socket{conn, s.t, make(chan string, 100)}
+	go open.listen()
+	s.t.Cleanup(func() {
+		_ = conn.CloseNow()
+		for range open.frames { // until the listener is gone
+		}
+		client.CloseIdleConnections()
+	})
+	s.frames, s.say = open.frames, open.say
+}
+
+// happen is what others do meanwhile.
+func (s *stage) happen(what string) {
+	s.t.Helper()
+	if seqNo, ok := strings.CutPrefix(what, "masterchain block "); ok {
+		n, _ := strconv.ParseUint(seqNo, 10, 32)
+		commit(s.t, s.chain, masterBlock(uint32(n), fmt.Sprintf("%064x", n)))
+	} else if what == "the service shuts down" {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		s.t.Cleanup(cancel)
+		go func() { _ = s.handler.Shutdown(ctx) }()
+		time.Sleep(time.Second)
+	} else if d, err := time.ParseDuration(what); err == nil {
+		time.Sleep(d)
+	} else {
+		s.t.Fatalf("not understood: %s", what)
+	}
+}
