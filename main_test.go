@@ -1,41 +1,11 @@
 package chaingql_test
 
 import (
-	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
-// TestMain fails the package where its tests leave goroutines behind: whatever
-// a Handler starts ends in Shutdown.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if left := leftGoroutines(5 * time.Second); left != "" {
-			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leftGoroutines looks for a while, since some are on their way out.
-func leftGoroutines(patience time.Duration) string {
-	for end := time.Now().Add(patience); ; {
-		buf := make([]byte, 1<<20)
-		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		var left []string
-		for _, stack := range stacks[1:] { // the first is our own
-			if strings.Contains(stack, "chaingql/chaingql") || strings.Contains(stack, "net/http.(*conn)") {
-				left = append(left, stack)
-			}
-		}
-		if len(left) == 0 || time.Now().After(end) {
-			return strings.Join(left, "\n\n")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
+// Whatever a Handler starts ends in Shutdown.
+func TestMain(m *testing.M) { leak.Main(m, 5*time.Second, "chaingql/chaingql", "net/http.(*conn)") }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/internal/relay"
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
@@ -16,8 +17,8 @@ import (
 func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	s := newBroker(t)
 	w := writer(t, open(t, s.ClientURL(), &natschain.Options{Create: &storage}))
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.port()), nil)
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
 	ctx := context.Background()
 	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0), {ID: [32]byte{31: 2}}: new(big.Int).Lsh(big.NewInt(7), 117)}
 	if err := w.SetBalances(ctx, known); err != nil {
@@ -33,9 +34,9 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 			for !b.Connected() { // there must be something to cut
 				time.Sleep(5 * time.Millisecond)
 			}
-			p.cut()
+			p.Cut()
 		},
-		Stall: p.stall,
+		Stall: p.Stall,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/relay"
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
@@ -178,15 +179,15 @@ func TestReaderThatIsSlowLosesNothing(t *testing.T) {
 // word to either side.
 func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 	s := newBroker(t)
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	all, ctx := blocks(30), context.Background()
 	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.port()), &natschain.Options{Timeout: 3 * time.Second})
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: 3 * time.Second})
 	r := follow(t, b, "")
 	r.expect(all)
-	resume := p.stall()
+	resume := p.Stall()
 	defer resume()
 	if err := r.ends(10 * time.Second); err == nil {
 		t.Error("it ended without an error")
@@ -213,13 +214,13 @@ func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 // TestWriterComesBackFromADeadLine has no deadline of its caller's.
 func TestWriterComesBackFromADeadLine(t *testing.T) {
 	s := newBroker(t)
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.port()), &natschain.Options{Timeout: time.Second, WriteTimeout: 2 * time.Second, Create: &natschain.Storage{}})
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: time.Second, WriteTimeout: 2 * time.Second, Create: &natschain.Storage{}})
 	w, all, ctx := writer(t, b), blocks(5000), context.Background()
 	if err := w.Append(ctx, all[:10]...); err != nil {
 		t.Fatal(err)
 	}
-	resume := p.stall()
+	resume := p.Stall()
 	start := time.Now()
 	if err := w.Append(ctx, all...); err == nil || time.Since(start) > 5*time.Second {
 		t.Errorf("Append came back after %v with %v", time.Since(start), err)

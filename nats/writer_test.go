@@ -13,6 +13,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/internal/relay"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -187,8 +188,8 @@ func TestProducersOfDifferentChainsConflict(t *testing.T) {
 // hundreds of messages under way.
 func TestLostAckCostsNothing(t *testing.T) {
 	s := newBroker(t)
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.port()), nil)
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
 	w, all, ctx := writer(t, b), blocks(200_000), context.Background()
 	var cutting sync.WaitGroup
 	over := make(chan struct{})
@@ -199,7 +200,7 @@ func TestLostAckCostsNothing(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(time.Duration(5+3*i) * time.Millisecond)
-			p.cut()
+			p.Cut()
 		}
 	})
 	n := 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/internal/relay"
 	"github.com/chaingql/chaingql/postgres"
 )
 
@@ -49,9 +50,9 @@ func writer(t testing.TB, b *postgres.Backend) *postgres.Writer {
 // harness is a Backend behind a proxy, and a Writer that has a way of its own.
 func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 	s := sharedServer(t)
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	opts.Schema = newSchema()
-	b := open(t, s.tcp(p.port(), "postgres", "postgres"), &opts)
+	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), &opts)
 	w := writer(t, open(t, s.dsn("postgres"), &opts))
 	ctx := context.Background()
 	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0), {ID: [32]byte{31: 2}}: new(big.Int).Lsh(big.NewInt(7), 117)}
@@ -64,8 +65,8 @@ func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 		Append:     func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
 		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
 		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
-		Interrupt:  p.cut,
-		Stall:      p.stall,
+		Interrupt:  p.Cut,
+		Stall:      p.Stall,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/internal/relay"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5"
 )
@@ -161,9 +162,9 @@ func TestFollowEndsWithItsListeningConnectionAndCanBeResumed(t *testing.T) {
 
 func TestListeningConnectionThatFellSilentIsNoticed(t *testing.T) {
 	s := sharedServer(t)
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	opts := &postgres.Options{Schema: newSchema(), Look: time.Hour, Timeout: 300 * time.Millisecond}
-	b := open(t, s.tcp(p.port(), "postgres", "postgres"), opts)
+	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), opts)
 	b.TestLine(20 * time.Millisecond)
 	w := writer(t, open(t, s.dsn("postgres"), opts))
 	all := backendtest.Chain(3, 1)
@@ -179,7 +180,7 @@ func TestListeningConnectionThatFellSilentIsNoticed(t *testing.T) {
 		}
 		r.expect(t, all[i])
 	}
-	defer p.stall()()
+	defer p.Stall()()
 	expectError(t, r.end(t), "postgres: listen for new blocks: ")
 }
 

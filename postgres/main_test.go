@@ -3,13 +3,14 @@ package postgres_test
 import (
 	"fmt"
 	"os"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
-// TestMain fails the package where its tests leave goroutines behind.
+// pgx lets go of a connection whose call was cancelled in its own time, up to
+// 15 s.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if running != nil {
@@ -18,28 +19,5 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	if left := leftGoroutines(20 * time.Second); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leftGoroutines looks for a while: pgx lets go of a connection whose call was
-// cancelled in its own time, up to 15 s.
-func leftGoroutines(patience time.Duration) string {
-	for end := time.Now().Add(patience); ; {
-		buf := make([]byte, 1<<20)
-		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		var left []string
-		for _, stack := range stacks[1:] { // the first is our own
-			if strings.Contains(stack, "chaingql") || strings.Contains(stack, "jackc/") {
-				left = append(left, stack)
-			}
-		}
-		if len(left) == 0 || time.Now().After(end) {
-			return strings.Join(left, "\n\n")
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	os.Exit(leak.Judge(code, os.Stderr, 20*time.Second, "chaingql", "jackc/"))
 }

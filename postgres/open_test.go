@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/relay"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -99,11 +100,10 @@ func expectError(t *testing.T, err error, want string) {
 
 func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
 	s := sharedServer(t)
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	b := open(t, s.tcp(p.port(), "postgres:hunter2", "postgres"), &postgres.Options{Timeout: 100 * time.Millisecond})
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	b := open(t, s.tcp(p.Port(), "postgres:hunter2", "postgres"), &postgres.Options{Timeout: 100 * time.Millisecond})
 	w := writer(t, b)
-	_ = p.listener.Close()
-	p.cut()
+	p.Refuse()
 	_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
 	expectError(t, err, "postgres: read blocks: ")
 	_, err = b.Balance(t.Context(), chaingql.Address{})
@@ -116,13 +116,13 @@ func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
 
 func TestStalledServerIsGivenUpWithoutAContext(t *testing.T) {
 	s := sharedServer(t)
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	opts := &postgres.Options{Timeout: 100 * time.Millisecond, WriteTimeout: 5 * time.Second}
-	b := open(t, s.tcp(p.port(), "postgres", "postgres"), opts)
+	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), opts)
 	if _, err := b.Balances(t.Context(), []chaingql.Address{{}}); err != nil {
 		t.Fatal(err)
 	}
-	defer p.stall()()
+	defer p.Stall()()
 	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 1}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Blocks: %v", err)
 	}

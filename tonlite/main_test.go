@@ -1,40 +1,11 @@
 package tonlite_test
 
 import (
-	"fmt"
-	"os"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
-// TestMain fails the package where its tests leave goroutines behind.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leftGoroutines(5 * time.Second); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func leftGoroutines(patience time.Duration) string {
-	for end := time.Now().Add(patience); ; {
-		buf := make([]byte, 1<<20)
-		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		var left []string
-		for _, stack := range stacks[1:] { // the first is our own
-			if strings.Contains(stack, "chaingql") || strings.Contains(stack, "tonutils") {
-				left = append(left, stack)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		if time.Now().After(end) {
-			return strings.Join(left, "\n\n")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
+// Whatever a Backend starts ends in Close.
+func TestMain(m *testing.M) { leak.Main(m, 5*time.Second, "chaingql", "tonutils") }

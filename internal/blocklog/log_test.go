@@ -3,31 +3,18 @@ package blocklog
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"iter"
 	"log/slog"
-	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
-func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	for try := 0; runtime.NumGoroutine() > before; try++ {
-		if try == 100 {
-			dump := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "goroutines left:\n%s", dump[:runtime.Stack(dump, true)])
-			os.Exit(1)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { leak.Main(m, time.Second) }
 
 var quiet = slog.New(slog.DiscardHandler)
 

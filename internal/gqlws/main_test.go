@@ -3,34 +3,17 @@ package gqlws
 import (
 	"bytes"
 	"context"
-	"flag"
-	"fmt"
 	"log/slog"
-	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
-func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
-		os.Exit(code) // fuzzing has goroutines of its own
-	}
-	for range 100 {
-		if runtime.NumGoroutine() <= before {
-			os.Exit(code)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	buf := make([]byte, 1<<20)
-	fmt.Fprintf(os.Stderr, "goroutines are left behind:\n%s\n", buf[:runtime.Stack(buf, true)])
-	os.Exit(1)
-}
+func TestMain(m *testing.M) { leak.Main(m, 2*time.Second) }
 
 var testOptions = Options{
 	KeepAlive:     15 * time.Second,

@@ -17,22 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/leak"
 	"github.com/chaingql/chaingql/internal/sse"
 )
 
-func TestMain(m *testing.M) {
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	for range 100 {
-		if runtime.NumGoroutine() <= before {
-			os.Exit(code)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	buf := make([]byte, 1<<20)
-	fmt.Printf("goroutines left: %s\n", buf[:runtime.Stack(buf, true)])
-	os.Exit(1)
-}
+func TestMain(m *testing.M) { leak.Main(m, time.Second) }
 
 // script is a stream that tests feed.
 type script struct {

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/internal/leak"
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
@@ -244,23 +242,7 @@ func (p *producer) judge(s *subscriber) (lost, wrong int) {
 	return len(due), wrong
 }
 
-// TestMain fails the package where its tests leave goroutines of ours behind.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code := m.Run()
-	for end := time.Now().Add(10 * time.Second); code == 0; time.Sleep(20 * time.Millisecond) {
-		buf := make([]byte, 1<<22)
-		stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-		left := slices.DeleteFunc(stacks[1:], func(s string) bool {
-			return !strings.Contains(s, "chaingql") && !strings.Contains(s, "nats-io/nats.go")
-		})
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", strings.Join(left, "\n\n"))
-			code = 1
-		}
-	}
-	os.Exit(code)
+	leak.Main(m, 10*time.Second, "chaingql", "nats-io/nats.go")
 }
