@@ -20,12 +20,19 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 	case !some || strings.Contains(string(f.Message.Header), "KV-Operation:"): // a mark that it was deleted
 		return nil, chaingql.ErrNotFound
 	}
-	nano, ok := new(big.Int).SetString(string(f.Message.Data), 10)
+	nano, ok := new(big.Int), len(f.Message.Data) <= maxDigits
+	if ok {
+		_, ok = nano.SetString(string(f.Message.Data), 10)
+	}
 	if !ok || nano.Sign() < 0 {
 		return nil, failed("read balance", fmt.Errorf("the value of %v, %.80q, is no number of nano-units", addr, f.Message.Data))
 	}
 	return nano, nil
 }
+
+// maxDigits is far above any balance; to read a number of a million digits takes
+// a while.
+const maxDigits = 1000
 
 // together is how many balances are asked for at once.
 const together = 64

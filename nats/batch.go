@@ -11,8 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// noEnd is past every message.
-const noEnd = math.MaxUint64
+const (
+	noEnd      = math.MaxUint64 // past every message
+	batchBytes = 4 << 20        // that come at once, of messages that may be larger than blocks are
+)
 
 // read returns the blocks of a subject from one place in the stream to short of
 // another, the lowest ones where there are more than most. Any server that keeps
@@ -65,7 +67,7 @@ func (b *Backend) count(ctx context.Context, subject string, from uint64) (int, 
 // batch asks any server for up to n blocks from a place in the stream on, and
 // how many it has of them in all.
 func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int) (got []stored, all int, err error) {
-	ask, err := json.Marshal(wanted{Seq: max(from, 1), Next: subject, Batch: n})
+	ask, err := json.Marshal(wanted{Seq: max(from, 1), Next: subject, Batch: n, Bytes: batchBytes})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -73,7 +73,7 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 			return nil, errReplaced
 		}
 	}
-	if q.After == "" || subject == b.names.all() && len(page) > 0 && page[0].seq == from {
+	if q.After == "" || subject == b.names.all() && len(page) > 0 && page[0].follows(q.After) {
 		return page, nil
 	}
 	return page, b.since(ctx, after, q.After)

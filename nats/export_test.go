@@ -16,7 +16,7 @@ func Need(major, minor int) (restore func()) {
 func (b *Backend) Forget() { b.marks.forget() }
 
 // Bare is a Backend on servers that nobody has looked at.
-func Bare(nc *nats.Conn) *Backend {
-	o, _ := (*Options)(nil).withDefaults()
+func Bare(nc *nats.Conn, opts *Options) *Backend {
+	o, _ := opts.withDefaults()
 	return &Backend{nc: nc, opts: o, names: namesOf(o.Chain)}
 }

@@ -15,6 +15,7 @@ import (
 const (
 	heartbeat   = time.Second      // of a consumer that has nothing to say; twice that is silence
 	ahead       = 1000             // blocks that may be under way
+	aheadBytes  = 64 << 20         // that they may have: no message may be larger
 	abandoned   = 30 * time.Second // after which the server drops a consumer that nobody reads
 	mostReplace = 5                // consumers in a row that yield nothing
 )
@@ -134,14 +135,14 @@ var errSkipped = errors.New("a message was passed over")
 // read yields what one consumer has, until it is left or fails.
 func (r *reader) read(ctx context.Context) (left bool, err error) {
 	r.fresh = true
-	if err := r.b.since(ctx, r.at, r.cursor); err != nil {
-		return false, err
-	}
 	messages, stop, err := r.b.consume(ctx, r.at.seq+1)
 	if err != nil {
 		return false, err
 	}
 	defer stop()
+	if err := r.b.since(ctx, r.at, r.cursor); err != nil { // now that it cannot be another stream's
+		return false, err
+	}
 	for {
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		if err == nil {
@@ -219,7 +220,7 @@ func (b *Backend) consume(ctx context.Context, from uint64) (jetstream.MessagesC
 	drop := func() { // without waiting for the answer
 		_ = b.nc.Publish("$JS.API.CONSUMER.DELETE."+b.names.stream+"."+c.CachedInfo().Name, nil)
 	}
-	messages, err := c.Messages(jetstream.PullMaxMessages(ahead), jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(abandoned),
+	messages, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead, aheadBytes), jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(abandoned),
 		jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		drop()

@@ -3,6 +3,7 @@ package natschain_test
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"slices"
 	"sync"
 	"testing"
@@ -130,6 +131,7 @@ func TestRestartOfTheServerLosesNothing(t *testing.T) {
 // TestConsumerThatGoesAwayIsReplaced deletes the consumer that a Follow reads
 // through, again and again.
 func TestConsumerThatGoesAwayIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(3000), context.Background()
 	w := writer(t, b)
@@ -160,6 +162,7 @@ func TestConsumerThatGoesAwayIsReplaced(t *testing.T) {
 // TestReaderThatIsSlowLosesNothing reads so slowly that heartbeats fill what is
 // kept for it.
 func TestReaderThatIsSlowLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(12_000), context.Background()
 	w := writer(t, b)
@@ -178,13 +181,14 @@ func TestReaderThatIsSlowLosesNothing(t *testing.T) {
 // TestFollowSeesADeadLineWithinSeconds has a network drop everything, without a
 // word to either side.
 func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	all, ctx := blocks(30), context.Background()
 	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: 3 * time.Second})
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: time.Second})
 	r := follow(t, b, "")
 	r.expect(all)
 	resume := p.Stall()
@@ -193,7 +197,7 @@ func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 		t.Error("it ended without an error")
 	}
 	start := time.Now()
-	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > 5*time.Second {
+	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > 3*time.Second {
 		t.Errorf("a page without a deadline failed after %v with %v", time.Since(start), err)
 	}
 	asked := make(chan error, 1)
@@ -206,13 +210,14 @@ func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 		if err == nil {
 			t.Error("a dead line gave a balance")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(3 * time.Second):
 		t.Error("a balance without a deadline is waited for still")
 	}
 }
 
 // TestWriterComesBackFromADeadLine has no deadline of its caller's.
 func TestWriterComesBackFromADeadLine(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: time.Second, WriteTimeout: 2 * time.Second, Create: &natschain.Storage{}})
@@ -241,8 +246,57 @@ func TestWriterComesBackFromADeadLine(t *testing.T) {
 	expectStored(t, b, all)
 }
 
-// TestStreamMadeAnewIsNotTakenForTheOld has somebody delete the stream and make
-// another, of which the same numbers mean other blocks.
+// TestCloseEndsWhatIsUnderWay has calls without a deadline wait for a server that
+// says nothing.
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	s := newBroker(t)
+	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	slow := &natschain.Options{Timeout: time.Hour, WriteTimeout: time.Hour, Create: &natschain.Storage{}}
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), slow)
+	w, ctx := writer(t, b), context.Background()
+	defer p.Stall()()
+	calls := map[string]func() error{
+		"Balance":     func() error { _, err := b.Balance(ctx, chaingql.Address{}); return err },
+		"Balances":    func() error { _, err := b.Balances(ctx, make([]chaingql.Address, 100)); return err },
+		"Blocks":      func() error { _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5}); return err },
+		"Writer":      func() error { _, err := b.Writer(ctx); return err },
+		"Append":      func() error { return w.Append(ctx, blocks(600)...) },
+		"SetBalances": func() error { return w.SetBalance(ctx, chaingql.Address{}, big.NewInt(1)) },
+		"Prune":       func() error { return w.Prune(ctx, "") },
+		"Follow": func() error {
+			for _, err := range b.Follow(ctx, "") {
+				return err
+			}
+			return nil
+		},
+	}
+	type end struct {
+		name string
+		err  error
+	}
+	ended := make(chan end, len(calls))
+	for name, call := range calls {
+		go func() { ended <- end{name, call()} }()
+	}
+	time.Sleep(200 * time.Millisecond)
+	b.Close()
+	late := time.After(4 * time.Second) // two acknowledgements of Append and SetBalances are waited for
+	for range len(calls) {
+		select {
+		case e := <-ended:
+			if e.err == nil {
+				t.Errorf("%s returns no error", e.name)
+			}
+			delete(calls, e.name)
+		case <-late:
+			for name := range calls {
+				t.Errorf("%s goes on", name)
+			}
+			return
+		}
+	}
+}
+
 func TestCloseEndsEverything(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)

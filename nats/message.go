@@ -32,6 +32,9 @@ type stored struct {
 	block chaingql.Block
 }
 
+// follows tells whether it says that it is the one behind a block; not all do.
+func (s *stored) follows(c chaingql.Cursor) bool { return s.prev != nil && *s.prev == c }
+
 // names are what a chain's stream, subjects and bucket are called.
 type names struct {
 	stream  string // of blocks

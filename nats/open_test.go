@@ -84,6 +84,7 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 		{"may not create", s.as("nocreate"), natschain.Options{Chain: "other", Create: &natschain.Storage{}, Timeout: time.Second}, `make the stream "other_blocks": nats: permissions violation`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			t.Parallel() // most of them wait for what never comes
 			start := time.Now()
 			b, err := natschain.Open(context.Background(), row.url, &row.opts)
 			if err == nil {
@@ -134,6 +135,32 @@ func TestStreamThatWillNotDoIsRefused(t *testing.T) {
 	}
 }
 
+func TestBucketThatWillNotDoIsRefused(t *testing.T) {
+	s := newBroker(t)
+	js := raw(t, s.ClientURL())
+	for i, row := range []struct {
+		name, want string
+		change     func(*jetstream.StreamConfig)
+	}{
+		{"values that expire", "its values expire after 1h0m0s", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }},
+		{"old values that make room", "it drops the oldest values", func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<20, jetstream.DiscardOld }},
+	} {
+		chain := fmt.Sprint("c", i)
+		c := jetstream.StreamConfig{Name: "KV_" + chain + "_balances", Subjects: []string{"$KV." + chain + "_balances.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew}
+		row.change(&c)
+		if _, err := js.CreateStream(context.Background(), c); err != nil {
+			t.Fatal(err)
+		}
+		b, err := natschain.Open(context.Background(), s.ClientURL(), &natschain.Options{Chain: chain, Create: &natschain.Storage{}})
+		if err == nil {
+			b.Close()
+			t.Errorf("%s: it opens", row.name)
+		} else if !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: the error is %q", row.name, err)
+		}
+	}
+}
+
 func TestStreamWithHolesIsRefused(t *testing.T) {
 	s := newBroker(t)
 	js, ctx := raw(t, s.ClientURL()), context.Background()
@@ -164,7 +191,7 @@ func TestServerThatIsTooOldIsRefused(t *testing.T) {
 func TestReaderMayNotWrite(t *testing.T) {
 	s := guarded(t)
 	open(t, s.as("all"), nil)
-	b := open(t, s.as("reader"), &natschain.Options{Timeout: time.Second})
+	b := open(t, s.as("reader"), &natschain.Options{Timeout: time.Second / 2})
 	if _, err := b.Writer(context.Background()); err == nil || !strings.Contains(err.Error(), "may not write to chain.blocks.0.0000000000000000: nats: permissions violation") {
 		t.Errorf("the error is %v", err)
 	}
@@ -176,7 +203,8 @@ func TestStreamOfOtherSubjectsTakesNoBlocks(t *testing.T) {
 	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"other.>"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, s.ClientURL(), nil).Writer(ctx); err == nil || !strings.Contains(err.Error(), "no stream takes messages to chain.blocks.") {
+	b := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Second / 2, Create: &natschain.Storage{}})
+	if _, err := b.Writer(ctx); err == nil || !strings.Contains(err.Error(), "no stream takes messages to chain.blocks.") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -197,6 +225,7 @@ func TestOpenLeavesWhatIsThereAsItIs(t *testing.T) {
 
 // TestPermissionsOfTheREADMEAreEnough gives each role those, and no others.
 func TestPermissionsOfTheREADMEAreEnough(t *testing.T) {
+	t.Parallel()
 	serves := []string{"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.chain_blocks", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.CONSUMER.MSG.NEXT.>"}
 	writes := append(slices.Clone(serves), "chain.blocks.>", "$KV.chain_balances.>")
 	prunes := append(slices.Clone(writes), "$JS.API.STREAM.PURGE.chain_blocks")

@@ -79,8 +79,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return in, nil
 }
 
-// attempts is how often a request is made within its deadline: one that was
-// under way when a server went down is never answered.
+// attempts is how often a request that is not answered is made within its
+// deadline: one that was under way when a server went down never is.
 const attempts = 4
 
 // connect is what nats.Connect is told, the host's own word last. A connection

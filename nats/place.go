@@ -23,12 +23,18 @@ func (p place) end() uint64 {
 	return p.seq + 1
 }
 
-// place finds a cursor: without a request where it was met lately, else by
-// halving what is stored, with one request for each bit of its number.
+// place finds a cursor: without a request where it was met lately, which may
+// have been in a stream that is no more (see since), else by search.
 func (b *Backend) place(ctx context.Context, c chaingql.Cursor) (place, error) {
 	if seq, known := b.marks.at(c); known {
 		return place{seq: seq, exact: true}, nil
 	}
+	return b.search(ctx, c)
+}
+
+// search finds a cursor by halving what is stored, with one request for each bit
+// of its number.
+func (b *Backend) search(ctx context.Context, c chaingql.Cursor) (place, error) {
 	high, some, err := b.tail(ctx)
 	if err != nil {
 		return place{}, err

@@ -30,7 +30,7 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	}
 	keep := uint64(1) // drops nothing
 	if before != "" {
-		at, err := w.b.place(ctx, before)
+		at, err := w.b.search(ctx, before)
 		if err != nil {
 			return failed("prune", err)
 		}

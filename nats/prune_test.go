@@ -3,6 +3,7 @@ package natschain_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,32 @@ func TestPruneKnowsWhatIsGone(t *testing.T) {
 	expectStored(t, b, all[99:])
 }
 
+// TestWithoutPrevACursorBelowTheOldestIsTooOld has messages that do not name the
+// one before them.
+func TestWithoutPrevACursorBelowTheOldestIsTooOld(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(10), context.Background()
+	js := raw(t, s.ClientURL())
+	for _, block := range all {
+		payload := fmt.Sprintf(`{"cursor":%q,"seq_no":1,"hash":%q,"time":"2023-11-14T22:13:20Z"}`, block.Cursor, strings.Repeat("00", 32))
+		if _, err := js.Publish(ctx, "chain.blocks.0.8000000000000000", []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream, err := js.Stream(ctx, "chain_blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(6)); err != nil { // the first five
+		t.Fatal(err)
+	}
+	for i, want := range []error{3: chaingql.ErrCursorTooOld, 4: chaingql.ErrCursorTooOld, 5: nil} {
+		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 3, After: all[i].Cursor}); i >= 3 && (!errors.Is(err, want) || err == nil && len(page) != 3) {
+			t.Errorf("behind block %d are %v, %v", i, cursorsOf(page), err)
+		}
+	}
+}
+
 func TestPruneSaysWhereItIsDenied(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
@@ -65,6 +92,7 @@ func TestPruneSaysWhereItIsDenied(t *testing.T) {
 	}
 }
 
+// TestChainThatExpiredWholeGoesOn has the server drop the newest block, too.
 func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxAge: 300 * time.Millisecond, Duplicates: 100 * time.Millisecond}})

@@ -3,6 +3,7 @@ package natschain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/chaingql/chaingql"
@@ -15,7 +16,8 @@ var errElsewhere = errors.New("a block was stored by somebody else")
 
 // publish appends blocks behind the tail, each behind the one before it, and
 // returns how many of them were. One that is refused has all that follow it
-// refused, so there is never a hole.
+// refused, so there is never a hole: the place alone would not do, as another
+// Writer's message may have taken it, with the next of ours under way.
 func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, error) {
 	var (
 		begin    = w.tail.seq
@@ -29,12 +31,15 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 		}
 		prev = &blocks[i].Cursor
 		messages[i] = &nats.Msg{Subject: w.b.names.of(&blocks[i]), Data: payload, Header: nats.Header{
-			jetstream.MsgIDHeader:           {string(blocks[i].Cursor)},
+			jetstream.MsgIDHeader:           {messageID(&blocks[i])},
 			jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(begin+uint64(i), 10)},
 		}}
+		if i > 0 {
+			messages[i].Header.Set(jetstream.ExpectedLastMsgIDHeader, messageID(&blocks[i-1]))
+		}
 	}
 	return w.send(ctx, messages, func(i int, ack *jetstream.PubAck) error {
-		if ack.Duplicate || ack.Sequence != begin+uint64(i)+1 {
+		if ack.Sequence != begin+uint64(i)+1 {
 			return errElsewhere
 		}
 		cursor := blocks[i].Cursor
@@ -43,6 +48,9 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 		return nil
 	})
 }
+
+// messageID is the same for two blocks only where they are.
+func messageID(b *chaingql.Block) string { return fmt.Sprintf("%s.%x", b.Cursor, b.Hash[:8]) }
 
 // send publishes messages, some of them under way at once, and waits for each to
 // be acknowledged. It returns how many were, from the first on.

@@ -19,6 +19,7 @@ type wanted struct {
 	Next   string `json:"next_by_subj,omitempty"` // from Seq on, the first of this subject
 	Last   string `json:"last_by_subj,omitempty"`
 	Batch  int    `json:"batch,omitempty"`
+	Bytes  int    `json:"max_bytes,omitempty"` // of a batch, which has one message at least
 	NoHead bool   `json:"no_hdr,omitempty"`
 }
 
@@ -134,6 +135,7 @@ const (
 	clusterNotAvailable jetstream.ErrorCode = 10008
 	clusterNotLeader    jetstream.ErrorCode = 10009
 	noMessageFound      jetstream.ErrorCode = 10037
+	wrongLastID         jetstream.ErrorCode = 10070
 	wrongLastSequence   jetstream.ErrorCode = 10071
 	duplicateUnderway   jetstream.ErrorCode = 10158
 )

@@ -106,7 +106,7 @@ func (b *Backend) suits(info *jetstream.StreamInfo) error {
 }
 
 func (b *Backend) prepareBucket(ctx context.Context) error {
-	_, err := b.info(ctx, b.names.values)
+	info, err := b.info(ctx, b.names.values)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
 		err = b.try(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
@@ -120,8 +120,28 @@ func (b *Backend) prepareBucket(ctx context.Context) error {
 		if err != nil {
 			return failed(fmt.Sprintf("make the bucket %q", b.names.bucket), b.denied(err))
 		}
+		info, err = b.info(ctx, b.names.values)
 	}
-	return absent(fmt.Sprintf("the key-value bucket %q", b.names.bucket), err)
+	if err != nil {
+		return absent(fmt.Sprintf("the key-value bucket %q", b.names.bucket), err)
+	}
+	return b.holds(info)
+}
+
+// holds tells what of a bucket would lose balances: accounts that the chain knows
+// would not be found.
+func (b *Backend) holds(info *jetstream.StreamInfo) error {
+	c := &info.Config
+	wrong := ""
+	switch {
+	case c.MaxAge > 0:
+		wrong = fmt.Sprintf("its values expire after %v: set max_age (ttl) to 0", c.MaxAge)
+	case c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0):
+		wrong = "it drops the oldest values where it is full: set discard to new"
+	default:
+		return nil
+	}
+	return fmt.Errorf("natschain: the key-value bucket %q will not do: %s", b.names.bucket, wrong)
 }
 
 // absent says in plain words why something cannot be looked at.

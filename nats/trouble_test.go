@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -42,6 +44,8 @@ func TestFollowThatPruningOvertakesIsTold(t *testing.T) {
 	}
 }
 
+// TestStreamMadeAnewIsNotTakenForTheOld has somebody delete the stream and make
+// another, of which the same numbers mean other blocks.
 func TestStreamMadeAnewIsNotTakenForTheOld(t *testing.T) {
 	for _, size := range []int{50, 300} { // fewer blocks than before, and more
 		s := newBroker(t)
@@ -67,6 +71,38 @@ func TestStreamMadeAnewIsNotTakenForTheOld(t *testing.T) {
 			t.Errorf("of %d: behind the third block come %v, %v", size, page, err)
 		}
 	}
+}
+
+// TestStreamMadeAnewIsSearchedAnew has no Follow that would notice: what is known
+// of the old stream is true of the new one nowhere.
+func TestStreamMadeAnewIsSearchedAnew(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
+	w := writer(t, b)
+	if err := w.Append(ctx, all[:100]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw(t, s.ClientURL()).DeleteStream(ctx, "chain_blocks"); err != nil {
+		t.Fatal(err)
+	}
+	again := writer(t, open(t, s.ClientURL(), nil))
+	if err := again.Append(ctx, all[50:150]...); err != nil { // each 50 places lower
+		t.Fatal(err)
+	}
+	if err := w.Prune(ctx, all[55].Cursor); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(ctx, all[60:80]...); err != nil {
+		t.Errorf("blocks that are stored cannot be appended again: %v", err)
+	}
+	if err := w.Append(ctx, slices.Concat(all[60:70], all[71:80])...); !errors.Is(err, natschain.ErrConflict) {
+		t.Errorf("a chain without a block that is stored is appended: %v", err)
+	}
+	q := chaingql.BlocksQuery{First: 10, After: all[79].Cursor}
+	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[80:90])) {
+		t.Errorf("behind block 79 come %v, %v", cursorsOf(page), err)
+	}
+	expectStored(t, open(t, s.ClientURL(), nil), all[55:150])
 }
 
 func TestBlocksOutOfOrderEndAFollow(t *testing.T) {

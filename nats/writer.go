@@ -105,7 +105,7 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 		}
 		if err != nil {
 			w.tail = nil
-			if !errors.Is(err, errElsewhere) && !refused(err, wrongLastSequence) && !w.b.passing(err) || ctx.Err() != nil {
+			if !errors.Is(err, errElsewhere) && !refused(err, wrongLastSequence, wrongLastID) && !w.b.passing(err) || ctx.Err() != nil {
 				return failed("append", err)
 			}
 			pause(ctx, pauseBetween)
@@ -149,7 +149,7 @@ func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) error {
 	if len(blocks) == 0 {
 		return nil
 	}
-	at, err := w.b.place(ctx, blocks[0].Cursor)
+	at, err := w.b.search(ctx, blocks[0].Cursor)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func TestMessagesHaveIDs(t *testing.T) {
 	if err := w.Append(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
-	ack, err := raw(t, s.ClientURL()).Publish(ctx, "chain.blocks.0.8000000000000000", nil, jetstream.WithMsgID(string(all[1].Cursor)))
+	ack, err := raw(t, s.ClientURL()).Publish(ctx, "chain.blocks.0.8000000000000000", nil, jetstream.WithMsgID(fmt.Sprintf("%s.%x", all[1].Cursor, all[1].Hash[:8])))
 	if err != nil || !ack.Duplicate || ack.Sequence != 2 {
 		t.Errorf("a second message of one id is answered %+v, %v", ack, err)
 	}
@@ -184,6 +184,37 @@ func TestProducersOfDifferentChainsConflict(t *testing.T) {
 	}
 }
 
+// TestWhatFollowsARefusedBlockIsRefused has somebody else append one block where
+// a Writer believes that the chain ends: none of the Writer's may come behind it,
+// though but the first of them is out of place.
+func TestWhatFollowsARefusedBlockIsRefused(t *testing.T) {
+	s := newBroker(t)
+	ctx, all := context.Background(), blocks(60)
+	fork := slices.Clone(all[30:31])
+	fork[0].Hash[0]++
+	for _, row := range []struct {
+		name   string
+		theirs []chaingql.Block
+	}{
+		{"a later block", all[50:51]},
+		{"another block with the cursor of the first", fork},
+	} {
+		opts := &natschain.Options{Chain: fmt.Sprint("c", row.theirs[0].Hash[0]), Create: &natschain.Storage{}}
+		b := open(t, s.ClientURL(), opts)
+		w := writer(t, b)
+		if err := w.Append(ctx, all[:30]...); err != nil {
+			t.Fatal(err)
+		}
+		if err := writer(t, open(t, s.ClientURL(), opts)).Append(ctx, row.theirs...); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Append(ctx, all[30:50]...); !errors.Is(err, natschain.ErrConflict) {
+			t.Errorf("%s: the error is %v", row.name, err)
+		}
+		expectStored(t, b, slices.Concat(all[:30], row.theirs))
+	}
+}
+
 // TestLostAckCostsNothing cuts the connection again and again while a Writer has
 // hundreds of messages under way.
 func TestLostAckCostsNothing(t *testing.T) {
@@ -265,6 +296,10 @@ func TestChainOfAnotherHandIsRead(t *testing.T) {
 	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil || !strings.Contains(err.Error(), "is no number of nano-units") {
 		t.Errorf("the error is %v", err)
 	}
+	put("$KV.chain_balances.0_"+strings.Repeat("0f", 32), strings.Repeat("9", 500_000))
+	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil || len(err.Error()) > 300 {
+		t.Errorf("of a number of half a million digits the error is %.400v", err)
+	}
 }
 
 func TestAccountThatWasDeletedIsNotFound(t *testing.T) {
@@ -294,5 +329,3 @@ func TestNegativeBalanceIsRefused(t *testing.T) {
 		}
 	}
 }
-
-// TestChainThatExpiredWholeGoesOn has the server drop the newest block, too.

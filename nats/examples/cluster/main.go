@@ -49,11 +49,16 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if !(*rate > 0) || *rate > 1000 {
+		return fmt.Errorf("cluster: -rate %v: say more than 0 rounds a second, and at most 1000", *rate)
+	}
 	if *dir == "" {
 		if *dir, err = os.MkdirTemp("", "chaingql-cluster-"); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(*dir)) }()
+	} else if err := os.MkdirAll(*dir, 0o700); err != nil {
+		return err
 	}
 	c, err := newCluster(ctx, *dir, *addr, slog.Default())
 	if err != nil {
