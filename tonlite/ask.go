@@ -116,6 +116,9 @@ func (set *servers) greet(ctx context.Context) error {
 // its check. errMissing says that none has it: those who fail now are counted
 // in only if they did well a short while ago.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
+	if set.life.Err() != nil {
+		return errClosed
+	}
 	var missing, failed error
 	hope := false   // that one which fails just now has it
 	behind := false // one is behind what is known

@@ -87,6 +87,9 @@ func (b *Backend) lowest(ctx context.Context, q chaingql.BlocksQuery, r stretch)
 		steps, err := b.steady(ctx, q, stretch{from, to})
 		if errors.Is(err, errMissing) {
 			err = b.tooOld(ctx, from, err)
+			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // history begins further up by now
+				return b.Blocks(ctx, q)
+			}
 		}
 		if err != nil {
 			return nil, err

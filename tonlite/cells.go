@@ -46,8 +46,12 @@ func parseCells(data []byte, roots int) ([]*cell.Cell, error) {
 	return cells, nil
 }
 
+// maxCells is above what the largest blocks and accounts have. Two bytes are
+// enough for a cell, which then takes a hundred times as many in memory.
+const maxCells = 1 << 18
+
 // plausible says whether a bag's head promises no more than the bag can hold,
-// before anybody makes room for it.
+// and no more cells than there can be, before anybody makes room for it.
 func plausible(data []byte) bool {
 	if len(data) < 10 {
 		return false
@@ -59,7 +63,7 @@ func plausible(data []byte) bool {
 	for i := range 3 { // cells, roots, absent
 		field := make([]byte, 4)
 		copy(field[4-size:], data[6+i*size:])
-		if int(binary.BigEndian.Uint32(field)) > len(data) {
+		if int(binary.BigEndian.Uint32(field)) > min(len(data), maxCells) {
 			return false
 		}
 	}

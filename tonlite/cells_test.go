@@ -74,6 +74,40 @@ func TestSharedCellsAreNotCountedForEver(t *testing.T) {
 }
 
 // TestLeftOutIsNotAbsent looks keys up in proofs that show the way to one key.
+// TestBagOfManyCellsIsRefused has as many cells as bytes allow, which would take a
+// hundred times the room.
+func TestBagOfManyCellsIsRefused(t *testing.T) {
+	for n, want := range map[int]error{maxCells: nil, maxCells + 1: errCells} {
+		data := []byte{0xb5, 0xee, 0x9c, 0x72, 3, 4}
+		for _, field := range []int{n, 1, 0} { // cells, roots, absent
+			data = append(data, byte(field>>16), byte(field>>8), byte(field))
+		}
+		data = binary.BigEndian.AppendUint32(data, uint32(2*n))
+		data = append(data, 0, 0, 0) // the root is the first
+		data = append(data, make([]byte, 2*n)...)
+		if _, err := parseCells(data, 1); !errors.Is(err, want) {
+			t.Errorf("%d cells: %v, want %v", n, err, want)
+		}
+	}
+}
+
+func TestMerkleCellHoldsWhatItSays(t *testing.T) {
+	held := cell.BeginCell().MustStoreUInt(7, 8).EndCell()
+	for name, alter := range map[string]func(data []byte){
+		"":              func([]byte) {},
+		"another hash":  func(data []byte) { data[1]++ },
+		"another depth": func(data []byte) { data[34]++ },
+	} {
+		data := append(append([]byte{3}, held.Hash(0)...), 0, 0)
+		alter(data)
+		proof := cell.FromRawUnsafe(cell.RawUnsafeCell{IsSpecial: true, BitsSz: uint(8 * len(data)), Data: data, Refs: []*cell.Cell{held}})
+		within := cell.BeginCell().MustStoreRef(proof).EndCell()
+		if _, err := parseCells(within.ToBOC(), 1); (err == nil) != (name == "") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 func TestLeftOutIsNotAbsent(t *testing.T) {
 	dict := cell.NewDict(32)
 	value := cell.BeginCell().MustStoreUInt(7, 8).MustStoreRef(cell.BeginCell().EndCell()).EndCell()

@@ -13,16 +13,23 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// maxConfig is far above the size of any configuration.
-const maxConfig = 4 << 20
+const (
+	maxConfig = 4 << 20 // far above the size of any configuration
+	fetching  = 30 * time.Second
+)
+
+// errURL stands in for the parser's error, which quotes the URL and the password
+// that may be in it.
+var errURL = errors.New("tonlite: read the configuration: the URL is malformed")
 
 // ReadConfig reads a network's global.config.json, from a file or, where it
-// begins with http:// or https://, from there. The public network's is at
-// https://ton.org/global.config.json.
+// begins with http:// or https://, from there, within 30 seconds. The public
+// network's is at https://ton.org/global.config.json.
 func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	if !strings.HasPrefix(from, "http://") && !strings.HasPrefix(from, "https://") {
 		data, err := os.ReadFile(from)
@@ -31,9 +38,11 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 		}
 		return data, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, fetching)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
-		return nil, fmt.Errorf("tonlite: read the configuration: %w", err)
+		return nil, errURL
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -41,7 +50,7 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("tonlite: read the configuration: %s answers %s", from, res.Status)
+		return nil, fmt.Errorf("tonlite: read the configuration: %s answers %s", req.URL.Redacted(), res.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxConfig))
 	if err != nil {

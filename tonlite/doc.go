@@ -15,7 +15,7 @@
 // # What is believed
 //
 // One block: the configuration's init_block. From there every masterchain block
-// that is used is proven, forward by the signatures of two thirds of the
+// that is used is proven, forward by the signatures of more than two thirds of the
 // validators, and back by its place in a proven block's state. All else follows
 // by hashes: a block's header and its predecessors, the shards that a
 // masterchain block commits to, an account's balance in a shard's state, and

@@ -3,8 +3,10 @@ package tonlite_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
@@ -55,6 +57,44 @@ func TestHistoryIsAsDeepAsTheServerKeeps(t *testing.T) {
 			same(t, page, chaingql.PageOf(kept, chaingql.BlocksQuery{First: 5}))
 		}
 	}
+}
+
+// TestFirstPageBeginsWhereHistoryDoes has the server forget while it is read: who
+// named no cursor is never told that one is too old, nor given a page with a hole.
+func TestFirstPageBeginsWhereHistoryDoes(t *testing.T) {
+	chain := liteservertest.Made(300)
+	all := chain.Blocks()
+	s := start(t, chain, nil)
+	b := open(t, s.Config(), &tonlite.Options{Cache: 1})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for below := uint32(2); below < 280; below += 2 {
+			time.Sleep(2 * time.Millisecond)
+			s.Forget(below)
+		}
+	}()
+	for reading := true; reading; {
+		select {
+		case <-over:
+			reading = false
+		default:
+		}
+		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 30})
+		if err != nil || len(page) == 0 {
+			t.Fatalf("%d blocks, %v", len(page), err)
+		}
+		same(t, page, chaingql.PageOf(all, chaingql.BlocksQuery{First: 30, After: before(all, page[0].Cursor)}))
+	}
+}
+
+// before is the cursor of the block before another.
+func before(all []chaingql.Block, c chaingql.Cursor) chaingql.Cursor {
+	page := chaingql.PageOf(all, chaingql.BlocksQuery{Last: 1, Before: c})
+	if len(page) == 0 {
+		return ""
+	}
+	return page[0].Cursor
 }
 
 // TestBlockThatIsNotThereYetIsNotTooOld asks a server that fell behind what it

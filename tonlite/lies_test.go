@@ -122,6 +122,21 @@ func TestLiesAreRefused(t *testing.T) {
 	}
 }
 
+// TestProofThatLeadsInCirclesIsRefused has each link be a good one: what is proven
+// is always behind the block that was to be.
+func TestProofThatLeadsInCirclesIsRefused(t *testing.T) {
+	s := start(t, liteservertest.Made(30), nil)
+	s.Tell(liteservertest.Circles)
+	b, err := tonlite.Open(t.Context(), s.Config(), nil)
+	if err == nil {
+		b.Close()
+		t.Fatal("it opens")
+	}
+	if n := s.Asked()["getBlockProof"]; n > 2 {
+		t.Errorf("it went on for %d answers: %v", n, err)
+	}
+}
+
 // TestUnprovenNetworkIsStillHashed has a server lie about everything but which
 // masterchain blocks there are, which is taken at its word there.
 func TestUnprovenNetworkIsStillHashed(t *testing.T) {

@@ -123,8 +123,12 @@ func TestConfigurationIsReadFromAFileOrAURL(t *testing.T) {
 		}
 		open(t, config, nil)
 	}
-	for _, from := range []string{file + "x", web.URL + "/elsewhere"} {
-		if _, err := tonlite.ReadConfig(t.Context(), from); err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") {
+	guarded := strings.Replace(web.URL, "://", "://user:s3cret@", 1)
+	for _, from := range []string{
+		file + "x", web.URL + "/elsewhere", guarded + "/elsewhere", strings.Replace(guarded, "user", "%zz", 1), "http://user:s3cret@127.0.0.1:1/",
+	} {
+		_, err := tonlite.ReadConfig(t.Context(), from)
+		if err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", from, err)
 		}
 	}

@@ -5,7 +5,7 @@
 //
 // Without a network it replays a chain instead, one masterchain block a second,
 // through a lite server of its own: one that is made for tests, or the archive
-// packs of a node.
+// packs of a node, which have no balances.
 //
 //	go run ./example -replay made
 //	go run ./example -replay directory/of/packs
@@ -56,6 +56,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if *pace <= 0 {
+		return fmt.Errorf("example: -pace %v: say a time above zero", *pace)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -85,10 +88,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer backend.Close()
-	return serve(ctx, backend, *addr, stdout)
+	states := *replayed == "" || *replayed == "made" // packs have none, and so no balances
+	return serve(ctx, backend, *addr, states, stdout)
 }
 
-func serve(ctx context.Context, backend *tonlite.Backend, addr string, stdout io.Writer) error {
+func serve(ctx context.Context, backend *tonlite.Backend, addr string, states bool, stdout io.Writer) error {
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
@@ -106,10 +110,13 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 # each new block
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
 
-# a balance, of the elector
+`, listener.Addr())
+	if states {
+		fmt.Fprintf(stdout, `# a balance, of the elector
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"-1:3333333333333333333333333333333333333333333333333333333333333333\"){info{balance(format:DEC)}}}}"}'
 
 `, listener.Addr())
+	}
 	var running sync.WaitGroup
 	failed := make(chan error, 1)
 	running.Go(func() {

@@ -34,6 +34,7 @@ const (
 	FalseHistory     // every block that is looked up by number is one of the liar's own
 	FalsePast        // some of the blocks that are looked up by number are the liar's own
 	FalseLinks       // the first link of a proof is left out
+	Circles          // the links of proofs are true, and lead back and forth
 	FalseNetwork     // the zero state is another
 	Garbage          // bytes that are no cells
 	Bomb             // a bag of cells that promises billions
@@ -71,8 +72,11 @@ func (l Lie) tell(c *Chain, q, a lite.Message) lite.Message {
 		}
 		return a
 	case lite.BlockProof:
-		if l == FalseLinks && len(a.Links) > 1 {
+		switch {
+		case l == FalseLinks && len(a.Links) > 1:
 			a.Links = a.Links[1:]
+		case l == Circles:
+			return c.circle(q.(lite.GetBlockProof))
 		}
 		return a
 	case lite.AccountState:
@@ -140,6 +144,16 @@ func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 		return p
 	}
 	return a
+}
+
+// circle leads from the first key block to the second, and back from all others.
+func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
+	link, err := c.forward(q.Known, q.Target)
+	if q.Known != c.init {
+		link, err = c.back(q.Known, c.init)
+	}
+	must(err)
+	return lite.BlockProof{From: q.Known, To: link.To, Links: []lite.Link{link}}
 }
 
 // account lies about an account's state.

@@ -24,8 +24,7 @@ const KeyBlocks = 7
 func Made(masters int) *Chain { return made(masters, 0) }
 
 // MadeSimplex makes a chain like [Made] that is signed by votes of the Simplex
-// consensus from its third key block on, as the public network is since its
-// masterchain block 59379986.
+// consensus from its third key block on.
 func MadeSimplex(masters int) *Chain { return made(masters, 2*KeyBlocks+1) }
 
 func made(masters int, simplex uint32) *Chain {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/big"
+	"slices"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 	"github.com/xssnick/tonutils-go/tvm/cell"
@@ -26,15 +27,17 @@ func newValidators(term byte) (v validators) {
 
 const weight = 10
 
-// config is the part of the configuration that says who signs.
+// config is the part of the configuration that says who signs: all of the set but
+// its last, who has no part in the masterchain.
 func (v validators) config() *cell.Cell {
 	list := cell.NewDict(16)
-	for i, key := range v {
+	everybody := append(slices.Clone(v), newValidators(255)[0])
+	for i, key := range everybody {
 		must(list.SetIntKey(big.NewInt(int64(i)), cell.BeginCell().MustStoreUInt(0x73, 8).MustStoreUInt(0x8e81278a, 32).
 			MustStoreSlice(public(key), 256).MustStoreUInt(weight, 64).MustStoreSlice(make([]byte, 32), 256).EndCell()))
 	}
-	set := cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(uint64(len(v)), 16).
-		MustStoreUInt(uint64(len(v)), 16).MustStoreUInt(weight*uint64(len(v)), 64).MustStoreDict(list).EndCell()
+	set := cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(uint64(len(everybody)), 16).
+		MustStoreUInt(uint64(len(v)), 16).MustStoreUInt(weight*uint64(len(everybody)), 64).MustStoreDict(list).EndCell()
 	catchain := cell.BeginCell().MustStoreUInt(0xc1, 8).MustStoreUInt(200, 32).MustStoreUInt(200, 32).
 		MustStoreUInt(3000, 32).MustStoreUInt(4, 32).EndCell()
 	params := cell.NewDict(32)

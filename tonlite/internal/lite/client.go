@@ -79,6 +79,8 @@ func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
 	}()
 	query := text(number(nil, idLite), q.append(nil))
 	if err := c.channel.send(text(append(number(nil, idQuery), id[:]...), query)); err != nil {
+		_ = c.channel.conn.Close()
+		<-c.lost // so that whoever asks again does not find it standing
 		return nil, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	select {

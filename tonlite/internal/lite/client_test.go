@@ -39,6 +39,28 @@ func TestIdleConnectionIsKept(t *testing.T) {
 	})
 }
 
+// TestFailedQueryLeavesNoConnectionThatSeemsToStand asks just when the peer has
+// hung up: whoever asks again then must not be given the same connection.
+func TestFailedQueryLeavesNoConnectionThatSeemsToStand(t *testing.T) {
+	for range 300 {
+		peers := make(chan net.Conn, 1)
+		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
+			_, _ = accept(conn, key)
+			peers <- conn
+		})
+		_ = (<-peers).Close()
+		_, err := c.Ask(t.Context(), GetMasterchainInfo{})
+		select {
+		case <-c.Lost():
+		default:
+			t.Errorf("it stands after %v", err)
+		}
+		if c.Close(); !errors.Is(err, ErrLost) {
+			t.Fatalf("it ended with %v", err)
+		}
+	}
+}
+
 func TestDeadConnectionIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {

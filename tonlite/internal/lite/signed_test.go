@@ -7,7 +7,7 @@ import (
 )
 
 // TestVoteIsWhatValidatorsSigned checks a vote that one validator of the public
-// network gave for masterchain block 59379986, the first that was signed so.
+// network gave for masterchain block 59379986, out of that block's proof.
 func TestVoteIsWhatValidatorsSigned(t *testing.T) {
 	const (
 		key       = "36f7d72b8638d973e81d5d6aa6a2e09d9e5c6a6a000beed5e29718f3ba9ffe7b"
