@@ -4,10 +4,15 @@ import { connect, createServer } from 'node:net'
 export async function proxy({ address }) {
   let target = address
   const lines = new Set()
+  let held = /(?!)/ // nobody
   const server = createServer((client) => {
     const [host, port] = target.split(':')
     const upstream = connect(Number(port), host)
-    client.pipe(upstream).pipe(client)
+    client.once('data', (first) => {
+      if (held.test(first)) return
+      upstream.write(first)
+      client.pipe(upstream).pipe(client)
+    })
     for (const end of [client, upstream]) {
       lines.add(end)
       end.on('error', () => {}) // it was cut
@@ -26,10 +31,14 @@ export async function proxy({ address }) {
     place: ({ url, socket }) => ({ url: url.replace(address, here), socket: socket.replace(address, here) }),
     // turn leads who comes from now on to another server.
     turn: ({ address }) => (target = address),
-    // hold lets nothing more through, and says so to nobody.
-    hold() {
+    // hold lets nothing more through, nor of who comes and begins so, and says so
+    // to nobody.
+    hold(begins = /^/) {
+      held = begins
       for (const end of lines) end.unpipe().pause()
     },
+    // free lets through who comes from now on.
+    free: () => (held = /(?!)/),
     cut() {
       for (const end of lines) end.resetAndDestroy()
     },

@@ -24,8 +24,8 @@ const (
 type Options struct {
 	// Endpoint is where the pages find the API: an http or https URL, or a path
 	// of their own origin. {project} stands in it for the project that the
-	// visitor names; without it they are not asked for one. An API of another
-	// origin must list the explorer's in its AllowedOrigins. Default:
+	// visitor names, behind the host; without it they are not asked for one. An
+	// API of another origin must list the explorer's in its AllowedOrigins. Default:
 	// [DefaultEndpoint].
 	Endpoint string
 
@@ -75,7 +75,7 @@ func New(opts *Options) *Handler {
 // sources are what a page's policy must let it connect to. 'self' is its own
 // origin's sockets too.
 func sources(endpoint string) (string, error) {
-	u, err := url.Parse(strings.ReplaceAll(endpoint, "{project}", "project"))
+	u, err := url.Parse(endpoint)
 	switch {
 	case err != nil:
 		return "", err

@@ -280,13 +280,13 @@ func TestItMayBeMountedUnderAPath(t *testing.T) {
 }
 
 func TestOptionsStandInThePages(t *testing.T) {
-	opts := &explorer.Options{Endpoint: "https://api.example:8443/{project}/graphql", Project: `a"><script>`, Title: "Our <chain> {project}{nonce}", Account: "0:ab"}
+	opts := &explorer.Options{Endpoint: `https://api.example:8443/{project}/graphql?"`, Project: `a"><script>`, Title: "Our <chain> {project}{nonce}", Account: `0:"ab`}
 	h := explorer.New(opts)
 	opts.Title = "changed later"
 	for _, path := range []string{"/", "/live"} {
 		resp := get(h, "GET", path)
 		text := body(t, resp)
-		for _, want := range []string{`data-endpoint="https://api.example:8443/{project}/graphql"`, "Our &lt;chain&gt; {project}{nonce}", `value="a&#34;&gt;&lt;script&gt;"`, `"0:ab"`} {
+		for _, want := range []string{`data-endpoint="https://api.example:8443/{project}/graphql?&#34;"`, "Our &lt;chain&gt; {project}{nonce}", `value="a&#34;&gt;&lt;script&gt;"`, `"0:&#34;ab"`} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %s in\n%s", path, want, text)
 			}
@@ -307,7 +307,7 @@ func TestProjectIsAskedForWhereTheEndpointHasOne(t *testing.T) {
 }
 
 func TestEndpointsThatArePointlessPanic(t *testing.T) {
-	for _, endpoint := range []string{"ftp://host/graphql", "//host/graphql", "http:///graphql", "https://u:p@host/graphql", "javascript:alert(1)", "https://a;b/graphql", "%zz"} {
+	for _, endpoint := range []string{"ftp://host/graphql", "//host/graphql", "http:///graphql", "https://u:p@host/graphql", "javascript:alert(1)", "https://a;b/graphql", "https://{project}.example/graphql", "%zz"} {
 		func() {
 			defer func() {
 				if p, ok := recover().(string); !ok || !strings.HasPrefix(p, "explorer: New: Endpoint: ") {

@@ -130,6 +130,8 @@ export default [
     await there.state(/^Unauthorized/)
     assert.equal(await there.page.locator('#state').textContent(), unauthorized)
     assert.ok(!(await there.kept()).includes(secret))
+    await there.use('', secret) // as if demo stood there
+    await there.state(/^Live/)
     await there.use('nobody', secret)
     await there.state(/^Unauthorized/)
     await there.use('demo', secret)

@@ -43,14 +43,73 @@ export default [
     const there = await visit(live(line.place(host)))
     await there.state(/^Live/)
     await there.received(5)
+    const balance = () => there.page.locator('#balance-at').textContent()
+    await there.page.getByRole('button', { name: 'Watch' }).click()
+    await there.page.waitForFunction(() => document.querySelector('#balance-at').textContent.includes('after block'))
     line.hold()
     await there.state(/^The line to the server is lost\. Trying again/)
+    const before = await balance()
+    await there.state(/^The server does not answer\. Trying again/)
+    line.free()
     await there.state(/^Live\. Resumed with \d+ blocks caught up; none was missed\.$/)
     assert.equal(await there.count('missed'), 0)
+    while ((await balance()) === before) await there.page.waitForTimeout(100) // asked again, too
     await there.end(/WebSocket connection to/)
     line.close()
     await host.end()
-    return 'it notices by its pings, and goes on'
+    return 'it notices by its pings, waits for no answer for ever, and goes on'
+  }),
+  caseOf('the live view, a handshake that nobody answers', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(live(line.place(host)))
+    await there.state(/^Live/)
+    await there.received(5)
+    line.hold(/^Upgrade: websocket/im)
+    line.cut()
+    await there.state(/^The line to the server is lost\. Trying again/)
+    await there.page.waitForTimeout(2000) // the next is under way
+    line.free()
+    await there.state(/^Live\. Resumed with \d+ blocks caught up; none was missed\.$/)
+    await there.end(/WebSocket connection to/)
+    line.close()
+    await host.end()
+    return 'it begins another'
+  }),
+  caseOf('the live view, told to go back before what was stored', async (visit) => {
+    const host = await webhost()
+    const there = await visit('about:blank')
+    let told
+    await there.page.routeWebSocket(/graphql$/, (socket) => {
+      const server = socket.connectToServer()
+      let id, over
+      socket.onMessage((frame) => {
+        const message = JSON.parse(frame)
+        if (message.type === 'subscribe') ({ id } = message)
+        server.send(frame)
+      })
+      server.onMessage((frame) => {
+        if (over) return
+        over = !told && JSON.parse(frame).type === 'next'
+        if (!over) return socket.send(frame)
+        told = true
+        socket.send(JSON.stringify({ id, type: 'error', payload: [{ message: 'a hole', extensions: { code: 'STREAM_GAP', cursor: '' } }] }))
+      })
+    })
+    await new Promise((resolve) => setTimeout(resolve, 1000)) // five blocks
+    await there.page.goto(live(host))
+    await there.state(/^Live/)
+    await there.received(9)
+    await there.page.getByRole('button', { name: 'Pause the display' }).click()
+    const received = await there.count('received')
+    const [withheld, ...blocks] = await there.blocks()
+    assert.ok(withheld.seq_no > 1, 'nothing was stored')
+    inARow(blocks)
+    assert.equal(blocks[0].seq_no, 1)
+    assert.ok(received <= blocks.length && received >= blocks.length - 3, `${blocks.length} came, it shows ${received}`)
+    await there.page.context().close()
+    await host.end()
+    return 'it counts what came, and nothing twice'
   }),
   caseOf('the live view, told to go back or to begin again', async (visit) => {
     const host = await webhost()

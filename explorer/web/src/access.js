@@ -11,7 +11,7 @@ keep.checked = kept.secret !== undefined
 
 // access is where the API is, and what a request shows there.
 export function access() {
-  const url = new URL(form.dataset.endpoint.replaceAll('{project}', encodeURIComponent(project.value.trim())), document.baseURI)
+  const url = new URL(form.dataset.endpoint.replaceAll('{project}', encodeURIComponent(project.value.trim() || project.defaultValue)), document.baseURI)
   const socket = new URL(url)
   socket.protocol = url.protocol.replace('http', 'ws')
   return { url: url.href, socket: socket.href, headers: secret.value ? { Authorization: basic(secret.value) } : {} }

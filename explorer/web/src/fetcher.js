@@ -49,7 +49,7 @@ function subscription({ socket, headers }, params) {
       return {
         unsubscribe() {
           stop()
-          client.dispose()
+          client.dispose().catch(() => {}) // it never came about
         },
       }
     },

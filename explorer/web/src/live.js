@@ -37,7 +37,7 @@ const told = {
     counts.missed += lines.add(block)
     if (how !== 'stored') counts.received++
     if (how === 'caught') counts.caught++
-    recent.push(block)
+    recent.push({ ...block, stored: how === 'stored' })
     if (recent.length > kept) recent.shift()
     const lag = how === 'stored' ? null : now / 1000 - block.gen_utime
     measure(block, how, lag, now)
@@ -49,7 +49,7 @@ const told = {
     const dropped = recent.filter((block) => block.chain_order > cursor)
     recent = recent.filter((block) => block.chain_order <= cursor)
     waiting = waiting.filter(([block]) => block.chain_order <= cursor)
-    counts.received -= dropped.length
+    counts.received -= dropped.filter(({ stored }) => !stored).length
     lines = new Lines()
     arrivals.clear()
     for (const block of recent) lines.add(block)

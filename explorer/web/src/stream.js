@@ -1,7 +1,7 @@
 // The live blocks, over as many connections as it takes: each goes on behind the
 // last block of the one before.
 import { createClient } from 'graphql-ws'
-import { data } from './api.js'
+import { data, patience } from './api.js'
 import { closing } from './closing.js'
 
 const fields = 'id: hash seq_no workchain_id shard gen_utime chain_order'
@@ -64,13 +64,17 @@ export class Stream {
       const client = createClient({
         url: this.to.socket, connectionParams: this.to.headers, retryAttempts: 0, keepAlive: beat,
         on: {
-          connected: () => current(),
+          connected: () => {
+            clearTimeout(opening)
+            current()
+          },
           ping: (received) => {
             if (!received) overdue = setTimeout(() => client.terminate(), beat)
           },
           pong: (received) => received && clearTimeout(overdue),
         },
       })
+      const opening = setTimeout(() => client.terminate(), patience)
       const current = () => {
         if (target === undefined) return
         if (this.cursor < target) return this.told.state('behind')
@@ -101,10 +105,11 @@ export class Stream {
       const end = (why) => {
         clearTimeout(watch)
         clearTimeout(overdue)
+        clearTimeout(opening)
         this.leaving.signal.removeEventListener('abort', leave)
         resolve(why)
         stop()
-        client.dispose()
+        client.dispose().catch(() => {}) // it never came about
       }
       this.leaving.signal.addEventListener('abort', leave)
       listen()
