@@ -43,8 +43,9 @@ const MaxPage = 1000
 type Backend interface {
 	// Balance returns an account's balance in nano-units, never negative, as
 	// a value that the caller owns: it may be modified. ErrNotFound says that
-	// the chain never saw the account. The context is the caller's, with what
-	// the Authorizer put there.
+	// the chain never saw the account. It should know what a masterchain block
+	// changed before Follow gives that block: answers to GET are kept until the
+	// next. The context is the caller's, with what the Authorizer put there.
 	Balance(ctx context.Context, addr Address) (*big.Int, error)
 
 	// Blocks returns one page of the stored blocks that match q, ascending by

@@ -33,11 +33,12 @@ func vary(header http.Header) {
 type head struct {
 	workchain int32
 	all       bool
+	balance   bool // of all where there is none of the workchain
 	page      bool // no longer, once it is known to be final
 }
 
 var (
-	ofTheChain = func(plan.Args) any { return head{workchain: masterchain} } // balances are final with its blocks
+	ofTheChain = func(plan.Args) any { return head{workchain: masterchain, balance: true} } // which are final with its blocks
 	ofNothing  = func(plan.Args) any { return nil }
 )
 
@@ -57,23 +58,23 @@ const settling = time.Minute
 
 // settled returns the cursor up to which nothing will change; "" is not known.
 func settled(w blocklog.Window[Block]) Cursor {
-	if !w.Live {
-		return ""
-	}
-	newest := w.Blocks[len(w.Blocks)-1].Time
-	for i := len(w.Blocks) - 1; i >= 0; i-- {
-		if newest.Sub(w.Blocks[i].Time) >= settling {
+	for i := len(w.Blocks) - 1; i >= 0 && w.Live; i-- {
+		if w.Blocks[len(w.Blocks)-1].Time.Sub(w.Blocks[i].Time) >= settling {
 			return w.Blocks[i].Cursor
 		}
 	}
-	return Cursor(w.After)
+	return "" // what is before the window may be as new as its first block
 }
 
-// final reports whether a page will be the same for ever: it is followed by a
-// block, or ends before one, that has settled.
+// final reports whether a page will be the same for ever: it lies between blocks,
+// and what is behind it has settled. One that begins with the oldest block does
+// not: others before that may have been pruned, or be still to come.
 func (r *resolvers) final(q BlocksQuery, blocks []Block, more bool) bool {
+	if q.After == "" && (q.First > 0 || !more) {
+		return false
+	}
 	end := q.Before
-	if end == "" && q.First > 0 && q.After != "" && more {
+	if end == "" && q.First > 0 && more {
 		end = blocks[len(blocks)-1].Cursor
 	}
 	return end != "" && end <= settled(r.recent.Window())
@@ -97,11 +98,17 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	w := h.blocks.Window()
 	mayLast := true
 	var heads strings.Builder
+	var known head
 	for what := range op.Depends() {
 		on, ok := what.(head)
 		if !ok {
 			return freshness{} // anything may have changed
 		}
+		mayLast = mayLast && on.page
+		if on.page = false; !f.static && on == known {
+			continue // as those of many accounts are
+		}
+		known = on
 		cursor, pace := newest(w, on)
 		heads.WriteString(cursor)
 		heads.WriteByte(' ')
@@ -109,7 +116,6 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 			f.age = pace
 		}
 		f.static = false
-		mayLast = mayLast && on.page
 	}
 	sum := sha256.Sum256(op.Identity([]byte(Version + " " + h.sdlHash + " " + media + " " + strconv.FormatBool(h.opts.ShowCost) + " ")))
 	identity := hex.EncodeToString(sum[:16])
@@ -124,25 +130,33 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 }
 
 // newest returns the newest block of a window that counts, and how fast they
-// come; where there is none, the window's beginning, which is another one before
-// such a block can have come and gone.
+// come, leaving the longest time between two aside, in which the chain may have
+// stood; where there is no block, the window's beginning, which is another one
+// before such a block can have come and gone.
 func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duration) {
 	var first, last *Block
+	var longest time.Duration
 	n := 0
 	for i := len(w.Blocks) - 1; i >= 0 && n < paceBlocks; i-- {
 		b := &w.Blocks[i]
 		if !on.all && b.Workchain != on.workchain {
 			continue
 		}
-		if first = b; last == nil {
+		if last == nil {
 			last = b
+		} else {
+			longest = max(longest, first.Time.Sub(b.Time))
 		}
+		first = b
 		n++
 	}
-	if last == nil {
-		return "after " + w.After, 0
+	switch {
+	case last != nil:
+		return string(last.Cursor), (last.Time.Sub(first.Time) - longest) / time.Duration(max(n-2, 1))
+	case on.balance: // of a chain without a masterchain, say
+		return newest(w, head{all: true})
 	}
-	return string(last.Cursor), last.Time.Sub(first.Time) / time.Duration(max(n-1, 1))
+	return "after " + w.After, 0
 }
 
 // known reports whether a client or a proxy has the answer already. A final one
@@ -160,7 +174,8 @@ func (f *freshness) known(header http.Header) (final, known bool) {
 }
 
 // keep says in an answer's header how long it may be kept: for ever if it is
-// final. It must have no errors.
+// final. It must have no errors. What the host has said of that already stands,
+// of an answer that may be kept.
 func (f *freshness) keep(header http.Header, final bool) {
 	tag, how := f.passing, "no-cache"
 	switch seconds := int(f.age.Seconds()); {
@@ -175,18 +190,22 @@ func (f *freshness) keep(header http.Header, final bool) {
 		header["Cache-Control"] = noStore
 		return
 	}
+	header.Set("ETag", tag)
+	if header["Cache-Control"] != nil {
+		return
+	}
 	scope := "private, "
 	if f.public {
 		scope = "public, "
 	}
 	header.Set("Cache-Control", scope+how)
-	header.Set("ETag", tag)
 }
 
 // notModified answers a GET whose answer is known.
 func notModified(w http.ResponseWriter, f freshness, final bool) {
 	f.keep(w.Header(), final)
 	w.WriteHeader(http.StatusNotModified)
+	_ = http.NewResponseController(w).Flush() // as write does; who cannot is left to net/http
 }
 
 // open reports whether a project's answers may be kept by proxies: it is known

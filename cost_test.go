@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/graphql-go/graphql"
+
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
 )
@@ -146,5 +148,25 @@ func TestHooksAreToldOfFailuresBesideTheCost(t *testing.T) {
 		query(h, `{blockchain{account(address:"x"){info{balance}}}}`, nil)
 		query(h, `{__typename}`, nil)
 		equal(t, "failed", fmt.Sprint(failed), "[true false]")
+	}
+}
+
+// What a list within a list within a list is said to have would overflow, and
+// come out below zero.
+func TestCostOfListsWithinListsDoesNotOverflow(t *testing.T) {
+	var branch *graphql.Object
+	branch = graphql.NewObject(graphql.ObjectConfig{Name: "Branch", Fields: graphql.FieldsThunk(func() graphql.Fields {
+		return graphql.Fields{"branches": {Type: graphql.NewList(branch)}}
+	})})
+	endless := func(map[string]any) chaingql.Cost { return chaingql.Cost{Calls: 1, Items: 1<<30 - 1} }
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{
+		QueryFields: graphql.Fields{"tree": {Type: branch}},
+		Costs:       map[string]func(map[string]any) chaingql.Cost{"Query.tree": endless, "Branch.branches": endless},
+	})
+	for depth := range 6 {
+		document := "{tree{" + strings.Repeat("branches{", depth+1) + "__typename" + strings.Repeat("}", depth+1) + "}}"
+		if got := query(h, document, nil); !strings.Contains(got, "more than the limit of 50") {
+			t.Errorf("%s: %s", document, got)
+		}
 	}
 }

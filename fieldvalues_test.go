@@ -219,3 +219,25 @@ func compare(t *testing.T, h *chaingql.Handler, document string, variables map[s
 		t.Errorf("%s\n got %s\nwant %s", document, text, w)
 	}
 }
+
+// Documents that differ in literals alone share what was compiled, but not where
+// a resolver may look at the document.
+func TestResolverSeesTheLiteralsOfItsOwnDocument(t *testing.T) {
+	own := &graphql.Field{Type: graphql.String, Args: graphql.FieldConfigArgument{"id": {Type: graphql.String}},
+		Resolve: func(p graphql.ResolveParams) (any, error) {
+			return p.Info.FieldASTs[0].Arguments[0].Value.GetValue(), nil
+		}}
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{QueryFields: graphql.Fields{"own": own}})
+	for _, document := range []string{
+		`{own(id:%q)}`,
+		`{... on Query{own(id:%q)}}`,
+		`{...{own(id:%q)}}`,
+		`{...F} fragment F on Query{own(id:%q)}`,
+		`{...{...F}} fragment F on Query{...{own(id:%q)}}`,
+	} {
+		for _, id := range []string{"a", "b", "a"} {
+			asked := fmt.Sprintf(document, id)
+			equal(t, asked, query(h, asked, nil), fmt.Sprintf(`{"data":{"own":%q}}`, id))
+		}
+	}
+}

@@ -76,6 +76,7 @@ func TestEveryCaseHasItsStatusAndBody(t *testing.T) {
 		{"not JSON as the response type", "POST", "/demo/graphql", `{`, append(own, plain...), 400, `"code":"BAD_REQUEST"`},
 		{"mutation", "GET", "/demo/graphql?query=mutation{x}", "", nil, 200, `"code":"GRAPHQL_VALIDATION_FAILED"`},
 		{"subscription", "POST", "/demo/graphql", `{"query":"subscription{blocks{id}}"}`, plain, 406, `"code":"NOT_ACCEPTABLE"`},
+		{"subscription with events refused", "POST", "/demo/graphql", `{"query":"subscription{blocks{id}}"}`, append([]string{"Accept", "application/json, text/event-stream;q=0"}, plain...), 406, `"code":"NOT_ACCEPTABLE"`},
 		{"PUT", "PUT", "/demo/graphql", ask802, plain, 405, refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")},
 		{"DELETE", "DELETE", "/demo/graphql/", "", nil, 405, refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")},
 		{"unacceptable Accept", "GET", "/demo/graphql?query={info{version}}", "", []string{"Accept", "text/html"}, 406, `"code":"NOT_ACCEPTABLE"`},

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/graphql-go/graphql"
+
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
 )
@@ -241,11 +243,11 @@ func TestBusyBackendIsWaitedForOnceInARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		letGo := make(chan struct{})
 		b, _ := deaf(letGo)
-		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{InFlight: 1}})
+		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{InFlight: 1}, QueryFields: graphql.Fields{"own": {Type: graphql.Int}}})
 		var all sync.WaitGroup
 		all.Go(func() { post(h, balanceOf(1)) })
 		synctest.Wait()
-		for _, document := range []string{manyBalances(50), `{blockchain{a:blocks(first:1){__typename} b:blocks(first:2){__typename}} info{version}}`} {
+		for _, document := range []string{manyBalances(50), `{a:own b:own c:own}`, `{blockchain{a:blocks(first:1){__typename} b:blocks(first:2){__typename}} info{version}}`} {
 			began := time.Now()
 			w := post(h, body(document, nil))
 			equal(t, "status", w.Code, 503)

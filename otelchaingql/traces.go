@@ -2,6 +2,7 @@ package otelchaingql
 
 import (
 	"context"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/baggage"
@@ -76,8 +77,13 @@ func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Conte
 	return trace.ContextWithRemoteSpanContext(ctx, named), nil
 }
 
-// maxName bounds what a client may write into each span.
-const maxName = 100
+// maxText bounds what a client may write into each span.
+const maxText = 100
+
+// short is the beginning of a client's text.
+func short(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+}
 
 // started makes the span of an operation. That of a subscription is over at
 // once, and the context has no more of it than its identity: a hundred thousand
@@ -89,9 +95,9 @@ func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Con
 		name += " " + op.Name
 	}
 	attributes := append(make([]attribute.KeyValue, 0, len(t.fixed)+5), t.fixed...)
-	attributes = append(attributes, operationType(op.Type), keyHash.String(op.Hash), transport(op.Transport), keyProject.String(op.Project))
+	attributes = append(attributes, operationType(op.Type), keyHash.String(op.Hash), transport(op.Transport), keyProject.String(short(op.Project)))
 	if op.Name != "" {
-		attributes = append(attributes, semconv.GraphQLOperationName(op.Name[:min(len(op.Name), maxName)]))
+		attributes = append(attributes, semconv.GraphQLOperationName(short(op.Name)))
 	}
 	ctx, span := t.tracer.Start(around, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...), trace.WithLinks(links...))
 	if op.Type == subscription {
@@ -123,7 +129,7 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 		attributes := append(make([]attribute.KeyValue, 0, len(t.fixed)+6), t.fixed...)
 		_, span = t.tracer.Start(ctx, "subscription end", trace.WithAttributes(append(attributes,
 			operationType(op.Type), transport(op.Transport), reason(out.Reason), keyDelivered.Int64(int64(out.Blocks)),
-			keyCursor.String(string(out.Cursor)), keyLived.Float64(out.Duration.Seconds()))...))
+			keyCursor.String(short(string(out.Cursor))), keyLived.Float64(out.Duration.Seconds()))...))
 	}
 	if out.Failed {
 		span.SetAttributes(failure(out))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
 	"go.opentelemetry.io/otel/attribute"
@@ -106,6 +107,23 @@ func TestListedNamesAreInNamesOfSpansAndLongOnesAreShortened(t *testing.T) {
 	span := h.ended(2)[1]
 	equal(t, "another", span.Name(), "query")
 	equal(t, "length", len(attributesOf(span)["graphql.operation.name"].(string)), 100)
+}
+
+func TestWhatClientsWriteIsShortInSpans(t *testing.T) {
+	h := open(t, otelchaingql.Options{}, nil)
+	h.url = strings.Replace(h.url, "demo", strings.Repeat("%C3%BC", 500)+"%FF", 1)
+	long := strings.Repeat("7", 1000)
+	s := h.socket("graphql-transport-ws", "")
+	s.start("1", `{"query":"subscription{blocks(after:\"a`+strings.Repeat("ü", 500)+long+`\"){id}}"}`)
+	s.hear(`"id":"1"`)
+	for _, span := range h.ended(2) {
+		for key, value := range attributesOf(span) {
+			text, ok := value.(string)
+			if ok && (len(text) > 100 || !utf8.ValidString(text)) {
+				t.Errorf("%s of %s: %d bytes: %q", key, span.Name(), len(text), text)
+			}
+		}
+	}
 }
 
 func TestOnlyFailuresOfTheServiceAreErrorsOfSpans(t *testing.T) {

@@ -1,0 +1,185 @@
+package chaingql_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// watched runs a test on a handler of a chain, of whose blocks the last has come by
+// its stream.
+func watched(t *testing.T, opts chaingql.Options, blocks []chaingql.Block, test func(h *chaingql.Handler, c *memchain.Chain)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := memchain.New()
+		commit(t, c, blocks[:len(blocks)-1]...)
+		h, _ := newHandler(t, c, opts)
+		s := serve(t, mounted(h)).socket(t)
+		s.say(start("1", allBlocks))
+		synctest.Wait()
+		commit(t, c, blocks[len(blocks)-1])
+		synctest.Wait()
+		test(h, c)
+	})
+}
+
+func TestPageIsNotFinalBeforeItHasSettled(t *testing.T) {
+	document := fmt.Sprintf(`{blockchain{blocks(first:2,after:%q){edges{cursor}}}}`, at(1))
+	for what, opts := range map[string]chaingql.Options{
+		"a page of 25 seconds ago":      {},
+		"one from before a long window": {Window: 7},
+	} {
+		watched(t, opts, minute(11), func(h *chaingql.Handler, _ *memchain.Chain) {
+			equal(t, what, caching(get(h, document)), "public, max-age=2")
+		})
+	}
+}
+
+// Behind a hole that stays the window begins anew: of what is before nothing is
+// known any more.
+func TestPageBeforeAHoleThatStaysIsServedAndNotFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := minute(60)
+		s := &sieve{Chain: chainOf(t, blocks[:58]), hole: map[chaingql.Cursor]bool{blocks[57].Cursor: true}, lost: true}
+		h, _ := newHandler(t, s, chaingql.Options{})
+		serve(t, mounted(h)).socket(t).say(start("1", allBlocks))
+		synctest.Wait()
+		commit(t, s.Chain, blocks[58:]...)
+		time.Sleep(10 * time.Second)
+		for _, document := range []string{
+			fmt.Sprintf(`{blockchain{blocks(last:2,before:%q){edges{cursor}}}}`, at(20)),
+			fmt.Sprintf(`{blockchain{blocks(first:2,after:%q){edges{cursor}}}}`, at(17)),
+		} {
+			w := get(h, document)
+			equal(t, document, w.Body.String(), fmt.Sprintf(`{"data":{"blockchain":{"blocks":{"edges":[{"cursor":%q},{"cursor":%q}]}}}}`, at(18), at(19)))
+			equal(t, document, strings.Contains(caching(w), "immutable"), false)
+		}
+	})
+}
+
+func TestTimeInWhichTheChainStoodIsNotItsPace(t *testing.T) {
+	blocks := minute(60)
+	for i := range blocks[:55] {
+		blocks[i].Time = blocks[i].Time.Add(-24 * time.Hour)
+	}
+	watched(t, chaingql.Options{}, blocks, func(h *chaingql.Handler, _ *memchain.Chain) {
+		equal(t, "the masterchain's", caching(get(h, masterLatest)), "public, max-age=5")
+	})
+	slow := minute(60)
+	for i := range slow {
+		slow[i].Time = slow[i].Time.Add(-time.Hour * time.Duration(max(0, 40-i)))
+	}
+	watched(t, chaingql.Options{}, slow, func(h *chaingql.Handler, _ *memchain.Chain) {
+		equal(t, "of one that was slow once", caching(get(h, masterLatest)), "public, max-age=5")
+	})
+	watched(t, chaingql.Options{}, blocks[54:56], func(h *chaingql.Handler, _ *memchain.Chain) {
+		equal(t, "of two blocks", caching(get(h, `{blockchain{blocks(last:1){edges{cursor}}}}`)), "public, no-cache")
+	})
+}
+
+func TestBalanceOfAChainWithoutMasterchainDependsOnEachBlock(t *testing.T) {
+	blocks := minute(20)
+	for i := range blocks {
+		blocks[i].Workchain, blocks[i].SeqNo = 0, uint32(i+1)
+	}
+	watched(t, chaingql.Options{}, blocks[:19], func(h *chaingql.Handler, c *memchain.Chain) {
+		w := get(h, askRich)
+		equal(t, "while there is no other", get(h, askRich, "If-None-Match", w.Header().Get("ETag")).Code, 304)
+		equal(t, "how long it is kept", caching(w), "public, max-age=2")
+		commit(t, c, blocks[19])
+		synctest.Wait()
+		equal(t, "behind another", get(h, askRich, "If-None-Match", w.Header().Get("ETag")).Code, 200)
+	})
+}
+
+// Of what one document asks for, each workchain counts.
+func TestTagIsOfEachHead(t *testing.T) {
+	const both = `{blockchain{a: blocks(workchain:-1,last:1){edges{cursor}} b: blocks(workchain:-1,last:2){edges{cursor}} c: blocks(workchain:0,last:1){edges{cursor}}}}`
+	blocks := minute(22)
+	watched(t, chaingql.Options{}, blocks[:20], func(h *chaingql.Handler, c *memchain.Chain) {
+		for _, b := range blocks[20:] {
+			tag := get(h, both).Header().Get("ETag")
+			commit(t, c, b)
+			synctest.Wait()
+			equal(t, fmt.Sprintf("behind a block of %d", b.Workchain), get(h, both, "If-None-Match", tag).Code, 200)
+		}
+	})
+}
+
+// A window has no block of a workchain before, and none after, which may be
+// since one has come and gone.
+func TestTagOfAWorkchainThatIsSeldomSeenIsOfTheWindow(t *testing.T) {
+	const document = `{blockchain{blocks(workchain:7,last:1){edges{cursor}}}}`
+	blocks := minute(20)
+	blocks[10] = chaingql.Block{Workchain: 7, Shard: 1 << 63, SeqNo: 1, Time: blocks[10].Time, Cursor: blocks[10].Cursor}
+	for i := range blocks[11:] {
+		blocks[11+i].SeqNo = blocks[9-i%2].SeqNo + uint32(i/2) + 1
+		blocks[11+i].Workchain = blocks[9-i%2].Workchain
+	}
+	watched(t, chaingql.Options{Window: 4}, blocks[:9], func(h *chaingql.Handler, c *memchain.Chain) {
+		tag := get(h, document).Header().Get("ETag")
+		equal(t, "before", get(h, document, "If-None-Match", tag).Code, 304)
+		for _, b := range blocks[9:] {
+			commit(t, c, b)
+			synctest.Wait()
+		}
+		equal(t, "behind it", get(h, document, "If-None-Match", tag).Code, 200)
+	})
+}
+
+func TestHostsCacheControlIsKept(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	for document, want := range map[string]string{`{__typename}`: "private, max-age=7", `{nope}`: "no-store", `{info{version}}`: "no-store"} {
+		w := httptest.NewRecorder()
+		w.Header().Set("Cache-Control", "private, max-age=7")
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/demo/graphql?query="+url.QueryEscape(document), nil))
+		equal(t, document, strings.Join(w.Header().Values("Cache-Control"), "; "), want)
+	}
+}
+
+func TestNotModifiedHasNothingOfAnAnswerButItsNameAndIsSentAtOnce(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{"https://app.example"}})
+	tag := get(h, `{__typename}`).Header().Get("ETag")
+	w := get(h, `{__typename}`, "If-None-Match", tag, "Origin", "https://app.example")
+	var names []string
+	for name := range w.Header() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	equal(t, "headers", strings.Join(names, " "), "Access-Control-Allow-Origin Cache-Control Etag Vary")
+	equal(t, "flushed", w.Flushed, true) // a host may end the process when Shutdown has returned
+}
+
+// BenchmarkGet shows what it takes to find out how long an answer holds, which
+// is all that a known one takes.
+func BenchmarkGet(b *testing.B) {
+	c, account := newCaller(b)
+	c.request.Method, c.request.Body = "GET", http.NoBody
+	for name, ask := range map[string]url.Values{
+		"latest":  {"query": {latestText}},
+		"balance": {"query": {balanceText}, "variables": {`{"address":"` + account.String() + `"}`}},
+	} {
+		c.request.URL.RawQuery = ask.Encode()
+		for _, what := range []string{"made", "known"} {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				b.ReportAllocs()
+				delete(c.request.Header, "If-None-Match")
+				c.call(nil)
+				if what == "known" {
+					c.request.Header["If-None-Match"] = c.header["Etag"]
+				}
+				for b.Loop() {
+					c.call(nil)
+				}
+			})
+		}
+	}
+}
