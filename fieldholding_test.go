@@ -1,0 +1,155 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/graphql-go/graphql"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func TestExpiryIsToldNotTakenForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &ticker{events: waits}
+		_, n := ticking(t, k, chaingql.Options{KeepAlive: -1, Authorizer: expiresIn(time.Minute)})
+		s := n.socket(t)
+		s.say(start("1", `subscription{tick}`))
+		stream := n.stream(t, `subscription{tick}`)
+		s.hear()
+		time.Sleep(time.Minute)
+		got := s.hear()
+		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1001" {
+			t.Errorf("heard %s", got)
+		}
+		stream.expect("events", ":", `event: next`, `data: {"errors":[{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
+		equal(t, "open", k.open.Load(), 0)
+	})
+}
+
+func TestWhatIsMadeOfAnEventHasATimeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		field := chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: graphql.Int, Resolve: func(p graphql.ResolveParams) (any, error) {
+				if p.Source == 1 {
+					<-p.Context.Done()
+					return nil, p.Context.Err()
+				}
+				return p.Source, nil
+			}},
+			Subscribe: func(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for n := 1; n < 3 && yield(n, nil); n++ {
+						time.Sleep(time.Hour) // as long as it likes
+					}
+				}
+			},
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{SubscriptionFields: map[string]chaingql.SubscriptionField{"tick": field}, KeepAlive: -1, Limits: chaingql.Limits{InFlight: 1}})
+		s := serve(t, mounted(h)).socket(t)
+		s.say(start("1", `subscription{tick}`))
+		time.Sleep(chaingql.DefaultBackendTimeout)
+		if got := s.hear(); len(got) != 1 || !strings.Contains(got[0], `"code":"TIMEOUT"`) {
+			t.Errorf("heard %s", got)
+		}
+		time.Sleep(2 * time.Hour)
+		s.expect("later", data("1", `{"tick":2}`), complete)
+	})
+}
+
+func stacks() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.StackInuse
+}
+
+// A scalar of the host's may hide what it keeps: it is held to be what came.
+func TestHostsSubscriptionsAreHeldToWhatTheyKeep(t *testing.T) {
+	const each = 200
+	note := func(i int) string { return fmt.Sprintf("%06d", i) + strings.Repeat("x", 20_000) }
+	for name, subscribe := range map[string]func(h *chaingql.Handler, i int) (func(), error){
+		"equal": func(h *chaingql.Handler, _ int) (func(), error) { return h.Subscribe(`subscription{tick}`, nil) },
+		"variables": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(`subscription($n:Whatever){tick(note:$n)}`, map[string]any{"n": note(i)})
+		},
+		"variables that are hidden": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(`subscription($h:Hidden){hide(h:$h)}`, map[string]any{"h": note(i)})
+		},
+		"literals": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(`subscription{tick(note:"`+note(i)+`")}`, nil)
+		},
+		"lists": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf(`subscription{tick(note:[%d%s])}`, i, strings.Repeat(",{a:1}", 30)), nil)
+		},
+		"documents": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf(`subscription S%d($v:Whatever=[1%s]){tick(note:$v)}`, i, strings.Repeat(",1", 50)), nil)
+		},
+		"selections": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf(`subscription S%d{deep%s}`, i, strings.Repeat("{n ...on Deep{n} deep", 8)+"{n}"+strings.Repeat("}", 8)), nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hidden := graphql.NewScalar(graphql.ScalarConfig{Name: "Hidden", Serialize: func(v any) any { return v }, ParseLiteral: literally,
+				ParseValue: func(v any) any { return &struct{ kept string }{v.(string)} }})
+			var deep *graphql.Object
+			deep = graphql.NewObject(graphql.ObjectConfig{Name: "Deep", Fields: graphql.FieldsThunk(func() graphql.Fields {
+				return graphql.Fields{"deep": gives(deep, 1), "n": gives(graphql.Int, 1)}
+			})})
+			k := &ticker{events: waits}
+			hide, dive := k.field(), k.field()
+			hide.Field = &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{"h": {Type: hidden}}}
+			dive.Field = &graphql.Field{Type: deep}
+			h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{CacheBytes: 1 << 10, VariableBytes: -1},
+				SubscriptionFields: map[string]chaingql.SubscriptionField{"tick": k.field(), "hide": hide, "deep": dive}})
+			before := heap() + stacks()
+			var stops []func()
+			for i := range each {
+				stop, err := subscribe(h, i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stops = append(stops, stop)
+			}
+			for k.open.Load() < each {
+				runtime.Gosched()
+			}
+			grown := int(heap() + stacks() - before)
+			count, held := h.Retained()
+			t.Logf("%d bytes each, held to be %d", grown/each, held/each)
+			if count != each || held < grown {
+				t.Errorf("%d subscriptions grew the heap and the stacks by %d bytes, and are held to keep %d", count, grown, held)
+			}
+			for _, stop := range stops {
+				stop()
+			}
+		})
+	}
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{VariableBytes: 500}, SubscriptionFields: map[string]chaingql.SubscriptionField{"tick": (&ticker{events: waits}).field()}})
+	for n, good := range map[int]bool{400: true, 600: false} {
+		stop, err := h.Subscribe(`subscription($n:Whatever){tick(note:$n)}`, map[string]any{"n": map[string]any{"a": []any{strings.Repeat("x", n)}}})
+		if (err == nil) != good || !good && !strings.Contains(err.Error(), "limit of 500 bytes of variables") {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		if err == nil {
+			stop()
+		}
+	}
+}
+
+func TestMapOfFieldsMayBeChangedBehindNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fields := map[string]chaingql.SubscriptionField{"tick": (&ticker{}).field()}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{SubscriptionFields: fields})
+		clear(fields)
+		s := serve(t, mounted(h)).socket(t)
+		s.say(start("1", `subscription{tick(to:1)}`))
+		s.expect("still served", data("1", `{"tick":0}`), complete)
+	})
+}
