@@ -25,7 +25,7 @@ import (
 func TestTranscriptsOfDocumentsAreTrue(t *testing.T) {
 	played := 0
 	for _, file := range documents(t) {
-		for _, f := range fences(t, file) {
+		for _, f := range fences(t, file, true) {
 			if f.language != "transcript" {
 				continue
 			}

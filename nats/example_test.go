@@ -13,21 +13,34 @@ import (
 )
 
 func Example() {
-	ctx := context.Background()
-	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), &natschain.Options{
+	ctx, mux := context.Background(), http.NewServeMux()
+
+	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close() // after the Handler's Shutdown
+	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
+
+	log.Print(http.ListenAndServe("127.0.0.1:8080", mux))
+}
+
+// Credentials and TLS are options of nats.go's.
+func ExampleOptions_credentials() {
+	backend, err := natschain.Open(context.Background(), os.Getenv("NATS_URL"), &natschain.Options{
 		Connect: []nats.Option{nats.UserCredentials("host.creds"), nats.RootCAs("ca.pem")},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer backend.Close()
-
-	http.Handle("/{project}/graphql", chaingql.New(backend, nil))
-	log.Print(http.ListenAndServe("127.0.0.1:8080", nil))
+	backend.Close()
 }
 
 func ExampleWriter() {
 	ctx := context.Background()
+	block := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 7, Cursor: chaingql.ChainOrder(-1, 1<<63, 7, 7)}
+	changed := map[chaingql.Address]*big.Int{{ID: [32]byte{1}}: big.NewInt(1_000_000_000)}
+
 	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), &natschain.Options{Create: &natschain.Storage{Replicas: 3}})
 	if err != nil {
 		log.Fatal(err)
@@ -37,12 +50,9 @@ func ExampleWriter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
-	changed := map[chaingql.Address]*big.Int{{ID: [32]byte{1}}: big.NewInt(1_000_000_000)}
-	if err := w.SetBalances(ctx, changed); err != nil {
+	if err := w.SetBalances(ctx, changed); err != nil { // first, so that who sees the block sees them
 		log.Fatal(err)
 	}
-	block := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 7, Cursor: chaingql.ChainOrder(-1, 1<<63, 7, 7)}
 	if err := w.Append(ctx, block); err != nil {
 		log.Fatal(err)
 	}

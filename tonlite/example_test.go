@@ -10,8 +10,9 @@ import (
 )
 
 func Example() {
-	ctx := context.Background()
-	config, err := tonlite.ReadConfig(ctx, "https://ton.org/global.config.json")
+	ctx, mux := context.Background(), http.NewServeMux()
+
+	config, err := tonlite.ReadConfig(ctx, "global.config.json") // or a URL
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -19,8 +20,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer backend.Close()
+	defer backend.Close() // after the Handler's Shutdown
+	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
 
-	http.Handle("/{project}/graphql", chaingql.New(backend, nil))
-	log.Print(http.ListenAndServe("127.0.0.1:8080", nil))
+	log.Print(http.ListenAndServe("127.0.0.1:8080", mux))
 }
