@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -59,8 +60,8 @@ func (s *socket) ReadMessage() (int, []byte, error) {
 		ctx, cancel := context.WithTimeout(s.ctx, s.silence)
 		_, frame, err := s.conn.Read(ctx)
 		cancel()
-		if err == nil {
-			err = json.Unmarshal(frame, &message)
+		if err == nil && json.Unmarshal(frame, &message) != nil {
+			err = io.ErrUnexpectedEOF // where a line ends inside a message, Read may give the part
 		}
 		switch {
 		case err != nil:
