@@ -117,7 +117,7 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 		}
 		f.static = false
 	}
-	sum := sha256.Sum256(op.Identity([]byte(Version + " " + h.sdlHash + " " + media + " " + strconv.FormatBool(h.opts.ShowCost) + " ")))
+	sum := sha256.Sum256(op.Identity([]byte(h.edition + media + " ")))
 	identity := hex.EncodeToString(sum[:16])
 	if mayLast {
 		f.lasting = `"` + identity + `"`

@@ -35,7 +35,7 @@ func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.R
 			return
 		}
 	}
-	x.call.host, x.call.path, x.call.op = r.Host, requestPath(r), op
+	x.call.host, x.call.path, x.call.op, x.call.lasting = r.Host, requestPath(r), op, cacheable
 	x.answer = h.run(ctx, &x.call, by, x.answer[:0])
 	status := http.StatusOK
 	if x.call.busy { // what is missing is worth asking for again
@@ -46,7 +46,7 @@ func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.R
 	case x.call.failed:
 		w.Header()["Cache-Control"] = noStore
 	case cacheable:
-		f.keep(w.Header(), !x.call.passing)
+		f.keep(w.Header(), x.call.lasting)
 	}
 	h.write(w, r, status, media, x.answer)
 	h.release(x)

@@ -41,7 +41,7 @@ type Handler struct {
 	sockets   *gqlws.Server
 	requests  *admission
 	streams   *admission
-	sdlHash   string
+	edition   string     // what answers depend on beside requests and chain
 	feeds     *admission // of subscriptions to the host's fields, and the goroutines they have
 	retained  retained
 	trusted   trusted
@@ -98,7 +98,8 @@ func New(b Backend, opts *Options) *Handler {
 	if err != nil {
 		panic("chaingql: New: " + err.Error()) // of the host's types: every test would say if it were of ours
 	}
-	h.schema, h.sdlHash = schema, plan.Hash(schema.SDL())
+	h.schema = schema
+	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, h.events.limit)
 	h.sockets = gqlws.NewServer(gqlws.Options{
 		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,

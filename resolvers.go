@@ -39,7 +39,7 @@ type call struct {
 	err        error               // why they could not be looked up together
 	busy       bool                // a call of the Backend had to be left out
 	failed     bool                // the answer has errors
-	passing    bool                // the answer may be another one when the next block has come
+	lasting    bool                // the answer may be kept, and nothing in it may be another when the next block has come
 }
 
 // Pages that clients get; the Backend is asked for one block more, to know
@@ -105,7 +105,7 @@ func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, 
 			return nil, errBusy
 		}
 		if a.call != nil {
-			a.call.passing = true
+			a.call.lasting = false
 		}
 		a.asked, a.err = true, errPanicked // stands if what follows panics
 		a.amount, a.err = r.amount(ctx, a)
@@ -155,8 +155,8 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	} else {
 		p = new(page)
 	}
-	if c != nil && !r.final(q, blocks, len(blocks) > size) {
-		c.passing = true
+	if c != nil && c.lasting {
+		c.lasting = r.final(q, blocks, len(blocks) > size)
 	}
 	p.blocks = blocks
 	if len(blocks) > size {
