@@ -143,7 +143,7 @@ func deliver(b *testing.B, w *natschain.Writer, backend *natschain.Backend, bloc
 			arrived <- time.Now()
 		}
 	}()
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // it follows by then: the first blocks would count its start
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for i := range blocks {

@@ -278,7 +278,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	for name, call := range calls {
 		go func() { ended <- end{name, call()} }()
 	}
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // some are under way by then; it must hold for any that are
 	b.Close()
 	late := time.After(4 * time.Second) // two acknowledgements of Append and SetBalances are waited for
 	for range len(calls) {
@@ -301,7 +301,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)
 	r := follow(t, b, "")
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // it waits for blocks by then, most likely; it must end in any case
 	b.Close()
 	b.Close()
 	if err := r.ends(2 * time.Second); err == nil {

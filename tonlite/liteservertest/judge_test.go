@@ -84,7 +84,7 @@ func TestAnotherClientIsServed(t *testing.T) {
 		_, err := api.WaitForBlock(25).LookupBlock(ctx, head.Workchain, head.Shard, 25)
 		waited <- err
 	}()
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // it waits by then, most likely; it must be answered in any case
 	s.Advance(25)
 	if err := <-waited; err != nil {
 		t.Error(err)

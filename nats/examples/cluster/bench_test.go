@@ -89,7 +89,7 @@ func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, 
 			}
 		})
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // all follow by then: the first blocks would count their start
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	var took []time.Duration

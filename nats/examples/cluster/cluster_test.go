@@ -126,7 +126,7 @@ const early = 200
 // one at a time; and once all brokers together.
 func disasters(t *testing.T, c *cluster, rounds int) {
 	t.Helper()
-	calm := func() { time.Sleep(time.Second) }
+	calm := func() { time.Sleep(time.Second) } // blocks flow, and servers find each other, before the next
 	calm()
 	turn := 0
 	host := func(h *host) {
