@@ -43,25 +43,40 @@ func TestFarewellIsNotCutShortByPings(t *testing.T) {
 	})
 }
 
-func TestPingsDuringAStalledFarewellQueueNothing(t *testing.T) {
+func TestPingsDuringTheFarewellQueueNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newScript(t)
 		p := dial(t, s, ss) // reads nothing
+		p.mute = true
 		p.say("x")
 		synctest.Wait()
 		cn := theConn(s)
 		cn.end(ending{cause: causeExpired})
-		for range 2000 {
-			if err := p.send(opPing, make([]byte, 125)); err != nil {
-				t.Fatal(err)
+		sent := make(chan int, 1)
+		go func() {
+			n := 0
+			for p.send(opPing, make([]byte, 125)) == nil && n < 2000 {
+				n++
+			}
+			sent <- n
+		}()
+		queued := func(when string) {
+			synctest.Wait()
+			cn.mu.Lock()
+			defer cn.mu.Unlock()
+			if cn.pending > 1000 {
+				t.Errorf("%d bytes wait %s", cn.pending, when)
 			}
 		}
-		synctest.Wait()
-		cn.mu.Lock()
-		if cn.pending > 1000 {
-			t.Errorf("%d bytes wait", cn.pending)
+		queued("while it is stalled")
+		if len(sent) > 0 {
+			t.Error("a peer that reads nothing was heard")
 		}
-		cn.mu.Unlock()
+		p.listen()
+		queued("in the close handshake")
+		if n := <-sent; n < 2000 {
+			t.Errorf("the peer was not heard out, but for %d pings", n)
+		}
 		p.conn.Close()
 		shutdown(t, s)
 	})

@@ -164,6 +164,42 @@ func TestNothingIsWrittenAtTheEnd(t *testing.T) {
 	}
 }
 
+// The library closes at once over a broken frame, whoever is at work.
+func TestPeerThatBreaksFramesWhileItIsEndedIsToldTheFirstReason(t *testing.T) {
+	const error, code = `{"type":"connection_error","id":null,"payload":{"message":`, `"extensions":{"code":"`
+	large := strings.Repeat(" ", int(testOptions.MaxMessage))
+	for name, tc := range map[string]struct {
+		say  []byte
+		want []string
+	}{
+		"a message too big": {frameOf(false, opText, []byte(large+" ")),
+			[]string{error + `"Message is larger than 512 bytes",` + code + `LIMIT_EXCEEDED"}}}`, "CLOSE 1009 message too big"}},
+		"not UTF-8": {frameOf(true, opText, []byte("\xff")),
+			[]string{error + `"Message is not UTF-8",` + code + `BAD_REQUEST"}}}`, "CLOSE 1007 not UTF-8"}},
+		"a farewell of its own": {frameOf(true, opText, []byte(`{"type":"connection_terminate"}`)), []string{"CLOSE 1000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, ss := NewServer(testOptions), newScript(t)
+				p := dial(t, s, ss).listen()
+				p.say(startA)
+				st := ss.stream(1)
+				st.mu.Lock()
+				st.gate = make(chan struct{}) // the writer's, who has the last word
+				st.mu.Unlock()
+				st.push("1")
+				broken := frameOf(true, 0x40|opPing, nil)
+				go func() { _ = p.write(append(tc.say, broken...)) }() // not all of it need be read
+				synctest.Wait()
+				close(st.gate)
+				p.expect(tc.want...)
+				p.expectSilence()
+				shutdown(t, s)
+			})
+		})
+	}
+}
+
 // A peer that leaves while it is told why it has to is told before the close
 // frame, or not at all.
 func TestLastWordsDoNotFollowACloseFrame(t *testing.T) {

@@ -63,6 +63,7 @@ func (c *conn) read() ([]byte, error) {
 				return nil, err
 			}
 		}
+		c.waitRoom()
 		// Bytes left unread would turn the close into a reset, which can
 		// overtake what the peer is told.
 		if _, err := io.Copy(io.Discard, r); err != nil {
@@ -120,12 +121,13 @@ func (c *conn) settle(inside bool) {
 }
 
 // waitRoom holds the reader up while a peer does not read what it asked for: it
-// goes on to read, or its connection is cut over a stalled write. What is said
-// while the connection ends may never be written, and is not waited for.
+// goes on to read, or its connection is cut over a stalled write. Where the
+// connection ends, it is until the close frame is on its way: the library has one
+// of its own for what a peer goes on to do wrong, and that must not come first.
 func (c *conn) waitRoom() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.pending > maxOutbox && !c.broken && c.ending == nil {
+	for (c.pending > maxOutbox || c.ending != nil) && !c.broken && !c.shut {
 		c.room.Wait()
 	}
 }

@@ -233,6 +233,7 @@ func (c *conn) waitShut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shut = true
+	c.room.Broadcast()
 	for c.sending && !c.broken {
 		c.room.Wait()
 	}
