@@ -13,6 +13,7 @@ type attack struct {
 	// must all be in the outcome. Any other outcome is a failure.
 	want   string
 	within time.Duration // the time it may take
+	effort time.Duration // the processor time of the server's it may take; 0 is not looked at
 	do     func(s *site) (outcome, error)
 	body   func() string // is posted where there is no do; making it takes none of the time
 }
@@ -52,11 +53,11 @@ type family struct {
 	peak          int64  // what the server's RSS may grow by meanwhile, where that is more than maxPeak
 }
 
-// Times that attacks may take unless they say otherwise. They are what a busy
-// machine needs for them, not what they cost; documents are held to more.
+// What attacks may take unless they say otherwise: time that a busy machine needs
+// for them, and of documents what they cost, which no neighbour changes.
 const (
-	usual    = time.Second
-	document = 100 * time.Millisecond
+	usual      = time.Second
+	ofDocument = 100 * time.Millisecond
 )
 
 // Outcomes that are wanted often.
@@ -82,9 +83,14 @@ func doc(name, want, text string) attack { return docWith(name, want, text, nil)
 
 // docWith posts a document with variables.
 func docWith(name, want, text string, variables any) attack {
-	return attack{name: name, want: want, within: document, body: func() string {
+	return posted(name, want, func() string {
 		return asJSON(map[string]any{"query": text, "variables": variables})
-	}}
+	})
+}
+
+// posted posts a body with a document.
+func posted(name, want string, body func() string) attack {
+	return attack{name: name, want: want, within: usual, effort: ofDocument, body: body}
 }
 
 // docs posts documents that are named by themselves and may come to the same.
@@ -126,9 +132,7 @@ func grown(name, refusal string, from, to int, make func(name, want string, n in
 // grownDoc grows a document, which may become too large for a body.
 func grownDoc(name, refusal string, from, to int, text func(n int) string) []attack {
 	return grown(name, refusal+"|413 LIMIT_EXCEEDED", from, to, func(name, want string, n int) attack {
-		return attack{name: name, want: want, within: document, body: func() string {
-			return asJSON(map[string]any{"query": text(n)})
-		}}
+		return posted(name, want, func() string { return asJSON(map[string]any{"query": text(n)}) })
 	})
 }
 

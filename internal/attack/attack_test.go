@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	if *each {
-		show = func(family string, a attack, o outcome, took time.Duration) {
-			fmt.Printf("    %s: %s: %.100s (%v)\n", family, a.name, o, took.Round(time.Microsecond))
+		show = func(family string, a attack, o outcome, took toll) {
+			fmt.Printf("    %s: %s: %.100s (%v)\n", family, a.name, o, took)
 		}
 	}
 	os.Exit(m.Run())

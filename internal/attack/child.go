@@ -148,6 +148,15 @@ func (c *child) stateOf(what string) (state, error) {
 	return s, json.Unmarshal([]byte(line), &s)
 }
 
+// spent asks what processor time the server has taken since it began.
+func (c *child) spent() (time.Duration, error) {
+	line, err := c.ask("spent")
+	if err != nil {
+		return 0, err
+	}
+	return time.ParseDuration(line)
+}
+
 // settled waits until no more goroutines and files are there than were before,
 // and returns what the server holds then, or at last.
 func (c *child) settled(before state, wait time.Duration) (state, error) {

@@ -54,7 +54,7 @@ func costs() []attack {
 		doc("25 pages of 24 fields by aliases", answered, "{blockchain{"+times(25, "a#:blocks(last:50){edges{node{...N}}}")+"}}fragment N on BlockchainBlock{"+times(24, "b#:chain_order ")+"}"),
 	)
 	for i := range all {
-		all[i].within = 50 * time.Millisecond
+		all[i].effort = 50 * time.Millisecond
 	}
 	return all
 }

@@ -8,7 +8,9 @@
 //
 // An attack fails its family when it comes to something else than a clear
 // refusal or a harmless answer, takes too long, or leaves the server dead, larger
-// or not able to answer an honest query within a second.
+// or not able to answer an honest query within a second. Documents are held to
+// some processor time of the server's: the time that passes is also that of
+// whoever else is at work on the machine.
 //
 //	go test -v .                                     the short form
 //	go test -v . -args -attack.full                  all sizes, and 9,000 connections

@@ -10,9 +10,7 @@ func nesting(full bool) []attack {
 		}
 	}
 	nested := func(name string, n int, text func(n int) string) attack {
-		return attack{name: name + ", " + itoa(n) + " deep", want: refusedOrLarge, within: document, body: func() string {
-			return asJSON(map[string]any{"query": text(n)})
-		}}
+		return posted(name+", "+itoa(n)+" deep", refusedOrLarge, func() string { return asJSON(map[string]any{"query": text(n)}) })
 	}
 	shapes := []struct {
 		name string

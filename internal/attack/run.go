@@ -13,7 +13,7 @@ import (
 // Kinds of failures.
 const (
 	wrong      = "wrong"      // came to something else than wanted, or to what no answer may be
-	slow       = "slow"       // took too long
+	slow       = "slow"       // took too long, or too much processor time
 	sick       = "sick"       // an honest client was not served within a second
 	dead       = "dead"       // the process ended
 	memory     = "memory"     // the server kept, or took, too much of it
@@ -29,6 +29,7 @@ type result struct {
 	number     int
 	classes    map[string]int
 	slowest    time.Duration
+	dearest    time.Duration // in processor time, of those held to some
 	gap        time.Duration // longest between two rounds of blocks for an honest subscriber
 	growth     int64         // of RSS, bytes
 	peak       int64         // what RSS grew by at most
@@ -51,8 +52,8 @@ func (r *result) String() string {
 	for _, class := range slices.Sorted(maps.Keys(r.classes)) {
 		classes = append(classes, fmt.Sprintf("%s %d", class, r.classes[class]))
 	}
-	return fmt.Sprintf("%-20s %4d attacks, %d failed; slowest %v, blocks waited %v, RSS %+.1f MB (peak %+.1f), goroutines %+d, files %+d; %s",
-		r.family, r.number, len(r.failures), r.slowest.Round(100*time.Microsecond), r.gap.Round(time.Millisecond),
+	return fmt.Sprintf("%-20s %4d attacks, %d failed; slowest %v, dearest %v, blocks waited %v, RSS %+.1f MB (peak %+.1f), goroutines %+d, files %+d; %s",
+		r.family, r.number, len(r.failures), r.slowest.Round(100*time.Microsecond), r.dearest.Round(100*time.Microsecond), r.gap.Round(time.Millisecond),
 		float64(r.growth)/(1<<20), float64(r.peak)/(1<<20), r.goroutines, r.files, strings.Join(classes, ", "))
 }
 
@@ -70,7 +71,7 @@ type run struct {
 }
 
 // show is told of each attack and what it came to, if it is not nil.
-var show func(family string, a attack, o outcome, took time.Duration)
+var show func(family string, a attack, o outcome, took toll)
 
 // attackWith does all attacks of a family on a server, up to a failure that is
 // enough.
@@ -170,16 +171,46 @@ func (r *run) do(a attack) {
 		o.class = "failed"
 	}
 	r.result.classes[o.class]++
-	r.result.slowest = max(r.result.slowest, took)
+	r.result.slowest = max(r.result.slowest, took.time)
+	r.result.dearest = max(r.result.dearest, took.effort)
 	if f != nil {
 		r.result.failures = append(r.result.failures, *f)
 	}
 }
 
-func (r *run) attempt(s *site, a attack) (outcome, time.Duration, *failure) {
+// A toll is what an attack took.
+type toll struct{ time, effort time.Duration }
+
+func (t toll) String() string {
+	text := t.time.Round(time.Microsecond).String()
+	if t.effort > 0 {
+		text += ", " + t.effort.Round(time.Microsecond).String() + " of processors"
+	}
+	return text
+}
+
+// measured does what an attack does.
+func (r *run) measured(s *site, a attack) (o outcome, took toll, err error) {
+	var before, after time.Duration
+	if a.effort > 0 {
+		if before, err = r.server.spent(); err != nil {
+			return o, took, err
+		}
+	}
 	start := time.Now()
-	o, err := a.do(s)
-	took := time.Since(start)
+	o, err = a.do(s)
+	took.time = time.Since(start)
+	if a.effort > 0 && !r.server.dead() {
+		var silent error
+		after, silent = r.server.spent()
+		took.effort = after - before
+		err = errors.Join(err, silent)
+	}
+	return o, took, err
+}
+
+func (r *run) attempt(s *site, a attack) (outcome, toll, *failure) {
+	o, took, err := r.measured(s, a)
 	well := s.healthy()
 	if well != nil {
 		// Of a process that is ending, the output comes a little later.
@@ -194,8 +225,10 @@ func (r *run) attempt(s *site, a attack) (outcome, time.Duration, *failure) {
 		kind, text = dead, fmt.Sprintf("the server died: %.300q", r.server.said())
 	case well != nil:
 		kind, text = sick, fmt.Sprintf("afterwards: %v (came to %v, %v)", well, o, err)
-	case took > a.within:
+	case took.time > a.within:
 		kind, text = slow, fmt.Sprintf("took %v, may take %v; came to %v, %v", took, a.within, o, err)
+	case took.effort > a.effort:
+		kind, text = slow, fmt.Sprintf("took %v, may take %v of them; came to %v, %v", took, a.effort, o, err)
 	case errors.Is(err, errUnwell):
 		kind, text = sick, err.Error()
 	case errors.Is(err, errLate):

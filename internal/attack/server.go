@@ -18,6 +18,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -51,8 +52,8 @@ type state struct {
 
 // serve is the program of a server under attack: it listens on 127.0.0.1, says
 // where in its first line, and answers each line of its input until that ends:
-// "state" with a state, "anew" with one from which on its peaks count, "stacks"
-// with all goroutines.
+// "state" with a state, "anew" with one from which on its peaks count, "spent" with
+// the processor time it has taken, "stacks" with all goroutines.
 func serve(kind string) error {
 	chain, err := newChain()
 	if err != nil {
@@ -81,7 +82,8 @@ func serve(kind string) error {
 }
 
 // smallBuffers makes connections that take little before a write waits: a peer
-// that does not read is noticed soon.
+// that does not read is noticed soon. A large answer may have to wait for the
+// kernel's late acknowledgements with them, 40 ms each.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {
@@ -214,6 +216,12 @@ func control(backend *stalling) error {
 			if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
 				return err
 			}
+		case "spent":
+			var use syscall.Rusage
+			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+				return err
+			}
+			fmt.Println(time.Duration(use.Utime.Nano() + use.Stime.Nano()))
 		case "stacks":
 			var text strings.Builder
 			if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil {

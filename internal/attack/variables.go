@@ -93,7 +93,7 @@ func variablesGrown() []attack {
 	for _, s := range shapes {
 		all = append(all, grown(s.name, "LIMIT_EXCEEDED|400", s.from, s.to, func(name, want string, n int) attack {
 			text := `{"query":` + asJSON(s.query) + `,"variables":{"v":` + s.value(n) + `}}`
-			return attack{name: name, want: want + "|406|" + fieldError, within: document, body: func() string { return text }}
+			return posted(name, want+"|406|"+fieldError, func() string { return text })
 		})...)
 	}
 	// Declared ones by number, and as many values that collide in nothing but case.
