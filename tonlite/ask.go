@@ -214,5 +214,5 @@ func also(some, more error) error {
 
 func (set *servers) fail(s *server, err error) {
 	s.failed(err)
-	set.opts.Logger.Warn("a lite server is left alone for a while", "server", s.addr, "err", err)
+	set.opts.Logger.Warn("a lite server is left alone for a while", "server", s.addr, "error", err)
 }

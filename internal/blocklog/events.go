@@ -111,7 +111,7 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 	if !positioned {
 		from = slog.Bool("from_head", true)
 	}
-	l.say(slog.LevelWarn, "block source failed", "err", err, "attempt", attempt, from, "wait", wait, stackOf(err))
+	l.say(slog.LevelWarn, "block source failed", "error", err, "attempt", attempt, from, "wait", wait, stackOf(err))
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	l.failed(err, wait)
@@ -128,12 +128,12 @@ func (l *Log[B]) logPage(after string, err error) {
 	}
 	l.mu.Unlock()
 	if tell {
-		l.say(slog.LevelWarn, "block page failed", "err", err, "after", after, "failures", n, stackOf(err))
+		l.say(slog.LevelWarn, "block page failed", "error", err, "after", after, "failures", n, stackOf(err))
 	}
 }
 
 func (l *Log[B]) logPanic(what string, err error, cursor string) {
-	l.say(slog.LevelError, what, "err", err, "cursor", cursor, stackOf(err))
+	l.say(slog.LevelError, what, "error", err, "cursor", cursor, stackOf(err))
 }
 
 // say logs. A handler of the host's that panics must not stop the blocks, and there is nobody left to tell.

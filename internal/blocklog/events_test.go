@@ -167,7 +167,7 @@ func TestPanickingEventsStopNoBlock(t *testing.T) {
 		synctest.Wait()
 		has(t, r, 2, 3)
 		for _, event := range []string{"block", "failed", "recovered", "gap"} {
-			if !strings.Contains(text.String(), `err="panic: `+event+`"`) {
+			if !strings.Contains(text.String(), `error="panic: `+event+`"`) {
 				t.Errorf("the log does not tell of %q", event)
 			}
 		}

@@ -74,7 +74,7 @@ func TestFailedSourceIsFollowedFromItsLastCursor(t *testing.T) {
 				if got := strings.Count(text.String(), "level=WARN"); got != 2 {
 					t.Errorf("%d failures logged, want 2:\n%s", got, text)
 				}
-				if strings.Contains(text.String(), "err=<nil>") {
+				if strings.Contains(text.String(), "error=<nil>") {
 					t.Errorf("a failure was logged without its reason:\n%s", text)
 				}
 				if stack := strings.Contains(text.String(), "stack="); stack != (strings.Contains(name, "panic") || name == "yield after error") {

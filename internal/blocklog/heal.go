@@ -35,7 +35,7 @@ func (l *Log[B]) mend(b B, cursor string, at Place, v verdict) bool {
 		return false
 	case err != nil && v == merge:
 		l.say(slog.LevelWarn, "blocks before a merge were not checked", "workchain", at.Workchain, "after", after,
-			"before", cursor, "err", err, stackOf(err))
+			"before", cursor, "error", err, stackOf(err))
 		return true
 	case err == nil && len(missing) == 0:
 		return true
@@ -43,7 +43,7 @@ func (l *Log[B]) mend(b B, cursor string, at Place, v verdict) bool {
 		l.lines.take(at, cursor)
 		told := l.giveUp(b, cursor, at.Workchain, after)
 		l.say(slog.LevelError, "blocks are missing", "workchain", at.Workchain, "after", after, "before", cursor,
-			"err", err, "told", told, stackOf(err))
+			"error", err, "told", told, stackOf(err))
 		l.tellGap(at.Workchain, after, false, told)
 		l.handRound(b, l.delivered, l.view.Load())
 		return false

@@ -51,7 +51,7 @@ func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			slog.Warn("a round was not stored", "seq_no", seqNo, "err", err)
+			slog.Warn("a round was not stored", "seq_no", seqNo, "error", err)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
