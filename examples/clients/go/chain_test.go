@@ -60,6 +60,37 @@ func TestAllBlocksComeOnceAndInOrderThroughALineThatIsCut(t *testing.T) {
 	}
 }
 
+// Where a cut falls makes a difference: behind the header of a frame the WebSocket
+// library gives out a message that is not whole.
+func TestALineMayBeCutAtEachByteOfABlock(t *testing.T) {
+	s := serve(t)
+	s.grow(2)
+	const first, frame = 700, 400 // past the first block of a connection, and more than another takes
+	var clients sync.WaitGroup
+	places := make(chan struct{}, 32)
+	for at := first; at < first+frame; at++ {
+		places <- struct{}{}
+		clients.Go(func() {
+			defer func() { <-places }()
+			line := newBadLine(t, s.address, at, at+1, false)
+			var got []string
+			for b, err := range client.New("http://"+line.Addr().String(), "shop", "s3cret").Blocks(soon(t), "", nil) {
+				if err != nil {
+					t.Errorf("cut after %d bytes: %v", at, err)
+					return
+				}
+				if got = append(got, b.ChainOrder); len(got) == 4 {
+					break
+				}
+			}
+			if !slices.Equal(got, s.cursors(all)) || line.losses.Load() == 0 {
+				t.Errorf("cut after %d bytes, %d times: %q", at, line.losses.Load(), got)
+			}
+		})
+	}
+	clients.Wait()
+}
+
 func TestALineThatGoesSilentIsLeft(t *testing.T) {
 	s := serve(t)
 	s.grow(50)
