@@ -81,6 +81,22 @@ export default [
     await host.end()
     return 'it is told, not begun again without the blocks in between'
   }),
+  caseOf('a subscription on a line that falls silent', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(home(line.place(host)))
+    await there.ready()
+    await there.tab('liveBlocks')
+    await there.run()
+    await there.answer('seq_no')
+    line.hold()
+    const { errors } = await there.answer('errors')
+    assert.equal(errors[0].message, 'The line to the server is lost.')
+    await there.end()
+    line.close()
+    await host.end()
+    return 'it notices by its pings, and tells'
+  }),
   caseOf('secrets', async (visit) => {
     const server = await serve('-project', `demo=${secret}`)
     const there = await visit(home(server))

@@ -1,9 +1,9 @@
 // How GraphiQL asks: queries by HTTP, subscriptions by graphql-transport-ws, each
 // with the form's secret, which the headers editor overrides.
 import { getOperationAST, parse } from 'graphql'
-import { createClient } from 'graphql-ws'
 import { ask } from './api.js'
 import { closing } from './closing.js'
+import { line } from './line.js'
 
 export function fetcherOf(access) {
   return (params, { headers } = {}) => {
@@ -35,12 +35,11 @@ function merged(...all) {
   return headers
 }
 
-// subscription is one by a socket of its own. It does not begin again by itself:
-// it would be without the blocks in between.
-function subscription({ socket, headers }, params) {
+// subscription is one by a socket of its own.
+function subscription(to, params) {
   return {
     subscribe(sink) {
-      const client = createClient({ url: socket, connectionParams: headers, retryAttempts: 0, onNonLazyError() {} })
+      const client = line(to)
       const stop = client.subscribe(params, {
         next: (result) => sink.next(result),
         complete: () => sink.complete(),

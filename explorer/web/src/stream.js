@@ -1,8 +1,8 @@
 // The live blocks, over as many connections as it takes: each goes on behind the
 // last block of the one before.
-import { createClient } from 'graphql-ws'
-import { data, patience } from './api.js'
+import { data } from './api.js'
 import { closing } from './closing.js'
+import { line } from './line.js'
 
 const fields = 'id: hash seq_no workchain_id shard gen_utime chain_order'
 const newest = `query newest($last: Int) { info { time } blockchain { blocks(last: $last) { edges { node { ${fields} } } } } }`
@@ -10,7 +10,6 @@ const live = `subscription live($after: String) { blocks(after: $after) { ${fiel
 
 const stored = 50 // blocks to begin with
 const silence = 5000 // after which it is asked whether the chain stands still
-const beat = 5000 // between pings, and until a pong is overdue
 const slowest = 10_000 // between two attempts
 
 export class Stream {
@@ -60,21 +59,8 @@ export class Stream {
   subscription(target, resumed) {
     return new Promise((resolve) => {
       let caught = 0
-      let overdue, watch
-      const client = createClient({
-        url: this.to.socket, connectionParams: this.to.headers, retryAttempts: 0, keepAlive: beat,
-        on: {
-          connected: () => {
-            clearTimeout(opening)
-            current()
-          },
-          ping: (received) => {
-            if (!received) overdue = setTimeout(() => client.terminate(), beat)
-          },
-          pong: (received) => received && clearTimeout(overdue),
-        },
-      })
-      const opening = setTimeout(() => client.terminate(), patience)
+      let watch
+      const client = line(this.to, () => current())
       const current = () => {
         if (target === undefined) return
         if (this.cursor < target) return this.told.state('behind')
@@ -104,8 +90,6 @@ export class Stream {
       const leave = () => end({})
       const end = (why) => {
         clearTimeout(watch)
-        clearTimeout(overdue)
-        clearTimeout(opening)
         this.leaving.signal.removeEventListener('abort', leave)
         resolve(why)
         stop()
