@@ -19,13 +19,13 @@ var (
 )
 
 // vary says what answers depend on beside the URL, in addition to what the host
-// has said.
+// has said: in one line, for of several nginx 1.22 obeys the last alone.
 func vary(header http.Header) {
-	if header["Vary"] == nil {
-		header["Vary"] = varies
+	if own := header["Vary"]; len(own) > 0 {
+		header["Vary"] = []string{strings.Join(own, ", ") + ", " + varies[0]}
 		return
 	}
-	header["Vary"] = append(header["Vary"], varies...)
+	header["Vary"] = varies
 }
 
 // A head is what a field's value depends on beside the document: the newest

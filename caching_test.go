@@ -262,12 +262,14 @@ func TestTagTellsAnswersApart(t *testing.T) {
 	})
 }
 
+// In one line: of several some proxies obey the last alone.
 func TestHostsVaryIsKept(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	for range 2 { // the second would see what the first had written into shared headers
 		w := httptest.NewRecorder()
-		w.Header().Set("Vary", "Accept-Encoding")
+		w.Header().Add("Vary", "Accept-Encoding")
+		w.Header().Add("Vary", "Cookie")
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/demo/graphql?query={__typename}", nil))
-		equal(t, "Vary", strings.Join(w.Header().Values("Vary"), ", "), "Accept-Encoding, Authorization, Accept, Origin")
+		equal(t, "Vary", strings.Join(w.Header().Values("Vary"), "; "), "Accept-Encoding, Cookie, Authorization, Accept, Origin")
 	}
 }

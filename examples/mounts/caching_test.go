@@ -3,10 +3,14 @@ package mounts_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/examples/mounts"
 )
 
 var caching = proxy{"nginx-cache.conf", "nginx", "listen 80;", "listen %s;", nginx}
@@ -36,8 +40,9 @@ type cache struct {
 	at string
 }
 
-func newCache(t *testing.T) *cache {
-	s := newSite(t)
+func newCache(t *testing.T) *cache { return newCacheBefore(t, newSite(t)) }
+
+func newCacheBefore(t *testing.T, s *site) *cache {
 	c := &cache{s, t, "http://" + caching.run(t, strings.TrimPrefix(s.URL, "http://"))}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -53,6 +58,20 @@ func newCache(t *testing.T) *cache {
 		}
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("the stream is not live: %v", res.Header)
+		}
+	}
+}
+
+// await waits until the Handler, asked without the proxy, shows a block.
+func (c *cache) await(seqNo uint32) {
+	c.t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		_, answer := exchange(c.t, "GET", c.URL+"/demo/graphql?query="+url.QueryEscape(latest), "")
+		if strings.Contains(answer, fmt.Sprintf(`"seq_no":%d}`, seqNo)) {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			c.t.Fatalf("block %d never came: %s", seqNo, answer)
 		}
 	}
 }
@@ -126,6 +145,7 @@ func TestNewBlockMakesTheNextAnswerNew(t *testing.T) {
 	}
 	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled)
 	seqNo := c.commit(t)
+	c.await(seqNo)
 	if again, _ := c.next(latest, "EXPIRED"); !strings.Contains(again, fmt.Sprintf(`"seq_no":%d`, seqNo)) {
 		t.Errorf("with block %d: %s", seqNo, again)
 	}
@@ -162,6 +182,34 @@ func TestAnswersVaryWithAuthorization(t *testing.T) {
 		answer, _, requests, _ := c.ask("demo", settled, "Authorization", "Basic Ondyb25n")
 		if !strings.Contains(answer, "UNAUTHENTICATED") || requests != 1 {
 			t.Errorf("with a wrong secret: %s, %d requests", answer, requests)
+		}
+	}
+}
+
+// What the answers of one URL depend on beside it keeps them apart: what the
+// Handler says, and what a middleware of the host's has said before.
+func TestAnswersVaryWithAcceptOriginAndWhatTheHostNames(t *testing.T) {
+	c := newCacheBefore(t, newSiteBehind(t, func(h http.Handler) http.Handler {
+		return mounts.NetHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Vary", "Cookie")
+			w.Header().Set("X-Cookie", r.Header.Get("Cookie"))
+			h.ServeHTTP(w, r)
+		}))
+	}, 0))
+	for _, did := range []string{"MISS", "HIT"} {
+		for _, row := range []struct{ name, value, media, origin, cookie string }{
+			{"Accept", "application/json", "application/json", "", ""},
+			{"Accept", "application/graphql-response+json", "application/graphql-response+json", "", ""},
+			{"Origin", "https://app.example", "application/json", "https://app.example", ""},
+			{"Origin", "https://evil.example", "application/json", "", ""},
+			{"Cookie", "who=ann", "application/json", "", "who=ann"},
+			{"Cookie", "who=bob", "application/json", "", "who=bob"},
+		} {
+			res, _ := exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", row.name, row.value)
+			h := res.Header
+			if got := []string{h.Get("X-Cache"), strings.TrimSuffix(h.Get("Content-Type"), "; charset=utf-8"), h.Get("Access-Control-Allow-Origin"), h.Get("X-Cookie")}; !slices.Equal(got, []string{did, row.media, row.origin, row.cookie}) {
+				t.Errorf("%s %s: %q, want %s and %+v", row.name, row.value, got, did, row)
+			}
 		}
 	}
 }

@@ -54,9 +54,10 @@ func newSiteBehind(t *testing.T, mount func(http.Handler) http.Handler, keepAliv
 		s.commit(t)
 	}
 	h := chaingql.New(s.chain, &chaingql.Options{
-		Authorizer: chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}}, // shows that {project} came through
-		Logger:     slog.New(slog.DiscardHandler),
-		KeepAlive:  keepAlive,
+		Authorizer:     chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}}, // shows that {project} came through
+		AllowedOrigins: []string{"https://app.example"},
+		Logger:         slog.New(slog.DiscardHandler),
+		KeepAlive:      keepAlive,
 	})
 	s.Server = httptest.NewServer(mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
