@@ -130,6 +130,19 @@ func TestFieldOfAHostThatIsSlowIsToldHoweverItIsAsked(t *testing.T) {
 	}
 }
 
+// One time that ran out is one limit that was hit, whatever was still to be
+// asked for in it.
+func TestLimitIsHitOnceByAFieldOfAHostWithManyBeneathIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		item := graphql.NewObject(graphql.ObjectConfig{Name: "Item", Fields: graphql.Fields{"stuck": stuck(nil)}})
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{QueryFields: graphql.Fields{"items": gives(many(item), []int{1, 2, 3, 4})},
+			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { d.note("%s", limit) }}})
+		equal(t, "errors", len(parse(t, query(h, `{items{stuck again:stuck}}`, nil)).Errors), 8)
+		d.expect(t, "limits", "BackendTimeout")
+	})
+}
+
 func TestFieldOfAHostThatHangsKeepsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		letGo := make(chan struct{})
