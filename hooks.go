@@ -184,11 +184,6 @@ func (e *events) call(ctx context.Context, name string, hook func()) {
 	hook()
 }
 
-// silent is whether nobody asks for what is told on this level.
-func (e *events) silent(ctx context.Context, hook bool, level slog.Level) bool {
-	return !hook && !e.log.Enabled(ctx, level)
-}
-
 // An observed operation is one whose end will be told.
 type observed struct {
 	*events
@@ -201,7 +196,7 @@ type observed struct {
 
 // begin tells that an operation starts. It returns the context to run it in.
 func (e *events) begin(ctx context.Context, op *plan.Bound, by asker) (context.Context, *observed) {
-	if e.silent(ctx, e.OperationStarted != nil || e.OperationFinished != nil || e.BlockDelivered != nil, slog.LevelDebug) {
+	if !e.traces() && !e.log.Enabled(ctx, slog.LevelDebug) {
 		return ctx, nil
 	}
 	o := &observed{events: e, ctx: ctx, begun: time.Now(), op: Operation{
@@ -231,7 +226,9 @@ func (e *events) reading(ctx, asker context.Context) context.Context {
 }
 
 // traces is whether somebody wants to know of an operation's trace.
-func (e *events) traces() bool { return e.OperationStarted != nil || e.OperationFinished != nil }
+func (e *events) traces() bool {
+	return e.OperationStarted != nil || e.OperationFinished != nil || e.BlockDelivered != nil
+}
 
 // failed reports whether an answer has errors: one without ends with its data,
 // which is an object.

@@ -78,6 +78,21 @@ func TestHooksLearnTheTraceOfAnOperationFromTheNearestPlace(t *testing.T) {
 	}
 }
 
+func TestDeliveriesHaveTheTraceOfTheirOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got chaingql.Trace
+		chain := chainOf(t, randomBlocks(17, 1))
+		h, _ := newHandler(t, chain, chaingql.Options{Hooks: chaingql.Hooks{
+			BlockDelivered: func(_ context.Context, d chaingql.Delivery) { got = d.Operation.Trace },
+		}})
+		s := serve(t, mounted(h)).socket(t)
+		s.say(`{"type":"connection_init","payload":{"traceparent":"init"}}`)
+		s.say(start("1", `subscription{blocks(after:""){id}}`))
+		synctest.Wait()
+		equal(t, "trace", got, chaingql.Trace{Parent: "init"})
+	})
+}
+
 // talk opens a socket and sends frames on it, until they are answered.
 func talk(t *testing.T, n *network, protocol string, header http.Header, frames ...string) {
 	t.Helper()
