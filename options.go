@@ -115,12 +115,13 @@ type Options struct {
 	// of QueryFields or SubscriptionFields may turn out to be. Default: none.
 	Types []graphql.Type
 
-	// Costs price fields of the host's, of Query and of any type, by type and
+	// Costs price fields of the host's, of Query and of any object, by type and
 	// name, such as "Query.transactions" or "Wallet.transactions". Each is called
 	// before a query runs, with the arguments that the resolver will get, from any
 	// number of goroutines, and may be called several times for one query; it must
-	// not block. New panics on a name that is no field of the host's. Default: one
-	// call for a field of Query, nothing for others.
+	// not block. New panics on a name that is no field of the host's, or one of an
+	// interface: it is its objects' fields that have a price. Default: one call for
+	// a field of Query, nothing for others.
 	Costs map[string]func(args map[string]any) Cost
 
 	// KeepAlive is the rhythm of keep-alive messages and pings on sockets.

@@ -214,6 +214,11 @@ func (e *extending) row(t graphql.Type) (Type, error) {
 	case *graphql.Interface:
 		row.Kind = ast.Interface
 		row.Fields, err = e.fields(row.Name, t.Fields())
+		for _, f := range row.Fields {
+			if f.Price != nil { // nobody would ask for it
+				return row, fmt.Errorf("%s.%s has a cost but is an interface's: price the field of its objects", row.Name, f.Name)
+			}
+		}
 	case *graphql.Union:
 		row.Kind = ast.Union
 		for _, member := range t.Types() {
