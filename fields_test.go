@@ -262,13 +262,16 @@ func TestNewRefusesFieldsThatCannotBe(t *testing.T) {
 		"the cost of Query.x is nil":                    priced("Query.x"),
 		"the cost of Own.a is nil":                      priced("Own.a"),
 		"Own.b has a cost but is no field of yours":     priced("Own.b"),
-		"HasName":                                       {QueryFields: graphql.Fields{"x": of(graphql.NewObject(graphql.ObjectConfig{Name: "Nameless", Interfaces: []*graphql.Interface{named}, Fields: graphql.Fields{"a": of(graphql.Int)}}))}},
-		"must be an object with field names as keys":    field("x", graphql.NewObject(graphql.ObjectConfig{Name: "Empty", Fields: graphql.Fields{}})),
-		`but "a b" does not`:                            field("x", own("a b")),
-		"no-value":                                      field("x", enum("no-value")),
-		"true":                                          field("x", enum("true")),
-		"Types: a type is nil":                          {Types: []graphql.Type{nil}},
-		"Query.x(a:): default value many is no Int":     {QueryFields: graphql.Fields{"x": {Type: graphql.Int, Args: graphql.FieldConfigArgument{"a": {Type: graphql.Int, DefaultValue: "many"}}}}},
+		`Expected value of type "Int!", found null`:     with("a", many(must(graphql.Int)), []any{1, nil}),
+		"HasID.id has a cost but is an interface's": {Types: []graphql.Type{graphql.NewInterface(graphql.InterfaceConfig{Name: "HasID", Fields: graphql.Fields{"id": of(graphql.ID)}})},
+			Costs: map[string]func(map[string]any) chaingql.Cost{"HasID.id": func(map[string]any) chaingql.Cost { return chaingql.Cost{} }}},
+		"HasName": {QueryFields: graphql.Fields{"x": of(graphql.NewObject(graphql.ObjectConfig{Name: "Nameless", Interfaces: []*graphql.Interface{named}, Fields: graphql.Fields{"a": of(graphql.Int)}}))}},
+		"must be an object with field names as keys": field("x", graphql.NewObject(graphql.ObjectConfig{Name: "Empty", Fields: graphql.Fields{}})),
+		`but "a b" does not`:                         field("x", own("a b")),
+		"no-value":                                   field("x", enum("no-value")),
+		"true":                                       field("x", enum("true")),
+		"Types: a type is nil":                       {Types: []graphql.Type{nil}},
+		"Query.x(a:): default value many is no Int": {QueryFields: graphql.Fields{"x": {Type: graphql.Int, Args: graphql.FieldConfigArgument{"a": {Type: graphql.Int, DefaultValue: "many"}}}}},
 	} {
 		opts.Logger = slog.New(slog.DiscardHandler)
 		t.Run(want, func(t *testing.T) {

@@ -36,7 +36,7 @@ func oddly() chaingql.Options {
 	return chaingql.Options{Types: []graphql.Type{object}, QueryFields: graphql.Fields{
 		"odd": {Type: many(must(node)), Description: odd, DeprecationReason: "No more.", Args: graphql.FieldConfigArgument{
 			"string": arg(graphql.String, odd+"\r\x01"), "int": arg(graphql.Int, -7), "float": arg(graphql.Float, 1e21), "whole": arg(graphql.Float, 2.0), "yes": arg(graphql.Boolean, true), "no": arg(must(graphql.Boolean), false), "id": arg(graphql.ID, "x"),
-			"ints": arg(many(must(graphql.Int)), []int{1, 2}), "one": arg(many(graphql.Int), 1), "none": arg(many(graphql.Int), []int{}), "odd": arg(enum, 2), "odds": arg(many(enum), []any{1, 2}),
+			"ints": arg(many(must(graphql.Int)), []int{1, 2}), "one": arg(many(graphql.Int), 1), "none": arg(many(graphql.Int), []int{}), "holed": arg(many(graphql.Int), []any{1, nil}), "void": arg(in, map[string]any{"text": nil}), "odd": arg(enum, 2), "odds": arg(many(enum), []any{1, 2}),
 			"in": arg(in, map[string]any{"text": "t", "again": map[string]any{"odd": 1}, "many": []any{map[string]any{}}}), "any": arg(whatever, map[string]any{"a": []any{nil, 1, "<&>\x03"}}), "true": arg(graphql.Int, nil)}},
 	}}
 }
@@ -54,7 +54,7 @@ func TestSDLOfAHostsTypesSaysWhatTheyAre(t *testing.T) {
 	}
 	f := s.Query.Fields.ForName("odd")
 	for name, want := range map[string]string{
-		"string": odd + "\r\x01", "int": "-7", "float": "1000000000000000000000", "whole": "2", "yes": "true", "no": "false", "id": "x", "ints": "[1,2]", "one": "1", "none": "[]", "odd": "NEW", "odds": "[OLD,NEW]",
+		"string": odd + "\r\x01", "int": "-7", "float": "1000000000000000000000", "whole": "2", "yes": "true", "no": "false", "id": "x", "ints": "[1,2]", "one": "1", "none": "[]", "holed": "[1,null]", "void": "{text:null}", "odd": "NEW", "odds": "[OLD,NEW]",
 		"in": `{again:{odd:OLD},many:[{}],text:"t"}`, "any": "{a:[null,1,\"<&>\x03\"]}", "true": "<nil>",
 	} {
 		a := f.Arguments.ForName(name)

@@ -27,11 +27,16 @@ type (
 	}
 	answering struct{}
 	uuid      [2]byte
+	queue     []int
 )
 
 func (l level) String() string                                 { return "level " + fmt.Sprint(int(l)) }
 func (u uuid) String() string                                  { return fmt.Sprintf("%x", u[:]) }
 func (answering) Resolve(p graphql.ResolveParams) (any, error) { return p.Info.FieldName + "!", nil }
+
+// A queue has methods of its own, which are nobody else's.
+func (q *queue) Len() int     { return len(*q) }
+func (q *queue) At(i int) any { panic("s3cret") }
 
 func of[T any](v T) *T { return &v }
 
@@ -115,16 +120,16 @@ func valued() (graphql.Fields, []graphql.Type) {
 		"strings": map[string]string{"label": "s"}, "resolver": map[string]any(nil), "itself": &struct{ answering }{}} {
 		fields["spot_"+name] = gives(spot, v)
 	}
-	for name, v := range map[string]any{"string": "a\x00<\u2028", "pointer": of("p"), "named": colour("red"), "level": level(3), "duration": time.Second, "int": 7, "uint": uint8(7), "bool": true, "float": 1.5, "error": later(fmt.Errorf("e"), nil), "nil": (*string)(nil), "uuid": uuid{1, 0xab}, "uuidPointer": &uuid{1}} {
+	for name, v := range map[string]any{"string": "a\x00<\u2028", "pointer": of("p"), "named": colour("red"), "level": level(3), "duration": time.Second, "int": 7, "uint": uint8(7), "shard": uint64(1 << 63), "bool": true, "float": 1.5, "error": later(fmt.Errorf("e"), nil), "nil": (*string)(nil), "uuid": uuid{1, 0xab}, "uuidPointer": &uuid{1}} {
 		fields["string_"+name], fields["id_"+name] = gives(graphql.String, v), gives(graphql.ID, v)
 	}
 	for name, v := range map[string]any{"int8": int8(-8), "uint16": uint16(16), "pointer": of(5), "int64": int64(9), "float": 4.0, "nil": (*int)(nil), "max": int64(1<<31 - 1)} {
 		fields["int_"+name], fields["float_"+name] = gives(graphql.Int, v), gives(graphql.Float, v)
 	}
-	for name, v := range map[string]any{"float32": float32(0.25), "small": 1e-9, "big": 1e22} {
+	for name, v := range map[string]any{"float32": float32(0.25), "small": 1e-9, "big": 1e22, "shard": uint64(1 << 63)} {
 		fields["float_"+name] = gives(graphql.Float, v)
 	}
-	for name, v := range map[string]any{"plain": []int{1, 2}, "pointers": []*int{of(1), nil}, "array": [2]int{3, 4}, "pointer": &[]int{5}, "nil": []int(nil), "empty": []any{}, "thunks": []any{later(1, nil), 2, later(nil, nil)}, "late": later([]int{7}, nil), "mixed": []any{1, nil, of(3)}} {
+	for name, v := range map[string]any{"plain": []int{1, 2}, "pointers": []*int{of(1), nil}, "array": [2]int{3, 4}, "pointer": &[]int{5}, "nil": []int(nil), "empty": []any{}, "thunks": []any{later(1, nil), 2, later(nil, nil)}, "late": later([]int{7}, nil), "mixed": []any{1, nil, of(3)}, "queue": &queue{1, 2}, "nilQueue": (*queue)(nil)} {
 		fields["list_"+name] = gives(many(graphql.Int), v)
 	}
 	fields["list_nested"] = gives(many(many(graphql.Int)), [][]int{{1}, nil, {}})

@@ -166,18 +166,26 @@ func literalOf(t graphql.Type, v any) (string, error) {
 	if isNil(v) {
 		return "", nil
 	}
+	return literalIn(t, v)
+}
+
+// literalIn is literalOf for what is in a list or an object: nil is null there.
+func literalIn(t graphql.Type, v any) (string, error) {
+	if isNil(v) {
+		return "null", nil
+	}
 	switch t := t.(type) {
 	case *graphql.NonNull:
-		return literalOf(t.OfType, v)
+		return literalIn(t.OfType, v)
 	case *graphql.List:
 		rv := reflect.ValueOf(v)
 		if rv.Kind() != reflect.Slice {
-			return literalOf(t.OfType, v)
+			return literalIn(t.OfType, v)
 		}
 		items := make([]string, rv.Len())
 		for i := range items {
 			var err error
-			if items[i], err = literalOf(t.OfType, rv.Index(i).Interface()); err != nil {
+			if items[i], err = literalIn(t.OfType, rv.Index(i).Interface()); err != nil {
 				return "", err
 			}
 		}
@@ -193,7 +201,7 @@ func literalOf(t graphql.Type, v any) (string, error) {
 			if fields[name] == nil {
 				return "", fmt.Errorf("default value has a field %q that %s has not", name, t.Name())
 			}
-			text, err := literalOf(fields[name].Type, given[name])
+			text, err := literalIn(fields[name].Type, given[name])
 			if err != nil {
 				return "", err
 			}

@@ -167,7 +167,7 @@ func (h *harvest) settle(n *node, v any, err error) bool {
 		}
 	case s.elem != nil:
 		var list List
-		if list, err = listOf(v); err == nil {
+		if list, err = sliceOf(v); err == nil {
 			return h.items(n, list)
 		}
 	case s.only != nil:
@@ -200,8 +200,13 @@ func (h *harvest) settle(n *node, v any, err error) bool {
 // isVoid tells what graphql-go takes for null: a slice or map that is nil is an
 // empty one.
 func isVoid(v any) bool {
-	kind := reflect.ValueOf(v).Kind()
-	return isNil(v) && kind != reflect.Slice && kind != reflect.Map
+	switch rv := reflect.ValueOf(v); rv.Kind() {
+	case reflect.Pointer, reflect.Func:
+		return rv.IsNil()
+	case reflect.Invalid:
+		return true
+	}
+	return false
 }
 
 // which finds the object type that a value of an interface or union is of.

@@ -40,6 +40,11 @@ func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
 			dst = strconv.AppendInt(dst, n, 10)
 			return append(dst, '"'), nil
 		}
+		if n, ok := large(v); ok {
+			dst = append(dst, '"')
+			dst = strconv.AppendUint(dst, n, 10)
+			return append(dst, '"'), nil
+		}
 	case "Boolean":
 		if b, ok := v.(bool); ok {
 			return strconv.AppendBool(dst, b), nil
@@ -58,6 +63,9 @@ func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
 		}
 		if n, ok := integer(v); ok {
 			return strconv.AppendInt(dst, n, 10), nil
+		}
+		if n, ok := large(v); ok {
+			return strconv.AppendUint(dst, n, 10), nil
 		}
 	}
 	return dst, fmt.Errorf("%s cannot represent %T %v", s.leaf, v, v)
@@ -99,4 +107,13 @@ func integer(v any) (int64, bool) {
 		return int64(rv.Uint()), true
 	}
 	return 0, false
+}
+
+// large is a number that integer has no room for, as shards and logical times are.
+func large(v any) (uint64, bool) {
+	rv := reflect.ValueOf(v)
+	if !rv.CanUint() {
+		return 0, false
+	}
+	return rv.Uint(), true
 }

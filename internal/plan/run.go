@@ -275,11 +275,16 @@ func (r *run) list(f *field, s *shape, v any) bool {
 
 var errNull = errors.New("a resolver gave null where none may be")
 
-// listOf makes a List of a slice.
+// listOf is a List, or makes one of a slice.
 func listOf(v any) (List, error) {
 	if list, ok := v.(List); ok {
 		return list, nil
 	}
+	return sliceOf(v)
+}
+
+// sliceOf makes a List of a slice, whatever methods it has.
+func sliceOf(v any) (List, error) {
 	rv := reflect.Indirect(reflect.ValueOf(v))
 	if rv.Kind() != reflect.Slice && rv.Kind() != reflect.Array {
 		return nil, fmt.Errorf("a %T is no list", v)
