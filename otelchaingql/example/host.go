@@ -35,9 +35,9 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 		}),
 	})
 	// Around the Handler rather than the mux, so that spans know the pattern,
-	// and a scrape is none. The server's name is else what clients write into
-	// Host, and each a time series.
-	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example"),
+	// and a scrape is none. The server's name, and its port, are else what
+	// clients write into Host, and each a time series.
+	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
 		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
 	h.mux.Handle("/{project}/graphql", served)
 	h.mux.Handle("/{project}/graphql/{$}", served) // so that neither form is redirected

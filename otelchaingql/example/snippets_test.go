@@ -20,7 +20,7 @@ func Example_mount() {
 	backend, mux := memchain.New(), http.NewServeMux()
 
 	h := chaingql.New(backend, &chaingql.Options{Hooks: otelchaingql.Hooks(nil)})
-	served := otelhttp.NewHandler(h, "graphql", otelhttp.WithServerName("api.example"))
+	served := otelhttp.NewHandler(h, "graphql", otelhttp.WithServerName("api.example:443"))
 	mux.Handle("/{project}/graphql", served)
 	mux.Handle("/{project}/graphql/{$}", served)
 }
