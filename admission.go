@@ -143,11 +143,11 @@ func (a *admission) here() []*guest {
 func pauseOf(ctx context.Context, guests int) time.Duration {
 	const (
 		enough = 10 * time.Millisecond
-		most   = 10 * time.Second // for all
+		most   = 10 * time.Second // for all, where there is no deadline
 	)
 	spread := time.Duration(most)
 	if deadline, ok := ctx.Deadline(); ok {
-		spread = min(spread, max(0, time.Until(deadline)/2))
+		spread = max(0, time.Until(deadline)/2)
 	}
 	return min(enough, spread/time.Duration(max(1, guests)))
 }

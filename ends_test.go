@@ -84,6 +84,23 @@ func TestShutdownSpreadsItsGoodbyes(t *testing.T) {
 	})
 }
 
+// A hundred a second, where that leaves half of the time.
+func TestShutdownHurriesNobodyWithoutNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, n := live(t, chaingql.Options{})
+		for range 1_200 {
+			n.stream(t, allBlocks).expect("before", ":")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		if err := h.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		equal(t, "time", time.Since(begun), 1_199*10*time.Millisecond)
+	})
+}
+
 func TestOneStreamIsToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, n := live(t, chaingql.Options{})

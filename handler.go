@@ -224,10 +224,11 @@ func unavailable(closed bool, limit, what string) *refusal {
 // finished, sockets and event streams are told that the service goes away, and
 // where to go on, and closed, and the Backend's Follow is ended. So that their
 // clients do not all come back at once, streams are ended one by one, a hundred
-// a second or as many more as half the time until ctx's deadline takes, and go
-// on until then. Shutdown returns when all of that is done, or with ctx's error
-// when ctx is done before; the sockets are cut then. Call it beside
-// http.Server's own Shutdown, which neither closes sockets nor waits for them.
+// a second or as many more as half the time until ctx's deadline takes (10 s
+// where it has none), and go on until then. Shutdown returns when all of that is
+// done, or with ctx's error when ctx is done before; the sockets are cut then.
+// Call it beside http.Server's own Shutdown, which neither closes sockets nor
+// waits for them.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	// All at once: a slow query must not keep sockets and streams from being
 	// told.
