@@ -82,10 +82,10 @@ func TestWhatDocumentsShowWorks(t *testing.T) {
 }
 
 func TestCodeThatModulesShowIsCompiled(t *testing.T) {
-	for _, module := range []string{"postgres", "nats", "tonlite", "otelchaingql"} {
+	for _, module := range []string{"postgres", "nats", "tonlite", "otelchaingql", "examples/clients"} {
 		shown := 0
 		for _, f := range fences(t, module+"/README.md", false) {
-			if f.language == "go" {
+			if f.language == "go" || f.language == "ts" {
 				f.isPartOfItsSource(t)
 				shown++
 			}

@@ -57,6 +57,14 @@ export class Chain {
     this.#url = `${service.replace(/\/$/, '')}/${project}/graphql`
     this.#authorization = secret === undefined ? {} : { Authorization: `Basic ${btoa(`:${secret}`)}` }
     let late: ReturnType<typeof setTimeout> | undefined
+    const content = () => {
+      clearTimeout(late)
+      late = undefined
+    }
+    const expect = () => {
+      content()
+      late = setTimeout(() => this.#socket.terminate(), patience)
+    }
     this.#socket = createClient({
       url: this.#url.replace(/^http/, 'ws'),
       connectionParams: this.#authorization, // browsers cannot set headers on a socket
@@ -65,14 +73,18 @@ export class Chain {
       connectionAckWaitTimeout: patience,
       keepAlive: patience,
       on: {
-        // A line that was lost in silence shows by a ping without an answer.
+        // A line that was lost in silence shows by a ping behind which nothing comes. On
+        // a slow one the answer is long behind what else is on its way.
         ping: (received) => {
-          if (!received) late = setTimeout(() => this.#socket.terminate(), patience)
+          if (!received) expect()
+        },
+        message: () => {
+          if (late !== undefined) expect()
         },
         pong: (received) => {
-          if (received) clearTimeout(late)
+          if (received) content()
         },
-        closed: () => clearTimeout(late),
+        closed: content,
       },
     })
   }

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { describe, test } from 'node:test'
 import WebSocket, { WebSocketServer } from 'ws'
 import { Chain, Refused, type Block, type BlockFilter } from '../src/chain.js'
-import { badLine } from './line.js'
+import { badLine, slowLine } from './line.js'
 import { account, blocks, serve, type Recorded } from './service.js'
 
 const open = (service: string, secret = 's3cret') => new Chain({ service, project: 'shop', secret, webSocket: WebSocket })
@@ -40,6 +40,19 @@ describe('a client', { concurrency: true }, () => {
       const chain = new Chain({ service: line.url, project: 'shop', secret: 's3cret', patience: 100, webSocket: WebSocket })
       assert.deepEqual(await take(blocks.length, chain.blocks('')), blocks.map(shown))
       assert.ok(line.losses() > 0)
+    } finally {
+      line.close()
+      await service.stop()
+    }
+  })
+
+  test('a line that is slow is not taken for lost', { timeout: 60_000 }, async () => {
+    const service = await serve(1e6)
+    const line = await slowLine(service.url, 20_000)
+    try {
+      const chain = new Chain({ service: line.url, project: 'shop', secret: 's3cret', patience: 2_000, webSocket: WebSocket })
+      assert.deepEqual(await take(blocks.length, chain.blocks('')), blocks.map(shown)) // for longer than a ping and its answer may take
+      assert.equal(line.lines(), 1)
     } finally {
       line.close()
       await service.stop()

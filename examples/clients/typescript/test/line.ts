@@ -2,6 +2,8 @@
 // which cuts each connection after some bytes, be it in a handshake or in a block,
 // or lets it go silent.
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 export async function badLine(target: string, least: number, most: number, silent = false) {
   const { hostname, port } = new URL(target)
@@ -35,6 +37,42 @@ export async function badLine(target: string, least: number, most: number, silen
     close() {
       server.close()
       for (const end of open) end.destroy()
+    },
+  }
+}
+
+// A line that is never lost, but slow with what the service sends.
+export async function slowLine(target: string, bytesPerSecond: number) {
+  const { hostname, port } = new URL(target)
+  const clients: Socket[] = []
+  async function* slowly(service: AsyncIterable<Buffer>) {
+    for await (const data of service) {
+      for (let i = 0; i < data.length; i += bytesPerSecond / 10) {
+        yield data.subarray(i, i + bytesPerSecond / 10)
+        await sleep(100)
+      }
+    }
+  }
+  const server = createServer((client) => {
+    const service = connect(Number(port), hostname)
+    clients.push(client)
+    for (const end of [client, service]) {
+      end.on('error', () => {})
+      end.on('close', () => {
+        client.destroy()
+        service.destroy()
+      })
+    }
+    client.pipe(service)
+    Readable.from(slowly(service)).on('error', () => {}).pipe(client)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    lines: () => clients.length,
+    close() {
+      server.close()
+      for (const client of clients) client.destroy()
     },
   }
 }
