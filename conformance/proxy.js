@@ -1,17 +1,32 @@
 // A line that can be cut: a TCP proxy between a client and the main program.
 import { connect, createServer } from 'node:net'
+import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+// slowly is what a stream brings, at 500 bytes a second.
+async function* slowly(stream) {
+  for await (const chunk of stream) {
+    for (let i = 0; i < chunk.length; i += 50) {
+      yield chunk.subarray(i, i + 50)
+      await sleep(100)
+    }
+  }
+}
 
 export async function proxy({ address }) {
   let target = address
   const lines = new Set()
   let held = /(?!)/ // nobody
+  let slowed = /(?!)/
   const server = createServer((client) => {
     const [host, port] = target.split(':')
     const upstream = connect(Number(port), host)
     client.once('data', (first) => {
       if (held.test(first)) return
       upstream.write(first)
-      client.pipe(upstream).pipe(client)
+      client.pipe(upstream)
+      const back = slowed.test(first) ? Readable.from(slowly(upstream)).on('error', () => {}) : upstream
+      back.pipe(client)
     })
     for (const end of [client, upstream]) {
       lines.add(end)
@@ -39,6 +54,8 @@ export async function proxy({ address }) {
     },
     // free lets through who comes from now on.
     free: () => (held = /(?!)/),
+    // slow is slow with what is for those who come from now on and begin so.
+    slow: (begins) => (slowed = begins),
     cut() {
       for (const end of lines) end.resetAndDestroy()
     },

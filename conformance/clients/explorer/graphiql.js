@@ -53,8 +53,10 @@ export default [
     const [last] = seen.slice(-1)
     await there.edit('variables', JSON.stringify({ after: last.chain_order }))
     await there.run()
-    await there.page.waitForFunction(() => window.messages.filter(({ type }) => type === 'connection_ack').length === 2)
-    await there.page.waitForTimeout(1000)
+    await there.page.waitForFunction(() => {
+      const types = window.messages.map(({ type }) => type)
+      return types.lastIndexOf('connection_ack') > 0 && types.length > types.lastIndexOf('connection_ack') + 5
+    })
     const blocks = await there.blocks()
     const behind = blocks.slice(blocks.findLastIndex(({ seq_no }) => seq_no === last.seq_no + 1))
     assert.ok(behind.length >= 5, `${behind.length} blocks`)
@@ -96,6 +98,63 @@ export default [
     line.close()
     await host.end()
     return 'it notices by its pings, and tells'
+  }),
+  caseOf('a subscription on a line slower than the blocks', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(home(line.place(host)))
+    await there.ready()
+    line.slow(/^Upgrade: websocket/im)
+    await there.tab('liveBlocks')
+    await there.run()
+    await there.page.waitForFunction(() => window.messages.length > 25, undefined, { timeout: 40_000 }) // its pongs are long overdue
+    inARow(await there.blocks())
+    await there.answer('seq_no')
+    await there.end()
+    line.close()
+    await host.end()
+    return 'is not taken for lost'
+  }),
+  caseOf('a subscription that was left in its handshake', async (visit) => {
+    const host = await webhost()
+    const line = await proxy(host)
+    const there = await visit(home(line.place(host)))
+    const stop = there.page.getByLabel(/^Stop query/)
+    await there.ready()
+    await there.tab('liveBlocks')
+    line.hold(/^Upgrade: websocket/im)
+    line.cut()
+    await there.run()
+    await stop.click()
+    line.free()
+    await there.run()
+    await there.answer('seq_no')
+    while (there.said.length === 0) await there.page.waitForTimeout(100) // until the first is given up
+    await there.page.waitForTimeout(500)
+    await stop.click()
+    await there.end(/WebSocket is closed before the connection is established/)
+    line.close()
+    await host.end()
+    return 'does not end the next'
+  }),
+  caseOf('in a browser that is told to keep nothing', async (visit) => {
+    const host = await webhost()
+    const there = await visit('about:blank')
+    await there.page.addInitScript(() => {
+      for (const place of ['localStorage', 'sessionStorage']) {
+        Object.defineProperty(window, place, { get() { throw new DOMException('denied', 'SecurityError') } })
+      }
+    })
+    await there.page.goto(home(host))
+    await there.ready()
+    await there.run()
+    await there.answer('seq_no')
+    await there.page.getByRole('link', { name: 'Live' }).click()
+    await there.state(/^Live/)
+    assert.deepEqual(there.said, [])
+    await there.page.context().close()
+    await host.end()
+    return 'both pages do without'
   }),
   caseOf('secrets', async (visit) => {
     const server = await serve('-project', `demo=${secret}`)

@@ -31,9 +31,16 @@ export class Account {
     this.refresh()
   }
 
-  // refresh is called with each block.
+  // refresh is called with each block. What comes too soon has its turn later: it may
+  // be the last for long.
   async refresh(block) {
-    if (!this.address || this.asking || Date.now() - this.asked < pace) return
+    clearTimeout(this.later)
+    if (!this.address) return
+    const wait = this.asking ? pace : this.asked + pace - Date.now()
+    if (wait > 0) {
+      this.later = setTimeout(() => this.refresh(block), wait)
+      return
+    }
     const { address, to } = this
     this.asking = true
     this.asked = Date.now()

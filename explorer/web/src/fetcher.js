@@ -35,18 +35,21 @@ function merged(...all) {
   return headers
 }
 
-// subscription is one by a socket of its own.
+// subscription is one by a socket of its own. Whoever left it hears no more: by then
+// GraphiQL may be at another, which it would take for ended.
 function subscription(to, params) {
   return {
     subscribe(sink) {
+      let left = false
       const client = line(to)
       const stop = client.subscribe(params, {
-        next: (result) => sink.next(result),
-        complete: () => sink.complete(),
-        error: (err) => sink.error(Array.isArray(err) ? err : closing(err)),
+        next: (result) => left || sink.next(result),
+        complete: () => left || sink.complete(),
+        error: (err) => left || sink.error(Array.isArray(err) ? err : closing(err)),
       })
       return {
         unsubscribe() {
+          left = true
           stop()
           client.dispose().catch(() => {}) // it never came about
         },

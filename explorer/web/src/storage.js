@@ -1,18 +1,28 @@
 // What GraphiQL keeps in this browser: tabs, history, looks. Its history would
 // keep the headers, too, and so the secrets in them: they are left out.
 const prefix = 'chaingql:'
-const keys = () => Object.keys(localStorage).filter((key) => key.startsWith(prefix))
+const place = store()
+const keys = () => Object.keys(place).filter((key) => key.startsWith(prefix))
 
-export const storage = {
-  getItem: (key) => localStorage.getItem(prefix + key),
-  setItem: (key, value) => localStorage.setItem(prefix + key, withoutHeaders(value)),
-  removeItem: (key) => localStorage.removeItem(prefix + key),
+export const storage = place && {
+  getItem: (key) => place.getItem(prefix + key),
+  setItem: (key, value) => place.setItem(prefix + key, withoutHeaders(value)),
+  removeItem: (key) => place.removeItem(prefix + key),
   get length() {
     return keys().length
   },
   clear() {
-    for (const key of keys()) localStorage.removeItem(key)
+    for (const key of keys()) place.removeItem(key)
   },
+}
+
+// store is null where the browser is told to keep nothing: GraphiQL does without.
+function store() {
+  try {
+    return localStorage
+  } catch {
+    return null
+  }
 }
 
 function withoutHeaders(text) {
