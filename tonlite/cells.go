@@ -72,9 +72,10 @@ func plausible(data []byte) bool {
 	return binary.BigEndian.Uint64(field) <= uint64(len(data))
 }
 
-// sound says whether every Merkle cell holds what it says that it holds. Its
-// own hash covers what it says, and the hash of a pruned branch below it at
-// another level: without this, that branch could stand for anything.
+// sound says whether every special cell is what it says that it is. A pruned
+// branch has its hashes from its own data: what hung below it would be covered by
+// none. A Merkle cell's hash covers what it says that it holds, and the hash of a
+// pruned branch below it at another level: that branch could stand for anything.
 func sound(c *cell.Cell, seen map[*cell.Cell]bool) error {
 	if seen[c] {
 		return nil
@@ -84,6 +85,9 @@ func sound(c *cell.Cell, seen map[*cell.Cell]bool) error {
 	if raw.IsSpecial {
 		switch c.GetType() {
 		case cell.PrunedCellType, cell.LibraryCellType:
+			if len(raw.Refs) > 0 {
+				return fmt.Errorf("%w: cells hang below a pruned branch", errProof)
+			}
 		case cell.MerkleProofCellType, cell.MerkleUpdateCellType:
 			for i, r := range raw.Refs {
 				depth := raw.Data[1+32*len(raw.Refs)+2*i:]

@@ -73,7 +73,6 @@ func TestSharedCellsAreNotCountedForEver(t *testing.T) {
 	}
 }
 
-// TestLeftOutIsNotAbsent looks keys up in proofs that show the way to one key.
 // TestBagOfManyCellsIsRefused has as many cells as bytes allow, which would take a
 // hundred times the room.
 func TestBagOfManyCellsIsRefused(t *testing.T) {
@@ -108,6 +107,7 @@ func TestMerkleCellHoldsWhatItSays(t *testing.T) {
 	}
 }
 
+// TestLeftOutIsNotAbsent looks keys up in proofs that show the way to one key.
 func TestLeftOutIsNotAbsent(t *testing.T) {
 	dict := cell.NewDict(32)
 	value := cell.BeginCell().MustStoreUInt(7, 8).MustStoreRef(cell.BeginCell().EndCell()).EndCell()

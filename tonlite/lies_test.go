@@ -76,6 +76,7 @@ func TestLiesAreRefused(t *testing.T) {
 	}{
 		{"a balance", liteservertest.FalseBalance, balance(rich), has},
 		{"a balance, by a pruned branch that misleads", liteservertest.FalseUpdate, balance(rich), has},
+		{"a balance, below a pruned branch", liteservertest.FalseRoot, balance(rich), has},
 		{"an account that is there", liteservertest.FalseAbsence, balance(rich), has},
 		{"an account that is there, by another shard", liteservertest.FalseShard, balance(rich), has},
 		{"an account's state", liteservertest.FalseState, balance(rich), has},
@@ -146,7 +147,7 @@ func TestUnprovenNetworkIsStillHashed(t *testing.T) {
 	b := open(t, s.Config(), &unproven)
 	for addr := range facts(t, "ton-mainnet-2019-masterchain-accounts-by-block.json").Balances {
 		for _, lie := range []liteservertest.Lie{
-			liteservertest.FalseBalance, liteservertest.FalseUpdate, liteservertest.FalseAbsence, liteservertest.FalseState, liteservertest.Garbage,
+			liteservertest.FalseBalance, liteservertest.FalseUpdate, liteservertest.FalseRoot, liteservertest.FalseAbsence, liteservertest.FalseState, liteservertest.Garbage,
 		} {
 			s.Tell(liteservertest.Truth)
 			if _, err := b.Balance(t.Context(), addr); err != nil {

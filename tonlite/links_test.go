@@ -3,11 +3,13 @@ package tonlite
 import (
 	"crypto/ed25519"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"testing"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
+	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
 // TestLinkIsOfWhatItSays alters every part of a good link: none will do then.
@@ -81,6 +83,8 @@ func TestLinkIsOfWhatItSays(t *testing.T) {
 			"another session":         func(l *lite.Link) { l.Catchain++; l.Block = nil },
 			"half of the signatures":  func(l *lite.Link) { l.Signatures = l.Signatures[:len(l.Signatures)/2]; l.Block = nil },
 			"signatures of another":   func(l *lite.Link) { l.Signatures = row.other.Signatures; l.State = row.other.Config },
+			"state, below a branch":   func(l *lite.Link) { l.Config = hung(t, l.Config); l.State = hung(t, l.State) },
+			"block, below a branch":   func(l *lite.Link) { l.Dest = hung(t, l.Dest); l.Block = hung(t, l.Block) },
 			"the other way of voting": func(l *lite.Link) { l.Simplex = !l.Simplex; l.Block = nil },
 		} {
 			l := row.good
@@ -90,4 +94,22 @@ func TestLinkIsOfWhatItSays(t *testing.T) {
 			}
 		}
 	}
+}
+
+// hung is a proof that shows what it did, below a pruned branch in the root's place.
+func hung(t *testing.T, proof []byte) []byte {
+	t.Helper()
+	if proof == nil {
+		return nil
+	}
+	c, err := cell.FromBOC(proof)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, top := c.MustPeekRef(0), c.ToRawUnsafe()
+	data := binary.BigEndian.AppendUint16(append([]byte{1, 1}, root.Hash(0)...), root.Depth(0))
+	top.Refs = []*cell.Cell{cell.FromRawUnsafe(cell.RawUnsafeCell{
+		IsSpecial: true, LevelMask: cell.LevelMask{Mask: 1}, BitsSz: uint(8 * len(data)), Data: data, Refs: root.ToRawUnsafe().Refs,
+	})}
+	return cell.FromRawUnsafe(top).ToBOC()
 }

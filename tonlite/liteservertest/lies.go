@@ -22,6 +22,7 @@ const (
 	Truth        Lie = iota
 	FalseBalance     // each account has a nano-unit more, in a state of the liar's own
 	FalseUpdate      // as FalseBalance, with a block's proof in which a pruned branch stands for that state
+	FalseRoot        // as FalseBalance, with a block's proof of which the root is a pruned branch, and that state's update hangs below it
 	FalseAbsence     // no account is there: the way to it is left out
 	FalseShard       // no account is there: of another shard that is true
 	FalseState       // an account's state is another's
@@ -161,7 +162,7 @@ func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.Account
 	asked := q.(lite.GetAccountState)
 	block, state := c.blocks[a.Shard], c.states[a.Shard.Root]
 	switch l {
-	case FalseBalance, FalseUpdate:
+	case FalseBalance, FalseUpdate, FalseRoot:
 		forged, account := richer(state, chaingql.Address{Workchain: asked.Workchain, ID: asked.Account})
 		if forged == nil {
 			return a
@@ -169,8 +170,11 @@ func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.Account
 		proof, _, err := accountProof(forged, asked.Account)
 		must(err)
 		shown := updateProof(block.root)
-		if l == FalseUpdate {
+		switch l {
+		case FalseUpdate:
 			shown = misleading(block.root, state, forged)
+		case FalseRoot:
+			shown = hung(block.root, replaced(block.root, 2, update(state, forged)))
 		}
 		a.Proof, a.State = bag(shown, proof), account.ToBOC()
 	case FalseAbsence:
@@ -239,6 +243,17 @@ func misleading(block, state, forged *cell.Cell) *cell.Cell {
 	sk.ProofRef(0).SetRecursive()
 	sk.ProofRef(2).SetRecursive()
 	return prove(cell.FromRawUnsafe(body), sk)
+}
+
+// hung is a proof of a cell that shows what is below another: it hangs below a
+// pruned branch, which has the cell's hash.
+func hung(c, other *cell.Cell) *cell.Cell {
+	branch := pruned(1, c.Hash(0), c.Depth(0)).ToRawUnsafe()
+	branch.Refs = other.ToRawUnsafe().Refs
+	data := binary.BigEndian.AppendUint16(append([]byte{3}, c.Hash(0)...), c.Depth(0))
+	return cell.FromRawUnsafe(cell.RawUnsafeCell{
+		IsSpecial: true, BitsSz: uint(8 * len(data)), Data: data, Refs: []*cell.Cell{cell.FromRawUnsafe(branch)},
+	})
 }
 
 // replaced is a cell with another one below it.
