@@ -7,10 +7,12 @@ import (
 	"slices"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// maxScan is through how many masterchain blocks one page is looked for.
-const maxScan = 1200
+// maxScan is through how many masterchain blocks one page is looked for: as few
+// as are kept, so that a search in vain is not made anew with each call.
+const maxScan = 1000
 
 var errTooFar = fmt.Errorf("tonlite: the page is further than %d masterchain blocks away: ask closer to a cursor, or for less", maxScan)
 
@@ -18,7 +20,8 @@ var errTooFar = fmt.Errorf("tonlite: the page is further than %d masterchain blo
 // servers keep history. It costs a query for each masterchain block that is
 // looked through and one for each shard block, unless they were read lately; of
 // the masterchain alone the shard blocks are not read. A page whose filter
-// passes over more than 1,200 masterchain blocks is an error.
+// passes over more than 1,000 masterchain blocks is an error; of a workchain that the network
+// does not have there are no blocks.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -27,10 +30,30 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	if err != nil || r.from > r.to || q.First <= 0 && q.Last <= 0 {
 		return nil, err
 	}
+	if none, err := b.matchless(ctx, q); err != nil || none {
+		return nil, err
+	}
 	if q.Last > 0 {
 		return b.highest(ctx, q, r)
 	}
 	return b.lowest(ctx, q, r)
+}
+
+// matchless says of a filter that there never was a block for it: the masterchain
+// is one shard, and the newest masterchain block commits to each other workchain.
+func (b *Backend) matchless(ctx context.Context, q chaingql.BlocksQuery) (bool, error) {
+	switch {
+	case q.Workchain == nil:
+		return false, nil
+	case *q.Workchain == masterchain:
+		return q.Shard != nil && *q.Shard != wholeShard, nil
+	}
+	head, _ := b.newest()
+	m, err := b.chain(ctx, head.SeqNo, head.SeqNo)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(m[0].tops, func(top lite.BlockID) bool { return top.Workchain == *q.Workchain }), nil
 }
 
 // A stretch is a run of masterchain blocks.

@@ -172,6 +172,23 @@ func TestReadingTwiceAsksOnce(t *testing.T) {
 	}
 }
 
+// TestFilterThatNothingCanMatchIsNoSearch asks for what the network does not have:
+// nobody's history is searched for it.
+func TestFilterThatNothingCanMatchIsNoSearch(t *testing.T) {
+	s := start(t, liteservertest.Made(40), nil)
+	b := open(t, s.Config(), nil)
+	s.Asked() // what Open did
+	masters, foreign, half := int32(-1), int32(5), uint64(0x4<<60)
+	for _, q := range []chaingql.BlocksQuery{{Workchain: &foreign, Last: 3}, {Workchain: &foreign, First: 3}, {Workchain: &masters, Shard: &half, Last: 3}} {
+		if page, err := b.Blocks(t.Context(), q); err != nil || len(page) != 0 {
+			t.Errorf("%+v: %d blocks, %v", q, len(page), err)
+		}
+	}
+	if asked := s.Asked(); asked["getBlock"] > 1 || asked["getBlockHeader"] > 0 {
+		t.Errorf("it took %v", asked)
+	}
+}
+
 // TestHistoryOfAServerThatFailsIsNotGone has one server with all of it, which
 // goes away, and one with the newest blocks.
 func TestHistoryOfAServerThatFailsIsNotGone(t *testing.T) {
