@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ const (
 	fetching  = 30 * time.Second
 )
 
-// errURL stands in for the parser's error, which quotes the URL and the password
-// that may be in it.
+// errURL stands in for the parser's error, which quotes the URL and the secrets
+// that may be in it. Of a good one no more than the host is told.
 var errURL = errors.New("tonlite: read the configuration: the URL is malformed")
 
 // ReadConfig reads a network's global.config.json, from a file or, where it
@@ -46,11 +47,14 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("tonlite: read the configuration: %w", err)
+		if quoting := (*url.Error)(nil); errors.As(err, &quoting) {
+			err = quoting.Err
+		}
+		return nil, fmt.Errorf("tonlite: read the configuration: from %s: %w", req.URL.Host, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("tonlite: read the configuration: %s answers %s", req.URL.Redacted(), res.Status)
+		return nil, fmt.Errorf("tonlite: read the configuration: %s answers %s", req.URL.Host, res.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxConfig))
 	if err != nil {
