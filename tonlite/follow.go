@@ -94,7 +94,9 @@ func (b *Backend) await(ctx context.Context, l *line, seqNo uint32) error {
 				b.servers.first.Store(uint32(l.place)) // which has what others may not have yet
 				return nil
 			}
-			b.servers.fail(l.server, err)
+			if ctx.Err() == nil {
+				b.servers.fail(l.server, err)
+			}
 			err = fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)
 		}
 		if err := l.move(ctx, err); err != nil {

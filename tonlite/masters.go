@@ -23,19 +23,21 @@ func (b *Backend) current(ctx context.Context) (lite.BlockID, error) {
 	if head, live := b.newest(); live {
 		return head, nil
 	}
+	behind := false // some server is
 	err := b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
 		info, ok := answer.(lite.MasterchainInfo)
 		if !ok || info.Last.Workchain != masterchain || info.Last.Shard != wholeShard {
 			return errAnswer
 		}
 		if head, _ := b.newest(); info.Last.SeqNo < head.SeqNo {
+			behind = true
 			return errBehind
 		}
 		return b.advance(ctx, info.Last)
 	})
 	head, _ := b.newest()
-	if errors.Is(err, errBehind) {
-		err = nil // all are behind
+	if behind && ctx.Err() == nil {
+		err = nil // nobody tells of a newer one
 	}
 	return head, err
 }
