@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -115,5 +116,37 @@ func TestSubscriberMissesNothingThroughARestart(t *testing.T) {
 			}
 		}
 		s.Advance(want.SeqNo + 1)
+	}
+}
+
+// TestHistoryThatIsGoneIsToldThroughTheHandler resumes, on a socket and with a
+// page, behind a block that the lite server dropped, and then from the oldest
+// that the answer names.
+func TestHistoryThatIsGoneIsToldThroughTheHandler(t *testing.T) {
+	chain := liteservertest.Made(40)
+	s := start(t, chain, nil)
+	s.Forget(20)
+	kept := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{After: chaingql.ChainOrder(-1, 1<<63, 20, 0), First: 2})
+	oldest := fmt.Sprintf(`"oldest":%q`, kept[0].Cursor)
+	gone := chain.Blocks()[3].Cursor
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	url := serve(t, open(t, s.Config(), nil))
+	if got, err := subscribe(ctx, t, url, gone)(); err == nil || !strings.Contains(err.Error(), `"CURSOR_TOO_OLD"`) || !strings.Contains(err.Error(), oldest) {
+		t.Errorf("a subscriber is told %q, %v, want %s", got, err, oldest)
+	}
+	query := fmt.Sprintf(`{"query":"{blockchain{blocks(first:3,after:\"%s\"){edges{cursor}}}}"}`, gone)
+	res, err := http.Post(url, "application/json", strings.NewReader(query))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer func() { _ = res.Body.Close() }()
+	page, err := io.ReadAll(res.Body)
+	if err != nil || !strings.Contains(string(page), `"CURSOR_TOO_OLD"`) || !strings.Contains(string(page), oldest) {
+		t.Errorf("a page is %s, %v, want %s", page, err, oldest)
+	}
+	if got, err := subscribe(ctx, t, url, kept[0].Cursor)(); err != nil || got != kept[1].Cursor {
+		t.Errorf("behind the oldest comes %q, %v, want %q", got, err, kept[1].Cursor)
 	}
 }

@@ -1,6 +1,6 @@
 // Command example serves a TON network out of its lite servers:
 //
-//	curl -O https://ton.org/global.config.json
+//	curl -LO https://ton.org/global.config.json
 //	go run ./example -config global.config.json
 //
 // Without a network it replays a chain instead, one masterchain block a second,

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -45,7 +46,11 @@ func TestHostServesAReplay(t *testing.T) {
 	}
 	const latest = `{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{seq_no}}}}}"}`
 	first := ask(latest)
-	if !strings.Contains(first, `"seq_no":2`) {
+	var seqNo int
+	if _, number, ok := strings.Cut(first, `"seq_no":`); ok {
+		_, _ = fmt.Sscan(number, &seqNo) // none is 0
+	}
+	if seqNo < 21 {
 		t.Errorf("the latest block is %s", first)
 	}
 	for end := time.Now().Add(10 * time.Second); ask(latest) == first; time.Sleep(10 * time.Millisecond) {
