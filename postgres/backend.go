@@ -44,8 +44,9 @@ type tables struct{ blocks, accounts, state string }
 // pairs, as libpq takes it, with pgx's own keys beside it: pool_max_conns is
 // worth setting, as its default is 4, or the number of processors where that is
 // higher. What is wrong (address, password, permissions, version, tables, a
-// pooler that passes no notifications on) is one error here, in which the DSN does not appear. The context is for opening
-// alone. Close the Backend when it is no longer used.
+// pooler that passes no notifications on) is one error here, in which the DSN
+// does not appear. The context is for opening alone. Close the Backend when it is
+// no longer used.
 func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -56,6 +57,9 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 		return nil, malformed(err)
 	}
 	conn := config.ConnConfig
+	if err := checkHosts(&conn.Config); err != nil {
+		return nil, err
+	}
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > o.Timeout {
 		conn.ConnectTimeout = o.Timeout
 	}

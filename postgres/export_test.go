@@ -41,5 +41,8 @@ func Destination(dsn string) (string, error) {
 	return destination(config), nil
 }
 
-// Failed is the error made of pgx's.
-var Failed = failed
+// Failed is the error made of pgx's, UnknownKey what it looks for.
+var (
+	Failed     = failed
+	UnknownKey = unknownKey
+)

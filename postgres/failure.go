@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,7 +17,8 @@ type failure struct {
 }
 
 func (f *failure) Error() string {
-	return "postgres: " + f.what + ": " + strings.Join(strings.Fields(f.cause.Error()), " ")
+	lines := slices.Compact(strings.Split(f.cause.Error(), "\n")) // with TLS and without, say
+	return "postgres: " + f.what + ": " + strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")
 }
 
 func (f *failure) Unwrap() error { return f.cause }
@@ -25,6 +27,9 @@ func failed(what string, err error) error {
 	var connecting *pgconn.ConnectError
 	if errors.As(err, &connecting) {
 		err = connecting.Unwrap()
+		if unknownKey(err, connecting.Config.RuntimeParams) {
+			err = errKey
+		}
 	}
 	// Prepared on one connection, asked for on another.
 	var told *pgconn.PgError
@@ -32,6 +37,35 @@ func failed(what string, err error) error {
 		what += " (behind PgBouncer in transaction mode set Options.Poll)"
 	}
 	return &failure{what, err}
+}
+
+// unknownKey tells whether the server, or a pooler, refuses a key of the DSN and
+// quotes it. What pgx does not know it sends to the server, and that may be the
+// rest of a password that was not quoted, or all of a URL whose scheme is none.
+func unknownKey(err error, keys map[string]string) bool {
+	text := err.Error() // of all addresses that were tried
+	refused := slices.ContainsFunc([]string{"42704", "42602", "08P01"}, func(code string) bool { return strings.Contains(text, "(SQLSTATE "+code+")") })
+	for key := range keys {
+		if refused && strings.Contains(text, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkHosts refuses the rest of a password that has an @, which pgx takes for a
+// part of the host, and would quote.
+func checkHosts(c *pgconn.Config) error {
+	hosts := []string{c.Host}
+	for _, f := range c.Fallbacks {
+		hosts = append(hosts, f.Host)
+	}
+	for _, host := range hosts {
+		if strings.LastIndexByte(host, '@') > 0 && host[0] != '/' { // else it is a Unix socket's
+			return errDSN
+		}
+	}
+	return nil
 }
 
 // malformed stands in for pgx's error, which quotes the string and is not sure to
@@ -44,7 +78,12 @@ func malformed(err error) error {
 	return errDSN
 }
 
-var errDSN = errors.New("postgres: the DSN is malformed: write postgres://user:password@host:port/database?key=value, " +
-	"with special characters percent-encoded, or key=value pairs with single quotes around values that have spaces")
+var (
+	errDSN = errors.New("postgres: the DSN is malformed, or what it leaves to the environment (PGPORT, PGSERVICE, ...): " +
+		"write postgres://user:password@host:port/database?key=value, with special characters percent-encoded, " +
+		"or key=value pairs with single quotes around values that have spaces")
+	errKey = errors.New("the DSN has a key that the server does not take, such as one that is misspelled, or a part of a value " +
+		"that should be percent-encoded or in single quotes")
+)
 
 var errClosed = errors.New("postgres: the Backend was closed")

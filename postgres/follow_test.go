@@ -163,7 +163,7 @@ func TestFollowEndsWithItsListeningConnectionAndCanBeResumed(t *testing.T) {
 func TestListeningConnectionThatFellSilentIsNoticed(t *testing.T) {
 	s := sharedServer(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	opts := &postgres.Options{Schema: newSchema(), Look: time.Hour, Timeout: 300 * time.Millisecond}
+	opts := &postgres.Options{Schema: newSchema(), Look: time.Hour, Timeout: 2 * time.Second}
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), opts)
 	b.TestLine(20 * time.Millisecond)
 	w := writer(t, open(t, s.dsn("postgres"), opts))

@@ -30,6 +30,12 @@ func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
 	open(t, s.dsn("postgres"), &postgres.Options{Schema: newer})
 	s.admin(t, "UPDATE "+quote(newer)+".chaingql_state SET version = 99")
 	empty := newSchema()
+	short, closed := newSchema(), newSchema()
+	for _, schema := range []string{short, closed} {
+		open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
+	}
+	s.admin(t, "DROP TABLE "+quote(short)+".accounts", "GRANT USAGE ON SCHEMA "+quote(closed)+" TO "+reader,
+		"GRANT SELECT ON "+quote(closed)+".chaingql_state, "+quote(closed)+".accounts TO "+reader)
 	quoted := "hunter2%20%26%20c%2Fo"
 
 	for _, row := range []struct {
@@ -49,6 +55,8 @@ func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
 		{"no right to make tables", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: empty}, "permission denied for database"},
 		{"no right to read", s.tcp(s.port, stranger+":"+quoted, "postgres"), postgres.Options{Schema: made}, "permission denied for schema"},
 		{"no tables, and none are made", s.dsn("postgres"), postgres.Options{Schema: empty, SkipMigrations: true}, "there are no tables in schema"},
+		{"a table that is missing", s.dsn("postgres"), postgres.Options{Schema: short}, "accounts\" does not exist"},
+		{"no right to read one of them", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: closed}, "permission denied for table blocks"},
 		{"somebody else's table of that name", s.dsn("postgres"), postgres.Options{Schema: owned}, `relation "blocks" already exists`},
 		{"tables of a newer version", s.dsn("postgres"), postgres.Options{Schema: newer}, "have version 99, and this package knows"},
 		{"no name of a schema", s.dsn("postgres"), postgres.Options{Schema: strings.Repeat("x", 64)}, "no name of a schema"},
@@ -98,10 +106,71 @@ func expectError(t *testing.T, err error, want string) {
 	}
 }
 
+// TestPasswordThatIsNotQuotedIsNotRepeated has passwords that are taken for
+// something else: a host, a key, a path.
+func TestPasswordThatIsNotQuotedIsNotRepeated(t *testing.T) {
+	s := sharedServer(t)
+	for name, value := range map[string]string{"PGHOST": s.dir, "PGPORT": fmt.Sprint(s.port), "PGUSER": "postgres", "PGDATABASE": "postgres"} {
+		t.Setenv(name, value)
+	}
+	pairs := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable ", s.port)
+	const malformed, unknown, refused = "the DSN is malformed", "the DSN has a key that the server does not take", "password authentication failed"
+	for _, row := range []struct{ dsn, want string }{
+		{s.tcp(s.port, "app:c@hunter2", "postgres"), malformed},
+		{strings.Replace(s.tcp(s.port, "app:c@hunter2", "postgres"), "127.0.0.1", "/nowhere,127.0.0.1", 1), malformed},
+		{s.tcp(s.port, "app:c/hunter2", "postgres"), malformed},
+		{s.tcp(s.port, "app:c hunter2", "postgres"), malformed},
+		{s.tcp(s.port, "app:c%hunter2", "postgres"), malformed},
+		{s.tcp(s.port, "app:c#hunter2", "postgres"), refused},
+		{s.tcp(s.port, "app:c?hunter2", "postgres"), refused},
+		{s.tcp(s.port, "app:c:hunter2", "postgres"), refused},
+		{s.tcp(s.port, "app:c,hunter2", "postgres"), refused},
+		{s.tcp(s.port, "app", "postgres") + "&password=hunter2", refused},
+		{s.tcp(s.port, "app", "postgres") + "&password=c&hunter2", malformed},
+		{s.tcp(s.port, "postgres", "postgres") + "&password=c&hunter2=d", unknown},
+		{strings.Replace(s.tcp(s.port, "app:hunter2", "postgres"), "postgres:", "postgress:", 1), unknown},
+		{strings.TrimPrefix(s.tcp(s.port, "app:hunter2", "postgres"), "postgres://"), unknown},
+		{pairs + "password=c hunter2", malformed},
+		{pairs + "password='c hunter2", malformed},
+		{pairs + "password=c hunter2=d", unknown},
+		{pairs + "password=c d.hunter2=e", ""}, // a name that an extension might have
+		{pairs + "password=c 2&hunter2=d", unknown},
+		{pairs + "sslmode=hunter2", malformed},
+	} {
+		t.Run(row.dsn, func(t *testing.T) {
+			b, err := postgres.Open(t.Context(), row.dsn, &postgres.Options{Schema: newSchema()})
+			if err == nil {
+				b.Close()
+			}
+			if err != nil || row.want != "" {
+				expectError(t, err, row.want)
+			}
+		})
+	}
+	pooler := &pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: hunter2"}
+	if !postgres.UnknownKey(pooler, map[string]string{"hunter2": "d"}) || postgres.UnknownKey(pooler, map[string]string{"application_name": "x"}) {
+		t.Error("what a pooler says of a key is not told from what it says of others")
+	}
+}
+
+func TestEnvironmentThatIsMalformedIsNamed(t *testing.T) {
+	t.Setenv("PGPORT", "hunter2")
+	_, err := postgres.Open(t.Context(), "", nil)
+	expectError(t, err, "or what it leaves to the environment (PGPORT")
+}
+
+func TestOneReasonIsToldOnce(t *testing.T) {
+	_, err := postgres.Open(t.Context(), "postgres://app:hunter2@127.0.0.1:1/chain?sslmode=prefer", nil) // with TLS, then without
+	expectError(t, err, "connection refused")
+	if n := strings.Count(err.Error(), "connection refused"); n != 1 {
+		t.Errorf("it is told %d times: %v", n, err)
+	}
+}
+
 func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
 	s := sharedServer(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	b := open(t, s.tcp(p.Port(), "postgres:hunter2", "postgres"), &postgres.Options{Timeout: 100 * time.Millisecond})
+	b := open(t, s.tcp(p.Port(), "postgres:hunter2", "postgres"), &postgres.Options{Timeout: time.Second})
 	w := writer(t, b)
 	p.Refuse()
 	_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
@@ -117,7 +186,7 @@ func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
 func TestStalledServerIsGivenUpWithoutAContext(t *testing.T) {
 	s := sharedServer(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	opts := &postgres.Options{Timeout: 100 * time.Millisecond, WriteTimeout: 5 * time.Second}
+	opts := &postgres.Options{Timeout: time.Second}
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), opts)
 	if _, err := b.Balances(t.Context(), []chaingql.Address{{}}); err != nil {
 		t.Fatal(err)

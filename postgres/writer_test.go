@@ -207,7 +207,9 @@ func TestWritersThatWaitLeaveConnectionsToReaders(t *testing.T) {
 
 func TestWriterGivesUpAtItsDeadline(t *testing.T) {
 	s := sharedServer(t)
-	opts := &postgres.Options{Schema: newSchema(), WriteTimeout: 300 * time.Millisecond}
+	opts := &postgres.Options{Schema: newSchema()}
+	open(t, s.dsn("postgres"), opts) // makes the tables, in its own time
+	opts.WriteTimeout = time.Second
 	w := writer(t, open(t, s.dsn("postgres"), opts))
 	release := hold(t, s, opts.Schema)
 	var writing sync.WaitGroup
