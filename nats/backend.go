@@ -25,11 +25,12 @@ var (
 )
 
 // Open connects to a server, or to the first that answers of several with commas
-// between them, and sees that they will do: that there are JetStream, the stream
-// and the bucket (see [Options].Create), as they have to be, and the permission
-// to read them. What is wrong is one error here, in which the URL does not
-// appear. The context is for opening alone. The Backend has a connection of its
-// own; close it when it is no longer used.
+// between them, or to [nats.DefaultURL] where there is none, and sees that they
+// will do: that there are JetStream, the stream and the bucket (see
+// [Options].Create), as they have to be, and the permission to read them. What is
+// wrong is one error here, in which the URL does not appear. The context is for
+// opening alone. The Backend has a connection of its own; close it when it is no
+// longer used.
 func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	o, err := opts.withDefaults()
 	if err != nil {

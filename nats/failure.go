@@ -41,14 +41,17 @@ var (
 	errReplaced = errors.New("natschain: the stream is not the one that was read before: it was deleted and made anew")
 )
 
-// checkURL sees to it that no parser is given a URL that it would quote.
+// checkURL sees to it that no parser is given a URL that it would quote. An @ behind
+// the host is the end of a token or password with a /, ? or # in it, the begin of
+// which would be looked up, and quoted, as a host.
 func checkURL(urls string) error {
 	for _, one := range strings.Split(urls, ",") {
 		one = strings.TrimSpace(one)
 		if one != "" && !strings.Contains(one, "://") {
 			one = "nats://" + one // as nats.go has it
 		}
-		if u, err := url.Parse(one); err != nil || one != "" && u.Host == "" {
+		u, err := url.Parse(one)
+		if err != nil || one != "" && u.Host == "" || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
 			return errURL
 		}
 	}

@@ -188,16 +188,16 @@ func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: time.Second})
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: 2 * time.Second})
 	r := follow(t, b, "")
 	r.expect(all)
 	resume := p.Stall()
 	defer resume()
-	if err := r.ends(10 * time.Second); err == nil {
+	if err := r.ends(patience); err == nil {
 		t.Error("it ended without an error")
 	}
 	start := time.Now()
-	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > 3*time.Second {
+	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > patience {
 		t.Errorf("a page without a deadline failed after %v with %v", time.Since(start), err)
 	}
 	asked := make(chan error, 1)
@@ -210,7 +210,7 @@ func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 		if err == nil {
 			t.Error("a dead line gave a balance")
 		}
-	case <-time.After(3 * time.Second):
+	case <-time.After(patience):
 		t.Error("a balance without a deadline is waited for still")
 	}
 }
@@ -220,14 +220,14 @@ func TestWriterComesBackFromADeadLine(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: time.Second, WriteTimeout: 2 * time.Second, Create: &natschain.Storage{}})
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: 2 * time.Second, WriteTimeout: 2 * time.Second, Create: &natschain.Storage{}})
 	w, all, ctx := writer(t, b), blocks(5000), context.Background()
 	if err := w.Append(ctx, all[:10]...); err != nil {
 		t.Fatal(err)
 	}
 	resume := p.Stall()
 	start := time.Now()
-	if err := w.Append(ctx, all...); err == nil || time.Since(start) > 5*time.Second {
+	if err := w.Append(ctx, all...); err == nil || time.Since(start) > patience {
 		t.Errorf("Append came back after %v with %v", time.Since(start), err)
 	}
 	if err := w.SetBalance(ctx, chaingql.Address{}, nil); err == nil {
@@ -280,7 +280,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	}
 	time.Sleep(200 * time.Millisecond) // some are under way by then; it must hold for any that are
 	b.Close()
-	late := time.After(4 * time.Second) // two acknowledgements of Append and SetBalances are waited for
+	late := time.After(patience) // which is far from an hour
 	for range len(calls) {
 		select {
 		case e := <-ended:
@@ -299,19 +299,19 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	s := newBroker(t)
-	b := open(t, s.ClientURL(), nil)
+	b := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Hour, Create: &natschain.Storage{}})
 	r := follow(t, b, "")
 	time.Sleep(50 * time.Millisecond) // it waits for blocks by then, most likely; it must end in any case
 	b.Close()
 	b.Close()
-	if err := r.ends(2 * time.Second); err == nil {
+	if err := r.ends(patience); err == nil {
 		t.Error("Follow ended without an error")
 	}
 	start := time.Now()
-	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > time.Second {
+	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > patience {
 		t.Errorf("a page after Close: %v after %v", err, time.Since(start))
 	}
-	if err := follow(t, b, "").ends(2 * time.Second); err == nil {
+	if err := follow(t, b, "").ends(patience); err == nil {
 		t.Error("a Follow after Close ended without an error")
 	}
 }

@@ -25,13 +25,8 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 	}
 	t.Cleanup(nc.Close)
 	all := blocks(5)
-	payload := func(seq int) []byte {
-		b := all[seq-1]
-		return fmt.Appendf(nil, `{"cursor":%q,"seq_no":%d,"hash":%q,"time":%q}`, b.Cursor, b.SeqNo, b.Hash, b.Time.Format("2006-01-02T15:04:05Z"))
-	}
-	subject := func(seq int) string {
-		return fmt.Sprintf("chain.blocks.%d.%016x", all[seq-1].Workchain, all[seq-1].Shard)
-	}
+	payload := func(seq int) []byte { return payloadOf(&all[seq-1]) }
+	subject := func(seq int) string { return subjectOf(&all[seq-1]) }
 	type request struct {
 		Seq, Batch int
 		Last       string `json:"last_by_subj"`
@@ -88,7 +83,7 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := natschain.Bare(nc, &natschain.Options{Timeout: time.Second})
+	b := natschain.Bare(nc, &natschain.Options{Timeout: 2 * time.Second})
 	for _, q := range []chaingql.BlocksQuery{{First: 10}, {Last: 10}, {Last: 3}} {
 		asked.Store(0)
 		deaf.Store(1)
@@ -100,4 +95,14 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 			t.Errorf("of %+v came %s", q, difference(cursorsOf(page), cursorsOf(want)))
 		}
 	}
+}
+
+// payloadOf and subjectOf are a block's message, as programs in other languages
+// may write it.
+func payloadOf(b *chaingql.Block) []byte {
+	return fmt.Appendf(nil, `{"cursor":%q,"seq_no":%d,"hash":%q,"time":%q}`, b.Cursor, b.SeqNo, b.Hash, b.Time.Format("2006-01-02T15:04:05Z"))
+}
+
+func subjectOf(b *chaingql.Block) string {
+	return fmt.Sprintf("chain.blocks.%d.%016x", b.Workchain, b.Shard)
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	natschain "github.com/chaingql/chaingql/nats"
@@ -41,10 +42,10 @@ func (b *broker) traffic(t testing.TB) (in, out int64) {
 }
 
 // TestNoPageCostsManyRequests reads pages of a long chain from where nobody has
-// read before, and counts what is sent for them.
+// read before, and counts what is sent for them, where nothing is asked again.
 func TestNoPageCostsManyRequests(t *testing.T) {
 	s := newBroker(t)
-	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{Memory: true}}), long(30_000), context.Background()
+	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Minute, Create: &natschain.Storage{Memory: true}}), long(30_000), context.Background()
 	w := writer(t, open(t, s.ClientURL(), nil))
 	if err := w.Append(ctx, all...); err != nil {
 		t.Fatal(err)

@@ -90,19 +90,33 @@ func below(oldest stored, c chaingql.Cursor) place {
 }
 
 // since sees, when a page was read, that nothing past a place had gone by then:
-// the oldest messages go first.
+// the oldest messages go first. Where the message of the place is not there it
+// looks twice: another stream may have grown up to it between two answers.
 func (b *Backend) since(ctx context.Context, p place, c chaingql.Cursor) error {
-	if p.seq > 0 {
-		s, some, err := b.block(ctx, wanted{Seq: p.seq})
-		switch {
-		case err != nil:
-			return err
-		case some && p.exact && s.block.Cursor != c:
-			return errReplaced
-		case some:
-			return nil
-		}
+	if there, err := b.still(ctx, p, c); there || err != nil {
+		return err
 	}
+	if err := b.nothingGone(ctx, p); err != nil {
+		return err
+	}
+	_, err := b.still(ctx, p, c)
+	return err
+}
+
+// still tells whether the message of a place is there, and the one that it was.
+func (b *Backend) still(ctx context.Context, p place, c chaingql.Cursor) (bool, error) {
+	if p.seq == 0 {
+		return false, nil
+	}
+	s, some, err := b.block(ctx, wanted{Seq: p.seq})
+	if some && p.exact && s.block.Cursor != c {
+		return false, errReplaced
+	}
+	return some, err
+}
+
+// nothingGone sees that what is past a place, whose own message is gone, is there.
+func (b *Backend) nothingGone(ctx context.Context, p place) error {
 	next, some, err := b.at(ctx, p.seq+1)
 	switch {
 	case err != nil:
