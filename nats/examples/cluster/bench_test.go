@@ -19,7 +19,7 @@ import (
 func BenchmarkCluster(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	c, err := newCluster(ctx, b.TempDir(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	c, err := newCluster(ctx, b.TempDir(), "127.0.0.1:0", inProcess, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func spent() time.Duration {
 // gets its first block and leaves, at one host and without the proxy: what a
 // host spends on each that another host has lost, the client's part included.
 func BenchmarkArrival(b *testing.B) {
-	c, err := newCluster(context.Background(), b.TempDir(), "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	c, err := newCluster(context.Background(), b.TempDir(), "127.0.0.1:0", inProcess, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

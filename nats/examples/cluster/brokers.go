@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -16,15 +15,22 @@ import (
 // brokers are the servers of one NATS cluster. Each can be stopped, and started
 // again on what it kept.
 type brokers struct {
-	opts []*server.Options
+	opts   []*server.Options
+	launch launch
 
 	mu      sync.Mutex
-	running []*server.Server // nil where one is stopped
+	running []broker // nil where one is stopped
 }
 
+// A broker is one server; stop returns when it is gone.
+type broker interface{ stop() }
+
+// A launch starts a broker.
+type launch func(*server.Options) (broker, error)
+
 // newBrokers starts a cluster on 127.0.0.1.
-func newBrokers(dir string) (*brokers, error) {
-	b := &brokers{running: make([]*server.Server, machines)}
+func newBrokers(dir string, l launch) (*brokers, error) {
+	b := &brokers{launch: l, running: make([]broker, machines)}
 	ports, err := free(2 * machines)
 	if err != nil {
 		return nil, err
@@ -73,15 +79,9 @@ func (b *brokers) urls() string {
 }
 
 func (b *brokers) start(i int) error {
-	opts := b.opts[i].Clone()
-	s, err := server.NewServer(opts)
+	s, err := b.launch(b.opts[i].Clone())
 	if err != nil {
 		return err
-	}
-	s.Start()
-	if !s.ReadyForConnections(gather / 2) {
-		s.Shutdown()
-		return errors.New("a NATS server does not come up")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,29 +89,14 @@ func (b *brokers) start(i int) error {
 	return nil
 }
 
-// stop takes a server down at once: it tells nobody, and hands nothing over.
 func (b *brokers) stop(i int) {
 	b.mu.Lock()
 	s := b.running[i]
 	b.running[i] = nil
 	b.mu.Unlock()
 	if s != nil {
-		s.Shutdown()
-		s.WaitForShutdown()
+		s.stop()
 	}
-}
-
-// current waits until a server has caught up with the others.
-func (b *brokers) current(i int, within time.Duration) bool {
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		b.mu.Lock()
-		s := b.running[i]
-		b.mu.Unlock()
-		if s != nil && s.JetStreamIsCurrent() && s.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, "chain_blocks") {
-			return true
-		}
-	}
-	return false
 }
 
 func (b *brokers) close() {
@@ -120,4 +105,26 @@ func (b *brokers) close() {
 		stopping.Go(func() { b.stop(i) })
 	}
 	stopping.Wait()
+}
+
+// local is a broker in this process.
+type local struct{ *server.Server }
+
+func inProcess(opts *server.Options) (broker, error) {
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return nil, err
+	}
+	s.Start()
+	if !s.ReadyForConnections(gather / 2) {
+		s.Shutdown()
+		return nil, errors.New("a NATS server does not come up")
+	}
+	return local{s}, nil
+}
+
+// stop has the others take over first what it leads.
+func (l local) stop() {
+	l.Shutdown()
+	l.WaitForShutdown()
 }

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	} else if err := os.MkdirAll(*dir, 0o700); err != nil {
 		return err
 	}
-	c, err := newCluster(ctx, *dir, *addr, slog.Default())
+	c, err := newCluster(ctx, *dir, *addr, inProcess, slog.Default())
 	if err != nil {
 		return err
 	}
@@ -110,14 +110,14 @@ type cluster struct {
 }
 
 // newCluster starts everything, and waits until it serves.
-func newCluster(ctx context.Context, dir, addr string, logger *slog.Logger) (c *cluster, err error) {
+func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Logger) (c *cluster, err error) {
 	c = &cluster{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
 		}
 	}()
-	if c.brokers, err = newBrokers(dir); err != nil {
+	if c.brokers, err = newBrokers(dir, l); err != nil {
 		return c, err
 	}
 	if err := c.makeChain(ctx); err != nil {
