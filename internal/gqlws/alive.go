@@ -35,9 +35,9 @@ func (c *conn) alive() {
 	c.pinged, c.missed = false, 0
 }
 
-// pong answers a ping. Called by the reader, which waits for room.
+// pong answers a ping. Called by the reader, which waits for room: the time that
+// this takes is not the next frame's.
 func (c *conn) pong(payload []byte) {
-	c.net.settle()
 	if c.tooMany() {
 		_ = c.apart(c.tooFast) // which ends the connection, whatever becomes of the Session
 	}
@@ -48,6 +48,7 @@ func (c *conn) pong(payload []byte) {
 	}
 	c.mu.Unlock()
 	c.waitRoom()
+	c.net.settle()
 }
 
 // keepAlive lets the writer send a keep-alive. Each is due at a whole multiple of

@@ -59,7 +59,7 @@ func TestSessionThatEndsItsGoroutineDoesNotKeepItsPlace(t *testing.T) {
 				if why == nil {
 					t.Error("closed as if all were well")
 				}
-			case <-time.After(4 * time.Second):
+			case <-time.After(20 * time.Second): // before its pings would find out
 				t.Fatal("it is still there")
 			}
 			shutdown(t, s)

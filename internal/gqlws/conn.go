@@ -59,7 +59,7 @@ type conn struct {
 	ready    []*operation // those to be asked for what they have, in turn
 	outbox   [][]byte     // frames that go ahead of data
 	pending  int          // what they cost
-	room     *sync.Cond   // a send is over, or shut or broken was set
+	room     *sync.Cond   // a send is over, or broken was set
 	pingDue  bool         // a ping waits to be written
 	pinged   bool         // one was, and no pong has come since
 	missed   int          // how often none had come when the next was due

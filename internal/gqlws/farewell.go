@@ -2,6 +2,7 @@ package gqlws
 
 import (
 	"os"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -12,6 +13,7 @@ import (
 func (c *conn) goodbye() {
 	c.mu.Lock()
 	c.closing = true
+	c.net.readBy(time.Time{}) // a frame whose reader waited for this has closeWait
 	ops := c.retireAll(nil)
 	c.mu.Unlock()
 	bound := c.after(closeWait, func() {
@@ -61,16 +63,12 @@ func (c *conn) lastWords(e ending) (said bool, code websocket.StatusCode, reason
 // answered a close frame of the peer's, and has it wait otherwise.
 func (c *conn) sendLast(frames []byte) bool {
 	c.mu.Lock()
-	c.sending = !c.shut
-	shut := c.shut
-	c.mu.Unlock()
-	if shut {
+	if c.shut {
+		c.mu.Unlock()
 		return false
 	}
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sent()
-	}()
+	c.sending = true
+	c.mu.Unlock()
+	defer c.told()
 	return c.send(frames)
 }

@@ -119,7 +119,7 @@ func TestCloseFrameWaitsForWhatIsHalfOut(t *testing.T) {
 	if got, err := c.br.Peek(1); err == nil {
 		t.Fatalf("heard %x", got)
 	}
-	_ = c.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
 	if !cn.send(b) {
 		t.Error("not sent")
 	}
@@ -159,42 +159,6 @@ func TestNothingIsWrittenAtTheEnd(t *testing.T) {
 					t.Errorf("gathered %q, task %d", b, next)
 				}
 				c.wg.Wait()
-			})
-		})
-	}
-}
-
-// The library closes at once over a broken frame, whoever is at work.
-func TestPeerThatBreaksFramesWhileItIsEndedIsToldTheFirstReason(t *testing.T) {
-	const error, code = `{"type":"connection_error","id":null,"payload":{"message":`, `"extensions":{"code":"`
-	large := strings.Repeat(" ", int(testOptions.MaxMessage))
-	for name, tc := range map[string]struct {
-		say  []byte
-		want []string
-	}{
-		"a message too big": {frameOf(false, opText, []byte(large+" ")),
-			[]string{error + `"Message is larger than 512 bytes",` + code + `LIMIT_EXCEEDED"}}}`, "CLOSE 1009 message too big"}},
-		"not UTF-8": {frameOf(true, opText, []byte("\xff")),
-			[]string{error + `"Message is not UTF-8",` + code + `BAD_REQUEST"}}}`, "CLOSE 1007 not UTF-8"}},
-		"a farewell of its own": {frameOf(true, opText, []byte(`{"type":"connection_terminate"}`)), []string{"CLOSE 1000"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, ss := NewServer(testOptions), newScript(t)
-				p := dial(t, s, ss).listen()
-				p.say(startA)
-				st := ss.stream(1)
-				st.mu.Lock()
-				st.gate = make(chan struct{}) // the writer's, who has the last word
-				st.mu.Unlock()
-				st.push("1")
-				broken := frameOf(true, 0x40|opPing, nil)
-				go func() { _ = p.write(append(tc.say, broken...)) }() // not all of it need be read
-				synctest.Wait()
-				close(st.gate)
-				p.expect(tc.want...)
-				p.expectSilence()
-				shutdown(t, s)
 			})
 		})
 	}
@@ -270,7 +234,7 @@ func TestPeerThatSaysGoodbyeAndReadsNothingIsCut(t *testing.T) {
 		if !errors.Is(why, ErrCut) || !strings.Contains(why.Error(), "write failed") {
 			t.Errorf("closed with %v", why)
 		}
-	case <-time.After(4 * time.Second):
+	case <-ctx.Done():
 		t.Fatal("it is still there")
 	}
 	shutdown(t, s)

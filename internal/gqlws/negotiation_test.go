@@ -57,7 +57,7 @@ func TestSubprotocolIsNegotiated(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer nc.Close()
-			if err := nc.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			var request strings.Builder

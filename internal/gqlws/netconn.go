@@ -74,6 +74,7 @@ func (n *netConn) Read(p []byte) (int, error) {
 func (n *netConn) Write(p []byte) (int, error) {
 	if n.conn != nil {
 		n.conn.waitShut()
+		defer n.conn.told()
 	}
 	return n.put(p)
 }

@@ -66,18 +66,19 @@ func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
 
 func TestParkedReaderIsCut(t *testing.T) {
 	for name, tc := range map[string]struct {
-		act  func(c *caller)
-		kind error
-		text string
+		pings time.Duration // between them
+		act   func(c *caller)
+		kind  error
+		text  string
 	}{
-		"without pongs":          {func(*caller) {}, ErrCut, "no answer to pings"},
-		"inside a frame":         {func(c *caller) { c.write([]byte{0x81}) }, ErrCut, "read failed"},
-		"over a broken frame":    {func(c *caller) { c.write([]byte{0x81, 1, 'x'}) }, ErrRefused, "unmasked"},
-		"when the peer is reset": {func(c *caller) { _ = c.nc.(*net.TCPConn).SetLinger(0); c.nc.Close() }, ErrGone, "failed"},
+		"without pongs":          {100 * time.Millisecond, func(*caller) {}, ErrCut, "no answer to pings"},
+		"inside a frame":         {0, func(c *caller) { c.write([]byte{0x81}) }, ErrCut, "read failed"},
+		"over a broken frame":    {0, func(c *caller) { c.write([]byte{0x81, 1, 'x'}) }, ErrRefused, "unmasked"},
+		"when the peer is reset": {0, func(c *caller) { _ = c.nc.(*net.TCPConn).SetLinger(0); c.nc.Close() }, ErrGone, "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions
-			o.KeepAlive, o.FrameTimeout = 100*time.Millisecond, 50*time.Millisecond
+			o.KeepAlive, o.FrameTimeout = tc.pings, 50*time.Millisecond
 			s, ss := NewServer(o), newClosing(t)
 			url, _ := serveLoopback(t, s, ss)
 			c := dialLoopback(t, url)

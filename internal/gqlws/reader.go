@@ -122,12 +122,13 @@ func (c *conn) settle(inside bool) {
 
 // waitRoom holds the reader up while a peer does not read what it asked for: it
 // goes on to read, or its connection is cut over a stalled write. Where the
-// connection ends, it is until the close frame is on its way: the library has one
-// of its own for what a peer goes on to do wrong, and that must not come first.
+// connection ends, it is until the close frame is out: the library closes, with
+// or without one of its own, over what a peer goes on to do wrong, and that must
+// not come first.
 func (c *conn) waitRoom() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for (c.pending > maxOutbox || c.ending != nil) && !c.broken && !c.shut {
+	for (c.pending > maxOutbox || c.ending != nil) && !c.broken && !(c.shut && !c.sending) {
 		c.room.Wait()
 	}
 }

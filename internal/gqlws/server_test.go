@@ -180,8 +180,7 @@ func (s valueSession) Start(ctx context.Context, payload []byte, wake func()) (O
 func TestConnectionOutlivesItsRequest(t *testing.T) {
 	s := NewServer(testOptions)
 	url, returned := serveLoopback(t, s, valueSession{newScript(t)})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := bounded(t)
 	c, res, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"other", "graphql-ws"}})
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +240,7 @@ func TestFramesSentWithTheHandshakeAreHeard(t *testing.T) {
 	if _, err := nc.Write(b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := nc.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	br := bufio.NewReader(nc)
@@ -291,8 +290,7 @@ func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
 	ss := newScript(t)
 	ss.shared = true
 	url, returned := serveLoopback(t, s, valueSession{ss})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := bounded(t)
 	idle := runtime.NumGoroutine()
 	conns := make([]net.Conn, n)
 	for i := range conns {

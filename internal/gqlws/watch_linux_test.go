@@ -227,7 +227,6 @@ func TestConnectionWithTheNumberOfAnotherIsHeard(t *testing.T) {
 		return !there
 	})
 	c.say("x")
-	_ = c.nc.SetReadDeadline(time.Now().Add(3 * time.Second))
 	c.expect(notJSON)
 	eventually(ctx, t, func() bool { return isParked(cn) })
 	cutAll(t, s)

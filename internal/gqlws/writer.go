@@ -228,13 +228,20 @@ func (c *conn) sent() {
 }
 
 // waitShut is called by the library, which has a close frame to write: it waits
-// until no other frame is half out, and lets none follow.
+// until no other frame is half out, and lets none follow. told comes behind it.
 func (c *conn) waitShut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shut = true
-	c.room.Broadcast()
 	for c.sending && !c.broken {
 		c.room.Wait()
 	}
+	c.sending = true
+}
+
+// told is sent where mu is not held.
+func (c *conn) told() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent()
 }
