@@ -67,7 +67,7 @@ func startChild(kind string) (*child, error) {
 		_ = c.cmd.Wait() // how it ended, its output tells
 		close(c.died)
 	}()
-	c.addr, err = c.line(10 * time.Second)
+	c.addr, err = c.line(time.Minute)
 	if err != nil {
 		c.stop()
 		return nil, fmt.Errorf("start: %w", err)
@@ -130,7 +130,7 @@ func (c *child) ask(what string) (string, error) {
 	if _, err := io.WriteString(c.input, what+"\n"); err != nil {
 		return "", err
 	}
-	return c.line(10 * time.Second)
+	return c.line(time.Minute)
 }
 
 // state asks what the server holds, and at most held.

@@ -42,7 +42,8 @@ type result struct {
 const (
 	maxGrowth = 100 << 20
 	maxPeak   = 100 << 20
-	maxGap    = 2 * time.Second  // the attackers take of the same processors
+	maxGap    = 2 * time.Second  // of the server's processor time: others take of the same processors
+	maxPause  = 10 * time.Second // of any, in which it may do nothing
 	maxRest   = 15 * time.Second // until goroutines are back
 )
 
@@ -83,7 +84,7 @@ func attackWith(f family, server *child, patience time.Duration, enough ...strin
 		r.fail(dead, "before the first", err.Error())
 		return r.result
 	}
-	w := watch(&site{addr: server.addr, patience: patience})
+	w := watch(&site{addr: server.addr, patience: patience, server: server})
 	if f.atOnce {
 		var all sync.WaitGroup
 		for _, a := range f.attacks {

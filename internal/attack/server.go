@@ -99,7 +99,7 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		Authorizer: gate{chaingql.StaticProjects{
 			"open": {}, "known": {Secret: secret}, "locked": {Secret: secret, RequireSecret: true},
 		}},
-		KeepAlive: time.Second, // so that silent peers are noticed soon
+		KeepAlive: 3 * time.Second, // so that silent peers are noticed soon, and busy ones are not taken for them
 		Logger:    slog.New(slog.DiscardHandler),
 	}
 	switch kind {

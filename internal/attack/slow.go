@@ -14,7 +14,7 @@ const (
 	bodyCut   = 6 * time.Second  // Limits.BodyTimeout, and the host's ReadHeaderTimeout
 	answerCut = 7 * time.Second  // Limits.WriteTimeout, once a write stalls
 	frameCut  = 6 * time.Second  // the rest of a begun message
-	pongCut   = 4 * time.Second  // two of the server's KeepAlive, and one to begin
+	pongCut   = 10 * time.Second // two of the server's KeepAlive, and one to begin
 	initCut   = 11 * time.Second // no connection_init
 	firstCut  = 61 * time.Second // nothing at all, in the legacy protocol
 	streamCut = 12 * time.Second // a stalled write on a stream or socket

@@ -12,7 +12,7 @@ import (
 const (
 	inFlight  = 64              // Limits.InFlight
 	requests  = 1024            // Limits.Requests
-	turnAway  = 3 * time.Second // half of Limits.BackendTimeout, and some for a busy machine
+	turnAway  = 4 * time.Second // half of Limits.BackendTimeout, and some for a busy machine
 	stallOver = stallTime + 2*time.Second
 )
 

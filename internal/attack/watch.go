@@ -10,14 +10,16 @@ import (
 // server, blocks come in order and in time.
 type watcher struct {
 	socket *socket
+	server *child
 	done   chan struct{}
 	gap    time.Duration
+	effort time.Duration // the most processor time of the server's between two rounds
 	err    error
 }
 
 // watch subscribes. Where a server has no sockets there is nothing to see.
 func watch(s *site) *watcher {
-	w := &watcher{done: make(chan struct{})}
+	w := &watcher{server: s.server, done: make(chan struct{})}
 	var err error
 	if w.socket, err = s.open(legacy, false); err == nil {
 		w.socket.wait(time.Hour)
@@ -35,10 +37,15 @@ func watch(s *site) *watcher {
 func (w *watcher) listen() {
 	defer close(w.done)
 	last, order := time.Now(), ""
+	before, _ := w.server.spent()
 	for {
 		text, err := w.socket.next()
 		w.gap = max(w.gap, time.Since(last))
 		last = time.Now()
+		if spent, dead := w.server.spent(); dead == nil { // which others find
+			w.effort = max(w.effort, spent-before)
+			before = spent
+		}
 		if err != nil {
 			w.err = err
 			return
@@ -65,8 +72,8 @@ func (w *watcher) end() (time.Duration, error) {
 	}
 	w.socket.Close()
 	<-w.done
-	if w.gap > maxGap {
-		return w.gap, fmt.Errorf("waited %v for a block", w.gap)
+	if w.effort > maxGap || w.gap > maxPause {
+		return w.gap, fmt.Errorf("waited %v for a block, while the server took %v of processors", w.gap, w.effort)
 	}
 	return w.gap, nil
 }
