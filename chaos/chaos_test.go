@@ -16,10 +16,13 @@ var (
 	failures    = flag.Int("chaos.failures", 4, "failures of the source, at least")
 	holes       = flag.Float64("chaos.holes", 0.01, "chance of each block to be left out by the source, and to come behind the next one")
 	seed        = flag.Uint64("chaos.seed", 0, "picks the mischief; 0 takes one from the clock")
-	limit       = flag.Duration("chaos.for", 30*time.Second, "how long the run may take")
+	limit       = flag.Duration("chaos.for", 2*time.Minute, "how long the run may take")
 	forget      = flag.Bool("chaos.forget", false, "have clients come back without a cursor, which must fail")
 	logs        = flag.Bool("chaos.log", false, "show the service's log")
 )
+
+// patience is how long nothing may come to anybody who is to get more.
+const patience = 15 * time.Second
 
 // most is how much the heap may have grown when all subscribers are gone: by the
 // blocks, which remain, and what is left of pools and the like.
@@ -70,7 +73,7 @@ func live(t *testing.T, s size, patience time.Duration) (*world, outcome) {
 // warm uses everything once, so that what is made at first use is there when
 // the heap is measured.
 func warm(t *testing.T, w *world) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
 	for i, tr := range transports {
 		s := newSubscriber(w, -i, false, tr, w.truth.filters()[0], w.before()-1-settling/6, byCursor)
@@ -93,14 +96,14 @@ func TestChaosLosesNothing(t *testing.T) {
 	if *forget {
 		s.resume = fromNow
 	}
-	w, o := live(t, s, 15*time.Second)
+	w, o := live(t, s, patience)
 	losesNothing(t, w, o)
 }
 
 // TestChaosServiceIsReplaced has no holes: what the old service left out, and
 // did not come to tell, the new one does not know.
 func TestChaosServiceIsReplaced(t *testing.T) {
-	w, o := live(t, size{blocks: 240, subscribers: 24, cuts: 20, failures: 2, rate: 200, replaced: true}, 15*time.Second)
+	w, o := live(t, size{blocks: 240, subscribers: 24, cuts: 20, failures: 2, rate: 200, replaced: true}, patience)
 	losesNothing(t, w, o)
 	if o.told == 0 {
 		t.Error("nobody was told where it stood when the service was replaced")
@@ -147,7 +150,7 @@ func TestChaosCheckCanFail(t *testing.T) {
 	})
 	t.Run("clients that come back a block too early get it twice", func(t *testing.T) {
 		small.resume = tooEarly
-		if _, o := live(t, small, time.Second); o.twice == 0 || o.lost > 0 {
+		if _, o := live(t, small, patience); o.twice == 0 || o.lost > 0 {
 			t.Errorf("not just blocks twice were found: %+v", o)
 		}
 	})

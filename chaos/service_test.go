@@ -85,7 +85,7 @@ func (s *service) shutdown(within time.Duration) error {
 
 // close ends everything and waits for it.
 func (s *service) close() error {
-	err := s.shutdown(5 * time.Second)
+	err := s.shutdown(patience)
 	if closing := s.server.Close(); closing != nil {
 		err = errors.Join(err, closing)
 	}

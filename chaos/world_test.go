@@ -132,15 +132,17 @@ func (w *world) prune(n int) {
 	}
 }
 
-// commit commits the blocks at their rate, and lets things happen on the way:
-// history is pruned, the source cut off, and the service replaced.
+// commit commits the blocks at their rate, or as the cuts keep up on a busy
+// machine, and lets things happen on the way: history is pruned, the source cut
+// off, and the service replaced.
 func (w *world) commit(ctx context.Context) {
 	start, replaced := time.Now(), false
 	for n := w.before(); n < w.blocks; {
 		if !pause(ctx, 5*time.Millisecond) {
 			return
 		}
-		due := min(w.blocks, w.before()+int(time.Since(start).Seconds()*w.rate))
+		due := min(w.blocks, w.before()+int(time.Since(start).Seconds()*w.rate),
+			w.before()+(w.blocks-w.before())*(int(w.cutsMade())+4)/(w.cuts+4))
 		for ; n < due; n++ {
 			if n == w.blocks-settling {
 				w.chaos.Calm()
