@@ -91,7 +91,7 @@ func awake(t testing.TB, h http.Handler, chain *memchain.Chain, blocks []chaingq
 		case <-heard:
 			return
 		case <-t.Context().Done():
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond): // it began behind that one
 		}
 	}
 	t.Fatal("the stream does not begin")

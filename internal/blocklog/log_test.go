@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/internal/leak"
 )
 
-func TestMain(m *testing.M) { leak.Main(m, time.Second) }
+func TestMain(m *testing.M) { leak.Main(m, 5*time.Second) }
 
 var quiet = slog.New(slog.DiscardHandler)
 

