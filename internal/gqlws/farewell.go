@@ -69,6 +69,5 @@ func (c *conn) sendLast(frames []byte) bool {
 	}
 	c.sending = true
 	c.mu.Unlock()
-	defer c.told()
 	return c.send(frames)
 }

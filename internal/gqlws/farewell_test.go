@@ -123,9 +123,6 @@ func TestCloseFrameWaitsForWhatIsHalfOut(t *testing.T) {
 	if !cn.send(b) {
 		t.Error("not sent")
 	}
-	cn.mu.Lock()
-	cn.sent()
-	cn.mu.Unlock()
 	c.expect(`{"type":"data","id":"a","payload":1}`, "CLOSE 1000 bye")
 	shutdown(t, s)
 }
@@ -134,7 +131,7 @@ func TestNothingIsWrittenAtTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*conn){
 		"behind a close frame": (*conn).waitShut,
 		"ahead of a close frame that waits for what is half out": func(c *conn) {
-			c.sending = true // which gather learns is over
+			c.sending = true
 			go c.waitShut()
 			synctest.Wait()
 		},
@@ -150,14 +147,18 @@ func TestNothingIsWrittenAtTheEnd(t *testing.T) {
 				c.mu.Lock()
 				c.push([]byte("late"))
 				c.kick()
-				writing := c.writing
+				writing, sending := c.writing, c.sending
 				c.mu.Unlock()
 				if writing {
 					t.Error("a writer was called")
 				}
-				if next := c.gather(&b, batch); next != taskNone {
+				if next := c.gather(&b, batch); next != taskNone { // by a hand that was called before
 					t.Errorf("gathered %q, task %d", b, next)
 				}
+				if c.sending != sending {
+					t.Error("what is going out was taken for sent")
+				}
+				c.told()
 				c.wg.Wait()
 			})
 		})

@@ -117,7 +117,6 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	*b = (*b)[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent()
 	for {
 		over := c.ending != nil || c.drained()
 		switch {
@@ -215,16 +214,16 @@ func (c *conn) send(frames []byte) bool {
 		c.sever()
 		return false
 	}
+	c.told()
 	return true
 }
 
-// sent is called with mu held when a send is over. The close frame may wait for
-// it.
+// sent is called with mu held when bytes are out, by whoever set sending for them
+// and nobody else. The close frame may wait for it, or a reader for the close
+// frame.
 func (c *conn) sent() {
-	if c.sending {
-		c.sending = false
-		c.room.Broadcast()
-	}
+	c.sending = false
+	c.room.Broadcast()
 }
 
 // waitShut is called by the library, which has a close frame to write: it waits
