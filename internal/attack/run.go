@@ -42,8 +42,8 @@ type result struct {
 const (
 	maxGrowth = 100 << 20
 	maxPeak   = 100 << 20
-	maxGap    = 2 * time.Second  // of the server's processor time: others take of the same processors
-	maxPause  = 10 * time.Second // of any, in which it may do nothing
+	maxGap    = 2 * time.Second  // in which the server is at work: others take of the same processors
+	maxPause  = 10 * time.Second // in which it may do nothing
 	maxRest   = 15 * time.Second // until goroutines are back
 )
 

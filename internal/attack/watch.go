@@ -12,8 +12,8 @@ type watcher struct {
 	socket *socket
 	server *child
 	done   chan struct{}
-	gap    time.Duration
-	effort time.Duration // the most processor time of the server's between two rounds
+	gap    time.Duration // the longest between two blocks
+	busy   time.Duration // the longest of such that the server can have been at work
 	err    error
 }
 
@@ -40,12 +40,13 @@ func (w *watcher) listen() {
 	before, _ := w.server.spent()
 	for {
 		text, err := w.socket.next()
-		w.gap = max(w.gap, time.Since(last))
+		gap := time.Since(last)
 		last = time.Now()
+		var effort time.Duration
 		if spent, dead := w.server.spent(); dead == nil { // which others find
-			w.effort = max(w.effort, spent-before)
-			before = spent
+			effort, before = spent-before, spent
 		}
+		w.waited(gap, effort)
 		if err != nil {
 			w.err = err
 			return
@@ -60,6 +61,13 @@ func (w *watcher) listen() {
 	}
 }
 
+// waited notes a gap, and what processor time the server took in it: of many
+// processors, it may be more.
+func (w *watcher) waited(gap, effort time.Duration) {
+	w.gap = max(w.gap, gap)
+	w.busy = max(w.busy, min(gap, effort))
+}
+
 // end stops the watch and says how long blocks were waited for at most.
 func (w *watcher) end() (time.Duration, error) {
 	if w.socket == nil {
@@ -72,8 +80,12 @@ func (w *watcher) end() (time.Duration, error) {
 	}
 	w.socket.Close()
 	<-w.done
-	if w.effort > maxGap || w.gap > maxPause {
-		return w.gap, fmt.Errorf("waited %v for a block, while the server took %v of processors", w.gap, w.effort)
+	return w.gap, w.verdict()
+}
+
+func (w *watcher) verdict() error {
+	if w.busy > maxGap || w.gap > maxPause {
+		return fmt.Errorf("waited %v for a block at most, and %v while the server was at work", w.gap, w.busy)
 	}
-	return w.gap, nil
+	return nil
 }
