@@ -56,7 +56,7 @@ func (o origins) preflight(w http.ResponseWriter, r *http.Request) {
 	h.Set("Allow", allowedMethods)
 	if h.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", allowedMethods)
-		h.Add("Vary", "Access-Control-Request-Headers")
+		h.Set("Vary", h.Get("Vary")+", Access-Control-Request-Headers") // which vary left in one line
 		if headers := requestHeaders(r); headers != "" {
 			h.Set("Access-Control-Allow-Headers", headers)
 		}

@@ -106,7 +106,7 @@ func TestPreflightAllowsWhatClientsSend(t *testing.T) {
 			equal(t, "origin", w.Header().Get("Access-Control-Allow-Origin"), page)
 			equal(t, "methods", w.Header().Get("Access-Control-Allow-Methods"), "GET, HEAD, OPTIONS, POST")
 			equal(t, "headers", w.Header().Get("Access-Control-Allow-Headers"), c.allowed)
-			equal(t, "Vary", strings.Join(w.Header().Values("Vary"), ", "), "Authorization, Accept, Origin, Access-Control-Request-Headers")
+			equal(t, "Vary", strings.Join(w.Header().Values("Vary"), "; "), "Authorization, Accept, Origin, Access-Control-Request-Headers")
 			equal(t, "credentials", w.Header().Get("Access-Control-Allow-Credentials"), "")
 			equal(t, "body", w.Body.String(), "")
 		})
