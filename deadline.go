@@ -31,7 +31,7 @@ type term struct {
 	ends            time.Duration // after began, and not after the caller's deadline
 	// waited does all of it, once somebody waits or asks for the deadline.
 	waited atomic.Pointer[timed]
-	missed atomic.Bool // and that was told
+	missed atomic.Bool // its end was, and that was told
 }
 
 type timed struct {

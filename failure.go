@@ -17,10 +17,10 @@ import (
 // under which the log has the rest.
 func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
 	if own, ok := ctx.(*term); ok && own.Context.Err() == nil && errors.Is(own.Err(), context.DeadlineExceeded) { // a field of the host's
-		if own.missed.Swap(true) { // by another beneath it
-			return late(own.Context, nil)
+		if !own.missed.Swap(true) { // else another beneath it has told
+			h.events.limit(own.Context, "BackendTimeout")
 		}
-		return late(own.Context, h.events.limit)
+		return late()
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		// The client left, or its time ran out: nothing is wrong here.
@@ -47,11 +47,7 @@ func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 	h.turnAway(w, r, &refusal{status: http.StatusInternalServerError, Error: e})
 }
 
-// late is what a client is told of what took longer than a call may, and limit
-// the first time.
-func late(ctx context.Context, limit func(context.Context, string)) *plan.Error {
-	if limit != nil {
-		limit(ctx, "BackendTimeout")
-	}
+// late is what a client is told of what took longer than a call may.
+func late() *plan.Error {
 	return &plan.Error{Message: "The chain's data did not come in time.", Code: codeTimeout}
 }

@@ -178,7 +178,8 @@ func (r *resolvers) deadline(ctx context.Context) (context.Context, context.Canc
 func (r *resolvers) explain(ctx context.Context, err error) error {
 	var told *plan.Error
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.As(err, &told) {
-		return late(ctx, r.limit)
+		r.limit(ctx, "BackendTimeout")
+		return late()
 	}
 	return err
 }
