@@ -2,7 +2,7 @@
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
 # Modules of their own, so that the core's go.mod gains nothing by them.
-MODULES = $(sort $(filter-out . tools,$(shell find * -name node_modules -prune -o -name go.mod -printf '%h ')))
+MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name node_modules -prune -o -name go.mod -print)))))
 
 .PHONY: test lint modules bench microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
