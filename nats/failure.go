@@ -41,9 +41,9 @@ var (
 	errReplaced = errors.New("natschain: the stream is not the one that was read before: it was deleted and made anew")
 )
 
-// checkURL sees to it that no parser is given a URL that it would quote. An @ behind
-// the host is the end of a token or password with a /, ? or # in it, the begin of
-// which would be looked up, and quoted, as a host.
+// checkURL sees to it that no parser is given a URL that it would quote. An @
+// behind the host is the end of a token or password with a /, ? or # in it, whose
+// beginning would be looked up, and quoted, as a host.
 func checkURL(urls string) error {
 	for _, one := range strings.Split(urls, ",") {
 		one = strings.TrimSpace(one)

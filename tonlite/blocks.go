@@ -20,8 +20,8 @@ var errTooFar = fmt.Errorf("tonlite: the page is further than %d masterchain blo
 // servers keep history. It costs a query for each masterchain block that is
 // looked through and one for each shard block, unless they were read lately; of
 // the masterchain alone the shard blocks are not read. A page whose filter
-// passes over more than 1,000 masterchain blocks is an error; of a workchain that the network
-// does not have there are no blocks.
+// passes over more than 1,000 masterchain blocks is an error; of a workchain
+// that the network does not have there are no blocks.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// The API's meaning as wire.md has it, in graphql-js's terms.
+// The API's meaning as docs/protocol.md has it, in graphql-js's terms.
 import { parseAddress } from './chain.js'
 
 const pageSize = 50

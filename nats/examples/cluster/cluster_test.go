@@ -30,9 +30,8 @@ var (
 )
 
 // TestClusterLosesNothing kills brokers, and kills and stops hosts, while
-// subscribers read.
-// Each of them must get every block that the producer appended from its cursor
-// on, once and in order.
+// subscribers read. Each of them must get every block that the producer appended
+// from its cursor on, once and in order.
 func TestClusterLosesNothing(t *testing.T) {
 	lost, twice := live(t, *subscribers, *rounds, *forget)
 	if lost+twice > 0 {
