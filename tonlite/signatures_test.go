@@ -1,7 +1,10 @@
 package tonlite
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +89,54 @@ func TestRecordedSignaturesAreTheValidators(t *testing.T) {
 	}
 	if signedBlocks != 199 || links != 606 {
 		t.Errorf("%d signed blocks and %d others were checked", signedBlocks, links)
+	}
+}
+
+// TestStandInsSign has the configuration name validators who stand in for the
+// elected ones, as the network has it in an emergency: to leave them out of a
+// proof is not to show that there are none.
+func TestStandInsSign(t *testing.T) {
+	set := func(key byte) *cell.Cell {
+		list := cell.NewDict(16)
+		v := cell.BeginCell().MustStoreUInt(0x53, 8).MustStoreUInt(0x8e81278a, 32).MustStoreSlice(bytes.Repeat([]byte{key}, 32), 256).MustStoreUInt(1, 64).EndCell()
+		if err := list.SetIntKey(new(big.Int), v); err != nil {
+			t.Fatal(err)
+		}
+		return cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(1, 16).MustStoreUInt(1, 16).MustStoreUInt(1, 64).MustStoreDict(list).EndCell()
+	}
+	for _, row := range []struct {
+		name   string
+		params map[int64]*cell.Cell
+		shown  []int64
+		want   byte
+	}{
+		{"elected", map[int64]*cell.Cell{34: set(34)}, []int64{28, 34, 35}, 34},
+		{"stand-ins", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34, 35}, 35},
+		{"stand-ins who are left out", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34}, 0},
+	} {
+		config, sk := cell.NewDict(32), cell.CreateProofSkeleton()
+		row.params[28] = cell.BeginCell().MustStoreUInt(0xc1, 8).MustStoreUInt(0, 128).EndCell()
+		for n, c := range row.params {
+			if err := config.SetIntKey(big.NewInt(n), cell.BeginCell().MustStoreRef(c).EndCell()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, n := range row.shown {
+			if _, at, err := config.LoadValueWithProof(cell.BeginCell().MustStoreInt(n, 32).EndCell(), sk); err == nil {
+				at.SetRecursive()
+			}
+		}
+		proof, err := config.AsCell().CreateProof(sk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := configured(proof.MustPeekRef(0), 1)
+		switch {
+		case row.want == 0 && !errors.Is(err, errPruned):
+			t.Errorf("%s: %v, %v", row.name, got, err)
+		case row.want != 0 && (err != nil || len(got) != 1 || got[0].key[0] != row.want):
+			t.Errorf("%s: %v, %v", row.name, got, err)
+		}
 	}
 }
 

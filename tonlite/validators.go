@@ -59,7 +59,11 @@ func configured(config *cell.Cell, session uint32) ([]validator, error) {
 	if in.err != nil {
 		return nil, in.err
 	}
-	if in, err = parameter(config, 34); err != nil {
+	in, err = parameter(config, 35) // who stand in for those of 34, where there are any
+	if errors.Is(err, errNoKey) {
+		in, err = parameter(config, 34)
+	}
+	if err != nil {
 		return nil, err
 	}
 	kind := in.number(8)
