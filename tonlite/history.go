@@ -18,6 +18,15 @@ func (b *Backend) bottom(ctx context.Context) (uint32, error) {
 	low := max(1, b.oldest)
 	head := b.head.SeqNo
 	b.mu.Unlock()
+	if low > 1 {
+		deeper, err := b.has(ctx, low-1)
+		if err != nil {
+			return 0, err
+		}
+		if deeper { // a server that keeps more is back, or one that lied is found out
+			low = 1
+		}
+	}
 	there, err := b.has(ctx, low)
 	if err != nil {
 		return 0, err

@@ -211,3 +211,31 @@ func TestHistoryOfAServerThatFailsIsNotGone(t *testing.T) {
 		t.Errorf("what the other server has: %d blocks, %v", len(page), err)
 	}
 }
+
+// TestHistoryComesBackWithTheServerThatHasIt asks for the first page while only a
+// server with the newest blocks is there, and again when the other one is back.
+func TestHistoryComesBackWithTheServerThatHasIt(t *testing.T) {
+	chain := liteservertest.Made(40)
+	all, short := start(t, chain, nil), start(t, chain, nil)
+	short.Forget(30)
+	all.Stop()
+	b := open(t, short.Config(all), &quick)
+	first := chaingql.BlocksQuery{First: 3}
+	page, err := b.Blocks(t.Context(), first)
+	if err != nil || len(page) != 3 || page[0] == chain.Blocks()[0] {
+		t.Fatalf("what is there: %v, %v", page, err)
+	}
+	if err := all.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // it is left alone for a while
+		page, err = b.Blocks(t.Context(), first)
+		if err == nil && page[0] == chain.Blocks()[0] || time.Now().After(end) {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, page, chaingql.PageOf(chain.Blocks(), first))
+}
