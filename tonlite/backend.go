@@ -41,7 +41,8 @@ var errNoTrust = errors.New("tonlite: the configuration has no init_block past t
 // does well is enough; the others are tried when they are needed. What is wrong
 // (configuration, keys, network, proof) is one error here. The proof passes every
 // key block since init_block, a few a day and a dozen or so with each answer: of
-// an old configuration that takes its time. The context is for opening alone.
+// an old configuration that takes its time, up to Options.Timeout for each answer
+// of a server that means ill. The context, best with a deadline, is for opening alone.
 // Close the Backend when it is no longer used.
 func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	o := opts.withDefaults()

@@ -81,11 +81,29 @@ func TestBagOfManyCellsIsRefused(t *testing.T) {
 		for _, field := range []int{n, 1, 0} { // cells, roots, absent
 			data = append(data, byte(field>>16), byte(field>>8), byte(field))
 		}
-		data = binary.BigEndian.AppendUint32(data, uint32(2*n))
+		data = binary.BigEndian.AppendUint32(data, uint32(2*n+3*(n-1)))
 		data = append(data, 0, 0, 0) // the root is the first
-		data = append(data, make([]byte, 2*n)...)
+		for i := range n {
+			below := min(4, max(0, n-4*i-1))
+			data = append(data, byte(below), 0)
+			for k := 4*i + 1; k <= 4*i+below; k++ {
+				data = append(data, byte(k>>16), byte(k>>8), byte(k))
+			}
+		}
 		if _, err := parseCells(data, 1); !errors.Is(err, want) {
 			t.Errorf("%d cells: %v, want %v", n, err, want)
+		}
+	}
+}
+
+// TestCellsThatBelongToNothingAreRefused pads a bag: what is shown stays true,
+// and would take as long to read as there is room in an answer.
+func TestCellsThatBelongToNothingAreRefused(t *testing.T) {
+	for stray, want := range map[byte]error{0: nil, 1: errCells, 3: errCells} {
+		data := []byte{0xb5, 0xee, 0x9c, 0x72, 1, 1, 2 + stray, 1, 0, 5 + 2*stray, 0, 1, 0, 1, 0, 0}
+		data = append(data, make([]byte, 2*stray)...)
+		if _, err := parseCells(data, 1); !errors.Is(err, want) {
+			t.Errorf("%d stray cells: %v, want %v", stray, err, want)
 		}
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// TestLinkIsOfWhatItSays alters every part of a good link: none will do then.
-func TestLinkIsOfWhatItSays(t *testing.T) {
+// linker asks a server for the names of masterchain blocks, and for the first
+// link from one to another.
+func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, to uint32) lite.Link) {
+	t.Helper()
 	s, err := liteservertest.Start(liteservertest.MadeSimplex(30))
 	if err != nil {
 		t.Fatal(err)
@@ -33,21 +35,64 @@ func TestLinkIsOfWhatItSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	id := func(seqNo uint32) lite.BlockID {
+	t.Cleanup(c.Close)
+	id = func(seqNo uint32) lite.BlockID {
 		a, err := c.Ask(t.Context(), lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return a.(lite.BlockHeader).ID
 	}
-	link := func(from, to uint32) lite.Link {
+	link = func(from, to uint32) lite.Link {
 		a, err := c.Ask(t.Context(), lite.GetBlockProof{Known: id(from), Target: id(to)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return a.(lite.BlockProof).Links[0]
 	}
+	return id, link
+}
+
+// TestLinksMustLeadOn has every link be a good one. Key blocks are 1, 8, 15, 22, 29.
+func TestLinksMustLeadOn(t *testing.T) {
+	id, link := linker(t)
+	for _, row := range []struct {
+		name     string
+		from, to uint32
+		path     []uint32 // from there on
+		reached  bool
+	}{
+		{"straight", 1, 18, []uint32{8, 15, 18}, true},
+		{"as far as a key block", 1, 18, []uint32{8, 15}, true},
+		{"from no key block", 10, 18, []uint32{8, 15, 18}, true},
+		{"over the next key block, as nodes do", 8, 11, []uint32{15, 11}, true},
+		{"from no key block, over the next", 10, 11, []uint32{8, 15, 11}, true},
+		{"as far as the next key block", 1, 14, []uint32{8, 15}, true},
+		{"back", 30, 10, []uint32{10}, true},
+		{"nowhere", 1, 18, nil, false},
+		{"by one block", 1, 18, []uint32{2}, false},
+		{"by one block more", 2, 18, []uint32{1, 3}, false},
+		{"back by one block", 30, 10, []uint32{28}, false},
+		{"in a circle", 1, 18, []uint32{8, 1, 8, 15, 18}, false},
+		{"in a circle, by the block itself", 1, 8, []uint32{8, 15, 8}, false},
+		{"away", 8, 18, []uint32{1}, false},
+	} {
+		p, at := lite.BlockProof{}, row.from
+		for _, next := range row.path {
+			p.Links, at = append(p.Links, link(at, next)), next
+		}
+		for _, p.Complete = range []bool{false, at == row.to} {
+			reached, _, err := along(p, id(row.from), id(row.to))
+			if (err == nil) != row.reached || err == nil && reached != id(at) {
+				t.Errorf("%s: to %v, %v", row.name, reached, err)
+			}
+		}
+	}
+}
+
+// TestLinkIsOfWhatItSays alters every part of a good link: none will do then.
+func TestLinkIsOfWhatItSays(t *testing.T) {
+	id, link := linker(t)
 	check := func(l lite.Link) error {
 		return safely(func() error {
 			if l.Back {

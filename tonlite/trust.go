@@ -61,30 +61,41 @@ func (t *trust) lead(ctx context.Context, from, to lite.BlockID) (reached, key l
 		if !ok || len(p.Links) == 0 {
 			return errAnswer
 		}
-		reached, key = from, lite.BlockID{}
-		for _, l := range p.Links {
-			if l.From != reached {
-				return fmt.Errorf("%w: its links do not hang together", errProof)
-			}
-			check := forward
-			if l.Back {
-				check = back
-			}
-			if err := check(l); err != nil {
-				return err
-			}
-			if reached = l.To; l.ToKey && l.To.SeqNo > key.SeqNo {
-				key = l.To
-			}
-		}
-		if distance(reached, to) >= distance(from, to) || (p.Complete && reached != to) {
-			return fmt.Errorf("%w: it leads elsewhere", errProof)
-		}
-		return nil
+		reached, key, err = along(p, from, to)
+		return err
 	})
 	return reached, key, err
 }
 
-// distance is how far two masterchain blocks are apart: who is led in circles is
-// not led on.
+// along goes over the links of an answer. Each answer must be worth its while:
+// it ends at the block that was asked for, or at a key block that is nearer. Back
+// leads its first link, from no key block to the one before, or its last, as nodes
+// lead over the next key block to one before that; else it would go in circles.
+func along(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.BlockID, err error) {
+	reached = from
+	for i, l := range p.Links {
+		if l.From != reached || reached == to {
+			return reached, key, fmt.Errorf("%w: its links do not hang together", errProof)
+		}
+		check := forward
+		if l.Back {
+			if i > 0 && l.To != to {
+				return reached, key, fmt.Errorf("%w: it leads in circles", errProof)
+			}
+			check = back
+		}
+		if err := check(l); err != nil {
+			return reached, key, err
+		}
+		if reached = l.To; l.ToKey && l.To.SeqNo > key.SeqNo {
+			key = l.To
+		}
+	}
+	if reached != to && (p.Complete || reached != key || distance(reached, to) >= distance(from, to)) {
+		return reached, key, fmt.Errorf("%w: it leads elsewhere", errProof)
+	}
+	return reached, key, nil
+}
+
+// distance is how far two masterchain blocks are apart.
 func distance(a, b lite.BlockID) uint32 { return max(a.SeqNo, b.SeqNo) - min(a.SeqNo, b.SeqNo) }
