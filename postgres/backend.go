@@ -27,6 +27,10 @@ type Backend struct {
 	tables tables
 	line   extension
 	turns  chan struct{} // held by the Writer whose turn it is
+	stored struct {      // by its Writers
+		sync.Mutex
+		newest chaingql.Cursor
+	}
 	closed chan struct{}
 	close  sync.Once
 }

@@ -15,7 +15,10 @@ import (
 
 // ErrConflict is returned by [Writer.Append] where the chain holds a different
 // block under a cursor, or newer blocks and none under it: a block that appears
-// below a cursor which was already read would never be seen.
+// below a cursor which was already read would never be seen. And where the chain
+// has lost blocks that this Backend stored (another server took over that did not
+// have them, a backup was restored), and those given come behind them: append
+// from its newest block on.
 var ErrConflict = errors.New("it conflicts with what is stored")
 
 // A Writer fills a chain. Get one from [Backend.Writer]; its methods may be
@@ -87,7 +90,7 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 	if len(blocks) == 0 && len(balances) == 0 {
 		return nil
 	}
-	return w.transact(ctx, "write", len(blocks) > 0, func(ctx context.Context, tx pgx.Tx) error {
+	err = w.transact(ctx, "write", len(blocks) > 0, func(ctx context.Context, tx pgx.Tx) error {
 		if len(blocks) > 0 {
 			if fresh, err := w.append(ctx, tx, blocks); err != nil || fresh == 0 {
 				return err
@@ -100,6 +103,10 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 		}
 		return nil
 	})
+	if err == nil && len(blocks) > 0 {
+		w.b.has(blocks[len(blocks)-1].Cursor)
+	}
+	return err
 }
 
 // transact gives a transaction its deadline. One that could not begin on a
@@ -143,6 +150,9 @@ func (w *Writer) append(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block)
 	if err != nil {
 		return 0, err
 	}
+	if had := w.b.has(""); newest < had && blocks[0].Cursor > had {
+		return 0, fmt.Errorf("the chain ends at cursor %q, and had %q: %w", newest, had, ErrConflict)
+	}
 	first := slices.IndexFunc(blocks, func(b chaingql.Block) bool { return b.Cursor > newest })
 	if first < 0 {
 		first = len(blocks)
@@ -184,6 +194,14 @@ const notifySQL = "SELECT pg_notify($1, $2)"
 // row is a block as columns has it.
 func row(b *chaingql.Block) []any {
 	return []any{string(b.Cursor), b.Workchain, int64(b.Shard), int64(b.SeqNo), b.Hash[:], b.Time}
+}
+
+// has notes a block that is stored, and returns the newest that was.
+func (b *Backend) has(c chaingql.Cursor) chaingql.Cursor {
+	b.stored.Lock()
+	defer b.stored.Unlock()
+	b.stored.newest = max(b.stored.newest, c)
+	return b.stored.newest
 }
 
 // turn waits for this Writer's turn and returns how far the chain goes then,

@@ -70,6 +70,38 @@ func TestAppendTakesAllOrNone(t *testing.T) {
 	}
 }
 
+// TestAppendLeavesNoHoleWhereTheChainLostBlocks has a database that has not the
+// last ones any more, as where a replica took over before they reached it.
+func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres"), opts)
+	w, all := writer(t, b), backendtest.Chain(20, 1)
+	if err := errors.Join(w.Append(t.Context(), all[:10]...), w.Prune(t.Context(), all[3].Cursor)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "DELETE FROM "+pgx.Identifier{opts.Schema, "blocks"}.Sanitize()+" WHERE cursor >= $1", string(all[8].Cursor)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := writer(t, b).Append(t.Context(), all[10:12]...); !errors.Is(err, postgres.ErrConflict) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if err := errors.Join(w.Append(t.Context(), all[8:10]...), w.Append(t.Context(), all[10:]...)); err != nil {
+		t.Errorf("what was lost cannot be appended again: %v", err)
+	}
+	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 20})
+	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[3:])) {
+		t.Errorf("%s; %v", difference(cursorsOf(page), cursorsOf(all[3:])), err)
+	}
+}
+
 func TestChainThatWasPrunedWholeGoesOnPastIt(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres"), nil)
 	w := writer(t, b)
