@@ -10,7 +10,7 @@ import (
 // Blocks returns one page of the blocks, as [chaingql.Backend] describes it.
 // Where blocks were pruned, After "" is before the oldest one kept.
 //
-// A page costs one to three requests, whatever the length of the chain, and one
+// A page costs one to four requests, whatever the length of the chain, and one
 // for each bit of the number of its blocks (20 for a million) per cursor that was
 // not met lately. The last blocks of one workchain or shard cost a search for
 // where they begin, two requests more where they are near the end, at most 40.
@@ -40,7 +40,7 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 }
 
 func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stored, err error) {
-	var after place
+	var after, before place
 	if q.After != "" {
 		if after, err = b.place(ctx, q.After); err != nil {
 			return nil, err
@@ -54,11 +54,10 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 	}
 	subject, from, end := b.names.filter(q), after.seq+1, uint64(noEnd)
 	if q.Before != "" {
-		before, err := b.place(ctx, q.Before)
-		if err != nil {
+		if before, err = b.place(ctx, q.Before); err != nil {
 			return nil, err
 		}
-		end = before.end()
+		end = before.end(q.Before)
 	}
 	if q.Last > 0 {
 		page, err = b.last(ctx, subject, from, end, q.Last)
@@ -68,15 +67,29 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 	if err != nil {
 		return nil, err
 	}
+	behind, known := after, q.After != "" && q.First > 0 // where the next block has to be
 	for i := range page {
 		if !q.Matches(page[i].block) || i > 0 && page[i].block.Cursor <= page[i-1].block.Cursor {
 			return nil, errReplaced
+		}
+		if known && subject == b.names.all() && page[i].seq > behind.seq+1 {
+			err := b.missing(ctx, behind)
+			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // the oldest went while they were read
+				return b.page(ctx, q)
+			}
+			return nil, failed("read blocks", err)
+		}
+		behind, known = page[i].place(), true
+	}
+	if q.Before != "" { // which may have been met in another stream
+		if _, err := b.still(ctx, before); err != nil {
+			return nil, err
 		}
 	}
 	if q.After == "" || subject == b.names.all() && len(page) > 0 && page[0].follows(q.After) {
 		return page, nil
 	}
-	return page, b.since(ctx, after, q.After)
+	return page, b.since(ctx, after)
 }
 
 // spare is how many blocks more than asked for may be read to find the last

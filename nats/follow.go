@@ -14,6 +14,7 @@ import (
 
 const (
 	heartbeat   = time.Second      // of a consumer that has nothing to say; twice that is silence
+	look        = 3 * time.Second  // without a message, after which the stream is asked for its end; beyond that silence
 	ahead       = 1000             // blocks that may be under way
 	aheadBytes  = 64 << 20         // that they may have: no message may be larger
 	abandoned   = 30 * time.Second // after which the server drops a consumer that nobody reads
@@ -23,9 +24,9 @@ const (
 // Follow yields every block after a cursor, as [chaingql.Backend] describes it.
 // It reads through an ordered consumer: one in the server's memory that
 // acknowledges nothing, from a place in the stream on. Each message must be the
-// one behind the last; where one is not, or the consumer falls silent, another
-// takes over from that place. Where the connection is lost Follow ends. Where
-// blocks were pruned, "" is too old.
+// one behind the last; where one is not, or the consumer falls silent, or has not
+// what the stream has, another takes over from that place. Where the connection
+// is lost Follow ends. Where blocks were pruned, "" is too old.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		err := b.follow(ctx, after, yield)
@@ -140,15 +141,40 @@ func (r *reader) read(ctx context.Context) (left bool, err error) {
 		return false, err
 	}
 	defer stop()
-	if err := r.b.since(ctx, r.at, r.cursor); err != nil { // now that it cannot be another stream's
+	if err := r.b.since(ctx, r.at); err != nil { // now that it cannot be another stream's
 		return false, err
 	}
-	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if err == nil {
-			err = ctx.Err()
+	for due := uint64(0); ; {
+		from := r.at.seq
+		left, err := r.listen(ctx, messages)
+		switch {
+		case left || err != nil:
+			return left, err
+		case r.at.seq > from:
+			continue
+		case r.at.seq < due:
+			return false, errSkipped
 		}
-		if err != nil {
+		if due, err = r.b.lastSeq(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+// listen yields what a consumer has for a while, then returns. A consumer that
+// says nothing but that it is there may have nothing, or its last message was
+// lost on the way, or its server lags: that is to be asked.
+func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext) (left bool, err error) {
+	listening, cancel := context.WithTimeout(ctx, look)
+	defer cancel()
+	for {
+		m, err := messages.Next(jetstream.NextContext(listening))
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			return false, nil
+		case err != nil:
 			return false, err
 		}
 		meta, err := m.Metadata()
@@ -161,7 +187,7 @@ func (r *reader) read(ctx context.Context) (left bool, err error) {
 			continue
 		case seq > r.at.seq+1:
 			if r.fresh {
-				return false, r.missing(ctx)
+				return false, r.b.missing(ctx, r.at)
 			}
 			return false, errSkipped
 		}
@@ -182,25 +208,12 @@ func (r *reader) take(s stored) (more bool, err error) {
 		if r.any {
 			return false, failed("follow", fmt.Errorf("message %d of the stream has cursor %q, after %q: blocks must be appended in cursor order", s.seq, s.block.Cursor, r.cursor))
 		}
-		r.at = place{seq: s.seq} // the cursor was past the newest block
+		r.at = s.place() // the cursor was past the newest block
 		return true, nil
 	}
-	r.at, r.cursor, r.any = place{seq: s.seq, exact: true}, s.block.Cursor, true
+	r.at, r.cursor, r.any = s.place(), s.block.Cursor, true
 	r.b.marks.note(s)
 	return r.yield(s.block, nil), nil
-}
-
-// missing tells why the stream has not the next message: the oldest ones are
-// gone, or somebody deleted single ones.
-func (r *reader) missing(ctx context.Context) error {
-	if err := r.b.since(ctx, r.at, r.cursor); err != nil {
-		return err
-	}
-	next, some, err := r.b.at(ctx, r.at.seq+1)
-	if err != nil || !some || next.seq == r.at.seq+1 {
-		return errors.Join(err, errSkipped)
-	}
-	return failed("follow", fmt.Errorf("messages %d to %d of the stream were deleted, and those before them not", r.at.seq+1, next.seq-1))
 }
 
 // consume makes a consumer. What is left of it when the line is dead the server

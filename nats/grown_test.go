@@ -3,9 +3,10 @@ package natschain_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"testing"
 
 	"github.com/chaingql/chaingql"
@@ -14,80 +15,153 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestStreamThatGrowsBetweenTwoAnswersIsNotTakenForTheOld has a stream made anew
-// that is empty when the message of a cursor is asked for, and has one in that
-// place, and more, when the next is: nothing seems to have gone.
-func TestStreamThatGrowsBetweenTwoAnswersIsNotTakenForTheOld(t *testing.T) {
+// A shelf is a stream that changes while it is read.
+type shelf struct {
+	sync.Mutex
+	blocks []chaingql.Block // by place, from 1 on
+	gone   int              // of them, the oldest
+	missed func(place int)  // changes it when a message is not there
+	sent   func(place int)  // changes it when one was sent in a page
+}
+
+// A request is what a Backend asks a stream for.
+type request struct {
+	Seq, Batch int
+	Last       string `json:"last_by_subj"`
+	Next       string `json:"next_by_subj"`
+}
+
+// newShelf makes an empty shelf, and a Backend on it.
+func newShelf(t *testing.T) (*natschain.Backend, *shelf) {
 	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	all := blocks(20)
-	var stream atomic.Pointer[[]chaingql.Block]
-	holds := func(blocks []chaingql.Block) { stream.Store(&blocks) }
-	var grow atomic.Bool
-	get := func(m *nats.Msg) {
-		var r struct {
-			Seq        int
-			Last, Next string
-		}
-		if err := json.Unmarshal(m.Data, &r); err != nil {
-			t.Error(err)
-		}
-		held := *stream.Load()
-		if r.Seq == 0 {
-			r.Seq = len(held) // the newest
-		}
-		answer := map[string]any{"error": map[string]any{"code": 404, "err_code": 10037}}
-		if r.Seq > 0 && r.Seq <= len(held) {
-			b := &held[r.Seq-1]
-			answer = map[string]any{"message": map[string]any{"subject": subjectOf(b), "seq": r.Seq, "data": payloadOf(b)}}
-		} else if r.Seq == 5 && grow.Load() {
-			holds(all[8:])
-		}
-		text, err := json.Marshal(answer)
+	h := &shelf{missed: func(int) {}, sent: func(int) {}}
+	for subject, answer := range map[string]func(m *nats.Msg, r request){
+		"$JS.API.STREAM.MSG.GET.chain_blocks": func(m *nats.Msg, r request) { h.get(t, m, r) },
+		"$JS.API.DIRECT.GET.chain_blocks":     func(m *nats.Msg, r request) { h.page(nc, m, r.Seq, r.Batch) },
+	} {
+		_, err := nc.Subscribe(subject, func(m *nats.Msg) {
+			var r request
+			if err := json.Unmarshal(m.Data, &r); err != nil {
+				t.Error(err)
+			}
+			h.Lock()
+			defer h.Unlock()
+			answer(m, r)
+		})
 		if err != nil {
-			t.Error(err)
-		}
-		_ = m.Respond(text)
-	}
-	batch := func(m *nats.Msg) {
-		var r struct{ Seq, Batch int }
-		if err := json.Unmarshal(m.Data, &r); err != nil {
-			t.Error(err)
-		}
-		last := 0
-		for seq, held := r.Seq, *stream.Load(); seq <= len(held) && seq < r.Seq+r.Batch; seq++ {
-			b := &held[seq-1]
-			_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: payloadOf(b), Header: nats.Header{
-				"Nats-Subject": {subjectOf(b)}, "Nats-Sequence": {fmt.Sprint(seq)}, "Nats-Last-Sequence": {fmt.Sprint(last)},
-			}})
-			last = seq
-		}
-		status := "204"
-		if last == 0 {
-			status = "404"
-		}
-		_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{
-			"Status": {status}, "Nats-Num-Pending": {"0"}, "Nats-Last-Sequence": {fmt.Sprint(last)},
-		}})
-	}
-	for subject, answer := range map[string]nats.MsgHandler{"$JS.API.STREAM.MSG.GET.chain_blocks": get, "$JS.API.DIRECT.GET.chain_blocks": batch} {
-		if _, err := nc.Subscribe(subject, answer); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b := natschain.Bare(nc, nil)
-	holds(all[:5])
+	return natschain.Bare(nc, nil), h
+}
+
+// payload is what the Writer puts there.
+func (h *shelf) payload(place int) []byte {
+	prev := chaingql.Cursor("")
+	if place > 1 {
+		prev = h.blocks[place-2].Cursor
+	}
+	text := payloadOf(&h.blocks[place-1])
+	return fmt.Appendf(text[:len(text)-1], `,"prev":%q}`, prev)
+}
+
+func (h *shelf) get(t *testing.T, m *nats.Msg, r request) {
+	seq := r.Seq
+	switch {
+	case r.Last != "":
+		seq = len(h.blocks)
+	case r.Next != "":
+		seq = max(seq, h.gone+1)
+	}
+	answer := map[string]any{"error": map[string]any{"code": 404, "err_code": 10037}}
+	if seq > h.gone && seq <= len(h.blocks) {
+		answer = map[string]any{"message": map[string]any{"subject": subjectOf(&h.blocks[seq-1]), "seq": seq, "data": h.payload(seq)}}
+	} else {
+		h.missed(seq)
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		t.Error(err)
+	}
+	_ = m.Respond(text)
+}
+
+func (h *shelf) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
+	last := 0
+	for n := 0; n < batch && max(seq, h.gone+1) <= len(h.blocks); n++ {
+		seq = max(seq, h.gone+1)
+		_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: h.payload(seq), Header: nats.Header{
+			"Nats-Subject": {subjectOf(&h.blocks[seq-1])}, "Nats-Sequence": {fmt.Sprint(seq)}, "Nats-Last-Sequence": {fmt.Sprint(last)},
+		}})
+		h.sent(seq)
+		last, seq = seq, seq+1
+	}
+	status := "204"
+	if last == 0 {
+		status = "404"
+	}
+	_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{
+		"Status": {status}, "Nats-Num-Pending": {"0"}, "Nats-Last-Sequence": {fmt.Sprint(last)},
+	}})
+}
+
+// TestStreamThatGrowsBetweenTwoAnswersIsNotTakenForTheOld has a stream made anew
+// that is empty when the message of a cursor is asked for, and has one in that
+// place, and more, when the next is: nothing seems to have gone.
+func TestStreamThatGrowsBetweenTwoAnswersIsNotTakenForTheOld(t *testing.T) {
+	b, h := newShelf(t)
+	all := blocks(20)
+	h.Lock()
+	h.blocks = all[:5]
+	h.Unlock()
 	if page, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 5}); err != nil || len(page) != 5 {
 		t.Fatalf("at first there are %v, %v", page, err)
 	}
-	holds(nil)
-	grow.Store(true)
+	h.Lock()
+	h.blocks = nil
+	h.missed = func(place int) {
+		if place == 5 {
+			h.blocks = all[8:]
+		}
+	}
+	h.Unlock()
 	page, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 3, After: all[4].Cursor})
 	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[8:11])) {
 		t.Errorf("past the last block of the old stream come %v of %v; %v", cursorsOf(page), cursorsOf(all[8:11]), err)
+	}
+}
+
+// TestPageThatTheOldestBlocksLeaveHasNoHole has the server drop blocks while it
+// sends those before them.
+func TestPageThatTheOldestBlocksLeaveHasNoHole(t *testing.T) {
+	all := blocks(20)
+	for _, row := range []struct {
+		q    chaingql.BlocksQuery
+		want []chaingql.Block // nil where the cursor is too old
+	}{
+		{chaingql.BlocksQuery{First: 10}, all[12:]},
+		{chaingql.BlocksQuery{Last: 18}, all[12:]},
+		{chaingql.BlocksQuery{First: 10, After: all[0].Cursor}, nil},
+		{chaingql.BlocksQuery{Last: 18, After: all[0].Cursor}, nil},
+		{chaingql.BlocksQuery{First: 5, After: all[13].Cursor}, all[14:19]},
+	} {
+		b, h := newShelf(t)
+		h.Lock()
+		h.blocks = all
+		h.sent = func(place int) {
+			if place == 4 {
+				h.gone = 12
+			}
+		}
+		h.Unlock()
+		page, err := b.Blocks(context.Background(), row.q)
+		if errors.Is(err, chaingql.ErrCursorTooOld) != (row.want == nil) || row.want != nil && err != nil || !slices.Equal(cursorsOf(page), cursorsOf(row.want)) {
+			t.Errorf("of %+v come %v, %v", row.q, cursorsOf(page), err)
+		}
 	}
 }

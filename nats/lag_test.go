@@ -27,11 +27,6 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 	all := blocks(5)
 	payload := func(seq int) []byte { return payloadOf(&all[seq-1]) }
 	subject := func(seq int) string { return subjectOf(&all[seq-1]) }
-	type request struct {
-		Seq, Batch int
-		Last       string `json:"last_by_subj"`
-		Next       string `json:"next_by_subj"`
-	}
 	var deaf atomic.Int64 // requests that nobody answers, as where there is no leader
 	leader := func(m *nats.Msg) {
 		if deaf.Add(-1) >= 0 {

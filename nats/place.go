@@ -2,6 +2,8 @@ package natschain
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/chaingql/chaingql"
@@ -9,25 +11,28 @@ import (
 
 // A place is where a cursor is in the stream.
 type place struct {
-	seq   uint64 // of the newest block at or below the cursor, 0 where there never was one
-	exact bool   // that block has the cursor
-	past  bool   // the cursor is past the newest block
-	gone  bool   // blocks past the cursor may be gone
+	seq    uint64          // of the newest block at or below the cursor, 0 where there never was one
+	cursor chaingql.Cursor // that block's, "" where it is not known
+	past   bool            // the cursor is past the newest block
+	gone   bool            // blocks past the cursor may be gone
 }
 
 // end is the place that blocks short of the cursor end before.
-func (p place) end() uint64 {
-	if p.exact {
+func (p place) end(c chaingql.Cursor) uint64 {
+	if p.cursor == c {
 		return p.seq
 	}
 	return p.seq + 1
 }
 
+// place is where a block is.
+func (s *stored) place() place { return place{seq: s.seq, cursor: s.block.Cursor} }
+
 // place finds a cursor: without a request where it was met lately, which may
 // have been in a stream that is no more (see since), else by search.
 func (b *Backend) place(ctx context.Context, c chaingql.Cursor) (place, error) {
 	if seq, known := b.marks.at(c); known {
-		return place{seq: seq, exact: true}, nil
+		return place{seq: seq, cursor: c}, nil
 	}
 	return b.search(ctx, c)
 }
@@ -44,7 +49,9 @@ func (b *Backend) search(ctx context.Context, c chaingql.Cursor) (place, error) 
 	}
 	b.marks.note(high)
 	if high.block.Cursor <= c {
-		return place{seq: high.seq, exact: high.block.Cursor == c, past: high.block.Cursor < c}, nil
+		p := high.place()
+		p.past = p.cursor < c
+		return p, nil
 	}
 	low, some, err := b.at(ctx, 1)
 	switch {
@@ -72,7 +79,7 @@ func (b *Backend) search(ctx context.Context, c chaingql.Cursor) (place, error) 
 	if low.block.Cursor == c {
 		b.marks.note(low)
 	}
-	return place{seq: low.seq, exact: low.block.Cursor == c}, nil
+	return low.place(), nil
 }
 
 // below is the place of a cursor below the oldest block, which tells what the
@@ -84,7 +91,7 @@ func below(oldest stored, c chaingql.Cursor) place {
 	case oldest.prev == nil || c < *oldest.prev:
 		p.gone = true
 	default:
-		p.exact = c == *oldest.prev
+		p.cursor = *oldest.prev
 	}
 	return p
 }
@@ -92,24 +99,24 @@ func below(oldest stored, c chaingql.Cursor) place {
 // since sees, when a page was read, that nothing past a place had gone by then:
 // the oldest messages go first. Where the message of the place is not there it
 // looks twice: another stream may have grown up to it between two answers.
-func (b *Backend) since(ctx context.Context, p place, c chaingql.Cursor) error {
-	if there, err := b.still(ctx, p, c); there || err != nil {
+func (b *Backend) since(ctx context.Context, p place) error {
+	if there, err := b.still(ctx, p); there || err != nil {
 		return err
 	}
 	if err := b.nothingGone(ctx, p); err != nil {
 		return err
 	}
-	_, err := b.still(ctx, p, c)
+	_, err := b.still(ctx, p)
 	return err
 }
 
 // still tells whether the message of a place is there, and the one that it was.
-func (b *Backend) still(ctx context.Context, p place, c chaingql.Cursor) (bool, error) {
+func (b *Backend) still(ctx context.Context, p place) (bool, error) {
 	if p.seq == 0 {
 		return false, nil
 	}
 	s, some, err := b.block(ctx, wanted{Seq: p.seq})
-	if some && p.exact && s.block.Cursor != c {
+	if some && p.cursor != "" && s.block.Cursor != p.cursor {
 		return false, errReplaced
 	}
 	return some, err
@@ -139,6 +146,19 @@ func (b *Backend) nothingGone(ctx context.Context, p place) error {
 		return chaingql.ErrCursorTooOld
 	}
 	return err
+}
+
+// missing tells why the stream has not the message behind a place: the oldest
+// ones are gone, or somebody deleted single ones.
+func (b *Backend) missing(ctx context.Context, p place) error {
+	if err := b.since(ctx, p); err != nil {
+		return err
+	}
+	next, some, err := b.at(ctx, p.seq+1)
+	if err != nil || !some || next.seq == p.seq+1 {
+		return errors.Join(err, errSkipped)
+	}
+	return fmt.Errorf("messages %d to %d of the stream were deleted, and those before them not", p.seq+1, next.seq-1)
 }
 
 // tail is the newest block, or the number alone of the newest message where that

@@ -38,7 +38,7 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 		if err != nil || !some {
 			return failed("prune", err)
 		}
-		keep = min(at.end(), newest.seq)
+		keep = min(at.end(before), newest.seq)
 	}
 	return failed("prune", w.b.denied(w.b.try(ctx, func(ctx context.Context) error {
 		s, err := w.b.js.Stream(ctx, w.b.names.stream)

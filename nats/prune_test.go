@@ -97,8 +97,12 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxAge: 300 * time.Millisecond, Duplicates: 100 * time.Millisecond}})
 	all, ctx := blocks(20), context.Background()
-	if err := writer(t, b).Append(ctx, all[:10]...); err != nil {
+	w := writer(t, b)
+	if err := w.Append(ctx, all[:10]...); err != nil {
 		t.Fatal(err)
+	}
+	if err := w.Append(ctx, chaingql.Block{Cursor: all[9].Cursor}); !errors.Is(err, natschain.ErrConflict) { // so it looks where the stream ends
+		t.Errorf("another block is appended: %v", err)
 	}
 	for {
 		page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1})
@@ -121,7 +125,7 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); !errors.Is(err, chaingql.ErrCursorTooOld) {
 		t.Errorf("behind one that nobody knows of: %v", err)
 	}
-	if err := writer(t, b).Append(ctx, all[10:]...); err != nil {
+	if err := w.Append(ctx, all[5:]...); err != nil {
 		t.Fatal(err)
 	}
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 1}); err != nil || len(page) > 0 && page[0].Cursor != all[10].Cursor {

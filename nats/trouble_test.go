@@ -78,6 +78,56 @@ func TestStreamMadeAnewIsNotTakenForTheOld(t *testing.T) {
 	}
 }
 
+// TestFollowPastTheEndSeesAStreamMadeAnew has its cursor past the newest block of
+// both streams when the second takes the place of the first.
+func TestFollowPastTheEndSeesAStreamMadeAnew(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(40), context.Background()
+	if err := writer(t, b).Append(ctx, all[:5]...); err != nil {
+		t.Fatal(err)
+	}
+	r := follow(t, b, all[9].Cursor)
+	again, js := open(t, s.ClientURL(), nil), raw(t, s.ClientURL())
+	w := writer(t, again)
+	for {
+		stream, err := js.Stream(ctx, "chain_blocks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stream.CachedInfo().State.Consumers == 1 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stream, err := js.Stream(ctx, "chain_blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(ctx, "chain_blocks"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(ctx, stream.CachedInfo().Config); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(ctx, all[12:]...); err != nil { // within the moment that a Follow waits before it goes on
+		t.Fatal(err)
+	}
+	for {
+		select {
+		case c := <-r.blocks:
+			if c != all[12].Cursor {
+				t.Errorf("%q came, where %q was due", c, all[12].Cursor)
+			}
+			return
+		case err := <-r.end:
+			t.Log(err)
+			r = follow(t, b, all[9].Cursor)
+		case <-time.After(patience):
+			t.Fatal("nothing came")
+		}
+	}
+}
+
 // TestStreamMadeAnewIsSearchedAnew has no Follow that would notice: what is known
 // of the old stream is true of the new one nowhere.
 func TestStreamMadeAnewIsSearchedAnew(t *testing.T) {
@@ -110,6 +160,26 @@ func TestStreamMadeAnewIsSearchedAnew(t *testing.T) {
 	expectStored(t, open(t, s.ClientURL(), nil), all[55:150])
 }
 
+// TestPageBeforeACursorIsOfTheStreamMadeAnew has the new stream begin further
+// back: each cursor is at a higher place.
+func TestPageBeforeACursorIsOfTheStreamMadeAnew(t *testing.T) {
+	s := newBroker(t)
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
+	if err := writer(t, b).Append(ctx, all[50:150]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw(t, s.ClientURL()).DeleteStream(ctx, "chain_blocks"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	q := chaingql.BlocksQuery{Last: 10, Before: all[100].Cursor}
+	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[90:100])) {
+		t.Errorf("before block 100 come %v, %v", cursorsOf(page), err)
+	}
+}
+
 func TestBlocksOutOfOrderEndAFollow(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(20), context.Background()
@@ -127,7 +197,7 @@ func TestBlocksOutOfOrderEndAFollow(t *testing.T) {
 	}
 }
 
-func TestBlocksThatSomebodyDeletedEndAFollow(t *testing.T) {
+func TestBlocksThatSomebodyDeletedAreToldOf(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
 	stream, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true})
@@ -141,9 +211,51 @@ func TestBlocksThatSomebodyDeletedEndAFollow(t *testing.T) {
 	if err := stream.DeleteMsg(ctx, 30); err != nil {
 		t.Fatal(err)
 	}
+	const told = "messages 30 to 30 of the stream were deleted"
 	r := follow(t, b, all[9].Cursor)
 	r.expect(all[10:29])
-	if err := r.ends(patience); !strings.Contains(err.Error(), "messages 30 to 30 of the stream were deleted") {
+	if err := r.ends(patience); !strings.Contains(err.Error(), told) {
 		t.Errorf("it ended with %v", err)
 	}
+	for _, q := range []chaingql.BlocksQuery{{First: 40}, {Last: 30}, {First: 10, After: all[24].Cursor}, {First: 10, After: all[28].Cursor}} {
+		if page, err := b.Blocks(ctx, q); err == nil || !strings.Contains(err.Error(), told) {
+			t.Errorf("of %+v come %v, %v", q, cursorsOf(page), err)
+		}
+	}
+	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 10}); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[40:])) {
+		t.Errorf("of those behind it come %v, %v", cursorsOf(page), err)
+	}
+}
+
+// TestAppendLeavesNoHoleWhereTheChainLostBlocks has a stream that has not the
+// last ones any more, as after a power cut that took all servers.
+func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
+	s := newBroker(t)
+	opts := &natschain.Options{Timeout: 500 * time.Millisecond, Create: &natschain.Storage{}}
+	b, all, ctx := open(t, s.ClientURL(), opts), blocks(20), context.Background()
+	w := writer(t, b)
+	if err := w.Append(ctx, all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int{8, 0} {
+		if err := raw(t, s.ClientURL()).DeleteStream(ctx, "chain_blocks"); err != nil {
+			t.Fatal(err)
+		}
+		if err := writer(t, open(t, s.ClientURL(), opts)).Append(ctx, all[:left]...); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := w.Append(ctx, all[10:12]...); !errors.Is(err, natschain.ErrConflict) {
+				t.Errorf("with %d of 10 blocks left: the error is %v", left, err)
+			}
+		}
+		expectStored(t, b, all[:left])
+		if err := w.Append(ctx, all[left:10]...); err != nil {
+			t.Errorf("with %d of 10 blocks left: the others cannot be appended again: %v", left, err)
+		}
+	}
+	if err := w.Append(ctx, all[10:]...); err != nil {
+		t.Error(err)
+	}
+	expectStored(t, b, all)
 }

@@ -18,7 +18,9 @@ import (
 
 // ErrConflict is returned by [Writer.Append] where the chain holds a different
 // block under a cursor, or newer blocks and none under it: a block that appears
-// below a cursor which was already read would never be seen.
+// below a cursor which was already read would never be seen. And where the chain
+// has lost blocks that this Writer saw stored (servers that lost power, a stream
+// made anew), and those given come behind them: append from its newest block on.
 var ErrConflict = errors.New("it conflicts with what is stored")
 
 // A Writer fills a chain. Get one from [Backend.Writer]; its methods may be
@@ -28,8 +30,9 @@ var ErrConflict = errors.New("it conflicts with what is stored")
 type Writer struct {
 	b    *Backend
 	js   jetstream.JetStream
-	turn chan struct{} // held by the one that appends
-	tail *tail         // of the stream, nil where it has to be looked up; its holder's
+	turn chan struct{}   // held by the one that appends
+	tail *tail           // of the stream, nil where it has to be looked up; its holder's
+	had  chaingql.Cursor // of the newest block that was seen stored; its holder's
 }
 
 // A tail is where a stream ends.
@@ -96,12 +99,18 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	case <-ctx.Done():
 		return failed("append", ctx.Err())
 	}
+	stored := func(n int) {
+		if n > 0 {
+			w.had = max(w.had, blocks[n-1].Cursor)
+		}
+		blocks = blocks[n:]
+	}
 	for len(blocks) > 0 {
 		n, err := w.known(ctx, blocks)
 		if err == nil {
-			blocks = blocks[n:]
+			stored(n)
 			n, err = w.publish(ctx, blocks)
-			blocks = blocks[n:]
+			stored(n)
 		}
 		if err != nil {
 			w.tail = nil
@@ -116,18 +125,23 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 
 // known is how many of the blocks are stored already, as they are.
 func (w *Writer) known(ctx context.Context, blocks []chaingql.Block) (int, error) {
-	if w.tail == nil {
+	for begun := time.Now(); w.tail == nil; {
 		newest, some, err := w.b.tail(ctx)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		w.tail = &tail{seq: newest.seq, cursor: &newest.block.Cursor}
-		if !some && newest.seq > 0 {
-			w.tail.cursor = nil
+		case !some && newest.seq > 0:
+			w.tail = &tail{seq: newest.seq}
+		case newest.block.Cursor >= w.had || blocks[0].Cursor <= w.had:
+			w.tail = &tail{seq: newest.seq, cursor: &newest.block.Cursor}
+		case time.Since(begun) > w.b.opts.Timeout:
+			return 0, fmt.Errorf("the chain ends at cursor %q, and had %q: %w", newest.block.Cursor, w.had, ErrConflict)
+		default: // a new leader may have yet to catch up
+			pause(ctx, pauseBetween)
 		}
 	}
-	if w.tail.cursor == nil {
-		return 0, nil
+	if w.tail.cursor == nil { // the stream has forgotten where it was
+		return upTo(blocks, w.had), nil
 	}
 	n := upTo(blocks, *w.tail.cursor)
 	return n, w.compare(ctx, blocks[:n])
@@ -153,7 +167,7 @@ func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) error {
 	if err != nil {
 		return err
 	}
-	for from := at.end(); len(blocks) > 0; {
+	for from := at.end(blocks[0].Cursor); len(blocks) > 0; {
 		page, err := w.b.read(ctx, w.b.names.all(), from, noEnd, min(len(blocks), chaingql.MaxPage))
 		if err != nil {
 			return err

@@ -1,0 +1,77 @@
+package natschain_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go"
+)
+
+// A sieve is a connection that loses some of what the server sends.
+type sieve struct {
+	net.Conn
+	from *bufio.Reader
+	lose func(message []byte) bool
+	rest []byte // of what is handed on
+}
+
+func (s *sieve) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		line, err := s.from.ReadBytes('\n')
+		if err != nil {
+			return 0, err
+		}
+		if words := bytes.Fields(line); len(words) > 0 && bytes.HasSuffix(words[0], []byte("MSG")) {
+			size, err := strconv.Atoi(string(words[len(words)-1]))
+			if err != nil {
+				return 0, err
+			}
+			body := make([]byte, size+len("\r\n"))
+			if _, err := io.ReadFull(s.from, body); err != nil {
+				return 0, err
+			}
+			line = append(line, body...)
+		}
+		if !s.lose(line) {
+			s.rest = line
+		}
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+type sieveDialer func(message []byte) bool
+
+func (lose sieveDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return &sieve{Conn: conn, from: bufio.NewReader(conn), lose: lose}, err
+}
+
+// TestLastBlockThatIsLostOnTheWayComes has the consumer well from then on: no
+// block behind it shows that it is missing.
+func TestLastBlockThatIsLostOnTheWayComes(t *testing.T) {
+	t.Parallel()
+	s := newBroker(t)
+	all := blocks(5)
+	if err := writer(t, open(t, s.ClientURL(), nil)).Append(context.Background(), all...); err != nil {
+		t.Fatal(err)
+	}
+	last := []byte(`"cursor":"` + string(all[4].Cursor) + `"`)
+	var lost atomic.Int64
+	lose := func(message []byte) bool {
+		return bytes.Contains(message, []byte("$JS.ACK.")) && bytes.Contains(message, last) && lost.Add(1) == 1
+	}
+	b := open(t, s.ClientURL(), &natschain.Options{Connect: []nats.Option{nats.SetCustomDialer(sieveDialer(lose))}})
+	follow(t, b, "").expect(all)
+	if n := lost.Load(); n != 2 {
+		t.Errorf("the last block was sent %d times", n)
+	}
+}
