@@ -246,3 +246,22 @@ func TestResolverSeesTheLiteralsOfItsOwnDocument(t *testing.T) {
 		}
 	}
 }
+
+// unread writes itself as bytes that are not all UTF-8.
+type unread struct{}
+
+func (unread) MarshalJSON() ([]byte, error) { return []byte("{\"a\xff\": \"\xc3(\"}"), nil }
+
+func TestWhatAHostWritesItselfGoesOutAsUTF8(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{QueryFields: graphql.Fields{
+		"message": gives(whatever, json.RawMessage("[\"\xff\xfe\",\n\"\u00e9\"]")), "marshaler": gives(whatever, unread{}),
+		"extensions": gives(graphql.Int, failure{"no", map[string]any{"x": unread{}}}),
+	}})
+	for document, want := range map[string]string{
+		`{message}`:    `{"data":{"message":["\ufffd","é"]}}`,
+		`{marshaler}`:  `{"data":{"marshaler":{"a\ufffd":"\ufffd("}}}`,
+		`{extensions}`: `{"data":{"extensions":null},"errors":[{"message":"no","locations":[{"line":1,"column":2}],"path":["extensions"],"extensions":{"code":"INTERNAL_SERVER_ERROR","x":{"a\ufffd":"\ufffd("}}}]}`,
+	} {
+		equal(t, document, query(h, document, nil), want)
+	}
+}

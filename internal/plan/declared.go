@@ -126,13 +126,13 @@ func appendOwn(dst []byte, t graphql.Type, v any) ([]byte, error) {
 		out = t.Serialize(v)
 	case *graphql.Enum:
 		if out = t.Serialize(v); out == nil {
-			return dst, fmt.Errorf("%s cannot represent %T %v", t.Name(), v, v)
+			return dst, misfit(t.Name(), v)
 		}
 	}
 	if text, ok := out.(string); ok {
 		return AppendString(dst, text), nil
 	}
-	text, err := json.Marshal(out)
+	text, err := marshal(out)
 	if err != nil {
 		return dst, fmt.Errorf("%s: %w", t.Name(), err)
 	}

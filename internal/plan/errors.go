@@ -138,7 +138,7 @@ func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 	e = &Error{Message: extended.Error(), Code: CodeInternal}
 	extensions := extended.Extensions()
 	for _, k := range slices.Sorted(maps.Keys(extensions)) {
-		text, err := json.Marshal(extensions[k])
+		text, err := marshal(extensions[k])
 		switch {
 		case err != nil: // is left out
 		case k != "code":

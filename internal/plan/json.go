@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -54,6 +56,17 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// marshal is a host's value as JSON. encoding/json takes the word of what writes
+// itself (a json.RawMessage, say) for being UTF-8, without which a client has to
+// close its socket; only strings can have other bytes.
+func marshal(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte(`\ufffd`))
+	}
+	return text, err
 }
 
 var errNotFinite = errors.New("Float cannot represent a non-finite value")

@@ -26,7 +26,7 @@ func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
 	if s.enum != nil {
 		name, ok := v.(string)
 		if !ok || s.enum.EnumValues.ForName(name) == nil {
-			return dst, fmt.Errorf("%v is no value of the enum %s", v, s.enum.Name)
+			return dst, misfit("Enum "+s.enum.Name, v)
 		}
 		return AppendString(dst, name), nil
 	}
@@ -68,7 +68,17 @@ func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
 			return strconv.AppendUint(dst, n, 10), nil
 		}
 	}
-	return dst, fmt.Errorf("%s cannot represent %T %v", s.leaf, v, v)
+	return dst, misfit(s.leaf, v)
+}
+
+// misfit says that a type cannot hold a value, and the value where it is one
+// word: fmt would follow a map that leads back to itself until the process dies.
+func misfit(name string, v any) error {
+	switch kind := reflect.ValueOf(v).Kind(); {
+	case kind == reflect.String, kind >= reflect.Bool && kind <= reflect.Float64:
+		return fmt.Errorf("%s cannot represent %T %s", name, v, shorten(fmt.Sprint(v)))
+	}
+	return fmt.Errorf("%s cannot represent a %T", name, v)
 }
 
 // bare is the value of a string, boolean or float behind a pointer or a name of
