@@ -22,7 +22,11 @@ func (h *Handler) Subscribe(document string, variables map[string]any) (stop fun
 }
 
 // Retained is what all subscriptions are held to keep.
-func (h *Handler) Retained() (count, bytes int) { return h.retained.count, h.retained.bytes }
+func (h *Handler) Retained() (count, bytes int) {
+	h.retained.mu.Lock()
+	defer h.retained.mu.Unlock()
+	return h.retained.count, h.retained.bytes
+}
 
 // Feeds is how many evaluations a new block costs.
 func (h *Handler) Feeds() int { return h.blocks.Stats().Feeds }

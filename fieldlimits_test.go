@@ -269,6 +269,18 @@ func TestValueThatATypeCannotHoldIsAnError(t *testing.T) {
 	}
 }
 
+// fmt follows maps for ever, which no recover would survive.
+func TestMapThatLeadsBackToItselfIsNoNumber(t *testing.T) {
+	child := map[string]any{}
+	child["parent"] = map[string]any{"children": []any{child}}
+	side := graphql.NewEnum(graphql.EnumConfig{Name: "Side", Values: graphql.EnumValueConfigMap{"ONE": {Value: 1}}})
+	h, log := newHandler(t, memchain.New(), chaingql.Options{QueryFields: graphql.Fields{"f": gives(graphql.Int, child), "g": gives(side, []any{&child})}})
+	equal(t, "data", string(parse(t, query(h, `{f g}`, nil)).Data), `{"f":null,"g":null}`)
+	if !strings.Contains(log.String(), "Int cannot represent a map[string]interface {}") {
+		t.Errorf("log: %s", log)
+	}
+}
+
 func TestNullOfAThunkIsThatOfWhatItMustNotBeIn(t *testing.T) {
 	inner := graphql.NewObject(graphql.ObjectConfig{Name: "Inner", Fields: graphql.Fields{"sure": gives(must(graphql.Int), later(nil, nil)), "fails": gives(must(graphql.Int), later(nil, errors.New("s3cret"))), "fine": gives(graphql.Int, later(1, nil))}})
 	numbers := []any{later(1, nil), later(nil, nil), 3}

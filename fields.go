@@ -12,6 +12,7 @@ import (
 
 	"github.com/graphql-go/graphql"
 
+	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
@@ -30,7 +31,9 @@ type SubscriptionField struct {
 	// subscription counts against Limits.Subscriptions, and Shutdown waits for it.
 	//
 	// The sequence runs on a goroutine of its own, which waits for a client that
-	// reads slowly: nothing is left out. A source that may not wait must keep its
+	// reads slowly: nothing is left out. Answers that wait count among
+	// Limits.SubscriptionBytes: where they are more than that, the subscription is
+	// ended with LIMIT_EXCEEDED. A source that may not wait must keep its
 	// own, bounded, queue. Nothing is repeated for a client that comes back, either:
 	// what it missed, it has to ask for, with an argument, say.
 	//
@@ -100,6 +103,7 @@ type feed struct {
 	told    *observed
 	cancel  context.CancelFunc
 	forget  func()       // what it kept
+	keeps   *retained    // which answers count among, until they are taken
 	parties atomic.Int32 // the goroutine and the client: the last to leave forgets
 	answers chan []byte  // closed at the end
 	failed  *plan.Error  // before answers is closed: why; nil is the end of the sequence
@@ -118,7 +122,7 @@ func (h *Handler) feed(ctx context.Context, op *plan.Bound, by subscriber, field
 		return nil, shuttingDown().Error
 	}
 	ctx, told := h.events.begin(ctx, op, by.asker)
-	f := &feed{told: told, forget: forget, answers: make(chan []byte, 1)}
+	f := &feed{told: told, forget: forget, keeps: &h.retained, answers: make(chan []byte, 1)}
 	// It is close that ends it, when the client knows why: not the credentials.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.parties.Store(2)
@@ -131,6 +135,7 @@ func (h *Handler) feed(ctx context.Context, op *plan.Bound, by subscriber, field
 		defer func() {
 			if err != nil && ctx.Err() == nil {
 				f.failed = op.Mask(ctx, err)
+				h.events.limit(ctx, f.failed.Limit)
 			}
 		}()
 		err = f.read(ctx, op, by.wake, field)
@@ -155,10 +160,15 @@ func (f *feed) read(ctx context.Context, op *plan.Bound, wake func(), field Subs
 		if err != nil {
 			return err
 		}
+		answer := op.Run(ctx, event, nil)
+		if full := f.keeps.hold(cap(answer)); full != nil {
+			return full
+		}
 		select {
-		case f.answers <- op.Run(ctx, event, nil):
+		case f.answers <- answer:
 			wake()
 		case <-ctx.Done():
+			f.keeps.release(cap(answer))
 			return ctx.Err()
 		}
 	}
@@ -170,12 +180,15 @@ func (f *feed) next() (id string, answer []byte, err error) {
 	case answer, ok := <-f.answers:
 		switch {
 		case ok:
+			f.keeps.release(cap(answer))
 			f.told.handed()
 			return "", answer, nil
 		case f.failed == nil:
 			return "", nil, io.EOF
 		}
-		f.over = errors.New(f.failed.Message)
+		if f.over = errors.New(f.failed.Message); f.failed.Limit != "" {
+			f.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, f.over)
+		}
 		return "", nil, &ending{f.failed, false}
 	default:
 		return "", nil, nil
@@ -197,6 +210,9 @@ func (f *feed) close(why error) {
 
 func (f *feed) leave() {
 	if f.parties.Add(-1) == 0 {
+		for answer := range f.answers { // that nobody took
+			f.keeps.release(cap(answer))
+		}
 		f.forget()
 	}
 }

@@ -183,7 +183,7 @@ type Limits struct {
 	PerSocket         int // operations running at once on one socket. Default: 32.
 	IDBytes           int // of an operation's id on a socket. Default: 128.
 	Subscriptions     int // open at once, on all sockets and event streams. Default: 100,000.
-	SubscriptionBytes int // that all of them keep, as documents, variables and, for a host's own fields, goroutines of 8 KiB. Default: 256 MiB.
+	SubscriptionBytes int // that all of them keep, as documents, variables and, for a host's own fields, goroutines of 8 KiB and answers not taken yet. Default: 256 MiB.
 	VariableBytes     int // of one subscription's variables, and literals in their place, as JSON. Default: 4 KiB.
 	InFlight          int // calls of the Backend for queries at once; further ones wait for half of BackendTimeout at most (503). Default: 64.
 	Requests          int // HTTP requests, and queries on sockets, being answered at once (503). Default: 1,024.

@@ -42,13 +42,34 @@ func (k *retained) keep(op *plan.Bound, beside int) (forget func(), err *plan.Er
 	if most := k.most.Subscriptions; most > 0 && k.count >= most {
 		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
 	}
-	if most := k.most.SubscriptionBytes; most > 0 && k.bytes+more > most {
-		return nil, full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.", most)
+	if err := k.add(more); err != nil {
+		return nil, err
 	}
 	k.count++
-	k.bytes += more
 	k.plans[held.Plan]++
 	return func() { k.forget(held, own) }, nil
+}
+
+// add counts bytes, where there is room for them. k.mu is held.
+func (k *retained) add(bytes int) *plan.Error {
+	if most := k.most.SubscriptionBytes; most > 0 && k.bytes+bytes > most {
+		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.", most)
+	}
+	k.bytes += bytes
+	return nil
+}
+
+// hold admits what a subscription keeps for a while, which is to be released.
+func (k *retained) hold(bytes int) *plan.Error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.add(bytes)
+}
+
+func (k *retained) release(bytes int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bytes -= bytes
 }
 
 func (k *retained) forget(held plan.Holding, own int) {
