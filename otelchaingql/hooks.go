@@ -26,13 +26,14 @@ func Hooks(opts *Options) chaingql.Hooks {
 	t, m := newTraces(&o, allowed), newMetrics(&o, allowed)
 	return chaingql.Hooks{
 		OperationStarted: func(ctx context.Context, op chaingql.Operation) context.Context {
+			// In any case, or what is finished would be more than what was started.
+			defer func() { m.operationStarted(ctx, op) }()
 			ctx = t.started(ctx, op)
-			m.operationStarted(ctx, op)
 			return ctx
 		},
 		OperationFinished: func(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
+			defer t.finished(ctx, op, out)
 			m.operationFinished(ctx, op, out) // while the span is there, for exemplars
-			t.finished(ctx, op, out)
 		},
 		ReadStarted: t.reading,
 		SocketOpened: func(ctx context.Context, s chaingql.Socket) {

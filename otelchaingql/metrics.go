@@ -166,7 +166,7 @@ const maxKinds = 2000
 func (m *metrics) kind(op chaingql.Operation) kind {
 	k := kind{typ: op.Type, transport: op.Transport, name: m.names.of(op.Name)}
 	if m.projects {
-		k.project = op.Project
+		k.project = short(op.Project)
 	}
 	return k
 }

@@ -104,8 +104,12 @@ func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Con
 		span.End()
 		return trace.ContextWithSpan(around, past{of: span.SpanContext(), by: span.TracerProvider()})
 	}
-	return ctx
+	return context.WithValue(ctx, begun{}, span)
 }
+
+// begun is the key of a query's span in its context, where the host may have
+// put another one in front: that is not ours to end.
+type begun struct{}
 
 // past is what is left of a span that has ended: enough for others to be made
 // in its trace.
@@ -124,12 +128,14 @@ func (p past) TracerProvider() trace.TracerProvider { return p.by }
 // finished ends a query's span. The end of a subscription is a span of its own,
 // in the trace of its beginning.
 func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
-	span := trace.SpanFromContext(ctx)
+	span, ok := ctx.Value(begun{}).(trace.Span)
 	if op.Type == subscription {
 		attributes := append(make([]attribute.KeyValue, 0, len(t.fixed)+6), t.fixed...)
 		_, span = t.tracer.Start(ctx, "subscription end", trace.WithAttributes(append(attributes,
 			operationType(op.Type), transport(op.Transport), reason(out.Reason), keyDelivered.Int64(int64(out.Blocks)),
 			keyCursor.String(short(string(out.Cursor))), keyLived.Float64(out.Duration.Seconds()))...))
+	} else if !ok {
+		return // it could not be begun
 	}
 	if out.Failed {
 		span.SetAttributes(failure(out))
@@ -137,7 +143,7 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 	if !blameless(out) {
 		about := ""
 		if out.Err != nil {
-			about = out.Err.Error()
+			about = strings.ToValidUTF8(out.Err.Error(), "\ufffd") // or an exporter drops all that it would send
 		}
 		span.SetStatus(codes.Error, about)
 	}

@@ -1,0 +1,72 @@
+package otelchaingql_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/otelchaingql"
+)
+
+// clumsy panics at the beginning of a span of ours.
+type clumsy struct{ sdktrace.SpanProcessor }
+
+func (clumsy) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
+	if s.InstrumentationScope().Name == otelchaingql.Scope {
+		panic("s3cret")
+	}
+}
+
+func TestASpanAroundAQueryIsNotOursToEnd(t *testing.T) {
+	for what, row := range map[string]struct {
+		processor sdktrace.SpanProcessor
+		front     bool // the host puts a span of its own in front of ours
+		want      string
+	}{
+		"in front":           {nil, true, "query"},
+		"processor panicked": {clumsy{tracetest.NewSpanRecorder()}, false, ""},
+	} {
+		spans := tracetest.NewSpanRecorder()
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		if row.processor != nil {
+			provider.RegisterSpanProcessor(row.processor)
+		}
+		m := metered(t, otelchaingql.Options{TracerProvider: provider})
+		ctx, around := provider.Tracer("host").Start(context.Background(), "around")
+		in := ctx
+		func() {
+			defer func() { _ = recover() }() // as the Handler does
+			in = m.OperationStarted(ctx, queryMine)
+		}()
+		if row.front {
+			in, _ = provider.Tracer("host").Start(in, "front")
+		}
+		m.OperationFinished(in, queryMine, chaingql.Outcome{})
+		var ended []string
+		for _, span := range spans.Ended() {
+			ended = append(ended, span.Name())
+		}
+		equal(t, what+": ended", strings.Join(ended, " "), row.want)
+		equal(t, what+": the host's goes on", around.IsRecording(), true)
+		equal(t, what+": active", m.read()["chaingql.operations.active{chaingql.transport=http,graphql.operation.type=query}"], "0")
+		equal(t, what+": started", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
+	}
+}
+
+func TestWhatIsToldIsUTF8WhateverClientsAndSourcesSay(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), Projects: true})
+	op := queryMine
+	op.Project = "demo\xff"
+	m.run(op, chaingql.Outcome{Failed: true, Err: errors.New("lost \xff")})
+	equal(t, "status", spans.Ended()[0].Status().Description, "lost \ufffd")
+	for series := range m.read() {
+		equal(t, series, strings.ContainsRune(series, utf8.RuneError), false) // as which the encoder shows other bytes
+	}
+}
