@@ -2,13 +2,14 @@ package postgres_test
 
 import (
 	"context"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/relay"
 )
 
 // TestExampleServesWhatAnotherOfItWrites starts the example twice: one writes,
@@ -20,23 +21,14 @@ func TestExampleServesWhatAnotherOfItWrites(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	schema := newSchema()
-	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", free(t))
-	address := free(t)
+	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", relay.Free(t))
+	address := relay.Free(t)
 	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-addr", address)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if got := subscribe(ctx, "http://"+address+"/demo/graphql", "", 60); len(got) != 60 {
 		t.Errorf("%d blocks of 60 came", len(got))
 	}
-}
-
-func free(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // host runs the example until the test ends, and sees it end well.

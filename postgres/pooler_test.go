@@ -13,6 +13,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/internal/relay"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5"
 )
@@ -55,7 +56,7 @@ func pgbouncer(t *testing.T) string {
 // pooled starts a PgBouncer in transaction mode.
 func pooled(t *testing.T, s *server, program string) (dsn string) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(free(t))
+	_, port, err := net.SplitHostPort(relay.Free(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/examples/mounts"
+	"github.com/chaingql/chaingql/internal/relay"
 )
 
 // A proxy is a program that is run with its file under proxies, of which nothing
@@ -71,7 +71,7 @@ func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 	if err != nil {
 		t.Skipf("%s is not on this machine", p.program)
 	}
-	dir, address := t.TempDir(), free(t)
+	dir, address := t.TempDir(), relay.Free(t)
 	text, err := os.ReadFile(filepath.Join("proxies", p.file))
 	if err != nil {
 		t.Fatal(err)
@@ -121,22 +121,6 @@ func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 		}
 		if time.Since(began) > 20*time.Second {
 			t.Fatalf("%s does not listen: %v", p.program, err)
-		}
-	}
-}
-
-// free finds an address that nobody listens on, and that the system gives to
-// nobody who asks for any, before the proxy comes to it.
-func free(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
-		if err == nil {
-			defer func() { _ = l.Close() }()
-			return l.Addr().String()
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			t.Fatal(err)
 		}
 	}
 }

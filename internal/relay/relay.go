@@ -1,13 +1,35 @@
 // Package relay stands between a client and a server in tests, cuts their
-// connections and falls silent. Only tests import it.
+// connections and falls silent, and finds addresses for servers. Only tests
+// import it.
 package relay
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 )
+
+// Free finds an address on 127.0.0.1 that nobody listens on, for a program that
+// cannot be given a listener. The system gives it to nobody who asks for any
+// before the program comes to it.
+func Free(t testing.TB) string {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			defer func() { _ = l.Close() }()
+			return l.Addr().String()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+}
 
 // A Relay copies between the connections that it accepts and those that it makes
 // to its target.

@@ -16,6 +16,19 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m, 5*time.Second) }
 
+func TestFreeAddressCanBeListenedOn(t *testing.T) {
+	for range 10 {
+		l, err := net.Listen("tcp", relay.Free(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // so that the next is another
+		if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+			t.Errorf("others can reach %v", ip)
+		}
+	}
+}
+
 func TestLineIsCutAndFallsSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
