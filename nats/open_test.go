@@ -119,9 +119,23 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 	}
 }
 
+// refused makes a stream, with which a chain is not to open.
+func refused(t *testing.T, s *broker, chain string, c jetstream.StreamConfig, name, want string) {
+	t.Helper()
+	if _, err := raw(t, s.ClientURL()).CreateStream(context.Background(), c); err != nil {
+		t.Fatal(err)
+	}
+	b, err := natschain.Open(context.Background(), s.ClientURL(), &natschain.Options{Chain: chain, Create: &natschain.Storage{}})
+	if err == nil {
+		b.Close()
+		t.Errorf("%s: it opens", name)
+	} else if !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: the error is %q", name, err)
+	}
+}
+
 func TestStreamThatWillNotDoIsRefused(t *testing.T) {
 	s := newBroker(t)
-	js := raw(t, s.ClientURL())
 	good := jetstream.StreamConfig{AllowDirect: true}
 	for i, row := range []struct {
 		name   string
@@ -137,22 +151,12 @@ func TestStreamThatWillNotDoIsRefused(t *testing.T) {
 		chain, c := fmt.Sprint("c", i), good
 		c.Name, c.Subjects = chain+"_blocks", []string{chain + ".blocks.>"}
 		row.change(&c)
-		if _, err := js.CreateStream(context.Background(), c); err != nil {
-			t.Fatal(err)
-		}
-		b, err := natschain.Open(context.Background(), s.ClientURL(), &natschain.Options{Chain: chain, Create: &natschain.Storage{}})
-		if err == nil {
-			b.Close()
-			t.Errorf("%s: it opens", row.name)
-		} else if !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: the error is %q", row.name, err)
-		}
+		refused(t, s, chain, c, row.name, row.want)
 	}
 }
 
 func TestBucketThatWillNotDoIsRefused(t *testing.T) {
 	s := newBroker(t)
-	js := raw(t, s.ClientURL())
 	for i, row := range []struct {
 		name, want string
 		change     func(*jetstream.StreamConfig)
@@ -163,16 +167,7 @@ func TestBucketThatWillNotDoIsRefused(t *testing.T) {
 		chain := fmt.Sprint("c", i)
 		c := jetstream.StreamConfig{Name: "KV_" + chain + "_balances", Subjects: []string{"$KV." + chain + "_balances.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew}
 		row.change(&c)
-		if _, err := js.CreateStream(context.Background(), c); err != nil {
-			t.Fatal(err)
-		}
-		b, err := natschain.Open(context.Background(), s.ClientURL(), &natschain.Options{Chain: chain, Create: &natschain.Storage{}})
-		if err == nil {
-			b.Close()
-			t.Errorf("%s: it opens", row.name)
-		} else if !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: the error is %q", row.name, err)
-		}
+		refused(t, s, chain, c, row.name, row.want)
 	}
 }
 
