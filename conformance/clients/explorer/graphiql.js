@@ -67,7 +67,10 @@ export default [
     await host.end()
     return 'five blocks in a row over graphql-transport-ws, stopped, and on behind the last'
   }),
-  caseOf('a lost line in a subscription', async (visit) => {
+  ...[
+    ['a lost line in a subscription', 'cut', 'it is told, not begun again without the blocks in between'],
+    ['a subscription on a line that falls silent', 'hold', 'it notices by its pings, and tells'],
+  ].map(([name, lose, found]) => caseOf(name, async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
     const there = await visit(home(line.place(host)))
@@ -75,30 +78,14 @@ export default [
     await there.tab('liveBlocks')
     await there.run()
     await there.answer('seq_no')
-    line.cut()
+    line[lose]()
     const { errors } = await there.answer('errors')
     assert.equal(errors[0].message, 'The line to the server is lost.')
     await there.end()
     line.close()
     await host.end()
-    return 'it is told, not begun again without the blocks in between'
-  }),
-  caseOf('a subscription on a line that falls silent', async (visit) => {
-    const host = await webhost()
-    const line = await proxy(host)
-    const there = await visit(home(line.place(host)))
-    await there.ready()
-    await there.tab('liveBlocks')
-    await there.run()
-    await there.answer('seq_no')
-    line.hold()
-    const { errors } = await there.answer('errors')
-    assert.equal(errors[0].message, 'The line to the server is lost.')
-    await there.end()
-    line.close()
-    await host.end()
-    return 'it notices by its pings, and tells'
-  }),
+    return found
+  })),
   caseOf('a subscription on a line slower than the blocks', async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
