@@ -20,11 +20,14 @@ type service struct {
 	chain   *memchain.Chain
 	handler atomic.Pointer[chaingql.Handler]
 	address string
+	rhythm  time.Duration // of its pings
 }
 
-func serve(t *testing.T) *service {
+func serve(t *testing.T) *service { return serveAt(t, 20*time.Millisecond) } // shows that they are answered
+
+func serveAt(t *testing.T, rhythm time.Duration) *service {
 	t.Helper()
-	s := &service{t: t, chain: memchain.New()}
+	s := &service{t: t, chain: memchain.New(), rhythm: rhythm}
 	s.handler.Store(s.open())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +52,7 @@ func serve(t *testing.T) *service {
 func (s *service) open() *chaingql.Handler {
 	return chaingql.New(s.chain, &chaingql.Options{
 		Authorizer: chaingql.StaticProjects{"shop": {Secret: "s3cret", RequireSecret: true}},
-		KeepAlive:  20 * time.Millisecond, // shows that pings are answered
+		KeepAlive:  s.rhythm,
 		Logger:     slog.New(slog.DiscardHandler),
 	})
 }
