@@ -53,7 +53,8 @@ type Hooks struct {
 	// BlockReceived is called for each new block that the Backend's Follow
 	// gave, once and in order; and for each that it left out, when it is found,
 	// which may be after blocks from behind it. lag is the time since the block
-	// was generated.
+	// was generated. Connections do not wait for it: deliveries of the block may
+	// be told of before.
 	BlockReceived func(b Block, lag time.Duration)
 
 	// BlockDropped is called for each block that Follow gave again, or out of
