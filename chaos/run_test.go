@@ -57,8 +57,9 @@ func (w *world) late(ctx context.Context) {
 	}
 }
 
-// run lets it all happen and waits until each subscriber has its last block, or
-// none has got anything for as long as patience.
+// run lets it all happen and waits until each subscriber has its last block and
+// all has been asked that is to be, or nobody has got anything for as long as
+// patience.
 func (w *world) run(limit, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer func() {
@@ -88,7 +89,7 @@ func (w *world) run(limit, patience time.Duration) {
 			s.mu.Unlock()
 		}
 		switch {
-		case waiting == 0 && w.dry.Load():
+		case waiting == 0 && w.dry.Load() && w.told.Load() >= int64(len(transports)) && w.queries.answered.Load() >= queriesDue:
 			pause(ctx, 300*time.Millisecond) // something may yet come twice
 			return
 		case now > delivered:

@@ -61,7 +61,7 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	if err := w.chain.Append(w.truth.blocks[:w.before()]...); err != nil {
 		return nil, err
 	}
-	// Enough that hardly ever a run has too few.
+	// Enough that hardly ever a run has to be given more; see commit.
 	fails := (float64(s.failures) + 4*math.Sqrt(float64(s.failures)) + 4) / float64(s.blocks-w.before()-settling)
 	w.chaos = backendtest.Chaos(w.chain, backendtest.ChaosOptions{
 		Seed: seed, Fail: fails / 2, End: fails / 4, Panic: fails / 4,
@@ -143,6 +143,10 @@ func (w *world) commit(ctx context.Context) {
 		}
 		due := min(w.blocks, w.before()+int(time.Since(start).Seconds()*w.rate),
 			w.before()+(w.blocks-w.before())*(int(w.cutsMade())+4)/(w.cuts+4))
+		if calm := w.blocks - settling; due > calm && n <= calm && w.chaos.Counts().Failures < w.failures {
+			due = calm // the dice are thrown for blocks that are followed, which may have been few
+			w.chain.Interrupt(errors.New("chaos: the source was cut off"))
+		}
 		for ; n < due; n++ {
 			if n == w.blocks-settling {
 				w.chaos.Calm()
