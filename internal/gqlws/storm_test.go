@@ -34,7 +34,7 @@ func TestStormLeavesNothingBehind(t *testing.T) {
 		ss := newScript(t)
 		ss.shared = true
 		scripts[protocol] = ss
-		url, returned := serveLoopback(t, s, ss)
+		url, _ := serveLoopback(t, s, ss)
 		wg.Go(func() { babble(storm, ss) })
 		for range 10 {
 			wg.Go(func() {
@@ -43,15 +43,6 @@ func TestStormLeavesNothingBehind(t *testing.T) {
 				}
 			})
 		}
-		wg.Go(func() {
-			for {
-				select {
-				case <-returned:
-				case <-storm.Done():
-					return
-				}
-			}
-		})
 	}
 
 	ctx := bounded(t)
