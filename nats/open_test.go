@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/relay"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -52,11 +52,7 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 	open(t, s.as("all"), nil)
 	without := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	empty := newBroker(t)
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = nobody.Close()
+	nobody := relay.Free(t)
 	half := newBroker(t)
 	if _, err := raw(t, half.ClientURL()).CreateStream(context.Background(), jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)
@@ -71,7 +67,7 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 		opts      natschain.Options
 		want      string
 	}{
-		{"no server", "nats://all:" + password + "@" + nobody.Addr().String(), quick, "connect: nats: no servers available"},
+		{"no server", "nats://all:" + password + "@" + nobody, quick, "connect: nats: no servers available"},
 		{"a wrong password", strings.Replace(s.as("all"), password, "wrong", 1), quick, "connect: nats: Authorization Violation"},
 		{"no password", s.ClientURL(), quick, "connect: nats: Authorization Violation"},
 		{"a malformed URL", "nats://all:" + password + "@127.0.0.1:port", quick, "the URL is malformed"},

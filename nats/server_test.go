@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/relay"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -24,8 +25,12 @@ type broker struct {
 // newBroker starts a server on 127.0.0.1 that ends with the test.
 func newBroker(t testing.TB, change ...func(*server.Options)) *broker {
 	t.Helper()
+	port, err := relay.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := &broker{t: t, opts: server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 	}}
 	for _, c := range change {
 		c(&b.opts)
@@ -46,7 +51,7 @@ func (b *broker) start() {
 	if !s.ReadyForConnections(patience) {
 		b.t.Fatal("the NATS server does not come up")
 	}
-	b.Server, b.opts.Port = s, opts.Port // the same one after a restart
+	b.Server = s
 }
 
 func (b *broker) stop() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/chaingql/chaingql/internal/relay"
 )
 
 // A server is a PostgreSQL of the tests' own, in a temporary directory.
@@ -127,14 +128,11 @@ func (s *server) command(name string, args ...string) *exec.Cmd {
 // same address.
 func (s *server) start() error {
 	if s.port == 0 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := relay.Port()
 		if err != nil {
 			return err
 		}
-		s.port = l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			return err
-		}
+		s.port = port
 	}
 	args := []string{"-c", `"$0" "$@" & server=$!; cat >/dev/null; kill -INT $server 2>/dev/null; wait $server`,
 		filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(s.port),

@@ -14,21 +14,29 @@ import (
 	"testing"
 )
 
-// Free finds an address on 127.0.0.1 that nobody listens on, for a program that
-// cannot be given a listener. The system gives it to nobody who asks for any
-// before the program comes to it.
-func Free(t testing.TB) string {
-	t.Helper()
+// Port finds a port of 127.0.0.1 that nobody listens on, for a program that
+// cannot be given a listener. The system gives it to nobody who asks for any,
+// neither before the program comes to it nor while that is started again.
+func Port() (int, error) {
 	for {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
 		if err == nil {
-			defer func() { _ = l.Close() }()
-			return l.Addr().String()
+			return l.Addr().(*net.TCPAddr).Port, l.Close()
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			t.Fatal(err)
+			return 0, err
 		}
 	}
+}
+
+// Free is the address of such a port.
+func Free(t testing.TB) string {
+	t.Helper()
+	port, err := Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // A Relay copies between the connections that it accepts and those that it makes

@@ -3,10 +3,10 @@ package liteservertest_test
 import (
 	"context"
 	"crypto/ed25519"
-	"net"
 	"testing"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/relay"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 	"github.com/xssnick/tonutils-go/adnl"
 	"github.com/xssnick/tonutils-go/liteclient"
@@ -42,14 +42,7 @@ func TestClientAsksAnotherServer(t *testing.T) {
 		}
 		return client.Send(adnl.MessageAnswer{ID: q.ID, Data: answer})
 	})
-	l, err := net.Listen("tcp4", "127.0.0.1:0") // a port that is free
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := relay.Free(t)
 	go func() { _ = s.Listen(addr) }()
 	t.Cleanup(func() { _ = s.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

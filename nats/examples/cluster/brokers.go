@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -56,15 +58,19 @@ func newBrokers(dir string, l launch) (*brokers, error) {
 	return b, nil
 }
 
-// free finds ports that nobody listens on.
+// free finds ports that nobody listens on. They are none of those that systems
+// give to outgoing connections: one of these could have a broker's port while it
+// is down, and keep it from coming back.
 func free(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	for len(ports) < n {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		switch {
+		case err == nil:
+			defer func() { _ = l.Close() }()
+			ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		case !errors.Is(err, syscall.EADDRINUSE):
 			return nil, err
 		}
-		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
 }
@@ -115,6 +121,7 @@ func inProcess(opts *server.Options) (broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.ConfigureLogger()
 	s.Start()
 	if !s.ReadyForConnections(gather / 2) {
 		s.Shutdown()

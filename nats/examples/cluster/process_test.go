@@ -63,7 +63,7 @@ func mortal(opts *server.Options) (broker, error) {
 func serve(config string) int {
 	opts, err := server.ProcessConfigFile(config)
 	if err == nil {
-		opts.NoLog, opts.NoSigs = true, true
+		opts.NoSigs = true
 		var b broker
 		if b, err = inProcess(opts); err == nil {
 			_, err = io.Copy(io.Discard, os.Stdin)
