@@ -96,13 +96,18 @@ func followEndsWithItsContext(t *trial) {
 func (f *reading) endsBecause(why string, limit time.Duration) {
 	f.t.Helper()
 	err := f.end("an error, because "+why+",", limit)
-	timer := time.NewTimer(Prompt)
-	defer timer.Stop()
-	select {
-	case <-f.returned:
-	case it := <-f.items:
-		f.t.Fatalf("%s %s", f.name, it.fault)
-	case <-timer.C:
-		f.t.Fatalf("%s yielded its error (%v), because %s, and did not return: it must end with it", f.name, err, why)
+	w := within(Prompt)
+	defer w.Stop()
+	for {
+		select {
+		case <-f.returned:
+			return
+		case it := <-f.items:
+			f.t.Fatalf("%s %s", f.name, it.fault)
+		case <-w.C:
+			if w.over() {
+				f.t.Fatalf("%s yielded its error (%v), because %s, and did not return: it must end with it", f.name, err, why)
+			}
+		}
 	}
 }

@@ -100,17 +100,21 @@ func (f *reading) next(due string) item {
 
 func (f *reading) nextWithin(due string, limit time.Duration) item {
 	f.t.Helper()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case it := <-f.items:
-		if it.fault != "" {
-			f.t.Fatalf("%s %s", f.name, it.fault)
+	w := within(limit)
+	defer w.Stop()
+	for {
+		select {
+		case it := <-f.items:
+			if it.fault != "" {
+				f.t.Fatalf("%s %s", f.name, it.fault)
+			}
+			return it
+		case <-w.C:
+			if w.over() {
+				f.t.Fatalf("%s yielded nothing for %v after cursor %q, where %s was due", f.name, limit, f.last, due)
+				return item{}
+			}
 		}
-		return it
-	case <-timer.C:
-		f.t.Fatalf("%s yielded nothing for %v after cursor %q, where %s was due", f.name, limit, f.last, due)
-		return item{}
 	}
 }
 
@@ -204,8 +208,8 @@ func (f *reading) stop() {
 	default:
 		defer close(f.left)
 	}
-	timer := time.NewTimer(Prompt)
-	defer timer.Stop()
+	w := within(Prompt)
+	defer w.Stop()
 	for {
 		select {
 		case it := <-f.items:
@@ -217,9 +221,11 @@ func (f *reading) stop() {
 				f.t.Errorf("%s %s", f.name, f.late)
 			}
 			return
-		case <-timer.C:
-			f.t.Errorf("%s did not return within %v of its context's end", f.name, Prompt)
-			return
+		case <-w.C:
+			if w.over() {
+				f.t.Errorf("%s did not return within %v of its context's end", f.name, Prompt)
+				return
+			}
 		}
 	}
 }
@@ -229,11 +235,16 @@ func (f *reading) stop() {
 func (f *reading) leave() {
 	f.t.Helper()
 	close(f.left)
-	timer := time.NewTimer(Prompt)
-	defer timer.Stop()
-	select {
-	case <-f.returned: // stop will see how
-	case <-timer.C:
-		f.t.Fatalf("%s did not return within %v of its loop being left", f.name, Prompt)
+	w := within(Prompt)
+	defer w.Stop()
+	for {
+		select {
+		case <-f.returned: // stop will see how
+			return
+		case <-w.C:
+			if w.over() {
+				f.t.Fatalf("%s did not return within %v of its loop being left", f.name, Prompt)
+			}
+		}
 	}
 }

@@ -157,23 +157,45 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 		}()
 		back <- answer{err: call()}
 	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case a := <-back:
-		switch {
-		case a.panic != "":
-			t.Fatalf("%s panicked: %s", what, a.panic)
-		case a.err != nil && want == mustSucceed:
-			t.Fatalf("%s returned %v", what, a.err)
-		case a.err == nil && want == mustFail:
-			t.Fatalf("%s returned no error: a call whose context is done must fail", what)
+	w := within(limit)
+	defer w.Stop()
+	for {
+		select {
+		case a := <-back:
+			switch {
+			case a.panic != "":
+				t.Fatalf("%s panicked: %s", what, a.panic)
+			case a.err != nil && want == mustSucceed:
+				t.Fatalf("%s returned %v", what, a.err)
+			case a.err == nil && want == mustFail:
+				t.Fatalf("%s returned no error: a call whose context is done must fail", what)
+			}
+			return a.err
+		case <-w.C:
+			if w.over() {
+				t.Fatalf("%s did not return within %v", what, limit)
+				return nil
+			}
 		}
-		return a.err
-	case <-timer.C:
-		t.Fatalf("%s did not return within %v", what, limit)
-		return nil
 	}
+}
+
+// A wait is for what must come in time, in steps: where the whole process is
+// held up, a step or two are lost, and what it waits for has the others.
+type wait struct {
+	*time.Ticker
+	left int
+}
+
+func within(limit time.Duration) *wait {
+	const steps = 10
+	return &wait{time.NewTicker(max(1, limit/steps)), steps}
+}
+
+// over is asked at each tick.
+func (w *wait) over() bool {
+	w.left--
+	return w.left == 0
 }
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
