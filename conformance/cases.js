@@ -26,7 +26,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { overheard } from './clients/websocket.js'
 import * as documents from './documents.js'
 import { Listener, plain, said, until } from './listener.js'
-import { serve } from './processes.js'
+import { free, serve } from './processes.js'
 import { proxy } from './proxy.js'
 
 const everything = () => true
@@ -194,13 +194,14 @@ const cases = [
   {
     name: 'server restarted', phase: 'apart', of: listens,
     async run(adapter) {
-      const server = await serve()
+      const address = await free()
+      const server = await serve('-addr', address)
       const line = adapter.open(server, {})
       const operation = { query: documents.blocks, variables: { filter: { workchain_id: { eq: -1 } } } }
       const listeners = [new Listener(line, operation)]
       await collect(adapter, line, operation, listeners, 2)
       await server.stop()
-      const again = await serve('-addr', server.address)
+      const again = await serve('-addr', address)
       await collect(adapter, line, operation, listeners, 2)
       line.close()
       await again.stop()

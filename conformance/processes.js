@@ -2,6 +2,7 @@
 // their own process ids whatever happens.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -108,6 +109,19 @@ export async function webhost(...args) {
       }
     },
     end: () => end(child),
+  }
+}
+
+// free finds an address that nobody listens on, for a server that is started again
+// there. Its port is none that the system gives to those who ask for any.
+export async function free() {
+  for (;;) {
+    const listener = createServer()
+    const port = 10_000 + Math.floor(Math.random() * 20_000)
+    const found = await new Promise((resolve) => listener.on('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true)))
+    if (!found) continue
+    await new Promise((resolve) => listener.close(resolve))
+    return `127.0.0.1:${port}`
   }
 }
 

@@ -17,12 +17,13 @@ export async function proxy({ address }) {
   let target = address
   const lines = new Set()
   let held = /(?!)/ // nobody
+  let holding // is told of whoever is held
   let slowed = /(?!)/
   const server = createServer((client) => {
     const [host, port] = target.split(':')
     const upstream = connect(Number(port), host)
     client.once('data', (first) => {
-      if (held.test(first)) return
+      if (held.test(first)) return holding?.()
       upstream.write(first)
       client.pipe(upstream)
       const back = slowed.test(first) ? Readable.from(slowly(upstream)).on('error', () => {}) : upstream
@@ -52,6 +53,8 @@ export async function proxy({ address }) {
       held = begins
       for (const end of lines) end.unpipe().pause()
     },
+    // caught waits for somebody who is held as he comes.
+    caught: () => new Promise((resolve) => (holding = resolve)),
     // free lets through who comes from now on.
     free: () => (held = /(?!)/),
     // slow is slow with what is for those who come from now on and begin so.

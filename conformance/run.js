@@ -2,11 +2,11 @@
 // a phase and run, which returns what it found or throws.
 //
 //   live     on a server that replays the recording, from before its first block, all at the same time
+//   guarded  on a server whose project demo needs a secret, some beside each other and beside the live ones
 //
 // and then, some beside each other:
 //
-//   read     on the same server
-//   guarded  on a server whose project demo needs a secret
+//   read     on the server that has replayed the recording
 //   apart    on servers of their own
 //   judge    on one whose chain stands still, with all of the machine
 //
@@ -38,6 +38,7 @@ const words = process.argv.slice(2)
 const cases = [...adapters.flatMap(casesOf), ...subscriptionsTransport.cases, ...wscat, ...curl, ...shell, ...browser, ...explorer, ...judges]
   .filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)))
 const rate = 200 // recorded blocks per second
+const lead = 6 // seconds until the recorded blocks come: by then all clients, who start at once, must be there
 const usual = 40_000 // milliseconds' patience with one case
 const lanes = 6 // cases at the same time
 const secret = 's3cret'
@@ -94,11 +95,11 @@ console.log(`built and prepared (${seconds()} s)`)
 const file = recording('ton-mainnet-genesis.json')
 if (!file) console.log('the recorded chain is skipped: ../shared/realdata/ton-mainnet-genesis.json is not there; simulated blocks take its place')
 const chain = new Chain(file)
-const server = await serve(...(file ? ['-chain', file.path, '-rate', String(rate)] : []))
-await Promise.all(phase('live').map((one) => run(one, { server, chain })))
-await replayed(server, chain.at(chain.few))
+const server = await serve(...(file ? ['-chain', file.path, '-rate', String(rate), '-lead', `${lead}s`] : []))
 const guarded = await serve('-project', `demo=${secret}`)
-await inLanes(phase('read', 'guarded', 'apart'), { server, chain, guarded, secret })
+await Promise.all([...phase('live').map((one) => run(one, { server, chain })), inLanes(phase('guarded'), { guarded, secret })])
+await replayed(server, chain.at(chain.few))
+await inLanes(phase('read', 'apart'), { server, chain })
 await run({ name: 'server, SIGTERM', run: async () => (await Promise.all([server.stop(), guarded.stop()]), 'exit code 0') })
 
 if (!file) console.log('the judges, too, are given a simulated chain')

@@ -19,7 +19,7 @@ import (
 const (
 	masterchain = -1
 	wholeShard  = 1 << 63
-	lead        = 3 * time.Second // until a replay starts: time to subscribe before its first block
+	usualLead   = 3 * time.Second // until a replay starts: time to subscribe before its first block
 	pace        = time.Second     // of the simulated chain
 )
 
@@ -32,7 +32,7 @@ type shard struct {
 
 // makeBlocks replays the recorded blocks, rate of them a second, after a lead,
 // and goes on with simulated ones until ctx is done.
-func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, rate float64) error {
+func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, lead time.Duration, rate float64) error {
 	start := time.Now().Add(lead)
 	for i, b := range recorded {
 		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))

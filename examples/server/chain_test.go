@@ -83,7 +83,7 @@ func making(t *testing.T, recorded []chaingql.Block, rate float64, do func(*memc
 	ctx, stop := context.WithCancel(t.Context())
 	chain := memchain.New()
 	ended := make(chan error)
-	go func() { ended <- makeBlocks(ctx, chain, recorded, rate) }()
+	go func() { ended <- makeBlocks(ctx, chain, recorded, usualLead, rate) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -113,7 +113,7 @@ func TestReplayIsTheRecordingInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		making(t, rec.Blocks, 1e6, func(chain *memchain.Chain) {
 			handler := chaingql.New(chain, &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
-			time.Sleep(lead - 1)
+			time.Sleep(usualLead - 1)
 			if early := newest(t, chain, 1); len(early) > 0 {
 				t.Errorf("%+v before the lead is over", early)
 			}
@@ -142,7 +142,7 @@ func TestReplayKeepsItsRate(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		making(t, blocks, 4, func(chain *memchain.Chain) {
-			time.Sleep(lead - 1)
+			time.Sleep(usualLead - 1)
 			for n := range 20 {
 				synctest.Wait()
 				if got := len(newest(t, chain, 1000)); got != n {
@@ -185,7 +185,7 @@ func TestSimulatedRoundsGoOnFromWhateverWasRecorded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				making(t, blocks, 1e6, func(chain *memchain.Chain) {
-					time.Sleep(lead + 3*pace + pace/2)
+					time.Sleep(usualLead + 3*pace + pace/2)
 					synctest.Wait()
 					all := newest(t, chain, 2000)
 					if len(all) <= len(blocks) {
@@ -193,7 +193,7 @@ func TestSimulatedRoundsGoOnFromWhateverWasRecorded(t *testing.T) {
 					}
 					simulated := all[len(blocks):]
 					checkSimulated(t, all, len(blocks))
-					if simulated[0].Time.Sub(begin) > lead+pace {
+					if simulated[0].Time.Sub(begin) > usualLead+pace {
 						t.Errorf("the first simulated block came after %v", simulated[0].Time.Sub(begin))
 					}
 					for _, b := range simulated {

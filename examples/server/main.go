@@ -50,6 +50,7 @@ const drain = 10 * time.Second
 // A config is what the flags and the files they name come to.
 type config struct {
 	addr     string
+	lead     time.Duration
 	rate     float64
 	projects projects
 	blocks   []chaingql.Block
@@ -115,7 +116,8 @@ func configure(args []string, help io.Writer) (*config, error) {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are one line, which run writes
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
-	flags.Float64Var(&cfg.rate, "rate", 10, "recorded `blocks` to replay per second; the first comes 3 s after the start, so that clients can subscribe before it")
+	flags.Float64Var(&cfg.rate, "rate", 10, "recorded `blocks` to replay per second")
+	flags.DurationVar(&cfg.lead, "lead", usualLead, "`time` from the start to the first recorded block, so that clients can subscribe before it")
 	flags.Var(&cfg.projects, "project", "`id` of a project, or id=secret for one that needs its secret; repeatable. Default: every project, without a secret")
 	chain := flags.String("chain", "", "`file` with a recorded chain to replay before simulating")
 	accounts := flags.String("accounts", "", "`file` with recorded accounts and their balances")
@@ -134,6 +136,9 @@ func configure(args []string, help io.Writer) (*config, error) {
 	}
 	if !(cfg.rate > 0 && cfg.rate <= 1e6) {
 		return nil, fmt.Errorf("-rate must be over 0 and at most 1,000,000 blocks per second, not %v", cfg.rate)
+	}
+	if cfg.lead < 0 {
+		return nil, fmt.Errorf("-lead must not be less than nothing, as %v is", cfg.lead)
 	}
 	if *chain != "" {
 		rec, err := load(*chain)
@@ -204,7 +209,7 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	failed := make(chan error, 2)
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := makeBlocks(ctx, chain, cfg.blocks, cfg.rate); err != nil {
+		if err := makeBlocks(ctx, chain, cfg.blocks, cfg.lead, cfg.rate); err != nil {
 			failed <- err
 		}
 	})
@@ -258,7 +263,7 @@ func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Addres
 	if cfg.blocks == nil {
 		fmt.Fprintln(w, "simulating a chain: every second a masterchain block and one of each of two shards")
 	} else {
-		fmt.Fprintf(w, "replaying %d recorded blocks in %v, %v a second, then simulating\n", len(cfg.blocks), lead, cfg.rate)
+		fmt.Fprintf(w, "replaying %d recorded blocks in %v, %v a second, then simulating\n", len(cfg.blocks), cfg.lead, cfg.rate)
 	}
 	if cfg.leftOut > 0 {
 		fmt.Fprintf(w, "leaving out %d recorded blocks without chain_order\n", cfg.leftOut)

@@ -11,10 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
 // asProgram makes the test binary the program itself: a process to be sent
@@ -28,22 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	if left := leaked(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines are left after the tests:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leaked waits a short while for goroutines to end and shows those that do not.
-func leaked() string {
-	for end := time.Now().Add(3 * time.Second); runtime.NumGoroutine() > 1; runtime.Gosched() {
-		if time.Now().After(end) {
-			dump := make([]byte, 1<<20)
-			return string(dump[:runtime.Stack(dump, true)])
-		}
-	}
-	return ""
+	os.Exit(leak.Judge(code, os.Stderr, 3*time.Second))
 }
 
 // recorded finds a recorded file, or skips the test.
@@ -82,6 +68,7 @@ func TestMistakesAreOneLineAndExitCode2(t *testing.T) {
 		{"rate negative", []string{"-rate", "-1"}, "-rate"},
 		{"rate NaN", []string{"-rate", "NaN"}, "-rate"},
 		{"rate infinite", []string{"-rate", "Inf"}, "-rate"},
+		{"lead negative", []string{"-lead", "-1s"}, "-lead"},
 		{"rate no number", []string{"-rate", "fast"}, "-rate"},
 		{"project empty", []string{"-project", ""}, "no project id"},
 		{"project with slash", []string{"-project", "a/b"}, `"a/b"`},
@@ -122,7 +109,7 @@ func TestHelpListsTheFlags(t *testing.T) {
 			t.Errorf("%s: exit code %d, stderr %q", arg, code, stderr.String())
 		}
 		flags := regexp.MustCompile(`(?m)^  -(\w+)`).FindAllString(stdout.String(), -1)
-		if want := "[  -accounts   -addr   -chain   -project   -rate]"; fmt.Sprint(flags) != want {
+		if want := "[  -accounts   -addr   -chain   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
 			t.Errorf("%s: flags %v, want %s", arg, flags, want)
 		}
 	}

@@ -29,6 +29,7 @@ const ways = {
   'subscriptions-transport-ws'({ socket, credentials, operation }, sink) {
     const client = new SubscriptionsTransportWs.SubscriptionClient(socket, {
       connectionParams: credentials,
+      minTimeout: 20_000, // its own second is short where much goes on beside it
       connectionCallback: (err) => err && sink.error(err),
     })
     client.onDisconnected(() => sink.error(new Error('disconnected')))

@@ -111,7 +111,9 @@ export default [
     await there.tab('liveBlocks')
     line.hold(/^Upgrade: websocket/im)
     line.cut()
+    const caught = line.caught()
     await there.run()
+    await caught
     await stop.click()
     line.free()
     await there.run()

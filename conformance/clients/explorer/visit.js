@@ -1,5 +1,6 @@
 // What the explorer's cases have in common.
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { onStage } from '../browser/stage.js'
 
 // A Visit is to one page, which must stay at its origin, and say nothing on the
@@ -105,7 +106,7 @@ export class Visit {
 
 // caseOf is one with a browser, given what opens a page in a window of its own.
 export const caseOf = (name, run) => ({
-  name: `explorer, ${name}`, phase: 'apart', patience: 60_000,
+  name: `explorer, ${name}`, phase: 'apart', patience: 120_000,
   run: () => onStage(async ({ window }) => run(async (url, options) => Visit.to(await (await window(options)).newPage(), url))),
 })
 
@@ -114,4 +115,14 @@ export const live = ({ url }) => new URL('/live', url).href
 
 export function inARow(blocks) {
   assert.deepEqual(blocks.map(({ seq_no }) => seq_no), blocks.map((_, i) => blocks[0].seq_no + i))
+}
+
+// grown waits until a host's chain has so many more blocks.
+export async function grown({ url }, some) {
+  const height = async () => {
+    const body = JSON.stringify({ query: '{blockchain{blocks(last:1){edges{node{seq_no}}}}}' })
+    const answer = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+    return (await answer.json()).data.blockchain.blocks.edges[0]?.node.seq_no ?? 0
+  }
+  for (const goal = (await height()) + some; (await height()) < goal; ) await sleep(100)
 }

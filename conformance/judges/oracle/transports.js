@@ -39,7 +39,7 @@ export const http = {
   },
 }
 
-const patience = 3000 // milliseconds: a stream that should have been refused says nothing
+const patience = 20_000 // milliseconds: a stream that should have been refused says nothing
 
 // The two protocols differ in their words alone.
 const words = {
