@@ -76,7 +76,7 @@ func serve(kind string) error {
 	s.handler.Store(s.open())
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) })
 	if kind == leaking {
-		h = leak(h)
+		h = leaky(h)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", h)
@@ -186,8 +186,8 @@ func (b slow) Balance(ctx context.Context, a chaingql.Address) (*big.Int, error)
 	}
 }
 
-// leak keeps something of each request, and a goroutine of some.
-func leak(h http.Handler) http.Handler {
+// leaky keeps something of each request, and a goroutine of some.
+func leaky(h http.Handler) http.Handler {
 	var mu sync.Mutex
 	var left [][]byte
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -4,10 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
 var (
@@ -26,17 +27,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	before := runtime.NumGoroutine()
 	code := m.Run()
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "goroutines were left behind:\n%s\n", stacks[:runtime.Stack(stacks, true)])
-			code = 1
-			break
-		}
-	}
-	os.Exit(code)
+	os.Exit(leak.Judge(code, os.Stderr, 5*time.Second))
 }
 
 // sized is a run of a length, with what else hangs on that.

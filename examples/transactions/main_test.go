@@ -8,25 +8,19 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	for end := time.Now().Add(3 * time.Second); code == 0 && runtime.NumGoroutine() > 1; runtime.Gosched() {
-		if time.Now().After(end) {
-			dump := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "goroutines are left after the tests:\n%s\n", dump[:runtime.Stack(dump, true)])
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(leak.Judge(code, os.Stderr, 3*time.Second))
 }
 
 // started serves until the test ends, and returns where.

@@ -119,6 +119,13 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 		if each > 64<<10 {
 			t.Errorf("%d bytes for a reader that is behind, want at most 64 KiB", each)
 		}
+		// One that has ended in the bubble's eyes may have a last step to go.
+		for range 100_000 {
+			if runtime.NumGoroutine() <= goroutines {
+				break
+			}
+			runtime.Gosched()
+		}
 		if l.Stats().Behind != n || runtime.NumGoroutine() > goroutines {
 			t.Errorf("%d are behind, %d goroutines more", l.Stats().Behind, runtime.NumGoroutine()-goroutines)
 		}

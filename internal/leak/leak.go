@@ -17,6 +17,9 @@ import (
 // Main runs the tests and exits, with 1 where goroutines are left once patience
 // is over: some are on their way out. Those count whose stacks have one of the
 // texts, all where none is given. Call it from TestMain.
+//
+// Patience is counted in looks: while this process is held up, so are those that
+// are on their way.
 func Main(m *testing.M, patience time.Duration, of ...string) {
 	os.Exit(Judge(m.Run(), os.Stderr, patience, of...))
 }
@@ -27,15 +30,17 @@ func Judge(code int, w io.Writer, patience time.Duration, of ...string) int {
 	if f := flag.Lookup("test.fuzz"); code != 0 || f != nil && f.Value.String() != "" {
 		return code // fuzzing has goroutines of its own
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	const pause = 10 * time.Millisecond
+	for looks := patience / pause; ; looks-- {
 		left := behind(of)
 		if len(left) == 0 {
 			return 0
 		}
-		if time.Now().After(end) {
+		if looks <= 0 {
 			fmt.Fprintf(w, "goroutines left behind:\n%s\n", strings.Join(left, "\n\n"))
 			return 1
 		}
+		time.Sleep(pause)
 	}
 }
 
