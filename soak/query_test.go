@@ -100,7 +100,7 @@ func (w *world) query(ctx context.Context) {
 			if err == nil {
 				w.latency.add(time.Since(start))
 			}
-			w.honest("query", err)
+			w.honest("query", start, err)
 			if errors.Is(err, errUnavailable) {
 				pause(ctx, later)
 			}

@@ -55,12 +55,13 @@ func (s *subscriber) live(ctx context.Context) {
 				leave()
 			}
 		})
+		came := time.Now()
 		err := s.visit(visit)
 		left := visit.Err() != nil
 		timer.Stop()
 		leave()
 		if !left {
-			s.honest(s.name, err)
+			s.honest(s.name, came, err)
 		}
 		pause(ctx, later/2+jitter(later))
 	}

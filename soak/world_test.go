@@ -30,7 +30,6 @@ const (
 	subscribers = 36
 	quickest    = time.Millisecond // between two queries of one querier
 	slowest     = 200 * time.Millisecond
-	grace       = 2 * time.Second // behind a restart, in which it is no error that there is no service
 )
 
 // A world is the service and all its clients.
@@ -45,7 +44,7 @@ type world struct {
 	over atomic.Bool  // who is here stays to have all its blocks
 	pace atomic.Int64 // between two queries of one querier, ns
 	seen atomic.Int64 // the newest block that any subscriber had
-	away atomic.Int64 // until when there may be no service, Unix time in ns
+	away atomic.Int64 // who came before may be told that there is no service, Unix time in ns
 
 	// Since the load began.
 	codes                            counts // of all answers
@@ -74,12 +73,12 @@ func (w *world) fault(format string, args ...any) {
 	}
 }
 
-// honest takes down how an honest client fared.
-func (w *world) honest(who string, err error) {
+// honest takes down how an honest client fared that came at a time.
+func (w *world) honest(who string, came time.Time, err error) {
 	switch {
 	case err == nil:
 		w.answered.Add(1)
-	case errors.Is(err, errUnavailable) && time.Now().UnixNano() < w.away.Load():
+	case errors.Is(err, errUnavailable) && came.UnixNano() < w.away.Load():
 		w.unavailable.Add(1)
 	default:
 		w.fault("%s: %v", who, err)
@@ -126,17 +125,19 @@ func (w *world) load(length time.Duration, restarts int) error {
 	return w.catchUp(subscribed, now.Newest)
 }
 
-// tend looks after the load for as long as it is to last.
+// tend looks after the load for as long as it is to last, which is counted in
+// beats: while this process is held up, nobody asks for anything.
 func (w *world) tend(length time.Duration, restarts int) error {
 	w.meter.pids = [2]int{os.Getpid(), w.child.cmd.Process.Pid}
 	if _, err := w.meter.since(); err != nil {
 		return err
 	}
-	beat := time.NewTicker(250 * time.Millisecond)
-	defer beat.Stop()
+	const beat = 250 * time.Millisecond
+	beats := time.NewTicker(beat)
+	defer beats.Stop()
 	shown := time.Duration(0)
-	for since := shown; since < length; since = time.Since(w.begun) {
-		<-beat.C
+	for since := shown; since < length; since += beat {
+		<-beats.C
 		if err := w.steer(); err != nil {
 			return err
 		}
@@ -150,6 +151,7 @@ func (w *world) tend(length time.Duration, restarts int) error {
 			if err := w.restart(); err != nil {
 				return err
 			}
+			since += restarting
 		}
 	}
 	return nil
@@ -159,7 +161,7 @@ func (w *world) tend(length time.Duration, restarts int) error {
 func (w *world) restart() error {
 	w.away.Store(math.MaxInt64)
 	_, err := w.child.ask("replace")
-	w.away.Store(time.Now().Add(grace).UnixNano())
+	w.away.Store(time.Now().UnixNano())
 	w.restarted++
 	return err
 }
