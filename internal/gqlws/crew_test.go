@@ -22,7 +22,7 @@ func hold(st *scriptStream, gate chan struct{}) {
 }
 
 func TestCrewHasSoManyHandsAndNoMore(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	s.crew.most = 2
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
@@ -60,7 +60,7 @@ func TestNoHandWaitsForAPeer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := testOptions
+			o := withoutPings()
 			o.WriteTimeout = time.Hour
 			s, ss := NewServer(o), newClosing(t)
 			s.crew.most = 2
@@ -88,7 +88,7 @@ func TestNoHandWaitsForAPeer(t *testing.T) {
 
 // What a peer does not take at once is kept while the same hand writes to others.
 func TestSlowPeersGetTheirOwnFrames(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	s.crew.most = 1
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
@@ -121,7 +121,7 @@ func TestSlowPeersGetTheirOwnFrames(t *testing.T) {
 }
 
 func TestHandWritesABurstAtOnce(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
 	c := dialLoopback(t, url)
@@ -143,7 +143,7 @@ func TestHandWritesABurstAtOnce(t *testing.T) {
 }
 
 func TestWriteThatFailsIsTheReason(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	dialLoopback(t, url)
 	st := ss.started(bounded(t), 1)

@@ -16,7 +16,7 @@ import (
 // The library answers a close frame when it likes: behind the frame that is half
 // out, and as the last one.
 func TestCloseFrameStandsBehindWholeFrames(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	c := dialLoopback(t, url)
 	st := ss.started(bounded(t), 1)
@@ -65,7 +65,7 @@ func (s gushing) Start(context.Context, []byte, func()) (Operation, error) {
 
 func TestCloseFrameIsAnsweredAmidAnEndlessStream(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that nobody is served by chance
-	s, ss := NewServer(testOptions), gushing{newClosing(t), spring(numbered(0, 100_000))}
+	s, ss := NewServer(withoutPings()), gushing{newClosing(t), spring(numbered(0, 100_000))}
 	url, _ := serveLoopback(t, s, ss)
 	c := dialLoopback(t, url)
 	c.expect(`{"type":"data","id":"a","payload":` + string(ss.spring) + `}`)
@@ -101,7 +101,7 @@ func seize(ctx context.Context, t *testing.T, c *conn, st *scriptStream) {
 }
 
 func TestCloseFrameWaitsForWhatIsHalfOut(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
 	c := dialLoopback(t, url)

@@ -89,6 +89,14 @@ func dialLoopback(t *testing.T, url string) *caller {
 	return call(t, nc, err)
 }
 
+// withoutPings are options of a server whose callers take what comes for what they
+// asked for.
+func withoutPings() Options {
+	o := testOptions
+	o.KeepAlive = 0
+	return o
+}
+
 // theConn is the one connection of a server.
 func theConn(s *Server) (c *conn) {
 	s.mu.Lock()
@@ -165,7 +173,7 @@ func numbered(i, size int) string { return fmt.Sprintf(`"%d %s"`, i, strings.Rep
 // What a peer takes in parts comes whole and in order, and once it has caught up
 // it is written to as before.
 func TestSlowPeerGetsEveryFrameWhole(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
 	c := dialLoopback(t, url)
@@ -265,7 +273,7 @@ func (w watching) Accept() (net.Conn, error) {
 }
 
 func TestWrappedConnectionIsNotGoneAround(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
 	var wrote atomic.Int64
 	srv.Listener = watching{srv.Listener, &wrote}
@@ -283,7 +291,7 @@ func TestWrappedConnectionIsNotGoneAround(t *testing.T) {
 }
 
 func TestConnectionOverTLS(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
 	defer srv.Close()
 	nc, err := tls.Dial("tcp", srv.Listener.Addr().String(), srv.Client().Transport.(*http.Transport).TLSClientConfig)

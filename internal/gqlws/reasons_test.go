@@ -76,7 +76,7 @@ func TestPeerThatIsEndedAndReadsLateIsToldWhateverComes(t *testing.T) {
 }
 
 func TestPeerThatBreaksFramesAndSaysNoMoreIsToldTheFirstReason(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
 	for i := range 5 {

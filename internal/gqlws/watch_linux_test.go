@@ -132,7 +132,7 @@ func TestWatchThatCannotBeginEnds(t *testing.T) {
 }
 
 func TestWatchSleepsWhileNobodyIsToBeWoken(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
 	c := dialLoopback(t, url)
@@ -166,7 +166,7 @@ func TestWatchSleepsWhileNobodyIsToBeWoken(t *testing.T) {
 }
 
 func TestReadersAreParkedAgainAfterNoneWas(t *testing.T) {
-	s, ss := NewServer(testOptions), newClosing(t)
+	s, ss := NewServer(withoutPings()), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
 	for i := range 3 {
