@@ -76,11 +76,16 @@ func nested(n int) string {
 }
 
 func TestAttacksAreRefusedAtOnce(t *testing.T) {
-	c := testCache(t, defaultLimits)
 	for name, text := range attacks {
-		start := time.Now()
-		_, errs := c.Prepare(text, "", nil)
-		if took := time.Since(start); took > 2*time.Second { // 5 ms, and a machine that does other things
+		var errs Errors
+		took := time.Hour
+		for tries := 0; tries < 5 && took > 2*time.Second; tries++ { // 5 ms, and a machine that does other things
+			c := testCache(t, defaultLimits)
+			start := time.Now()
+			_, errs = c.Prepare(text, "", nil)
+			took = time.Since(start)
+		}
+		if took > 2*time.Second {
 			t.Errorf("%s: took %v", name, took)
 		}
 		if errs == nil {
