@@ -109,6 +109,7 @@ func TestHostsSubscriptionsAreHeldToWhatTheyKeep(t *testing.T) {
 			dive.Field = &graphql.Field{Type: deep}
 			h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{CacheBytes: 1 << 10, VariableBytes: -1},
 				SubscriptionFields: map[string]chaingql.SubscriptionField{"tick": k.field(), "hide": hide, "deep": dive}})
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // a thread that begins meanwhile has stacks of its own
 			before := heap() + stacks()
 			var stops []func()
 			for i := range each {
