@@ -32,6 +32,16 @@ func (b *Backend) Polls() bool { return b.opts.Poll > 0 }
 // TestLine sets after what silence the line is tested, for Follows to come.
 func (b *Backend) TestLine(quiet time.Duration) { b.line.quiet = quiet }
 
+// Hurry sets the deadline of reads to come, and of Follows to connect.
+func (b *Backend) Hurry(timeout time.Duration) { b.opts.Timeout, b.line.timeout = timeout, timeout }
+
+// WriteWithin sets the deadline of transactions to come.
+func (b *Backend) WriteWithin(limit time.Duration) (restore func()) {
+	was := b.opts.WriteTimeout
+	b.opts.WriteTimeout = limit
+	return func() { b.opts.WriteTimeout = was }
+}
+
 // Destination is where a DSN's connection for LISTEN leads.
 func Destination(dsn string) (string, error) {
 	config, err := pgx.ParseConfig(dsn)

@@ -41,7 +41,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		select {
 		case <-l.ready:
 		case <-l.over:
-			return b.lost(l)
+			return b.cause(l.err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.closed:
@@ -54,7 +54,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	for {
 		page, pruned, err := b.page(ctx, chaingql.BlocksQuery{After: after, First: chaingql.MaxPage})
 		if err != nil {
-			return err
+			return b.cause(err)
 		}
 		if after < pruned {
 			return chaingql.ErrCursorTooOld
@@ -76,7 +76,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		case <-wake:
 		case <-look.C:
 		case <-over:
-			return b.lost(l)
+			return b.cause(l.err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.closed:
@@ -85,12 +85,13 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	}
 }
 
-// lost is why a line is over: Close hangs up too.
-func (b *Backend) lost(l *line) error {
+// cause is why a line is over, or a read failed: Close hangs up, and closes the
+// connections, too.
+func (b *Backend) cause(err error) error {
 	select {
 	case <-b.closed:
 		return errClosed
 	default:
-		return l.err
+		return err
 	}
 }

@@ -32,10 +32,8 @@ func TestBackendsOnOneDatabaseShareOneConnectionToListen(t *testing.T) {
 		}
 		readings[i].expect(t, blocks...)
 	}
-	if n := listeners(t, s, name); n != 2 {
-		t.Errorf("3 Backends on 2 databases have %d connections for LISTEN", n)
-	}
-	backends[0].Close() // which opened the line
+	expectListeners(t, s, name, 2) // of 3 Backends on 2 databases
+	backends[0].Close()            // which opened the line
 	expectError(t, readings[0].end(t), "the Backend was closed")
 	if err := writers[1].Append(t.Context(), second[1]); err != nil {
 		t.Fatal(err)
@@ -43,7 +41,7 @@ func TestBackendsOnOneDatabaseShareOneConnectionToListen(t *testing.T) {
 	readings[1].expect(t, second[1])
 	backends[1].Close()
 	backends[2].Close()
-	expectNoListeners(t, s, name)
+	expectListeners(t, s, name, 0)
 	expectError(t, readings[1].end(t), "the Backend was closed")
 	expectError(t, readings[2].end(t), "the Backend was closed")
 }
@@ -58,7 +56,7 @@ func TestCloseHangsUpThoughAFollowIsBusyElsewhere(t *testing.T) {
 	r := read(t, b, "")
 	r.expect(t, at("01")...)
 	b.Close() // while nobody takes the second
-	expectNoListeners(t, s, name)
+	expectListeners(t, s, name, 0)
 	r.expect(t, at("02")...)
 	expectError(t, r.end(t), "the Backend was closed")
 }

@@ -170,7 +170,7 @@ func TestOneReasonIsToldOnce(t *testing.T) {
 func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
 	s := sharedServer(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	b := open(t, s.tcp(p.Port(), "postgres:hunter2", "postgres"), &postgres.Options{Timeout: time.Second})
+	b := open(t, s.tcp(p.Port(), "postgres:hunter2", "postgres"), nil)
 	w := writer(t, b)
 	p.Refuse()
 	_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
@@ -186,12 +186,12 @@ func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
 func TestStalledServerIsGivenUpWithoutAContext(t *testing.T) {
 	s := sharedServer(t)
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	opts := &postgres.Options{Timeout: time.Second}
-	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), opts)
+	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), nil)
 	if _, err := b.Balances(t.Context(), []chaingql.Address{{}}); err != nil {
 		t.Fatal(err)
 	}
 	defer p.Stall()()
+	b.Hurry(time.Second)
 	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 1}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Blocks: %v", err)
 	}

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/postgres"
@@ -34,6 +33,6 @@ func TestReadOnlyReplicaServesAndPolls(t *testing.T) {
 
 	_, err = b.Writer(t.Context())
 	expectError(t, err, "read-only replica")
-	_, err = postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: "other", Timeout: time.Second})
+	_, err = postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: "other"})
 	expectError(t, err, "there are no tables")
 }

@@ -217,7 +217,7 @@ func TestIndexersThatWriteTheSameChainShareTheWork(t *testing.T) {
 
 func TestWritersThatWaitLeaveConnectionsToReaders(t *testing.T) {
 	s := sharedServer(t)
-	opts := &postgres.Options{Schema: newSchema(), Timeout: 2 * time.Second}
+	opts := &postgres.Options{Schema: newSchema(), Timeout: patience}
 	b := open(t, s.dsn("postgres")+" pool_max_conns=2", opts)
 	release := hold(t, s, opts.Schema)
 	var writing sync.WaitGroup
@@ -240,10 +240,9 @@ func TestWritersThatWaitLeaveConnectionsToReaders(t *testing.T) {
 func TestWriterGivesUpAtItsDeadline(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
-	open(t, s.dsn("postgres"), opts) // makes the tables, in its own time
-	opts.WriteTimeout = time.Second
-	w := writer(t, open(t, s.dsn("postgres"), opts))
-	release := hold(t, s, opts.Schema)
+	b := open(t, s.dsn("postgres"), opts)
+	w := writer(t, b)
+	release, inTime := hold(t, s, opts.Schema), b.WriteWithin(500*time.Millisecond)
 	var writing sync.WaitGroup
 	for range 3 {
 		writing.Go(func() {
@@ -254,6 +253,7 @@ func TestWriterGivesUpAtItsDeadline(t *testing.T) {
 	}
 	writing.Wait()
 	release()
+	inTime()
 	if err := w.Append(t.Context(), at("01")...); err != nil {
 		t.Error(err)
 	}
