@@ -1,6 +1,10 @@
 package natschain
 
-import "github.com/nats-io/nats.go"
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
 
 // Connected tells whether the connection stands.
 func (b *Backend) Connected() bool { return b.nc.IsConnected() }
@@ -14,6 +18,16 @@ func Need(major, minor int) (restore func()) {
 
 // Forget has the Backend search for every cursor.
 func (b *Backend) Forget() { b.marks.forget() }
+
+// WriteWithin sets the deadline of a Writer's calls to come.
+func (b *Backend) WriteWithin(limit time.Duration) (restore func()) {
+	was := b.opts.WriteTimeout
+	b.opts.WriteTimeout = limit
+	return func() { b.opts.WriteTimeout = was }
+}
+
+// CatchUp sets for how long a new leader may have fewer blocks than were seen.
+func (w *Writer) CatchUp(within time.Duration) { w.catchUp = within }
 
 // Bare is a Backend on servers that nobody has looked at.
 func Bare(nc *nats.Conn, opts *Options) *Backend {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/chaingql/chaingql"
 	natschain "github.com/chaingql/chaingql/nats"
@@ -18,6 +17,7 @@ import (
 // TestServerThatLagsIsReadOnFrom has a stream of five blocks whose leader has all
 // of them, and whose other servers, which answer for pages, have fewer at first.
 func TestServerThatLagsIsReadOnFrom(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
@@ -78,7 +78,7 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := natschain.Bare(nc, &natschain.Options{Timeout: 2 * time.Second})
+	b := natschain.Bare(nc, nil)
 	for _, q := range []chaingql.BlocksQuery{{First: 10}, {Last: 10}, {Last: 3}} {
 		asked.Store(0)
 		deaf.Store(1)

@@ -46,9 +46,13 @@ func (b *broker) traffic(t testing.TB) (in, out int64) {
 func TestNoPageCostsManyRequests(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Minute, Create: &natschain.Storage{Memory: true}}), long(30_000), context.Background()
-	w := writer(t, open(t, s.ClientURL(), nil))
-	if err := w.Append(ctx, all...); err != nil {
+	filling := open(t, s.ClientURL(), nil)
+	if err := writer(t, filling).Append(ctx, all...); err != nil {
 		t.Fatal(err)
+	}
+	filling.Close()
+	for s.NumClients() > 1 { // until then the server may have yet to count what was appended
+		time.Sleep(time.Millisecond)
 	}
 	workchain := func(w int32) *int32 { return &w }
 	shard := func(s uint64) *uint64 { return &s }

@@ -95,8 +95,20 @@ func TestPruneSaysWhereItIsDenied(t *testing.T) {
 // TestChainThatExpiredWholeGoesOn has the server drop the newest block, too.
 func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	s := newBroker(t)
-	b := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxAge: 300 * time.Millisecond, Duplicates: 100 * time.Millisecond}})
+	b, js := open(t, s.ClientURL(), nil), raw(t, s.ClientURL())
 	all, ctx := blocks(20), context.Background()
+	expire := func(after time.Duration) { // 0: never
+		t.Helper()
+		stream, err := js.Stream(ctx, "chain_blocks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := stream.CachedInfo().Config
+		c.MaxAge, c.Duplicates = after, 100*time.Millisecond
+		if _, err := js.UpdateStream(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w := writer(t, b)
 	if err := w.Append(ctx, all[:10]...); err != nil {
 		t.Fatal(err)
@@ -104,6 +116,7 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	if err := w.Append(ctx, chaingql.Block{Cursor: all[9].Cursor}); !errors.Is(err, natschain.ErrConflict) { // so it looks where the stream ends
 		t.Errorf("another block is appended: %v", err)
 	}
+	expire(200 * time.Millisecond)
 	for {
 		page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1})
 		if err != nil {
@@ -114,6 +127,7 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	expire(0)
 	known := all[9].Cursor // where a Follow was
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); err != nil || len(page) > 0 {
 		t.Errorf("behind the newest block are %v, %v", page, err)
@@ -128,7 +142,5 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	if err := w.Append(ctx, all[5:]...); err != nil {
 		t.Fatal(err)
 	}
-	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 1}); err != nil || len(page) > 0 && page[0].Cursor != all[10].Cursor {
-		t.Errorf("then come %v, %v", page, err)
-	}
+	expectStored(t, b, all[10:])
 }

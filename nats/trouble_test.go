@@ -231,9 +231,9 @@ func TestBlocksThatSomebodyDeletedAreToldOf(t *testing.T) {
 // last ones any more, as after a power cut that took all servers.
 func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 	s := newBroker(t)
-	opts := &natschain.Options{Timeout: 500 * time.Millisecond, Create: &natschain.Storage{}}
-	b, all, ctx := open(t, s.ClientURL(), opts), blocks(20), context.Background()
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(20), context.Background()
 	w := writer(t, b)
+	w.CatchUp(100 * time.Millisecond)
 	if err := w.Append(ctx, all[:10]...); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 		if err := raw(t, s.ClientURL()).DeleteStream(ctx, "chain_blocks"); err != nil {
 			t.Fatal(err)
 		}
-		if err := writer(t, open(t, s.ClientURL(), opts)).Append(ctx, all[:left]...); err != nil {
+		if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all[:left]...); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {

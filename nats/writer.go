@@ -33,6 +33,8 @@ type Writer struct {
 	turn chan struct{}   // held by the one that appends
 	tail *tail           // of the stream, nil where it has to be looked up; its holder's
 	had  chaingql.Cursor // of the newest block that was seen stored; its holder's
+
+	catchUp time.Duration // that a new leader is given to have that block, too
 }
 
 // A tail is where a stream ends.
@@ -54,7 +56,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 			return nil, err
 		}
 	}
-	return &Writer{b: b, js: js, turn: make(chan struct{}, 1)}, nil
+	return &Writer{b: b, js: js, turn: make(chan struct{}, 1), catchUp: b.opts.Timeout}, nil
 }
 
 // mayWrite sends a message that the stream is bound to refuse.
@@ -134,7 +136,7 @@ func (w *Writer) known(ctx context.Context, blocks []chaingql.Block) (int, error
 			w.tail = &tail{seq: newest.seq}
 		case newest.block.Cursor >= w.had || blocks[0].Cursor <= w.had:
 			w.tail = &tail{seq: newest.seq, cursor: &newest.block.Cursor}
-		case time.Since(begun) > w.b.opts.Timeout:
+		case time.Since(begun) > w.catchUp:
 			return 0, fmt.Errorf("the chain ends at cursor %q, and had %q: %w", newest.block.Cursor, w.had, ErrConflict)
 		default: // a new leader may have yet to catch up
 			pause(ctx, pauseBetween)

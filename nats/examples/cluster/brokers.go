@@ -33,7 +33,7 @@ type launch func(*server.Options) (broker, error)
 // newBrokers starts a cluster on 127.0.0.1.
 func newBrokers(dir string, l launch) (*brokers, error) {
 	b := &brokers{launch: l, running: make([]broker, machines)}
-	ports, err := free(2 * machines)
+	ports, err := free(2*machines, lasting)
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +58,15 @@ func newBrokers(dir string, l launch) (*brokers, error) {
 	return b, nil
 }
 
-// free finds ports that nobody listens on. They are none of those that systems
-// give to outgoing connections: one of these could have a broker's port while it
-// is down, and keep it from coming back.
-func free(n int) (ports []int, err error) {
+// lasting is from where on ports are for those who come back to them.
+const lasting = 10_000
+
+// free finds ports that nobody listens on, in the 10,000 from one on. They are
+// none of those that systems give to outgoing connections: one of these could have
+// a broker's port while it is down, and keep it from coming back.
+func free(n, from int) (ports []int, err error) {
 	for len(ports) < n {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", from+rand.IntN(10_000)))
 		switch {
 		case err == nil:
 			defer func() { _ = l.Close() }()

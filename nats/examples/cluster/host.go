@@ -30,7 +30,7 @@ type host struct {
 
 // newHost takes an address; start makes it serve.
 func newHost(brokers string, logger *slog.Logger) (*host, error) {
-	ports, err := free(1)
+	ports, err := free(1, lasting)
 	if err != nil {
 		return nil, err
 	}

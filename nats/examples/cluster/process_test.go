@@ -27,7 +27,7 @@ type process struct {
 
 // mortal starts one.
 func mortal(opts *server.Options) (broker, error) {
-	ports, err := free(1)
+	ports, err := free(1, 2*lasting) // none that another one, which is down, comes back to
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func serve(config string) int {
 // current waits until a server has caught up with the others.
 func (b *brokers) current(i int, within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if b.running[i].(*process).answers("") {
+		if p, up := b.running[i].(*process); up && p.answers("") {
 			return true
 		}
 	}
