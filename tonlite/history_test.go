@@ -195,7 +195,7 @@ func TestHistoryOfAServerThatFailsIsNotGone(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
-	b := open(t, all.Config(short), &quick)
+	b := open(t, all.Config(short), nil)
 	old := chaingql.BlocksQuery{First: 3, After: chain.Blocks()[20].Cursor}
 	page, err := b.Blocks(t.Context(), old)
 	if err != nil {
@@ -219,7 +219,7 @@ func TestHistoryComesBackWithTheServerThatHasIt(t *testing.T) {
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
 	all.Stop()
-	b := open(t, short.Config(all), &quick)
+	b := open(t, short.Config(all), nil)
 	first := chaingql.BlocksQuery{First: 3}
 	page, err := b.Blocks(t.Context(), first)
 	if err != nil || len(page) != 3 || page[0] == chain.Blocks()[0] {

@@ -63,28 +63,30 @@ func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
 	other := base64.StdEncoding.EncodeToString(key)
 	hash := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 
+	none := &tonlite.Options{}
 	for _, row := range []struct {
 		name   string
 		config []byte
+		opts   *tonlite.Options
 		want   string
 	}{
-		{"no configuration", nil, "there is no configuration"},
-		{"something else", []byte("<html>"), "is no global.config.json"},
-		{"no servers", changed(t, good, []any{}, "liteservers"), "has no liteservers"},
-		{"a key that is none", changed(t, good, "c2hvcnQ=", "liteservers", "id", "key"), "has no key of 32 bytes"},
-		{"a wrong key", changed(t, good, other, "liteservers", "id", "key"), "has it another key?"},
-		{"nobody there", down.Config(), "connection refused"},
-		{"nobody who answers", mute.Config(), "deadline exceeded"},
-		{"another network", foreign.Config(), "another network"},
-		{"a hash that is none", changed(t, good, "c2hvcnQ=", "validator", "zero_state", "root_hash"), "hash that is not 32 bytes"},
-		{"nothing to prove from", changed(t, good, 0, "validator", "init_block", "seqno"), "no init_block past the zero state"},
-		{"an init block of a shard", changed(t, good, 0, "validator", "init_block", "workchain"), "no block of the masterchain"},
-		{"another init block", changed(t, good, hash, "validator", "init_block", "root_hash"), "the newest masterchain block"},
-		{"a proof that begins elsewhere", gap.Config(), "its links do not hang together"},
-		{"a server that makes blocks up", liar.Config(), "a proof does not prove"},
+		{"no configuration", nil, none, "there is no configuration"},
+		{"something else", []byte("<html>"), none, "is no global.config.json"},
+		{"no servers", changed(t, good, []any{}, "liteservers"), none, "has no liteservers"},
+		{"a key that is none", changed(t, good, "c2hvcnQ=", "liteservers", "id", "key"), none, "has no key of 32 bytes"},
+		{"a wrong key", changed(t, good, other, "liteservers", "id", "key"), none, "has it another key?"},
+		{"nobody there", down.Config(), none, "connection refused"},
+		{"nobody who answers", mute.Config(), &quick, "deadline exceeded"},
+		{"another network", foreign.Config(), none, "another network"},
+		{"a hash that is none", changed(t, good, "c2hvcnQ=", "validator", "zero_state", "root_hash"), none, "hash that is not 32 bytes"},
+		{"nothing to prove from", changed(t, good, 0, "validator", "init_block", "seqno"), none, "no init_block past the zero state"},
+		{"an init block of a shard", changed(t, good, 0, "validator", "init_block", "workchain"), none, "no block of the masterchain"},
+		{"another init block", changed(t, good, hash, "validator", "init_block", "root_hash"), none, "the newest masterchain block"},
+		{"a proof that begins elsewhere", gap.Config(), none, "its links do not hang together"},
+		{"a server that makes blocks up", liar.Config(), none, "a proof does not prove"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			b, err := tonlite.Open(t.Context(), row.config, &quick)
+			b, err := tonlite.Open(t.Context(), row.config, row.opts)
 			if err == nil {
 				b.Close()
 				t.Fatal("it opens")

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
@@ -44,10 +46,16 @@ func Start(chain *Chain) (*Server, error) {
 		head: chain.last, oldest: chain.first, grown: make(chan struct{}),
 		asked: make(map[string]int),
 	}
-	if err := s.listen("127.0.0.1:0"); err != nil {
-		return nil, err
+	for {
+		// One that systems give to outgoing connections might have such a
+		// connection while the Server is stopped.
+		switch err := s.listen(fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); {
+		case err == nil:
+			return s, nil
+		case !errors.Is(err, syscall.EADDRINUSE):
+			return nil, err
+		}
 	}
-	return s, nil
 }
 
 func (s *Server) listen(addr string) error {
