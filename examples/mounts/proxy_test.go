@@ -177,14 +177,14 @@ func passes(t *testing.T, p proxy) {
 	}
 }
 
-// What the Handler says by itself keeps quiet connections open: here two seconds
+// What the Handler says by itself keeps quiet connections open: here four seconds
 // stand for a minute.
 func TestQuietSocketsAndStreamsAreNotEnded(t *testing.T) {
 	for name, p := range proxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSiteBehind(t, mounts.NetHTTP, 500*time.Millisecond) // for 15 s
-			to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://"), "60s", "2s") + "/demo/graphql"
+			s := newSiteBehind(t, mounts.NetHTTP, time.Second) // for 15 s
+			to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://"), "60s", "4s") + "/demo/graphql"
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			var listeners []func() string

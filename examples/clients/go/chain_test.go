@@ -115,18 +115,18 @@ func TestALineThatGoesSilentIsLeft(t *testing.T) {
 }
 
 func TestAQuietLineIsKept(t *testing.T) {
-	s := serveAt(t, 300*time.Millisecond) // a ping and its answer may take twice that
+	s := serveAt(t, time.Second) // a ping and its answer may take twice that
 	s.grow(1)
 	line := newBadLine(t, s.address, 1e6, 2e6, false)
 	c := client.New("http://"+line.Addr().String(), "shop", "s3cret")
-	c.Silence = 1500 * time.Millisecond
+	c.Silence = 4 * time.Second
 	count := 0
 	for _, err := range c.Blocks(soon(t), "", nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if count++; count == 2 {
-			time.AfterFunc(3*c.Silence, func() { s.grow(1) })
+			time.AfterFunc(c.Silence+time.Second, func() { s.grow(1) })
 		}
 		if count == 4 {
 			break

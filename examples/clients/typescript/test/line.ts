@@ -11,7 +11,7 @@ export async function badLine(target: string, least: number, most: number, silen
   let losses = 0
   const server = createServer((client) => {
     const service = connect(Number(port), hostname)
-    let left = least + Math.floor(Math.random() * (most - least))
+    let left = Math.max(1, least + Math.floor(Math.random() * (most - least))) // or else it would be silent
     service.on('data', (data) => {
       if (left <= 0) return
       client.write(data.subarray(0, left))

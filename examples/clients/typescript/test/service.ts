@@ -2,6 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -39,6 +40,18 @@ export const account = { address: `-1:${'7'.repeat(64)}`, balance: '340282366920
 const files = { chain: join(folder, 'chain.json'), accounts: join(folder, 'accounts.json') }
 writeFileSync(files.chain, JSON.stringify({ blocks }))
 writeFileSync(files.accounts, JSON.stringify({ accounts: [account] }))
+
+/** Finds an address for a server that is started again there: its port is none that the system gives to those who ask for any. */
+export async function free() {
+  for (;;) {
+    const listener = createServer()
+    const port = 10_000 + Math.floor(Math.random() * 20_000)
+    const found = await new Promise((resolve) => listener.on('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true)))
+    if (!found) continue
+    await new Promise((resolve) => listener.close(resolve))
+    return `127.0.0.1:${port}`
+  }
+}
 
 /** Starts the server; three seconds later it begins to add rate blocks a second. */
 export async function serve(rate: number, address = '127.0.0.1:0') {
