@@ -145,7 +145,7 @@ export async function serve(...args) {
     // stop asks it to end, and tells how that went.
     async stop() {
       kill(child, 'SIGTERM')
-      const late = setTimeout(kill, 5000, child, 'SIGKILL')
+      const late = setTimeout(kill, 15_000, child, 'SIGKILL') // past its own deadline
       const code = await child.ended
       clearTimeout(late)
       if (code !== 0) throw new Error(`server ended with ${code} on SIGTERM: ${child.errors}`)
