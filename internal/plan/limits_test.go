@@ -224,25 +224,31 @@ func introspectionFlood() string {
 		"} fragment U on __Type{" + many(7, "c%d:fields{type"+deep+"}") + "}"
 }
 
+// quickest is how long something takes that is done again where it took longer
+// than it may: the machine may have had something else to do.
+func quickest(may time.Duration, do func()) time.Duration {
+	best := time.Hour
+	for tries := 0; tries < 4 && best > may; tries++ {
+		start := time.Now()
+		do()
+		best = min(best, time.Since(start))
+	}
+	return best
+}
+
 // Timed only roughly: this runs on all kinds of machines.
 func TestNothingWithinTheLimitsIsDearToPrepare(t *testing.T) {
 	s := testSchema(t)
 	for name, text := range worst() {
-		best := time.Hour
 		var errs Errors
-		for range 5 {
-			c := NewCache(s, defaultLimits, masked, nil)
-			start := time.Now()
-			_, errs = c.Prepare(text, "", nil)
-			best = min(best, time.Since(start))
-		}
+		took := quickest(time.Second, func() { _, errs = NewCache(s, defaultLimits, masked, nil).Prepare(text, "", nil) })
 		said := ""
 		if errs != nil {
 			said = errs[0].Message
 		}
-		t.Logf("%-34s %6d bytes %10v  %s", name, len(text), best.Round(time.Microsecond), said)
-		if best > time.Second {
-			t.Errorf("%s took %v", name, best)
+		t.Logf("%-34s %6d bytes %10v  %s", name, len(text), took.Round(time.Microsecond), said)
+		if took > time.Second {
+			t.Errorf("%s took %v", name, took)
 		}
 	}
 }
