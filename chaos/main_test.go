@@ -1,24 +1,14 @@
 package chaos_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/leak"
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	if stacks := leftBehind(before); stacks != "" {
-		fmt.Fprintf(os.Stderr, "goroutines were left behind:\n%s\n", stacks)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { leak.Main(m, patience) }
 
 // leftBehind waits until there are no more goroutines than before. It returns
 // the stacks of those that do not go away.

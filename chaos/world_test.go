@@ -145,7 +145,7 @@ func (w *world) commit(ctx context.Context) {
 			w.before()+(w.blocks-w.before())*(int(w.cutsMade())+4)/(w.cuts+4))
 		if calm := w.blocks - settling; due > calm && n <= calm && w.chaos.Counts().Failures < w.failures {
 			due = calm // the dice are thrown for blocks that are followed, which may have been few
-			w.chain.Interrupt(errors.New("chaos: the source was cut off"))
+			w.interrupt()
 		}
 		for ; n < due; n++ {
 			if n == w.blocks-settling {
@@ -158,7 +158,7 @@ func (w *world) commit(ctx context.Context) {
 			}
 			switch {
 			case n%97 == 0:
-				w.chain.Interrupt(errors.New("chaos: the source was cut off"))
+				w.interrupt()
 			case n%89 == 0:
 				w.prune(w.slowest() - 300)
 			}
@@ -172,6 +172,9 @@ func (w *world) commit(ctx context.Context) {
 	}
 	w.dry.Store(true)
 }
+
+// interrupt cuts the source off.
+func (w *world) interrupt() { w.chain.Interrupt(errors.New("chaos: the source was cut off")) }
 
 // slowest is the oldest block that a subscriber stands at.
 func (w *world) slowest() int {

@@ -177,8 +177,8 @@ func stormyPeer(ctx context.Context, addr, protocol string, words func(i int) st
 // nothing is lost on the way to or from a reader that is parked.
 func TestNothingIsLostBetweenParkingAndWriting(t *testing.T) {
 	const n = 40
-	o := testOptions
-	o.MaxSockets, o.KeepAlive = n, 0 // its pings would be taken for data
+	o := withoutPings()
+	o.MaxSockets = n
 	s, ss := NewServer(o), newClosing(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := bounded(t)
