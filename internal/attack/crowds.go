@@ -62,16 +62,7 @@ func crowds(full bool) []attack {
 		}})
 	}
 	return append(all, plain("the write side closed behind a request", answered, func(s *site) (outcome, error) {
-		c, err := s.dial()
-		if err != nil {
-			return outcome{}, err
-		}
-		defer c.Close()
-		if _, err := c.Write(request("POST", path, goodBody)); err != nil {
-			return outcome{}, err
-		}
-		_ = c.(*net.TCPConn).CloseWrite()
-		return answerOf(c)
+		return s.ask(goodBody, func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() })
 	}), sock("the write side closed on a socket", "cut|closed", legacy, true, func(w *socket) (outcome, error) {
 		_ = w.Conn.(*net.TCPConn).CloseWrite()
 		return w.hear(w.honest)

@@ -70,6 +70,20 @@ func (s *site) post(body string, headers ...string) (outcome, error) {
 	return s.send(request("POST", path, body, headers...))
 }
 
+// ask posts a body, then does something to the connection and reads the answer.
+func (s *site) ask(body string, then func(net.Conn)) (outcome, error) {
+	c, err := s.dial()
+	if err != nil {
+		return outcome{}, err
+	}
+	defer c.Close()
+	if _, err := c.Write(request("POST", path, body)); err != nil {
+		return outcome{}, err
+	}
+	then(c)
+	return answerOf(c)
+}
+
 func (s *site) get(path string, headers ...string) (outcome, error) {
 	return s.send(request("GET", path, "", headers...))
 }

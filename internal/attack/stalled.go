@@ -2,6 +2,7 @@ package attack
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,7 @@ func stalled() []attack {
 			return s.besiegeBySockets(40, 32, ofOne)
 		}},
 		{name: "200 clients ask for two balances and leave, and more come", want: "503 SERVICE_UNAVAILABLE", within: stallOver, do: func(s *site) (outcome, error) {
-			if o, err := s.crowd(200, func(s *site) (outcome, error) { return s.hasty(ofTwo) }); err != nil || o.class != "no answer" {
+			if o, err := s.crowd(200, func(s *site) (outcome, error) { return s.ask(ofTwo, leaveSoon) }); err != nil || o.class != "no answer" {
 				return o, err
 			}
 			return s.meanwhile(func() (outcome, error) { // what they asked for is still under way
@@ -42,19 +43,9 @@ func stalled() []attack {
 	}
 }
 
-// hasty asks, and leaves soon. Only an answer is waited for so shortly.
-func (s *site) hasty(body string) (outcome, error) {
-	c, err := s.dial()
-	if err != nil {
-		return outcome{}, err
-	}
-	defer c.Close()
-	if _, err := c.Write(request("POST", path, body)); err != nil {
-		return outcome{}, err
-	}
-	_ = c.SetReadDeadline(time.Now().Add(usual / 2))
-	return answerOf(c)
-}
+// leaveSoon has a client that asked leave again: only an answer is waited for so
+// shortly.
+func leaveSoon(c net.Conn) { _ = c.SetReadDeadline(time.Now().Add(usual / 2)) }
 
 // besiege has so many clients ask for what the backend hangs over. No more than
 // may be are under way, all others are turned away in time.
