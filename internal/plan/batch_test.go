@@ -53,6 +53,9 @@ func TestBatchTellsTheArgumentsOfAllFieldsThatWillAsk(t *testing.T) {
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s\n got %q\nwant %q", text, got, want)
 		}
+		if fields := len(b.plan.batch); b.Batches() != (fields > 1) {
+			t.Errorf("%s: %d fields are a batch: %v", text, fields, b.Batches())
+		}
 	}
 }
 

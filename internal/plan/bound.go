@@ -14,13 +14,19 @@ import (
 // A Bound is an operation with its variables: ready to run, any number of
 // times, from any number of goroutines.
 type Bound struct {
+	op        *operation
 	plan      *Plan
 	cache     *Cache
 	variables []any         // behind the declared ones, the literals that were lifted out
 	shaper                  // whose holes are none where the plan is the text's own
 	text      []byte        // where there are holes
 	last      *list.Element // of the cache: what the last Find found by its text
+	own       int           // of a subscription: bytes of its variables that are not the operation's
 	written   int           // of a subscription: bytes of its variables, as JSON
+
+	// Room is asked for memory by Run. If it is nil, Limits.Answer alone bounds the
+	// answer. Release sets it to nil.
+	Room Room
 }
 
 // mostRemembered keeps a large plan from being held past its time in the cache.
@@ -46,11 +52,11 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Given)
 		at = c.entries[key{text: string(text)}]
 	}
 	e := c.used(at)
-	c.mu.Unlock()
 	b.last = nil
 	if e != nil && e.size <= mostRemembered {
 		b.last = at
 	}
+	c.mu.Unlock()
 	var doc *document
 	if e != nil {
 		doc = e.doc
@@ -71,7 +77,7 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Given)
 // Release lets go of what a Find has left in b.
 func (b *Bound) Release() {
 	clear(b.variables)
-	b.plan, b.variables = nil, b.variables[:0]
+	b.op, b.plan, b.variables, b.Room = nil, nil, b.variables[:0], nil
 }
 
 // alike finds the document that a text has the shape of.
@@ -116,8 +122,9 @@ func (b *Bound) bind(doc *document, operation string, given lookup) Errors {
 		}
 		b.variables = append(b.variables, value)
 	}
+	b.op = op
 	if op.kind == ast.Subscription {
-		b.written = op.written(given, b.variables)
+		b.weighVariables(given)
 	}
 	if b.plan = op.plan; b.plan == nil {
 		if b.plan, errs = b.cache.variant(doc.text, op, b.variables); errs != nil {
@@ -138,7 +145,7 @@ func (b *Bound) locations(f *field) []Location {
 	}
 	moved := slices.Clone(f.locations)
 	for i := range moved {
-		for j, l := range b.plan.op.lifted {
+		for j, l := range b.op.lifted {
 			if l.line == f.locations[i].Line && l.column < f.locations[i].Column {
 				moved[i].Column += b.holes[j].end - b.holes[j].start - l.length
 			}
@@ -148,96 +155,17 @@ func (b *Bound) locations(f *field) []Location {
 }
 
 // Kind tells a query from a subscription.
-func (b *Bound) Kind() ast.Operation { return b.plan.op.kind }
+func (b *Bound) Kind() ast.Operation { return b.op.kind }
 
 // Name is the operation's name, if it has one.
-func (b *Bound) Name() string { return b.plan.op.name }
+func (b *Bound) Name() string { return b.op.name }
 
 // Hash is the SHA-256 of the document in lower-case hex.
 func (b *Bound) Hash() string {
 	if len(b.holes) > 0 {
 		return Hash(string(b.text))
 	}
-	return b.plan.op.hash
-}
-
-// A Holding is what somebody who keeps a Bound keeps, in bytes.
-type Holding struct {
-	Plan      uint64 // tells plans apart
-	Shared    int    // by all who have the same plan
-	Text      int    // of its own, of the document
-	Variables int    // of its own, with the literals that were lifted out
-	Written   int    // of a subscription: what those are as JSON
-}
-
-// Holding returns what keeping b keeps.
-func (b *Bound) Holding() Holding {
-	op := b.plan.op
-	h := Holding{Plan: b.plan.id, Shared: b.plan.size + op.size() + len(op.pos.Src.Input), Text: cap(b.text), Written: b.written}
-	for _, v := range b.variables {
-		h.Variables += weigh(v)
-	}
-	if b.cache.schema.scalars {
-		h.Variables += b.written // for what cannot be looked into
-	}
-	return h
-}
-
-// written is how long variables are as JSON, as they were given, and literals in
-// their place.
-func (op *operation) written(given lookup, values []any) (bytes int) {
-	for _, v := range op.variables[:op.declared] {
-		if value, present := given(v.name); present {
-			bytes += length(value)
-		}
-	}
-	for _, v := range values[op.declared:] {
-		bytes += length(v)
-	}
-	return bytes
-}
-
-// length is about how long a value is as JSON.
-func length(v any) (bytes int) {
-	switch v := v.(type) {
-	case string:
-		return len(v) + len(`""`)
-	case json.Number:
-		return len(v)
-	case []any:
-		for _, item := range v {
-			bytes += length(item) + len(",")
-		}
-		return bytes + len("[]")
-	case map[string]any:
-		for name, item := range v {
-			bytes += len(name) + len(`"":,`) + length(item)
-		}
-		return bytes + len("{}")
-	}
-	return len("false")
-}
-
-// weigh is what a variable's value takes, rounded up: a map of few entries takes
-// a whole group of eight.
-func weigh(v any) int {
-	const word, group = 16, 400
-	bytes := word
-	switch v := v.(type) {
-	case string:
-		bytes += word + len(v)
-	case []any:
-		bytes += word * (1 + cap(v))
-		for _, item := range v {
-			bytes += weigh(item)
-		}
-	case map[string]any:
-		bytes += group * (1 + len(v)/8)
-		for name, item := range v {
-			bytes += len(name) + weigh(item)
-		}
-	}
-	return bytes
+	return b.op.hash
 }
 
 // Root returns the name and the arguments of the operation's first field: of a

@@ -27,17 +27,17 @@ type Cache struct {
 	bytes   int
 }
 
-// A key is a text, and for a plan that depends on @skip and @include the
-// operation and what their variables were.
+// A key is the text of a document. For a plan that depends on @skip and @include
+// it is the id of the operation with the values of their variables.
 type key struct{ text, operation, conditions string }
 
 type entry struct {
-	key   key
-	shape key       // of a document that can be known by its shape, too
-	doc   *document // of a bare text
-	plan  *Plan     // of a text with conditions
-	size  int
-	gone  bool // from the cache; its mutex guards it
+	key     key
+	aliases []key     // of a document: its shape, and the name by which it is remembered
+	doc     *document // of a bare text
+	plan    *Plan     // of an operation with conditions
+	size    int
+	gone    bool // from the cache; its mutex guards it
 }
 
 // is tells whether an entry is what the cache has by a text. Its mutex is held.
@@ -111,13 +111,18 @@ func (c *Cache) read(text string) (doc *document, errs Errors) {
 	if doc, errs = c.prepare(text, tree, s.holes); errs != nil {
 		return nil, errs
 	}
-	e := &entry{key: key{text: text}, doc: doc, size: doc.size()}
+	e := &entry{key: key{text: text}, doc: doc, size: entryBytes + keyBytes + doc.size()}
 	if doc.operations != nil && doc.operations[0].lifted != nil {
-		e.shape = key{text: string(s.shape), operation: ofShape}
-		e.size += len(s.shape) + shapeBytes
+		e.alias(key{text: string(s.shape), operation: ofShape})
 	}
 	c.keep(e)
 	return doc, nil
+}
+
+// alias adds a key by which a document is found, too.
+func (e *entry) alias(k key) {
+	e.aliases = append(e.aliases, k)
+	e.size += keyBytes + textBytes(len(k.text))
 }
 
 // variant finds or makes the plan for the values of the variables that @skip
@@ -134,7 +139,7 @@ func (c *Cache) variant(text string, op *operation, values []any) (plan *Plan, e
 		}
 		on[op.variables[v].name] = values[v] == true
 	}
-	k := key{text, op.name, string(chosen)}
+	k := key{op.id, "", string(chosen)}
 	if e := c.find(k); e != nil {
 		return e.plan, nil
 	}
@@ -146,7 +151,7 @@ func (c *Cache) variant(text string, op *operation, values []any) (plan *Plan, e
 	if err != nil {
 		return nil, Errors{err}
 	}
-	c.keep(&entry{key: k, plan: p, size: p.size + op.size() + len(k.text) + len(k.conditions)})
+	c.keep(&entry{key: k, plan: p, size: entryBytes + keyBytes + p.size + textBytes(len(chosen))})
 	return p, nil
 }
 
@@ -165,18 +170,7 @@ func (c *Cache) used(el *list.Element) *entry {
 	return el.Value.(*entry)
 }
 
-// What an entry and an operation hold beside their plans, in bytes: measured,
-// rounded up.
-const (
-	entryBytes     = 512
-	operationBytes = 256
-	variableBytes  = 384
-	shapeBytes     = 128
-	holeBytes      = 256
-)
-
 func (c *Cache) keep(e *entry) {
-	e.size += entryBytes
 	if e.size > c.limits.CacheBytes {
 		return // it would push out everything else
 	}
@@ -185,37 +179,29 @@ func (c *Cache) keep(e *entry) {
 	if c.entries[e.key] != nil {
 		return // another request was faster
 	}
-	if c.entries[e.shape] != nil {
-		e.shape = key{} // is another document's
-	}
 	el := c.recent.PushFront(e)
 	c.entries[e.key] = el
-	if e.shape != (key{}) {
-		c.entries[e.shape] = el
+	for _, k := range e.aliases {
+		if c.entries[k] == nil { // else it is another document's
+			c.entries[k] = el
+		}
 	}
 	c.bytes += e.size
+	c.evict()
+}
+
+// evict drops the least recently used until the rest fits. c.mu is held.
+func (c *Cache) evict() {
 	for c.bytes > c.limits.CacheBytes {
-		oldest := c.recent.Remove(c.recent.Back()).(*entry)
+		el := c.recent.Back()
+		oldest := c.recent.Remove(el).(*entry)
 		oldest.gone = true
 		delete(c.entries, oldest.key)
-		if oldest.shape != (key{}) {
-			delete(c.entries, oldest.shape)
+		for _, k := range oldest.aliases {
+			if c.entries[k] == el {
+				delete(c.entries, k)
+			}
 		}
 		c.bytes -= oldest.size
 	}
-}
-
-func (d *document) size() int {
-	total := len(d.text)
-	for _, op := range d.operations {
-		total += op.size()
-		if op.plan != nil {
-			total += op.plan.size
-		}
-	}
-	return total
-}
-
-func (op *operation) size() int {
-	return operationBytes + op.declared*variableBytes + len(op.lifted)*holeBytes
 }

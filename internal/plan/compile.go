@@ -11,7 +11,6 @@ import (
 // A Plan is a compiled operation. It is read-only.
 type Plan struct {
 	id   uint64
-	op   *operation
 	root *selection
 	// batch are the fields that are asked for together with others.
 	batch []*field
@@ -35,8 +34,8 @@ type selection struct {
 
 // A field is one key of an answer.
 type field struct {
-	key       []byte // as JSON, with the colon and, from the second on, the comma
-	name      string // the response name, for paths
+	key       string // as JSON, with the colon and, from the second on, the comma
+	name      string // the response name, for paths: a part of key
 	def       string // the field's name
 	source    *Field
 	append    func([]byte, any) []byte // the source's own, close at hand
@@ -49,15 +48,7 @@ type field struct {
 	typename  []byte // of __typename: the answer
 	info      *hostInfo
 	under     *field // what it costs, it costs for each of this one's items
-}
-
-// An argument waits for variables.
-type argument struct {
-	name     string
-	typ      *ast.Type
-	value    *ast.Value // nil: not given
-	variable int        // the place of the variable that the value is; -1: it is none
-	def      any
+	priced    int    // its place among the plan's priced fields
 }
 
 // A shape says how a value of a type becomes JSON.
@@ -92,23 +83,19 @@ type compiler struct {
 	under  *field // the nearest that has a price and a list of what is being compiled
 	// An interface of many types multiplies the selections past what was
 	// counted in the document: fields that may still be collected, and steps
-	// that may be taken, those to fragments of other types included.
+	// that may be taken, those to fragments of other types and repeated literals
+	// included.
 	fields, steps int
+	once          map[*ast.Field]bool // fields whose literals were compiled
 }
 
-var plans atomic.Uint64
-
-// What the parts of a plan hold, in bytes: measured, rounded up.
-const (
-	planBytes     = 256
-	fieldBytes    = 400
-	argumentBytes = 192
-	literalBytes  = 256
-	locationBytes = 32
-)
+// identities tell plans and operations apart.
+var identities atomic.Uint64
 
 func (c *Cache) compile(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool) (*Plan, *Error) {
-	k := compiler{c: c, tree: tree, def: def, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields, plan: &Plan{id: plans.Add(1), op: op, uses: make([]int, len(op.variables)), size: planBytes}}
+	k := compiler{c: c, tree: tree, def: def, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields,
+		once: map[*ast.Field]bool{},
+		plan: &Plan{id: identities.Add(1), uses: make([]int, len(op.variables)), size: planBytes + 8*len(op.variables)}}
 	root := c.schema.types.Query
 	if def.Operation == ast.Subscription {
 		root = c.schema.types.Subscription
@@ -158,7 +145,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 					continue
 				}
 				visited[sel.Name] = true
-				if f := k.tree.Fragments.ForName(sel.Name); k.c.schema.includes(f.TypeCondition, object) {
+				if f := sel.Definition; k.c.schema.includes(f.TypeCondition, object) {
 					collect(f.SelectionSet)
 				}
 			}
@@ -168,6 +155,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 		collect(set)
 	}
 	s := &selection{fields: make([]*field, 0, len(all))}
+	k.plan.size += selectionBytes
 	if own, ok := k.c.schema.declared[object.Name].(*graphql.Object); ok {
 		s.is = own.IsTypeOf
 	}
@@ -201,25 +189,28 @@ func (k *compiler) included(directives ast.DirectiveList) bool {
 
 func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	node := a.nodes[0]
-	f := &field{name: a.name, def: node.Name}
+	f := &field{key: `"` + a.name + `":`, def: "__typename"}
 	if comma {
-		f.key = append(f.key, ',')
+		f.key = "," + f.key
 	}
-	f.key = append(AppendString(f.key, a.name), ':')
-	k.plan.size += fieldBytes + len(f.key) + len(a.nodes)*locationBytes
-	if node.Name == "__typename" {
+	f.name = f.key[len(f.key)-len(a.name)-2:][:len(a.name)]
+	k.plan.size += fieldBytes + textBytes(len(f.key))
+	if node.Name == f.def {
 		f.typename = AppendString(nil, object.Name)
+		k.plan.size += textBytes(len(f.typename))
 		return f
 	}
+	k.plan.size += len(a.nodes) * locationBytes
+	f.locations = make([]Location, 0, len(a.nodes))
 	var sets []ast.SelectionSet
 	for _, n := range a.nodes {
-		f.locations = append(f.locations, at(n.Position)...)
+		f.locations = append(f.locations, place(n.Position))
 		if len(n.SelectionSet) > 0 {
 			sets = append(sets, n.SelectionSet)
 		}
 	}
 	def := object.Fields.ForName(node.Name)
-	f.source = k.c.schema.fields[object.Name][node.Name]
+	f.def, f.source = def.Name, k.c.schema.fields[object.Name][def.Name]
 	f.append, f.get = f.source.Append, f.source.Get
 	k.arguments(f, def, node)
 	f.under = k.under
@@ -233,6 +224,7 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	k.under = f.under
 	if f.source.Resolve != nil || f.info != nil {
 		k.plan.dependent = append(k.plan.dependent, f)
+		k.plan.size += listedBytes
 	}
 	if f.source.Same {
 		f.same = f.shape.only
@@ -255,60 +247,9 @@ func (s *selection) asks(name string) bool {
 	})
 }
 
-// arguments coerces them now where they hold no variable.
-func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field) {
-	if len(def.Arguments) == 0 {
-		return
-	}
-	variables := false
-	given := make([]argument, len(def.Arguments))
-	for i, a := range def.Arguments {
-		given[i] = argument{name: a.Name, typ: a.Type, variable: -1, def: k.c.schema.constant(a.Type, a.DefaultValue)}
-		if arg := node.Arguments.ForName(a.Name); arg != nil {
-			given[i].value = arg.Value
-			if arg.Value.Kind == ast.Variable {
-				given[i].variable = k.op.variable(arg.Value.Raw)
-			}
-			variables = k.use(arg.Value) || variables
-			k.plan.size += literalBytes * count(arg.Value)
-		}
-	}
-	k.plan.size += argumentBytes * len(given)
-	if variables {
-		f.dynamic = given
-		return
-	}
-	f.constant = make(Args, len(given))
-	for i, a := range given {
-		f.constant[i] = a.def
-		if a.value != nil {
-			f.constant[i] = k.c.schema.constant(a.typ, a.value)
-		}
-	}
-}
-
-// use counts the variables of a value, and tells whether there are any.
-func (k *compiler) use(v *ast.Value) (found bool) {
-	if v.Kind == ast.Variable {
-		k.plan.uses[k.op.variable(v.Raw)]++
-		return true
-	}
-	for _, c := range v.Children {
-		found = k.use(c.Value) || found
-	}
-	return found
-}
-
-func count(v *ast.Value) int {
-	n := 1
-	for _, c := range v.Children {
-		n += count(c.Value)
-	}
-	return n
-}
-
 func (k *compiler) shape(t *ast.Type, sets []ast.SelectionSet) *shape {
 	s := &shape{nonNull: t.NonNull}
+	k.plan.size += shapeBytes
 	if t.Elem != nil {
 		s.elem = k.shape(t.Elem, sets)
 		return s
@@ -330,7 +271,10 @@ func (k *compiler) shape(t *ast.Type, sets []ast.SelectionSet) *shape {
 		case *graphql.Union:
 			s.which = t.ResolveType
 		}
-		for _, object := range k.c.schema.possible(def) {
+		possible := k.c.schema.possible(def)
+		s.types = make([]variant, 0, len(possible))
+		k.plan.size += variantBytes * len(possible)
+		for _, object := range possible {
 			s.types = append(s.types, variant{k.c.schema.is[object.Name], object.Name, k.selection(object, sets...)})
 		}
 	}

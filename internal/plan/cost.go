@@ -14,13 +14,18 @@ func (c Cost) plus(d Cost) Cost {
 // boundless is more than any limit, and adds up without overflowing.
 const boundless = 1 << 30
 
-// Cost prices b, before or after it runs.
+// Cost prices b, before or after it runs. Each field is priced once.
 func (b *Bound) Cost() Cost {
 	cost := b.plan.fixed
+	var room [8]Cost // most plans have fewer
+	prices := room[:0]
 	for _, f := range b.plan.priced {
-		own := b.price(f)
+		prices = append(prices, b.price(f))
+	}
+	for i, f := range b.plan.priced {
+		own := prices[i]
 		for above := f.under; above != nil; above = above.under {
-			n := max(b.price(above).Items, 1)
+			n := max(prices[above.priced].Items, 1)
 			own.Calls, own.Blocks = min(own.Calls*n, boundless), min(own.Blocks*n, boundless)
 		}
 		cost = cost.plus(own)
@@ -54,9 +59,15 @@ func (b *Bound) afford() *Error {
 	case l.covers(cost):
 		return nil
 	case l.Calls > 0 && cost.Calls > l.Calls:
-		return limitError("Calls", b.plan.op.pos, "The query costs %d calls of the backend, more than the limit of %d.", cost.Calls, l.Calls)
+		return b.tooExpensive("Calls", "calls of the backend", cost.Calls, l.Calls)
 	}
-	return limitError("Blocks", b.plan.op.pos, "The query costs %d blocks, more than the limit of %d.", cost.Blocks, l.Blocks)
+	return b.tooExpensive("Blocks", "blocks", cost.Blocks, l.Blocks)
+}
+
+func (b *Bound) tooExpensive(limit, what string, cost, most int) *Error {
+	err := limitError(limit, nil, "The query costs %d %s, more than the limit of %d.", cost, what, most)
+	err.Locations = []Location{b.op.at}
+	return err
 }
 
 func (l *Limits) covers(c Cost) bool {
@@ -67,11 +78,14 @@ func (l *Limits) covers(c Cost) bool {
 func (k *compiler) price(f *field) {
 	switch cost := f.source.Cost; {
 	case f.source.Price != nil:
+		f.priced = len(k.plan.priced)
 		k.plan.priced = append(k.plan.priced, f)
+		k.plan.size += listedBytes
 		k.plan.most = Cost{Calls: boundless, Blocks: boundless}
 	case cost == nil:
 	case f.dynamic != nil:
 		k.plan.priced = append(k.plan.priced, f)
+		k.plan.size += listedBytes
 		k.plan.most = k.plan.most.plus(cost(nil))
 	default:
 		k.plan.spend(cost(f.constant))
@@ -83,6 +97,7 @@ func (k *compiler) price(f *field) {
 		k.plan.spend(Cost{Calls: 1})
 	}
 	k.plan.batch = append(k.plan.batch, f)
+	k.plan.size += listedBytes
 }
 
 func (p *Plan) spend(c Cost) { p.fixed, p.most = p.fixed.plus(c), p.most.plus(c) }

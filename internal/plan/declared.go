@@ -20,21 +20,14 @@ func (f *Field) hosted() bool {
 
 // hosts tells whether a checked document asks for anything of a host's.
 func (s *Schema) hosts(tree *ast.QueryDocument) bool {
-	var asks func(ast.SelectionSet) bool
-	asks = func(set ast.SelectionSet) bool {
-		return slices.ContainsFunc(set, func(sel ast.Selection) bool {
-			switch sel := sel.(type) {
-			case *ast.Field:
-				f := s.fields[sel.ObjectDefinition.Name][sel.Name]
-				return f != nil && f.hosted() && sel.ObjectDefinition.Kind == ast.Object || asks(sel.SelectionSet)
-			case *ast.InlineFragment:
-				return asks(sel.SelectionSet)
+	for sel := range selections(tree, tree.Operations...) {
+		if sel, ok := sel.(*ast.Field); ok && sel.ObjectDefinition.Kind == ast.Object {
+			if f := s.fields[sel.ObjectDefinition.Name][sel.Name]; f != nil && f.hosted() {
+				return true
 			}
-			return false
-		})
+		}
 	}
-	return slices.ContainsFunc(tree.Operations, func(op *ast.OperationDefinition) bool { return asks(op.SelectionSet) }) ||
-		slices.ContainsFunc(tree.Fragments, func(f *ast.FragmentDefinition) bool { return asks(f.SelectionSet) })
+	return false
 }
 
 // own is a scalar that a host declared, or nil.

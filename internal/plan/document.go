@@ -2,7 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -17,12 +20,14 @@ type document struct {
 	operations []*operation
 }
 
-// An operation is ready to be given variables.
+// An operation is ready to be given variables. It keeps nothing of the document's
+// text and syntax tree, which can be far larger than what runs.
 type operation struct {
+	id        string // of this operation alone, in this process
 	kind      ast.Operation
 	hash      string // of the document, in hex
 	name      string
-	pos       *ast.Position
+	at        Location
 	variables []variable
 	declared  int      // of the variables; those behind are of the holes
 	lifted    []lifted // what is to fill the holes
@@ -31,6 +36,7 @@ type operation struct {
 	// each of their values; plan is nil then.
 	conditions []int
 	plan       *Plan
+	size       int // in bytes, without the plan's
 }
 
 type variable struct {
@@ -39,7 +45,7 @@ type variable struct {
 	scalar     string // the type's name, where it is a scalar or non-null one
 	def        any
 	hasDefault bool
-	pos        *ast.Position
+	at         Location
 }
 
 // absent marks a variable that was not given, where null was given to others.
@@ -123,24 +129,17 @@ func (c *Cache) prepare(text string, tree *ast.QueryDocument, holes []hole) (*do
 	doc := &document{text: text}
 	hash := Hash(text)
 	for _, def := range tree.Operations {
-		op := &operation{hash: hash, kind: def.Operation, name: def.Name, pos: def.Position}
-		for _, v := range def.VariableDefinitions {
-			known := variable{
-				name: v.Variable, typ: v.Type, pos: v.Position,
-				def: c.schema.constant(v.Type, v.DefaultValue), hasDefault: v.DefaultValue != nil,
-			}
-			if v.Type.Elem == nil && c.schema.types.Types[v.Type.NamedType].Kind == ast.Scalar && c.schema.own(v.Type.NamedType) == nil {
-				known.scalar = v.Type.NamedType
-			}
-			op.variables = append(op.variables, known)
-		}
-		op.declared = len(op.variables)
+		op := c.declare(def)
+		op.hash = hash
 		op.conditions = conditions(tree, def, op)
+		op.size += 8 * len(op.conditions)
 		if len(op.conditions) == 0 {
 			op.lifted = c.lift(tree, holes)
 			for i, l := range op.lifted {
 				op.variables = append(op.variables, variable{name: holeName(i), typ: l.typ})
+				op.size += variableBytes + liftedBytes + weigh(l.value, false)
 			}
+			op.variables = slices.Clone(op.variables) // without the room for more
 			var err *Error
 			if op.plan, err = c.compile(tree, def, op, nil); err != nil {
 				return nil, Errors{err}
@@ -151,12 +150,42 @@ func (c *Cache) prepare(text string, tree *ast.QueryDocument, holes []hole) (*do
 	return doc, nil
 }
 
+// declare makes an operation with its variables.
+func (c *Cache) declare(def *ast.OperationDefinition) *operation {
+	op := &operation{id: strconv.FormatUint(identities.Add(1), 36), kind: def.Operation, name: strings.Clone(def.Name),
+		at: place(def.Position), declared: len(def.VariableDefinitions)}
+	op.variables = make([]variable, 0, op.declared)
+	op.size = operationBytes + textBytes(len(op.name))
+	for _, v := range def.VariableDefinitions {
+		literal := detached(v.DefaultValue)
+		known := variable{name: strings.Clone(v.Variable), typ: c.schema.typeOf(v.Type), at: place(v.Position),
+			def: c.schema.constant(v.Type, literal), hasDefault: literal != nil}
+		name := known.typ.NamedType
+		if name != "" && c.schema.types.Types[name].Kind == ast.Scalar && c.schema.own(name) == nil {
+			known.scalar = name
+		}
+		op.variables = append(op.variables, known)
+		op.size += variableBytes + textBytes(len(known.name)) + weighType(known.typ)
+		op.size += c.schema.weighConstant(v.Type, literal, known.def)
+	}
+	return op
+}
+
 // conditions lists the variables that @skip and @include use anywhere in the
 // document. A few too many do no harm: they are sorted out by being equal.
 func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation) []int {
 	var used []int
-	directives := func(ds ast.DirectiveList) {
-		for _, d := range ds {
+	for sel := range selections(tree, def) {
+		var directives ast.DirectiveList
+		switch sel := sel.(type) {
+		case *ast.Field:
+			directives = sel.Directives
+		case *ast.InlineFragment:
+			directives = sel.Directives
+		case *ast.FragmentSpread:
+			directives = sel.Directives
+		}
+		for _, d := range directives {
 			v := d.Arguments.ForName("if")
 			if v == nil || v.Value.Kind != ast.Variable {
 				continue
@@ -167,27 +196,44 @@ func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *opera
 			}
 		}
 	}
-	var walk func(ast.SelectionSet)
-	walk = func(set ast.SelectionSet) {
-		for _, sel := range set {
-			switch sel := sel.(type) {
-			case *ast.Field:
-				directives(sel.Directives)
-				walk(sel.SelectionSet)
-			case *ast.InlineFragment:
-				directives(sel.Directives)
-				walk(sel.SelectionSet)
-			case *ast.FragmentSpread:
-				directives(sel.Directives)
+	slices.Sort(used)
+	return used
+}
+
+// selections yields the selections of some operations and of all fragments. It does
+// not follow spreads: each selection comes once.
+func selections(tree *ast.QueryDocument, operations ...*ast.OperationDefinition) iter.Seq[ast.Selection] {
+	return func(yield func(ast.Selection) bool) {
+		var walk func(ast.SelectionSet) bool
+		walk = func(set ast.SelectionSet) bool {
+			for _, sel := range set {
+				if !yield(sel) {
+					return false
+				}
+				var nested ast.SelectionSet
+				switch sel := sel.(type) {
+				case *ast.Field:
+					nested = sel.SelectionSet
+				case *ast.InlineFragment:
+					nested = sel.SelectionSet
+				}
+				if !walk(nested) {
+					return false
+				}
+			}
+			return true
+		}
+		for _, op := range operations {
+			if !walk(op.SelectionSet) {
+				return
+			}
+		}
+		for _, f := range tree.Fragments {
+			if !walk(f.SelectionSet) {
+				return
 			}
 		}
 	}
-	walk(def.SelectionSet)
-	for _, f := range tree.Fragments {
-		walk(f.SelectionSet)
-	}
-	slices.Sort(used)
-	return used
 }
 
 func (op *operation) variable(name string) int {
@@ -234,7 +280,7 @@ func (op *operation) bind(c *Cache, values []any, given lookup) ([]any, Errors) 
 		}
 		values = append(values, value)
 		if err != nil && len(errs) < maxErrors {
-			err.Locations = at(v.pos)
+			err.Locations = []Location{v.at}
 			errs = append(errs, err)
 		}
 	}

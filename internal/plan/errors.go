@@ -118,17 +118,12 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	return append(append(dst, e.Further...), "}}"...)
 }
 
-// Mask is what a client is told of an error: itself where it is an *Error, or
-// one of a host's that brings extensions, as graphql-go has it; else what the
-// cache's mask makes of it. An error that panics is masked, too.
+// Mask returns the error to send to the client for an error of a host's own field: err itself if it is an *Error, or
+// one with err's text and extensions if err has extensions as in graphql-go. Every other error, and one that panics, is
+// masked. Errors of built-in fields come from the Backend: use maskBuiltIn for them.
 func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
-	defer func() {
-		if p := recover(); p != nil {
-			e = b.cache.mask(ctx, fmt.Errorf("panic of a %T: %v\n%s", err, p, debug.Stack()))
-		}
-	}()
-	var known *Error
-	if errors.As(err, &known) && known != nil {
+	defer b.maskPanic(ctx, err, &e)
+	if known := knownError(err); known != nil {
 		return known
 	}
 	var extended gqlerrors.ExtendedError
@@ -148,6 +143,30 @@ func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 		}
 	}
 	return e
+}
+
+// maskBuiltIn returns the error to send to the client for an error of a built-in field: err itself if it is an *Error.
+// Every other error is masked, whatever methods it has.
+func (b *Bound) maskBuiltIn(ctx context.Context, err error) (e *Error) {
+	defer b.maskPanic(ctx, err, &e)
+	if known := knownError(err); known != nil {
+		return known
+	}
+	return b.cache.mask(ctx, err)
+}
+
+// maskPanic masks the panic of a method of err. It must be deferred.
+func (b *Bound) maskPanic(ctx context.Context, err error, e **Error) {
+	if p := recover(); p != nil {
+		*e = b.cache.mask(ctx, fmt.Errorf("panic of a %T: %v\n%s", err, p, debug.Stack()))
+	}
+}
+
+// knownError returns the *Error in err's tree, or nil.
+func knownError(err error) *Error {
+	var known *Error
+	errors.As(err, &known)
+	return known
 }
 
 // shorten cuts a message to maxMessage bytes, between characters.

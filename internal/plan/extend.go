@@ -138,18 +138,6 @@ func (e *extending) field(parent string, def *graphql.FieldDefinition) (Field, e
 	return f, nil
 }
 
-// named are arguments as graphql-go has them: those that are absent or null are
-// not there.
-func (f *Field) named(args Args) map[string]any {
-	named := make(map[string]any, len(args))
-	for i, v := range args {
-		if v != nil {
-			named[f.Args[i].Name] = v
-		}
-	}
-	return named
-}
-
 // ref writes a type as SDL does, and adds it to the table with all that it
 // leads to.
 func (e *extending) ref(t graphql.Type) (string, error) {

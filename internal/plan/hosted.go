@@ -56,7 +56,7 @@ func (r *run) host(f *field, src any) bool {
 			path.Key = s.name
 		}
 	}
-	if r.plan.op.kind == ast.Subscription {
+	if r.op.kind == ast.Subscription {
 		h.event = src
 	}
 	root := &node{f: f, shape: f.shape, path: path}
@@ -283,8 +283,9 @@ func (h *harvest) text(n *node, leaf []byte) bool {
 
 // spend keeps the tree from growing past what may be answered.
 func (h *harvest) spend(bytes int) {
-	if h.bytes += bytes + nodeBytes; h.bytes > h.most-len(h.dst) {
-		h.overflow()
+	h.bytes += bytes + nodeBytes
+	if n := h.bytes + len(h.dst); n > h.most {
+		h.overflow(n)
 	}
 }
 

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -162,10 +163,7 @@ var introspection = []Type{
 				list = append(list, directiveOf{s, d})
 			}
 			slices.SortFunc(list, func(a, b any) int {
-				if a.(directiveOf).def.Name < b.(directiveOf).def.Name {
-					return -1
-				}
-				return 1
+				return strings.Compare(a.(directiveOf).def.Name, b.(directiveOf).def.Name)
 			})
 			return list
 		}},
@@ -205,7 +203,7 @@ var introspection = []Type{
 			}
 			list := items{}
 			for _, f := range n.def().Fields {
-				if kept(args, f.Directives) && (len(f.Name) < 2 || f.Name[:2] != "__") {
+				if kept(args, f.Directives) && !strings.HasPrefix(f.Name, "__") {
 					list = append(list, fieldOf{n.s, f})
 				}
 			}

@@ -20,6 +20,11 @@ type lexical struct {
 	hidden bool   // the text's control characters are disguised
 	runes  []rune // of the text: positions count in them; made when needed
 	blocks map[int]block
+
+	// The line of the last block string begins at lineStart. The text before
+	// searched has been searched for line ends: each part once, however many block
+	// strings there are.
+	lineStart, searched int
 }
 
 // A block is a block string as the specification reads it. gqlparser counts
@@ -32,6 +37,7 @@ type block struct {
 
 func (l *lexical) read() *Error {
 	lex := lexer.New(&ast.Source{Input: l.text})
+	escapes := strings.Contains(l.text, `\u`)
 	var last lexer.Token
 	for n := 0; ; n++ {
 		token, err := lex.ReadToken()
@@ -44,7 +50,7 @@ func (l *lexical) read() *Error {
 			return limitError("Tokens", &token.Pos, "The document exceeds the limit of %d tokens.", l.limits.Tokens)
 		case token.Kind == lexer.Name && (last.Kind == lexer.Int || last.Kind == lexer.Float) && last.Pos.End == token.Pos.Start:
 			return &Error{Message: "Syntax Error: Invalid number, expected digit but got a name.", Code: CodeParse, Locations: at(&token.Pos)}
-		case token.Kind == lexer.String && strings.Contains(l.text, `\u`):
+		case token.Kind == lexer.String && escapes:
 			if l.loneSurrogate(&token.Pos) {
 				return &Error{Message: "Syntax Error: Invalid Unicode escape sequence.", Code: CodeParse, Locations: at(&token.Pos)}
 			}
@@ -140,10 +146,12 @@ func (l *lexical) block(pos *ast.Position) *Error {
 		}
 	}
 	lines := strings.Split(raw.String(), "\n")
-	b := block{value: dedent(lines), line: pos.Line - len(lines) + 1, column: 1}
-	for j := pos.Start - 1; j >= 0 && l.at(j) != '\n' && l.at(j) != '\r'; j-- {
-		b.column++
+	for ; l.searched < pos.Start; l.searched++ {
+		if r := l.at(l.searched); r == '\n' || r == '\r' {
+			l.lineStart = l.searched + 1
+		}
 	}
+	b := block{value: dedent(lines), line: pos.Line - len(lines) + 1, column: pos.Start - l.lineStart + 1}
 	if l.at(i+3) == '"' { // the lexer takes it into the string
 		return &Error{Message: "Syntax Error: Unterminated string.", Code: CodeParse, Locations: []Location{{b.line, b.column}}}
 	}

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"strings"
+
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -217,9 +219,12 @@ func (c *Cache) lift(tree *ast.QueryDocument, holes []hole) []lifted {
 		}
 		l.at[start] = i
 	}
-	l.set(tree.Operations[0].SelectionSet)
-	for _, f := range tree.Fragments {
-		l.set(f.SelectionSet)
+	for sel := range selections(tree, tree.Operations...) {
+		if f, ok := sel.(*ast.Field); ok {
+			for _, arg := range f.Arguments {
+				l.value(f.Definition.Arguments.ForName(arg.Name).Type, arg.Value)
+			}
+		}
 	}
 	for _, v := range l.nodes {
 		if v == nil {
@@ -244,20 +249,6 @@ type lifting struct {
 	all   []lifted
 }
 
-func (l *lifting) set(set ast.SelectionSet) {
-	for _, sel := range set {
-		switch sel := sel.(type) {
-		case *ast.Field:
-			for _, arg := range sel.Arguments {
-				l.value(sel.Definition.Arguments.ForName(arg.Name).Type, arg.Value)
-			}
-			l.set(sel.SelectionSet)
-		case *ast.InlineFragment:
-			l.set(sel.SelectionSet)
-		}
-	}
-}
-
 func (l *lifting) value(t *ast.Type, v *ast.Value) {
 	switch v.Kind {
 	case ast.IntValue, ast.FloatValue, ast.StringValue:
@@ -265,7 +256,7 @@ func (l *lifting) value(t *ast.Type, v *ast.Value) {
 		if !known || l.holes[i].kind != v.Kind || l.holes[i].end-l.holes[i].start != len(v.Raw) {
 			return
 		}
-		value, ok := l.s.coerce(t, v.Kind, v.Raw)
+		value, ok := l.s.coerce(t, v.Kind, strings.Clone(v.Raw))
 		if !ok {
 			return
 		}

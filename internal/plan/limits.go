@@ -42,6 +42,7 @@ func (l Limits) normal() Limits {
 	if l.Fields <= 0 {
 		l.Fields = mostFields
 	}
+	l.Fields = min(l.Fields, enough/stepsPerField) // above it, sums would not exceed it and steps would overflow
 	if l.Depth <= 0 || l.Depth > parser.MaxNestingDepth {
 		l.Depth = parser.MaxNestingDepth
 	}
@@ -57,11 +58,13 @@ func at(pos ...*ast.Position) []Location {
 	var locations []Location
 	for _, p := range pos {
 		if p != nil {
-			locations = append(locations, Location{p.Line, p.Column})
+			locations = append(locations, place(p))
 		}
 	}
 	return locations
 }
+
+func place(p *ast.Position) Location { return Location{p.Line, p.Column} }
 
 // measure checks the structural limits of a parsed document. Each fragment is
 // walked once and remembered, so the walk is linear in the document however
@@ -85,8 +88,9 @@ type size struct {
 	open          bool // the fragment is being walked: meeting it again is a cycle
 }
 
-// enough caps sums of sizes: fragments that double each other would overflow.
-const enough = 1 << 40
+// enough caps sums of sizes, which fragments that double each other would
+// overflow. The sum of two fits in 32 bits.
+const enough = 1 << 29
 
 func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, disguised bool) *Error {
 	m := measure{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{}, blocks: blocks, disguised: disguised}
@@ -117,7 +121,6 @@ func (m *measure) operation(op *ast.OperationDefinition) {
 		m.fail("Variables", op.VariableDefinitions[m.Variables].Position, "The operation exceeds the limit of %d variables.", m.Variables)
 	}
 	for _, v := range op.VariableDefinitions {
-		v.Comment = nil // a plan would keep it
 		levels := 0
 		for t := v.Type; t.Elem != nil; t = t.Elem {
 			levels++
@@ -215,8 +218,8 @@ func (m *measure) fragment(name string, pos *ast.Position) size {
 	return s
 }
 
-// value measures a literal; level counts what it stands in. It also takes off
-// the comments, which a plan would keep, and puts strings right.
+// value measures a literal; level counts what it stands in. It also puts strings
+// right.
 func (m *measure) value(v *ast.Value, level int) {
 	if v == nil || m.err != nil {
 		return
@@ -238,7 +241,6 @@ func (m *measure) value(v *ast.Value, level int) {
 		m.fail("ListItems", v.Position, "A list or object exceeds the limit of %d items.", m.ListItems)
 	}
 	for _, child := range v.Children {
-		child.Comment = nil
 		m.value(child.Value, level+1)
 	}
 }

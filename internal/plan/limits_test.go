@@ -132,6 +132,7 @@ func TestListsInVariablesHaveALimitToo(t *testing.T) {
 		}
 		if !strings.Contains(text, "Filter") {
 			prepare(t, c, text, map[string]any{"v": wrap(list(100))})
+			prepare(t, testCache(t, Limits{}), text, map[string]any{"v": wrap(list(1000))})
 		}
 	}
 }
@@ -224,14 +225,14 @@ func introspectionFlood() string {
 		"} fragment U on __Type{" + many(7, "c%d:fields{type"+deep+"}") + "}"
 }
 
-// quickest is how long something takes that is done again where it took longer
-// than it may: the machine may have had something else to do.
+// quickest is how much time of the processor something takes that is done again where
+// it took longer than it may: the machine may have had something else to do.
 func quickest(may time.Duration, do func()) time.Duration {
 	best := time.Hour
 	for tries := 0; tries < 4 && best > may; tries++ {
-		start := time.Now()
+		start := processorTime()
 		do()
-		best = min(best, time.Since(start))
+		best = min(best, processorTime()-start)
 	}
 	return best
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -12,9 +13,13 @@ import (
 // alike is transitive, so here each is compared with the first of its group
 // alone, and the fields below all of them are looked at together.
 type merging struct {
-	left     int  // selections that may still be looked at
+	left     int  // selections, and repeated comparisons, that are still allowed
 	compared bool // whether any field's arguments were, with another's
 	errs     Errors
+
+	// once has the fields whose arguments were compared. The first time is linear in
+	// the document; a fragment may be reached in many ways.
+	once map[*ast.Field]bool
 }
 
 // occurrences are the fields of one response name in a merged selection set.
@@ -24,7 +29,7 @@ type occurrences []*ast.Field
 // rules: every field and fragment has its definition. compared tells whether any
 // arguments had to be the same.
 func (s *Schema) merge(op *ast.OperationDefinition, maxFields int) (compared bool, errs Errors) {
-	m := merging{left: stepsPerField * maxFields}
+	m := merging{left: stepsPerField * maxFields, once: map[*ast.Field]bool{}}
 	if m.same(op.SelectionSet); m.errs == nil {
 		m.shapes(s, op.SelectionSet)
 	}
@@ -102,13 +107,16 @@ func (m *merging) shapes(s *Schema, sets ...ast.SelectionSet) {
 func (m *merging) same(sets ...ast.SelectionSet) {
 	for _, group := range m.groups(sets...) {
 		for _, one := range group.byObject() {
+			if m.left -= len(one); m.left < 0 {
+				return
+			}
 			for _, f := range one[1:] {
 				m.compared = m.compared || len(f.Arguments) > 0
 				switch first := one[0]; {
 				case f.Name != first.Name:
 					m.conflict(first, f, "%q and %q are different fields", first.Name, f.Name)
 					return
-				case !sameArguments(first.Arguments, f.Arguments):
+				case !m.sameArguments(first, f):
 					m.conflict(first, f, "they have differing arguments")
 					return
 				}
@@ -165,28 +173,36 @@ func (s *Schema) sameShape(a, b *ast.Type) bool {
 	return a.NamedType == b.NamedType || s.types.Types[a.NamedType].IsCompositeType() && s.types.Types[b.NamedType].IsCompositeType()
 }
 
-func sameArguments(a, b ast.ArgumentList) bool {
+func (m *merging) sameArguments(first, f *ast.Field) bool {
+	a, b := first.Arguments, f.Arguments
 	if len(a) != len(b) {
 		return false
 	}
-	for _, arg := range a {
-		if other := b.ForName(arg.Name); other == nil || !sameValue(arg.Value, other.Value) {
-			return false
-		}
+	steps := 0
+	same := !slices.ContainsFunc(a, func(arg *ast.Argument) bool {
+		other := b.ForName(arg.Name)
+		return other == nil || !sameValue(arg.Value, other.Value, &steps)
+	})
+	if m.once[f] {
+		m.left -= steps
 	}
-	return true
+	m.once[f] = true
+	return same
 }
 
-func sameValue(a, b *ast.Value) bool {
+// sameValue compares two literals, and counts its steps.
+func sameValue(a, b *ast.Value, steps *int) bool {
+	*steps++
 	if a.Kind != b.Kind || a.Raw != b.Raw || len(a.Children) != len(b.Children) {
 		return false
 	}
 	for i, child := range a.Children {
 		other := b.Children[i].Value
-		if a.Kind == ast.ObjectValue { // whose order means nothing
+		if a.Kind == ast.ObjectValue && b.Children[i].Name != child.Name { // the order means nothing
 			other = b.Children.ForName(child.Name)
+			*steps += len(b.Children)
 		}
-		if other == nil || !sameValue(child.Value, other) {
+		if other == nil || !sameValue(child.Value, other, steps) {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"strings"
 
 	"github.com/graphql-go/graphql"
 	gql "github.com/graphql-go/graphql/language/ast"
@@ -14,7 +15,7 @@ type mirror struct {
 	fields    map[*ast.Field]*gql.Field
 	operation *gql.OperationDefinition
 	fragments map[string]gql.Definition
-	nodes     int
+	size      int // in bytes
 }
 
 func newMirror(tree *ast.QueryDocument, def *ast.OperationDefinition) *mirror {
@@ -22,21 +23,19 @@ func newMirror(tree *ast.QueryDocument, def *ast.OperationDefinition) *mirror {
 	m.operation = gql.NewOperationDefinition(&gql.OperationDefinition{Operation: string(def.Operation), Loc: loc(def.Position),
 		Directives: m.directives(def.Directives), SelectionSet: m.selections(def.SelectionSet)})
 	if def.Name != "" {
-		m.operation.Name = mirrorName(def.Name)
+		m.operation.Name = m.name(def.Name)
 	}
 	for _, v := range def.VariableDefinitions {
-		m.nodes += 2
-		if v.DefaultValue != nil {
-			m.nodes += count(v.DefaultValue)
-		}
+		m.size += mirrorBytes + weighType(v.Type)
 		m.operation.VariableDefinitions = append(m.operation.VariableDefinitions, gql.NewVariableDefinition(&gql.VariableDefinition{
-			Loc: loc(v.Position), Variable: gql.NewVariable(&gql.Variable{Name: mirrorName(v.Variable)}),
-			Type: mirrorType(v.Type), DefaultValue: mirrorValue(v.DefaultValue)}))
+			Loc: loc(v.Position), Variable: gql.NewVariable(&gql.Variable{Name: m.name(v.Variable)}),
+			Type: mirrorType(v.Type), DefaultValue: m.value(v.DefaultValue)}))
 	}
 	for _, f := range tree.Fragments {
-		m.nodes++
-		m.fragments[f.Name] = gql.NewFragmentDefinition(&gql.FragmentDefinition{Loc: loc(f.Position), Name: mirrorName(f.Name),
-			TypeCondition: gql.NewNamed(&gql.Named{Name: mirrorName(f.TypeCondition)}),
+		m.size += mirrorBytes
+		name := m.name(f.Name)
+		m.fragments[name.Value] = gql.NewFragmentDefinition(&gql.FragmentDefinition{Loc: loc(f.Position), Name: name,
+			TypeCondition: gql.NewNamed(&gql.Named{Name: m.name(f.TypeCondition)}),
 			Directives:    m.directives(f.Directives), SelectionSet: m.selections(f.SelectionSet)})
 	}
 	return m
@@ -48,24 +47,24 @@ func (m *mirror) selections(set ast.SelectionSet) *gql.SelectionSet {
 	}
 	out := gql.NewSelectionSet(&gql.SelectionSet{})
 	for _, sel := range set {
-		m.nodes++
+		m.size += mirrorBytes
 		switch sel := sel.(type) {
 		case *ast.Field:
-			f := gql.NewField(&gql.Field{Loc: loc(sel.Position), Name: mirrorName(sel.Name), Arguments: m.arguments(sel.Arguments),
+			f := gql.NewField(&gql.Field{Loc: loc(sel.Position), Name: m.name(sel.Name), Arguments: m.arguments(sel.Arguments),
 				Directives: m.directives(sel.Directives), SelectionSet: m.selections(sel.SelectionSet)})
 			if sel.Alias != sel.Name {
-				f.Alias = mirrorName(sel.Alias)
+				f.Alias = m.name(sel.Alias)
 			}
 			m.fields[sel] = f
 			out.Selections = append(out.Selections, f)
 		case *ast.InlineFragment:
 			f := gql.NewInlineFragment(&gql.InlineFragment{Loc: loc(sel.Position), Directives: m.directives(sel.Directives), SelectionSet: m.selections(sel.SelectionSet)})
 			if sel.TypeCondition != "" {
-				f.TypeCondition = gql.NewNamed(&gql.Named{Name: mirrorName(sel.TypeCondition)})
+				f.TypeCondition = gql.NewNamed(&gql.Named{Name: m.name(sel.TypeCondition)})
 			}
 			out.Selections = append(out.Selections, f)
 		case *ast.FragmentSpread:
-			out.Selections = append(out.Selections, gql.NewFragmentSpread(&gql.FragmentSpread{Loc: loc(sel.Position), Name: mirrorName(sel.Name), Directives: m.directives(sel.Directives)}))
+			out.Selections = append(out.Selections, gql.NewFragmentSpread(&gql.FragmentSpread{Loc: loc(sel.Position), Name: m.name(sel.Name), Directives: m.directives(sel.Directives)}))
 		}
 	}
 	return out
@@ -74,8 +73,9 @@ func (m *mirror) selections(set ast.SelectionSet) *gql.SelectionSet {
 func (m *mirror) arguments(args ast.ArgumentList) []*gql.Argument {
 	out := []*gql.Argument{}
 	for _, a := range args {
-		m.nodes += count(a.Value)
-		out = append(out, gql.NewArgument(&gql.Argument{Loc: loc(a.Position), Name: mirrorName(a.Name), Value: mirrorValue(a.Value)}))
+		m.size += mirrorPartBytes
+		arg := gql.Argument{Loc: loc(a.Position), Name: m.name(a.Name), Value: m.value(a.Value)}
+		out = append(out, gql.NewArgument(&arg))
 	}
 	return out
 }
@@ -83,13 +83,29 @@ func (m *mirror) arguments(args ast.ArgumentList) []*gql.Argument {
 func (m *mirror) directives(ds ast.DirectiveList) []*gql.Directive {
 	out := []*gql.Directive{}
 	for _, d := range ds {
-		m.nodes++
-		out = append(out, gql.NewDirective(&gql.Directive{Loc: loc(d.Position), Name: mirrorName(d.Name), Arguments: m.arguments(d.Arguments)}))
+		m.size += mirrorPartBytes
+		out = append(out, gql.NewDirective(&gql.Directive{Loc: loc(d.Position), Name: m.name(d.Name), Arguments: m.arguments(d.Arguments)}))
 	}
 	return out
 }
 
-func mirrorName(name string) *gql.Name { return gql.NewName(&gql.Name{Value: name}) }
+// value shows a literal without keeping its document in memory.
+func (m *mirror) value(v *ast.Value) gql.Value {
+	if v == nil {
+		return nil
+	}
+	v = detached(v)
+	m.size += weighLiteral(v, mirrorValueBytes)
+	return mirrorValue(v)
+}
+
+// name counts a name, which may be as long as its document.
+func (m *mirror) name(name string) *gql.Name {
+	m.size += textBytes(len(name))
+	return mirrorName(name)
+}
+
+func mirrorName(name string) *gql.Name { return gql.NewName(&gql.Name{Value: strings.Clone(name)}) }
 
 func mirrorType(t *ast.Type) gql.Type {
 	var out gql.Type
@@ -149,27 +165,30 @@ func loc(pos *ast.Position) *gql.Location {
 // variables.
 type hostInfo struct {
 	*graphql.ResolveInfo
-	argTypes map[string]*ast.Type
+	arguments ast.ArgumentDefinitionList
 }
 
-// What the mirror of a document holds, in bytes: measured, rounded up.
-const mirrorBytes = 512
+// What the parts of a mirror without their names and what a hostInfo take, in bytes.
+const (
+	mirrorBytes      = 208 // a selection or a definition
+	mirrorPartBytes  = 136 // an argument or a directive
+	mirrorValueBytes = 80
+	hostInfoBytes    = 320
+)
 
 func (k *compiler) hostInfo(object *ast.Definition, def *ast.FieldDefinition, nodes []*ast.Field) *hostInfo {
 	if k.mirror == nil {
 		k.mirror = newMirror(k.tree, k.def)
-		k.plan.size += mirrorBytes * k.mirror.nodes
+		k.plan.size += k.mirror.size
 	}
 	parent, _ := k.c.schema.ql.Type(object.Name).(*graphql.Object)
-	info := &hostInfo{argTypes: map[string]*ast.Type{}, ResolveInfo: &graphql.ResolveInfo{
+	info := &hostInfo{arguments: def.Arguments, ResolveInfo: &graphql.ResolveInfo{
 		FieldName: def.Name, ParentType: parent, ReturnType: parent.Fields()[def.Name].Type, Schema: k.c.schema.ql,
 		Operation: k.mirror.operation, Fragments: k.mirror.fragments, RootValue: map[string]any(nil),
 	}}
+	k.plan.size += hostInfoBytes + 8*len(nodes)
 	for _, node := range nodes {
 		info.FieldASTs = append(info.FieldASTs, k.mirror.fields[node])
-	}
-	for _, a := range def.Arguments {
-		info.argTypes[a.Name] = a.Type
 	}
 	return info
 }
@@ -190,9 +209,11 @@ func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) 
 
 // hostArgs are a field's arguments as graphql-go has them.
 func (s *Schema) hostArgs(f *field, args Args) map[string]any {
-	named := f.source.named(args)
-	for name, v := range named {
-		named[name] = s.forHost(f.info.argTypes[name], v)
+	named := make(map[string]any, len(args))
+	for i, v := range args {
+		if v != nil { // one that is absent or null is not there
+			named[f.info.arguments[i].Name] = s.forHost(f.info.arguments[i].Type, v)
+		}
 	}
 	return named
 }
@@ -200,9 +221,9 @@ func (s *Schema) hostArgs(f *field, args Args) map[string]any {
 // given are the operation's variables as graphql-go has them: one that is absent
 // is nil.
 func (b *Bound) given() map[string]any {
-	given := make(map[string]any, b.plan.op.declared)
-	for i := range b.plan.op.declared {
-		v := &b.plan.op.variables[i]
+	given := make(map[string]any, b.op.declared)
+	for i := range b.op.declared {
+		v := &b.op.variables[i]
 		if given[v.name] = nil; b.variables[i] != (absent{}) {
 			given[v.name] = b.cache.schema.forHost(v.typ, b.variables[i])
 		}

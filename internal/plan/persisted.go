@@ -3,6 +3,7 @@ package plan
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // Hash is how a document is known without its text: its SHA-256 in lower-case
@@ -22,13 +23,21 @@ func (c *Cache) Check(text string) Errors {
 // by its hash, clients may ask for it without sending it. It is forgotten like
 // any other when the bytes run out; a client then sends it again.
 func (c *Cache) Remember(name, text string) {
-	k := nameKey(name)
-	if c.find(k) != nil {
+	if _, errs := c.document(text); errs != nil {
 		return
 	}
-	if doc, errs := c.document(text); errs == nil {
-		c.keep(&entry{key: k, doc: doc, size: doc.size() + len(k.text)})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	el, k := c.entries[key{text: text}], nameKey(name)
+	if el == nil || c.entries[k] != nil {
+		return
 	}
+	e := el.Value.(*entry)
+	before := e.size
+	e.alias(nameKey(strings.Clone(name)))
+	c.entries[k] = el
+	c.bytes += e.size - before
+	c.evict()
 }
 
 // Recall returns the document kept under a name.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,6 @@ import (
 // of them are refused before, conflicting fields behind.
 func (s *Schema) validation(noIntrospection bool) []core.Rule {
 	all := []core.Rule{
-		rules.FieldsOnCorrectTypeRuleWithoutSuggestions,
 		rules.FragmentsOnCompositeTypesRule,
 		rules.KnownArgumentNamesRuleWithoutSuggestions,
 		rules.KnownDirectivesRule,
@@ -27,7 +27,7 @@ func (s *Schema) validation(noIntrospection bool) []core.Rule {
 		rules.NoUndefinedVariablesRule,
 		rules.NoUnusedFragmentsRule,
 		rules.NoUnusedVariablesRule,
-		rules.PossibleFragmentSpreadsRule,
+		{Name: "PossibleFragmentSpreads", RuleFunc: s.possibleFragmentSpreads},
 		rules.ProvidedRequiredArgumentsRule,
 		rules.ScalarLeafsRuleWithoutSuggestions,
 		rules.UniqueArgumentNamesRule,
@@ -38,7 +38,8 @@ func (s *Schema) validation(noIntrospection bool) []core.Rule {
 		rules.VariablesAreInputTypesRule,
 		rules.VariablesInAllowedPositionRule,
 		{Name: "LiteralsOfCorrectType", RuleFunc: s.literalsOfCorrectType},
-		{Name: "OneSubscriptionRoot", RuleFunc: oneSubscriptionRoot},
+		{Name: "FieldsOnCorrectType", RuleFunc: fieldsOnCorrectType},
+		{Name: "OneSubscriptionRoot", RuleFunc: s.oneSubscriptionRoot},
 	}
 	if noIntrospection {
 		all = append(all, core.Rule{Name: "NoIntrospection", RuleFunc: refuseIntrospection})
@@ -84,12 +85,55 @@ func (s *Schema) literalsOfCorrectType(on *core.Events, addError core.AddErrFunc
 	})
 }
 
+// fieldsOnCorrectType reports unknown fields. Those of a type that has none are left
+// to ScalarLeafs and FragmentsOnCompositeTypes.
+func fieldsOnCorrectType(on *core.Events, addError core.AddErrFunc) {
+	on.OnField(func(_ *core.Walker, f *ast.Field) {
+		if of := f.ObjectDefinition; f.Definition == nil && of != nil && of.IsCompositeType() {
+			addError(core.Message("Cannot query field %q on type %q.", f.Name, of.Name), core.At(f.Position))
+		}
+	})
+}
+
+// possibleFragmentSpreads reports fragments of types that have no object type in
+// common with the type that they are spread in. It compares each pair of types once:
+// gqlparser's rule compares all objects of both for each spread, for each way to it.
+func (s *Schema) possibleFragmentSpreads(on *core.Events, addError core.AddErrFunc) {
+	type pair struct{ a, b *ast.Definition }
+	known := map[pair]bool{}
+	possible := func(in *ast.Definition, condition string) bool {
+		of := s.types.Types[condition]
+		if in == nil || of == nil || !in.IsCompositeType() || !of.IsCompositeType() {
+			return true // which other rules report
+		}
+		shared, seen := known[pair{in, of}]
+		if !seen {
+			shared = slices.ContainsFunc(s.possible(in), func(o *ast.Definition) bool { return s.includes(condition, o) })
+			known[pair{in, of}] = shared
+		}
+		return shared
+	}
+	on.OnInlineFragment(func(_ *core.Walker, f *ast.InlineFragment) {
+		if !possible(f.ObjectDefinition, f.TypeCondition) {
+			addError(core.Message("Fragment cannot be spread here as objects of type %q can never be of type %q.",
+				f.ObjectDefinition.Name, f.TypeCondition), core.At(f.Position))
+		}
+	})
+	on.OnFragmentSpread(func(_ *core.Walker, f *ast.FragmentSpread) {
+		if f.Definition != nil && !possible(f.ObjectDefinition, f.Definition.TypeCondition) {
+			addError(core.Message("Fragment %q cannot be spread here as objects of type %q can never be of type %q.",
+				f.Name, f.ObjectDefinition.Name, f.Definition.TypeCondition), core.At(f.Position))
+		}
+	})
+}
+
 // oneSubscriptionRoot counts response names, not field names: two aliases of
-// one field are two streams. (Specification of September 2025, 5.2.4.1; it
+// one field are two streams. Fragments of other types are left to
+// PossibleFragmentSpreads. (Specification of September 2025, 5.2.4.1; it
 // also bars @skip and @include there.)
-func oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) {
+func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) {
 	on.OnOperation(func(_ *core.Walker, op *ast.OperationDefinition) {
-		if op.Operation != ast.Subscription {
+		if op.Operation != ast.Subscription || s.types.Subscription == nil {
 			return
 		}
 		name := "Anonymous Subscription"
@@ -97,6 +141,7 @@ func oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) {
 			name = "Subscription " + strconv.Quote(op.Name)
 		}
 		first := ""
+		visited := map[string]bool{} // a second visit would only repeat errors; three spreads per level take 3^levels steps
 		var walk func(ast.SelectionSet)
 		conditional := func(directives ast.DirectiveList, pos *ast.Position) {
 			if directives.ForName("skip") != nil || directives.ForName("include") != nil {
@@ -118,11 +163,14 @@ func oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) {
 					}
 				case *ast.InlineFragment:
 					conditional(sel.Directives, sel.Position)
-					walk(sel.SelectionSet)
+					if s.includes(sel.TypeCondition, s.types.Subscription) {
+						walk(sel.SelectionSet)
+					}
 				case *ast.FragmentSpread:
 					conditional(sel.Directives, sel.Position)
-					if sel.Definition != nil { // at most Limits.Fields of them
-						walk(sel.Definition.SelectionSet)
+					if f := sel.Definition; f != nil && !visited[sel.Name] && s.includes(f.TypeCondition, s.types.Subscription) {
+						visited[sel.Name] = true
+						walk(f.SelectionSet)
 					}
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -18,7 +17,9 @@ type run struct {
 	dst     []byte
 	path    []step
 	errs    []byte
-	most    int  // what dst may grow to
+	start   int  // where data begins in dst
+	most    int  // what dst may grow to before overflow is asked
+	room    int  // what the Room has been asked for
 	over    bool // it has
 	flooded bool // the errors reached their bound
 	args    Args // of the field whose resolver runs
@@ -41,8 +42,9 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
 	// One by one, here and below: all at once is a copy of all.
 	r.Bound, r.ctx, r.dst = b, ctx, append(dst, `{"data":`...)
 	start := len(r.dst)
-	if r.most = math.MaxInt; b.cache.limits.Answer > 0 {
-		r.most = start + b.cache.limits.Answer
+	r.start, r.most, r.room = start, start+r.limit(), 0
+	if b.Room != nil {
+		r.most = min(r.most, start+firstRoom)
 	}
 	if !r.data(root) {
 		r.dst = append(r.dst[:start], "null"...)
@@ -70,23 +72,6 @@ func (r *run) data(root any) (ok bool) {
 		}
 	}()
 	return r.object(r.plan.root, root)
-}
-
-// full reports that the answer has reached its limit.
-func (r *run) full() bool { return len(r.dst) > r.most && r.overflow() }
-
-// overflow tells of the limit, once in the answer's errors. Then there is none:
-// half of it would look like all of it.
-func (r *run) overflow() bool {
-	if !r.over {
-		r.over = true
-		err := limitError("AnswerBytes", nil, "The answer exceeds the limit of %d bytes.", r.cache.limits.Answer)
-		r.errs = err.AppendJSON(nil)
-		if r.cache.over != nil {
-			r.cache.over(r.ctx, err.Limit)
-		}
-	}
-	return true
 }
 
 // object appends what is asked of an object. It reports false, and leaves
@@ -200,7 +185,7 @@ func (f *field) arguments(b *Bound, room Args) (Args, error) {
 
 // value is a variable's value; an absent one has none.
 func (b *Bound) value(name string) (any, bool) {
-	i := b.plan.op.variable(name)
+	i := b.op.variable(name)
 	if i < 0 || b.variables[i] == (absent{}) {
 		return nil, false
 	}
@@ -324,7 +309,11 @@ func (r *run) fail(f *field, err error) {
 	if r.flooded || r.over {
 		return
 	}
-	e := r.Mask(r.ctx, err)
+	mask := r.maskBuiltIn
+	if f.source != nil && f.source.hosted() {
+		mask = r.Mask
+	}
+	e := mask(r.ctx, err)
 	known := *e // which may be shared
 	e = &known
 	e.Locations, e.Path = r.locations(f), make([]any, len(r.path))

@@ -107,8 +107,9 @@ type Schema struct {
 	fields   map[string]map[string]*Field // by type and field
 	is       map[string]func(any) bool
 	declared map[string]graphql.Type      // by a host
-	scalars  bool                         // whether it declared any of these
+	opaque   map[string]bool              // input types whose values a host's scalar may have made
 	objects  map[string][]*ast.Definition // that a type may turn out to be, by its name
+	defaults map[*ast.ArgumentDefinition]any
 	document *ast.SchemaDocument
 }
 
@@ -124,7 +125,6 @@ func NewSchema(table []Type) (*Schema, error) {
 		s.fields[t.Name] = fields
 		s.is[t.Name] = t.Is
 		s.declared[t.Name] = t.declared
-		s.scalars = s.scalars || t.declared != nil && t.Kind == ast.Scalar
 	}
 	for _, t := range table {
 		def, err := t.definition()
@@ -145,6 +145,15 @@ func NewSchema(table []Type) (*Schema, error) {
 	}
 	if err := s.check(); err != nil {
 		return nil, err
+	}
+	s.findOpaque()
+	s.defaults = map[*ast.ArgumentDefinition]any{}
+	for _, def := range s.types.Types {
+		for _, f := range def.Fields {
+			for _, a := range f.Arguments {
+				s.defaults[a] = s.constant(a.Type, a.DefaultValue)
+			}
+		}
 	}
 	s.order = whole.Definitions
 	s.objects = map[string][]*ast.Definition{}
@@ -236,6 +245,14 @@ func typeRef(s string) *ast.Type {
 	return t
 }
 
+// typeOf returns the type that a document names, without its place there.
+func (s *Schema) typeOf(t *ast.Type) *ast.Type {
+	if t.Elem != nil {
+		return &ast.Type{Elem: s.typeOf(t.Elem), NonNull: t.NonNull}
+	}
+	return &ast.Type{NamedType: s.types.Types[t.NamedType].Name, NonNull: t.NonNull}
+}
+
 // literal reads a constant as SDL writes it; "" is none.
 func literal(s string) (*ast.Value, error) {
 	if s == "" {
@@ -246,6 +263,21 @@ func literal(s string) (*ast.Value, error) {
 		return nil, err
 	}
 	return doc.Operations[0].VariableDefinitions[0].DefaultValue, nil
+}
+
+// findOpaque finds the input types in which a host's scalar may be.
+func (s *Schema) findOpaque() {
+	s.opaque = map[string]bool{}
+	leads := func(f *ast.FieldDefinition) bool { return s.opaque[f.Type.Name()] }
+	for found := true; found; { // until no type leads to another one of these
+		found = false
+		for name, def := range s.types.Types {
+			is := s.own(name) != nil || def.Kind == ast.InputObject && slices.ContainsFunc(def.Fields, leads)
+			if is && !s.opaque[name] {
+				s.opaque[name], found = true, true
+			}
+		}
+	}
 }
 
 // possible returns the object types that a value of a composite type may be.

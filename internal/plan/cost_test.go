@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// priced is a schema with a field that costs a call and as many blocks as it is
+// asked for.
+func priced(t *testing.T) *Schema {
+	t.Helper()
+	s, err := NewSchema([]Type{{Kind: ast.Object, Name: "Query", Fields: []Field{{
+		Name: "blocks", Type: "Int", Args: []Arg{{Name: "n", Type: "Int"}},
+		Cost: func(args Args) Cost {
+			if args == nil {
+				return Cost{Calls: 1, Blocks: 50}
+			}
+			return Cost{Calls: 1, Blocks: argInt(args, 0, 0)}
+		},
+		Resolve: func(context.Context, any, Args) (any, error) { return 1, nil }}}}})
+	must(t, err)
+	return s
+}
+
+func TestCostsMayReachTheirLimits(t *testing.T) {
+	s := priced(t)
+	for _, test := range []struct {
+		calls, blocks int // limits; 0 is none
+		text, limit   string
+	}{
+		{2, 20, "{blocks(n:10) b:blocks(n:10)}", ""},
+		{2, 20, "query($n:Int=10){blocks(n:$n) b:blocks(n:$n)}", ""},
+		{2, 19, "{blocks(n:10) b:blocks(n:10)}", "Blocks"},
+		{2, 19, "query($n:Int=10){blocks(n:$n) b:blocks(n:$n)}", "Blocks"},
+		{1, 20, "{blocks(n:10) b:blocks(n:10)}", "Calls"},
+		{1, 19, "{blocks(n:10) b:blocks(n:10)}", "Calls"},
+		{1, 0, "{blocks(n:10) b:blocks(n:10)}", "Calls"},
+		{0, 19, "{blocks(n:10) b:blocks(n:10)}", "Blocks"},
+		{0, 20, "{blocks(n:10) b:blocks(n:10)}", ""},
+		{2, 0, "{blocks(n:10) b:blocks(n:10)}", ""},
+		{0, 0, "{blocks(n:1000) b:blocks(n:1000)}", ""},
+	} {
+		_, errs := NewCache(s, Limits{Calls: test.calls, Blocks: test.blocks}, masked, nil).Prepare(test.text, "", nil)
+		got := ""
+		if errs != nil {
+			got = errs[0].Limit
+		}
+		if got != test.limit {
+			t.Errorf("%d calls and %d blocks allow %s: the limit hit is %q, want %q",
+				test.calls, test.blocks, test.text, got, test.limit)
+		}
+		cost := map[string]string{"Calls": "2 calls", "Blocks": "20 blocks"}[test.limit]
+		if errs != nil && !strings.Contains(errs[0].Message, cost) {
+			t.Errorf("%s: %v", test.text, errs)
+		}
+	}
+}
+
+func TestKeyIgnoresArgumentsThatAFieldDoesNotHave(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	key := func(n int, places ...int) string {
+		b, errs := c.Prepare("subscription($n:Int){ticks(n:$n)}", "", map[string]any{"n": json.Number(strconv.Itoa(n))})
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		return b.Key(places...)
+	}
+	if key(1, 1) == key(2, 1) || key(1, 0) != key(2, 0) || key(1, 0, 1) != key(2, 0, 1) {
+		t.Error("the key is not of the arguments that were asked for")
+	}
+}
+
+func TestBlockStringsKeepTheIndentationThatTheyDoNotShare(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	for text, want := range map[string]string{
+		"x\ny\n    z":         `x\ny\n    z`,
+		"x\n    y\nz\n  w":    `x\n    y\nz\n  w`,
+		"x\n    y\n  z":       `x\n  y\nz`,
+		"  x\n  y\n\n  z\n  ": `  x\ny\n\nz`,
+	} {
+		got := ask(c, "{echo(s:\"\"\""+text+"\"\"\")}", nil)
+		if !strings.Contains(got, strings.ReplaceAll(want, `\n`, `\\n`)) {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	got := ask(c, `{echo(s:"\u0041"\ud83d)}`, nil) // what follows the string is not in it
+	if !strings.Contains(got, "Cannot parse the unexpected character") {
+		t.Error(got)
+	}
+}

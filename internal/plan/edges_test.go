@@ -1,0 +1,323 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/graphql-go/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+)
+
+// Tests of what happens exactly at a bound, and one past it.
+
+func TestEveryPrefixOfADocumentIsRefusedWithoutAPanic(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	for _, text := range []string{
+		`query Q($a:Float=-19.05e+17 $b:String="x"){a:echo(f:$a s:$b) b:echo(i:109 s:"" l:[0 19]) @skip(if:true)}`,
+		"#z\n{int}", `{a:echo(id:"\ud83d\ude00")}`,
+		`{a:echo(s:"")}`, `{a:echo(s:"\ud83d")}`, `{a:echo(s:"""x""" f:1.5e9)}`, `{a:echo(i:1)}`,
+	} {
+		for i := range len(text) {
+			if _, errs := c.Prepare(text[:i], "", nil); len(errs) != 1 || errs[0].Code != CodeParse {
+				t.Errorf("%q: %v, want a syntax error", text[:i], errs)
+			}
+			if c.Find(&Bound{}, []byte(text[:i]), "", nil) {
+				t.Errorf("%q is found", text[:i])
+			}
+		}
+	}
+}
+
+// Documents of one shape share a plan. Each pair differs in literals alone.
+func TestWhatAShapeIsMadeOf(t *testing.T) {
+	many := func(n int, item string) string { return `{echo(l:[` + strings.Repeat(item+" ", n) + `])}` }
+	for name, test := range map[string]struct {
+		one, other string
+		shared     bool
+	}{
+		"letters and digits":          {`{azAZ_09:echo(i:9)}`, `{azAZ_09:echo(i:10)}`, true},
+		"numbers":                     {`{echo(f:-19.05e+79)}`, `{echo(f:-90.5e+1)}`, true},
+		"repeated fields":             {`{int int echo(i:1)}`, `{int int echo(i:2)}`, true},
+		"repeated arguments":          {`{echo(i:1) echo(i:1)}`, `{echo(i:2) echo(i:2)}`, false},
+		"a default":                   {`query($a:Int=7){echo(i:$a f:1)}`, `query($a:Int=7){echo(i:$a f:2)}`, true},
+		"a default of text":           {`query($a:String="x"){echo(s:$a f:1)}`, `query($a:String="x"){echo(s:$a f:2)}`, true},
+		"another default":             {`query($a:Int=7){echo(i:$a f:1)}`, `query($a:Int=8){echo(i:$a f:1)}`, false},
+		"as many literals as allowed": {many(mostHoles, "1"), many(mostHoles, "2"), true},
+		"too many literals":           {many(mostHoles+1, "1"), many(mostHoles+1, "2"), false},
+		"no literals":                 {`{int}`, `{int }`, false},
+		"DEL in a comment":            {"{echo(i:1)}#\x7f", "{echo(i:2)}#\x7f", false},
+		"DEL in a string":             {"{echo(s:\"\x7f\" i:1)}", "{echo(s:\"\x7f\" i:2)}", false},
+	} {
+		longest := max(len(test.one), len(test.other))
+		for limit, limits := range map[string]Limits{"default": defaultLimits, "off": {CacheBytes: 1 << 20},
+			"exact": {CacheBytes: 1 << 20, Document: longest}} {
+			c := testCache(t, limits)
+			if shared := prepare(t, c, test.one, nil).plan == prepare(t, c, test.other, nil).plan; shared != test.shared {
+				t.Errorf("%s, limit of the document %s: a plan is shared: %v", name, limit, shared)
+			}
+		}
+	}
+	var s shaper
+	if s.read([]byte("{int}")) {
+		t.Error("a text without literals has a shape")
+	}
+	c := testCache(t, defaultLimits)
+	prepare(t, c, "{echo(f:1.5)}", nil)
+	prepare(t, c, "{echo(i:1)}", nil)
+	for _, text := range []string{"{echo(f:1.)}", "{echo(f:1e)}", "{echo(f:1e+)}", "{echo(i:-)}", "{echo(i:01)}"} {
+		if _, errs := c.Prepare(text, "", nil); errs == nil || errs[0].Code != CodeParse {
+			t.Errorf("%s: %v, want a syntax error", text, errs)
+		}
+	}
+}
+
+func TestPlansAreRememberedUpToASize(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	prepare(t, c, "{int}", nil)
+	e := c.find(key{text: "{int}"})
+	for e.size = mostRemembered - 1; e.size <= mostRemembered+1; e.size++ {
+		var b Bound
+		if !c.Find(&b, []byte("{int}"), "", nil) || (b.last != nil) != (e.size <= mostRemembered) {
+			t.Errorf("a plan of %d bytes is remembered: %v", e.size, b.last != nil)
+		}
+	}
+}
+
+func TestTheCacheIsFilledToItsLimit(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	prepare(t, c, "{a:int}", nil)
+	each := c.bytes
+	for _, n := range []int{1, 3} {
+		c := testCache(t, defaultLimits)
+		c.limits.CacheBytes = n * each
+		for i := range n {
+			prepare(t, c, fmt.Sprintf("{%c:int}", 'a'+i), nil)
+		}
+		if len(c.entries) != n || c.bytes != n*each {
+			t.Errorf("%d documents of %d bytes are kept, want %d", len(c.entries), each, n)
+		}
+		if prepare(t, c, "{d:int}", nil); len(c.entries) != n || c.bytes != n*each {
+			t.Errorf("%d documents are kept with one more, want %d", len(c.entries), n)
+		}
+	}
+}
+
+// The allocator has nothing for what the runtime has already.
+func TestBytesOfIntegersAndMaps(t *testing.T) {
+	for n, want := range map[int]int{-1: 8, 0: 0, 1: 0, 255: 0, 256: 8} {
+		if got := weigh(n, false); got != want {
+			t.Errorf("%d takes %d bytes, want %d", n, got, want)
+		}
+	}
+	for n := range 60 {
+		maps := make([]map[string]any, 300)
+		before := heap()
+		for i := range maps {
+			maps[i] = make(map[string]any, n)
+			for j := range n {
+				maps[i]["abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghi"[:j+1]] = true
+			}
+		}
+		checkCounted(t, fmt.Sprintf("map of %d", n), len(maps), len(maps)*mapBytes(n), heap()-before)
+		runtime.KeepAlive(maps)
+	}
+}
+
+func TestNumbersAtTheEdgesOfTheirTypes(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	for number, want := range map[string]string{
+		"2147483647": "int", "-2147483648": "int", "2147483648": "", "-2147483649": "",
+		"2147483647.0": "int", "-2147483648.0": "int", "2147483647.5": "", "-2147483648.5": "",
+		"9007199254740991.0": "id", "-9007199254740991.0": "id", "9007199254740992.0": "", "-9007199254740992.0": "",
+	} {
+		_, errs := c.Prepare("query($v:Int){echo(i:$v)}", "", map[string]any{"v": json.Number(number)})
+		if (errs == nil) != (want == "int") {
+			t.Errorf("%s as an Int: %v", number, errs)
+		}
+		if !strings.HasSuffix(number, ".0") {
+			continue
+		}
+		got := ask(c, "query($v:ID){echo(id:$v)}", map[string]any{"v": json.Number(number)})
+		if id := strings.TrimSuffix(number, ".0"); strings.Contains(got, `\"`+id+`\"`) != (want != "") {
+			t.Errorf("%s as an ID: %s", number, got)
+		}
+	}
+	for v, want := range map[any]string{-2147483648.0: "-2147483648", 2147483647.0: "2147483647",
+		2147483648.0: "", -2147483649.0: ""} {
+		if got, err := appendLeaf(nil, &shape{leaf: "Int"}, v); string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%v as an Int: %s, %v", v, got, err)
+		}
+	}
+	for f, want := range map[float64]string{1e-6: "0.000001", 9.9e-7: "9.9e-07",
+		1e21: "1e+21", 9e20: "900000000000000000000"} {
+		if got, _ := appendFloat(nil, f); string(got) != want {
+			t.Errorf("%v is written as %s, want %s", f, got, want)
+		}
+	}
+	for v, want := range map[any]string{true: "Int cannot represent bool true", 1.5: "Int cannot represent float64 1.5",
+		uint8(1): "Int cannot represent uint8 1", complex(1, 1): "Int cannot represent a complex128"} {
+		if got := misfit("Int", v).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestMessagesHaveALimit(t *testing.T) {
+	for _, c := range []struct{ message, want string }{
+		{strings.Repeat("x", maxMessage), strings.Repeat("x", maxMessage)},
+		{strings.Repeat("x", maxMessage+1), strings.Repeat("x", maxMessage-3) + "..."},
+		{strings.Repeat("é", maxMessage), strings.Repeat("é", (maxMessage-3)/2) + "..."},
+		{strings.Repeat("\x80", maxMessage+1), "..."},
+	} {
+		if got := shorten(c.message); got != c.want {
+			t.Errorf("%d bytes become %d bytes, want %d", len(c.message), len(got), len(c.want))
+		}
+	}
+}
+
+// Field errors are left out if they and the note of that would exceed the bound.
+func TestFieldErrorsFillTheirBound(t *testing.T) {
+	b := &Bound{cache: testCache(t, defaultLimits), op: &operation{}}
+	one := func(before int) *run {
+		r := &run{Bound: b, ctx: context.Background(), errs: make([]byte, before)}
+		r.fail(&field{}, &Error{Message: "x", Code: CodeInput})
+		return r
+	}
+	entry := len(one(1).errs) - 1
+	room := maxFieldErrors - len(tooManyErrors) - entry
+	if r := one(room); r.flooded || len(r.errs) != room+entry {
+		t.Errorf("an error that fits is left out: %d bytes", len(r.errs))
+	}
+	if r := one(room + 1); !r.flooded || len(r.errs) != room+1+len(tooManyErrors) {
+		t.Errorf("an error that does not fit stays: %d bytes", len(r.errs))
+	}
+}
+
+func TestMergingEndsExactlyAtItsSteps(t *testing.T) {
+	s := testSchema(t)
+	for text, want := range map[string]int{
+		"{int a:self{float} ...{string}}":                     0,
+		"{int a:float a:int}":                                 1, // different fields
+		"{int echo(i:1) echo(i:2)}":                           1, // different arguments
+		"{node{...on Cat{x:name} ...on Dog{x:name x:id}}}":    1,
+		"{pets{...on Cat{x:lives} ...on Dog{x:name}}}":        1, // different shapes
+		"{" + many(11, "a%d:self{x:int x:float}") + "}":       maxErrors,
+		"{" + many(9, "a%d:self{x:int x:float}") + "}":        9,
+		"{self{self{x:int}} self{self{x:float}}}":             1,
+		"{...{...{x:float}} ...F} fragment F on Query{x:int}": 1,
+	} {
+		tree, err := parser.ParseQuery(&ast.Source{Input: text})
+		must(t, err)
+		c := NewCache(s, defaultLimits, masked, nil)
+		if errs := c.validate(tree); errs != nil {
+			t.Fatal(text, errs)
+		}
+		merge := func(steps int) merging {
+			m := merging{left: steps, once: map[*ast.Field]bool{}}
+			if m.same(tree.Operations[0].SelectionSet); m.errs == nil {
+				m.shapes(s, tree.Operations[0].SelectionSet)
+			}
+			return m
+		}
+		whole := merge(1000)
+		if len(whole.errs) != want {
+			t.Errorf("%s: %d conflicts, want %d: %v", text, len(whole.errs), want, whole.errs)
+		}
+		if m := merge(1000 - whole.left); len(m.errs) != want || m.left != 0 {
+			t.Errorf("%s, with as many steps as it takes: %d conflicts, want %d", text, len(m.errs), want)
+		}
+		if m := merge(1000 - whole.left - 1); want == 0 && m.left >= 0 {
+			t.Errorf("%s: is merged in a step less than it takes", text)
+		}
+	}
+}
+
+// Of each text, n is the most that the limit of fields allows.
+func TestStepsEndExactlyAtTheLimitOfFields(t *testing.T) {
+	nested := func(n int, inner string) string { return strings.Repeat("...{", n) + inner + strings.Repeat("}", n) }
+	for name, test := range map[string]struct {
+		fields, n int
+		text      func(n int) string
+	}{
+		"of an operation": {5, 5, func(n int) string { return "{" + many(n, "a%d:int") + "}" }},
+		"of a fragment":   {5, 5, func(n int) string { return "{...F} fragment F on Query{" + many(n, "a%d:int") + "}" }},
+		// 2 groups and 2 fields, and each selection twice, are 40 steps.
+		"to merge": {2, 17, func(n int) string { return "{" + nested(n, "int float") + "}" }},
+		// The node, and each selection for each of 3 types, are 100 steps.
+		"to compile": {5, 32, func(n int) string { return "{node{" + nested(n, "id") + "}}" }},
+	} {
+		c := testCache(t, Limits{Fields: test.fields})
+		if _, errs := c.Prepare(test.text(test.n), "", nil); errs != nil {
+			t.Errorf("steps %s: %v", name, errs)
+		}
+		if _, errs := c.Prepare(test.text(test.n+1), "", nil); errs == nil || errs[0].Limit != "Fields" {
+			t.Errorf("steps %s, one more: %v, want the limit of fields", name, errs)
+		}
+	}
+}
+
+func TestChainsOfFragmentsMayBeAsDeepAsTheParserGoes(t *testing.T) {
+	chain := func(n int) string {
+		text := "{...F1}"
+		for i := 1; i < n; i++ {
+			text += fmt.Sprintf("fragment F%d on Query{...F%d}", i, i+1)
+		}
+		return text + fmt.Sprintf("fragment F%d on Query{int}", n)
+	}
+	c := testCache(t, Limits{})
+	if _, errs := c.Prepare(chain(parser.MaxNestingDepth-1), "", nil); errs != nil {
+		t.Error(errs)
+	}
+	if _, errs := c.Prepare(chain(parser.MaxNestingDepth), "", nil); errs == nil || errs[0].Limit != "Depth" {
+		t.Errorf("one more: %v, want the limit of the depth", errs)
+	}
+}
+
+func TestHostFieldsFillTheLimitOfAnswers(t *testing.T) {
+	table, err := Extend(table(), Extension{Query: graphql.Fields{"words": {Type: graphql.NewList(graphql.String),
+		Resolve: func(graphql.ResolveParams) (any, error) { return []string{"one", "two", "three"}, nil }}}})
+	must(t, err)
+	s, err := NewSchema(table)
+	must(t, err)
+	refused := 0
+	for limit := 1; limit < 400; limit++ {
+		got := ask(NewCache(s, Limits{Answer: limit}, masked, nil), "{words a:words}", nil)
+		switch {
+		case got == `{"data":{"words":["one","two","three"],"a":["one","two","three"]}}`:
+		case strings.Contains(got, fmt.Sprintf(`"message":"The answer exceeds the limit of %d bytes."`, limit)):
+			refused = limit
+		default:
+			t.Errorf("with a limit of %d bytes: %s", limit, got)
+		}
+	}
+	if refused < 50 || refused > 350 {
+		t.Errorf("refused up to a limit of %d bytes", refused)
+	}
+}
+
+// roomFor allows answers of up to so many bytes.
+type roomFor int
+
+func (most roomFor) Grow(n int) *Error {
+	if n > int(most) {
+		return &Error{Message: "no room", Code: CodeLimit}
+	}
+	return nil
+}
+
+func TestAnAnswerWithARoomMayFillItsLimit(t *testing.T) {
+	text := `{echo(s:"` + strings.Repeat("x", 3*firstRoom) + `")}`
+	data := len(ask(testCache(t, Limits{}), text, nil)) - len(`{"data":}`)
+	for limit, want := range map[int]string{data: `{"data":{"echo":`, data - 1: "The answer exceeds the limit"} {
+		b := prepare(t, testCache(t, Limits{Answer: limit}), text, nil)
+		b.Room = roomFor(1 << 20)
+		if got := string(b.Run(context.Background(), world{}, nil)); !strings.Contains(got, want) {
+			t.Errorf("data of %d bytes, with a limit of %d: %.100s", data, limit, got)
+		}
+	}
+}

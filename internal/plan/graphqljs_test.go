@@ -1,0 +1,40 @@
+package plan
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// testdata/graphql-js.txt has documents with unknown fragments and other errors, each
+// with the messages that validate of graphql-js 16.15.0 returns for the schema of
+// these tests, without its suggestions. No document has
+//   - @skip or @include on the root of a subscription: the specification of September
+//     2025 forbids them there, graphql-js allows them;
+//   - fields that conflict, which are looked for only if nothing else is wrong;
+//   - a variable of an unknown type, or one defined twice, that is used: gqlparser has
+//     a further error for these.
+func TestUnknownFragmentsAreReportedAsByGraphqlJs(t *testing.T) {
+	recorded, err := os.ReadFile("testdata/graphql-js.txt")
+	must(t, err)
+	c := testCache(t, defaultLimits)
+	documents := strings.Split(strings.TrimSpace(string(recorded)), "\n")
+	for i := 0; i < len(documents); {
+		text := documents[i]
+		var want, got []string
+		for i++; i < len(documents) && strings.HasPrefix(documents[i], "\t"); i++ {
+			want = append(want, strings.TrimSuffix(documents[i][1:], "."))
+		}
+		_, errs := c.Prepare(text, "", nil)
+		for _, e := range errs {
+			got = append(got, strings.TrimSuffix(e.Message, "."))
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		want, got = slices.Compact(want), slices.Compact(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s\ngot  %q\nwant %q", text, got, want)
+		}
+	}
+}

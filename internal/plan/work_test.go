@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+	"github.com/vektah/gqlparser/v2/validator/core"
+)
+
+// tripling returns a subscription with levels fragments. Each but the last
+// spreads the next one three times, and the last one ends with end. Every spread
+// has a directive that is an error there, so each visit of a spread is reported.
+func tripling(levels int, end string) string {
+	var b strings.Builder
+	b.WriteString("subscription{...F0 @skip(if:false)}")
+	for i := range levels {
+		spread := fmt.Sprintf(" ...F%d @skip(if:false)", i+1)
+		fmt.Fprintf(&b, " fragment F%d on Subscription{%s}", i, strings.Repeat(spread, 3))
+	}
+	fmt.Fprintf(&b, " fragment F%d on Subscription{%s}", levels, end)
+	return b.String()
+}
+
+// Rules report each visit to validate, which drops repeated errors. The number
+// of reports counts the visits.
+func TestRulesVisitEachSelectionABoundedNumberOfTimes(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	const levels = 8 // 9,841 visits if each spread is followed every time
+	for _, end := range []string{"...X", "...X ...Y", "... {...X}", "ticks", "nope", "ticks b: ticks", "... on X{...Y}"} {
+		text := tripling(levels, end)
+		tree, err := parser.ParseQuery(&ast.Source{Input: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range c.rules {
+			reports := 0
+			events := &core.Events{}
+			rule.RuleFunc(events, func(...core.ErrorOption) { reports++ })
+			core.Walk(c.schema.types, tree, events)
+			if most := 3 * (levels + 2) * (levels + 2); reports > most {
+				t.Errorf("%s reports %d times for fragments that end in %s, want at most %d", rule.Name, reports, end, most)
+			}
+		}
+	}
+}
+
+func TestUnknownFragmentIsReportedWithOtherErrors(t *testing.T) {
+	_, errs := testCache(t, defaultLimits).Prepare(`subscription{...A ...A a: ticks b: ticks} fragment A on Subscription{...X}`, "", nil)
+	var got []string
+	for _, e := range errs {
+		got = append(got, e.Message)
+	}
+	want := `Unknown fragment "X".|Anonymous Subscription must select only one top level field.`
+	if strings.Join(got, "|") != want {
+		t.Errorf("got %q, want %q", strings.Join(got, "|"), want)
+	}
+}
+
+// repeating returns a query that reaches one fragment in 2^levels ways.
+func repeating(levels int, end string) string {
+	var b strings.Builder
+	b.WriteString("{...F0}")
+	for i := range levels {
+		fmt.Fprintf(&b, " fragment F%d on Query{a:self{...F%d} b:self{...F%[2]d}}", i, i+1)
+	}
+	fmt.Fprintf(&b, " fragment F%d on Query{%s}", levels, end)
+	return b.String()
+}
+
+// A fragment of two fields can be reached in hundreds of ways. If each way
+// compared or coerced its literals, a document of 3 kB would be 700,000 of them.
+func TestLiteralsOfFragmentsCountEachTimeThatTheyAreReached(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	literal := "echo(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 80)+"]", 10) + "]) "
+	for name, end := range map[string]string{"merged": strings.Repeat(literal, 2), "compiled": literal,
+		"compiled with a variable": "echo(o:{any:[" + strings.Repeat("{min:1 max:$m}", 90) + "]})"} {
+		head := map[bool]string{true: "query($m:Float)"}[strings.Contains(end, "$m")]
+		if _, errs := c.Prepare(head+repeating(3, end), "", nil); errs != nil {
+			t.Errorf("%s, 8 times: %v", name, errs)
+		}
+		if _, errs := c.Prepare(head+repeating(8, end), "", nil); errs == nil || errs[0].Limit != "Fields" {
+			t.Errorf("%s, 256 times: %v, want a refusal", name, errs)
+		}
+	}
+}
+
+// wide returns two lists of parts that differ in nothing.
+func wide(n int, object string) string {
+	return "{echo(os:[" + strings.Repeat(object, n) + "]) echo(os:[" + strings.Repeat(object, n) + "])}"
+}
+
+// preparing are documents of n parts that must be prepared in linear time.
+var preparing = map[string]func(n int) string{
+	"fields":                 func(n int) string { return "{" + many(n, "a%d:int") + "}" },
+	"equal fields":           func(n int) string { return "{" + strings.Repeat("int ", n) + "}" },
+	"inline fragments":       func(n int) string { return "{" + strings.Repeat("...{int}", n) + "}" },
+	"nested fields":          func(n int) string { return "{" + strings.Repeat("self{self{int}}", n) + "}" },
+	"fields of an interface": func(n int) string { return "{node{" + strings.Repeat("id ...on Cat{id} ...on Node{name}", n) + "}}" },
+	"fragments":              func(n int) string { return "{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Query{int}") },
+	"spreads of one":         func(n int) string { return "{" + strings.Repeat("...F ", n) + "} fragment F on Query{int}" },
+	"operations":             func(n int) string { return many(n, "query Q%d{int}") },
+	"literals":               func(n int) string { return "{echo(l:[" + strings.Repeat("1 ", n) + "])}" },
+	"equal literals":         func(n int) string { return wide(n, "{min:1 max:2}") },
+	"equal literals, turned": func(n int) string {
+		return strings.Replace(wide(n, "{min:1 max:2}"), "{min:1 max:2}", "{max:2 min:1}", n)
+	},
+	"objects":    func(n int) string { return "{echo(os:[" + strings.Repeat("{min:1 any:[{}]}", n) + "])}" },
+	"defaults":   func(n int) string { return "query($o:[Filter!]=[" + strings.Repeat("{min:1}", n) + "]){echo(os:$o)}" },
+	"variables":  func(n int) string { return "query($a:Int){echo(l:[" + strings.Repeat("$a ", n) + "])}" },
+	"conditions": func(n int) string { return "query($a:Boolean!){" + many(n, "a%d:int @skip(if:$a)") + "}" },
+	"conditions of all kinds": func(n int) string {
+		return "query($a:Boolean! $b:Boolean!){" + strings.Repeat("...@include(if:$a){int @skip(if:$b)}", n) + "}"
+	},
+	"conditions of fragments": func(n int) string {
+		return "query($a:Boolean!){" + many(n, "...F%d @skip(if:$a)") + "}" + many(n, "fragment F%d on Query{int @include(if:$a)}")
+	},
+	"wrong fields":          func(n int) string { return "{" + strings.Repeat("nope ", n) + "}" },
+	"wrong literals":        func(n int) string { return "{echo(l:[" + strings.Repeat(`"x" `, n) + "])}" },
+	"wrong arguments":       func(n int) string { return "{echo(" + many(n, "a%d:1") + ")}" },
+	"unknown fragments":     func(n int) string { return "{" + many(n, "...X%d") + "}" },
+	"unknown variables":     func(n int) string { return "{echo(l:[" + many(n, "$v%d") + "])}" },
+	"unknown types":         func(n int) string { return "{" + many(n, "...on X%d{int}") + "}" },
+	"unknown directives":    func(n int) string { return "{int" + many(n, "@x%d") + "}" },
+	"conflicts":             func(n int) string { return "{" + strings.Repeat("a:int ", n) + "a:float}" },
+	"fields of types":       func(n int) string { return "{pets{" + strings.Repeat("...on Cat{id}...on Dog{id}", n) + "}}" },
+	"literals to lift":      func(n int) string { return "{" + strings.Repeat("echo(i:1) ", n) + "}" },
+	"subscription's fields": func(n int) string { return "subscription{" + strings.Repeat("ticks ", n) + "}" },
+	"subscription's spreads": func(n int) string {
+		return "subscription{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Subscription{ticks ...X}")
+	},
+}
+
+func TestPreparingTakesLinearTime(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector takes its own time")
+	}
+	c := testCache(t, Limits{})
+	for name, text := range preparing {
+		grown := 0.0
+		for tries := 0; tries == 0 || tries < 3 && grown >= quadratic; tries++ {
+			grown = growth(250, func(n int) func() {
+				text := text(n)
+				return func() { _, _ = c.Prepare(text, "", map[string]any{"a": true, "b": false}) }
+			})
+		}
+		t.Logf("%-30s %.1f", name, grown)
+		if grown >= quadratic {
+			t.Errorf("%s: a document of 16 times as many parts takes %.0f times as long to prepare", name, grown)
+		}
+	}
+}
+
+// The work on a document within the limits is at most
+//   - for all rules: a visit of each selection, literal and directive for each
+//     operation and each fragment, and one by itself;
+//   - for merging and compiling: stepsPerField for each of Limits.Fields, and one
+//     field's literals more.
+func TestWorkIsWithinItsBounds(t *testing.T) {
+	s := testSchema(t)
+	l := defaultLimits
+	budget := stepsPerField * l.Fields
+	docs := worst()
+	docs["conflicting fields"] = "{" + strings.Repeat("...{a:int b:float c:string}", 200) + "a:float}"
+	docs["literals in many ways"] = repeating(9, "echo(l:["+strings.Repeat("1 ", 90)+"])")
+	docs["equal literals in many ways"] = repeating(9, strings.Repeat("echo(l:["+strings.Repeat("1 ", 90)+"])", 2))
+	docs["spreads in many ways"] = repeating(9, strings.Repeat("...{int} ", 100))
+	for name, text := range docs {
+		tree, err := parser.ParseQuery(&ast.Source{Input: text})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		nodes, visits := 0, 0
+		count := func(total *int) *core.Events {
+			events := &core.Events{}
+			events.OnField(func(*core.Walker, *ast.Field) { *total++ })
+			events.OnInlineFragment(func(*core.Walker, *ast.InlineFragment) { *total++ })
+			events.OnFragmentSpread(func(*core.Walker, *ast.FragmentSpread) { *total++ })
+			events.OnDirective(func(*core.Walker, *ast.Directive) { *total++ })
+			events.OnValue(func(*core.Walker, *ast.Value) { *total++ })
+			return events
+		}
+		for _, op := range tree.Operations { // without the fragments, which spreads then do not lead to
+			core.Walk(s.types, &ast.QueryDocument{Operations: ast.OperationList{op}}, count(&nodes))
+		}
+		for _, f := range tree.Fragments {
+			core.Walk(s.types, &ast.QueryDocument{Operations: ast.OperationList{{Operation: ast.Query, SelectionSet: f.SelectionSet}}}, count(&nodes))
+		}
+		core.Walk(s.types, tree, count(&visits))
+		if most := (l.Operations + l.Fragments) * nodes; visits > most {
+			t.Errorf("%s: rules make %d visits, want at most %d", name, visits, most)
+		}
+		if c := NewCache(s, l, masked, nil); c.validate(tree) == nil {
+			for _, op := range tree.Operations {
+				m := merging{left: budget, once: map[*ast.Field]bool{}}
+				m.same(op.SelectionSet)
+				m.shapes(s, op.SelectionSet)
+				k := compiler{c: c, tree: tree, def: op, op: c.declare(op), fields: l.Fields, steps: budget,
+					once: map[*ast.Field]bool{}, plan: &Plan{}}
+				k.selection(s.types.Query, op.SelectionSet)
+				t.Logf("%s: %d visits of %d, %d steps of merging and %d of compiling", name, visits, nodes, budget-m.left, budget-k.steps)
+				if m.left < -2*l.Tokens || k.steps < -2*l.Tokens {
+					t.Errorf("%s: %d steps of merging and %d of compiling, want about %d", name, budget-m.left, budget-k.steps, budget)
+				}
+			}
+		}
+	}
+}
