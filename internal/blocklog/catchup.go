@@ -1,6 +1,7 @@
 package blocklog
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
 	"math"
@@ -17,18 +18,33 @@ const (
 	pageCalls  = 16 // at once
 )
 
-// page is one read of stored blocks, for all readers who wait at its cursor. The log's lock guards it; when done it
-// does not change any more.
+// page is one read of stored blocks, for all readers who wait at its cursor, and then read it. The log's lock guards
+// it; what it was read with does not change any more.
 type page[B any] struct {
 	after   string
 	state   state
 	waiting map[*Reader[B]]struct{}
 	attempt int
-	timer   *time.Timer // of the resting
+	timer   *time.Timer   // of the resting
+	queued  *list.Element // in log.queue, while it is there
+	held    *list.Element // in log.held, while it is there
 
-	outdated bool // a block has turned up since the source was asked
-	entries  []entry[B]
-	err      error // why there is nothing after the cursor any more
+	inRecent, inAhead int // its places in log.queue.recent and in log.ahead, plus 1; 0 if it is not there
+
+	known lines  // the newest block of each shard up to the cursor; nil for the first page of a catch-up
+	since string // the cursor from which on known has every shard's
+
+	outdated bool // since the source was asked, a block has turned up, or somebody has come who knows more
+	stored[B]
+	err error // why there is nothing after the cursor any more
+}
+
+// stored is what a page was read with.
+type stored[B any] struct {
+	entries []entry[B]
+	heads   lines     // the newest block of each shard up to the last of the entries
+	began   string    // the cursor from which on heads has every shard's
+	gaps    []pageGap // before and between the entries, ascending by their beginnings
 }
 
 type state int
@@ -42,16 +58,22 @@ const (
 )
 
 // readOn searches what a reader has of its page.
-func (r *Reader[B]) readOn(at mark) (Item, mark, error) {
-	for len(r.stored) > 0 {
-		e := r.stored[0]
+func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
+	for range atOnce {
+		if len(c.entries) == 0 {
+			break
+		}
+		e := c.entries[0]
+		if g, stop := r.stopAt(c, e.cursor); stop {
+			return Item{}, at, &Lost{Cursor: g.before, Err: ErrGap}
+		}
 		payload, err := r.evaluate(e, at)
 		if err != nil {
 			return Item{}, at, err
 		}
 		at.cursor = e.cursor
-		if r.stored = r.stored[1:]; len(r.stored) == 0 {
-			r.stored = nil // or the page would be kept while the next one is read
+		if c.entries = c.entries[1:]; len(c.entries) == 0 {
+			c.entries = nil // or the page would be kept while the next one is read
 		}
 		if payload != nil {
 			return Item{Cursor: e.cursor, Payload: payload, Origin: OriginSource}, at, nil
@@ -63,6 +85,28 @@ func (r *Reader[B]) readOn(at mark) (Item, mark, error) {
 // seek gives a reader that is behind, and has used its page up, something to read: a place in the window, or the next
 // page. It reports false where there is neither yet: the reader is woken when it should seek again.
 func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
+	s := l.approach(r)
+	more, err := l.advance(r, s)
+	if !s.found() {
+		return more, err
+	}
+	i := slices.IndexFunc(s.gaps, r.mustKnow)
+	if i < 0 {
+		return l.advance(r, nil)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	if r.slot >= 0 && !r.turned && r.lost == nil {
+		l.noteLasting(s.gaps[i].until)
+		r.sendBack(s.gaps[i].before)
+	}
+	return true, nil
+}
+
+// advance is seek with what is to be checked before the reader is put into the window, or nil.
+func (l *Log[B]) advance(r *Reader[B], s *seam[B]) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.feed.mu.Lock()
@@ -71,33 +115,43 @@ func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 	switch {
 	case r.slot < 0 || l.ctx.Err() != nil:
 		return false, ErrClosed
+	case r.turned:
+		return true, nil
 	case p != nil && p.err != nil:
 		return false, &Lost{Cursor: p.after, Err: p.err}
 	case p != nil && p.state == done && r.fresh && p.after == "" && len(p.entries) > 0 && p.entries[0].cursor > l.first:
 		// It began with the chain, whose first blocks are gone: "" stands for the oldest kept, so the source cannot tell.
-		r.asked, r.gap = nil, true
+		r.asked, r.lost, r.told = nil, ErrGap, l.gaps.Load()
+		l.stats.Gaps++
 		return true, nil
 	case p != nil && p.state == done:
-		r.asked, r.stored = nil, p.entries
+		own := p.stored
+		r.asked, r.catchUp = nil, &own
 		return true, nil
-	case l.covers(r.at.cursor):
+	case l.covers(r.at.cursor, p != nil && p.state == parked):
+		if l.check(s); s.found() {
+			return true, nil
+		}
 		l.forsake(r)
 		l.place(r)
 		return true, nil
 	case p == nil:
 		l.ask(r)
+	case p.state == parked && !l.isAhead(p.after): // the window has come, and moved on, before its readers did
+		l.enqueue(p)
 	}
 	return false, nil
 }
 
-// covers tells whether a cursor is in the window: what is past it is there or has still to arrive, what is not past it
-// has arrived.
-func (l *Log[B]) covers(cursor string) bool {
+// covers reports whether a cursor is in the window: what is past it is there or has still to arrive, what is not past
+// it has arrived. One that is not a block's there may be foreign: it counts only if the source has been asked about it.
+func (l *Log[B]) covers(cursor string, asked bool) bool {
 	v := l.view.Load()
-	return l.positioned && v.base.cursor <= cursor && cursor <= v.newest.cursor
+	return l.positioned && v.base.cursor <= cursor && cursor <= v.newest.cursor &&
+		(asked || cursor == v.base.cursor || v.has(cursor))
 }
 
-func (l *Log[B]) ahead(cursor string) bool {
+func (l *Log[B]) isAhead(cursor string) bool {
 	return l.positioned && cursor > l.view.Load().newest.cursor
 }
 
@@ -111,18 +165,27 @@ func (l *Log[B]) ahead(cursor string) bool {
 func (l *Log[B]) place(r *Reader[B]) {
 	v := l.view.Load()
 	r.at.next = v.base.next + uint64(v.from(r.at.cursor))
-	r.since = r.feed.matched
+	r.since, r.catchUp = r.feed.matched, nil
 	l.behind.Add(-1)
 	l.stats.CaughtUp++
 }
 
 // ask makes a reader wait for the page after its cursor.
 func (l *Log[B]) ask(r *Reader[B]) {
+	l.letGo(r)
+	if r.catchUp == nil {
+		r.from = r.at.cursor
+	}
 	p := l.pages[r.at.cursor]
 	if p == nil {
-		p = &page[B]{after: r.at.cursor, waiting: make(map[*Reader[B]]struct{})}
+		p = &page[B]{after: r.at.cursor, since: r.at.cursor, waiting: make(map[*Reader[B]]struct{})}
 		l.pages[p.after] = p
+		l.expect(p)
 		l.enqueue(p)
+	}
+	if c := r.catchUp; c != nil && c.heads != nil && c.began < p.since {
+		p.known, p.since = c.heads, c.began // of all who wait, it knows most
+		p.outdated = p.state == reading
 	}
 	p.waiting[r] = struct{}{}
 	r.asked = p
@@ -131,6 +194,7 @@ func (l *Log[B]) ask(r *Reader[B]) {
 // forsake is the end of a reader's wait. A page nobody waits for is not read; one that is being read already goes on,
 // for whoever comes until then.
 func (l *Log[B]) forsake(r *Reader[B]) {
+	l.letGo(r)
 	p := r.asked
 	if r.asked = nil; p == nil {
 		return
@@ -138,8 +202,8 @@ func (l *Log[B]) forsake(r *Reader[B]) {
 	if delete(p.waiting, r); len(p.waiting) > 0 || p.state == reading || p.state == done {
 		return
 	}
-	if i := slices.Index(l.queue, p); i >= 0 {
-		l.queue = slices.Delete(l.queue, i, i+1)
+	if p.queued != nil {
+		l.queue.remove(p)
 	}
 	l.stop(p)
 	l.finish(p)
@@ -148,11 +212,12 @@ func (l *Log[B]) forsake(r *Reader[B]) {
 func (l *Log[B]) finish(p *page[B]) {
 	p.state = done
 	delete(l.pages, p.after)
+	l.ahead.remove(p)
 }
 
 func (l *Log[B]) enqueue(p *page[B]) {
 	p.state = queued
-	l.queue = append(l.queue, p)
+	l.queue.push(p, l.isAhead(p.after))
 	if l.calls < pageCalls {
 		l.calls++
 		l.busy++
@@ -164,16 +229,19 @@ func (l *Log[B]) enqueue(p *page[B]) {
 func (l *Log[B]) readPages() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.queue) > 0 && l.ctx.Err() == nil {
-		p := l.queue[0]
-		l.queue = slices.Delete(l.queue, 0, 1)
+	for l.queue.Len() > 0 && l.ctx.Err() == nil {
+		p := l.queue.pop()
 		p.state = reading
+		known, since := p.known, p.since
 		l.mu.Unlock()
-		entries, gone, err := l.fetch(p.after)
-		if err != nil && !gone {
+		read, gone, err := l.fetch(p.after, since, known)
+		switch {
+		case err != nil && !gone:
 			l.logPage(p.after, err)
+		case len(read.gaps) > 0:
+			l.logPage(p.after, read.gaps[0])
 		}
-		l.call(l.turnPage(p, entries, gone, err))
+		l.call(l.turnPage(p, read, gone, err))
 		l.mu.Lock()
 	}
 	l.calls--
@@ -181,19 +249,19 @@ func (l *Log[B]) readPages() {
 }
 
 // fetch asks the source.
-func (l *Log[B]) fetch(after string) (entries []entry[B], gone bool, err error) {
+func (l *Log[B]) fetch(after, since string, known lines) (read stored[B], gone bool, err error) {
 	perr := guard(func() {
 		var blocks []B
-		if blocks, err = l.src.Page(l.ctx, after, pageBlocks); err != nil {
-			gone = l.src.Gone(err)
-			return
+		if blocks, err = l.src.Page(l.ctx, after, pageBlocks); err == nil {
+			read.entries, err = l.ascending(blocks[:min(len(blocks), pageBlocks)], after)
 		}
-		entries, err = l.ascending(blocks[:min(len(blocks), pageBlocks)], after)
+		if err == nil {
+			read.heads, read.gaps, err = l.checkPage(after, since, known, read.entries)
+			read.began = since
+		}
+		gone = err != nil && l.src.Gone(err)
 	})
-	if perr != nil {
-		err = errors.Join(err, perr)
-	}
-	return entries, gone, err
+	return read, gone, errors.Join(err, perr)
 }
 
 // ascending trusts no blocks that are out of order: what follows them would be skipped, or come twice.
@@ -211,10 +279,11 @@ func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
 }
 
 // turnPage takes what the source said, and returns the wakes of those who wait for it.
-func (l *Log[B]) turnPage(p *page[B], entries []entry[B], gone bool, err error) (wakes []func()) {
+func (l *Log[B]) turnPage(p *page[B], read stored[B], gone bool, err error) (wakes []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.PageReads++
+	read.gaps = l.untold(read.gaps)
 	switch {
 	case l.ctx.Err() != nil || len(p.waiting) == 0:
 		l.finish(p)
@@ -227,18 +296,22 @@ func (l *Log[B]) turnPage(p *page[B], entries []entry[B], gone bool, err error) 
 		p.err = err
 		l.finish(p)
 	case err != nil:
-		l.rest(p)
+		l.rest(p, l.opts.MaxBackoff)
 		return nil
-	case len(entries) > 0:
-		l.stats.PageBlocks += uint64(len(entries))
-		l.note(entries[len(entries)-1].cursor) // before anybody has it
-		p.entries = entries
+	case len(read.gaps) > 0 && l.again(p, read.gaps):
+		return nil
+	case len(read.entries) > 0:
+		l.stats.PageBlocks += uint64(len(read.entries))
+		l.note(read.entries[len(read.entries)-1].cursor) // before anybody has it
+		p.stored = read
 		l.finish(p)
-	case l.ahead(p.after):
+		l.hold(p)
+	case l.isAhead(p.after):
 		p.state = parked
+		l.expect(p)
 		return nil
 	default:
-		l.rest(p)
+		l.rest(p, l.opts.MaxBackoff)
 		return nil
 	}
 	return p.wakes(nil)
@@ -253,12 +326,13 @@ func (p *page[B]) wakes(wakes []func()) []func() {
 	return wakes
 }
 
-// rest lets a page be read again after a while.
-func (l *Log[B]) rest(p *page[B]) {
+// rest lets a page be read again after a while, most at the latest.
+func (l *Log[B]) rest(p *page[B], most time.Duration) {
 	p.state = resting
 	p.attempt++
 	l.busy++
-	p.timer = time.AfterFunc(backoff(l.opts.MinBackoff, l.opts.MaxBackoff, p.attempt), func() {
+	wait := min(most, backoff(l.opts.MinBackoff, l.opts.MaxBackoff, p.attempt))
+	p.timer = time.AfterFunc(wait, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if p.state == resting {
@@ -273,18 +347,4 @@ func (l *Log[B]) stop(p *page[B]) {
 	if p.state == resting && p.timer.Stop() {
 		l.left()
 	}
-}
-
-// nudge is for when the log has come to a new place: it appends the wakes of those waiting who can be placed now, and
-// has pages read that were waiting for the log in vain.
-func (l *Log[B]) nudge(wakes []func()) []func() {
-	for _, p := range l.pages {
-		switch {
-		case l.covers(p.after):
-			wakes = p.wakes(wakes)
-		case p.state == parked && !l.ahead(p.after):
-			l.enqueue(p)
-		}
-	}
-	return wakes
 }

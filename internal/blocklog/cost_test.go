@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -17,11 +18,11 @@ func TestIdleReaderCostsLittle(t *testing.T) {
 		eval, wake := every(1), func() {}
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
-		before := heap()
+		before := heapInUse()
 		for i := range readers {
 			readers[i], _ = l.Join(Interest[int]{Eval: eval, Wake: wake})
 		}
-		if each := int(heap()-before) / n; each > 200 {
+		if each := int(heapInUse()-before) / n; each > 200 {
 			t.Errorf("%d bytes for an idle reader, want at most 200", each)
 		}
 		if now := runtime.NumGoroutine(); now > goroutines+1 {
@@ -31,7 +32,7 @@ func TestIdleReaderCostsLittle(t *testing.T) {
 	})
 }
 
-func heap() uint64 {
+func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -45,12 +46,12 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 			l.started = true // the benchmark is the one who follows
 			l.positioned = true
 			eval := every(1)
-			var got int
+			var got atomic.Int64
 			for i := range 10_000 {
 				var r *Reader[int]
 				r, _ = l.Join(Interest[int]{Key: key(i % feeds), Eval: eval, Wake: func() {
 					if item, err := r.Next(); item.Payload != nil && err == nil {
-						got++
+						got.Add(1)
 					}
 				}})
 			}
@@ -58,8 +59,8 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 			for n := 1; b.Loop(); n++ {
 				l.accept(n)
 			}
-			if want := int(l.Stats().Blocks) * 10_000; got != want {
-				b.Fatalf("%d items, want %d", got, want)
+			if want := int64(l.Stats().Blocks) * 10_000; got.Load() != want {
+				b.Fatalf("%d items, want %d", got.Load(), want)
 			}
 		})
 	}
@@ -100,7 +101,7 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 		}, Options[block]{Logger: quiet})
 		l.Start()
 		synctest.Wait()
-		goroutines, before := runtime.NumGoroutine(), heap()
+		goroutines, before := runtime.NumGoroutine(), heapInUse()
 		readers := make([]*Reader[block], n)
 		for i := range readers {
 			after := cursorOf(i)
@@ -114,7 +115,7 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 			}
 			synctest.Wait()
 		}
-		each := int(heap()-before) / n
+		each := int(heapInUse()-before) / n
 		t.Logf("%d bytes for a reader that is behind", each)
 		if each > 64<<10 {
 			t.Errorf("%d bytes for a reader that is behind, want at most 64 KiB", each)
@@ -138,7 +139,7 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 			}
 		}
 		c.pages = nil
-		each = int(heap()-before) / n
+		each = int(heapInUse()-before) / n
 		t.Logf("%d bytes when it has caught up", each)
 		if each > 1<<10 || l.Stats().Behind > 0 {
 			t.Errorf("%d bytes for a reader that has caught up; %d are behind", each, l.Stats().Behind)

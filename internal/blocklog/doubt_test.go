@@ -42,7 +42,7 @@ func TestWhoComesBackFromBehindAHoleIsToldOfIt(t *testing.T) {
 
 // It has no cursor yet, so the source cannot tell that blocks are gone.
 func TestReaderOfAnEmptyChainIsToldWhenItsFirstBlocksAreGone(t *testing.T) {
-	for _, gone := range []bool{false, true} {
+	for _, gone := range []int{0, 1, 9} { // of ten
 		synctest.Test(t, func(t *testing.T) {
 			f := newForest()
 			l := openForest(t, f, Options[piece]{Window: 3})
@@ -51,13 +51,17 @@ func TestReaderOfAnEmptyChainIsToldWhenItsFirstBlocksAreGone(t *testing.T) {
 			for i := range uint32(10) {
 				f.grow(master(i + 1))
 			}
-			f.set(func() { f.lacks[1] = gone })
+			f.set(func() {
+				for n := 1; n <= gone; n++ {
+					f.lacks[n] = true
+				}
+			})
 			synctest.Wait()
-			if gone {
+			if gone > 0 {
 				_, _ = taken(r) // asks for a page
 				synctest.Wait()
-				if _, err := taken(r); !errors.Is(err, ErrGap) || r.Cursor() != "" {
-					t.Errorf("%v at %q", err, r.Cursor())
+				if got, err := taken(r); !errors.Is(err, ErrGap) || r.Cursor() != "" || len(got) > 0 || r.Mark("") == 0 {
+					t.Errorf("%d gone: read %v, %v at %q", gone, got, err, r.Cursor())
 				}
 			} else {
 				hasAll(t, r, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
@@ -93,6 +97,73 @@ func TestHoleThatStaysEndsAReaderThatIsBehind(t *testing.T) {
 		hasGap(t, past, 2)
 		close(f.paging)
 		synctest.Wait()
-		hasAll(t, before, 4, 5, 6, 7, 8, 9, 10) // which is what there is
+		time.Sleep(2 * healPatience)
+		hasGap(t, before, 2)
+		i := of()
+		i.Mark = before.Mark(cursorOf(2))
+		hasAll(t, enter(t, l, i, 2), 4, 5, 6, 7, 8, 9, 10) // which is what there is, and it knows of the gap
+	})
+}
+
+func TestClientThatComesBackIsToldOfEveryOneOfManyHoles(t *testing.T) {
+	const holes = 5 * maxDoubts
+	synctest.Test(t, func(t *testing.T) {
+		f := newForest()
+		f.grow(master(1), base(1))
+		l := openForest(t, f, Options[piece]{Window: 2})
+		l.Start()
+		synctest.Wait()
+		var behind []int // a block after each hole, read before the hole showed
+		for i := range uint32(holes) {
+			n := len(f.all)
+			f.without([]int{n + 1}, base(2+2*i), master(2+i))
+			f.grow(base(3 + 2*i))
+			synctest.Wait()
+			behind = append(behind, n+2)
+		}
+		if n := len(*l.doubts.Load()); n != maxDoubts {
+			t.Errorf("%d holes are remembered", n)
+		}
+		exact := 0
+		for _, at := range behind {
+			r := enter(t, l, of(), at)
+			_, err := taken(r)
+			var lost *Lost
+			if !errors.As(err, &lost) || !errors.Is(err, ErrGap) || lost.Cursor > cursorOf(at-2) {
+				t.Fatalf("after block %d: %v", at, err)
+			}
+			if lost.Cursor == cursorOf(at-2) {
+				exact++
+			}
+			i := of()
+			i.Mark = r.Mark(lost.Cursor)
+			i.After = &lost.Cursor
+			again, _ := l.Join(i)
+			if _, err := taken(again); err != nil {
+				t.Fatalf("told again after %q: %v", lost.Cursor, err)
+			}
+			r.Close()
+			again.Close()
+		}
+		if exact < maxDoubts/2 {
+			t.Errorf("only %d are sent back no further than needed", exact)
+		}
+		first := of()
+		cursor := cursorOf(behind[0])
+		first.After, first.Mark = &cursor, Mark(l.gaps.Load()<<1)
+		f.without([]int{len(f.all) + 1}, base(2+2*holes), master(2+holes))
+		f.grow(base(3 + 2*holes))
+		synctest.Wait()
+		last := cursorOf(len(f.all) - 1)
+		later := first
+		later.After = &last
+		r, _ := l.Join(later)
+		if _, err := taken(r); !errors.Is(err, ErrGap) {
+			t.Errorf("a client that was sent back before is not told of a new hole: %v", err)
+		}
+		r, _ = l.Join(first)
+		if _, err := taken(r); errors.Is(err, ErrGap) {
+			t.Errorf("it is told again of an old one: %v", err)
+		}
 	})
 }

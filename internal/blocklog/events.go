@@ -58,7 +58,7 @@ func (l *Log[B]) failed(err error, wait time.Duration) {
 func (l *Log[B]) heard() {
 	l.telling.Lock()
 	defer l.telling.Unlock()
-	l.lastHeard = time.Now()
+	l.lastHeard, l.silent = time.Now(), false
 	if l.quiet != nil {
 		l.quiet.Reset(l.opts.Silence)
 	}
@@ -73,15 +73,20 @@ func (l *Log[B]) heard() {
 	}
 }
 
-// listen begins to watch for silence, and returns what ends it.
-func (l *Log[B]) listen() (stop func()) {
+// listen begins to watch for silence, and returns what ends it. restart ends the present attempt.
+func (l *Log[B]) listen(restart context.CancelCauseFunc) (stop func()) {
 	if l.opts.Silence < 0 {
 		return func() {}
 	}
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	l.lastHeard = time.Now()
-	l.quiet = time.AfterFunc(l.opts.Silence, l.fellSilent)
+	l.silent = false
+	l.quiet = time.AfterFunc(l.opts.Silence, func() {
+		if l.fellSilent() {
+			l.probe(restart)
+		}
+	})
 	return func() {
 		l.telling.Lock()
 		defer l.telling.Unlock()
@@ -90,17 +95,54 @@ func (l *Log[B]) listen() (stop func()) {
 	}
 }
 
-// fellSilent is the timer's. A block may have come, or the attempt have ended, while it was on its way here. An attempt
-// does not end during it, so neither does Close.
-func (l *Log[B]) fellSilent() {
+// fellSilent is the timer's, and reports whether it is silent. A block may have come, or the attempt have ended, while
+// it was on its way here. An attempt does not end during it.
+func (l *Log[B]) fellSilent() bool {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	if l.quiet == nil || time.Since(l.lastHeard) < l.opts.Silence || l.ctx.Err() != nil {
+		return false
+	}
+	l.quiet.Reset(l.opts.Silence)
+	if !l.silent {
+		l.silent = true
+		after := l.view.Load().newest.cursor
+		l.say(slog.LevelWarn, "block source is silent", "for", l.opts.Silence, "after", after)
+		l.failed(ErrSilent, 0)
+	}
+	return true
+}
+
+// hangPatience is how much later than Page Follow may have a block.
+const hangPatience = time.Second
+
+// probe restarts a Follow that hangs: the source has a block past the newest, and Follow does not yield it.
+func (l *Log[B]) probe(restart context.CancelCauseFunc) {
+	l.mu.Lock()
+	if l.ctx.Err() != nil || !l.positioned {
+		l.mu.Unlock()
 		return
 	}
-	after := l.view.Load().newest.cursor
-	l.say(slog.LevelWarn, "block source is silent", "for", l.opts.Silence, "after", after)
-	l.failed(ErrSilent, 0)
+	l.busy++
+	newest := l.view.Load().newest.cursor
+	l.mu.Unlock()
+	newer := false
+	_ = guard(func() { // the next attempt will meet it again
+		blocks, err := l.src.Page(l.ctx, newest, 1)
+		newer = err == nil && len(blocks) > 0 && l.src.Cursor(blocks[0]) > newest
+	})
+	if newer {
+		select {
+		case <-time.After(hangPatience): // Follow may be about to yield it
+		case <-l.ctx.Done():
+		}
+		if l.view.Load().newest.cursor == newest {
+			restart(errHangs)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left()
 }
 
 func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {

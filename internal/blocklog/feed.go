@@ -3,14 +3,17 @@ package blocklog
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A feed keeps evaluated payloads for readers that are a little behind, up to both bounds. A reader further behind
-// evaluates the window's blocks by itself, so the bounds cost no block, only work.
+// A feed keeps evaluated payloads for readers that are a little behind, up to both bounds, and all feeds together up to
+// Options.KeptBytes. A reader further behind evaluates the window's blocks by itself, so the bounds cost no block, only
+// work.
 const (
-	feedItems = 64
-	feedBytes = 32 << 10
+	feedItems  = 64
+	feedBytes  = 32 << 10
+	matchBytes = 96 // what a match takes in addition to its payload
 )
 
 // feed is what readers with equal keys share.
@@ -18,13 +21,14 @@ type feed[B any] struct {
 	key      string
 	eval     func(B) []byte
 	concerns func(workchain int32) bool
-	keep     int // bound of items
-	slot     int // its place in the log's feeds; the log's lock guards it
+	keep     int           // bound of items
+	kept     *atomic.Int64 // the bytes of all feeds
+	slot     int           // its place in the log's feeds; the log's lock guards it
 
 	mu      sync.Mutex
 	members []*Reader[B]
 	items   []match // ascending; those that a live member has not read yet, and behind the bounds' reach
-	bytes   int     // of payload in items
+	bytes   int     // of items
 	since   uint64  // every unread match from this number on is in items
 	matched uint64  // one past the last match, or the first block put; a live reader at or past it has read everything
 	err     error   // set when the feed has ended
@@ -39,6 +43,8 @@ type match struct {
 	payload []byte
 	arrived time.Time
 }
+
+func (m *match) size() int { return cap(m.payload) + matchBytes }
 
 func (f *feed[B]) evaluate(b B) (payload []byte, err error) {
 	err = guard(func() { payload = f.eval(b) })
@@ -88,16 +94,36 @@ func (f *feed[B]) put(payload []byte, before, after mark, arrived time.Time, wak
 	if unread == 0 {
 		return wakes
 	}
-	f.items = append(f.items, match{before.next, unread, after.cursor, payload, arrived})
-	f.bytes += len(payload)
-	n := 0
-	for kept := len(f.items); kept > f.keep || kept > 1 && f.bytes > feedBytes; kept-- {
-		f.since = f.items[n].number + 1
-		f.bytes -= len(f.items[n].payload)
+	m := match{before.next, unread, after.cursor, payload, arrived}
+	f.items = append(f.items, m)
+	f.bytes += m.size()
+	f.kept.Add(int64(m.size()))
+	n, bytes := 0, f.bytes
+	for kept := len(f.items); kept > f.keep || kept > 1 && bytes > feedBytes; kept-- {
+		bytes -= f.items[n].size()
 		n++
 	}
-	f.shift(n)
+	f.discard(n)
 	return wakes
+}
+
+// spare has feeds discard what they keep, from the one on that was served longest ago, until all together keep no more
+// than they may. Readers that do not take their blocks so do not use up what the others need.
+func (l *Log[B]) spare() {
+	for n := len(l.turn); n > 0 && l.kept.Load() > int64(l.opts.KeptBytes); n-- {
+		f := l.turn[l.hand.Add(1)%uint64(len(l.turn))]
+		f.mu.Lock()
+		f.discard(len(f.items))
+		f.mu.Unlock()
+	}
+}
+
+// discard lets go of the first items, although members have not read them.
+func (f *feed[B]) discard(n int) {
+	if n > 0 {
+		f.since = f.items[n-1].number + 1
+		f.shift(n)
+	}
 }
 
 // take gives a reader the first match it has not read, which must be in items.
@@ -109,7 +135,7 @@ func (f *feed[B]) take(r *Reader[B]) Item {
 		return 1
 	})
 	m := &f.items[i]
-	item := Item{m.cursor, m.payload, m.arrived, OriginLive}
+	item := Item{Cursor: m.cursor, Payload: m.payload, Arrived: m.arrived, Origin: OriginLive}
 	r.at = mark{m.number + 1, m.cursor}
 	r.handed = m.cursor
 	m.unread--
@@ -201,6 +227,7 @@ func (f *feed[B]) end(at mark, err error, wakes []func()) []func() {
 		return wakes
 	}
 	f.err, f.ended = err, at
+	f.discard(len(f.items)) // the log does not spare it any more
 	for _, r := range f.members {
 		if r.wake != nil {
 			wakes = append(wakes, r.wake)
@@ -213,15 +240,60 @@ func (f *feed[B]) end(at mark, err error, wakes []func()) []func() {
 func (f *feed[B]) forget() {
 	n := 0
 	for n < len(f.items) && f.items[n].unread == 0 {
-		f.bytes -= len(f.items[n].payload)
 		n++
 	}
 	f.shift(n)
 }
 
 func (f *feed[B]) shift(n int) {
+	for i := range n {
+		size := f.items[i].size()
+		f.bytes -= size
+		f.kept.Add(-int64(size))
+	}
 	f.items = slices.Delete(f.items, 0, n)
 	if len(f.items) == 0 && cap(f.items) > 4 {
 		f.items = nil // a feed that was behind once does not pay for it ever after
+	}
+}
+
+// mayMatch reports whether a block of a workchain may match. It may if concerns panics.
+func (f *feed[B]) mayMatch(workchain int32) (may bool, err error) {
+	err = guard(func() { may = f.concerns == nil || f.concerns(workchain) })
+	return may || err != nil, err
+}
+
+// end ends all readers of a feed: they get what they have not read before the mark, then err. A reader that joins
+// with the same key later gets a new feed. It appends their wakes, to be called without the lock.
+func (l *Log[B]) end(f *feed[B], at mark, err error, wakes []func()) []func() {
+	l.remove(f)
+	return f.end(at, err, wakes)
+}
+
+func (l *Log[B]) endAll(err error, wakes []func()) []func() {
+	for len(l.feeds) > 0 {
+		wakes = l.end(l.feeds[len(l.feeds)-1], l.delivered, err, wakes)
+	}
+	return wakes
+}
+
+func (l *Log[B]) remove(f *feed[B]) {
+	if l.byKey[f.key] != f {
+		return
+	}
+	delete(l.byKey, f.key)
+	last := len(l.feeds) - 1
+	l.feeds[f.slot] = l.feeds[last]
+	l.feeds[f.slot].slot = f.slot
+	l.feeds[last] = nil
+	l.feeds = l.feeds[:last]
+}
+
+// call calls the wakes. One that panics must not keep the block from the others.
+func (l *Log[B]) call(wakes []func()) {
+	for _, wake := range wakes {
+		if err := guard(wake); err != nil {
+			l.logPanic("wake of a reader panicked", err, "")
+		}
 	}
 }

@@ -172,11 +172,12 @@ func TestPanickingLoggerStopsNoBlock(t *testing.T) {
 		c := newChain(0)
 		c.fail(errDown)
 		l := open(t, c, Options[int]{Logger: slog.New(panicking{})})
-		l.Join(Interest[int]{Eval: every(1), Wake: func() { panic("boom") }})
-		r, other := join(t, l, 1), join(t, l, 2)
+		l.Start()
 		time.Sleep(time.Minute)
 		c.fail(nil)
 		time.Sleep(time.Minute)
+		l.Join(Interest[int]{Eval: every(1), Wake: func() { panic("boom") }})
+		r, other := join(t, l, 1), join(t, l, 2)
 		c.grow(4)
 		synctest.Wait()
 		expect(t, r, 1, 2, 3, 4)
@@ -253,7 +254,7 @@ func TestFeedKeepsPayloadsForThoseWhoAreBehindAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
-		big := func(int) []byte { return make([]byte, feedBytes/8) }
+		big := func(int) []byte { return make([]byte, feedBytes/8-matchBytes) }
 		slow, _ := l.Join(Interest[int]{Eval: big})
 		quick, _ := l.Join(Interest[int]{Eval: big})
 		synctest.Wait()

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,13 +43,21 @@ type Source[B any] struct {
 	// ascending; fewer only where no more are stored. It is asked for what is missing where seq_nos show a hole.
 	Between func(ctx context.Context, after string, before B, n int) ([]B, error)
 
+	// Before returns the last n stored blocks before b's cursor, ascending: of all workchains, or, if shard is not nil,
+	// those of that very shard of b's workchain. It is asked for the block at a cursor, and for what a new shard
+	// continues. Without it neither is checked.
+	Before func(ctx context.Context, b B, shard *uint64, n int) ([]B, error)
+
 	// Place tells where a block stands in its chain. Holes are looked for where both Place and Between are there.
 	Place func(B) Place
 }
 
 const recentBlocks = pageBlocks + 1
 
-var errEnded = errors.New("the source's Follow ended without an error")
+var (
+	errEnded = errors.New("the source's Follow ended without an error")
+	errHangs = errors.New("the source's Follow yields nothing, but there are newer blocks")
+)
 
 // run follows the source, again and again, until the Log is closed.
 func (l *Log[B]) run() {
@@ -81,10 +92,11 @@ func (l *Log[B]) run() {
 // follow is one attempt: from the last block, or from the head where there is none. It reports whether a new block
 // came, and why it ended.
 func (l *Log[B]) follow() (came bool, err error) {
-	ctx, cancel := context.WithCancel(l.ctx) // whatever this attempt left running ends before the next begins
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(l.ctx) // whatever this attempt left running ends before the next begins
+	defer cancel(nil)
 	defer l.stale()
-	defer l.listen()()
+	defer l.endUnplaced()
+	defer l.listen(cancel)()
 	perr := guard(func() {
 		var after string
 		if after, err = l.position(ctx); err != nil {
@@ -107,59 +119,13 @@ func (l *Log[B]) follow() (came bool, err error) {
 			}
 		}
 	})
-	if err = errors.Join(err, perr); err == nil {
+	switch err = errors.Join(err, perr); {
+	case context.Cause(ctx) == errHangs:
+		err = errHangs
+	case err == nil:
 		err = errEnded
 	}
 	return came, err
-}
-
-// position returns where to follow from: the last block, or else the source's newest.
-func (l *Log[B]) position(ctx context.Context) (string, error) {
-	l.mu.Lock()
-	cursor, positioned := l.view.Load().newest.cursor, l.positioned
-	l.mu.Unlock()
-	if positioned {
-		return cursor, nil
-	}
-	blocks, err := l.src.Recent(ctx, recentBlocks)
-	if err != nil {
-		return "", fmt.Errorf("recent: %w", err)
-	}
-	entries, err := l.ascending(blocks[max(0, len(blocks)-recentBlocks):], "")
-	if err != nil {
-		return "", fmt.Errorf("recent: %w", err)
-	}
-	return l.begin(entries), nil
-}
-
-// begin gives the log its place, behind the last of some stored blocks. The first of them is before the window: its
-// cursor is a place that the source has, which "" may not be any more.
-func (l *Log[B]) begin(stored []entry[B]) string {
-	if l.checked() {
-		l.lines = make(lines)
-		for _, e := range stored {
-			l.lines.take(l.src.Place(e.block), e.cursor)
-		}
-	}
-	l.mu.Lock()
-	at := l.view.Load().newest
-	if len(stored) > 0 {
-		at.cursor = stored[0].cursor
-		stored = stored[1:]
-	}
-	v := emptyView[B](at)
-	for _, e := range stored {
-		v.push(e.block, stamp{cursor: e.cursor}, l.opts.Window)
-	}
-	l.view.Store(&v)
-	l.positioned, l.delivered = true, v.newest
-	for _, f := range l.feeds {
-		f.begin(v.newest)
-	}
-	l.wakes = l.nudge(l.wakes)
-	l.mu.Unlock()
-	l.callWakes()
-	return v.newest.cursor
 }
 
 // accept takes the source's next block, and gives it to every feed. It reports whether the block was new.
@@ -171,12 +137,14 @@ func (l *Log[B]) accept(b B) bool {
 		return false
 	}
 	if !l.checked() {
-		l.admit(b, cursor)
+		l.admit(b, cursor, nil)
 		return true
 	}
+	l.recheck()
 	at := l.src.Place(b)
+	l.know(at.Workchain)
 	switch v := l.lines.judge(at); v {
-	case hole, merge:
+	case hole, merge, first:
 		if !l.mend(b, cursor, at, v) {
 			return l.ctx.Err() == nil
 		}
@@ -185,8 +153,7 @@ func (l *Log[B]) accept(b B) bool {
 		l.stats.Backwards++
 		l.mu.Unlock()
 	}
-	l.lines.take(at, cursor)
-	l.admit(b, cursor)
+	l.admit(b, cursor, &at)
 	return true
 }
 
@@ -207,9 +174,12 @@ func (l *Log[B]) drop(b B, newest bool) {
 	}
 }
 
-// admit makes a block the newest one.
-func (l *Log[B]) admit(b B, cursor string) {
+// admit makes a block the newest one, and that of its shard if its place is given.
+func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	l.mu.Lock()
+	if at != nil {
+		l.lines.take(*at, cursor)
+	}
 	v := *l.view.Load()
 	before := v.newest
 	if before.cursor == "" {
@@ -227,16 +197,14 @@ func (l *Log[B]) publish(v *view[B]) {
 	l.view.Store(v)
 	l.stats.Blocks++
 	l.turn = append(l.turn, l.feeds...)
-	l.wakes = l.nudge(l.wakes)
+	l.wakes = l.arrive(l.wakes)
 }
 
 // handRound gives the newest block to all the feeds there were when it was published.
 func (l *Log[B]) handRound(b B, before mark, v *view[B]) {
 	l.callWakes()
 	l.heard()
-	for _, f := range l.turn {
-		l.deliver(f, b, before, v.newest, v.arrived)
-	}
+	l.deliverAll(b, before, v)
 	clear(l.turn) // or feeds that are gone would be kept until the next block
 	l.turn = l.turn[:0]
 
@@ -252,19 +220,48 @@ func (l *Log[B]) tellBlock(b B) {
 	}
 }
 
-// deliver gives one feed the block between two marks.
-func (l *Log[B]) deliver(f *feed[B], b B, before, after mark, arrived time.Time) {
+// feedsEach is how many feeds a goroutine serves at least, so that few are served without starting any.
+const feedsEach = 64
+
+// deliverAll gives the newest block to all feeds whose turn it is, on all processors.
+func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
+	hands := min(runtime.GOMAXPROCS(0), len(l.turn)/feedsEach)
+	if hands < 2 {
+		for _, f := range l.turn {
+			l.wakes = l.deliver(f, b, before, v, l.wakes)
+		}
+		return
+	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range hands {
+		all.Go(func() {
+			var wakes []func()
+			for i := int(next.Add(1)) - 1; i < len(l.turn); i = int(next.Add(1)) - 1 {
+				wakes = l.deliver(l.turn[i], b, before, v, wakes)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// deliver gives one feed the block between a mark and the end of a window. It calls the wakes, and returns their slice
+// for the next ones.
+func (l *Log[B]) deliver(f *feed[B], b B, before mark, v *view[B], wakes []func()) []func() {
 	payload, err := f.evaluate(b)
 	switch {
 	case err != nil:
-		l.logPanic("evaluation of a block panicked", err, after.cursor)
+		l.logPanic("evaluation of a block panicked", err, v.newest.cursor)
 		l.mu.Lock()
-		l.wakes = l.end(f, before, err, l.wakes)
+		wakes = l.end(f, before, err, wakes)
 		l.mu.Unlock()
 	case payload != nil:
-		l.wakes = f.put(payload, before, after, arrived, l.wakes)
+		wakes = f.put(payload, before, v.newest, v.arrived, wakes)
+		l.spare()
 	}
-	l.callWakes()
+	l.call(wakes)
+	clear(wakes)
+	return wakes[:0]
 }
 
 // callWakes is for the following goroutine.
@@ -281,23 +278,6 @@ func (l *Log[B]) stale() {
 	v := *l.view.Load()
 	v.fresh = false
 	l.view.Store(&v)
-}
-
-// lose gives the position up. The next attempt starts from the head, and everybody who counted on the old one is
-// behind: the source tells each whether what follows its cursor is still there. The window must not be read across
-// that seam.
-func (l *Log[B]) lose() {
-	l.mu.Lock()
-	for _, f := range l.feeds {
-		l.wakes = f.fallAll(l.delivered, l.wakes)
-	}
-	newest := l.view.Load().newest
-	l.note(newest.cursor)
-	v := emptyView[B](mark{newest.next, ""})
-	l.view.Store(&v)
-	l.positioned, l.delivered = false, v.newest
-	l.mu.Unlock()
-	l.callWakes()
 }
 
 // backoff doubles with each attempt. It is random between a half and the whole, so that the hosts of one source do

@@ -61,7 +61,7 @@ func TestHoleThatStaysEndsThoseWhomItMayConcernAndTheOthersGoOn(t *testing.T) {
 		if s := l.Stats(); s.Holes != 1 || s.Healed != 0 || s.Gaps != 6 || s.Blocks != 5 || s.Restarts != 0 {
 			t.Errorf("stats %+v", s)
 		}
-		if n := len(f.asked); n < 3 || n > 15 {
+		if n := len(f.asked); n < 3 || n > 20 {
 			t.Errorf("asked %d times", n)
 		}
 		if got := text.String(); strings.Count(got, "level=ERROR") != 2 || !strings.Contains(got, "workchain=0 after=000005") || !strings.Contains(got, errStillMissing.Error()) {

@@ -8,24 +8,38 @@ import (
 	"time"
 )
 
-// How long a block waits for the missing ones before it, and how many blocks are looked through for them.
+// How long a block waits for the missing ones before it, how often at least the source is asked for them meanwhile, and
+// how many blocks are looked through for them.
 const (
 	healPatience = 5 * time.Second
+	healInterval = 500 * time.Millisecond
 	healBlocks   = 1000
 	healPages    = 10
 )
 
 var errStillMissing = errors.New("the source does not have the missing blocks yet")
 
-// mend deals with the hole before the source's next block, or with a merge, before which there may be one. The block
+// mend deals with the hole before the source's next block, or looks for one that its number does not show. The block
 // waits meanwhile. It reports false where the block has been admitted already, or the Log closed.
 func (l *Log[B]) mend(b B, cursor string, at Place, v verdict) bool {
 	after := l.lines.before(at)
-	if v == hole {
-		l.stale() // a source that is asked knows better
+	if v == first {
+		after = l.begun
 	}
-	missing, mended, err := l.search(b, cursor, at, after)
-	if v == hole || len(missing) > 0 {
+	find := func(ctx context.Context) (found[B], error) { return l.missing(ctx, b, cursor, at, after) }
+	switch {
+	case v == hole:
+		l.stale() // a source that is asked knows better
+		l.openGap.Store(&openGap{at.Workchain, after, l.gaps.Load() + 1})
+	case l.src.Before != nil:
+		known, begun := l.lines.clone(), l.begun
+		find = func(ctx context.Context) (found[B], error) { return l.missingKin(ctx, b, cursor, at, v, known, begun) }
+	case v == first:
+		return true
+	}
+	f, err := l.search(find)
+	stays := err != nil && (v == hole || errors.Is(err, errStillMissing) || len(l.later.blocks) == maxUnchecked)
+	if stays || len(f.missing) > 0 {
 		l.mu.Lock()
 		l.stats.Holes++
 		l.mu.Unlock()
@@ -33,27 +47,39 @@ func (l *Log[B]) mend(b B, cursor string, at Place, v verdict) bool {
 	switch {
 	case l.ctx.Err() != nil:
 		return false
-	case err != nil && v == merge:
-		l.say(slog.LevelWarn, "blocks before a merge were not checked", "workchain", at.Workchain, "after", after,
-			"before", cursor, "error", err, stackOf(err))
-		return true
-	case err == nil && len(missing) == 0:
-		return true
-	case err != nil:
-		l.lines.take(at, cursor)
-		told := l.giveUp(b, cursor, at.Workchain, after)
-		l.say(slog.LevelError, "blocks are missing", "workchain", at.Workchain, "after", after, "before", cursor,
-			"error", err, "told", told, stackOf(err))
-		l.tellGap(at.Workchain, after, false, told)
+	case stays:
+		told := l.giveUp(b, cursor, at, after)
+		l.sayMissing(at.Workchain, after, cursor, told, err)
 		l.handRound(b, l.delivered, l.view.Load())
 		return false
+	case err != nil:
+		l.later.blocks = append(l.later.blocks, unchecked[B]{at.Workchain, after, cursor, find})
+		l.say(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor, "error", err,
+			stackOf(err))
+		return true
+	case len(f.missing) == 0:
+		l.openGap.Store(nil)
+		return true
 	}
-	told := l.putIn(missing, after)
-	l.lines = mended
-	l.say(slog.LevelWarn, "missing blocks were found", "workchain", at.Workchain, "after", after, "before", cursor,
-		"blocks", len(missing), "told", told)
-	l.tellGap(at.Workchain, after, true, told)
+	l.repair(f, at.Workchain, cursor)
+	l.mu.Lock()
+	l.lines = f.mended
+	l.mu.Unlock()
 	return true
+}
+
+// repair puts missing blocks in, which showed before the block with the cursor.
+func (l *Log[B]) repair(f found[B], workchain int32, cursor string) {
+	told := l.putIn(f.missing, workchain, f.after)
+	l.say(slog.LevelWarn, "missing blocks were found", "workchain", workchain, "after", f.after, "before", cursor,
+		"blocks", len(f.missing), "told", told)
+	l.tellGap(workchain, f.after, true, told)
+}
+
+func (l *Log[B]) sayMissing(workchain int32, after, cursor string, told int, err error) {
+	l.say(slog.LevelError, "blocks are missing", "workchain", workchain, "after", after, "before", cursor,
+		"error", err, "told", told, stackOf(err))
+	l.tellGap(workchain, after, false, told)
 }
 
 func (l *Log[B]) tellGap(workchain int32, after string, healed bool, told int) {
@@ -62,66 +88,82 @@ func (l *Log[B]) tellGap(workchain int32, after string, healed bool, told int) {
 	}
 }
 
-// search asks the source for what is missing before a block, again and again. It returns the missing blocks and the
-// lines with them, which the block fits.
-func (l *Log[B]) search(b B, cursor string, at Place, after string) (missing []entry[B], mended lines, err error) {
+// found is what was found missing before a block.
+type found[B any] struct {
+	missing []entry[B]
+	after   string // a position before them
+	mended  lines  // with them; the block fits these
+}
+
+// search asks the source for what is missing before a block, again and again.
+func (l *Log[B]) search(find func(context.Context) (found[B], error)) (f found[B], err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, healPatience)
 	defer cancel()
+	most := max(l.opts.MinBackoff, min(l.opts.MaxBackoff, healInterval))
 	for attempt := 1; ; attempt++ {
-		perr := guard(func() { missing, mended, err = l.missing(ctx, b, cursor, at, after) })
+		perr := guard(func() { f, err = find(ctx) })
 		if err = errors.Join(err, perr); err == nil {
-			return missing, mended, nil
+			return f, nil
 		}
-		timer := time.NewTimer(backoff(l.opts.MinBackoff, l.opts.MaxBackoff, attempt))
+		timer := time.NewTimer(backoff(l.opts.MinBackoff, most, attempt))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, nil, err
+			return found[B]{}, err
 		}
 	}
 }
 
 // missing reads what the source has in front of a block, and picks out what has not come.
-func (l *Log[B]) missing(
-	ctx context.Context, b B, cursor string, at Place, after string,
-) (missing []entry[B], mended lines, err error) {
-	mended = l.lines.clone()
+func (l *Log[B]) missing(ctx context.Context, b B, cursor string, at Place, after string) (f found[B], err error) {
+	f = found[B]{after: after, mended: l.lines.clone()}
 	for range healPages {
 		blocks, err := l.src.Between(ctx, after, b, healBlocks)
 		if err != nil {
-			return nil, nil, fmt.Errorf("between: %w", err)
+			return f, fmt.Errorf("between: %w", err)
 		}
 		entries, err := l.ascending(blocks, after)
 		if err != nil {
-			return nil, nil, fmt.Errorf("between: %w", err)
+			return f, fmt.Errorf("between: %w", err)
 		}
 		for _, e := range entries {
 			p := l.src.Place(e.block)
 			if e.cursor >= cursor || p.Workchain != at.Workchain {
-				return nil, nil, fmt.Errorf("between: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+				return f, fmt.Errorf("between: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
 			}
-			if mended.passed(p, e.cursor) {
-				continue
+			if f.mended.judge(p) == hole && !overlap(shardOf(p), shardOf(at)) && !f.mended.passed(p, e.cursor) {
+				continue // that hole began further back, and shows by itself
 			}
-			if mended.judge(p) == hole {
-				if !overlap(shardOf(p), shardOf(at)) {
-					continue // that hole began further back, and shows by itself
-				}
-				return nil, nil, errStillMissing
+			if from := f.mended.before(p); f.mended.judge(p) == merge && from < f.after {
+				return l.missing(ctx, b, cursor, at, from) // one of the other half may be missing, from before
 			}
-			mended.take(p, e.cursor)
-			missing = append(missing, e)
+			if err := f.add(p, e); err != nil {
+				return f, err
+			}
 		}
 		if len(entries) < healBlocks {
 			break
 		}
 		after = entries[len(entries)-1].cursor
 	}
-	if mended.judge(at) == hole {
-		return nil, nil, errStillMissing
+	if f.mended.judge(at) == hole {
+		return f, errStillMissing
 	}
-	return missing, mended, nil
+	return f, nil
+}
+
+// add takes a stored block for missing if it has not come.
+func (f *found[B]) add(p Place, e entry[B]) error {
+	if f.mended.passed(p, e.cursor) {
+		return nil
+	}
+	if f.mended.judge(p) == hole {
+		return errStillMissing
+	}
+	f.mended.take(p, e.cursor)
+	f.missing = append(f.missing, e)
+	return nil
 }
 
 // putIn puts missing blocks where they belong. Those past the newest are admitted as if nothing had been. The others
@@ -130,7 +172,7 @@ func (l *Log[B]) missing(
 //
 // A reader that is behind may have read pages from before the block turned up, and from past the newest: it is dealt
 // with in the same way, at the risk that it had the block.
-func (l *Log[B]) putIn(missing []entry[B], after string) (told int) {
+func (l *Log[B]) putIn(missing []entry[B], workchain int32, after string) (told int) {
 	owed := make(map[*feed[B]][]string)
 	l.canvass(func(f *feed[B]) {
 		for _, e := range missing {
@@ -150,7 +192,7 @@ func (l *Log[B]) putIn(missing []entry[B], after string) (told int) {
 		}
 		l.view.Store(&v)
 		l.delivered = v.newest
-		l.wakes = l.nudge(l.wakes)
+		l.wakes = l.arriveAnew(l.wakes)
 	}
 	for _, p := range l.pages {
 		p.outdated = p.state == reading
@@ -159,18 +201,20 @@ func (l *Log[B]) putIn(missing []entry[B], after string) (told int) {
 		told += l.turnBack(f, cursors, old, after)
 	}
 	if len(missing) > 0 {
-		l.remember(doubt[B]{missing: missing, before: old.above(missing[0].cursor, after), until: l.shown(old)})
+		before := old.above(missing[0].cursor, after)
+		l.remember(doubt[B]{workchain: workchain, missing: missing, before: before, until: l.shown(old)})
 	}
 	l.stats.Healed++
 	l.stats.Blocks += uint64(late)
 	l.stats.Gaps += uint64(told)
+	l.openGap.Store(nil)
 	l.mu.Unlock()
 	l.callWakes()
 	for _, e := range missing[:late] {
 		l.tellBlock(e.block)
 	}
 	for _, e := range missing[late:] {
-		l.admit(e.block, e.cursor)
+		l.admit(e.block, e.cursor, nil)
 	}
 	return told
 }
@@ -193,10 +237,10 @@ func (l *Log[B]) turnBack(f *feed[B], cursors []string, old *view[B], after stri
 		l.forsake(r)
 		r.at.cursor = max(min(r.at.cursor, before), r.start)
 		switch {
-		case r.gap: // and has perhaps not been told its cursor yet
+		case r.lost != nil: // and has perhaps not been told its cursor yet
 		case r.handed > owed[0]:
 			told++
-			r.gap = true
+			r.lost, r.told = ErrGap, l.gaps.Load()+1
 		default:
 			r.at.cursor = max(r.at.cursor, r.handed)
 		}
@@ -210,27 +254,35 @@ func (l *Log[B]) turnBack(f *feed[B], cursors []string, old *view[B], after stri
 // giveUp ends the live readers whom a hole that stays may concern, and publishes the block behind it. The window begins
 // anew behind that block: whoever goes on from before the hole reads from the source, which may have the missing
 // blocks by then.
-func (l *Log[B]) giveUp(b B, cursor string, workchain int32, after string) (told int) {
+func (l *Log[B]) giveUp(b B, cursor string, at Place, after string) (told int) {
+	told = l.endConcerned(at.Workchain, after)
+	l.lines.take(at, cursor)
+	l.noteLasting(cursor)
+	v := emptyView[B](mark{l.delivered.next + 1, cursor})
+	v.arrived, v.fresh = time.Now(), true
+	l.publish(&v)
+	l.openGap.Store(nil)
+	l.mu.Unlock()
+	return told
+}
+
+// endConcerned ends the live readers whom a hole that stays may concern, and returns with the log's lock held.
+func (l *Log[B]) endConcerned(workchain int32, after string) (told int) {
 	concerned := make(map[*feed[B]]bool)
 	l.canvass(func(f *feed[B]) {
-		concerned[f] = f.concerns == nil
-		if err := guard(func() { concerned[f] = concerned[f] || f.concerns(workchain) }); err != nil {
-			l.logPanic("evaluation of a workchain panicked", err, cursor)
-			concerned[f] = true
+		may, err := f.mayMatch(workchain)
+		if concerned[f] = may; err != nil {
+			l.logPanic("evaluation of a workchain panicked", err, after)
 		}
 	})
 	for _, f := range l.feeds {
 		if concerned[f] {
-			n, wakes := f.breakOff(after, l.delivered, l.wakes)
+			n, wakes := f.breakOff(after, l.gaps.Load()+1, l.delivered, l.wakes)
 			told, l.wakes = told+n, wakes
 		}
 	}
 	l.stats.Gaps += uint64(told)
 	l.remember(doubt[B]{workchain: workchain, before: after, until: l.shown(l.view.Load())})
-	v := emptyView[B](mark{l.delivered.next + 1, cursor})
-	v.arrived, v.fresh = time.Now(), true
-	l.publish(&v)
-	l.mu.Unlock()
 	return told
 }
 
@@ -267,19 +319,19 @@ func (f *feed[B]) renumber(next uint64, delivered mark, wakes []func()) []func()
 }
 
 // breakOff ends with ErrGap, at a cursor or before, the members who are live, and those behind who have been handed
-// what is past it, and counts them. Called with the log's lock held.
-func (f *feed[B]) breakOff(cursor string, delivered mark, wakes []func()) (int, []func()) {
+// what is past it, and counts them. Those whose client knows of the gap go on. Called with the log's lock held.
+func (f *feed[B]) breakOff(cursor string, number uint64, delivered mark, wakes []func()) (int, []func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	told := 0
 	for _, r := range f.members {
-		if r.gap || r.at.next == behind && r.handed <= cursor {
+		if r.lost != nil || r.told >= number || r.at.next == behind && r.handed <= cursor {
 			continue
 		}
 		r.log.forsake(r)
 		told++
 		f.fall(r, max(min(cursor, f.reached(r, delivered).cursor), r.start))
-		r.gap, r.turned = true, true
+		r.lost, r.turned, r.told = ErrGap, true, number
 		if r.wake != nil {
 			wakes = append(wakes, r.wake)
 		}

@@ -23,6 +23,7 @@ func TestReadersOnTheirOwnGoroutinesMissNothingOfAChainWithHoles(t *testing.T) {
 				f.all = append(f.all, trees.next())
 			}
 			l := openForest(t, f, Options[piece]{Window: []int{20, 300, 5000}[seed%3], MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+			l.maxHeld = []int{2, heldPages}[seed%2]
 			synctest.Wait()
 			var readers sync.WaitGroup
 			for i := range 12 {

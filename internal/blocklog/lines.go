@@ -31,6 +31,7 @@ type verdict int
 
 const (
 	fits  verdict = iota
+	first         // what it continues is not known, or one half of that: a block before it may be missing
 	merge         // fits behind the higher of two that merged; one that is missing of the other does not show
 	lower         // its seq_no was there before, so nothing can be said to be missing
 	hole          // at least one block before it is missing
@@ -55,14 +56,16 @@ func (ls lines) judge(p Place) verdict {
 	}
 	switch seqNo := uint64(p.SeqNo); {
 	case known == 0:
-		return fits
+		return first
 	case seqNo < expected:
 		return lower
 	case farthest > 1: // each split and merge is a block
 		return hole
 	case seqNo == expected && known > 1 && child:
 		return merge
-	case seqNo == expected || known == 1 && child: // of two that merged, the one not known may be the higher
+	case known == 1 && child: // of two that merged, the one not known may be the higher
+		return first
+	case seqNo == expected:
 		return fits
 	}
 	return hole
@@ -100,6 +103,16 @@ func (ls lines) before(p Place) (cursor string) {
 		}
 	}
 	return cursor
+}
+
+// reached returns the highest cursor in a block's shard, if there is none the other one.
+func (ls lines) reached(p Place, otherwise string) string {
+	for _, f := range ls[p.Workchain] {
+		if overlap(f.shard, shardOf(p)) {
+			otherwise = max(otherwise, f.cursor)
+		}
+	}
+	return otherwise
 }
 
 // passed tells whether the lines have come past a cursor anywhere in a block's shard.

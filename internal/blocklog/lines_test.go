@@ -25,9 +25,9 @@ func TestSeqNosShowWhetherABlockIsMissing(t *testing.T) {
 		next   Place
 		want   verdict
 	}{
-		"first of all":                      {blocks{}, at(whole, 7), fits},
-		"first of its workchain":            {blocks{{-1, whole, 3}}, at(whole, 7), fits},
-		"first of its shard":                {blocks{at(left, 3)}, at(right, 7), fits},
+		"first of all":                      {blocks{}, at(whole, 7), first},
+		"first of its workchain":            {blocks{{-1, whole, 3}}, at(whole, 7), first},
+		"first of its shard":                {blocks{at(left, 3)}, at(right, 7), first},
 		"next":                              {blocks{at(whole, 7)}, at(whole, 8), fits},
 		"next of a shard that is called 0":  {blocks{at(0, 7)}, at(0, 8), fits},
 		"hole in a shard that is called 0":  {blocks{at(0, 7)}, at(0, 9), hole},
@@ -49,17 +49,17 @@ func TestSeqNosShowWhetherABlockIsMissing(t *testing.T) {
 		"merge, the other way":              {blocks{at(left, 12), at(right, 7)}, at(whole, 13), merge},
 		"merge, one is missing":             {blocks{at(left, 7), at(right, 12)}, at(whole, 14), hole},
 		"merge, lower":                      {blocks{at(left, 7), at(right, 12)}, at(whole, 12), lower},
-		"merge, one half never came":        {blocks{at(left, 7)}, at(whole, 20), fits},
+		"merge, one half never came":        {blocks{at(left, 7)}, at(whole, 20), first},
 		"merge, one half never came, lower": {blocks{at(left, 7)}, at(whole, 7), lower},
 		"merge of halves that merge first":  {blocks{at(leftLeft, 7), at(leftRight, 7), at(right, 9)}, at(whole, 10), hole},
 		"merge twice at once":               {blocks{at(leftLeft, 7)}, at(whole, 9), hole},
 		"next after a merge":                {blocks{at(left, 7), at(right, 12), at(whole, 13)}, at(whole, 14), fits},
 		"half again after a merge":          {blocks{at(left, 7), at(right, 12), at(whole, 13)}, at(left, 14), fits},
 		"half goes on after a merge":        {blocks{at(left, 7), at(right, 12), at(whole, 13)}, at(left, 8), lower},
-		"other half after a lower one":      {blocks{at(whole, 7), at(left, 3)}, at(right, 20), fits},
-		"quarter after its whole":           {blocks{at(whole, 7), at(leftLeft, 20)}, at(right, 9), fits},
-		"quarter's kin after its whole":     {blocks{at(whole, 7), at(leftLeft, 20)}, at(leftRight, 3), fits},
-		"deepest":                           {blocks{at(3, 7)}, at(1, 8), fits},
+		"other half after a lower one":      {blocks{at(whole, 7), at(left, 3)}, at(right, 20), first},
+		"quarter after its whole":           {blocks{at(whole, 7), at(leftLeft, 20)}, at(right, 9), first},
+		"quarter's kin after its whole":     {blocks{at(whole, 7), at(leftLeft, 20)}, at(leftRight, 3), first},
+		"deepest":                           {blocks{at(3, 7)}, at(1, 8), first},
 		"deepest sibling":                   {blocks{at(2, 7), at(3, 8)}, at(1, 8), fits},
 	} {
 		ls := make(lines)

@@ -10,6 +10,7 @@
 package blocklog
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 // The defaults of [Options].
 const (
 	DefaultWindow     = 1024
+	DefaultKeptBytes  = 32 << 20
 	DefaultMinBackoff = 100 * time.Millisecond
 	DefaultMaxBackoff = 10 * time.Second
 	DefaultSilence    = 30 * time.Second
@@ -52,32 +54,12 @@ func (e *Lost) Unwrap() error { return e.Err }
 // Options of a Log. The zero value, and any field that is zero or negative, means the default.
 type Options[B any] struct {
 	Window     int           // how many blocks are kept for readers that are slow; DefaultWindow
+	KeptBytes  int           // of what Evals made of them, kept until it is read, or made again; DefaultKeptBytes
 	MinBackoff time.Duration // the shortest wait before a failed source is asked again; DefaultMinBackoff
 	MaxBackoff time.Duration // the longest, at least MinBackoff; DefaultMaxBackoff
 	Silence    time.Duration // without a block, until the stream is not live any more; DefaultSilence; negative: never
 	Logger     *slog.Logger  // told of failures of the source, of holes and of each panic; slog.Default()
 	Events     Events[B]     // told of what happens to the stream
-}
-
-// Stats counts what happened to a Log since it was made, and who reads it now.
-type Stats struct {
-	Blocks     uint64 // accepted, each once
-	Duplicates uint64 // dropped: the same cursor as the newest block
-	OutOfOrder uint64 // dropped: a cursor below the newest block's, a replay after a restart included
-	Restarts   uint64 // how often a failed source was asked again
-	Readers    int    // joined and not yet closed, those that have ended included
-	Feeds      int    // different keys among the readers that have not ended: the evaluations a block costs
-
-	Resumed    uint64 // joins with a cursor
-	CaughtUp   uint64 // how often a reader that was behind became live
-	PageReads  uint64 // calls of the source's Page
-	PageBlocks uint64 // what they brought
-	Behind     int    // readers that are behind now
-
-	Holes     uint64 // found
-	Healed    uint64 // of them
-	Gaps      uint64 // readers ended with ErrGap
-	Backwards uint64 // blocks whose seq_no was lower than the one before them requires
 }
 
 // Log follows one source for all its readers. All its methods are safe for concurrent use. Make one with [New], end
@@ -93,11 +75,21 @@ type Log[B any] struct {
 	view    atomic.Pointer[view[B]] // replaced under mu, by the following goroutine
 	reached atomic.Pointer[string]  // highest cursor shown, if that was past the newest then
 	doubts  atomic.Pointer[[]doubt[B]]
+	gaps    atomic.Uint64           // the number of the newest doubt, from 1 on; changes under mu
+	pageEnd atomic.Uint64           // readers that ended at a gap in stored blocks
+	openGap atomic.Pointer[openGap] // set while a gap is searched for; stays if the log is closed meanwhile
+
+	workchains atomic.Pointer[[]int32] // all that had a block; written by the following goroutine
+
+	kept atomic.Int64  // bytes that feeds keep
+	hand atomic.Uint64 // the feed in turn that was spared last
 
 	// Only the following goroutine uses these, the first two to deliver without allocating.
 	turn  []*feed[B]
 	wakes []func()
-	lines lines
+	begun string // where the log began: of what was before, lines know little
+	asked bool   // for the newest block, before
+	later rechecks[B]
 
 	// telling guards these, and puts the events of trouble in order. It is taken under no other lock, nor mu under it
 	// but to log.
@@ -105,12 +97,14 @@ type Log[B any] struct {
 	downSince time.Time // of the first failure that no block came after
 	lastHeard time.Time // when a block came, or the present attempt began
 	quiet     *time.Timer
+	silent    bool // it has been told
 
 	// mu comes before a feed's own lock. It is never held during an eval, a wake or a call to the source.
 	mu         sync.Mutex
 	started    bool
 	busy       int    // goroutines and timers, and 1 until Close
 	positioned bool   // the window is of places in the source; false until Recent has answered
+	lines      lines  // the newest block of each shard; written by the following goroutine, which reads it without a lock
 	delivered  mark   // how far every feed has got; behind the newest only while a block is handed round
 	first      string // the first block of a chain that was empty; else ""
 	byKey      map[string]*feed[B]
@@ -118,21 +112,14 @@ type Log[B any] struct {
 	stats      Stats
 
 	pages        map[string]*page[B] // those that are not done, by the cursor they come after
-	queue        []*page[B]          // those that the source has still to be asked for
+	ahead        pageHeap[B]         // those past the newest block
+	queue        pageQueue[B]        // those that the source has still to be asked for
+	held         list.List           // those that have been read, and that readers may not have read to the end
+	maxHeld      int                 // heldPages but in tests
 	calls        int                 // goroutines that ask
+	lasting      map[string]lasting  // gaps in the source, by the block after each
 	pageFailures int                 // since the last line in the log
 	nextPageLine time.Time           // before it there is none
-}
-
-type entry[B any] struct {
-	block  B
-	cursor string
-}
-
-// mark is a place between two blocks. Blocks are numbered from 0 in the order of their arrival, across restarts.
-type mark struct {
-	next   uint64 // the number of the block behind the mark
-	cursor string // of the block before it
 }
 
 // New makes a Log of src. It does nothing until the first Join or Start.
@@ -146,6 +133,9 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	if o.MaxBackoff <= 0 {
 		o.MaxBackoff = DefaultMaxBackoff
 	}
+	if o.KeptBytes <= 0 {
+		o.KeptBytes = DefaultKeptBytes
+	}
 	o.MaxBackoff = max(o.MaxBackoff, o.MinBackoff)
 	if o.Silence == 0 {
 		o.Silence = DefaultSilence
@@ -158,7 +148,11 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	}
 	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), busy: 1}
 	l.view.Store(&view[B]{})
+	l.gaps.Store(1)
+	l.workchains.Store(new([]int32))
 	l.byKey, l.pages = make(map[string]*feed[B]), make(map[string]*page[B])
+	l.lasting = make(map[string]lasting)
+	l.ahead.lowest, l.maxHeld = true, heldPages
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -190,8 +184,11 @@ type Interest[B any] struct {
 	// every block after the newest that the source then names.
 	After *string
 
+	// Mark is the one that belongs to After, as [Reader.Mark] returned it, else zero.
+	Mark Mark
+
 	// Eval makes the payload of a block, nil where it does not match. It must be pure and safe for concurrent use: it
-	// is called on the Log's goroutine for a new block, and from Next for an older one. What it returns is given to
+	// is called on the Log's goroutines for a new block, and from Next for an older one. What it returns is given to
 	// many Readers, who may not change it. If it panics, its Readers end with a [*Lost].
 	Eval func(B) []byte
 
@@ -202,7 +199,8 @@ type Interest[B any] struct {
 	// Wake, which may be nil, is called when Next may have something new or the Reader has ended, perhaps already
 	// before Join has returned, at times for nothing, and once more shortly after the Reader was closed. No lock is
 	// held during the call, so it may call the Reader and Join, but it must not block: everybody's next block waits
-	// for it. With a cursor there may be something to read from the start: Next has to be called once without it.
+	// for it. The Wakes of different Readers may be called at once. With a cursor there may be something to read from
+	// the start: Next has to be called once without it.
 	Wake func()
 }
 
@@ -231,34 +229,27 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	newest := l.view.Load().newest
 	f := l.byKey[i.Key]
 	if f == nil {
-		f = &feed[B]{key: i.Key, eval: i.Eval, concerns: i.Concerns, keep: min(feedItems, l.opts.Window), slot: len(l.feeds)}
-		f.matched = newest.next
+		f = &feed[B]{key: i.Key, eval: i.Eval, concerns: i.Concerns, slot: len(l.feeds)}
+		f.keep, f.kept, f.matched = min(feedItems, l.opts.Window), &l.kept, newest.next
 		l.byKey[i.Key] = f
 		l.feeds = append(l.feeds, f)
 	}
-	r := &Reader[B]{log: l, feed: f, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil}
+	r := &Reader[B]{log: l, feed: f, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil, marked: i.Mark != 0}
 	if i.After != nil {
 		r.at, r.start, r.handed = mark{behind, *i.After}, "", *i.After
+		if r.told = uint64(i.Mark >> 1); i.Mark&markHere != 0 {
+			r.sentBack = *i.After
+		}
 		l.behind.Add(1)
 		l.stats.Resumed++
 	}
 	if gap {
-		r.at.cursor, r.gap = before, true
+		r.at.cursor, r.lost, r.told = before, ErrGap, l.gaps.Load()
 		l.stats.Gaps++
 	}
 	f.add(r)
 	l.stats.Readers++
 	return r, nil
-}
-
-// Stats returns the counts of this moment.
-func (l *Log[B]) Stats() Stats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.stats
-	s.Feeds = len(l.feeds)
-	s.Behind = int(l.behind.Load())
-	return s
 }
 
 // Close ends the Follow and every Reader (their Next returns ErrClosed, their Cursor still tells where to go on) and
@@ -294,40 +285,5 @@ func (l *Log[B]) Close(ctx context.Context) error {
 func (l *Log[B]) left() {
 	if l.busy--; l.busy == 0 {
 		close(l.done)
-	}
-}
-
-// end ends all readers of a feed: they get what they have not read before the mark, then err. A reader that joins
-// with the same key later gets a new feed. It appends their wakes, to be called without the lock.
-func (l *Log[B]) end(f *feed[B], at mark, err error, wakes []func()) []func() {
-	l.remove(f)
-	return f.end(at, err, wakes)
-}
-
-func (l *Log[B]) endAll(err error, wakes []func()) []func() {
-	for len(l.feeds) > 0 {
-		wakes = l.end(l.feeds[len(l.feeds)-1], l.delivered, err, wakes)
-	}
-	return wakes
-}
-
-func (l *Log[B]) remove(f *feed[B]) {
-	if l.byKey[f.key] != f {
-		return
-	}
-	delete(l.byKey, f.key)
-	last := len(l.feeds) - 1
-	l.feeds[f.slot] = l.feeds[last]
-	l.feeds[f.slot].slot = f.slot
-	l.feeds[last] = nil
-	l.feeds = l.feeds[:last]
-}
-
-// call calls the wakes. One that panics must not keep the block from the others.
-func (l *Log[B]) call(wakes []func()) {
-	for _, wake := range wakes {
-		if err := guard(wake); err != nil {
-			l.logPanic("wake of a reader panicked", err, "")
-		}
 	}
 }

@@ -3,6 +3,7 @@ package blocklog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"slices"
@@ -118,25 +119,42 @@ func TestOneFollowServesManyReaders(t *testing.T) {
 	})
 }
 
-func TestReaderFromBeforeTheHeadIsKnownGetsEveryBlockAfterIt(t *testing.T) {
+func TestReaderThatWaitsForTheFirstPositionEndsIfThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		c.fail(errDown)
-		l := open(t, c, Options[int]{})
+		l := open(t, c, Options[int]{MinBackoff: 10 * time.Second})
 		r := join(t, l, 1)
-		time.Sleep(time.Minute)
-		if len(c.asked()) > 0 || r.Cursor() != "" {
-			t.Fatalf("follows %q and cursor %q without a head", c.asked(), r.Cursor())
-		}
+		synctest.Wait()
+		expectUnplaced(t, r) // the first attempt has failed
+		again := join(t, l, 1)
+		synctest.Wait()
+		expect(t, again) // it waits for the next attempt, or its client would come back at once, again and again
 		c.fail(nil)
-		time.Sleep(DefaultMaxBackoff)
-		if r.Cursor() != cursorOf(5) {
-			t.Errorf("cursor %q, want the head's", r.Cursor())
-		}
+		c.grow(2)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		expectUnplaced(t, again)
+		later := join(t, l, 1)
 		c.grow(2)
 		synctest.Wait()
-		expect(t, r, 6, 7)
+		expect(t, later, 8, 9)
+		for _, r := range []*Reader[int]{r, again, later} {
+			r.Close()
+		}
+		if s := l.Stats(); s.Readers != 0 || s.Behind != 0 || s.Gaps != 0 {
+			t.Errorf("stats %+v", s)
+		}
 	})
+}
+
+// expectUnplaced expects a reader's end because it began nowhere.
+func expectUnplaced(t *testing.T, r *Reader[int]) {
+	t.Helper()
+	got, err := read(t, r)
+	if lost := (*Lost)(nil); !errors.As(err, &lost) || lost.Cursor != "" || !errors.Is(err, ErrNoPosition) || got != nil || r.Cursor() != "" {
+		t.Errorf("read %v, %v, at %q; want no position", got, err, r.Cursor())
+	}
 }
 
 func TestEmptyChainIsFollowedFromItsBeginning(t *testing.T) {

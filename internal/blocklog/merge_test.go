@@ -2,6 +2,7 @@ package blocklog
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,7 @@ func TestBlockMissingBeforeAMergeIsFound(t *testing.T) {
 		f.without([]int{5}, Place{0, left, 3}, base(4), base(5))
 		synctest.Wait()
 		has(t, r, 5, 6, 7)
-		if s := l.Stats(); s.Holes != 1 || s.Healed != 1 || s.Gaps != 0 || len(f.asked) != 1 {
+		if s := l.Stats(); s.Holes != 1 || s.Healed != 1 || s.Gaps != 0 || len(f.asked) != 0 || len(f.looked) > 3 {
 			t.Errorf("stats %+v, asked %q", s, f.asked)
 		}
 	})
@@ -41,12 +42,11 @@ func TestMergeThatLacksNothingIsNoHole(t *testing.T) {
 	})
 }
 
-// The check is for the best; the stream goes on without it.
 func TestMergeThatCannotBeCheckedIsTakenAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForest()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2})
-		f.between = func(context.Context) ([]piece, error) { return nil, errDown }
+		f.before = func(context.Context) ([]piece, error) { return nil, errDown }
 		logger, text := logged()
 		l := openForest(t, f, Options[piece]{Logger: logger})
 		synctest.Wait()
@@ -55,8 +55,126 @@ func TestMergeThatCannotBeCheckedIsTakenAndLogged(t *testing.T) {
 		time.Sleep(healPatience)
 		synctest.Wait()
 		has(t, r, 4, 5)
-		if s := l.Stats(); s.Holes != 0 || s.Gaps != 0 || !strings.Contains(text.String(), "level=WARN msg=\"blocks before a merge were not checked\"") {
+		if s := l.Stats(); s.Holes != 0 || s.Gaps != 0 || !strings.Contains(text.String(), "level=WARN msg=\"gap check failed; retrying\"") {
 			t.Errorf("stats %+v, log %s", s, text.String())
 		}
+	})
+}
+
+func TestMergeThatCouldNotBeCheckedIsCheckedLater(t *testing.T) {
+	for name, lost := range map[string]bool{"the source has the block": false, "the source has lost the one before it": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newForest()
+				f.grow(base(1), master(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, Place{0, right, 4})
+				l := openForest(t, f, Options[piece]{})
+				synctest.Wait()
+				all, masters, slow := enter(t, l, of()), enter(t, l, of(-1)), enter(t, l, of())
+				f.set(func() {
+					f.before = func(context.Context) ([]piece, error) { return nil, errDown }
+					f.lacks[7] = lost
+				})
+				f.without([]int{7, 8}, Place{0, left, 3}, Place{0, left, 4}, base(5), master(2))
+				time.Sleep(2 * healPatience)
+				has(t, all, 9, 10)
+				f.grow(master(3))
+				time.Sleep(DefaultMaxBackoff)
+				has(t, all, 11)
+				f.set(func() { f.before = nil })
+				f.grow(master(4))
+				synctest.Wait()
+				has(t, masters, 10, 11, 12)
+				if lost {
+					hasGap(t, all, 6)
+					hasGap(t, slow, 6)
+				} else {
+					hasGap(t, all, 6)
+					has(t, slow, 7, 8, 9, 10, 11, 12)
+				}
+				if s := l.Stats(); s.Holes != 1 || s.Backwards != 0 || len(l.later.blocks) > 0 {
+					t.Errorf("stats %+v, %d unchecked", s, len(l.later.blocks))
+				}
+			})
+		})
+	}
+}
+
+func TestTooManyBlocksThatCannotBeCheckedCountAsAHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForest()
+		f.grow(master(1))
+		f.before = func(context.Context) ([]piece, error) { return nil, errDown }
+		l := openForest(t, f, Options[piece]{})
+		synctest.Wait()
+		all := enter(t, l, of())
+		for w := range int32(maxUnchecked + 1) {
+			f.grow(Place{w, whole, 1})
+			time.Sleep(2 * healPatience)
+			synctest.Wait()
+			if w < maxUnchecked {
+				has(t, all, int(w)+2)
+			}
+		}
+		if _, err := taken(all); !errors.Is(err, ErrGap) {
+			t.Errorf("%v after %d unchecked blocks", err, maxUnchecked+1)
+		}
+	})
+}
+
+func TestBlockSkippedInAShardThatTheLogDoesNotKnowIsFound(t *testing.T) {
+	for name, tt := range map[string]struct{ quiet, skipped, next Place }{
+		"same shard":   {base(7), base(8), base(9)},
+		"split":        {base(7), base(8), Place{0, left, 9}},
+		"merge":        {Place{0, right, 7}, Place{0, right, 8}, base(9)},
+		"after pruned": {Place{}, base(8), base(9)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newForest()
+				if tt.quiet != (Place{}) {
+					f.grow(tt.quiet)
+				}
+				for i := range uint32(3 * recentBlocks) {
+					f.grow(master(i + 1))
+				}
+				n := len(f.all)
+				l := openForest(t, f, Options[piece]{})
+				synctest.Wait()
+				all, bases := enter(t, l, of()), enter(t, l, of(0))
+				f.without([]int{n + 1}, tt.skipped, master(3*recentBlocks+1))
+				synctest.Wait()
+				has(t, all, n+2)
+				f.grow(tt.next)
+				synctest.Wait()
+				hasGap(t, all, n)
+				has(t, bases, n+1, n+3)
+				if len(f.looked) > 5 || len(f.asked) > 0 {
+					t.Errorf("asked %d times, and for %q", len(f.looked), f.asked)
+				}
+				looked := len(f.looked)
+				f.grow(Place{0, tt.next.Shard, 10}, master(3*recentBlocks+2))
+				synctest.Wait()
+				has(t, bases, n+4)
+				if len(f.looked) != looked {
+					t.Error("the source is asked for each block")
+				}
+			})
+		})
+	}
+}
+
+// A skipped merge is found in the search for a later block. Its other half may have been skipped, too, from further back.
+func TestBlockBeforeASkippedMergeIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lower, upper = left - left>>1, left + left>>1
+		f := newForest()
+		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
+		l := openForest(t, f, Options[piece]{})
+		synctest.Wait()
+		r := enter(t, l, of())
+		f.without([]int{7, 9, 10}, Place{0, lower, 4}, Place{0, right, 3}, Place{0, left, 5}, Place{0, right, 4},
+			Place{0, right, 5}, Place{0, left, 6})
+		time.Sleep(time.Minute)
+		hasAll(t, r, 7, 8, 9, 10, 11, 12)
 	})
 }

@@ -15,18 +15,20 @@ import (
 // modelled is a reader and what it has had. It reads when it was woken, as everybody should.
 type modelled struct {
 	*Reader[int]
-	every int
-	chain *chain
-	start int // it has to get what is behind this block, -1: behind the head number head
-	head  int
-	ready atomic.Bool
-	got   []int
-	lost  *Lost
+	every  int
+	chain  *chain
+	placed bool // the log had its place when it joined
+	start  int  // it has to get what is behind this block, -1: behind the head number head
+	head   int
+	ready  atomic.Bool
+	got    []int
+	lost   *Lost
 }
 
 func joinModelled(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *modelled {
 	m := &modelled{every: 1 + rnd.IntN(4), chain: c, start: -1, head: len(c.answers)}
 	m.ready.Store(true)
+	m.placed = l.positioned
 	var after *string
 	switch rnd.IntN(3) {
 	case 0:
@@ -74,9 +76,22 @@ func (m *modelled) next(t *testing.T) bool {
 	return true
 }
 
+func (m *modelled) lostErr() error {
+	if m.lost == nil {
+		return nil
+	}
+	return m.lost
+}
+
 // check says what a reader must have had: exactly the matching blocks from its start to its cursor.
 func (m *modelled) check(t *testing.T) {
 	t.Helper()
+	if errors.Is(m.lostErr(), ErrNoPosition) {
+		if m.start >= 0 || m.Cursor() != "" || m.got != nil || m.placed {
+			t.Errorf("%v, but it began at %d, is at %q and has had %v", m.lost, m.start, m.Cursor(), m.got)
+		}
+		return
+	}
 	start := m.start
 	if start < 0 && len(m.chain.answers) > m.head {
 		start = m.chain.answers[m.head]
@@ -123,6 +138,7 @@ func TestEveryReaderHasExactlyItsBlocks(t *testing.T) {
 					return n - n%7
 				}
 				l := open(t, c, Options[int]{Window: []int{3, 30, 100, 1000}[rnd.IntN(4)]})
+				l.maxHeld = []int{12, heldPages}[seed%2]
 				l.Start()
 				if rnd.IntN(2) == 0 {
 					synctest.Wait()
@@ -217,7 +233,7 @@ func TestEveryReaderHasExactlyItsBlocks(t *testing.T) {
 					}
 				}
 				if s.Readers != len(readers) || s.Behind != 0 || int(s.PageReads) != len(c.pages) || c.most > pageCalls ||
-					len(l.pages) > 0 || len(l.queue) > 0 || l.calls > 0 {
+					len(l.pages) > 0 || l.queue.Len() > 0 || l.calls > 0 || l.held.Len() > len(readers) {
 					t.Errorf("stats %+v for %d readers and %d pages, %d at once", s, len(readers), len(c.pages), c.most)
 				}
 				total.CaughtUp += s.CaughtUp

@@ -208,13 +208,13 @@ func TestSourceIsAskedForSixteenPagesAtOnceAndForNoneThatNobodyWaitsFor(t *testi
 		for i := range 100 {
 			readers = append(readers, resume(t, l, cursorOf(2*i), 1))
 			expect(t, readers[i])
+			synctest.Wait()
 		}
-		synctest.Wait()
 		for _, r := range readers[:50] { // 16 of them are being read for
 			r.Close()
 		}
-		if len(l.queue) != 50 || len(l.pages) != 66 {
-			t.Errorf("%d pages, %d queued for 50 readers", len(l.pages), len(l.queue))
+		if l.queue.Len() != 50 || len(l.pages) != 66 {
+			t.Errorf("%d pages, %d queued for 50 readers", len(l.pages), l.queue.Len())
 		}
 		again := resume(t, l, cursorOf(0), 1) // just in time for what its predecessor asked for
 		expect(t, again)

@@ -1,6 +1,9 @@
 package blocklog
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Item is one block as a Reader's eval has made it.
 type Item struct {
@@ -12,6 +15,9 @@ type Item struct {
 
 	// Origin is where it was read.
 	Origin Origin
+
+	// Mark belongs to Cursor, as [Reader.Mark] would return it.
+	Mark Mark
 }
 
 // Origin is where a Reader found an [Item].
@@ -36,12 +42,22 @@ type Reader[B any] struct {
 	start  string // where one began that came without a cursor: it is owed nothing that is not past this
 	handed string // the cursor of the last item, or the one it came with
 	slot   int32  // its place in feed.members, -1 when closed; changes under the log's lock too
-	turned bool   // it was put elsewhere: what it was searching, or has stored, does not count any more
-	gap    bool   // it has ended with ErrGap, at its cursor
 	fresh  bool   // it came without a cursor
+	marked bool   // its client was sent back before it came
+	turned bool   // it was put elsewhere: what it was searching, or has stored, does not count any more
+	lost   error  // why it has ended, at its cursor: ErrGap or ErrNoPosition; nil while it has not
+	told   uint64 // the number of the newest gap when its client was last sent back; 0 if it never was
 
-	asked  *page[B]   // what it waits for; the log's lock guards it
-	stored []entry[B] // what it has still to read of its page, which others may be reading too; only Next uses it
+	sentBack string // the cursor that it came with, if its client was sent back to there
+
+	from string // where its catch-up began; only Next uses it
+
+	// The log's lock guards these.
+	asked *page[B] // what it waits for
+	holds *page[B] // what it waited for, and may not have read to the end
+
+	// catchUp is what it has still to read of its page. Only Next reads it; the feed's lock guards the pointer.
+	catchUp *stored[B]
 }
 
 // Next returns the next block that matches, the zero Item (its Payload nil) when there is none yet: wake will tell.
@@ -53,17 +69,19 @@ func (r *Reader[B]) Next() (Item, error) {
 	defer f.mu.Unlock()
 	for {
 		if r.turned {
-			r.turned, r.stored = false, nil
+			r.turned, r.catchUp = false, nil
 		}
 		at, since := r.at, max(r.since, f.since)
 		switch {
-		case r.slot < 0 || r.log.ctx.Err() != nil:
+		case r.slot < 0:
 			return Item{}, ErrClosed
-		case r.gap:
-			return Item{}, &Lost{Cursor: at.cursor, Err: ErrGap}
+		case r.lost != nil:
+			return Item{}, &Lost{Cursor: at.cursor, Err: r.lost}
+		case r.log.ctx.Err() != nil:
+			return Item{}, ErrClosed
 		case at.next >= f.matched && f.err != nil:
 			return Item{}, &Lost{Cursor: f.reached(r, f.ended).cursor, Err: f.err}
-		case at.next == behind && len(r.stored) == 0:
+		case at.next == behind && (r.catchUp == nil || len(r.catchUp.entries) == 0):
 			f.mu.Unlock()
 			more, err := r.log.seek(r)
 			f.mu.Lock()
@@ -75,29 +93,46 @@ func (r *Reader[B]) Next() (Item, error) {
 		case at.next >= f.matched:
 			return Item{}, nil
 		case at.next >= since:
-			return f.take(r), nil
+			item := f.take(r)
+			item.Mark = r.mark(item.Cursor)
+			return item, nil
 		}
+		catchUp := r.catchUp
 		f.mu.Unlock()
-		item, at, err := r.search(at, since)
+		item, at, err := r.search(catchUp, at, since)
 		f.mu.Lock()
 		if r.slot < 0 || r.turned {
 			continue
 		}
 		f.move(r, at)
+		if lost := (*Lost)(nil); errors.As(err, &lost) && lost.Err == ErrGap {
+			r.sendBack(lost.Cursor)
+			continue
+		}
 		if item.Payload != nil {
 			r.handed = item.Cursor
+			item.Mark = r.mark(item.Cursor)
 		}
 		if item.Payload != nil || err != nil {
 			return item, err
 		}
+		if r.wake != nil && (r.at.next != behind || r.catchUp != nil && len(r.catchUp.entries) > 0) {
+			f.mu.Unlock()
+			r.wake() // others have their turn
+			f.mu.Lock()
+			return Item{}, nil
+		}
 	}
 }
 
+// atOnce is how many blocks Next evaluates at most.
+const atOnce = 64
+
 // search finds the first match from a mark on among the blocks that a reader has to evaluate by itself. It returns
 // the mark it came to.
-func (r *Reader[B]) search(at mark, since uint64) (Item, mark, error) {
+func (r *Reader[B]) search(catchUp *stored[B], at mark, since uint64) (Item, mark, error) {
 	if at.next == behind {
-		return r.readOn(at)
+		return r.readOn(catchUp, at)
 	}
 	return r.reread(at, since)
 }
@@ -109,6 +144,7 @@ func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
 	if at.next < v.base.next {
 		return Item{}, mark{behind, at.cursor}, nil
 	}
+	end = min(end, at.next+atOnce)
 	for i := at.next - v.base.next; at.next < end; i++ {
 		e := entry[B]{v.blocks[i], v.stamps[i].cursor}
 		payload, err := r.evaluate(e, at)
@@ -117,7 +153,7 @@ func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
 		}
 		at = mark{at.next + 1, e.cursor}
 		if payload != nil {
-			return Item{e.cursor, payload, v.stamps[i].arrived, OriginWindow}, at, nil
+			return Item{Cursor: e.cursor, Payload: payload, Arrived: v.stamps[i].arrived, Origin: OriginWindow}, at, nil
 		}
 	}
 	return Item{}, at, nil
@@ -146,6 +182,31 @@ func (r *Reader[B]) Cursor() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.reached(r, delivered).cursor
+}
+
+// Mark is what a client has to come back with, beside a cursor of this Reader, so that it is not told again of a gap
+// that it was told of. It is zero until the client is sent back. It means something only to the same Log.
+type Mark uint64
+
+// markHere is set in a Mark whose cursor is the one that the client was sent back to.
+const markHere = 1
+
+// Mark returns the Mark that belongs to the Reader's cursor.
+func (r *Reader[B]) Mark(cursor string) Mark {
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	return r.mark(cursor)
+}
+
+func (r *Reader[B]) mark(cursor string) Mark {
+	if r.told == 0 {
+		return 0
+	}
+	m := Mark(r.told << 1)
+	if r.lost == ErrGap || cursor == r.sentBack {
+		m |= markHere
+	}
+	return m
 }
 
 // Close ends the Reader: Next returns ErrClosed. The Log goes on without it. Closing twice is harmless.

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"strconv"
 	"sync"
 	"testing"
@@ -75,8 +76,10 @@ type forest struct {
 	follows []string
 	pages   []string
 	asked   []string // the cursors of each Between
+	looked  []int    // the block of each Before
 	paging  chan struct{}
 	between func(ctx context.Context) ([]piece, error) // instead, if it is there
+	before  func(ctx context.Context) ([]piece, error) // instead, in a shard, if it is there
 }
 
 func newForest(blocks ...piece) *forest {
@@ -118,14 +121,13 @@ func (f *forest) source() Source[piece] {
 		Recent: func(_ context.Context, n int) ([]piece, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			s := f.stored("", func(piece) bool { return true })
-			return s[max(0, len(s)-min(n, f.recents)):], f.down
+			return f.storedBefore(len(f.all)+1, min(n, f.recents), func(piece) bool { return true }), f.down
 		},
 		Follow: f.follow,
 		Page: func(ctx context.Context, after string, n int) ([]piece, error) {
 			f.mu.Lock()
 			f.pages = append(f.pages, after)
-			s := f.stored(after, func(piece) bool { return true })
+			s := f.stored(after, n, func(piece) bool { return true })
 			paging := f.paging
 			f.mu.Unlock()
 			if paging != nil {
@@ -135,18 +137,31 @@ func (f *forest) source() Source[piece] {
 					return nil, ctx.Err()
 				}
 			}
-			return s[:min(len(s), n)], nil
+			return s, nil
 		},
 		Between: func(ctx context.Context, after string, before piece, n int) ([]piece, error) {
 			f.mu.Lock()
 			f.asked = append(f.asked, after)
 			instead := f.between
-			s := f.stored(after, func(p piece) bool { return p.Workchain == before.Workchain && p.number < before.number })
+			s := f.stored(after, n, func(p piece) bool { return p.Workchain == before.Workchain && p.number < before.number })
 			f.mu.Unlock()
 			if instead != nil {
 				return instead(ctx)
 			}
-			return s[:min(len(s), n)], nil
+			return s, nil
+		},
+		Before: func(ctx context.Context, before piece, shard *uint64, n int) ([]piece, error) {
+			f.mu.Lock()
+			f.looked = append(f.looked, before.number)
+			instead := f.before
+			s := f.storedBefore(before.number, n, func(p piece) bool {
+				return shard == nil || p.Workchain == before.Workchain && p.Shard == *shard
+			})
+			f.mu.Unlock()
+			if instead != nil && shard != nil {
+				return instead(ctx)
+			}
+			return s, nil
 		},
 		Cursor: cursorOfPiece,
 		Gone:   func(err error) bool { return errors.Is(err, errGone) },
@@ -154,12 +169,28 @@ func (f *forest) source() Source[piece] {
 	}
 }
 
-func (f *forest) stored(after string, wanted func(piece) bool) (s []piece) {
-	for _, p := range f.all {
-		if !f.lacks[p.number] && cursorOf(p.number) > after && wanted(p) {
+// stored returns the first n stored blocks past a cursor.
+func (f *forest) stored(after string, n int, wanted func(piece) bool) (s []piece) {
+	from := sort.Search(len(f.all), func(i int) bool { return cursorOfPiece(f.all[i]) > after })
+	for _, p := range f.all[from:] {
+		if len(s) == n {
+			break
+		}
+		if !f.lacks[p.number] && wanted(p) {
 			s = append(s, p)
 		}
 	}
+	return s
+}
+
+// storedBefore returns the last n stored blocks before one.
+func (f *forest) storedBefore(number, n int, wanted func(piece) bool) (s []piece) {
+	for i := min(number-1, len(f.all)) - 1; i >= 0 && len(s) < n; i-- {
+		if p := f.all[i]; !f.lacks[p.number] && wanted(p) {
+			s = append(s, p)
+		}
+	}
+	slices.Reverse(s)
 	return s
 }
 

@@ -5,6 +5,17 @@ import (
 	"time"
 )
 
+type entry[B any] struct {
+	block  B
+	cursor string
+}
+
+// mark is a place between two blocks. Blocks are numbered from 0 in the order of their arrival, across restarts.
+type mark struct {
+	next   uint64 // the number of the block behind the mark
+	cursor string // of the block before it
+}
+
 // Window is what a Log has of the newest blocks, at one moment. It does not change any more.
 type Window[B any] struct {
 	Blocks []B    // ascending, without a hole that is known; shared, so not to be written to
@@ -18,6 +29,10 @@ type Window[B any] struct {
 	Reached string
 
 	Arrived time.Time // when the newest block came in here; zero while none has, and after the source lost its history
+
+	// Gaps grows with each gap that is found, whether it is repaired or the window begins again after it, and when the
+	// source loses its history. If it is the same for two windows, the blocks that both have are the same.
+	Gaps uint64
 }
 
 // view is the window as the log itself needs it. Once published it does not change: the arrays behind its slices are
@@ -46,6 +61,7 @@ func (l *Log[B]) Window() Window[B] {
 		Live:    v.fresh && (l.opts.Silence < 0 || time.Since(v.arrived) < l.opts.Silence),
 		Reached: l.shown(v),
 		Arrived: v.arrived,
+		Gaps:    l.gaps.Load(),
 	}
 	w.Live = w.Live && w.Reached == v.newest.cursor
 	return w
@@ -106,6 +122,12 @@ func roomy[T any](s []T) []T {
 // from returns the index of the first block past a cursor.
 func (v *view[B]) from(cursor string) int {
 	return sort.Search(len(v.stamps), func(i int) bool { return v.stamps[i].cursor > cursor })
+}
+
+// has reports whether a cursor is that of a block in the window.
+func (v *view[B]) has(cursor string) bool {
+	i := sort.Search(len(v.stamps), func(i int) bool { return v.stamps[i].cursor >= cursor })
+	return i < len(v.stamps) && v.stamps[i].cursor == cursor
 }
 
 // before returns the cursor in the window that is next below one past its beginning.

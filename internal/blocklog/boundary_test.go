@@ -1,0 +1,62 @@
+package blocklog
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+func TestFeedKeepsAsManyPayloadsAsItMay(t *testing.T) {
+	for _, window := range []int{10, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChain(0)
+			l := open(t, c, Options[int]{Window: window})
+			r := join(t, l, 1)
+			synctest.Wait()
+			c.grow(100)
+			synctest.Wait()
+			if want := min(window, feedItems); len(r.feed.items) != want {
+				t.Errorf("%d payloads are kept with a window of %d, want %d", len(r.feed.items), window, want)
+			}
+		})
+	}
+}
+
+func TestReaderOfAnEmptyChainThatFellBehindHasItFromItsFirstBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options[int]{Window: 5})
+		r := join(t, l, 1)
+		synctest.Wait()
+		c.grow(150)
+		synctest.Wait()
+		expectAll(t, r, upTo(1, 150, 1)...)
+	})
+}
+
+// A reader that waits for a block of which it knows the cursor is live as soon as that block has come.
+func TestReaderFromTheFutureIsLiveWhenItsCursorIsReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(10)
+		l := open(t, c, Options[int]{})
+		l.Start()
+		synctest.Wait()
+		woken, after := 0, cursorOf(12)
+		r, err := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { woken++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectAll(t, r)
+		woken = 0
+		for n := range 2 {
+			c.grow(1)
+			synctest.Wait()
+			expect(t, r)
+			if behind := l.Stats().Behind; woken != n || behind != 1-n {
+				t.Errorf("woken %d times by %d blocks, %d are behind", woken, n+1, behind)
+			}
+		}
+		c.grow(1)
+		synctest.Wait()
+		expect(t, r, 13)
+	})
+}

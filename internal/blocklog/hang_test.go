@@ -1,0 +1,88 @@
+package blocklog
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestFollowThatHangsIsStartedAgainIfThereAreNewerBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(5)
+		src := c.source()
+		var hang atomic.Bool
+		hang.Store(true)
+		src.Follow = func(ctx context.Context, after string) iter.Seq2[int, error] {
+			if !hang.Load() {
+				return c.follow(ctx, after)
+			}
+			return func(yield func(int, error) bool) {
+				<-ctx.Done()
+				yield(0, ctx.Err())
+			}
+		}
+		logger, text := logged()
+		l := New(src, Options[int]{Logger: logger})
+		defer shut(t, l)
+		r := join(t, l, 1)
+		time.Sleep(10 * DefaultSilence)
+		if s := l.Stats(); s.Restarts != 0 || c.probes < 5 || c.probes > 10 {
+			t.Errorf("%d restarts and %d pages while there was nothing new", s.Restarts, c.probes)
+		}
+		if n := strings.Count(text.String(), "is silent"); n != 1 {
+			t.Errorf("silence is logged %d times:\n%s", n, text)
+		}
+		c.grow(2)
+		time.Sleep(2 * DefaultSilence)
+		hang.Store(false)
+		time.Sleep(2 * DefaultSilence)
+		expect(t, r, 6, 7)
+		if !strings.Contains(text.String(), errHangs.Error()) || l.Stats().Restarts < 2 {
+			t.Errorf("%d restarts, log:\n%s", l.Stats().Restarts, text)
+		}
+	})
+}
+
+// A block that comes while the source is asked is not a sign that Follow hangs.
+func TestBlockThatComesWhenSilenceIsNoticedRestartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(5)
+		l := open(t, c, Options[int]{})
+		r := join(t, l, 1)
+		synctest.Wait()
+		for n := 6; n < 10; n++ {
+			time.Sleep(DefaultSilence)
+			c.grow(1)
+			synctest.Wait()
+			expect(t, r, n)
+			time.Sleep(2 * hangPatience)
+		}
+		if s := l.Stats(); s.Restarts != 0 {
+			t.Errorf("%d restarts", s.Restarts)
+		}
+	})
+}
+
+func TestProbeOfASilentSourceThatHangsDoesNotOutliveTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(5)
+		src := c.source()
+		src.Page = func(ctx context.Context, _ string, _ int) ([]int, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			panic("late")
+		}
+		l := New(src, Options[int]{Logger: quiet})
+		l.Start()
+		time.Sleep(DefaultSilence + time.Second)
+		begun := time.Now()
+		shut(t, l)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("closed after %v, want after the call", took)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package blocklog
+
+// An openGap is one whose blocks the source is being asked for. Blocks from after it may have been handed out.
+type openGap struct {
+	workchain int32
+	after     string // the position before the gap
+	number    uint64 // that it will have among the gaps
+}
+
+// Standing returns where a client of the Reader can go on if the Reader is given up now, and the Mark to come back with.
+// Err is nil, and the cursor that of [Reader.Cursor], unless a gap was found that the client was not told of: then err
+// is ErrGap, and the client may have had blocks from after the cursor, all of which come again. A gap counts from when
+// the search for its blocks begins. If the search finds nothing, a client that comes back with the Mark is not told of
+// the gap again. Like Cursor, Standing may be called at any time.
+func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
+	cursor = r.Cursor()
+	open := r.log.openGap.Load() // before r.lost is read, which is set when the search is over
+	f := r.feed
+	f.mu.Lock()
+	at, handed, start, gap, closed := r.at, r.handed, r.start, r.lost == ErrGap, r.slot < 0
+	mark = r.mark(cursor)
+	f.mu.Unlock()
+	switch {
+	case closed:
+		return cursor, mark, nil
+	case gap:
+		return at.cursor, mark, ErrGap
+	case open == nil || at.next == behind && handed <= open.after:
+		return cursor, mark, nil
+	}
+	before := max(min(open.after, cursor), start)
+	if before == cursor {
+		return cursor, mark, nil
+	}
+	if may, err := f.mayMatch(open.workchain); err == nil && !may {
+		return cursor, mark, nil
+	}
+	return before, Mark(open.number<<1 | markHere), ErrGap
+}
