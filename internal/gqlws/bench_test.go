@@ -41,12 +41,14 @@ func (*choir) Init(ctx context.Context, _ []byte) (context.Context, error) { ret
 func (*choir) Limit(string)                                                {}
 func (*choir) Closed(error)                                                {}
 
-func (ch *choir) Start(_ context.Context, _ []byte, wake func()) (Operation, error) {
-	v := &voice{wake: wake}
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.voices = append(ch.voices, v)
-	return Operation{Stream: v}, nil
+func (ch *choir) Start(context.Context, []byte) (Operation, error) {
+	return Operation{Open: func(wake func()) (Stream, error) {
+		v := &voice{wake: wake}
+		ch.mu.Lock()
+		defer ch.mu.Unlock()
+		ch.voices = append(ch.voices, v)
+		return v, nil
+	}}, nil
 }
 
 type voice struct {
@@ -62,8 +64,9 @@ func (v *voice) Next() ([]byte, error) {
 	return payload, nil
 }
 
-func (*voice) Cursor() string { return "" }
-func (*voice) Close(error)    {}
+func (*voice) Pending() *RequestError { return nil }
+func (*voice) Cursor() string         { return "" }
+func (*voice) Close(error)            {}
 
 // seated connects callers, and leave sends them home.
 func seated(b *testing.B, kind string, ss Session) (callers []net.Conn, leave func()) {
@@ -174,7 +177,7 @@ func BenchmarkBurst(b *testing.B)     { benchmarkSpeech(b, 20) }
 // An oracle is the Session of all who ask it something.
 type oracle struct{ choir }
 
-func (*oracle) Start(context.Context, []byte, func()) (Operation, error) {
+func (*oracle) Start(context.Context, []byte) (Operation, error) {
 	return Operation{Run: func(context.Context) []byte { return payload }}, nil
 }
 

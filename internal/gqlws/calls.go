@@ -40,13 +40,21 @@ func (c *conn) callInit(payload []byte) (ctx context.Context, err error) {
 	return ctx, err
 }
 
-func (c *conn) callStart(ctx context.Context, payload []byte, wake func()) (how Operation, err error) {
+func (c *conn) callStart(ctx context.Context, payload []byte) (how Operation, err error) {
 	defer c.recovered("Session.Start", &err)
-	how, err = c.peer.Start(ctx, payload, wake)
-	if err == nil && (how.Run == nil) == (how.Stream == nil) {
-		err = errors.New("gqlws: operation has neither Run nor Stream, or both")
+	how, err = c.peer.Start(ctx, payload)
+	if err == nil && (how.Run == nil) == (how.Open == nil) {
+		err = errors.New("gqlws: operation has neither Run nor Open, or both")
 	}
 	return how, err
+}
+
+func (c *conn) callOpen(open func(wake func()) (Stream, error), wake func()) (s Stream, err error) {
+	defer c.recovered("Operation.Open", &err)
+	if s, err = open(wake); err == nil && s == nil {
+		err = errors.New("gqlws: subscription has no Stream")
+	}
+	return s, err
 }
 
 func (c *conn) callNext(s Stream) (payload []byte, err error) {
@@ -64,6 +72,12 @@ func (c *conn) callCursor(s Stream) (cursor string) {
 	var err error
 	defer c.recovered("Stream.Cursor", &err)
 	return s.Cursor()
+}
+
+func (c *conn) callPending(s Stream) (own *RequestError) {
+	var err error
+	defer c.recovered("Stream.Pending", &err)
+	return s.Pending()
 }
 
 func (c *conn) callRun(ctx context.Context, run func(context.Context) []byte) (payload []byte, err error) {

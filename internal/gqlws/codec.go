@@ -22,13 +22,14 @@ type codec interface {
 	// malformed frame) ends the connection rather than being lived with.
 	strict() bool
 
-	// opening is how long a peer may take to begin: to send its init where the
-	// protocol is strict, anything at all where it is not.
+	// opening is how long a peer may take to send its init, or, if the protocol is
+	// not strict, how long it may be connected without one and without an operation.
 	opening(o *Options) time.Duration
 
-	// prompt is whether the first keep-alive comes right behind the ack rather
-	// than an interval later.
-	prompt() bool
+	// quickens is whether the first keep-alive follows the ack immediately, the
+	// second one Options.KeepAlive later, and all others at a fifth of that. If
+	// not, there is one each Options.KeepAlive, the first that long after the ack.
+	quickens() bool
 
 	// lossEndsAll is whether a lost stream ends the connection, because clients
 	// take an operation's own error as final.

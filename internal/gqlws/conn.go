@@ -3,7 +3,6 @@ package gqlws
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -45,17 +44,20 @@ type conn struct {
 	net     *netConn
 	wg      sync.WaitGroup
 	options *Options
+	account Account
 
 	// The reader's own.
 	session   context.Context // what Init returned; nil before
 	inited    bool            // by a connection_init
 	malformed int             // frames in a row
-	opening   *time.Timer     // until the first message
 
-	mu       sync.Mutex // never held across I/O or calls out
-	paced    time.Time  // when all messages were due, had they come at MessageRate
+	mu       sync.Mutex    // never held across I/O or calls out
+	paced    time.Time     // when all frames were due, had they come at MessageRate
+	held     time.Duration // for which the peer was not read since the last frame
+	spare    time.Duration // of that, what its bucket had no room for: frames may have come meanwhile
 	ops      map[string]*operation
-	leaving  int          // ended ones whose work is still under way
+	streams  int          // places that subscriptions have; one that ended has its until nobody is at work on it
+	running  int          // so, of queries that were started
 	ready    []*operation // those to be asked for what they have, in turn
 	outbox   [][]byte     // frames that go ahead of data
 	pending  int          // what they cost
@@ -64,7 +66,12 @@ type conn struct {
 	pinged   bool         // one was, and no pong has come since
 	missed   int          // how often none had come when the next was due
 	kaDue    bool         // a keep-alive waits to be written
-	kaNext   time.Time    // when the one after it is due
+	kaNext   time.Time    // when the timer's next one is due
+	waiting  []*operation // queries that were read and have not started
+	unsent   int          // bytes of answers to queries that are not sent
+	expected int          // size of what running queries are expected to add
+	inWrite  int          // of these, in the write that is under way
+	expires  time.Time    // when the credential of the last init does; zero is never
 	ending   *ending      // nothing is started or heard any more
 	draining bool         // nothing is started any more; ends when the running queries are answered
 	writing  bool         // somebody is at it, or in line to
@@ -76,11 +83,15 @@ type conn struct {
 	blamed   bool         // why is set
 	why      error        // what the streams that still run are closed with
 
+	slot  int32 // in the server's wheel, from 1; the wheel's
+	beats int8  // turns of that slot since the last ping; -1 if the next one is too early
+
 	parked bool  // the watch, or the end, has a reader begin
 	fd     int32 // the watch's
 
 	next *conn // in the crew's line; the crew's
 
+	opening          *time.Timer // ends a connection that is not in use; nil since connection_init
 	ka, ping, expiry *time.Timer
 
 	turn *time.Timer // to drain, when many connections are shut down
@@ -90,6 +101,7 @@ func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
 	c := &conn{server: s, codec: cd, peer: peer, options: &s.options, ops: make(map[string]*operation)}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.room = sync.NewCond(&c.mu)
+	c.account = c.openAccount()
 	return c
 }
 
@@ -100,10 +112,7 @@ func (c *conn) start(ws *websocket.Conn, nc *netConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d := c.codec.opening(c.options); d > 0 {
-		c.opening = c.after(d, func() {
-			detail := fmt.Sprintf("No message within %v", d)
-			c.end(ending{cause: causeSilent, err: encodeError(detail, "TIMEOUT"), detail: detail})
-		})
+		c.opening = c.after(d, c.checkInUse)
 	}
 	if d := c.options.KeepAlive; d > 0 {
 		c.ping = c.after(d, c.checkAlive)
@@ -140,12 +149,14 @@ func (c *conn) finish(err error) {
 		}
 	}
 	c.mu.Unlock()
+	c.server.wheel.remove(c)
 
 	c.report(why, standings, ops)
 	c.cancel()
 	c.dispose(ops...)
 	_ = c.ws.CloseNow() // frees what the library holds; the connection is closed
 	c.wg.Wait()
+	c.account.Close()
 	if errors.Is(why, ErrGone) && closedByPeer(err) {
 		why = nil
 	}
@@ -275,7 +286,9 @@ func (c *conn) report(why error, streams []standing, ops []*operation) {
 		level = slog.LevelInfo
 		var cursors []string
 		for _, st := range slices.Concat(streams, c.standings(ops)) {
-			cursors = append(cursors, st.cursor)
+			if st.stream != nil {
+				cursors = append(cursors, st.cursor)
+			}
 		}
 		if len(cursors) > 0 {
 			attrs = append(attrs, "cursors", cursors[:min(len(cursors), maxCursors)])
@@ -290,7 +303,7 @@ func (c *conn) standings(ops []*operation) []standing {
 	var all []standing
 	for _, op := range ops {
 		if op.run == nil && !op.handover {
-			all = append(all, standing{op.id, c.callCursor(op.stream)})
+			all = append(all, standing{id: op.id, stream: op.stream, cursor: c.callCursor(op.stream)})
 		}
 	}
 	return all

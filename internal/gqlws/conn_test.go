@@ -68,10 +68,10 @@ func TestPeerThatAsksWithoutReadingIsHeldUpAndCut(t *testing.T) {
 // A lateSession takes its time to start anything, and refuses queries at length.
 type lateSession struct{ *script }
 
-func (s lateSession) Start(ctx context.Context, payload []byte, wake func()) (Operation, error) {
+func (s lateSession) Start(ctx context.Context, payload []byte) (Operation, error) {
 	<-s.release
 	if strings.Contains(string(payload), "subscription") {
-		return s.script.Start(ctx, payload, wake)
+		return s.script.Start(ctx, payload)
 	}
 	return Operation{}, requestError(strings.Repeat("x", maxOutbox), "BAD_REQUEST")
 }
@@ -206,7 +206,7 @@ func TestStreamIsClosedAfterItsNextReturned(t *testing.T) {
 		if ss.open() != 0 {
 			t.Error("not closed after Next returned")
 		}
-		for id := range testOptions.MaxOperations {
+		for id := range testOptions.MaxSubscriptions {
 			p.say(fmt.Sprintf(`{"id":%d,"type":"start","payload":{"query":"subscription{a}"}}`, id))
 		}
 		p.expectSilence() // its place is free again

@@ -21,17 +21,19 @@ type crew struct {
 
 func newCrew() *crew { return &crew{most: runtime.GOMAXPROCS(0)} }
 
-// call puts a connection, which is not in it, at the end of the line.
-func (w *crew) call(c *conn) {
+// call puts connections, which are not in it, at the end of the line.
+func (w *crew) call(conns ...*conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last == nil {
-		w.first = c
-	} else {
-		w.last.next = c
+	for _, c := range conns {
+		if w.last == nil {
+			w.first = c
+		} else {
+			w.last.next = c
+		}
+		w.last = c
 	}
-	w.last = c
-	if w.hands < w.most {
+	for range min(len(conns), w.most-w.hands) {
 		w.hands++
 		w.working.Go(w.work)
 	}
@@ -71,6 +73,11 @@ func (w *crew) take() *conn {
 // farewell, are left to a goroutine of the connection's own.
 func (c *conn) attend(p *parcel) {
 	switch c.gather(&p.bytes, batch) {
+	case taskLater:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.wg.Add(1)
+		c.server.crew.call(c)
 	case taskLeave:
 		c.mu.Lock()
 		defer c.mu.Unlock()

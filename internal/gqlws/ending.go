@@ -65,13 +65,15 @@ type ending struct {
 	detail  string          // for a close frame's reason and the Session
 	session error           // lost, internal, refused: the Session's error
 
-	standings []standing // of the running streams, where ours
+	standings []standing // of the running streams and of one that was lost, where ours
 }
 
 // A standing is where a stream was when its connection was ended.
 type standing struct {
 	id     identity
+	stream Stream // nil if it was lost
 	cursor string
+	own    *RequestError // why it ended, or would have, by itself; this has the cursor then
 }
 
 // overLimit ends a connection over a limit, which detail names.
@@ -87,19 +89,6 @@ func (e *ending) ours() bool {
 		return true
 	}
 	return false
-}
-
-// lowest is the cursor from which no stream misses anything; "" where one of
-// them has none.
-func (e *ending) lowest() string {
-	if len(e.standings) == 0 {
-		return ""
-	}
-	low := e.standings[0].cursor
-	for _, s := range e.standings[1:] {
-		low = min(low, s.cursor)
-	}
-	return low
 }
 
 // why is what the Session is given.
@@ -144,4 +133,6 @@ const (
 const (
 	sayShutdown = "Service is shutting down"
 	sayExpired  = "Session expired"
+
+	codeRetry = "SERVICE_UNAVAILABLE"
 )

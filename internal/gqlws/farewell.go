@@ -21,8 +21,11 @@ func (c *conn) goodbye() {
 	})
 	defer bound.Stop()
 	standings := c.standings(ops)
+	for i, s := range standings {
+		standings[i].own = c.callPending(s.stream)
+	}
 	c.mu.Lock()
-	c.ending.standings = standings
+	c.ending.standings = append(c.ending.standings, standings...)
 	e := *c.ending
 	c.mu.Unlock()
 

@@ -51,6 +51,7 @@ type spring []byte
 
 func (s spring) Next() ([]byte, error) { return s, nil }
 func (spring) Cursor() string          { return "" }
+func (spring) Pending() *RequestError  { return nil }
 func (spring) Close(error)             {}
 
 // A gushing session has a spring for whoever starts anything.
@@ -59,8 +60,8 @@ type gushing struct {
 	spring spring
 }
 
-func (s gushing) Start(context.Context, []byte, func()) (Operation, error) {
-	return Operation{Stream: s.spring}, nil
+func (s gushing) Start(context.Context, []byte) (Operation, error) {
+	return Operation{Open: func(func()) (Stream, error) { return s.spring, nil }}, nil
 }
 
 func TestCloseFrameIsAnsweredAmidAnEndlessStream(t *testing.T) {

@@ -3,7 +3,6 @@ package gqlws
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,8 +18,8 @@ type legacy struct {
 func (legacy) name() string { return "graphql-ws" }
 
 func (legacy) strict() bool                     { return false }
-func (legacy) opening(o *Options) time.Duration { return o.FirstMessage }
-func (legacy) prompt() bool                     { return true }
+func (legacy) opening(o *Options) time.Duration { return o.UnusedTimeout }
+func (legacy) quickens() bool                   { return true }
 func (legacy) lossEndsAll() bool                { return true }
 
 func (l legacy) decode(frame []byte) message {
@@ -91,24 +90,14 @@ func (legacy) appendComplete(b []byte, id identity) []byte {
 
 func (l legacy) appendStopped(b []byte, id identity) []byte { return l.appendComplete(b, id) }
 
-// appendStanding adds nothing: clients take an operation's error as final.
+// appendStanding adds nothing: clients take an operation's error as final and
+// do not start it again. The farewell has all standings.
 func (legacy) appendStanding(b []byte, _ ending, _ standing) []byte { return b }
 
 func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string) {
-	switch e.cause {
-	case causeShutdown:
-		e.err = encodeErrorAt(sayShutdown, "SERVICE_UNAVAILABLE", e.lowest())
-	case causeExpired:
-		e.err = encodeErrorAt(sayExpired, "SERVICE_UNAVAILABLE", e.lowest()) // UNAUTHENTICATED would be final
-	case causeLost:
-		var lost *RequestError
-		if errors.As(e.session, &lost) && lost.At != nil && len(e.standings) > 0 {
-			e.err = lost.At(min(lost.Cursor, e.lowest())) // it speaks for all that end with it
-		}
-	}
 	// Clients of this protocol have been seen to overlook a bare close.
-	if e.err != nil {
-		b = appendConnectionError(b, e.err)
+	if err := connectionError(e); err != nil {
+		b = appendConnectionError(b, err)
 	}
 	switch e.cause {
 	case causeTerminated:

@@ -23,9 +23,9 @@ func TestSessionLearnsOfLimits(t *testing.T) {
 	}{
 		{"a large message", "graphql-ws", "MessageBytes", []string{strings.Repeat(" ", 600), strings.Repeat(" ", 600)}},
 		{"many messages", "graphql-ws", "MessageRate", strings.Split(strings.Repeat(`{"type":"stop"} `, 30), " ")},
-		{"many operations", "graphql-ws", "PerSocket PerSocket",
+		{"many subscriptions", "graphql-ws", "SocketSubscriptions SocketSubscriptions",
 			[]string{legacyStart("1"), legacyStart("2"), legacyStart("3"), legacyStart("4"), legacyStart("5")}},
-		{"many operations", "graphql-transport-ws", "PerSocket",
+		{"many subscriptions", "graphql-transport-ws", "SocketSubscriptions",
 			[]string{modernInit, modernStart("1"), modernStart("2"), modernStart("3"), modernStart("4")}},
 		{"a long id", "graphql-ws", "IDBytes IDBytes",
 			[]string{legacyStart("0123456789abcdefg"), `{"id":"0123456789abcdefg","type":"stop"}`}},

@@ -16,15 +16,17 @@ import (
 func TestMain(m *testing.M) { leak.Main(m, 2*time.Second) }
 
 var testOptions = Options{
-	KeepAlive:     15 * time.Second,
-	InitTimeout:   10 * time.Second,
-	FirstMessage:  60 * time.Second,
-	FrameTimeout:  5 * time.Second,
-	WriteTimeout:  10 * time.Second,
-	MaxMessage:    512,
-	MaxOperations: 3,
-	MaxID:         16,
-	MaxSockets:    10,
+	KeepAlive:        15 * time.Second,
+	InitTimeout:      10 * time.Second,
+	UnusedTimeout:    60 * time.Second,
+	FrameTimeout:     5 * time.Second,
+	WriteTimeout:     10 * time.Second,
+	MaxMessage:       512,
+	MaxSubscriptions: 3,
+	MaxQueries:       3,
+	QueryWait:        20 * time.Second,
+	MaxID:            16,
+	MaxSockets:       10,
 }
 
 // A notebook is a log that tests look into.

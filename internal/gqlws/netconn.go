@@ -19,6 +19,9 @@ import (
 const (
 	readBuffer  = 256
 	writeBuffer = 128
+
+	// putBytes is the most that is written at once where the peer is waited for.
+	putBytes = 64 << 10
 )
 
 // netConn is the captured TCP (or TLS) connection: closing it is the one thing
@@ -37,6 +40,8 @@ type netConn struct {
 	// These belong to whoever reads the WebSocket.
 	begun   bool // some of a frame has come, and its deadline is set
 	message bool // some of a message has come
+	emptied bool // the last glance took all there was
+	frames  frameCounter
 
 	stay   bool        // the reader is never parked; conn's mu guards it
 	closed atomic.Bool // by this side: what fails from then on is no news
@@ -53,16 +58,18 @@ func (n *netConn) Read(p []byte) (int, error) {
 	if len(n.rest) > 0 {
 		k := copy(p, n.rest)
 		n.rest = n.rest[k:]
-		n.begin()
+		n.came(p[:k])
 		return k, nil
 	}
 	read := n.Conn.Read
 	if n.mayPark() {
 		read = n.glance
+	} else {
+		n.emptied = false
 	}
 	k, err := read(p)
 	if k > 0 {
-		n.begin()
+		n.came(p[:k])
 	}
 	if err != nil && err != errIdle {
 		n.failed("read failed", err)
@@ -88,15 +95,26 @@ func (n *netConn) put(p []byte) (int, error) {
 			return 0, fmt.Errorf("write deadline: %w", err)
 		}
 	}
-	k, err := n.Conn.Write(p)
-	if err != nil {
-		n.failed("write failed", err)
-		return k, err
+	written := 0
+	for { // by pieces, so that progress shows
+		k, err := n.Conn.Write(p[written:min(len(p), written+putBytes)])
+		written += k
+		if err != nil {
+			n.failed("write failed", err)
+			return written, err
+		}
+		if written == len(p) {
+			break
+		}
+		if n.conn != nil {
+			n.conn.account.Progress()
+		}
 	}
+	var err error
 	if n.writeTimeout > 0 {
 		err = n.SetWriteDeadline(time.Time{})
 	}
-	return k, err
+	return written, err
 }
 
 // Close has a reader that is parked find out.
@@ -120,6 +138,14 @@ func (n *netConn) failed(reason string, err error) {
 		kind = ErrCut
 	}
 	n.conn.blame(&severed{kind, reason, err})
+}
+
+// came is called with what was read, before anything of it is acted upon.
+func (n *netConn) came(p []byte) {
+	n.begin()
+	if weight := n.frames.count(p); n.conn != nil {
+		n.conn.charge(weight)
+	}
 }
 
 // begin sets the deadline of a frame when its first bytes have come. The bytes

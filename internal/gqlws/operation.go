@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"time"
 )
 
 // A Session answers one connection. Its methods are called one at a time: while
@@ -22,7 +23,8 @@ type Session interface {
 	//
 	// The operations started from then on run with the context it returns; a
 	// deadline on it is the end of the peer's credential: the peer is told, and
-	// the connection closed so that the peer connects again. A *RequestError
+	// the connection closed so that the peer connects again. The deadline of an
+	// earlier Init still applies while operations run that were started under it. A *RequestError
 	// is told and ends the connection as an internal error, or, where it is
 	// Lost, so that the peer tries again later; any other error
 	// refuses the peer: it is logged, the peer reads "Unauthorized access"
@@ -34,16 +36,14 @@ type Session interface {
 	// absent or null (which only the legacy protocol allows). ctx ends with the
 	// operation. It must not block for long.
 	//
-	// wake is for a Stream: it may be called at any time, from any goroutine
-	// (within Start, Next and Close too), and never blocks.
-	//
 	// A *RequestError is told to the peer under the operation's id, any other
 	// error is logged and told as an internal one.
-	Start(ctx context.Context, payload []byte, wake func()) (Operation, error)
+	Start(ctx context.Context, payload []byte) (Operation, error)
 
 	// Limit is called when a limit of Options stopped the peer: "MessageBytes"
-	// and "MessageRate" end the connection, "PerSocket" refuses an operation,
-	// "IDBytes" a message (legacy) or the peer. It must not block.
+	// and "MessageRate" end the connection, "SocketSubscriptions" and
+	// "SocketQueries" refuse an operation, "IDBytes" a message (legacy) or the peer.
+	// It must not block.
 	Limit(name string)
 
 	// Closed is called once, when all Streams are closed, all Runs have returned
@@ -53,7 +53,7 @@ type Session interface {
 	Closed(why error)
 }
 
-// An Operation is how one operation is run: exactly one of its fields is set.
+// An Operation is how one operation is run: either Run or Open is set.
 type Operation struct {
 	// Run answers a query: it is called once, on a goroutine of its own, which
 	// the connection waits for. It returns a whole GraphQL answer as JSON, told
@@ -62,17 +62,24 @@ type Operation struct {
 	// operations is free only when Run has returned.
 	Run func(ctx context.Context) []byte
 
-	// Stream is the source of a subscription.
-	Stream Stream
+	// Size is the size in bytes that Run's answer is expected to have. A query waits
+	// while there is no room for it among the unsent answers of its connection.
+	Size int
+
+	// Open opens the source of a subscription. It is called at most once, right after
+	// Start, with the same rules for its error; not if the connection has too many
+	// subscriptions. wake may be called at any time, from any goroutine (within Open,
+	// Next and Close too), and never blocks.
+	Open func(wake func()) (Stream, error)
 }
 
 // A Stream is the source of one subscription. Next and Close are never called
 // at the same time, and nothing is called after Close.
 type Stream interface {
 	// Next returns the next payload, a whole GraphQL answer as JSON, or nil when
-	// there is none yet: the wake given to Start tells when there may be one.
+	// there is none yet: the wake given to Open tells when there may be one.
 	// The payload is only read, so it may be shared between connections. Next is
-	// called once after Start, after each wake, and again after each payload,
+	// called once after Open, after each wake, and again after each payload,
 	// when that one has been written or, of a few kilobytes, with it: a peer that
 	// reads slowly is not asked for. It must not block: the next in line is
 	// another connection's.
@@ -88,6 +95,12 @@ type Stream interface {
 	// runs too, and must not block.
 	Cursor() string
 
+	// Pending returns the error that Next is going to return, if the Stream has
+	// lost its place and Next has not returned that yet, else nil. When this side
+	// ends the connection, the peer is told it instead of Cursor. It is called
+	// like Next.
+	Pending() *RequestError
+
 	// Close is called once, when the operation has ended. why is nil where it
 	// ended by itself (Next's end or error), or the peer stopped it or said
 	// goodbye with connection_terminate; else why the connection ended under it,
@@ -97,7 +110,8 @@ type Stream interface {
 
 // A RequestError is why an operation does not start, or does not go on.
 type RequestError struct {
-	// Errors are encoded GraphQL errors, at least one.
+	// Errors are encoded GraphQL errors, at least one. Of a lost stream, the first
+	// has the cursor from which to go on in its extensions.
 	Errors []json.RawMessage
 
 	// Lost says that the stream broke off through no fault of the peer, which
@@ -105,12 +119,6 @@ type RequestError struct {
 	// the first error, since its clients take an operation's own error as final;
 	// in the other one the operation ends alone.
 	Lost bool
-
-	// Cursor is where a lost stream stood, and At the first error with another
-	// cursor in its place: the lowest of all the streams that end with it. At
-	// may be nil.
-	Cursor string
-	At     func(cursor string) json.RawMessage
 }
 
 func (e *RequestError) Error() string {
@@ -152,12 +160,17 @@ func encodeErrorAt(message, code, cursor string) json.RawMessage {
 // An operation is one that the connection runs. Its fields are guarded by the
 // connection's mu, except for those set before it is started.
 type operation struct {
-	id     identity
-	run    func(context.Context) []byte
-	stream Stream // of an answer where it is a query, once there is one
-	cancel context.CancelFunc
+	id      identity
+	expires time.Time // when the credential that it was started under does; zero is never
+	run     func(context.Context) []byte
+	stream  Stream // of an answer where it is a query, once there is one
+	cancel  context.CancelFunc
+	begin   func() // runs it
+	size    int    // expected, of its answer
+	unsent  int    // bytes of its answer, until they are in a write
 
 	started  bool // it is, or was, among the connection's operations
+	running  bool // it is a query whose Run was, or is about to be, called
 	queued   bool // it waits for its turn to write
 	busy     bool // its Run, or its Next, is under way
 	ended    bool
@@ -180,5 +193,6 @@ func (a *answer) Next() (payload []byte, err error) {
 	return payload, a.err
 }
 
-func (a *answer) Cursor() string { return "" }
-func (a *answer) Close(error)    {}
+func (a *answer) Cursor() string         { return "" }
+func (a *answer) Pending() *RequestError { return nil }
+func (a *answer) Close(error)            {}

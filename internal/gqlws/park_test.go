@@ -64,6 +64,22 @@ func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
 	shutdown(t, s)
 }
 
+// FrameTimeout is for frames that have begun, and not for silence before them.
+func TestIdleConnectionIsHeardAfterFrameTimeout(t *testing.T) {
+	o := withoutPings()
+	o.FrameTimeout = 200 * time.Millisecond
+	s := NewServer(o)
+	url, _ := serveLoopback(t, s, newClosing(t))
+	c := dialLoopback(t, url)
+	for range 3 {
+		c.say("x")
+		c.expect(`{"type":"connection_error","id":null,"payload":{"message":"Message is not a JSON object"}}`)
+		time.Sleep(2 * o.FrameTimeout) // for nothing to happen
+	}
+	c.nc.Close()
+	shutdown(t, s)
+}
+
 func TestParkedReaderIsCut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pings time.Duration // between them

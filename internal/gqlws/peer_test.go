@@ -33,7 +33,7 @@ type peer struct {
 	t    *testing.T
 	conn net.Conn
 
-	writing sync.Mutex
+	writing chan struct{} // full while somebody writes; a mutex would keep synctest from going on
 
 	mu     sync.Mutex
 	heard  []string
@@ -58,7 +58,7 @@ func dialAs(t *testing.T, s *Server, ss Session, protocol string, ahead []byte) 
 	r := upgradeRequest(protocol)
 	done := make(chan error, 1)
 	go func() { done <- s.Accept(w, r, ss) }()
-	p := &peer{t: t, conn: here}
+	p := &peer{t: t, conn: here, writing: make(chan struct{}, 1)}
 	br := bufio.NewReader(here)
 	res, err := http.ReadResponse(br, r)
 	if err != nil {
@@ -159,8 +159,8 @@ func (p *peer) say(frames ...string) {
 }
 
 func (p *peer) write(b []byte) error {
-	p.writing.Lock()
-	defer p.writing.Unlock()
+	p.writing <- struct{}{}
+	defer func() { <-p.writing }()
 	_, err := p.conn.Write(b)
 	return err
 }

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 	"unicode/utf8"
 )
 
 // maxMalformed is how many malformed frames in a row end a connection.
 const maxMalformed = 10
+
+// smallFrame is the size in bytes of the largest message that is read in microseconds.
+const smallFrame = 1 << 10
 
 func (c *conn) listen() (err error) {
 	defer c.recovered("reader", &err)
@@ -26,6 +30,11 @@ func (c *conn) listen() (err error) {
 		}
 		c.waitRoom()
 		c.settle(false) // again: the time that this took is not the next frame's
+		if len(frame) > smallFrame {
+			// Go interrupts a goroutine only after 10 ms. Hundreds of peers that send
+			// long messages would keep the others waiting.
+			runtime.Gosched()
+		}
 	}
 }
 
@@ -80,31 +89,6 @@ func (c *conn) read() ([]byte, error) {
 	return frame, nil
 }
 
-// tooFast ends the connection of a peer that says too much.
-func (c *conn) tooFast() {
-	detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
-	if c.end(overLimit(causeTooMany, detail)) {
-		c.callLimit("MessageRate")
-	}
-}
-
-// tooMany counts a message or a ping and reports whether it is one too many.
-// Each takes its share of a second from a bucket that holds two seconds.
-func (c *conn) tooMany() bool {
-	rate := c.options.MessageRate
-	if rate <= 0 {
-		return false
-	}
-	c.mu.Lock() // in the close handshake the library hears pings on another goroutine
-	defer c.mu.Unlock()
-	now := time.Now()
-	if c.paced.Before(now) {
-		c.paced = now
-	}
-	c.paced = c.paced.Add(time.Second / time.Duration(rate))
-	return c.paced.Sub(now) > 2*time.Second
-}
-
 // settle says where the reader is in the stream of frames: inside a message or
 // behind it. In the close handshake the library reads on the writer's goroutine,
 // and deadlines are none of the reader's business.
@@ -120,24 +104,60 @@ func (c *conn) settle(inside bool) {
 	}
 }
 
-// waitRoom holds the reader up while a peer does not read what it asked for: it
-// goes on to read, or its connection is cut over a stalled write. Where the
-// connection ends, it is until the close frame is out: the library closes, with
-// or without one of its own, over what a peer goes on to do wrong, and that must
-// not come first.
+// waitRoom holds the reader up while a peer does not read what it asked for,
+// control frames or answers, or has more queries than may run: it goes on to read,
+// or its connection is cut over a stalled write; a query ends, or the last one is
+// refused. Where the connection ends, it is until the close frame is out: the
+// library closes, with or without one of its own, over what a peer goes on to do
+// wrong, and that must not come first.
 func (c *conn) waitRoom() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for (c.pending > maxOutbox || c.ending != nil) && !c.broken && !(c.shut && !c.sending) {
+	if !c.mustWait() {
+		return
+	}
+	began, over := time.Now(), false
+	if d := c.options.QueryWait; d > 0 && c.crowded() {
+		bound := c.after(d, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			over = true
+			c.room.Broadcast()
+		})
+		defer bound.Stop()
+	}
+	for c.mustWait() {
+		if over && c.crowded() && c.ending == nil {
+			c.refuseLast()
+			continue
+		}
 		c.room.Wait()
 	}
+	c.held += time.Since(began)
+}
+
+// mustWait is called with mu held.
+func (c *conn) mustWait() bool {
+	wait := c.pending > maxOutbox || c.full() || c.crowded() || c.ending != nil
+	return wait && !c.broken && !(c.shut && !c.sending)
+}
+
+// refuseLast refuses the query that waits for the end of another one. Called with
+// mu held, which it lets go of meanwhile, by the reader.
+func (c *conn) refuseLast() {
+	op := c.waiting[len(c.waiting)-1]
+	c.retire(op, nil)
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	c.dispose(op)
+	_ = c.apart(func() {
+		c.callLimit("SocketQueries")
+		c.refuse(op.id, "Too many queries at once on one connection", codeRetry)
+	})
 }
 
 // receive does what one frame asks for.
 func (c *conn) receive(frame []byte) {
-	if c.tooMany() {
-		c.tooFast()
-	}
 	c.mu.Lock()
 	over := c.ending != nil
 	c.mu.Unlock()
@@ -145,10 +165,6 @@ func (c *conn) receive(frame []byte) {
 		return
 	}
 	m := c.codec.decode(frame)
-	if c.opening != nil && (m.kind == kindInit || !c.codec.strict()) {
-		c.opening.Stop()
-		c.opening = nil
-	}
 	if m.kind != kindMalformed {
 		c.malformed = 0
 	}
@@ -167,6 +183,7 @@ func (c *conn) receive(frame []byte) {
 	case kindWrong:
 		c.say(m.answer)
 	case kindInit:
+		c.beInited()
 		c.init(m.payload)
 	case kindStart:
 		c.startOperation(m.id, m.payload)
@@ -179,8 +196,8 @@ func (c *conn) receive(frame []byte) {
 	}
 }
 
-// init answers a connection_init. The rhythm of keep-alives begins with the
-// first one, whatever comes later: clients reconnect when it is broken.
+// init answers a connection_init. Keep-alives begin with the first one, and their
+// times do not change with a later one: clients measure them.
 func (c *conn) init(payload []byte) {
 	again := c.inited
 	if again && c.codec.strict() {
@@ -196,8 +213,10 @@ func (c *conn) init(payload []byte) {
 	defer c.mu.Unlock()
 	c.push(c.codec.appendAck(nil))
 	if !again && c.options.KeepAlive > 0 {
-		if c.codec.prompt() {
+		if c.codec.quickens() {
 			c.push(c.codec.appendKeepAlive(nil))
+			c.ping.Stop()
+			c.ping = nil // pings go with keep-alives
 		}
 		c.kaNext = time.Now().Add(c.options.KeepAlive)
 		c.ka = c.after(c.options.KeepAlive, c.keepAlive)
@@ -226,13 +245,8 @@ func (c *conn) enter(payload []byte) bool {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.expiry != nil {
-		c.expiry.Stop()
-		c.expiry = nil
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		c.expiry = c.after(time.Until(deadline), func() { c.end(ending{cause: causeExpired}) })
-	}
+	c.expires = expiryOf(ctx)
+	c.awaitExpiry()
 	return true
 }
 
@@ -263,29 +277,31 @@ func (c *conn) startOperation(id identity, payload []byte) {
 		c.push(c.codec.appendComplete(nil, old.id))
 		c.kick()
 	}
-	limit := c.options.MaxOperations
-	full := limit > 0 && len(c.ops)+c.leaving >= limit
 	c.mu.Unlock()
 	if old != nil {
 		c.dispose(old)
 	}
-	if full {
-		c.callLimit("PerSocket")
-		c.fail(id, &RequestError{Errors: []json.RawMessage{
-			encodeError(fmt.Sprintf("More than %d operations on one connection", limit), "LIMIT_EXCEEDED")}})
-		return
-	}
 
-	op := &operation{id: id}
+	op := &operation{id: id, expires: expiryOf(c.session)}
 	ctx, cancel := context.WithCancel(c.session)
 	op.cancel = cancel
-	how, err := c.callStart(ctx, payload, func() { c.wake(op) })
+	how, err := c.callStart(ctx, payload)
+	op.run, op.size = how.Run, how.Size
+	if err == nil && how.Open != nil {
+		if c.fullOfStreams() {
+			cancel()
+			c.callLimit("SocketSubscriptions")
+			detail := fmt.Sprintf("More than %d subscriptions on one connection", c.options.MaxSubscriptions)
+			c.refuse(id, detail, "LIMIT_EXCEEDED")
+			return
+		}
+		op.stream, err = c.callOpen(how.Open, func() { c.wake(op) })
+	}
 	if err != nil {
 		cancel()
 		c.fail(id, err)
 		return
 	}
-	op.run, op.stream = how.Run, how.Stream
 
 	c.mu.Lock()
 	op.started = true
@@ -297,12 +313,25 @@ func (c *conn) startOperation(id identity, payload []byte) {
 	}
 	c.ops[id.key] = op
 	if op.run != nil {
-		op.busy = true
-		c.spawn("query", func() { c.answer(ctx, op) })
+		op.begin = func() { c.answer(ctx, op) }
+		c.waiting = append(c.waiting, op)
+		c.begin()
 	} else {
+		c.streams++
 		c.queue(op)
 	}
 	c.mu.Unlock()
+}
+
+func (c *conn) fullOfStreams() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.options.MaxSubscriptions > 0 && c.streams >= c.options.MaxSubscriptions
+}
+
+// refuse tells the peer that an operation does not run because of a limit.
+func (c *conn) refuse(id identity, message, code string) {
+	c.fail(id, &RequestError{Errors: []json.RawMessage{encodeError(message, code)}})
 }
 
 func (c *conn) stopOperation(id identity) {

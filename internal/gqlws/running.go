@@ -27,13 +27,22 @@ func (c *conn) wake(op *operation) {
 // answer runs a query.
 func (c *conn) answer(ctx context.Context, op *operation) {
 	payload, err := c.callRun(ctx, op.run)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // expire may come too late to see op among the running
+		c.end(ending{cause: causeExpired})
+	}
+	c.account.Add(len(payload)) // may cut this connection, so not with mu held
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	op.busy = false
+	c.expected -= op.size
+	c.unsent += len(payload)
+	defer c.begin()
 	if op.ended {
-		c.leaving--
+		c.leave(op)
+		c.release(len(payload))
 		return
 	}
+	op.unsent = len(payload)
 	op.stream = &answer{payload, err}
 	c.queue(op)
 }
@@ -51,7 +60,7 @@ func (c *conn) fail(id identity, err error) {
 		why = errInternal
 	}
 	if why.Lost && c.codec.lossEndsAll() {
-		c.end(ending{cause: causeLost, err: why.Errors[0], session: why})
+		c.end(ending{cause: causeLost, session: why, standings: []standing{{id: id, own: why}}})
 		return
 	}
 	c.say(c.codec.appendErrors(nil, id, why.Errors))
@@ -63,10 +72,29 @@ func (c *conn) retire(op *operation, why error) {
 	op.ended, op.why = true, why
 	if op.busy {
 		op.handover = true
-		c.leaving++
 	}
 	delete(c.ops, op.id.key)
 	c.ready = slices.DeleteFunc(c.ready, func(o *operation) bool { return o == op })
+	c.waiting = slices.DeleteFunc(c.waiting, func(o *operation) bool { return o == op })
+	c.release(op.unsent)
+	op.unsent = 0
+	if !op.handover {
+		c.leave(op)
+	}
+	c.awaitUse()
+}
+
+// leave frees the place of an operation that has ended and that nobody is at work
+// on. Called with mu held.
+func (c *conn) leave(op *operation) {
+	switch {
+	case op.running:
+		c.running--
+	case op.run == nil:
+		c.streams--
+	}
+	c.begin()
+	c.room.Broadcast()
 }
 
 // retireAll retires all operations, and returns them in the order of their ids.

@@ -146,7 +146,7 @@ func requestError(message, code string) *RequestError {
 	return &RequestError{Errors: []json.RawMessage{json.RawMessage(first), json.RawMessage(`{"message":"a second one"}`)}}
 }
 
-func (s *script) Start(ctx context.Context, payload []byte, wake func()) (Operation, error) {
+func (s *script) Start(ctx context.Context, payload []byte) (Operation, error) {
 	s.mu.Lock()
 	s.checkOpen("Start")
 	s.mu.Unlock()
@@ -186,13 +186,15 @@ func (s *script) Start(ctx context.Context, payload []byte, wake func()) (Operat
 	case q == "{stubborn}":
 		return s.query(func(context.Context) []byte { <-s.release; return []byte(`{}`) }), nil
 	case strings.HasPrefix(q, "subscription"):
-		st := &scriptStream{script: s, ctx: ctx, wake: wake}
-		s.mu.Lock()
-		s.streams = append(s.streams, st)
-		s.running++
-		s.mu.Unlock()
-		wake() // before it runs: must be harmless
-		return Operation{Stream: st}, nil
+		return Operation{Open: func(wake func()) (Stream, error) {
+			st := &scriptStream{script: s, ctx: ctx, wake: wake}
+			s.mu.Lock()
+			s.streams = append(s.streams, st)
+			s.running++
+			s.mu.Unlock()
+			wake() // before it runs: must be harmless
+			return st, nil
+		}}, nil
 	default:
 		return Operation{Run: func(context.Context) []byte { return []byte(cannedAnswers[q]) }}, nil
 	}
@@ -209,12 +211,14 @@ type scriptStream struct {
 	err    error
 	cursor string
 	asked  int
-	inside bool
-	closed bool
-	why    error
-	gate   chan struct{} // where set, Next waits for it
-	panics bool
-	exits  bool // Next ends its goroutine
+
+	pending *RequestError
+	inside  bool
+	closed  bool
+	why     error
+	gate    chan struct{} // where set, Next waits for it
+	panics  bool
+	exits   bool // Next ends its goroutine
 }
 
 func (s *scriptStream) Next() ([]byte, error) {
@@ -256,6 +260,15 @@ func (s *scriptStream) Cursor() string {
 		panic("Cursor")
 	}
 	return s.cursor
+}
+
+func (s *scriptStream) Pending() *RequestError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.inside {
+		s.script.t.Error("Pending after Close, or while Next is under way")
+	}
+	return s.pending
 }
 
 func (s *scriptStream) Close(why error) {

@@ -19,18 +19,19 @@ import (
 
 // Options are the limits of a Server. A field that is zero or negative is off.
 type Options struct {
-	// KeepAlive is the rhythm of WebSocket pings, and of the protocol's own
-	// keep-alives (ka, ping) after connection_init. A peer whose WebSocket pong
-	// does not come within two of them is cut.
+	// KeepAlive is the interval of WebSocket pings, and of graphql-transport-ws's
+	// own pings after connection_init. With graphql-ws, it is the time between the
+	// first two ka; from then on there is one each fifth of it. A peer whose
+	// WebSocket pong does not come within two intervals is cut.
 	KeepAlive time.Duration
 
 	// InitTimeout is how long a peer of graphql-transport-ws may take to send
 	// its connection_init; it is then closed with 4408.
 	InitTimeout time.Duration
 
-	// FirstMessage is how long a peer of the legacy protocol may say nothing at
-	// all after the handshake.
-	FirstMessage time.Duration
+	// UnusedTimeout is how long a peer of the legacy protocol may be connected
+	// without an accepted connection_init and without a running operation.
+	UnusedTimeout time.Duration
 
 	// FrameTimeout is how long the rest of a begun message may take.
 	FrameTimeout time.Duration
@@ -43,12 +44,31 @@ type Options struct {
 	// connection with close code 1009.
 	MaxMessage int64
 
-	// MessageRate is how many messages and pings a second a peer may send, and
-	// twice as many at once; more end the connection with close code 1008.
+	// MessageRate is how many messages, pings, pongs and empty fragments a second a
+	// peer may send, and three times as many at once; 16 other fragments count as one. More
+	// end the connection with close code 1008.
 	MessageRate int
 
-	// MaxOperations is how many operations may run on one connection.
-	MaxOperations int
+	// MaxSubscriptions is how many subscriptions may be open on one connection; a
+	// further one is refused.
+	MaxSubscriptions int
+
+	// MaxQueries is how many queries may run on one connection, up to when their
+	// answers are written. If there is a further one, the connection is not read until
+	// one of them has ended, but for QueryWait at most: then the further one is refused
+	// with SERVICE_UNAVAILABLE.
+	MaxQueries int
+
+	// QueryWait is how long a query may wait because of MaxQueries.
+	QueryWait time.Duration
+
+	// MaxUnsent is the size in bytes of unsent answers to queries beyond which a
+	// connection is not read, and no query that was read is started.
+	MaxUnsent int
+
+	// Account opens the account of a connection, which cut ends; cut may be called
+	// at any time, from any goroutine. If it is nil, nothing is counted.
+	Account func(peer Session, cut func()) Account
 
 	// MaxID is the length of an operation's id in bytes.
 	MaxID int
@@ -91,6 +111,7 @@ type Server struct {
 	log     *slog.Logger
 	codecs  []codec // the first of these that a peer offers is spoken
 	crew    *crew
+	wheel   *wheel
 	watch   watch
 
 	mu       sync.Mutex
@@ -106,11 +127,13 @@ func NewServer(o Options) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	crew := newCrew()
 	return &Server{
 		options:  o,
 		log:      log,
 		codecs:   []codec{transport{maxID: o.MaxID}, legacy{maxID: o.MaxID}},
-		crew:     newCrew(),
+		crew:     crew,
+		wheel:    newWheel(crew, o.KeepAlive/beats),
 		conns:    make(map[*conn]struct{}),
 		finished: make(chan struct{}),
 	}
@@ -202,6 +225,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-s.finished:
+		s.wheel.turning.Wait()
 		s.crew.working.Wait()
 		s.watch.waiting.Wait()
 		return nil

@@ -175,7 +175,7 @@ func serveLoopback(t *testing.T, s *Server, ss Session) (url string, returned ch
 // valueSession answers with a value of the handshake's context.
 type valueSession struct{ *script }
 
-func (s valueSession) Start(ctx context.Context, payload []byte, wake func()) (Operation, error) {
+func (s valueSession) Start(ctx context.Context, payload []byte) (Operation, error) {
 	return Operation{Run: func(ctx context.Context) []byte {
 		return fmt.Appendf(nil, `{"data":%q,"done":%v}`, ctx.Value(contextKey{}), ctx.Err() != nil)
 	}}, nil
@@ -225,7 +225,7 @@ func roundTrip(ctx context.Context, t *testing.T, c *websocket.Conn) {
 func TestFramesSentWithTheHandshakeAreHeard(t *testing.T) {
 	const n = 30 // more than fills one of the connection's buffers
 	o := testOptions
-	o.MaxOperations = n
+	o.MaxQueries = n
 	s := NewServer(o)
 	url, _ := serveLoopback(t, s, newScript(t))
 	nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))

@@ -177,7 +177,7 @@ func TestConnectionAcceptedInTheMomentOfShutdownHasNoTurn(t *testing.T) {
 		s := NewServer(Options{})
 		subscribers(t, s, 50)
 		here, there := net.Pipe()
-		p := &peer{t: t, conn: here}
+		p := &peer{t: t, conn: here, writing: make(chan struct{}, 1)}
 		over := make(chan struct{})
 		w := &pipeWriter{conn: there, header: http.Header{}, before: func() {
 			go func() { shutdown(t, s); close(over) }()
@@ -254,7 +254,7 @@ func TestLogHasTheCursorsOfAConnectionThatIsCut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log notebook
 				o := testOptions
-				o.Logger, o.MaxOperations = log.logger(), 0
+				o.Logger, o.MaxSubscriptions = log.logger(), 0
 				s, ss := NewServer(o), newScript(t)
 				p := dial(t, s, ss).listen()
 				for i := range tc.streams {

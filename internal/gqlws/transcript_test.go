@@ -22,7 +22,7 @@ import (
 //	.. 15s                time passes, and nothing else had been heard
 //	!! push 1 {…}         the first stream that was started has a payload;
 //	                      !! end 1, !! fail 1 {…}, !! lose 1 {…}, !! break 1, !! panic 1,
-//	                      !! at 1 7 (its cursor),
+//	                      !! at 1 7 (its cursor), !! gap 1 {…} (it is lost, but was not asked yet),
 //	                      !! release (queries that wait), !! shutdown
 //	== 2                  so many streams are open
 //
@@ -164,12 +164,16 @@ func (tr transcript) act(t *testing.T, ss *script, arg string) {
 		t.Fatal(err)
 	}
 	st, rest := ss.stream(n), strings.TrimSpace(f[2])
-	failure := &RequestError{Errors: []json.RawMessage{json.RawMessage(rest)}, Lost: f[0] == "lose"}
+	failure := &RequestError{Errors: []json.RawMessage{json.RawMessage(rest)}, Lost: f[0] != "fail"}
 	switch f[0] {
 	case "push":
 		st.push(rest)
 	case "at":
 		st.at(rest)
+	case "gap":
+		st.mu.Lock()
+		st.pending = failure
+		st.mu.Unlock()
 	case "end":
 		st.end(io.EOF)
 	case "fail", "lose":

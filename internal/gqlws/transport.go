@@ -34,7 +34,7 @@ type transport struct {
 func (transport) name() string                     { return "graphql-transport-ws" }
 func (transport) strict() bool                     { return true }
 func (transport) opening(o *Options) time.Duration { return o.InitTimeout }
-func (transport) prompt() bool                     { return false }
+func (transport) quickens() bool                   { return false }
 func (transport) lossEndsAll() bool                { return false }
 
 func (t transport) decode(frame []byte) message {
@@ -149,12 +149,15 @@ func (transport) appendComplete(b []byte, id identity) []byte {
 func (transport) appendStopped(b []byte, _ identity) []byte { return b }
 
 func (t transport) appendStanding(b []byte, e ending, s standing) []byte {
+	if s.own != nil {
+		return t.appendErrors(b, s.id, s.own.Errors)
+	}
 	say := sayShutdown
 	if e.cause == causeExpired {
 		say = sayExpired
 	}
 	// UNAUTHENTICATED would be final for an expired session, too.
-	return t.appendErrors(b, s.id, []json.RawMessage{encodeErrorAt(say, "SERVICE_UNAVAILABLE", s.cursor)})
+	return t.appendErrors(b, s.id, []json.RawMessage{encodeErrorAt(say, codeRetry, s.cursor)})
 }
 
 // farewell is the close frame alone. Clients try again after 1001, 1013, 4403

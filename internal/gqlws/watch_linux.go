@@ -113,8 +113,13 @@ func (w *watch) closeIfNone() {
 const canWatch = true
 
 // glance is a Read that does not wait: where there is nothing to read it fails
-// with errIdle.
+// with errIdle. After a read that took all there was it fails without a system
+// call; the watch reports what has come since.
 func (n *netConn) glance(p []byte) (k int, err error) {
+	if n.emptied {
+		n.emptied = false
+		return 0, errIdle
+	}
 	failed := n.raw.Read(func(fd uintptr) bool {
 		for {
 			if k, err = syscall.Read(int(fd), p); err != syscall.EINTR {
@@ -132,5 +137,6 @@ func (n *netConn) glance(p []byte) (k int, err error) {
 	case k == 0:
 		return 0, io.EOF
 	}
+	n.emptied = k < len(p)
 	return k, nil
 }

@@ -5,7 +5,11 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 )
+
+// turnTime is how long a connection is asked for what it has before others have their turn.
+const turnTime = time.Millisecond
 
 // frames holds buffers of writers: a connection has one only while it writes.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
@@ -22,16 +26,24 @@ const (
 
 // kick has what there is written, if nobody is at it. Called with mu held.
 func (c *conn) kick() {
+	if c.toAttend() {
+		c.server.crew.call(c)
+	}
+}
+
+// toAttend reports whether the crew has to be called to write what there is; a writer of the connection's own is
+// started here. Called with mu held.
+func (c *conn) toAttend() bool {
 	if c.writing || c.broken || c.shut || !c.hasWork() {
-		return
+		return false
 	}
 	c.writing = true
 	if c.net.raw == nil {
 		c.spawn("writer", func() { c.write(nil) })
-		return
+		return false
 	}
 	c.wg.Add(1) // until it was attended to
-	c.server.crew.call(c)
+	return true
 }
 
 func (c *conn) hasWork() bool {
@@ -80,6 +92,7 @@ const (
 	taskNone  task = iota // it is no writer any more
 	taskSend              // send what was gathered
 	taskLeave             // say goodbye
+	taskLater             // let others have their turn
 )
 
 // write is the writer, where it may have to wait for the peer: it sends what is
@@ -117,11 +130,18 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	*b = (*b)[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	begun := time.Now()
 	for {
 		over := c.ending != nil || c.drained()
+		late := time.Since(begun) > turnTime
 		switch {
 		case c.broken || c.shut:
 			return taskNone
+		case late && len(*b) == 0 && c.hasWork():
+			return taskLater
+		case late && len(*b) > 0:
+			c.sending = true
+			return taskSend
 		case len(*b) >= enough, len(*b) > 0 && (over || !c.hasWork()):
 			c.sending = true
 			return taskSend
@@ -174,9 +194,13 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 	c.mu.Lock()
 	op.busy = false
 	ended := op.ended // meanwhile, by the peer or with the connection
+	if !ended {
+		c.inWrite += op.unsent
+		op.unsent = 0
+	}
 	switch {
 	case ended:
-		c.leaving--
+		c.leave(op)
 	case c.ending != nil && isLost(err):
 		err = nil // the farewell tells where it stands
 	case err != nil:
@@ -210,7 +234,13 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 // nothing more can be said. Why it failed is for the net.Conn to say, or for the
 // reader.
 func (c *conn) send(frames []byte) bool {
-	if _, err := c.net.put(frames); err != nil {
+	c.mu.Lock()
+	more := max(0, len(frames)-c.inWrite)
+	c.mu.Unlock()
+	c.account.Add(more)
+	_, err := c.net.put(frames)
+	c.account.Add(-more)
+	if err != nil {
 		c.sever()
 		return false
 	}
@@ -224,6 +254,11 @@ func (c *conn) send(frames []byte) bool {
 func (c *conn) sent() {
 	c.sending = false
 	c.room.Broadcast()
+	if n := c.inWrite; n > 0 {
+		c.inWrite = 0
+		c.release(n)
+		c.account.Progress()
+	}
 }
 
 // waitShut is called by the library, which has a close frame to write: it waits

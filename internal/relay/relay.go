@@ -47,8 +47,8 @@ type Relay struct {
 	copying  sync.WaitGroup
 
 	mu    sync.Mutex
-	flow  sync.Cond // silent has changed
-	conns map[net.Conn]bool
+	flow  sync.Cond         // silent has changed
+	conns map[net.Conn]bool // whether anything passes
 	quiet bool
 	shut  bool
 }
@@ -114,17 +114,17 @@ func (r *Relay) copy(to, from net.Conn) {
 	delete(r.conns, from)
 }
 
-// A silencer holds back what was read while the proxy is silent.
+// A silencer holds back what was read while the proxy is silent, and for good if the connection is forgotten.
 type silencer struct {
-	r *Relay
-	io.Reader
+	r    *Relay
+	from net.Conn
 }
 
 func (s silencer) Read(b []byte) (int, error) {
-	n, err := s.Reader.Read(b)
+	n, err := s.from.Read(b)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	for s.r.quiet && !s.r.shut {
+	for (s.r.quiet || !s.r.conns[s.from]) && !s.r.shut {
 		s.r.flow.Wait()
 	}
 	return n, err
@@ -149,6 +149,16 @@ func (r *Relay) Cut() {
 func (r *Relay) Stall() (resume func()) {
 	r.silent(true)
 	return func() { r.silent(false) }
+}
+
+// Forget makes nothing pass on the connections that are open, as a firewall does that was restarted. New ones are not
+// affected.
+func (r *Relay) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		r.conns[c] = false
+	}
 }
 
 func (r *Relay) silent(quiet bool) {

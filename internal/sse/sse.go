@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -46,6 +47,11 @@ type Options struct {
 	Heartbeat    time.Duration // how often a comment shows that the connection lives
 	WriteTimeout time.Duration // for one write to be taken
 
+	// Count is called with the bytes of each write before it, and with as many less
+	// than zero after it. The stream ends if it reports false before a write. nil
+	// counts nothing.
+	Count func(bytes int) bool
+
 	// Hurry is closed when no write may take longer than a Moment any more.
 	// Who closes it and then sets a write deadline so near hurries a write
 	// under way, too.
@@ -67,6 +73,20 @@ const (
 	idle = 2 << 10
 )
 
+// What surrounds the answer to a query that is sent as an event stream.
+const (
+	Before = ":\n\nevent: next\ndata: "
+	After  = "\n\nevent: complete\ndata:\n\n"
+)
+
+// SetHeader sets the header fields of an event stream.
+func SetHeader(h http.Header) {
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
 // Serve answers a request with a stream and returns when it has ended: nil
 // where the client was told or has left (ctx is done), else why not. wake
 // holds a value when Next may have an event.
@@ -74,12 +94,8 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 	if !flushable(w) {
 		return ErrNotFlushable
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	h.Set("X-Content-Type-Options", "nosniff")
-	out := &writer{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, hurry: o.Hurry}
+	SetHeader(w.Header())
+	out := &writer{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, hurry: o.Hurry, count: o.Count}
 	w.WriteHeader(http.StatusOK)
 	if err := out.send([]byte(":\n\n")); err != nil { // the client learns that it is connected
 		return err
@@ -126,6 +142,7 @@ type writer struct {
 	rc      *http.ResponseController
 	timeout time.Duration
 	hurry   <-chan struct{}
+	count   func(int) bool
 	buf     []byte
 }
 
@@ -184,6 +201,12 @@ func (o *writer) end(why error) error {
 func (o *writer) complete() { o.buf = append(o.buf, "event: complete\ndata:\n\n"...) }
 
 func (o *writer) send(p []byte) error {
+	if o.count != nil {
+		if !o.count(len(p)) {
+			return fmt.Errorf("sse: no room for a write: %w", os.ErrDeadlineExceeded)
+		}
+		defer o.count(-len(p))
+	}
 	timeout := o.timeout
 	select {
 	case <-o.hurry:

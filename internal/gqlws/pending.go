@@ -1,0 +1,72 @@
+package gqlws
+
+import "os"
+
+// An Account counts the bytes that a connection keeps for its peer: answers to
+// queries that are not sent, and frames that the peer is waited for to take. Its
+// methods must not block.
+type Account interface {
+	// Add counts n more bytes, which may be negative. If n is positive it may cut
+	// connections that take nothing, this one among them.
+	Add(n int)
+
+	// Progress reports that the peer has taken bytes.
+	Progress()
+
+	// Close ends the count. It is called once, after everything else.
+	Close()
+}
+
+// uncounted is the Account of a Server that has none.
+type uncounted struct{}
+
+func (uncounted) Add(int)   {}
+func (uncounted) Progress() {}
+func (uncounted) Close()    {}
+
+func (c *conn) openAccount() Account {
+	if c.options.Account == nil {
+		return uncounted{}
+	}
+	return c.options.Account(c.peer, func() {
+		c.cut(&severed{ErrCut, "too many answers waiting to be sent", os.ErrDeadlineExceeded})
+	})
+}
+
+// full reports whether so much waits to be sent that nothing more may be asked
+// for. Called with mu held.
+func (c *conn) full() bool { return c.options.MaxUnsent > 0 && c.unsent > c.options.MaxUnsent }
+
+// crowded reports whether there are more queries than may run at once. Called with
+// mu held.
+func (c *conn) crowded() bool {
+	return c.options.MaxQueries > 0 && c.running+len(c.waiting) > c.options.MaxQueries
+}
+
+// begin starts queries that were read, as long as there are places, and what is
+// unsent and what the running ones are expected to add leave room. Called with mu
+// held.
+func (c *conn) begin() {
+	most, places := c.options.MaxUnsent, c.options.MaxQueries
+	for len(c.waiting) > 0 && (places <= 0 || c.running < places) && (most <= 0 || c.unsent+c.expected <= most) &&
+		c.ending == nil && !c.dead {
+		op := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.expected += op.size
+		c.running++
+		op.running = true
+		op.busy = true
+		c.spawn("query", op.begin)
+	}
+}
+
+// release counts n bytes of answers as sent, or dropped. Called with mu held.
+func (c *conn) release(n int) {
+	if n == 0 {
+		return
+	}
+	c.unsent -= n
+	c.account.Add(-n)
+	c.room.Broadcast()
+	c.begin()
+}
