@@ -27,8 +27,9 @@ var errInterrupted = errors.New("memchain: interrupted")
 type Chain struct {
 	mu       sync.RWMutex
 	blocks   []chaingql.Block // ascending; what is in it is never written again, so readers share it unlocked
-	dropped  int              // how many blocks were pruned
-	floor    chaingql.Cursor  // the newest block that was pruned
+	index    index
+	dropped  int             // how many blocks were pruned
+	floor    chaingql.Cursor // the newest block that was pruned
 	balances map[chaingql.Address]*big.Int
 	grown    chan struct{} // closed, and made anew, whenever blocks come
 	line     *line
@@ -48,6 +49,7 @@ var (
 // New returns an empty chain.
 func New() *Chain {
 	return &Chain{
+		index:    make(index),
 		balances: make(map[chaingql.Address]*big.Int),
 		grown:    make(chan struct{}),
 		line:     &line{cut: make(chan struct{})},
@@ -61,11 +63,15 @@ func New() *Chain {
 // the error wraps [chaingql.ErrBadCursor] where one is not. The slice remains
 // the caller's.
 func (c *Chain) Append(blocks ...chaingql.Block) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.append(blocks)
+}
+
+func (c *Chain) append(blocks []chaingql.Block) error {
 	if len(blocks) == 0 {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	newest := c.newest()
 	for i, b := range blocks {
 		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
@@ -76,6 +82,9 @@ func (c *Chain) Append(blocks ...chaingql.Block) error {
 		}
 		newest = b.Cursor
 	}
+	for i, b := range blocks {
+		c.index.add(c.dropped+len(c.blocks)+i, b)
+	}
 	c.blocks = append(c.blocks, blocks...)
 	close(c.grown)
 	c.grown = make(chan struct{})
@@ -84,7 +93,7 @@ func (c *Chain) Append(blocks ...chaingql.Block) error {
 
 func (c *Chain) newest() chaingql.Cursor {
 	if len(c.blocks) == 0 {
-		return c.floor
+		return ""
 	}
 	return c.blocks[len(c.blocks)-1].Cursor
 }
@@ -102,23 +111,30 @@ func (c *Chain) SetBalance(addr chaingql.Address, nano *big.Int) {
 	c.balances[addr] = nano
 }
 
-// Prune drops all blocks below a cursor. From then on, reading on from a
-// cursor below the newest block that was dropped is
-// [chaingql.ErrCursorTooOld], and a running Follow that has yet to reach that
-// block ends with it.
+// Prune drops all blocks below a cursor but the newest of the chain, which is
+// always kept. From then on, reading on from a cursor below the newest block that
+// was dropped is [chaingql.ErrCursorTooOld], and a running Follow that has yet to
+// reach that block ends with it.
 func (c *Chain) Prune(before chaingql.Cursor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := after(c.blocks, before)
-	if n > 0 && c.blocks[n-1].Cursor == before {
-		n--
-	}
-	if n == 0 {
+	n := min(below(c.blocks, before), len(c.blocks)-1)
+	if n <= 0 {
 		return
 	}
 	c.floor = c.blocks[n-1].Cursor
 	c.dropped += n
-	c.blocks = slices.Clone(c.blocks[n:]) // lets go of the memory
+	c.blocks = without(c.blocks, n)
+	c.index.prune(c.dropped)
+}
+
+// without returns s without its first n elements. It copies the rest if that is the smaller part. Otherwise the memory
+// of the n elements is freed when the slice grows: a copy each time would keep the lock for long if the chain is long.
+func without[T any](s []T, n int) []T {
+	if n >= len(s)/2 {
+		return slices.Clone(s[n:])
+	}
+	return s[n:]
 }
 
 // Interrupt ends every Follow that is running with err, as a source does that
@@ -168,7 +184,6 @@ func (c *Chain) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.
 }
 
 // Blocks returns one page of the blocks, as [chaingql.Backend] describes it.
-// Where blocks were pruned, After "" is before the oldest one kept.
 func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -176,18 +191,22 @@ func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor
 	}
+	f := filterOf(q)
 	c.mu.RLock()
-	blocks, floor := c.blocks, c.floor
+	blocks, dropped, floor, numbers := c.blocks, c.dropped, c.floor, c.index[f]
 	c.mu.RUnlock()
-	if q.After != "" && q.After < floor {
+	switch {
+	case q.After != "" && q.After < floor:
 		return nil, chaingql.ErrCursorTooOld
+	case f.byWorkchain || f.byShard:
+		return pageOf(blocks, dropped, numbers, q), nil
 	}
 	return chaingql.PageOf(blocks, q), nil
 }
 
 // Follow yields every block after a cursor, as [chaingql.Backend] describes
 // it. It wakes as soon as blocks are appended, and holds nothing up however
-// slowly its caller reads. Where blocks were pruned, "" is too old.
+// slowly its caller reads. If blocks were pruned, "" is too old.
 func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := checkCursor(from); err != nil {
@@ -233,7 +252,8 @@ func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chai
 
 // since returns the blocks from number next on (they are counted from the
 // first that ever was), the number of the first of them, and what is closed as
-// soon as there are more. Where next is not there, the place is looked up.
+// soon as there are more. If next is negative, or pruned, the place after last is
+// looked up.
 func (c *Chain) since(last chaingql.Cursor, next int) (blocks []chaingql.Block, at int, grown <-chan struct{}, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -255,12 +275,18 @@ func (l *line) err(ctx context.Context) error {
 	}
 }
 
-// after tells how many blocks there are up to and with a cursor.
-func after(blocks []chaingql.Block, c chaingql.Cursor) int {
-	n, found := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
+// below returns the number of blocks below a cursor.
+func below(blocks []chaingql.Block, c chaingql.Cursor) int {
+	n, _ := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
 		return strings.Compare(string(b.Cursor), string(c))
 	})
-	if found {
+	return n
+}
+
+// after returns the number of blocks up to and including a cursor.
+func after(blocks []chaingql.Block, c chaingql.Cursor) int {
+	n := below(blocks, c)
+	if n < len(blocks) && blocks[n].Cursor == c {
 		n++
 	}
 	return n

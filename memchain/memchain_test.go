@@ -125,7 +125,7 @@ func TestPrunedHistoryIsTooOldFromTheLastBlockDroppedDown(t *testing.T) {
 		{"up to a block", []chaingql.Cursor{"06"}, "06 08", []chaingql.Cursor{"01", "02", "03"}, []chaingql.Cursor{"04", "05", "06", "08", "09"}},
 		{"up to between blocks", []chaingql.Cursor{"05"}, "06 08", []chaingql.Cursor{"02", "03"}, []chaingql.Cursor{"04", "05", "06"}},
 		{"twice", []chaingql.Cursor{"03", "07", "05"}, "08", []chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "07", "08"}},
-		{"everything", []chaingql.Cursor{"0f"}, "", []chaingql.Cursor{"02", "06", "07"}, []chaingql.Cursor{"08", "09"}},
+		{"all but the newest", []chaingql.Cursor{"0f", "f"}, "08", []chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "08", "09"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := memchain.New()

@@ -49,20 +49,21 @@ func Load(r io.Reader) (Recording, error) {
 	return rec, nil
 }
 
-// Add puts a recording's blocks behind the chain's newest and sets its
-// balances. On error the chain is left as it was. The recording remains the
-// caller's.
+// Add appends a recording's blocks to the chain and sets its balances, both at once for readers. If it returns an
+// error, the chain is unchanged. The recording remains the caller's.
 func (c *Chain) Add(rec Recording) error {
 	for addr, nano := range rec.Balances {
 		if nano == nil || nano.Sign() < 0 {
 			return fmt.Errorf("memchain: balance %v of %v", nano, addr)
 		}
 	}
-	if err := c.Append(rec.Blocks...); err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.append(rec.Blocks); err != nil {
 		return err
 	}
 	for addr, nano := range rec.Balances {
-		c.SetBalance(addr, nano)
+		c.balances[addr] = new(big.Int).Set(nano)
 	}
 	return nil
 }

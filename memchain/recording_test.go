@@ -246,6 +246,28 @@ func TestRecordingThatIsMalformedIsRefusedInOneLine(t *testing.T) {
 	}
 }
 
+func TestRecordingMayHoldTheLargestValues(t *testing.T) {
+	for _, row := range []struct{ name, file string }{
+		{"the first second", strings.Replace(goodBlock, "1573822385", "0", 1)},
+		{"the last second of 32 bits", strings.Replace(goodBlock, "1573822385", "4294967295", 1)},
+	} {
+		rec, err := memchain.Load(strings.NewReader(`{"blocks":[` + row.file + `]}`))
+		if err != nil || len(rec.Blocks) != 1 {
+			t.Errorf("%s: loaded %d blocks: %v", row.name, len(rec.Blocks), err)
+		}
+	}
+	digits := strings.Repeat("9", 78)
+	rec, err := memchain.Load(strings.NewReader(`{"accounts":[` + strings.Replace(goodRow, `"5"`, `"`+digits+`"`, 1) + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, nano := range rec.Balances {
+		if nano.String() != digits {
+			t.Errorf("%v has %v", addr, nano)
+		}
+	}
+}
+
 func TestRecordingIsSortedAndTheNewestBalanceCounts(t *testing.T) {
 	rec, err := memchain.Load(strings.NewReader(`{"network":"N","blocks":[` +
 		strings.Replace(goodBlock, "01m", "0a", 1) + `,` + goodBlock + `,` +

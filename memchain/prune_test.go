@@ -1,0 +1,92 @@
+package memchain_test
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"runtime"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// grow appends the blocks from one number to another.
+func grow(t *testing.T, c *memchain.Chain, from, to uint64) {
+	t.Helper()
+	var blocks []chaingql.Block
+	for n := from; n < to; n++ {
+		blocks = append(blocks, chaingql.Block{Workchain: int32(n % 2), Shard: 1 << 63, Cursor: chaingql.SeqCursor(n)})
+	}
+	if err := c.Append(blocks...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Readers wait while a chain is pruned.
+func TestPruneOfAFewBlocksDoesNotCopyTheChain(t *testing.T) {
+	c := memchain.New()
+	grow(t, c, 0, 100_000)
+	if bytes := allocated(func() { c.Prune(chaingql.SeqCursor(10)) }); bytes > 64<<10 {
+		t.Errorf("%d bytes were allocated to prune 10 blocks", bytes)
+	}
+}
+
+func TestPrunedBlocksAreFreed(t *testing.T) {
+	c := memchain.New()
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := heap()
+	for n := uint64(0); n < 300_000; n += 100 {
+		grow(t, c, n, n+100)
+		if n > 10_000 {
+			c.Prune(chaingql.SeqCursor(n - 10_000))
+		}
+	}
+	if grown := heap() - before; grown > 10<<20 {
+		t.Errorf("a chain of 10,000 blocks keeps %d bytes", grown)
+	}
+	runtime.KeepAlive(c)
+}
+
+func TestAddShowsBlocksTogetherWithTheirBalances(t *testing.T) {
+	account := chaingql.Address{ID: [32]byte{1}}
+	for range 50 {
+		c := memchain.New()
+		seen := make(chan error, 1)
+		go func() {
+			for _, err := range c.Follow(t.Context(), "") {
+				if err == nil {
+					_, err = c.Balance(context.Background(), account)
+				}
+				seen <- err
+				return
+			}
+		}()
+		rec := memchain.Recording{
+			Blocks:   []chaingql.Block{{Workchain: -1, Cursor: "01m"}},
+			Balances: map[chaingql.Address]*big.Int{account: big.NewInt(7)},
+		}
+		for i := range 2000 {
+			rec.Balances[chaingql.Address{Workchain: 1, ID: [32]byte{byte(i), byte(i >> 8)}}] = big.NewInt(1)
+		}
+		if err := c.Add(rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-seen; errors.Is(err, chaingql.ErrNotFound) {
+			t.Fatal("Follow had a block before the balances that came with it")
+		}
+	}
+}
