@@ -25,7 +25,8 @@ import (
 // A Harness is a Backend under test and what a test can do to its source. Only
 // Backend is required, together with Append or Blocks; a nil func says that the
 // source cannot do it, and the rules that need it are left out. The funcs may
-// be called while the Backend is in use, SetBalance and Append concurrently.
+// be called while the Backend is in use, SetBalance and Append concurrently, and
+// SetBalance for several accounts at the same time.
 type Harness struct {
 	Backend chaingql.Backend
 
@@ -50,7 +51,9 @@ type Harness struct {
 	// Balances has accounts that the source knows when it is opened.
 	Balances map[chaingql.Address]*big.Int
 
-	// Prune drops all blocks below a cursor.
+	// Prune drops all blocks below a cursor, which may be past the newest block: that
+	// one is kept. It is called while pages are read and Follows run, by one goroutine
+	// at a time.
 	Prune func(before chaingql.Cursor) error
 	// Interrupt makes every Follow that is running fail, as a lost connection
 	// does; the next one must do well again.
@@ -86,20 +89,27 @@ var rules = []rule{
 	{"recorded balances come back exactly", needs("Balances"), recordedBalancesComeBack},
 	{"an unknown account is ErrNotFound", nil, unknownAccountIsNotFound},
 	{"Balances says what Balance does", needs("SetBalance"), balancesTogether},
+	{"balances hold while they are written", needs("SetBalance"), balancesHoldWhileWritten},
 
 	{"an empty chain has no blocks and no error", needs("Append"), emptyChainHasNoBlocks},
+	{"blocks come back exactly", needs("Append"), blocksComeBackExactly},
 	{"a page is what was asked for", nil, pageIsWhatWasAskedFor},
 	{"random pages are right", nil, randomPagesAreRight},
 	{"First and Last go up to 1,000", nil, pagesGoUpToMaxPage},
 	{"a page is the caller's own", nil, pageIsTheCallersOwn},
 	{"a foreign cursor is ErrBadCursor", nil, foreignCursorIsBad},
 	{"pruned history is ErrCursorTooOld", needs("Prune"), prunedHistoryIsTooOld},
+	{"the newest pruned block's own cursor is not too old", needs("Prune"), newestPrunedIsNotTooOld},
+	{"a page without After begins with the oldest block kept", needs("Prune"), pageBeginsWithTheOldestKept},
+	{"a Follow from the start is too old once a block is pruned", needs("Prune"), followFromTheBeginningIsTooOld},
+	{"the newest block is never pruned", needs("Append", "Prune"), newestIsNeverPruned},
 
 	{"Follow yields the stored blocks and waits", nil, followYieldsStoredBlocks},
 	{"Follow of an empty chain waits", needs("Append"), followOfEmptyChainWaits},
 	{"Follow has no seam between stored and new blocks", needs("Append"), followHasNoSeam},
 	{"several Follows do not mind each other", nil, severalFollows},
 	{"a block that Follow gave is in Blocks", needs("Append"), followedBlocksAreStored},
+	{"a Follow that is read slowly drops nothing", needs("Append"), slowFollowDropsNothing},
 	{"a cursor past the newest block waits", needs("Append"), cursorPastTheNewestWaits},
 	{"a Follow that is left ends", nil, followThatIsLeftEnds},
 	{"an interrupted Follow ends with one error and can be resumed", needs("Interrupt"), interruptedFollowCanBeResumed},
@@ -111,6 +121,7 @@ var rules = []rule{
 	{"a Follow ends when its context is done", nil, followEndsWithItsContext},
 
 	{"pages and Follows hold while blocks are appended", needs("Append"), allHoldsUnderLoad},
+	{"pages and Follows hold while blocks are pruned", needs("Append", "Prune"), allHoldsWhilePruned},
 }
 
 func needs(fields ...string) []string { return fields }
@@ -155,8 +166,11 @@ func (h Harness) fault() string {
 	case h.Append == nil && len(h.Blocks) < fewest:
 		return fmt.Sprintf("Harness has no Append, and %d Blocks: at least %d are needed", len(h.Blocks), fewest)
 	}
-	for i := 1; i < len(h.Blocks); i++ {
-		if h.Blocks[i].Cursor <= h.Blocks[i-1].Cursor {
+	for i := range h.Blocks {
+		if c := h.Blocks[i].Cursor; !printable(c) {
+			return fmt.Sprintf("Harness.Blocks has cursor %q", c) + notPrintable
+		}
+		if i > 0 && h.Blocks[i].Cursor <= h.Blocks[i-1].Cursor {
 			return fmt.Sprintf("Harness.Blocks has cursor %q after %q: they must ascend", h.Blocks[i].Cursor, h.Blocks[i-1].Cursor)
 		}
 	}

@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -30,11 +31,12 @@ func whole(c *memchain.Chain) Harness {
 }
 
 func TestChainInMemoryKeepsEveryRule(t *testing.T) {
+	t.Parallel()
 	Run(t, func(*testing.T) Harness { return whole(memchain.New()) })
 }
 
 func TestChainThatNumbersItsBlocksKeepsEveryRule(t *testing.T) {
-	Run(t, func(*testing.T) Harness {
+	keepsEveryRule(t, func() Harness {
 		h := whole(memchain.New())
 		h.Cursor = chaingql.SeqCursor
 		return h
@@ -42,7 +44,7 @@ func TestChainThatNumbersItsBlocksKeepsEveryRule(t *testing.T) {
 }
 
 func TestPolledChainKeepsEveryRule(t *testing.T) {
-	Run(t, func(*testing.T) Harness {
+	keepsEveryRule(t, func() Harness {
 		c := memchain.New()
 		h := whole(c)
 		h.Backend = polled{c}
@@ -54,7 +56,7 @@ func TestPolledChainKeepsEveryRule(t *testing.T) {
 type polled struct{ *memchain.Chain }
 
 func (p polled) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
-	return chaingql.Poll(ctx, p.Blocks, after, 2*time.Millisecond)
+	return chaingql.Poll(ctx, p.Blocks, cmp.Or(after, "0"), 2*time.Millisecond)
 }
 
 // A stallable is a source that can fall silent, and heeds its contexts then.
@@ -88,7 +90,7 @@ func (s stallable) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaing
 }
 
 func TestSourceThatFallsSilentKeepsEveryRule(t *testing.T) {
-	Run(t, func(*testing.T) Harness {
+	keepsEveryRule(t, func() Harness {
 		c := memchain.New()
 		h := whole(c)
 		s := stallable{c, new(atomic.Pointer[chan struct{}])}
@@ -103,6 +105,7 @@ func TestSourceThatFallsSilentKeepsEveryRule(t *testing.T) {
 }
 
 func TestRecordedChainIsCheckedToo(t *testing.T) {
+	t.Parallel()
 	Run(t, func(t *testing.T) Harness {
 		c := memchain.New()
 		blocks := Chain(60, 1)
@@ -120,7 +123,7 @@ func TestRulesThatASourceCannotBePutThroughAreNamed(t *testing.T) {
 	h.Prune, h.Interrupt = nil, nil
 	got := h.leavesOut()
 	for _, want := range []string{
-		fmt.Sprintf("left out 5 of %d rules", len(rules)),
+		fmt.Sprintf("left out 10 of %d rules", len(rules)),
 		`"pruned history is ErrCursorTooOld" (no Harness.Prune)`,
 		`"an interrupted Follow ends with one error and can be resumed" (no Harness.Interrupt)`,
 		`(no Harness.Stall)`, `(no Harness.Balances)`,
@@ -171,48 +174,72 @@ func (n *notes) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// reports puts a source through all rules, in no time, and returns what they
-// say, each behind the name of the rule.
-func reports(t *testing.T, open func(context.Context, *memchain.Chain) Harness) (said []string) {
-	for _, ru := range rules {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel() // frees what a broken backend left hanging
-			h := open(ctx, memchain.New())
-			if h.lacks(ru) != "" {
-				return
+// reports puts a source through one rule after the other, in no time, and yields what
+// they say, each behind the name of the rule.
+func reports(t *testing.T, open func(context.Context, *memchain.Chain) Harness) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, ru := range rules {
+			for _, line := range reportsOf(t, ru, open) {
+				if !yield(ru.name + ": " + line) {
+					return
+				}
 			}
-			var n notes
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				ru.try(&n, h)
-			}()
-			<-done
-			for _, line := range n.said {
-				said = append(said, ru.name+": "+line)
-			}
-		})
+		}
 	}
-	return said
+}
+
+func reportsOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chain) Harness) []string {
+	var n notes
+	synctest.Test(t, func(*testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel() // frees what a broken backend left hanging
+		h := open(ctx, memchain.New())
+		if h.lacks(ru) != "" {
+			return
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			ru.try(&n, h)
+		}()
+		<-done
+	})
+	return n.said
+}
+
+// keepsEveryRule is Run, in no time.
+func keepsEveryRule(t *testing.T, open func() Harness) {
+	t.Helper()
+	for said := range reports(t, func(context.Context, *memchain.Chain) Harness { return open() }) {
+		t.Error(said)
+	}
 }
 
 func TestEveryBrokenRuleIsNamed(t *testing.T) {
-	if said := reports(t, func(_ context.Context, c *memchain.Chain) Harness { return whole(c) }); len(said) > 0 {
+	for said := range reports(t, func(_ context.Context, c *memchain.Chain) Harness { return whole(c) }) {
 		t.Fatalf("a backend that keeps every rule is told: %q", said)
 	}
-	for _, b := range slices.Concat(brokenAnswers, brokenFollows, brokenBatches) {
+	broken := func(b breach) func(context.Context, *memchain.Chain) Harness {
+		return func(ctx context.Context, c *memchain.Chain) Harness {
+			h := whole(c)
+			b.breaks(ctx, c, &h)
+			return h
+		}
+	}
+	for _, b := range unusual {
+		for said := range reports(t, broken(b)) {
+			t.Errorf("%s, which is right, is told: %q", b.name, said)
+		}
+	}
+	for _, b := range slices.Concat(brokenAnswers, brokenFollows, brokenBatches, brokenPrunes, brokenValues) {
 		t.Run(b.name, func(t *testing.T) {
-			said := reports(t, func(ctx context.Context, c *memchain.Chain) Harness {
-				h := whole(c)
-				b.breaks(ctx, c, &h)
-				return h
-			})
-			for _, line := range said {
+			var said []string
+			for line := range reports(t, broken(b)) {
 				if strings.Contains(line, b.want) {
 					t.Log(line)
 					return
 				}
+				said = append(said, line)
 			}
 			t.Errorf("nothing says %q:\n%s", b.want, strings.Join(said, "\n"))
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"sync"
 
 	"github.com/chaingql/chaingql"
 )
@@ -143,5 +144,60 @@ func balancesTogether(t *trial) {
 				spoil(nano)
 			}
 		}
+	}
+}
+
+// balancesHoldWhileWritten sets and reads balances at the same time, for the race
+// detector above all. Each account has one writer, whose newest balance counts.
+func balancesHoldWhileWritten(t *trial) {
+	const writers, rounds = 4, 50
+	addr := func(writer int) chaingql.Address {
+		return account(int32(-(writer % 2)), fmt.Sprint("written ", writer))
+	}
+	for i := range writers {
+		t.setBalance(addr(i), new(big.Int))
+	}
+	var running sync.WaitGroup
+	faults := make(chan string, 2*writers)
+	together, isBatcher := t.Backend.(chaingql.BalanceBatcher)
+	for i := range writers {
+		running.Go(func() {
+			for n := int64(1); n <= rounds; n++ {
+				if err := t.SetBalance(addr(i), big.NewInt(n)); err != nil {
+					faults <- fmt.Sprintf("Harness.SetBalance: %v", err)
+					return
+				}
+				got, err := t.Backend.Balance(t.ctx, addr(i))
+				if err != nil || got == nil || got.Int64() != n {
+					faults <- fmt.Sprintf("Balance(%v), while others were written, is %v with error %v, where it is %d in the source", addr(i), got, err, n)
+					return
+				}
+			}
+		})
+		running.Go(func() {
+			other, newest := addr((i+1)%writers), int64(0)
+			for range rounds {
+				if isBatcher {
+					if _, err := together.Balances(t.ctx, []chaingql.Address{other, addr(i)}); err != nil {
+						faults <- fmt.Sprintf("Balances, while they were written: %v", err)
+						return
+					}
+				}
+				got, err := t.Backend.Balance(t.ctx, other)
+				if err != nil || got == nil || got.Int64() < newest {
+					faults <- fmt.Sprintf("Balance(%v), while it was written, is %v with error %v, where it had been %d", other, got, err, newest)
+					return
+				}
+				newest = got.Int64()
+			}
+		})
+	}
+	running.Wait()
+	close(faults)
+	for fault := range faults {
+		t.Errorf("%s", fault)
+	}
+	for i := range writers {
+		t.expectBalance(addr(i), big.NewInt(rounds), "the newest balance counts, also if others are written at the same time")
 	}
 }

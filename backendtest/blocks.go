@@ -2,8 +2,11 @@ package backendtest
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/chaingql/chaingql"
 )
@@ -18,6 +21,58 @@ func emptyChainHasNoBlocks(t *trial) {
 			t.Fatalf("%s of an empty chain has %d blocks", describe(q), len(page))
 		}
 	}
+}
+
+// extremes are blocks whose values are at the ends of their types.
+func (t *trial) extremes() []chaingql.Block {
+	const newest = math.MaxUint32
+	at := func(workchain int32, shard uint64, seqNo, unix uint32, hash byte) chaingql.Block {
+		b := chaingql.Block{Workchain: workchain, Shard: shard, SeqNo: seqNo, Time: time.Unix(int64(unix), 0).UTC()}
+		for i := range b.Hash {
+			b.Hash[i] = hash
+		}
+		return b
+	}
+	blocks := []chaingql.Block{
+		at(math.MaxInt32, wholeShard, 1, 1<<31-1, 1),
+		at(math.MinInt32, wholeShard, 1<<31, 1<<31, 2),
+		at(127, wholeShard, 1<<24, 1<<31+1, 3),
+		at(128, 1, newest, newest-1, 4), // the deepest shards, and values past 8, 16, 24 and 31 bits
+		at(-129, math.MaxUint64, newest-1, newest-1, 5),
+		at(256, 1<<62, 1<<16, newest-1, 6),
+		at(32768, 3<<62, 1<<31+1, newest-1, 7),
+		at(0, 1<<31|1<<63, newest, newest-1, 255),
+		at(masterchain, wholeShard, newest, newest, 254),
+	}
+	for i := range blocks {
+		b := &blocks[i]
+		if t.Cursor != nil {
+			b.Cursor = t.Cursor(uint64(i + 1))
+		} else {
+			b.Cursor = chaingql.ChainOrder(b.Workchain, b.Shard, b.SeqNo, newest)
+		}
+	}
+	slices.SortFunc(blocks, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+	return blocks
+}
+
+func blocksComeBackExactly(t *trial) {
+	t.coming = t.extremes()
+	t.grow(len(t.coming))
+	all := t.stored
+	t.expectPage(chaingql.BlocksQuery{First: 100})
+	t.expectPage(chaingql.BlocksQuery{Last: 100})
+	for i := range all {
+		for _, q := range []chaingql.BlocksQuery{
+			{Workchain: &all[i].Workchain}, {Shard: &all[i].Shard}, {Workchain: &all[i].Workchain, Shard: &all[i].Shard},
+		} {
+			q.First = 100
+			t.expectPage(q)
+			q.First, q.Last = 0, 100
+			t.expectPage(q)
+		}
+	}
+	t.follow("").expect(all)
 }
 
 // pageIsWhatWasAskedFor puts the questions that have gone wrong elsewhere,
@@ -152,35 +207,4 @@ func (t *trial) expectRefusal(q chaingql.BlocksQuery, want error, due string) {
 	if !errors.Is(err, want) {
 		t.Fatalf("%s returned %d blocks and error %v: the error must be %s", describe(q), len(page), err, due)
 	}
-}
-
-// pruneBelow has a source drop the lower of its blocks and returns those.
-func (t *trial) pruneBelow(n int) (gone []chaingql.Block) {
-	t.Helper()
-	gone, t.stored = t.stored[:n], t.stored[n:]
-	if err := t.Prune(t.stored[0].Cursor); err != nil {
-		t.Fatalf("Harness.Prune(%q): %v", t.stored[0].Cursor, err)
-	}
-	return gone
-}
-
-func prunedHistoryIsTooOld(t *trial) {
-	t.fill(60, 0)
-	gone := t.pruneBelow(20)
-	oldest := t.stored[0].Cursor
-	for _, b := range []chaingql.Block{gone[0], gone[10], gone[18]} {
-		for _, q := range []chaingql.BlocksQuery{{First: 5, After: b.Cursor}, {Last: 5, After: b.Cursor}} {
-			t.expectRefusal(q, chaingql.ErrCursorTooOld, "ErrCursorTooOld, as a block after the cursor is gone")
-		}
-		f := t.follow(b.Cursor)
-		if it := f.next("ErrCursorTooOld"); !errors.Is(it.err, chaingql.ErrCursorTooOld) {
-			t.Fatalf("%s yielded first cursor %q and error %v: it must yield ErrCursorTooOld, as a block after its cursor is gone", f.name, it.block.Cursor, it.err)
-		}
-	}
-	for _, q := range []chaingql.BlocksQuery{
-		{First: 1}, {First: 5}, {Last: 5}, {Last: 1000}, {First: 5, After: oldest}, {Last: 1000, After: oldest}, {First: 5, Before: oldest},
-	} {
-		t.expectPage(q)
-	}
-	t.follow(oldest).expect(t.stored[1:])
 }

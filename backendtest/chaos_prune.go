@@ -6,17 +6,22 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Prune behaves from now on as if all blocks below a cursor were gone. Pruning
-// is no mischief: it stays when [ChaosBackend.Calm] ends that. An error is that
-// of the Backend underneath, which is asked for the newest of them.
+// Prune behaves from now on as if all blocks below a cursor were gone, but for the
+// newest of the chain. Pruning is no mischief: it stays when [ChaosBackend.Calm]
+// ends that. An error is that of the Backend underneath, which is asked for the
+// newest block and for the newest of those that go.
 func (c *ChaosBackend) Prune(ctx context.Context, before chaingql.Cursor) error {
-	newest, err := c.Backend.Blocks(ctx, chaingql.BlocksQuery{Last: 1, Before: before})
-	if err != nil || len(newest) == 0 {
+	newest, err := c.Backend.Blocks(ctx, chaingql.BlocksQuery{Last: 1})
+	if err != nil || len(newest) == 0 || before == "" {
+		return err
+	}
+	gone, err := c.Backend.Blocks(ctx, chaingql.BlocksQuery{Last: 1, Before: min(before, newest[0].Cursor)})
+	if err != nil || len(gone) == 0 {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.floor = max(c.floor, newest[len(newest)-1].Cursor)
+	c.floor = max(c.floor, gone[0].Cursor)
 	return nil
 }
 

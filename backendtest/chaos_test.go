@@ -59,14 +59,17 @@ func hear(t testing.TB, b chaingql.Backend, blocks []chaingql.Block) (h heard) {
 }
 
 func TestChaosWithoutRatesKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	keepsTheContract(t, backendtest.ChaosOptions{})
 }
 
 func TestASlowSourceKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	keepsTheContract(t, backendtest.ChaosOptions{Stall: 0.02, PageSlow: 0.1, Longest: 2 * time.Millisecond})
 }
 
 func TestACalmedSourceKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	keepsTheContract(t, backendtest.ChaosOptions{
 		Fail: 1, End: 1, Panic: 1, Stall: 1, Hole: 1, Duplicate: 1, Replay: 1, Swap: 1,
 		PageFail: 1, PagePanic: 1, PageSlow: 1, PageHang: 1,

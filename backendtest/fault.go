@@ -18,6 +18,8 @@ func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.
 		switch {
 		case b.Cursor == "":
 			return "has a block without a cursor"
+		case !printable(b.Cursor):
+			return at(notPrintable)
 		case i > 0 && b.Cursor == page[i-1].Cursor:
 			return at(" twice")
 		case i > 0 && b.Cursor < page[i-1].Cursor:
@@ -57,6 +59,17 @@ func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.
 		}
 	}
 	return ""
+}
+
+const notPrintable = ": a cursor must be printable ASCII without spaces, or clients cannot send it back"
+
+func printable(c chaingql.Cursor) bool {
+	for i := range len(c) {
+		if c[i] <= ' ' || c[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // blockFault says in what a block is not as it was stored.

@@ -95,14 +95,47 @@ func severalFollows(t *trial) {
 	}
 }
 
+// followedBlocksAreStored reads pages as soon as Follow yields a block, while
+// Append may still be under way.
 func followedBlocksAreStored(t *trial) {
-	t.fill(20, 20)
+	t.fill(20, 40)
 	f := t.follow(t.stored[19].Cursor)
-	for range 20 {
-		t.grow(1)
-		f.expect(t.stored[len(t.stored)-1:])
+	f.quiet() // so that it yields new blocks, not stored ones
+	var appending sync.WaitGroup
+	defer appending.Wait()
+	for range 40 {
+		before, next := t.stored[len(t.stored)-1], t.coming[:1:1]
+		var err error
+		appending.Go(func() { err = t.Append(next) })
+		f.expect(next)
+		t.stored, t.coming = append(t.stored[:len(t.stored):len(t.stored)], next...), t.coming[1:]
 		t.expectPage(chaingql.BlocksQuery{Last: 2})
+		t.expectPage(chaingql.BlocksQuery{First: 2, After: before.Cursor})
+		if appending.Wait(); err != nil {
+			t.Fatalf("Harness.Append: %v", err)
+		}
 	}
+}
+
+// slowFollowDropsNothing appends more than a buffer holds while a live Follow is
+// not read. The Follow must have all of it, or end with an error.
+func slowFollowDropsNothing(t *trial) {
+	t.fill(20, 2501)
+	f := t.follow(t.stored[18].Cursor)
+	f.expect(t.stored[19:])
+	f.quiet()
+	t.grow(1)
+	f.expect(t.stored[20:])
+	t.grow(2500)
+	for _, due := range t.stored[21:] {
+		it := f.next("cursor \"" + string(due.Cursor) + "\", which is stored,")
+		if it.err != nil {
+			break // and the next Follow has the rest
+		}
+		f.take(it.block, due)
+	}
+	rest := t.after(f.last)
+	t.follow(f.last).expect(rest[:min(len(rest), 50)])
 }
 
 func cursorPastTheNewestWaits(t *trial) {
@@ -150,22 +183,4 @@ func interruptedFollowCanBeResumed(t *trial) {
 // after returns the stored blocks past a cursor.
 func (t *trial) after(c chaingql.Cursor) []chaingql.Block {
 	return chaingql.PageOf(t.stored, chaingql.BlocksQuery{After: c, First: len(t.stored)})
-}
-
-func overtakenFollowDoesNotSkip(t *trial) {
-	t.fill(100, 0)
-	all := t.stored
-	f := t.follow(all[0].Cursor)
-	f.expect(all[1:10])
-	t.pruneBelow(len(all) * 3 / 5)
-	for _, due := range all[10:] {
-		it := f.next("a block or ErrCursorTooOld")
-		if it.err != nil {
-			if !errors.Is(it.err, chaingql.ErrCursorTooOld) {
-				t.Fatalf("%s ended after cursor %q, when the block after it was pruned, with %v: it must be ErrCursorTooOld", f.name, f.last, it.err)
-			}
-			return
-		}
-		f.take(it.block, due)
-	}
 }
