@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,9 @@ import (
 )
 
 // people makes the subscribers: of all transports, filters and paces, from a
-// few cursors, so that some operations are equal.
+// few cursors, so that some operations are equal. The first ones read all blocks
+// at full speed over each transport: in sessions that expire, and on lines that are
+// never cut, so that nothing but the service tells them of a gap.
 func (w *world) people() {
 	rng := rand.New(rand.NewPCG(w.seed, 4))
 	filters := w.truth.filters()
@@ -21,10 +22,27 @@ func (w *world) people() {
 	for i := range begins {
 		begins[i] = w.before()/2 + rng.IntN(w.before()/2)
 	}
-	for id := range w.size.subscribers {
-		slow := id%5 == 4
-		t, f := transports[id%len(transports)], filters[rng.IntN(len(filters))]
-		w.subscribers = append(w.subscribers, newSubscriber(w, id, slow, t, f, begins[rng.IntN(len(begins))], w.resume))
+	for id := 0; len(w.subscribers) < w.size.subscribers; id++ {
+		c := casting{
+			speaks: transports[id%len(transports)], filters: []filter{filters[0]}, begins: begins[rng.IntN(len(begins))],
+			brief: true, resume: w.resume,
+		}
+		if id >= 2*len(transports) {
+			c.filters[0] = filters[rng.IntN(len(filters))]
+			c.slow, c.brief, c.steady = id%5 == 4, id%7 == 6, id%10 == 9
+		}
+		if n := len(transports); id/n == 2 {
+			c.filters[0], c.slow, c.brief, c.steady = filters[0], false, false, true
+		}
+		c.own = id >= len(transports) && rng.IntN(2) == 0
+		if !c.speaks.byID {
+			for range (id / len(transports)) % 3 {
+				c.filters = append(c.filters, filters[rng.IntN(len(filters))])
+			}
+			c.ticks = rng.IntN(3) == 0
+		}
+		p := newPeer(w, id, c)
+		w.peers, w.subscribers = append(w.peers, p), append(w.subscribers, p.subs...)
 	}
 }
 
@@ -33,20 +51,20 @@ func (w *world) people() {
 func (w *world) late(ctx context.Context) {
 	for i, t := range transports {
 		w.reading.Go(func() {
-			s := newSubscriber(w, w.size.subscribers+i, false, t, w.truth.filters()[0], 0, byCursor)
-			defer s.client.CloseIdleConnections()
 			for ctx.Err() == nil {
-				floor := int(w.pruned.Load())
-				e := t.subscribe(ctx, s, place{first: string(s.at)})
-				oldest, known := w.truth.place[chaingql.Cursor(e.oldest)]
+				p := newPeer(w, w.size.subscribers+i, casting{speaks: t, filters: w.truth.filters()[:1]})
+				s, floor := p.subs[0], int(w.pruned.Load())
+				t.connect(ctx, p)
+				p.client.CloseIdleConnections()
+				oldest, known := w.truth.place[chaingql.Cursor(s.last.oldest)]
 				switch {
 				case len(s.got) > 0:
 					w.fault("%s was sent a block behind a cursor that has been pruned", s.name)
 					return
-				case e.code != "CURSOR_TOO_OLD": // cut, most likely
+				case s.last.code != "CURSOR_TOO_OLD": // cut, most likely
 					pause(ctx, 50*time.Millisecond)
 				case !known || oldest < floor || oldest > int(w.pruned.Load()):
-					w.fault("%s was told that the oldest cursor is %q, not block %d", s.name, e.oldest, floor)
+					w.fault("%s was told that the oldest cursor is %q, not block %d", s.name, s.last.oldest, floor)
 					return
 				default:
 					w.told.Add(1)
@@ -60,20 +78,20 @@ func (w *world) late(ctx context.Context) {
 // run lets it all happen and waits until each subscriber has its last block and
 // all has been asked that is to be, or nobody has got anything for as long as
 // patience.
-func (w *world) run(limit, patience time.Duration) {
+func (w *world) run(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer func() {
 		cancel()
 		w.reading.Wait()
 	}()
-	for _, s := range w.subscribers {
-		w.reading.Go(func() { s.read(ctx) })
+	for _, p := range w.peers {
+		w.reading.Go(func() { p.read(ctx) })
 	}
 	w.late(ctx)
 	w.reading.Go(func() { w.commit(ctx) })
 	w.reading.Go(func() { w.cut(ctx) })
 	w.reading.Go(func() { w.query(ctx) })
-	delivered, since := 0, time.Now()
+	delivered, since, settled := 0, time.Now(), time.Time{}
 	for {
 		if !pause(ctx, 20*time.Millisecond) {
 			w.fault("not done after %v:\n%s", limit, w.stands())
@@ -89,23 +107,30 @@ func (w *world) run(limit, patience time.Duration) {
 			s.mu.Unlock()
 		}
 		switch {
-		case waiting == 0 && w.dry.Load() && w.told.Load() >= int64(len(transports)) && w.queries.answered.Load() >= queriesDue:
-			pause(ctx, 300*time.Millisecond) // something may yet come twice
+		case waiting > 0 || !w.finished():
+			settled = time.Time{}
+		case settled.IsZero():
+			settled = time.Now() // something may yet come twice, or somebody be sent back
+		case time.Since(settled) > 500*time.Millisecond:
 			return
+		}
+		switch {
 		case now > delivered:
 			delivered, since = now, time.Now()
-		case time.Since(since) > patience:
-			if w.resume == byCursor {
-				w.fault("nothing came for %v:\n%s", patience, w.stands())
+		case time.Since(since) > w.patience:
+			if w.resume == asDocumented {
+				w.fault("nothing came for %v:\n%s", w.patience, w.stands())
 			}
 			return
 		}
 	}
 }
 
-// done tells whether a subscriber, which is locked, has its last block.
-func (s *subscriber) done() bool {
-	return s.goal < 0 || len(s.got) > 0 && s.got[len(s.got)-1] >= s.goal
+// finished tells whether the service has come to the end of the chain, and all has
+// been asked that is to be.
+func (w *world) finished() bool {
+	return w.dry.Load() && w.host.newest.Load() == int64(w.blocks-1) &&
+		w.told.Load() >= int64(len(transports)) && w.queries.answered.Load() >= queriesDue
 }
 
 // stands tells of the subscribers that have not all their blocks.
@@ -119,68 +144,9 @@ func (w *world) stands() string {
 		s.mu.Lock()
 		if !s.done() {
 			fmt.Fprintf(&all, "  subscriber %s has %d of %d blocks, stands at %q, connected: %v, last end: %s %s %s\n",
-				s.name, len(s.got), len(s.expected()), s.at, s.connected, s.last.code, s.last.what, s.last.cursor)
+				s.name, len(s.got), len(s.matching()), s.at, s.connected, s.last.code, s.last.what, s.last.cursor)
 		}
 		s.mu.Unlock()
-	}
-	return all.String()
-}
-
-// An outcome is what came of a run.
-type outcome struct {
-	tally
-	verdict
-	slowLag time.Duration
-	tellers []string // some subscribers that are not well served
-}
-
-func (w *world) outcome() (o outcome) {
-	for _, s := range w.subscribers {
-		v := judge(s.got, s.expected())
-		o.lost, o.twice, o.disordered, o.strange = o.lost+v.lost, o.twice+v.twice, o.disordered+v.disordered, o.strange+v.strange
-		o.delivered += s.tally.delivered
-		o.connections += s.tally.connections
-		o.resumed += s.tally.resumed
-		o.told += s.tally.told
-		o.gaps += s.tally.gaps
-		o.forgotten += s.tally.forgotten
-		if s.slow {
-			o.slowLag = max(o.slowLag, s.tally.lag)
-		} else {
-			o.lag = max(o.lag, s.tally.lag)
-		}
-		if v != (verdict{}) && len(o.tellers) < 10 {
-			o.tellers = append(o.tellers, fmt.Sprintf("subscriber %s: %+v%s", s.name, v, s.astray()))
-		}
-		if s.wrong != "" {
-			w.fault("subscriber %s: %s", s.name, s.wrong)
-		}
-	}
-	return o
-}
-
-// astray tells where a subscriber's blocks first are not as they should be, and
-// what happened there.
-func (s *subscriber) astray() string {
-	for i, due := range s.expected() {
-		switch {
-		case i >= len(s.got):
-			return fmt.Sprintf(", nothing from block %d on%s", due, s.around(due-5, due+20))
-		case s.got[i] != due:
-			came, all := s.got[i], s.world.truth.blocks
-			return fmt.Sprintf(", block %d (%q) came where %d (%q) was due%s", came, all[came].Cursor, due, all[due].Cursor, s.around(due-5, max(came, due)+20))
-		}
-	}
-	return ""
-}
-
-// around is what the journal has from between two blocks.
-func (s *subscriber) around(from, to int32) string {
-	var all strings.Builder
-	for _, e := range s.journal {
-		if int32(e.block) >= from && int32(e.block) <= to {
-			fmt.Fprintf(&all, "\n    %s at block %d: %s", e.when.UTC().Format("15:04:05.000"), e.block, e.what)
-		}
 	}
 	return all.String()
 }
@@ -193,38 +159,6 @@ func heap() int64 {
 	}
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// table shows the figures of a run.
-func (w *world) table(o outcome, took time.Duration, grown int64) string {
-	n := w.chaos.Counts()
-	slow := len(slices.DeleteFunc(slices.Clone(w.subscribers), func(s *subscriber) bool { return !s.slow }))
-	var t strings.Builder
-	for _, row := range [][2]any{
-		{"seed", w.seed},
-		{"blocks", fmt.Sprintf("%d, %d of them recorded, %.0f a second", w.blocks, w.truth.recorded, w.rate)},
-		{"subscribers", fmt.Sprintf("%d, %d of them slow", len(w.subscribers), slow)},
-		{"handed to connections", fmt.Sprintf("%d as they came; caught up %d from the window, %d from the backend", w.host.handed.Load(), w.host.recent.Load(), w.host.stored.Load())},
-		{"delivered", o.delivered},
-		{"lost, twice, out of order", fmt.Sprintf("%d, %d, %d", o.lost, o.twice, o.disordered+o.strange)},
-		{"connections", fmt.Sprintf("%d, %d of them resumed a subscription", o.connections, o.resumed)},
-		{"ends told with a cursor", fmt.Sprintf("%d, %d of them STREAM_GAP; %d blocks rolled back", o.told, o.gaps, o.forgotten)},
-		{"connections cut", fmt.Sprintf("%d, %d of them in mid-frame", w.cutsMade(), w.wide.torn.Load()+w.narrow.torn.Load())},
-		{"delays, throttled", fmt.Sprintf("%d, %d", w.wide.delays.Load()+w.narrow.delays.Load(), w.wide.throttled.Load()+w.narrow.throttled.Load())},
-		{"source failures", fmt.Sprintf("%d, %d of them panics", n.Failures, n.Panics)},
-		{"holes, reordered, duplicates", fmt.Sprintf("%d, %d, %d", n.Holes, n.Reordered, n.Duplicates)},
-		{"stalls", n.Stalls},
-		{"pages read", fmt.Sprintf("%d, failed %d, slow %d, hung %d", n.Pages, n.PagesFailed, n.PagesSlow, n.PagesHung)},
-		{"pruned blocks", fmt.Sprintf("%d, told CURSOR_TOO_OLD: %d", w.pruned.Load(), w.told.Load())},
-		{"service replaced", w.host.replaced},
-		{"queries for the latest", fmt.Sprintf("%d, failed %d, behind a subscriber %d", w.queries.answered.Load(), w.queries.failed.Load(), w.queries.behind.Load())},
-		{"longest lag", fmt.Sprintf("%v (of slow subscribers: %v)", o.lag.Round(time.Millisecond), o.slowLag.Round(time.Millisecond))},
-		{"heap grown", fmt.Sprintf("%d kB", grown>>10)},
-		{"duration", took.Round(time.Millisecond)},
-	} {
-		fmt.Fprintf(&t, "\n  %-30s %v", row[0], row[1])
-	}
-	return t.String()
 }
 
 func (w *world) cutsMade() int64 { return w.wide.cuts.Load() + w.narrow.cuts.Load() }

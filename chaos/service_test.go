@@ -4,50 +4,129 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/graphql-go/graphql"
 
 	"github.com/chaingql/chaingql"
 )
 
 // A service is a host with a Handler, which can be replaced while it runs.
 type service struct {
-	backend  chaingql.Backend
-	window   int
-	logger   *slog.Logger
-	server   *http.Server
-	addr     string
-	served   chan error
-	handler  atomic.Pointer[chaingql.Handler]
-	replaced int
+	backend chaingql.Backend
+	window  int
+	logger  *slog.Logger
+	server  *http.Server
+	addr    string
+	served  chan error
+	running atomic.Pointer[running]
 
-	handed, recent, stored atomic.Int64 // blocks handed to connections as they came; caught up from the window, from the backend
+	// Blocks handed to connections as they came; caught up from the window, from the backend.
+	handed, recent, stored atomic.Int64
+
+	expired atomic.Int64 // subscriptions whose sessions have expired
+	givenUp atomic.Int64 // holes after which the stream went on without the blocks
+
+	newest atomic.Int64 // the number of the newest block that Follow yielded to the Handler; -1 for none
+	place  map[chaingql.Cursor]int
+}
+
+// running is one of a service's Handlers.
+type running struct {
+	*chaingql.Handler
+	number int // from 0 on
+}
+
+// serviceHeader has the number of the Handler that answers.
+const serviceHeader = "Chaos-Service"
+
+// brief is the project whose sessions expire soon.
+const brief = "brief"
+
+// Authorize implements [chaingql.Authorizer].
+func (s *service) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+	if c.Project == brief {
+		lasts := 300*time.Millisecond + rand.N(600*time.Millisecond)
+		expiring, cancel := context.WithTimeout(ctx, lasts)
+		context.AfterFunc(expiring, cancel)
+		ctx = expiring
+	}
+	return ctx, nil
+}
+
+// tick is a field of the host: a number now and then.
+func tick(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		for i := 0; pause(ctx, 100*time.Millisecond) && yield(i, nil); i++ {
+		}
+	}
 }
 
 // newService listens on 127.0.0.1. It must be closed.
-func newService(b chaingql.Backend, window int, logger *slog.Logger) (*service, error) {
+func newService(
+	b chaingql.Backend, place map[chaingql.Cursor]int, window int, logger *slog.Logger,
+) (*service, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &service{backend: b, window: window, logger: logger, addr: listener.Addr().String(), served: make(chan error, 1)}
-	s.handler.Store(s.open())
+	s := &service{
+		backend: b, place: place, window: window, logger: logger,
+		addr: listener.Addr().String(), served: make(chan error, 1),
+	}
+	s.open(0)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/{project}/graphql", func(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) })
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn)}
-	go func() { s.served <- s.server.Serve(brief{listener}) }()
+	mux.HandleFunc("/{project}/graphql", func(w http.ResponseWriter, r *http.Request) {
+		h := s.running.Load()
+		w.Header().Set(serviceHeader, strconv.Itoa(h.number))
+		h.ServeHTTP(w, r)
+	})
+	s.server = &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	go func() { s.served <- s.server.Serve(narrowing{listener}) }()
 	return s, nil
 }
 
-func (s *service) open() *chaingql.Handler {
-	return chaingql.New(s.backend, &chaingql.Options{
-		Window: s.window, KeepAlive: 5 * time.Second, Logger: s.logger,
+func (s *service) open(number int) {
+	s.newest.Store(-1)
+	h := chaingql.New(s.backend, &chaingql.Options{
+		Window: s.window, KeepAlive: 5 * time.Second, Logger: s.logger, Authorizer: s,
 		Limits: chaingql.Limits{BackendTimeout: time.Second},
-		Hooks:  chaingql.Hooks{BlockDelivered: s.delivered},
+		Hooks: chaingql.Hooks{
+			BlockReceived:  func(b chaingql.Block, _ time.Duration) { raise(&s.newest, s.place[b.Cursor]) },
+			BlockDelivered: s.delivered, OperationFinished: s.finished,
+			SourceFailed: func(err error, _ time.Duration) {
+				if errors.Is(err, chaingql.ErrGap) {
+					s.givenUp.Add(1)
+				}
+			},
+		},
+		SubscriptionFields: map[string]chaingql.SubscriptionField{
+			"tick": {Field: &graphql.Field{Type: graphql.Int}, Subscribe: tick},
+		},
 	})
+	s.running.Store(&running{h, number})
+}
+
+// raise makes a number at least n.
+func raise(to *atomic.Int64, n int) {
+	for now := to.Load(); int64(n) > now && !to.CompareAndSwap(now, int64(n)); now = to.Load() {
+	}
+}
+
+func (s *service) finished(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) {
+	if o.Reason == chaingql.ReasonExpired {
+		s.expired.Add(1)
+	}
 }
 
 func (s *service) delivered(_ context.Context, d chaingql.Delivery) {
@@ -63,21 +142,22 @@ func (s *service) delivered(_ context.Context, d chaingql.Delivery) {
 
 // replace does as a host that puts a new version in place: the old Handler is
 // shut down, which tells all subscribers, and a new one takes over. Those that
-// read too slowly to be told in time are left behind.
-func (s *service) replace() error {
-	s.replaced++
-	err := s.shutdown(2 * time.Second)
-	s.handler.Store(s.open())
+// read too slowly to be told in time are left behind. It returns the number of
+// the old one.
+func (s *service) replace() (old int, err error) {
+	old = s.running.Load().number
+	err = s.shutdown(time.Second)
+	s.open(old + 1)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil
+		return old, nil
 	}
-	return err
+	return old, err
 }
 
 func (s *service) shutdown(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	if err := s.handler.Load().Shutdown(ctx); err != nil {
+	if err := s.running.Load().Shutdown(ctx); err != nil {
 		return fmt.Errorf("Shutdown: %w", err)
 	}
 	return nil
@@ -95,11 +175,11 @@ func (s *service) close() error {
 	return err
 }
 
-// brief gives connections small buffers, so that it shows soon when a client
+// narrowing gives connections small buffers, so that it shows soon when a client
 // reads slowly.
-type brief struct{ net.Listener }
+type narrowing struct{ net.Listener }
 
-func (b brief) Accept() (net.Conn, error) {
+func (b narrowing) Accept() (net.Conn, error) {
 	conn, err := b.Listener.Accept()
 	if err == nil {
 		_ = conn.(*net.TCPConn).SetWriteBuffer(16 << 10)

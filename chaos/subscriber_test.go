@@ -2,79 +2,69 @@ package chaos_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/chaingql/chaingql"
 )
 
-// document is what all subscribers send. Whoever wants to resume asks for
-// chain_order.
-const document = `subscription($filter: BlockFilter, $after: String) {
-  blocks(filter: $filter, after: $after) { id seq_no workchain_id shard gen_utime chain_order }
-}`
-
 // resuming is where a subscriber goes on after an end.
 type resuming int
 
 const (
-	byCursor resuming = iota // behind the last block it had: as documented
-	fromNow                  // wrong: blocks are lost
-	tooEarly                 // wrong, at the block before its last: that one comes twice
+	asDocumented resuming = iota
+	fromNow               // wrong: blocks are lost
+	tooEarly              // wrong, at the block before its last: that one comes twice
+	keeping               // wrong, it keeps its blocks after STREAM_GAP: they come twice
 )
 
-// An end is how a connection, or a subscription on it, ended.
+// An end is how a subscription ended, or the connection below it.
 type end struct {
 	what   string // for people
-	code   string // of the error that was told; "" where nothing was
-	cursor string // that was told; "" where none was
+	code   string // of the error that was told; "" if nothing was
+	cursor string // that was told; "" if none was
 	oldest string // that a CURSOR_TOO_OLD told
 }
 
-// A transport opens one connection, subscribes, hands each block's cursor to
-// the subscriber, and returns when that has ended.
-type transport struct {
-	name      string
-	subscribe func(ctx context.Context, s *subscriber, from place) end
+// place is where a subscription begins.
+type place struct {
+	after string // the argument
+	last  string // Last-Event-ID
 }
 
-// A place is where a subscription begins. Both "": from now on.
-type place struct{ first, last string } // first: the argument after; last: the last cursor that came, where one did
-
-var transports = []transport{
-	{"graphql-ws", overLegacySocket},
-	{"graphql-transport-ws", overModernSocket},
-	{"event stream", overEventStream},
-}
-
-// A subscriber reads one subscription, however often it has to come back.
+// A subscriber is one subscription, however often it has to be started again. It
+// does what docs/protocol.md demands of clients, and nothing more: it forgets
+// blocks only after STREAM_GAP.
 type subscriber struct {
 	name   string
-	speaks transport
+	peer   *peer
 	filter filter
-	slow   bool
 	resume resuming
+	own    bool  // goes on after its own last block where it may, else from the cursors that it is told
 	begins int   // the number of the block behind which it begins
 	goal   int32 // that of the last one it gets; -1 for none
 	world  *world
-	url    string
-	client *http.Client
-	rng    *rand.Rand // its own goroutine's
+	id     string // of the operation
 
 	mu        sync.Mutex
 	got       []int32 // numbers of the blocks that came; what was rolled back is forgotten
-	at        chaingql.Cursor
+	at        string  // the cursor to go on from
+	service   int     // that it was connected to last
 	tally     tally
 	connected bool
 	last      end
 	wrong     string // what must not happen
-	next      time.Time
+	sentBack  []sentBack
+	excused   map[*hole]bool // it could not be told of these
 	journal   []entry
+}
+
+// sentBack is one STREAM_GAP.
+type sentBack struct {
+	cursor chaingql.Cursor // without its suffix
+	when   time.Time
 }
 
 // An entry is what happened to a subscriber when it had come to a block.
@@ -86,11 +76,22 @@ type entry struct {
 
 // note keeps a journal of a subscriber, which is locked.
 func (s *subscriber) note(format string, args ...any) {
-	at := s.begins
+	s.journal = append(s.journal, entry{s.stands(), time.Now(), fmt.Sprintf(format, args...)})
+}
+
+// stands is the number of the last block that a subscriber, which is locked, has.
+func (s *subscriber) stands() int {
 	if n := len(s.got); n > 0 {
-		at = int(s.got[n-1])
+		return int(s.got[n-1])
 	}
-	s.journal = append(s.journal, entry{at, time.Now(), fmt.Sprintf(format, args...)})
+	return s.begins
+}
+
+// fail notes what must not happen to a subscriber, which is locked.
+func (s *subscriber) fail(format string, args ...any) {
+	if s.wrong == "" {
+		s.wrong = fmt.Sprintf(format, args...)
+	}
 }
 
 // A tally is what happened to a subscriber.
@@ -100,108 +101,75 @@ type tally struct {
 	resumed     int // connections that began behind a block that had come before
 	told        int // ends that were told with a cursor
 	gaps        int // of them, those with STREAM_GAP
+	meanwhile   int // of these, those that came while the service searched
 	forgotten   int // blocks that came again because of them
 	lag         time.Duration
 }
 
-func newSubscriber(w *world, id int, slow bool, t transport, f filter, begins int, resume resuming) *subscriber {
-	p := w.wide
-	if slow {
-		p = w.narrow
-	}
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
-		if err == nil && slow {
-			err = conn.(*net.TCPConn).SetReadBuffer(narrowBuffer)
-		}
-		return conn, err
-	}
-	pace := "quick"
-	if slow {
-		pace = "slow"
-	}
-	s := &subscriber{
-		name:   fmt.Sprintf("%d (%s, %s, %s)", id, pace, t.name, f.name),
-		speaks: t, filter: f, slow: slow, resume: resume, begins: begins, world: w,
-		url:    "http://" + p.addr() + "/chaos/graphql",
-		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}},
-		rng:    rand.New(rand.NewPCG(w.seed, uint64(1000+id))),
-		at:     w.truth.blocks[begins].Cursor,
-		goal:   -1,
-	}
-	if all := s.expected(); len(all) > 0 {
-		s.goal = all[len(all)-1]
-	}
-	return s
+func (t *tally) add(o tally) {
+	t.delivered, t.connections, t.resumed = t.delivered+o.delivered, t.connections+o.connections, t.resumed+o.resumed
+	t.told, t.gaps, t.meanwhile = t.told+o.told, t.gaps+o.gaps, t.meanwhile+o.meanwhile
+	t.forgotten = t.forgotten + o.forgotten
 }
 
-// read reads until ctx is done, and comes back after each end.
-func (s *subscriber) read(ctx context.Context) {
-	defer s.client.CloseIdleConnections()
-	for ctx.Err() == nil {
-		e := s.speaks.subscribe(ctx, s, s.place())
-		if ctx.Err() != nil {
-			return
-		}
-		s.ended(e)
-		pause(ctx, time.Duration(5+s.rng.IntN(60))*time.Millisecond)
-	}
-}
-
-// place is where the next connection begins.
+// place is where the next subscription begins. Those who go on from the cursors
+// of events do it as an EventSource: the argument remains the same.
 func (s *subscriber) place() place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	begin := string(s.world.truth.blocks[s.begins].Cursor)
-	if s.tally.connections == 0 {
-		return place{first: begin}
-	}
-	switch s.resume {
-	case fromNow:
+	first, at := string(s.world.truth.blocks[s.begins].Cursor), s.at
+	switch n := len(s.got); {
+	case s.tally.connections == 0:
+		return place{after: first}
+	case s.resume == fromNow:
 		return place{}
-	case tooEarly:
-		if n := len(s.got); n > 1 {
-			return place{first: begin, last: string(s.world.truth.blocks[s.got[n-2]].Cursor)}
-		}
+	case s.resume == tooEarly && n > 1:
+		at = string(s.world.truth.blocks[s.got[n-2]].Cursor)
 	}
-	return place{first: begin, last: string(s.at)}
+	if s.byID() {
+		return place{first, at}
+	}
+	return place{after: at}
 }
 
-// took takes down a block that came. A slow subscriber waits before it reads on.
-func (s *subscriber) took(ctx context.Context, cursor string) {
+// byID tells whether a subscriber goes on from the ids of events.
+func (s *subscriber) byID() bool { return s.peer.speaks.byID && !s.own }
+
+// took takes down a block that came, with the id of its event if it has one. A
+// slow subscriber waits before it reads on.
+func (s *subscriber) took(ctx context.Context, cursor, id string) {
 	now, w := time.Now(), s.world
 	n, known := w.truth.place[chaingql.Cursor(cursor)]
 	s.mu.Lock()
 	if !known {
-		s.wrong = fmt.Sprintf("got a block with cursor %q, which no block has", cursor)
+		s.fail("got a block with cursor %q, which no block has", cursor)
 		s.mu.Unlock()
 		return
 	}
+	if id != "" && string(plain(id)) != cursor {
+		s.fail("the event of block %q has the id %q", cursor, id)
+	}
 	s.got = append(s.got, int32(n))
-	s.at = chaingql.Cursor(cursor)
+	s.at = cursor
+	if id != "" && !s.own {
+		s.at = id
+	}
 	s.tally.delivered++
 	if at := w.truth.committed[n].Load(); at > 0 {
 		s.tally.lag = max(s.tally.lag, now.Sub(time.Unix(0, at)))
 	}
 	s.mu.Unlock()
-	w.saw(n)
-	if s.slow {
-		// What it was late is not made good: it never reads quicker than this.
-		s.next = later(s.next.Add(w.slowness()), now)
-		pause(ctx, s.next.Sub(now))
-	}
+	raise(&w.newest, n)
+	s.peer.dawdle(ctx, now)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+// plain is a cursor without the suffix that it may have after STREAM_GAP.
+func plain(cursor string) chaingql.Cursor {
+	c, _, _ := strings.Cut(cursor, "!")
+	return chaingql.Cursor(c)
 }
 
-// ended takes down how a connection ended. That is a documented client: it goes
-// on from the cursor told, forgetting what it had from behind that, and where
-// nothing was told behind the last block that it had.
+// ended takes down how a subscription ended.
 func (s *subscriber) ended(e end) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,38 +177,81 @@ func (s *subscriber) ended(e end) {
 	s.note("ends: %s %s %s", e.code, e.cursor, e.what)
 	switch {
 	case e.code == "CURSOR_TOO_OLD":
-		s.wrong = fmt.Sprintf("at cursor %q it was told CURSOR_TOO_OLD with oldest %q", s.at, e.oldest)
+		s.fail("at cursor %q it was told CURSOR_TOO_OLD with oldest %q", s.at, e.oldest)
 	case e.code != "" && e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE":
-		s.wrong = fmt.Sprintf("at cursor %q it was told %s: %s", s.at, e.code, e.what)
+		s.fail("at cursor %q it was told %s: %s", s.at, e.code, e.what)
 	case e.code == "STREAM_GAP" && e.cursor == "":
-		s.wrong = fmt.Sprintf("at cursor %q it was told STREAM_GAP without a cursor", s.at)
+		s.fail("at cursor %q it was told STREAM_GAP without a cursor", s.at)
+	case e.code == "STREAM_GAP":
+		s.goBack(e.cursor)
+	case e.code != "" && e.cursor == "":
+		s.fail("it was told %s without a cursor: %s", e.code, e.what)
 	case e.cursor != "":
 		s.tally.told++
-		if e.code == "STREAM_GAP" {
-			s.tally.gaps++
+		if last := s.world.truth.blocks[s.stands()].Cursor; plain(e.cursor) < last {
+			s.fail("it has block %q, and was told %s with cursor %q", last, e.code, e.cursor)
 		}
-		s.at = chaingql.Cursor(e.cursor)
-		for len(s.got) > 0 && s.world.truth.blocks[s.got[len(s.got)-1]].Cursor > s.at {
-			s.got = s.got[:len(s.got)-1]
-			s.tally.forgotten++
+		if !s.own {
+			s.at = e.cursor
 		}
 	}
 }
 
-// connects takes down that a connection stands.
-func (s *subscriber) connects(from place) {
+// goBack discards the blocks from behind a cursor.
+func (s *subscriber) goBack(cursor string) {
+	s.tally.told++
+	s.tally.gaps++
+	if s.world.searching.Load() {
+		s.tally.meanwhile++
+	}
+	s.sentBack = append(s.sentBack, sentBack{plain(cursor), time.Now()})
+	s.at = cursor
+	for s.resume != keeping && len(s.got) > 0 {
+		n := len(s.got) - 1
+		if s.world.truth.blocks[s.got[n]].Cursor <= chaingql.Cursor(cursor) {
+			return
+		}
+		s.got = s.got[:n]
+		s.tally.forgotten++
+	}
+}
+
+// began takes down that a subscription was started on a connection to a service.
+func (s *subscriber) began(from place, service int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note("begins %+v", from)
+	s.note("begins %+v, service %d", from, service)
 	s.connected = true
 	s.tally.connections++
-	if s.resume == byCursor && len(s.got) > 0 {
+	if s.resume != fromNow && len(s.got) > 0 {
 		s.tally.resumed++
+	}
+	if service > s.service {
+		s.survive(service)
+	}
+	s.service = service
+}
+
+// survive excuses what a subscriber cannot know, because its line was cut before
+// the old service could tell it: a new one knows nothing of what was sent.
+func (s *subscriber) survive(service int) {
+	if strings.Contains(s.last.what, shutdownText) {
+		return
+	}
+	w := s.world
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	for _, h := range w.source.holes {
+		if s.service <= h.replaced && h.replaced < service && plain(s.at) > h.before {
+			s.excused[h] = true
+		}
 	}
 }
 
-// expected are the numbers of the blocks that it must get.
-func (s *subscriber) expected() (numbers []int32) {
+const shutdownText = "Service is shutting down"
+
+// matching are the numbers of the blocks that it asks for.
+func (s *subscriber) matching() (numbers []int32) {
 	for i := s.begins + 1; i < len(s.world.truth.blocks); i++ {
 		if s.filter.matches(s.world.truth.blocks[i]) {
 			numbers = append(numbers, int32(i))
@@ -249,60 +260,7 @@ func (s *subscriber) expected() (numbers []int32) {
 	return numbers
 }
 
-// A verdict is in what a subscriber's blocks are not as they should be.
-type verdict struct{ lost, twice, disordered, strange int }
-
-// judge compares what came with the truth.
-func judge(got, expected []int32) (v verdict) {
-	seen := make(map[int32]bool, len(got))
-	newest := int32(-1)
-	for _, n := range got {
-		switch {
-		case seen[n]:
-			v.twice++
-		case n < newest:
-			v.disordered++
-		}
-		seen[n], newest = true, max(newest, n)
-	}
-	for _, n := range expected {
-		if !seen[n] {
-			v.lost++
-		}
-		delete(seen, n)
-	}
-	v.strange = len(seen)
-	return v
-}
-
-// An answer is a GraphQL answer to a subscription, an error alone, or several.
-type answer struct {
-	Data   struct{ Blocks block }
-	Errors []trouble
-}
-
-type block struct {
-	ChainOrder string `json:"chain_order"`
-}
-
-type trouble struct {
-	Message    string
-	Extensions struct{ Code, Cursor, Oldest string }
-}
-
-func (t trouble) end(what string) end {
-	return end{what + ": " + t.Message, t.Extensions.Code, t.Extensions.Cursor, t.Extensions.Oldest}
-}
-
-// take takes an answer, and tells whether it was the end.
-func (s *subscriber) take(ctx context.Context, raw []byte) (end, bool) {
-	var a answer
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return end{what: "half an answer"}, true // a line that was cut may hand that on
-	}
-	if len(a.Errors) > 0 {
-		return a.Errors[0].end("error"), true
-	}
-	s.took(ctx, a.Data.Blocks.ChainOrder)
-	return end{}, false
+// done tells whether a subscriber, which is locked, has its last block.
+func (s *subscriber) done() bool {
+	return s.goal < 0 || len(s.got) > 0 && s.got[len(s.got)-1] >= s.goal
 }

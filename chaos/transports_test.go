@@ -4,23 +4,43 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coder/websocket"
 )
 
+// document is what all subscribers send. Who wants to resume asks for
+// chain_order.
+const document = `subscription($filter: BlockFilter, $after: String) {
+  blocks(filter: $filter, after: $after) { id seq_no workchain_id shard gen_utime chain_order }
+}`
+
 const opening = 10 * time.Second // for a connection to stand
 
-func overLegacySocket(ctx context.Context, s *subscriber, from place) end {
-	return overSocket(ctx, s, from, "graphql-ws", "start")
+// A transport opens one connection, subscribes, hands blocks and ends to the
+// subscribers of a peer, and returns why the connection ended.
+type transport struct {
+	name    string
+	connect func(ctx context.Context, p *peer) (what string)
+	byID    bool // events have ids
 }
 
-func overModernSocket(ctx context.Context, s *subscriber, from place) end {
-	return overSocket(ctx, s, from, "graphql-transport-ws", "subscribe")
+var transports = []transport{
+	{"graphql-ws", overLegacySocket, false},
+	{"graphql-transport-ws", overModernSocket, false},
+	{"event stream", overEventStream, true},
+}
+
+func overLegacySocket(ctx context.Context, p *peer) string {
+	return overSocket(ctx, p, "graphql-ws", "start")
+}
+
+func overModernSocket(ctx context.Context, p *peer) string {
+	return overSocket(ctx, p, "graphql-transport-ws", "subscribe")
 }
 
 // variables of the document; after is nil where it is to begin now.
@@ -32,146 +52,221 @@ func (s *subscriber) variables(after string) map[string]any {
 	return v
 }
 
-// overSocket begins at the last cursor, by the argument after.
-func overSocket(ctx context.Context, s *subscriber, from place, protocol, start string) end {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if from.last == "" {
-		from.last = from.first
-	}
-	request, err := json.Marshal(map[string]any{
-		"id": "1", "type": start, "payload": map[string]any{"query": document, "variables": s.variables(from.last)},
-	})
-	if err != nil {
-		return end{what: err.Error(), code: "CLIENT"}
-	}
-	dialling, stop := context.WithTimeout(ctx, opening)
-	conn, _, err := websocket.Dial(dialling, s.url, &websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{protocol}})
-	stop()
-	if err != nil {
-		return end{what: "dial: " + err.Error()}
-	}
-	defer func() { _ = conn.CloseNow() }()
-	for _, frame := range []string{`{"type":"connection_init"}`, string(request)} {
-		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
-			return end{what: "write: " + err.Error()}
-		}
-		if frame != string(request) && protocol == "graphql-transport-ws" { // wants its ack first
-			if _, _, err := conn.Read(ctx); err != nil {
-				return end{what: "ack: " + err.Error()}
-			}
-		}
-	}
-	s.connects(from)
-	for {
-		_, frame, err := conn.Read(ctx)
-		if err != nil {
-			return end{what: "read: " + err.Error()}
-		}
-		if e, ended := s.hear(ctx, conn, frame); ended {
-			return e
-		}
-	}
+// A socket is a peer's connection.
+type socket struct {
+	*websocket.Conn
+	peer    *peer
+	start   string // the type of the message that starts an operation
+	service int
 }
 
-// hear takes what a socket said, and tells whether it was the end.
-func (s *subscriber) hear(ctx context.Context, conn *websocket.Conn, frame []byte) (end, bool) {
+// strange is the reason of a connection that the peer gives up.
+const strange = "something unexpected"
+
+func overSocket(ctx context.Context, p *peer, protocol, start string) string {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dialling, stop := context.WithTimeout(ctx, opening)
+	conn, res, err := websocket.Dial(dialling, p.url, &websocket.DialOptions{
+		HTTPClient: p.client, Subprotocols: []string{protocol},
+	})
+	stop()
+	if err != nil {
+		return "dial: " + err.Error()
+	}
+	c := &socket{conn, p, start, serviceOf(res)}
+	defer func() { _ = c.CloseNow() }()
+	err = c.Write(ctx, websocket.MessageText, []byte(`{"type":"connection_init"}`))
+	if err == nil && start == "subscribe" { // wants its ack first
+		_, _, err = c.Read(ctx)
+	}
+	for _, s := range p.subs {
+		if err == nil {
+			err = c.begin(ctx, s)
+		}
+	}
+	if err == nil && p.ticks {
+		err = c.say(ctx, "ticks", map[string]any{"query": `subscription{tick}`})
+	}
+	for err == nil {
+		var frame []byte
+		if _, frame, err = c.Read(ctx); err == nil && !c.hear(ctx, frame) {
+			return strange
+		}
+	}
+	if status := websocket.CloseStatus(err); status != -1 && status != websocket.StatusGoingAway {
+		p.wrong("the socket was closed: %v", err)
+	}
+	return err.Error()
+}
+
+// serviceOf tells which service has answered.
+func serviceOf(res *http.Response) int {
+	n, _ := strconv.Atoi(res.Header.Get(serviceHeader))
+	return n
+}
+
+func (c *socket) say(ctx context.Context, id string, payload any) error {
+	frame, err := json.Marshal(map[string]any{"id": id, "type": c.start, "payload": payload})
+	if err != nil {
+		return err
+	}
+	return c.Write(ctx, websocket.MessageText, frame)
+}
+
+// begin starts a subscription, again if it has ended by itself. Ids are not used
+// twice.
+func (c *socket) begin(ctx context.Context, s *subscriber) error {
+	c.peer.ids++
+	s.id = strconv.Itoa(c.peer.ids)
+	from := s.place()
+	s.began(from, c.service)
+	return c.say(ctx, s.id, map[string]any{"query": document, "variables": s.variables(from.after)})
+}
+
+// hear takes what a socket said, and tells whether to read on.
+func (c *socket) hear(ctx context.Context, frame []byte) bool {
 	var m struct {
-		Type    string
-		Payload json.RawMessage
+		ID, Type string
+		Payload  json.RawMessage
 	}
 	if err := json.Unmarshal(frame, &m); err != nil {
-		return end{what: "half a frame"}, true // a line that was cut may hand that on
+		return false // a line that was cut may hand on half a frame
 	}
-	switch m.Type {
-	case "data", "next":
-		return s.take(ctx, m.Payload)
-	case "ping":
-		if err := conn.Write(ctx, websocket.MessageText, []byte(`{"type":"pong"}`)); err != nil {
-			return end{what: "write: " + err.Error()}, true
+	s := c.peer.sub(m.ID)
+	switch {
+	case m.Type == "connection_ack" || m.Type == "ka" || m.ID == "ticks":
+	case m.Type == "ping":
+		return c.Write(ctx, websocket.MessageText, []byte(`{"type":"pong"}`)) == nil
+	case m.Type == "connection_error":
+		var t trouble
+		if err := json.Unmarshal(m.Payload, &t); err != nil {
+			c.peer.wrong("unreadable: %s", frame)
 		}
-	case "connection_ack", "ka":
-	case "error", "connection_error":
-		var one trouble
-		var several []trouble
-		if json.Unmarshal(m.Payload, &several) == nil && len(several) > 0 {
-			one = several[0]
-		} else if err := json.Unmarshal(m.Payload, &one); err != nil {
-			return end{what: string(frame), code: "UNREADABLE"}, true
+		c.peer.closing(t)
+	case s != nil && (m.Type == "data" || m.Type == "next"):
+		var a answer
+		if err := json.Unmarshal(m.Payload, &a); err != nil || len(a.Errors) > 0 {
+			c.peer.wrong("instead of a block: %s", frame)
+			return false
 		}
-		if m.Type == "connection_error" && one.Extensions.Code == "" {
-			one.Extensions.Code = "SERVICE_UNAVAILABLE" // an end of the connection, not of the subscription
-		}
-		return one.end(m.Type), true
+		s.took(ctx, string(a.Data.Blocks.ChainOrder), "")
+	case s != nil && m.Type == "error":
+		return c.lost(ctx, s, m.Payload)
 	default:
-		return end{what: string(frame), code: "UNEXPECTED"}, true
+		c.peer.wrong("unexpected: %s", frame)
+		return false
 	}
-	return end{}, false
+	return true
+}
+
+// lost starts a subscription again whose end does not end the connection. Over
+// graphql-ws, such an end is final.
+func (c *socket) lost(ctx context.Context, s *subscriber, payload []byte) bool {
+	all := make([]trouble, 1)
+	var err error
+	if c.start == "start" {
+		err = json.Unmarshal(payload, &all[0])
+	} else {
+		err = json.Unmarshal(payload, &all)
+	}
+	if err != nil || len(all) != 1 {
+		c.peer.wrong("unreadable: %s", payload)
+		return false
+	}
+	e := all[0].end("error")
+	s.ended(e)
+	if e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE" {
+		return false
+	}
+	if c.start == "start" {
+		c.peer.wrong("the client would not come back after %s", payload)
+		return false
+	}
+	pause(ctx, 5*time.Millisecond)
+	_ = c.begin(ctx, s) // if it cannot be said, there may still be something to read
+	return true
 }
 
 // overEventStream does as an EventSource: its URL remains the same, and where it
-// was is told in Last-Event-ID.
-func overEventStream(ctx context.Context, s *subscriber, from place) end {
+// was is told in Last-Event-ID. Some put it into the URL.
+func overEventStream(ctx context.Context, p *peer) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	variables, err := json.Marshal(s.variables(from.first))
+	s := p.subs[0]
+	from := s.place()
+	variables, err := json.Marshal(s.variables(from.after))
 	if err != nil {
-		return end{what: err.Error(), code: "CLIENT"}
+		return err.Error()
 	}
-	target := s.url + "?" + url.Values{"query": {document}, "variables": {string(variables)}}.Encode()
+	target := p.url + "?" + url.Values{"query": {document}, "variables": {string(variables)}}.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return end{what: err.Error(), code: "CLIENT"}
+		return err.Error()
 	}
 	r.Header.Set("Accept", "text/event-stream")
 	if from.last != "" {
 		r.Header.Set("Last-Event-ID", from.last)
 	}
 	waiting := time.AfterFunc(opening, cancel)
-	res, err := s.client.Do(r)
+	res, err := p.client.Do(r)
 	waiting.Stop()
 	if err != nil {
-		return end{what: "request: " + err.Error()}
+		return "dial: " + err.Error()
 	}
 	defer func() { _ = res.Body.Close() }()
 	switch res.StatusCode {
 	case http.StatusOK:
 	case http.StatusServiceUnavailable:
-		return end{what: "503"}
+		return "503"
 	default:
-		return end{what: fmt.Sprint("status ", res.StatusCode), code: "REFUSED"}
+		p.wrong("status %d", res.StatusCode)
+		return strange
 	}
-	s.connects(from)
+	s.began(from, serviceOf(res))
 	lines := bufio.NewReaderSize(res.Body, 1024)
 	var event, id, data string
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return end{what: "read: " + err.Error()}
+			return "read: " + err.Error()
 		}
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
 		value = strings.TrimPrefix(value, " ")
-		switch name {
-		case "event":
+		switch {
+		case name == "event":
 			event = value
-		case "id":
+		case name == "id":
 			id = value
-		case "data":
+		case name == "data":
 			data = value
-		case "": // a comment, or the end of an event
-			if line != "\n" || event == "" {
-				continue
-			}
-			if event == "complete" {
-				return end{what: "complete", code: "UNEXPECTED"}
-			}
-			if e, ended := s.take(ctx, []byte(data)); ended {
-				if e.cursor == "" || id != "" {
-					e.cursor = id // the place to go on from
-				}
-				return e
-			}
+		case line != "\n" || event == "": // a comment, or the end of one
+		case event == "next" && s.take(ctx, data, id):
 			event, id, data = "", "", ""
+		case event == "next":
+			return "an error was told"
+		default:
+			p.wrong("unexpected event: %s", event)
+			return strange
 		}
 	}
+}
+
+// take takes the data of an event, and tells whether it was a block.
+func (s *subscriber) take(ctx context.Context, data, id string) bool {
+	var a answer
+	if err := json.Unmarshal([]byte(data), &a); err != nil {
+		s.peer.wrong("unreadable: %s", data)
+		return false
+	}
+	if len(a.Errors) == 0 {
+		s.took(ctx, string(a.Data.Blocks.ChainOrder), id)
+		return true
+	}
+	e := a.Errors[0].end("error")
+	if e.cursor != id {
+		s.peer.wrong("the event of an error has the id %q, and the error the cursor %q", id, e.cursor)
+	}
+	s.ended(e)
+	return false
 }

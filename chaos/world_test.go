@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,10 @@ import (
 type size struct {
 	blocks, subscribers, cuts, failures int
 	rate                                float64 // blocks a second
-	holes                               float64 // chance that a block is left out, and that two come the wrong way round
-	replaced                            bool    // the service, half-way
+	holes                               float64 // chance that Follow leaves a block out, and that two come the wrong way round
+	fates                               []fate  // of holes in the source, in this order
 	resume                              resuming
+	patience                            time.Duration // default: patience
 }
 
 // A world is all that a run consists of.
@@ -34,20 +36,25 @@ type world struct {
 	seed   uint64
 	truth  *truth
 	why    string // there are no recorded blocks
-	chain  *memchain.Chain
+	source *source
 	chaos  *backendtest.ChaosBackend
 	host   *service
 	wide   *proxy // for quick subscribers and queries
 	narrow *proxy // for slow ones
 
-	subscribers []*subscriber
+	peers       []*peer
+	subscribers []*subscriber // of the peers
 	reading     sync.WaitGroup
 
+	decided int          // the number of the block before which the last hole was decided
 	dry     atomic.Bool  // all blocks are committed
+	calm    atomic.Bool  // no lines are cut
 	newest  atomic.Int64 // the newest block that any subscriber was sent
 	pruned  atomic.Int64 // how many blocks
 	queries struct{ answered, failed, behind atomic.Int64 }
 	told    atomic.Int64 // subscribers that came with a pruned cursor and were told so
+
+	searching atomic.Bool // the service searches for blocks of a hole, and will have them or be replaced
 
 	mu     sync.Mutex
 	faults []string
@@ -56,14 +63,15 @@ type world struct {
 // newWorld brings everything up, with the first tenth of the blocks committed
 // and half of those pruned.
 func newWorld(s size, seed uint64, logs bool) (*world, error) {
-	w := &world{size: s, seed: seed, chain: memchain.New()}
+	w := &world{size: s, seed: seed, source: &source{Chain: memchain.New()}}
+	w.patience = cmp.Or(w.patience, patience)
 	w.truth, w.why = newTruth(s.blocks, seed)
-	if err := w.chain.Append(w.truth.blocks[:w.before()]...); err != nil {
+	if err := w.source.Append(w.truth.blocks[:w.before()]...); err != nil {
 		return nil, err
 	}
 	// Enough that hardly ever a run has to be given more; see commit.
 	fails := (float64(s.failures) + 4*math.Sqrt(float64(s.failures)) + 4) / float64(s.blocks-w.before()-settling)
-	w.chaos = backendtest.Chaos(w.chain, backendtest.ChaosOptions{
+	w.chaos = backendtest.Chaos(w.source, backendtest.ChaosOptions{
 		Seed: seed, Fail: fails / 2, End: fails / 4, Panic: fails / 4,
 		Stall: 0.01, Hole: s.holes, Swap: s.holes, Duplicate: 0.03, Replay: 0.03,
 		PageFail: 0.05, PagePanic: 0.02, PageSlow: 0.05, PageHang: 0.01, Longest: 200 * time.Millisecond,
@@ -74,7 +82,7 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	var err error
-	if w.host, err = newService(w.chaos, max(16, min(256, s.blocks/10)), logger); err != nil {
+	if w.host, err = newService(w.chaos, w.truth.place, max(16, min(256, s.blocks/10)), logger); err != nil {
 		return nil, err
 	}
 	if w.wide, err = newProxy(w.host.addr, false, seed); err == nil {
@@ -103,15 +111,6 @@ func (w *world) fault(format string, args ...any) {
 	}
 }
 
-func (w *world) saw(n int) {
-	for {
-		newest := w.newest.Load()
-		if int64(n) <= newest || w.newest.CompareAndSwap(newest, int64(n)) {
-			return
-		}
-	}
-}
-
 // slowness is how long a slow subscriber waits between blocks: it reads a tenth
 // of what comes, and catches up once nothing comes any more.
 func (w *world) slowness() time.Duration {
@@ -129,82 +128,6 @@ func (w *world) prune(n int) {
 			return
 		}
 		w.pruned.Store(int64(n))
-	}
-}
-
-// commit commits the blocks at their rate, or as the cuts keep up on a busy
-// machine, and lets things happen on the way: history is pruned, the source cut
-// off, and the service replaced.
-func (w *world) commit(ctx context.Context) {
-	start, replaced := time.Now(), false
-	for n := w.before(); n < w.blocks; {
-		if !pause(ctx, 5*time.Millisecond) {
-			return
-		}
-		due := min(w.blocks, w.before()+int(time.Since(start).Seconds()*w.rate),
-			w.before()+(w.blocks-w.before())*(int(w.cutsMade())+4)/(w.cuts+4))
-		if calm := w.blocks - settling; due > calm && n <= calm && w.chaos.Counts().Failures < w.failures {
-			due = calm // the dice are thrown for blocks that are followed, which may have been few
-			w.interrupt()
-		}
-		for ; n < due; n++ {
-			if n == w.blocks-settling {
-				w.chaos.Calm()
-			}
-			w.truth.committed[n].Store(time.Now().UnixNano())
-			if err := w.chain.Append(w.truth.blocks[n]); err != nil {
-				w.fault("commit: %v", err)
-				return
-			}
-			switch {
-			case n%97 == 0:
-				w.interrupt()
-			case n%89 == 0:
-				w.prune(w.slowest() - 300)
-			}
-		}
-		if w.replaced && !replaced && n > w.blocks/2 {
-			replaced = true
-			if err := w.host.replace(); err != nil {
-				w.fault("replacing the service: %v", err)
-			}
-		}
-	}
-	w.dry.Store(true)
-}
-
-// interrupt cuts the source off.
-func (w *world) interrupt() { w.chain.Interrupt(errors.New("chaos: the source was cut off")) }
-
-// slowest is the oldest block that a subscriber stands at.
-func (w *world) slowest() int {
-	slowest := w.blocks
-	for _, s := range w.subscribers {
-		s.mu.Lock()
-		at := s.begins
-		if n := len(s.got); n > 0 {
-			at = int(s.got[n-1])
-		}
-		s.mu.Unlock()
-		slowest = min(slowest, at)
-	}
-	return slowest
-}
-
-// cut cuts lines until the source is dry, a fifth more than asked for. Some are
-// lines of slow subscribers.
-func (w *world) cut(ctx context.Context) {
-	start, lasts := time.Now(), float64(w.blocks-w.before())/w.rate
-	every := time.Duration(lasts / (3 * float64(w.cuts+4)) * float64(time.Second))
-	for i := 0; pause(ctx, every) && !w.dry.Load(); i++ {
-		due := 1.2 * float64(w.cuts+4) * time.Since(start).Seconds() / lasts
-		switch {
-		case float64(w.cutsMade()) > due:
-		case i%5 == 4:
-			w.narrow.cut()
-		default:
-			w.wide.cut()
-		}
 	}
 }
 
@@ -255,5 +178,5 @@ func (w *world) latest(ctx context.Context, client *http.Client) (chaingql.Curso
 	if len(a.Errors) > 0 || len(a.Data.Blockchain.Blocks.Edges) == 0 {
 		return "", errors.New("no block")
 	}
-	return chaingql.Cursor(a.Data.Blockchain.Blocks.Edges[0].Node.ChainOrder), nil
+	return a.Data.Blockchain.Blocks.Edges[0].Node.ChainOrder, nil
 }
