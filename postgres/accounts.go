@@ -3,12 +3,14 @@ package postgres
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math/big"
 	"slices"
 
 	"github.com/chaingql/chaingql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -38,3 +40,34 @@ func accountsOf(balances map[chaingql.Address]*big.Int) (a accounts, err error) 
 }
 
 var tooMuch = new(big.Int).Exp(big.NewInt(10), big.NewInt(mostDigits), nil)
+
+// source returns balances as arrays.
+func (a accounts) source() source {
+	return source{
+		from: "unnest($1::int4[], $2::bytea[], $3::numeric[]) n (" + accountColumns + ")",
+		args: []any{a.workchains, a.ids, a.balances},
+	}
+}
+
+// stage sends balances into a temporary table, which is empty again after the transaction.
+func (a accounts) stage(ctx context.Context, tx pgx.Tx) (source, error) {
+	return stage(ctx, tx, "chaingql_accounts", "(workchain int4, id bytea, balance numeric)", accountColumns,
+		pgx.CopyFromSlice(len(a.ids), func(i int) ([]any, error) {
+			return []any{a.workchains[i], a.ids[i], a.balances[i]}, nil
+		}))
+}
+
+const accountColumns = "workchain, id, balance"
+
+// setBalances stores balances. The source has them in the order of accountsOf.
+func (w *Writer) setBalances(ctx context.Context, tx pgx.Tx, changed source) error {
+	done, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (%s) SELECT %[2]s FROM %s"+
+		" WHERE EXISTS (SELECT FROM %s WHERE chain = $%d)"+
+		" ON CONFLICT (workchain, id) DO UPDATE SET balance = excluded.balance",
+		w.b.tables.accounts, accountColumns, changed.from, w.b.tables.state, len(changed.args)+1),
+		append(changed.args, w.b.chain)...)
+	if err == nil && done.RowsAffected() == 0 {
+		return errReplaced
+	}
+	return err
+}

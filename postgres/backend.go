@@ -3,9 +3,11 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5"
@@ -22,14 +24,18 @@ const MaxCursor = 64
 // A Backend serves the chain that is kept in one schema of a database. Make one
 // with [Open]; its methods may be called concurrently.
 type Backend struct {
-	pool   *pgxpool.Pool
-	opts   Options // in force
-	tables tables
-	line   extension
-	turns  chan struct{} // held by the Writer whose turn it is
-	stored struct {      // by its Writers
+	pool     *pgxpool.Pool
+	opts     Options // in force
+	tables   tables
+	chain    string // chaingql_state.chain, read by Open
+	line     extension
+	turns    chan struct{} // held by the Writer whose turn it is
+	answered atomic.Uint64 // reads
+	stored   struct {      // by its Writers
 		sync.Mutex
-		newest chaingql.Cursor
+		newest  chaingql.Cursor
+		blocks  int // appended
+		analyze int // value of blocks at which statistics are refreshed
 	}
 	closed chan struct{}
 	close  sync.Once
@@ -73,6 +79,8 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	if o.Poll > 0 {
 		conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
+	listening := conn.Copy()
+	conn.BuildContextWatcherHandler = cancelStatements
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, failed("open", err)
@@ -81,7 +89,7 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	b := &Backend{
 		pool: pool, opts: o, closed: make(chan struct{}), turns: make(chan struct{}, 1),
 		tables: tables{name("blocks"), name("accounts"), name("chaingql_state")},
-		line:   extension{config: conn.Copy(), leads: destination(conn), topic: o.Schema, timeout: o.Timeout, quiet: quiet},
+		line:   extension{config: listening, leads: destination(conn), topic: o.Schema, timeout: o.Timeout, quiet: quiet},
 	}
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()
@@ -109,13 +117,20 @@ func (b *Backend) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, look := range []string{
-		"SELECT version, pruned FROM " + b.tables.state,
+		"SELECT version, pruned, chain FROM " + b.tables.state,
 		"SELECT " + columns + " FROM " + b.tables.blocks,
 		"SELECT workchain, id, balance FROM " + b.tables.accounts,
 	} {
 		if _, err := b.pool.Exec(ctx, look+" LIMIT 0"); err != nil {
 			return failed(fmt.Sprintf("read the tables in schema %q", b.opts.Schema), err)
 		}
+	}
+	err = b.pool.QueryRow(ctx, "SELECT chain::text FROM "+b.tables.state).Scan(&b.chain)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errNoState
+	}
+	if err != nil {
+		return failed(fmt.Sprintf("read the tables in schema %q", b.opts.Schema), err)
 	}
 	if b.opts.Poll > 0 {
 		return nil

@@ -2,48 +2,60 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 
 	"github.com/chaingql/chaingql"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Balance returns an account's balance, or [chaingql.ErrNotFound] where no
 // Writer ever named the account.
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
-	var n pgtype.Numeric
-	err := b.read(ctx, "read balance", func(ctx context.Context) error {
-		sql := "SELECT balance FROM " + b.tables.accounts + " WHERE workchain = $1 AND id = $2"
-		return b.pool.QueryRow(ctx, sql, addr.Workchain, addr.ID[:]).Scan(&n)
-	})
+	found, err := b.balances(ctx, "read balance", []chaingql.Address{addr})
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, chaingql.ErrNotFound
 	case err != nil:
 		return nil, err
+	case found[0] == nil:
+		return nil, chaingql.ErrNotFound
 	}
-	return nano(n)
+	return found[0], nil
 }
 
 // Balances returns the balances of accounts in one round trip, nil for those
 // that no Writer ever named.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	return b.balances(ctx, "read balances", addrs)
+}
+
+func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Address) ([]*big.Int, error) {
 	workchains, ids := make([]int32, len(addrs)), make([][]byte, len(addrs))
 	for i := range addrs {
 		workchains[i], ids[i] = addrs[i].Workchain, addrs[i].ID[:]
 	}
-	var numerics []pgtype.Numeric
-	err := b.read(ctx, "read balances", func(ctx context.Context) error {
-		rows, err := b.pool.Query(ctx, "SELECT a.balance FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN "+
-			b.tables.accounts+" a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place", workchains, ids)
+	numerics := make([]pgtype.Numeric, 0, len(addrs))
+	err := b.read(ctx, what, func(ctx context.Context) error {
+		numerics = numerics[:0]
+		rows, err := b.pool.Query(ctx, "SELECT (SELECT true FROM "+b.tables.state+" WHERE chain = $3), a.balance"+
+			" FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN "+
+			b.tables.accounts+" a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place",
+			workchains, ids, b.chain)
 		if err != nil {
 			return err
 		}
-		numerics, err = pgx.CollectRows(rows, pgx.RowTo[pgtype.Numeric])
-		return err
+		defer rows.Close()
+		for rows.Next() {
+			var ours pgtype.Bool
+			var n pgtype.Numeric
+			if err := rows.Scan(&ours, &n); err != nil {
+				return err
+			}
+			if !ours.Valid {
+				return errReplaced
+			}
+			numerics = append(numerics, n)
+		}
+		return rows.Err()
 	})
 	if err != nil {
 		return nil, err

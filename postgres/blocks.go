@@ -52,23 +52,39 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []chai
 	return page[:min(n, len(page))], pruned, nil
 }
 
+// rows runs a page's statement. It has no row only if the Backend's chain is gone.
 func (b *Backend) rows(ctx context.Context, sql string, args []any) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
-	rows, err := b.pool.Query(ctx, sql, args...)
+	var batch pgx.Batch // is one transaction
+	batch.Queue(planSQL)
+	batch.Queue(sql, args...)
+	results := b.pool.SendBatch(ctx, &batch)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, "", err
+	}
+	rows, err := results.Query()
 	if err != nil {
 		return nil, "", err
 	}
 	defer rows.Close()
+	known := false
 	for rows.Next() {
 		block, floor, some, err := scanBlock(rows)
 		if err != nil {
 			return nil, "", err
 		}
-		pruned = floor
+		pruned, known = floor, true
 		if some {
 			page = append(page, block)
 		}
 	}
-	return page, pruned, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, "", err
+	}
+	if !known {
+		return nil, "", errReplaced
+	}
+	return page, pruned, results.Close()
 }
 
 // scanBlock reads a row of a page. Where the page is empty there is one row
@@ -90,27 +106,29 @@ func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, som
 }
 
 // pageSQL writes a page's statement, as a stretch of the one index that has its
-// blocks side by side. What leaves the planner no other way: the indexes on
-// workchains and shards sort cursors by another operator class than the primary
-// key does, to the same order, so that it cannot walk the primary key for blocks
-// that it takes for common. How many are asked for is written out, as it would
+// blocks side by side. Nothing leaves the planner another way, with whatever
+// statistics: [planSQL] turns the others off, and the three indexes sort cursors by
+// different operators or collations, to the same order, so that an index without the
+// shard cannot be walked for the blocks of a shard. How many are asked for is written out, as it would
 // plan a LIMIT that it does not know anew each time; rounded up to a power of two,
 // so that few statements are prepared. And an end is left out where there is none:
 // of a stretch with two it expects little, and would sort it all. What was pruned
 // is below the stretch: until it is vacuumed its remains would be stepped over.
 func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
-	above, below := ">", "<"
-	if q.Workchain != nil || q.Shard != nil {
+	cursor, above, below := "cursor", ">", "<"
+	if q.Shard != nil {
+		cursor = `cursor COLLATE "POSIX"`
+	} else if q.Workchain != nil {
 		above, below = "~>~", "~<~"
 	}
 	args := []any{string(q.After)}
-	where := "cursor " + above + " greatest($1, s.pruned)"
+	where := cursor + " " + above + " greatest($1, s.pruned)"
 	also := func(condition string, value any) {
 		args = append(args, value)
 		where += " AND " + condition + " $" + strconv.Itoa(len(args))
 	}
 	if q.Before != "" {
-		also("cursor "+below, string(q.Before))
+		also(cursor+" "+below, string(q.Before))
 	}
 	if q.Shard != nil {
 		also("shard =", int64(*q.Shard))
@@ -118,9 +136,9 @@ func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 	if q.Workchain != nil {
 		also("workchain =", *q.Workchain)
 	}
-	end := " ORDER BY cursor USING " + below
+	end := " ORDER BY " + cursor + " USING " + below
 	if q.Last > 0 {
-		end = " ORDER BY cursor USING " + above
+		end = " ORDER BY " + cursor + " USING " + above
 	}
 	end += " LIMIT " + strconv.Itoa(1<<bits.Len(uint(n-1)))
 	page := func(where string) string {
@@ -130,7 +148,7 @@ func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 	if q.Workchain == nil && q.Shard != nil { // the index on shards begins with the workchain, of which there are few
 		blocks = "SELECT of.* FROM (" + workchains(b.tables.blocks) + ") w CROSS JOIN LATERAL (" + page(where+" AND workchain = w.id") + ") of" + end
 	}
-	return "SELECT s.pruned, b.* FROM (SELECT pruned FROM " + b.tables.state + " LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
+	return "SELECT s.pruned, b.* FROM (SELECT pruned FROM " + b.tables.state + " WHERE chain = '" + b.chain + "' LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
 }
 
 // workchains finds the workchains by leaps through an index.

@@ -26,6 +26,12 @@ func (b *Backend) PageSQL(q chaingql.BlocksQuery) (string, []any) {
 	return b.pageSQL(q, max(q.First, q.Last))
 }
 
+// PlanSQL is the statement before the statement of a page.
+var PlanSQL = planSQL
+
+// Writing is how each transaction that writes begins.
+var Writing = writing
+
 // Polls tells whether the Backend does without LISTEN.
 func (b *Backend) Polls() bool { return b.opts.Poll > 0 }
 
@@ -50,6 +56,9 @@ func Destination(dsn string) (string, error) {
 	}
 	return destination(config), nil
 }
+
+// Overdue is what becomes of an error of a transaction.
+var Overdue = overdue
 
 // Failed is the error made of pgx's, UnknownKey what it looks for.
 var (

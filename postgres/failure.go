@@ -86,4 +86,9 @@ var (
 		"that should be percent-encoded or in single quotes")
 )
 
-var errClosed = errors.New("postgres: the Backend was closed")
+var (
+	errClosed   = errors.New("postgres: the Backend was closed")
+	errNoState  = errors.New("table chaingql_state has lost its row")
+	errReplaced = errors.New("the chain was dropped and made again since Open, or table chaingql_state has lost its row: " +
+		"restart every process that serves or writes it")
+)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -51,16 +52,12 @@ func (b *Backend) migrate(ctx context.Context, may bool) error {
 	case !may:
 		return fmt.Errorf("postgres: the tables in schema %q have version %d, %d is needed, and migrations are turned off (or the server is a read-only replica)", b.opts.Schema, version, len(scripts))
 	}
-	err = pgx.BeginTxFunc(ctx, b.pool, readCommitted, func(tx pgx.Tx) error { return b.runMigrations(ctx, tx, scripts) })
+	err = pgx.BeginTxFunc(ctx, b.pool, writing(b.opts.WriteTimeout), func(tx pgx.Tx) error { return b.runMigrations(ctx, tx, scripts) })
 	if err != nil {
 		return failed(what, err)
 	}
 	return nil
 }
-
-// readCommitted takes a new snapshot for each statement: what is read under the
-// lock is what the last holder left.
-var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 
 func (b *Backend) runMigrations(ctx context.Context, tx pgx.Tx, scripts []string) error {
 	schema := pgx.Identifier{b.opts.Schema}.Sanitize()
@@ -109,6 +106,9 @@ func (b *Backend) version(ctx context.Context, db querier) (version int, err err
 		return 0, err
 	}
 	err = db.QueryRow(ctx, "SELECT version FROM "+b.tables.state).Scan(&version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errNoState
+	}
 	return version, err
 }
 

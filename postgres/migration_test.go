@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"math/big"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -48,7 +50,7 @@ func TestTablesOfAnOlderVersionAreMigratedWithWhatTheyHold(t *testing.T) {
 	}
 	defer postgres.Migrating("ALTER TABLE blocks ADD COLUMN later integer NOT NULL DEFAULT 7;\nCREATE INDEX later ON blocks (later);")()
 	_, err := postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: opts.Schema, SkipMigrations: true})
-	expectError(t, err, "have version 1, 2 is needed")
+	expectError(t, err, "have version 2, 3 is needed")
 	var opening sync.WaitGroup
 	for range 4 {
 		opening.Go(func() {
@@ -65,9 +67,63 @@ func TestTablesOfAnOlderVersionAreMigratedWithWhatTheyHold(t *testing.T) {
 		})
 	}
 	opening.Wait()
-	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 2 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
+	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 3 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
 	if _, err := old.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
 		t.Errorf("a Backend of the older version, still running: %v", err)
+	}
+}
+
+// TestVersionOneIsUpgraded has the tables of version 1, with a chain that was pruned completely.
+func TestVersionOneIsUpgraded(t *testing.T) {
+	s := sharedServer(t)
+	script, err := os.ReadFile("migrations/0001_chain.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, prunedWhole := range []bool{false, true} {
+		opts := &postgres.Options{Schema: newSchema()}
+		name := quote(opts.Schema)
+		s.admin(t, "CREATE SCHEMA "+name, "SET search_path = "+name, string(script), "UPDATE chaingql_state SET version = 1, pruned = '02'")
+		rows := []string{"'03'", "'04'"}
+		if prunedWhole {
+			rows = nil
+		}
+		for _, row := range rows {
+			s.admin(t, "INSERT INTO "+name+".blocks VALUES ("+row+", 0, 0, 0, decode(repeat('00', 32), 'hex'), '2023-11-14T22:13:20.123456Z')")
+		}
+		s.admin(t, "INSERT INTO "+name+".accounts VALUES (0, decode(repeat('00', 32), 'hex'), 7)")
+
+		b := open(t, s.dsn("postgres"), opts)
+		w := writer(t, b)
+		s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 2 FROM "+name+".chaingql_state); END $$")
+		if nano, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || nano.Int64() != 7 {
+			t.Errorf("the balance is %v; %v", nano, err)
+		}
+		r := read(t, b, "02")
+		want := at("05", "06")
+		if !prunedWhole {
+			r.expect(t, at("03", "04")...)
+			if err := w.Append(t.Context(), at("03", "04")...); err != nil {
+				t.Error(err)
+			}
+			want = append(at("04"), want...)
+		}
+		if err := w.Append(t.Context(), at("05", "06")...); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(t, at("05", "06")...)
+		if err := w.Prune(t.Context(), "04"); err != nil {
+			t.Error(err)
+		}
+		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
+		if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(want)) {
+			t.Errorf("the blocks are %v; %v", cursorsOf(page), err)
+		}
+		// A process of the version before prunes in this order.
+		s.admin(t, "BEGIN; DELETE FROM "+name+".blocks WHERE cursor > '03' AND cursor <= '05'; UPDATE "+name+".chaingql_state SET pruned = '05'; COMMIT")
+		if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "04"}); !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("the page before pruned blocks: %v", err)
+		}
 	}
 }
 

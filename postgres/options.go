@@ -18,7 +18,8 @@ const (
 // Options say how a chain is kept. The zero value is safe in production.
 type Options struct {
 	// Schema is the PostgreSQL schema that the tables live in, as it is
-	// written: case counts and every character may be in it. Chains with
+	// written: case counts and every character may be in it, but it must
+	// not be $user, which PostgreSQL takes for the role's name. Chains with
 	// schemas of their own share a database without knowing of each other; a
 	// schema with other tables in it serves as long as none is called blocks,
 	// accounts or chaingql_state. Default: DefaultSchema.
@@ -65,6 +66,9 @@ func (o *Options) withDefaults() (Options, error) {
 	// A longer name would be cut off by PostgreSQL, and might be another's then.
 	if len(in.Schema) > 63 || strings.Contains(in.Schema, "\x00") || !utf8.ValidString(in.Schema) {
 		return in, errors.New("postgres: Options.Schema is no name of a schema: it has more than 63 bytes, or characters that are none")
+	}
+	if in.Schema == "$user" {
+		return in, errors.New("postgres: Options.Schema cannot be $user: PostgreSQL takes it for the schema named like the role")
 	}
 	for _, d := range []struct {
 		set *time.Duration

@@ -46,7 +46,7 @@ func TestEachRoleDoesItsWorkWithTheRightsOfTheReadme(t *testing.T) {
 		}
 	}
 	r.expect(t, many...)
-	expectError(t, w.Prune(t.Context(), "03"), "postgres: prune: ERROR: permission denied for table blocks")
+	expectError(t, w.Prune(t.Context(), "03"), "postgres: prune: ERROR: permission denied for table chaingql_state")
 
 	s.admin(t, "GRANT DELETE ON "+name+".blocks TO "+worker, "GRANT UPDATE ON "+name+".chaingql_state TO "+worker)
 	if err := w.Prune(t.Context(), "03"); err != nil {

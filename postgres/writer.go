@@ -5,36 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrConflict is returned by [Writer.Append] where the chain holds a different
-// block under a cursor, or newer blocks and none under it: a block that appears
-// below a cursor which was already read would never be seen. And where the chain
-// has lost blocks that this Backend stored (another server took over that did not
-// have them, a backup was restored), and those given come behind them: append
-// from its newest block on.
+// ErrConflict is returned by [Writer.Append] if the chain holds a different block under a cursor, or newer blocks and
+// none under it: a block that appears below a cursor that was already read would never be seen. It is also returned if
+// the chain lost blocks that this Backend stored (a standby without them took over, or a backup was restored) and the
+// given blocks begin after its newest block: append again, beginning with its newest block. If it lost all blocks,
+// every Append fails until the Backend is opened again.
 var ErrConflict = errors.New("it conflicts with what is stored")
 
 // A Writer fills a chain. Get one from [Backend.Writer]; its methods may be
 // called concurrently, and any number of Writers in any number of processes may
 // write to one chain: they take turns, so that readers see blocks appear in
 // cursor order alone.
-type Writer struct{ b *Backend }
+type Writer struct {
+	b    *Backend
+	temp bool // the role may create temporary tables
+}
 
 // Writer returns a Writer of the Backend's chain, or an error where the role
 // may not write, or the server is a read-only replica. The Writer uses the
 // Backend's connections and ends with its Close.
 func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
-	var replica, may bool
+	var replica, may, temp bool
 	err := b.read(ctx, "open a writer", func(ctx context.Context) error {
-		return b.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), has_table_privilege($1, 'INSERT') AND has_table_privilege($2, 'INSERT') AND has_table_privilege($2, 'UPDATE')`,
-			b.tables.blocks, b.tables.accounts).Scan(&replica, &may)
+		return b.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), has_table_privilege($1, 'INSERT') AND has_table_privilege($2, 'INSERT') AND has_table_privilege($2, 'UPDATE'),
+			has_database_privilege(current_database(), 'TEMP')`, b.tables.blocks, b.tables.accounts).Scan(&replica, &may, &temp)
 	})
 	switch {
 	case err != nil:
@@ -44,7 +45,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 	case !may:
 		return nil, fmt.Errorf("postgres: the role may not write to schema %q: it needs INSERT on blocks, INSERT and UPDATE on accounts; to prune, DELETE on blocks and UPDATE on chaingql_state", b.opts.Schema)
 	}
-	return &Writer{b}, nil
+	return &Writer{b, temp}, nil
 }
 
 // Append commits blocks, in one transaction: all of them or, on error, none.
@@ -91,22 +92,36 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 		return nil
 	}
 	err = w.transact(ctx, "write", len(blocks) > 0, func(ctx context.Context, tx pgx.Tx) error {
-		if len(blocks) > 0 {
-			if fresh, err := w.append(ctx, tx, blocks); err != nil || fresh == 0 {
-				return err
-			}
-		}
-		if len(balances) > 0 {
-			_, err := tx.Exec(ctx, "INSERT INTO "+w.b.tables.accounts+" (workchain, id, balance) SELECT * FROM unnest($1::int4[], $2::bytea[], $3::numeric[])"+
-				" ON CONFLICT (workchain, id) DO UPDATE SET balance = excluded.balance", accounts.workchains, accounts.ids, accounts.balances)
-			return err
-		}
-		return nil
+		return w.commit(ctx, tx, blocks, accounts)
 	})
 	if err == nil && len(blocks) > 0 {
 		w.b.has(blocks[len(blocks)-1].Cursor)
+		w.analyze(ctx, len(blocks))
 	}
 	return err
+}
+
+// analyzeAfter is the number of blocks after which a Backend first refreshes statistics.
+const analyzeAfter = 100_000
+
+// analyze refreshes the planner's statistics after a large load, each time the number of blocks that
+// this Backend stored has doubled. Pages do not need them, other queries of the operator do. It may
+// fail, or be skipped because the role does not own the table or autovacuum is at it: the blocks are
+// stored, so that is no error.
+func (w *Writer) analyze(ctx context.Context, n int) {
+	s := &w.b.stored
+	s.Lock()
+	s.blocks += n
+	due := s.blocks >= max(s.analyze, analyzeAfter)
+	if due {
+		s.analyze = 2 * s.blocks
+	}
+	s.Unlock()
+	if due {
+		ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
+		defer cancel()
+		_, _ = w.b.pool.Exec(ctx, "ANALYZE (SKIP_LOCKED) "+w.b.tables.blocks)
+	}
 }
 
 // transact gives a transaction its deadline. One that could not begin on a
@@ -124,76 +139,37 @@ func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func
 			return failed(what, ctx.Err())
 		}
 	}
-	tx, err := w.b.pool.BeginTx(ctx, readCommitted)
+	begin := writing(w.b.opts.WriteTimeout)
+	tx, err := w.b.pool.BeginTx(ctx, begin)
 	if broken(err) && ctx.Err() == nil {
 		w.b.pool.Reset()
-		tx, err = w.b.pool.BeginTx(ctx, readCommitted)
+		tx, err = w.b.pool.BeginTx(ctx, begin)
 	}
 	if err != nil {
 		return failed(what, err)
 	}
 	if err := do(ctx, tx); err != nil {
 		_ = tx.Rollback(ctx) // where that fails the connection is closed
-		return failed(what, err)
+		return failed(what, overdue(ctx, err))
 	}
 	if err := tx.Commit(ctx); err != nil {
-		return failed(what, err)
+		return failed(what, overdue(ctx, err))
 	}
 	return nil
 }
 
-// append is done by one Writer at a time: the lock is held until the blocks can
-// be seen, so the next Writer's come after them to every reader. It returns how
-// many were not there yet.
-func (w *Writer) append(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block) (int, error) {
-	newest, pruned, err := w.turn(ctx, tx)
-	if err != nil {
-		return 0, err
-	}
-	if had := w.b.has(""); newest < had && blocks[0].Cursor > had {
-		return 0, fmt.Errorf("the chain ends at cursor %q, and had %q: %w", newest, had, ErrConflict)
-	}
-	first := slices.IndexFunc(blocks, func(b chaingql.Block) bool { return b.Cursor > newest })
-	if first < 0 {
-		first = len(blocks)
-	}
-	if err := w.compare(ctx, tx, blocks[:first], pruned); err != nil {
-		return 0, err
-	}
-	fresh := blocks[first:]
-	if len(fresh) == 0 {
-		return 0, nil
-	}
-	return len(fresh), w.insert(ctx, tx, fresh)
-}
-
-// insert stores blocks and has those who listen told of it at the commit.
-func (w *Writer) insert(ctx context.Context, tx pgx.Tx, fresh []chaingql.Block) error {
-	if len(fresh) < copied {
-		var batch pgx.Batch
-		for _, b := range fresh {
-			batch.Queue("INSERT INTO "+w.b.tables.blocks+" ("+columns+") VALUES ($1, $2, $3, $4, $5, $6)", row(&b)...)
-		}
-		batch.Queue(notifySQL, channel, w.b.opts.Schema)
-		return tx.SendBatch(ctx, &batch).Close()
-	}
-	rows := pgx.CopyFromSlice(len(fresh), func(i int) ([]any, error) { return row(&fresh[i]), nil })
-	if _, err := tx.CopyFrom(ctx, pgx.Identifier{w.b.opts.Schema, "blocks"}, strings.Split(columns, ", "), rows); err != nil {
+// overdue adds the reason to the error of a statement that PostgreSQL ended because ctx did. A process that was stopped
+// for a while may receive that error before its own deadline is noticed.
+func overdue(ctx context.Context, err error) error {
+	var told *pgconn.PgError
+	if !errors.As(err, &told) || told.Code != "57014" {
 		return err
 	}
-	_, err := tx.Exec(ctx, notifySQL, channel, w.b.opts.Schema)
-	return err
-}
-
-// copied is how many blocks are worth the round trips of a COPY, which is twice
-// as fast as INSERT for thousands.
-const copied = 20
-
-const notifySQL = "SELECT pg_notify($1, $2)"
-
-// row is a block as columns has it.
-func row(b *chaingql.Block) []any {
-	return []any{string(b.Cursor), b.Workchain, int64(b.Shard), int64(b.SeqNo), b.Hash[:], b.Time}
+	deadline, _ := ctx.Deadline()
+	if ctx.Err() == nil && !time.Now().Before(deadline) {
+		return errors.Join(context.DeadlineExceeded, err)
+	}
+	return errors.Join(ctx.Err(), err)
 }
 
 // has notes a block that is stored, and returns the newest that was.
@@ -202,72 +178,4 @@ func (b *Backend) has(c chaingql.Cursor) chaingql.Cursor {
 	defer b.stored.Unlock()
 	b.stored.newest = max(b.stored.newest, c)
 	return b.stored.newest
-}
-
-// turn waits for this Writer's turn and returns how far the chain goes then,
-// and what was pruned of it last.
-func (w *Writer) turn(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.Cursor, err error) {
-	var batch pgx.Batch
-	batch.Queue(lockSQL, w.b.key("write"))
-	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM " + w.b.tables.blocks + " WHERE cursor > s.pruned), ''), s.pruned FROM " + w.b.tables.state + " s")
-	results := tx.SendBatch(ctx, &batch)
-	defer results.Close()
-	if _, err := results.Exec(); err != nil {
-		return "", "", err
-	}
-	if err := results.QueryRow().Scan(&newest, &pruned); err != nil {
-		return "", "", err
-	}
-	return max(newest, pruned), pruned, results.Close()
-}
-
-// compare sees that blocks are the ones that are stored.
-func (w *Writer) compare(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, pruned chaingql.Cursor) error {
-	blocks = blocks[sortedAfter(blocks, pruned):]
-	if len(blocks) == 0 {
-		return nil
-	}
-	cursors := make([]string, len(blocks))
-	for i := range blocks {
-		cursors[i] = string(blocks[i].Cursor)
-	}
-	rows, err := tx.Query(ctx, "SELECT '', "+columns+" FROM "+w.b.tables.blocks+" WHERE cursor = ANY($1)", cursors)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	stored := make(map[chaingql.Cursor]chaingql.Block, len(blocks))
-	for rows.Next() {
-		b, _, _, err := scanBlock(rows)
-		if err != nil {
-			return err
-		}
-		stored[b.Cursor] = b
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for _, b := range blocks {
-		s, known := stored[b.Cursor]
-		if !known {
-			return fmt.Errorf("cursor %q is not stored, and newer ones are: %w", b.Cursor, ErrConflict)
-		}
-		at := b.Time.Truncate(time.Microsecond)
-		b.Time = s.Time
-		if b != s || !s.Time.Equal(at) {
-			return fmt.Errorf("under cursor %q block %v is stored, not %v: %w", b.Cursor, s.Hash, b.Hash, ErrConflict)
-		}
-	}
-	return nil
-}
-
-// sortedAfter is the place of the first block past a cursor.
-func sortedAfter(blocks []chaingql.Block, c chaingql.Cursor) int {
-	n, found := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
-		return strings.Compare(string(b.Cursor), string(c))
-	})
-	if found {
-		n++
-	}
-	return n
 }

@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/jackc/pgx/v5"
+)
+
+// writerIdle is the time after which PostgreSQL ends a transaction whose client is silent. A process
+// that froze, or a machine that vanished, then keeps the chain's lock no longer.
+const writerIdle = 5 * time.Second
+
+// serverGrace is the time after a transaction's deadline until PostgreSQL ends its statement. The client
+// gives up first, so callers get context.DeadlineExceeded.
+const serverGrace = 2 * time.Second
+
+// planSQL makes plans independent of statistics and settings until the end of the transaction: every
+// table is read by an index that fits. JIT compilation would cost more than these statements take.
+var planSQL = func() string {
+	set := []string{"set_config('enable_indexscan', 'on', true)"}
+	for _, name := range []string{
+		"enable_bitmapscan", "enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin", "jit",
+	} {
+		set = append(set, "set_config('"+name+"', 'off', true)")
+	}
+	return "SELECT " + strings.Join(set, ", ")
+}()
+
+// writing returns how each transaction that writes begins. It takes a new snapshot for each statement:
+// statements after the lock see what its last holder committed. The server ends the transaction if the
+// client falls silent, and each statement serverGrace after limit. It notices a vanished machine by
+// keep-alives.
+func writing(limit time.Duration) pgx.TxOptions {
+	milliseconds := min(max(limit.Milliseconds(), 0)+serverGrace.Milliseconds(), 1<<31-1)
+	return pgx.TxOptions{BeginQuery: fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"+
+		" SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL statement_timeout = %d;"+
+		" SET LOCAL tcp_keepalives_idle = 5; SET LOCAL tcp_keepalives_interval = 2; SET LOCAL tcp_keepalives_count = 3",
+		writerIdle.Milliseconds(), milliseconds)}
+}
+
+// A source is a FROM item that yields rows sent by the client, with its arguments $1 and so on.
+type source struct {
+	from string
+	args []any
+}
+
+// commit stores blocks and balances. Large ones are sent before the lock is taken: PostgreSQL has no
+// time limit for the rest of a message or of a COPY, so under the lock only small statements are sent.
+func (w *Writer) commit(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, accounts accounts) error {
+	changed := accounts.source()
+	if len(blocks) == 0 {
+		return w.setBalances(ctx, tx, changed)
+	}
+	coming := sourceOf(blocks)
+	var err error
+	if w.temp && len(blocks) >= copied {
+		if coming, err = stageBlocks(ctx, tx, blocks); err != nil {
+			return err
+		}
+	}
+	if w.temp && len(accounts.ids) >= copied {
+		if changed, err = accounts.stage(ctx, tx); err != nil {
+			return err
+		}
+	}
+	fresh, err := w.append(ctx, tx, blocks, coming)
+	if err != nil || !fresh || len(accounts.ids) == 0 {
+		return err
+	}
+	return w.setBalances(ctx, tx, changed)
+}
+
+// append is done by one Writer at a time: the lock is held until the blocks can
+// be seen, so the next Writer's come after them to every reader. It reports whether
+// any block is new.
+func (w *Writer) append(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, coming source) (fresh bool, err error) {
+	newest, pruned, err := w.turn(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	// Blocks that overlap what is stored vouch for what is between. Any others may come after blocks that were lost.
+	if had := w.b.has(""); newest < had && blocks[0].Cursor > newest {
+		return false, fmt.Errorf("the chain ends at cursor %q and had %q, these blocks begin at %q: %w",
+			newest, had, blocks[0].Cursor, ErrConflict)
+	}
+	if blocks[0].Cursor <= newest {
+		if err := w.compare(ctx, tx, coming, newest, pruned); err != nil {
+			return false, err
+		}
+	}
+	if blocks[len(blocks)-1].Cursor <= newest {
+		return false, nil
+	}
+	var batch pgx.Batch
+	batch.Queue(fmt.Sprintf("INSERT INTO %s (%s) SELECT %[2]s FROM %s WHERE cursor > $%d",
+		w.b.tables.blocks, columns, coming.from, len(coming.args)+1),
+		append(coming.args, string(newest))...)
+	batch.Queue(notifySQL, channel, w.b.opts.Schema)
+	return true, tx.SendBatch(ctx, &batch).Close()
+}
+
+const notifySQL = "SELECT pg_notify($1, $2)"
+
+// turn waits for this Writer's turn and returns how far the chain goes then,
+// and what was pruned of it last.
+func (w *Writer) turn(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.Cursor, err error) {
+	var batch pgx.Batch
+	batch.Queue(lockSQL, w.b.key("write"))
+	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM "+w.b.tables.blocks+" WHERE cursor > s.pruned), ''), s.pruned"+
+		" FROM "+w.b.tables.state+" s WHERE chain = $1", w.b.chain)
+	results := tx.SendBatch(ctx, &batch)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return "", "", err
+	}
+	switch err := results.QueryRow().Scan(&newest, &pruned); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", "", errReplaced
+	case err != nil:
+		return "", "", err
+	}
+	return max(newest, pruned), pruned, results.Close()
+}
+
+// compare checks that the blocks up to newest are the ones that are stored.
+func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, pruned chaingql.Cursor) error {
+	var (
+		cursor             chaingql.Cursor
+		arrived, preserved []byte
+	)
+	if _, err := tx.Exec(ctx, planSQL); err != nil {
+		return err
+	}
+	n := len(coming.args)
+	err := tx.QueryRow(ctx, fmt.Sprintf("SELECT n.cursor, n.hash, b.hash FROM %s LEFT JOIN %s b ON b.cursor = n.cursor"+
+		" WHERE n.cursor > $%d AND n.cursor <= $%d AND (n.workchain, n.shard, n.seq_no, n.hash, n.gen_time)"+
+		" IS DISTINCT FROM (b.workchain, b.shard, b.seq_no, b.hash, b.gen_time) ORDER BY n.cursor LIMIT 1",
+		coming.from, w.b.tables.blocks, n+1, n+2), append(coming.args, string(pruned), string(newest))...).
+		Scan(&cursor, &arrived, &preserved)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	case preserved == nil:
+		return fmt.Errorf("cursor %q is not stored, and newer ones are: %w", cursor, ErrConflict)
+	case bytes.Equal(arrived, preserved):
+		return fmt.Errorf("under cursor %q block %x is stored with other fields: %w", cursor, preserved, ErrConflict)
+	}
+	return fmt.Errorf("under cursor %q block %x is stored, not %x: %w", cursor, preserved, arrived, ErrConflict)
+}
+
+// sourceOf returns blocks as arrays.
+func sourceOf(blocks []chaingql.Block) source {
+	n := len(blocks)
+	cursors, workchains, shards, seqNos := make([]string, n), make([]int32, n), make([]int64, n), make([]int64, n)
+	hashes, times := make([][]byte, n), make([]time.Time, n)
+	for i := range blocks {
+		b := &blocks[i]
+		cursors[i], workchains[i], shards[i] = string(b.Cursor), b.Workchain, int64(b.Shard)
+		seqNos[i], hashes[i], times[i] = int64(b.SeqNo), b.Hash[:], b.Time
+	}
+	return source{
+		from: `(SELECT cursor COLLATE "C" AS cursor, workchain, shard, seq_no, hash, gen_time` +
+			" FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[], $5::bytea[], $6::timestamptz[]) u (" + columns + ")) n",
+		args: []any{cursors, workchains, shards, seqNos, hashes, times},
+	}
+}
+
+// copied is how many rows are worth the round trips of a COPY, which is twice
+// as fast as arrays for thousands.
+const copied = 20
+
+// stageBlocks sends blocks into a temporary table, which is empty again after the transaction.
+func stageBlocks(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block) (source, error) {
+	const table = `(cursor text COLLATE "C", workchain int4, shard int8, seq_no int8, hash bytea, gen_time timestamptz)`
+	return stage(ctx, tx, "chaingql_blocks", table, columns, pgx.CopyFromSlice(len(blocks), func(i int) ([]any, error) {
+		b := &blocks[i]
+		return []any{string(b.Cursor), b.Workchain, int64(b.Shard), int64(b.SeqNo), b.Hash[:], b.Time}, nil
+	}))
+}
+
+func stage(ctx context.Context, tx pgx.Tx, name, table, columns string, rows pgx.CopyFromSource) (source, error) {
+	_, err := tx.Exec(ctx, "SET LOCAL client_min_messages = warning;"+
+		" CREATE TEMP TABLE IF NOT EXISTS pg_temp."+name+" "+table+" ON COMMIT DELETE ROWS")
+	if err != nil {
+		return source{}, err
+	}
+	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"pg_temp", name}, strings.Split(columns, ", "), rows); err != nil {
+		return source{}, err
+	}
+	return source{from: "pg_temp." + name + " n"}, nil
+}

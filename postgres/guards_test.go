@@ -1,0 +1,173 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
+)
+
+func TestPruneKeepsTheNewestBlock(t *testing.T) {
+	for _, before := range []chaingql.Cursor{"03", "04", "ff"} {
+		b := open(t, sharedServer(t).dsn("postgres"), nil)
+		w := writer(t, b)
+		if err := errors.Join(w.Prune(t.Context(), before), w.Append(t.Context(), at("01", "02", "03")...)); err != nil {
+			t.Fatal(err)
+		}
+		old := read(t, b, "02") // the newest cursor that will be pruned
+		old.expect(t, at("03")...)
+		for range 2 {
+			if err := w.Prune(t.Context(), before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, q := range []chaingql.BlocksQuery{{Last: 1}, {First: 10}, {First: 10, After: "02"}} {
+			page, err := b.Blocks(t.Context(), q)
+			if err != nil || !slices.Equal(cursorsOf(page), []chaingql.Cursor{"03"}) {
+				t.Errorf("before %q: %+v is %v; %v", before, q, cursorsOf(page), err)
+			}
+		}
+		for _, after := range []chaingql.Cursor{"", "00", "01"} {
+			if err := read(t, b, after).end(t); !errors.Is(err, chaingql.ErrCursorTooOld) {
+				t.Errorf("before %q: Follow(%q) ends with %v", before, after, err)
+			}
+		}
+		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "01"})
+		if !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("before %q: the page after 01: %v", before, err)
+		}
+		late := read(t, b, "02")
+		late.expect(t, at("03")...)
+		if err := w.Append(t.Context(), at("04")...); err != nil {
+			t.Fatal(err)
+		}
+		old.expect(t, at("04")...)
+		late.expect(t, at("04")...)
+	}
+}
+
+// run executes a statement and returns its error.
+func run(t *testing.T, s *server, sql string) error {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), sql)
+	return err
+}
+
+func TestStatementsThatLoseBlocksAreRefused(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres"), opts)
+	w := writer(t, b)
+	if err := errors.Join(w.Append(t.Context(), at("01", "02", "03", "04", "05")...), w.Prune(t.Context(), "02")); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		"TRUNCATE %s.blocks",
+		"TRUNCATE %[1]s.blocks, %[1]s.accounts, %[1]s.chaingql_state",
+		"DELETE FROM %s.blocks",
+		"DELETE FROM %s.blocks WHERE cursor = '03'",
+		"DELETE FROM %s.blocks WHERE cursor >= '04'",
+		"DELETE FROM %s.blocks WHERE cursor IN ('02', '04')",
+		"WITH gone AS (DELETE FROM %s.blocks RETURNING 1) SELECT count(*) FROM gone",
+		"BEGIN; DELETE FROM %[1]s.blocks WHERE cursor = '02'; DELETE FROM %[1]s.blocks WHERE cursor = '04'; COMMIT",
+		"UPDATE %s.blocks SET cursor = '06' WHERE cursor = '05'",
+		"UPDATE %s.blocks SET seq_no = 9",
+		"INSERT INTO %[1]s.blocks SELECT * FROM %[1]s.blocks ON CONFLICT (cursor) DO UPDATE SET seq_no = 9",
+		"DELETE FROM %s.chaingql_state",
+		"TRUNCATE %s.chaingql_state",
+		"UPDATE %s.chaingql_state SET pruned = ''",
+		"UPDATE %s.chaingql_state SET chain = gen_random_uuid()",
+	} {
+		err := run(t, s, fmt.Sprintf(sql, quote(opts.Schema)))
+		if err == nil || !strings.Contains(err.Error(), "is refused") {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "01"})
+	if err != nil || !slices.Equal(page, atMicroseconds("02", "03", "04", "05")) {
+		t.Errorf("the blocks are %v; %v", page, err)
+	}
+}
+
+// atMicroseconds returns the blocks of at as they are read.
+func atMicroseconds(cursors ...chaingql.Cursor) []chaingql.Block {
+	blocks := at(cursors...)
+	for i := range blocks {
+		blocks[i].Time = blocks[i].Time.Truncate(1000)
+	}
+	return blocks
+}
+
+func TestDeleteOfTheOldestBlocksIsReportedToReaders(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres"), opts)
+	w := writer(t, b)
+	all := backendtest.Chain(3_000, 1)
+	if err := w.Append(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 1_000, 2_999} {
+		s.admin(t, fmt.Sprintf("DELETE FROM %s.blocks WHERE cursor < '%s'", quote(opts.Schema), all[n].Cursor))
+		if n > 1 {
+			_, blocks := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: all[n-2].Cursor})
+			follow := read(t, b, all[n-2].Cursor).end(t)
+			if !errors.Is(blocks, chaingql.ErrCursorTooOld) || !errors.Is(follow, chaingql.ErrCursorTooOld) {
+				t.Errorf("after %d were deleted: Blocks %v, Follow %v", n, blocks, follow)
+			}
+		}
+		read(t, b, all[n-1].Cursor).expect(t, all[n:min(n+10, len(all))]...)
+	}
+}
+
+// TestChainThatWasMadeAgainIsNoticed also loses the row of chaingql_state, without triggers.
+func TestChainThatWasMadeAgainIsNoticed(t *testing.T) {
+	s := sharedServer(t)
+	for _, lost := range []bool{false, true} {
+		opts := &postgres.Options{Schema: newSchema()}
+		b := open(t, s.dsn("postgres"), opts)
+		w := writer(t, b)
+		balances := map[chaingql.Address]*big.Int{{}: big.NewInt(1)}
+		if err := w.Commit(t.Context(), at("01", "02"), balances); err != nil {
+			t.Fatal(err)
+		}
+		r := read(t, b, "")
+		r.expect(t, at("01", "02")...)
+		if lost {
+			s.admin(t, "SET session_replication_role = replica", "DELETE FROM "+quote(opts.Schema)+".chaingql_state")
+			_, err := postgres.Open(t.Context(), s.dsn("postgres"), opts)
+			expectError(t, err, "chaingql_state has lost its row")
+		} else {
+			s.admin(t, "DROP SCHEMA "+quote(opts.Schema)+" CASCADE")
+			again := writer(t, open(t, s.dsn("postgres"), opts))
+			if err := again.Commit(t.Context(), at("03"), balances); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const want = "was dropped and made again"
+		expectError(t, r.end(t), want)
+		expectError(t, read(t, b, "02").end(t), want)
+		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
+		expectError(t, err, want)
+		_, err = b.Balance(t.Context(), chaingql.Address{})
+		expectError(t, err, want)
+		_, err = b.Balances(t.Context(), make([]chaingql.Address, 1))
+		expectError(t, err, want)
+		expectError(t, w.Append(t.Context(), at("04")...), want)
+		expectError(t, w.SetBalances(t.Context(), balances), want)
+		expectError(t, w.Prune(t.Context(), "03"), want)
+	}
+}

@@ -1,0 +1,138 @@
+package postgres_test
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A twoStatements reads a page as hosts with tables of their own do: it looks
+// whether the cursor is too old, then selects.
+type twoStatements struct {
+	*postgres.Backend
+	pool   *pgxpool.Pool
+	schema string
+	atOnce bool // both statements in one transaction
+}
+
+// A querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func (b twoStatements) Blocks(ctx context.Context, q chaingql.BlocksQuery) (page []chaingql.Block, err error) {
+	for _, c := range []chaingql.Cursor{q.After, q.Before} {
+		if c == foreign {
+			return nil, chaingql.ErrBadCursor
+		}
+	}
+	if !b.atOnce {
+		return b.page(ctx, b.pool, q)
+	}
+	// One snapshot: what is pruned between the two statements, neither sees.
+	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, b.pool, snapshot, func(tx pgx.Tx) (err error) {
+		page, err = b.page(ctx, tx, q)
+		return err
+	})
+	return page, err
+}
+
+func (b twoStatements) page(ctx context.Context, db querier, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	var pruned chaingql.Cursor
+	if err := db.QueryRow(ctx, "SELECT pruned FROM "+b.schema+".chaingql_state").Scan(&pruned); err != nil {
+		return nil, err
+	}
+	if q.After != "" && q.After < pruned {
+		return nil, chaingql.ErrCursorTooOld
+	}
+	return b.selectPage(ctx, db, q)
+}
+
+func (b twoStatements) selectPage(ctx context.Context, db querier, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	order := "ASC"
+	if q.Last > 0 {
+		order = "DESC"
+	}
+	var shard *int64
+	if q.Shard != nil {
+		signed := int64(*q.Shard)
+		shard = &signed
+	}
+	rows, err := db.Query(ctx, "SELECT cursor, workchain, shard, seq_no, hash, gen_time FROM "+b.schema+".blocks"+
+		" WHERE cursor > $1 AND ($2::text = '' OR cursor < $2) AND workchain = coalesce($3, workchain)"+
+		" AND shard = coalesce($4, shard) ORDER BY cursor "+order+" LIMIT $5",
+		string(q.After), string(q.Before), q.Workchain, shard, q.First+q.Last)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (block chaingql.Block, err error) {
+		var shard, seqNo int64
+		var hash []byte
+		err = row.Scan(&block.Cursor, &block.Workchain, &shard, &seqNo, &hash, &block.Time)
+		block.Shard, block.SeqNo = uint64(shard), uint32(seqNo)
+		copy(block.Hash[:], hash)
+		return block, err
+	})
+	if q.Last > 0 {
+		slices.Reverse(page)
+	}
+	return page, err
+}
+
+const foreign = "a foreign cursor!"
+
+// inTwoTransactions is set in the environment of a process that is to fail.
+const inTwoTransactions = "CHAINGQL_TEST_TWO_TRANSACTIONS"
+
+func TestPageAndFloorOfOneTransactionKeepTheContract(t *testing.T) {
+	s := sharedServer(t)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		opts := &postgres.Options{Schema: newSchema()}
+		b := open(t, s.dsn("postgres"), opts)
+		pool, err := pgxpool.New(t.Context(), s.dsn("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		w := writer(t, b)
+		ctx := context.Background()
+		return backendtest.Harness{
+			Backend: twoStatements{b, pool, quote(opts.Schema), os.Getenv(inTwoTransactions) == ""},
+			Append:  func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
+			Prune:   func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
+			Foreign: foreign,
+		}
+	})
+}
+
+// The failure is that of another process, so that its report is not taken for one of these tests.
+func TestContractFindsPageAndFloorOfTwoTransactions(t *testing.T) {
+	sharedServer(t) // or skip
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	program := exec.CommandContext(ctx, os.Args[0], "-test.run",
+		"^TestPageAndFloorOfOneTransactionKeepTheContract$/^(the_source_opens|pages_and_Follows_hold_while_blocks_are_pruned)$")
+	program.Env = append(os.Environ(), inTwoTransactions+"=1")
+	said, err := program.CombinedOutput()
+	if err == nil || !strings.Contains(string(said), ", while blocks were pruned, ") {
+		t.Errorf("%v: a Backend that reads the page after another transaction is told\n%s", err, said)
+	}
+}
+
+func (b twoStatements) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return chaingql.Poll(ctx, b.Blocks, cmp.Or(after, "0"), 5*time.Millisecond)
+}
