@@ -3,6 +3,7 @@ package natschain
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/chaingql/chaingql"
 	"github.com/nats-io/nats.go"
@@ -17,7 +18,27 @@ type Backend struct {
 	opts  Options // in force
 	names names
 	marks marks
+	nodes nodes
+
+	strays strays
+	survey survey
+	opened atomic.Bool // Open has surveyed the newest messages
+	sparse semaphore   // of one
 }
+
+// A semaphore admits one call at a time.
+type semaphore chan struct{}
+
+func (s semaphore) take(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return failed("read blocks", ctx.Err())
+	}
+}
+
+func (s semaphore) release() { <-s }
 
 var (
 	_ chaingql.Backend        = (*Backend)(nil)
@@ -46,7 +67,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	if err != nil {
 		return nil, failed("connect", err)
 	}
-	b := &Backend{nc: nc, opts: o, names: namesOf(o.Chain)}
+	b := &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: make(semaphore, 1)}
 	if b.js, err = jetstream.New(nc); err == nil {
 		err = b.prepare(ctx)
 	}
@@ -60,6 +81,19 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 // Close ends every Follow and every call that is under way, and closes the
 // connection. Shut the Handler down before. A second Close does nothing.
 func (b *Backend) Close() { b.nc.Close() }
+
+// replaced is for when the stream turns out to be another.
+func (b *Backend) replaced() {
+	b.forget()
+	b.survey.forget()
+	b.strays.forget()
+}
+
+// forget drops the places of cursors, and the index.
+func (b *Backend) forget() {
+	b.marks.forget()
+	b.nodes.forget("")
+}
 
 // info is what the leader of a stream tells of it.
 func (b *Backend) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {

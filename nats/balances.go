@@ -25,7 +25,8 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 		_, ok = nano.SetString(string(f.Message.Data), 10)
 	}
 	if !ok || nano.Sign() < 0 {
-		return nil, failed("read balance", fmt.Errorf("the value of %v, %.80q, is no number of nano-units", addr, f.Message.Data))
+		return nil, failed("read balance",
+			fmt.Errorf("the value of %v, %.80q, is no number of nano-units", addr, f.Message.Data))
 	}
 	return nano, nil
 }

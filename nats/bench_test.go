@@ -51,6 +51,22 @@ func BenchmarkStored(b *testing.B) {
 			return err
 		}
 	}
+	// Clients read on from where they were: near one old place at a time.
+	somewhere := func() chaingql.Cursor { return all[million*3/5+rng.IntN(5000)].Cursor }
+	old := func(q chaingql.BlocksQuery) func() error {
+		return func() error {
+			q.Before = somewhere()
+			_, err := backend.Blocks(ctx, q)
+			return err
+		}
+	}
+	past := func(q chaingql.BlocksQuery) func() error {
+		return func() error {
+			q.After = somewhere()
+			_, err := backend.Blocks(ctx, q)
+			return err
+		}
+	}
 	for _, row := range []struct {
 		name string
 		do   func() error
@@ -61,6 +77,11 @@ func BenchmarkStored(b *testing.B) {
 		{"last10OfWorkchain", page(chaingql.BlocksQuery{Workchain: &workchain, Last: 10})},
 		{"last10OfShardLongAgo", page(chaingql.BlocksQuery{Workchain: &base, Shard: &few, Last: 10})},
 		{"last10OfShardWithManyLongAgo", page(chaingql.BlocksQuery{Workchain: &base, Shard: &part, Last: 10})},
+		{"last50OfShardBeforeOld", old(chaingql.BlocksQuery{Workchain: &base, Shard: &shard, Last: 50})},
+		{"last50OfWorkchainBeforeOld", old(chaingql.BlocksQuery{Workchain: &base, Last: 50})},
+		{"last50OfMasterchainBeforeOld", old(chaingql.BlocksQuery{Workchain: &workchain, Last: 50})},
+		{"last50OfSparseShardBeforeOld", old(chaingql.BlocksQuery{Workchain: &base, Shard: &few, Last: 50})},
+		{"first50OfMasterchainPastOld", past(chaingql.BlocksQuery{Workchain: &workchain, First: 50})},
 		{"first50PastKnown", page(chaingql.BlocksQuery{First: 50, After: all[million/2].Cursor})},
 		{"first50PastUnknown", func() error {
 			_, err := backend.Blocks(ctx, chaingql.BlocksQuery{First: 50, After: all[rng.IntN(million-100)].Cursor})
@@ -149,7 +170,8 @@ func deliver(b *testing.B, w *natschain.Writer, backend *natschain.Backend, bloc
 	for i := range blocks {
 		<-tick.C
 		start := time.Now()
-		if err := w.Append(ctx, chaingql.Block{Shard: 1 << 63, SeqNo: uint32(i), Cursor: chaingql.SeqCursor(uint64(i))}); err != nil {
+		if err := w.Append(ctx,
+			chaingql.Block{Shard: 1 << 63, SeqNo: uint32(i), Cursor: chaingql.SeqCursor(uint64(i))}); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, (<-arrived).Sub(start))

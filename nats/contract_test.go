@@ -20,7 +20,8 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
 	ctx := context.Background()
-	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0), {ID: [32]byte{31: 2}}: new(big.Int).Lsh(big.NewInt(7), 117)}
+	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0),
+		{ID: [32]byte{31: 2}}: new(big.Int).Lsh(big.NewInt(7), 117)}
 	if err := w.SetBalances(ctx, known); err != nil {
 		t.Fatal(err)
 	}

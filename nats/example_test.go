@@ -2,6 +2,7 @@ package natschain_test
 
 import (
 	"context"
+	"fmt"
 	"log"
 	"math/big"
 	"net/http"
@@ -55,5 +56,23 @@ func ExampleWriter() {
 	}
 	if err := w.Append(ctx, block); err != nil {
 		log.Fatal(err)
+	}
+}
+
+func ExampleBackend_StrayMessages() {
+	ctx := context.Background()
+	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backend.Close()
+	for m, err := range backend.StrayMessages(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(m.Seq, m.Reason)
+		if err := backend.RemoveStray(ctx, m.Seq); err != nil {
+			log.Println(err)
+		}
 	}
 }

@@ -16,8 +16,8 @@ func Need(major, minor int) (restore func()) {
 	return func() { oldest = was }
 }
 
-// Forget has the Backend search for every cursor.
-func (b *Backend) Forget() { b.marks.forget() }
+// Forget has the Backend search for every cursor, and read the index again.
+func (b *Backend) Forget() { b.forget() }
 
 // WriteWithin sets the deadline of a Writer's calls to come.
 func (b *Backend) WriteWithin(limit time.Duration) (restore func()) {
@@ -32,5 +32,5 @@ func (w *Writer) CatchUp(within time.Duration) { w.catchUp = within }
 // Bare is a Backend on servers that nobody has looked at.
 func Bare(nc *nats.Conn, opts *Options) *Backend {
 	o, _ := opts.withDefaults()
-	return &Backend{nc: nc, opts: o, names: namesOf(o.Chain)}
+	return &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: make(semaphore, 1)}
 }

@@ -2,7 +2,6 @@ package natschain
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 
@@ -32,8 +31,8 @@ func failed(what string, err error) error {
 
 // errURL stands in for the parser's error, which quotes the URL and the
 // password in it.
-var errURL = errors.New("natschain: the URL is malformed: write nats://user:password@host:port, several with commas between, " +
-	"with special characters percent-encoded")
+var errURL = errors.New("natschain: the URL is malformed: write nats://user:password@host:port, " +
+	"several with commas between, with special characters percent-encoded")
 
 var (
 	errClosed   = errors.New("natschain: the Backend was closed")
@@ -78,8 +77,4 @@ func refused(err error, codes ...jetstream.ErrorCode) bool {
 		}
 	}
 	return false
-}
-
-func malformed(seq uint64, err error) error {
-	return failed(fmt.Sprintf("message %d of the stream is no block", seq), err)
 }

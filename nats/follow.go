@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	return func(yield func(chaingql.Block, error) bool) {
 		err := b.follow(ctx, after, yield)
 		if errors.Is(err, errReplaced) {
-			b.marks.forget()
+			b.replaced()
 		}
 		if err != nil {
 			yield(chaingql.Block{}, err)
@@ -44,7 +45,6 @@ type reader struct {
 	b      *Backend
 	cursor chaingql.Cursor // of the newest block that was yielded, or where it began
 	at     place           // that cursor's
-	any    bool            // a block was yielded
 	fresh  bool            // the consumer has yielded nothing yet
 	yield  func(chaingql.Block, error) bool
 }
@@ -87,7 +87,8 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 
 // replaceable tells what befalls a consumer from what befalls the stream.
 func (b *Backend) replaceable(err error) bool {
-	for _, is := range []error{errSkipped, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrMsgIteratorClosed} {
+	for _, is := range []error{errSkipped, errForked, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
+		jetstream.ErrConsumerNotFound, jetstream.ErrMsgIteratorClosed} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -141,30 +142,38 @@ func (r *reader) read(ctx context.Context) (left bool, err error) {
 		return false, err
 	}
 	defer stop()
-	if err := r.b.since(ctx, r.at); err != nil { // now that it cannot be another stream's
+	there, err := r.b.still(ctx, r.at) // now that it cannot be another stream's
+	if err == nil && !there {
+		r.at.linked = false // if the whole chain expired, its next block names none before it
+		err = r.b.since(ctx, r.at)
+	}
+	if err != nil {
 		return false, err
 	}
+	l := &links{b: r.b, at: r.at, seen: r.at.seq}
 	for due := uint64(0); ; {
-		from := r.at.seq
-		left, err := r.listen(ctx, messages)
+		from := l.seen
+		left, err := r.listen(ctx, messages, l)
 		switch {
 		case left || err != nil:
 			return left, err
-		case r.at.seq > from:
+		case l.seen > from:
 			continue
-		case r.at.seq < due:
+		case l.seen < due:
 			return false, errSkipped
 		}
-		if due, err = r.b.lastSeq(ctx); err != nil {
+		newest, _, err := r.b.newest(ctx, r.b.names.all())
+		if err != nil {
 			return false, err
 		}
+		due = newest.seq
 	}
 }
 
 // listen yields what a consumer has for a while, then returns. A consumer that
 // says nothing but that it is there may have nothing, or its last message was
 // lost on the way, or its server lags: that is to be asked.
-func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext) (left bool, err error) {
+func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext, l *links) (left bool, err error) {
 	listening, cancel := context.WithTimeout(ctx, look)
 	defer cancel()
 	for {
@@ -182,38 +191,62 @@ func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext)
 			return false, fmt.Errorf("a message came that is none of the stream's: %w", err)
 		}
 		seq := meta.Sequence.Stream
-		switch {
-		case seq <= r.at.seq: // a server that lags has the consumer begin at what it has
+		if seq <= l.seen { // a server that lags has the consumer begin at what it has
 			continue
-		case seq > r.at.seq+1:
-			if r.fresh {
-				return false, r.b.missing(ctx, r.at)
-			}
+		}
+		blocks, err := l.add(r.b.names.decode(seq, m.Subject(), m.Data()))
+		if l.doubt && !l.settled {
+			err = r.doubted(ctx, l, err)
+		}
+		switch {
+		case errors.Is(err, errMissing) && r.fresh:
+			return false, r.b.missing(ctx, r.at)
+		case errors.Is(err, errMissing):
 			return false, errSkipped
-		}
-		s, err := r.b.names.decode(seq, m.Subject(), m.Data())
-		if err != nil {
+		case err != nil:
 			return false, err
+		case l.gap && l.held != nil: // unless messages were removed, some were lost on the way
+			_, first, _, err := r.b.at(ctx, r.at.seq+1)
+			if err != nil || first == r.at.seq+1 {
+				return false, cmp.Or(err, errSkipped)
+			}
 		}
-		r.fresh = false
-		if more, err := r.take(s); err != nil || !more {
-			return err == nil, err
+		for _, s := range blocks {
+			r.fresh = false
+			if !r.take(s) {
+				return true, nil
+			}
 		}
 	}
 }
 
-// take yields a block, and tells whether to go on.
-func (r *reader) take(s stored) (more bool, err error) {
-	if s.block.Cursor <= r.cursor {
-		if r.any {
-			return false, failed("follow", fmt.Errorf("message %d of the stream has cursor %q, after %q: blocks must be appended in cursor order", s.seq, s.block.Cursor, r.cursor))
-		}
-		r.at = s.place() // the cursor was past the newest block
-		return true, nil
+// doubted is for messages that name each other and not the newest block. It
+// returns an error unless they are strays.
+func (r *reader) doubted(ctx context.Context, l *links, doubt error) error {
+	if errors.Is(doubt, errForked) {
+		return r.b.doubted(ctx, l)
 	}
-	r.at, r.cursor, r.any = s.place(), s.block.Cursor, true
+	next, err := r.b.chain(ctx, &r.at, r.at.seq+1, noEnd, 1)
+	switch {
+	case err != nil:
+		return err
+	case len(next) == 0:
+		return errSkipped
+	}
+	l.settled = true
+	return nil
+}
+
+// take yields a block, and tells whether to go on.
+func (r *reader) take(s stored) (more bool) {
+	r.at = s.place()
+	if s.block.Cursor <= r.cursor { // the cursor was past the newest block
+		return true
+	}
+	r.cursor = s.block.Cursor
 	r.b.marks.note(s)
-	return r.yield(s.block, nil), nil
+	r.b.survey.next(&s)
+	return r.yield(s.block, nil)
 }
 
 // consume makes a consumer. What is left of it when the line is dead the server
@@ -233,7 +266,8 @@ func (b *Backend) consume(ctx context.Context, from uint64) (jetstream.MessagesC
 	drop := func() { // without waiting for the answer
 		_ = b.nc.Publish("$JS.API.CONSUMER.DELETE."+b.names.stream+"."+c.CachedInfo().Name, nil)
 	}
-	messages, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead, aheadBytes), jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(abandoned),
+	messages, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead, aheadBytes),
+		jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(abandoned),
 		jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		drop()

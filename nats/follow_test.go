@@ -314,7 +314,8 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Error("Follow ended without an error")
 	}
 	start := time.Now()
-	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1}); err == nil || time.Since(start) > patience {
+	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1}); err == nil ||
+		time.Since(start) > patience {
 		t.Errorf("a page after Close: %v after %v", err, time.Since(start))
 	}
 	if err := follow(t, b, "").ends(patience); err == nil {

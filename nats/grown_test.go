@@ -80,7 +80,8 @@ func (h *shelf) get(t *testing.T, m *nats.Msg, r request) {
 	}
 	answer := map[string]any{"error": map[string]any{"code": 404, "err_code": 10037}}
 	if seq > h.gone && seq <= len(h.blocks) {
-		answer = map[string]any{"message": map[string]any{"subject": subjectOf(&h.blocks[seq-1]), "seq": seq, "data": h.payload(seq)}}
+		answer = map[string]any{"message": map[string]any{"subject": subjectOf(&h.blocks[seq-1]), "seq": seq,
+			"data": h.payload(seq)}}
 	} else {
 		h.missed(seq)
 	}
@@ -96,7 +97,8 @@ func (h *shelf) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
 	for n := 0; n < batch && max(seq, h.gone+1) <= len(h.blocks); n++ {
 		seq = max(seq, h.gone+1)
 		_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: h.payload(seq), Header: nats.Header{
-			"Nats-Subject": {subjectOf(&h.blocks[seq-1])}, "Nats-Sequence": {fmt.Sprint(seq)}, "Nats-Last-Sequence": {fmt.Sprint(last)},
+			"Nats-Subject": {subjectOf(&h.blocks[seq-1])}, "Nats-Sequence": {fmt.Sprint(seq)},
+			"Nats-Last-Sequence": {fmt.Sprint(last)},
 		}})
 		h.sent(seq)
 		last, seq = seq, seq+1
@@ -160,7 +162,8 @@ func TestPageThatTheOldestBlocksLeaveHasNoHole(t *testing.T) {
 		}
 		h.Unlock()
 		page, err := b.Blocks(context.Background(), row.q)
-		if errors.Is(err, chaingql.ErrCursorTooOld) != (row.want == nil) || row.want != nil && err != nil || !slices.Equal(cursorsOf(page), cursorsOf(row.want)) {
+		if errors.Is(err, chaingql.ErrCursorTooOld) != (row.want == nil) || row.want != nil && err != nil ||
+			!slices.Equal(cursorsOf(page), cursorsOf(row.want)) {
 			t.Errorf("of %+v come %v, %v", row.q, cursorsOf(page), err)
 		}
 	}

@@ -40,7 +40,8 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 		if r.Last == "" {
 			seq = r.Seq
 		}
-		answer, err := json.Marshal(map[string]any{"message": map[string]any{"subject": subject(seq), "seq": seq, "data": payload(seq)}})
+		answer, err := json.Marshal(map[string]any{"message": map[string]any{"subject": subject(seq), "seq": seq,
+			"data": payload(seq)}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -73,7 +74,8 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 			"Status": {status}, "Nats-Num-Pending": {"0"}, "Nats-Last-Sequence": {fmt.Sprint(last)},
 		}})
 	}
-	for subject, answer := range map[string]nats.MsgHandler{"$JS.API.STREAM.MSG.GET.chain_blocks": leader, "$JS.API.DIRECT.GET.chain_blocks": follower} {
+	for subject, answer := range map[string]nats.MsgHandler{"$JS.API.STREAM.MSG.GET.chain_blocks": leader,
+		"$JS.API.DIRECT.GET.chain_blocks": follower} {
 		if _, err := nc.Subscribe(subject, answer); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,8 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 // payloadOf and subjectOf are a block's message, as programs in other languages
 // may write it.
 func payloadOf(b *chaingql.Block) []byte {
-	return fmt.Appendf(nil, `{"cursor":%q,"seq_no":%d,"hash":%q,"time":%q}`, b.Cursor, b.SeqNo, b.Hash, b.Time.Format("2006-01-02T15:04:05Z"))
+	return fmt.Appendf(nil, `{"cursor":%q,"seq_no":%d,"hash":%q,"time":%q}`, b.Cursor, b.SeqNo, b.Hash,
+		b.Time.Format("2006-01-02T15:04:05Z"))
 }
 
 func subjectOf(b *chaingql.Block) string {

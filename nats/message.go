@@ -30,6 +30,9 @@ type stored struct {
 	seq   uint64
 	prev  *chaingql.Cursor // nil where the message does not tell
 	block chaingql.Block
+
+	subject string
+	bad     error // why it is no block, whatever is before it
 }
 
 // follows tells whether it says that it is the one behind a block; not all do.
@@ -41,19 +44,26 @@ type names struct {
 	subject string // of blocks, without workchain and shard
 	bucket  string
 	values  string // the stream beneath the bucket
+	index   string // the stream of the index
+	nodes   string // of the index, without the chain's time, level and number
 }
 
 func namesOf(chain string) names {
 	bucket := chain + "_balances"
-	return names{stream: chain + "_blocks", subject: chain + ".blocks.", bucket: bucket, values: "KV_" + bucket}
+	return names{
+		stream: chain + "_blocks", subject: chain + ".blocks.", bucket: bucket, values: "KV_" + bucket,
+		index: chain + "_index", nodes: chain + ".index.",
+	}
 }
 
 // all has the server look at no subject, which is quicker.
 func (n names) all() string { return ">" }
 
 func (n names) of(b *chaingql.Block) string {
-	return n.subject + strconv.Itoa(int(b.Workchain)) + "." + fmt.Sprintf("%016x", b.Shard)
+	return n.subject + shardName(b)
 }
+
+func shardName(b *chaingql.Block) string { return fmt.Sprintf("%d.%016x", b.Workchain, b.Shard) }
 
 // filter is the subject of the blocks that a query selects.
 func (n names) filter(q chaingql.BlocksQuery) string {
@@ -81,30 +91,53 @@ func encode(b *chaingql.Block, prev *chaingql.Cursor) ([]byte, error) {
 
 var errSubject = errors.New("its subject does not end in a workchain and a shard")
 
-func (n names) decode(seq uint64, subject string, payload []byte) (stored, error) {
+// decode returns a message as a block, or as one that is bad.
+func (n names) decode(seq uint64, subject string, payload []byte) stored {
+	s, err := n.parse(seq, subject, payload)
+	if err != nil {
+		return stored{seq: seq, subject: subject, bad: err}
+	}
+	s.subject = subject
+	return s
+}
+
+func (n names) parse(seq uint64, subject string, payload []byte) (stored, error) {
 	var m message
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return stored{}, malformed(seq, err)
+		return stored{}, fmt.Errorf("it is no block in JSON: %.120q", err.Error()) // which may quote all of the message
 	}
 	s := stored{seq: seq, prev: m.Prev, block: chaingql.Block{SeqNo: m.SeqNo, Time: m.Time.UTC(), Cursor: m.Cursor}}
 	if m.Cursor == "" || checkCursor(m.Cursor) != nil {
-		return stored{}, malformed(seq, fmt.Errorf("cursor %.80q: %w", m.Cursor, chaingql.ErrBadCursor))
+		return stored{}, fmt.Errorf("its cursor %.80q is malformed", m.Cursor)
 	}
 	if hash, err := hex.DecodeString(m.Hash); err != nil || len(hash) != len(s.block.Hash) {
-		return stored{}, malformed(seq, fmt.Errorf("its hash %.80q has not 64 hex digits", m.Hash))
+		return stored{}, fmt.Errorf("its hash %.80q has not 64 hex digits", m.Hash)
 	} else {
 		copy(s.block.Hash[:], hash)
 	}
-	workchain, shard, _ := strings.Cut(strings.TrimPrefix(subject, n.subject), ".")
-	w, err := strconv.ParseInt(workchain, 10, 32)
-	if err != nil || !strings.HasPrefix(subject, n.subject) {
-		return stored{}, malformed(seq, errSubject)
+	shard, ok := strings.CutPrefix(subject, n.subject)
+	if !ok {
+		return stored{}, errSubject
 	}
-	if s.block.Shard, err = strconv.ParseUint(shard, 16, 64); err != nil || len(shard) != 16 {
-		return stored{}, malformed(seq, errSubject)
+	var err error
+	s.block.Workchain, s.block.Shard, err = shardOf(shard)
+	if err == nil && shardName(&s.block) != shard { // pages of the shard would not find it
+		err = fmt.Errorf("its subject must end in %s, not %.80s", shardName(&s.block), shard)
 	}
-	s.block.Workchain = int32(w)
-	return s, nil
+	return s, err
+}
+
+// shardOf reads <workchain>.<shard in 16 hex digits>.
+func shardOf(name string) (workchain int32, shard uint64, err error) {
+	before, after, _ := strings.Cut(name, ".")
+	w, err := strconv.ParseInt(before, 10, 32)
+	if err != nil {
+		return 0, 0, errSubject
+	}
+	if shard, err = strconv.ParseUint(after, 16, 64); err != nil || len(after) != 16 {
+		return 0, 0, errSubject
+	}
+	return int32(w), shard, nil
 }
 
 // MaxCursor is how many bytes a cursor may have at most. They are those that

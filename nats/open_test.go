@@ -35,7 +35,8 @@ func guarded(t *testing.T) *broker {
 			{Username: "nobalance", Password: password, Permissions: may("$JS.API.STREAM.MSG.GET.KV_chain_balances")},
 			{Username: "noconsumer", Password: password, Permissions: may("$JS.API.CONSUMER.>")},
 			{Username: "nocreate", Password: password, Permissions: may("$JS.API.STREAM.CREATE.>")},
-			{Username: "nobox", Password: password, Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}},
+			{Username: "nobox", Password: password,
+				Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}},
 			{Username: "reader", Password: password, Permissions: may("chain.>", "$KV.>")},
 		}
 	})
@@ -55,7 +56,8 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 	empty := newBroker(t)
 	nobody := relay.Free(t)
 	half := newBroker(t)
-	if _, err := raw(t, half.ClientURL()).CreateStream(context.Background(), jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true}); err != nil {
+	if _, err := raw(t, half.ClientURL()).CreateStream(context.Background(),
+		jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)
 	}
 	none, three := natschain.Options{}, natschain.Options{Create: &natschain.Storage{Replicas: 3}}
@@ -65,7 +67,8 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 		want      string
 	}{
 		{"no server", "nats://all:" + password + "@" + nobody, none, "connect: nats: no servers available"},
-		{"a wrong password", strings.Replace(s.as("all"), password, "wrong", 1), none, "connect: nats: Authorization Violation"},
+		{"a wrong password", strings.Replace(s.as("all"), password, "wrong", 1), none,
+			"connect: nats: Authorization Violation"},
 		{"no password", s.ClientURL(), none, "connect: nats: Authorization Violation"},
 		{"a malformed URL", "nats://all:" + password + "@127.0.0.1:port", none, "the URL is malformed"},
 		{"a malformed URL of several", s.as("all") + ",nats://%zz:" + password + "@h", none, "the URL is malformed"},
@@ -75,13 +78,17 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 		{"a token with a hash", "ws://" + password + "#x@" + s.Addr().String(), none, "the URL is malformed"},
 		{"a token alone", password + "/x@" + s.Addr().String(), none, "the URL is malformed"},
 		{"a password with a slash", "nats://all:" + password + "/x@" + s.Addr().String(), none, "the URL is malformed"},
-		{"a password with an @", "nats://all:x@" + password + "@" + s.Addr().String(), none, "connect: nats: Authorization Violation"},
+		{"a password with an @", "nats://all:x@" + password + "@" + s.Addr().String(), none,
+			"connect: nats: Authorization Violation"},
 		{"a password with a comma", "nats://all:" + password + ",x@" + s.Addr().String(), none, "the URL is malformed"},
 		{"a bad name", s.as("all"), natschain.Options{Chain: "a.b"}, "Options.Chain is no name of a chain"},
-		{"a file of credentials that is not there", s.ClientURL(), natschain.Options{Connect: []nats.Option{nats.UserCredentials("/nowhere.creds")}}, "connect: nats: "},
+		{"a file of credentials that is not there", s.ClientURL(),
+			natschain.Options{Connect: []nats.Option{nats.UserCredentials("/nowhere.creds")}}, "connect: nats: "},
 		{"no JetStream", without.ClientURL(), none, "JetStream is not enabled on the server, or not for this account"},
-		{"no stream", empty.ClientURL(), none, `the stream "chain_blocks" is missing: Open makes it where Options.Create is set`},
-		{"no bucket", half.ClientURL(), none, `the key-value bucket "chain_balances" is missing: Open makes it where Options.Create is set`},
+		{"no stream", empty.ClientURL(), none,
+			`the stream "chain_blocks" is missing: Open makes it where Options.Create is set`},
+		{"no bucket", half.ClientURL(), none,
+			`the key-value bucket "chain_balances" is missing: Open makes it where Options.Create is set`},
 		{"more replicas than servers", empty.ClientURL(), three, `make the stream "chain_blocks": nats: API error`},
 		{"may not hear answers", s.as("nobox"), none, `look at the stream "chain_blocks": nats: permissions violation`},
 		{"may not look", s.as("noinfo"), none, `look at the stream "chain_blocks": nats: permissions violation`},
@@ -89,7 +96,8 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 		{"may not read batches", s.as("nobatch"), none, "may not read the stream in batches: nats: permissions violation"},
 		{"may not read balances", s.as("nobalance"), none, "may not read the bucket: nats: permissions violation"},
 		{"may not consume", s.as("noconsumer"), none, "may not make a consumer of the stream: nats: permissions violation"},
-		{"may not create", s.as("nocreate"), natschain.Options{Chain: "other", Create: &natschain.Storage{}}, `make the stream "other_blocks": nats: permissions violation`},
+		{"may not create", s.as("nocreate"), natschain.Options{Chain: "other", Create: &natschain.Storage{}},
+			`make the stream "other_blocks": nats: permissions violation`},
 	}
 	errs := make([]error, len(rows))
 	var opening sync.WaitGroup
@@ -112,7 +120,8 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 			if err == nil {
 				t.Fatal("it opens")
 			}
-			if !strings.HasPrefix(err.Error(), "natschain: ") || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") {
+			if !strings.HasPrefix(err.Error(), "natschain: ") || !strings.Contains(err.Error(), row.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error is %q", err)
 			}
 			if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), password) {
@@ -128,7 +137,8 @@ func refused(t *testing.T, s *broker, chain string, c jetstream.StreamConfig, na
 	if _, err := raw(t, s.ClientURL()).CreateStream(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	b, err := natschain.Open(context.Background(), s.ClientURL(), &natschain.Options{Chain: chain, Create: &natschain.Storage{}})
+	b, err := natschain.Open(context.Background(), s.ClientURL(),
+		&natschain.Options{Chain: chain, Create: &natschain.Storage{}})
 	if err == nil {
 		b.Close()
 		t.Errorf("%s: it opens", name)
@@ -145,10 +155,13 @@ func TestStreamThatWillNotDoIsRefused(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		want   string
 	}{
-		{"a work queue", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }, "its retention is WorkQueue"},
+		{"a work queue", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
+			"its retention is WorkQueue"},
 		{"interest", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, "its retention is Interest"},
 		{"no direct gets", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "it does not allow direct gets"},
-		{"few messages of a subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "it limits the messages of each subject"},
+		{"few messages of a subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 },
+			"it limits the messages of each subject"},
+		{"messages that remove others", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "it lets one message remove"},
 		{"messages that expire", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, "it lets single messages expire"},
 	} {
 		chain, c := fmt.Sprint("c", i), good
@@ -165,10 +178,12 @@ func TestBucketThatWillNotDoIsRefused(t *testing.T) {
 		change     func(*jetstream.StreamConfig)
 	}{
 		{"values that expire", "its values expire after 1h0m0s", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }},
-		{"old values that make room", "it drops the oldest values", func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<20, jetstream.DiscardOld }},
+		{"old values that make room", "it drops the oldest values",
+			func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<20, jetstream.DiscardOld }},
 	} {
 		chain := fmt.Sprint("c", i)
-		c := jetstream.StreamConfig{Name: "KV_" + chain + "_balances", Subjects: []string{"$KV." + chain + "_balances.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew}
+		c := jetstream.StreamConfig{Name: "KV_" + chain + "_balances", Subjects: []string{"$KV." + chain + "_balances.>"},
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew}
 		row.change(&c)
 		refused(t, s, chain, c, row.name, row.want)
 	}
@@ -177,7 +192,8 @@ func TestBucketThatWillNotDoIsRefused(t *testing.T) {
 func TestStreamWithHolesIsRefused(t *testing.T) {
 	s := newBroker(t)
 	js, ctx := raw(t, s.ClientURL()), context.Background()
-	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true})
+	stream, err := js.CreateStream(ctx,
+		jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +204,8 @@ func TestStreamWithHolesIsRefused(t *testing.T) {
 	if err := stream.DeleteMsg(ctx, 5); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := natschain.Open(ctx, s.ClientURL(), nil); err == nil || !strings.Contains(err.Error(), "it has holes: 1 messages were deleted from its middle") {
+	if _, err := natschain.Open(ctx, s.ClientURL(), nil); err == nil ||
+		!strings.Contains(err.Error(), "it has holes: 1 messages were deleted from its middle") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -196,7 +213,8 @@ func TestStreamWithHolesIsRefused(t *testing.T) {
 func TestServerThatIsTooOldIsRefused(t *testing.T) {
 	s := newBroker(t)
 	defer natschain.Need(3, 0)()
-	if _, err := natschain.Open(context.Background(), s.ClientURL(), nil); err == nil || !strings.Contains(err.Error(), "which is too old: 3.0 or newer is needed") {
+	if _, err := natschain.Open(context.Background(), s.ClientURL(), nil); err == nil ||
+		!strings.Contains(err.Error(), "which is too old: 3.0 or newer is needed") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -206,7 +224,8 @@ func TestReaderMayNotWrite(t *testing.T) {
 	s := guarded(t)
 	open(t, s.as("all"), nil)
 	b := open(t, s.as("reader"), &natschain.Options{})
-	if _, err := b.Writer(context.Background()); err == nil || !strings.Contains(err.Error(), "may not write to chain.blocks.0.0000000000000000: nats: permissions violation") {
+	if _, err := b.Writer(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "may not write to chain.blocks.0.0000000000000000: nats: permissions violation") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -215,7 +234,8 @@ func TestStreamOfOtherSubjectsTakesNoBlocks(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	ctx := context.Background()
-	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"other.>"}, AllowDirect: true}); err != nil {
+	if _, err := raw(t, s.ClientURL()).CreateStream(ctx,
+		jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"other.>"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)
 	}
 	b := open(t, s.ClientURL(), nil)
@@ -227,24 +247,72 @@ func TestStreamOfOtherSubjectsTakesNoBlocks(t *testing.T) {
 func TestOpenLeavesWhatIsThereAsItIs(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
-	open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxBytes: 1 << 20, MaxAge: time.Hour, Memory: true, Duplicates: time.Minute}})
+	open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxBytes: 1 << 20, MaxAge: time.Hour,
+		Memory: true, Duplicates: time.Minute}})
 	open(t, s.ClientURL(), nil)
 	stream, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := stream.CachedInfo().Config; c.MaxBytes != 1<<20 || c.MaxAge != time.Hour || c.Storage != jetstream.MemoryStorage || c.Duplicates != time.Minute || !c.DenyDelete {
+	if c := stream.CachedInfo().Config; c.MaxBytes != 1<<20 || c.MaxAge != time.Hour ||
+		c.Storage != jetstream.MemoryStorage || c.Duplicates != time.Minute {
 		t.Errorf("the stream is %+v", c)
+	}
+}
+
+// TestStreamOfAnEarlierVersionIsReadAndWritten has a stream as Open made it before
+// it allowed atomic batches, with blocks in it. With Options.Create it is changed
+// to allow them, without it is used as it is.
+func TestStreamOfAnEarlierVersionIsReadAndWritten(t *testing.T) {
+	for _, create := range []*natschain.Storage{nil, {}} {
+		s, ctx, all := newBroker(t), context.Background(), blocks(60)
+		js := raw(t, s.ClientURL())
+		stream, err := js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true, DenyDelete: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "chain_balances"}); err != nil {
+			t.Fatal(err)
+		}
+		prev := chaingql.Cursor("")
+		for i := range all[:20] {
+			m := nats.NewMsg(subjectOf(&all[i]))
+			text := payloadOf(&all[i])
+			m.Data = fmt.Appendf(text[:len(text)-1], `,"prev":%q}`, prev)
+			m.Header.Set("Nats-Msg-Id", fmt.Sprintf("%s.%x", all[i].Cursor, all[i].Hash[:8]))
+			if i > 0 {
+				m.Header.Set("Nats-Expected-Last-Msg-Id", fmt.Sprintf("%s.%x", prev, all[i-1].Hash[:8]))
+			}
+			if _, err := js.PublishMsg(ctx, m); err != nil {
+				t.Fatal(err)
+			}
+			prev = all[i].Cursor
+		}
+		b := open(t, s.ClientURL(), &natschain.Options{Create: create})
+		if err := writer(t, b).Append(ctx, all[10:]...); err != nil {
+			t.Error(err)
+		}
+		expectStored(t, b, all)
+		info, err := stream.Info(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Config.AllowAtomicPublish != (create != nil) {
+			t.Errorf("with Options.Create %+v the stream allows atomic batches: %v", create, info.Config.AllowAtomicPublish)
+		}
 	}
 }
 
 // TestPermissionsOfTheREADMEAreEnough gives each role those, and no others.
 func TestPermissionsOfTheREADMEAreEnough(t *testing.T) {
 	t.Parallel()
-	serves := []string{"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.chain_blocks", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.CONSUMER.MSG.NEXT.>"}
+	serves := []string{"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.chain_blocks",
+		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.CONSUMER.MSG.NEXT.>"}
 	writes := append(slices.Clone(serves), "chain.blocks.>", "$KV.chain_balances.>")
 	prunes := append(slices.Clone(writes), "$JS.API.STREAM.PURGE.chain_blocks")
-	makes := append(slices.Clone(serves), "$JS.API.STREAM.CREATE.*", "$JS.API.INFO")
+	makes := append(slices.Clone(serves), "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.chain_blocks", "$JS.API.INFO")
 	user := func(name string, may []string) *server.User {
 		return &server.User{Username: name, Password: password, Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: may}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
@@ -265,7 +333,8 @@ func TestPermissionsOfTheREADMEAreEnough(t *testing.T) {
 	if _, err := b.Balance(ctx, chaingql.Address{}); err != nil {
 		t.Error(err)
 	}
-	if err := w.Prune(ctx, all[20].Cursor); err == nil || !strings.Contains(err.Error(), "prune: nats: permissions violation") {
+	if err := w.Prune(ctx, all[20].Cursor); err == nil ||
+		!strings.Contains(err.Error(), "prune: nats: permissions violation") {
 		t.Errorf("who may not prune is told %v", err)
 	}
 	if err := writer(t, open(t, s.as("prunes"), none)).Prune(ctx, all[20].Cursor); err != nil {

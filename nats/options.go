@@ -2,6 +2,7 @@ package natschain
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -19,8 +20,9 @@ const (
 // production.
 type Options struct {
 	// Chain names what holds the chain: the stream <chain>_blocks with the
-	// subjects <chain>.blocks.>, and the key-value bucket <chain>_balances. It
-	// has letters, digits, - and _ alone. Default: DefaultChain.
+	// subjects <chain>.blocks.>, the key-value bucket <chain>_balances, and the
+	// stream <chain>_index with the subjects <chain>.index.>. It has letters,
+	// digits, - and _ alone. Default: DefaultChain.
 	Chain string
 
 	// Connect has what is to be said to nats.Connect, beside the URL:
@@ -30,9 +32,15 @@ type Options struct {
 	// An option that is given here overrides that.
 	Connect []nats.Option
 
-	// Create has Open make the stream and the bucket where they are missing, as
-	// Storage says. What is there is left as it is. Nil: they must be there.
+	// Create has Open make the streams and the bucket where they are missing, as
+	// Storage says; the index has the same limits as the blocks. What is there is left
+	// as it is, except that a stream which does not allow atomic batches (allow_atomic)
+	// is changed to allow them. Nil: the stream of blocks and the bucket must be there.
 	Create *Storage
+
+	// Logger receives warnings: what a stream lacks, and messages of it that are no
+	// blocks. Default: slog.Default().
+	Logger *slog.Logger
 
 	// Timeout is the deadline of each read, in all its attempts, and of each
 	// attempt to connect. Default, also where it is negative: DefaultTimeout.
@@ -43,13 +51,16 @@ type Options struct {
 	WriteTimeout time.Duration
 }
 
-// Storage says how a new chain is kept.
+// Storage says how a new chain is kept. From NATS 2.12 on a new stream allows
+// atomic batches, in which a [Writer] appends up to 512 blocks at once. Servers of
+// 2.11 ignore that setting, and blocks are appended one by one.
 type Storage struct {
 	// Replicas is on how many servers each message is: 1, 3 or 5. Default: 1.
 	Replicas int
 	// MaxBytes is how many bytes of blocks are kept, and MaxAge for how long; the
 	// oldest go first. Default: all of them, for ever. A chain that stands still
-	// for MaxAge forgets where it was, so have it well above that.
+	// for MaxAge loses its newest block too, which a Backend must keep: subscriptions
+	// then fail until the next block. Set MaxAge well above the longest such time.
 	MaxBytes int64
 	MaxAge   time.Duration
 	// Memory keeps everything in memory. Default: in files.
@@ -67,8 +78,13 @@ func (o *Options) withDefaults() (Options, error) {
 	if in.Chain == "" {
 		in.Chain = DefaultChain
 	}
-	if len(in.Chain) > 64 || strings.Trim(in.Chain, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
-		return in, errors.New("natschain: Options.Chain is no name of a chain: it may have letters, digits, - and _, at most 64 of them")
+	if len(in.Chain) > 64 ||
+		strings.Trim(in.Chain, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+		return in, errors.New("natschain: Options.Chain is no name of a chain: " +
+			"it may have letters, digits, - and _, at most 64 of them")
+	}
+	if in.Logger == nil {
+		in.Logger = slog.Default()
 	}
 	if in.Timeout <= 0 {
 		in.Timeout = DefaultTimeout

@@ -45,7 +45,8 @@ func (b *broker) traffic(t testing.TB) (in, out int64) {
 // read before, and counts what is sent for them, where nothing is asked again.
 func TestNoPageCostsManyRequests(t *testing.T) {
 	s := newBroker(t)
-	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Minute, Create: &natschain.Storage{Memory: true}}), long(30_000), context.Background()
+	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Minute,
+		Create: &natschain.Storage{Memory: true}}), long(30_000), context.Background()
 	filling := open(t, s.ClientURL(), nil)
 	if err := writer(t, filling).Append(ctx, all...); err != nil {
 		t.Fatal(err)
@@ -72,11 +73,14 @@ func TestNoPageCostsManyRequests(t *testing.T) {
 		{"the newest of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 1}, 1},
 		{"the newest ten of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 10}, 6},
 		{"the newest ten of a shard that ended long ago", chaingql.BlocksQuery{Shard: shard(3 << 62), Last: 10}, 12},
-		{"as many as there may be of a shard with more", chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 1000}, 20},
-		{"some of a shard with many more long ago", chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 500}, 20},
+		{"as many as there may be of a shard with more",
+			chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 1000}, 20},
+		{"some of a shard with many more long ago",
+			chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 500}, 20},
 		{"of a shard that never was", chaingql.BlocksQuery{Shard: shard(1), Last: 10}, 1},
 		{"the oldest ten of a shard that never was", chaingql.BlocksQuery{Shard: shard(1), First: 10}, 2},
-		{"of a shard, between two cursors", chaingql.BlocksQuery{Shard: shard(1 << 62), Last: 7, After: all[3000].Cursor, Before: all[29_000].Cursor}, 10 + 2*search},
+		{"of a shard, between two cursors", chaingql.BlocksQuery{Shard: shard(1 << 62), Last: 7, After: all[3000].Cursor,
+			Before: all[29_000].Cursor}, 10 + 2*search},
 	} {
 		in, out := s.traffic(t)
 		page, err := b.Blocks(ctx, row.q)

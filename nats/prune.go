@@ -14,7 +14,8 @@ var errDenied = errors.New("the stream denies it: set deny_purge to false")
 // where the chain goes on. From then on, reading on from a cursor below the newest
 // block that was dropped is [chaingql.ErrCursorTooOld], and a running Follow that
 // has yet to reach that block ends with it. With the cursor "" it drops nothing,
-// and tells whether it could. After an error it may be called again.
+// and tells whether it could. After an error it may be called again. It also drops
+// what the index has of those blocks, and logs a warning if it may not.
 func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err := checkCursor(before); err != nil {
 		return err
@@ -34,17 +35,21 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 		if err != nil {
 			return failed("prune", err)
 		}
-		newest, some, err := w.b.newest(ctx, w.b.names.all())
+		newest, some, _, err := w.b.tail(ctx)
 		if err != nil || !some {
 			return failed("prune", err)
 		}
 		keep = min(at.end(before), newest.seq)
 	}
-	return failed("prune", w.b.denied(w.b.try(ctx, func(ctx context.Context) error {
+	err = w.b.try(ctx, func(ctx context.Context) error {
 		s, err := w.b.js.Stream(ctx, w.b.names.stream)
 		if err != nil {
 			return err
 		}
 		return s.Purge(ctx, jetstream.WithPurgeSequence(max(keep, 1)))
-	})))
+	})
+	if err == nil {
+		w.pruneIndex(ctx, keep)
+	}
+	return failed("prune", w.b.denied(err))
 }

@@ -62,7 +62,8 @@ func TestWithoutPrevACursorBelowTheOldestIsTooOld(t *testing.T) {
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(10), context.Background()
 	js := raw(t, s.ClientURL())
 	for _, block := range all {
-		payload := fmt.Sprintf(`{"cursor":%q,"seq_no":1,"hash":%q,"time":"2023-11-14T22:13:20Z"}`, block.Cursor, strings.Repeat("00", 32))
+		payload := fmt.Sprintf(`{"cursor":%q,"seq_no":1,"hash":%q,"time":"2023-11-14T22:13:20Z"}`, block.Cursor,
+			strings.Repeat("00", 32))
 		if _, err := js.Publish(ctx, "chain.blocks.0.8000000000000000", []byte(payload)); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,8 @@ func TestWithoutPrevACursorBelowTheOldestIsTooOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []error{3: chaingql.ErrCursorTooOld, 4: chaingql.ErrCursorTooOld, 5: nil} {
-		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 3, After: all[i].Cursor}); i >= 3 && (!errors.Is(err, want) || err == nil && len(page) != 3) {
+		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 3, After: all[i].Cursor}); i >= 3 &&
+			(!errors.Is(err, want) || err == nil && len(page) != 3) {
 			t.Errorf("behind block %d are %v, %v", i, cursorsOf(page), err)
 		}
 	}
@@ -84,10 +86,12 @@ func TestWithoutPrevACursorBelowTheOldestIsTooOld(t *testing.T) {
 func TestPruneSaysWhereItIsDenied(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
-	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true, DenyPurge: true}); err != nil {
+	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks",
+		Subjects: []string{"chain.blocks.>"}, AllowDirect: true, DenyPurge: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := writer(t, open(t, s.ClientURL(), nil)).Prune(ctx, ""); err == nil || !strings.Contains(err.Error(), "the stream denies it") {
+	if err := writer(t, open(t, s.ClientURL(), nil)).Prune(ctx, ""); err == nil ||
+		!strings.Contains(err.Error(), "the stream denies it") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -113,7 +117,8 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	if err := w.Append(ctx, all[:10]...); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Append(ctx, chaingql.Block{Cursor: all[9].Cursor}); !errors.Is(err, natschain.ErrConflict) { // so it looks where the stream ends
+	// A conflict makes it look where the stream ends.
+	if err := w.Append(ctx, chaingql.Block{Cursor: all[9].Cursor}); !errors.Is(err, natschain.ErrConflict) {
 		t.Errorf("another block is appended: %v", err)
 	}
 	expire(200 * time.Millisecond)
@@ -132,7 +137,8 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); err != nil || len(page) > 0 {
 		t.Errorf("behind the newest block are %v, %v", page, err)
 	}
-	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: all[4].Cursor}); !errors.Is(err, chaingql.ErrCursorTooOld) {
+	_, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: all[4].Cursor})
+	if !errors.Is(err, chaingql.ErrCursorTooOld) {
 		t.Errorf("behind one that is gone: %v", err)
 	}
 	b.Forget()

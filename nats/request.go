@@ -65,18 +65,34 @@ func (b *Backend) block(ctx context.Context, w wanted) (s stored, some bool, err
 	if err != nil || !some {
 		return stored{}, false, failed("read blocks", err)
 	}
-	s, err = b.names.decode(f.Message.Seq, f.Message.Subject, f.Message.Data)
-	return s, err == nil, err
+	return b.names.decode(f.Message.Seq, f.Message.Subject, f.Message.Data), true, nil
 }
 
-// newest is the newest block of a subject.
+// newest is the newest message of a subject.
 func (b *Backend) newest(ctx context.Context, subject string) (stored, bool, error) {
 	return b.block(ctx, wanted{Last: subject})
 }
 
-// at is the first block from a place in the stream on.
-func (b *Backend) at(ctx context.Context, seq uint64) (stored, bool, error) {
-	return b.block(ctx, wanted{Seq: max(seq, 1), Next: b.names.all()})
+// at is the first well-formed message from a place in the stream on, and the
+// number of the first of all. Messages that are known to be no blocks are passed
+// over without a request, and others that cannot be decoded many at a time.
+func (b *Backend) at(ctx context.Context, seq uint64) (s stored, first uint64, some bool, err error) {
+	s, some, err = b.block(ctx, wanted{Seq: max(seq, 1), Next: b.names.all()})
+	if first = s.seq; err != nil || !some || b.skip(s.seq) == s.seq && s.bad == nil {
+		return s, first, some, err
+	}
+	some = false
+	err = b.read(ctx, b.names.all(), s.seq, noEnd, 1, func(messages []stored) (int, error) {
+		for _, m := range messages {
+			if m.bad == nil {
+				s, some = m, true
+				return 0, nil
+			}
+			b.strays.found(b, m.seq, m.bad)
+		}
+		return 1, nil
+	})
+	return s, first, some, err
 }
 
 // try makes a request, and makes it again where it was not answered: it was lost
@@ -116,7 +132,8 @@ func pause(ctx context.Context, d time.Duration) {
 // passing tells errors that may be over at the next attempt.
 func (b *Backend) passing(err error) bool {
 	var broken net.Error
-	if errors.Is(err, nats.ErrConnectionClosed) || errors.As(err, &broken) { // it was under way when the connection was lost
+	// it was under way when the connection was lost
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.As(err, &broken) {
 		return !b.nc.IsClosed()
 	}
 	for _, is := range []error{
@@ -127,7 +144,7 @@ func (b *Backend) passing(err error) bool {
 			return true
 		}
 	}
-	return refused(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway)
+	return refused(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
 }
 
 // The server's own codes.
@@ -135,7 +152,14 @@ const (
 	clusterNotAvailable jetstream.ErrorCode = 10008
 	clusterNotLeader    jetstream.ErrorCode = 10009
 	noMessageFound      jetstream.ErrorCode = 10037
-	wrongLastID         jetstream.ErrorCode = 10070
+	streamNotFound      jetstream.ErrorCode = 10059
+	noSuchSequence      jetstream.ErrorCode = 10043
 	wrongLastSequence   jetstream.ErrorCode = 10071
 	duplicateUnderway   jetstream.ErrorCode = 10158
+	sequenceUnderway    jetstream.ErrorCode = 10164
+	batchesDisabled     jetstream.ErrorCode = 10174
+	batchIncomplete     jetstream.ErrorCode = 10176
+	batchTooLarge       jetstream.ErrorCode = 10199
+	batchHasDuplicate   jetstream.ErrorCode = 10201
+	tooManyBatches      jetstream.ErrorCode = 10210
 )

@@ -21,7 +21,8 @@ var oldest = [2]int{2, 11}
 func (b *Backend) prepare(ctx context.Context) error {
 	version := b.nc.ConnectedServerVersion()
 	if older(version, oldest) {
-		return fmt.Errorf("natschain: the server is NATS %s, which is too old: %d.%d or newer is needed", version, oldest[0], oldest[1])
+		return fmt.Errorf("natschain: the server is NATS %s, which is too old: %d.%d or newer is needed", version,
+			oldest[0], oldest[1])
 	}
 	blocks, err := b.prepareStream(ctx)
 	if err != nil {
@@ -30,7 +31,15 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if err := b.prepareBucket(ctx); err != nil {
 		return err
 	}
-	return b.mayRead(ctx, blocks.State.LastSeq)
+	b.prepareIndex(ctx)
+	if err := b.mayRead(ctx, blocks.State.LastSeq); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	_, _, _, err = b.tail(ctx) // surveys the newest messages; else the first page does
+	b.opened.Store(err == nil)
+	return nil
 }
 
 func older(version string, than [2]int) bool {
@@ -65,7 +74,68 @@ func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, err
 	if err != nil {
 		return nil, absent(fmt.Sprintf("the stream %q", name), err)
 	}
-	return info, b.suits(info)
+	if err := b.suits(info); err != nil {
+		return nil, err
+	}
+	if info.State.NumDeleted > 0 {
+		if err := b.checkHoles(ctx, info.State.NumDeleted); err != nil {
+			return nil, err
+		}
+	}
+	if !info.Config.AllowAtomicPublish && b.opts.Create != nil {
+		b.allowBatches(ctx, info.Config)
+	}
+	return info, nil
+}
+
+// mostHoles is how many holes Open looks at. Reads see each that they come to.
+const mostHoles = 1000
+
+// checkHoles sees that the messages that were deleted from the middle of the
+// stream were no blocks: that the block after a hole names the one before it.
+func (b *Backend) checkHoles(ctx context.Context, deleted int) error {
+	var holes []uint64
+	err := b.try(ctx, func(ctx context.Context) error {
+		s, err := b.js.Stream(ctx, b.names.stream)
+		if err != nil {
+			return err
+		}
+		info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
+		if err == nil {
+			holes = info.State.Deleted
+		}
+		return err
+	})
+	if err != nil {
+		return failed("look at the stream's holes", b.denied(err))
+	}
+	checked, through := 0, uint64(0)
+	for _, seq := range holes {
+		if seq <= through {
+			continue
+		}
+		if checked++; checked > mostHoles {
+			return nil
+		}
+		const around = 64
+		through = seq + around
+		if _, err := b.chain(ctx, nil, seq-min(seq-1, around), through+1, 2*around+1); err != nil {
+			return fmt.Errorf("natschain: the stream %q will not do: it has holes: "+
+				"%d messages were deleted from its middle: %w", b.names.stream, deleted, err)
+		}
+	}
+	return nil
+}
+
+// allowBatches changes a stream that was made before this package, or the
+// servers, knew atomic batches. Without them a Writer still works, more slowly.
+func (b *Backend) allowBatches(ctx context.Context, c jetstream.StreamConfig) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
+	defer cancel()
+	c.AllowAtomicPublish = true
+	if _, err := b.js.UpdateStream(ctx, c); err != nil {
+		b.opts.Logger.WarnContext(ctx, "atomic batches could not be allowed", "stream", c.Name, "error", b.denied(err))
+	}
 }
 
 func (b *Backend) streamConfig() jetstream.StreamConfig {
@@ -73,7 +143,7 @@ func (b *Backend) streamConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: b.names.stream, Subjects: []string{b.names.subject + ">"}, Description: "blocks, by chaingql",
 		Replicas: s.Replicas, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Duplicates: s.Duplicates, Storage: s.storage(),
-		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, AllowDirect: true, DenyDelete: true,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, AllowDirect: true, AllowAtomicPublish: true,
 	}
 }
 
@@ -97,8 +167,8 @@ func (b *Backend) suits(info *jetstream.StreamInfo) error {
 		wrong = "it limits the messages of each subject, which leaves holes: set max_msgs_per_subject to -1"
 	case c.AllowMsgTTL:
 		wrong = "it lets single messages expire, which leaves holes: set allow_msg_ttl to false"
-	case info.State.NumDeleted > 0:
-		wrong = fmt.Sprintf("it has holes: %d messages were deleted from its middle", info.State.NumDeleted)
+	case c.AllowRollup:
+		wrong = "it lets one message remove all others: set allow_rollup_hdrs to false"
 	default:
 		return nil
 	}
@@ -110,7 +180,8 @@ func (b *Backend) prepareBucket(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
 		err = b.try(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: b.names.bucket, Description: "balances, by chaingql", Replicas: b.opts.Create.Replicas, Storage: b.opts.Create.storage(),
+				Bucket: b.names.bucket, Description: "balances, by chaingql",
+				Replicas: b.opts.Create.Replicas, Storage: b.opts.Create.storage(),
 			})
 			if errors.Is(err, jetstream.ErrBucketExists) {
 				return nil
@@ -151,7 +222,8 @@ func absent(what string, err error) error {
 		return nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return fmt.Errorf("natschain: %s is missing: Open makes it where Options.Create is set", what)
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return failed("JetStream is not enabled on the server, or not for this account", err)
 	}
 	return failed("look at "+what, err)
@@ -165,7 +237,8 @@ func (b *Backend) mayRead(ctx context.Context, last uint64) error {
 		do   func() error
 	}{
 		{"read the stream", func() error { _, _, err := b.newest(ctx, b.names.all()); return err }},
-		{"read the stream in batches", func() error { _, _, err := b.batch(ctx, b.names.all(), max(last, 1), 1); return err }},
+		{"read the stream in batches",
+			func() error { _, _, err := b.batch(ctx, b.names.all(), max(last, 1), 1); return err }},
 		{"read the bucket", func() error { _, _, err := b.get(ctx, b.names.values, wanted{Last: nobody}); return err }},
 		{"make a consumer of the stream", func() error {
 			_, stop, err := b.consume(ctx, last+1)

@@ -3,7 +3,6 @@ package natschain_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +71,8 @@ func TestStreamMadeAnewIsNotTakenForTheOld(t *testing.T) {
 			t.Errorf("of %d: it ended with %v", size, err)
 		}
 		follow(t, b, old[199].Cursor).expect(other[:3])
-		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: other[2].Cursor}); err != nil || len(page) != 5 || page[0] != other[3] {
+		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: other[2].Cursor}); err != nil ||
+			len(page) != 5 || page[0] != other[3] {
 			t.Errorf("of %d: behind the third block come %v, %v", size, page, err)
 		}
 	}
@@ -180,27 +180,11 @@ func TestPageBeforeACursorIsOfTheStreamMadeAnew(t *testing.T) {
 	}
 }
 
-func TestBlocksOutOfOrderEndAFollow(t *testing.T) {
-	s := newBroker(t)
-	b, all, ctx := open(t, s.ClientURL(), nil), blocks(20), context.Background()
-	if err := writer(t, b).Append(ctx, all[10:]...); err != nil {
-		t.Fatal(err)
-	}
-	r := follow(t, b, "")
-	r.expect(all[10:])
-	payload := fmt.Sprintf(`{"cursor":%q,"seq_no":1,"hash":%q,"time":"2023-11-14T22:13:20Z"}`, all[3].Cursor, strings.Repeat("00", 32))
-	if _, err := raw(t, s.ClientURL()).Publish(ctx, "chain.blocks.0.8000000000000000", []byte(payload)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.ends(patience); !strings.Contains(err.Error(), "blocks must be appended in cursor order") {
-		t.Errorf("it ended with %v", err)
-	}
-}
-
 func TestBlocksThatSomebodyDeletedAreToldOf(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
-	stream, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true})
+	stream, err := raw(t, s.ClientURL()).CreateStream(ctx,
+		jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,12 +201,14 @@ func TestBlocksThatSomebodyDeletedAreToldOf(t *testing.T) {
 	if err := r.ends(patience); !strings.Contains(err.Error(), told) {
 		t.Errorf("it ended with %v", err)
 	}
-	for _, q := range []chaingql.BlocksQuery{{First: 40}, {Last: 30}, {First: 10, After: all[24].Cursor}, {First: 10, After: all[28].Cursor}} {
+	for _, q := range []chaingql.BlocksQuery{{First: 40}, {Last: 30}, {First: 10, After: all[24].Cursor},
+		{First: 10, After: all[28].Cursor}} {
 		if page, err := b.Blocks(ctx, q); err == nil || !strings.Contains(err.Error(), told) {
 			t.Errorf("of %+v come %v, %v", q, cursorsOf(page), err)
 		}
 	}
-	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 10}); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[40:])) {
+	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 10}); err != nil ||
+		!slices.Equal(cursorsOf(page), cursorsOf(all[40:])) {
 		t.Errorf("of those behind it come %v, %v", cursorsOf(page), err)
 	}
 }
@@ -238,12 +224,7 @@ func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, left := range []int{8, 0} {
-		if err := raw(t, s.ClientURL()).DeleteStream(ctx, "chain_blocks"); err != nil {
-			t.Fatal(err)
-		}
-		if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all[:left]...); err != nil {
-			t.Fatal(err)
-		}
+		replaceStream(t, s.ClientURL(), all[:left])
 		for range 2 {
 			if err := w.Append(ctx, all[10:12]...); !errors.Is(err, natschain.ErrConflict) {
 				t.Errorf("with %d of 10 blocks left: the error is %v", left, err)
@@ -258,4 +239,15 @@ func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 		t.Error(err)
 	}
 	expectStored(t, b, all)
+}
+
+// replaceStream deletes the stream of the chain, and makes it again with some blocks.
+func replaceStream(t *testing.T, url string, blocks []chaingql.Block) {
+	t.Helper()
+	if err := raw(t, url).DeleteStream(t.Context(), "chain_blocks"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer(t, open(t, url, nil)).Append(t.Context(), blocks...); err != nil {
+		t.Fatal(err)
+	}
 }

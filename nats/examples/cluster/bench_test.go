@@ -44,7 +44,8 @@ func BenchmarkCluster(b *testing.B) {
 	next := func(many int) (blocks []chaingql.Block) {
 		for range many {
 			n++
-			blocks = append(blocks, chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: uint32(n), Cursor: chaingql.SeqCursor(n)})
+			blocks = append(blocks,
+				chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: uint32(n), Cursor: chaingql.SeqCursor(n)})
 		}
 		return blocks
 	}
@@ -73,7 +74,8 @@ func BenchmarkCluster(b *testing.B) {
 }
 
 // deliver is from before Append to the last Follow's yield, at 100 blocks a second.
-func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, followers int, next func(int) []chaingql.Block, from chaingql.Cursor) {
+func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, followers int,
+	next func(int) []chaingql.Block, from chaingql.Cursor) {
 	const blocks = 500
 	ctx, cancel := context.WithCancel(context.Background())
 	arrived := make(chan time.Time, followers)

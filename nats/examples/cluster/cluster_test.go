@@ -21,12 +21,14 @@ import (
 )
 
 var (
-	subscribers = flag.Int("cluster.subscribers", 300, "subscribers, half of them over sockets and half over event streams")
-	rate        = flag.Float64("cluster.rate", 30, "blocks a second")
-	rounds      = flag.Int("cluster.rounds", 1, "how often each broker and each host is taken down and started again, and once all brokers")
-	limit       = flag.Duration("cluster.for", 5*time.Minute, "how long a run may take")
-	forget      = flag.Bool("cluster.forget", false, "have subscribers come back without a cursor, which must fail")
-	logs        = flag.Bool("cluster.log", false, "show the hosts' log")
+	subscribers = flag.Int("cluster.subscribers", 300,
+		"subscribers, half of them over sockets and half over event streams")
+	rate   = flag.Float64("cluster.rate", 30, "blocks a second")
+	rounds = flag.Int("cluster.rounds", 1,
+		"how often each broker and each host is taken down and started again, and once all brokers")
+	limit  = flag.Duration("cluster.for", 5*time.Minute, "how long a run may take")
+	forget = flag.Bool("cluster.forget", false, "have subscribers come back without a cursor, which must fail")
+	logs   = flag.Bool("cluster.log", false, "show the hosts' log")
 )
 
 // TestClusterLosesNothing kills brokers, and kills and stops hosts, while
@@ -74,7 +76,8 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 	wire := &http.Transport{DisableKeepAlives: true}
 	for i := range people {
 		begin := p.chain[rand.IntN(early)].Cursor
-		people[i] = &subscriber{address: c.proxy.addr, begin: begin, socket: i%2 == 0, forget: forget, client: &http.Client{Transport: wire}}
+		people[i] = &subscriber{address: c.proxy.addr, begin: begin, socket: i%2 == 0, forget: forget,
+			client: &http.Client{Transport: wire}}
 		reading.Go(func() { people[i].run(reads) })
 	}
 	producing.Go(func() { p.run(ctx) })
@@ -104,15 +107,18 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 	for i, s := range people {
 		l, w := p.judge(s)
 		if (l > 0 || w > 0) && lost+twice == 0 && !forget {
-			t.Errorf("subscriber %d, from %q: %d lost, %d twice, last %q of %q", i, s.begin, l, w, s.got[max(0, len(s.got)-1):], last)
+			t.Errorf("subscriber %d, from %q: %d lost, %d twice, last %q of %q", i, s.begin, l, w,
+				s.got[max(0, len(s.got)-1):], last)
 		}
 		lost, twice, connections, delivered = lost+l, twice+w, connections+s.connections, delivered+len(s.got)
 		if s.wrong != "" {
 			t.Errorf("subscriber %d was told %s", i, s.wrong)
 		}
 	}
-	t.Logf("%d blocks to %d subscribers in %v: %d delivered over %d connections, %d lost, %d twice or out of order; longest wait of the producer %v",
-		p.n.Load(), n, time.Since(start).Round(time.Second), delivered, connections, lost, twice, p.longest.Round(time.Millisecond))
+	t.Logf("%d blocks to %d subscribers in %v: %d delivered over %d connections, "+
+		"%d lost, %d twice or out of order; longest wait of the producer %v",
+		p.n.Load(), n, time.Since(start).Round(time.Second), delivered, connections, lost, twice,
+		p.longest.Round(time.Millisecond))
 	if connections < 2*n {
 		t.Errorf("%d connections of %d subscribers: hardly any was cut off", connections, n)
 	}
@@ -229,7 +235,8 @@ func (p *producer) run(ctx context.Context) {
 
 // judge compares what a subscriber got with what was appended.
 func (p *producer) judge(s *subscriber) (lost, wrong int) {
-	first, _ := slices.BinarySearchFunc(p.chain, s.begin, func(b chaingql.Block, c chaingql.Cursor) int { return cmp.Compare(b.Cursor, c) })
+	first, _ := slices.BinarySearchFunc(p.chain, s.begin,
+		func(b chaingql.Block, c chaingql.Cursor) int { return cmp.Compare(b.Cursor, c) })
 	due := map[chaingql.Cursor]bool{}
 	for _, b := range p.chain[first+1 : p.n.Load()] {
 		due[b.Cursor] = true

@@ -49,7 +49,14 @@ func (h *host) start(ctx context.Context) (err error) {
 	}
 	h.lines = &lines{Listener: l, open: map[net.Conn]bool{}}
 	h.handler = chaingql.New(h.backend, &chaingql.Options{AllowedOrigins: []string{"*"}, Logger: h.logger})
-	h.server = &http.Server{Handler: mount(h.handler), ReadHeaderTimeout: 5 * time.Second}
+	h.server = &http.Server{
+		Handler:           mount(h.handler),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+	}
 	h.served = make(chan error, 1)
 	go func() { h.served <- h.server.Serve(h.lines) }()
 	return nil
@@ -62,7 +69,13 @@ func (h *host) stop(within time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	err := errors.Join(h.handler.Shutdown(ctx), h.server.Shutdown(ctx))
+	drained := make(chan error, 1)
+	h.server.RegisterOnShutdown(func() { drained <- h.handler.Shutdown(ctx) })
+	err := h.server.Shutdown(ctx)
+	if errors.Is(err, net.ErrClosed) { // the listener of a host that was killed
+		err = nil
+	}
+	err = errors.Join(err, <-drained)
 	h.backend.Close()
 	if served := <-h.served; !errors.Is(served, http.ErrServerClosed) && !errors.Is(served, net.ErrClosed) { // killed
 		err = errors.Join(err, served)

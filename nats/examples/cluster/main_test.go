@@ -44,7 +44,8 @@ func TestProgramServesWhatItProduces(t *testing.T) {
 		}
 		t.Errorf("%s is answered %s", query, last)
 	}
-	ask("{blockchain{blocks(workchain:-1,first:3){edges{node{seq_no}}}}}", `{"node":{"seq_no":1}},{"node":{"seq_no":2}},{"node":{"seq_no":3}}`)
+	ask("{blockchain{blocks(workchain:-1,first:3){edges{node{seq_no}}}}}",
+		`{"node":{"seq_no":1}},{"node":{"seq_no":2}},{"node":{"seq_no":3}}`)
 	ask(`{blockchain{account(address:\"`+miner.String()+`\"){info{balance(format:DEC)}}}}`, `00000000"`)
 	http.DefaultClient.CloseIdleConnections()
 	cancel()

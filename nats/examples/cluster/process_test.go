@@ -36,7 +36,8 @@ func mortal(opts *server.Options) (broker, error) {
 		routes = append(routes, fmt.Sprintf("%q", r))
 	}
 	config := filepath.Join(filepath.Dir(opts.StoreDir), opts.ServerName+".conf")
-	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:%d\"\nhttp: \"127.0.0.1:%d\"\njetstream { store_dir: %q }\ncluster { name: %s, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
+	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:%d\"\nhttp: \"127.0.0.1:%d\"\n"+
+		"jetstream { store_dir: %q }\ncluster { name: %s, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
 		opts.ServerName, opts.Port, ports[0], opts.StoreDir, opts.Cluster.Name, opts.Cluster.Port, strings.Join(routes, ", "))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err

@@ -44,7 +44,8 @@ func produce(ctx context.Context, brokers string, rate float64) error {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer tick.Stop()
 	for ; ; seqNo++ {
-		if err := w.SetBalance(ctx, miner, new(big.Int).Mul(big.NewInt(1_700_000_000), big.NewInt(int64(seqNo)))); err != nil {
+		if err := w.SetBalance(ctx, miner,
+			new(big.Int).Mul(big.NewInt(1_700_000_000), big.NewInt(int64(seqNo)))); err != nil {
 			return err
 		}
 		blocks := slices.DeleteFunc(round(seqNo, time.Now()), func(b chaingql.Block) bool { return b.Cursor <= stored })

@@ -49,8 +49,14 @@ func newProxy(addr string, hosts []*host, logger *slog.Logger) (*proxy, error) {
 		ErrorLog: quiet,
 	}
 	p.server = &http.Server{
-		Handler: pass, ReadHeaderTimeout: 5 * time.Second, ErrorLog: quiet,
-		BaseContext: func(net.Listener) context.Context { return p.ctx }, // ends WebSockets too
+		Handler:           pass,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+		ErrorLog:          quiet,
+		BaseContext:       func(net.Listener) context.Context { return p.ctx }, // ends WebSockets too
 	}
 	go func() { p.served <- p.server.Serve(l) }()
 	return p, nil

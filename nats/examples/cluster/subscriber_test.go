@@ -113,12 +113,14 @@ func (s *subscriber) connected() {
 func (s *subscriber) overSocket(ctx context.Context, variables map[string]any) {
 	dialling, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
-	conn, _, err := websocket.Dial(dialling, "ws://"+s.address+"/demo/graphql", &websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{"graphql-transport-ws"}})
+	conn, _, err := websocket.Dial(dialling, "ws://"+s.address+"/demo/graphql",
+		&websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		return
 	}
 	defer func() { _ = conn.CloseNow() }()
-	subscribe, err := json.Marshal(map[string]any{"id": "1", "type": "subscribe", "payload": map[string]any{"query": document, "variables": variables}})
+	subscribe, err := json.Marshal(map[string]any{"id": "1", "type": "subscribe",
+		"payload": map[string]any{"query": document, "variables": variables}})
 	if err != nil {
 		panic(err)
 	}
@@ -169,7 +171,8 @@ func (s *subscriber) overEventStream(ctx context.Context, variables map[string]a
 	if err != nil {
 		panic(err)
 	}
-	target := "http://" + s.address + "/demo/graphql?" + url.Values{"query": {document}, "variables": {string(encoded)}}.Encode()
+	target := "http://" + s.address + "/demo/graphql?" +
+		url.Values{"query": {document}, "variables": {string(encoded)}}.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		panic(err)

@@ -1,0 +1,336 @@
+package natschain_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// uneven is a chain with workchains and shards of all frequencies: 5 has 60 blocks
+// at equal distances, 6 some long ago and the newest but four, 9 a block each
+// 300th, and 7 none. The base workchain has 16 shards.
+func uneven(n int) []chaingql.Block {
+	rng := rand.New(rand.NewPCG(1, 1))
+	all := make([]chaingql.Block, n)
+	for i := range all {
+		b := &all[i]
+		b.Shard, b.SeqNo = uint64(1+2*rng.IntN(16))<<59, uint32(i)
+		b.Cursor, b.Hash[0] = chaingql.SeqCursor(uint64(i)), byte(i)
+		switch {
+		case i%10 == 0:
+			b.Workchain, b.Shard = -1, 1<<63
+		case i%(n/60) == 7:
+			b.Workchain, b.Shard = 5, 1<<63
+		case i > n/4 && i < n/4+n/20 && i%10 == 1, i == n-5:
+			b.Workchain, b.Shard = 6, 1<<63
+		case i%300 == 299:
+			b.Workchain, b.Shard = 9, 1<<62
+		}
+	}
+	return all
+}
+
+// sparse are queries for pages of few blocks among many, before and after a cursor.
+func sparse(at chaingql.Cursor) (queries []chaingql.BlocksQuery) {
+	base, shards := int32(0), []uint64{1 << 59, 1 << 62, 1 << 63}
+	for _, w := range []int32{-1, 0, 5, 6, 7, 9} {
+		queries = append(queries, chaingql.BlocksQuery{Workchain: &w, Before: at, Last: 50},
+			chaingql.BlocksQuery{Workchain: &w, After: at, First: 50})
+	}
+	for i := range shards {
+		queries = append(queries, chaingql.BlocksQuery{Shard: &shards[i], Before: at, Last: 50},
+			chaingql.BlocksQuery{Workchain: &base, Shard: &shards[i], Before: at, Last: 50},
+			chaingql.BlocksQuery{Workchain: &base, Shard: &shards[i], After: at, First: 50})
+	}
+	return queries
+}
+
+// indexedChain is a server with a chain and its index, and a Backend that has read
+// nothing.
+func indexedChain(t testing.TB, all []chaingql.Block) (*broker, *natschain.Backend, *natschain.Writer) {
+	t.Helper()
+	s := newBroker(t)
+	opts := natschain.Options{Timeout: time.Minute, Create: &natschain.Storage{Memory: true}}
+	w := writer(t, open(t, s.ClientURL(), &opts))
+	if err := w.Append(context.Background(), all...); err != nil {
+		t.Fatal(err)
+	}
+	return s, open(t, s.ClientURL(), &opts), w
+}
+
+// expectPages compares pages with the chain.
+func expectPages(t *testing.T, b *natschain.Backend, all []chaingql.Block, queries []chaingql.BlocksQuery) {
+	t.Helper()
+	for _, q := range queries {
+		page, err := b.Blocks(context.Background(), q)
+		if want := chaingql.PageOf(all, q); err != nil || !slices.Equal(page, want) {
+			t.Errorf("%s: %v: %s", named(q), err, difference(cursorsOf(page), cursorsOf(want)))
+		}
+	}
+}
+
+func named(q chaingql.BlocksQuery) string {
+	name := fmt.Sprintf("after %q, before %q, first %d, last %d", q.After, q.Before, q.First, q.Last)
+	if q.Workchain != nil {
+		name += fmt.Sprintf(", workchain %d", *q.Workchain)
+	}
+	if q.Shard != nil {
+		name += fmt.Sprintf(", shard %016x", *q.Shard)
+	}
+	return name
+}
+
+// A spy sees what a server is asked for, and its answers.
+type spy struct {
+	t                 testing.TB
+	nc                *nats.Conn
+	requests, answers *nats.Subscription
+}
+
+func newSpy(t testing.TB, url string) *spy {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	x := &spy{t: t, nc: nc}
+	if x.requests, err = nc.SubscribeSync("$JS.API.>"); err == nil {
+		x.answers, err = nc.SubscribeSync("_INBOX.>")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.saw()
+	return x
+}
+
+// saw returns how much it saw since the last time, and how many of the requests
+// have the server search by subject.
+func (x *spy) saw() (requests, searches, answers int) {
+	x.t.Helper()
+	if err := x.nc.FlushTimeout(patience); err != nil {
+		x.t.Fatal(err)
+	}
+	next := func(sub *nats.Subscription) *nats.Msg {
+		if n, _, err := sub.Pending(); err != nil || n == 0 {
+			return nil
+		}
+		m, err := sub.NextMsg(patience)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		return m
+	}
+	for m := next(x.requests); m != nil; m = next(x.requests) {
+		requests++
+		var r request
+		if err := json.Unmarshal(m.Data, &r); err == nil && r.Next != "" && r.Next != ">" {
+			searches++
+		}
+	}
+	for m := next(x.answers); m != nil; m = next(x.answers) {
+		answers++
+	}
+	return requests, searches, answers
+}
+
+// TestPageOfFewBlocksCostsLittleWhereverItIs reads pages before and after cursors
+// that nobody has read before, and counts what the server is asked for and sends:
+// it grows with the number of levels of the index, not with the chain. No request
+// has the server search by subject.
+func TestPageOfFewBlocksCostsLittleWhereverItIs(t *testing.T) {
+	all := uneven(40_000)
+	s, b, _ := indexedChain(t, all)
+	x := newSpy(t, s.ClientURL())
+	var most [2]int
+	for _, at := range []int{0, 1, 300, 12_345, 20_480, 33_333, 39_700, 39_999} {
+		for _, q := range sparse(all[at].Cursor) {
+			b.Forget()
+			expectPages(t, b, all, []chaingql.BlocksQuery{q})
+			requests, searches, answers := x.saw()
+			// A search of 16 steps, and 7 nodes of each of the 4 levels that the index has.
+			if requests > 16+7*4+8 || answers > 640 {
+				t.Errorf("%s took %d requests and %d answers", named(q), requests, answers)
+			}
+			if searches > 0 {
+				t.Errorf("%s had the server search by subject %d times", named(q), searches)
+			}
+			most = [2]int{max(most[0], requests), max(most[1], answers)}
+		}
+	}
+	t.Logf("at most %d requests and %d answers for a page", most[0], most[1])
+}
+
+// TestIndexOfAChainThatHadNoneIsMade has a chain of an earlier version of this
+// package: pages are right before it has an index, while a Writer makes it, and after.
+func TestIndexOfAChainThatHadNoneIsMade(t *testing.T) {
+	all, ctx := uneven(10_000), context.Background()
+	s := newBroker(t)
+	b := open(t, s.ClientURL(), nil)
+	js := raw(t, s.ClientURL())
+	if err := js.DeleteStream(ctx, "chain_index"); err != nil {
+		t.Fatal(err)
+	}
+	quiet := &natschain.Options{Logger: slog.New(slog.DiscardHandler)}
+	if err := writer(t, open(t, s.ClientURL(), quiet)).Append(ctx, all[:9_990]...); err != nil {
+		t.Fatal(err)
+	}
+	pages := func(known int) {
+		t.Helper()
+		for _, at := range []int{7_000, 9_900} {
+			expectPages(t, b, all[:known], sparse(all[at].Cursor))
+			b.Forget()
+		}
+	}
+	pages(9_990)
+	w := writer(t, open(t, s.ClientURL(), nil)) // makes the stream of the index
+	for n := 9_990; n < len(all); n++ {
+		if err := w.Append(ctx, all[n]); err != nil {
+			t.Fatal(err)
+		}
+		if n%3 == 0 {
+			pages(n + 1)
+		}
+	}
+	x := newSpy(t, s.ClientURL())
+	pages(len(all))
+	if _, searches, _ := x.saw(); searches > 0 {
+		t.Errorf("the server still has to search by subject: %d times", searches)
+	}
+}
+
+// TestPrunedBlocksAreNotReadFromTheIndex prunes to the middle of a leaf.
+func TestPrunedBlocksAreNotReadFromTheIndex(t *testing.T) {
+	all, ctx := uneven(6_000), context.Background()
+	s, b, w := indexedChain(t, all)
+	expectPages(t, b, all, sparse(all[5_995].Cursor)) // it knows some nodes from then on
+	for _, keep := range []int{1, 255, 256, 1_000, 2_500, 5_990} {
+		if err := w.Prune(ctx, all[keep].Cursor); err != nil {
+			t.Fatal(err)
+		}
+		var queries []chaingql.BlocksQuery
+		for _, q := range sparse(all[max(keep, 5_500)].Cursor) {
+			if q.After == "" {
+				queries = append(queries, q)
+			}
+			q.First, q.Last, q.After, q.Before = 50, 0, "", ""
+			queries = append(queries, q)
+		}
+		expectPages(t, b, all[keep:], queries)
+	}
+	stream, err := raw(t, s.ClientURL()).Stream(ctx, "chain_index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n > 4 { // the last leaf, and the ones above it
+		t.Errorf("the index still has %d nodes", n)
+	}
+}
+
+// TestIndexOfAStreamMadeAnewIsNotTheOldOnes has the same Backend read both.
+func TestIndexOfAStreamMadeAnewIsNotTheOldOnes(t *testing.T) {
+	all, ctx := uneven(6_000), context.Background()
+	s, b, _ := indexedChain(t, all)
+	expectPages(t, b, all, sparse(all[5_000].Cursor))
+	if err := raw(t, s.ClientURL()).DeleteStream(ctx, "chain_blocks"); err != nil {
+		t.Fatal(err)
+	}
+	other := slices.Clone(all[:5_000])
+	for i := range other {
+		other[i].Hash[1]++
+		if other[i].Workchain == 5 {
+			other[i].Workchain = 9
+		}
+	}
+	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, other...); err != nil {
+		t.Fatal(err)
+	}
+	expectPages(t, b, other, sparse(other[4_500].Cursor))
+}
+
+// TestTwoWritersMakeOneIndex has them take turns.
+func TestTwoWritersMakeOneIndex(t *testing.T) {
+	all, ctx := uneven(9_000), context.Background()
+	s := newBroker(t)
+	b := open(t, s.ClientURL(), nil)
+	writers := []*natschain.Writer{writer(t, b), writer(t, open(t, s.ClientURL(), nil))}
+	for n, i := 0, 0; n < len(all); i++ {
+		end := min(n+1+i*37%700, len(all))
+		if err := writers[i%2].Append(ctx, all[max(0, n-10):end]...); err != nil {
+			t.Fatal(err)
+		}
+		n = end
+	}
+	x := newSpy(t, s.ClientURL())
+	for _, at := range []int{3_000, 8_000} {
+		expectPages(t, b, all, sparse(all[at].Cursor))
+	}
+	if _, searches, _ := x.saw(); searches > 0 {
+		t.Errorf("the server had to search by subject %d times", searches)
+	}
+}
+
+// TestNodeOfManyShardsIsNotTooLarge has each block in a shard of its own.
+func TestNodeOfManyShardsIsNotTooLarge(t *testing.T) {
+	all := uneven(5_000)
+	for i := range all {
+		all[i].Workchain, all[i].Shard = 0, uint64(2*i+1)<<40
+	}
+	s, b, _ := indexedChain(t, all)
+	stream, err := raw(t, s.ClientURL()).Stream(context.Background(), "chain_index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := stream.CachedInfo().State
+	for seq := state.FirstSeq; seq <= state.LastSeq; seq++ {
+		if m, err := stream.GetMsg(context.Background(), seq); err != nil || len(m.Data) > 256<<10 {
+			t.Errorf("node %d: %v, or it is too large", seq, err)
+		}
+	}
+	if leaves, above := 4_999/256, 4_999/2048; state.Msgs != uint64(leaves+above) {
+		t.Errorf("the index has %d nodes", state.Msgs)
+	}
+	x := newSpy(t, s.ClientURL())
+	for _, at := range []int{100, 3_000, 4_900} {
+		q := chaingql.BlocksQuery{Shard: &all[at].Shard, Last: 50, Before: all[4_950].Cursor}
+		expectPages(t, b, all, []chaingql.BlocksQuery{q, {Shard: q.Shard, First: 50, After: all[50].Cursor}})
+	}
+	if _, searches, _ := x.saw(); searches > 0 {
+		t.Errorf("the server had to search by subject %d times", searches)
+	}
+}
+
+// TestChainIsServedWithoutAnIndex has an indexer that may not write one.
+func TestChainIsServedWithoutAnIndex(t *testing.T) {
+	all, ctx := uneven(3_000), context.Background()
+	s := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "all", Password: password},
+			{Username: "noindex", Password: password, Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Deny: []string{"chain.index.>", "$JS.API.STREAM.CREATE.chain_index"}},
+			}},
+		}
+	})
+	open(t, s.as("all"), nil)
+	book := &logbook{}
+	b := open(t, s.as("noindex"), book.options())
+	if err := writer(t, b).Append(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(book.String(), "chain has no index") {
+		t.Errorf("the log says %s", book)
+	}
+	expectPages(t, b, all, sparse(all[2_500].Cursor))
+}

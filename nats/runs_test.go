@@ -1,0 +1,235 @@
+package natschain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go"
+)
+
+func numbered(from, to uint64) (blocks []chaingql.Block) {
+	for n := from; n <= to; n++ {
+		blocks = append(blocks, chaingql.Block{Workchain: int32(n%2) - 1, Shard: 1 << 63, SeqNo: uint32(n),
+			Cursor: chaingql.SeqCursor(n), Time: time.Unix(int64(n), 0).UTC()})
+	}
+	return blocks
+}
+
+// publishRun publishes blocks of which each names the one before it, and the first prev.
+func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.Block) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for i := range run {
+		text := payloadOf(&run[i])
+		m := &nats.Msg{Subject: subjectOf(&run[i]), Data: fmt.Appendf(text[:len(text)-1], `,"prev":%q}`, prev)}
+		if prev = run[i].Cursor; i < len(run)-1 {
+			err = nc.PublishMsg(m)
+		} else {
+			_, err = nc.RequestMsg(m, patience)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRunOfStrayMessagesCostsNothingButItself has messages after the newest block
+// that name each other: of another chain, of an older part of this one, or of
+// somebody who wants to take the chain over.
+func TestRunOfStrayMessagesCostsNothingButItself(t *testing.T) {
+	all := numbered(101, 180)
+	unlinked, highest := chaingql.Cursor("0999"), chaingql.Block{Shard: 1 << 63, Cursor: "ffffffffffffffff0"}
+	above := highest
+	above.Cursor += "0"
+	for _, row := range []struct {
+		name string
+		prev chaingql.Cursor
+		run  []chaingql.Block
+	}{
+		{"two with higher cursors", unlinked, numbered(5000, 5001)},
+		{"two between the blocks", unlinked, numbered(142, 143)},
+		{"two that continue an older block", all[5].Cursor, numbered(142, 143)},
+		{"two that continue the block before the newest", all[38].Cursor, numbered(142, 143)},
+		{"two that begin a chain", "", numbered(142, 143)},
+		{"two of the far future that fit", all[39].Cursor, []chaingql.Block{highest, above}},
+		{"the blocks again", "", all[:40]},
+		{"a hundred of another chain", unlinked, numbered(5000, 5099)},
+		{"a thousand of another chain", unlinked, numbered(5000, 5999)},
+		{"fifty with cursors of the blocks", unlinked, numbered(90, 139)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, ctx := newBroker(t), context.Background()
+			b := open(t, s.ClientURL(), (&logbook{}).options())
+			w := writer(t, b)
+			if err := w.Append(ctx, all[:40]...); err != nil {
+				t.Fatal(err)
+			}
+			live := follow(t, b, "")
+			live.expect(all[:40])
+			publishRun(t, s.ClientURL(), row.prev, row.run)
+			fresh := open(t, s.ClientURL(), (&logbook{}).options())
+			expectReads(t, fresh, all[:40])
+			expectStored(t, b, all[:40])
+			if err := writer(t, fresh).Append(ctx, all[40:60]...); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Append(ctx, all[60:]...); err != nil {
+				t.Fatal(err)
+			}
+			live.expect(all[40:])
+			expectStored(t, b, all)
+			expectReads(t, open(t, s.ClientURL(), (&logbook{}).options()), all)
+			follow(t, open(t, s.ClientURL(), (&logbook{}).options()), all[20].Cursor).expect(all[21:])
+			var listed []uint64
+			for m, err := range b.StrayMessages(ctx) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				listed = append(listed, m.Seq)
+			}
+			if len(listed) != len(row.run) || listed[0] != 41 {
+				t.Fatalf("%d messages are listed, from %d on", len(listed), listed[:min(len(listed), 1)])
+			}
+			for _, seq := range listed[:min(len(listed), 3)] {
+				if err := b.RemoveStray(ctx, seq); err != nil {
+					t.Error(err)
+				}
+				expectStored(t, open(t, s.ClientURL(), (&logbook{}).options()), all)
+			}
+			if err := b.RemoveStray(ctx, 40); err == nil {
+				t.Error("a block was removed")
+			}
+		})
+	}
+}
+
+// TestManyMessagesThatAreNoBlocksCostLittle has them after the newest block and
+// then before it.
+func TestManyMessagesThatAreNoBlocksCostLittle(t *testing.T) {
+	const junk = 20_000
+	s, ctx, all := newBroker(t), context.Background(), numbered(1, 600)
+	book := &logbook{}
+	b := open(t, s.ClientURL(), book.options())
+	w := writer(t, b)
+	if err := w.Append(ctx, all[:300]...); err != nil {
+		t.Fatal(err)
+	}
+	js := raw(t, s.ClientURL())
+	for i := range junk {
+		if _, err := js.PublishAsync("chain.blocks.readme", []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if i%1000 == 999 {
+			<-js.PublishAsyncComplete()
+		}
+	}
+	expectReads(t, b, all[:300])
+	if n := b.StrayCount(); n != junk {
+		t.Errorf("%d messages were counted of %d", n, junk)
+	}
+	if lines := strings.Count(book.String(), "\n"); lines > 20 {
+		t.Errorf("the log has %d lines", lines)
+	}
+	if err := w.Append(ctx, all[300:500]...); err != nil {
+		t.Fatal(err)
+	}
+	fresh := open(t, s.ClientURL(), (&logbook{}).options())
+	if err := writer(t, fresh).Append(ctx, all[500:]...); err != nil {
+		t.Error(err)
+	}
+	expectReads(t, fresh, all)
+	expectReads(t, b, all)
+	if err := writer(t, fresh).Prune(ctx, all[100].Cursor); err != nil {
+		t.Error(err)
+	}
+	expectReads(t, b, all[100:])
+}
+
+// TestSubjectOfABlockIsTheOneThatPagesRead has subjects that name a shard in
+// another way: pages of the shard would not have those blocks.
+func TestSubjectOfABlockIsTheOneThatPagesRead(t *testing.T) {
+	s, ctx := newBroker(t), context.Background()
+	book := &logbook{}
+	b := open(t, s.ClientURL(), book.options())
+	all := numbered(1, 20)
+	for i := range all {
+		all[i].Workchain, all[i].Shard = 0, 0xA000000000000000
+	}
+	w := writer(t, b)
+	if err := w.Append(ctx, all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	text := payloadOf(&all[10])
+	text = fmt.Appendf(text[:len(text)-1], `,"prev":%q}`, all[9].Cursor)
+	for _, shard := range []string{
+		"0.A000000000000000", "+0.a000000000000000", "000.a000000000000000", "-0.a000000000000000",
+	} {
+		if _, err := raw(t, s.ClientURL()).Publish(ctx, "chain.blocks."+shard, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := `{"cursor":"00","seq_no":` + strings.Repeat("9", 100_000) + `}`
+	if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(&all[0]), []byte(long)); err != nil {
+		t.Fatal(err)
+	}
+	expectStored(t, b, all[:10])
+	if err := w.Append(ctx, all[10:]...); err != nil {
+		t.Error(err)
+	}
+	shard := all[0].Shard
+	page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 50, Shard: &shard})
+	if err != nil || !slices.Equal(page, all) {
+		t.Errorf("the shard has %v, %v", cursorsOf(page), err)
+	}
+	if n := b.StrayCount(); n != 5 {
+		t.Errorf("%d messages were skipped", n)
+	}
+	if n := len(book.String()); n > 5000 {
+		t.Errorf("five lines of the log have %d bytes", n)
+	}
+}
+
+// TestAppendThatOverlapsWhatWasLostLeavesNoHole has a chain that lost its end, or
+// all of it, and a Writer that saw it.
+func TestAppendThatOverlapsWhatWasLostLeavesNoHole(t *testing.T) {
+	s, ctx, all := newBroker(t), context.Background(), numbered(1, 20)
+	b := open(t, s.ClientURL(), nil)
+	w := writer(t, b)
+	w.CatchUp(100 * time.Millisecond)
+	if err := w.Append(ctx, all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int{5, 0} {
+		replaceStream(t, s.ClientURL(), all[:left])
+		if left > 0 {
+			if err := w.Append(ctx, all[:left]...); err != nil { // which are all stored
+				t.Error(err)
+			}
+		}
+		for _, from := range []int{left + 1, 8, 10} {
+			if err := w.Append(ctx, all[from:12]...); !errors.Is(err, natschain.ErrConflict) {
+				t.Errorf("with %d of 10 blocks left, from block %d on: the error is %v", left, from+1, err)
+			}
+		}
+		expectStored(t, b, all[:left])
+		if err := w.Append(ctx, all[max(0, left-2):10]...); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := w.Append(ctx, all[8:]...); err != nil {
+		t.Error(err)
+	}
+	expectStored(t, b, all)
+}

@@ -1,0 +1,106 @@
+package natschain_test
+
+import (
+	"bufio"
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+)
+
+// newProcess starts a server in a process of its own, and returns its URL and its
+// processor time in microseconds, of which Linux alone tells.
+func newProcess(b *testing.B) (url string, spent func() float64) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asBroker+"="+b.TempDir())
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = stdin.Close() // ends it
+		_ = cmd.Wait()
+	})
+	url, err = bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(url), func() (sum float64) {
+		threads, _ := filepath.Glob("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/task/*/schedstat")
+		for _, name := range threads {
+			text, _ := os.ReadFile(name) // nothing if the thread has ended
+			if words := strings.Fields(string(text)); len(words) > 0 {
+				ns, _ := strconv.ParseFloat(words[0], 64)
+				sum += ns / 1e3
+			}
+		}
+		return sum
+	}
+}
+
+// BenchmarkSparse reads pages of 50 from a million blocks: before, and after, old
+// cursors, near one place ("near") and anywhere ("anywhere", where the server has
+// to read files of 8 MB), each of which the Backend has to search for.
+func BenchmarkSparse(b *testing.B) {
+	url, spent := newProcess(b)
+	ctx, all := context.Background(), uneven(million)
+	w := writer(b, open(b, url, nil))
+	for n := 0; n < million; n += 5000 {
+		if err := w.Append(ctx, all[n:n+5000]...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	backend := open(b, url, &natschain.Options{Timeout: time.Minute})
+	rng := rand.New(rand.NewPCG(1, 2))
+	workchain := func(w int32) *int32 { return &w }
+	shard := func(s uint64) *uint64 { return &s }
+	for _, row := range []struct {
+		name string
+		q    chaingql.BlocksQuery
+	}{
+		{"all", chaingql.BlocksQuery{}},
+		{"masterchain", chaingql.BlocksQuery{Workchain: workchain(-1)}},
+		{"base", chaingql.BlocksQuery{Workchain: workchain(0)}},
+		{"oneOf16Shards", chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 59)}},
+		{"shardOfAnyWorkchain", chaingql.BlocksQuery{Shard: shard(1 << 62)}},
+		{"one300th", chaingql.BlocksQuery{Workchain: workchain(9)}},
+		{"60Blocks", chaingql.BlocksQuery{Workchain: workchain(5)}},
+		{"longAgo", chaingql.BlocksQuery{Workchain: workchain(6)}},
+		{"absent", chaingql.BlocksQuery{Workchain: workchain(7)}},
+	} {
+		for _, where := range []string{"Before/near", "Before/anywhere", "After/anywhere"} {
+			b.Run(row.name+where, func(b *testing.B) {
+				before := spent()
+				measure(b, func() error {
+					at := all[rng.IntN(million)].Cursor
+					if where == "Before/near" {
+						at = all[million*3/5+rng.IntN(5000)].Cursor
+					}
+					q := row.q
+					if q.Last, q.Before = 50, at; where == "After/anywhere" {
+						q.Last, q.Before, q.First, q.After = 0, "", 50, at
+					}
+					_, err := backend.Blocks(ctx, q)
+					return err
+				})
+				b.ReportMetric((spent()-before)/float64(b.N), "broker-µs/op")
+			})
+		}
+	}
+}
