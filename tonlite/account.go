@@ -26,7 +26,7 @@ func stateRoot(block *cell.Cell) (h [32]byte, err error) {
 // provenBalance reads an account's balance off the proofs of a server's answer:
 // one of the block, one of the state after it. ErrNotFound is proven as well.
 func provenBalance(answer lite.AccountState, block lite.BlockID, account [32]byte) (*big.Int, error) {
-	proofs, err := parseCells(answer.Proof, 2)
+	proofs, err := parseCells(answer.Proof, 2, maxPathCells)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func sameState(data []byte, leaf *cell.Slice) error {
 	if err != nil {
 		return err
 	}
-	given, err := parseCells(data, 1)
+	given, err := parseCells(data, 1, maxTreeCells)
 	if err != nil {
 		return err
 	}

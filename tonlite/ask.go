@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,8 @@ type servers struct {
 	end   context.CancelFunc
 	group sync.WaitGroup // attempts to connect
 	slots chan struct{}  // queries that may be under way
+
+	parsers chan struct{} // one token for each answer that is taken apart
 }
 
 // maxAsked is how many queries are under way at most: public servers
@@ -40,6 +43,7 @@ const maxAsked = 32
 
 func newServers(n network, opts Options) *servers {
 	set := &servers{opts: opts, slots: make(chan struct{}, maxAsked)}
+	set.parsers = make(chan struct{}, runtime.GOMAXPROCS(0))
 	set.life, set.end = context.WithCancel(context.Background())
 	for _, p := range n.servers {
 		set.all = append(set.all, &server{peer: p, zero: n.zero, timeout: opts.Timeout})
@@ -202,6 +206,18 @@ func (set *servers) put(ctx context.Context, client *lite.Client, q lite.Message
 		return nil, ctx.Err()
 	}
 	return client.Ask(ctx, q)
+}
+
+// parse takes an answer apart. No more answers are in parse than there are
+// processors: each may take tens of megabytes while it is.
+func (set *servers) parse(ctx context.Context, read func() error) error {
+	select {
+	case set.parsers <- struct{}{}:
+		defer func() { <-set.parsers }()
+		return read()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // also puts errors into one line.

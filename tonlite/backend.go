@@ -51,6 +51,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		return nil, err
 	}
 	if o.Unproven {
+		o.Logger.Warn("tonlite: Options.Unproven: masterchain blocks are taken at the lite servers' word")
 		n.trusted = lite.BlockID{}
 	} else if n.trusted.SeqNo == 0 {
 		return nil, errNoTrust
@@ -142,7 +143,10 @@ func (b *Backend) balance(ctx context.Context, head lite.BlockID, addr chaingql.
 		if !ok {
 			return errAnswer
 		}
-		nano, err = provenBalance(a, block, addr.ID)
+		err := b.servers.parse(ctx, func() (err error) {
+			nano, err = provenBalance(a, block, addr.ID)
+			return err
+		})
 		if absent = errors.Is(err, chaingql.ErrNotFound); absent {
 			return nil
 		}

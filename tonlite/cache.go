@@ -48,3 +48,10 @@ func (c *cache[V]) put(seqNo uint32, v V) {
 		delete(c.places, c.recent.Remove(oldest).(entry[V]).seqNo)
 	}
 }
+
+func (c *cache[V]) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.places)
+	c.recent.Init()
+}

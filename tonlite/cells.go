@@ -25,11 +25,11 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// parseCells reads a bag of cells with so many roots.
-func parseCells(data []byte, roots int) ([]*cell.Cell, error) {
-	promised, ok := plausible(data)
-	if !ok {
-		return nil, errCells
+// parseCells reads a bag of cells with so many roots, and at most limit cells.
+func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
+	count, err := scanBag(data, limit)
+	if err != nil {
+		return nil, err
 	}
 	cells, err := cell.FromBOCMultiRoot(data)
 	if err != nil {
@@ -44,41 +44,10 @@ func parseCells(data []byte, roots int) ([]*cell.Cell, error) {
 			return nil, err
 		}
 	}
-	if len(seen) != promised { // else a true proof could be made as costly as one likes
+	if len(seen) != count { // else a true proof could be made as costly as one likes
 		return nil, fmt.Errorf("%w: it has cells that belong to nothing", errCells)
 	}
 	return cells, nil
-}
-
-// maxCells is above what the largest blocks and accounts have. Two bytes are
-// enough for a cell, which then takes a hundred times as many in memory.
-const maxCells = 1 << 18
-
-// plausible says whether a bag's head promises no more than the bag can hold,
-// and no more cells than there can be, before anybody makes room for it, and how
-// many cells it promises.
-func plausible(data []byte) (cells int, ok bool) {
-	if len(data) < 10 {
-		return 0, false
-	}
-	size, offset := int(data[4]&7), int(data[5])
-	if size < 1 || size > 4 || offset < 1 || offset > 8 || len(data) < 6+3*size+offset {
-		return 0, false
-	}
-	for i := range 3 { // cells, roots, absent
-		field := make([]byte, 4)
-		copy(field[4-size:], data[6+i*size:])
-		n := int(binary.BigEndian.Uint32(field))
-		if n > min(len(data), maxCells) {
-			return 0, false
-		}
-		if i == 0 {
-			cells = n
-		}
-	}
-	field := make([]byte, 8)
-	copy(field[8-offset:], data[6+3*size:6+3*size+offset])
-	return cells, binary.BigEndian.Uint64(field) <= uint64(len(data))
 }
 
 // sound says whether every special cell is what it says that it is. A pruned

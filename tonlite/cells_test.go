@@ -34,7 +34,7 @@ func FuzzCells(f *testing.F) {
 			func() error { return forward(lite.Link{To: id, From: id, Dest: data, Config: data}) },
 			func() error { return back(lite.Link{To: id, From: id, Block: data, State: data}) },
 			func() error { // what is trusted by its hash may still be odd
-				roots, err := parseCells(data, 1)
+				roots, err := parseCells(data, 1, maxTreeCells)
 				if err != nil {
 					return err
 				}
@@ -76,21 +76,8 @@ func TestSharedCellsAreNotCountedForEver(t *testing.T) {
 // TestBagOfManyCellsIsRefused has as many cells as bytes allow, which would take a
 // hundred times the room.
 func TestBagOfManyCellsIsRefused(t *testing.T) {
-	for n, want := range map[int]error{maxCells: nil, maxCells + 1: errCells} {
-		data := []byte{0xb5, 0xee, 0x9c, 0x72, 3, 4}
-		for _, field := range []int{n, 1, 0} { // cells, roots, absent
-			data = append(data, byte(field>>16), byte(field>>8), byte(field))
-		}
-		data = binary.BigEndian.AppendUint32(data, uint32(2*n+3*(n-1)))
-		data = append(data, 0, 0, 0) // the root is the first
-		for i := range n {
-			below := min(4, max(0, n-4*i-1))
-			data = append(data, byte(below), 0)
-			for k := 4*i + 1; k <= 4*i+below; k++ {
-				data = append(data, byte(k>>16), byte(k>>8), byte(k))
-			}
-		}
-		if _, err := parseCells(data, 1); !errors.Is(err, want) {
+	for n, want := range map[int]error{maxTreeCells: nil, maxTreeCells + 1: errCells} {
+		if _, err := parseCells(widestBag(n, 0), 1, maxTreeCells); !errors.Is(err, want) {
 			t.Errorf("%d cells: %v, want %v", n, err, want)
 		}
 	}
@@ -102,7 +89,7 @@ func TestCellsThatBelongToNothingAreRefused(t *testing.T) {
 	for stray, want := range map[byte]error{0: nil, 1: errCells, 3: errCells} {
 		data := []byte{0xb5, 0xee, 0x9c, 0x72, 1, 1, 2 + stray, 1, 0, 5 + 2*stray, 0, 1, 0, 1, 0, 0}
 		data = append(data, make([]byte, 2*stray)...)
-		if _, err := parseCells(data, 1); !errors.Is(err, want) {
+		if _, err := parseCells(data, 1, maxTreeCells); !errors.Is(err, want) {
 			t.Errorf("%d stray cells: %v, want %v", stray, err, want)
 		}
 	}
@@ -119,7 +106,7 @@ func TestMerkleCellHoldsWhatItSays(t *testing.T) {
 		alter(data)
 		proof := cell.FromRawUnsafe(cell.RawUnsafeCell{IsSpecial: true, BitsSz: uint(8 * len(data)), Data: data, Refs: []*cell.Cell{held}})
 		within := cell.BeginCell().MustStoreRef(proof).EndCell()
-		if _, err := parseCells(within.ToBOC(), 1); (err == nil) != (name == "") {
+		if _, err := parseCells(within.ToBOC(), 1, maxTreeCells); (err == nil) != (name == "") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -22,17 +22,26 @@ import (
 const (
 	maxConfig = 4 << 20 // far above the size of any configuration
 	fetching  = 30 * time.Second
+
+	maxRedirects = 10
 )
 
 // errURL stands in for the parser's error, which quotes the URL and the secrets
 // that may be in it. Of a good one no more than the host is told.
 var errURL = errors.New("tonlite: read the configuration: the URL is malformed")
 
-// ReadConfig reads a network's global.config.json, from a file or, where it
-// begins with http:// or https://, from there, within 30 seconds. The public
-// network's is at https://ton.org/global.config.json.
+// errPlain refuses a URL whose answer anybody on the way may change.
+var errPlain = errors.New("tonlite: read the configuration: only https:// is safe: it contains the block that is trusted")
+
+// ReadConfig reads a network's global.config.json from a file or, if from begins
+// with https://, from that URL, within 30 seconds. It refuses http:// and
+// redirects to it: the configuration contains the block from which all others
+// are proven. The public network's is at https://ton.org/global.config.json.
 func ReadConfig(ctx context.Context, from string) ([]byte, error) {
-	if !strings.HasPrefix(from, "http://") && !strings.HasPrefix(from, "https://") {
+	if strings.HasPrefix(strings.ToLower(from), "http://") {
+		return nil, errPlain
+	}
+	if !strings.HasPrefix(strings.ToLower(from), "https://") {
 		data, err := os.ReadFile(from)
 		if err != nil {
 			return nil, fmt.Errorf("tonlite: read the configuration: %w", err)
@@ -45,7 +54,17 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	if err != nil {
 		return nil, errURL
 	}
-	res, err := http.DefaultClient.Do(req)
+	client := *http.DefaultClient
+	client.CheckRedirect = func(next *http.Request, via []*http.Request) error {
+		switch {
+		case next.URL.Scheme != "https":
+			return errPlain
+		case len(via) >= maxRedirects:
+			return errors.New("too many redirects")
+		}
+		return nil
+	}
+	res, err := client.Do(req)
 	if err != nil {
 		if quoting := (*url.Error)(nil); errors.As(err, &quoting) {
 			err = quoting.Err

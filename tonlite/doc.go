@@ -24,6 +24,6 @@
 //
 // A network whose configuration has no init_block past its zero state cannot be
 // proven in that way. [Options].Unproven opens it all the same: masterchain
-// blocks are then taken at the word of the server that is asked, and must fit
-// the ones that they are next to; all else is still checked against them.
+// blocks are then taken at the servers' word, and must lead back to the ones known
+// before; everything else is still checked against them.
 package tonlite

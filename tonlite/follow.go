@@ -85,8 +85,11 @@ func (b *Backend) await(ctx context.Context, l *line, seqNo uint32) error {
 	b.waits(1)
 	defer b.waits(-1)
 	for {
-		if head, _ := b.newest(); head.SeqNo >= seqNo {
+		switch head, _ := b.newest(); {
+		case head.SeqNo >= seqNo:
 			return nil
+		case head.SeqNo+1 < seqNo:
+			return errDropped
 		}
 		id, err := l.wait(ctx, seqNo)
 		if err == nil {
@@ -98,6 +101,9 @@ func (b *Backend) await(ctx context.Context, l *line, seqNo uint32) error {
 				b.servers.fail(l.server, err)
 			}
 			err = fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)
+		}
+		if b.opts.Unproven && ctx.Err() == nil && b.dropHead(ctx) {
+			continue
 		}
 		if err := l.move(ctx, err); err != nil {
 			return err
@@ -132,6 +138,10 @@ type line struct {
 
 // errQuiet says that the masterchain had no new block, as far as a server knows.
 var errQuiet = errors.New("tonlite: no new masterchain block")
+
+// errDropped ends a Follow that waits for the block after a head that no server
+// has.
+var errDropped = errors.New("tonlite: no server has the newest masterchain block that was known")
 
 // minQuiet is how often a server is asked at most that has nothing new.
 const minQuiet = 100 * time.Millisecond

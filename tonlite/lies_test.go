@@ -158,6 +158,7 @@ func TestUnprovenNetworkIsStillHashed(t *testing.T) {
 				t.Errorf("lie %d about %v is believed: %v, %v", lie, addr, nano, err)
 			}
 			b.Close() // the server is left alone by this one now
+			s.Tell(liteservertest.Truth)
 			b = open(t, s.Config(), &unproven)
 		}
 	}

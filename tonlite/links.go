@@ -12,7 +12,7 @@ import (
 // forward checks that a block was signed by the validators whom the newest key
 // block before it names.
 func forward(l lite.Link) error {
-	root, err := shown(l.Dest, l.To.Root)
+	root, err := shown(l.Dest, l.To.Root, maxPathCells)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func forward(l lite.Link) error {
 	case h.key != l.ToKey, h.set != l.SetHash, h.session != l.Catchain:
 		return fmt.Errorf("%w: the block says other things of itself", errProof)
 	}
-	if root, err = shown(l.Config, l.From.Root); err != nil {
+	if root, err = shown(l.Config, l.From.Root, maxConfigCells); err != nil {
 		return err
 	}
 	validators, err := parseValidators(root, h.session)
@@ -40,8 +40,8 @@ func forward(l lite.Link) error {
 }
 
 // shown is the tree that a proof in a bag of its own shows.
-func shown(data []byte, hash [32]byte) (*cell.Cell, error) {
-	roots, err := parseCells(data, 1)
+func shown(data []byte, hash [32]byte, limit int) (*cell.Cell, error) {
+	roots, err := parseCells(data, 1, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func signed(l lite.Link, validators []validator) error {
 
 // back checks that a block is named in the state of a later one.
 func back(l lite.Link) error {
-	block, err := shown(l.Block, l.From.Root)
+	block, err := shown(l.Block, l.From.Root, maxPathCells)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func back(l lite.Link) error {
 	if err != nil {
 		return err
 	}
-	state, err := shown(l.State, hash)
+	state, err := shown(l.State, hash, maxPathCells)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ func (b *Backend) current(ctx context.Context) (lite.BlockID, error) {
 		}
 		return b.advance(ctx, info.Last)
 	})
+	if b.opts.Unproven && behind && ctx.Err() == nil && b.dropHead(ctx) {
+		return b.current(ctx)
+	}
 	head, _ := b.newest()
 	if behind && ctx.Err() == nil {
 		err = nil // nobody tells of a newer one
@@ -42,32 +45,104 @@ func (b *Backend) current(ctx context.Context) (lite.BlockID, error) {
 	return head, err
 }
 
+// dropHead forgets an unproven head, and all that was read by it, if no server
+// has it any more: the server that named it may have made it up. It reports
+// whether there was one to drop.
+func (b *Backend) dropHead(ctx context.Context) bool {
+	head, _ := b.newest()
+	if head.SeqNo == 0 {
+		return false
+	}
+	if _, err := b.header(ctx, head); !errors.Is(err, errMissing) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.head != head {
+		return false
+	}
+	b.head, b.oldest = lite.BlockID{}, 0
+	b.masters.clear()
+	b.steps.clear()
+	b.opts.Logger.Warn("the newest masterchain block was dropped: no lite server has it", "seq_no", head.SeqNo)
+	return true
+}
+
 func (b *Backend) newest() (head lite.BlockID, live bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.head, b.live > 0
+	return b.head, b.live > 0 && b.head.SeqNo > 0
 }
 
 // advance takes a block for the newest one once it is proven, unless a newer
 // one is known: the server is behind then.
 func (b *Backend) advance(ctx context.Context, id lite.BlockID) error {
 	head, _ := b.newest()
-	switch {
-	case id.SeqNo < head.SeqNo:
+	if id.SeqNo < head.SeqNo || id == head {
 		return nil
-	case id.SeqNo == head.SeqNo && head.SeqNo > 0:
-		if id != head {
-			return errFork
+	}
+	if b.opts.Unproven {
+		err := b.follows(ctx, id, head)
+		if err != nil && b.dropHead(ctx) {
+			err = b.follows(ctx, id, lite.BlockID{})
 		}
-		return nil
+		return err
+	}
+	if id.SeqNo == head.SeqNo {
+		return errFork
 	}
 	if err := b.trust.prove(ctx, id, head); err != nil {
 		return err
 	}
+	b.adopt(id)
+	return nil
+}
+
+func (b *Backend) adopt(id lite.BlockID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if id.SeqNo > b.head.SeqNo {
 		b.head = id
+	}
+}
+
+// maxLinks is how many masterchain blocks are read before the newest of them is
+// adopted as the head: after a long pause the head moves on in such strides.
+const maxLinks = 256
+
+// errHead says that a server named a head that is not the chain's.
+var errHead = errors.New("the newest block that it names cannot be read, or does not lead back to the one known before")
+
+// follows adopts a head that nobody proves: it must be readable, and lead back to
+// the known one, block by block. If none is known yet, being readable is enough.
+func (b *Backend) follows(ctx context.Context, id, known lite.BlockID) error {
+	if known.SeqNo == 0 {
+		m, err := b.master(ctx, id)
+		if err != nil {
+			return fmt.Errorf("%w: %v", errHead, err) // a server that lacks it lied, so not %w
+		}
+		b.masters.put(id.SeqNo, m)
+		b.adopt(id)
+		return nil
+	}
+	if known.SeqNo == id.SeqNo {
+		return errFork
+	}
+	for known != id {
+		to, name := id.SeqNo, &id
+		if to-known.SeqNo > maxLinks {
+			to, name = known.SeqNo+maxLinks, nil
+		}
+		blocks, err := b.linked(ctx, known.SeqNo+1, to, name)
+		if err == nil && blocks[0].prev != known {
+			err = errFork
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %v", errHead, err)
+		}
+		b.keep(blocks)
+		known = blocks[len(blocks)-1].id
+		b.adopt(known)
 	}
 	return nil
 }
@@ -77,24 +152,44 @@ func (b *Backend) advance(ctx context.Context, id lite.BlockID) error {
 // server that tells of other blocks is noticed, and they are read by their
 // proper names.
 func (b *Backend) chain(ctx context.Context, from, to uint32) ([]*master, error) {
+	blocks, err := b.linked(ctx, from, to, nil)
+	if err == nil {
+		b.keep(blocks)
+	}
+	return blocks, err
+}
+
+func (b *Backend) keep(blocks []*master) {
+	for _, m := range blocks {
+		b.masters.put(m.id.SeqNo, m)
+	}
+}
+
+// linked reads the blocks of a chain without keeping them. If last is not nil it
+// is the name of the last one.
+func (b *Backend) linked(ctx context.Context, from, to uint32, last *lite.BlockID) ([]*master, error) {
 	blocks := make([]*master, to-from+1)
 	err := together(ctx, len(blocks), func(ctx context.Context, i int) (err error) {
-		blocks[i], err = b.peek(ctx, from+uint32(i), i == len(blocks)-1)
+		if newest := i == len(blocks)-1; newest && last != nil {
+			blocks[i], err = b.master(ctx, *last)
+		} else {
+			blocks[i], err = b.peek(ctx, from+uint32(i), newest)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i := len(blocks) - 1; i >= 0; i-- {
-		if i+1 < len(blocks) && blocks[i].id != blocks[i+1].prev {
-			if known, ok := b.masters.get(blocks[i].id.SeqNo); ok && known.id == blocks[i].id {
-				return nil, errFork // both are proven
-			}
-			if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {
-				return nil, err
-			}
+	for i := len(blocks) - 2; i >= 0; i-- {
+		if blocks[i].id == blocks[i+1].prev {
+			continue
 		}
-		b.masters.put(blocks[i].id.SeqNo, blocks[i])
+		if known, ok := b.masters.get(blocks[i].id.SeqNo); ok && known.id == blocks[i].id {
+			return nil, errFork // both are proven
+		}
+		if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {
+			return nil, err
+		}
 	}
 	return blocks, nil
 }
@@ -147,12 +242,14 @@ func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {
 // master reads a masterchain block by its name, which its bytes must bear out.
 func (b *Backend) master(ctx context.Context, id lite.BlockID) (m *master, err error) {
 	err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
-		h, tops, err := parseBlock(answer, id, true)
-		if err != nil {
-			return err
-		}
-		m = &master{id: id, prev: h.prev[0], header: h, tops: tops}
-		return nil
+		return b.servers.parse(ctx, func() error {
+			h, tops, err := parseBlock(answer, id, true)
+			if err != nil {
+				return err
+			}
+			m = &master{id: id, prev: h.prev[0], header: h, tops: tops}
+			return nil
+		})
 	})
 	return m, err
 }
@@ -163,7 +260,7 @@ func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, to
 	if !ok {
 		return h, nil, errAnswer
 	}
-	roots, err := parseCells(a.Data, 1)
+	roots, err := parseCells(a.Data, 1, maxTreeCells)
 	if err != nil {
 		return h, nil, err
 	}

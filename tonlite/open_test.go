@@ -116,9 +116,11 @@ func TestConfigurationIsReadFromAFileOrAURL(t *testing.T) {
 	if err := os.WriteFile(file, s.Config(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(http.StripPrefix("/there", http.FileServer(http.Dir(filepath.Dir(file)))))
+	web := httptest.NewTLSServer(http.StripPrefix("/there", http.FileServer(http.Dir(filepath.Dir(file)))))
 	defer web.Close()
-	defer http.DefaultClient.CloseIdleConnections()
+	trusting := *http.DefaultClient
+	defer func(known http.Client) { *http.DefaultClient = known }(trusting)
+	*http.DefaultClient = *web.Client()
 	for _, from := range []string{file, web.URL + "/there/global.config.json"} {
 		config, err := tonlite.ReadConfig(t.Context(), from)
 		if err != nil {
@@ -128,12 +130,34 @@ func TestConfigurationIsReadFromAFileOrAURL(t *testing.T) {
 	}
 	guarded := strings.Replace(web.URL, "://", "://user:s3cret@", 1)
 	for _, from := range []string{
-		file + "x", web.URL + "/elsewhere", guarded + "/elsewhere", strings.Replace(guarded, "user", "%zz", 1), "http://user:s3cret@127.0.0.1:1/",
-		"http://s3cret@127.0.0.1:1/", "http://127.0.0.1:1/?key=s3cret", web.URL + "/elsewhere?key=s3cret",
+		file + "x", web.URL + "/elsewhere", guarded + "/elsewhere", strings.Replace(guarded, "user", "%zz", 1), "https://user:s3cret@127.0.0.1:1/",
+		"https://s3cret@127.0.0.1:1/", "https://127.0.0.1:1/?key=s3cret", "http://user:s3cret@127.0.0.1:1/", web.URL + "/elsewhere?key=s3cret",
 	} {
 		_, err := tonlite.ReadConfig(t.Context(), from)
 		if err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", from, err)
 		}
+	}
+}
+
+func TestConfigurationIsNotReadOverPlainHTTP(t *testing.T) {
+	s := start(t, liteservertest.Made(3), nil)
+	asked := false
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked = true
+		_, _ = w.Write(s.Config())
+	}))
+	defer plain.Close()
+	web := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer web.Close()
+	defer func(known http.Client) { *http.DefaultClient = known }(*http.DefaultClient)
+	*http.DefaultClient = *web.Client()
+	for _, from := range []string{plain.URL, strings.Replace(plain.URL, "http", "HTTP", 1), web.URL} {
+		if _, err := tonlite.ReadConfig(t.Context(), from); err == nil || !strings.Contains(err.Error(), "only https:// is safe") {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	if asked {
+		t.Error("it was asked for over plain http")
 	}
 }

@@ -1,7 +1,6 @@
 package tonlite
 
 import (
-	"io"
 	"log/slog"
 	"time"
 )
@@ -27,14 +26,16 @@ type Options struct {
 	// DefaultCache.
 	Cache int
 
-	// Unproven takes masterchain blocks at the word of the server that is
-	// asked, as long as they fit the ones that they are next to, and proves
-	// none. Without it Open refuses a configuration that has no init_block past
-	// the zero state. All that is below masterchain blocks is checked either way.
+	// Unproven takes masterchain blocks at the servers' word: nobody's
+	// signatures are checked. A new head must be readable and must lead back,
+	// block by block, to the one known before; a head that no server has any
+	// more is dropped. Open logs a warning. If Unproven is false, Open refuses a
+	// configuration without an init_block past the zero state. Shard blocks and
+	// balances are proven from masterchain blocks in both modes.
 	Unproven bool
 
-	// Logger is told of servers that fail and of answers that are refused.
-	// Default: nothing is logged.
+	// Logger receives servers that fail, answers that are refused, and the
+	// warning of Unproven. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -50,7 +51,7 @@ func (o *Options) withDefaults() Options {
 		in.Cache = DefaultCache
 	}
 	if in.Logger == nil {
-		in.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		in.Logger = slog.Default()
 	}
 	return in
 }

@@ -115,24 +115,24 @@ func (b *Backend) header(ctx context.Context, id lite.BlockID) (h header, err er
 		if !ok {
 			return errAnswer
 		}
-		roots, err := parseCells(a.Proof, 1)
-		if err != nil {
+		return b.servers.parse(ctx, func() error {
+			root, err := shown(a.Proof, id.Root, maxPathCells)
+			if err != nil {
+				return err
+			}
+			h, err = parseHeader(root, id)
+			if whole = errors.Is(err, errPruned); whole {
+				return nil
+			}
 			return err
-		}
-		root, err := proven(roots[0], id.Root)
-		if err != nil {
-			return err
-		}
-		h, err = parseHeader(root, id)
-		if whole = errors.Is(err, errPruned); whole {
-			return nil
-		}
-		return err
+		})
 	})
 	if err == nil && whole {
 		err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
-			h, _, err = parseBlock(answer, id, false)
-			return err
+			return b.servers.parse(ctx, func() (err error) {
+				h, _, err = parseBlock(answer, id, false)
+				return err
+			})
 		})
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ func TestRecordedSignaturesAreTheValidators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := parseCells(data, 1)
+	state, err := parseCells(data, 1, maxTreeCells)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestRecordedSignaturesAreTheValidators(t *testing.T) {
 			if strings.HasPrefix(title, "block_") {
 				continue
 			}
-			roots, err := parseCells(body, 1)
+			roots, err := parseCells(body, 1, maxTreeCells)
 			if err != nil {
 				t.Fatalf("%s: %v", title, err)
 			}

@@ -61,8 +61,10 @@ func (t *trust) lead(ctx context.Context, from, to lite.BlockID) (reached, key l
 		if !ok || len(p.Links) == 0 {
 			return errAnswer
 		}
-		reached, key, err = along(p, from, to)
-		return err
+		return t.servers.parse(ctx, func() (err error) {
+			reached, key, err = along(p, from, to)
+			return err
+		})
 	})
 	return reached, key, err
 }

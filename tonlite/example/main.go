@@ -97,7 +97,16 @@ func serve(ctx context.Context, backend *tonlite.Backend, addr string, states bo
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
 	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	mux.Handle("/graphql", handler)               // of clients whose URL names no project
+	mux.Handle("/graphql/{$}", handler)
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
@@ -130,7 +139,9 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 	}
 	leave, done := context.WithTimeout(context.Background(), drain)
 	defer done()
-	err = errors.Join(err, handler.Shutdown(leave), server.Shutdown(leave))
+	drained := make(chan error, 1)
+	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(leave) })
+	err = errors.Join(err, server.Shutdown(leave), <-drained)
 	running.Wait()
 	return err
 }

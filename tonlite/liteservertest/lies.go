@@ -32,6 +32,7 @@ const (
 	FalseHeader      // a block's header says another time
 	FalseNumber      // a block's header is another block's, under its name
 	FalseHead        // the newest block is one of the liar's own, which nobody signed
+	FarHead          // the newest block is one that nobody has, with seq_no 4,000,000,000
 	FalseHistory     // every block that is looked up by number is one of the liar's own
 	FalsePast        // some of the blocks that are looked up by number are the liar's own
 	FalseLinks       // the first link of a proof is left out
@@ -49,6 +50,9 @@ func (l Lie) tell(c *Chain, q, a lite.Message) lite.Message {
 		switch l {
 		case FalseHead:
 			a.Last, _ = c.forge(a.Last)
+		case FarHead:
+			a.Last.SeqNo = 4_000_000_000
+			a.Last.Root[0]++
 		case FalseNetwork:
 			a.ZeroRoot[0]++
 		case WrongKind:

@@ -1,0 +1,179 @@
+package tonlite
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+// The most cells that an answer may have, by what it shows. A cell of two bytes
+// takes some 400 in memory, so a bound in bytes alone would not do.
+const (
+	// maxPathCells is for a proof of one header, account or earlier block: a
+	// dictionary's path has at most 256 forks, each with a pruned branch.
+	maxPathCells = 1 << 11
+	// maxConfigCells is for a proof of the validators of a key block, which may be
+	// a few hundred.
+	maxConfigCells = 1 << 14
+	// maxTreeCells is for a whole block or a whole account, the network's own
+	// bound for an account's state.
+	maxTreeCells = 1 << 16
+)
+
+var bagMagic = []byte{0xb5, 0xee, 0x9c, 0x72}
+
+// The kinds of special cells, in the first byte of their data.
+const (
+	prunedCell       = 1
+	libraryCell      = 2
+	merkleProofCell  = 3
+	merkleUpdateCell = 4
+)
+
+// A bag is a serialized bag of cells, before the library reads it.
+type bag struct {
+	size   int // bytes of a reference
+	count  int
+	cells  []byte
+	starts []uint32 // where each cell begins
+	masks  []byte   // its level mask, computed from the cells below it
+}
+
+// scanBag checks a bag in one pass, without hashing and in memory of five bytes
+// a cell, and returns how many cells it has. The library makes room for each
+// promised cell and hashes one up to four times, once for each level that it
+// claims to have: so there may be at most limit cells, a cell's level must be
+// the one of the pruned branches below it, and no two cells may share bytes.
+func scanBag(data []byte, limit int) (cells int, err error) {
+	b, err := openBag(data, limit)
+	if err != nil {
+		return 0, err
+	}
+	for i := b.count - 1; i >= 0; i-- { // references lead to later cells
+		if err := b.level(i); err != nil {
+			return 0, err
+		}
+	}
+	return b.count, nil
+}
+
+// openBag reads the head of a bag and finds its cells.
+func openBag(data []byte, limit int) (b *bag, err error) {
+	if len(data) < 10 || !bytes.Equal(data[:4], bagMagic) {
+		return nil, errCells
+	}
+	flags, size, offset := data[4], int(data[4]&7), int(data[5])
+	if size < 1 || size > 4 || offset < 1 || offset > 8 || len(data) < 6+3*size+offset {
+		return nil, errCells
+	}
+	at := 6
+	next := func(bytes int) uint64 {
+		field := make([]byte, 8)
+		copy(field[8-bytes:], data[at:at+bytes])
+		at += bytes
+		return binary.BigEndian.Uint64(field)
+	}
+	count, roots := next(size), next(size)
+	_ = next(size) // absent
+	length := next(offset)
+	if count > uint64(limit) {
+		return nil, fmt.Errorf("%w: it has %d cells, and %d are enough", errCells, count, limit)
+	}
+	if count < 1 || roots > count || length > uint64(len(data)) || 2*count > length {
+		return nil, errCells
+	}
+	index := at + int(roots)*size
+	start := index
+	if flags&0x80 != 0 {
+		start += int(count) * offset
+	}
+	end := start + int(length)
+	if end > len(data) {
+		return nil, errCells
+	}
+	b = &bag{size: size, count: int(count), cells: data[start:end]}
+	b.starts, b.masks = make([]uint32, count), make([]byte, count)
+	cell := 0
+	for i := range b.starts {
+		b.starts[i] = uint32(cell)
+		n, err := cellSize(b.cells[cell:], size)
+		if err != nil {
+			return nil, err
+		}
+		cell += n
+		if flags&0x80 == 0 {
+			continue
+		}
+		at = index + i*offset
+		told := next(offset)
+		if flags&0x20 != 0 {
+			told /= 2 // the lowest bit is a hint for caches
+		}
+		if told != uint64(cell) {
+			return nil, fmt.Errorf("%w: its index is wrong", errCells)
+		}
+	}
+	if cell != len(b.cells) {
+		return nil, fmt.Errorf("%w: it has bytes that belong to no cell", errCells)
+	}
+	return b, nil
+}
+
+// cellSize returns how many bytes the first cell takes.
+func cellSize(cells []byte, size int) (int, error) {
+	if len(cells) < 2 {
+		return 0, errCells
+	}
+	n := 2 + hashBytes(cells[0]) + (int(cells[1])+1)/2 + int(cells[0]&7)*size
+	if cells[0]&7 > 4 || n > len(cells) {
+		return 0, errCells
+	}
+	return n, nil
+}
+
+// hashBytes returns the size of the hashes and depths that a cell brings along.
+func hashBytes(descriptor byte) int {
+	if descriptor&16 == 0 {
+		return 0
+	}
+	return (bits.Len8(descriptor>>5) + 1) * (32 + 2) // as the library reads them
+}
+
+// level computes the level mask of a cell, and checks the one that it claims.
+func (b *bag) level(i int) error {
+	cell := b.cells[b.starts[i]:]
+	descriptor, length := cell[0], (int(cell[1])+1)/2
+	data := cell[2+hashBytes(descriptor):][:length]
+	refs := cell[2+hashBytes(descriptor)+length:][:int(descriptor&7)*b.size]
+	var below byte
+	for ; len(refs) > 0; refs = refs[b.size:] {
+		field := make([]byte, 4)
+		copy(field[4-b.size:], refs[:b.size])
+		to := binary.BigEndian.Uint32(field)
+		if to <= uint32(i) || to >= uint32(b.count) {
+			return fmt.Errorf("%w: a reference leads nowhere", errCells)
+		}
+		below |= b.masks[to]
+	}
+	mask := below
+	if descriptor&8 != 0 {
+		switch {
+		case length < 1:
+			return errCells
+		case data[0] == prunedCell && length > 1:
+			mask = data[1]
+		case data[0] == libraryCell:
+			mask = 0
+		case data[0] == merkleProofCell, data[0] == merkleUpdateCell:
+			mask = below >> 1
+		default:
+			return fmt.Errorf("%w: a special cell of no known kind", errCells)
+		}
+	}
+	if mask != descriptor>>5 {
+		return fmt.Errorf("%w: a cell claims a level without a pruned branch", errCells)
+	}
+	b.masks[i] = mask
+	return nil
+}

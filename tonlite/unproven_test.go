@@ -1,0 +1,123 @@
+package tonlite_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+// answers fails a test unless the Backend has the newest blocks of a chain that
+// ends at a masterchain block, and its balances.
+func answers(t *testing.T, b *tonlite.Backend, chain *liteservertest.Chain, head uint32) {
+	t.Helper()
+	masters := int32(-1)
+	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
+	if err != nil || len(page) != 1 || page[0].SeqNo != head {
+		t.Fatalf("the newest block is %v: %v, want %d", page, err, head)
+	}
+	for addr, want := range chain.Balances(head) {
+		if nano, err := b.Balance(t.Context(), addr); err != nil || nano.Cmp(want) != 0 {
+			t.Fatalf("%v has %v, want %v: %v", addr, nano, want, err)
+		}
+	}
+}
+
+// TestHeadThatNobodyHasIsNotAdopted has one of two servers name block
+// 4,000,000,000: every call goes on, before, during and after it.
+func TestHeadThatNobodyHasIsNotAdopted(t *testing.T) {
+	chain := liteservertest.Made(40)
+	for name, opts := range map[string]*tonlite.Options{"proven": {Timeout: time.Second}, "unproven": {Timeout: time.Second, Unproven: true}} {
+		t.Run(name, func(t *testing.T) {
+			liar, honest := start(t, chain, nil), start(t, chain, nil)
+			liar.Advance(20)
+			honest.Advance(20)
+			b := open(t, liar.Config(honest), opts)
+			answers(t, b, chain, 20)
+			liar.Tell(liteservertest.FarHead)
+			answers(t, b, chain, 20)
+			honest.Advance(30)
+			liar.Advance(30)
+			answers(t, b, chain, 30)
+			answers(t, open(t, liar.Config(honest), opts), chain, 30)
+			liar.Tell(liteservertest.Truth)
+			answers(t, b, chain, 30)
+		})
+	}
+}
+
+// TestForgedHeadIsDroppedWhenNobodyHasIt has the only server make up a readable
+// block, and then deny it.
+func TestForgedHeadIsDroppedWhenNobodyHasIt(t *testing.T) {
+	chain := liteservertest.Made(40)
+	s := start(t, chain, nil)
+	s.Advance(20)
+	b := open(t, s.Config(), &tonlite.Options{Timeout: time.Second, Unproven: true})
+	s.Advance(21)
+	s.Tell(liteservertest.FalseHead)
+	masters := int32(-1)
+	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
+	if err != nil || len(page) != 1 || page[0] == chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{Last: 1, After: "", Workchain: &masters})[0] {
+		t.Fatalf("the forged block was not shown: %v, %v", page, err)
+	}
+	s.Tell(liteservertest.Truth)
+	answers(t, b, chain, 21)
+	s.Advance(25)
+	for block, err := range b.Follow(t.Context(), page[0].Cursor) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if block.Workchain == masters && block.SeqNo == 25 {
+			break
+		}
+	}
+	answers(t, b, chain, 25)
+}
+
+// TestFollowAfterADroppedHeadEnds has a Follow wait for the block after one that
+// its only server has no more.
+func TestFollowAfterADroppedHeadEnds(t *testing.T) {
+	chain := liteservertest.Made(40)
+	s := start(t, chain, nil)
+	s.Advance(22)
+	b := open(t, s.Config(), &tonlite.Options{Timeout: 200 * time.Millisecond, Unproven: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	time.AfterFunc(100*time.Millisecond, func() { s.Advance(20) })
+	for _, err := range b.Follow(ctx, chaingql.ChainOrder(-1, 1<<63, 22, 22)) {
+		if err == nil || ctx.Err() != nil {
+			t.Errorf("it went on, and ended with %v", err)
+		}
+	}
+	answers(t, b, chain, 20)
+}
+
+// TestUnprovenHeadMovesOnAfterALongPause has no Follow for longer than one stride.
+func TestUnprovenHeadMovesOnAfterALongPause(t *testing.T) {
+	chain := madeLong()
+	s := start(t, chain, nil)
+	s.Advance(10)
+	b := open(t, s.Config(), &unproven)
+	s.Advance(700)
+	answers(t, b, chain, 700)
+}
+
+func TestUnprovenIsLoggedAtEachStart(t *testing.T) {
+	s := start(t, liteservertest.Made(3), nil)
+	for _, row := range []struct {
+		unproven bool
+		lines    int
+	}{{false, 0}, {true, 1}, {true, 1}} {
+		var log bytes.Buffer
+		open(t, s.Config(), &tonlite.Options{Unproven: row.unproven, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if got := strings.Count(log.String(), "level=WARN"); got != row.lines {
+			t.Errorf("Unproven %v: logged %q", row.unproven, log.String())
+		}
+	}
+}
