@@ -32,5 +32,5 @@ func TestWithoutOptionsTheGlobalProvidersAreUsedWheneverTheyAreSet(t *testing.T)
 	m.OperationFinished(m.OperationStarted(context.Background(), op), op, chaingql.Outcome{})
 	equal(t, "operations", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
 	equal(t, "spans", len(spans.Ended()), 1)
-	equal(t, "trace", spans.Ended()[0].SpanContext().TraceID().String(), traceA)
+	equal(t, "link", spans.Ended()[0].Links()[0].SpanContext.TraceID().String(), traceA)
 }

@@ -24,11 +24,12 @@ type Options struct {
 	// otel.GetTextMapPropagator(), which reads nothing until it is set.
 	Propagator propagation.TextMapPropagator
 
-	// PublicEndpoint has a trace that a client names linked to, not gone on
-	// with: strangers then decide neither which of your traces their operations
-	// are in, nor that they are sampled. otelhttp.WithPublicEndpointFn is the
-	// same for the span of the HTTP request. Default: its trace is gone on with.
-	PublicEndpoint bool
+	// TrustRemoteParent continues the trace that a client names. Clients then
+	// choose trace ids and, by the sampled flag, which operations are sampled:
+	// set it only if all clients are your own. Default: an operation links to
+	// its client's trace and stays in a trace of the host. otelhttp needs
+	// WithPublicEndpointFn to do the same for the span of the HTTP request.
+	TrustRemoteParent bool
 
 	// Baggage passes on the baggage that clients send with a trace, where
 	// Propagator reads it. Every instrumented client that the Backend calls on

@@ -17,17 +17,17 @@ import (
 
 // traces makes the spans.
 type traces struct {
-	tracer         trace.Tracer
-	propagator     propagation.TextMapPropagator
-	public, passOn bool
-	names          names
-	fixed          []attribute.KeyValue // on all
+	tracer              trace.Tracer
+	propagator          propagation.TextMapPropagator
+	trustRemote, passOn bool
+	names               names
+	fixed               []attribute.KeyValue // on all
 }
 
 func newTraces(o *Options, names names) *traces {
 	return &traces{
 		tracer:     o.TracerProvider.Tracer(Scope, trace.WithInstrumentationVersion(chaingql.Version), trace.WithSchemaURL(semconv.SchemaURL)),
-		propagator: o.Propagator, public: o.PublicEndpoint, passOn: o.Baggage, names: names, fixed: o.Attributes,
+		propagator: o.Propagator, trustRemote: o.TrustRemoteParent, passOn: o.Baggage, names: names, fixed: o.Attributes,
 	}
 }
 
@@ -69,7 +69,7 @@ func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Conte
 	switch {
 	case !named.IsValid(), named.TraceID() == here.TraceID():
 		return ctx, nil
-	case t.public, here.IsValid() && !onSocket:
+	case !t.trustRemote, here.IsValid() && !onSocket:
 		return ctx, []trace.Link{{SpanContext: named}}
 	case here.IsValid():
 		return trace.ContextWithRemoteSpanContext(ctx, named), []trace.Link{{SpanContext: here}}

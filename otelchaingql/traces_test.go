@@ -49,7 +49,7 @@ func TestTheBackendIsCalledInTheTraceOfItsClient(t *testing.T) {
 		{"extensions of the other protocol", "graphql-transport-ws", "", traceB, traceC, traceC},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			h := open(t, otelchaingql.Options{}, nil)
+			h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 			var header []string
 			if row.header != "" {
 				header = []string{"traceparent", parent(row.header), "tracestate", "shop=1", "baggage", "user=7"}
@@ -110,7 +110,7 @@ func TestListedNamesAreInNamesOfSpansAndLongOnesAreShortened(t *testing.T) {
 }
 
 func TestWhatClientsWriteIsShortInSpans(t *testing.T) {
-	h := open(t, otelchaingql.Options{}, nil)
+	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.url = strings.Replace(h.url, "demo", strings.Repeat("%C3%BC", 500)+"%FF", 1)
 	long := strings.Repeat("7", 1000)
 	s := h.socket("graphql-transport-ws", "")
@@ -127,7 +127,7 @@ func TestWhatClientsWriteIsShortInSpans(t *testing.T) {
 }
 
 func TestOnlyFailuresOfTheServiceAreErrorsOfSpans(t *testing.T) {
-	h := open(t, otelchaingql.Options{}, nil)
+	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.post(`{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`)
 	h.mu.Lock()
 	h.fails = errors.New("s3cret")
@@ -145,7 +145,7 @@ func TestOnlyFailuresOfTheServiceAreErrorsOfSpans(t *testing.T) {
 }
 
 func TestPagesAreReadInTheTraceOfWhoAskedFirst(t *testing.T) {
-	h := open(t, otelchaingql.Options{Baggage: true}, nil)
+	h := open(t, otelchaingql.Options{Baggage: true, TrustRemoteParent: true}, nil)
 	h.append(1)
 	h.post(page, "traceparent", parent(traceA), "baggage", "user=7")
 	h.mu.Lock()
@@ -166,7 +166,7 @@ func TestPagesAreReadInTheTraceOfWhoAskedFirst(t *testing.T) {
 func TestASubscriptionIsTwoShortSpansOfOneTrace(t *testing.T) {
 	for _, protocol := range []string{"graphql-ws", "graphql-transport-ws", "sse"} {
 		t.Run(protocol, func(t *testing.T) {
-			h := open(t, otelchaingql.Options{}, nil)
+			h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 			h.append(1)
 			asked := fmt.Sprintf(newBlocks, extensions(traceA))
 			var leave func()
@@ -214,7 +214,7 @@ func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Hand
 func TestASpanAroundTheHandlerIsTheParent(t *testing.T) {
 	var around trace.SpanContext
 	provider := sdktrace.NewTracerProvider()
-	h := open(t, otelchaingql.Options{}, within(provider, &around))
+	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, within(provider, &around))
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	span := h.ended(1)[0]
 	equal(t, "trace", span.SpanContext().TraceID().String(), traceA)
@@ -240,8 +240,8 @@ func TestASpanAroundTheHandlerIsTheParent(t *testing.T) {
 	equal(t, "link to the handshake", span.Links()[0].SpanContext.SpanID(), around.SpanID())
 }
 
-func TestStrangersTracesAreLinkedToOnAPublicEndpoint(t *testing.T) {
-	h := open(t, otelchaingql.Options{PublicEndpoint: true}, nil)
+func TestClientTraceIsOnlyLinkedByDefault(t *testing.T) {
+	h := open(t, otelchaingql.Options{}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	span := h.ended(1)[0]
 	if got, _ := h.asked(); got.TraceID().String() == traceA || !got.IsValid() {
@@ -252,14 +252,14 @@ func TestStrangersTracesAreLinkedToOnAPublicEndpoint(t *testing.T) {
 }
 
 func TestBaggageIsPassedOnWhereTheHostSaysSo(t *testing.T) {
-	h := open(t, otelchaingql.Options{Baggage: true}, nil)
+	h := open(t, otelchaingql.Options{Baggage: true, TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, extensions(traceA)))
 	_, bags := h.asked()
 	equal(t, "baggage", bags, "user=7")
 }
 
 func TestTracesThatMakeNoSenseAreNone(t *testing.T) {
-	h := open(t, otelchaingql.Options{}, nil)
+	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	for i, parent := range []string{"nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01", parent(traceA) + "-more"} {
 		h.post(fmt.Sprintf(balance, ""), "traceparent", parent)
 		span := h.ended(i + 1)[i]
@@ -268,7 +268,7 @@ func TestTracesThatMakeNoSenseAreNone(t *testing.T) {
 }
 
 func TestTheTraceGoesOnWhereNobodyMakesSpans(t *testing.T) {
-	h := open(t, otelchaingql.Options{TracerProvider: noop.NewTracerProvider()}, nil)
+	h := open(t, otelchaingql.Options{TracerProvider: noop.NewTracerProvider(), TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	got, _ := h.asked()
 	equal(t, "trace", got.TraceID().String(), traceA)
@@ -276,7 +276,7 @@ func TestTheTraceGoesOnWhereNobodyMakesSpans(t *testing.T) {
 }
 
 func TestUnsampledOperationsStayUnsampled(t *testing.T) {
-	h := open(t, otelchaingql.Options{}, nil)
+	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", strings.TrimSuffix(parent(traceA), "1")+"0")
 	got, _ := h.asked()
 	equal(t, "trace", got.TraceID().String(), traceA)

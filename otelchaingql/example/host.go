@@ -41,6 +41,8 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
 	h.mux.Handle("/{project}/graphql", served)
 	h.mux.Handle("/{project}/graphql/{$}", served) // so that neither form is redirected
+	h.mux.Handle("/graphql", served)               // of clients whose URL names no project
+	h.mux.Handle("/graphql/{$}", served)
 	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	return h
 }

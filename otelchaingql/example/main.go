@@ -54,7 +54,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	chain := memchain.New()
 	h := newHost(t, chain, chain)
-	server := &http.Server{Handler: h.mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{
+		Handler:           h.mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+	}
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return errors.Join(err, t.shutdown(ctx))
@@ -93,7 +100,9 @@ curl http://%[1]s/metrics
 	cancel()
 	leave, done := context.WithTimeout(context.Background(), drain)
 	defer done()
-	err = errors.Join(err, h.handler.Shutdown(leave), server.Shutdown(leave))
+	drained := make(chan error, 1)
+	server.RegisterOnShutdown(func() { drained <- h.handler.Shutdown(leave) })
+	err = errors.Join(err, server.Shutdown(leave), <-drained)
 	running.Wait()
 	return errors.Join(err, t.shutdown(leave)) // last: it takes the others' last spans along
 }
