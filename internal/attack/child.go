@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,6 +23,7 @@ const asServer = "CHAINGQL_ATTACK_SERVER"
 type child struct {
 	kind  string
 	addr  string
+	http2 string // the address that speaks HTTP/2 without TLS, too
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	lines chan string
@@ -38,7 +40,7 @@ const maxMemory = "1GiB"
 func startChild(kind string) (*child, error) {
 	c := &child{kind: kind, cmd: exec.Command(os.Args[0]), lines: make(chan string, 1), died: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), asServer+"="+kind, "GOTRACEBACK=single")
-	if kind != strong {
+	if kind != strong && kind != confined {
 		c.cmd.Env = append(c.cmd.Env, "GOMEMLIMIT="+maxMemory)
 	}
 	c.cmd.Stderr = c
@@ -67,7 +69,8 @@ func startChild(kind string) (*child, error) {
 		_ = c.cmd.Wait() // how it ended, its output tells
 		close(c.died)
 	}()
-	c.addr, err = c.line(time.Minute)
+	addrs, err := c.line(time.Minute)
+	c.addr, c.http2, _ = strings.Cut(addrs, " ")
 	if err != nil {
 		c.stop()
 		return nil, fmt.Errorf("start: %w", err)

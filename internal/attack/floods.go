@@ -3,12 +3,16 @@ package attack
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"strings"
+	"time"
 )
 
 // floods are messages, operations and clients in numbers.
 func floods() []attack {
 	const enough = "closed 1008|closed 4400|cut"
+	const orServed = enough + "|served" // a socket is not read while its queries wait, however many follow
 	const kept = "served LIMIT_EXCEEDED limit of 4096 bytes"
 	var all []attack
 	for _, protocol := range []string{legacy, modern} {
@@ -26,10 +30,7 @@ func floods() []attack {
 		for _, n := range []int{1000, 20_000} {
 			many("stops of nothing", enough, n, func(int) string { return stop })
 			many("starts", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), live) })
-			many("queries", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{info{version}}")) })
-			many("queries for much", enough, n, func(i int) string {
-				return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
-			})
+			many("queries", orServed, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{info{version}}")) })
 			many("refused operations", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{nothing}")) })
 			many("starts and stops", enough, n, func(i int) string {
 				if i%2 == 0 {
@@ -39,11 +40,12 @@ func floods() []attack {
 			})
 			many("pings of the protocol", enough, n, func(int) string { return `{"type":"ping"}` })
 			many("wrong types", enough, n, func(int) string { return `{"type":"x"}` })
-			pings := framed(fmt.Sprintf("pings of WebSocket, %d (%s)", n, protocol), "closed 1008|cut", protocol, bytes.Repeat(frame(final|opPing, "x"), n))
-			// Pongs ask for nothing, and are not counted.
-			pongs := framed(fmt.Sprintf("pongs of WebSocket, %d (%s)", n, protocol), "served", protocol, bytes.Repeat(frame(final|opPong, "x"), n))
-			pings.within, pongs.within = 5*usual, 5*usual
-			all = append(all, pings, pongs)
+		}
+		for _, n := range []int{1, 8} {
+			much := begin(protocol, `"1"`, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
+			all = append(all, crowded(fmt.Sprintf("queries for much without end on %d sockets (%s)", n, protocol), n, func(s *site) (net.Conn, error) {
+				return s.insist(protocol, much)
+			}))
 		}
 		for _, p := range []struct{ name, want, payload string }{
 			{"all blocks", "served|cut", query(`subscription{blocks(after:""){` + times(40, "a#:chain_order ") + "}}")},
@@ -51,14 +53,14 @@ func floods() []attack {
 			{"what is retained of long strings", kept, ofVariable(50_000)},
 			{"what is retained of variables that none declared", "served", `{"query":"subscription{blocks(filter:{id:{eq:\"a\"}}){id}}","variables":{"f":"own` + strings.Repeat("a", 50_000) + `"}}`},
 		} {
-			all = append(all, attack{name: "31 operations on each of 40 sockets: " + p.name + " (" + protocol + ")", want: p.want, within: 20 * usual, do: func(s *site) (outcome, error) {
-				return s.crowd(40, func(s *site) (outcome, error) {
+			all = append(all, attack{name: "255 operations on each of 5 sockets: " + p.name + " (" + protocol + ")", want: p.want, within: 20 * usual, do: func(s *site) (outcome, error) {
+				return s.crowd(5, func(s *site) (outcome, error) {
 					w, err := s.open(protocol, true)
 					if err != nil {
 						return outcome{}, err
 					}
 					defer w.Close()
-					w.sendOwn(31, p.payload)
+					w.sendOwn(255, p.payload)
 					return w.probe()
 				})
 			}})
@@ -80,4 +82,24 @@ func floods() []attack {
 		}
 	}
 	return all
+}
+
+// insist opens a socket that starts the same operation with ever new ids, as fast
+// as it is read, and takes all answers.
+func (s *site) insist(protocol, operation string) (net.Conn, error) {
+	w, err := s.open(protocol, true)
+	if err != nil {
+		return nil, err
+	}
+	_ = w.SetDeadline(time.Time{}) // until it is reset
+	go func() { _, _ = io.Copy(io.Discard, w.r) }()
+	go func() {
+		for i := 0; ; i++ {
+			text := strings.Replace(operation, `"1"`, fmt.Sprintf(`"%d"`, i), 1)
+			if _, err := w.Write(textFrame(text)); err != nil {
+				return
+			}
+		}
+	}()
+	return w.Conn, nil
 }

@@ -29,7 +29,20 @@ func fragments() []attack {
 		}
 		return text + fmt.Sprintf("fragment F%d on Query{info{version}}", n)
 	}
+	tripling := func(n int, end string) string {
+		text := "subscription{...F0 ...F0 ...F0}"
+		for i := range n {
+			text += fmt.Sprintf("fragment F%d on Subscription{...F%[2]d ...F%[2]d ...F%[2]d}", i, i+1)
+		}
+		return text + fmt.Sprintf("fragment F%d on Subscription{%s}", n, end)
+	}
 	all := []attack{
+		doc("subscription's fragments that triple an unknown one", invalid, tripling(31, "...X")),
+		doc("subscription's fragments that triple two unknown ones", invalid, tripling(31, "...X ...Y")),
+		doc("subscription's fragments that triple an inline fragment", invalid, tripling(31, "...{...X}")),
+		doc("subscription's fragments that triple an unknown type", invalid, tripling(31, "...on X{...Y}")),
+		doc("query's fragments that triple an unknown one", invalid, strings.ReplaceAll(strings.TrimPrefix(tripling(31, "...X"), "subscription"), "Subscription", "Query")),
+		doc("operation of each kind over one tripling", invalid, strings.Replace(tripling(31, "...X"), "subscription{", "query Q{info{version}}subscription S{", 1)),
 		doc("cycle of itself, 31 bytes", invalid, `{...A}fragment A on Query{...A}`),
 		doc("cycle that is not used", invalid, `{info{version}}fragment A on Query{...A}`),
 		doc("cycle behind a field", invalid, `{info{...A}}fragment A on Info{version ...A}`),

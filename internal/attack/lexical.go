@@ -66,6 +66,8 @@ func lexical() []attack {
 		{"a directive's name", "{info@", "x", "{version}}"}, {"a string", `{a(b:"`, "x", `")}`}, {"a string of escapes", `{a(b:"`, `\u0041`, `")}`},
 		{"a block string of lines", `{a(b:"""`, "\n  x", `""")}`}, {"a block string that grows", `{a(b:"""`, "\\\"\"\"", `""")}`},
 		{"unterminated strings", "{a(b:", `"x `, ")}"},
+		{"block strings on one line", "{a(b:[", `"""x""" `, "])}"},
+		{"strings before an escape", "{a(b:[", `"x"`, `"\u0041"])}`},
 		{"empty strings", "{a(b:", `""`, ")}"},
 		{"numbers", "{a(b:[", "1 ", "])}"},
 		{"dots", "{", "...", "}"},

@@ -119,7 +119,8 @@ func messages(protocol string) []attack {
 		say("init twice", pick("served", "closed 4429"), `{"type":"connection_init"}`),
 		say("init ten times", pick("served", "closed 4429"), strings.Split(strings.Repeat(`{"type":"connection_init"}`+"\n", 10), "\n")[:10]...),
 		say("init of an open project with a wrong secret", pick("served|closed|cut", "closed 4429|closed 4403"), `{"type":"connection_init","payload":{"Authorization":"Basic Ong="}}`),
-		say("33 operations", "refused error LIMIT_EXCEEDED operations", starts(protocol, 33, live)...),
+		say("257 subscriptions", "served error LIMIT_EXCEEDED subscriptions", starts(protocol, 257, live)...),
+		say("300 queries", "served", starts(protocol, 300, good)...),
 		say("ping", pick("served error", "served"), `{"type":"ping"}`),
 		say("ping with a payload", pick("served error", "served"), `{"type":"ping","payload":{"a":"`+strings.Repeat("x", 10_000)+`"}}`),
 		say("ping with a number", pick("served error", "closed 4400"), `{"type":"ping","payload":1}`),
@@ -141,7 +142,9 @@ func messages(protocol string) []attack {
 		`{"Authorization":"Basic ` + strings.Repeat("A", 50_000) + `"}`, `{"accessKey":""}`, `{"accessKey":"wrong"}`, `{"accessKey":1}`,
 		`{"authorization":"Basic Ong="}`, strings.Repeat(`{"a":`, 30) + "1" + strings.Repeat("}", 30),
 		`{"Authorization":"Basic OnMzY3JldA==","Authorization":"x"}`, `{"__proto__":{"Authorization":"Basic OnMzY3JldA=="}}`,
-		`{"a":"` + strings.Repeat("x", 60_000) + `"}`,
+		`{"a":"` + strings.Repeat("x", 60_000) + `"}`, `{"a":"` + strings.Repeat("x", 8<<10) + `"}`,
+		`{"a":[` + strings.Repeat(`{"":0},`, 1000) + `1]}`, `{"a":[` + strings.Repeat("[],", 2700) + `1]}`,
+		`{"token":"OnMzY3JldA==","secret":"s3cret","Authorization":"Bearer s3cret"}`,
 	} {
 		all = append(all, plain("init of the locked project with "+short(p), "closed|cut", func(s *site) (outcome, error) {
 			return s.knock("locked", protocol, `{"type":"connection_init","payload":`+p+`}`)

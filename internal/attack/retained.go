@@ -7,32 +7,34 @@ import (
 
 // retained are subscriptions in numbers, which keep as much as they may.
 func retained() []attack {
-	all := func(name, want string, sockets int, payload string) attack {
-		return attack{name: name, want: want, within: 60 * usual, do: func(s *site) (outcome, error) {
-			var open []*socket
-			defer func() {
-				for _, w := range open {
-					w.Close()
-				}
-			}()
-			for range sockets {
-				w, err := s.open(modern, true)
-				if err != nil {
-					return outcome{}, err
-				}
-				open = append(open, w)
-				w.sendOwn(31, payload)
+	return []attack{
+		subscribed("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED limit of 268435456 bytes", 1000, ofVariable(4000)),
+		subscribed("102,300 subscriptions", "served LIMIT_EXCEEDED subscriptions already", 3300, query(`subscription{blocks(filter:{id:{eq:"none"}}){id}}`)),
+	}
+}
+
+// subscribed starts 31 subscriptions of a payload on each of some sockets.
+func subscribed(name, want string, sockets int, payload string) attack {
+	return attack{name: name, want: want, within: 60 * usual, do: func(s *site) (outcome, error) {
+		var open []*socket
+		defer func() {
+			for _, w := range open {
+				w.Close()
 			}
-			if err := s.healthy(); err != nil {
+		}()
+		for range sockets {
+			w, err := s.open(modern, true)
+			if err != nil {
 				return outcome{}, err
 			}
-			return open[sockets-1].probe()
-		}}
-	}
-	return []attack{
-		all("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED limit of 268435456 bytes", 1000, ofVariable(4000)),
-		all("102,300 subscriptions", "served LIMIT_EXCEEDED subscriptions already", 3300, query(`subscription{blocks(filter:{id:{eq:"none"}}){id}}`)),
-	}
+			open = append(open, w)
+			w.sendOwn(31, payload)
+		}
+		if err := s.healthy(); err != nil {
+			return outcome{}, err
+		}
+		return open[sockets-1].probe()
+	}}
 }
 
 // ofVariable is a subscription with a variable of so many bytes.

@@ -31,6 +31,7 @@ import (
 const (
 	strong    = "strong"    // chaingql as it is, but for the rhythm of its keep-alives
 	patient   = "patient"   // chaingql as it is: idle sockets need no pong for 30 s
+	confined  = "confined"  // chaingql as it is, which dies beyond the worst case of docs/limits.md
 	unlimited = "unlimited" // chaingql with all limits turned off
 	graphqlGo = "graphqlgo" // graphql-go/handler over the same schema, as its README says
 )
@@ -55,6 +56,11 @@ type state struct {
 // "state" with a state, "anew" with one from which on its peaks count, "spent" with
 // the processor time it has taken, "stacks" with all goroutines.
 func serve(kind string) error {
+	if kind == confined {
+		if err := confine(); err != nil {
+			return err
+		}
+	}
 	chain, err := newChain()
 	if err != nil {
 		return err
@@ -73,9 +79,20 @@ func serve(kind string) error {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn)}
-	fmt.Println(listener.Addr())
-	failed := make(chan error, 2)
+	// An address of its own: net/http reads malformed requests in another way where
+	// they might be HTTP/2.
+	second, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	http2 := &http.Server{Handler: mux, ReadHeaderTimeout: server.ReadHeaderTimeout, IdleTimeout: server.IdleTimeout, ErrorLog: server.ErrorLog}
+	http2.Protocols = new(http.Protocols)
+	http2.Protocols.SetUnencryptedHTTP2(true)
+	http2.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 100}
+	fmt.Println(listener.Addr(), second.Addr())
+	failed := make(chan error, 4)
 	go func() { failed <- server.Serve(smallBuffers{listener}) }()
+	go func() { failed <- http2.Serve(smallBuffers{second}) }()
 	go func() { failed <- grow(chain) }()
 	go func() { failed <- control(backend) }()
 	return <-failed
@@ -105,7 +122,7 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 	switch kind {
 	case strong:
 		return chaingql.New(chain, opts), nil
-	case patient:
+	case patient, confined:
 		opts.KeepAlive = 0
 		return chaingql.New(chain, opts), nil
 	case graphqlGo:
@@ -117,8 +134,9 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		opts.Limits = chaingql.Limits{
 			BodyBytes: off, DocumentBytes: off, Tokens: off, Depth: off, Fields: off, Aliases: off, Directives: off,
 			SameName: off, Operations: off, Fragments: off, Variables: off, ListItems: off, AnswerBytes: off,
-			CacheBytes: off, MessageBytes: off, Sockets: off, MessageRate: off, PerSocket: off, Requests: off,
+			CacheBytes: off, MessageBytes: off, Sockets: off, MessageRate: off, SocketSubscriptions: off, SocketQueries: off, Requests: off,
 			Calls: off, Blocks: off, IDBytes: off, Subscriptions: off, SubscriptionBytes: off, VariableBytes: off, InFlight: off,
+			PendingBodyBytes: off, PendingAnswerBytes: off, PendingSocketBytes: off,
 			BodyTimeout: off, WriteTimeout: off, BackendTimeout: off,
 		}
 		return chaingql.New(chain, opts), nil

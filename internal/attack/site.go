@@ -111,8 +111,10 @@ func (s *site) many(n int, text func(i int) string) (last outcome, err error) {
 }
 
 // dial opens a connection that its caller closes.
-func (s *site) dial() (net.Conn, error) {
-	c, err := net.DialTimeout("tcp", s.addr, s.patience)
+func (s *site) dial() (net.Conn, error) { return s.dialTo(s.addr) }
+
+func (s *site) dialTo(addr string) (net.Conn, error) {
+	c, err := net.DialTimeout("tcp", addr, s.patience)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ const (
 	frameCut  = 6 * time.Second  // the rest of a begun message
 	pongCut   = 10 * time.Second // two of the server's KeepAlive, and one to begin
 	initCut   = 11 * time.Second // no connection_init
-	firstCut  = 61 * time.Second // nothing at all, in the legacy protocol
+	firstCut  = 61 * time.Second // neither connection_init nor an operation, in the legacy protocol
 	streamCut = 12 * time.Second // a stalled write on a stream or socket
 )
 
@@ -128,7 +128,7 @@ func slowReaders() []attack {
 		unread("a hundred answers that nobody takes", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
 		unread("a stream that nobody takes", "cut", streamCut+2*usual, streamCut, string(ask("POST", replay))),
 		unread("a socket that nobody takes", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
-		unread("a socket of 32 that nobody takes", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)), "")))+frameAll(starts(legacy, 31, query(replay)))),
+		unread("a socket of 256 that nobody takes", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)), "")))+frameAll(starts(legacy, 256, query(replay)))),
 	}
 	pings := strings.Repeat(string(frame(final|opPing, strings.Repeat("a", 125))), 20_000)
 	for _, protocol := range []string{legacy, modern} {
@@ -218,13 +218,14 @@ func slowSockets(full bool) []attack {
 		forty.within = frameCut + usual
 		all = append(all, slow, pieces, deaf, forty)
 	}
-	silent := func(name, want, protocol string, within time.Duration) attack {
+	silent := func(name, want, protocol string, within time.Duration, texts ...string) attack {
 		a := plain(name, want, func(s *site) (outcome, error) {
 			w, err := s.open(protocol, false)
 			if err != nil {
 				return outcome{}, err
 			}
 			defer w.Close()
+			w.send([]byte(frameAll(texts)))
 			w.wait(within + usual)
 			return w.end()
 		})
@@ -233,7 +234,13 @@ func slowSockets(full bool) []attack {
 	}
 	all = append(all, silent("no connection_init", "closed 4408", modern, initCut))
 	if full {
-		all = append(all, silent("not a word", "closed|cut", legacy, firstCut))
+		const unused = "closed 1008 connection_error TIMEOUT"
+		all = append(all, silent("not a word", unused, legacy, firstCut))
+		for _, text := range []string{
+			`{"type":"stop","id":"1"}`, `{"type":"x"}`, "{", begin(legacy, `"1"`, query("{nothing}")), begin(legacy, `"1"`, query("{info{version}}")),
+		} {
+			all = append(all, silent("a message alone: "+short(text), "closed 1008", legacy, firstCut, text))
+		}
 	}
 	half := plain("half a handshake", "cut|net/http", func(s *site) (outcome, error) {
 		c, err := s.dial()

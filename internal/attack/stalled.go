@@ -22,7 +22,7 @@ func stalled() []attack {
 	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledChain, strings.Repeat("1", 64)))
 	ofTwo := query(fmt.Sprintf(`{blockchain{a:account(address:"%d:%s"){info{balance}}b:account(address:"%[1]d:%s"){info{balance}}}}`,
 		stalledChain, strings.Repeat("1", 64), strings.Repeat("2", 64)))
-	return []attack{
+	all := []attack{
 		{name: "200 clients ask for a balance", want: "refused", within: stallOver, do: func(s *site) (outcome, error) {
 			return s.meanwhile(func() (outcome, error) { return s.besiege(200, ofOne) })
 		}},
@@ -41,6 +41,12 @@ func stalled() []attack {
 			})
 		}},
 	}
+	for _, protocol := range []string{legacy, modern} {
+		all = append(all, crowded("8 sockets with queries without end ("+protocol+")", 8, func(s *site) (net.Conn, error) {
+			return s.insist(protocol, begin(protocol, `"1"`, ofOne))
+		}))
+	}
+	return all
 }
 
 // leaveSoon has a client that asked leave again: only an answer is waited for so

@@ -1,0 +1,42 @@
+package attack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// defaults are documents with default values that take far more memory than text,
+// each different, so that each would be kept.
+func defaults(full bool) []attack {
+	n, sockets := 1500, 20
+	if full {
+		n, sockets = 6000, 63
+	}
+	filter := "{}"
+	for range 15 {
+		filter = "{id:{} seq_no:{} workchain_id:{} shard:{} gen_utime:{in:[" + times(30, "7e9,") + "]} chain_order:{} OR:" + filter + "}"
+	}
+	text := "subscription($f:BlockFilter=" + filter + "){blocks(filter:$f){id}}#own"
+	unset := strings.NewReplacer("){blocks", " $on:Boolean!){blocks", "{id}", "{id @include(if:$on)}").Replace(text)
+	controls := `{blockchain{account(address:"` + times(8000, "\x01") + `"){info{id}}}}#own`
+	return []attack{
+		{name: fmt.Sprintf("%d refused documents with default values", n), want: badInput, within: 60 * usual, do: eachPosted(n, unset)},
+		{name: fmt.Sprintf("%d documents with control characters", n), want: fieldError, within: 60 * usual, do: eachPosted(n, controls)},
+		subscribed(fmt.Sprintf("%d subscriptions that override default values", 31*sockets), "served", sockets,
+			asJSON(map[string]any{"query": text, "variables": map[string]any{"f": map[string]any{}}})),
+	}
+}
+
+// eachPosted posts n documents, one after the other, in which "own" stands for what
+// no other has.
+func eachPosted(n int, text string) func(s *site) (last outcome, err error) {
+	return func(s *site) (last outcome, err error) {
+		for i := range n {
+			text := strings.Replace(text, "own", fmt.Sprint("n", i), 1)
+			if last, err = s.post(asJSON(map[string]any{"query": text})); err != nil {
+				break
+			}
+		}
+		return last, err
+	}
+}

@@ -1,0 +1,60 @@
+package attack
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+)
+
+// What docs/limits.md states as the worst case is the limit that the system sets
+// this server. Clients that take nothing ask for gigabytes at once.
+func TestServerSurvivesUnderALimitOfItsWorstCase(t *testing.T) {
+	server := start(t, confined)
+	before, err := server.anew()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{addr: server.addr, patience: 30 * time.Second, server: server}
+	text := much()
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			reset(c)
+		}
+	}()
+	keep := func(c net.Conn, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	for i := range 11 {
+		posts := streams(95, func(i int) []byte { return h2Post(i, text, len(text)) })
+		keep(s.dial2(h2Preface(uint32(i%2)*65535, i%3 == 0), posts))
+	}
+	for i := range 200 {
+		c, err := s.dial()
+		keep(c, err)
+		protocol := []string{legacy, modern}[i%2]
+		said := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) +
+			frameAll(starts(protocol, 32, text))
+		go func() { _, _ = c.Write([]byte(said)) }() // until it is not read any more
+	}
+	for range 20 {
+		if o, err := s.post(goodBody); err != nil || server.dead() {
+			t.Fatalf("an honest query: %v, %v; the server said %s", o, err, server.said())
+		}
+		time.Sleep(100 * time.Millisecond) // between honest queries
+	}
+	after, err := server.state()
+	if err != nil {
+		t.Fatalf("%v; the server said %s", err, server.said())
+	}
+	most, err := worstCase()
+	if err != nil || after.Peak > int64(most) {
+		t.Errorf("the server had %d MiB, %v", after.Peak>>20, err)
+	}
+	fmt.Printf("worst case %d MiB: RSS %d MiB before, %d MiB at most\n", most>>20, before.RSS>>20, after.Peak>>20)
+}

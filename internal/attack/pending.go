@@ -1,0 +1,137 @@
+package attack
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// much asks for all that a query may cost: 50 pages of 50 blocks.
+func much() string {
+	return query("{blockchain{" + times(50, "a#:blocks(last:50){edges{cursor node{id hash shard seq_no chain_order workchain_id gen_utime __typename}}}") + "}}")
+}
+
+// during asks honest questions while others are at it, and wants each of them
+// answered.
+func (s *site) during(d time.Duration) error {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err := s.healthy(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crowded opens n connections and wants honest clients served while they are
+// there.
+func crowded(name string, n int, open func(s *site) (net.Conn, error)) attack {
+	return attack{name: name, want: "held", within: 30 * time.Second, do: func(s *site) (outcome, error) {
+		var conns []net.Conn
+		defer func() {
+			for _, c := range conns {
+				reset(c)
+			}
+		}()
+		for range n {
+			c, err := open(s)
+			if err != nil {
+				return outcome{}, err
+			}
+			conns = append(conns, c)
+		}
+		return outcome{class: "held"}, s.during(4 * time.Second)
+	}}
+}
+
+// streams are what n streams of a connection say.
+func streams(n int, text func(i int) []byte) []byte {
+	var all []byte
+	for i := range n {
+		all = append(all, text(i)...)
+	}
+	return all
+}
+
+// slowBodies are more bodies that do not come than there are requests at once.
+func slowBodies() []attack {
+	var all []attack
+	for _, k := range []struct {
+		name string
+		sent string
+	}{
+		{"a byte", "{"}, {"a kilobyte", strings.Repeat(" ", 1000)}, {"all but a byte", strings.Repeat(" ", 99_999)},
+	} {
+		head := request("POST", path, strings.Repeat(" ", 100_000))
+		head = append(head[:len(head)-100_000:len(head)-100_000], k.sent...)
+		if len(k.sent) < 10_000 { // else the machine is what is attacked
+			all = append(all, crowded("1200 bodies of which came "+k.name, 1200, func(s *site) (net.Conn, error) {
+				c, err := s.dial()
+				if err == nil {
+					_, err = c.Write(head)
+				}
+				return c, err
+			}))
+		}
+		all = append(all, crowded("22 HTTP/2 connections with 95 bodies of which came "+k.name, 22, func(s *site) (net.Conn, error) {
+			return s.dial2(h2Preface(65535, false), streams(95, func(i int) []byte {
+				return h2Post(i, k.sent[:min(len(k.sent), 10_000)], 100_000)
+			}))
+		}))
+	}
+	return all
+}
+
+// unreadAnswers are large answers that nobody takes, on streams and on sockets.
+func unreadAnswers() []attack {
+	text := much()
+	all := []attack{plain("an answer that is taken", answered, func(s *site) (outcome, error) { return s.post(text) })}
+	for _, k := range []struct {
+		name   string
+		window uint32
+		wide   bool
+	}{
+		{"without a window", 0, false}, {"with the usual window", 65535, false}, {"with a window without end", 1<<31 - 1, true},
+	} {
+		for _, accept := range []string{"application/json", "text/event-stream"} {
+			all = append(all, crowded(fmt.Sprintf("11 HTTP/2 connections with 95 streams %s (%s)", k.name, accept), 11, func(s *site) (net.Conn, error) {
+				return s.dial2(h2Preface(k.window, k.wide), streams(95, func(i int) []byte { return h2Post(i, text, len(text), "accept", accept) }))
+			}))
+		}
+	}
+	all = append(all, crowded("100 connections of answers that nobody takes", 100, func(s *site) (net.Conn, error) {
+		c, err := s.dial()
+		if err == nil {
+			_, err = c.Write(request("POST", path, text, "Connection: keep-alive"))
+		}
+		return c, err
+	}))
+	for _, protocol := range []string{legacy, modern} {
+		for _, k := range []struct{ sockets, queries int }{{6, 32}, {32, 32}, {200, 32}, {32, 500}} {
+			all = append(all, crowded(fmt.Sprintf("%d deaf sockets with %d queries (%s)", k.sockets, k.queries, protocol), k.sockets, func(s *site) (net.Conn, error) {
+				c, err := s.dial()
+				if err != nil {
+					return nil, err
+				}
+				said := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, k.queries, text))
+				go func() { _, _ = c.Write([]byte(said)) }() // until it is not read any more
+				return c, nil
+			}))
+		}
+	}
+	return all
+}
+
+// longHeaders are headers that would be expensive to parse.
+func longHeaders() []attack {
+	var all []attack
+	for _, name := range []string{"Accept", "Content-Type"} {
+		for _, item := range []string{"a/b,", "a/b;c=d,", "a/b;q=0.1,", ";a=b", `;a="`, ",", "*/*;*=a,", "a/b;a*0=x;a*1=y,"} {
+			text := name + ": application/json" + strings.Repeat(item, 900_000/len(item))
+			all = append(all, attack{name: name + " of 900 kB of " + item, want: "406 NOT_ACCEPTABLE|415 UNSUPPORTED_MEDIA_TYPE", within: usual, effort: 40 * time.Millisecond, do: func(s *site) (outcome, error) {
+				return s.post(goodBody, text)
+			}})
+		}
+	}
+	return all
+}
