@@ -41,12 +41,18 @@ func run(ctx context.Context, listener net.Listener, backend chaingql.Backend) e
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
 	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if ctx.Err() != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	mux.Handle("/graphql", handler)               // of clients whose URL names no project
+	mux.Handle("/graphql/{$}", handler)
+	// Ready until the listener is closed.
+	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }() // returns in server.Shutdown
 
@@ -57,8 +63,9 @@ func run(ctx context.Context, listener net.Listener, backend chaingql.Backend) e
 	}
 	leave, done := context.WithTimeout(context.Background(), drain)
 	defer done()
-	// The Handler first: it ends sockets, which server.Shutdown leaves alone, and
-	// event streams, for which server.Shutdown would wait. Who comes meanwhile
-	// gets 503 with Retry-After, and goes to another pod.
-	return errors.Join(failed, handler.Shutdown(leave), server.Shutdown(leave))
+	// The server runs this when it has closed the listener: new clients go to another pod. The Handler ends sockets,
+	// which server.Shutdown leaves alone, and event streams, for which it waits.
+	drained := make(chan error, 1)
+	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(leave) })
+	return errors.Join(failed, server.Shutdown(leave), <-drained)
 }

@@ -17,7 +17,7 @@ var caching = proxy{"nginx-cache.conf", "nginx", "listen 80;", "listen %s;", ngi
 
 const (
 	latest  = `{blockchain{blocks(workchain:-1,last:1){edges{node{seq_no}}}}}`
-	settled = `{blockchain{blocks(first:3,after:"01m"){edges{node{seq_no}}}}}` // more than a minute behind the newest
+	settled = `{blockchain{blocks(first:3,after:"02m"){edges{node{seq_no}}}}}` // more than a minute behind the newest
 	balance = `{blockchain{account(address:"0:abababababababababababababababababababababababababababababababab"){info{balance}}}}`
 )
 

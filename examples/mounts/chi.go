@@ -16,5 +16,7 @@ func Chi(h http.Handler) http.Handler {
 	r.Use(middleware.Logger, middleware.Recoverer, middleware.Compress(5))
 	r.Handle("/{project}/graphql", h)
 	r.Handle("/{project}/graphql/", h) // so that neither form is redirected
+	r.Handle("/graphql", h)            // of clients whose URL names no project
+	r.Handle("/graphql/", h)
 	return r
 }

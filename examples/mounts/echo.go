@@ -14,5 +14,7 @@ func Echo(h http.Handler) http.Handler {
 	e.Use(middleware.Recover())
 	e.Any("/:project/graphql", echo.WrapHandler(h))
 	e.Any("/:project/graphql/", echo.WrapHandler(h)) // so that neither form is redirected
+	e.Any("/graphql", echo.WrapHandler(h))           // of clients whose URL names no project
+	e.Any("/graphql/", echo.WrapHandler(h))
 	return e
 }

@@ -13,5 +13,7 @@ func Gin(h http.Handler) http.Handler {
 	r.Use(gin.Recovery())
 	r.Any("/:project/graphql", gin.WrapH(h))
 	r.Any("/:project/graphql/", gin.WrapH(h)) // so that neither form is redirected
+	r.Any("/graphql", gin.WrapH(h))           // of clients whose URL names no project
+	r.Any("/graphql/", gin.WrapH(h))
 	return r
 }

@@ -34,6 +34,11 @@ func TestQueriesStreamsAndSocketsWorkUnderARouter(t *testing.T) {
 			if status, body := send(t, "GET", s.URL+"/none/graphql?query={__typename}", ""); status != 401 {
 				t.Errorf("an unknown project: %d %s", status, body)
 			}
+			for _, path := range []string{"/graphql", "/graphql/"} { // what the SDK asks if it is given no project
+				if status, body := send(t, "GET", s.URL+path+"?query={__typename}", ""); status != 401 {
+					t.Errorf("no project, %s: %d %s, want the Authorizer's 401", path, status, body)
+				}
+			}
 			const want = `{"data":{"blocks":{"seq_no":1}}}`
 			for way, listen := range map[string]func(context.Context, *testing.T, string, string) func() string{"stream": listenToStream, "socket": listenOnSocket} {
 				if got := listen(ctx, t, to, `subscription{blocks(after:""){seq_no}}`)(); !strings.Contains(got, want) {

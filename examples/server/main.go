@@ -194,9 +194,18 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
 	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
+	mux.Handle("/graphql", handler)               // of clients whose URL names no project
+	mux.Handle("/graphql/{$}", handler)
 	id, _ := cfg.projects.first()
 	mux.Handle("/", explorer.New(&explorer.Options{Project: id, Account: account(balances)}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+	}
 
 	listener, err := net.Listen("tcp", cfg.addr)
 	if err != nil {
@@ -227,7 +236,9 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	fmt.Fprintln(stdout, "stopping")
 	leave, done := context.WithTimeout(context.Background(), drain)
 	defer done()
-	err = errors.Join(err, handler.Shutdown(leave), server.Shutdown(leave))
+	drained := make(chan error, 1)
+	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(leave) })
+	err = errors.Join(err, server.Shutdown(leave), <-drained)
 	running.Wait()
 	return err
 }

@@ -165,6 +165,27 @@ func launch(t *testing.T, args ...string) program {
 	return p
 }
 
+// The SDK repeats a 404 for two minutes.
+func TestURLWithoutProjectIsServedOrRefusedAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		args   []string
+		status int
+	}{{nil, http.StatusOK}, {[]string{"-project", "demo"}, http.StatusUnauthorized}} {
+		p := launch(t, test.args...)
+		for _, path := range []string{"/graphql", "/graphql/"} {
+			res, err := http.Get(strings.TrimSuffix(p.url, "/demo/graphql") + path + "?query={info{version}}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != test.status || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+				t.Errorf("%v: %s: %d %v, want %d", test.args, path, res.StatusCode, res.Header, test.status)
+			}
+		}
+		p.stop()
+	}
+}
+
 func TestGreetingHasLinesToPaste(t *testing.T) {
 	open := launch(t)
 	want := strings.ReplaceAll(`serving on http://ADDR/demo/graphql

@@ -52,7 +52,16 @@ func serve(ctx context.Context, listener net.Listener, pace time.Duration) error
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
 	mux.Handle("/{project}/graphql/{$}", handler)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	mux.Handle("/graphql", handler) // of clients whose URL names no project
+	mux.Handle("/graphql/{$}", handler)
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+	}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,7 +93,9 @@ func serve(ctx context.Context, listener net.Listener, pace time.Duration) error
 	cancel()
 	leave, done := context.WithTimeout(context.Background(), 10*time.Second)
 	defer done()
-	err = errors.Join(err, handler.Shutdown(leave), server.Shutdown(leave))
+	drained := make(chan error, 1)
+	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(leave) })
+	err = errors.Join(err, server.Shutdown(leave), <-drained)
 	running.Wait()
 	return err
 }
