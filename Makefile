@@ -4,10 +4,20 @@ STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 # Modules of their own, so that the core's go.mod gains nothing by them.
 MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name node_modules -prune -o -name go.mod -print)))))
 
-.PHONY: test lint modules bench microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
+.PHONY: test test-386 cross lint modules bench microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
+
+# All tests of the core with 32-bit integers.
+test-386:
+	GOARCH=386 go test ./...
+
+# The core builds for 32-bit platforms, and its limits hold there.
+cross:
+	GOARCH=386 go build ./...
+	GOARCH=arm go build ./...
+	GOARCH=386 go test -run 'Limit|TimeToComeBack' . ./internal/plan
 
 lint:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed: $$unformatted"; exit 1; }
@@ -42,11 +52,12 @@ fuzz:
 vuln:
 	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
 
-# Subscribers through cut lines, from a source that fails, repeats, leaves out:
-# nothing may be lost. Two minutes at most; the seed is printed.
+# Subscribers through cut lines, from a source that fails, repeats, leaves out and
+# loses blocks, of services that are replaced: nothing may be lost without a word.
+# Two minutes at most; the seed is printed.
 chaos:
-	go test ./chaos -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 \
-	  -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s $(CHAOS)
+	go test ./chaos -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 -chaos.rate 100 \
+	  -chaos.rounds 2 -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s $(CHAOS)
 
 # Hostile bodies, documents, frames and peers by the thousands, in all sizes; its
 # short form is among the modules' tests. Lines are kept in internal/attack/RESULTS.md.

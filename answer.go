@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/sse"
 )
 
 // The media types of answers.
@@ -48,13 +49,25 @@ type wish struct {
 	place int // in the list, from one; zero where it is not there
 }
 
+// maxAccept is the size in bytes up to which Accept headers are read. Browsers
+// send less than 300 bytes.
+const maxAccept = 4 << 10
+
 // negotiate picks the media type of JSON that the Accept headers like best: of
 // those liked equally, the one named first; "" where they want none. A wildcard
 // stands for application/json, unless that is refused by name. events says
-// whether an event stream is welcome, which must be by name.
+// whether an event stream is welcome, which must be by name. Headers that are
+// too long want nothing.
 func negotiate(accept []string) (media string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
+	}
+	size := 0
+	for _, line := range accept {
+		size += len(line)
+	}
+	if size > maxAccept || len(accept) > maxAccept {
+		return "", false
 	}
 	list := strings.TrimSpace(strings.Join(accept, ","))
 	switch list {
@@ -109,32 +122,49 @@ func accepted(item string) (name string, q float64, ok bool) {
 	return name, q, err == nil && q >= 0 && q <= 1
 }
 
-// write sends an answer whole, at most once per request, within the time that a
-// client is given to take it.
+// write sends a small answer, which no budget counts.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
+	_ = h.respond(w, r, status, media, len(body), func() error {
+		_, err := w.Write(body)
+		return err
+	})
+}
+
+// respond sends an answer of n bytes, at most one per request, within the time
+// that a client is given to take it. An error means that the client did not take all of it.
+func (h *Handler) respond(w http.ResponseWriter, r *http.Request, status int, media string, n int, send func() error) error {
 	header := w.Header()
-	header["Content-Type"] = utf8JSON
-	if media != typeJSON {
+	switch media {
+	case typeJSON:
+		header["Content-Type"] = utf8JSON
+	case typeEvents:
+		sse.SetHeader(header)
+	default:
 		header["Content-Type"] = utf8GraphQL
 	}
-	header["Content-Length"], header["X-Content-Type-Options"] = contentLength(len(body)), nosniff
+	header["Content-Length"], header["X-Content-Type-Options"] = contentLength(n), nosniff
 	rc := http.NewResponseController(w)
+	limit := never
 	if d := h.opts.Limits.WriteTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
 		// net/http lifts this one when the request is done.
-		_ = rc.SetWriteDeadline(in(d))
+		limit = after(d)
+		_ = rc.SetWriteDeadline(began.Add(limit))
 	}
 	w.WriteHeader(status)
 	var err error
 	if r.Method != http.MethodHead {
-		_, err = w.Write(body)
+		err = send()
 	}
 	// Sent now, and not once the request is off the books: when Shutdown
 	// returns, a host may end the process.
-	unsent := rc.Flush()
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(unsent, os.ErrDeadlineExceeded) {
+	if unsent := rc.Flush(); err == nil && !errors.Is(unsent, http.ErrNotSupported) {
+		err = unsent
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || r.ProtoMajor > 1 && err != nil && after(0) >= limit { // HTTP/2 reports a closed stream
 		h.events.limit(r.Context(), "WriteTimeout")
 	} // else an error means that the client is gone: nobody is left to tell
+	return err
 }
 
 // writeErrors answers a request whose document is not run.

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -41,13 +43,18 @@ func (e RateLimited) refusal() *refusal {
 	if e.After%time.Second > 0 {
 		seconds++
 	}
-	no.retry = max(1, int(seconds))
+	no.retry = int(min(max(1, seconds), math.MaxInt32)) // an int has 32 bits on some machines
 	return no
 }
 
-// An Authorizer decides who may use a project. It is called once for each HTTP
-// request, and for a socket at its handshake where a secret came with it, and
-// again for credentials in connection_init; concurrently.
+// An Authorizer decides who may use a project. It is called concurrently: once
+// for each HTTP request, and for a socket
+//
+//   - at the handshake, if the header Authorization has a secret;
+//   - for each connection_init, unless the handshake had a secret and the payload is
+//     absent or empty;
+//   - at the first start on a graphql-ws socket without connection_init, unless the
+//     handshake had a secret.
 type Authorizer interface {
 	// Authorize returns the context that the Backend's Balance will get: the
 	// given one, or one made of it with values of the host's own. A deadline
@@ -69,19 +76,28 @@ type Credentials struct {
 	Secret string
 	// HasSecret tells an empty secret from none.
 	HasSecret bool
-	// Request is the HTTP request, of a socket its handshake. It must not be
-	// kept or changed.
+	// Payload is the payload of a socket's connection_init as the client sent it, with
+	// whatever fields its client and the Authorizer agree on, such as a bearer token.
+	// It is a JSON object of at most 8 KiB without duplicate keys, nested no deeper
+	// than Limits.Depth. It is nil over HTTP, at the handshake, and if connection_init
+	// brought no object or did not come. The Authorizer owns it.
+	Payload json.RawMessage
+	// Request is the HTTP request. For a socket it is the handshake; after the
+	// first decision about the socket it has only Method, URL, Host and
+	// RemoteAddr. It must not be kept or changed.
 	Request *http.Request
 }
 
 // StaticProjects is an [Authorizer] that knows its projects by id. Ids are
 // compared in lower case; [New] panics on two that differ in case only, and on
-// a project that requires a secret but has none. New takes a copy.
+// a project that requires a secret but has none. New takes a copy. The key ""
+// is the project of clients whose URL names none.
 type StaticProjects map[string]Project
 
 // A Project is a tenant of [StaticProjects].
 type Project struct {
-	// Secret is what a client must show if it shows one.
+	// Secret is what a client must show if it shows one. A project without a
+	// Secret refuses clients that show one.
 	Secret string
 	// RequireSecret refuses clients that show none.
 	RequireSecret bool
@@ -130,11 +146,29 @@ func (ds digests) Authorize(ctx context.Context, c Credentials) (context.Context
 	if !c.HasSecret {
 		right = !t.required
 	}
-	if !right || !t.known {
-		return nil, ErrUnauthorized
+	switch {
+	case !t.known:
+		return nil, errUnknownProject
+	case right:
+		return ctx, nil
+	case !c.HasSecret:
+		return nil, errNoSecret
+	case t.open:
+		return nil, errUnwantedSecret
 	}
-	return ctx, nil
+	return nil, errWrongSecret
 }
+
+// Why clients are refused, for [Hooks].AccessDenied and the log. Clients receive the same response for all of them.
+var (
+	errUnknownProject  = fmt.Errorf("%w: unknown project", ErrUnauthorized)
+	errNoSecret        = fmt.Errorf("%w: no secret", ErrUnauthorized)
+	errWrongSecret     = fmt.Errorf("%w: wrong secret", ErrUnauthorized)
+	errUnwantedSecret  = fmt.Errorf("%w: a secret for a project that has none", ErrUnauthorized)
+	errTwoHeaders      = fmt.Errorf("%w: more than one Authorization header", ErrUnauthorized)
+	errMalformedHeader = fmt.Errorf("%w: malformed Basic credentials", ErrUnauthorized)
+	errForeignOrigin   = errors.New("chaingql: origin is not allowed")
+)
 
 // everybody admits everyone to every project.
 type everybody struct{}
@@ -154,7 +188,7 @@ func (h *Handler) credentials(r *http.Request) (Credentials, error) {
 	}
 	headers := r.Header["Authorization"]
 	if len(headers) > 1 {
-		return c, ErrUnauthorized
+		return c, errTwoHeaders
 	}
 	if len(headers) == 1 {
 		var err error
@@ -174,11 +208,11 @@ func basicSecret(header string) (secret string, ok bool, err error) {
 	}
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimLeft(encoded, " "))
 	if err != nil {
-		return "", false, ErrUnauthorized
+		return "", false, errMalformedHeader
 	}
 	user, secret, colon := strings.Cut(string(decoded), ":")
 	if !colon || user != "" {
-		return "", false, ErrUnauthorized
+		return "", false, errMalformedHeader
 	}
 	return secret, true, nil
 }

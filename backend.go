@@ -16,8 +16,8 @@ var (
 	// saw. The client gets a balance of zero, not an error.
 	ErrNotFound = errors.New("chaingql: account not found")
 
-	// ErrCursorTooOld is returned by Blocks and Follow where anything after
-	// the given cursor is gone. The client gets CURSOR_TOO_OLD with the oldest
+	// ErrCursorTooOld is returned by Blocks and Follow if a block after the
+	// given cursor was pruned. The client gets CURSOR_TOO_OLD with the oldest
 	// cursor that is still there.
 	ErrCursorTooOld = errors.New("chaingql: cursor is older than the history kept")
 
@@ -51,19 +51,28 @@ type Backend interface {
 	// Blocks returns one page of the stored blocks that match q, ascending by
 	// cursor whichever end was asked for, in a slice that the caller owns.
 	// Fewer blocks than asked for means that there are no more; none is no
-	// error. ErrCursorTooOld says that a block after q.After is gone,
-	// ErrBadCursor that q.After or q.Before is foreign.
+	// error, nor is a chain that has no blocks yet. ErrCursorTooOld says that a
+	// block after q.After is gone, ErrBadCursor that q.After or q.Before is
+	// foreign. If q.After is "", the page is read from the oldest block that is
+	// kept, whatever was pruned. A page shows the chain at one moment: read it in
+	// the same transaction as what was pruned, or a block that is pruned between
+	// the two reads is missing without an error.
 	Blocks(ctx context.Context, q BlocksQuery) ([]Block, error)
 
 	// Follow yields every block after the given cursor, of all workchains and
 	// shards: the stored ones first, then each new one as it is committed,
-	// ascending by cursor, each at least once, none skipped. It goes on until
-	// ctx is done or the source fails, then yields one non-nil error and
-	// ends. ErrCursorTooOld, before any block, says that a block after the
-	// cursor is gone; ErrBadCursor that the cursor is foreign. The Handler
-	// runs one Follow at a time however many subscribers there are, on a
-	// context of its own, and starts it anew from its last cursor after an
-	// error. A block must not come out of Follow before Blocks has it.
+	// ascending by cursor, none skipped. Where stored and new blocks meet, the
+	// newest block may come twice in a row. Follow ends when ctx is done or the
+	// source fails: it then yields one non-nil error. ErrCursorTooOld means that
+	// a block after the cursor, or after the last block yielded, was pruned; for
+	// the cursor "", that any block was pruned. ErrBadCursor means that the cursor
+	// is foreign. However slowly its blocks are taken, Follow drops none; it may
+	// end with an error instead. Blocks must have a block before Follow yields it.
+	//
+	// The Handler runs one Follow at a time for all subscribers, on a context of
+	// its own. After an error it starts Follow again from its last cursor. If
+	// Follow yields nothing for Options.Silence although Blocks has a newer
+	// block, the Handler cancels it and starts it again.
 	Follow(ctx context.Context, after Cursor) iter.Seq2[Block, error]
 }
 
@@ -121,9 +130,17 @@ type Block struct {
 
 // A Cursor is a block's place in the total order of all blocks of a chain.
 // Cursors compare as strings, byte by byte ("9" is after "10"), and are opaque
-// to everyone but the Backend; [ChainOrder] and [SeqCursor] make good ones.
-// "" is before the oldest block there ever was. A cursor past the newest block
-// is good: reading on from it waits.
+// to everyone but the Backend; [ChainOrder] and [SeqCursor] make good ones. A
+// cursor consists of printable ASCII characters without spaces, from '!' to '~':
+// JSON, event ids and headers would change others. The Handler refuses any other
+// cursor, a client's as foreign and a Backend's as an internal error.
+// A cursor past the newest block is good: reading on from it waits.
+//
+// "" is before the oldest block there ever was. A cursor is too old
+// ([ErrCursorTooOld]) if a block after it was pruned. The newest pruned block's
+// own cursor is not: nothing after it is gone. A Backend that prunes must
+// therefore remember that cursor, also after a restart. It never prunes the newest
+// block, however old that is: the Handler continues from it after a restart.
 //
 // A source must commit its blocks in cursor order: one that appears below a
 // cursor which was already read is never seen.

@@ -138,6 +138,28 @@ func TestBalancesTogetherHaveADeadline(t *testing.T) {
 	})
 }
 
+func TestBalancesTogetherWaitForATurnOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, letGo := newBank(10, 20, 30), make(chan struct{})
+		b.together = func(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+			<-letGo
+			return b.Chain.Balances(ctx, addrs)
+		}
+		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{InFlight: 1}})
+		answers := make(chan string, 2)
+		ask := func(of ...string) { answers <- query(h, "{blockchain{"+strings.Join(of, " ")+"}}", nil) }
+		go ask(account("a", 0), account("b", 1))
+		synctest.Wait()
+		start := time.Now()
+		go ask(account("a", 0), account("b", 1), account("c", 2))
+		equal(t, "code", parse(t, <-answers).code(), "SERVICE_UNAVAILABLE")
+		equal(t, "time", time.Since(start), 2500*time.Millisecond) // half of what a call may take
+		close(letGo)
+		equal(t, "answer of the first", <-answers, amounts("a", 10, "b", 20))
+		equal(t, "calls", strings.Join(b.asked, " "), "2")
+	})
+}
+
 func TestABatchThatPanicsIsAskedForOnce(t *testing.T) {
 	b := newBank(10, 20, 30)
 	b.together = func(context.Context, []chaingql.Address) ([]*big.Int, error) { panic("s3cret") }

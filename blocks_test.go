@@ -1,6 +1,7 @@
 package chaingql_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
 )
 
 func TestPagesAreThoseOfTheReference(t *testing.T) {
@@ -225,9 +227,27 @@ func TestCursorThatIsTooOldComesWithTheOldest(t *testing.T) {
 	equal(t, "from the oldest there is", ask(""), want)
 
 	chain.Prune("ffff")
-	equal(t, "code with nothing left", parse(t, ask(blocks[1].Cursor)).code(), "CURSOR_TOO_OLD")
-	if _, told := parse(t, ask(blocks[1].Cursor)).Errors[0].Extensions["oldest"]; told {
-		t.Error("an oldest block is told of an empty chain")
+	if oldest := parse(t, ask(blocks[1].Cursor)).Errors[0].Extensions["oldest"]; oldest != string(blocks[19].Cursor) {
+		t.Errorf("the oldest block is %v, want the newest, which is never pruned", oldest)
+	}
+}
+
+// An emptiedBackend has pruned all its blocks, which the contract does not allow.
+type emptiedBackend struct{ *memchain.Chain }
+
+func (b emptiedBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	if q.After != "" {
+		return nil, chaingql.ErrCursorTooOld
+	}
+	return nil, ctx.Err()
+}
+
+func TestCursorThatIsTooOldOfAChainWithoutBlocksComesAlone(t *testing.T) {
+	h, _ := newHandler(t, emptiedBackend{memchain.New()}, chaingql.Options{})
+	r := parse(t, query(h, `{blockchain{blocks(first:2,after:"01m"){edges{cursor}}}}`, nil))
+	equal(t, "code", r.code(), "CURSOR_TOO_OLD")
+	if oldest, ok := r.Errors[0].Extensions["oldest"]; ok {
+		t.Errorf("the oldest block is %v", oldest)
 	}
 }
 

@@ -24,9 +24,11 @@ type network struct {
 }
 
 // serve lets h be reached over a network of its own until the test ends.
-func serve(t *testing.T, h http.Handler) *network {
+func serve(t *testing.T, h http.Handler) *network { return serveBy(t, &http.Server{Handler: h}) }
+
+// serveBy is serve with a host's own settings.
+func serveBy(t *testing.T, srv *http.Server) *network {
 	n := &network{conns: make(chan net.Conn), closed: make(chan struct{})}
-	srv := &http.Server{Handler: h}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

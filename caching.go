@@ -3,6 +3,7 @@ package chaingql
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ type head struct {
 	workchain int32
 	all       bool
 	balance   bool // of all where there is none of the workchain
+	blocks    bool // and on gaps before it that are repaired
 	page      bool // no longer, once it is known to be final
 }
 
@@ -45,7 +47,7 @@ var (
 // ofItsBlocks is what a page depends on, unless it lies between blocks that are
 // there.
 func ofItsBlocks(args plan.Args) any {
-	on := head{all: true, page: args[argAfter] != nil || args[argBefore] != nil}
+	on := head{all: true, blocks: true, page: args[argAfter] != nil || args[argBefore] != nil}
 	if workchain, ok := args[argWorkchain].(int); ok {
 		on.workchain, on.all = int32(workchain), false
 	}
@@ -66,45 +68,52 @@ func settled(w blocklog.Window[Block]) Cursor {
 	return "" // what is before the window may be as new as its first block
 }
 
-// final reports whether a page will be the same for ever: it lies between blocks,
-// and what is behind it has settled. One that begins with the oldest block does
-// not: others before that may have been pruned, or be still to come.
-func (r *resolvers) final(q BlocksQuery, blocks []Block, more bool) bool {
+// final reports whether a page will never change. It lies between two blocks, those at its end are old, and the window
+// that it was read from proves that it lacks none: a page of the Backend may have a hole that is filled later. A page
+// that begins with the oldest block is not final: earlier ones may have been pruned, or be still to come.
+func (r *resolvers) final(q BlocksQuery, blocks []Block, more bool, w blocklog.Window[Block]) bool {
 	if q.After == "" && (q.First > 0 || !more) {
 		return false
 	}
-	end := q.Before
-	if end == "" && q.First > 0 && more {
+	begin, end := q.After, q.Before
+	switch {
+	case q.Last > 0 && more:
+		begin = blocks[0].Cursor
+	case end == "" && q.First > 0 && more:
 		end = blocks[len(blocks)-1].Cursor
 	}
-	return end != "" && end <= settled(r.recent.Window())
+	return end != "" && end <= settled(w) && r.recent.Complete(w, q.Workchain, string(begin), string(end))
 }
 
 // A freshness is how long the answer to a GET may be kept, and how it is known
 // again.
 type freshness struct {
 	public bool
-	// The tags of an answer that is final, and of one that is true as long as
-	// no block comes; "" where there is none.
+	// The tags of an answer that is final, and of one that is true as long as no block
+	// comes and no gap is found; "" if there is none. A page that is not final has a tag
+	// only if it was read from the window.
 	lasting, passing string
 	age              time.Duration // of the latter
-	static           bool          // it depends on nothing but the service itself
+	reached          string        // by the window, and how many gaps it had
+	gaps             uint64
+	static           bool // it depends on nothing but the service itself
 }
 
 // fresh judges what an operation depends on, before it is run: what it reads
 // may only be newer.
 func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
-	f := freshness{public: h.open(project), static: true}
 	w := h.blocks.Window()
+	f := freshness{public: h.open(project), static: true, reached: w.Reached, gaps: w.Gaps}
 	mayLast := true
 	var heads strings.Builder
 	var known head
+	blocks := false
 	for what := range op.Depends() {
 		on, ok := what.(head)
 		if !ok {
 			return freshness{} // anything may have changed
 		}
-		mayLast = mayLast && on.page
+		mayLast, blocks = mayLast && on.page, blocks || on.blocks
 		if on.page = false; !f.static && on == known {
 			continue // as those of many accounts are
 		}
@@ -122,11 +131,25 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	if mayLast {
 		f.lasting = `"` + identity + `"`
 	}
+	if blocks { // which a repair changes, as this process knows it
+		fmt.Fprint(&heads, h.id, " ", w.Gaps)
+	}
 	if w.Live && !f.static {
 		sum := sha256.Sum256([]byte(heads.String()))
 		f.passing = `"` + identity + "-" + hex.EncodeToString(sum[:8]) + `"`
 	}
 	return f
+}
+
+// recheck drops the tag of an answer during whose production a block came that it depends on: the answer may be of before
+// or after that block, and a tag names one answer. A final answer has a tag of its own.
+func (h *Handler) recheck(f *freshness, op *plan.Bound, media, project string) {
+	if w := h.blocks.Window(); w.Reached == f.reached && w.Gaps == f.gaps {
+		return
+	}
+	if now := h.fresh(op, media, project); now.passing != f.passing {
+		f.passing = ""
+	}
 }
 
 // newest returns the newest block of a window that counts, and how fast they
@@ -175,8 +198,9 @@ func (f *freshness) known(header http.Header) (final, known bool) {
 
 // keep says in an answer's header how long it may be kept: for ever if it is
 // final. It must have no errors. What the host has said of that already stands,
-// of an answer that may be kept.
-func (f *freshness) keep(header http.Header, final bool) {
+// of an answer that may be kept. An answer with stored blocks, which were read from
+// the Backend, has no tag: the Handler would not notice if they changed.
+func (f *freshness) keep(header http.Header, final, stored bool) {
 	tag, how := f.passing, "no-cache"
 	switch seconds := int(f.age.Seconds()); {
 	case f.static:
@@ -186,11 +210,13 @@ func (f *freshness) keep(header http.Header, final bool) {
 	case f.passing != "" && seconds > 0:
 		how = "max-age=" + strconv.Itoa(seconds)
 	}
-	if tag == "" {
+	if tag == "" || stored && how == "no-cache" {
 		header["Cache-Control"] = noStore
 		return
 	}
-	header.Set("ETag", tag)
+	if !stored {
+		header.Set("ETag", tag)
+	}
 	if header["Cache-Control"] != nil {
 		return
 	}
@@ -203,7 +229,7 @@ func (f *freshness) keep(header http.Header, final bool) {
 
 // notModified answers a GET whose answer is known.
 func notModified(w http.ResponseWriter, f freshness, final bool) {
-	f.keep(w.Header(), final)
+	f.keep(w.Header(), final, false)
 	w.WriteHeader(http.StatusNotModified)
 	_ = http.NewResponseController(w).Flush() // as write does; who cannot is left to net/http
 }

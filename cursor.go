@@ -3,6 +3,7 @@ package chaingql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math/bits"
 	"slices"
@@ -10,6 +11,40 @@ import (
 	"strings"
 	"time"
 )
+
+// checkCursors returns an error if clients could not send a block's cursor back as
+// they received it: JSON, event ids and headers change other characters.
+func checkCursors(blocks ...Block) error {
+	for i := range blocks {
+		if !printable(blocks[i].Cursor) {
+			return fmt.Errorf("chaingql: Backend returned cursor %.80q: it must be printable ASCII without spaces", blocks[i].Cursor)
+		}
+	}
+	return nil
+}
+
+func printable(c Cursor) bool {
+	for i := range len(c) {
+		if c[i] <= ' ' || c[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// checked is a Follow that fails at a cursor that is not printable.
+func checked(follow iter.Seq2[Block, error]) iter.Seq2[Block, error] {
+	return func(yield func(Block, error) bool) {
+		for b, err := range follow {
+			if err == nil {
+				err = checkCursors(b)
+			}
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
+}
 
 // masterchain is the workchain that orders the blocks of all others.
 const masterchain = -1
@@ -51,7 +86,8 @@ func appendOrdered(dst []byte, n uint64) []byte {
 
 // PageOf answers a Backend's Blocks out of a slice that holds all blocks,
 // ascending by cursor. The page is the caller's own. It is empty where q asks
-// for none.
+// for none. A filter by workchain or shard costs a scan of the blocks, so that a
+// source of more than some ten thousand should keep an index of them.
 func PageOf(sorted []Block, q BlocksQuery) []Block {
 	sorted = between(sorted, q.After, q.Before)
 	var page []Block
@@ -102,8 +138,14 @@ const DefaultPoll = time.Second
 // Poll makes a Backend's Follow out of its Blocks: it reads page after page
 // behind the cursor and, once there is no more, looks again every so often
 // ([DefaultPoll] where every is not positive). It ends as Follow must, with one
-// error: what Blocks returned, or the context's. From the cursor "" it starts at
-// the oldest block kept: Blocks does not tell whether there were older ones.
+// error: what Blocks returned, or the context's.
+//
+// A page after "" begins with the oldest block that is kept, but Follow must end
+// with [ErrCursorTooOld] if older ones were pruned. A Backend that prunes therefore
+// replaces "" with a cursor that Blocks accepts and that is before every block: "0"
+// if [ChainOrder] or [SeqCursor] makes its cursors.
+//
+//	return chaingql.Poll(ctx, b.Blocks, cmp.Or(after, "0"), every)
 func Poll(ctx context.Context, blocks func(context.Context, BlocksQuery) ([]Block, error), after Cursor, every time.Duration) iter.Seq2[Block, error] {
 	if every <= 0 {
 		every = DefaultPoll

@@ -133,7 +133,9 @@ func TestALegacyErrorNamesACursorFromWhichNoStreamLosesBlocks(t *testing.T) {
 		commit(t, s.Chain, blocks[13])
 		time.Sleep(10 * time.Second)
 		c.expect("1 is lost, and both end", fmt.Sprintf(
-			`{"type":"connection_error","id":null,"payload":{"message":"Blocks are missing from the stream.","extensions":{"code":"STREAM_GAP","cursor":%q}}}`, blocks[0].Cursor), "CLOSE 1001")
+			`{"type":"connection_error","id":null,"payload":{"message":"Blocks are missing from the stream.","extensions":{"code":"STREAM_GAP","cursor":%q,`+
+				`"operations":[{"id":"1","code":"STREAM_GAP","cursor":%q},{"id":"2","code":"SERVICE_UNAVAILABLE","cursor":%q}]}}}`,
+			blocks[0].Cursor, blocks[9].Cursor, blocks[0].Cursor), "CLOSE 1001")
 	})
 }
 

@@ -39,12 +39,16 @@
 //   - STREAM_GAP: a block is missing that this subscription was, or may be, owed.
 //     extensions.cursor is the position before it, which may be before blocks
 //     that were already sent, by this subscription or by the one it goes on
-//     from: go on from there, forgetting those.
+//     from: go on from there, forgetting those. From then on the cursors that the
+//     Handler makes for this client, in extensions.cursor and as ids of events,
+//     have a suffix, by which it is told of each gap once.
 //   - CURSOR_TOO_OLD: the blocks after the cursor that was asked for, or reached,
 //     are no longer kept. extensions.oldest is the oldest that is; after: ""
 //     starts with it.
 //   - SERVICE_UNAVAILABLE: the service goes away, the session has expired, or the
-//     source broke off; extensions.cursor is the position reached.
+//     source broke off; extensions.cursor is the position reached. It is absent
+//     if the subscription had no cursor and the newest block could not be read
+//     within a second: subscribe again.
 //
 // A connection that takes nothing for ten seconds is cut, when nothing more can
 // be told; [Hooks] and the log have the position. Its client goes on from the
@@ -52,18 +56,28 @@
 // chain_order in its selection; on an event stream, ids are cursors, and a
 // browser goes on by itself, if it had an event.
 //
+// Pages of Blocks are checked by the same numbers, and the first page of a
+// catch-up by one small call of Blocks that reads the block at its cursor: if
+// blocks were pruned while a page was read, the subscription ends with
+// CURSOR_TOO_OLD or STREAM_GAP.
+//
 // What this does not cover: a client that subscribes again without a cursor, as
 // the networks' own SDK does, starts at the newest block. A block that Blocks
-// does not have either is told as a gap to those who are live, once; who reads
-// that part of the chain later is given what there is. A block that Follow has
-// left out shows by its successor in the shard, not before: a client that had
-// blocks from behind it, and goes on in another process before it shows, is not
-// told. The positions are the clients': a Handler keeps none beyond its life.
+// does not have either is a gap for everybody who reads that part of the chain,
+// live or later. A client that resumes from extensions.cursor or from an event's
+// id is told of it once by each Handler. A plain chain_order does not show
+// whether its client was told, so that client may be sent back again, and one
+// that always starts from the same chain_order before a gap that stays never
+// passes it. A block that Follow has left out shows by its successor in the
+// shard, not before: a client that had blocks from behind it, and goes on in
+// another process before it shows, is not told. The positions are the clients': a
+// Handler keeps none beyond its life. It remembers 64 regions with gaps; of more,
+// neighbors are merged, and a client may be sent back once without need.
 //
 // A query is answered from the log of recent blocks too, while that is live:
 // what a subscriber was sent, every later query sees. When Follow has failed, or
 // given nothing for [Options.Silence], queries ask the Backend, and info.latency
-// grows.
+// grows. If Blocks then has a newer block, Follow hangs, and is started again.
 //
 // # Strangers
 //

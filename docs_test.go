@@ -66,6 +66,9 @@ func fences(t *testing.T, file string, strict bool) (all []fence) {
 func TestWhatDocumentsShowWorks(t *testing.T) {
 	for _, file := range documents(t) {
 		for _, f := range fences(t, file, true) {
+			if f.isProgram() {
+				continue // TestFirstProgramOfTheReadmeServes
+			}
 			switch f.language {
 			case "go", "nginx", "caddy", "haproxy", "yaml":
 				f.isPartOfItsSource(t)
@@ -94,6 +97,11 @@ func TestCodeThatModulesShowIsCompiled(t *testing.T) {
 			t.Errorf("%s/README.md shows no code", module)
 		}
 	}
+}
+
+// isProgram reports whether the code is a whole program.
+func (f fence) isProgram() bool {
+	return f.language == "go" && strings.HasPrefix(f.text, "package main\n")
 }
 
 // isPartOfItsSource looks for the snippet, line for line, in the file it names.
@@ -153,6 +161,10 @@ var typed = []struct {
 	{regexp.MustCompile(`^go run (\./\S+)`), func(_ *testing.T, dir string) bool { return there(filepath.Join(dir, "main.go")) }},
 	{regexp.MustCompile(`^go test (?:-race )?(\./\S*)$`), func(_ *testing.T, dir string) bool { return there(strings.TrimSuffix(dir, "...")) }},
 	{regexp.MustCompile(`^make (\w+)`), func(t *testing.T, target string) bool { return strings.Contains(read(t, "Makefile"), "\n"+target+":") }},
+	{regexp.MustCompile(`^(curl http://127\S+) `), func(t *testing.T, line string) bool {
+		_, known := firstProgram(t)
+		return strings.HasPrefix(known, line)
+	}},
 	{regexp.MustCompile(`^go get (\S+)$`), func(_ *testing.T, path string) bool { return path == module }},
 }
 

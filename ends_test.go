@@ -48,15 +48,17 @@ func TestShutdownSpreadsItsGoodbyes(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- h.Shutdown(ctx) }()
 		time.Sleep(time.Millisecond)
-		refused := post(h, ask802)
-		equal(t, "status of a new request", refused.Code, http.StatusServiceUnavailable)
+		refused := post(h, `{"query":"subscription{blocks{id}}"}`, "Accept", "text/event-stream")
+		equal(t, "status of a new stream", refused.Code, http.StatusServiceUnavailable)
 		equal(t, "its Retry-After", refused.Header().Get("Retry-After"), "1")
+		equal(t, "status of a query while streams end", post(h, ask802).Code, http.StatusOK)
 		time.Sleep(time.Second)
 		commit(t, chain, blocks[2]) // which reaches those who have not been told
 		clients.Wait()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+		equal(t, "status of a query when all streams have ended", post(h, ask802).Code, http.StatusServiceUnavailable)
 		if last := slices.Max(ends); last < 2*time.Second || last > drain/2 {
 			t.Errorf("the last was told after %v of %v", last, drain)
 		}

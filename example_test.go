@@ -2,6 +2,7 @@ package chaingql_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,6 @@ func ask(h http.Handler, path, query string) string {
 	return string(body)
 }
 
-// As README.md has it.
 func Example() {
 	_ = os.Setenv("SHOP_SECRET", "s3cret")
 	backend := memchain.New()
@@ -74,16 +74,36 @@ func ExampleStaticProjects() {
 	// {"errors":[{"message":"Unauthorized access","extensions":{"code":"UNAUTHENTICATED"}}]}
 }
 
+// bearer admits clients by a token: in the header Authorization or, since browsers
+// cannot set headers of a socket, in the same field of connection_init's payload.
+type bearer struct {
+	valid func(project, token string) bool
+}
+
+func (b bearer) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+	header := c.Request.Header.Get("Authorization")
+	var payload struct{ Authorization string }
+	if json.Unmarshal(c.Payload, &payload) == nil && payload.Authorization != "" {
+		header = payload.Authorization
+	}
+	token, ok := strings.CutPrefix(header, "Bearer ")
+	if !ok || !b.valid(c.Project, token) {
+		return nil, chaingql.ErrUnauthorized
+	}
+	return ctx, nil
+}
+
 func ExampleHandler_Shutdown() {
 	handler := chaingql.New(memchain.New(), &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
-	server := httptest.NewServer(handler)
-	defer server.Close()
+	server := httptest.NewServer(handler).Config // an *http.Server
 
-	// At SIGTERM: http.Server's Shutdown neither closes sockets nor waits for
-	// them, so the handler comes first.
+	// At SIGTERM: http.Server's Shutdown closes the listener first. It neither ends sockets nor waits for them, which
+	// the Handler does.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := handler.Shutdown(ctx); err != nil {
+	drained := make(chan error, 1)
+	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(ctx) })
+	if err := errors.Join(server.Shutdown(ctx), <-drained); err != nil {
 		fmt.Println("cut short:", err)
 	}
 	fmt.Println(ask(handler, "/demo/graphql", "{info{version}}"))
@@ -152,17 +172,20 @@ func Example_openInternet() {
 	server := &http.Server{
 		Addr:              "127.0.0.1:0",
 		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second, // before it, the Handler is not asked
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
 	}
 	fmt.Println(ask(server.Handler, "/demo/graphql", "{__typename}"))
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_ = handler.Shutdown(ctx) // sockets and event streams first: server.Shutdown does not end them
+	drained := make(chan error, 1)
+	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(ctx) }) // ends sockets and event streams
 	_ = server.Shutdown(ctx)
+	<-drained
 	// Output: {"data":{"__typename":"Query"}}
 }
 

@@ -38,4 +38,14 @@ func (h *Handler) Guests() int { return len(h.streams.here()) }
 func Defaults() Options { return Options{}.withDefaults() }
 
 // Fixed are the times that no option changes, in the order of docs/limits.md.
-var Fixed = []time.Duration{initTimeout, firstMessageTimeout, frameTimeout, socketWriteTimeout, streamWriteTimeout}
+var Fixed = []time.Duration{initTimeout, unusedTimeout, frameTimeout, socketWriteTimeout, streamWriteTimeout}
+
+// Pending is the number of bytes that are counted for bodies and for answers.
+func (h *Handler) Pending() (bodies, answers int) {
+	used := func(b *budget) int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.used
+	}
+	return used(h.bodies), used(h.answers)
+}

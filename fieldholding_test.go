@@ -125,7 +125,7 @@ func TestHostsSubscriptionsAreHeldToWhatTheyKeep(t *testing.T) {
 			grown := int(heap() + stacks() - before)
 			count, held := h.Retained()
 			t.Logf("%d bytes each, held to be %d", grown/each, held/each)
-			if count != each || held < grown {
+			if count != each || held < grown*9/10 { // the race detector adds some
 				t.Errorf("%d subscriptions grew the heap and the stacks by %d bytes, and are held to keep %d", count, grown, held)
 			}
 			for _, stop := range stops {
@@ -158,7 +158,7 @@ func TestMapOfFieldsMayBeChangedBehindNew(t *testing.T) {
 
 func TestAnswersNotTakenCountAmongWhatSubscriptionsKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most = 300 << 10
+		const most = 366 << 10 // an eighth is for blocks, the rest for six subscriptions with an answer and two without
 		var hits atomic.Int64
 		var ends []chaingql.Reason
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{SubscriptionBytes: most},

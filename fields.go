@@ -112,7 +112,8 @@ type feed struct {
 
 // feed begins a subscription to a field of the host's.
 func (h *Handler) feed(ctx context.Context, op *plan.Bound, by subscriber, field SubscriptionField) (stream, *plan.Error) {
-	forget, err := h.retained.keep(op, feedBytes)
+	copies := 2 * op.Holding().Variables // in ResolveParams, as Args and as Info.VariableValues
+	forget, err := h.retained.keep(op, feedBytes+copies)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
@@ -189,13 +190,15 @@ func (f *feed) next() (id string, answer []byte, err error) {
 		if f.over = errors.New(f.failed.Message); f.failed.Limit != "" {
 			f.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, f.over)
 		}
-		return "", nil, &ending{f.failed, false}
+		return "", nil, &ending{told: f.failed}
 	default:
 		return "", nil, nil
 	}
 }
 
 func (f *feed) cursor() string { return "" }
+
+func (f *feed) pending() *ending { return nil }
 
 // close does not wait for the host's function, which may take its time: Shutdown
 // does.

@@ -10,11 +10,20 @@ import (
 // A condition is what a block is asked.
 type condition func(*Block) bool
 
-// blockFilter makes a condition of a BlockFilter. Fields are and-ed; OR chains
-// alternatives, of which one without a field matches everything.
-func blockFilter(filter any) (condition, *plan.Error) {
+// What the conditions of a filter take in memory, in bytes.
+const (
+	alternativeBytes = 48
+	conditionBytes   = 96
+	itemBytes        = 40 // of a list
+)
+
+// blockFilter makes a condition of a BlockFilter, and returns the bytes that it
+// takes. Fields are and-ed; OR chains alternatives, of which one without a field
+// matches everything.
+func blockFilter(filter any) (match condition, bytes int, err *plan.Error) {
 	var alternatives [][]condition
 	for filter != nil {
+		bytes += alternativeBytes
 		fields := filter.(map[string]any)
 		var all []condition
 		for _, field := range filterFields {
@@ -25,21 +34,43 @@ func blockFilter(filter any) (condition, *plan.Error) {
 			c, err := field.conditions(operators)
 			if err != nil {
 				err.Message = field.name + ": " + err.Message
-				return nil, err
+				return nil, 0, err
 			}
 			all = append(all, c...)
+			bytes += operatorBytes(operators)
 		}
 		alternatives = append(alternatives, all)
 		filter = fields["OR"]
 	}
 	if len(alternatives) == 0 {
-		return func(*Block) bool { return true }, nil
+		return func(*Block) bool { return true }, 0, nil
 	}
 	return func(b *Block) bool {
 		return slices.ContainsFunc(alternatives, func(all []condition) bool {
 			return !slices.ContainsFunc(all, func(c condition) bool { return !c(b) })
 		})
-	}, nil
+	}, bytes, nil
+}
+
+func operatorBytes(operators map[string]any) (bytes int) {
+	for _, operand := range operators {
+		bytes += conditionBytes + copiedBytes(operand)
+		if items, ok := operand.([]any); ok {
+			bytes += itemBytes * len(items)
+			for _, item := range items {
+				bytes += copiedBytes(item)
+			}
+		}
+	}
+	return bytes
+}
+
+// copiedBytes returns the memory of an operand's copy in lower case, if there is one.
+func copiedBytes(operand any) int {
+	if s, ok := operand.(string); ok && s != strings.ToLower(s) {
+		return len(s)
+	}
+	return 0
 }
 
 // workchainsOf leaves of a BlockFilter only what it says of workchains. What

@@ -28,10 +28,10 @@ func filtered(t *testing.T, blocks []chaingql.Block, payloads []string) []string
 		h, _ := newHandler(t, chain, chaingql.Options{})
 		n := serve(t, h)
 		var sockets []*socket
-		for from := 0; from < len(payloads); from += chaingql.DefaultPerSocket {
+		for from := 0; from < len(payloads); from += chaingql.DefaultSocketSubscriptions {
 			s := n.socket(t)
 			sockets = append(sockets, s)
-			for i := from; i < min(len(payloads), from+chaingql.DefaultPerSocket); i++ {
+			for i := from; i < min(len(payloads), from+chaingql.DefaultSocketSubscriptions); i++ {
 				s.say(fmt.Sprintf(`{"id":%d,"type":"start","payload":%s}`, i, payloads[i]))
 			}
 		}

@@ -1,11 +1,13 @@
 package chaingql
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -22,31 +24,35 @@ import (
 
 // Time that a socket of a client is given.
 const (
-	initTimeout         = 10 * time.Second
-	firstMessageTimeout = time.Minute // of the legacy protocol: somebody may be pasting a start by hand
-	frameTimeout        = 5 * time.Second
-	socketWriteTimeout  = 10 * time.Second
-	streamWriteTimeout  = 10 * time.Second
+	initTimeout        = 10 * time.Second
+	unusedTimeout      = time.Minute // of the legacy protocol: somebody may be pasting a start by hand
+	frameTimeout       = 5 * time.Second
+	socketWriteTimeout = 10 * time.Second
+	streamWriteTimeout = 10 * time.Second
 )
 
 // A Handler serves the API of one chain. Make it with [New]. It is safe for
 // concurrent use and may be mounted under any number of patterns.
 type Handler struct {
-	opts      Options
-	auth      Authorizer
-	origins   origins
-	schema    *plan.Schema
-	plans     *plan.Cache
-	blocks    *blocklog.Log[Block]
-	sockets   *gqlws.Server
-	requests  *admission
-	streams   *admission
-	edition   string     // what answers depend on beside requests and chain
-	feeds     *admission // of subscriptions to the host's fields, and the goroutines they have
-	retained  retained
-	trusted   trusted
-	events    events
-	exchanges sync.Pool // of *exchange
+	opts            Options
+	auth            Authorizer
+	origins         origins
+	schema          *plan.Schema
+	plans           *plan.Cache
+	blocks          *blocklog.Log[Block]
+	sockets         *gqlws.Server
+	requests        *admission // in progress, bodies and answers included
+	slots           *admission // of Limits.Requests
+	bodies, answers *budget
+	streams         *admission
+	edition         string     // what answers depend on beside requests and chain
+	id              string     // marks its cursors, to be known again
+	feeds           *admission // of subscriptions to the host's fields, and the goroutines they have
+	retained        retained
+	trusted         trusted
+	events          events
+	exchanges       sync.Pool     // of *exchange
+	preparing       chan struct{} // held while a request is decoded and prepared
 }
 
 // New returns a Handler that serves b. It is ready at once and starts nothing
@@ -99,18 +105,23 @@ func New(b Backend, opts *Options) *Handler {
 		panic("chaingql: New: " + err.Error()) // of the host's types: every test would say if it were of ours
 	}
 	h.schema = schema
+	h.id = strings.ToLower(rand.Text()[:handlerSize])
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, h.events.limit)
+	h.bodies, h.answers = newBudget(l.PendingBodyBytes), newBudget(l.PendingAnswerBytes)
 	h.sockets = gqlws.NewServer(gqlws.Options{
-		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, FirstMessage: firstMessageTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
-		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxOperations: l.PerSocket, MaxID: l.IDBytes, MaxSockets: l.Sockets, Logger: h.opts.Logger,
+		KeepAlive: h.opts.KeepAlive, InitTimeout: initTimeout, UnusedTimeout: unusedTimeout, FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout,
+		MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxID: l.IDBytes, MaxSockets: l.Sockets, Logger: h.opts.Logger,
+		MaxSubscriptions: l.SocketSubscriptions, MaxQueries: l.SocketQueries, QueryWait: l.BackendTimeout + l.WriteTimeout,
+		MaxUnsent: l.PendingSocketBytes, Account: h.account,
 	})
-	h.requests, h.streams, h.feeds = newAdmission(l.Requests), newAdmission(l.Sockets), newAdmission(0)
+	h.requests, h.streams, h.feeds = newAdmission(0), newAdmission(l.Sockets), newAdmission(0)
+	h.slots = newAdmission(l.Requests)
 	h.retained = retained{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
 	}
-	h.exchanges.New = func() any { return new(exchange) }
+	h.exchanges.New, h.preparing = func() any { return new(exchange) }, make(chan struct{}, runtime.GOMAXPROCS(0))
 	return h
 }
 
@@ -123,8 +134,8 @@ func (h *Handler) SDL() string { return h.schema.SDL() }
 
 // ServeHTTP answers queries by GET and POST, and opens sockets and event
 // streams. It never redirects, and answers every request, refused ones too, in
-// JSON. Answers to GET say how long they may be kept and by whom: a page between
-// stored blocks for ever, what is newest for as long as blocks are apart, and by
+// JSON. Answers to GET say how long they may be kept and by whom: a page that is
+// proven complete for ever, what is newest for as long as blocks are apart, and by
 // proxies only where the project is known to have no secret. One that the client
 // has already is answered 304, without a call of the Backend.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -150,9 +161,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json, application/graphql-response+json or text/event-stream."))
 		return
 	}
-	ok, closed := h.requests.enter()
-	if !ok {
-		h.turnAway(w, r, unavailable(closed, "Requests", "requests"))
+	if ok, _ := h.requests.enter(); !ok {
+		h.turnAway(w, r, shuttingDown())
 		return
 	}
 	inside := true // a stream leaves early
@@ -161,39 +171,55 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.requests.leave()
 		}
 	}()
-	ctx, project, refused := h.authorize(r)
+	work := slot{h: h}
+	defer work.leave()
+	ctx, project, refused := h.authorize(r, &work)
 	if refused != nil {
 		h.turnAway(w, r, refused)
 		return
 	}
 	x := h.exchanges.Get().(*exchange)
-	asked, refused := h.readRequest(w, r, x)
+	turn := preparation{of: h.preparing}
+	defer turn.end()
+	asked, refused := h.readRequest(w, r, x, &turn)
+	if refused == nil {
+		refused = work.take()
+	}
 	if refused != nil {
 		h.refuse(w, r, refused)
 		return
 	}
 	op, errs := h.prepare(ctx, asked)
+	turn.end()
+	by := asker{overHTTP, project, asked.trace, r.Header}
+	if media == "" {
+		by.transport = overSSE
+	}
 	switch {
 	case errs != nil && media == "":
+		work.leave()
 		h.serveEvents(w, r, &oneAnswer{appendErrors(nil, errs)})
 	case errs != nil:
+		work.leave()
 		h.writeErrors(w, r, media, errs)
 	case op.Kind() == ast.Subscription && events:
+		work.leave()
 		inside = false
 		h.requests.leave()
-		h.serveStream(ctx, w, r, op, asker{overSSE, project, asked.trace, r.Header})
+		by.transport = overSSE
+		h.serveStream(ctx, w, r, op, by)
 	case op.Kind() == ast.Subscription:
+		work.leave()
 		h.refuse(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Subscriptions are served over WebSocket, and as text/event-stream."))
-	case media == "":
-		h.serveEvents(w, r, &oneAnswer{h.run(ctx, &call{path: endpoint(r), op: op}, asker{overSSE, project, asked.trace, r.Header}, nil)})
 	default:
-		h.answerTo(ctx, w, r, op, asker{overHTTP, project, asked.trace, r.Header}, media, x)
+		h.answerTo(ctx, w, r, op, by, cmp.Or(media, typeEvents), x, &work)
 	}
 }
 
 // run appends a query's answer to dst.
-func (h *Handler) run(ctx context.Context, c *call, by asker, dst []byte) []byte {
+func (h *Handler) run(ctx context.Context, c *call, by asker, dst []byte, out *outgoing) []byte {
 	ctx, told := h.events.begin(ctx, c.op, by)
+	c.op.Room = out
 	dst = c.op.Run(ctx, c, dst)
 	c.failed = failed(dst)
 	told.answered(dst, c.failed)
@@ -220,22 +246,27 @@ func unavailable(closed bool, limit, what string) *refusal {
 	return no
 }
 
-// Shutdown ends the Handler for good: new requests get 503, running ones are
-// finished, sockets and event streams are told that the service goes away, and
-// where to go on, and closed, and the Backend's Follow is ended. So that their
-// clients do not all come back at once, streams are ended one by one, a hundred
-// a second or as many more as half the time until ctx's deadline takes (10 s
-// where it has none), and go on until then. Shutdown returns when all of that is
-// done, or with ctx's error when ctx is done before; the sockets are cut then.
-// Call it beside http.Server's own Shutdown, which neither closes sockets nor
-// waits for them.
+// Shutdown ends the Handler for good, in two steps. First it refuses new sockets and event streams with 503, and ends
+// those that are open: each receives the reason and the cursor to resume from. Queries over HTTP are still answered.
+// When the last socket and stream has ended, or when ctx ends, it refuses queries with 503, waits for the running ones,
+// and ends the Backend's Follow.
+//
+// So that clients do not all reconnect at once, sockets and streams end one after the other: a hundred a second, or
+// more so that all of them end within half of the time until ctx's deadline (10 s without a deadline). Until then they
+// receive blocks as before.
+//
+// Shutdown returns nil when everything has ended. If ctx ends before, the remaining sockets are cut and Shutdown
+// returns an error that wraps ctx's. It may be called again, and then waits for the rest.
+//
+// Some clients do not retry a 503, but all retry a refused connection. So close the listener first: register Shutdown
+// with [http.Server.RegisterOnShutdown], call the server's own Shutdown, which neither ends sockets nor waits for them,
+// and wait for both.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	// All at once: a slow query must not keep sockets and streams from being
-	// told.
-	told := make(chan error, 2)
-	go func() { told <- h.sockets.Shutdown(ctx) }()
-	go func() { told <- h.streams.close(ctx) }()
-	for _, err := range []error{h.requests.close(ctx), <-told, <-told, h.feeds.close(ctx), h.blocks.Close(ctx)} {
+	// Sockets and streams at the same time: each of them may take until ctx ends.
+	streams := make(chan error, 1)
+	go func() { streams <- h.streams.close(ctx) }()
+	ended := []error{h.sockets.Shutdown(ctx), <-streams} // before queries are refused
+	for _, err := range append(ended, h.requests.close(ctx), h.feeds.close(ctx), h.blocks.Close(ctx)) {
 		if err != nil {
 			return fmt.Errorf("chaingql: Shutdown: %w", err) // all have the same reason
 		}
@@ -243,17 +274,24 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// authorize asks who the request comes from and whether they may.
-func (h *Handler) authorize(r *http.Request) (ctx context.Context, project string, refused *refusal) {
+// authorize asks who the request comes from and whether they may. The Authorizer
+// runs in the slot, which is left again.
+func (h *Handler) authorize(r *http.Request, work *slot) (ctx context.Context, project string, refused *refusal) {
 	if h.auth == (everybody{}) {
 		return r.Context(), projectOf(r), nil
 	}
 	c, err := h.credentials(r)
-	if err != nil {
-		return nil, "", unauthorized()
+	if err == nil {
+		if refused := work.take(); refused != nil {
+			return nil, "", refused
+		}
+		defer work.leave()
+		ctx, err = h.admit(r.Context(), c)
 	}
-	if ctx, err = h.admit(r.Context(), c); err != nil {
-		return nil, "", h.refused(r.Context(), err)
+	if err != nil {
+		refused = h.refused(r.Context(), err)
+		h.events.denied(r.Context(), denial(r, c.Project, err), refused)
+		return nil, "", refused
 	}
 	return ctx, c.Project, nil
 }
@@ -265,6 +303,9 @@ func (h *Handler) refused(ctx context.Context, err error) *refusal {
 	switch {
 	case errors.Is(err, ErrUnauthorized):
 		return unauthorized()
+	case errors.Is(err, errPayloadTooLarge):
+		return overLimit(http.StatusRequestEntityTooLarge, "",
+			fmt.Sprintf("The payload of connection_init exceeds the limit of %d bytes.", maxPayload))
 	case errors.As(err, &limited):
 		return limited.refusal()
 	case errors.As(err, &pointed) && pointed != nil:
@@ -306,19 +347,4 @@ func requestPath(r *http.Request) string {
 		return r.URL.Path
 	}
 	return path
-}
-
-// isUpgrade reports whether a request asks for a WebSocket.
-func isUpgrade(r *http.Request) bool {
-	if r.Method != http.MethodGet {
-		return false
-	}
-	for _, v := range r.Header["Upgrade"] {
-		for token := range strings.SplitSeq(v, ",") {
-			if strings.EqualFold(textproto.TrimString(token), "websocket") {
-				return true
-			}
-		}
-	}
-	return false
 }

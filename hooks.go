@@ -23,7 +23,8 @@ import (
 // The log ([Options.Logger]) tells of the same, but for single blocks and the
 // start of operations: failures of the source (Warn), its recovery and cut
 // connections (Info), missing blocks (Warn, or Error where they stay missing);
-// on level Debug operations finished, sockets opened and closed, and limits hit.
+// on level Debug operations finished, sockets opened and closed, limits hit, and
+// clients that were not let in.
 type Hooks struct {
 	// OperationStarted is called for each operation that passed all checks and
 	// is about to run. The context that it returns (the given one, or one made
@@ -49,6 +50,11 @@ type Hooks struct {
 	// last operation has finished, with one of the Reasons; err has more,
 	// where there is more.
 	SocketClosed func(ctx context.Context, s Socket, why Reason, err error)
+
+	// AccessDenied is called for each request, handshake and connection_init that is
+	// refused because the [Authorizer] returned ErrUnauthorized or RateLimited, the
+	// credentials are malformed, or a socket's Origin is not allowed.
+	AccessDenied func(ctx context.Context, d Denial)
 
 	// BlockReceived is called for each new block that the Backend's Follow
 	// gave, once and in order; and for each that it left out, when it is found,
@@ -290,33 +296,6 @@ func (o *observed) finish(out Outcome) {
 		slog.String("reason", string(out.Reason)), slog.Uint64("blocks", out.Blocks), slog.String("cursor", string(out.Cursor)), slog.Any("error", out.Err))
 	if o.OperationFinished != nil {
 		o.call(o.ctx, "OperationFinished", func() { o.OperationFinished(o.ctx, o.op, out) })
-	}
-}
-
-func (e *events) opened(ctx context.Context, s Socket) {
-	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: socket opened", slog.String("protocol", s.Protocol),
-		slog.String("project", s.Project), slog.String("remote", s.Remote))
-	if e.SocketOpened != nil {
-		e.call(ctx, "SocketOpened", func() { e.SocketOpened(ctx, s) })
-	}
-}
-
-func (e *events) closed(ctx context.Context, s Socket, why error) {
-	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: socket closed", slog.String("protocol", s.Protocol),
-		slog.String("project", s.Project), slog.String("remote", s.Remote), slog.String("reason", string(reasonOf(why))), slog.Any("error", why))
-	if e.SocketClosed != nil {
-		e.call(ctx, "SocketClosed", func() { e.SocketClosed(ctx, s, reasonOf(why), why) })
-	}
-}
-
-// limit tells that a limit was hit; "" is none.
-func (e *events) limit(ctx context.Context, name string) {
-	if name == "" {
-		return
-	}
-	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: limit hit", slog.String("limit", name))
-	if e.LimitHit != nil {
-		e.call(ctx, "LimitHit", func() { e.LimitHit(ctx, name) })
 	}
 }
 

@@ -211,7 +211,7 @@ func TestHooksSeeEachLimitByTheNameOfItsField(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		l := chaingql.Limits{BodyBytes: 2000, DocumentBytes: 500, Tokens: 200, Depth: 4, Fields: 20, Aliases: 3, Directives: 2, SameName: 2,
-			Operations: 2, Fragments: 2, Variables: 2, ListItems: 2, AnswerBytes: 100, MessageBytes: 3000, MessageRate: 5, PerSocket: 1, Sockets: 2, Requests: -1}
+			Operations: 2, Fragments: 2, Variables: 2, ListItems: 2, AnswerBytes: 100, MessageBytes: 3000, MessageRate: 5, SocketSubscriptions: 1, Sockets: 2, Requests: -1}
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { d.note("%s", limit) }}, Limits: l})
 		const v = "{info{version}}"
 		for limit, document := range map[string]string{
@@ -241,7 +241,7 @@ func TestHooksSeeEachLimitByTheNameOfItsField(t *testing.T) {
 		s := n.socket(t)
 		s.say(start("1", allBlocks))
 		s.say(start("2", allBlocks))
-		d.expect(t, "operations on a socket", "PerSocket")
+		d.expect(t, "subscriptions on a socket", "SocketSubscriptions")
 		s.say(`{"type":"stop","id":"1"}`)
 		s.say(start("3", strings.Repeat("x", 600)))
 		d.expect(t, "a document on a socket", "DocumentBytes")
@@ -262,7 +262,7 @@ func TestHooksSeeEachLimitByTheNameOfItsField(t *testing.T) {
 		}
 		d.expect(t, "sockets", "Sockets")
 	})
-	for _, name := range []string{"DocumentBytes", "BodyBytes", "Depth", "PerSocket", "MessageBytes", "MessageRate", "Sockets", "AnswerBytes"} {
+	for _, name := range []string{"DocumentBytes", "BodyBytes", "Depth", "SocketSubscriptions", "SocketQueries", "MessageBytes", "MessageRate", "Sockets", "AnswerBytes"} {
 		if _, ok := reflect.TypeFor[chaingql.Limits]().FieldByName(name); !ok {
 			t.Errorf("Limits has no field %s", name)
 		}

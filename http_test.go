@@ -162,6 +162,8 @@ func TestAcceptListsOfClientsAreUnderstood(t *testing.T) {
 		{"JSON liked better", "application/graphql-response+json;q=0.5, application/json", jsonType},
 		{"own liked better", "application/json;q=0.5, application/graphql-response+json", graphqlType},
 		{"equal, JSON first", "application/json, application/graphql-response+json", jsonType},
+		{"JSON twice", "application/json, application/graphql-response+json, application/json", jsonType},
+		{"a weight of one", "application/json;q=0.5, application/graphql-response+json;q=1", graphqlType},
 		{"application/*", "application/*", jsonType},
 		{"wildcard liked better", "application/graphql-response+json;q=0.5, */*;q=0.8", jsonType},
 		{"upper case", "Application/JSON", jsonType},

@@ -79,3 +79,28 @@ func TestSocketDoesNotKeepTheRequestItCameWith(t *testing.T) {
 		t.Errorf("%s, %v", frame, err)
 	}
 }
+
+// Without an Authorizer nobody asks for the request, which is not kept even until
+// the client says something.
+func TestAnonymousSocketKeepsNoRequest(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	requests := make(chan weak.Pointer[http.Request], 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests <- weak.Make(r)
+		h.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	c, _, err := websocket.Dial(ctx, srv.URL+"/demo/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-ws"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseNow()
+	for request := <-requests; request.Value() != nil; runtime.GC() {
+		if ctx.Err() != nil {
+			t.Fatal("the request is kept")
+		}
+		runtime.Gosched()
+	}
+}

@@ -68,7 +68,7 @@ func TestLimitsOfTheReadmeAreInForce(t *testing.T) {
 	l := chaingql.Defaults().Limits
 	text := read(t, "README.md")
 	for _, row := range [][]int{
-		{50, l.Blocks, l.Calls}, {l.BodyBytes >> 10, l.DocumentBytes >> 10, l.Depth}, {l.Sockets, l.Subscriptions, l.PerSocket, l.MessageRate},
+		{50, l.Blocks, l.Calls}, {l.BodyBytes >> 10, l.DocumentBytes >> 10, l.Depth}, {l.Sockets, l.Subscriptions, l.SocketSubscriptions, l.SocketQueries, l.MessageRate},
 	} {
 		var cells []string
 		for _, n := range row {
@@ -87,4 +87,26 @@ func grouped(n int) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
+}
+
+// The worst-case memory is the sum of its parts, which are the defaults.
+func TestDocumentedWorstCaseIsTheSumOfItsParts(t *testing.T) {
+	l := chaingql.Defaults().Limits
+	text := read(t, "docs/limits.md")
+	_, text, _ = strings.Cut(text, "## Worst-case memory")
+	text, _, _ = strings.Cut(text, "\n## ")
+	stated := regexp.MustCompile(`at most ([\d,]+ MiB)`).FindStringSubmatch(text)
+	rows := regexp.MustCompile(`(?m)^\| (.*) \| (\d+ MiB) \|$`).FindAllStringSubmatch(text, -1)
+	const perSocket, perStream, perRequest, pages = 40 << 10, 32 << 10, 256 << 10, 16 << 20
+	want := []int{l.CacheBytes, l.SubscriptionBytes, l.PendingBodyBytes, l.PendingAnswerBytes, l.Requests * perRequest, pages, l.Sockets * perSocket, l.Sockets * perStream}
+	if len(stated) != 2 || len(rows) != len(want) {
+		t.Fatalf("%q is stated, of %d parts", stated, len(rows))
+	}
+	sum := int64(0)
+	for i, row := range rows {
+		part := amount(t, row[2])
+		equal(t, row[1], part>>20, int64(want[i]+1<<20-1)>>20)
+		sum += part
+	}
+	equal(t, "sum", sum, amount(t, stated[1]))
 }

@@ -88,6 +88,10 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		h, _ := telling(t, log, memchain.New(), chaingql.Options{})
 		query(h, "{"+strings.Repeat("x", 40_000)+"}", nil)
 	},
+	"chaingql: access denied": func(t *testing.T, log *slog.Logger) {
+		h, _ := telling(t, log, memchain.New(), chaingql.Options{Authorizer: chaingql.StaticProjects{}})
+		query(h, "{info{version}}", nil)
+	},
 	"chaingql: event stream cut": func(t *testing.T, log *slog.Logger) {
 		_, n := telling(t, log, memchain.New(), chaingql.Options{})
 		n.wire(t).say("/demo/graphql", `{"query":"`+allBlocks+`"}`, len(allBlocks)+12, "Accept: text/event-stream")
@@ -158,7 +162,7 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 	"blocks are missing": func(t *testing.T, log *slog.Logger) {
 		twice(func(fail func() error) { driveHole(t, log, weave("mmmm")[:2], weave("mmmm")[2:], fail) })
 	},
-	"blocks before a merge were not checked": func(t *testing.T, log *slog.Logger) {
+	"gap check failed; retrying": func(t *testing.T, log *slog.Logger) {
 		before, then := merged()
 		twice(func(fail func() error) { driveHole(t, log, before, then, fail) })
 	},
@@ -236,7 +240,7 @@ func (double) Limit(string)                   {}
 func (double) Init(ctx context.Context, _ []byte) (context.Context, error) {
 	return ctx, nil
 }
-func (d double) Start(context.Context, []byte, func()) (gqlws.Operation, error) {
+func (d double) Start(context.Context, []byte) (gqlws.Operation, error) {
 	return gqlws.Operation{}, d.start()
 }
 

@@ -18,35 +18,39 @@ const (
 	DefaultWindow    = 1024
 	DefaultSilence   = 30 * time.Second
 
-	DefaultBodyBytes         = 128 << 10
-	DefaultDocumentBytes     = 32 << 10
-	DefaultTokens            = 2000
-	DefaultDepth             = 20
-	DefaultFields            = 1500
-	DefaultAliases           = 50
-	DefaultDirectives        = 32
-	DefaultSameName          = 8
-	DefaultOperations        = 8
-	DefaultFragments         = 32
-	DefaultVariables         = 32
-	DefaultListItems         = 100
-	DefaultCalls             = 50
-	DefaultBlocks            = 2500
-	DefaultAnswerBytes       = 4 << 20
-	DefaultCacheBytes        = 32 << 20
-	DefaultMessageBytes      = 64 << 10
-	DefaultSockets           = 10_000
-	DefaultMessageRate       = 100
-	DefaultPerSocket         = 32
-	DefaultRequests          = 1024
-	DefaultInFlight          = 64
-	DefaultSubscriptions     = 100_000
-	DefaultIDBytes           = 128
-	DefaultSubscriptionBytes = 256 << 20
-	DefaultVariableBytes     = 4 << 10
-	DefaultBodyTimeout       = 5 * time.Second
-	DefaultWriteTimeout      = 5 * time.Second
-	DefaultBackendTimeout    = 5 * time.Second
+	DefaultBodyBytes           = 128 << 10
+	DefaultDocumentBytes       = 32 << 10
+	DefaultTokens              = 2000
+	DefaultDepth               = 20
+	DefaultFields              = 1500
+	DefaultAliases             = 50
+	DefaultDirectives          = 32
+	DefaultSameName            = 8
+	DefaultOperations          = 8
+	DefaultFragments           = 32
+	DefaultVariables           = 32
+	DefaultListItems           = 100
+	DefaultCalls               = 50
+	DefaultBlocks              = 2500
+	DefaultAnswerBytes         = 4 << 20
+	DefaultCacheBytes          = 32 << 20
+	DefaultMessageBytes        = 64 << 10
+	DefaultSockets             = 10_000
+	DefaultMessageRate         = 200
+	DefaultSocketSubscriptions = 256
+	DefaultSocketQueries       = 32
+	DefaultRequests            = 1024
+	DefaultInFlight            = 64
+	DefaultPendingBodyBytes    = 16 << 20
+	DefaultPendingAnswerBytes  = 64 << 20
+	DefaultPendingSocketBytes  = 1 << 20
+	DefaultSubscriptions       = 100_000
+	DefaultIDBytes             = 128
+	DefaultSubscriptionBytes   = 256 << 20
+	DefaultVariableBytes       = 4 << 10
+	DefaultBodyTimeout         = 5 * time.Second
+	DefaultWriteTimeout        = 5 * time.Second
+	DefaultBackendTimeout      = 5 * time.Second
 )
 
 // Options are what a [Handler] can be told beside its Backend. The zero value
@@ -97,7 +101,8 @@ type Options struct {
 	// An error that has extensions (a method Extensions() map[string]any, as
 	// graphql-go's ExtendedError) is told to the client: its text, cut at 300
 	// bytes, and its extensions, among them "code", INTERNAL_SERVER_ERROR where it
-	// is no string. Every other error, and a panic, is masked and logged. So is a
+	// is no string. Every other error, and a panic, is masked and logged, and so is
+	// every error of a built-in field, whatever methods it has. So is a
 	// value that its type cannot hold, such as 1<<40 as an Int or a string that an
 	// enum does not have, where graphql-go would change it or make it null.
 	//
@@ -124,8 +129,10 @@ type Options struct {
 	// a field of Query, nothing for others.
 	Costs map[string]func(args map[string]any) Cost
 
-	// KeepAlive is the rhythm of keep-alive messages and pings on sockets.
-	// Default: DefaultKeepAlive.
+	// KeepAlive is the interval of WebSocket pings, of graphql-transport-ws's ping
+	// messages and of comments on event streams. On graphql-ws sockets the first ka
+	// follows the ack, the second KeepAlive later, and all others at a fifth of it:
+	// see docs/protocol.md. Negative: none. Default: DefaultKeepAlive.
 	KeepAlive time.Duration
 
 	// Window is how many recent blocks are kept, for subscribers that read
@@ -176,17 +183,55 @@ type Limits struct {
 	Calls             int // of the Backend, that a query costs at most; one for all balances where it is a [BalanceBatcher]; a cursor that is too old takes one more. Default: 50.
 	Blocks            int // that a query costs at most, without the one more that each page looks for. Default: 2,500.
 	AnswerBytes       int // of an answer's data. Default: 4 MiB.
-	CacheBytes        int // that compiled documents are kept in. Default: 32 MiB. Negative keeps none: no query persists.
+	CacheBytes        int // of memory that compiled documents are kept in. Default: 32 MiB. Negative keeps none: no query persists.
 	MessageBytes      int // of one message on a socket (close code 1009). Default: 64 KiB.
 	Sockets           int // open at once, and as many event streams (503). Default: 10,000.
-	MessageRate       int // messages and pings a second on a socket, twice as many at once (close code 1008). Default: 100.
-	PerSocket         int // operations running at once on one socket. Default: 32.
 	IDBytes           int // of an operation's id on a socket. Default: 128.
 	Subscriptions     int // open at once, on all sockets and event streams. Default: 100,000.
-	SubscriptionBytes int // that all of them keep, as documents, variables and, for a host's own fields, goroutines of 8 KiB and answers not taken yet. Default: 256 MiB.
+	SubscriptionBytes int // of memory that all of them keep: compiled documents, default values, variables, filters, answers not taken yet (an eighth is left to those about blocks) and, for a host's own fields, goroutines of 8 KiB. Default: 256 MiB.
 	VariableBytes     int // of one subscription's variables, and literals in their place, as JSON. Default: 4 KiB.
 	InFlight          int // calls of the Backend for queries at once; further ones wait for half of BackendTimeout at most (503). Default: 64.
-	Requests          int // HTTP requests, and queries on sockets, being answered at once (503). Default: 1,024.
+	// MessageRate is the maximum number of messages, pings, pongs and empty fragments
+	// a second on one socket, three times as many at once. 16 other fragments count as one
+	// message. The time in which the socket is not read counts as if they had come in
+	// it, up to 20 s. Beyond the limit the socket is closed with 1008. Default: 200.
+	MessageRate int
+
+	// SocketSubscriptions is the maximum number of subscriptions open at once on one
+	// socket. A further one is refused with LIMIT_EXCEEDED. Default: 256.
+	SocketSubscriptions int
+
+	// SocketQueries is the maximum number of queries that run at once on one socket,
+	// up to when their answers are written. If there is a further one, nothing more is
+	// read from the socket until one of them has ended. After BackendTimeout plus
+	// WriteTimeout the further one is refused with SERVICE_UNAVAILABLE, and the socket
+	// is read again. Default: 32.
+	SocketQueries int
+
+	// Requests is the maximum number of queries that run at once, over HTTP and on
+	// sockets, and of calls of the Authorizer for HTTP requests. Requests whose body
+	// is still arriving, and answers that wait for their client, do not count.
+	// Beyond it a query is refused with SERVICE_UNAVAILABLE (503). Default: 1,024.
+	Requests int
+
+	// PendingBodyBytes is the maximum memory of bodies that are arriving, at least
+	// 4 KiB for each. If a further one does not fit, those that have taken longest
+	// are ended with 503. Default: 16 MiB.
+	PendingBodyBytes int
+
+	// PendingAnswerBytes is the maximum memory of answers that are being produced or
+	// wait for their client, over HTTP, on event streams and on sockets. If it is
+	// reached, the clients that have taken nothing for longest are cut: for a socket
+	// or an event stream as many as it takes, for an answer over HTTP only those that
+	// have taken nothing for a second. If that is not enough, the query is refused
+	// with 503. Answers of more than 16 KiB leave an eighth of it to smaller ones.
+	// Default: 64 MiB.
+	PendingAnswerBytes int
+
+	// PendingSocketBytes is the size of the answers to queries that wait on one
+	// socket beyond which nothing more is read from it and no further query is
+	// started. Queries that run already may exceed it. Default: 1 MiB.
+	PendingSocketBytes int
 
 	BodyTimeout    time.Duration // for a request's body to come whole (408). Default: 5 s.
 	WriteTimeout   time.Duration // for an answer to be taken; the connection is cut. Default: 5 s.
@@ -223,7 +268,9 @@ func (o Options) withDefaults() Options {
 		{&l.Directives, DefaultDirectives}, {&l.SameName, DefaultSameName}, {&l.Operations, DefaultOperations},
 		{&l.Fragments, DefaultFragments}, {&l.Variables, DefaultVariables}, {&l.ListItems, DefaultListItems},
 		{&l.Calls, DefaultCalls}, {&l.Blocks, DefaultBlocks}, {&l.AnswerBytes, DefaultAnswerBytes}, {&l.CacheBytes, DefaultCacheBytes}, {&l.MessageBytes, DefaultMessageBytes}, {&l.Sockets, DefaultSockets},
-		{&l.MessageRate, DefaultMessageRate}, {&l.PerSocket, DefaultPerSocket}, {&l.Requests, DefaultRequests}, {&l.InFlight, DefaultInFlight},
+		{&l.MessageRate, DefaultMessageRate},
+		{&l.SocketSubscriptions, DefaultSocketSubscriptions}, {&l.SocketQueries, DefaultSocketQueries}, {&l.Requests, DefaultRequests}, {&l.InFlight, DefaultInFlight},
+		{&l.PendingBodyBytes, DefaultPendingBodyBytes}, {&l.PendingAnswerBytes, DefaultPendingAnswerBytes}, {&l.PendingSocketBytes, DefaultPendingSocketBytes},
 		{&l.IDBytes, DefaultIDBytes}, {&l.Subscriptions, DefaultSubscriptions}, {&l.SubscriptionBytes, DefaultSubscriptionBytes}, {&l.VariableBytes, DefaultVariableBytes},
 	} {
 		*limit.set = or(*limit.set, limit.def)

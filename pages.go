@@ -9,14 +9,19 @@ import (
 )
 
 // read answers a query from the window of recent blocks, or from the backend:
-// then with one call for all who ask the same at the same time.
-func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, error) {
+// then with one call for all who ask the same at the same time. It returns the
+// window that it has read from, or an empty one.
+func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, blocklog.Window[Block], error) {
+	var none blocklog.Window[Block]
 	if c.refuses() {
-		return nil, errBusy
+		return nil, none, errBusy
 	}
 	w := r.recent.Window()
 	if blocks, ok := within(w, q); ok {
-		return blocks, nil
+		return blocks, w, nil
+	}
+	if c != nil {
+		c.stored = true
 	}
 	if !w.Live {
 		r.recent.Start()
@@ -31,12 +36,12 @@ func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, 
 		return r.page(r.reading(shared, ctx), q)
 	})
 	if err != nil {
-		return nil, c.note(r.explain(ctx, err))
+		return nil, none, c.note(r.explain(ctx, err))
 	}
 	if len(blocks) > 0 {
 		r.recent.Saw(string(blocks[len(blocks)-1].Cursor))
 	}
-	return blocks, nil
+	return blocks, none, nil
 }
 
 // within answers a query from the window, where it is sure to hold all that the
@@ -76,13 +81,19 @@ func pageOf(window []Block, q BlocksQuery) []Block {
 func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
+	if !printable(q.After) || !printable(q.Before) {
+		return nil, badInput("Invalid cursor")
+	}
 	blocks, err := r.backend.Blocks(ctx, q)
+	if err == nil {
+		err = checkCursors(blocks...)
+	}
 	switch {
 	case errors.Is(err, ErrBadCursor):
 		return nil, badInput("Invalid cursor")
 	case errors.Is(err, ErrCursorTooOld):
 		oldest, err := r.backend.Blocks(ctx, BlocksQuery{First: 1})
-		if err != nil {
+		if err = errors.Join(err, checkCursors(oldest...)); err != nil {
 			return nil, r.explain(ctx, err)
 		}
 		return nil, tooOld(oldest)

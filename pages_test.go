@@ -120,6 +120,7 @@ func TestQueriesAskTheBackendWhileTheStreamIsNotLive(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		equal(t, "pages after a pause", c.costs(ask), 0)
 		time.Sleep(time.Second)
+		synctest.Wait() // the source has been asked whether Follow hangs
 		equal(t, "pages after a silence", c.costs(ask), 1)
 		commit(t, c.Chain, blocks[1])
 		synctest.Wait()

@@ -59,12 +59,15 @@ type request struct {
 
 // readRequest reads what a request asks for, from its body or its URL, in the
 // room of an exchange.
-func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request, x *exchange) (*request, *refusal) {
+func (h *Handler) readRequest(
+	w http.ResponseWriter, r *http.Request, x *exchange, turn *preparation,
+) (*request, *refusal) {
 	if r.Method == http.MethodPost {
-		if refused := h.readBody(r, x); refused != nil {
+		if refused := h.readBody(w, r, x); refused != nil {
 			closeUnread(w, r)
 			return nil, refused
 		}
+		turn.begin()
 		if x.scan.read(x.body, h.opts.Limits.Depth) {
 			x.asked.found = x
 			return &x.asked, nil
@@ -74,6 +77,7 @@ func (h *Handler) readRequest(w http.ResponseWriter, r *http.Request, x *exchang
 	if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
 		return nil, tooLarge("URL's query", max)
 	}
+	turn.begin()
 	return decodeURL(r.URL.RawQuery, h.opts.Limits.Depth)
 }
 
@@ -106,23 +110,32 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, no *refusal) 
 	h.refuse(w, r, no)
 }
 
-// readBody reads a body whole, within its limits of size and time.
-func (h *Handler) readBody(r *http.Request, x *exchange) *refusal {
+// readBody reads a body whole, within its limits of size and time. If too many
+// arrive at once, those that have taken longest are ended.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
 	if !isJSON(first(r.Header["Content-Type"])) {
 		return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be application/json in UTF-8.")
 	}
 	if encoding := first(r.Header["Content-Encoding"]); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must not be compressed.")
 	}
-	max := h.opts.Limits.BodyBytes
-	if max > 0 && r.ContentLength > int64(max) {
-		return tooLarge("body", max)
+	limit := h.opts.Limits.BodyBytes
+	if limit > 0 && r.ContentLength > int64(limit) {
+		return tooLarge("body", limit)
+	}
+	x.body = slices.Grow(x.body[:0], 512)
+	x.incoming.owner, x.incoming.w = &x.incoming, w
+	if !h.bodies.list(&x.incoming.hold, max(bodyBytes, cap(x.body)), 0) {
+		return tooManyBodies()
 	}
 	var err error
-	x.body, err = readAll(x.body[:0], r.Body, max)
+	x.body, err = readAll(x.body, r.Body, limit, func(more int) bool { return h.bodies.add(&x.incoming.hold, more, 0) })
+	ended := !h.bodies.free(&x.incoming.hold)
 	switch {
+	case ended:
+		return tooManyBodies()
 	case errors.Is(err, errBodyTooLarge):
-		return tooLarge("body", max)
+		return tooLarge("body", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &refusal{status: http.StatusRequestTimeout, Error: &plan.Error{Message: "The body did not come in time.", Code: codeTimeout, Limit: "BodyTimeout"}}
 	case err != nil:
@@ -141,6 +154,9 @@ func first(values []string) string {
 
 // isJSON reports whether a body of a type is JSON in UTF-8.
 func isJSON(contentType string) bool {
+	if len(contentType) > 256 { // to parse more is expensive
+		return false
+	}
 	switch contentType {
 	case "application/json", "application/json; charset=utf-8", "application/json;charset=utf-8", "application/json; charset=UTF-8":
 		return true
@@ -150,12 +166,15 @@ func isJSON(contentType string) bool {
 	return err == nil && media == "application/json" && (charset == "" || charset == "utf-8")
 }
 
-var errBodyTooLarge = errors.New("body too large")
+var (
+	errBodyTooLarge = errors.New("body too large")
+	errBodyEnded    = errors.New("body ended")
+)
 
 // readAll appends what a reader has to dst, at most max bytes where that is
-// positive. It reads what is there before it makes more room.
-func readAll(dst []byte, r io.Reader, max int) ([]byte, error) {
-	dst = slices.Grow(dst, 512)
+// positive. It reads what is there before it makes more room, which grow must
+// allow.
+func readAll(dst []byte, r io.Reader, max int, grow func(bytes int) bool) ([]byte, error) {
 	for {
 		n, err := r.Read(dst[len(dst):cap(dst)])
 		dst = dst[:len(dst)+n]
@@ -167,9 +186,19 @@ func readAll(dst []byte, r io.Reader, max int) ([]byte, error) {
 		case err != nil:
 			return dst, err
 		case len(dst) == cap(dst):
+			before := cap(dst)
 			dst = slices.Grow(dst, 1)
+			if !grow(cap(dst) - before) {
+				return dst, errBodyEnded
+			}
 		}
 	}
+}
+
+func tooManyBodies() *refusal {
+	no := refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many bodies at once.")
+	no.Limit, no.retry = "PendingBodyBytes", 1
+	return no
 }
 
 func tooLarge(what string, limit int) *refusal {

@@ -40,6 +40,7 @@ type call struct {
 	busy       bool                // a call of the Backend had to be left out
 	failed     bool                // the answer has errors
 	lasting    bool                // the answer may be kept, and nothing in it may be another when the next block has come
+	stored     bool                // the answer has blocks that were read from the Backend
 }
 
 // Pages that clients get; the Backend is asked for one block more, to know
@@ -145,7 +146,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 		q.Last++
 	}
 	c, _ := src.(*call)
-	blocks, err := r.read(ctx, c, q)
+	blocks, w, err := r.read(ctx, c, q)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +157,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 		p = new(page)
 	}
 	if c != nil && c.lasting {
-		c.lasting = r.final(q, blocks, len(blocks) > size)
+		c.lasting = r.final(q, blocks, len(blocks) > size, w)
 	}
 	p.blocks = blocks
 	if len(blocks) > size {
@@ -203,7 +204,7 @@ func blocksQuery(args plan.Args) (BlocksQuery, error) {
 	last, isLast := args[argLast].(int)
 	after, isAfter := args[argAfter].(string)
 	before, isBefore := args[argBefore].(string)
-	q.After, q.Before = Cursor(after), Cursor(before)
+	q.After, q.Before = plainCursor(after), plainCursor(before)
 	switch {
 	case isFirst && isLast:
 		return q, badInput(`"first" and "last" shouldn't be used simultaneously`)
@@ -242,7 +243,7 @@ func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard)
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	c, _ := src.(*call)
 	workchain := int32(masterchain)
-	blocks, err := r.read(ctx, c, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
+	blocks, _, err := r.read(ctx, c, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
 	if err != nil {
 		return nil, err
 	}

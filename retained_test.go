@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,10 +101,14 @@ func TestListOfASubscriptionHasALimitHoweverItIsAsked(t *testing.T) {
 	})
 }
 
-// What subscriptions are held to keep is what they do keep, or more: else the
-// limit would be none.
-func TestSubscriptionsKeepNoMoreThanTheyAreHeldTo(t *testing.T) {
-	const each = 1000
+// longDefault is a subscription with a default value for its filter.
+func longDefault(i int) string {
+	return fmt.Sprintf(`subscription S%d($f:BlockFilter={shard:{in:[%s]} seq_no:{in:[%s]}}){blocks(filter:$f){id}}`, i,
+		strings.Repeat(`"0000000000000000" `, 90), strings.Repeat("5000 ", 90))
+}
+
+func TestBytesOfSubscriptionsAreCounted(t *testing.T) {
+	const each = 500
 	for name, subscribe := range map[string]func(h *chaingql.Handler, i int) (func(), error){
 		"equal":     func(h *chaingql.Handler, _ int) (func(), error) { return h.Subscribe(allBlocks, nil) },
 		"variables": func(h *chaingql.Handler, i int) (func(), error) { return h.Subscribe(byFilter, shards(100, i)) },
@@ -120,12 +125,47 @@ func TestSubscriptionsKeepNoMoreThanTheyAreHeldTo(t *testing.T) {
 			}
 			return h.Subscribe(byFilter, map[string]any{"f": f})
 		},
+		"capitals": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(byFilter, map[string]any{"f": map[string]any{"id": map[string]any{"eq": fmt.Sprintf("%d%s", i, strings.Repeat("A", 3000))}}})
+		},
+		"a list of capitals": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf(`subscription S%d($f:BlockFilter={id:{in:[%s]}}){blocks(filter:$f){id}}`, i,
+				strings.Repeat(fmt.Sprintf("%q ", strings.Repeat("A", 300)), 50)), nil)
+		},
 		"ORs of nothing": func(h *chaingql.Handler, _ int) (func(), error) {
 			f := map[string]any{}
 			for range 15 {
 				f = map[string]any{"OR": f}
 			}
 			return h.Subscribe(byFilter, map[string]any{"f": f})
+		},
+		"default values": func(h *chaingql.Handler, i int) (func(), error) { return h.Subscribe(longDefault(i), nil) },
+		"default values that are overridden": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(longDefault(i), map[string]any{"f": map[string]any{}})
+		},
+		"default values of many objects": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf(`subscription S%d($f:BlockFilter=%s{}%s){blocks(filter:$f){id}}`, i, strings.Repeat("{seq_no:{} OR:", 15), strings.Repeat("}", 15)),
+				map[string]any{"f": nil})
+		},
+		"default values of unused variables": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf(`subscription S%d($s:String="%s" $on:Boolean=true){blocks(after:$s){id @include(if:$on)}}`, i, strings.Repeat("0", 3000)),
+				map[string]any{"s": nil})
+		},
+		"control characters": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf("subscription S%d{blocks(filter:{shard:{eq:\"%s\"}}){id}}", i, strings.Repeat("\x01", 1000)), nil)
+		},
+		"comments": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf("subscription S%d{blocks{id}}#%s", i, strings.Repeat("x", 5000)), nil)
+		},
+		"aliases": func(h *chaingql.Handler, i int) (func(), error) {
+			var fields strings.Builder
+			for j := range 50 {
+				fmt.Fprintf(&fields, "a%d:id ", j)
+			}
+			return h.Subscribe(fmt.Sprintf("subscription S%d{blocks{%s}}", i, fields.String()), nil)
+		},
+		"filters": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf("subscription S%d{blocks(filter:{id:{ne:null gt:null lt:null} seq_no:{notIn:[%s]} workchain_id:{in:[%[2]s]}}){id}}", i, strings.Repeat("1000 ", 90)), nil)
 		},
 		"a cursor": func(h *chaingql.Handler, i int) (func(), error) {
 			return h.Subscribe(`subscription($a:String){blocks(after:$a){id}}`, map[string]any{"a": fmt.Sprintf("%03000d", i)})
@@ -144,9 +184,9 @@ func TestSubscriptionsKeepNoMoreThanTheyAreHeldTo(t *testing.T) {
 			}
 			grown := int(heap() - before)
 			count, held := h.Retained()
-			t.Logf("%d bytes each, held to be %d", grown/each, held/each)
-			if count != each || held < grown {
-				t.Errorf("%d subscriptions grew the heap by %d bytes, and are held to keep %d", count, grown, held)
+			t.Logf("%d bytes each, counted %d", grown/each, held/each)
+			if count != each || held < grown || held > grown*3/2 && strconv.IntSize == 64 {
+				t.Errorf("%d subscriptions grew the heap by %d bytes, and are counted as %d", count, grown, held)
 			}
 			for _, stop := range slices.Backward(stops) {
 				stop()

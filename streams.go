@@ -56,7 +56,9 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 		},
 	})()
 	defer context.AfterFunc(ctx, wake)()
-	why = h.send(w, r, s, wakes, hurry)
+	share := newStayer(h.answers, func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
+	defer h.answers.free(&share.hold)
+	why = h.send(w, r, s, wakes, hurry, share.add)
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// Nothing more could be said: the log has where the client stands.
@@ -69,15 +71,15 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 
 // serveEvents answers in events what is complete already.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s sse.Stream) {
-	if err := h.send(w, r, s, nil, nil); err != nil {
+	if err := h.send(w, r, s, nil, nil, nil); err != nil {
 		h.opts.Logger.InfoContext(r.Context(), "chaingql: answer cut", slog.Any("error", err))
 	}
 }
 
 // send writes a stream to its end. An error is that the connection could not
 // take it.
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, s sse.Stream, wakes, hurry <-chan struct{}) error {
-	err := sse.Serve(r.Context(), w, sse.Options{Heartbeat: h.opts.KeepAlive, WriteTimeout: streamWriteTimeout, Hurry: hurry}, wakes, s)
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, s sse.Stream, wakes, hurry <-chan struct{}, count func(int) bool) error {
+	err := sse.Serve(r.Context(), w, sse.Options{Heartbeat: h.opts.KeepAlive, WriteTimeout: streamWriteTimeout, Hurry: hurry, Count: count}, wakes, s)
 	if errors.Is(err, sse.ErrNotFlushable) {
 		h.refuse(w, r, &refusal{status: http.StatusInternalServerError, Error: h.mask(r.Context(), err)})
 	}
@@ -99,16 +101,14 @@ func (s *eventStream) Next() (sse.Event, error) {
 	case s.client.Err() != nil:
 		return sse.Event{}, s.client.Err()
 	case s.leaving.Load():
-		s.ended = gqlws.ErrShutdown
-		return s.end(at(shuttingDown().Error, s.cursor()), true)
+		return s.endFor(gqlws.ErrShutdown, shuttingDown().Error)
 	case s.credentials.Err() != nil:
-		s.ended = gqlws.ErrExpired
-		return s.end(at(&plan.Error{Message: "Session expired", Code: codeUnavailable}, s.cursor()), true)
+		return s.endFor(gqlws.ErrExpired, &plan.Error{Message: "Session expired", Code: codeUnavailable})
 	}
 	id, answer, err := s.next()
 	var end *ending
 	if errors.As(err, &end) {
-		return s.end(end.told, end.lost)
+		return s.end(end)
 	}
 	return sse.Event{ID: id, Data: answer}, err
 }
@@ -122,12 +122,22 @@ func (s *eventStream) leave(why error) {
 	s.close(why)
 }
 
+// endFor ends the stream because of something else, unless it has an end of its
+// own already.
+func (s *eventStream) endFor(why error, told *plan.Error) (sse.Event, error) {
+	if end := s.pending(); end != nil {
+		return s.end(end)
+	}
+	s.ended = why
+	return s.end(endAt(told, s.cursor(), true))
+}
+
 // end tells why the stream ends and, to a client that may come back, where it
 // stands: blocks that did not match are behind it too.
-func (s *eventStream) end(err *plan.Error, lost bool) (sse.Event, error) {
-	end := &sse.End{Data: appendErrors(nil, plan.Errors{err}), Final: !lost}
-	if lost {
-		end.ID = s.cursor()
+func (s *eventStream) end(e *ending) (sse.Event, error) {
+	end := &sse.End{Data: appendErrors(nil, plan.Errors{e.told}), Final: !e.lost}
+	if e.lost {
+		end.ID = e.cursor
 	}
 	return sse.Event{}, end
 }

@@ -31,13 +31,20 @@ func source(r *resolvers) blocklog.Source[Block] {
 			return r.page(ctx, BlocksQuery{Last: n})
 		},
 		Follow: func(ctx context.Context, after string) iter.Seq2[Block, error] {
-			return r.backend.Follow(ctx, Cursor(after))
+			return checked(r.backend.Follow(ctx, Cursor(after)))
 		},
 		Page: func(ctx context.Context, after string, n int) ([]Block, error) {
 			return r.page(ctx, BlocksQuery{After: Cursor(after), First: n})
 		},
 		Between: func(ctx context.Context, after string, before Block, n int) ([]Block, error) {
 			return r.page(ctx, BlocksQuery{Workchain: &before.Workchain, After: Cursor(after), Before: before.Cursor, First: n})
+		},
+		Before: func(ctx context.Context, b Block, shard *uint64, n int) ([]Block, error) {
+			q := BlocksQuery{Shard: shard, Before: b.Cursor, Last: n}
+			if shard != nil {
+				q.Workchain = &b.Workchain
+			}
+			return r.page(ctx, q)
 		},
 		Cursor: func(b Block) string { return string(b.Cursor) },
 		Place: func(b Block) blocklog.Place {
@@ -52,6 +59,7 @@ func source(r *resolvers) blocklog.Source[Block] {
 // logOptions has the log tell the host, and info.latency, of its source.
 func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
 	o := blocklog.Options[Block]{Window: h.opts.Window, Silence: h.opts.Silence, Logger: h.opts.Logger}
+	o.KeptBytes = h.opts.Limits.SubscriptionBytes / keptShare
 	if o.Silence == 0 {
 		o.Silence = -1 // which is off there
 	}
@@ -88,6 +96,7 @@ func unservable(err error) *plan.Error {
 
 // A subscription is one client's place in the block log.
 type subscription struct {
+	h      *Handler
 	reader *blocklog.Reader[Block]
 	told   *observed
 	forget func() // what it kept
@@ -105,6 +114,9 @@ type stream interface {
 	next() (id string, answer []byte, err error)
 	// cursor is the place from which a client can go on; "" where there is none.
 	cursor() string
+	// pending returns the end that was found and that next has not handed out, nil
+	// if there is none. It takes precedence over an end from outside.
+	pending() *ending
 	// close ends it, because of what else has ended, if it has not by itself.
 	close(why error)
 }
@@ -112,11 +124,16 @@ type stream interface {
 // An ending is why a stream does not go on. lost tells one that the client should
 // come back after from one that asking again would not change.
 type ending struct {
-	told *plan.Error
-	lost bool
+	told   *plan.Error
+	lost   bool
+	cursor string // from which to come back
 }
 
 func (e *ending) Error() string { return e.told.Message }
+
+func endAt(e *plan.Error, cursor string, lost bool) *ending {
+	return &ending{at(e, cursor), lost, cursor}
+}
 
 // The arguments of Subscription.blocks, in the order of the schema's table.
 const (
@@ -147,29 +164,34 @@ func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) 
 // client has one from before, else where the operation asks for. Equal
 // operations share one evaluation of each block.
 func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by subscriber) (stream, *plan.Error) {
-	match, bad := blockFilter(args[argFilter])
+	match, matchBytes, bad := blockFilter(args[argFilter])
 	if bad != nil {
 		return nil, bad
 	}
-	concerned, bad := blockFilter(workchainsOf(args[argFilter]))
+	concerned, concernedBytes, bad := blockFilter(workchainsOf(args[argFilter]))
 	if bad != nil {
 		return nil, bad
 	}
 	var after *string
-	if given, ok := args[argStreamAfter].(string); ok {
+	var mark blocklog.Mark
+	given, ok := args[argStreamAfter].(string)
+	if by.last != "" {
+		given, ok = by.last, true
+	}
+	if ok {
+		given, mark = h.resumeAt(given)
 		after = &given
 	}
-	if by.last != "" {
-		after = &by.last
-	}
-	forget, err := h.retained.keep(op, 0)
+	key := op.Key(argStreamAfter) // from where one reads does not change what is read
+	forget, err := h.retained.keep(op, matchBytes+concernedBytes+len(key))
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
 	}
 	reader, joinErr := h.blocks.Join(blocklog.Interest[Block]{
-		Key:   op.Key(argStreamAfter), // from where one reads does not change what is read
+		Key:   key,
 		After: after,
+		Mark:  mark,
 		Eval: func(b Block) []byte {
 			if !match(&b) {
 				return nil
@@ -184,7 +206,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		return nil, shuttingDown().Error
 	}
 	_, told := h.events.begin(ctx, op, by.asker)
-	return &subscription{reader: reader, told: told, forget: forget, begun: after == nil}, nil
+	return &subscription{h: h, reader: reader, told: told, forget: forget, begun: after == nil}, nil
 }
 
 // next hands out the next block that matches.
@@ -195,28 +217,41 @@ func (s *subscription) next() (id string, answer []byte, err error) {
 			s.begun = true
 			s.told.delivered(item)
 		}
-		return item.Cursor, item.Payload, nil
+		return s.h.marked(item.Cursor, item.Mark), item.Payload, nil
 	}
 	s.over = failed
 	switch gone := unservable(failed); {
 	case gone == nil:
 	case gone.Code == codeCursorTooOld:
-		return "", nil, &ending{at(gone, s.cursor()), s.begun}
+		return "", nil, endAt(gone, s.cursor(), s.begun)
 	case !s.begun:
 		s.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
-		return "", nil, &ending{gone, false}
+		return "", nil, &ending{told: gone}
 	} // else it is the source that does not know its own cursor any more
-	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
-	switch {
-	case errors.Is(failed, blocklog.ErrClosed):
-		e = shuttingDown().Error
-	case errors.Is(failed, ErrGap):
-		e = &plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}
+	if end := s.pending(); end != nil {
+		return "", nil, end
 	}
-	return "", nil, &ending{at(e, s.cursor()), true}
+	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
+	if errors.Is(failed, blocklog.ErrClosed) {
+		e = shuttingDown().Error
+	}
+	return "", nil, endAt(e, s.cursor(), true)
 }
 
-func (s *subscription) cursor() string { return s.reader.Cursor() }
+func (s *subscription) cursor() string {
+	cursor := s.reader.Cursor()
+	return s.h.marked(cursor, s.reader.Mark(cursor))
+}
+
+func (s *subscription) pending() *ending {
+	cursor, mark, err := s.reader.Standing()
+	if err == nil {
+		return nil
+	}
+	s.over = err
+	cursor = s.h.marked(cursor, mark)
+	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
+}
 
 // maxCursorTold keeps what may be a client's own text from being echoed at
 // length.
@@ -239,7 +274,7 @@ func (s *subscription) close(why error) {
 	}
 	defer s.forget()
 	defer s.reader.Close()
-	s.told.ended(s.cursor(), why)
+	s.told.ended(s.reader.Cursor(), why)
 }
 
 // A socketStream is a subscription as sockets take it.
@@ -251,13 +286,18 @@ func (s socketStream) Next() ([]byte, error) {
 	if !errors.As(err, &end) {
 		return answer, err
 	}
-	why := requestError(end.lost, end.told)
-	why.Cursor = end.told.Details["cursor"]
-	why.At = func(cursor string) json.RawMessage { return at(end.told, cursor).AppendJSON(nil) }
-	return nil, why
+	return nil, requestError(end.lost, end.told)
 }
 
 func (s socketStream) Cursor() string { return s.cursor() }
+
+func (s socketStream) Pending() *gqlws.RequestError {
+	end := s.pending()
+	if end == nil {
+		return nil
+	}
+	return requestError(end.lost, end.told)
+}
 
 func (s socketStream) Close(why error) { s.close(why) }
 

@@ -210,6 +210,11 @@ func (s *stage) happen(what string) {
 		s.t.Cleanup(cancel)
 		go func() { _ = s.handler.Shutdown(ctx) }()
 		time.Sleep(time.Second)
+	} else if n, ok := strings.CutSuffix(what, " other subscriptions are started"); ok {
+		n, _ := strconv.Atoi(n)
+		for i := range n {
+			s.say(start(fmt.Sprint(i+1), "subscription{blocks{seq_no}}"))
+		}
 	} else if d, err := time.ParseDuration(what); err == nil {
 		time.Sleep(d)
 	} else {

@@ -30,6 +30,11 @@ func (n *network) socket(t *testing.T, header ...string) *socket {
 }
 
 func (n *network) open(t *testing.T, path string, header ...string) (*socket, *http.Response, error) {
+	return n.openWith(t, "graphql-ws", path, header...)
+}
+
+// openWith opens a socket that speaks protocol.
+func (n *network) openWith(t *testing.T, protocol, path string, header ...string) (*socket, *http.Response, error) {
 	h := http.Header{}
 	for i := 0; i < len(header); i += 2 {
 		h.Add(header[i], header[i+1])
@@ -39,7 +44,7 @@ func (n *network) open(t *testing.T, path string, header ...string) (*socket, *h
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn, res, err := websocket.Dial(ctx, "ws://api.example"+path, &websocket.DialOptions{
-		HTTPClient: client, HTTPHeader: h, Subprotocols: []string{"graphql-ws"},
+		HTTPClient: client, HTTPHeader: h, Subprotocols: []string{protocol},
 	})
 	if err != nil {
 		return nil, res, err
@@ -100,6 +105,9 @@ func (s *socket) hear() []string {
 func (s *socket) expect(what string, want ...string) {
 	s.t.Helper()
 	got := s.hear()
+	for i := range got {
+		got[i] = marks.ReplaceAllString(got[i], "")
+	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(got) != len(want) {
 		s.t.Errorf("%s: heard\n%s\nwant\n%s", what, lines(got), lines(want))
 	}

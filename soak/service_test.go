@@ -88,9 +88,10 @@ func serve(kind string) error {
 	server := &http.Server{ // as SECURITY.md has it
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelWarn),
 	}
 	failed := make(chan error, 3)

@@ -143,7 +143,7 @@ func TestNewestBlocksNeedNoBackend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Prune("z") // now the backend has none
+	s.Prune("z") // now the backend has the newest block alone
 	answer, err := answerOf(h, queries[2].body)
 	if err != nil {
 		t.Fatal(err)

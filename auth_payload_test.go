@@ -1,0 +1,179 @@
+package chaingql_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// refusals are the ends of a socket whose connection_init is refused.
+var refusals = map[string]string{"graphql-ws": "CLOSE 1008", "graphql-transport-ws": "CLOSE 4403"}
+
+// initOver sends a connection_init over protocol and returns what comes back.
+func initOver(t *testing.T, h *chaingql.Handler, protocol, payload string, header ...string) (*socket, string) {
+	t.Helper()
+	s, _, err := serve(t, mounted(h)).openWith(t, protocol, "/demo/graphql", header...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.say(initWith(payload))
+	return s, strings.Join(s.hear(), " ")
+}
+
+func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
+	const good, bad = `{"Authorization":"Bearer good"}`, `{"Authorization":"Bearer bad"}`
+	for protocol, refused := range refusals {
+		for _, row := range []struct {
+			what, header, payload string
+			admitted              bool
+		}{
+			{"in the payload", "", good, true},
+			{"wrong in the payload", "", bad, false},
+			{"none", "", `{}`, false},
+			{"none, payload null", "", `null`, false},
+			{"in the header", "Bearer good", `{}`, true},
+			{"in the header, payload null", "Bearer good", `null`, true},
+			{"in the header, wrong in the payload", "Bearer good", bad, false},
+			{"wrong in the header, right in the payload", "Bearer bad", good, true},
+			{"escaped", "", `{"Authorization":"Bearer \u0067ood"}`, true},
+			{"not a string", "", `{"Authorization":{"Bearer":"good"}}`, false},
+			{"twice", "", `{"Authorization":"Bearer good","Authorization":"Bearer good"}`, false},
+		} {
+			t.Run(protocol+"/"+row.what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: bearer{func(project, token string) bool {
+						return project == "demo" && token == "good"
+					}}})
+					var header []string
+					if row.header != "" {
+						header = []string{"Authorization", row.header}
+					}
+					s, got := initOver(t, h, protocol, row.payload, header...)
+					if row.admitted != strings.HasPrefix(got, ack) || row.admitted == strings.Contains(got, refused) {
+						t.Fatalf("heard %s", got)
+					}
+					if row.admitted {
+						start := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[protocol]
+						s.say(strings.Replace(startVersion, "start", start, 1))
+						if got := strings.Join(s.hear(), " "); !strings.Contains(got, `"version":"`+chaingql.Version) {
+							t.Errorf("a query is answered by %s", got)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A recordingAuthorizer keeps what it is shown and admits everybody.
+type recordingAuthorizer struct{ all []chaingql.Credentials }
+
+func (s *recordingAuthorizer) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+	s.all = append(s.all, c)
+	return ctx, nil
+}
+
+func TestAuthorizerGetsThePayloadOfEachConnectionInit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		auth := &recordingAuthorizer{}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: auth})
+		query(h, "{info{version}}", nil)
+		s := serve(t, h).socket(t, "Authorization", basic(":a"))
+		for _, payload := range []string{
+			`{"token": "one"}`, `{}`, `null`, `5`, `{"accessKey":"b","n":1e3}`, ` { "token":"two" } `,
+		} {
+			s.say(initWith(payload))
+			s.hear()
+		}
+		var got []string
+		for _, c := range auth.all {
+			got = append(got, fmt.Sprintf("%v %s %s", c.Payload == nil, c.Secret, c.Payload))
+		}
+		want := []string{
+			"true  ", // over HTTP
+			"true a ",
+			`false a {"token": "one"}`, // as it was sent, and with the secret of the handshake
+			`false b {"accessKey":"b","n":1e3}`,
+			`false a { "token":"two" }`,
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the Authorizer got\n%s\nwant\n%s", lines(got), lines(want))
+		}
+		for _, c := range auth.all[2:] {
+			for i := range c.Payload {
+				c.Payload[i] = 'x' // it is the Authorizer's own
+			}
+		}
+		s.say(startVersion)
+		s.expect("a query", dataVersion, complete)
+	})
+}
+
+func TestSecondConnectionInitIsJudgedByItsOwnPayload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notBad := bearer{func(_, token string) bool { return token != "bad" }}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: notBad})
+		s, got := initOver(t, h, "graphql-ws", `{"Authorization":"Bearer one"}`)
+		equal(t, "the first", got, ack+" "+ka)
+		s.say(initWith(`{"Authorization":"Bearer two"}`))
+		s.expect("another good one", ack)
+		s.say(initWith(`{"Authorization":"Bearer bad"}`))
+		s.expect("a bad one", refuse, "CLOSE 1008")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: bearer{func(string, string) bool { return true }}})
+		s, got := initOver(t, h, "graphql-ws", `{"Authorization":"Bearer one"}`)
+		equal(t, "the first", got, ack+" "+ka)
+		s.say(initWith(`{}`))
+		s.expect("one without a token", refuse, "CLOSE 1008")
+	})
+}
+
+func TestHostilePayloadOfConnectionInitIsRefusedOrNotShown(t *testing.T) {
+	deep := func(levels int) string {
+		return `{"a":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
+	}
+	sized := func(bytes int) string { return `{"a":"` + strings.Repeat("x", bytes-len(`{"a":""}`)) + `"}` }
+	for protocol, refused := range refusals {
+		over := map[string]string{
+			"graphql-ws":           `exceeds the limit of 8192 bytes.","extensions":{"code":"LIMIT_EXCEEDED"}`,
+			"graphql-transport-ws": "CLOSE 4500",
+		}[protocol]
+		for _, row := range []struct{ what, payload, want string }{
+			{"a string", `"Bearer good"`, "none"},
+			{"a list", `["Bearer good"]`, "none"},
+			{"a number", `1e400`, "none"},
+			{"as deep as it may be", deep(20), "shown"},
+			{"deeper", deep(21), refused},
+			{"as large as it may be", sized(8 << 10), "shown"},
+			{"larger", sized(8<<10 + 1), over},
+			{"larger, of empty lists", `{"a":[` + strings.Repeat("[],", 3000) + `[]]}`, over},
+			{"a key twice", `{"a":1,"a":1}`, refused},
+		} {
+			t.Run(protocol+"/"+row.what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					auth := &recordingAuthorizer{}
+					h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: auth})
+					_, got := initOver(t, h, protocol, row.payload)
+					switch {
+					case len(auth.all) == 0:
+					case auth.all[0].Payload == nil:
+						got = "none"
+					case string(auth.all[0].Payload) == row.payload && json.Valid(auth.all[0].Payload):
+						got = "shown"
+					}
+					// The modern protocol refuses a payload that is no object by itself.
+					if !strings.Contains(got, row.want) && !(row.want == "none" && strings.Contains(got, "CLOSE 4400")) {
+						t.Errorf("got %s, want %s", got, row.want)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package chaingql
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+func TestErrorsHaveCursorsOfAtMost256Bytes(t *testing.T) {
+	for size, want := range map[int]int{0: 0, 1: 1, 256: 256, 257: 0} {
+		told := at(&plan.Error{}, strings.Repeat("x", size)).Details
+		if _, there := told["cursor"]; len(told["cursor"]) != want || there != (want > 0) {
+			t.Errorf("a cursor of %d bytes is told as %q", size, told["cursor"])
+		}
+	}
+}
+
+// A Backend that only looks at Err sees the end of its time when it is there.
+func TestATermIsOverAtItsEndThoughNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term := newTerm(t.Context(), time.Second)
+		defer term.end()
+		time.Sleep(time.Second - 1)
+		if err := term.Err(); err != nil {
+			t.Errorf("before its end: %v", err)
+		}
+		time.Sleep(time.Nanosecond)
+		if err := term.Err(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("at its end: %v", err)
+		}
+	})
+}
+
+// ended notes the holds that a budget ends.
+type ended struct{ times int }
+
+func (e *ended) end() { e.times++ }
+
+func TestBudgetIsFilledToTheLastByte(t *testing.T) {
+	for _, row := range []struct {
+		what       string
+		used, more int
+		want       bool
+	}{
+		{"all of it", 0, 7 << 13, true},
+		{"more than all but an eighth", 0, 7<<13 + 1, false},
+		{"the last eighth by small ones", 7 << 13, 8 << 10, true},
+		{"more than the last eighth", 7 << 13, 8<<10 + 1, false},
+		{"the largest small one", 6 << 13, 16 << 10, true},
+		{"one that is not small", 6 << 13, 16<<10 + 1, false},
+	} {
+		b := newBudget(64 << 10)
+		var first, further hold
+		if !b.add(&first, row.used, 0) {
+			t.Fatal("the budget is too small for the test")
+		}
+		if got := b.add(&further, row.more, 0); got != row.want {
+			t.Errorf("%s: %v, want %v", row.what, got, row.want)
+		}
+	}
+}
+
+func TestBudgetEndsWhatMadeNoProgressForExactlyTheTime(t *testing.T) {
+	for idle, want := range map[time.Duration]bool{time.Second - 1: false, time.Second: true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, owner := newBudget(1000), &ended{}
+			first, further := hold{owner: owner}, hold{}
+			if !b.list(&first, 1000, 0) {
+				t.Fatal("the budget is too small for the test")
+			}
+			time.Sleep(idle)
+			if got := b.add(&further, 1, time.Second); got != want || (owner.times == 1) != want {
+				t.Errorf("after %v: room %v, %d ended", idle, got, owner.times)
+			}
+			b.free(&first)
+			b.free(&further)
+		})
+	}
+}

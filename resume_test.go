@@ -1,0 +1,274 @@
+package chaingql_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// A follower is a client on event streams that follows docs/protocol.md: it resumes from the id of its last event,
+// and after STREAM_GAP it discards the blocks after the cursor.
+type follower struct {
+	t        *testing.T
+	n        *network
+	document string
+	last     string   // the id of its last event
+	got      []string // chain_order of its blocks
+	codes    []string // of the errors that ended its streams
+}
+
+// connect reads one stream until it has count more blocks, the stream ends, or a minute has passed.
+func (f *follower) connect(count int) {
+	f.t.Helper()
+	var header []string
+	if f.last != "" {
+		header = []string{"Last-Event-ID", f.last}
+	}
+	e := f.n.stream(f.t, f.document, header...)
+	timeout := time.After(time.Minute)
+	for count > 0 {
+		select {
+		case line, open := <-e.lines:
+			if !open {
+				return
+			}
+			if f.take(line) {
+				count--
+			}
+		case <-timeout:
+			count = 0
+		}
+	}
+	_ = e.res.Body.Close()
+	for range e.lines { // until the reader has returned
+	}
+	synctest.Wait()
+}
+
+// take reads one line of a stream and reports whether it is a block.
+func (f *follower) take(line string) bool {
+	f.t.Helper()
+	if id, ok := strings.CutPrefix(line, "id: "); ok {
+		f.last = id
+	}
+	text, ok := strings.CutPrefix(line, "data: ")
+	if !ok || text == "" {
+		return false
+	}
+	var event struct {
+		Data   struct{ Blocks struct{ Chain_order string } }
+		Errors []struct{ Extensions struct{ Code, Cursor string } }
+	}
+	if err := json.Unmarshal([]byte(text), &event); err != nil {
+		f.t.Fatalf("%v: %s", err, text)
+	}
+	if len(event.Errors) == 0 {
+		f.got = append(f.got, event.Data.Blocks.Chain_order)
+		return true
+	}
+	x := event.Errors[0].Extensions
+	f.codes = append(f.codes, x.Code)
+	if x.Code == "STREAM_GAP" {
+		if x.Cursor == "" || x.Cursor != f.last {
+			f.t.Errorf("STREAM_GAP with the cursor %q, in the event %q", x.Cursor, f.last)
+		}
+		for len(f.got) > 0 && f.got[len(f.got)-1] > x.Cursor {
+			f.got = f.got[:len(f.got)-1]
+		}
+	}
+	return false
+}
+
+func orders(blocks []chaingql.Block) (cursors []string) {
+	for _, b := range blocks {
+		cursors = append(cursors, string(b.Cursor))
+	}
+	return cursors
+}
+
+// A tornBackend checks whether a cursor is too old and reads the page in two steps. Whatever between does happens
+// between the two.
+type tornBackend struct {
+	*memchain.Chain
+	between func(chaingql.BlocksQuery)
+}
+
+func (b *tornBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	if _, err := b.Chain.Blocks(ctx, chaingql.BlocksQuery{After: q.After, Before: q.Before, First: 1}); err != nil {
+		return nil, err
+	}
+	b.between(q)
+	kept, err := b.Chain.Blocks(ctx, chaingql.BlocksQuery{First: 1 << 30})
+	return chaingql.PageOf(kept, q), err
+}
+
+func TestCatchUpReportsBlocksThatArePrunedWhileAPageIsRead(t *testing.T) {
+	for name, blocks := range map[string][]chaingql.Block{
+		"one shard":       weave(strings.Repeat("m", 2000)),
+		"several shards":  randomBlocks(5, 2000),
+		"one quiet shard": weave(strings.Repeat(strings.Repeat("m", 19)+"a", 100)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := orders(blocks)
+				pages := 0
+				var h *chaingql.Handler
+				chain := chainOf(t, blocks)
+				torn := &tornBackend{Chain: chain, between: func(q chaingql.BlocksQuery) {
+					i := slices.Index(all, string(q.After))
+					if q.First < 2 || i < 0 || i > 1900 {
+						return
+					}
+					if pages++; pages%3 == 0 {
+						chain.Prune(blocks[i+4].Cursor) // three blocks after the cursor are gone
+					}
+				}}
+				h, _ = newHandler(t, torn, chaingql.Options{Window: 5})
+				n := serve(t, mounted(h))
+				f := &follower{t: t, n: n, document: `subscription{blocks{chain_order}}`, last: all[0]}
+				var had []string
+				for f.last != all[len(all)-1] {
+					f.connect(5000)
+					for i, c := range f.got {
+						if i > 0 && slices.Index(all, c) != slices.Index(all, f.got[i-1])+1 {
+							t.Fatalf("block %s comes after %s without an error; errors so far: %q", c, f.got[i-1], f.codes)
+						}
+					}
+					had = append(had, f.got...)
+					if len(f.got) > 0 && f.got[len(f.got)-1] == all[len(all)-1] {
+						break
+					}
+					if len(f.codes) == 0 || f.codes[len(f.codes)-1] != "CURSOR_TOO_OLD" && f.codes[len(f.codes)-1] != "STREAM_GAP" {
+						t.Fatalf("the stream ended after %d blocks with %q", len(had), f.codes)
+					}
+					if f.codes[len(f.codes)-1] == "CURSOR_TOO_OLD" {
+						oldest, _ := chain.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
+						f.last, f.got = string(oldest[0].Cursor), nil // it knows that it missed something
+					}
+				}
+				if len(had) < 500 || len(f.codes) < 2 {
+					t.Errorf("this tests little: %d blocks, errors %q", len(had), f.codes)
+				}
+			})
+		})
+	}
+}
+
+func TestFirstPageOfACatchUpIsCheckedAgainstTheBlockAtTheCursor(t *testing.T) {
+	for name, at := range map[string]string{"cursor of a block": "", "cursor between blocks": "0"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				blocks := randomBlocks(7, 300)
+				chain := chainOf(t, blocks)
+				var armed atomic.Bool
+				torn := &tornBackend{Chain: chain, between: func(q chaingql.BlocksQuery) {
+					if armed.Load() && q.First > 1 {
+						chain.Prune(blocks[60].Cursor)
+					}
+				}}
+				h, _ := newHandler(t, torn, chaingql.Options{Window: 5})
+				n := serve(t, mounted(h))
+				armed.Store(true)
+				f := &follower{t: t, n: n, document: allBlocks, last: string(blocks[50].Cursor) + at}
+				f.connect(300)
+				if len(f.got) > 0 || !slices.Equal(f.codes, []string{"CURSOR_TOO_OLD"}) {
+					t.Errorf("%d blocks, first %q, errors %q", len(f.got), f.got[:min(1, len(f.got))], f.codes)
+				}
+			})
+		})
+	}
+}
+
+func TestCatchUpFromTheNewestPrunedBlockLosesNothingAndCostsOneMoreCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(7, 460)
+		chain := chainOf(t, blocks)
+		var calls atomic.Int64
+		h, _ := newHandler(t, &tornBackend{Chain: chain, between: func(chaingql.BlocksQuery) { calls.Add(1) }}, chaingql.Options{Window: 5})
+		n := serve(t, mounted(h))
+		n.stream(t, allBlocks)
+		time.Sleep(time.Second)
+		for _, from := range []int{49, 9} {
+			if from == 9 {
+				chain.Prune(blocks[10].Cursor)
+			}
+			before := int(calls.Load())
+			f := &follower{t: t, n: n, document: allBlocks, last: string(blocks[from].Cursor)}
+			f.connect(460 - from - 1)
+			if !slices.Equal(f.got, orders(blocks[from+1:])) || len(f.codes) > 0 {
+				t.Errorf("from block %d: %d blocks, errors %q", from, len(f.got), f.codes)
+			}
+			pages := (460 - from - 1 + 99) / 100
+			// If the block at the cursor is not kept either, its place is checked by a second small call.
+			most := pages + 1
+			if made := int(calls.Load()) - before; made > most && from != 9 || made > most+1 {
+				t.Errorf("from block %d: %d calls for %d pages", from, int(calls.Load())-before, pages)
+			}
+		}
+	})
+}
+
+func TestClientThatTakesFewBlocksPerConnectionPassesARepairedRegion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := weave("ma" + "a" + strings.Repeat("mb", 30) + "a" + strings.Repeat("m", 20))
+		s := &sieve{Chain: chainOf(t, blocks[:2]), hole: map[chaingql.Cursor]bool{blocks[2].Cursor: true}}
+		h, _ := newHandler(t, s, chaingql.Options{})
+		n := serve(t, mounted(h))
+		f := &follower{t: t, n: n, document: allBlocks}
+		e := n.stream(t, allBlocks)
+		time.Sleep(time.Second)
+		commit(t, s.Chain, blocks[2:63]...)
+		synctest.Wait()
+		for len(e.lines) > 0 {
+			f.take(<-e.lines)
+		}
+		equal(t, "blocks before the gap shows", len(f.got), 60)
+		_ = e.res.Body.Close() // it leaves before it is told
+		synctest.Wait()
+		commit(t, s.Chain, blocks[63:]...)
+		for range 10 {
+			f.connect(20)
+		}
+		if want := orders(blocks[2:]); !slices.Equal(f.got, want) || !slices.Equal(f.codes, []string{"STREAM_GAP"}) {
+			t.Errorf("%d blocks of %d after 10 connections, errors %q", len(f.got), len(want), f.codes)
+		}
+	})
+}
+
+func TestHoleThatStaysIsReportedOncePerClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := weave("ma" + "a" + strings.Repeat("mb", 30) + "a" + strings.Repeat("m", 20))
+		s := &sieve{Chain: chainOf(t, blocks[:2]), hole: map[chaingql.Cursor]bool{blocks[2].Cursor: true}, lost: true}
+		h, _ := newHandler(t, s, chaingql.Options{})
+		n := serve(t, mounted(h))
+		f := &follower{t: t, n: n, document: allBlocks}
+		e := n.stream(t, allBlocks)
+		time.Sleep(time.Second)
+		commit(t, s.Chain, blocks[2:]...)
+		time.Sleep(10 * time.Second)
+		for len(e.lines) > 0 {
+			f.take(<-e.lines)
+		}
+		for range 10 {
+			f.connect(20)
+		}
+		if want := orders(blocks[3:]); !slices.Equal(f.got, want) || !slices.Equal(f.codes, []string{"STREAM_GAP"}) {
+			t.Errorf("%d blocks of %d, errors %q", len(f.got), len(want), f.codes)
+		}
+		late := &follower{t: t, n: n, document: allBlocks, last: string(blocks[0].Cursor)}
+		for range 10 {
+			late.connect(20)
+		}
+		if want := orders(append([]chaingql.Block{blocks[1]}, blocks[3:]...)); !slices.Equal(late.got, want) || !slices.Equal(late.codes, []string{"STREAM_GAP"}) {
+			t.Errorf("a client that comes later has %d blocks of %d, errors %q", len(late.got), len(want), late.codes)
+		}
+	})
+}

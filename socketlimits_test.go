@@ -1,0 +1,135 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// A tardyChain takes its time for a balance.
+type tardyChain struct {
+	*memchain.Chain
+	takes time.Duration
+}
+
+func (c tardyChain) Balance(ctx context.Context, a chaingql.Address) (*big.Int, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(c.takes):
+		return c.Chain.Balance(ctx, a)
+	}
+}
+
+func askBalanceOf(i int) string {
+	return fmt.Sprintf(`{blockchain{account(address:"0:%064x"){info{balance}}}}`, i)
+}
+
+// A client that watches many accounts starts all its subscriptions again when it
+// connects, and asks for all accounts: with the default limits.
+func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
+	const subscriptions, queries = 256, 300
+	for protocol, words := range map[string]struct{ begin, value, init string }{
+		"graphql-ws":           {"start", "data", ""},
+		"graphql-transport-ws": {"subscribe", "next", `{"type":"connection_init"}`},
+	} {
+		served := func(t *testing.T, takes time.Duration) {
+			synctest.Test(t, func(t *testing.T) {
+				blocks := randomBlocks(5, 20)
+				chain := tardyChain{chainOf(t, blocks[:10]), takes}
+				h, _ := newHandler(t, chain, chaingql.Options{})
+				s, _, err := serve(t, mounted(h)).openWith(t, protocol, "/demo/graphql")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if words.init != "" {
+					s.say(words.init)
+					s.expect("init", ack)
+				}
+				begin := func(id, document string) string {
+					return fmt.Sprintf(`{"id":%q,"type":%q,"payload":{"query":%q}}`, id, words.begin, document)
+				}
+				live := fmt.Sprintf(`subscription{blocks(after:%q){chain_order}}`, blocks[9].Cursor)
+				go func() { // it is not read at times
+					for i := range subscriptions + queries {
+						text := begin(fmt.Sprint("s", i), live)
+						if i >= subscriptions {
+							text = begin(fmt.Sprint("q", i), askBalanceOf(i))
+						}
+						_ = s.Write(context.Background(), websocket.MessageText, []byte(text))
+					}
+				}()
+				time.Sleep((queries/32 + 2) * max(takes, time.Millisecond))
+				answers := 0
+				for _, frame := range s.hear() {
+					switch {
+					case strings.Contains(frame, `"balance":`) && strings.HasPrefix(frame, `{"type":"`+words.value):
+						answers++
+					case !strings.Contains(frame, `"complete"`) && frame != ka:
+						t.Fatalf("heard %s", frame)
+					}
+				}
+				equal(t, "answers", answers, queries)
+				commit(t, chain.Chain, blocks[10])
+				got := s.hear()
+				equal(t, "values of subscriptions", len(got), subscriptions)
+				s.say(begin("further", live))
+				if got := s.hear(); len(got) != 1 || !strings.Contains(got[0], "More than 256 subscriptions") {
+					t.Errorf("heard %s", got)
+				}
+			})
+		}
+		t.Run(protocol+"/by a fast backend", func(t *testing.T) { served(t, 0) })
+		t.Run(protocol+"/by a slow backend", func(t *testing.T) { served(t, 300*time.Millisecond) })
+	}
+}
+
+// Queries that hang are ended by BackendTimeout, so one that waits for them has
+// its turn before it is refused.
+func TestQueryThatWaitsForThoseThatHangIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		chain := tardyChain{memchain.New(), time.Hour}
+		h, _ := newHandler(t, chain, chaingql.Options{Limits: chaingql.Limits{SocketQueries: 2},
+			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { d.note("%s", limit) }}})
+		s := serve(t, mounted(h)).socket(t)
+		s.say(start("1", askBalanceOf(1)))
+		s.say(start("2", askBalanceOf(2)))
+		s.say(start("3", "{info{version}}"))
+		time.Sleep(chaingql.DefaultBackendTimeout - time.Millisecond)
+		s.expect("while two hang")
+		time.Sleep(time.Millisecond)
+		got := fmt.Sprint(s.hear())
+		if strings.Count(got, `"TIMEOUT"`) != 2 || !strings.Contains(got, `"id":"3","payload":{"data":{"info"`) {
+			t.Errorf("heard %s", got)
+		}
+		d.expect(t, "limits", "BackendTimeout", "BackendTimeout")
+	})
+}
+
+// A query whose calls hang one after the other may take longer than the next one
+// waits.
+func TestQueryThatWaitsTooLongIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		chain := tardyChain{memchain.New(), time.Hour}
+		h, _ := newHandler(t, chain, chaingql.Options{Limits: chaingql.Limits{SocketQueries: 1, BackendTimeout: -1},
+			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { d.note("%s", limit) }}})
+		s := serve(t, mounted(h)).socket(t)
+		s.say(start("1", askBalanceOf(1)))
+		s.say(start("2", "{info{version}}"))
+		time.Sleep(chaingql.DefaultWriteTimeout)
+		s.expect("in the end", `{"type":"error","id":"2","payload":{"message":"Too many queries at once on one connection",`+
+			`"extensions":{"code":"SERVICE_UNAVAILABLE"}}}`)
+		d.expect(t, "limits", "SocketQueries")
+	})
+}

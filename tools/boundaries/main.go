@@ -1,0 +1,154 @@
+// Command boundaries finds comparisons whose boundary no test notices. In each
+// named package it swaps every < with <= and every > with >=, one at a time, and
+// runs the tests of the package and then those of the packages named by -also.
+// A swap that all of them pass is printed: it needs a test, or a reason why the
+// boundary makes no difference.
+//
+//	cd tools && go run ./boundaries -C .. -also . ./internal/blocklog ./memchain
+//
+// Nothing in the tree is changed: the swapped file is passed to go test by -overlay.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+var swapped = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
+
+// A comparison is one place in a file.
+type comparison struct {
+	file   string
+	at     token.Position
+	length int // of the operator
+	to     string
+	text   string // of its line
+}
+
+func main() {
+	root := flag.String("C", ".", "the directory of the module")
+	also := flag.String("also", "", "packages, separated by commas, whose tests run if those of the package pass")
+	only := flag.String("only", "", "swap only in files whose path contains this text")
+	limit := flag.Duration("timeout", 2*time.Minute, "the longest that one run of tests may take")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *root, flag.Args(), *also, *only, *limit); err != nil {
+		fmt.Fprintln(os.Stderr, "boundaries:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, root string, dirs []string, also, only string, limit time.Duration) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	tried, unnoticed := 0, 0
+	for _, dir := range dirs {
+		found, err := comparisons(filepath.Join(root, dir), only)
+		if err != nil {
+			return err
+		}
+		packages := []string{dir}
+		if also != "" {
+			packages = append(packages, strings.Split(also, ",")...)
+		}
+		for _, c := range found {
+			noticed, err := noticed(ctx, root, c, packages, limit)
+			if err != nil {
+				return err
+			}
+			tried++
+			if !noticed {
+				unnoticed++
+				name, _ := filepath.Rel(root, c.file)
+				fmt.Printf("%s:%d:%d: not noticed as %s: %s\n", name, c.at.Line, c.at.Column, c.to, c.text)
+			}
+		}
+	}
+	fmt.Printf("%d comparisons swapped, %d not noticed\n", tried, unnoticed)
+	return nil
+}
+
+// comparisons lists those in a directory's files, tests left out.
+func comparisons(dir, only string) ([]comparison, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var found []comparison
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || !strings.Contains(file, only) {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, file, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		lines := strings.Split(string(text), "\n")
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if n, ok := n.(*ast.BinaryExpr); ok && swapped[n.Op] != "" {
+				at := set.Position(n.OpPos)
+				text := strings.TrimSpace(lines[at.Line-1])
+				found = append(found, comparison{file, at, len(n.Op.String()), swapped[n.Op], text})
+			}
+			return true
+		})
+	}
+	return found, nil
+}
+
+// noticed reports whether any test fails, or does not compile or end, with a
+// comparison swapped.
+func noticed(ctx context.Context, root string, c comparison, packages []string, limit time.Duration) (bool, error) {
+	dir, err := os.MkdirTemp("", "boundaries")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	text, err := os.ReadFile(c.file)
+	if err != nil {
+		return false, err
+	}
+	changed := string(text[:c.at.Offset]) + c.to + string(text[c.at.Offset+c.length:])
+	file, overlay := filepath.Join(dir, filepath.Base(c.file)), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		return false, err
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{c.file: file}})
+	if err != nil {
+		return false, err
+	}
+	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+		return false, err
+	}
+	for _, pkg := range packages {
+		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-timeout", limit.String(), "-overlay", overlay, pkg)
+		test.Dir = root
+		err := test.Run()
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if err != nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
