@@ -181,6 +181,9 @@ func (l *Log[B]) putIn(missing []entry[B], workchain int32, after string) (told 
 			}
 		}
 	})
+	if l.openGap.Load() != nil {
+		l.gaps.Add(1) // the next number is of those who were told during the search, and have read on without the blocks
+	}
 	old, late := l.view.Load(), 0
 	for late < len(missing) && missing[late].cursor < old.newest.cursor {
 		late++

@@ -243,9 +243,12 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 		l.behind.Add(1)
 		l.stats.Resumed++
 	}
-	if gap {
+	switch {
+	case gap:
 		r.at.cursor, r.lost, r.told = before, ErrGap, l.gaps.Load()
 		l.stats.Gaps++
+	case i.Mark != 0:
+		r.told = max(r.told, l.gaps.Load()) // from here on it lacks nothing that has turned up by now
 	}
 	f.add(r)
 	l.stats.Readers++

@@ -130,3 +130,60 @@ func TestClientThatLeftDuringTheSearchIsNotToldOfAGapThatStaysAgain(t *testing.T
 		}
 	}
 }
+
+// Both were told of the gap during the search. One comes back meanwhile, reads on without the missing block and leaves
+// again: when the block turns up, it has to be told once more. The other one comes back then, and has it.
+func TestClientsThatLeftDuringTheSearchHaveABlockThatTurnsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForest()
+		f.grow(master(1), base(1))
+		l := openForest(t, f, Options[piece]{})
+		synctest.Wait()
+		f.lacks[3] = true
+		f.without([]int{3}, base(2), master(2))
+		f.grow(base(3)) // shows it
+		type place struct {
+			after string
+			mark  Mark
+		}
+		join := func(p place) *Reader[piece] {
+			t.Helper()
+			i := of(-1, 0)
+			i.After, i.Mark = &p.after, p.mark
+			r, err := l.Join(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			return r
+		}
+		reads := func(from place, want ...int) place {
+			t.Helper()
+			r := join(from)
+			defer r.Close()
+			for _, number := range want {
+				item, err := r.Next()
+				if err != nil || item.Cursor != cursorOf(number) {
+					t.Fatalf("read %q, %v; want block %d", item.Cursor, err, number)
+				}
+				from = place{item.Cursor, item.Mark}
+			}
+			return from
+		}
+		first := join(place{cursorOf(2), 0})
+		has(t, first, 4)
+		var told place
+		told.after, told.mark, _ = first.Standing()
+		first.Close()
+		early := reads(told, 4)
+		f.set(func() { delete(f.lacks, 3) })
+		time.Sleep(healPatience)
+
+		again := join(early)
+		hasGap(t, again, 2)
+		again.Close()
+		for _, p := range []place{told, {cursorOf(2), again.Mark(cursorOf(2))}} {
+			reads(reads(p, 3, 4), 5) // and is not told again
+		}
+	})
+}
