@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -142,6 +143,17 @@ type loss struct {
 	*hole
 	optional bool // clients may be sent on without the blocks, if they are told
 }
+
+// String says what became of the block, if anything did.
+func (l loss) String() string {
+	if l.hole == nil {
+		return ""
+	}
+	return fmt.Sprintf(", missing behind %q: due %s, searched %s, filled %s",
+		l.before, clock(l.hidden), clock(l.asked), clock(l.filled))
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
 // losses returns all holes by the numbers of their blocks.
 func (w *world) losses() map[int]loss {

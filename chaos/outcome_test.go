@@ -36,7 +36,7 @@ func (w *world) outcome() outcome {
 			o.lag = max(o.lag, s.tally.lag)
 		}
 		if v != (verdict{}) && len(o.tellers) < 10 {
-			o.tellers = append(o.tellers, fmt.Sprintf("subscriber %s: %+v%s", s.name, v, s.astray(due)))
+			o.tellers = append(o.tellers, fmt.Sprintf("subscriber %s: %+v%s", s.name, v, s.astray(due, losses)))
 		}
 		if s.wrong != "" {
 			w.fault("subscriber %s: %s", s.name, s.wrong)
@@ -47,15 +47,15 @@ func (w *world) outcome() outcome {
 
 // astray tells where a subscriber's blocks first are not as they should be, and
 // what happened there.
-func (s *subscriber) astray(expected []int32) string {
+func (s *subscriber) astray(expected []int32, losses map[int]loss) string {
 	for i, due := range expected {
 		switch {
 		case i >= len(s.got):
 			return fmt.Sprintf(", nothing from block %d on%s", due, s.around(due-5, due+20))
 		case s.got[i] != due:
 			came, all := s.got[i], s.world.truth.blocks
-			return fmt.Sprintf(", block %d (%q) came where %d (%q) was due%s",
-				came, all[came].Cursor, due, all[due].Cursor, s.around(due-5, max(came, due)+20))
+			return fmt.Sprintf(", block %d (%q) came where %d (%q) was due%s%s",
+				came, all[came].Cursor, due, all[due].Cursor, losses[int(due)], s.around(due-5, max(came, due)+20))
 		}
 	}
 	return ""
@@ -66,7 +66,7 @@ func (s *subscriber) around(from, to int32) string {
 	var all strings.Builder
 	for _, e := range s.journal {
 		if int32(e.block) >= from && int32(e.block) <= to {
-			fmt.Fprintf(&all, "\n    %s at block %d: %s", e.when.UTC().Format("15:04:05.000"), e.block, e.what)
+			fmt.Fprintf(&all, "\n    %s at block %d: %s", clock(e.when), e.block, e.what)
 		}
 	}
 	return all.String()
