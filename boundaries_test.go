@@ -47,14 +47,14 @@ func TestBudgetIsFilledToTheLastByte(t *testing.T) {
 		used, more int
 		want       bool
 	}{
-		{"all of it", 0, 7 << 13, true},
-		{"more than all but an eighth", 0, 7<<13 + 1, false},
-		{"the last eighth by small ones", 7 << 13, 8 << 10, true},
-		{"more than the last eighth", 7 << 13, 8<<10 + 1, false},
-		{"the largest small one", 6 << 13, 16 << 10, true},
-		{"one that is not small", 6 << 13, 16<<10 + 1, false},
+		{"all of it", 0, 7 << 16, true},
+		{"more than all but an eighth", 0, 7<<16 + 1, false},
+		{"the last eighth by small ones", 7 << 16, 64 << 10, true},
+		{"more than the last eighth", 7 << 16, 64<<10 + 1, false},
+		{"the largest small one", 6 << 16, 64 << 10, true},
+		{"one that is not small", 6 << 16, 64<<10 + 1, false},
 	} {
-		b := newBudget(64 << 10)
+		b := newBudget(512 << 10)
 		var first, further hold
 		if !b.add(&first, row.used, 0) {
 			t.Fatal("the budget is too small for the test")
@@ -65,7 +65,39 @@ func TestBudgetIsFilledToTheLastByte(t *testing.T) {
 	}
 }
 
-func TestBudgetEndsWhatMadeNoProgressForExactlyTheTime(t *testing.T) {
+func TestBudgetEndsTheSlowestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(400)
+		var owners [4]ended
+		var all [4]hold
+		for i := range all {
+			all[i].owner = &owners[i]
+			if !b.list(&all[i], 100, 0) {
+				t.Fatal("the budget is too small for the test")
+			}
+		}
+		for range 30 { // 3 s
+			time.Sleep(time.Second / 10)
+			for i := range all {
+				b.progress(&all[i], leastRate/10*(i+1)/3) // from a third of the rate on
+			}
+		}
+		var further hold
+		want := [][4]int{{1, 0, 0, 0}, {1, 1, 0, 0}, {1, 1, 0, 0}}
+		for i, want := range want {
+			room := b.add(&further, 100, time.Second/2)
+			if got := [4]int{owners[0].times, owners[1].times, owners[2].times, owners[3].times}; got != want || room != (i < 2) {
+				t.Errorf("ended %v, want %v; room %v", got, want, room)
+			}
+		}
+		b.free(&further)
+		for i := range all {
+			b.free(&all[i])
+		}
+	})
+}
+
+func TestBudgetEndsWhatFellBehindByExactlyTheTime(t *testing.T) {
 	for idle, want := range map[time.Duration]bool{time.Second - 1: false, time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
 			b, owner := newBudget(1000), &ended{}

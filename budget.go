@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"container/heap"
 	"sync"
 	"time"
 )
@@ -10,22 +11,30 @@ const (
 	// and the most that a write to a client that does not read can keep alive.
 	freeBytes = 16 << 10
 
-	// stalledAfter is how long an answer must have made no progress before a new
-	// HTTP request may end it.
+	// smallBytes is the size of answers that may use the last eighth of a budget: a
+	// page of 50 blocks with all fields takes half of it.
+	smallBytes = 64 << 10
+
+	// leastRate is the number of bytes per second that a client must take, or
+	// send, so as not to fall behind.
+	leastRate = 256 << 10
+
+	// stalledAfter is how far an answer must be behind before a new HTTP request
+	// may end it.
 	stalledAfter = time.Second
 )
 
 // A budget bounds the bytes that are kept for clients. If it is full, it ends
-// the holds that have gone longest without progress. All operations take
-// constant time.
+// the holds that are furthest behind: a hold is behind by the time since it began,
+// less the time that its bytes would have taken at leastRate. A client that takes
+// a little now and then falls behind like one that takes nothing.
 type budget struct {
 	limit int // bytes; 0 means no limit
 
-	mu     sync.Mutex
-	used   int
-	idlest *hold // the holds that may be ended form a list, in the order of their last progress
-	latest *hold
-	ended  sync.Cond // a call of end has returned
+	mu    sync.Mutex
+	used  int
+	holds holds     // those that may be ended
+	ended sync.Cond // a call of end has returned
 }
 
 // A hold is the share of one body, answer or socket in a budget. The zero value
@@ -33,12 +42,11 @@ type budget struct {
 type hold struct {
 	owner ender // set before the hold is listed
 
-	bytes      int
-	progressed time.Duration // since began
-	prev, next *hold
-	listed     bool
-	ending     bool // owner.end is running
-	over       bool // it was ended and counts no bytes any more
+	bytes  int
+	upTo   time.Duration // since began; until then its client has kept leastRate
+	place  int           // in holds, from 1; 0 if it is not listed
+	ending bool          // owner.end is running
+	over   bool          // it was ended and counts no bytes any more
 }
 
 // An ender gives up what a hold stands for. The budget calls end at most once,
@@ -52,9 +60,9 @@ func newBudget(limit int) *budget {
 }
 
 // add counts n more bytes, which may be negative, for o. If there is no room, it
-// ends other holds, or o itself if o has gone longest without progress, but none
-// that made progress within patience. It reports false, and counts nothing, if
-// that was not enough or if o has been ended.
+// ends other holds, or o itself if o is furthest behind, but none that is behind by
+// less than patience. It reports false, and counts nothing, if that was not enough
+// or if o has been ended.
 //
 // Answers that are not small leave the last eighth of the budget to small ones.
 func (b *budget) add(o *hold, n int, patience time.Duration) bool {
@@ -65,22 +73,21 @@ func (b *budget) add(o *hold, n int, patience time.Duration) bool {
 
 func (b *budget) addLocked(o *hold, n int, patience time.Duration) bool {
 	limit := b.limit
-	if n > freeBytes {
+	if n > smallBytes {
 		limit -= limit / 8
 	}
 	for !o.over && n > 0 && b.limit > 0 && b.used+n > limit {
-		idle := b.idlest
-		if idle == nil || n > limit || patience > 0 && after(0)-idle.progressed < patience {
+		if len(b.holds) == 0 || n > limit || patience > 0 && after(0)-b.holds[0].upTo < patience {
 			return false
 		}
-		b.end(idle)
+		b.end(b.holds[0])
 	}
 	if o.over {
 		return false
 	}
 	o.bytes += n
 	b.used += n
-	if o.listed && o.bytes == 0 {
+	if o.place > 0 && o.bytes == 0 {
 		b.remove(o) // to end it would bring nothing
 	}
 	return true
@@ -94,21 +101,20 @@ func (b *budget) list(o *hold, n int, patience time.Duration) bool {
 	if !b.addLocked(o, n, patience) {
 		return false
 	}
-	if !o.listed {
-		o.progressed = after(0)
-		b.append(o)
+	if o.place == 0 {
+		o.upTo = after(0)
+		heap.Push(&b.holds, o)
 	}
 	return true
 }
 
-// progress notes that the client has taken or sent a part.
-func (b *budget) progress(o *hold) {
+// progress notes that the client has taken n bytes.
+func (b *budget) progress(o *hold, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if o.listed {
-		b.remove(o)
-		o.progressed = after(0)
-		b.append(o)
+	if o.place > 0 {
+		o.upTo = min(after(0), o.upTo+time.Duration(n)*time.Second/leastRate)
+		heap.Fix(&b.holds, o.place-1)
 	}
 }
 
@@ -121,7 +127,7 @@ func (b *budget) free(o *hold) bool {
 		b.ended.Wait()
 	}
 	over := o.over
-	if o.listed {
+	if o.place > 0 {
 		b.remove(o)
 	}
 	b.used -= o.bytes
@@ -143,27 +149,30 @@ func (b *budget) end(o *hold) {
 	o.owner.end()
 }
 
-// append and remove are called with mu held.
-func (b *budget) append(o *hold) {
-	o.listed, o.prev = true, b.latest
-	if b.latest == nil {
-		b.idlest = o
-	} else {
-		b.latest.next = o
-	}
-	b.latest = o
+// remove is called with mu held.
+func (b *budget) remove(o *hold) { heap.Remove(&b.holds, o.place-1) }
+
+// holds implements [heap.Interface]. Its first is the one furthest behind.
+type holds []*hold
+
+func (s holds) Len() int           { return len(s) }
+func (s holds) Less(i, j int) bool { return s[i].upTo < s[j].upTo }
+func (s holds) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].place, s[j].place = i+1, j+1
 }
 
-func (b *budget) remove(o *hold) {
-	if o.prev == nil {
-		b.idlest = o.next
-	} else {
-		o.prev.next = o.next
-	}
-	if o.next == nil {
-		b.latest = o.prev
-	} else {
-		o.next.prev = o.prev
-	}
-	o.prev, o.next, o.listed = nil, nil, false
+func (s *holds) Push(x any) {
+	o := x.(*hold)
+	*s = append(*s, o)
+	o.place = len(*s)
+}
+
+func (s *holds) Pop() any {
+	last := len(*s) - 1
+	o := (*s)[last]
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	o.place = 0
+	return o
 }

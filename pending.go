@@ -55,7 +55,7 @@ type outgoing struct {
 	hold
 	budget   *budget
 	w        http.ResponseWriter // nil if the answer is not written by send
-	patience time.Duration       // with answers that make no progress
+	patience time.Duration       // with answers whose clients fall behind
 	base     int                 // bytes that are counted in addition to the answer
 	refused  bool                // there was no room
 
@@ -117,7 +117,7 @@ func (o *outgoing) send() error {
 		if _, err := o.w.Write(piece[:n]); err != nil {
 			return err
 		}
-		o.budget.progress(&o.hold)
+		o.budget.progress(&o.hold, n)
 	}
 }
 
@@ -175,8 +175,8 @@ func (a socketAccount) Add(n int) {
 		a.cut()
 	}
 }
-func (a socketAccount) Progress() { a.budget.progress(&a.hold) }
-func (a socketAccount) Close()    { a.budget.free(&a.hold) }
+func (a socketAccount) Progress(n int) { a.budget.progress(&a.hold, n) }
+func (a socketAccount) Close()         { a.budget.free(&a.hold) }
 
 // account opens the account of a socket.
 func (h *Handler) account(peer gqlws.Session, cut func()) gqlws.Account {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -165,6 +166,38 @@ func TestUnreadAnswersHaveABudget(t *testing.T) {
 		if len(text) > 64<<10 {
 			t.Errorf("the answer that waited longest was sent, %d bytes", len(text))
 		}
+	})
+}
+
+// A client that takes a little all the time holds as much memory as one that takes
+// nothing.
+func TestSlowReadersAreEndedIfTheBudgetIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, chainOf(t, randomBlocks(31, 400)), chaingql.Options{Limits: chaingql.Limits{PendingAnswerBytes: 4 << 20}})
+		n := serve(t, h)
+		large := pages()
+		var readers sync.WaitGroup
+		var slow []*wire
+		for range 20 {
+			w := n.wire(t)
+			w.say("/demo/graphql", large, len(large))
+			slow = append(slow, w)
+			readers.Go(func() {
+				for piece := make([]byte, 3<<10); ; time.Sleep(time.Second / 10) {
+					if _, err := io.ReadFull(w, piece); err != nil {
+						return
+					}
+				}
+			})
+			synctest.Wait()
+		}
+		equal(t, "status while all are within their second", post(h, large).Code, 503)
+		time.Sleep(1300 * time.Millisecond)
+		equal(t, "status of an honest query", post(h, large).Code, 200)
+		for _, w := range slow {
+			_ = w.Close()
+		}
+		readers.Wait()
 	})
 }
 

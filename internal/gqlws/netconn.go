@@ -103,11 +103,11 @@ func (n *netConn) put(p []byte) (int, error) {
 			n.failed("write failed", err)
 			return written, err
 		}
+		if n.conn != nil {
+			n.conn.account.Progress(k)
+		}
 		if written == len(p) {
 			break
-		}
-		if n.conn != nil {
-			n.conn.account.Progress()
 		}
 	}
 	var err error

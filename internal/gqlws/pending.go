@@ -10,8 +10,8 @@ type Account interface {
 	// connections that take nothing, this one among them.
 	Add(n int)
 
-	// Progress reports that the peer has taken bytes.
-	Progress()
+	// Progress reports that the peer has taken n bytes.
+	Progress(n int)
 
 	// Close ends the count. It is called once, after everything else.
 	Close()
@@ -20,9 +20,9 @@ type Account interface {
 // uncounted is the Account of a Server that has none.
 type uncounted struct{}
 
-func (uncounted) Add(int)   {}
-func (uncounted) Progress() {}
-func (uncounted) Close()    {}
+func (uncounted) Add(int)      {}
+func (uncounted) Progress(int) {}
+func (uncounted) Close()       {}
 
 func (c *conn) openAccount() Account {
 	if c.options.Account == nil {

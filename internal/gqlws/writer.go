@@ -257,7 +257,6 @@ func (c *conn) sent() {
 	if n := c.inWrite; n > 0 {
 		c.inWrite = 0
 		c.release(n)
-		c.account.Progress()
 	}
 }
 
