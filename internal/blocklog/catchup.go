@@ -34,7 +34,7 @@ type page[B any] struct {
 	known lines  // the newest block of each shard up to the cursor; nil for the first page of a catch-up
 	since string // the cursor from which on known has every shard's
 
-	outdated bool // since the source was asked, a block has turned up, or somebody has come who knows more
+	outdated bool // since the source was asked, a block has turned up
 	stored[B]
 	err error // why there is nothing after the cursor any more
 }
@@ -185,7 +185,6 @@ func (l *Log[B]) ask(r *Reader[B]) {
 	}
 	if c := r.catchUp; c != nil && c.heads != nil && c.began < p.since {
 		p.known, p.since = c.heads, c.began // of all who wait, it knows most
-		p.outdated = p.state == reading
 	}
 	p.waiting[r] = struct{}{}
 	r.asked = p
@@ -283,7 +282,7 @@ func (l *Log[B]) turnPage(p *page[B], read stored[B], gone bool, err error) (wak
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stats.PageReads++
-	read.gaps = l.untold(read.gaps)
+	err = errors.Join(err, l.judgeAnew(p, &read))
 	switch {
 	case l.ctx.Err() != nil || len(p.waiting) == 0:
 		l.finish(p)

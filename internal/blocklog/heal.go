@@ -33,7 +33,13 @@ func (l *Log[B]) mend(b B, cursor string, at Place, v verdict) bool {
 		l.openGap.Store(&openGap{at.Workchain, after, l.gaps.Load() + 1})
 	case l.src.Before != nil:
 		known, begun := l.lines.clone(), l.begun
-		find = func(ctx context.Context) (found[B], error) { return l.missingKin(ctx, b, cursor, at, v, known, begun) }
+		find = func(ctx context.Context) (f found[B], err error) {
+			if f, err = l.missingKin(ctx, b, cursor, at, v, known, begun); err != nil {
+				l.stale()
+				l.openGap.Store(&openGap{workchain: at.Workchain, after: after})
+			}
+			return f, err
+		}
 	case v == first:
 		return true
 	}
@@ -58,7 +64,7 @@ func (l *Log[B]) mend(b B, cursor string, at Place, v verdict) bool {
 			stackOf(err))
 		return true
 	case len(f.missing) == 0:
-		l.openGap.Store(nil)
+		l.settle()
 		return true
 	}
 	l.repair(f, at.Workchain, cursor)
@@ -210,7 +216,7 @@ func (l *Log[B]) putIn(missing []entry[B], workchain int32, after string) (told 
 	l.stats.Healed++
 	l.stats.Blocks += uint64(late)
 	l.stats.Gaps += uint64(told)
-	l.openGap.Store(nil)
+	l.settle()
 	l.mu.Unlock()
 	l.callWakes()
 	for _, e := range missing[:late] {
@@ -264,7 +270,7 @@ func (l *Log[B]) giveUp(b B, cursor string, at Place, after string) (told int) {
 	v := emptyView[B](mark{l.delivered.next + 1, cursor})
 	v.arrived, v.fresh = time.Now(), true
 	l.publish(&v)
-	l.openGap.Store(nil)
+	l.settle()
 	l.mu.Unlock()
 	return told
 }

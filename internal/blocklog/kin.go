@@ -13,6 +13,10 @@ const (
 	// kinBlocks is how many blocks of one shard are looked at. If more are missing, the hole is given up.
 	kinBlocks = 32
 
+	// maxKin is how many shards are read to find what leads to one block. If more have split or merged meanwhile, the
+	// hole is given up.
+	maxKin = 32
+
 	// maxUnchecked is the maximum number of blocks that were accepted although the source could not be asked what is
 	// missing before them. From then on they count as a hole.
 	maxUnchecked = 64
@@ -35,38 +39,20 @@ type rechecks[B any] struct {
 }
 
 // missingKin looks for missing blocks before one whose number does not show them: the first block of a shard that the
-// log does not know yet, and one of two shards that have merged. What such a block continues is of its own shard, of
-// that before a split, or of those before a merge; each is read from its end, in one small call.
+// log does not know yet, and one of two shards that have merged.
 func (l *Log[B]) missingKin(
 	ctx context.Context, b B, cursor string, at Place, v verdict, known lines, begun string,
 ) (f found[B], err error) {
 	f = found[B]{after: begun, mended: known.clone()}
-	var all []entry[B]
-	for _, shard := range kin(shardOf(at), v) {
-		blocks, err := l.src.Before(ctx, b, &shard, kinBlocks)
-		if err != nil {
-			return f, fmt.Errorf("before: %w", err)
-		}
-		entries, err := l.ascending(blocks, "")
-		if err != nil {
-			return f, fmt.Errorf("before: %w", err)
-		}
-		after := known.reached(Place{Workchain: at.Workchain, Shard: shard}, begun)
-		late := slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
-		if late == 0 && len(entries) == kinBlocks {
-			return f, errStillMissing
-		}
-		if late >= 0 {
-			all = append(all, entries[late:]...)
-		}
+	all, err := l.kinBefore(ctx, b, at, v, known, begun)
+	if err != nil {
+		return f, err
 	}
-	slices.SortFunc(all, func(a, b entry[B]) int { return cmp.Compare(a.cursor, b.cursor) })
 	for _, e := range all {
-		p := l.src.Place(e.block)
-		if e.cursor >= cursor || p.Workchain != at.Workchain {
-			return f, fmt.Errorf("before: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+		if e.cursor >= cursor {
+			return f, fmt.Errorf("before: block %q was not asked for", e.cursor)
 		}
-		if err := f.add(p, e); err != nil {
+		if err := f.add(l.src.Place(e.block), e); err != nil {
 			return f, err
 		}
 	}
@@ -84,6 +70,64 @@ func (l *Log[B]) missingKin(
 		f.after = l.src.Cursor(b)
 	}
 	return f, nil
+}
+
+// kinBefore returns the blocks that lead to one and have not come, ascending. What a block continues is of its own shard,
+// of that before a split, or of those before a merge; each shard is read from its end, in one small call. If the block
+// before one of those found is not of the same shard, it is looked for in the same way.
+func (l *Log[B]) kinBefore(
+	ctx context.Context, b B, at Place, v verdict, known lines, begun string,
+) (all []entry[B], err error) {
+	type step struct {
+		block B
+		shard uint64
+	}
+	var steps []step
+	for _, shard := range kin(shardOf(at), v) {
+		steps = append(steps, step{b, shard})
+	}
+	seen := make(map[string]bool)
+	for i := 0; i < len(steps); i++ {
+		if i == maxKin {
+			return nil, errStillMissing
+		}
+		shard := steps[i].shard
+		blocks, err := l.src.Before(ctx, steps[i].block, &shard, kinBlocks)
+		if err != nil {
+			return nil, fmt.Errorf("before: %w", err)
+		}
+		entries, err := l.ascending(blocks, "")
+		if err != nil {
+			return nil, fmt.Errorf("before: %w", err)
+		}
+		after := known.reached(Place{Workchain: at.Workchain, Shard: shard}, begun)
+		late := slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
+		if late == 0 && len(entries) == kinBlocks {
+			return nil, errStillMissing
+		}
+		for i := late; i >= 0 && i < len(entries); i++ {
+			e := entries[i]
+			p := l.src.Place(e.block)
+			if p.Workchain != at.Workchain || shardOf(p) != shard {
+				return nil, fmt.Errorf("before: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+			}
+			if seen[e.cursor] {
+				continue
+			}
+			seen[e.cursor] = true
+			all = append(all, e)
+			if i > 0 && l.src.Place(entries[i-1].block).SeqNo+1 == p.SeqNo {
+				continue
+			}
+			for _, other := range kin(shard, first) {
+				if other != shard {
+					steps = append(steps, step{e.block, other})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b entry[B]) int { return cmp.Compare(a.cursor, b.cursor) })
+	return all, nil
 }
 
 // kin returns the shards whose blocks may come right before one of a shard.
@@ -120,6 +164,7 @@ func (l *Log[B]) recheck() {
 		l.later.blocks = nil
 	}
 	if err == nil && len(f.missing) == 0 {
+		l.settle()
 		return
 	}
 	l.mu.Lock()
@@ -134,6 +179,7 @@ func (l *Log[B]) recheck() {
 	v := emptyView[B](l.view.Load().newest) // who resumes from before reads the source
 	v.arrived = l.view.Load().arrived
 	l.view.Store(&v)
+	l.settle()
 	l.mu.Unlock()
 	l.callWakes()
 	l.sayMissing(u.workchain, u.after, u.cursor, told, err)

@@ -148,7 +148,7 @@ func TestBlockSkippedInAShardThatTheLogDoesNotKnowIsFound(t *testing.T) {
 				synctest.Wait()
 				hasGap(t, all, n)
 				has(t, bases, n+1, n+3)
-				if len(f.looked) > 5 || len(f.asked) > 0 {
+				if len(f.looked) > 6 || len(f.asked) > 0 {
 					t.Errorf("asked %d times, and for %q", len(f.looked), f.asked)
 				}
 				looked := len(f.looked)
@@ -176,5 +176,90 @@ func TestBlockBeforeASkippedMergeIsFound(t *testing.T) {
 			Place{0, right, 5}, Place{0, left, 6})
 		time.Sleep(time.Minute)
 		hasAll(t, r, 7, 8, 9, 10, 11, 12)
+	})
+}
+
+// A shard that was quiet for long splits, and its halves split again, or merge, before the log has heard of any: of all
+// these blocks only the last one comes.
+func TestBlocksSkippedOverSeveralSplitsAndMergesAreFound(t *testing.T) {
+	lower := Place{0, left - left>>1, 0}
+	at := func(p Place, seqNo uint32) Place { p.SeqNo = seqNo; return p }
+	for name, skipped := range map[string][]Place{
+		"split twice":      {base(8), {0, left, 9}, at(lower, 10)},
+		"split and merged": {base(8), {0, left, 9}, {0, right, 9}, {0, left, 10}, base(11), base(12)},
+		"split thrice":     {base(8), {0, left, 9}, at(lower, 10), {0, lower.Shard - lowest(lower.Shard)>>1, 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newForest()
+				f.grow(base(7))
+				for i := range uint32(3 * recentBlocks) {
+					f.grow(master(i + 1))
+				}
+				n := len(f.all)
+				l := openForest(t, f, Options[piece]{})
+				synctest.Wait()
+				r := enter(t, l, of(0))
+				var missing, want []int
+				for i := range skipped {
+					want = append(want, n+1+i)
+				}
+				missing = want[:len(want)-1]
+				f.without(missing, skipped...)
+				synctest.Wait()
+				hasAll(t, r, want...)
+			})
+		})
+	}
+}
+
+// While it is not known whether a block is missing before a merge, clients that leave are told so.
+func TestStandingIsBeforeAMergeThatIsNotChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForest()
+		f.grow(master(1), base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3})
+		l := openForest(t, f, Options[piece]{})
+		synctest.Wait()
+		r := enter(t, l, of(-1, 0))
+		f.set(func() { f.before = func(context.Context) ([]piece, error) { return nil, errDown } })
+		f.without([]int{6}, Place{0, left, 3}, master(2))
+		synctest.Wait()
+		has(t, r, 7)
+		f.grow(base(4))
+		time.Sleep(time.Second)
+		stands(t, "during the search", r, 5, true)
+		if l.Window().Live {
+			t.Error("the window is live while a block waits")
+		}
+		time.Sleep(healPatience)
+		has(t, r, 8)
+		stands(t, "after a search that failed", r, 5, true)
+		f.set(func() { f.before = nil })
+		time.Sleep(2 * DefaultMaxBackoff)
+		f.grow(master(3))
+		synctest.Wait()
+		hasGap(t, r, 5)
+	})
+}
+
+func TestStandingAfterAMergeThatLacksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForest()
+		f.grow(master(1), base(1), Place{0, left, 2}, Place{0, right, 2})
+		l := openForest(t, f, Options[piece]{})
+		synctest.Wait()
+		r := enter(t, l, of(-1, 0))
+		f.set(func() { f.before = func(context.Context) ([]piece, error) { return nil, errDown } })
+		f.grow(master(2), base(3))
+		time.Sleep(2 * healPatience)
+		has(t, r, 5, 6)
+		stands(t, "one that may lack a block", r, 4, true)
+		f.set(func() { f.before = nil })
+		f.grow(master(3))
+		time.Sleep(2 * DefaultMaxBackoff)
+		f.grow(master(4))
+		synctest.Wait()
+		has(t, r, 7, 8)
+		stands(t, "one that lacks none", r, 8, false)
 	})
 }

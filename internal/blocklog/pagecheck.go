@@ -46,6 +46,17 @@ func (l *Log[B]) checkPage(
 	return heads, gaps, nil
 }
 
+// judgeAnew checks a page again for those who know more and have come since the source was asked, and drops the gaps that
+// need not be told. Called with the log's lock held.
+func (l *Log[B]) judgeAnew(p *page[B], read *stored[B]) (err error) {
+	if p.since < read.began {
+		read.heads, read.gaps, err = l.checkPage(p.after, p.since, p.known, read.entries)
+		read.began = p.since
+	}
+	read.gaps = l.untold(read.gaps)
+	return err
+}
+
 // goOn makes a block the newest of its shard, and appends the gap that it shows.
 func (ls lines) goOn(p Place, cursor string, gaps []pageGap) []pageGap {
 	if ls.judge(p) == hole {

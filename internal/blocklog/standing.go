@@ -4,7 +4,17 @@ package blocklog
 type openGap struct {
 	workchain int32
 	after     string // the position before the gap
-	number    uint64 // that it will have among the gaps
+	number    uint64 // that it will have among the gaps; 0 if it is not certain that there is one
+}
+
+// settle ends what openGap says when a search is over. A block that is still unchecked is open again. Called by the
+// following goroutine.
+func (l *Log[B]) settle() {
+	l.openGap.Store(nil)
+	if len(l.later.blocks) > 0 {
+		u := l.later.blocks[0]
+		l.openGap.Store(&openGap{workchain: u.workchain, after: u.after})
+	}
 }
 
 // Standing returns where a client of the Reader can go on if the Reader is given up now, and the Mark to come back with.
@@ -17,7 +27,7 @@ func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
 	open := r.log.openGap.Load() // before r.lost is read, which is set when the search is over
 	f := r.feed
 	f.mu.Lock()
-	at, handed, start, gap, closed := r.at, r.handed, r.start, r.lost == ErrGap, r.slot < 0
+	at, handed, start, gap, closed, told := r.at, r.handed, r.start, r.lost == ErrGap, r.slot < 0, r.told
 	mark = r.mark(cursor)
 	f.mu.Unlock()
 	switch {
@@ -35,5 +45,8 @@ func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
 	if may, err := f.mayMatch(open.workchain); err == nil && !may {
 		return cursor, mark, nil
 	}
-	return before, Mark(open.number<<1 | markHere), ErrGap
+	if told = max(told, open.number); told == 0 {
+		return before, 0, ErrGap
+	}
+	return before, Mark(told<<1 | markHere), ErrGap
 }
