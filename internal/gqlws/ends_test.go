@@ -245,3 +245,21 @@ func TestCursorIsToldBehindWhatItCounts(t *testing.T) {
 		})
 	}
 }
+
+// The session expires when a lost stream has ended and its connection not yet.
+func TestLossIsToldAlthoughTheSessionExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newScript(t)
+		p := dial(t, s, ss).listen()
+		p.say(`{"type":"connection_init","payload":{"ttl":"1s"}}`, startA)
+		p.expect(`{"type":"connection_ack"}`, `{"type":"ka"}`)
+		st := ss.stream(1)
+		st.leaving = make(chan struct{})
+		st.end(loss())
+		time.Sleep(time.Second)
+		close(st.leaving)
+		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Gap"}}`, "CLOSE 1001 stream lost")
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}

@@ -60,10 +60,22 @@ func (c *conn) fail(id identity, err error) {
 		why = errInternal
 	}
 	if why.Lost && c.codec.lossEndsAll() {
-		c.end(ending{cause: causeLost, session: why, standings: []standing{{id: id, own: why}}})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lose(id, why)
 		return
 	}
 	c.say(c.codec.appendErrors(nil, id, why.Errors))
+}
+
+// lose ends the connection if a stream was lost and the protocol has no way to end
+// it alone. Called with mu held.
+func (c *conn) lose(id identity, err error) {
+	var why *RequestError
+	if c.ending == nil && !c.dead && errors.As(err, &why) && why.Lost && c.codec.lossEndsAll() {
+		c.ending = &ending{cause: causeLost, session: why, standings: []standing{{id: id, own: why}}}
+		c.kick()
+	}
 }
 
 // retire takes an operation out of those that run: nothing is said for it any

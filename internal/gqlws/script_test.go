@@ -217,6 +217,7 @@ type scriptStream struct {
 	closed  bool
 	why     error
 	gate    chan struct{} // where set, Next waits for it
+	leaving chan struct{} // where set, Close waits for it
 	panics  bool
 	exits   bool // Next ends its goroutine
 }
@@ -272,6 +273,9 @@ func (s *scriptStream) Pending() *RequestError {
 }
 
 func (s *scriptStream) Close(why error) {
+	if s.leaving != nil {
+		<-s.leaving
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.inside {

@@ -208,6 +208,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 		if errors.Is(err, io.EOF) {
 			c.push(c.codec.appendComplete(nil, op.id))
 		}
+		c.lose(op.id, err) // now, or another end would not have its position
 	case len(payload) > 0:
 		c.queue(op) // behind the others
 	}
