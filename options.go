@@ -220,8 +220,8 @@ type Limits struct {
 	PendingBodyBytes int
 
 	// PendingAnswerBytes is the maximum memory of answers that are being produced or
-	// wait for their client, over HTTP, on event streams and on sockets. If it is
-	// reached, the clients that are furthest behind a rate of 256 KiB a second are cut:
+	// wait for their client, over HTTP, on event streams and on sockets, and of long
+	// messages on sockets of which a part has come. If it is reached, the clients that are furthest behind a rate of 256 KiB a second are cut:
 	// for a socket or an event stream as many as it takes, for an answer over HTTP only
 	// those that are a second behind. If that is not enough, the query is refused with
 	// 503. Answers of more than 64 KiB leave an eighth of it to smaller ones.

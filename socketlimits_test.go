@@ -1,8 +1,10 @@
 package chaingql_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/big"
 	"strings"
 	"testing"
@@ -132,4 +134,34 @@ func TestQueryThatWaitsTooLongIsRefused(t *testing.T) {
 			`"extensions":{"code":"SERVICE_UNAVAILABLE"}}}`)
 		d.expect(t, "limits", "SocketQueries")
 	})
+}
+
+func TestHalfMessagesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{PendingAnswerBytes: 1 << 20}})
+		n := serve(t, h)
+		half := append([]byte{0x81, 0x80 | 126, 0xff, 0xff, 0, 0, 0, 0}, bytes.Repeat([]byte(" "), 60_000)...)
+		var all []*wire
+		for range 40 {
+			w := rawSocket(t, n)
+			if _, err := w.Write(half); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+			all = append(all, w)
+		}
+		if _, held := h.Pending(); held < 500_000 || held > 1<<20 {
+			t.Errorf("%d bytes are held", held)
+		}
+		if _, err := io.Copy(io.Discard, all[0]); err != nil {
+			t.Error(err)
+		}
+		equal(t, "frames that the last one may still send", wroteAll(all[39], bytes.Repeat([]byte(" "), 5535)), true)
+	})
+}
+
+func wroteAll(w io.Writer, text []byte) bool {
+	n, err := w.Write(text)
+	return n == len(text) && err == nil
 }

@@ -1,10 +1,13 @@
 package gqlws
 
-import "os"
+import (
+	"io"
+	"os"
+)
 
 // An Account counts the bytes that a connection keeps for its peer: answers to
-// queries that are not sent, and frames that the peer is waited for to take. Its
-// methods must not block.
+// queries that are not sent, frames that the peer is waited for to take, and long
+// messages of which the rest has still to come. Its methods must not block.
 type Account interface {
 	// Add counts n more bytes, which may be negative. If n is positive it may cut
 	// connections that take nothing, this one among them.
@@ -23,6 +26,29 @@ type uncounted struct{}
 func (uncounted) Add(int)      {}
 func (uncounted) Progress(int) {}
 func (uncounted) Close()       {}
+
+// A counting Reader counts what has come of a message, unless it is small.
+type counting struct {
+	io.Reader
+	account Account
+	bytes   int
+	counted int
+}
+
+func (r *counting) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.bytes += n; r.bytes > smallFrame {
+		r.account.Add(r.bytes - r.counted)
+		r.counted = r.bytes
+	}
+	return n, err
+}
+
+func (r *counting) release() {
+	if r.counted > 0 {
+		r.account.Add(-r.counted)
+	}
+}
 
 func (c *conn) openAccount() Account {
 	if c.options.Account == nil {

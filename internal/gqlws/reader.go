@@ -56,13 +56,14 @@ func (c *conn) read() ([]byte, error) {
 	}
 	c.settle(true)
 	limit := c.options.MaxMessage
-	limited := r
+	coming := &counting{Reader: r, account: c.account}
+	defer coming.release()
+	r = coming
 	if limit > 0 {
-		limited = io.LimitReader(r, limit+1)
+		r = io.LimitReader(r, limit+1)
 	}
-	// Where the connection ends inside a message, a part may come without an
-	// error. No part of a JSON object is one, so decode refuses it.
-	frame, err := io.ReadAll(limited)
+	// If the connection ends inside a message, a part may come without an error: it is no JSON.
+	frame, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +74,9 @@ func (c *conn) read() ([]byte, error) {
 			}
 		}
 		c.waitRoom()
-		// Bytes left unread would turn the close into a reset, which can
-		// overtake what the peer is told.
-		if _, err := io.Copy(io.Discard, r); err != nil {
+		// Bytes left unread would turn the close into a reset, which can overtake what
+		// the peer is told.
+		if _, err := io.Copy(io.Discard, coming.Reader); err != nil {
 			return nil, err
 		}
 	}
