@@ -97,8 +97,8 @@ func TestDocumentedWorstCaseIsTheSumOfItsParts(t *testing.T) {
 	text, _, _ = strings.Cut(text, "\n## ")
 	stated := regexp.MustCompile(`at most ([\d,]+ MiB)`).FindStringSubmatch(text)
 	rows := regexp.MustCompile(`(?m)^\| (.*) \| (\d+ MiB) \|$`).FindAllStringSubmatch(text, -1)
-	const perSocket, perStream, perRequest, pages = 40 << 10, 32 << 10, 256 << 10, 16 << 20
-	want := []int{l.CacheBytes, l.SubscriptionBytes, l.PendingBodyBytes, l.PendingAnswerBytes, l.Requests * perRequest, pages, l.Sockets * perSocket, l.Sockets * perStream}
+	const perSocket, perStream, pages = 40 << 10, 32 << 10, 16 << 20
+	want := []int{l.CacheBytes, l.SubscriptionBytes, l.PendingBodyBytes, l.PendingAnswerBytes, l.Requests * requestBytes, pages, l.Sockets * perSocket, l.Sockets * perStream}
 	if len(stated) != 2 || len(rows) != len(want) {
 		t.Fatalf("%q is stated, of %d parts", stated, len(rows))
 	}
