@@ -190,7 +190,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	op, errs := h.prepare(ctx, asked)
-	x.scan.release() // variables that the operation does not have among them
 	turn.end()
 	by := asker{overHTTP, project, asked.trace, r.Header}
 	if media == "" {
