@@ -20,7 +20,7 @@ type watch struct {
 	conns map[int32]*conn
 }
 
-// await has c.unpark called when there is something to read, or the peer is gone.
+// await has c.look called when there is something to read, or the peer is gone.
 // False is that it cannot, perhaps because the connection is closed.
 func (w *watch) await(c *conn) bool {
 	ok := false
@@ -85,7 +85,7 @@ func (w *watch) run(raw syscall.RawConn) {
 			c := w.conns[e.Fd] // or who has got its number since, which is woken in vain
 			w.mu.Unlock()
 			if c != nil {
-				c.unpark()
+				c.look()
 			}
 		}
 	}

@@ -245,3 +245,55 @@ func numbering(s *Server, old *conn) (c *conn) {
 	}
 	return c
 }
+
+// A pong that was waited for wakes no reader. Others count, and what comes with one is heard.
+func TestOnlyAwaitedPongsLeaveTheReaderParked(t *testing.T) {
+	var pong = string(frameOf(true, opPong, nil))
+	for name, tt := range map[string]struct {
+		frames  string
+		pinged  bool
+		charged bool
+		heard   []string
+	}{
+		"awaited":             {pong, true, false, nil},
+		"not awaited":         {pong, false, true, nil},
+		"with a payload":      {string(frameOf(true, opPong, []byte("x"))), true, true, nil},
+		"two":                 {pong + pong, true, true, nil},
+		"followed by a text":  {pong + string(frameOf(true, opText, []byte("x"))), true, true, []string{notJSON}},
+		"a ping in its place": {string(frameOf(true, opPing, nil)), true, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := withoutPings()
+			o.MessageRate = 1
+			s, ss := NewServer(o), newClosing(t)
+			url, _ := serveLoopback(t, s, ss)
+			ctx := bounded(t)
+			c := dialLoopback(t, url)
+			ss.started(ctx, 1)
+			cn := theConn(s)
+			eventually(ctx, t, func() bool { return isParked(cn) })
+			cn.mu.Lock()
+			cn.pinged, cn.missed = tt.pinged, 1
+			paced := cn.paced
+			cn.mu.Unlock()
+			if _, err := c.nc.Write([]byte(tt.frames)); err != nil {
+				t.Fatal(err)
+			}
+			eventually(ctx, t, func() bool {
+				cn.mu.Lock()
+				defer cn.mu.Unlock()
+				return cn.parked && (cn.missed == 0 || cn.paced != paced)
+			})
+			for _, text := range tt.heard {
+				c.expect(text)
+			}
+			cn.mu.Lock()
+			if charged := cn.paced != paced; charged != tt.charged {
+				t.Errorf("counted: %v", charged)
+			}
+			cn.mu.Unlock()
+			c.nc.Close()
+			shutdown(t, s)
+		})
+	}
+}
