@@ -17,7 +17,7 @@ test-386:
 cross:
 	GOARCH=386 go build ./...
 	GOARCH=arm go build ./...
-	GOARCH=386 go test -run 'Limit|TimeToComeBack' . ./internal/plan
+	GOARCH=386 go test -run 'Limit|TimeToComeBack|Overflow' . ./internal/plan
 
 lint:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed: $$unformatted"; exit 1; }

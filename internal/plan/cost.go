@@ -8,11 +8,14 @@ type Cost struct {
 }
 
 func (c Cost) plus(d Cost) Cost {
-	return Cost{Calls: min(c.Calls+d.Calls, boundless), Blocks: min(c.Blocks+d.Blocks, boundless)}
+	return Cost{Calls: sum(c.Calls, d.Calls), Blocks: sum(c.Blocks, d.Blocks)}
 }
 
-// boundless is more than any limit, and adds up without overflowing.
+// boundless is more than any limit. Where an int has 32 bits, twice of it does not fit.
 const boundless = 1 << 30
+
+func sum(a, b int) int     { return int(min(int64(a)+int64(b), boundless)) }
+func product(a, b int) int { return int(min(int64(a)*int64(b), boundless)) }
 
 // Cost prices b, before or after it runs. Each field is priced once.
 func (b *Bound) Cost() Cost {
@@ -26,7 +29,7 @@ func (b *Bound) Cost() Cost {
 		own := prices[i]
 		for above := f.under; above != nil; above = above.under {
 			n := max(prices[above.priced].Items, 1)
-			own.Calls, own.Blocks = min(own.Calls*n, boundless), min(own.Blocks*n, boundless)
+			own.Calls, own.Blocks = product(own.Calls, n), product(own.Blocks, n)
 		}
 		cost = cost.plus(own)
 	}
