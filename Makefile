@@ -4,7 +4,7 @@ STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 # Modules of their own, so that the core's go.mod gains nothing by them.
 MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name node_modules -prune -o -name go.mod -print)))))
 
-.PHONY: test test-386 cross lint modules bench microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
+.PHONY: test test-386 cross lint modules bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -36,6 +36,10 @@ modules:
 bench:
 	cd internal/bench/node && npm ci --no-audit --no-fund
 	cd internal/bench && go run . -o RESULTS.md
+
+# The speed of this tree beside that of an earlier commit, in turns: COMPARE="-only balance" for one of them.
+compare:
+	cd internal/bench && go run ./compare -base $(BASE) $(COMPARE)
 
 microbench:
 	go test -run '^$$' -bench . -benchmem ./...
