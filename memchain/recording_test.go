@@ -305,6 +305,16 @@ func TestRecordingThatDoesNotFitLeavesTheChainAsItWas(t *testing.T) {
 	}
 }
 
+func TestRecordedAccountMayHaveNothing(t *testing.T) {
+	c, empty := memchain.New(), chaingql.Address{Workchain: 1}
+	if err := c.Add(memchain.Recording{Balances: map[chaingql.Address]*big.Int{empty: new(big.Int)}}); err != nil {
+		t.Fatal(err)
+	}
+	if nano, err := c.Balance(t.Context(), empty); err != nil || nano.Sign() != 0 {
+		t.Errorf("balance %v, %v", nano, err)
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	f.Add(`{"network":"N","blocks":[` + goodBlock + `],"accounts":[` + goodRow + `]}`)
 	f.Add(`{"blocks":[{"chain_order":"01m"},{"chain_order":"01m"}]}`)

@@ -107,6 +107,25 @@ func TestAnErrorThatCannotBeToldIsReturned(t *testing.T) {
 	}
 }
 
+// A hastened is a ResponseWriter that must not be given a deadline.
+type hastened struct {
+	*httptest.ResponseRecorder
+	t *testing.T
+}
+
+func (h hastened) SetWriteDeadline(at time.Time) error {
+	h.t.Errorf("a deadline is set to %v", at)
+	return nil
+}
+
+func TestAStreamWithoutAWriteTimeoutHasNoDeadline(t *testing.T) {
+	s := newScript()
+	s.put(io.EOF, event("1", "a"))
+	if err := sse.Serve(t.Context(), hastened{httptest.NewRecorder(), t}, sse.Options{}, s.wake, s); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEventsGoOutWhenTheyComeAndHeartbeatsBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
