@@ -102,6 +102,7 @@ func TestAnswerIsKeptAsLongAsWhatItDependsOnStands(t *testing.T) {
 			{fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}} account(address:"0:%064d"){info{balance}}}}`, at(3), 1), "public, max-age=2"},
 			{`{__typename}`, "public, no-cache"},
 			{`{__schema{queryType{name}} __type(name:"Block"){name}}`, "public, no-cache"},
+			{`{__schema{types{name fields{name args{name}} enumValues{name} inputFields{name}} directives{args{name}}}}`, "public, no-cache"},
 			{`{blockchain{account(address:"0:` + strings.Repeat("3", 64) + `"){info{address}}}}`, "public, no-cache"},
 			{`{info{version}}`, "no-store"},
 			{`{info{version} __typename}`, "no-store"},

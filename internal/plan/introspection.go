@@ -130,10 +130,13 @@ func (s *Schema) root(def *ast.Definition) any {
 	return namedType(s, def.Name)
 }
 
+// ofNothing is the Depends of fields that only the schema decides.
+func ofNothing(Args) any { return nil }
+
 // introspectionFields are the root fields through which a schema is read.
 func (s *Schema) introspectionFields() (schema, typ *Field) {
 	schema = &Field{Get: func(any) any { return s }}
-	typ = &Field{Depends: func(Args) any { return nil }, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+	typ = &Field{Depends: ofNothing, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
 		name, _ := args[0].(string)
 		return s.root(s.types.Types[name]), nil
 	}}
@@ -196,7 +199,7 @@ var introspection = []Type{
 			}
 			return append(dst, "null"...)
 		}},
-		{Name: "fields", Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "fields", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(named)
 			if n.wrapped() != "" || n.def().Kind != ast.Object && n.def().Kind != ast.Interface {
 				return nil, nil
@@ -231,7 +234,7 @@ var introspection = []Type{
 			}
 			return list
 		}},
-		{Name: "enumValues", Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "enumValues", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(named)
 			if n.wrapped() != "" || n.def().Kind != ast.Enum {
 				return nil, nil
@@ -244,7 +247,7 @@ var introspection = []Type{
 			}
 			return list, nil
 		}},
-		{Name: "inputFields", Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "inputFields", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(named)
 			if n.wrapped() != "" || n.def().Kind != ast.InputObject {
 				return nil, nil
@@ -281,7 +284,7 @@ var introspection = []Type{
 		f := src.(fieldOf).def
 		return f.Name, f.Description, f.Directives
 	}, true),
-		Field{Name: "args", Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		Field{Name: "args", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			f := src.(fieldOf)
 			return argumentsOf(f.s, f.def.Arguments, args), nil
 		}},
@@ -315,7 +318,7 @@ var introspection = []Type{
 			}
 			return list
 		}},
-		Field{Name: "args", Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		Field{Name: "args", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			d := src.(directiveOf)
 			return argumentsOf(d.s, d.def.Arguments, args), nil
 		}},
