@@ -1,6 +1,10 @@
 package gqlws
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+)
 
 // Limits hold up to the last byte and query, and 0 turns them off.
 func TestConnectionIsHeldUpBeyondItsLimits(t *testing.T) {
@@ -34,6 +38,49 @@ func TestConnectionIsHeldUpBeyondItsLimits(t *testing.T) {
 			t.Errorf("%s: a missing pong counts: %v", row.what, counts)
 		}
 		c.mu.Unlock()
+		c.cancel()
+	}
+}
+
+func TestQueriesRunWithoutLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions
+		o.MaxQueries, o.MaxUnsent = 0, 0
+		s, ss := NewServer(o), newScript(t)
+		p := dial(t, s, ss).listen()
+		for id := range 20 {
+			p.say(fmt.Sprintf(startWait, id))
+		}
+		synctest.Wait()
+		if ss.queries != 20 {
+			t.Errorf("%d queries run, want 20", ss.queries)
+		}
+		close(ss.release)
+		if got := heardAll(p); len(got) != 2*20 {
+			t.Errorf("heard %d messages", len(got))
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
+// A query begins if the answers expected of the others just fit.
+func TestQueryBeginsIfTheOthersLeaveRoom(t *testing.T) {
+	for room, want := range map[int]int{9: 1, 10: 2, 19: 2, 20: 3} {
+		o := testOptions
+		o.MaxUnsent = room
+		c := newConn(t.Context(), NewServer(o), legacy{}, nil)
+		c.mu.Lock()
+		began := 0
+		for range 3 {
+			c.waiting = append(c.waiting, &operation{size: 10, begin: func() {}})
+		}
+		c.begin()
+		began = c.running
+		c.mu.Unlock()
+		if began != want {
+			t.Errorf("with room for %d bytes %d queries of 10 began, want %d", room, began, want)
+		}
 		c.cancel()
 	}
 }
