@@ -186,6 +186,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refused = work.take()
 	}
 	if refused != nil {
+		turn.end() // the client may take its time
 		h.refuse(w, r, refused)
 		return
 	}
@@ -336,16 +337,4 @@ func (h *Handler) admit(ctx context.Context, c Credentials) (admitted context.Co
 
 func unauthorized() *refusal {
 	return refuse(http.StatusUnauthorized, codeUnauthenticated, "Unauthorized access")
-}
-
-// endpoint is where a request reached us, as info.endpoints shows it.
-func endpoint(r *http.Request) string { return r.Host + requestPath(r) }
-
-// requestPath is the path that came, whatever the host's mux has stripped of it.
-func requestPath(r *http.Request) string {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	if !strings.HasPrefix(path, "/") {
-		return r.URL.Path
-	}
-	return path
 }

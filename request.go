@@ -288,3 +288,15 @@ func requestOf(fields map[string]any) (*request, *refusal) {
 func badRequest(message string) *refusal {
 	return refuse(http.StatusBadRequest, codeBadRequest, message)
 }
+
+// endpoint is where a request reached us, as info.endpoints shows it.
+func endpoint(r *http.Request) string { return r.Host + requestPath(r) }
+
+// requestPath is the path that came, whatever the host's mux has stripped of it.
+func requestPath(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/") {
+		return r.URL.Path
+	}
+	return path
+}
