@@ -181,12 +181,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.exchanges.Get().(*exchange)
 	turn := preparation{of: h.preparing}
 	defer turn.end()
-	asked, refused := h.readRequest(w, r, x, &turn)
-	if refused == nil {
-		refused = work.take()
-	}
+	asked, refused := h.readRequest(w, r, x, &work, &turn)
 	if refused != nil {
-		turn.end() // the client may take its time
 		h.refuse(w, r, refused)
 		return
 	}

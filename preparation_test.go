@@ -1,7 +1,11 @@
 package chaingql_test
 
 import (
+	"context"
 	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,4 +33,39 @@ func TestUnreadRefusalsHoldUpNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Requests that wait for their preparation keep their bodies, so they count.
+func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, more = 20, 100
+		release := make(chan struct{})
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
+			Limits: chaingql.Limits{Requests: most, Aliases: 1},
+			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) {
+				if limit == "Aliases" { // while the document is prepared
+					<-release
+				}
+			}},
+		})
+		var all sync.WaitGroup
+		for range runtime.GOMAXPROCS(0) {
+			all.Go(func() { post(h, body("{a:info{version}b:info{version}}", nil)) })
+		}
+		synctest.Wait()
+		var busy atomic.Int32
+		large := body(`{info{version}}`, map[string]any{"a": strings.Repeat("a", 100_000)})
+		for range more {
+			all.Go(func() {
+				if post(h, large).Code == 503 {
+					busy.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		equal(t, "requests that are refused at once", int(busy.Load()), more+runtime.GOMAXPROCS(0)-most)
+		close(release)
+		all.Wait()
+		equal(t, "requests that are refused", int(busy.Load()), more+runtime.GOMAXPROCS(0)-most)
+	})
 }
