@@ -187,7 +187,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	op, errs := h.prepare(ctx, asked)
-	x.scan.release() // variables that the operation does not have among them
+	x.forgetBody() // with variables that the operation does not have
 	turn.end()
 	by := asker{overHTTP, project, asked.trace, r.Header}
 	if media == "" {
