@@ -34,7 +34,6 @@ func (h *Handler) trust(documents []string) (trusted, error) {
 // Apollo's persisted queries have it, and makes it ready to run.
 func (h *Handler) prepare(ctx context.Context, asked *request) (*plan.Bound, plan.Errors) {
 	if x := asked.found; x != nil {
-		defer x.scan.release() // of variables that the operation does not have, too
 		if h.trusted == nil && h.plans.Find(&x.bound, x.scan.query, x.scan.operation, x.scan.given) {
 			return &x.bound, nil
 		}

@@ -113,6 +113,12 @@ func noRoom() *refusal {
 func (x *exchange) forget() {
 	x.call, x.asked = call{}, request{}
 	x.bound.Release()
+	x.forgetBody()
+}
+
+// forgetBody drops the body, except for a buffer of moderate size, and all that was
+// found in it. What is prepared needs neither.
+func (x *exchange) forgetBody() {
 	x.scan.release()
 	if cap(x.body) > freeBytes {
 		x.body, x.scan = nil, scan{}

@@ -181,15 +181,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.exchanges.Get().(*exchange)
 	turn := preparation{of: h.preparing}
 	defer turn.end()
-	asked, refused := h.readRequest(w, r, x, &turn)
-	if refused == nil {
-		refused = work.take()
-	}
+	asked, refused := h.readRequest(w, r, x, &work, &turn)
 	if refused != nil {
 		h.refuse(w, r, refused)
 		return
 	}
 	op, errs := h.prepare(ctx, asked)
+	x.forgetBody() // with variables that the operation does not have
 	turn.end()
 	by := asker{overHTTP, project, asked.trace, r.Header}
 	if media == "" {
@@ -335,16 +333,4 @@ func (h *Handler) admit(ctx context.Context, c Credentials) (admitted context.Co
 
 func unauthorized() *refusal {
 	return refuse(http.StatusUnauthorized, codeUnauthenticated, "Unauthorized access")
-}
-
-// endpoint is where a request reached us, as info.endpoints shows it.
-func endpoint(r *http.Request) string { return r.Host + requestPath(r) }
-
-// requestPath is the path that came, whatever the host's mux has stripped of it.
-func requestPath(r *http.Request) string {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	if !strings.HasPrefix(path, "/") {
-		return r.URL.Path
-	}
-	return path
 }

@@ -58,27 +58,38 @@ type request struct {
 }
 
 // readRequest reads what a request asks for, from its body or its URL, in the
-// room of an exchange.
+// room of an exchange. It returns in the slot and the turn, if it does not refuse.
 func (h *Handler) readRequest(
-	w http.ResponseWriter, r *http.Request, x *exchange, turn *preparation,
-) (*request, *refusal) {
+	w http.ResponseWriter, r *http.Request, x *exchange, work *slot, turn *preparation,
+) (asked *request, refused *refusal) {
 	if r.Method == http.MethodPost {
 		if refused := h.readBody(w, r, x); refused != nil {
 			closeUnread(w, r)
 			return nil, refused
 		}
-		turn.begin()
-		if x.scan.read(x.body, h.opts.Limits.Depth) {
-			x.asked.found = x
-			return &x.asked, nil
-		}
-		return decodeRequest(x.body, h.opts.Limits.Depth)
-	}
-	if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
+	} else if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
 		return nil, tooLarge("URL's query", max)
 	}
+	// The slot comes first: requests that wait for their turn keep their bodies.
+	if refused := work.take(); refused != nil {
+		return nil, refused
+	}
 	turn.begin()
-	return decodeURL(r.URL.RawQuery, h.opts.Limits.Depth)
+	depth := h.opts.Limits.Depth
+	switch {
+	case r.Method != http.MethodPost:
+		asked, refused = decodeURL(r.URL.RawQuery, depth)
+	case x.scan.read(x.body, depth):
+		x.asked.found = x
+		asked = &x.asked
+	default:
+		asked, refused = decodeRequest(x.body, depth)
+	}
+	if refused != nil { // which the client may take its time to read
+		turn.end()
+		work.leave()
+	}
+	return asked, refused
 }
 
 // boundBody gives a body the time it has. One that no POST brings is not read.
@@ -287,4 +298,16 @@ func requestOf(fields map[string]any) (*request, *refusal) {
 
 func badRequest(message string) *refusal {
 	return refuse(http.StatusBadRequest, codeBadRequest, message)
+}
+
+// endpoint is where a request reached us, as info.endpoints shows it.
+func endpoint(r *http.Request) string { return r.Host + requestPath(r) }
+
+// requestPath is the path that came, whatever the host's mux has stripped of it.
+func requestPath(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/") {
+		return r.URL.Path
+	}
+	return path
 }

@@ -60,6 +60,28 @@ func TestRequestsInProgressKeepWhatIsDocumented(t *testing.T) {
 				return fmt.Sprintf("fragment f%d on BlockchainQuery{a%0700d:blocks(last:1){edges{node{%s}}}}", i, i, block)
 			}), nil)
 		},
+		"one fragment in many places": func(q string) string {
+			return body(q+many(40, func(i int) string { return fmt.Sprintf(" a%d:blocks(last:1){edges{node{...f}}}", i) })+
+				"}}fragment f on BlockchainBlock{"+many(9, func(i int) string { return fmt.Sprintf("a%03000d:id ", i) })+block+"}", nil)
+		},
+		"as many fields as there may be": func(q string) string {
+			return body(strings.Replace(q, "{blockchain", "{b:blockchain{...p}c:blockchain{...p}d:blockchain{...p}e:blockchain{...p}blockchain", 1)+
+				"...p}}fragment p on BlockchainQuery{"+many(9, func(i int) string { return fmt.Sprintf("a%d:blocks(last:1){edges{node{...f}}}", i) })+
+				"}fragment f on BlockchainBlock{"+many(22, func(i int) string { return fmt.Sprintf("a%01000d:id ", i) })+block+" __typename}", nil)
+		},
+		"long body": func(q string) string {
+			return body(q+many(45, func(i int) string {
+				return fmt.Sprintf(" a%0500d:blocks(last:1,workchain:-1){edges{node{%s}}}", i, block)
+			})+"}}", nil) + strings.Repeat(" ", 100<<10)
+		},
+		"one literal in many places": func(q string) string {
+			return body(strings.Replace(q, "{blockchain", "{"+many(45, func(i int) string { return fmt.Sprintf("b%d:blockchain{...p}", i) })+"blockchain", 1)+
+				"}}fragment p on BlockchainQuery{blocks(last:1,shard:\"é"+strings.Repeat("0", 25_000)+"\"){edges{node{id}}}}", nil)
+		},
+		"one literal with a variable in many places": func(q string) string {
+			return body(strings.Replace(q, "{blockchain", "($n:Int){"+many(45, func(i int) string { return fmt.Sprintf("b%d:blockchain{...p}", i) })+"blockchain", 1)+
+				"}}fragment p on BlockchainQuery{blocks(last:$n,shard:\"é"+strings.Repeat("0", 25_000)+"\"){edges{node{id}}}}", map[string]any{"n": 1})
+		},
 		"further operations": func(q string) string {
 			return body(q+"}}"+many(7, func(i int) string {
 				return fmt.Sprintf("query r%03500d{blockchain{blocks(last:1){edges{node{%s}}}}}", i, strings.Repeat(block+" ", 8))

@@ -302,7 +302,7 @@ func (c *conn) report(why error, streams []standing, ops []*operation) {
 func (c *conn) standings(ops []*operation) []standing {
 	var all []standing
 	for _, op := range ops {
-		if op.run == nil && !op.handover {
+		if !op.query && !op.handover {
 			all = append(all, standing{id: op.id, stream: op.stream, cursor: c.callCursor(op.stream)})
 		}
 	}

@@ -162,8 +162,9 @@ func encodeErrorAt(message, code, cursor string) json.RawMessage {
 type operation struct {
 	id      identity
 	expires time.Time // when the credential that it was started under does; zero is never
-	run     func(context.Context) []byte
-	stream  Stream // of an answer where it is a query, once there is one
+	query   bool
+	run     func(context.Context) []byte // of a query, until it has returned
+	stream  Stream                       // of an answer where it is a query, once there is one
 	cancel  context.CancelFunc
 	begin   func() // runs it
 	size    int    // expected, of its answer

@@ -287,7 +287,7 @@ func (c *conn) startOperation(id identity, payload []byte) {
 	ctx, cancel := context.WithCancel(c.session)
 	op.cancel = cancel
 	how, err := c.callStart(ctx, payload)
-	op.run, op.size = how.Run, how.Size
+	op.run, op.query, op.size = how.Run, how.Run != nil, how.Size
 	if err == nil && how.Open != nil {
 		if c.fullOfStreams() {
 			cancel()
@@ -313,7 +313,7 @@ func (c *conn) startOperation(id identity, payload []byte) {
 		return
 	}
 	c.ops[id.key] = op
-	if op.run != nil {
+	if op.query {
 		op.begin = func() { c.answer(ctx, op) }
 		c.waiting = append(c.waiting, op)
 		c.begin()

@@ -33,6 +33,7 @@ func (c *conn) answer(ctx context.Context, op *operation) {
 	c.account.Add(len(payload)) // may cut this connection, so not with mu held
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	op.run, op.begin = nil, nil // and what they hold: the answer may wait for long
 	op.busy = false
 	c.expected -= op.size
 	c.unsent += len(payload)
@@ -102,7 +103,7 @@ func (c *conn) leave(op *operation) {
 	switch {
 	case op.running:
 		c.running--
-	case op.run == nil:
+	case !op.query:
 		c.streams--
 	}
 	c.begin()

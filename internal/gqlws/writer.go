@@ -56,7 +56,7 @@ func (c *conn) drained() bool {
 		return false
 	}
 	for _, op := range c.ops {
-		if op.run != nil {
+		if op.query {
 			return false
 		}
 	}

@@ -15,6 +15,13 @@ type argument struct {
 	def      any
 }
 
+// A callSite is where arguments are given. All fields that are compiled of it share
+// their literals.
+type callSite struct {
+	def  *ast.FieldDefinition
+	node *ast.Field
+}
+
 // arguments coerces them now where they hold no variable.
 func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field) {
 	if len(def.Arguments) == 0 {
@@ -30,6 +37,12 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	if k.spent() {
 		return
 	}
+	place := callSite{def, node}
+	if known := k.sharing.arguments[place]; known != nil {
+		f.constant, f.dynamic = known.constant, known.dynamic
+		return
+	}
+	k.sharing.arguments[place] = f
 	if variables {
 		f.dynamic = make([]argument, len(def.Arguments))
 		k.plan.size += argumentBytes * len(def.Arguments)

@@ -87,6 +87,32 @@ type compiler struct {
 	// included.
 	fields, steps int
 	once          map[*ast.Field]bool // fields whose literals were compiled
+	sharing
+}
+
+// A sharing has the parts of a plan that stand in it more than once: a fragment can
+// be spread in hundreds of places, and have names and literals of kilobytes.
+type sharing struct {
+	keys      map[string]string       // response names, as JSON
+	leaves    map[leafSite]*leafField // those compiled last, by their first node
+	arguments map[callSite]*field     // that has them
+}
+
+func newSharing() sharing {
+	return sharing{map[string]string{}, map[leafSite]*leafField{}, map[callSite]*field{}}
+}
+
+// A leafSite is where a field without arguments and selections is asked for.
+type leafSite struct {
+	object *ast.Definition
+	node   *ast.Field
+	comma  bool
+}
+
+// A leafField is what the nodes of a response name were compiled to.
+type leafField struct {
+	nodes []*ast.Field
+	field *field
 }
 
 // identities tell plans and operations apart.
@@ -94,7 +120,7 @@ var identities atomic.Uint64
 
 func (c *Cache) compile(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool) (*Plan, *Error) {
 	k := compiler{c: c, tree: tree, def: def, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields,
-		once: map[*ast.Field]bool{},
+		once: map[*ast.Field]bool{}, sharing: newSharing(),
 		plan: &Plan{id: identities.Add(1), uses: make([]int, len(op.variables)), size: planBytes + 8*len(op.variables)}}
 	root := c.schema.types.Query
 	if def.Operation == ast.Subscription {
@@ -187,14 +213,25 @@ func (k *compiler) included(directives ast.DirectiveList) bool {
 	return true
 }
 
+// field compiles a field. One that has neither arguments nor selections is shared
+// by all places where the same nodes ask for it.
 func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
-	node := a.nodes[0]
-	f := &field{key: `"` + a.name + `":`, def: "__typename"}
-	if comma {
-		f.key = "," + f.key
+	place := leafSite{object, a.nodes[0], comma}
+	if known := k.sharing.leaves[place]; known != nil && slices.Equal(known.nodes, a.nodes) {
+		return known.field
 	}
+	f := k.fieldOf(object, a, comma)
+	if f.typename != nil || f.source.Resolve == nil && f.source.Cost == nil && f.info == nil && f.constant == nil && f.dynamic == nil && f.shape.leaf != "" {
+		k.sharing.leaves[place] = &leafField{a.nodes, f}
+	}
+	return f
+}
+
+func (k *compiler) fieldOf(object *ast.Definition, a *asked, comma bool) *field {
+	node := a.nodes[0]
+	f := &field{key: k.key(a.name, comma), def: "__typename"}
 	f.name = f.key[len(f.key)-len(a.name)-2:][:len(a.name)]
-	k.plan.size += fieldBytes + textBytes(len(f.key))
+	k.plan.size += fieldBytes
 	if node.Name == f.def {
 		f.typename = AppendString(nil, object.Name)
 		k.plan.size += textBytes(len(f.typename))
@@ -231,6 +268,20 @@ func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
 	}
 	k.price(f)
 	return f
+}
+
+// key returns a response name as the answer has it. Fields of one name share it.
+func (k *compiler) key(name string, comma bool) string {
+	key := `"` + name + `":`
+	if comma {
+		key = "," + key
+	}
+	if known, ok := k.keys[key]; ok {
+		return known
+	}
+	k.keys[key] = key
+	k.plan.size += textBytes(len(key))
+	return key
 }
 
 // asks tells whether a field is asked for anywhere beneath.

@@ -198,7 +198,7 @@ func TestWorkIsWithinItsBounds(t *testing.T) {
 				m.same(op.SelectionSet)
 				m.shapes(s, op.SelectionSet)
 				k := compiler{c: c, tree: tree, def: op, op: c.declare(op), fields: l.Fields, steps: budget,
-					once: map[*ast.Field]bool{}, plan: &Plan{}}
+					once: map[*ast.Field]bool{}, sharing: newSharing(), plan: &Plan{}}
 				k.selection(s.types.Query, op.SelectionSet)
 				t.Logf("%s: %d visits of %d, %d steps of merging and %d of compiling", name, visits, nodes, budget-m.left, budget-k.steps)
 				if m.left < -2*l.Tokens || k.steps < -2*l.Tokens {
