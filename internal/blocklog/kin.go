@@ -174,8 +174,7 @@ func (l *Log[B]) recheck() {
 		l.repair(f, u.workchain, u.cursor)
 		return
 	}
-	told := l.endConcerned(u.workchain, u.after)
-	l.noteLasting(u.cursor)
+	told := l.endConcerned(u.workchain, u.after, u.cursor)
 	v := emptyView[B](l.view.Load().newest) // who resumes from before reads the source
 	v.arrived = l.view.Load().arrived
 	l.view.Store(&v)
