@@ -28,6 +28,10 @@ func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
 	f := r.feed
 	f.mu.Lock()
 	at, handed, start, gap, closed, told, known := r.at, r.handed, r.start, r.lost == ErrGap, r.slot < 0, r.told, r.known
+	unharmed := open != nil && !gap && !closed && at.next == behind && handed <= open.after
+	if unharmed { // it may have passed the gap with blocks that do not match
+		cursor = min(cursor, max(open.after, start))
+	}
 	mark = r.mark(cursor)
 	f.mu.Unlock()
 	switch {
@@ -35,7 +39,7 @@ func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
 		return cursor, mark, nil
 	case gap:
 		return at.cursor, mark, ErrGap
-	case open == nil || at.next == behind && handed <= open.after:
+	case open == nil || unharmed:
 		return cursor, mark, nil
 	}
 	before := max(min(open.after, cursor), start)
