@@ -121,7 +121,7 @@ func (l *Log[B]) advance(r *Reader[B], s *seam[B]) (bool, error) {
 		return false, &Lost{Cursor: p.after, Err: p.err}
 	case p != nil && p.state == done && r.fresh && p.after == "" && len(p.entries) > 0 && p.entries[0].cursor > l.first:
 		// It began with the chain, whose first blocks are gone: "" stands for the oldest kept, so the source cannot tell.
-		r.asked, r.lost, r.told = nil, ErrGap, l.gaps.Load()
+		r.asked, r.lost, r.told, r.known = nil, ErrGap, l.gaps.Load(), l.lastings.Load()
 		l.stats.Gaps++
 		return true, nil
 	case p != nil && p.state == done:

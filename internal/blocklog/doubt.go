@@ -8,7 +8,7 @@ import (
 // A doubt remembers a hole that showed late: what went out from behind it until then went out without the missing
 // blocks. Whoever comes with a cursor from there may have been a reader, and left before it could be told.
 type doubt[B any] struct {
-	number    uint64 // counts the holes, in the order in which they showed
+	number    uint32 // counts the holes, in the order in which they showed
 	workchain int32
 	missing   []entry[B] // those that turned up; none where the source does not have them, or they are too many
 	before    string     // the position before the hole
@@ -67,7 +67,7 @@ func mergeNeighbors[B any](doubts []doubt[B]) []doubt[B] {
 
 // lacks tells whether a block may be missing from what somebody who comes with a cursor has had.
 func (d *doubt[B]) lacks(i *Interest[B]) (may bool) {
-	if *i.After <= d.before || *i.After > d.until || d.number <= uint64(i.Mark>>1) {
+	if *i.After <= d.before || *i.After > d.until || d.number <= i.Mark.gaps() {
 		return false
 	}
 	err := guard(func() {

@@ -264,9 +264,8 @@ func (l *Log[B]) turnBack(f *feed[B], cursors []string, old *view[B], after stri
 // anew behind that block: whoever goes on from before the hole reads from the source, which may have the missing
 // blocks by then.
 func (l *Log[B]) giveUp(b B, cursor string, at Place, after string) (told int) {
-	told = l.endConcerned(at.Workchain, after)
+	told = l.endConcerned(at.Workchain, after, cursor)
 	l.lines.take(at, cursor)
-	l.noteLasting(cursor)
 	v := emptyView[B](mark{l.delivered.next + 1, cursor})
 	v.arrived, v.fresh = time.Now(), true
 	l.publish(&v)
@@ -275,8 +274,9 @@ func (l *Log[B]) giveUp(b B, cursor string, at Place, after string) (told int) {
 	return told
 }
 
-// endConcerned ends the live readers whom a hole that stays may concern, and returns with the log's lock held.
-func (l *Log[B]) endConcerned(workchain int32, after string) (told int) {
+// endConcerned ends the live readers whom a hole that stays, before the block with the cursor, may concern. It returns
+// with the log's lock held.
+func (l *Log[B]) endConcerned(workchain int32, after, cursor string) (told int) {
 	concerned := make(map[*feed[B]]bool)
 	l.canvass(func(f *feed[B]) {
 		may, err := f.mayMatch(workchain)
@@ -284,6 +284,7 @@ func (l *Log[B]) endConcerned(workchain int32, after string) (told int) {
 			l.logPanic("evaluation of a workchain panicked", err, after)
 		}
 	})
+	l.noteLasting(cursor)
 	for _, f := range l.feeds {
 		if concerned[f] {
 			n, wakes := f.breakOff(after, l.gaps.Load()+1, l.delivered, l.wakes)
@@ -325,25 +326,4 @@ func (f *feed[B]) renumber(next uint64, delivered mark, wakes []func()) []func()
 	defer f.mu.Unlock()
 	f.matched = next
 	return wakes
-}
-
-// breakOff ends with ErrGap, at a cursor or before, the members who are live, and those behind who have been handed
-// what is past it, and counts them. Those whose client knows of the gap go on. Called with the log's lock held.
-func (f *feed[B]) breakOff(cursor string, number uint64, delivered mark, wakes []func()) (int, []func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	told := 0
-	for _, r := range f.members {
-		if r.lost != nil || r.told >= number || r.at.next == behind && r.handed <= cursor {
-			continue
-		}
-		r.log.forsake(r)
-		told++
-		f.fall(r, max(min(cursor, f.reached(r, delivered).cursor), r.start))
-		r.lost, r.turned, r.told = ErrGap, true, number
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
-	}
-	return told, wakes
 }

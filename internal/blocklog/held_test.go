@@ -85,6 +85,7 @@ func TestReadersOfOnePageHoldItTogether(t *testing.T) {
 				expect(t, r, upTo(from, from+99, 50)...)
 			}
 		}
+		synctest.Wait() // for the last one to begin
 		if c.paged() != 5 {
 			t.Errorf("%d pages were read", c.paged())
 		}

@@ -44,19 +44,32 @@ func (l *Log[B]) missingKin(
 	ctx context.Context, b B, cursor string, at Place, v verdict, known lines, begun string,
 ) (f found[B], err error) {
 	f = found[B]{after: begun, mended: known.clone()}
-	all, err := l.kinBefore(ctx, b, at, v, known, begun)
+	stored := make(lines)
+	all, heads, err := l.kinBefore(ctx, b, at, v, known, begun)
 	if err != nil {
 		return f, err
+	}
+	// A block of the source that the log was never to have can show that one after it is missing.
+	shows := func(p Place, cursor string) bool {
+		for ; len(heads) > 0 && heads[0].cursor < cursor; heads = heads[1:] {
+			stored.take(l.src.Place(heads[0].block), heads[0].cursor)
+		}
+		return f.mended.judge(p) == first && stored.judge(p) == hole
 	}
 	for _, e := range all {
 		if e.cursor >= cursor {
 			return f, fmt.Errorf("before: block %q was not asked for", e.cursor)
 		}
-		if err := f.add(l.src.Place(e.block), e); err != nil {
+		p := l.src.Place(e.block)
+		if shows(p, e.cursor) {
+			return f, errStillMissing
+		}
+		if err := f.add(p, e); err != nil {
 			return f, err
 		}
+		stored.take(p, e.cursor)
 	}
-	if f.mended.judge(at) == hole {
+	if f.mended.judge(at) == hole || shows(at, cursor) {
 		return f, errStillMissing
 	}
 	if len(f.missing) == 0 {
@@ -72,12 +85,13 @@ func (l *Log[B]) missingKin(
 	return f, nil
 }
 
-// kinBefore returns the blocks that lead to one and have not come, ascending. What a block continues is of its own shard,
-// of that before a split, or of those before a merge; each shard is read from its end, in one small call. If the block
-// before one of those found is not of the same shard, it is looked for in the same way.
+// kinBefore returns the blocks that lead to one and have not come, and in heads the last before them of each shard that
+// was read, both ascending. What a block continues is of its own shard, of that before a split, or of those before a
+// merge; each shard is read from its end, in one small call. If the block before one of those found is not of the same
+// shard, it is looked for in the same way.
 func (l *Log[B]) kinBefore(
 	ctx context.Context, b B, at Place, v verdict, known lines, begun string,
-) (all []entry[B], err error) {
+) (all, heads []entry[B], err error) {
 	type step struct {
 		block B
 		shard uint64
@@ -89,27 +103,33 @@ func (l *Log[B]) kinBefore(
 	seen := make(map[string]bool)
 	for i := 0; i < len(steps); i++ {
 		if i == maxKin {
-			return nil, errStillMissing
+			return nil, nil, errStillMissing
 		}
 		shard := steps[i].shard
 		blocks, err := l.src.Before(ctx, steps[i].block, &shard, kinBlocks)
 		if err != nil {
-			return nil, fmt.Errorf("before: %w", err)
+			return nil, nil, fmt.Errorf("before: %w", err)
 		}
 		entries, err := l.ascending(blocks, "")
 		if err != nil {
-			return nil, fmt.Errorf("before: %w", err)
+			return nil, nil, fmt.Errorf("before: %w", err)
 		}
 		after := known.reached(Place{Workchain: at.Workchain, Shard: shard}, begun)
 		late := slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
 		if late == 0 && len(entries) == kinBlocks {
-			return nil, errStillMissing
+			return nil, nil, errStillMissing
 		}
-		for i := late; i >= 0 && i < len(entries); i++ {
+		if late < 0 {
+			late = len(entries)
+		}
+		if late > 0 {
+			heads = append(heads, entries[late-1])
+		}
+		for i := late; i < len(entries); i++ {
 			e := entries[i]
 			p := l.src.Place(e.block)
 			if p.Workchain != at.Workchain || shardOf(p) != shard {
-				return nil, fmt.Errorf("before: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+				return nil, nil, fmt.Errorf("before: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
 			}
 			if seen[e.cursor] {
 				continue
@@ -126,8 +146,10 @@ func (l *Log[B]) kinBefore(
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b entry[B]) int { return cmp.Compare(a.cursor, b.cursor) })
-	return all, nil
+	ascending := func(a, b entry[B]) int { return cmp.Compare(a.cursor, b.cursor) }
+	slices.SortFunc(all, ascending)
+	slices.SortFunc(heads, ascending)
+	return all, heads, nil
 }
 
 // kin returns the shards whose blocks may come right before one of a shard.
@@ -174,8 +196,7 @@ func (l *Log[B]) recheck() {
 		l.repair(f, u.workchain, u.cursor)
 		return
 	}
-	told := l.endConcerned(u.workchain, u.after)
-	l.noteLasting(u.cursor)
+	told := l.endConcerned(u.workchain, u.after, u.cursor)
 	v := emptyView[B](l.view.Load().newest) // who resumes from before reads the source
 	v.arrived = l.view.Load().arrived
 	l.view.Store(&v)

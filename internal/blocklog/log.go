@@ -72,12 +72,13 @@ type Log[B any] struct {
 	done   chan struct{} // closed when busy is 0
 	behind atomic.Int64  // readers
 
-	view    atomic.Pointer[view[B]] // replaced under mu, by the following goroutine
-	reached atomic.Pointer[string]  // highest cursor shown, if that was past the newest then
-	doubts  atomic.Pointer[[]doubt[B]]
-	gaps    atomic.Uint64           // the number of the newest doubt, from 1 on; changes under mu
-	pageEnd atomic.Uint64           // readers that ended at a gap in stored blocks
-	openGap atomic.Pointer[openGap] // set while a gap is searched for; stays if the log is closed meanwhile
+	view     atomic.Pointer[view[B]] // replaced under mu, by the following goroutine
+	reached  atomic.Pointer[string]  // highest cursor shown, if that was past the newest then
+	doubts   atomic.Pointer[[]doubt[B]]
+	gaps     atomic.Uint32           // the number of the newest doubt, from 1 on; changes under mu
+	pageEnd  atomic.Uint64           // readers that ended at a gap in stored blocks
+	lastings atomic.Uint32           // the number of the newest gap that stays, from 1 on; changes under mu
+	openGap  atomic.Pointer[openGap] // set while a gap is searched for; stays if the log is closed meanwhile
 
 	workchains atomic.Pointer[[]int32] // all that had a block; written by the following goroutine
 
@@ -234,10 +235,10 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 		l.byKey[i.Key] = f
 		l.feeds = append(l.feeds, f)
 	}
-	r := &Reader[B]{log: l, feed: f, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil, marked: i.Mark != 0}
+	r := &Reader[B]{log: l, feed: f, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil}
 	if i.After != nil {
 		r.at, r.start, r.handed = mark{behind, *i.After}, "", *i.After
-		if r.told = uint64(i.Mark >> 1); i.Mark&markHere != 0 {
+		if r.told, r.known = i.Mark.gaps(), i.Mark.lastings(); i.Mark&markHere != 0 {
 			r.sentBack = *i.After
 		}
 		l.behind.Add(1)
@@ -245,7 +246,8 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	}
 	switch {
 	case gap:
-		r.at.cursor, r.lost, r.told = before, ErrGap, l.gaps.Load()
+		r.at.cursor, r.lost = before, ErrGap
+		r.told, r.known = l.gaps.Load(), l.lastings.Load()
 		l.stats.Gaps++
 	case i.Mark != 0:
 		r.told = max(r.told, l.gaps.Load()) // from here on it lacks nothing that has turned up by now

@@ -13,6 +13,7 @@ type pageGap struct {
 	before    string // the cursor of the block that the missing one follows
 	until     string // the cursor of the block that shows the gap
 	straddles bool   // it began before the catch-up did: the client may have had the missing block
+	number    uint32 // counts the gaps that stay; 0 if nobody was told of this one
 }
 
 func (g pageGap) Error() string {
@@ -46,14 +47,14 @@ func (l *Log[B]) checkPage(
 	return heads, gaps, nil
 }
 
-// judgeAnew checks a page again for those who know more and have come since the source was asked, and drops the gaps that
-// need not be told. Called with the log's lock held.
+// judgeAnew checks a page again for those who know more and have come since the source was asked. Called with the log's
+// lock held.
 func (l *Log[B]) judgeAnew(p *page[B], read *stored[B]) (err error) {
 	if p.since < read.began {
 		read.heads, read.gaps, err = l.checkPage(p.after, p.since, p.known, read.entries)
 		read.began = p.since
 	}
-	read.gaps = l.untold(read.gaps)
+	l.number(read.gaps)
 	return err
 }
 
@@ -71,8 +72,8 @@ func sortGaps(gaps []pageGap) {
 }
 
 // startBlocks is how many blocks up to a cursor are looked at before the first page of a catch-up. A block that is
-// missing right after the cursor shows if one of its shard is among them. Since a client may have had it before, a gap
-// that stays is told only once for this reason.
+// missing right after the cursor shows if one of its shard is among them. A client that had it before is told, too: it
+// cannot be told apart.
 const startBlocks = 32
 
 // checkStart checks that no block is missing between a cursor and the first block of its page, and adds the blocks up
@@ -109,16 +110,18 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads lines) (gaps []p
 	return gaps, nil
 }
 
-// reported tells whether a reader's client knows of a gap: it was sent back to before it, and resumed from there. One
-// that was sent back at all, and may have had the missing block, is taken to know of it, or it would never get on.
+// reported tells whether a reader's client knows of a gap: it was sent back to before it, and resumed from there, or
+// was sent back when others had been told of the gap, and may have had the missing block. Without the latter, one that
+// takes few blocks per connection would never get on.
 func (r *Reader[B]) reported(g pageGap) bool {
-	return g.before <= r.sentBack || g.straddles && r.marked
+	return g.before <= r.sentBack || g.straddles && g.number > 0 && g.number <= r.known
 }
 
-// untold drops the gaps that stay and of which somebody was told who may have had the missing block, too. Called with
-// the log's lock held.
-func (l *Log[B]) untold(gaps []pageGap) []pageGap {
-	return slices.DeleteFunc(gaps, func(g pageGap) bool { return g.straddles && l.lasting[g.until].told })
+// number looks up the numbers of gaps. Called with the log's lock held.
+func (l *Log[B]) number(gaps []pageGap) {
+	for i := range gaps {
+		gaps[i].number = l.lasting[gaps[i].until].number
+	}
 }
 
 // stopAt returns the first of the gaps before a block of the reader's page that its client must be told of.
@@ -141,7 +144,7 @@ func (r *Reader[B]) mustKnow(g pageGap) bool {
 func (r *Reader[B]) sendBack(cursor string) {
 	r.feed.fall(r, max(min(cursor, r.at.cursor), r.start))
 	r.lost = ErrGap
-	r.told = r.log.gaps.Load()
+	r.told, r.known = r.log.gaps.Load(), r.log.lastings.Load()
 	r.log.pageEnd.Add(1)
 }
 
@@ -176,8 +179,8 @@ func (l *Log[B]) again(p *page[B], gaps []pageGap) bool {
 
 // A lasting is what is known of a gap in the source.
 type lasting struct {
-	from time.Time // when it counts as one that stays
-	told bool      // readers have been ended because of it
+	from   time.Time // when it counts as one that stays
+	number uint32    // counts those because of which readers have been ended; 0 if none has
 }
 
 // maxLasting bounds what is known of gaps that stay.
@@ -196,7 +199,11 @@ func (l *Log[B]) lasts(cursor string, from time.Time) time.Time {
 
 // noteLasting notes that a gap before a block was waited for in vain, and that readers are told.
 func (l *Log[B]) noteLasting(cursor string) {
-	l.setLasting(cursor, lasting{from: time.Now(), told: true})
+	number := l.lasting[cursor].number
+	if number == 0 {
+		number = l.lastings.Add(1)
+	}
+	l.setLasting(cursor, lasting{from: time.Now(), number: number})
 }
 
 func (l *Log[B]) setLasting(cursor string, g lasting) {

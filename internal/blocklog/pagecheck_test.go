@@ -187,7 +187,7 @@ func TestPageIsNotTrustedIfTheBlocksBeforeItAreNot(t *testing.T) {
 func TestGapsThatStayAreRememberedUpToABound(t *testing.T) {
 	l := New(newForest().source(), Options[piece]{})
 	for n := range 3 * maxLasting {
-		if l.noteLasting(cursorOf(n + 1)); !l.lasting[cursorOf(n+1)].told || len(l.lasting) > maxLasting {
+		if l.noteLasting(cursorOf(n + 1)); l.lasting[cursorOf(n+1)].number == 0 || len(l.lasting) > maxLasting {
 			t.Fatalf("%d are remembered after %d", len(l.lasting), n+1)
 		}
 		if n == maxLasting-1 && len(l.lasting) != maxLasting {

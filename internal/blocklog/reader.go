@@ -43,10 +43,10 @@ type Reader[B any] struct {
 	handed string // the cursor of the last item, or the one it came with
 	slot   int32  // its place in feed.members, -1 when closed; changes under the log's lock too
 	fresh  bool   // it came without a cursor
-	marked bool   // its client was sent back before it came
 	turned bool   // it was put elsewhere: what it was searching, or has stored, does not count any more
 	lost   error  // why it has ended, at its cursor: ErrGap or ErrNoPosition; nil while it has not
-	told   uint64 // the number of the newest gap when its client was last sent back; 0 if it never was
+	told   uint32 // the number of the newest gap when its client was last sent back; 0 if it never was
+	known  uint32 // the number of the newest gap that stays, when its client was last sent back
 
 	sentBack string // the cursor that it came with, if its client was sent back to there
 
@@ -184,29 +184,11 @@ func (r *Reader[B]) Cursor() string {
 	return f.reached(r, delivered).cursor
 }
 
-// Mark is what a client has to come back with, beside a cursor of this Reader, so that it is not told again of a gap
-// that it was told of. It is zero until the client is sent back. It means something only to the same Log.
-type Mark uint64
-
-// markHere is set in a Mark whose cursor is the one that the client was sent back to.
-const markHere = 1
-
 // Mark returns the Mark that belongs to the Reader's cursor.
 func (r *Reader[B]) Mark(cursor string) Mark {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
 	return r.mark(cursor)
-}
-
-func (r *Reader[B]) mark(cursor string) Mark {
-	if r.told == 0 {
-		return 0
-	}
-	m := Mark(r.told << 1)
-	if r.lost == ErrGap || cursor == r.sentBack {
-		m |= markHere
-	}
-	return m
 }
 
 // Close ends the Reader: Next returns ErrClosed. The Log goes on without it. Closing twice is harmless.

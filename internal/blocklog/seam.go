@@ -52,7 +52,7 @@ func (l *Log[B]) check(s *seam[B]) {
 	for i := range s.gaps {
 		s.gaps[i].straddles = s.gaps[i].before < s.began
 	}
-	s.gaps = l.untold(s.gaps)
+	l.number(s.gaps)
 	sortGaps(s.gaps)
 }
 

@@ -4,7 +4,7 @@ package blocklog
 type openGap struct {
 	workchain int32
 	after     string // the position before the gap
-	number    uint64 // that it will have among the gaps; 0 if it is not certain that there is one
+	number    uint32 // that it will have among the gaps; 0 if it is not certain that there is one
 }
 
 // settle ends what openGap says when a search is over. A block that is still unchecked is open again. Called by the
@@ -27,7 +27,11 @@ func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
 	open := r.log.openGap.Load() // before r.lost is read, which is set when the search is over
 	f := r.feed
 	f.mu.Lock()
-	at, handed, start, gap, closed, told := r.at, r.handed, r.start, r.lost == ErrGap, r.slot < 0, r.told
+	at, handed, start, gap, closed, told, known := r.at, r.handed, r.start, r.lost == ErrGap, r.slot < 0, r.told, r.known
+	unharmed := open != nil && !gap && !closed && at.next == behind && handed <= open.after
+	if unharmed { // it may have passed the gap with blocks that do not match
+		cursor = min(cursor, max(open.after, start))
+	}
 	mark = r.mark(cursor)
 	f.mu.Unlock()
 	switch {
@@ -35,7 +39,7 @@ func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
 		return cursor, mark, nil
 	case gap:
 		return at.cursor, mark, ErrGap
-	case open == nil || at.next == behind && handed <= open.after:
+	case open == nil || unharmed:
 		return cursor, mark, nil
 	}
 	before := max(min(open.after, cursor), start)
@@ -48,5 +52,5 @@ func (r *Reader[B]) Standing() (cursor string, mark Mark, err error) {
 	if told = max(told, open.number); told == 0 {
 		return before, 0, ErrGap
 	}
-	return before, Mark(told<<1 | markHere), ErrGap
+	return before, newMark(told, known) | markHere, ErrGap
 }

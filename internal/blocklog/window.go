@@ -61,7 +61,7 @@ func (l *Log[B]) Window() Window[B] {
 		Live:    v.fresh && (l.opts.Silence < 0 || time.Since(v.arrived) < l.opts.Silence),
 		Reached: l.shown(v),
 		Arrived: v.arrived,
-		Gaps:    l.gaps.Load(),
+		Gaps:    uint64(l.gaps.Load()),
 	}
 	w.Live = w.Live && w.Reached == v.newest.cursor
 	return w
