@@ -39,7 +39,7 @@ type servers struct {
 
 // maxAsked is how many queries of each use are under way at most, with those of
 // less urgent uses: public servers throttle those who ask more than 32.
-var maxAsked = [uses]int{forFollow: 32, forBalance: 28, forPage: 20, forSearch: 8}
+var maxAsked = [uses]int{forFollow: 32, forBalance: 28, forPage: 20, forSearch: 12}
 
 func newServers(n network, opts Options) *servers {
 	parsers := max(2, runtime.GOMAXPROCS(0)) // of which pages leave one to others

@@ -20,7 +20,7 @@ type Backend struct {
 	masters *cache[*master]
 	steps   *cache[[]chaingql.Block]
 
-	searches chan struct{} // one token for each page that is searched for
+	pages, searches room
 
 	mu     sync.Mutex
 	head   lite.BlockID // the newest masterchain block that is proven
@@ -61,7 +61,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	b := &Backend{
 		servers: newServers(n, o), opts: o,
 		masters: newCache[*master](4 * o.Cache), steps: newCache[[]chaingql.Block](o.Cache),
-		searches: make(chan struct{}, maxSearches),
+		pages: newRoom(maxPages, waitingPages, errPages), searches: newRoom(maxSearches, waitingSearches, errSearches),
 	}
 	b.trust = &trust{servers: b.servers, start: n.trusted, key: n.trusted}
 	if err := b.servers.greet(ctx); err != nil {

@@ -20,9 +20,10 @@ var errTooFar = fmt.Errorf("tonlite: the page is further than %d masterchain blo
 // servers keep history. It costs a query for each masterchain block that is
 // looked through and one for each shard block, unless they were read lately; of
 // the masterchain alone the shard blocks are not read. A page whose filter
-// passes over more than 1,000 masterchain blocks is an error, and so is one that
-// passes over many while four others do; of a workchain that the network does not
-// have there are no blocks.
+// passes over more than 1,000 masterchain blocks is an error. So is one that has to
+// ask servers while 16 others do and 24 wait, or, with a filter that passes over many
+// blocks, while four do and four wait. Of a workchain that the network does not have
+// there are no blocks.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

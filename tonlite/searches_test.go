@@ -3,7 +3,10 @@ package tonlite_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +84,53 @@ func TestSearchesHoldUpNobodyElse(t *testing.T) {
 	}
 }
 
+// TestPagesLeaveCallsOfTheHandlerToBalances has more clients than a Handler has calls
+// under way. All of them ask for pages that servers must be asked for.
+func TestPagesLeaveCallsOfTheHandlerToBalances(t *testing.T) {
+	for name, filter := range map[string]string{"pages": "", "searches": `,workchain:0,shard:"5080000000000000"`} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, liteservertest.Made(600), nil)
+			b := open(t, s.Config(), &tonlite.Options{Cache: 16})
+			s.Delay(30 * time.Millisecond)
+			h := chaingql.New(b, &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
+			ctx, cancel := context.WithCancel(context.Background())
+			defer func() {
+				if err := h.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			var running sync.WaitGroup
+			defer running.Wait()
+			defer cancel()
+			ask := func(query string) string {
+				body := strings.NewReader(fmt.Sprintf(`{"query":%q}`, query))
+				r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/demo/graphql", body)
+				r.Header.Set("Content-Type", "application/json")
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w.Body.String()
+			}
+			for i := range uint32(100) {
+				running.Go(func() {
+					for n := i; ctx.Err() == nil; n++ {
+						before := chaingql.ChainOrder(-1, 1<<63, 600-37*n%300, 0)
+						ask(fmt.Sprintf(`{blockchain{blocks(last:50,before:%q%s){edges{cursor}}}}`, before, filter))
+					}
+				})
+			}
+			time.Sleep(500 * time.Millisecond)
+			within(t, 3*time.Second, func() { // 60 ms each
+				for range 5 {
+					text := ask(`{blockchain{account(address:"-1:` + strings.Repeat("00", 32) + `"){info{balance}}}}`)
+					if !strings.Contains(text, `"balance":"0x0"`) {
+						t.Error(text)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestSearchesAreFewAtATime has more of them than may be: the others end soon.
 func TestSearchesAreFewAtATime(t *testing.T) {
 	s := start(t, liteservertest.Made(200), nil)
@@ -89,7 +139,7 @@ func TestSearchesAreFewAtATime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	workchain, never := int32(0), uint64(0x5<<60|0x08<<52)
-	ended := make(chan error, 8)
+	ended := make(chan error, 12)
 	for range cap(ended) {
 		go func() {
 			_, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 5, Workchain: &workchain, Shard: &never})
@@ -97,12 +147,12 @@ func TestSearchesAreFewAtATime(t *testing.T) {
 		}()
 	}
 	for range 4 {
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "at a time") {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "searched for at a time") {
 			t.Errorf("a search more than may be: %v", err)
 		}
 	}
 	cancel()
-	for range 4 {
+	for range 8 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("a search that may be: %v", err)
 		}
