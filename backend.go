@@ -83,7 +83,8 @@ type BalanceBatcher interface {
 	// Balances returns the balances of addrs, in their order, each as Balance
 	// would: nano-units, the caller's own, and nil where the chain never saw
 	// the account. No address is there twice. An error is the answer for all
-	// of them. The context is the caller's, as in Balance.
+	// of them. At least 100 addresses must do. Balances returns promptly when its
+	// context, which is the caller's as in Balance, is done.
 	Balances(ctx context.Context, addrs []Address) ([]*big.Int, error)
 }
 

@@ -55,6 +55,10 @@ type Harness struct {
 	// one is kept. It is called while pages are read and Follows run, by one goroutine
 	// at a time.
 	Prune func(before chaingql.Cursor) error
+	// Reopen opens the source again, as a program does that was restarted: the Backend
+	// that it returns has nothing of what the first one knows by heart. It is closed
+	// with the test.
+	Reopen func() (chaingql.Backend, error)
 	// Interrupt makes every Follow that is running fail, as a lost connection
 	// does; the next one must do well again.
 	Interrupt func()
@@ -89,6 +93,7 @@ var rules = []rule{
 	{"recorded balances come back exactly", needs("Balances"), recordedBalancesComeBack},
 	{"an unknown account is ErrNotFound", nil, unknownAccountIsNotFound},
 	{"Balances says what Balance does", needs("SetBalance"), balancesTogether},
+	{"Balances takes 100 addresses", nil, manyBalancesTogether},
 	{"balances hold while they are written", needs("SetBalance"), balancesHoldWhileWritten},
 
 	{"an empty chain has no blocks and no error", needs("Append"), emptyChainHasNoBlocks},
@@ -103,6 +108,7 @@ var rules = []rule{
 	{"a page without After begins with the oldest block kept", needs("Prune"), pageBeginsWithTheOldestKept},
 	{"a Follow from the start is too old once a block is pruned", needs("Prune"), followFromTheBeginningIsTooOld},
 	{"the newest block is never pruned", needs("Append", "Prune"), newestIsNeverPruned},
+	{"what was pruned is remembered after a restart", needs("Prune", "Reopen"), prunedIsRememberedAfterRestart},
 
 	{"Follow yields the stored blocks and waits", nil, followYieldsStoredBlocks},
 	{"Follow of an empty chain waits", needs("Append"), followOfEmptyChainWaits},
@@ -181,7 +187,7 @@ func (h Harness) fault() string {
 func (h Harness) lacks(ru rule) string {
 	has := map[string]bool{
 		"Append": h.Append != nil, "SetBalance": h.SetBalance != nil, "Balances": len(h.Balances) > 0,
-		"Prune": h.Prune != nil, "Interrupt": h.Interrupt != nil, "Stall": h.Stall != nil,
+		"Prune": h.Prune != nil, "Reopen": h.Reopen != nil, "Interrupt": h.Interrupt != nil, "Stall": h.Stall != nil,
 	}
 	for _, field := range ru.needs {
 		if !has[field] {

@@ -27,6 +27,7 @@ func whole(c *memchain.Chain) Harness {
 		SetBalance: func(a chaingql.Address, nano *big.Int) error { c.SetBalance(a, nano); return nil },
 		Prune:      func(before chaingql.Cursor) error { c.Prune(before); return nil },
 		Interrupt:  func() { c.Interrupt(nil) },
+		Reopen:     func() (chaingql.Backend, error) { return c, nil },
 	}
 }
 
@@ -75,11 +76,24 @@ func (s stallable) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
+func (s stallable) stall() (resume func()) {
+	over := make(chan struct{})
+	s.silent.Store(&over)
+	return func() { s.silent.Store(nil); close(over) }
+}
+
 func (s stallable) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	if err := s.wait(ctx); err != nil {
 		return nil, err
 	}
 	return s.Chain.Balance(ctx, addr)
+}
+
+func (s stallable) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Chain.Balances(ctx, addrs)
 }
 
 func (s stallable) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
@@ -95,11 +109,7 @@ func TestSourceThatFallsSilentKeepsEveryRule(t *testing.T) {
 		h := whole(c)
 		s := stallable{c, new(atomic.Pointer[chan struct{}])}
 		h.Backend = s
-		h.Stall = func() (resume func()) {
-			over := make(chan struct{})
-			s.silent.Store(&over)
-			return func() { s.silent.Store(nil); close(over) }
-		}
+		h.Stall = s.stall
 		return h
 	})
 }
@@ -123,7 +133,7 @@ func TestRulesThatASourceCannotBePutThroughAreNamed(t *testing.T) {
 	h.Prune, h.Interrupt = nil, nil
 	got := h.leavesOut()
 	for _, want := range []string{
-		fmt.Sprintf("left out 10 of %d rules", len(rules)),
+		fmt.Sprintf("left out 11 of %d rules", len(rules)),
 		`"pruned history is ErrCursorTooOld" (no Harness.Prune)`,
 		`"an interrupted Follow ends with one error and can be resumed" (no Harness.Interrupt)`,
 		`(no Harness.Stall)`, `(no Harness.Balances)`,

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"sync"
@@ -126,23 +127,62 @@ func balancesTogether(t *trial) {
 	}
 	addrs, want = append(addrs, account(-1, "nobody")), append(want, nil)
 	for range 2 { // the second time after the first answer was spoilt
-		var got []*big.Int
-		t.promptly(t.Patience, "Balances", func() (err error) {
-			got, err = b.Balances(t.ctx, addrs)
-			return err
-		}, mustSucceed)
-		if len(got) != len(want) {
-			t.Fatalf("Balances returned %d balances for %d addresses", len(got), len(want))
+		t.expectBalances(b, addrs, want)
+	}
+}
+
+// manyAddresses is how many addresses the kit asks Balances for in one call.
+const manyAddresses = 100
+
+// manyBalancesTogether asks a BalanceBatcher for known accounts, if there are any,
+// among unknown ones.
+func manyBalancesTogether(t *trial) {
+	b, ok := t.Backend.(chaingql.BalanceBatcher)
+	if !ok {
+		return
+	}
+	known := maps.Clone(t.Balances)
+	if t.SetBalance != nil {
+		known = make(map[chaingql.Address]*big.Int)
+		for i := range manyAddresses / 2 {
+			addr, nano := account(int32(-(i%2)), fmt.Sprint("of many ", i)), big.NewInt(int64(1000+i))
+			t.setBalance(addr, nano)
+			known[addr] = nano
 		}
-		for i, nano := range got {
-			switch {
-			case want[i] == nil && nano != nil:
-				t.Fatalf("Balances has %v for %v, which the chain never saw: it must be nil", nano, addrs[i])
-			case want[i] != nil && (nano == nil || nano.Cmp(want[i]) != 0):
-				t.Fatalf("Balances has %v for %v at place %d, where it is %v in the source: they must be in the order of the addresses", nano, addrs[i], i, want[i])
-			case nano != nil:
-				spoil(nano)
-			}
+	}
+	var addrs []chaingql.Address
+	var want []*big.Int
+	for addr, nano := range known {
+		if len(addrs) > manyAddresses-2 {
+			break
+		}
+		nobody := account(addr.Workchain, fmt.Sprint("nobody ", len(addrs)))
+		addrs, want = append(addrs, addr, nobody), append(want, nano, nil)
+	}
+	for len(addrs) < manyAddresses {
+		addrs, want = append(addrs, account(0, fmt.Sprint("nobody ", len(addrs)))), append(want, nil)
+	}
+	t.expectBalances(b, addrs, want)
+}
+
+func (t *trial) expectBalances(b chaingql.BalanceBatcher, addrs []chaingql.Address, want []*big.Int) {
+	t.Helper()
+	var got []*big.Int
+	t.promptly(t.Patience, fmt.Sprintf("Balances of %d addresses", len(addrs)), func() (err error) {
+		got, err = b.Balances(t.ctx, addrs)
+		return err
+	}, mustSucceed)
+	if len(got) != len(want) {
+		t.Fatalf("Balances returned %d balances for %d addresses", len(got), len(want))
+	}
+	for i, nano := range got {
+		switch {
+		case want[i] == nil && nano != nil:
+			t.Fatalf("Balances has %v for %v, which the chain never saw: it must be nil", nano, addrs[i])
+		case want[i] != nil && (nano == nil || nano.Cmp(want[i]) != 0):
+			t.Fatalf("Balances has %v for %v at place %d, where it is %v in the source: they must be in the order of the addresses", nano, addrs[i], i, want[i])
+		case nano != nil:
+			spoil(nano)
 		}
 	}
 }

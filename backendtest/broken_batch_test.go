@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"math/big"
 	"slices"
 	"sync/atomic"
@@ -19,6 +20,26 @@ type batching struct {
 func (b batching) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	found, err := b.Chain.Balances(ctx, addrs)
 	return b.change(found), err
+}
+
+// batch is a chain with a Balances in place of its own.
+type batch struct {
+	*memchain.Chain
+	balances func(context.Context, []chaingql.Address) ([]*big.Int, error)
+}
+
+func (b batch) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	return b.balances(ctx, addrs)
+}
+
+// stuck waits for a stalled source however long it takes.
+type stuck struct{ stallable }
+
+func (s stuck) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	if err := s.wait(context.WithoutCancel(ctx)); err != nil {
+		return nil, err
+	}
+	return s.Chain.Balances(ctx, addrs)
 }
 
 func batched(change func([]*big.Int) []*big.Int) func(context.Context, *memchain.Chain, *Harness) {
@@ -50,6 +71,24 @@ var brokenBatches = []breach{
 			return slices.Clone(kept)
 		}}
 	}, "they must be in the order of the addresses"},
+	{"balances together whose context nobody looks at", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = batch{c, func(_ context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+			return c.Balances(context.Background(), addrs)
+		}}
+	}, "a call whose context is done fails: Balances with a context that is done returned no error"},
+	{"balances together that a stalled source holds up", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		s := stallable{c, new(atomic.Pointer[chan struct{}])}
+		h.Stall = s.stall
+		h.Backend = stuck{s}
+	}, "Balances to a stalled source"},
+	{"balances of at most 50 accounts", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = batch{c, func(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+			if len(addrs) > 50 {
+				return nil, errors.New("too many parameters")
+			}
+			return c.Balances(ctx, addrs)
+		}}
+	}, "Balances takes 100 addresses: Balances of 100 addresses returned too many parameters"},
 	{"pages that lag behind Follow", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var asked atomic.Int64
 		h.Backend = twisted{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {

@@ -95,7 +95,7 @@ var brokenPrunes = []breach{
 			if after == "" && r.newestDropped() != "" {
 				return refused
 			}
-			return chaingql.Poll(ctx, c.Blocks, after, time.Millisecond)
+			return chaingql.Poll(ctx, c.Blocks, after, 3*time.Millisecond) // not when the rule prunes
 		}}
 	}), "a Follow that pruning overtakes does not skip: Follow(after \"\") skipped"},
 	{"a chain that loses its newest block", func(_ context.Context, c *memchain.Chain, h *Harness) {
@@ -119,6 +119,16 @@ var brokenPrunes = []breach{
 			return c.Follow(ctx, after)
 		}}
 	}, "the newest block is never pruned: Blocks("},
+	{"a chain that forgets at a restart what was pruned", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Reopen = func() (chaingql.Backend, error) {
+			kept, err := c.Blocks(context.Background(), query{First: 1000})
+			if err != nil {
+				return nil, err
+			}
+			again := memchain.New()
+			return again, again.Append(kept...)
+		}
+	}, "what was pruned is remembered after a restart: Blocks("},
 	{"pages in two statements", retaining(func(_ *retention, c *memchain.Chain) twisted {
 		return twisted{blocks: func(ctx context.Context, q query) ([]block, error) { return inTwoStatements(ctx, c, q, pace) }}
 	}), "while blocks were pruned, leaves out cursor"},

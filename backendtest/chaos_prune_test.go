@@ -14,6 +14,7 @@ func TestAChaosThatPrunesKeepsTheContract(t *testing.T) {
 		h := whole(c)
 		forgets := Chaos(c, ChaosOptions{})
 		h.Backend = forgets
+		h.Reopen = func() (chaingql.Backend, error) { return forgets, nil }
 		h.Prune = func(before chaingql.Cursor) error { return forgets.Prune(context.Background(), before) }
 		return h
 	})

@@ -25,7 +25,7 @@ func (t *trial) calls() []call {
 			return err
 		}}
 	}
-	return []call{
+	calls := []call{
 		ask(chaingql.BlocksQuery{First: 1}),
 		ask(chaingql.BlocksQuery{Last: chaingql.MaxPage}),
 		{"Balance", func(ctx context.Context) error {
@@ -33,6 +33,13 @@ func (t *trial) calls() []call {
 			return err
 		}},
 	}
+	if b, ok := t.Backend.(chaingql.BalanceBatcher); ok {
+		calls = append(calls, call{"Balances", func(ctx context.Context) error {
+			_, err := b.Balances(ctx, []chaingql.Address{addr, account(-1, "nobody")})
+			return err
+		}})
+	}
+	return calls
 }
 
 func doneContextFails(t *trial) {

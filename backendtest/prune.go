@@ -100,6 +100,28 @@ func newestIsNeverPruned(t *trial) {
 	f.expect(t.stored[1:])
 }
 
+// prunedIsRememberedAfterRestart reopens a chain that lost its oldest blocks, and one
+// that lost all but the newest.
+func prunedIsRememberedAfterRestart(t *trial) {
+	t.fill(60, 0)
+	for _, n := range []int{20, len(t.stored) - 21} {
+		gone := t.pruneBelow(n)
+		var err error
+		if t.Backend, err = t.Reopen(); err != nil {
+			t.Fatalf("Harness.Reopen: %v", err)
+		}
+		newest := gone[n-1].Cursor // nothing after it is gone
+		t.expectTooOld(gone[n-2].Cursor)
+		t.expectFollowTooOld("")
+		for _, q := range []chaingql.BlocksQuery{{First: 5}, {Last: chaingql.MaxPage}, {First: 5, After: newest}} {
+			t.expectPage(q)
+		}
+		t.follow(newest).expect(t.stored)
+		f := t.follow(t.stored[len(t.stored)-1].Cursor) // as the Handler does
+		f.quiet()
+	}
+}
+
 // overtakenFollowDoesNotSkip prunes blocks that a Follow has yet to yield: one that
 // began when the chain was empty, and one that has read some.
 func overtakenFollowDoesNotSkip(t *trial) {

@@ -25,7 +25,7 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	if err := w.SetBalances(ctx, known); err != nil {
 		t.Fatal(err)
 	}
-	return backendtest.Harness{
+	h := backendtest.Harness{
 		Balances:   known,
 		Backend:    b,
 		Append:     func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
@@ -39,6 +39,14 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 		},
 		Stall: p.Stall,
 	}
+	if !storage.Memory {
+		h.Reopen = func() (chaingql.Backend, error) {
+			s.stop() // its files are left
+			s.start()
+			return open(t, s.ClientURL(), nil), nil
+		}
+	}
+	return h
 }
 
 func TestChainInFilesKeepsTheContract(t *testing.T) {

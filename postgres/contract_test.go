@@ -65,6 +65,7 @@ func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 		Append:     func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
 		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
 		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
+		Reopen:     func() (chaingql.Backend, error) { return open(t, s.dsn("postgres"), &opts), nil },
 		Interrupt:  p.Cut,
 		Stall:      p.Stall,
 	}

@@ -32,18 +32,19 @@ type servers struct {
 	life  context.Context // ends in close
 	end   context.CancelFunc
 	group sync.WaitGroup // attempts to connect
-	slots chan struct{}  // queries that may be under way
 
-	parsers chan struct{} // one token for each answer that is taken apart
+	slots   gate // queries that are under way
+	parsers gate // answers that are taken apart
 }
 
-// maxAsked is how many queries are under way at most: public servers
-// throttle those who ask more.
-const maxAsked = 32
+// maxAsked is how many queries of each use are under way at most, with those of
+// less urgent uses: public servers throttle those who ask more than 32.
+var maxAsked = [uses]int{forFollow: 32, forBalance: 28, forPage: 20, forSearch: 12}
 
 func newServers(n network, opts Options) *servers {
-	set := &servers{opts: opts, slots: make(chan struct{}, maxAsked)}
-	set.parsers = make(chan struct{}, runtime.GOMAXPROCS(0))
+	parsers := max(2, runtime.GOMAXPROCS(0)) // of which pages leave one to others
+	set := &servers{opts: opts, slots: newGate(maxAsked)}
+	set.parsers = newGate([uses]int{forFollow: parsers, forBalance: parsers, forPage: parsers - 1, forSearch: parsers - 1})
 	set.life, set.end = context.WithCancel(context.Background())
 	for _, p := range n.servers {
 		set.all = append(set.all, &server{peer: p, zero: n.zero, timeout: opts.Timeout})
@@ -158,13 +159,10 @@ func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check
 	if wait, cause := s.ready(); wait > 0 {
 		return fmt.Errorf("left alone for %v: %w", wait.Round(time.Millisecond), cause)
 	}
-	own, cancel := context.WithTimeout(ctx, set.opts.Timeout)
-	defer cancel()
-	since := time.Now()
-	client, err := s.connect(own, set.life, &set.group)
+	client, err := set.connect(ctx, s)
 	if err == nil {
 		var answer lite.Message
-		if answer, err = set.put(own, client, q); err == nil {
+		if answer, err = set.put(ctx, s, client, q); err == nil {
 			if err = safely(func() error { return check(answer) }); err == nil {
 				s.succeeded()
 				return nil
@@ -172,8 +170,6 @@ func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check
 			if !errors.Is(err, errMissing) {
 				err = fmt.Errorf("an answer is refused: %w", err)
 			}
-		} else if own.Err() != nil && ctx.Err() == nil {
-			s.drop(client, since)
 		}
 	}
 	if ctx.Err() != nil {
@@ -197,27 +193,39 @@ func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check
 	return err
 }
 
-// put asks in turn, as no more than a few queries may be under way.
-func (set *servers) put(ctx context.Context, client *lite.Client, q lite.Message) (lite.Message, error) {
-	select {
-	case set.slots <- struct{}{}:
-		defer func() { <-set.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+func (set *servers) connect(ctx context.Context, s *server) (*lite.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, set.opts.Timeout)
+	defer cancel()
+	return s.connect(ctx, set.life, &set.group)
+}
+
+// put asks in turn, as no more than a few queries may be under way. The deadline
+// begins with its turn: a server is not to blame for the wait.
+func (set *servers) put(ctx context.Context, s *server, client *lite.Client, q lite.Message) (lite.Message, error) {
+	leave, err := set.slots.enter(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return client.Ask(ctx, q)
+	defer leave()
+	own, cancel := context.WithTimeout(ctx, set.opts.Timeout)
+	defer cancel()
+	since := time.Now()
+	answer, err := client.Ask(own, q)
+	if err != nil && own.Err() != nil && ctx.Err() == nil {
+		s.drop(client, since)
+	}
+	return answer, err
 }
 
 // parse takes an answer apart. No more answers are in parse than there are
-// processors: each may take tens of megabytes while it is.
+// processors, or two: each may take tens of megabytes while it is.
 func (set *servers) parse(ctx context.Context, read func() error) error {
-	select {
-	case set.parsers <- struct{}{}:
-		defer func() { <-set.parsers }()
-		return read()
-	case <-ctx.Done():
-		return ctx.Err()
+	leave, err := set.parsers.enter(ctx)
+	if err != nil {
+		return err
 	}
+	defer leave()
+	return read()
 }
 
 // also puts errors into one line.

@@ -20,6 +20,8 @@ type Backend struct {
 	masters *cache[*master]
 	steps   *cache[[]chaingql.Block]
 
+	pages, searches room
+
 	mu     sync.Mutex
 	head   lite.BlockID // the newest masterchain block that is proven
 	live   int          // how many Follows wait for the one after it
@@ -59,6 +61,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	b := &Backend{
 		servers: newServers(n, o), opts: o,
 		masters: newCache[*master](4 * o.Cache), steps: newCache[[]chaingql.Block](o.Cache),
+		pages: newRoom(maxPages, waitingPages, errPages), searches: newRoom(maxSearches, waitingSearches, errSearches),
 	}
 	b.trust = &trust{servers: b.servers, start: n.trusted, key: n.trusted}
 	if err := b.servers.greet(ctx); err != nil {
@@ -84,6 +87,7 @@ func (b *Backend) Close() {
 // proof. Of an account of a workchain it is the balance after the newest block
 // of its shard that the masterchain block commits to.
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
+	ctx = with(ctx, forBalance)
 	head, err := b.current(ctx)
 	if err != nil {
 		return nil, err
@@ -94,6 +98,7 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 // Balances reads the balances of several accounts after one masterchain block,
 // some at a time.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	ctx = with(ctx, forBalance)
 	head, err := b.current(ctx)
 	if err != nil {
 		return nil, err

@@ -20,12 +20,15 @@ var errTooFar = fmt.Errorf("tonlite: the page is further than %d masterchain blo
 // servers keep history. It costs a query for each masterchain block that is
 // looked through and one for each shard block, unless they were read lately; of
 // the masterchain alone the shard blocks are not read. A page whose filter
-// passes over more than 1,000 masterchain blocks is an error; of a workchain
-// that the network does not have there are no blocks.
+// passes over more than 1,000 masterchain blocks is an error. So is one that has to
+// ask servers while 16 others do and 24 wait, or, with a filter that passes over many
+// blocks, while four do and four wait. Of a workchain that the network does not have
+// there are no blocks.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	ctx = with(ctx, forPage)
 	r, err := b.stretch(ctx, q)
 	if err != nil || r.from > r.to || q.First <= 0 && q.Last <= 0 {
 		return nil, err
@@ -102,15 +105,18 @@ func (p place) first() uint32 {
 
 // lowest reads upwards.
 func (b *Backend) lowest(ctx context.Context, q chaingql.BlocksQuery, r stretch) (page []chaingql.Block, err error) {
+	s := b.search(q.First)
+	defer s.end()
 	for from, n := r.from, window(q.First); from <= r.to; n = min(2*n, abreast) {
 		if from-r.from >= maxScan {
 			return nil, errTooFar
 		}
 		to := from + min(n-1, r.to-from)
-		steps, err := b.steady(ctx, q, stretch{from, to})
+		steps, err := s.read(ctx, q, stretch{from, to}, from-r.from)
 		if errors.Is(err, errMissing) {
 			err = b.tooOld(ctx, from, err)
 			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // history begins further up by now
+				s.end()
 				return b.Blocks(ctx, q)
 			}
 		}
@@ -136,12 +142,14 @@ func (b *Backend) lowest(ctx context.Context, q chaingql.BlocksQuery, r stretch)
 // highest reads downwards, to the end of what is kept.
 func (b *Backend) highest(ctx context.Context, q chaingql.BlocksQuery, r stretch) (page []chaingql.Block, err error) {
 	defer func() { slices.Reverse(page) }()
+	s := b.search(q.Last)
+	defer s.end()
 	for to, n := r.to, window(q.Last); to >= r.from && to > 0; n = min(2*n, abreast) {
 		if r.to-to >= maxScan {
 			return nil, errTooFar
 		}
 		from := to - min(n-1, to-r.from)
-		steps, err := b.steady(ctx, q, stretch{from, to})
+		steps, err := s.read(ctx, q, stretch{from, to}, r.to-to)
 		if errors.Is(err, errMissing) {
 			bottom, lost := b.bottom(ctx)
 			switch {
@@ -176,16 +184,21 @@ func (b *Backend) highest(ctx context.Context, q chaingql.BlocksQuery, r stretch
 // few shard blocks.
 func window(blocks int) uint32 { return uint32(min(1+blocks/8, abreast)) }
 
-// steady reads the blocks of a stretch, by steps.
-func (b *Backend) steady(ctx context.Context, q chaingql.BlocksQuery, r stretch) ([][]chaingql.Block, error) {
-	steps := make([][]chaingql.Block, r.to-r.from+1)
-	known := true
+// known returns the steps of a stretch if all of them are in the cache.
+func (b *Backend) known(r stretch) (steps [][]chaingql.Block, all bool) {
+	steps, all = make([][]chaingql.Block, r.to-r.from+1), true
 	for i := range steps {
 		var ok bool
 		steps[i], ok = b.steps.get(r.from + uint32(i))
-		known = known && ok
+		all = all && ok
 	}
-	if known {
+	return steps, all
+}
+
+// steady reads the blocks of a stretch, by steps.
+func (b *Backend) steady(ctx context.Context, q chaingql.BlocksQuery, r stretch) ([][]chaingql.Block, error) {
+	steps, ok := b.known(r)
+	if ok {
 		return steps, nil
 	}
 	masters, err := b.chain(ctx, max(1, r.from-1), r.to)

@@ -13,7 +13,7 @@ import (
 // answer answers one query, unless its context ends before.
 func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	s.count(q)
-	if !s.unstalled(ctx) {
+	if !s.unstalled(ctx) || !s.delayed(ctx) {
 		return nil
 	}
 	if w, ok := q.(lite.Wait); ok {
@@ -57,6 +57,21 @@ func (s *Server) unstalled(ctx context.Context) bool {
 	}
 	select {
 	case <-resumed:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *Server) delayed(ctx context.Context) bool {
+	s.mu.Lock()
+	d := s.delay
+	s.mu.Unlock()
+	if d == 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
@@ -29,6 +30,7 @@ type Server struct {
 	grown    chan struct{} // closed when the head moves
 	stalls   int
 	resumed  chan struct{} // closed when nothing is stalled any more
+	delay    time.Duration
 	lie      Lie
 	asked    map[string]int
 
@@ -162,6 +164,13 @@ func (s *Server) Stall() (resume func()) {
 			close(s.resumed)
 		}
 	})
+}
+
+// Delay has each query answered that much later, as a server does that is far away.
+func (s *Server) Delay(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
 }
 
 // Tell has the Server lie from now on; [Truth] ends it.
