@@ -34,7 +34,7 @@ func halves(full bool) []attack {
 				{"a frame", begun + string(header(final|opText, messageBytes-1)) + blank},
 				{"a frame before connection_init", start + string(header(final|opText, messageBytes-1)) + blank},
 				{"fragments", begun + fragments},
-				{"a frame, after queries", begun + frameAll(starts(protocol, 8, query("{info{version}}"))) +
+				{"a frame, after a query", begun + frameAll(starts(protocol, 1, query("{info{version}}"))) +
 					string(header(final|opText, messageBytes-1)) + blank},
 			} {
 				if !full && (protocol == legacy) != (k.name == "fragments") {
@@ -57,7 +57,7 @@ func half(name string, n int, text []byte) attack {
 			return outcome{}, err
 		}
 		kept := int64(0)
-		held := crowdedFor(2*time.Second, name, n, func(s *site) (net.Conn, error) {
+		held := crowdedFor(3*time.Second, name, n, func(s *site) (net.Conn, error) {
 			c, err := s.dial()
 			if err == nil {
 				_, err = c.Write(text)
