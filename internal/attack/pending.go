@@ -26,6 +26,11 @@ func (s *site) during(d time.Duration) error {
 // crowded opens n connections and wants honest clients served while they are
 // there.
 func crowded(name string, n int, open func(s *site) (net.Conn, error)) attack {
+	return crowdedFor(4*time.Second, name, n, open, func(s *site) error { return nil })
+}
+
+// crowdedFor does so for a time, and wants honest to succeed again and again, too.
+func crowdedFor(d time.Duration, name string, n int, open func(s *site) (net.Conn, error), honest func(s *site) error) attack {
 	return attack{name: name, want: "held", within: 30 * time.Second, do: func(s *site) (outcome, error) {
 		var conns []net.Conn
 		defer func() {
@@ -40,7 +45,15 @@ func crowded(name string, n int, open func(s *site) (net.Conn, error)) attack {
 			}
 			conns = append(conns, c)
 		}
-		return outcome{class: "held"}, s.during(4 * time.Second)
+		for end := time.Now().Add(d); time.Now().Before(end); {
+			if err := honest(s); err != nil {
+				return outcome{}, err
+			}
+			if err := s.during(100 * time.Millisecond); err != nil {
+				return outcome{}, err
+			}
+		}
+		return outcome{class: "held"}, nil
 	}}
 }
 

@@ -28,6 +28,10 @@ var weak = []weakness{
 	{unlimited, "bodies", "100 MB", []string{memory}},
 	{unlimited, "floods", "queries for much", []string{slow, sick, memory}},
 	{unlimited, "unread answers", "deaf sockets", []string{slow, sick, memory, dead}},
+	{unlimited, "variants", "operations that spread", []string{slow, sick}},
+	{unlimited, "full sockets", "64 queries that wait", []string{wrong}}, // all of them are under way
+	{unlimited, "full sockets", "257 subscriptions", []string{wrong}},    // are all accepted
+	{unlimited, "half messages", "most of a frame (", []string{wrong, memory}},
 	{unlimited, "slow peers", "a body", []string{slow}},
 	{unlimited, "stalled backend", "200 clients ask for a balance", []string{wrong}}, // 200 calls are under way
 }

@@ -1,0 +1,94 @@
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// Of a message of the largest size, so much is sent.
+const (
+	messageBytes = 64 << 10 // Limits.MessageBytes
+	halfBytes    = 60_000
+
+	pendingAnswers = 64 << 20 // Limits.PendingAnswerBytes
+	socketCost     = 40 << 10 // of one of Limits.Sockets, in docs/limits.md
+)
+
+// halves are sockets on which most of a long message comes, and no end of it.
+func halves(full bool) []attack {
+	numbers := []int{3000}
+	if full {
+		numbers = append(numbers, 9000)
+	}
+	blank := strings.Repeat(" ", halfBytes)
+	fragments := string(frame(opText, blank[:halfBytes/8])) + strings.Repeat(string(frame(opContinue, blank[:halfBytes/8])), 7)
+	var all []attack
+	for _, n := range numbers {
+		for _, protocol := range []string{legacy, modern} {
+			start := string(upgrade(path, protocol))
+			begun := start + string(textFrame(`{"type":"connection_init"}`))
+			for _, k := range []struct{ name, text string }{
+				{"a frame", begun + string(header(final|opText, messageBytes-1)) + blank},
+				{"a frame before connection_init", start + string(header(final|opText, messageBytes-1)) + blank},
+				{"fragments", begun + fragments},
+				{"a frame, after a query", begun + frameAll(starts(protocol, 1, query("{info{version}}"))) +
+					string(header(final|opText, messageBytes-1)) + blank},
+			} {
+				if !full && (protocol == legacy) != (k.name == "fragments") {
+					continue
+				}
+				all = append(all, half(fmt.Sprintf("%d sockets with most of %s (%s)", n, k.name, protocol), n, []byte(k.text)))
+			}
+		}
+	}
+	return all
+}
+
+// half opens sockets that send a text, and compares what the server keeps for them
+// with what is documented.
+func half(name string, n int, text []byte) attack {
+	most := int64(pendingAnswers + n*socketCost)
+	return attack{name: name, want: "held for", within: 30 * time.Second, do: func(s *site) (outcome, error) {
+		before, err := s.server.state()
+		if err != nil {
+			return outcome{}, err
+		}
+		kept := int64(0)
+		held := crowdedFor(3*time.Second, name, n, func(s *site) (net.Conn, error) {
+			c, err := s.dial()
+			if err == nil {
+				_, err = c.Write(text)
+			}
+			return c, err
+		}, func(s *site) error {
+			now, err := s.server.state()
+			kept = now.RSS - before.RSS
+			return errors.Join(err, s.longMessage())
+		})
+		o, err := held.do(s)
+		if err == nil && kept > most { // at last: those that are cut need a moment
+			err = fmt.Errorf("%d sockets take %d bytes, may take %d", n, kept, most)
+		}
+		o.text = fmt.Sprintf("for %d bytes of memory", kept)
+		return o, err
+	}}
+}
+
+// longMessage is an honest client whose message is long: it counts, and comes at
+// once.
+func (s *site) longMessage() error {
+	w, err := s.open(modern, true)
+	if err != nil {
+		return fmt.Errorf("%w on a socket: %w", errUnwell, err)
+	}
+	defer w.Close()
+	w.send(textFrame(strings.Replace(w.question(), "{info", strings.Repeat(" ", 20_000)+"{info", 1)))
+	o, err := w.hear(w.honest)
+	if err != nil || o.class != "served" || o.text != "" {
+		return fmt.Errorf("%w on a socket came to %v, %w", errUnwell, o, err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// variants are documents whose compilation is repeated: for each of their
+// operations, and for the values that @skip and @include ask for.
+func variants(full bool) []attack {
+	const block = "id hash seq_no shard chain_order gen_utime workchain_id __typename "
+	const page = "blocks(last:1){edges{cursor node{" + block + "}}}"
+	// Several operations are refused unless one is named. All are compiled.
+	named := func(name, text string) attack {
+		return posted(name, either, func() string { return asJSON(map[string]any{"query": text, "operationName": "Q0"}) })
+	}
+	chain := func(n, fields int) string { // fragments that spread the next one
+		text := ""
+		for i := range n {
+			next := fmt.Sprintf("...F%d", i+1)
+			if i == n-1 {
+				next = ""
+			}
+			text += fmt.Sprintf("fragment F%d on BlockchainQuery{blocks(last:1){edges{node{%s}}}%s}", i, strings.Repeat(block, fields), next)
+		}
+		return text
+	}
+	crossed := ""
+	for i := range 7 {
+		crossed += fmt.Sprintf("fragment F%d on BlockchainQuery{b:%s", i, page)
+		for j := i + 1; j < 7; j++ {
+			crossed += fmt.Sprintf("...F%d ", j)
+		}
+		crossed += "}"
+	}
+	eight := times(8, "query Q#{blockchain{...F0}}")
+	all := []attack{
+		named("8 operations of 8 pages each", times(8, "query Q#{blockchain{"+strings.Repeat(page, 8)+"}}")),
+		named("8 operations that share a chain of 16 fragments", eight+chain(16, 8)),
+		named("8 operations that share a chain of 32 fragments", eight+chain(32, 4)),
+		named("8 operations that share fragments that spread each other", eight+crossed),
+		named("8 operations of 45 aliases", "query Q0{blockchain{"+times(45, "a#:"+page)+"}}"+times(7, "query R#{blockchain{...on BlockchainQuery{"+page+"}}}")),
+		named("8 operations with 4 conditions each", times(8, "query Q#($a:Boolean=true){blockchain{"+strings.Repeat("...@include(if:$a){"+page+"}", 4)+"}}")),
+	}
+	all = append(all, grownDoc("operations that spread 30 fragments", refused, 4, 8192, func(n int) string {
+		return times(n, "query Q#{"+times(30, "...F# ")+"}") + times(30, "fragment F# on Query{info{version time}}")
+	})...)
+	n := 1000
+	if full {
+		n = 10_000
+	}
+	conditions := "query(" + times(30, "$v#:Boolean!") + "){blockchain{" + times(30, "...@include(if:$v#){a#:"+page+"}") + "}}"
+	variant := func(text string, i int) string {
+		var values []string
+		for bit := range 30 {
+			// All but a few are included, so that each variant is large.
+			values = append(values, fmt.Sprintf(`"v%d":%t`, bit, i>>bit&1 == 0))
+		}
+		return `{"query":` + asJSON(text) + `,"variables":{` + strings.Join(values, ",") + `}}`
+	}
+	all = append(all,
+		attack{name: fmt.Sprintf("%d variants of a document", n), want: answered, within: time.Duration(n) * 10 * time.Millisecond,
+			effort: time.Duration(n) * 5 * time.Millisecond, do: func(s *site) (outcome, error) {
+				s.patience = time.Minute
+				return s.many(n, func(i int) string { return variant(conditions, i) })
+			}},
+	)
+	// Each connection has variants, or documents, of its own.
+	for _, k := range []struct {
+		name string
+		text func(conn, i int) string
+	}{
+		{"variants of one document", func(conn, i int) string { return variant(conditions, conn<<20|i) }},
+		{"documents with 8 operations", func(conn, i int) string {
+			return asJSON(map[string]string{"operationName": "Q0", "query": fmt.Sprintf("#%d,%d\n", conn, i) + eight + chain(16, 8)})
+		}},
+		{"documents with conditions", func(conn, i int) string { return variant(fmt.Sprintf("#%d,%d\n", conn, i)+conditions, i) }},
+	} {
+		conn := 0
+		all = append(all, crowdedFor(2*time.Second, "48 connections of "+k.name, 48, func(s *site) (net.Conn, error) {
+			conn++
+			own := conn
+			return s.repeat(func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
+		}, func(s *site) error {
+			if o, err := s.post(goodBody); err != nil || !o.meets(answered) {
+				return fmt.Errorf("came to %v, %w", o, errors.Join(err, errUnwell))
+			}
+			return nil
+		}))
+	}
+	return all
+}
