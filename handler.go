@@ -92,7 +92,7 @@ func New(b Backend, opts *Options) *Handler {
 	if l.InFlight > 0 {
 		resolve.turns = make(turns, l.InFlight)
 	}
-	resolve.flights.patience = l.BackendTimeout / 2
+	resolve.reads.JoinWithin = l.BackendTimeout / 2
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
 	resolve.recent = h.blocks

@@ -1,4 +1,4 @@
-package chaingql
+package xsync
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-type termKey struct{}
+type key struct{}
 
-// A term must be what context.WithTimeout gives, whether or not somebody waits
+// A Timeout must be what context.WithTimeout gives, whether or not somebody waits
 // for its end, by itself or by a context made of it.
-func TestATermEndsAsAContextWithTimeoutDoes(t *testing.T) {
+func TestTimeoutEndsAsAContextWithTimeoutDoes(t *testing.T) {
 	for name, what := range map[string]struct {
 		timeout, parent time.Duration // zero is none
 		leave, end      time.Duration // when the parent is cancelled, and the call over
@@ -30,21 +30,21 @@ func TestATermEndsAsAContextWithTimeoutDoes(t *testing.T) {
 	} {
 		for _, waits := range []string{"nobody", "somebody", "a child"} {
 			synctest.Test(t, func(t *testing.T) {
-				parent, cancel := context.WithCancel(context.WithValue(t.Context(), termKey{}, "value"))
+				parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 				leave := cancel
 				defer leave()
 				if what.parent > 0 {
 					parent, cancel = context.WithTimeout(parent, what.parent)
 					defer cancel()
 				}
-				term := newTerm(parent, what.timeout)
+				timeout := WithTimeout(parent, what.timeout)
 				model, over := context.WithCancel(parent)
 				if what.timeout > 0 {
 					model, over = context.WithTimeout(parent, what.timeout)
 				}
 				defer over()
-				defer term.end()
-				var ctx context.Context = term
+				defer timeout.Stop()
+				var ctx context.Context = timeout
 				switch waits {
 				case "somebody":
 					ctx.Done()
@@ -58,7 +58,7 @@ func TestATermEndsAsAContextWithTimeoutDoes(t *testing.T) {
 					if got, want := ctx.Err(), model.Err(); !errors.Is(got, want) || (got == nil) != (want == nil) {
 						t.Errorf("%s, %s waits, %s: %v, want %v", name, waits, when, got, want)
 					}
-					if got, want := term.Err(), model.Err(); got != want {
+					if got, want := timeout.Err(), model.Err(); got != want {
 						t.Errorf("%s, %s waits, %s: %v, want %v", name, waits, when, got, want)
 					}
 					if context.Cause(ctx) != context.Cause(model) {
@@ -68,7 +68,7 @@ func TestATermEndsAsAContextWithTimeoutDoes(t *testing.T) {
 					if also, too := model.Deadline(); known != too || !until.Equal(also) {
 						t.Errorf("%s, %s waits, %s: until %v, want %v", name, waits, when, until, also)
 					}
-					if ctx.Value(termKey{}) != "value" {
+					if ctx.Value(key{}) != "value" {
 						t.Errorf("%s, %s waits, %s: the values are gone", name, waits, when)
 					}
 				}
@@ -77,65 +77,81 @@ func TestATermEndsAsAContextWithTimeoutDoes(t *testing.T) {
 					time.AfterFunc(what.leave, leave)
 				}
 				if what.end > 0 {
-					time.AfterFunc(what.end, func() { term.end(); over() })
+					time.AfterFunc(what.end, func() { timeout.Stop(); over() })
 				}
 				time.Sleep(time.Second / 2)
 				alike("before its end")
 				time.Sleep(time.Second)
 				alike("behind its end")
 				select {
-				case <-term.Done():
+				case <-timeout.Done():
 				default:
 					t.Errorf("%s, %s waits: not done", name, waits)
 				}
-				if !errors.Is(term.Err(), model.Err()) {
-					t.Errorf("%s, %s waits: %v when done, want %v", name, waits, term.Err(), model.Err())
+				if !errors.Is(timeout.Err(), model.Err()) {
+					t.Errorf("%s, %s waits: %v when done, want %v", name, waits, timeout.Err(), model.Err())
 				}
 			})
 		}
 	}
 }
 
+// A Backend that only checks Err sees the end of its time.
+func TestTimeoutIsOverAtItsEndAlthoughNothingWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timeout := WithTimeout(t.Context(), time.Second)
+		defer timeout.Stop()
+		time.Sleep(time.Second - 1)
+		if err := timeout.Err(); err != nil {
+			t.Errorf("before its end: %v", err)
+		}
+		time.Sleep(time.Nanosecond)
+		if err := timeout.Err(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("at its end: %v", err)
+		}
+	})
+}
+
 // However many wait while the call ends, all see the same end.
-func TestATermEndsForAllWhoBeginToWaitMeanwhile(t *testing.T) {
+func TestTimeoutEndsForAllWaitingGoroutines(t *testing.T) {
 	for range 300 {
-		term := newTerm(t.Context(), time.Hour)
+		timeout := WithTimeout(t.Context(), time.Hour)
 		deadlines := make([]time.Time, 4)
 		var wg sync.WaitGroup
 		for i := range deadlines {
 			wg.Go(func() {
-				deadlines[i], _ = term.Deadline()
-				<-term.Done()
-				if err := term.Err(); !errors.Is(err, context.Canceled) {
+				deadlines[i], _ = timeout.Deadline()
+				<-timeout.Done()
+				if err := timeout.Err(); !errors.Is(err, context.Canceled) {
 					t.Errorf("ended with %v", err)
 				}
 			})
 		}
-		term.end()
+		timeout.Stop()
 		wg.Wait()
 		for _, d := range deadlines {
 			if !d.Equal(deadlines[0]) {
 				t.Fatalf("one is told %v, another %v", deadlines[0], d)
 			}
 		}
-		term.end() // again does no harm
+		timeout.Stop() // again does no harm
 	}
 }
 
 // No timeout is so long that it is over at once.
-func TestTheLongestTimeoutsAreLong(t *testing.T) {
+func TestLongestTimeoutsAreLong(t *testing.T) {
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 / 2} {
-		term := newTerm(t.Context(), d)
-		if err := term.Err(); err != nil {
-			t.Errorf("a term of %v: %v", d, err)
+		timeout := WithTimeout(t.Context(), d)
+		if err := timeout.Err(); err != nil {
+			t.Errorf("a timeout of %v: %v", d, err)
 		}
-		if until, _ := term.Deadline(); time.Until(until) < 100*365*24*time.Hour {
-			t.Errorf("a term of %v ends at %v", d, until)
+		if until, _ := timeout.Deadline(); time.Until(until) < 100*365*24*time.Hour {
+			t.Errorf("a timeout of %v ends at %v", d, until)
 		}
-		if term.Err() != nil || time.Until(in(d)) < 100*365*24*time.Hour {
+		if timeout.Err() != nil || time.Until(Deadline(d)) < 100*365*24*time.Hour {
 			t.Errorf("%v is over", d)
 		}
-		term.end()
+		timeout.Stop()
 	}
 }
 
@@ -144,7 +160,7 @@ func BenchmarkDeadline(b *testing.B) {
 	var until time.Time
 	b.Run("from a moment", func(b *testing.B) {
 		for b.Loop() {
-			until = in(time.Second)
+			until = Deadline(time.Second)
 		}
 	})
 	b.Run("from now", func(b *testing.B) {
@@ -155,16 +171,16 @@ func BenchmarkDeadline(b *testing.B) {
 	_ = until
 }
 
-// BenchmarkTerm shows what it brings to take no timer where nobody waits.
-func BenchmarkTerm(b *testing.B) {
+// BenchmarkTimeout shows what it brings to take no timer where nobody waits.
+func BenchmarkTimeout(b *testing.B) {
 	parent, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	b.Run("term", func(b *testing.B) {
+	b.Run("Timeout", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			t := newTerm(parent, time.Second)
+			t := WithTimeout(parent, time.Second)
 			_ = t.Err()
-			t.end()
+			t.Stop()
 		}
 	})
 	b.Run("WithTimeout", func(b *testing.B) {
