@@ -20,6 +20,7 @@ import (
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Time that a socket of a client is given.
@@ -41,13 +42,13 @@ type Handler struct {
 	plans           *plan.Cache
 	blocks          *blocklog.Log[Block]
 	sockets         *gqlws.Server
-	requests        *admission // in progress, bodies and answers included
-	slots           *admission // of Limits.Requests
+	requests        *xsync.Gate // in progress, bodies and answers included
+	slots           *xsync.Gate // of Limits.Requests
 	bodies, answers *budget
-	streams         *admission
-	edition         string     // what answers depend on beside requests and chain
-	id              string     // marks its cursors, to be known again
-	feeds           *admission // of subscriptions to the host's fields, and the goroutines they have
+	streams         *xsync.Gate
+	edition         string      // what answers depend on beside requests and chain
+	id              string      // marks its cursors, to be known again
+	feeds           *xsync.Gate // of subscriptions to the host's fields, and the goroutines they have
 	retained        retained
 	trusted         trusted
 	events          events
@@ -115,8 +116,8 @@ func New(b Backend, opts *Options) *Handler {
 		MaxSubscriptions: l.SocketSubscriptions, MaxQueries: l.SocketQueries, QueryWait: l.BackendTimeout + l.WriteTimeout,
 		MaxUnsent: l.PendingSocketBytes, Account: h.account,
 	})
-	h.requests, h.streams, h.feeds = newAdmission(0), newAdmission(l.Sockets), newAdmission(0)
-	h.slots = newAdmission(l.Requests)
+	h.requests, h.streams, h.feeds = xsync.NewGate(0), xsync.NewGate(l.Sockets), xsync.NewGate(0)
+	h.slots = xsync.NewGate(l.Requests)
 	h.retained = retained{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
@@ -161,14 +162,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json, application/graphql-response+json or text/event-stream."))
 		return
 	}
-	if ok, _ := h.requests.enter(); !ok {
+	if ok, _ := h.requests.Enter(); !ok {
 		h.turnAway(w, r, shuttingDown())
 		return
 	}
 	inside := true // a stream leaves early
 	defer func() {
 		if inside {
-			h.requests.leave()
+			h.requests.Leave()
 		}
 	}()
 	work := slot{h: h}
@@ -205,7 +206,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case op.Kind() == ast.Subscription && events:
 		work.leave()
 		inside = false
-		h.requests.leave()
+		h.requests.Leave()
 		by.transport = overSSE
 		h.serveStream(ctx, w, r, op, by)
 	case op.Kind() == ast.Subscription:
@@ -264,9 +265,9 @@ func unavailable(closed bool, limit, what string) *refusal {
 func (h *Handler) Shutdown(ctx context.Context) error {
 	// Sockets and streams at the same time: each of them may take until ctx ends.
 	streams := make(chan error, 1)
-	go func() { streams <- h.streams.close(ctx) }()
+	go func() { streams <- h.streams.Close(ctx) }()
 	ended := []error{h.sockets.Shutdown(ctx), <-streams} // before queries are refused
-	for _, err := range append(ended, h.requests.close(ctx), h.feeds.close(ctx), h.blocks.Close(ctx)) {
+	for _, err := range append(ended, h.requests.Close(ctx), h.feeds.Close(ctx), h.blocks.Close(ctx)) {
 		if err != nil {
 			return fmt.Errorf("chaingql: Shutdown: %w", err) // all have the same reason
 		}
