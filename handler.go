@@ -45,10 +45,9 @@ type Handler struct {
 	requests        *xsync.Gate // in progress, bodies and answers included
 	slots           *xsync.Gate // of Limits.Requests
 	bodies, answers *budget
-	streams         *xsync.Gate
+	streams, feeds  *xsync.Gate // event streams; subscriptions to a host's fields, with their goroutines
 	edition         string      // what answers depend on beside requests and chain
 	id              string      // marks its cursors, to be known again
-	feeds           *xsync.Gate // of subscriptions to the host's fields, and the goroutines they have
 	retained        retained
 	trusted         trusted
 	events          events
