@@ -32,14 +32,14 @@ modules:
 	done
 
 # Side by side with peers, as ratios, in one run of some six minutes; the tables
-# are kept in internal/bench/RESULTS.md.
+# are kept in test/bench/RESULTS.md.
 bench:
-	cd internal/bench/node && npm ci --no-audit --no-fund
-	cd internal/bench && go run . -o RESULTS.md
+	cd test/bench/node && npm ci --no-audit --no-fund
+	cd test/bench && go run . -o RESULTS.md
 
 # The speed of this tree beside that of an earlier commit, in turns: COMPARE="-only balance" for one of them.
 compare:
-	cd internal/bench && go run ./compare -base $(BASE) $(COMPARE)
+	cd test/bench && go run ./compare -base $(BASE) $(COMPARE)
 
 microbench:
 	go test -run '^$$' -bench . -benchmem ./...
@@ -60,18 +60,18 @@ vuln:
 # loses blocks, of services that are replaced: nothing may be lost without a word.
 # Two minutes at most; the seed is printed.
 chaos:
-	go test ./chaos -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 -chaos.rate 100 \
+	cd test/chaos && go test . -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 -chaos.rate 100 \
 	  -chaos.rounds 2 -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s $(CHAOS)
 
 # Hostile bodies, documents, frames and peers by the thousands, in all sizes; its
-# short form is among the modules' tests. Lines are kept in internal/attack/RESULTS.md.
+# short form is among the modules' tests. Lines are kept in test/attack/RESULTS.md.
 attack:
-	cd internal/attack && go test -count=1 -v . -args -attack.full
+	cd test/attack && go test -count=1 -v . -args -attack.full
 
 # Honest and hostile clients for ten minutes, at 60 % of the machine, through
 # restarts: nothing may be lost, nor held when they have left.
 soak:
-	go test ./soak -run TestSoakEndsAsItBegan -count=1 -v -timeout 0 -soak.for 10m -soak.restarts 5 $(SOAK)
+	cd test/soak && go test . -run TestSoakEndsAsItBegan -count=1 -v -timeout 0 -soak.for 10m -soak.restarts 5 $(SOAK)
 
 # The explorer's assets, of packages from npm that explorer/web's lock file pins.
 explorer:
@@ -83,7 +83,7 @@ explorer-check:
 
 # Clients and judges from npm, against the main program.
 conformance:
-	cd conformance && npm ci --no-audit --no-fund && npm test
+	cd test/conformance && npm ci --no-audit --no-fund && npm test
 
 # The TypeScript client's example; the Go one is among the modules.
 clients:

@@ -2,14 +2,17 @@ package chaingql
 
 import (
 	"errors"
+	"math"
 	"mime"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/sse"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // The media types of answers.
@@ -144,12 +147,12 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, status int, me
 	}
 	header["Content-Length"], header["X-Content-Type-Options"] = contentLength(n), nosniff
 	rc := http.NewResponseController(w)
-	limit := never
+	limit := time.Duration(math.MaxInt64)
 	if d := h.opts.Limits.WriteTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
 		// net/http lifts this one when the request is done.
-		limit = after(d)
-		_ = rc.SetWriteDeadline(began.Add(limit))
+		limit = xsync.Clock(d)
+		_ = rc.SetWriteDeadline(xsync.Deadline(d))
 	}
 	w.WriteHeader(status)
 	var err error
@@ -161,7 +164,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, status int, me
 	if unsent := rc.Flush(); err == nil && !errors.Is(unsent, http.ErrNotSupported) {
 		err = unsent
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) || r.ProtoMajor > 1 && err != nil && after(0) >= limit { // HTTP/2 reports a closed stream
+	if errors.Is(err, os.ErrDeadlineExceeded) || r.ProtoMajor > 1 && err != nil && xsync.Clock(0) >= limit { // HTTP/2 reports a closed stream
 		h.events.limit(r.Context(), "WriteTimeout")
 	} // else an error means that the client is gone: nobody is left to tell
 	return err

@@ -1,8 +1,6 @@
 package chaingql
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,22 +16,6 @@ func TestErrorsHaveCursorsOfAtMost256Bytes(t *testing.T) {
 			t.Errorf("a cursor of %d bytes is told as %q", size, told["cursor"])
 		}
 	}
-}
-
-// A Backend that only looks at Err sees the end of its time when it is there.
-func TestATermIsOverAtItsEndThoughNobodyWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		term := newTerm(t.Context(), time.Second)
-		defer term.end()
-		time.Sleep(time.Second - 1)
-		if err := term.Err(); err != nil {
-			t.Errorf("before its end: %v", err)
-		}
-		time.Sleep(time.Nanosecond)
-		if err := term.Err(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("at its end: %v", err)
-		}
-	})
 }
 
 // ended notes the holds that a budget ends.

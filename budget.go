@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 const (
@@ -43,7 +45,7 @@ type hold struct {
 	owner ender // set before the hold is listed
 
 	bytes  int
-	upTo   time.Duration // since began; until then its client has kept leastRate
+	upTo   time.Duration // on the xsync.Clock; until then its client has kept leastRate
 	place  int           // in holds, from 1; 0 if it is not listed
 	ending bool          // owner.end is running
 	over   bool          // it was ended and counts no bytes any more
@@ -77,7 +79,7 @@ func (b *budget) addLocked(o *hold, n int, patience time.Duration) bool {
 		limit -= limit / 8
 	}
 	for !o.over && n > 0 && b.limit > 0 && b.used+n > limit {
-		if len(b.holds) == 0 || n > limit || patience > 0 && after(0)-b.holds[0].upTo < patience {
+		if len(b.holds) == 0 || n > limit || patience > 0 && xsync.Clock(0)-b.holds[0].upTo < patience {
 			return false
 		}
 		b.end(b.holds[0])
@@ -102,7 +104,7 @@ func (b *budget) list(o *hold, n int, patience time.Duration) bool {
 		return false
 	}
 	if o.place == 0 {
-		o.upTo = after(0)
+		o.upTo = xsync.Clock(0)
 		heap.Push(&b.holds, o)
 	}
 	return true
@@ -113,7 +115,7 @@ func (b *budget) progress(o *hold, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if o.place > 0 {
-		o.upTo = min(after(0), o.upTo+time.Duration(n)*time.Second/leastRate)
+		o.upTo = min(xsync.Clock(0), o.upTo+time.Duration(n)*time.Second/leastRate)
 		heap.Fix(&b.holds, o.place-1)
 	}
 }

@@ -238,7 +238,7 @@ func TestTargetsThatDocumentsNameAreThere(t *testing.T) {
 func TestComparisonIsWhatWasMeasured(t *testing.T) {
 	_, shown, _ := strings.Cut(read(t, "README.md"), "## How it compares")
 	shown, _, _ = strings.Cut(shown, "\n## ")
-	measured := read(t, "internal/bench/RESULTS.md")
+	measured := read(t, "test/bench/RESULTS.md")
 	rows := 0
 	for line := range strings.Lines(shown) {
 		if strings.HasPrefix(line, "| ") {
@@ -262,7 +262,7 @@ func TestComparisonIsWhatWasMeasured(t *testing.T) {
 func TestVersionsOfClientsAreThoseThatPassed(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "README.md"), "| client | version |")
 	table, _, _ = strings.Cut(table, "\n\n")
-	installed := read(t, "conformance/package.json")
+	installed := read(t, "test/conformance/package.json")
 	versions := regexp.MustCompile(`\d+\.\d+\.\d+`).FindAllString(table, -1)
 	for _, version := range versions {
 		if !strings.Contains(installed, version+`"`) {
@@ -279,7 +279,7 @@ var large = regexp.MustCompile(`\d{1,3}(?:,\d{3})+`)
 // Large figures of the README's text stand in a file of results.
 func TestFiguresOfTheReadmeWereMeasured(t *testing.T) {
 	var results string
-	for _, file := range []string{"chaos/RESULTS.md", "soak/RESULTS.md", "internal/attack/RESULTS.md", "internal/bench/RESULTS.md"} {
+	for _, file := range []string{"test/chaos/RESULTS.md", "test/soak/RESULTS.md", "test/attack/RESULTS.md", "test/bench/RESULTS.md"} {
 		results += read(t, file)
 	}
 	results = strings.ReplaceAll(results, ",", "")

@@ -32,7 +32,7 @@ func (h *Handler) Retained() (count, bytes int) {
 func (h *Handler) Feeds() int { return h.blocks.Stats().Feeds }
 
 // Guests is how many event streams are under way.
-func (h *Handler) Guests() int { return len(h.streams.here()) }
+func (h *Handler) Guests() int { return h.streams.Staying() }
 
 // Defaults are the options in force where none is set.
 func Defaults() Options { return Options{}.withDefaults() }

@@ -11,14 +11,15 @@ import (
 	"runtime/debug"
 
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // mask turns an error that is not for clients into one that is: they see an id,
 // under which the log has the rest.
 func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
-	if own, ok := ctx.(*term); ok && own.Context.Err() == nil && errors.Is(own.Err(), context.DeadlineExceeded) { // a field of the host's
-		if !own.missed.Swap(true) { // else another beneath it has told
-			h.events.limit(own.Context, "BackendTimeout")
+	if own, ok := ctx.(*xsync.Timeout); ok && own.Expired() { // of a host's field
+		if own.FirstReport() { // or a field nested in it has reported it
+			h.events.limit(own.Parent(), "BackendTimeout")
 		}
 		return late()
 	}

@@ -118,7 +118,7 @@ func (h *Handler) feed(ctx context.Context, op *plan.Bound, by subscriber, field
 		h.events.limit(ctx, err.Limit)
 		return nil, err
 	}
-	if ok, _ := h.feeds.enter(); !ok {
+	if ok, _ := h.feeds.Enter(); !ok {
 		forget()
 		return nil, shuttingDown().Error
 	}
@@ -128,7 +128,7 @@ func (h *Handler) feed(ctx context.Context, op *plan.Bound, by subscriber, field
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.parties.Store(2)
 	go func() {
-		defer h.feeds.leave()
+		defer h.feeds.Leave()
 		defer f.leave()
 		defer by.wake()
 		defer close(f.answers)

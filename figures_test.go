@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestFiguresAreWrittenAsTheLibraryWritesThem(t *testing.T) {
@@ -111,11 +113,11 @@ func BenchmarkHeader(b *testing.B) {
 	})
 }
 
-// BenchmarkAdmission shows what it costs to be counted.
-func BenchmarkAdmission(b *testing.B) {
-	a := newAdmission(10)
+// BenchmarkGate shows what it costs to be counted.
+func BenchmarkGate(b *testing.B) {
+	a := xsync.NewGate(10)
 	for b.Loop() {
-		a.enter()
-		a.leave()
+		a.Enter()
+		a.Leave()
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Time that a socket of a client is given.
@@ -41,13 +42,12 @@ type Handler struct {
 	plans           *plan.Cache
 	blocks          *blocklog.Log[Block]
 	sockets         *gqlws.Server
-	requests        *admission // in progress, bodies and answers included
-	slots           *admission // of Limits.Requests
+	requests        *xsync.Gate // in progress, bodies and answers included
+	slots           *xsync.Gate // of Limits.Requests
 	bodies, answers *budget
-	streams         *admission
-	edition         string     // what answers depend on beside requests and chain
-	id              string     // marks its cursors, to be known again
-	feeds           *admission // of subscriptions to the host's fields, and the goroutines they have
+	streams, feeds  *xsync.Gate // event streams; subscriptions to a host's fields, with their goroutines
+	edition         string      // what answers depend on beside requests and chain
+	id              string      // marks its cursors, to be known again
 	retained        retained
 	trusted         trusted
 	events          events
@@ -92,7 +92,7 @@ func New(b Backend, opts *Options) *Handler {
 	if l.InFlight > 0 {
 		resolve.turns = make(turns, l.InFlight)
 	}
-	resolve.flights.patience = l.BackendTimeout / 2
+	resolve.reads.JoinWithin = l.BackendTimeout / 2
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
 	resolve.recent = h.blocks
@@ -115,8 +115,8 @@ func New(b Backend, opts *Options) *Handler {
 		MaxSubscriptions: l.SocketSubscriptions, MaxQueries: l.SocketQueries, QueryWait: l.BackendTimeout + l.WriteTimeout,
 		MaxUnsent: l.PendingSocketBytes, Account: h.account,
 	})
-	h.requests, h.streams, h.feeds = newAdmission(0), newAdmission(l.Sockets), newAdmission(0)
-	h.slots = newAdmission(l.Requests)
+	h.requests, h.streams, h.feeds = xsync.NewGate(0), xsync.NewGate(l.Sockets), xsync.NewGate(0)
+	h.slots = xsync.NewGate(l.Requests)
 	h.retained = retained{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
@@ -161,14 +161,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(w, r, refuse(http.StatusNotAcceptable, codeNotAcceptable, "Answers are application/json, application/graphql-response+json or text/event-stream."))
 		return
 	}
-	if ok, _ := h.requests.enter(); !ok {
+	if ok, _ := h.requests.Enter(); !ok {
 		h.turnAway(w, r, shuttingDown())
 		return
 	}
 	inside := true // a stream leaves early
 	defer func() {
 		if inside {
-			h.requests.leave()
+			h.requests.Leave()
 		}
 	}()
 	work := slot{h: h}
@@ -203,7 +203,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case op.Kind() == ast.Subscription && events:
 		work.leave()
 		inside = false
-		h.requests.leave()
+		h.requests.Leave()
 		by.transport = overSSE
 		h.serveStream(ctx, w, r, op, by)
 	case op.Kind() == ast.Subscription:
@@ -262,9 +262,9 @@ func unavailable(closed bool, limit, what string) *refusal {
 func (h *Handler) Shutdown(ctx context.Context) error {
 	// Sockets and streams at the same time: each of them may take until ctx ends.
 	streams := make(chan error, 1)
-	go func() { streams <- h.streams.close(ctx) }()
+	go func() { streams <- h.streams.Close(ctx) }()
 	ended := []error{h.sockets.Shutdown(ctx), <-streams} // before queries are refused
-	for _, err := range append(ended, h.requests.close(ctx), h.feeds.close(ctx), h.blocks.Close(ctx)) {
+	for _, err := range append(ended, h.requests.Close(ctx), h.feeds.Close(ctx), h.blocks.Close(ctx)) {
 		if err != nil {
 			return fmt.Errorf("chaingql: Shutdown: %w", err) // all have the same reason
 		}

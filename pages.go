@@ -28,7 +28,7 @@ func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, 
 	}
 	ctx, cancel := r.deadline(ctx) // of its own, also where the call is somebody else's
 	defer cancel()
-	blocks, err := r.flights.read(ctx, readingOf(q, w.Reached), func(shared context.Context) ([]Block, error) {
+	blocks, err := r.reads.Do(ctx, readingOf(q, w.Reached), func(shared context.Context) ([]Block, error) {
 		if err := r.turn(shared); err != nil {
 			return nil, err
 		}
@@ -109,4 +109,27 @@ func tooOld(oldest []Block) *plan.Error {
 		e.Details = map[string]string{"oldest": string(oldest[0].Cursor)}
 	}
 	return e
+}
+
+// A reading is the key of a page that is read from the Backend. It includes what the
+// Handler had shown: a read that began before a block was shown might answer
+// without that block.
+type reading struct {
+	q         BlocksQuery // without its pointers
+	workchain int32
+	shard     uint64
+	given     [2]bool // workchain, shard
+	seen      string
+}
+
+func readingOf(q BlocksQuery, seen string) reading {
+	r := reading{q: q, seen: seen}
+	if q.Workchain != nil {
+		r.workchain, r.given[0] = *q.Workchain, true
+	}
+	if q.Shard != nil {
+		r.shard, r.given[1] = *q.Shard, true
+	}
+	r.q.Workchain, r.q.Shard = nil, nil
+	return r
 }

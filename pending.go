@@ -24,7 +24,7 @@ type slot struct {
 }
 
 func (s *slot) take() *refusal {
-	if ok, _ := s.h.slots.enter(); !ok {
+	if ok, _ := s.h.slots.Enter(); !ok {
 		return unavailable(false, "Requests", "requests")
 	}
 	s.taken = true
@@ -35,7 +35,7 @@ func (s *slot) take() *refusal {
 func (s *slot) leave() {
 	if s.taken {
 		s.taken = false
-		s.h.slots.leave()
+		s.h.slots.Leave()
 	}
 }
 

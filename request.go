@@ -14,6 +14,7 @@ import (
 	"github.com/graphql-go/handler"
 
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Codes of errors that are not a document's.
@@ -102,7 +103,7 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {
 		// A ResponseWriter that knows no deadlines leaves them to the host.
-		_ = http.NewResponseController(w).SetReadDeadline(in(d))
+		_ = http.NewResponseController(w).SetReadDeadline(xsync.Deadline(d))
 	}
 }
 

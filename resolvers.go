@@ -11,6 +11,7 @@ import (
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // resolvers turn arguments into calls of the Backend and its answers into
@@ -21,7 +22,7 @@ type resolvers struct {
 	endpoints []string
 	timeout   time.Duration // of one call of the backend
 	recent    *blocklog.Log[Block]
-	flights   flights
+	reads     xsync.Group[reading, []Block]
 	turns     turns
 	limit     func(ctx context.Context, name string)           // tells that one was hit
 	reading   func(ctx, asker context.Context) context.Context // for a call of Blocks
@@ -171,8 +172,8 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 }
 
 func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	t := newTerm(ctx, r.timeout)
-	return t, t.end
+	t := xsync.WithTimeout(ctx, r.timeout)
+	return t, t.Stop
 }
 
 // explain tells a call that ran out of time from one that failed.

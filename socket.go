@@ -263,10 +263,10 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 // then they are the connection's.
 func (s *session) answer(ctx context.Context, op *plan.Bound, by asker) []byte {
 	h := s.h
-	if ok, _ := h.requests.enter(); !ok {
+	if ok, _ := h.requests.Enter(); !ok {
 		return appendErrors(nil, plan.Errors{shuttingDown().Error})
 	}
-	defer h.requests.leave()
+	defer h.requests.Leave()
 	work := slot{h: h}
 	if no := work.take(); no != nil {
 		s.Limit(no.Limit)

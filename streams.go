@@ -25,11 +25,11 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 		h.serveEvents(w, r, &oneAnswer{})
 		return
 	}
-	if ok, closed := h.streams.enter(); !ok {
+	if ok, closed := h.streams.Enter(); !ok {
 		h.refuse(w, r, unavailable(closed, "Sockets", "event streams"))
 		return
 	}
-	defer h.streams.leave()
+	defer h.streams.Leave()
 	wakes := make(chan struct{}, 1)
 	wake := func() {
 		select {
@@ -48,12 +48,9 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	var why error
 	defer func() { s.leave(why) }() // also where the ResponseWriter panics
 	hurry, once := make(chan struct{}), sync.Once{}
-	defer h.streams.stay(&guest{
-		goodbye: func() { s.leaving.Store(true); wake() },
-		cut: func() {
-			once.Do(func() { close(hurry) })
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sse.Moment)) // what is being written may be stuck
-		},
+	defer h.streams.Stay(func() { s.leaving.Store(true); wake() }, func() {
+		once.Do(func() { close(hurry) })
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sse.Moment)) // what is being written may be stuck
 	})()
 	defer context.AfterFunc(ctx, wake)()
 	share := newStayer(h.answers, func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })

@@ -1,12 +1,3 @@
-// Package blocklog stands between one stream of blocks and everybody who reads it. However many readers there are,
-// the source is followed once; equal readers share one evaluation of each block; and a reader is a position in the
-// log, not a queue, so that a slow one costs no more memory than a quick one. One that starts at an older cursor, or
-// was too slow for the log, reads pages from the source until it has caught up.
-//
-// The package knows nothing of what readers make of a block: a block is any B that has a cursor, a string which grows,
-// byte by byte compared, from each block to the next. A source that also tells each block's [Place] is not taken at its
-// word: where the numbers show that it has passed a block over, that is read again, put in its place, and given to all
-// who can still be given it in order; the others are told from where to resume.
 package blocklog
 
 import (

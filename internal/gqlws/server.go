@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Options are the limits of a Server. A field that is zero or negative is off.
@@ -95,13 +97,6 @@ var (
 	// ErrNotHijackable: the ResponseWriter does not give up its connection, as
 	// with HTTP/2 or under a middleware that hides it (500).
 	ErrNotHijackable = errors.New("gqlws: connection cannot be taken over")
-)
-
-const (
-	// spreadEach is what each connection adds to the time that Shutdown takes to
-	// end them, and maxSpread the most of it where there is no deadline.
-	spreadEach = 10 * time.Millisecond
-	maxSpread  = 10 * time.Second
 )
 
 // A Server owns WebSocket connections from their handshake to their end. It is
@@ -215,7 +210,7 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 // are.
 func (s *Server) Shutdown(ctx context.Context) error {
 	conns := s.close()
-	wait := spread(ctx, len(conns))
+	wait := xsync.Spread(ctx, len(conns))
 	for _, c := range conns {
 		if wait > 0 {
 			c.drainIn(rand.N(wait))
@@ -235,15 +230,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		c.cut(&severed{ErrCut, "shutdown took too long", ctx.Err()})
 	}
 	return fmt.Errorf("gqlws: shutdown: %w", ctx.Err())
-}
-
-// spread is the time within which n connections are ended.
-func spread(ctx context.Context, n int) time.Duration {
-	most := maxSpread
-	if deadline, ok := ctx.Deadline(); ok {
-		most = time.Until(deadline) / 2
-	}
-	return min(time.Duration(n-1)*spreadEach, most)
 }
 
 // close lets nobody in any more and returns who is still there.

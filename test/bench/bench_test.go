@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+
+	"github.com/chaingql/chaingql/test/bench/source"
+)
+
+// The program starts itself as server and as client: here, that is the test.
+func TestMain(m *testing.M) {
+	var err error
+	switch command(os.Args) {
+	case "serve":
+		err = serve(os.Args[2:])
+	case "client":
+		err = client(os.Args[2:])
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func TestSchemaIsTheLibrarysOwn(t *testing.T) {
+	if got := chaingql.New(memchain.New(), settings(nil)).SDL(); got != sdl {
+		t.Errorf("schema.graphql is not what Handler.SDL says: go run . sdl >schema.graphql && go generate ./...")
+	}
+}
+
+// read is an answer as JSON has it: two that differ in nothing but white space,
+// the order of keys and how numbers are written are equal.
+func read(t *testing.T, answer []byte) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(answer, &v); err != nil {
+		t.Fatalf("%v in %.300s", err, answer)
+	}
+	return v
+}
+
+func TestPeersAnswerAlike(t *testing.T) {
+	s, err := source.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[string]http.Handler{}
+	for _, peer := range goPeers {
+		if handlers[peer], err = open(peer, s, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := map[string][]byte{}
+	for _, q := range queries {
+		asked[q.name] = q.body
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for i := range 20 {
+		asked[fmt.Sprint("unseen ", i)], asked[fmt.Sprint("literal ", i)] = unseen(random), literal(random)
+	}
+	asked["page"] = post(`{blockchain{blocks(first:3,after:"2100m",workchain:-1){edges{cursor node{hash}}pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`, nil)
+	asked["hex"] = post(`{blockchain{account(address:"`+source.Address(3).String()+`"){info{id balance}}}}`, nil)
+	for name, body := range asked {
+		var want any
+		for _, peer := range goPeers {
+			limited := peer == handmade || peer == constant
+			if _, measured := asked[name]; limited && (!measured || name != "balance" && (peer == constant || name != "latest" && name != "last 50")) {
+				continue
+			}
+			got, err := answerOf(handlers[peer], body)
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, peer, err)
+				continue
+			}
+			if answer := read(t, got); want == nil {
+				want = answer
+			} else if !reflect.DeepEqual(answer, want) {
+				t.Errorf("%s: %s answers\n%s\nand %s\n%v", name, peer, got, own, want)
+			}
+		}
+	}
+}
+
+func TestNodePeersAnswerAlike(t *testing.T) {
+	if err := nodeReady(); err != nil {
+		t.Skip(err)
+	}
+	s, err := source.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := open(own, s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, peer := range []string{mercurius, yoga} {
+		server, err := launchNode(t.Context(), peer, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.stop()
+		for _, q := range queries {
+			want, err := answerOf(h, q.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.Post("http://"+server.addr+path, "application/json", bytes.NewReader(q.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(read(t, got), read(t, want)) {
+				t.Errorf("%s: %s answers\n%s\nand %s\n%s", q.name, peer, got, own, want)
+			}
+		}
+	}
+}
+
+// Pages of the newest blocks are to come from the window of recent blocks: the
+// allocations are counted so.
+func TestNewestBlocksNeedNoBackend(t *testing.T) {
+	s, err := source.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := open(own, s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Prune("z") // now the backend has the newest block alone
+	answer, err := answerOf(h, queries[2].body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(answer, []byte(`"block/`)); n != 50 {
+		t.Errorf("%d blocks came without the backend", n)
+	}
+}
+
+func TestEveryPartRuns(t *testing.T) {
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
+			var out bytes.Buffer
+			r := newReport(&out)
+			if err := p.run(t.Context(), quick, r); err != nil {
+				t.Fatalf("%v, behind\n%s", err, &out)
+			}
+			if err := r.write(&out, surroundings()); err != nil {
+				t.Fatal(err)
+			}
+			if len(r.tables) == 0 || len(r.targets.rows) == 0 {
+				t.Errorf("nothing was measured:\n%s", &out)
+			}
+			t.Log(out.String())
+		})
+	}
+}

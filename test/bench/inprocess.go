@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/chaingql/chaingql"
+
+	"github.com/chaingql/chaingql/test/bench/source"
+)
+
+var goPeers = []string{own, gqlgenGo, gophersGo, graphqlGo, handmade, constant}
+
+// callers opens peers on one chain.
+func callers(ctx context.Context, s *source.Source, peers ...string) (map[string]*caller, error) {
+	all := map[string]*caller{}
+	for _, peer := range peers {
+		h, err := open(peer, s, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", peer, err)
+		}
+		c := newCaller(ctx, h)
+		all[peer] = c
+		for _, q := range queries {
+			if _, err := answerOf(h, q.body); err != nil {
+				return nil, fmt.Errorf("%s: %w", peer, err)
+			}
+		}
+	}
+	return all, nil
+}
+
+// alone leaves one processor to the process: with two, the garbage collector
+// would spend what nobody uses on allocations, and it would count.
+func alone() (undo func()) {
+	before := runtime.GOMAXPROCS(1)
+	return func() { runtime.GOMAXPROCS(before) }
+}
+
+// inProcess measures what a query costs without a network.
+func inProcess(ctx context.Context, size sizes, r *report) error {
+	defer alone()()
+	s, err := source.New()
+	if err != nil {
+		return err
+	}
+	all, err := callers(ctx, s, goPeers...)
+	if err != nil {
+		return err
+	}
+	targets := map[string]map[string]float64{
+		gqlgenGo:  {"balance": 12, "latest": 18, "last 50": 50},
+		gophersGo: {"balance": 30, "latest": 35, "last 50": 40},
+		handmade:  {"balance": 2.5, "latest": 2.5, "last 50": 1.6},
+	}
+	t := r.table("In process: CPU per query (µs)", append([]string{"query"}, goPeers...)...)
+	for _, q := range queries {
+		var turns []contender
+		for _, peer := range goPeers {
+			call := func(int) { all[peer].call(q.body) }
+			n := calls(size.slice, call)
+			turns = append(turns, contender{peer, func() (float64, error) { return spent(n, call), nil }})
+		}
+		got, err := inTurns(ctx, size.rounds, turns)
+		if err != nil {
+			return err
+		}
+		row := []string{q.name}
+		for _, peer := range goPeers {
+			row = append(row, fmt.Sprintf("%.2f", got.median(peer)))
+		}
+		t.add(row...)
+		for _, peer := range []string{gqlgenGo, gophersGo, handmade} {
+			r.atLeast("in process, "+q.name+": CPU of "+peer+" over ours", got.ratio(peer, own), targets[peer][q.name])
+		}
+	}
+	t.note("One processor, so that nothing but the query counts: with more, the garbage collector spends what nobody else uses.")
+	return nil
+}
+
+// allocations counts them.
+func allocations(ctx context.Context, size sizes, r *report) error {
+	defer alone()()
+	s, err := source.New()
+	if err != nil {
+		return err
+	}
+	all, err := callers(ctx, s, goPeers...)
+	if err != nil {
+		return err
+	}
+	targets := map[string]float64{"balance": 4, "latest": 4, "last 50": 6}
+	t := r.table("Allocations per query (count / bytes)", append(append([]string{"query"}, goPeers...), "the backend's part in chaingql's")...)
+	contracts := map[string]func(int){"balance": balanceContract(ctx, s), "latest": func(int) {}, "last 50": func(int) {}}
+	for _, q := range queries {
+		row := []string{q.name}
+		counts := map[string]float64{}
+		for _, peer := range goPeers {
+			n, bytes := allocated(size.calls, func(int) { all[peer].call(q.body) })
+			counts[peer] = n
+			row = append(row, fmt.Sprintf("%.0f / %.0f", n, bytes))
+		}
+		contract, bytes := allocated(size.calls, contracts[q.name])
+		t.add(append(row, fmt.Sprintf("%.0f / %.0f", contract, bytes))...)
+		r.atMost("in process, "+q.name+": allocations without the backend's part", counts[own]-contract, targets[q.name])
+	}
+	t.note("The backend's part of a balance is a context with a deadline, and the call: its answer is the caller's own copy. Pages of the newest blocks come from the window of recent blocks, without the backend.")
+	return nil
+}
+
+// balanceContract does what asking the backend for a balance takes, whoever
+// asks.
+func balanceContract(ctx context.Context, s *source.Source) func(int) {
+	addr := source.Address(7)
+	return func(int) {
+		ctx, cancel := context.WithTimeout(ctx, chaingql.DefaultBackendTimeout)
+		if _, err := s.Balance(ctx, addr); err != nil {
+			panic(err) // the account is there
+		}
+		cancel()
+	}
+}
+
+// allocated is what one of n calls of f allocates.
+func allocated(n int, f func(int)) (count, bytes float64) {
+	for i := range n / 10 {
+		f(i)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		f(i)
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs-before.Mallocs) / float64(n), float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
+}
+
+// sizes are how much is measured.
+type sizes struct {
+	rounds      int           // turns of each contender
+	slice       time.Duration // of processor time, in process
+	calls       int           // whose allocations are counted
+	load        time.Duration // of one turn over loopback
+	connections int           // over loopback
+	subscribers int           // 10,000 in full
+	blocks      int           // rounds of one block each
+	bursts      int
+	steady      int   // subscribers beside those that come and go
+	growth      []int // connections
+	plans       []int // cached
+	short, long int   // documents of the floods
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql/test/bench/source"
+)
+
+// profiles writes where chaingql's processor time goes: for each query in
+// process, with what it allocates, for blocks sent to many subscribers, and for
+// balances over loopback.
+func profiles(ctx context.Context, size sizes, dir string) error {
+	s, err := source.New()
+	if err != nil {
+		return err
+	}
+	for _, q := range queries {
+		c, err := callers(ctx, s, own)
+		if err != nil {
+			return err
+		}
+		if err := profiled(dir, q.name, 3*time.Second, func() error { c[own].call(q.body); return nil }); err != nil {
+			return err
+		}
+	}
+	if err := fanoutProfile(ctx, size, dir); err != nil {
+		return err
+	}
+	if err := loopbackProfile(ctx, size, dir); err != nil {
+		return err
+	}
+	runtime.MemProfileRate = 1 // last, for it slows everything down
+	for _, q := range queries {
+		c, err := callers(ctx, s, own)
+		if err != nil {
+			return err
+		}
+		if err := allocationProfile(dir, q.name, func() { c[own].call(q.body) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocationProfile has all allocations of the process up to now in it: those of
+// one query are what it has more than the profile before (go tool pprof -base).
+func allocationProfile(dir, name string, f func()) (err error) {
+	for range 100_000 {
+		f()
+	}
+	file, err := create(dir, name+".allocs")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return pprof.Lookup("allocs").WriteTo(file, 0)
+}
+
+func create(dir, name string) (*os.File, error) {
+	return os.Create(filepath.Join(dir, strings.ReplaceAll(name, " ", "")+".pprof"))
+}
+
+// profiled calls f for a time.
+func profiled(dir, name string, d time.Duration, f func() error) (err error) {
+	file, err := create(dir, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	for start := time.Now(); time.Since(start) < d; {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fanoutProfile has a server profile itself while it sends blocks.
+func fanoutProfile(ctx context.Context, size sizes, dir string) error {
+	a, err := gather(ctx, own, "same")
+	if err != nil {
+		return err
+	}
+	defer a.stop()
+	if err := a.grow(size.subscribers); err != nil {
+		return err
+	}
+	return a.profiled(ctx, dir, "fanout", func() error {
+		_, err := a.send(1)
+		return err
+	})
+}
+
+// loopbackProfile has a server profile itself while it answers queries.
+func loopbackProfile(ctx context.Context, size sizes, dir string) error {
+	s, err := launch(ctx, own)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	l, err := newLoad(s.addr, queries[0].body, size.connections)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return s.profiled(ctx, dir, "loopback", func() error {
+		_, _, err := l.run(size.load)
+		return err
+	})
+}
+
+// profiled has f called until the server has its profile.
+func (s *server) profiled(ctx context.Context, dir, name string, f func() error) error {
+	const seconds = 5
+	got := make(chan error, 1)
+	go func() {
+		got <- fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.addr, seconds), dir, name)
+	}()
+	for {
+		select {
+		case err := <-got:
+			return err
+		default:
+		}
+		if err := f(); err != nil {
+			return errors.Join(err, <-got)
+		}
+	}
+}
+
+func fetch(ctx context.Context, url, dir, name string) (err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	file, err := create(dir, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = io.Copy(file, answer.Body)
+	return err
+}

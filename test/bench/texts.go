@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/chaingql/chaingql/test/bench/source"
+)
+
+// texts measures documents that were not asked before.
+func texts(ctx context.Context, size sizes, r *report) error {
+	defer alone()()
+	s, err := source.New()
+	if err != nil {
+		return err
+	}
+	peers := []string{own, gqlgenGo, gophersGo}
+	all, err := callers(ctx, s, peers...)
+	if err != nil {
+		return err
+	}
+	t := r.table("Documents not asked before: CPU per query (µs)", append([]string{"document"}, peers...)...)
+	for _, kind := range []struct {
+		name string
+		body func(*rand.Rand) []byte
+		want func(costs)
+	}{
+		{"new aliases, order, white space", unseen, func(c costs) {
+			r.atMost("a text never seen before: our CPU over gqlgen's", c.ratio(own, gqlgenGo), 1)
+			r.atMost("a text never seen before: our CPU over graph-gophers's", c.ratio(own, gophersGo), 1.25)
+		}},
+		{"another address written into it", literal, func(c costs) {
+			r.atLeast("another literal in the text: CPU of gqlgen over ours (aim: 10)", c.ratio(gqlgenGo, own), 3)
+			r.atLeast("another literal in the text: CPU of graph-gophers over ours (aim: 10)", c.ratio(gophersGo, own), 3)
+		}},
+	} {
+		var turns []contender
+		for _, peer := range peers {
+			random := rand.New(rand.NewPCG(1, 2)) // the same texts for each
+			some := func(n int) [][]byte {
+				bodies := [][]byte{}
+				for range n {
+					bodies = append(bodies, kind.body(random))
+				}
+				return bodies
+			}
+			for _, body := range some(20) {
+				if _, err := answerOf(all[peer].handler, body); err != nil {
+					return fmt.Errorf("%s: %w", peer, err)
+				}
+			}
+			n := max(20, int(size.slice.Microseconds()/50))
+			turns = append(turns, contender{peer, func() (float64, error) {
+				bodies := some(n)
+				return spent(n, func(i int) { all[peer].call(bodies[i]) }), nil
+			}})
+		}
+		got, err := inTurns(ctx, size.rounds, turns)
+		if err != nil {
+			return err
+		}
+		t.add(kind.name, fmt.Sprintf("%.1f", got.median(own)), fmt.Sprintf("%.1f", got.median(gqlgenGo)), fmt.Sprintf("%.1f", got.median(gophersGo)))
+		kind.want(got)
+	}
+	return nil
+}
+
+// unseen is a body whose text nobody has asked: the names, the order of the
+// fields and the white space are chance.
+func unseen(r *rand.Rand) []byte {
+	gap := func() string { return []string{" ", "\n", "  ", "\n  ", "\t", ", "}[r.IntN(6)] }
+	mixed := func(fields ...string) string {
+		var b strings.Builder
+		for _, i := range r.Perm(len(fields)) {
+			if r.IntN(2) == 0 {
+				fmt.Fprintf(&b, "a%x:%s", r.Uint32(), gap())
+			}
+			b.WriteString(fields[i] + gap())
+		}
+		return b.String()
+	}
+	node := mixed("id", "seq_no", "workchain_id", "shard", "gen_utime", "chain_order")
+	account := fmt.Sprintf("account(address: $address)%s{%sinfo {%s}%s}", gap(), gap(), mixed("id", "address", "balance(format: DEC)"), gap())
+	blocks := fmt.Sprintf("blocks(last: 1) {%sedges%s{ node {%s} } }", gap(), gap(), node)
+	text := fmt.Sprintf("query q%x($address: String!)%s{ blockchain {%s} }", r.Uint64(), gap(), mixed(account, blocks))
+	return post(text, map[string]any{"address": source.Address(r.IntN(source.Accounts)).String()})
+}
+
+// literal is a body whose text differs from others in the address alone, which
+// is one of the chain's in a mixture of cases.
+func literal(r *rand.Rand) []byte {
+	address := []byte(source.Address(r.IntN(source.Accounts)).String())
+	for i, c := range address {
+		if c >= 'a' && c <= 'f' && r.IntN(2) == 0 {
+			address[i] = c - 'a' + 'A'
+		}
+	}
+	return post(fmt.Sprintf(`{ blockchain { account(address: "%s") { info { address balance(format: DEC) } } } }`, address), nil)
+}

@@ -1,0 +1,213 @@
+package chaos_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+const (
+	masterchain = -1
+	wholeShard  = 1 << 63
+	mostShards  = 8
+	recorded    = "../../../shared/realdata/ton-mainnet-genesis.json"
+
+	// settling blocks end a chain: each shard has a block among them, so that a
+	// hole before them shows.
+	settling = 60
+)
+
+// A truth is what a source has had: all blocks, and when each was committed.
+type truth struct {
+	blocks    []chaingql.Block
+	place     map[chaingql.Cursor]int
+	committed []atomic.Int64 // Unix time in ns; 0 where it was there before the run
+	recorded  int            // how many are of a real chain
+}
+
+// newTruth takes up to half of n, at most all, blocks from the recorded chain
+// and makes up the rest. It says why where there is no recording.
+func newTruth(n int, seed uint64) (t *truth, why string) {
+	t = &truth{place: make(map[chaingql.Cursor]int, n), committed: make([]atomic.Int64, n)}
+	known, why := recording(n / 2)
+	t.recorded = len(known)
+	t.blocks = goOn(known, n, rand.New(rand.NewPCG(seed, 1)))
+	for i, b := range t.blocks {
+		t.place[b.Cursor] = i
+	}
+	return t, why
+}
+
+// recording loads the beginning of the recorded chain, up to a block of the
+// masterchain: what comes next is then a new round.
+func recording(most int) (blocks []chaingql.Block, why string) {
+	file, err := os.Open(recorded)
+	if err != nil {
+		return nil, fmt.Sprintf("simulated blocks only: %v", err)
+	}
+	defer func() { _ = file.Close() }()
+	rec, err := memchain.Load(file)
+	if err != nil {
+		return nil, fmt.Sprintf("simulated blocks only: %v", err)
+	}
+	blocks = rec.Blocks[:min(most, len(rec.Blocks))]
+	for len(blocks) > 0 && blocks[len(blocks)-1].Workchain != masterchain {
+		blocks = blocks[:len(blocks)-1]
+	}
+	return slices.Clone(blocks), ""
+}
+
+// A tip is the newest block of a shard, or what it took over at a split.
+type tip struct {
+	seqNo uint32
+	own   bool // it has a block of its own
+}
+
+// tips finds the shards of workchain 0 at the end of a chain.
+func tips(blocks []chaingql.Block) map[uint64]tip {
+	shards := map[uint64]tip{}
+	for _, b := range blocks {
+		if b.Workchain != 0 {
+			continue
+		}
+		if _, goesOn := shards[b.Shard]; !goesOn {
+			bit := b.Shard & -b.Shard
+			if before, split := shards[parent(b.Shard)]; split && b.Shard != wholeShard {
+				shards[b.Shard^bit<<1] = tip{seqNo: before.seqNo}
+				delete(shards, parent(b.Shard))
+			}
+			delete(shards, b.Shard-bit/2)
+			delete(shards, b.Shard+bit/2)
+		}
+		shards[b.Shard] = tip{b.SeqNo, true}
+	}
+	if len(shards) == 0 {
+		shards[wholeShard] = tip{}
+	}
+	return shards
+}
+
+func parent(shard uint64) uint64 {
+	bit := shard & -shard
+	return shard&^bit&^(bit<<1) | bit<<1
+}
+
+// goOn makes a chain n blocks long: each shard goes on where it stands, and
+// splits and merges by the network's rules.
+func goOn(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
+	blocks, shards := slices.Clip(known), tips(known)
+	master, at := uint32(0), time.Unix(1_600_000_000, 0).UTC()
+	if len(known) > 0 {
+		master, at = known[len(known)-1].SeqNo, known[len(known)-1].Time
+	}
+	for len(blocks) < n {
+		settled := len(blocks) >= n-2*settling
+		master, at = master+1, at.Add(3*time.Second)
+		var round []chaingql.Block
+		add := func(workchain int32, shard uint64, seqNo uint32) {
+			b := chaingql.Block{Workchain: workchain, Shard: shard, SeqNo: seqNo, Time: at, Cursor: chaingql.ChainOrder(workchain, shard, seqNo, master)}
+			for i := 0; i < len(b.Hash); i += 8 {
+				binary.BigEndian.PutUint64(b.Hash[i:], rng.Uint64())
+			}
+			round = append(round, b)
+		}
+		for _, shard := range sorted(shards) {
+			more := rng.IntN(3)
+			if settled {
+				more = 1
+			}
+			for range more {
+				seqNo := shards[shard].seqNo + 1
+				shards[shard] = tip{seqNo, true}
+				add(0, shard, seqNo)
+			}
+		}
+		add(masterchain, wholeShard, master)
+		slices.SortFunc(round, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+		blocks = append(blocks, round...)
+		if !settled {
+			reshard(rng, shards)
+		}
+	}
+	return blocks[:n:n]
+}
+
+// reshard splits or merges now and then.
+func reshard(rng *rand.Rand, shards map[uint64]tip) {
+	all := sorted(shards)
+	shard := all[rng.IntN(len(all))]
+	bit := shard & -shard
+	sibling := shard ^ bit<<1
+	switch t := shards[shard]; {
+	case !t.own: // nobody would know that it had been there
+	case rng.IntN(12) == 0 && len(shards) < mostShards:
+		delete(shards, shard)
+		shards[shard-bit/2], shards[shard+bit/2] = tip{seqNo: t.seqNo}, tip{seqNo: t.seqNo}
+	case rng.IntN(12) == 0 && shard != wholeShard && shards[sibling].own:
+		seqNo := max(t.seqNo, shards[sibling].seqNo)
+		delete(shards, shard)
+		delete(shards, sibling)
+		shards[parent(shard)] = tip{seqNo: seqNo}
+	}
+}
+
+func sorted(shards map[uint64]tip) []uint64 {
+	all := make([]uint64, 0, len(shards))
+	for shard := range shards {
+		all = append(all, shard)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// A filter is what a subscriber asks for.
+type filter struct {
+	name    string
+	json    string
+	matches func(chaingql.Block) bool
+}
+
+// filters are some that match much, some that match little.
+func (t *truth) filters() []filter {
+	often := map[uint64]int{}
+	for _, b := range t.blocks {
+		if b.Workchain == 0 {
+			often[b.Shard]++
+		}
+	}
+	var busy, idle uint64
+	for _, shard := range slices.Sorted(func(yield func(uint64) bool) {
+		for shard := range often {
+			if !yield(shard) {
+				return
+			}
+		}
+	}) {
+		if often[shard] > often[busy] {
+			busy = shard
+		}
+		if idle == 0 || often[shard] < often[idle] {
+			idle = shard
+		}
+	}
+	one := func(shard uint64) filter {
+		return filter{
+			fmt.Sprintf("shard 0:%016x", shard), fmt.Sprintf(`{"workchain_id":{"eq":0},"shard":{"eq":"%016x"}}`, shard),
+			func(b chaingql.Block) bool { return b.Workchain == 0 && b.Shard == shard },
+		}
+	}
+	return []filter{
+		{"all", "null", func(chaingql.Block) bool { return true }},
+		{"masterchain", `{"workchain_id":{"eq":-1}}`, func(b chaingql.Block) bool { return b.Workchain == masterchain }},
+		{"workchain 0", `{"workchain_id":{"eq":0}}`, func(b chaingql.Block) bool { return b.Workchain == 0 }},
+		one(busy), one(idle),
+	}
+}

@@ -1,0 +1,138 @@
+// The schema as strangers' tools see it: graphql-js must be able to build and
+// check it out of introspection, it must mean what the SDL says, and
+// graphql-codegen's types for it must compile.
+//
+//	node judges/introspection.js URL [schema.graphql]
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { codegen } from '@graphql-codegen/core'
+import * as typescript from '@graphql-codegen/typescript'
+import * as operations from '@graphql-codegen/typescript-operations'
+import {
+  buildClientSchema, buildSchema, introspectionTypes, lexicographicSortSchema, parse, printSchema, specifiedDirectives, validate, validateSchema,
+} from 'graphql'
+import { everything } from './oracle/reference.js'
+
+const sdlFile = fileURLToPath(new URL('../../../testdata/schema.graphql', import.meta.url))
+const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin', 'tsc')
+
+// What the clients' users write.
+const documents = [
+  'query balance($address: String!, $format: BigIntFormat) { blockchain { account(address: $address) { info { id address balance(format: $format) } } } }',
+  `query page($first: Int, $after: String, $workchain: Int) { blockchain { blocks(first: $first, after: $after, workchain: $workchain) {
+     edges { cursor node { ...block ... on Node { id } } } pageInfo { endCursor hasNextPage } } } }
+   fragment block on BlockchainBlock { hash seq_no workchain_id shard gen_utime chain_order }`,
+  'subscription blocks($filter: BlockFilter) { blocks(filter: $filter) { id seq_no workchain_id shard gen_utime chain_order } }',
+]
+
+// Uses of the generated types that must compile, and ones that must not.
+const uses = `
+const filter: BlocksSubscriptionVariables = { filter: { workchain_id: { in: [-1, 0] }, OR: { seq_no: { ge: 1 } } } }
+const balance: BalanceQueryVariables = { address: 'a' }
+const next = (page: PageQuery): boolean | undefined => page.blockchain?.blocks?.pageInfo.hasNextPage
+const cursor = (page: PageQuery): string | undefined => page.blockchain?.blocks?.edges[0]?.cursor
+const number = (told: BlocksSubscription): number | null | undefined => told.blocks?.seq_no
+// @ts-expect-error a list of strings is none of integers
+const wrong: BlocksSubscriptionVariables = { filter: { workchain_id: { in: ['a'] } } }
+// @ts-expect-error an address is needed
+const missing: BalanceQueryVariables = {}
+export { filter, balance, next, cursor, number, wrong, missing }
+`
+
+const cases = {
+  'the schema is valid': ({ schema }) => assert.deepEqual(validateSchema(schema), []),
+
+  'everything is described'({ introspection: { types, directives } }) {
+    const described = (what, { name, description, fields, inputFields, enumValues, args }) => {
+      assert.ok(description, `${what}${name} has no description`)
+      for (const part of [...(fields ?? []), ...(inputFields ?? []), ...(enumValues ?? []), ...(args ?? [])]) described(`${what}${name}.`, part)
+    }
+    for (const type of types) if (!type.name.startsWith('__')) described('', type)
+    for (const directive of directives) described('@', directive)
+  },
+
+  // graphql-js 16.15 has drafts besides: directives that can be deprecated.
+  'introspection is that of the specification of September 2025'({ introspection: { types, directives } }) {
+    for (const type of introspectionTypes) {
+      const own = types.find((t) => t.name === type.name)
+      assert.ok(own, `${type.name} is missing`)
+      const known = type.getFields?.() ?? Object.fromEntries(type.getValues().map((v) => [v.name, {}]))
+      const drafts = { __Directive: ['isDeprecated', 'deprecationReason'], __DirectiveLocation: ['DIRECTIVE_DEFINITION'] }[type.name] ?? []
+      const names = Object.keys(known).filter((name) => !drafts.includes(name))
+      assert.deepEqual((own.fields ?? own.enumValues).map((f) => f.name), names, type.name)
+      for (const field of own.fields ?? []) assert.equal(written(field.type), String(known[field.name].type), `${type.name}.${field.name}`)
+    }
+    for (const { name, args } of specifiedDirectives) {
+      const own = directives.find((d) => d.name === name)
+      assert.deepEqual(own?.args.map((a) => a.name), args.map((a) => a.name), `@${name}`)
+      assert.ok(!own.locations.includes('DIRECTIVE_DEFINITION'), `@${name} stands on directives`)
+    }
+  },
+
+  'the SDL means the same'({ schema, sdl }) {
+    if (!existsSync(sdl)) return `skipped: there is no ${sdl}`
+    const sorted = (s) => printSchema(lexicographicSortSchema(s))
+    assert.equal(sorted(schema), sorted(buildSchema(readFileSync(sdl, 'utf8'))))
+  },
+
+  async 'graphql-codegen and tsc accept it'({ schema }) {
+    const parsed = documents.map((text) => ({ location: 'documents.graphql', document: parse(text) }))
+    for (const { document } of parsed) assert.deepEqual(validate(schema, document), [])
+    // The two plugins write the same input types, so they write to two files.
+    const types = await generate(schema, [], { typescript })
+    const requests = await generate(schema, parsed, { operations })
+    const folder = mkdtempSync(join(tmpdir(), 'chaingql-codegen-'))
+    const files = ['types.ts', 'requests.ts'].map((name) => join(folder, name))
+    try {
+      writeFileSync(files[0], types)
+      writeFileSync(files[1], requests + uses)
+      execFileSync(process.execPath, [tsc, '--strict', '--noEmit', '--target', 'es2022', '--module', 'esnext', ...files], { encoding: 'utf8' })
+    } catch (err) {
+      throw new Error(`tsc: ${err.stdout ?? err}`)
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+}
+
+function generate(schema, documents, pluginMap) {
+  const plugins = Object.keys(pluginMap).map((name) => ({ [name]: {} }))
+  return codegen({ filename: 'api.ts', schema: parse(printSchema(schema)), documents, config: { strictScalars: true }, plugins, pluginMap })
+}
+
+function written({ kind, name, ofType }) {
+  if (kind === 'NON_NULL') return `${written(ofType)}!`
+  return kind === 'LIST' ? `[${written(ofType)}]` : name
+}
+
+export async function introspection(url, { sdl = sdlFile, log = console.log } = {}) {
+  const response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ query: everything }) })
+  const { data, errors } = await response.json()
+  assert.equal(errors, undefined)
+  const world = { schema: buildClientSchema(data), introspection: data.__schema, sdl }
+  let passed = 0
+  let failed = 0
+  for (const [name, run] of Object.entries(cases)) {
+    try {
+      const note = await run(world)
+      passed++
+      log(`${name}${note ? `: ${note}` : ''}`)
+    } catch (err) {
+      failed++
+      log(`NOT ${name}: ${err.message}`)
+    }
+  }
+  return { passed, failed }
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1]).href) {
+  const [url, sdl] = process.argv.slice(2)
+  const { passed, failed } = await introspection(url, { sdl })
+  console.log(`${passed} passed, ${failed} failed`)
+  process.exit(failed > 0 ? 1 : 0)
+}
