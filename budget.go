@@ -24,6 +24,10 @@ const (
 	// stalledAfter is how far an answer must be behind before a new HTTP request
 	// may end it.
 	stalledAfter = time.Second
+
+	// smallPatience is the part of it, one in so many, that is enough for a small
+	// answer. No machine produces a budget of answers in that time.
+	smallPatience = 10
 )
 
 // A budget bounds the bytes that are kept for clients. If it is full, it ends

@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -51,10 +52,8 @@ func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.R
 	x.answer = x.answer[:0]
 	if n := cap(x.body) + cap(x.answer); n > freeBytes {
 		out.base = cap(x.body)
-		if err := out.Grow(cap(x.answer)); err != nil {
-			work.leave()
-			h.refuse(w, r, noRoom())
-			return
+		if !h.answers.add(&out.hold, n, out.patienceFor(n)) {
+			x.answer = nil // it has grown for another answer, and this one may be small
 		}
 	}
 	x.call.host, x.call.path, x.call.op, x.call.lasting = r.Host, requestPath(r), op, cacheable
@@ -83,11 +82,14 @@ func (h *Handler) answerTo(ctx context.Context, w http.ResponseWriter, r *http.R
 	text := x.answer
 	x.answer = nil
 	if out.refused {
-		h.write(w, r, status, media, text) // it has nothing but an error
+		text = bytes.Clone(text) // it has nothing but an error
+		out.finish()             // and what has grown is not held until the client has taken that
+		h.write(w, r, status, media, text)
 		return
 	}
 	if !out.begin(w, text) {
 		text = nil
+		out.finish()
 		h.refuse(w, r, noRoom())
 		return
 	}

@@ -71,7 +71,7 @@ func errNoRoom() *plan.Error {
 
 // Grow implements [plan.Room].
 func (o *outgoing) Grow(n int) *plan.Error {
-	if !o.refused && o.budget.add(&o.hold, o.base+n-o.bytes, o.patience) {
+	if !o.refused && o.budget.add(&o.hold, o.base+n-o.bytes, o.patienceFor(o.base+n)) {
 		return nil
 	}
 	o.refused = true
@@ -91,7 +91,17 @@ func (o *outgoing) end() {
 // begin makes text the answer. It reports whether there is room for it.
 func (o *outgoing) begin(w http.ResponseWriter, text []byte) bool {
 	o.w, o.text, o.sent = w, text, 0
-	return !o.refused && o.budget.list(&o.hold, cap(text)-o.bytes, o.patience)
+	return !o.refused && o.budget.list(&o.hold, cap(text)-o.bytes, o.patienceFor(cap(text)))
+}
+
+// patienceFor returns how far other answers must be behind to be ended for one of n
+// bytes. Small ones need less: clients that ask for a whole budget of answers in each
+// second, and take nothing, could keep it full otherwise.
+func (o *outgoing) patienceFor(n int) time.Duration {
+	if n <= smallBytes {
+		return o.patience / smallPatience
+	}
+	return o.patience
 }
 
 // pieces are buffers for parts of large answers.

@@ -275,5 +275,11 @@ func (s *session) answer(ctx context.Context, op *plan.Bound, by asker) []byte {
 	defer work.leave()
 	out := &outgoing{budget: h.answers}
 	defer h.answers.free(&out.hold)
-	return h.run(ctx, &call{path: s.endpoint, op: op}, by, nil, out)
+	text := h.run(ctx, &call{path: s.endpoint, op: op}, by, nil, out)
+	if cap(text)-len(text) > freeBytes {
+		// The connection counts the length. One that exceeded AnswerBytes has a short
+		// error in memory of megabytes.
+		text = bytes.Clone(text)
+	}
+	return text
 }
