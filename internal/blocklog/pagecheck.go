@@ -110,11 +110,15 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads lines) (gaps []p
 	return gaps, nil
 }
 
-// reported tells whether a reader's client knows of a gap: it was sent back to before it, and resumed from there, or
-// was sent back when others had been told of the gap, and may have had the missing block. Without the latter, one that
-// takes few blocks per connection would never get on.
+// reported tells whether a reader's client knows of a gap: it was sent back to its beginning, and resumed from there, or
+// was sent back when clients had been told of the gap, and came from after its beginning. Without the latter, one that
+// takes few blocks per connection would never get on. A client that was sent back to a later place, because of another
+// gap, does not know of this one.
 func (r *Reader[B]) reported(g pageGap) bool {
-	return g.before <= r.sentBack || g.straddles && g.number > 0 && g.number <= r.known
+	if g.before == r.sentBack && g.before != "" {
+		return true
+	}
+	return g.number > 0 && g.number <= r.known && (g.straddles || g.before == "")
 }
 
 // number looks up the numbers of gaps. Called with the log's lock held.
