@@ -144,11 +144,12 @@ func (r *Reader[B]) mustKnow(g pageGap) bool {
 	return may && !r.reported(g)
 }
 
-// sendBack ends a reader that has found a gap in stored blocks. Called with the feed's lock held.
-func (r *Reader[B]) sendBack(cursor string) {
+// sendBack ends a reader that has found a gap in stored blocks, which has the number. Called with the feed's lock
+// held.
+func (r *Reader[B]) sendBack(cursor string, number uint32) {
 	r.feed.fall(r, max(min(cursor, r.at.cursor), r.start))
 	r.lost = ErrGap
-	r.told, r.known = r.log.gaps.Load(), r.log.lastings.Load()
+	r.told, r.known = r.log.gaps.Load(), max(r.known, number)
 	r.log.pageEnd.Add(1)
 }
 
@@ -175,6 +176,7 @@ func (l *Log[B]) again(p *page[B], gaps []pageGap) bool {
 		for _, g := range gaps {
 			l.noteLasting(g.until)
 		}
+		l.number(gaps)
 		return false
 	}
 	l.rest(p, max(l.opts.MinBackoff, min(most, healInterval)))

@@ -49,19 +49,26 @@ func TestBothOfTwoGapsThatOverlapAreTold(t *testing.T) {
 		}
 		l := openForest(t, f, Options[piece]{Window: 5})
 		synctest.Wait()
-		i, after := of(), cursorOf(1)
-		for _, want := range []int{4, 1, 4, 0} { // it reads to the second one again
-			i.After = &after
-			r, err := l.Join(i)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, gap := readToEnd(t, r)
-			if want == 0 && (gap != "" || len(got) != len(f.all)-5) || want > 0 && gap != cursorOf(want) {
-				t.Fatalf("read %d blocks, gap after %q; want %d", len(got), gap, want)
-			}
-			after, i.Mark = gap, r.Mark(gap)
-			r.Close()
+		for range 2 { // clients
+			readPastBoth(t, f, l)
 		}
 	})
+}
+
+func readPastBoth(t *testing.T, f *forest, l *Log[piece]) {
+	t.Helper()
+	i, after := of(), cursorOf(1)
+	for _, want := range []int{4, 1, 4, 0} { // it reads to the second one again
+		i.After = &after
+		r, err := l.Join(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, gap := readToEnd(t, r)
+		if want == 0 && (gap != "" || len(got) != len(f.all)-5) || want > 0 && gap != cursorOf(want) {
+			t.Fatalf("read %d blocks, gap after %q; want %d", len(got), gap, want)
+		}
+		after, i.Mark = gap, r.Mark(gap)
+		r.Close()
+	}
 }
