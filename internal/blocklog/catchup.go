@@ -65,7 +65,7 @@ func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
 		}
 		e := c.entries[0]
 		if g, stop := r.stopAt(c, e.cursor); stop {
-			return Item{}, at, &Lost{Cursor: g.before, Err: ErrGap}
+			return Item{}, at, &Lost{Cursor: g.before, Err: ErrGap, number: g.number}
 		}
 		payload, err := r.evaluate(e, at)
 		if err != nil {
@@ -100,7 +100,7 @@ func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 	defer r.feed.mu.Unlock()
 	if r.slot >= 0 && !r.turned && r.lost == nil {
 		l.noteLasting(s.gaps[i].until)
-		r.sendBack(s.gaps[i].before)
+		r.sendBack(s.gaps[i].before, l.lasting[s.gaps[i].until].number)
 	}
 	return true, nil
 }
@@ -121,7 +121,7 @@ func (l *Log[B]) advance(r *Reader[B], s *seam[B]) (bool, error) {
 		return false, &Lost{Cursor: p.after, Err: p.err}
 	case p != nil && p.state == done && r.fresh && p.after == "" && len(p.entries) > 0 && p.entries[0].cursor > l.first:
 		// It began with the chain, whose first blocks are gone: "" stands for the oldest kept, so the source cannot tell.
-		r.asked, r.lost, r.told, r.known = nil, ErrGap, l.gaps.Load(), l.lastings.Load()
+		r.asked, r.lost, r.told = nil, ErrGap, l.gaps.Load()
 		l.stats.Gaps++
 		return true, nil
 	case p != nil && p.state == done:

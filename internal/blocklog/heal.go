@@ -287,7 +287,7 @@ func (l *Log[B]) endConcerned(workchain int32, after, cursor string) (told int) 
 	l.noteLasting(cursor)
 	for _, f := range l.feeds {
 		if concerned[f] {
-			n, wakes := f.breakOff(after, l.gaps.Load()+1, l.delivered, l.wakes)
+			n, wakes := f.breakOff(after, l.gaps.Load()+1, l.lasting[cursor].number, l.delivered, l.wakes)
 			told, l.wakes = told+n, wakes
 		}
 	}

@@ -34,6 +34,8 @@ var ErrGap = errors.New("blocklog: a block is missing")
 type Lost struct {
 	Cursor string // the position from which to go on
 	Err    error  // why: what the source said, ErrGap, or the panic
+
+	number uint32 // of a gap that stays
 }
 
 func (e *Lost) Error() string {
@@ -238,7 +240,7 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	switch {
 	case gap:
 		r.at.cursor, r.lost = before, ErrGap
-		r.told, r.known = l.gaps.Load(), l.lastings.Load()
+		r.told = l.gaps.Load()
 		l.stats.Gaps++
 	case i.Mark != 0:
 		r.told = max(r.told, l.gaps.Load()) // from here on it lacks nothing that has turned up by now

@@ -21,7 +21,7 @@ func newMark(told, known uint32) Mark {
 // gaps returns the number of the newest gap when the client was last sent back.
 func (m Mark) gaps() uint32 { return uint32(m) >> 1 }
 
-// lastings returns the number of the newest gap that stays, when the client was last sent back.
+// lastings returns the highest number of the gaps that stay because of which the client was sent back.
 func (m Mark) lastings() uint32 { return uint32(m >> (markBits + 1)) }
 
 func (r *Reader[B]) mark(cursor string) Mark {

@@ -110,11 +110,15 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads lines) (gaps []p
 	return gaps, nil
 }
 
-// reported tells whether a reader's client knows of a gap: it was sent back to before it, and resumed from there, or
-// was sent back when others had been told of the gap, and may have had the missing block. Without the latter, one that
-// takes few blocks per connection would never get on.
+// reported tells whether a reader's client knows of a gap: it was sent back to its beginning, and resumed from there, or
+// was sent back when clients had been told of the gap, and came from after its beginning. Without the latter, one that
+// takes few blocks per connection would never get on. A client that was sent back to a later place, because of another
+// gap, does not know of this one.
 func (r *Reader[B]) reported(g pageGap) bool {
-	return g.before <= r.sentBack || g.straddles && g.number > 0 && g.number <= r.known
+	if g.before == r.sentBack && g.before != "" {
+		return true
+	}
+	return g.number > 0 && g.number <= r.known && (g.straddles || g.before == "")
 }
 
 // number looks up the numbers of gaps. Called with the log's lock held.
@@ -140,11 +144,12 @@ func (r *Reader[B]) mustKnow(g pageGap) bool {
 	return may && !r.reported(g)
 }
 
-// sendBack ends a reader that has found a gap in stored blocks. Called with the feed's lock held.
-func (r *Reader[B]) sendBack(cursor string) {
+// sendBack ends a reader that has found a gap in stored blocks, which has the number. Called with the feed's lock
+// held.
+func (r *Reader[B]) sendBack(cursor string, number uint32) {
 	r.feed.fall(r, max(min(cursor, r.at.cursor), r.start))
 	r.lost = ErrGap
-	r.told, r.known = r.log.gaps.Load(), r.log.lastings.Load()
+	r.told, r.known = r.log.gaps.Load(), max(r.known, number)
 	r.log.pageEnd.Add(1)
 }
 
@@ -171,6 +176,7 @@ func (l *Log[B]) again(p *page[B], gaps []pageGap) bool {
 		for _, g := range gaps {
 			l.noteLasting(g.until)
 		}
+		l.number(gaps)
 		return false
 	}
 	l.rest(p, max(l.opts.MinBackoff, min(most, healInterval)))

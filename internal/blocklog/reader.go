@@ -46,7 +46,7 @@ type Reader[B any] struct {
 	turned bool   // it was put elsewhere: what it was searching, or has stored, does not count any more
 	lost   error  // why it has ended, at its cursor: ErrGap or ErrNoPosition; nil while it has not
 	told   uint32 // the number of the newest gap when its client was last sent back; 0 if it never was
-	known  uint32 // the number of the newest gap that stays, when its client was last sent back
+	known  uint32 // the highest number of the gaps that stay because of which its client was sent back
 
 	sentBack string // the cursor that it came with, if its client was sent back to there
 
@@ -106,7 +106,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		}
 		f.move(r, at)
 		if lost := (*Lost)(nil); errors.As(err, &lost) && lost.Err == ErrGap {
-			r.sendBack(lost.Cursor)
+			r.sendBack(lost.Cursor, lost.number)
 			continue
 		}
 		if item.Payload != nil {
