@@ -23,7 +23,7 @@ type Backend struct {
 	strays strays
 	survey survey
 	opened atomic.Bool // Open has surveyed the newest messages
-	sparse semaphore   // of one
+	sparse queue
 }
 
 // A semaphore admits one call at a time.
@@ -39,6 +39,38 @@ func (s semaphore) take(ctx context.Context) error {
 }
 
 func (s semaphore) release() { <-s }
+
+// mostSearches is how many searches may wait for the one that runs. A Handler has 64
+// calls under way by default (InFlight), of which most must be left to others.
+const mostSearches = 16
+
+var errSearches = errors.New("too many searches for blocks of few: ask again, or have a Writer make the index")
+
+// A queue admits one call at a time, and refuses more than a few that wait.
+type queue struct {
+	turn semaphore
+	all  chan struct{}
+}
+
+func newQueue() queue { return queue{make(semaphore, 1), make(chan struct{}, 1+mostSearches)} }
+
+func (q queue) take(ctx context.Context) error {
+	select {
+	case q.all <- struct{}{}:
+	default:
+		return failed("read blocks", errSearches)
+	}
+	err := q.turn.take(ctx)
+	if err != nil {
+		<-q.all
+	}
+	return err
+}
+
+func (q queue) release() {
+	q.turn.release()
+	<-q.all
+}
 
 var (
 	_ chaingql.Backend        = (*Backend)(nil)
@@ -67,7 +99,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	if err != nil {
 		return nil, failed("connect", err)
 	}
-	b := &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: make(semaphore, 1)}
+	b := &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: newQueue()}
 	if b.js, err = jetstream.New(nc); err == nil {
 		err = b.prepare(ctx)
 	}

@@ -15,7 +15,8 @@ import (
 // not met lately. Blocks of a workchain or shard that has few of them cost up to
 // seven requests more for each level of the index: four levels for a million.
 // In a chain without an index the server searches for them, in at most 40
-// requests whose cost grows with the chain; one search runs at a time.
+// requests whose cost grows with the chain; one search runs at a time, 16 wait, and
+// more are errors.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor

@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"context"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,5 +33,10 @@ func (w *Writer) CatchUp(within time.Duration) { w.catchUp = within }
 // Bare is a Backend on servers that nobody has looked at.
 func Bare(nc *nats.Conn, opts *Options) *Backend {
 	o, _ := opts.withDefaults()
-	return &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: make(semaphore, 1)}
+	return &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: newQueue()}
+}
+
+// Search waits as a page does that has to be searched for.
+func (b *Backend) Search(ctx context.Context) (end func(), err error) {
+	return b.sparse.release, b.sparse.take(ctx)
 }
