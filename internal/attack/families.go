@@ -35,7 +35,7 @@ func families(full bool) []family {
 		{name: "stalled backend", attacks: stalled(), apart: true, recent: true},
 		{name: "slow bodies", attacks: slowBodies(), apart: true, peak: 200 << 20},
 		{name: "unread answers", attacks: unreadAnswers(), apart: true, peak: 300 << 20},
-		{name: "JSON trees", attacks: trees(full), apart: true, recent: true, peak: 200 << 20},
+		{name: "JSON trees", attacks: trees(full), apart: true, recent: true, peak: 140 << 20},
 		{name: "half messages", attacks: halves(full), apart: true, peak: 500 << 20},
 		{name: "variants", attacks: variants(full), apart: true, peak: 250 << 20},
 		{name: "resumed", attacks: resumed(full), apart: true, peak: 200 << 20},
