@@ -50,7 +50,9 @@ type family struct {
 	apart, atOnce bool
 	kind          string // of that server, if not strong
 	recent        bool   // that honest clients ask for no more than recent blocks meanwhile
-	peak          int64  // what the server's RSS may grow by meanwhile, where that is more than maxPeak
+	// honest is the time in which honest queries must be answered, if not a second.
+	honest time.Duration
+	peak   int64 // what the server's RSS may grow by meanwhile, where that is more than maxPeak
 }
 
 // What attacks may take unless they say otherwise: time that a busy machine needs

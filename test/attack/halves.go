@@ -3,7 +3,6 @@ package attack
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 )
@@ -51,28 +50,26 @@ func halves(full bool) []attack {
 // with what is documented.
 func half(name string, n int, text []byte) attack {
 	most := int64(pendingAnswers + n*socketCost)
-	return attack{name: name, want: "held for", within: 30 * time.Second, do: func(s *site) (outcome, error) {
+	return attack{name: name, want: "held for", within: 30 * usual, do: func(s *site) (outcome, error) {
 		before, err := s.server.state()
 		if err != nil {
 			return outcome{}, err
 		}
-		kept := int64(0)
-		held := crowdedFor(3*time.Second, name, n, func(s *site) (net.Conn, error) {
-			c, err := s.dial()
-			if err == nil {
-				_, err = c.Write(text)
+		o := outcome{class: "held"}
+		err = s.hold(n, text, reset, func() error {
+			for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+				now, err := s.server.state()
+				kept, over := now.RSS-before.RSS, time.Since(begun)
+				o.text = fmt.Sprintf("for %d bytes of memory", kept)
+				err = errors.Join(err, s.longMessage(), s.healthy())
+				switch {
+				case err != nil || kept <= most && over > 3*usual/2:
+					return err
+				case over > 4*usual: // then frames are too late
+					return fmt.Errorf("%d sockets take %d bytes, may take %d", n, kept, most)
+				}
 			}
-			return c, err
-		}, func(s *site) error {
-			now, err := s.server.state()
-			kept = now.RSS - before.RSS
-			return errors.Join(err, s.longMessage())
 		})
-		o, err := held.do(s)
-		if err == nil && kept > most { // at last: those that are cut need a moment
-			err = fmt.Errorf("%d sockets take %d bytes, may take %d", n, kept, most)
-		}
-		o.text = fmt.Sprintf("for %d bytes of memory", kept)
 		return o, err
 	}}
 }

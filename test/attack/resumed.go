@@ -12,7 +12,7 @@ import (
 // are processors for writers: each has all blocks since an old cursor to look at,
 // and nothing to send.
 func resumed(full bool) []attack {
-	lasting := 3 * time.Second
+	lasting := 2 * time.Second
 	if full {
 		lasting = 8 * time.Second
 	}
@@ -33,7 +33,7 @@ func resumed(full bool) []attack {
 				continue
 			}
 			all = append(all, crowdedFor(lasting, "2 sockets with 256 subscriptions resumed from "+k.name+" ("+protocol+")", 2, func(s *site) (net.Conn, error) {
-				return s.resume(protocol, 256, func(i int) string {
+				return s.resume(protocol, 256, full, func(i int) string {
 					own := strings.ReplaceAll(filter, "own", fmt.Sprint(i))
 					return query(`subscription{blocks(after:"` + k.after(i) + `" filter:` + own + `){id}}`)
 				})
@@ -43,9 +43,9 @@ func resumed(full bool) []attack {
 	return all
 }
 
-// resume opens a socket with n subscriptions, and ends and starts each of them
+// resume opens a socket with n subscriptions. If again, it ends and starts them
 // again for as long as it is open, at a rate that it may have.
-func (s *site) resume(protocol string, n int, payload func(i int) string) (net.Conn, error) {
+func (s *site) resume(protocol string, n int, again bool, payload func(i int) string) (net.Conn, error) {
 	w, err := s.open(protocol, true)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *site) resume(protocol string, n int, payload func(i int) string) (net.C
 	}
 	stop := map[string]string{legacy: "stop", modern: "complete"}[protocol]
 	go func() {
-		if err := w.say(texts...); err != nil {
+		if err := w.say(texts...); err != nil || !again {
 			return
 		}
 		for range time.Tick(time.Second) { // of 200 messages

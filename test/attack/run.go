@@ -149,7 +149,7 @@ var (
 // do does one attack and looks after the server. Where something took too long
 // it does so again: what is slow of itself is so each time.
 func (r *run) do(a attack) {
-	s := &site{r.server.addr, max(r.patience, a.within+time.Second), r.family.recent, r.server}
+	s := &site{r.server.addr, max(r.patience, a.within+time.Second), r.family.recent, r.server, r.family.honest}
 	if a.do == nil {
 		text := a.body()
 		a.do = func(s *site) (outcome, error) { return s.post(text) }

@@ -16,7 +16,7 @@ const treeBytes = 120 << 10
 func trees(full bool) []attack {
 	const asks, waits = `"query":"{info{version}}"`, `"query":"{blockchain{account(address:\"1000:` +
 		`1111111111111111111111111111111111111111111111111111111111111111\"){info{balance}}}}"`
-	lasting, clients := 2*time.Second, []int{48}
+	lasting, clients := 1200*time.Millisecond, []int{48}
 	if full {
 		lasting, clients = 4*time.Second, []int{48, 96}
 	}
@@ -52,18 +52,23 @@ func trees(full bool) []attack {
 	return all
 }
 
-// pressed has clients post a body again and again on connections of their own, and
+// pressed has clients post a body on connections of their own, at once and again, and
 // take the answers.
 func pressed(name string, lasting time.Duration, n int, body string) attack {
 	text := request("POST", path, body, "Connection: keep-alive")
 	return crowdedFor(lasting, name, n, func(s *site) (net.Conn, error) {
-		return s.repeat(func(int) []byte { return text })
+		return s.repeat(together, func(int) []byte { return text })
 	}, func(*site) error { return nil })
 }
 
-// repeat opens a connection on which texts are sent as fast as they are read, and
-// all answers are taken.
-func (s *site) repeat(text func(i int) []byte) (net.Conn, error) {
+// together is the time between the texts of clients that send theirs at once: what
+// many do together takes memory, and in between the processors are free for other
+// families.
+const together = 600 * time.Millisecond
+
+// repeat opens a connection on which texts are sent, with pauses, and all answers
+// are taken.
+func (s *site) repeat(pause time.Duration, text func(i int) []byte) (net.Conn, error) {
 	c, err := s.dial()
 	if err != nil {
 		return nil, err
@@ -75,6 +80,7 @@ func (s *site) repeat(text func(i int) []byte) (net.Conn, error) {
 			if _, err := c.Write(text(i)); err != nil {
 				return
 			}
+			time.Sleep(pause)
 		}
 	}()
 	return c, nil

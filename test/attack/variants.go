@@ -48,9 +48,9 @@ func variants(full bool) []attack {
 	all = append(all, grownDoc("operations that spread 30 fragments", refused, 4, 8192, func(n int) string {
 		return times(n, "query Q#{"+times(30, "...F# ")+"}") + times(30, "fragment F# on Query{info{version time}}")
 	})...)
-	n := 1000
+	n, lasting := 1000, 1200*time.Millisecond
 	if full {
-		n = 10_000
+		n, lasting = 10_000, 4*time.Second
 	}
 	conditions := "query(" + times(30, "$v#:Boolean!") + "){blockchain{" + times(30, "...@include(if:$v#){a#:"+page+"}") + "}}"
 	variant := func(text string, i int) string {
@@ -80,10 +80,10 @@ func variants(full bool) []attack {
 		{"documents with conditions", func(conn, i int) string { return variant(fmt.Sprintf("#%d,%d\n", conn, i)+conditions, i) }},
 	} {
 		conn := 0
-		all = append(all, crowdedFor(2*time.Second, "48 connections of "+k.name, 48, func(s *site) (net.Conn, error) {
+		all = append(all, crowdedFor(lasting, "48 connections of "+k.name, 48, func(s *site) (net.Conn, error) {
 			conn++
 			own := conn
-			return s.repeat(func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
+			return s.repeat(together, func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
 		}, func(s *site) error {
 			if o, err := s.post(goodBody); err != nil || !o.meets(answered) {
 				return fmt.Errorf("came to %v, %w", o, errors.Join(err, errUnwell))
