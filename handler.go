@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -51,8 +50,8 @@ type Handler struct {
 	retained        retained
 	trusted         trusted
 	events          events
-	exchanges       sync.Pool     // of *exchange
-	preparing       chan struct{} // held while a request is decoded and prepared
+	exchanges       sync.Pool // of *exchange
+	preparing       preparing
 }
 
 // New returns a Handler that serves b. It is ready at once and starts nothing
@@ -121,7 +120,7 @@ func New(b Backend, opts *Options) *Handler {
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
 	}
-	h.exchanges.New, h.preparing = func() any { return new(exchange) }, make(chan struct{}, runtime.GOMAXPROCS(0))
+	h.exchanges.New, h.preparing = func() any { return new(exchange) }, newPreparing()
 	return h
 }
 
@@ -179,7 +178,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := h.exchanges.Get().(*exchange)
-	turn := preparation{of: h.preparing}
+	turn := preparation{of: &h.preparing}
 	defer turn.end()
 	asked, refused := h.readRequest(w, r, x, &work, &turn)
 	if refused != nil {

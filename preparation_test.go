@@ -50,7 +50,7 @@ func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		for range runtime.GOMAXPROCS(0) {
-			all.Go(func() { post(h, body("{a:info{version}b:info{version}}", nil)) })
+			all.Go(func() { post(h, body("{a:info{version}b:info{version}}", map[string]any{"a": strings.Repeat("a", 100_000)})) })
 		}
 		synctest.Wait()
 		var busy atomic.Int32
@@ -67,5 +67,28 @@ func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 		close(release)
 		all.Wait()
 		equal(t, "requests that are refused", int(busy.Load()), more+runtime.GOMAXPROCS(0)-most)
+	})
+}
+
+func TestSmallRequestsDoNotWaitForLargeOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
+			Limits: chaingql.Limits{Aliases: 1},
+			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) {
+				if limit == "Aliases" { // while the document is prepared
+					<-release
+				}
+			}},
+		})
+		var all sync.WaitGroup
+		large := body("{a:info{version}b:info{version}}", map[string]any{"a": strings.Repeat("a", 100_000)})
+		for range 2 * runtime.GOMAXPROCS(0) {
+			all.Go(func() { post(h, large) })
+		}
+		synctest.Wait()
+		equal(t, "status of a small query", post(h, ask802).Code, 200)
+		close(release)
+		all.Wait()
 	})
 }

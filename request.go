@@ -75,7 +75,7 @@ func (h *Handler) readRequest(
 	if refused := work.take(); refused != nil {
 		return nil, refused
 	}
-	turn.begin()
+	turn.begin(max(len(x.body), len(r.URL.RawQuery)))
 	depth := h.opts.Limits.Depth
 	switch {
 	case r.Method != http.MethodPost:

@@ -231,9 +231,9 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 	if payload == nil {
 		return gqlws.Operation{}, requestError(false, badRequest("Must provide query string.").Error)
 	}
-	turn := preparation{of: s.h.preparing}
+	turn := preparation{of: &s.h.preparing}
 	defer turn.end()
-	turn.begin()
+	turn.begin(len(payload))
 	asked, refused := decodeRequest(payload, s.h.opts.Limits.Depth)
 	if refused != nil {
 		s.Limit(refused.Limit)
