@@ -63,11 +63,9 @@ func (c *conn) openAccount() Account {
 // for. Called with mu held.
 func (c *conn) full() bool { return c.options.MaxUnsent > 0 && c.unsent > c.options.MaxUnsent }
 
-// crowded reports whether there are more queries than may run at once. Called with
-// mu held.
-func (c *conn) crowded() bool {
-	return c.options.MaxQueries > 0 && c.running+len(c.waiting) > c.options.MaxQueries
-}
+// crowded reports whether a query waits for others to end. It keeps its plan, which
+// is counted nowhere, so no second one is read. Called with mu held.
+func (c *conn) crowded() bool { return len(c.waiting) > 0 }
 
 // begin starts queries that were read, as long as there are places, and what is
 // unsent and what the running ones are expected to add leave room. Called with mu
@@ -83,6 +81,7 @@ func (c *conn) begin() {
 		op.running = true
 		op.busy = true
 		c.spawn("query", op.begin)
+		c.room.Broadcast()
 	}
 }
 
