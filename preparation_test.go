@@ -50,7 +50,9 @@ func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		for range runtime.GOMAXPROCS(0) {
-			all.Go(func() { post(h, body("{a:info{version}b:info{version}}", map[string]any{"a": strings.Repeat("a", 100_000)})) })
+			all.Go(func() {
+				post(h, body("{a:info{version}b:info{version}}", map[string]any{"a": strings.Repeat("a", 100_000)}))
+			})
 		}
 		synctest.Wait()
 		var busy atomic.Int32

@@ -1,7 +1,5 @@
 package attack
 
-import "time"
-
 // families are all there is; full has more sizes.
 func families(full bool) []family {
 	all := []family{
