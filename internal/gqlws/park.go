@@ -44,13 +44,15 @@ func (c *conn) unpark() {
 }
 
 // look is the watch's: there is something to read for a parked reader. If that is
-// the pong of an idle peer, none has to begin: that costs five times as much.
+// the pong of an idle peer, none has to begin: that costs five times as much. In the
+// close handshake the library reads, on the writer's goroutine.
 func (c *conn) look() {
 	c.mu.Lock()
 	parked := c.parked
 	c.parked = false
+	ponged := parked && !c.closing && c.ponged()
 	c.mu.Unlock()
-	if parked && !(c.net.ponged() && c.park()) {
+	if parked && !(ponged && c.park()) {
 		go c.hear()
 	}
 }
@@ -58,26 +60,20 @@ func (c *conn) look() {
 // aPong is how an empty pong begins; its mask follows.
 const aPong = "\x8a\x80"
 
-// ponged reads what has come, and reports whether it is a pong that was waited for
-// and nothing else. All else is left to a reader.
-func (n *netConn) ponged() bool {
+// ponged reads what has come, without waiting, and reports whether it is a pong that
+// was waited for and nothing else: MessageRate counts other pongs. All else is left
+// to a reader. Called with mu held, so that the close handshake does not begin
+// meanwhile.
+func (c *conn) ponged() bool {
 	var p [64]byte
-	k, _ := n.glance(p[:]) // an error comes again
-	if k == len(aPong)+4 && string(p[:len(aPong)]) == aPong && n.conn.awaited() {
-		n.emptied = false
-		return true
+	k, _ := c.net.glance(p[:]) // an error comes again
+	if k != len(aPong)+4 || string(p[:len(aPong)]) != aPong || !c.pinged {
+		c.net.rest = append(c.net.rest, p[:k]...)
+		return false
 	}
-	n.rest = append(n.rest, p[:k]...)
-	return false
-}
-
-// awaited is alive where a pong is waited for. MessageRate counts the others.
-func (c *conn) awaited() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pinged := c.pinged
+	c.net.emptied = false
 	c.pinged, c.missed = false, 0
-	return pinged
+	return true
 }
 
 // errIdle is that there is nothing to read, between two frames.
