@@ -28,7 +28,8 @@ lint:
 
 modules:
 	@staticcheck=$$(go tool -modfile=tools/go.mod -n staticcheck) && for module in $(MODULES); do \
-	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && $$staticcheck ./... && go test ./...) || exit 1; \
+	  case $$module in test/chaos | test/soak) race=-race ;; *) race= ;; esac; \
+	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && $$staticcheck ./... && go test $$race ./...) || exit 1; \
 	done
 
 # Side by side with peers, as ratios, in one run of some six minutes; the tables

@@ -25,7 +25,15 @@ func checkCounted(t *testing.T, what string, n, counted, held int) {
 // negligible.
 const mostCounted, manyBytes = 200, 4 << 20
 
+// withoutRace skips a test that measures the heap, on one goroutine: the detector makes it take ten times as long.
+func withoutRace(t *testing.T) {
+	if raceEnabled {
+		t.Skip("measures memory, which the race detector needs for itself")
+	}
+}
+
 func TestBytesOfTheCacheAreCounted(t *testing.T) {
+	withoutRace(t)
 	s := hostedSchema(t)
 	for name, text := range features {
 		ways := []bool{false}
@@ -57,6 +65,7 @@ func TestBytesOfTheCacheAreCounted(t *testing.T) {
 }
 
 func TestBytesOfVariantsAreCounted(t *testing.T) {
+	withoutRace(t)
 	s := hostedSchema(t)
 	const head = "query Q%d($a:Boolean!$b:Boolean!$c:Boolean!$d:Boolean!$e:[Int]=[%s]){x%[1]d:echo(l:$e) @skip(if:$a) " +
 		"b:int @skip(if:$b) c:int @skip(if:$c) d:int @skip(if:$d) ...F} fragment F on Query{%[3]s"
@@ -99,6 +108,7 @@ func TestRefusedDocumentsAreNotKept(t *testing.T) {
 
 // Holdings are what remains of a document when the cache has dropped it.
 func TestBytesOfHoldingsAreCounted(t *testing.T) {
+	withoutRace(t)
 	s := hostedSchema(t)
 	for name, text := range features {
 		g := rand.New(rand.NewPCG(7, 8))
