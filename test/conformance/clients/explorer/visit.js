@@ -12,7 +12,7 @@ export class Visit {
   static async to(page, url) {
     const visit = new Visit()
     visit.page = page
-    page.setDefaultTimeout(15_000)
+    page.setDefaultTimeout(30_000)
     page.on('pageerror', (err) => visit.said.push(`${err}`))
     page.on('console', (line) => visit.said.push(line.text()))
     page.on('request', (request) => visit.asked.add(new URL(request.url()).origin))
