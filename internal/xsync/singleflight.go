@@ -3,10 +3,10 @@ package xsync
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
 // A Group lets callers that ask for the same thing at the same time share one call,
@@ -72,15 +72,13 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(context.Context) (V
 
 func (g *Group[K, V]) run(key K, c *call[V], fn func(context.Context) (V, error)) {
 	defer func() {
-		if p := recover(); p != nil {
-			c.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
 		g.mu.Lock()
 		g.forget(key, c)
 		g.mu.Unlock()
 		close(c.done)
 	}()
-	c.err = errors.New("the call ended its goroutine")
+	defer guard.Recover(&c.err)
+	c.err = errors.New("the call called runtime.Goexit")
 	c.value, c.err = fn(c.ctx)
 }
 

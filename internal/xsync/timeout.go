@@ -8,8 +8,8 @@ import (
 )
 
 // A Timeout is a context with a deadline for one call. It starts a timer only if
-// something waits for its end. A call that returns from memory checks Err at most,
-// and context.WithTimeout would take a third of the time of a whole request:
+// something waits for its end. A call that is served from memory only checks Err, and
+// for it context.WithTimeout would take a third of the time of a whole request: see
 // BenchmarkTimeout.
 //
 // Its methods are safe for concurrent use.

@@ -12,12 +12,12 @@ import (
 
 type key struct{}
 
-// A Timeout must be what context.WithTimeout gives, whether or not somebody waits
-// for its end, by itself or by a context made of it.
-func TestTimeoutEndsAsAContextWithTimeoutDoes(t *testing.T) {
-	for name, what := range map[string]struct {
-		timeout, parent time.Duration // zero is none
-		leave, end      time.Duration // when the parent is cancelled, and the call over
+// A Timeout must behave like context.WithTimeout, whether or not something waits for
+// its end, directly or through a child context.
+func TestTimeoutBehavesLikeContextWithTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeout, parent time.Duration // 0 means none
+		leave, end      time.Duration // when the parent is cancelled, when Stop is called; 0 means never
 	}{
 		"its time runs out":          {timeout: time.Second},
 		"its parent's time does":     {timeout: time.Minute, parent: time.Second},
@@ -33,14 +33,14 @@ func TestTimeoutEndsAsAContextWithTimeoutDoes(t *testing.T) {
 				parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 				leave := cancel
 				defer leave()
-				if what.parent > 0 {
-					parent, cancel = context.WithTimeout(parent, what.parent)
+				if tc.parent > 0 {
+					parent, cancel = context.WithTimeout(parent, tc.parent)
 					defer cancel()
 				}
-				timeout := WithTimeout(parent, what.timeout)
+				timeout := WithTimeout(parent, tc.timeout)
 				model, over := context.WithCancel(parent)
-				if what.timeout > 0 {
-					model, over = context.WithTimeout(parent, what.timeout)
+				if tc.timeout > 0 {
+					model, over = context.WithTimeout(parent, tc.timeout)
 				}
 				defer over()
 				defer timeout.Stop()
@@ -73,16 +73,16 @@ func TestTimeoutEndsAsAContextWithTimeoutDoes(t *testing.T) {
 					}
 				}
 				alike("at first")
-				if what.leave > 0 {
-					time.AfterFunc(what.leave, leave)
+				if tc.leave > 0 {
+					time.AfterFunc(tc.leave, leave)
 				}
-				if what.end > 0 {
-					time.AfterFunc(what.end, func() { timeout.Stop(); over() })
+				if tc.end > 0 {
+					time.AfterFunc(tc.end, func() { timeout.Stop(); over() })
 				}
 				time.Sleep(time.Second / 2)
 				alike("before its end")
 				time.Sleep(time.Second)
-				alike("behind its end")
+				alike("after its end")
 				select {
 				case <-timeout.Done():
 				default:
@@ -96,8 +96,8 @@ func TestTimeoutEndsAsAContextWithTimeoutDoes(t *testing.T) {
 	}
 }
 
-// A Backend that only checks Err sees the end of its time.
-func TestTimeoutIsOverAtItsEndAlthoughNothingWaits(t *testing.T) {
+// A Backend may only check Err and never use Done.
+func TestErrReportsExpiryWithoutTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timeout := WithTimeout(t.Context(), time.Second)
 		defer timeout.Stop()
@@ -112,7 +112,7 @@ func TestTimeoutIsOverAtItsEndAlthoughNothingWaits(t *testing.T) {
 	})
 }
 
-// However many wait while the call ends, all see the same end.
+// Goroutines that start the timer while Stop runs must all see the same deadline.
 func TestTimeoutEndsForAllWaitingGoroutines(t *testing.T) {
 	for range 300 {
 		timeout := WithTimeout(t.Context(), time.Hour)
@@ -131,15 +131,15 @@ func TestTimeoutEndsForAllWaitingGoroutines(t *testing.T) {
 		wg.Wait()
 		for _, d := range deadlines {
 			if !d.Equal(deadlines[0]) {
-				t.Fatalf("one is told %v, another %v", deadlines[0], d)
+				t.Fatalf("one Deadline returned %v, another %v", deadlines[0], d)
 			}
 		}
-		timeout.Stop() // again does no harm
+		timeout.Stop() // a second call is harmless
 	}
 }
 
-// No timeout is so long that it is over at once.
-func TestLongestTimeoutsAreLong(t *testing.T) {
+// The longest durations must not overflow to a deadline in the past.
+func TestLongTimeoutsDoNotOverflow(t *testing.T) {
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 / 2} {
 		timeout := WithTimeout(t.Context(), d)
 		if err := timeout.Err(); err != nil {
@@ -155,7 +155,7 @@ func TestLongestTimeoutsAreLong(t *testing.T) {
 	}
 }
 
-// BenchmarkDeadline shows what it brings to count from a fixed moment.
+// BenchmarkDeadline compares Deadline with a read of the current time.
 func BenchmarkDeadline(b *testing.B) {
 	var until time.Time
 	b.Run("from a moment", func(b *testing.B) {
@@ -171,7 +171,7 @@ func BenchmarkDeadline(b *testing.B) {
 	_ = until
 }
 
-// BenchmarkTimeout shows what it brings to take no timer where nobody waits.
+// BenchmarkTimeout shows the time saved if no timer is started.
 func BenchmarkTimeout(b *testing.B) {
 	parent, cancel := context.WithCancel(context.Background())
 	defer cancel()

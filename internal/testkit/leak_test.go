@@ -1,4 +1,4 @@
-package leak
+package testkit
 
 import (
 	"strings"
@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-func TestGoroutinesThatStayAreTold(t *testing.T) {
+func TestGoroutinesLeftBehindAreReported(t *testing.T) {
 	stay := make(chan struct{})
 	ended := make(chan struct{})
 	go func() { defer close(ended); <-stay }()
-	const own = "leak.TestGoroutinesThatStayAreTold.func"
+	const own = "testkit.TestGoroutinesLeftBehindAreReported.func"
 	var said strings.Builder
-	if code := Judge(0, &said, 0, "nobody", own); code != 1 || !strings.Contains(said.String(), own) {
+	if code := CheckLeaks(0, &said, 0, "nobody", own); code != 1 || !strings.Contains(said.String(), own) {
 		t.Errorf("code %d, said %s", code, &said)
 	}
 	said.Reset()
-	if code := Judge(0, &said, 0, "nobody"); code != 0 || said.Len() > 0 {
+	if code := CheckLeaks(0, &said, 0, "nobody"); code != 0 || said.Len() > 0 {
 		t.Errorf("of others: code %d, said %s", code, &said)
 	}
-	if code := Judge(3, &said, 0, own); code != 3 || said.Len() > 0 {
+	if code := CheckLeaks(3, &said, 0, own); code != 3 || said.Len() > 0 {
 		t.Errorf("after a failure: code %d, said %s", code, &said)
 	}
 	time.AfterFunc(30*time.Millisecond, func() { close(stay) })
-	if code := Judge(0, &said, 10*time.Second, own); code != 0 {
+	if code := CheckLeaks(0, &said, 10*time.Second, own); code != 0 {
 		t.Errorf("while one is on its way out: code %d, said %s", code, &said)
 	}
 	<-ended

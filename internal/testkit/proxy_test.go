@@ -1,4 +1,4 @@
-package relay_test
+package testkit_test
 
 import (
 	"bufio"
@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-func TestMain(m *testing.M) { leak.Main(m, 5*time.Second) }
+func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }
 
 func TestFreeAddressCanBeListenedOn(t *testing.T) {
 	for range 10 {
-		l, err := net.Listen("tcp", relay.Free(t))
+		l, err := net.Listen("tcp", testkit.FreeAddress(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +43,7 @@ func TestLineIsCutAndFallsSilent(t *testing.T) {
 			go func() { defer c.Close(); _, _ = io.Copy(c, c) }()
 		}
 	}()
-	r := relay.New(t, l.Addr().String())
+	r := testkit.NewProxy(t, l.Addr().String())
 	dial := func() (net.Conn, *bufio.Reader) {
 		t.Helper()
 		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.Port()))

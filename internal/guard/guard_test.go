@@ -1,0 +1,92 @@
+package guard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/chaingql/chaingql/internal/guard"
+)
+
+func TestRunReturnsPanicsWithTheirStack(t *testing.T) {
+	if err := guard.Run(func() {}); err != nil {
+		t.Errorf("without a panic: %v", err)
+	}
+	for _, value := range []any{"boom", io.EOF, nil} {
+		err := fmt.Errorf("reading: %w", guard.Run(func() { panic(value) }))
+		var p *guard.PanicError
+		if !errors.As(err, &p) || value != nil && p.Value != value || !strings.Contains(err.Error(), "panic: ") {
+			t.Errorf("panic(%v): %v", value, err)
+		}
+		if errors.Is(err, io.EOF) {
+			t.Errorf("panic(%v) passes for its value", value)
+		}
+		if stack := guard.Stack(err); stack.Key != "stack" || !strings.Contains(stack.Value.String(), "guard_test.go") {
+			t.Errorf("panic(%v): stack is %q", value, stack)
+		}
+	}
+	if stack := guard.Stack(io.EOF); !stack.Equal(slog.Attr{}) {
+		t.Errorf("an error without a panic has the stack %q", stack)
+	}
+}
+
+func TestRecoverKeepsTheErrorIfNothingPanics(t *testing.T) {
+	fails := func() (err error) {
+		defer guard.Recover(&err)
+		return io.EOF
+	}
+	if err := fails(); err != io.EOF {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A panicking handler panics in the given method.
+type panicking struct {
+	slog.Handler
+	enabled, handle bool
+}
+
+func (p panicking) Enabled(ctx context.Context, l slog.Level) bool {
+	if p.enabled {
+		panic("enabled")
+	}
+	return p.Handler.Enabled(ctx, l)
+}
+
+func (p panicking) Handle(ctx context.Context, r slog.Record) error {
+	if p.handle {
+		panic("handle")
+	}
+	return p.Handler.Handle(ctx, r)
+}
+
+func (p panicking) WithAttrs(a []slog.Attr) slog.Handler {
+	return panicking{p.Handler.WithAttrs(a), p.enabled, p.handle}
+}
+
+func (p panicking) WithGroup(name string) slog.Handler {
+	return panicking{p.Handler.WithGroup(name), p.enabled, p.handle}
+}
+
+func TestLoggingDoesNotPanic(t *testing.T) {
+	var out bytes.Buffer
+	for _, h := range []panicking{{enabled: true}, {handle: true}, {}} {
+		out.Reset()
+		h.Handler = slog.NewTextHandler(&out, nil)
+		log := slog.New(guard.LogHandler(h))
+		log.Info("plain")
+		log.With("a", 1).WithGroup("g").Info("nested", "b", 2)
+		if lines := strings.Count(out.String(), "\n"); h.enabled || h.handle {
+			if lines != 0 {
+				t.Errorf("%+v: logged %q", h, &out)
+			}
+		} else if lines != 2 || !strings.Contains(out.String(), "a=1 g.b=2") {
+			t.Errorf("logged %q", &out)
+		}
+	}
+}

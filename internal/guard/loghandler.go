@@ -1,0 +1,29 @@
+package guard
+
+import (
+	"context"
+	"log/slog"
+)
+
+// LogHandler returns h without its panics. Lines are also logged on goroutines of ours, where a panic would end the
+// process.
+func LogHandler(h slog.Handler) slog.Handler { return logHandler{h} }
+
+type logHandler struct{ slog.Handler }
+
+// Enabled returns false if the host's method panics.
+func (h logHandler) Enabled(ctx context.Context, l slog.Level) (enabled bool) {
+	_ = Run(func() { enabled = h.Handler.Enabled(ctx, l) })
+	return enabled
+}
+
+func (h logHandler) Handle(ctx context.Context, r slog.Record) (err error) {
+	defer Recover(&err)
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.Handler.WithGroup(name)} }

@@ -1,0 +1,26 @@
+package testkit
+
+import (
+	"strings"
+	"sync"
+)
+
+// A Buffer collects text, such as a log. Its methods may be called concurrently.
+type Buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write appends p.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String returns the text written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
