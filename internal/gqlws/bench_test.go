@@ -21,55 +21,55 @@ import (
 	"github.com/coder/websocket"
 )
 
-// What each of the ways here to spare work brings. "At once" is a connection as
-// it comes from net/http; "wrapped" is one whose type is not known, so that it is
-// read and written to by goroutines of its own, a frame at a time.
+// The benchmarks compare kinds of connections. "TCP" is a connection of net/http, which is written without blocking.
+// "wrapped" is one of an unknown type, which has its own goroutines for reads and writes.
 
-const listeners = 200
+const benchPeers = 200
 
 var payload = []byte(`{"data":{"blocks":{"id":"` + strings.Repeat("x", 150) + `"}}}`)
 
-// A choir is the Session of all connections. Its streams have a payload as often
-// as they are told.
-type choir struct {
-	mu     sync.Mutex
-	voices []*voice
+// A broadcastSession is the Session of all connections. The benchmark sets how many payloads its streams return.
+type broadcastSession struct {
+	mu      sync.Mutex
+	streams []*broadcastStream
 }
 
-func (*choir) Opened(context.Context, string)                              {}
-func (*choir) Init(ctx context.Context, _ []byte) (context.Context, error) { return ctx, nil }
-func (*choir) Limit(string)                                                {}
-func (*choir) Closed(error)                                                {}
+func (*broadcastSession) Opened(context.Context, string) {}
+func (*broadcastSession) Init(ctx context.Context, _ []byte) (context.Context, error) {
+	return ctx, nil
+}
+func (*broadcastSession) Limit(string) {}
+func (*broadcastSession) Closed(error) {}
 
-func (ch *choir) Start(context.Context, []byte) (Operation, error) {
+func (bs *broadcastSession) Start(context.Context, []byte) (Operation, error) {
 	return Operation{Open: func(wake func()) (Stream, error) {
-		v := &voice{wake: wake}
-		ch.mu.Lock()
-		defer ch.mu.Unlock()
-		ch.voices = append(ch.voices, v)
+		v := &broadcastStream{wake: wake}
+		bs.mu.Lock()
+		defer bs.mu.Unlock()
+		bs.streams = append(bs.streams, v)
 		return v, nil
 	}}, nil
 }
 
-type voice struct {
-	wake func()
-	left atomic.Int64
+type broadcastStream struct {
+	wake      func()
+	remaining atomic.Int64
 }
 
-func (v *voice) Next() ([]byte, error) {
-	if v.left.Load() == 0 {
+func (v *broadcastStream) Next() ([]byte, error) {
+	if v.remaining.Load() == 0 {
 		return nil, nil
 	}
-	v.left.Add(-1)
+	v.remaining.Add(-1)
 	return payload, nil
 }
 
-func (*voice) Pending() *RequestError { return nil }
-func (*voice) Cursor() string         { return "" }
-func (*voice) Close(error)            {}
+func (*broadcastStream) Pending() *RequestError { return nil }
+func (*broadcastStream) Cursor() string         { return "" }
+func (*broadcastStream) Close(error)            {}
 
-// seated connects callers, and leave sends them home.
-func seated(b *testing.B, kind string, ss Session) (callers []net.Conn, leave func()) {
+// connectPeers connects clients. leave disconnects them and shuts the server down.
+func connectPeers(b *testing.B, kind string, ss Session) (clients []net.Conn, leave func()) {
 	b.Helper()
 	s := NewServer(Options{WriteTimeout: time.Minute})
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
@@ -77,13 +77,13 @@ func seated(b *testing.B, kind string, ss Session) (callers []net.Conn, leave fu
 	case "TLS":
 		srv.StartTLS()
 	case "wrapped":
-		srv.Listener = watching{srv.Listener, new(atomic.Int64)}
+		srv.Listener = countingListener{srv.Listener, new(atomic.Int64)}
 		srv.Start()
 	default:
 		srv.Start()
 	}
 	leave = func() {
-		for _, nc := range callers {
+		for _, nc := range clients {
 			nc.Close()
 		}
 		if err := s.Shutdown(context.Background()); err != nil {
@@ -92,34 +92,33 @@ func seated(b *testing.B, kind string, ss Session) (callers []net.Conn, leave fu
 		srv.Close()
 	}
 	r := upgradeRequest("graphql-ws")
-	for range listeners {
+	for range benchPeers {
 		nc, err := net.Dial("tcp", srv.Listener.Addr().String())
 		if err != nil {
 			b.Fatal(err)
 		}
 		if kind == "TLS" {
-			nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true}) // a certificate of httptest's
+			nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true}) // the certificate of httptest
 		}
-		callers = append(callers, nc)
+		clients = append(clients, nc)
 		if err := r.Write(nc); err != nil {
 			b.Fatal(err)
 		}
-		// The reader has read nothing ahead: nothing was sent.
+		// The bufio.Reader can be dropped: the server has sent no frame yet.
 		if _, err := http.ReadResponse(bufio.NewReader(nc), r); err != nil {
 			b.Fatal(err)
 		}
 	}
-	return callers, leave
+	return clients, leave
 }
 
-// audience connects callers that listen to a stream each; heard counts what they
-// have read, in bytes.
-func audience(b *testing.B, kind string) (ch *choir, heard *atomic.Int64, leave func()) {
+// subscribePeers connects clients with one subscription each. received counts the bytes that they have read.
+func subscribePeers(b *testing.B, kind string) (bs *broadcastSession, received *atomic.Int64, leave func()) {
 	b.Helper()
-	ch, heard = &choir{}, new(atomic.Int64)
-	callers, part := seated(b, kind, ch)
+	bs, received = &broadcastSession{}, new(atomic.Int64)
+	clients, disconnect := connectPeers(b, kind, bs)
 	var wg sync.WaitGroup
-	for _, nc := range callers {
+	for _, nc := range clients {
 		if _, err := nc.Write(frameOf(true, opText, []byte(startA))); err != nil {
 			b.Fatal(err)
 		}
@@ -130,81 +129,80 @@ func audience(b *testing.B, kind string) (ch *choir, heard *atomic.Int64, leave 
 				if err != nil {
 					return
 				}
-				heard.Add(int64(k))
+				received.Add(int64(k))
 			}
 		})
 	}
 	for {
-		ch.mu.Lock()
-		all := len(ch.voices) == listeners
-		ch.mu.Unlock()
+		bs.mu.Lock()
+		all := len(bs.streams) == benchPeers
+		bs.mu.Unlock()
 		if all {
-			return ch, heard, func() { part(); wg.Wait() }
+			return bs, received, func() { disconnect(); wg.Wait() }
 		}
 		runtime.Gosched()
 	}
 }
 
-// benchmarkSpeech has everybody told a number of payloads, and measures what a
-// message costs, its reader included.
-func benchmarkSpeech(b *testing.B, payloads int) {
-	frame := int64(len(appendText(nil, legacy{}.appendData(nil, identity{echo: []byte(`"a"`)}, payload))))
-	for _, kind := range []string{"at once", "wrapped"} {
+// benchmarkBroadcast sends payloads to all clients and measures the cost per message, including that of the clients.
+func benchmarkBroadcast(b *testing.B, payloads int) {
+	frame := int64(len(appendText(nil, legacy{}.appendData(nil, operationID{raw: []byte(`"a"`)}, payload))))
+	for _, kind := range []string{"TCP", "wrapped"} {
 		b.Run(kind, func(b *testing.B) {
-			ch, heard, leave := audience(b, kind)
+			bs, received, leave := subscribePeers(b, kind)
 			defer leave()
-			want, before := heard.Load(), processor()
+			want, before := received.Load(), cpuTime()
 			for b.Loop() {
-				for _, v := range ch.voices {
-					v.left.Add(int64(payloads))
+				for _, v := range bs.streams {
+					v.remaining.Add(int64(payloads))
 					v.wake()
 				}
-				want += int64(payloads*listeners) * frame
-				for heard.Load() < want {
+				want += int64(payloads*benchPeers) * frame
+				for received.Load() < want {
 					runtime.Gosched()
 				}
 			}
-			messages := float64(b.N * payloads * listeners)
-			b.ReportMetric(float64((processor()-before).Nanoseconds())/messages, "cpu-ns/message")
+			messages := float64(b.N * payloads * benchPeers)
+			b.ReportMetric(float64((cpuTime()-before).Nanoseconds())/messages, "cpu-ns/message")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/messages, "ns/message")
 		})
 	}
 }
 
-func BenchmarkOneForAll(b *testing.B) { benchmarkSpeech(b, 1) }
-func BenchmarkBurst(b *testing.B)     { benchmarkSpeech(b, 20) }
+func BenchmarkBroadcast(b *testing.B) { benchmarkBroadcast(b, 1) }
+func BenchmarkBurst(b *testing.B)     { benchmarkBroadcast(b, 20) }
 
-// An oracle is the Session of all who ask it something.
-type oracle struct{ choir }
+// A querySession responds to each query at once.
+type querySession struct{ broadcastSession }
 
-func (*oracle) Start(context.Context, []byte) (Operation, error) {
+func (*querySession) Start(context.Context, []byte) (Operation, error) {
 	return Operation{Run: func(context.Context) []byte { return payload }}, nil
 }
 
-// BenchmarkQuestion tells what a question and its answer cost when all ask at
-// once, those who ask included.
-func BenchmarkQuestion(b *testing.B) {
+// BenchmarkQuery measures the cost of a request and its response if all clients send at once, including that of the
+// clients.
+func BenchmarkQuery(b *testing.B) {
 	for _, bc := range []struct {
-		name    string
-		asked   []byte
-		answers int // frames
+		name      string
+		request   []byte
+		responses int // frames
 	}{
 		{"query", frameOf(true, opText, []byte(`{"id":"b","type":"start","payload":{"query":"{a}"}}`)), 2},
 		{"ping", frameOf(true, opPing, []byte("hello")), 1},
 	} {
 		for _, kind := range []string{"TCP", "TLS", "wrapped"} {
 			b.Run(bc.name+"/"+kind, func(b *testing.B) {
-				callers, leave := seated(b, kind, &oracle{})
+				clients, leave := connectPeers(b, kind, &querySession{})
 				defer leave()
-				before := processor()
+				before := cpuTime()
 				b.ResetTimer()
 				var wg sync.WaitGroup
-				for _, nc := range callers {
+				for _, nc := range clients {
 					wg.Go(func() {
 						br := bufio.NewReader(nc)
 						for range b.N {
-							_, err := nc.Write(bc.asked)
-							for range bc.answers {
+							_, err := nc.Write(bc.request)
+							for range bc.responses {
 								if err == nil {
 									_, _, err = readServerFrame(br)
 								}
@@ -217,15 +215,15 @@ func BenchmarkQuestion(b *testing.B) {
 					})
 				}
 				wg.Wait()
-				questions := float64(b.N * listeners)
-				b.ReportMetric(float64((processor()-before).Nanoseconds())/questions, "cpu-ns/question")
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/questions, "ns/question")
+				requests := float64(b.N * benchPeers)
+				b.ReportMetric(float64((cpuTime()-before).Nanoseconds())/requests, "cpu-ns/request")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/requests, "ns/request")
 			})
 		}
 	}
 }
 
-func processor() time.Duration {
+func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err)
@@ -233,42 +231,42 @@ func processor() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkIdle tells the memory of idle subscribed connections: that of their
-// stacks, and all of it. Their peers, in this process too, add the same to both.
+// BenchmarkIdle measures the memory of idle connections with a subscription: stacks, and stacks plus heap. Both contain
+// the memory of the clients, which run in the same process.
 func BenchmarkIdle(b *testing.B) {
-	for _, kind := range []string{"at once", "wrapped"} {
+	for _, kind := range []string{"TCP", "wrapped"} {
 		b.Run(kind, func(b *testing.B) {
 			for b.Loop() {
 				var before, after runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				_, _, leave := audience(b, kind)
+				_, _, leave := subscribePeers(b, kind)
 				runtime.GC()
 				runtime.GC()
 				runtime.ReadMemStats(&after)
 				stacks := float64(after.StackInuse) - float64(before.StackInuse)
-				b.ReportMetric(stacks/listeners, "stack-B/conn")
+				b.ReportMetric(stacks/benchPeers, "stack-B/conn")
 				leave()
-				b.ReportMetric((stacks+float64(after.HeapAlloc)-float64(before.HeapAlloc))/listeners, "B/conn")
+				b.ReportMetric((stacks+float64(after.HeapAlloc)-float64(before.HeapAlloc))/benchPeers, "B/conn")
 			}
 		})
 	}
 }
 
-// BenchmarkFrame compares frames made here with the library's.
+// BenchmarkFrame compares the frames of this package with those of the library.
 func BenchmarkFrame(b *testing.B) {
-	id := identity{echo: []byte(`"a"`)}
-	h := newHandshake(&pipeWriter{conn: sink{}, header: http.Header{}}, &Options{})
+	id := operationID{raw: []byte(`"a"`)}
+	h := newHandshake(&pipeWriter{conn: discardConn{}, header: http.Header{}}, &Options{})
 	ws, err := websocket.Accept(h, upgradeRequest("graphql-ws"), &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer ws.CloseNow()
 	var buf []byte
-	b.Run("here", func(b *testing.B) {
+	b.Run("gqlws", func(b *testing.B) {
 		for b.Loop() {
 			buf = sealFrame(legacy{}.appendData(openFrame(buf[:0]), id, payload), 0)
-			if _, err := h.conn.put(buf); err != nil {
+			if _, err := h.conn.writeAll(buf); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -281,7 +279,7 @@ func BenchmarkFrame(b *testing.B) {
 			}
 		}
 	})
-	// A frame ready-made for all who use the same id would spare this:
+	// A frame shared by all peers with the same id would save this copy.
 	b.Run("copy", func(b *testing.B) {
 		for b.Loop() {
 			buf = sealFrame(legacy{}.appendData(openFrame(buf[:0]), id, payload), 0)
@@ -289,10 +287,10 @@ func BenchmarkFrame(b *testing.B) {
 	})
 }
 
-// A sink takes everything and gives nothing.
-type sink struct{ net.Conn }
+// A discardConn discards writes and has nothing to read.
+type discardConn struct{ net.Conn }
 
-func (sink) Write(p []byte) (int, error)        { return len(p), nil }
-func (sink) Read([]byte) (int, error)           { return 0, io.EOF }
-func (sink) Close() error                       { return nil }
-func (sink) SetWriteDeadline(t time.Time) error { return nil }
+func (discardConn) Write(p []byte) (int, error)        { return len(p), nil }
+func (discardConn) Read([]byte) (int, error)           { return 0, io.EOF }
+func (discardConn) Close() error                       { return nil }
+func (discardConn) SetWriteDeadline(t time.Time) error { return nil }

@@ -8,59 +8,57 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A codec is one subprotocol: it turns frames into messages and back, and says
-// how strict the protocol is. The order of events is the connection's affair,
-// so codecs hold no state and are shared by all connections.
+// A codec implements one subprotocol: it decodes messages, appends frames, and reports how strict the protocol is. It
+// has no state, and all connections share it; the connection checks the order of messages.
 //
-// Its append methods add one frame to b; one that adds nothing means that the
-// protocol says nothing there.
+// Each append method adds one message to b, or nothing if the protocol has no such message.
 type codec interface {
-	// name is the subprotocol as it is negotiated.
+	// name returns the subprotocol as it is negotiated.
 	name() string
 
-	// strict is whether a breach (no init, a second one, an id in use, a
-	// malformed frame) ends the connection rather than being lived with.
+	// strict reports whether a violation ends the connection: a missing or second init, an id in use, a malformed
+	// frame.
 	strict() bool
 
-	// opening is how long a peer may take to send its init, or, if the protocol is
-	// not strict, how long it may be connected without one and without an operation.
-	opening(o *Options) time.Duration
+	// initTimeout returns the maximum time until the peer's init or, if the protocol is not strict, the maximum time
+	// without init and without an operation.
+	initTimeout(o *Options) time.Duration
 
-	// quickens is whether the first keep-alive follows the ack immediately, the
-	// second one Options.KeepAlive later, and all others at a fifth of that. If
-	// not, there is one each Options.KeepAlive, the first that long after the ack.
-	quickens() bool
+	// frequentKeepAlives reports whether the first keep-alive follows the ack immediately, the second one
+	// Options.KeepAliveInterval later, and all others at a fifth of that interval. If it is false, keep-alives are sent every
+	// Options.KeepAliveInterval, the first one that time after the ack.
+	frequentKeepAlives() bool
 
-	// lossEndsAll is whether a lost stream ends the connection, because clients
-	// take an operation's own error as final.
-	lossEndsAll() bool
+	// lossEndsConnection reports whether a lost stream ends the connection, because clients treat an operation's
+	// error as final.
+	lossEndsConnection() bool
 
-	// decode never fails: what is wrong with a frame is a kind of message. The
-	// frame is valid UTF-8.
+	// decode returns the message in a frame, which must be valid UTF-8. It reports an invalid frame as kindMalformed or
+	// kindInvalid.
 	decode(frame []byte) message
 
 	appendAck(b []byte) []byte
 	appendKeepAlive(b []byte) []byte
 	appendPong(b, payload []byte) []byte
-	appendData(b []byte, id identity, payload []byte) []byte
-	appendErrors(b []byte, id identity, errs []json.RawMessage) []byte
-	appendComplete(b []byte, id identity) []byte
-	// appendStopped answers the peer's own stop.
-	appendStopped(b []byte, id identity) []byte
-	// appendStanding tells where a running stream stands when this side ends
-	// the connection; nothing where the farewell says it for all of them.
-	appendStanding(b []byte, e ending, s standing) []byte
+	appendData(b []byte, id operationID, payload []byte) []byte
+	appendErrors(b []byte, id operationID, errs []json.RawMessage) []byte
+	appendComplete(b []byte, id operationID) []byte
+	// appendStopped adds the response to the peer's stop.
+	appendStopped(b []byte, id operationID) []byte
+	// appendResumePoint adds the position or error of a running stream when the server ends the connection. It adds
+	// nothing if the message of closing reports all streams.
+	appendResumePoint(b []byte, e ending, s resumePoint) []byte
 
-	// farewell is the last frame before the close frame (which may be nothing),
-	// and the close frame's code and reason. e has all standings.
-	farewell(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string)
+	// closing returns the last message before the close frame, which may be empty, and the code and reason of the
+	// close frame. e has the resume points of all streams.
+	closing(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string)
 }
 
 type kind int
 
 const (
-	kindMalformed kind = iota // not of the protocol at all
-	kindWrong                 // nothing that can be acted on
+	kindMalformed kind = iota // not a message of the protocol
+	kindInvalid               // unknown type or invalid id
 	kindInit
 	kindStart
 	kindStop
@@ -69,21 +67,21 @@ const (
 	kindPong
 )
 
-// A message is what a peer said.
+// A message is a decoded message of the peer.
 type message struct {
 	kind    kind
-	id      identity
-	payload []byte // raw JSON, a copy; nil where absent or null
-	answer  []byte // malformed, wrong: the frame that says so, where one does
-	reason  string // malformed: what is wrong, where that ends the connection
-	limit   string // malformed, wrong: the limit that it went over, if any
+	id      operationID
+	payload []byte // raw JSON, a copy; nil if absent or null
+	reply   []byte // malformed, invalid: the error response; nil if there is none
+	reason  string // malformed: reason in the close frame, if it ends the connection
+	limit   string // malformed, invalid: the exceeded limit, if any
 }
 
-// An identity is an operation's id. Peers send strings, but numbers and no id at
-// all have been seen: it is echoed as it came, while equal text is the same id.
-type identity struct {
-	echo []byte // raw JSON; nil where absent
-	key  string // tells ids apart: "" absent, "null", or "=" and the text
+// An operationID is the id of an operation. Peers usually send a string, but some send a number or no id. Responses
+// repeat the id as received. Ids with equal text are the same id.
+type operationID struct {
+	raw []byte // raw JSON; nil if absent
+	key string // map key: "" if absent, "null", or "=" and the text
 }
 
-func (id identity) text() string { return strings.TrimPrefix(id.key, "=") }
+func (id operationID) text() string { return strings.TrimPrefix(id.key, "=") }

@@ -12,138 +12,156 @@ import (
 )
 
 const (
-	// closeWait is how long the last words and the close handshake may take
-	// before the connection is closed without them.
-	closeWait = 3 * time.Second
+	// closeTimeout is the maximum time of the close handshake, including the last messages before it. After it, the
+	// connection is cut.
+	closeTimeout = 3 * time.Second
 
-	// maxOutbox is how many bytes of control frames may wait; while there are
-	// more, the peer is not read.
+	// maxOutbox is the maximum size in bytes of queued control frames. If there are more, the peer is not read.
 	maxOutbox = 32 << 10
 
-	// maxMissed is how many pings in a row may go unanswered before the
-	// connection is cut.
-	maxMissed = 2
-
-	// frameCost is what a waiting frame costs beside its own bytes.
+	// frameCost is the overhead in bytes that a queued frame counts in addition to its length.
 	frameCost = 64
 )
 
-// A conn is one connection. Its reader goroutine (hear) lives as long as the
-// connection, but is parked, where it can be, while there is nothing to read; the
-// reader's end is the connection's end, and whoever wants that closes the
-// net.Conn. What there is to write, the crew writes, or a goroutine (write) that
-// exists only while the peer has to be waited for. Each goroutine of a write, a
-// query or a timer is counted in wg, which the reader waits for.
+// A phase is a part of the life of a connection. It only increases.
+type phase int8
+
+const (
+	phaseOpen     phase = iota // messages are processed, operations start
+	phaseDraining              // no operations start; running queries finish, then phaseEnding begins
+	phaseEnding                // conn.ending is set: no messages are processed; queued frames are written
+	phaseClosing               // the close handshake runs; the library may read on the writer's goroutine
+	phaseClosed                // the net.Conn is closed: the reader ends; no queries, writers or timers start
+)
+
+// A conn is one WebSocket connection.
+//
+// Its reader goroutine (readLoop) runs as long as the connection. While there is nothing to read, it is parked if the
+// platform allows it. The connection ends when the reader ends; to end it, close the net.Conn.
+//
+// The server's writer pool writes the frames. If a write has to wait for the peer, the connection starts its own
+// goroutine (writeLoop) for it. The goroutines of writes, queries and timers are counted in wg; the reader waits for
+// them.
+//
+//	peer ──► readLoop ──► codec.decode ──► handleMessage ──► Session.Start
+//	                                             │                 │ Run: a goroutine
+//	                           acks, errors,     │                 │ Open: a Stream and its wake
+//	                           pongs: outbox     ▼                 ▼
+//	peer ◄── writerPool or writeLoop ◄── gather: outbox, then Stream.Next of the ready operations
 type conn struct {
 	server  *Server
 	codec   codec
 	peer    Session
-	ctx     context.Context // values of the handshake; cancelled at the end
-	cancel  context.CancelFunc
-	ws      *websocket.Conn
-	net     *netConn
-	wg      sync.WaitGroup
 	options *Options
 	account Account
+	ws      *websocket.Conn
+	net     *netConn
+	ctx     context.Context // values of the handshake; canceled at the end
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
 
-	// The reader's own.
-	session   context.Context // what Init returned; nil before
-	inited    bool            // by a connection_init
-	malformed int             // frames in a row
+	// Reader state, used by the reader only.
+	sessionCtx context.Context // returned by Init; nil before
+	inited     bool            // a connection_init was accepted
+	malformed  int             // consecutive malformed frames
 
-	mu       sync.Mutex    // never held across I/O or calls out
-	paced    time.Time     // when all frames were due, had they come at MessageRate
-	held     time.Duration // for which the peer was not read since the last frame
-	spare    time.Duration // of that, what its bucket had no room for: frames may have come meanwhile
-	ops      map[string]*operation
-	streams  int          // places that subscriptions have; one that ended has its until nobody is at work on it
-	running  int          // so, of queries that were started
-	ready    []*operation // those to be asked for what they have, in turn
-	outbox   [][]byte     // frames that go ahead of data
-	pending  int          // what they cost
-	room     *sync.Cond   // a send is over, or broken was set
-	pingDue  bool         // a ping waits to be written
-	pinged   bool         // one was, and no pong has come since
-	missed   int          // how often none had come when the next was due
-	kaDue    bool         // a keep-alive waits to be written
-	kaNext   time.Time    // when the timer's next one is due
-	waiting  []*operation // queries that were read and have not started
-	unsent   int          // bytes of answers to queries that are not sent
-	expected int          // size of what running queries are expected to add
-	inWrite  int          // of these, in the write that is under way
-	expires  time.Time    // when the credential of the last init does; zero is never
-	ending   *ending      // nothing is started or heard any more
-	draining bool         // nothing is started any more; ends when the running queries are answered
-	writing  bool         // somebody is at it, or in line to
-	sending  bool         // bytes are going out
-	shut     bool         // a close frame is out, or about to be: nothing goes out any more
-	closing  bool         // it is in the close handshake
-	broken   bool         // the net.Conn was, or is being, closed
-	dead     bool         // the reader is gone: no goroutine is started any more
-	blamed   bool         // why is set
-	why      error        // what the streams that still run are closed with
+	mu      sync.Mutex // protects the following; not held during I/O or calls of the Session
+	changed *sync.Cond // signals changes that throttle and beginCloseFrame wait for
 
-	slot  int32 // in the server's wheel, from 1; the wheel's
-	beats int8  // turns of that slot since the last ping; -1 if the next one is too early
+	// Lifecycle.
+	phase      phase
+	drainTimer *time.Timer // runs drain during a shutdown
+	ending     *ending     // set in phaseEnding; nil if the connection was cut before
+	why        error       // argument of Stream.Close for the remaining streams, and of Session.Closed
+	whySet     bool        // why is set, possibly to nil
+	parked     bool        // no reader runs; the poller or Close starts one
 
-	parked bool  // the watch, or the end, has a reader begin
-	fd     int32 // the watch's
+	// Operations.
+	ops            map[string]*operation // by operationID.key
+	ready          []*operation          // operations whose Next is to be called, in order
+	streams        int                   // subscriptions, including ended ones whose Next still runs
+	waitingQueries []*operation          // queries that have not started
+	runningQueries int                   // started queries, including stopped ones whose Run still runs
+	expectedBytes  int                   // sum of Operation.Size of running queries
+	unsentBytes    int                   // bytes of unsent query responses
+	unsentInWrite  int                   // part of unsentBytes that is in the current write
 
-	next *conn // in the crew's line; the crew's
+	// Session expiry and the time limit of an unused connection.
+	credentialExpiry time.Time   // expiry of the last credential; zero if none
+	expiryTimer      *time.Timer // runs expire
+	initTimer        *time.Timer // runs checkInitTimeout; nil after connection_init
 
-	opening          *time.Timer // ends a connection that is not in use; nil since connection_init
-	ka, ping, expiry *time.Timer
+	rate rateLimiter // of the peer's frames
 
-	turn *time.Timer // to drain, when many connections are shut down
+	// Write state.
+	outbox           [][]byte // frames that are written before data
+	outboxBytes      int      // size of outbox in bytes, with frameCost per frame
+	hasWriter        bool     // a writer runs or is queued in the writer pool
+	inWrite          bool     // a write is in progress
+	closeFrameQueued bool     // the close frame is written or about to be; nothing else is sent
+
+	// Pings and keep-alives.
+	pingTimer      *time.Timer // runs pingTick; nil if pings go with keep-alives
+	pingDue        bool        // a ping is to be written
+	awaitsPong     bool        // a ping was written and no pong has arrived since
+	missedPongs    int         // consecutive pings without a pong
+	keepAliveTimer *time.Timer // runs keepAliveTick
+	keepAliveDue   bool        // a keep-alive is to be written
+	nextKeepAlive  time.Time   // time of the timer's next keep-alive
+	beats          int8        // keep-alives since the last ping; -1 if the next one is skipped
+
+	// Protected by the mutex of the server's part that uses them.
+	wheelSlot int32 // slot in the wheel, from 1; 0 if it is in none
+	fd        int32 // descriptor in the poller
+	next      *conn // in the queue of the writer pool
 }
 
 func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
 	c := &conn{server: s, codec: cd, peer: peer, options: &s.options, ops: make(map[string]*operation)}
 	c.ctx, c.cancel = context.WithCancel(ctx)
-	c.room = sync.NewCond(&c.mu)
+	c.changed = sync.NewCond(&c.mu)
 	c.account = c.openAccount()
 	return c
 }
 
-// start makes a connection of what the handshake brought; serve then runs it.
+// start initializes the connection after the handshake. serve then runs it.
 func (c *conn) start(ws *websocket.Conn, nc *netConn) {
-	ws.SetReadLimit(-1) // read has the limit, so that the peer can be told
+	ws.SetReadLimit(-1) // read enforces the limit, so that the peer receives an error
 	c.ws, c.net, nc.conn = ws, nc, c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d := c.codec.opening(c.options); d > 0 {
-		c.opening = c.after(d, c.checkInUse)
+	if d := c.codec.initTimeout(c.options); d > 0 {
+		c.initTimer = c.afterFunc(d, c.checkInitTimeout)
 	}
-	if d := c.options.KeepAlive; d > 0 {
-		c.ping = c.after(d, c.checkAlive)
+	if d := c.options.KeepAliveInterval; d > 0 {
+		c.pingTimer = c.afterFunc(d, c.pingTick)
 	}
 }
 
-// serve begins to read.
+// serve calls Session.Opened and starts to read.
 func (c *conn) serve() {
-	if err := c.apart(c.callOpened); err != nil {
+	if err := c.onNewGoroutine(c.callOpened); err != nil {
 		c.finish(err)
 		return
 	}
-	c.hear()
+	c.readLoop()
 }
 
-// finish is the end of the connection, which the reader came to: it frees
-// everything that was held.
+// finish ends the connection after the reader has ended with err. It waits for all goroutines and releases everything
+// that the connection holds.
 func (c *conn) finish(err error) {
 	defer c.server.release(c)
-	defer c.server.watch.forget(c)
-	c.cut(readEnd(err))
+	defer c.server.poller.remove(c)
+	c.cut(readEndReason(err))
 
 	c.mu.Lock()
-	c.dead = true
 	why := c.why
 	ops := c.retireAll(why)
-	var standings []standing
+	var points []resumePoint
 	if c.ending != nil {
-		standings = c.ending.standings
+		points = c.ending.resumePoints
 	}
-	for _, t := range []*time.Timer{c.opening, c.ka, c.ping, c.expiry, c.turn} {
+	for _, t := range []*time.Timer{c.initTimer, c.keepAliveTimer, c.pingTimer, c.expiryTimer, c.drainTimer} {
 		if t != nil {
 			t.Stop()
 		}
@@ -151,10 +169,10 @@ func (c *conn) finish(err error) {
 	c.mu.Unlock()
 	c.server.wheel.remove(c)
 
-	c.report(why, standings, ops)
+	c.logCut(why, points, ops)
 	c.cancel()
 	c.dispose(ops...)
-	_ = c.ws.CloseNow() // frees what the library holds; the connection is closed
+	_ = c.ws.CloseNow() // releases the memory of the library; the net.Conn is closed already
 	c.wg.Wait()
 	c.account.Close()
 	if errors.Is(why, ErrGone) && closedByPeer(err) {
@@ -163,11 +181,11 @@ func (c *conn) finish(err error) {
 	c.callClosed(why)
 }
 
-// after is time.AfterFunc for a goroutine that the connection waits for.
-func (c *conn) after(d time.Duration, f func()) *time.Timer {
+// afterFunc is time.AfterFunc, except that the connection waits for f and f is not called when the reader has ended.
+func (c *conn) afterFunc(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() {
 		c.mu.Lock()
-		if c.dead {
+		if c.phase == phaseClosed {
 			c.mu.Unlock()
 			return
 		}
@@ -178,106 +196,110 @@ func (c *conn) after(d time.Duration, f func()) *time.Timer {
 	})
 }
 
-// spawn runs f on a goroutine that the connection waits for. Called with mu
-// held, and not when dead.
+// spawn runs f on a goroutine that the connection waits for. Called with mu held, before phaseClosed or by a goroutine
+// that is counted in wg.
 func (c *conn) spawn(what string, f func()) {
 	c.wg.Add(1)
-	go c.guarded(what, f)
+	go c.runOrCut(what, f)
 }
 
-// guarded runs f, for which wg was counted up. Foreign code that panics in it, or
-// ends its goroutine, costs the connection.
-func (c *conn) guarded(what string, f func()) {
+// runOrCut runs f and then decrements wg, which the caller has incremented. If f panics or ends its goroutine, the
+// connection is cut.
+func (c *conn) runOrCut(what string, f func()) {
 	defer c.wg.Done()
-	c.fenced(what, f, func(err error) {
+	c.runProtected(what, f, func(err error) {
 		if err != nil {
-			c.cut(&severed{ErrCut, what + " failed", err})
+			c.cut(&cutError{ErrCut, what + " failed", err})
 		}
 	})
 }
 
-// end says goodbye to the peer, and reports whether it was the first to: no
-// operation goes on, the writer has the last word. Where the end is not the
-// peer's doing, streams are the writer's to end: behind what they gave it
-// already, and when it is known whether the peer could be told.
+// end starts to end the connection and reports whether it was the first call. No operation continues, and the writer
+// sends the reason. If the peer is not at fault, the writer ends the streams: after their queued payloads, and when
+// it is known whether the peer has received the reason.
 func (c *conn) end(e ending) bool {
 	c.mu.Lock()
-	if c.ending != nil || c.dead {
+	if c.phase >= phaseEnding {
 		c.mu.Unlock()
 		return false
 	}
-	c.ending = &e
+	c.phase, c.ending = phaseEnding, &e
 	var ops []*operation
-	if !e.ours() {
-		c.settleWhy(e.why())
+	if !e.causedByServer() {
+		c.setWhy(e.why())
 		ops = c.retireAll(c.why)
 	}
-	c.kick()
+	c.scheduleWriter()
 	c.mu.Unlock()
 	c.dispose(ops...)
 	return true
 }
 
-// drainIn has its turn to drain come after a while.
-func (c *conn) drainIn(d time.Duration) {
+// drainAfter calls drain after d.
+func (c *conn) drainAfter(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.dead && !c.draining && c.turn == nil {
-		c.turn = c.after(d, c.drain)
+	if c.phase == phaseOpen && c.drainTimer == nil {
+		c.drainTimer = c.afterFunc(d, c.drain)
 	}
 }
 
-// drain starts no operation any more and ends the connection when the running
-// queries are answered.
+// drain stops new operations and ends the connection when the running queries have ended.
 func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.draining = true
-	c.kick()
+	c.advance(phaseDraining)
+	c.scheduleWriter()
 }
 
-// cut closes the connection without a word, because none would get through.
-func (c *conn) cut(why *severed) {
-	c.blame(why)
-	c.sever()
+// cut closes the connection without a message to the peer, because none would arrive.
+func (c *conn) cut(why *cutError) {
+	c.recordCut(why)
+	c.closeNet()
 }
 
-func (c *conn) sever() {
-	_ = c.net.Close() // first: a reader that waited for room reads no more
+// advance enters a phase, unless the connection is in a later one. Called with mu held.
+func (c *conn) advance(to phase) { c.phase = max(c.phase, to) }
+
+// closeNet closes the net.Conn and cancels the connection's context.
+func (c *conn) closeNet() {
+	_ = c.net.Close() // first, so that a reader that leaves throttle cannot read
 	c.mu.Lock()
-	c.broken = true
-	c.room.Broadcast()
+	if c.phase == phaseClosing {
+		c.setWhy(c.ending.why())
+	}
+	c.phase = phaseClosed
+	c.changed.Broadcast()
 	c.mu.Unlock()
 	c.cancel()
 }
 
-// blame notes why the connection is lost. Only what comes first counts: the rest
-// follows from it. A peer that leaves during the farewell does so because of it.
-func (c *conn) blame(why *severed) {
+// recordCut records why the connection is lost. Only the first reason counts, because later errors follow from it. If
+// the peer leaves during the close handshake, the reason is that of the ending.
+func (c *conn) recordCut(why *cutError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing && why.kind != ErrCut {
-		c.settleWhy(c.ending.why())
+	if c.phase == phaseClosing && why.kind != ErrCut {
+		c.setWhy(c.ending.why())
 		return
 	}
-	c.settleWhy(why)
+	c.setWhy(why)
 }
 
-// settleWhy is called with mu held.
-func (c *conn) settleWhy(why error) {
-	if !c.blamed {
-		c.blamed, c.why = true, why
+// setWhy sets why unless it is set. Called with mu held.
+func (c *conn) setWhy(why error) {
+	if !c.whySet {
+		c.whySet, c.why = true, why
 	}
 }
 
-// maxCursors is how many cursors one line in the log has.
+// maxCursors is the maximum number of cursors in one log record.
 const maxCursors = 32
 
-// report logs a connection without a farewell. A cut is worth a line for all to
-// see, and where its streams were; that a peer just left is not. The streams
-// are those the farewell was to tell of, and ops.
-func (c *conn) report(why error, streams []standing, ops []*operation) {
-	var s *severed
+// logCut logs the end of a connection that had no close handshake: at level Info with the cursors of its streams if
+// it was cut, otherwise at level Debug. The streams are those of the ending and of ops.
+func (c *conn) logCut(why error, streams []resumePoint, ops []*operation) {
+	var s *cutError
 	if !errors.As(why, &s) {
 		return
 	}
@@ -285,7 +307,7 @@ func (c *conn) report(why error, streams []standing, ops []*operation) {
 	if s.kind == ErrCut {
 		level = slog.LevelInfo
 		var cursors []string
-		for _, st := range slices.Concat(streams, c.standings(ops)) {
+		for _, st := range slices.Concat(streams, c.resumePointsOf(ops)) {
 			if st.stream != nil {
 				cursors = append(cursors, st.cursor)
 			}
@@ -297,13 +319,13 @@ func (c *conn) report(why error, streams []standing, ops []*operation) {
 	c.server.log.Log(c.ctx, level, "gqlws: connection cut", attrs...)
 }
 
-// standings asks retired streams where they are. One whose Next is under way is
-// between two cursors, and may be closed at any time: it is left out.
-func (c *conn) standings(ops []*operation) []standing {
-	var all []standing
+// resumePointsOf returns the positions of retired streams. It omits a stream whose Next is running: that one is
+// between two cursors and may be closed at any time.
+func (c *conn) resumePointsOf(ops []*operation) []resumePoint {
+	var all []resumePoint
 	for _, op := range ops {
-		if !op.query && !op.handover {
-			all = append(all, standing{id: op.id, stream: op.stream, cursor: c.callCursor(op.stream)})
+		if !op.query && !op.closeAfterCall {
+			all = append(all, resumePoint{id: op.id, stream: op.stream, cursor: c.callCursor(op.stream)})
 		}
 	}
 	return all

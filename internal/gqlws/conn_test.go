@@ -13,90 +13,90 @@ import (
 
 const startA = `{"id":"a","type":"start","payload":{"query":"subscription{a}"}}`
 
-func TestPeerThatReadsNothingIsCut(t *testing.T) {
+func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log notebook
+		var log logBuffer
 		o := testOptions
 		o.Logger = log.logger()
-		s, ss := NewServer(o), newScript(t)
-		p := dial(t, s, ss) // and never listens
-		p.say(startA)
+		s, ss := NewServer(o), newFakeSession(t)
+		p := dial(t, s, ss) // does not read
+		p.sendText(startA)
 		st := ss.stream(1)
 		st.push("1", "2", "3")
 
 		time.Sleep(o.WriteTimeout - time.Millisecond)
-		if left(s) != 1 {
-			t.Error("cut before the time is over")
+		if remainingSockets(s) != 1 {
+			t.Error("the peer was cut before WriteTimeout")
 		}
-		if n := st.timesAsked(); n != 2 { // once for nothing, once for what is being written
-			t.Errorf("a stream was asked %d times while nothing could be written", n)
+		if n := st.countNextCalls(); n != 2 { // the first call returns nothing, the second one the payload that is being written
+			t.Errorf("Next was called %d times during a stalled write, want 2", n)
 		}
 		time.Sleep(time.Millisecond)
-		if left(s) != 0 || ss.open() != 0 {
-			t.Error("a peer that reads nothing still holds its connection")
+		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+			t.Error("the connection is still open after WriteTimeout")
 		}
 		if !strings.Contains(log.String(), `reason="write failed"`) || !strings.Contains(log.String(), "timeout") {
-			t.Errorf("the log does not say why: %s", log.String())
+			t.Errorf("the log lacks the reason: %s", log.String())
 		}
 		p.conn.Close()
 	})
 }
 
-func TestPeerThatAsksWithoutReadingIsHeldUpAndCut(t *testing.T) {
+func TestPeerThatSendsWithoutReadingIsThrottledAndCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
-		p := dial(t, s, newScript(t))
-		asked := make(chan int)
+		p := dial(t, s, newFakeSession(t))
+		sent := make(chan int)
 		go func() {
 			n := 0
 			for p.send(opText, []byte(`{"type":"connection_init"}`)) == nil {
 				n++
 			}
-			asked <- n
+			sent <- n
 		}()
 		time.Sleep(testOptions.WriteTimeout)
-		n := <-asked
-		if left(s) != 0 {
-			t.Error("it still holds its connection")
+		n := <-sent
+		if remainingSockets(s) != 0 {
+			t.Error("the connection is still open after WriteTimeout")
 		}
 		if most := maxOutbox/frameCost + 10; n > most {
-			t.Errorf("%d answers were kept for it, more than %d", n, most)
+			t.Errorf("the server read %d messages, want at most %d", n, most)
 		}
 	})
 }
 
-// A lateSession takes its time to start anything, and refuses queries at length.
-type lateSession struct{ *script }
+// A slowStartSession delays Start, and refuses queries with an error of maxOutbox bytes.
+type slowStartSession struct{ *fakeSession }
 
-func (s lateSession) Start(ctx context.Context, payload []byte) (Operation, error) {
+func (s slowStartSession) Start(ctx context.Context, payload []byte) (Operation, error) {
 	<-s.release
 	if strings.Contains(string(payload), "subscription") {
-		return s.script.Start(ctx, payload)
+		return s.fakeSession.Start(ctx, payload)
 	}
 	return Operation{}, requestError(strings.Repeat("x", maxOutbox), "BAD_REQUEST")
 }
 
-// An operation may be started, or refused, behind the farewell: nothing runs, and
-// the reader does not wait for the refusal to be written.
-func TestStartBehindTheFarewellHoldsNothing(t *testing.T) {
+// If Start returns after the connection has ended, the operation does not run, and the reader does not wait until the
+// error is written.
+func TestStartAfterEndReleasesOperation(t *testing.T) {
 	for name, query := range map[string]string{"refused": "{a}", "started": "subscription{a}"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, ss := NewServer(testOptions), newScript(t)
-				p := dialAs(t, s, lateSession{ss}, "graphql-transport-ws", nil).listen()
-				p.say(`{"type":"connection_init","payload":{"ttl":"1s"}}`,
+				s, ss := NewServer(testOptions), newFakeSession(t)
+				p := dialAs(t, s, slowStartSession{ss}, "graphql-transport-ws", nil).startReading()
+				p.sendText(`{"type":"connection_init","payload":{"ttl":"1s"}}`,
 					`{"id":"a","type":"subscribe","payload":{"query":"`+query+`"}}`)
 				p.expect(modernAck)
 				time.Sleep(time.Second)
 				p.expect("CLOSE 1001 Session expired")
 				close(ss.release)
 				if name == "started" {
-					if err := ss.stream(1).closedBy(); err != ErrExpired {
-						t.Errorf("the stream was closed with %v", err)
+					if err := ss.stream(1).closeReason(); err != ErrExpired {
+						t.Errorf("the stream was closed with %v, want %v", err, ErrExpired)
 					}
 				}
-				if left(s) != 0 || ss.open() != 0 {
-					t.Errorf("%d connections and %d streams are left", left(s), ss.open())
+				if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+					t.Errorf("%d connections and %d streams are left, want none", remainingSockets(s), ss.openStreams())
 				}
 				shutdown(t, s)
 			})
@@ -104,134 +104,133 @@ func TestStartBehindTheFarewellHoldsNothing(t *testing.T) {
 	}
 }
 
-// A strangerSession knows nobody.
-type strangerSession struct{ *script }
+// A refusingSession refuses all peers.
+type refusingSession struct{ *fakeSession }
 
-func (strangerSession) Init(context.Context, []byte) (context.Context, error) {
-	return nil, errors.New("a stranger")
+func (refusingSession) Init(context.Context, []byte) (context.Context, error) {
+	return nil, errors.New("unknown peer")
 }
 
-func TestLegacyPeerMayBeRefusedAtItsFirstStart(t *testing.T) {
+func TestLegacyPeerCanBeRefusedAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, strangerSession{ss}).listen()
-		p.say(startA, startA)
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, refusingSession{ss}).startReading()
+		p.sendText(startA, startA)
 		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Unauthorized access","extensions":{"code":"UNAUTHENTICATED"}}}`,
 			"CLOSE 1008")
-		p.expectSilence()
-		if left(s) != 0 || len(ss.streams) != 0 {
-			t.Errorf("%d connections are left, %d streams were started", left(s), len(ss.streams))
+		p.expectNothing()
+		if remainingSockets(s) != 0 || len(ss.streams) != 0 {
+			t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s), len(ss.streams))
 		}
 	})
 }
 
-func TestPeerThatReadsMayAskInBursts(t *testing.T) {
+func TestReadingPeerMaySendBursts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
-		p := dial(t, s, newScript(t)).listen()
+		p := dial(t, s, newFakeSession(t)).startReading()
 		const burst = 5000
 		for range burst {
-			p.say(`{"type":"x"}`)
+			p.sendText(`{"type":"x"}`)
 		}
 		for range burst {
 			p.expect(`{"type":"error","payload":{"message":"Invalid message type!"}}`)
 		}
-		p.expectSilence()
+		p.expectNothing()
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-func TestStreamsTakeTurns(t *testing.T) {
+func TestStreamsAlternate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
+		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
-		p.say(startA, `{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`)
+		p.sendText(startA, `{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`)
 		a, b := ss.stream(1), ss.stream(2)
 		for range 50 {
 			a.push("1")
 		}
 		b.push("2")
-		p.listen()
+		p.startReading()
 		var lines []string
 		for range 4 {
 			lines = append(lines, p.next())
 		}
 		if !strings.Contains(strings.Join(lines, "\n"), `"id":"b"`) {
-			t.Errorf("one stream had to wait for all of another:\n%s", strings.Join(lines, "\n"))
+			t.Errorf("received no data of stream b among four messages:\n%s", strings.Join(lines, "\n"))
 		}
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-// What a peer is answered does not wait behind what it subscribed to.
-func TestAnswersGoAheadOfData(t *testing.T) {
+func TestControlMessagesPrecedeData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
+		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
-		p.say(startA)
+		p.sendText(startA)
 		ss.stream(1).push("1", "2", "3")
 		synctest.Wait()
-		p.say(`{"type":"connection_init"}`, `{"id":"a","type":"stop"}`)
+		p.sendText(`{"type":"connection_init"}`, `{"id":"a","type":"stop"}`)
 		synctest.Wait()
-		p.listen()
-		p.expect(`{"type":"data","id":"a","payload":1}`, // was being written
+		p.startReading()
+		p.expect(`{"type":"data","id":"a","payload":1}`, // the current write
 			`{"type":"connection_ack"}`, `{"type":"ka"}`, `{"type":"complete","id":"a","payload":null}`)
-		p.expectSilence()
+		p.expectNothing()
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-func TestStreamIsClosedAfterItsNextReturned(t *testing.T) {
+func TestStreamIsClosedAfterNextReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		p.say(startA)
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		p.sendText(startA)
 		st := ss.stream(1)
 		st.mu.Lock()
-		st.gate = make(chan struct{})
+		st.blockNext = make(chan struct{})
 		st.mu.Unlock()
 		st.push("1")
 		synctest.Wait()
-		p.say(`{"id":"a","type":"stop"}`)
+		p.sendText(`{"id":"a","type":"stop"}`)
 		synctest.Wait()
-		if ss.open() != 1 {
-			t.Error("closed while Next was under way")
+		if ss.openStreams() != 1 {
+			t.Error("the stream was closed during Next")
 		}
-		close(st.gate)
-		p.expect(`{"type":"complete","id":"a","payload":null}`) // and no data
-		p.expectSilence()
-		if ss.open() != 0 {
-			t.Error("not closed after Next returned")
+		close(st.blockNext)
+		p.expect(`{"type":"complete","id":"a","payload":null}`) // without the data
+		p.expectNothing()
+		if ss.openStreams() != 0 {
+			t.Error("the stream is open after Next returned, want it closed")
 		}
 		for id := range testOptions.MaxSubscriptions {
-			p.say(fmt.Sprintf(`{"id":%d,"type":"start","payload":{"query":"subscription{a}"}}`, id))
+			p.sendText(fmt.Sprintf(`{"id":%d,"type":"start","payload":{"query":"subscription{a}"}}`, id))
 		}
-		p.expectSilence() // its place is free again
+		p.expectNothing() // the stopped one does not count against MaxSubscriptions
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-func TestStreamIsAskedUntilItHasNothing(t *testing.T) {
+func TestNextIsCalledUntilItReturnsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		p.say(startA)
-		ss.stream(1).push("1", "2", "3") // and one wake
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		p.sendText(startA)
+		ss.stream(1).push("1", "2", "3") // calls wake once
 		p.expect(`{"type":"data","id":"a","payload":1}`, `{"type":"data","id":"a","payload":2}`, `{"type":"data","id":"a","payload":3}`)
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-func TestSessionIsAskedOnceWithoutInit(t *testing.T) {
+func TestInitIsCalledOnceWithoutConnectionInit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		p.say(startA, `{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`,
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		p.sendText(startA, `{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`,
 			`{"type":"connection_init","payload":{"accessKey":"k"}}`, `{"type":"connection_init","payload":null}`)
 		p.expect(`{"type":"connection_ack"}`, `{"type":"ka"}`, `{"type":"connection_ack"}`)
 		if got, want := fmt.Sprintf("%q", ss.inits), `["" "{\"accessKey\":\"k\"}" ""]`; got != want {
@@ -242,38 +241,37 @@ func TestSessionIsAskedOnceWithoutInit(t *testing.T) {
 	})
 }
 
-// Everything off is a configuration, too.
-func TestNothingIsLimitedWhereLimitsAreOff(t *testing.T) {
+func TestZeroOptionsDisableLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(Options{}), newScript(t)
-		p := dial(t, s, ss).listen()
+		s, ss := NewServer(Options{}), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
 		time.Sleep(time.Hour)
-		p.say(`{"type":"connection_init"}`)
+		p.sendText(`{"type":"connection_init"}`)
 		p.expect(`{"type":"connection_ack"}`)
 		for i := range 100 {
-			p.say(fmt.Sprintf(`{"id":"%0200d","type":"start","payload":{"query":"subscription{a}","x":"%01000d"}}`, i, i))
+			p.sendText(fmt.Sprintf(`{"id":"%0200d","type":"start","payload":{"query":"subscription{a}","x":"%01000d"}}`, i, i))
 		}
-		p.expectSilence()
-		if ss.open() != 100 {
-			t.Errorf("%d of 100 streams are open", ss.open())
+		p.expectNothing()
+		if ss.openStreams() != 100 {
+			t.Errorf("%d streams are open, want 100", ss.openStreams())
 		}
 		_ = p.write([]byte{0x81})
 		time.Sleep(time.Hour)
-		if left(s) != 1 {
-			t.Error("the connection is gone")
+		if remainingSockets(s) != 1 {
+			t.Error("the connection was closed, want it open")
 		}
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-func TestRequestErrorSaysItsFirstError(t *testing.T) {
+func TestRequestErrorContainsFirstError(t *testing.T) {
 	for want, err := range map[string]error{
 		"gqlws: request error":                  &RequestError{},
 		`gqlws: request error: {"message":"a"}`: &RequestError{Errors: []json.RawMessage{json.RawMessage(`{"message":"a"}`)}},
 	} {
 		if got := err.Error(); got != want {
-			t.Errorf("%s, want %s", got, want)
+			t.Errorf("Error() = %s, want %s", got, want)
 		}
 	}
 }

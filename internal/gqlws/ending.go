@@ -10,88 +10,84 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Why a connection ended, and its Streams with it: what Stream.Close and
-// Session.Closed are given, to be told by errors.Is. ErrShutdown is one of them,
-// and a *RequestError (errors.As) is where the Session itself ended it, by Init
-// or by another stream that was lost.
+// Reasons why a connection ended. Stream.Close and Session.Closed receive one of them or ErrShutdown; use errors.Is. If
+// the Session ended the connection, by Init or by a lost stream, they receive a *RequestError; use errors.As.
 var (
-	// ErrCut: closed without a word, since none would get through: a write
-	// stalled, a frame or a pong did not come, Shutdown's context ended. The text
-	// says which; the cause is wrapped.
+	// ErrCut means that the connection was closed without a message to the peer, because none would arrive: a write
+	// stalled, a frame or a pong did not arrive, or Shutdown's context ended. The text has the reason; the cause is
+	// wrapped.
 	ErrCut = errors.New("gqlws: connection cut")
-	// ErrGone: the peer left, with or without a goodbye.
+	// ErrGone means that the peer left, with or without a close frame.
 	ErrGone = errors.New("gqlws: peer is gone")
-	// ErrExpired: the deadline of the context that Init returned passed.
+	// ErrExpired means that the deadline of the context that Init returned has passed.
 	ErrExpired = errors.New("gqlws: session expired")
-	// ErrRefused: the peer broke a rule or went over a limit, or Init refused it,
-	// whose error is then wrapped.
+	// ErrRefused means that the peer violated the protocol, exceeded a limit, or was refused by Init. In the last case
+	// it wraps Init's error.
 	ErrRefused = errors.New("gqlws: peer refused")
 )
 
-// A severed is why a connection ended without a farewell.
-type severed struct {
+// A cutError is the reason why a connection ended without a close handshake.
+type cutError struct {
 	kind   error // ErrCut, ErrGone or ErrRefused
 	reason string
 	err    error
 }
 
-func (s *severed) Error() string   { return fmt.Sprintf("%v: %s: %v", s.kind, s.reason, s.err) }
-func (s *severed) Unwrap() []error { return []error{s.kind, s.err} }
+func (e *cutError) Error() string   { return fmt.Sprintf("%v: %s: %v", e.kind, e.reason, e.err) }
+func (e *cutError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// readEnd is why the reader ended with err where the net.Conn has not told: it
-// tells of what went wrong beneath the library, so this is the library's, or the
-// reader's own.
-func readEnd(err error) *severed {
+// readEndReason returns the reason for err, with which the reader ended. It is used only if the netConn has not
+// reported an error. The cause is then the WebSocket library or the reader itself.
+func readEndReason(err error) *cutError {
 	switch {
 	case closedByPeer(err):
-		return &severed{ErrGone, "closed by the peer", err}
+		return &cutError{ErrGone, "closed by the peer", err}
 	case errors.Is(err, errInternal):
-		return &severed{ErrCut, "reader failed", err}
+		return &cutError{ErrCut, "reader failed", err}
 	case errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded):
-		// The library gives a close frame five seconds.
-		return &severed{ErrCut, "close frame took too long", err}
+		// The library waits five seconds for the rest of a close frame.
+		return &cutError{ErrCut, "close frame took too long", err}
 	default:
-		return &severed{ErrRefused, "broken frame", err}
+		return &cutError{ErrRefused, "broken frame", err}
 	}
 }
 
 func closedByPeer(err error) bool { return websocket.CloseStatus(err) != -1 }
 
-// An ending is why this side ends a connection. Only the first ending of a
-// connection counts.
+// An ending is the reason why the server ends a connection. Only the first ending of a connection counts.
 type ending struct {
 	cause   cause
-	err     json.RawMessage // the encoded GraphQL error; nil where there is nothing to say, or the cause says it
-	detail  string          // for a close frame's reason and the Session
-	session error           // lost, internal, refused: the Session's error
+	err     json.RawMessage // encoded GraphQL error; nil if there is none or the cause implies it
+	detail  string          // for the reason in the close frame and for the Session
+	session error           // the Session's error, if it ended the connection
 
-	standings []standing // of the running streams and of one that was lost, where ours
+	resumePoints []resumePoint // if causedByServer(): of the running streams and of a lost one
 }
 
-// A standing is where a stream was when its connection was ended.
-type standing struct {
-	id     identity
-	stream Stream // nil if it was lost
+// A resumePoint is the position of a stream when its connection ended.
+type resumePoint struct {
+	id     operationID
+	stream Stream // nil if the stream was lost
 	cursor string
-	own    *RequestError // why it ended, or would have, by itself; this has the cursor then
+	err    *RequestError // error with which the stream ended or was about to end; it has the cursor
 }
 
-// overLimit ends a connection over a limit, which detail names.
+// overLimit returns the ending of a connection that exceeded a limit. detail is the message for the peer.
 func overLimit(c cause, detail string) ending {
 	return ending{cause: c, err: encodeError(detail, "LIMIT_EXCEEDED"), detail: detail}
 }
 
-// ours is whether the peer did nothing that its streams should end: it is told
-// where they stand, or what became of one, to go on on another connection.
-func (e *ending) ours() bool {
+// causedByServer reports whether the connection ends without a fault of the peer. The peer then receives the
+// positions or errors of its streams, so that it can continue on another connection.
+func (e *ending) causedByServer() bool {
 	switch e.cause {
-	case causeShutdown, causeExpired, causeLost, causeInternal, causeLater:
+	case causeShutdown, causeExpired, causeLost, causeInternal, causeTryAgain:
 		return true
 	}
 	return false
 }
 
-// why is what the Session is given.
+// why returns the error for Stream.Close and Session.Closed.
 func (e *ending) why() error {
 	switch e.cause {
 	case causeTerminated:
@@ -100,7 +96,7 @@ func (e *ending) why() error {
 		return ErrExpired
 	case causeShutdown:
 		return ErrShutdown
-	case causeLost, causeInternal, causeLater:
+	case causeLost, causeInternal, causeTryAgain:
 		return e.session
 	case causeRefused:
 		return fmt.Errorf("%w: %w", ErrRefused, e.session)
@@ -112,27 +108,27 @@ func (e *ending) why() error {
 type cause int
 
 const (
-	causeTerminated cause = iota // the peer asked for it
-	causeRefused                 // by the Session's Init
-	causeExpired                 // the credential did
+	causeTerminated cause = iota // the peer sent connection_terminate
+	causeRefused                 // Init returned an error
+	causeExpired                 // the credential expired
 	causeShutdown
-	causeLost      // a stream did not go on
-	causeSilent    // the peer did not begin in time
-	causeMalformed // one malformed frame, or too many in a row
-	causeNotText   // a message was not UTF-8
-	causeTooBig    // a message was
-	causeTooMany   // messages in a short time
+	causeLost        // a stream was lost (legacy)
+	causeInitTimeout // no connection_init or operation in time
+	causeMalformed   // one malformed frame, or too many in a row
+	causeNotUTF8     // a message was not UTF-8
+	causeTooBig      // a message was too large
+	causeTooFast     // too many messages in a short time
 	causeInternal
-	causeLater      // not let in now
-	causeNoInit     // strict: a start before connection_init
+	causeTryAgain   // Init returned a lost *RequestError
+	causeNoInit     // strict: subscribe before connection_init
 	causeSecondInit // strict: another connection_init
-	causeSameID     // strict: an id that is in use
+	causeIDInUse    // strict: an id that is in use
 )
 
-// What a peer reads of the causes that tell.
+// Messages and the error code that peers receive when the server ends a connection.
 const (
-	sayShutdown = "Service is shutting down"
-	sayExpired  = "Session expired"
+	messageShutdown = "Service is shutting down"
+	messageExpired  = "Session expired"
 
 	codeRetry = "SERVICE_UNAVAILABLE"
 )

@@ -5,18 +5,16 @@ import (
 	"time"
 )
 
-// expiryOf returns the deadline of a context that Init returned, zero if there is
-// none.
+// expiryOf returns the deadline of a context that Init returned, or zero if there is none.
 func expiryOf(ctx context.Context) time.Time {
 	deadline, _ := ctx.Deadline()
 	return deadline
 }
 
-// earliestExpiry returns when the first credential expires: that of the last
-// connection_init, or one under which a running operation was started before.
-// Zero is never. Called with mu held.
+// earliestExpiry returns the earliest expiry of the last accepted credential and of those under which running
+// operations were started. It returns zero if none expires. Called with mu held.
 func (c *conn) earliestExpiry() time.Time {
-	earliest := c.expires
+	earliest := c.credentialExpiry
 	for _, op := range c.ops {
 		if !op.expires.IsZero() && (earliest.IsZero() || op.expires.Before(earliest)) {
 			earliest = op.expires
@@ -25,15 +23,15 @@ func (c *conn) earliestExpiry() time.Time {
 	return earliest
 }
 
-// awaitExpiry sets the timer. That operations end needs no change of it: expire
-// looks at those that are left. Called with mu held.
-func (c *conn) awaitExpiry() {
-	if c.expiry != nil {
-		c.expiry.Stop()
-		c.expiry = nil
+// resetExpiryTimer sets the timer for the earliest expiry. It need not be called when an operation ends, because expire
+// checks the remaining ones. Called with mu held.
+func (c *conn) resetExpiryTimer() {
+	if c.expiryTimer != nil {
+		c.expiryTimer.Stop()
+		c.expiryTimer = nil
 	}
 	if at := c.earliestExpiry(); !at.IsZero() {
-		c.expiry = c.after(time.Until(at), c.expire)
+		c.expiryTimer = c.afterFunc(time.Until(at), c.expire)
 	}
 }
 
@@ -41,8 +39,8 @@ func (c *conn) expire() {
 	c.mu.Lock()
 	at := c.earliestExpiry()
 	due := !at.IsZero() && !time.Now().Before(at)
-	if !due && !c.dead {
-		c.awaitExpiry()
+	if !due && c.phase < phaseClosed {
+		c.resetExpiryTimer()
 	}
 	c.mu.Unlock()
 	if due {

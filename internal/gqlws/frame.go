@@ -2,24 +2,23 @@ package gqlws
 
 import "encoding/binary"
 
-// Frames are built here rather than by the library, which is asked to write the
-// close frame alone: so several go out in one write. They are whole and, as a
-// server's are, not masked. (RFC 6455, 5.2)
+// Frames are built here so that several can be sent in one write; the library writes only the close frame. Frames are
+// not fragmented and, as RFC 6455 (5.2) requires of servers, not masked.
 
 const (
 	finText = 0x81
 	finPing = 0x89
 	finPong = 0x8a
 
-	// headerRoom is left for a header before it is known how long the payload
-	// is: what most take.
+	// headerRoom is the space in bytes that openFrame reserves for a header before the payload's length is known. It
+	// fits payloads of 126 to 65535 bytes; sealFrame moves others.
 	headerRoom = 4
 )
 
-// openFrame begins a text frame. Its payload is appended next, then comes seal.
+// openFrame starts a text frame. Append the payload next, then call sealFrame.
 func openFrame(b []byte) []byte { return append(b, finText, 126, 0, 0) }
 
-// sealFrame ends the text frame that openFrame began at from.
+// sealFrame completes the text frame that openFrame started at offset from.
 func sealFrame(b []byte, from int) []byte {
 	payload := b[from+headerRoom:]
 	n := len(payload)
@@ -44,7 +43,7 @@ func appendText(b, payload []byte) []byte {
 	return sealFrame(append(openFrame(b), payload...), from)
 }
 
-// appendControl adds a ping or a pong, of at most 125 bytes.
+// appendControl appends a ping or a pong. The payload must have at most 125 bytes.
 func appendControl(b []byte, first byte, payload []byte) []byte {
 	return append(append(b, first, byte(len(payload))), payload...)
 }

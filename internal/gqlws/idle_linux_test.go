@@ -19,10 +19,10 @@ import (
 )
 
 // go test -run TestIdleSockets -v ./internal/gqlws -idle.sockets=16000 takes a minute and a half.
-var idleSockets = flag.Int("idle.sockets", 0, "measure the CPU time of so many idle sockets")
+var idleSockets = flag.Int("idle.sockets", 0, "number of idle sockets whose CPU time is measured")
 
-// idleRole is the environment's variable that makes a process of this test one of these, since one process may not have
-// so many open files: the server, a loop of raw writes to compare it with, or the peers of either.
+// idleRole is the environment variable that sets the role of a process: the server, a loop of raw writes for comparison,
+// or the peers of one of them. The test uses several processes because one may not open so many files.
 const idleRole = "GQLWS_IDLE_ROLE"
 
 func init() {
@@ -38,19 +38,18 @@ func init() {
 
 const (
 	idleKeepAlive = 15 * time.Second
-	idleInterval  = idleKeepAlive / beats
-	idleArrival   = 3 * idleInterval // of all peers
+	idleInterval  = idleKeepAlive / beatsPerInterval
+	idleArrival   = 3 * idleInterval // time in which all peers connect
 )
 
 var (
-	idleKA   = "\x81\x0d" + `{"type":"ka"}`
-	idlePing = "\x89\x00"
+	idleKeepAliveFrame = "\x81\x0d" + `{"type":"ka"}`
+	idlePing           = "\x89\x00"
 )
 
-// Idle sockets of graphql-ws cost what the kernel needs for their keep-alives, and little more: the server is measured
-// against a loop that writes the same frames, as many at a time, to as many connections, at the same time on the same
-// machine.
-func TestIdleSocketsCostLittleMoreThanTheirWrites(t *testing.T) {
+// The test compares the CPU time of a server with that of a loop of raw writes. Both run at the same time on the same
+// machine and write the same frames to the same number of connections.
+func TestIdleSocketsCostLittleMoreThanRawWrites(t *testing.T) {
 	if *idleSockets == 0 {
 		t.Skip("measures for a minute and a half if -idle.sockets is set")
 	}
@@ -59,7 +58,7 @@ func TestIdleSocketsCostLittleMoreThanTheirWrites(t *testing.T) {
 		startIdle(t, "peers", p.line(t))
 	}
 	for _, p := range []*idleProcess{server, raw} {
-		p.line(t) // all have come
+		p.line(t) // all peers are connected
 	}
 	time.Sleep(idleKeepAlive + idleArrival)
 	server0, raw0 := server.cpu(t), raw.cpu(t)
@@ -68,11 +67,11 @@ func TestIdleSocketsCostLittleMoreThanTheirWrites(t *testing.T) {
 	ratio := float64(s) / float64(r)
 	t.Logf("%d idle sockets in %v: %v of CPU time, the raw writes alone %v: ratio %.2f", *idleSockets, 10*idleInterval, s, r, ratio)
 	if ratio > 1.3 {
-		t.Errorf("idle sockets cost %.2f times the CPU time of their writes, want 1.3 at most", ratio)
+		t.Errorf("idle sockets cost %.2f times the CPU time of their writes, want at most 1.3", ratio)
 	}
 }
 
-// An idleProcess says one line at a time.
+// An idleProcess is a process of the test. It communicates by lines.
 type idleProcess struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -109,7 +108,7 @@ func (p *idleProcess) line(t *testing.T) string {
 	return strings.TrimSpace(line)
 }
 
-// cpu returns the CPU time that a process has used.
+// cpu returns the CPU time that the process has used.
 func (p *idleProcess) cpu(t *testing.T) time.Duration {
 	t.Helper()
 	fmt.Fprintln(p.in)
@@ -120,8 +119,8 @@ func (p *idleProcess) cpu(t *testing.T) time.Duration {
 	return time.Duration(ns)
 }
 
-// answerCPU answers each line with the CPU time used, until there are no more.
-func answerCPU() error {
+// reportCPU responds to each input line with the CPU time used, until the input ends.
+func reportCPU() error {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var u syscall.Rusage
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -134,24 +133,24 @@ func answerCPU() error {
 
 func idleServer(n int) error {
 	o := testOptions
-	o.KeepAlive, o.MaxSockets = idleKeepAlive, 0
-	s, ss := NewServer(o), newScript(new(testing.T))
+	o.KeepAliveInterval, o.MaxSockets = idleKeepAlive, 0
+	s, ss := NewServer(o), newFakeSession(new(testing.T))
 	ss.shared = true
-	come := 0
+	connected := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.Accept(w, r, ss); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}))
 	fmt.Println(strings.TrimPrefix(srv.URL, "http://"))
-	for come < n {
+	for connected < n {
 		time.Sleep(100 * time.Millisecond)
 		ss.mu.Lock()
-		come = len(ss.inits)
+		connected = len(ss.inits)
 		ss.mu.Unlock()
 	}
 	fmt.Println("all")
-	return answerCPU()
+	return reportCPU()
 }
 
 func idleRaw(n int) error {
@@ -173,19 +172,19 @@ func idleRaw(n int) error {
 		if err := raw.Control(func(fd uintptr) { fds[i] = int(fd) }); err != nil {
 			return err
 		}
-		defer c.Close() // not before, by the garbage collector
+		defer c.Close() // otherwise the garbage collector closes it earlier
 	}
 	fmt.Println("all")
 	go func() {
 		const slots = int(idleInterval / maxSlot)
 		next := time.Now()
-		for turn := 0; ; turn++ {
+		for tick := 0; ; tick++ {
 			next = next.Add(maxSlot)
 			time.Sleep(time.Until(next))
-			for i := turn % slots; i < n; i += slots {
-				frames := idleKA
-				if (turn/slots+i)%beats == 0 {
-					frames = idlePing + idleKA
+			for i := tick % slots; i < n; i += slots {
+				frames := idleKeepAliveFrame
+				if (tick/slots+i)%beatsPerInterval == 0 {
+					frames = idlePing + idleKeepAliveFrame
 				}
 				if _, err := syscall.Write(fds[i], []byte(frames)); err != nil {
 					fmt.Fprintln(os.Stderr, "raw:", err)
@@ -194,10 +193,10 @@ func idleRaw(n int) error {
 			}
 		}
 	}()
-	return answerCPU()
+	return reportCPU()
 }
 
-// idlePeers connects peers, which read what comes and answer pings.
+// idlePeers connects peers that read everything and respond to pings.
 func idlePeers(n int) error {
 	addr, err := netip.ParseAddrPort(os.Args[2])
 	if err != nil {

@@ -9,18 +9,17 @@ import (
 	"github.com/coder/websocket"
 )
 
-// legacy is the subprotocol graphql-ws, the older of the two, known from
-// Apollo's subscriptions-transport-ws.
+// legacy is the codec of graphql-ws, the older subprotocol, which Apollo's subscriptions-transport-ws introduced.
 type legacy struct {
 	maxID int
 }
 
 func (legacy) name() string { return "graphql-ws" }
 
-func (legacy) strict() bool                     { return false }
-func (legacy) opening(o *Options) time.Duration { return o.UnusedTimeout }
-func (legacy) quickens() bool                   { return true }
-func (legacy) lossEndsAll() bool                { return true }
+func (legacy) strict() bool                         { return false }
+func (legacy) initTimeout(o *Options) time.Duration { return o.UnusedTimeout }
+func (legacy) frequentKeepAlives() bool             { return true }
+func (legacy) lossEndsConnection() bool             { return true }
 
 func (l legacy) decode(frame []byte) message {
 	var f struct {
@@ -28,21 +27,21 @@ func (l legacy) decode(frame []byte) message {
 		Type    json.RawMessage `json:"type"`
 		Payload json.RawMessage `json:"payload"`
 	}
-	// encoding/json would take null for an object.
+	// json.Unmarshal accepts null as an object.
 	trimmed := bytes.TrimLeft(frame, " \t\r\n")
 	if len(trimmed) == 0 || trimmed[0] != '{' || json.Unmarshal(frame, &f) != nil {
 		return message{
-			kind:   kindMalformed,
-			answer: appendConnectionError(nil, encodeError("Message is not a JSON object", "")),
+			kind:  kindMalformed,
+			reply: appendConnectionError(nil, encodeError("Message is not a JSON object", "")),
 		}
 	}
 
-	m := message{payload: unlessNull(f.Payload)}
-	id, long, idErr := parseIdentity(f.ID, l.maxID)
+	m := message{payload: nonNull(f.Payload)}
+	id, long, idErr := parseID(f.ID, l.maxID)
 	m.id = id
 
 	var typ string
-	_ = json.Unmarshal(f.Type, &typ) // no string is no known type
+	_ = json.Unmarshal(f.Type, &typ) // if it is not a string, typ is unknown
 	switch typ {
 	case "connection_init":
 		m.kind = kindInit
@@ -55,13 +54,13 @@ func (l legacy) decode(frame []byte) message {
 	case "stop":
 		m.kind = kindStop
 	default:
-		m.kind = kindWrong
-		m.answer = appendError(nil, id, encodeError("Invalid message type!", ""))
+		m.kind = kindInvalid
+		m.reply = appendError(nil, id, encodeError("Invalid message type!", ""))
 		return m
 	}
 	if idErr != nil {
-		m.kind = kindWrong
-		m.answer = appendError(nil, id, idErr)
+		m.kind = kindInvalid
+		m.reply = appendError(nil, id, idErr)
 		if long {
 			m.limit = limitID
 		}
@@ -72,30 +71,30 @@ func (l legacy) decode(frame []byte) message {
 func (legacy) appendAck(b []byte) []byte       { return append(b, `{"type":"connection_ack"}`...) }
 func (legacy) appendKeepAlive(b []byte) []byte { return append(b, `{"type":"ka"}`...) }
 
-// appendPong adds nothing: decode knows no ping.
+// appendPong adds nothing: the protocol has no ping message.
 func (legacy) appendPong(b, _ []byte) []byte { return b }
 
-func (legacy) appendData(b []byte, id identity, payload []byte) []byte {
+func (legacy) appendData(b []byte, id operationID, payload []byte) []byte {
 	return appendFrame(b, "data", id, payload)
 }
 
-// appendErrors says the first one: clients of this protocol read an object.
-func (legacy) appendErrors(b []byte, id identity, errs []json.RawMessage) []byte {
+// appendErrors adds only the first error, because clients of this protocol expect an object.
+func (legacy) appendErrors(b []byte, id operationID, errs []json.RawMessage) []byte {
 	return appendError(b, id, errs[0])
 }
 
-func (legacy) appendComplete(b []byte, id identity) []byte {
+func (legacy) appendComplete(b []byte, id operationID) []byte {
 	return appendFrame(b, "complete", id, []byte("null"))
 }
 
-func (l legacy) appendStopped(b []byte, id identity) []byte { return l.appendComplete(b, id) }
+func (l legacy) appendStopped(b []byte, id operationID) []byte { return l.appendComplete(b, id) }
 
-// appendStanding adds nothing: clients take an operation's error as final and
-// do not start it again. The farewell has all standings.
-func (legacy) appendStanding(b []byte, _ ending, _ standing) []byte { return b }
+// appendResumePoint adds nothing, because clients treat an operation's error as final and do not restart it. The
+// message of closing reports all streams.
+func (legacy) appendResumePoint(b []byte, _ ending, _ resumePoint) []byte { return b }
 
-func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string) {
-	// Clients of this protocol have been seen to overlook a bare close.
+func (legacy) closing(b []byte, e ending) ([]byte, websocket.StatusCode, string) {
+	// Some clients of this protocol ignore a close without an error message.
 	if err := connectionError(e); err != nil {
 		b = appendConnectionError(b, err)
 	}
@@ -108,11 +107,11 @@ func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string
 		return b, websocket.StatusGoingAway, "shutting down"
 	case causeLost:
 		return b, websocket.StatusGoingAway, "stream lost"
-	case causeNotText:
+	case causeNotUTF8:
 		return b, websocket.StatusInvalidFramePayloadData, "not UTF-8"
 	case causeTooBig:
 		return b, websocket.StatusMessageTooBig, "message too big"
-	case causeLater:
+	case causeTryAgain:
 		return b, websocket.StatusTryAgainLater, "try again later"
 	case causeInternal:
 		return b, websocket.StatusInternalError, "internal error"
@@ -121,23 +120,23 @@ func (legacy) farewell(b []byte, e ending) ([]byte, websocket.StatusCode, string
 	}
 }
 
-func appendError(b []byte, id identity, err json.RawMessage) []byte {
+func appendError(b []byte, id operationID, err json.RawMessage) []byte {
 	return appendFrame(b, "error", id, err)
 }
 
 func appendConnectionError(b []byte, err json.RawMessage) []byte {
-	return appendFrame(b, "connection_error", identity{echo: []byte("null")}, err)
+	return appendFrame(b, "connection_error", operationID{raw: []byte("null")}, err)
 }
 
-// appendFrame adds a frame with its keys in the order the network's service
-// sends them; without an id or a payload where that is absent.
-func appendFrame(b []byte, typ string, id identity, payload []byte) []byte {
+// appendFrame adds a message with its keys in the same order as the network's service. Absent ids and payloads are
+// omitted.
+func appendFrame(b []byte, typ string, id operationID, payload []byte) []byte {
 	b = append(b, `{"type":"`...)
 	b = append(b, typ...)
 	b = append(b, '"')
-	if id.echo != nil {
+	if id.raw != nil {
 		b = append(b, `,"id":`...)
-		b = append(b, id.echo...)
+		b = append(b, id.raw...)
 	}
 	if payload != nil {
 		b = append(b, `,"payload":`...)
@@ -146,32 +145,33 @@ func appendFrame(b []byte, typ string, id identity, payload []byte) []byte {
 	return append(b, '}')
 }
 
-// parseIdentity reads an id. What is wrong with it is an encoded GraphQL error;
-// the identity is then absent, so that nothing strange is echoed. long says that
-// it is over max.
-func parseIdentity(raw json.RawMessage, max int) (id identity, long bool, wrong json.RawMessage) {
+// parseID parses an id. If it is invalid, it returns an encoded GraphQL error and an absent identity, so that the
+// invalid id is not sent back. long reports that the id exceeds max bytes.
+func parseID(raw json.RawMessage, max int) (id operationID, long bool, wrong json.RawMessage) {
 	if raw == nil {
-		return identity{}, false, nil
+		return operationID{}, false, nil
 	}
-	text := string(raw)
+	text, size := string(raw), len(raw)
 	switch c := raw[0]; {
 	case c == 'n':
-		return identity{echo: raw, key: "null"}, false, nil
+		return operationID{raw: raw, key: "null"}, false, nil
 	case c == '"':
 		if err := json.Unmarshal(raw, &text); err != nil {
-			panic(err) // the frame it is from was read
+			panic(err) // the frame was decoded before, so this is valid JSON
 		}
+		size -= len(`""`) // the rest is kept as it is: escapes count in full
 	case c == '-' || '0' <= c && c <= '9':
 	default:
-		return identity{}, false, encodeError("Operation id is neither a string nor a number", "BAD_REQUEST")
+		return operationID{}, false, encodeError("Operation id is neither a string nor a number", "BAD_REQUEST")
 	}
-	if max > 0 && len(text) > max {
-		return identity{}, true, encodeError(fmt.Sprintf("Operation id is longer than %d bytes", max), "LIMIT_EXCEEDED")
+	if max > 0 && size > max {
+		detail := fmt.Sprintf("Operation id is longer than %d bytes", max)
+		return operationID{}, true, encodeError(detail, "LIMIT_EXCEEDED")
 	}
-	return identity{echo: raw, key: "=" + text}, false, nil
+	return operationID{raw: raw, key: "=" + text}, false, nil
 }
 
-func unlessNull(raw json.RawMessage) []byte {
+func nonNull(raw json.RawMessage) []byte {
 	if string(raw) == "null" {
 		return nil
 	}

@@ -21,12 +21,12 @@ func TestLegacyDecode(t *testing.T) {
 		{`{"id":-1.5e3,"type":"start"}`, kindStart, "-1.5e3", ""},
 		{`{"id":"1","type":"stop","extra":[1,2]}`, kindStop, `"1"`, ""},
 		{`{"type":"connection_terminate"}`, kindTerminate, "", ""},
-		{`{"id":"1","type":"START"}`, kindWrong, `"1"`, ""},
-		{`{"type":["start"]}`, kindWrong, "", ""},
-		{`{"type":null}`, kindWrong, "", ""},
-		{`{}`, kindWrong, "", ""},
-		{`{"id":"123456789","type":"stop"}`, kindWrong, "", ""},
-		{`{"id":false,"type":"stop"}`, kindWrong, "", ""},
+		{`{"id":"1","type":"START"}`, kindInvalid, `"1"`, ""},
+		{`{"type":["start"]}`, kindInvalid, "", ""},
+		{`{"type":null}`, kindInvalid, "", ""},
+		{`{}`, kindInvalid, "", ""},
+		{`{"id":"123456789","type":"stop"}`, kindInvalid, "", ""},
+		{`{"id":false,"type":"stop"}`, kindInvalid, "", ""},
 		{`{"type":"stop"} x`, kindMalformed, "", ""},
 		{`{"type":"stop"}{}`, kindMalformed, "", ""},
 		{`null`, kindMalformed, "", ""},
@@ -35,11 +35,13 @@ func TestLegacyDecode(t *testing.T) {
 		{`{"a":` + strings.Repeat("[", 20000), kindMalformed, "", ""},
 	} {
 		m := legacy{maxID: 8}.decode([]byte(tc.frame))
-		if m.kind != tc.kind || string(m.id.echo) != tc.echo || string(m.payload) != tc.payload {
-			t.Errorf("%.60s: kind %d, id %s, payload %s", tc.frame, m.kind, m.id.echo, m.payload)
+		if m.kind != tc.kind || string(m.id.raw) != tc.echo || string(m.payload) != tc.payload {
+			t.Errorf("%.60s: kind %d, id %s, payload %s, want %d, %s, %s",
+				tc.frame, m.kind, m.id.raw, m.payload, tc.kind, tc.echo, tc.payload)
 		}
-		if refused := m.kind == kindMalformed || m.kind == kindWrong; refused != (m.answer != nil) || refused && !json.Valid(m.answer) {
-			t.Errorf("%.60s: answer %s", tc.frame, m.answer)
+		refused := m.kind == kindMalformed || m.kind == kindInvalid
+		if refused != (m.reply != nil) || refused && !json.Valid(m.reply) {
+			t.Errorf("%.60s: reply %s, want one only if the frame is refused", tc.frame, m.reply)
 		}
 	}
 }
@@ -58,21 +60,21 @@ func FuzzLegacyDecode(f *testing.F) {
 	l := legacy{maxID: 32}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if !utf8.Valid(frame) {
-			t.Skip("the connection refuses it")
+			t.Skip("the connection does not decode invalid UTF-8")
 		}
 		m := l.decode(frame)
-		refused := m.kind == kindMalformed || m.kind == kindWrong
-		if refused && !json.Valid(m.answer) {
-			t.Errorf("answer %q", m.answer)
+		refused := m.kind == kindMalformed || m.kind == kindInvalid
+		if refused && !json.Valid(m.reply) {
+			t.Errorf("reply %q, want valid JSON", m.reply)
 		}
 		if !json.Valid(frame) && m.kind != kindMalformed {
-			t.Errorf("kind %d for what is no JSON", m.kind)
+			t.Errorf("kind %d for invalid JSON, want %d", m.kind, kindMalformed)
 		}
 		if m.payload != nil && !json.Valid(m.payload) {
-			t.Errorf("payload %q", m.payload)
+			t.Errorf("payload %q, want valid JSON", m.payload)
 		}
-		if len(m.id.key) > 32+1 || len(m.id.echo) > 6*32+2 {
-			t.Errorf("id of %d bytes", len(m.id.echo))
+		if len(m.id.key) > 32+1 || len(m.id.raw) > 6*32+2 {
+			t.Errorf("id of %d bytes, want one within maxID", len(m.id.raw))
 		}
 		for _, b := range [][]byte{
 			l.appendComplete(nil, m.id),
@@ -82,12 +84,12 @@ func FuzzLegacyDecode(f *testing.F) {
 			var echo struct {
 				ID json.RawMessage `json:"id"`
 			}
-			if err := json.Unmarshal(b, &echo); err != nil || string(echo.ID) != string(m.id.echo) {
-				t.Errorf("id %q came back in %q: %v", m.id.echo, b, err)
+			if err := json.Unmarshal(b, &echo); err != nil || string(echo.ID) != string(m.id.raw) {
+				t.Errorf("id %q was sent as %q: %v", m.id.raw, b, err)
 			}
 		}
 		if again := l.decode(l.appendComplete(nil, m.id)); again.id.key != m.id.key {
-			t.Errorf("id %q read back as %q", m.id.key, again.id.key)
+			t.Errorf("id %q was decoded again as %q", m.id.key, again.id.key)
 		}
 	})
 }

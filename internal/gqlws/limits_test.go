@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-func TestSessionLearnsOfLimits(t *testing.T) {
+func TestSessionLimitIsCalled(t *testing.T) {
 	legacyStart := func(id string) string {
 		return fmt.Sprintf(`{"id":%q,"type":"start","payload":{"query":"subscription{a}"}}`, id)
 	}
@@ -19,7 +19,7 @@ func TestSessionLearnsOfLimits(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, protocol, want string
-		say                  []string
+		send                 []string
 	}{
 		{"a large message", "graphql-ws", "MessageBytes", []string{strings.Repeat(" ", 600), strings.Repeat(" ", 600)}},
 		{"many messages", "graphql-ws", "MessageRate", strings.Split(strings.Repeat(`{"type":"stop"} `, 30), " ")},
@@ -30,20 +30,24 @@ func TestSessionLearnsOfLimits(t *testing.T) {
 		{"a long id", "graphql-ws", "IDBytes IDBytes",
 			[]string{legacyStart("0123456789abcdefg"), `{"id":"0123456789abcdefg","type":"stop"}`}},
 		{"a long id", "graphql-transport-ws", "IDBytes", []string{modernInit, modernStart("0123456789abcdefg")}},
-		{"another wrong id", "graphql-ws", "", []string{`{"id":true,"type":"start"}`}},
-		{"another wrong id", "graphql-transport-ws", "", []string{`{"id":1,"type":"complete"}`}},
-		{"all in order", "graphql-ws", "", []string{legacyStart("1"), legacyStart("0123456789abcdef")}},
+		{"a long id of escapes", "graphql-ws", "IDBytes",
+			[]string{`{"id":"\u0061\u0061\u0061","type":"start","payload":{"query":"subscription{a}"}}`}},
+		{"a long id of escapes", "graphql-transport-ws", "IDBytes",
+			[]string{modernInit, `{"id":"\u0061\u0061\u0061","type":"subscribe","payload":{"query":"subscription{a}"}}`}},
+		{"an id of a wrong type", "graphql-ws", "", []string{`{"id":true,"type":"start"}`}},
+		{"an id of a wrong type", "graphql-transport-ws", "", []string{`{"id":1,"type":"complete"}`}},
+		{"within all limits", "graphql-ws", "", []string{legacyStart("1"), legacyStart("0123456789abcdef")}},
 	} {
 		t.Run(tc.protocol+"/"+tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := testOptions
 				o.MessageRate = 10
-				s, ss := NewServer(o), newScript(t)
-				p := dialAs(t, s, ss, tc.protocol, nil).listen()
-				p.say(tc.say...)
+				s, ss := NewServer(o), newFakeSession(t)
+				p := dialAs(t, s, ss, tc.protocol, nil).startReading()
+				p.sendText(tc.send...)
 				synctest.Wait()
 				if got := strings.Join(ss.limits, " "); got != tc.want {
-					t.Errorf("told of %q, want %q", got, tc.want)
+					t.Errorf("Limit was called with %q, want %q", got, tc.want)
 				}
 				p.conn.Close()
 				shutdown(t, s)
@@ -52,45 +56,47 @@ func TestSessionLearnsOfLimits(t *testing.T) {
 	}
 }
 
-// A jumpySession panics wherever it is only told something.
-type jumpySession struct{ *script }
+// A panicSession panics in each method without a result.
+type panicSession struct{ *fakeSession }
 
-func (jumpySession) Opened(context.Context, string) { panic("Opened") }
-func (jumpySession) Limit(string)                   { panic("Limit") }
-func (jumpySession) Closed(error)                   { panic("Closed") }
+func (panicSession) Opened(context.Context, string) { panic("Opened") }
+func (panicSession) Limit(string)                   { panic("Limit") }
+func (panicSession) Closed(error)                   { panic("Closed") }
 
-func TestSessionThatPanicsWhenToldIsLogged(t *testing.T) {
+func TestPanicsInSessionAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log notebook
+		var log logBuffer
 		o := testOptions
 		o.Logger = log.logger()
-		s, ss := NewServer(o), newScript(t)
-		ss.opened = "not told"
-		p := dial(t, s, jumpySession{ss}).listen()
-		p.say(`{"id":"0123456789abcdefg","type":"stop"}`, startA)
+		s, ss := NewServer(o), newFakeSession(t)
+		ss.opened = "unknown" // panicSession does not call Opened of ss
+		p := dial(t, s, panicSession{ss}).startReading()
+		p.sendText(`{"id":"0123456789abcdefg","type":"stop"}`, startA)
 		p.expect(`{"type":"error","payload":{"message":"Operation id is longer than 16 bytes","extensions":{"code":"LIMIT_EXCEEDED"}}}`)
 		st := ss.stream(1)
 		st.mu.Lock()
-		st.panics = true // in Cursor and Close
+		st.panicInCalls = true // also in Cursor and Close
 		st.mu.Unlock()
 		shutdown(t, s)
 		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`,
 			"CLOSE 1001 shutting down")
-		for _, what := range []string{"Session.Opened", "Session.Limit", "Stream.Cursor", "Stream.Close", "Session.Closed"} {
-			if !strings.Contains(log.String(), "panic in "+what) {
-				t.Errorf("the log has no panic in %s", what)
+		for _, method := range []string{
+			"Session.Opened", "Session.Limit", "Stream.Cursor", "Stream.Close", "Session.Closed",
+		} {
+			if !strings.Contains(log.String(), "panic in "+method) {
+				t.Errorf("the log has no panic in %s", method)
 			}
 		}
-		if left(s) != 0 || ss.open() != 0 {
-			t.Errorf("%d connections and %d streams are left", left(s), ss.open())
+		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+			t.Errorf("%d connections and %d streams are left, want none", remainingSockets(s), ss.openStreams())
 		}
 	})
 }
 
-// A pong for each ping of a peer that reads none is no way to fill the memory.
-func TestPeerThatPingsAndReadsNothingIsCut(t *testing.T) {
+// The pongs for a peer that does not read must not fill the memory.
+func TestPeerThatPingsWithoutReadingIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
+		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
 		ping := frameOf(true, opPing, bytes.Repeat([]byte("x"), 125))
 		sent := 0
@@ -98,10 +104,10 @@ func TestPeerThatPingsAndReadsNothingIsCut(t *testing.T) {
 			sent++
 		}
 		if most := maxOutbox/125 + 10; sent > most {
-			t.Errorf("%d pings were heard", sent)
+			t.Errorf("the server read %d pings, want at most %d", sent, most)
 		}
-		if err := ss.ended(); !errors.Is(err, ErrCut) || !strings.Contains(err.Error(), "write failed") {
-			t.Errorf("closed with %v", err)
+		if err := ss.closeReason(); !errors.Is(err, ErrCut) || !strings.Contains(err.Error(), "write failed") {
+			t.Errorf("closed with %v, want ErrCut and \"write failed\"", err)
 		}
 		shutdown(t, s)
 	})

@@ -16,29 +16,29 @@ import (
 	"time"
 )
 
-// Connections of TCP are read and written in ways of their own: without a
-// goroutine for each that waits, and without waiting for a peer.
+// These tests use TCP connections. Unlike those of net.Pipe, they are written without blocking, and their readers are
+// parked.
 
-// patience is with what must come, however busy the machine is.
-const patience = 2 * time.Minute
+// testTimeout limits the wait for events that must happen even on a busy machine.
+const testTimeout = 2 * time.Minute
 
-// A caller is a peer on a real connection, which reads when the test does.
-type caller struct {
+// A client is a peer on a TCP or TLS connection. It reads only when the test calls a method that reads.
+type client struct {
 	t  *testing.T
 	nc net.Conn
 	br *bufio.Reader
 }
 
-// connect brings a caller of the legacy protocol through its handshake.
-func connect(t *testing.T, nc net.Conn, err error) *caller {
+// dialClient performs the handshake of a client of the legacy protocol. err is the error of the dial.
+func dialClient(t *testing.T, nc net.Conn, err error) *client {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	c := &caller{t, nc, bufio.NewReader(nc)}
+	c := &client{t, nc, bufio.NewReader(nc)}
 	r := upgradeRequest("graphql-ws")
-	if err := errors.Join(nc.SetDeadline(time.Now().Add(patience)), r.Write(nc)); err != nil {
+	if err := errors.Join(nc.SetDeadline(time.Now().Add(testTimeout)), r.Write(nc)); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := http.ReadResponse(c.br, r); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
@@ -47,24 +47,24 @@ func connect(t *testing.T, nc net.Conn, err error) *caller {
 	return c
 }
 
-// call connects a caller that has started stream a.
-func call(t *testing.T, nc net.Conn, err error) *caller {
+// dialSubscribed is dialClient for a client that subscribes with the id a.
+func dialSubscribed(t *testing.T, nc net.Conn, err error) *client {
 	t.Helper()
-	c := connect(t, nc, err)
-	c.say(startA)
+	c := dialClient(t, nc, err)
+	c.send(startA)
 	return c
 }
 
-func (c *caller) say(text string) { c.write(frameOf(true, opText, []byte(text))) }
+func (c *client) send(text string) { c.write(frameOf(true, opText, []byte(text))) }
 
-func (c *caller) write(b []byte) {
+func (c *client) write(b []byte) {
 	c.t.Helper()
 	if _, err := c.nc.Write(b); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *caller) expect(lines ...string) {
+func (c *client) expect(lines ...string) {
 	c.t.Helper()
 	for _, want := range lines {
 		op, payload, err := readServerFrame(c.br)
@@ -78,27 +78,26 @@ func (c *caller) expect(lines ...string) {
 			got = closeLine(payload)
 		}
 		if err != nil || strings.TrimSpace(got) != want {
-			c.t.Fatalf("heard %.100s, %v\nwant  %.100s", got, err, want)
+			c.t.Fatalf("received %.100s, %v\nwant     %.100s", got, err, want)
 		}
 	}
 }
 
-func dialLoopback(t *testing.T, url string) *caller {
+func dialLoopback(t *testing.T, url string) *client {
 	t.Helper()
 	nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	return call(t, nc, err)
+	return dialSubscribed(t, nc, err)
 }
 
-// withoutPings are options of a server whose callers take what comes for what they
-// asked for.
+// withoutPings returns options without keep-alives, so that clients receive only responses and data.
 func withoutPings() Options {
 	o := testOptions
-	o.KeepAlive = 0
+	o.KeepAliveInterval = 0
 	return o
 }
 
-// theConn is the one connection of a server.
-func theConn(s *Server) (c *conn) {
+// onlyConn returns the only connection of a server, or nil if it has none.
+func onlyConn(s *Server) (c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c = range s.conns {
@@ -106,9 +105,8 @@ func theConn(s *Server) (c *conn) {
 	return c
 }
 
-// narrow has the kernel hold about 200 kB of what is written to a peer that reads
-// nothing, rather than some megabytes.
-func narrow(s *Server) {
+// shrinkSendBuffers makes the kernel buffer about 200 kB for a peer that does not read, instead of some megabytes.
+func shrinkSendBuffers(s *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
@@ -118,7 +116,7 @@ func narrow(s *Server) {
 	}
 }
 
-// cutAll ends connections without their peers, which answer no close frame.
+// cutAll cuts the connections of clients that do not respond to a close frame.
 func cutAll(t *testing.T, s *Server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,10 +127,10 @@ func cutAll(t *testing.T, s *Server) {
 	shutdown(t, s)
 }
 
-// started waits for the nth stream, without synctest.
-func (s *script) started(ctx context.Context, n int) *scriptStream {
+// waitStream waits for the nth stream, without synctest.
+func (s *fakeSession) waitStream(ctx context.Context, n int) *fakeStream {
 	s.t.Helper()
-	var st *scriptStream
+	var st *fakeStream
 	eventually(ctx, s.t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -144,79 +142,78 @@ func (s *script) started(ctx context.Context, n int) *scriptStream {
 	return st
 }
 
-// closing is a script that says when connections are closed, and why.
-type closing struct {
-	*script
-	whys chan error
+// A closeSession is a fakeSession that sends the argument of each Closed to a channel.
+type closeSession struct {
+	*fakeSession
+	closed chan error
 }
 
-func (s closing) Closed(why error) {
-	s.script.Closed(why)
-	s.whys <- why
+func (s closeSession) Closed(why error) {
+	s.fakeSession.Closed(why)
+	s.closed <- why
 }
 
-func newClosing(t *testing.T) closing {
-	ss := closing{newScript(t), make(chan error, 100)}
+func newCloseSession(t *testing.T) closeSession {
+	ss := closeSession{newFakeSession(t), make(chan error, 100)}
 	ss.shared = true
 	return ss
 }
 
-func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// numbered is a payload that tells where it belongs.
-func numbered(i, size int) string { return fmt.Sprintf(`"%d %s"`, i, strings.Repeat("x", size)) }
+// numberedPayload returns a payload of about size bytes that contains i.
+func numberedPayload(i, size int) string { return fmt.Sprintf(`"%d %s"`, i, strings.Repeat("x", size)) }
 
-// What a peer takes in parts comes whole and in order, and once it has caught up
-// it is written to as before.
-func TestSlowPeerGetsEveryFrameWhole(t *testing.T) {
-	s, ss := NewServer(withoutPings()), newClosing(t)
+// A peer that reads late receives whole frames in order, also after it has caught up.
+func TestSlowPeerReceivesWholeFrames(t *testing.T) {
+	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
-	ctx := bounded(t)
+	ctx := testContext(t)
 	c := dialLoopback(t, url)
-	st := ss.started(ctx, 1)
-	narrow(s)
+	st := ss.waitStream(ctx, 1)
+	shrinkSendBuffers(s)
 	const n = 200 // of 10 kB: more than the kernel holds
 	for i := range n {
-		st.push(numbered(i, 10_000+i%100))
+		st.push(numberedPayload(i, 10_000+i%100))
 	}
-	c.say("not JSON") // its answer goes ahead of what is left
+	c.send("not JSON") // the response precedes the remaining data
 	answered := false
 	for i := 0; i < n; i++ {
 		_, payload, err := readServerFrame(c.br)
 		if err != nil {
-			t.Fatalf("after %d: %v", i, err)
+			t.Fatalf("after %d frames: %v", i, err)
 		}
 		if bytes.HasPrefix(payload, []byte(`{"type":"connection_error"`)) {
 			answered = true
 			i--
-		} else if want := `{"type":"data","id":"a","payload":` + numbered(i, 10_000+i%100) + `}`; string(payload) != want {
-			t.Fatalf("%d: heard %.60s", i, payload)
+		} else if want := `{"type":"data","id":"a","payload":` + numberedPayload(i, 10_000+i%100) + `}`; string(payload) != want {
+			t.Fatalf("frame %d: received %.60s, want %.60s", i, payload, want)
 		}
 	}
 	if !answered {
-		t.Error("the answer was lost")
+		t.Error("received no response to the malformed message")
 	}
 	for i := range 3 {
-		st.push(numbered(i, 1))
-		c.expect(`{"type":"data","id":"a","payload":` + numbered(i, 1) + `}`)
+		st.push(numberedPayload(i, 1))
+		c.expect(`{"type":"data","id":"a","payload":` + numberedPayload(i, 1) + `}`)
 	}
 	cutAll(t, s)
 }
 
 func TestBurstIsOneWrite(t *testing.T) {
 	c := newConn(t.Context(), NewServer(testOptions), legacy{}, nil)
-	c.net, c.writing = &netConn{}, true // by this test
+	c.net, c.hasWriter = &netConn{}, true // the test is the writer
 	var want []byte
 	for i := range 3 {
-		op := &operation{id: identity{key: fmt.Sprint(i)}, cancel: func() {}, started: true}
-		op.stream = &answer{payload: []byte(fmt.Sprint(i))}
+		op := &operation{id: operationID{key: fmt.Sprint(i)}, cancel: func() {}, phase: opActive}
+		op.stream = &queryResult{payload: []byte(fmt.Sprint(i))}
 		c.mu.Lock()
 		c.ops[op.id.key] = op
-		c.queue(op)
+		c.queueNext(op)
 		c.mu.Unlock()
 		want = appendText(want, fmt.Appendf(nil, `{"type":"data","payload":%d}`, i))
 	}
@@ -224,86 +221,86 @@ func TestBurstIsOneWrite(t *testing.T) {
 		want = appendText(want, []byte(`{"type":"complete","payload":null}`))
 	}
 	var b []byte
-	if next := c.gather(&b, batch); next != taskSend || !bytes.Equal(b, want) {
-		t.Errorf("gathered %q, task %d", b, next)
+	if next := c.gather(&b, batchSize); next != taskSend || !bytes.Equal(b, want) {
+		t.Errorf("gathered %q, task %d, want %q, task %d", b, next, want, taskSend)
 	}
-	if next := c.gather(&b, batch); next != taskNone || len(b) > 0 || c.writing {
-		t.Errorf("then gathered %q, task %d", b, next)
+	if next := c.gather(&b, batchSize); next != taskNone || len(b) > 0 || c.hasWriter {
+		t.Errorf("then gathered %q, task %d, want nothing", b, next)
 	}
 }
 
-func TestLengthOfAFrameIsWrittenInTheFewestBytes(t *testing.T) {
+func TestFrameLengthUsesFewestBytes(t *testing.T) {
 	for n, header := range map[int]int{0: 2, 1: 2, 125: 2, 126: 4, 127: 4, 65535: 4, 65536: 10, 200_000: 10} {
 		payload := bytes.Repeat([]byte("x"), n)
 		for _, before := range []string{"", "before"} {
 			b := appendText([]byte(before), payload)
 			if len(b) != len(before)+header+n || !bytes.HasPrefix(b, []byte(before)) {
-				t.Fatalf("%d bytes of payload make %d", n, len(b)-len(before))
+				t.Fatalf("a payload of %d bytes makes a frame of %d bytes, want %d", n, len(b)-len(before), header+n)
 			}
 			op, got, err := readServerFrame(bufio.NewReader(bytes.NewReader(b[len(before):])))
 			if err != nil || op != opText || !bytes.Equal(got, payload) {
-				t.Errorf("%d bytes: read %d, opcode %d, %v", n, len(got), op, err)
+				t.Errorf("payload of %d bytes: read %d bytes, opcode %d, error %v", n, len(got), op, err)
 			}
 		}
 	}
 }
 
-// Whoever wraps connections sees all that is written.
-type watched struct {
+// A countedConn is a wrapper of a connection, as hosts may use it. It counts the written bytes.
+type countedConn struct {
 	*net.TCPConn
-	wrote *atomic.Int64
+	written *atomic.Int64
 }
 
-func (w watched) Write(p []byte) (int, error) {
-	w.wrote.Add(int64(len(p)))
+func (w countedConn) Write(p []byte) (int, error) {
+	w.written.Add(int64(len(p)))
 	return w.TCPConn.Write(p)
 }
 
-type watching struct {
+type countingListener struct {
 	net.Listener
-	wrote *atomic.Int64
+	written *atomic.Int64
 }
 
-func (w watching) Accept() (net.Conn, error) {
+func (w countingListener) Accept() (net.Conn, error) {
 	nc, err := w.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return watched{nc.(*net.TCPConn), w.wrote}, nil
+	return countedConn{nc.(*net.TCPConn), w.written}, nil
 }
 
-func TestWrappedConnectionIsNotGoneAround(t *testing.T) {
-	s, ss := NewServer(withoutPings()), newClosing(t)
+func TestWrappedConnectionIsNotBypassed(t *testing.T) {
+	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
 	var wrote atomic.Int64
-	srv.Listener = watching{srv.Listener, &wrote}
+	srv.Listener = countingListener{srv.Listener, &wrote}
 	srv.Start()
 	defer srv.Close()
 	c := dialLoopback(t, srv.URL)
-	st := ss.started(bounded(t), 1)
+	st := ss.waitStream(testContext(t), 1)
 	before := wrote.Load()
-	st.push(numbered(1, 1000))
-	c.expect(`{"type":"data","id":"a","payload":` + numbered(1, 1000) + `}`)
+	st.push(numberedPayload(1, 1000))
+	c.expect(`{"type":"data","id":"a","payload":` + numberedPayload(1, 1000) + `}`)
 	if n := wrote.Load() - before; n < 1000 {
-		t.Errorf("%d bytes went through the wrapper", n)
+		t.Errorf("%d bytes were written by the wrapper, want at least 1000", n)
 	}
 	cutAll(t, s)
 }
 
 func TestConnectionOverTLS(t *testing.T) {
-	s, ss := NewServer(withoutPings()), newClosing(t)
+	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
 	defer srv.Close()
 	nc, err := tls.Dial("tcp", srv.Listener.Addr().String(), srv.Client().Transport.(*http.Transport).TLSClientConfig)
-	c := call(t, nc, err)
-	st := ss.started(bounded(t), 1)
+	c := dialSubscribed(t, nc, err)
+	st := ss.waitStream(testContext(t), 1)
 	for i := range 20 {
-		st.push(numbered(i, 100*i))
+		st.push(numberedPayload(i, 100*i))
 	}
 	for i := range 20 {
-		c.expect(`{"type":"data","id":"a","payload":` + numbered(i, 100*i) + `}`)
+		c.expect(`{"type":"data","id":"a","payload":` + numberedPayload(i, 100*i) + `}`)
 	}
-	c.say(`{"id":"a","type":"stop"}`)
+	c.send(`{"id":"a","type":"stop"}`)
 	c.expect(`{"type":"complete","id":"a","payload":null}`)
 	c.nc.Close()
 	shutdown(t, s)

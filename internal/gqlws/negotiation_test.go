@@ -11,53 +11,53 @@ import (
 	"time"
 )
 
-// The newer protocol is spoken where a peer offers both, and the answer names it
-// in the peer's own spelling, which is what browsers compare it with.
+// If a peer offers both protocols, the newer one is used. The response repeats the spelling of the peer, because browsers
+// compare it.
 func TestSubprotocolIsNegotiated(t *testing.T) {
 	const modern, old = "graphql-transport-ws", "graphql-ws"
 	for name, tc := range map[string]struct {
-		offers []string // a header each
-		answer string   // "" for a refusal
-		spoken string   // where it is not the answer
+		offers   []string // one header each
+		response string   // header of the response; "" if the handshake is refused
+		used     string   // protocol used, if it is not response
 	}{
-		"both":                      {offers: []string{"graphql-transport-ws, graphql-ws"}, answer: modern},
-		"both, the older one first": {offers: []string{"graphql-ws, graphql-transport-ws"}, answer: modern},
-		"the newer one":             {offers: []string{"graphql-transport-ws"}, answer: modern},
-		"the older one":             {offers: []string{"graphql-ws"}, answer: old},
-		"among others":              {offers: []string{"mqtt, graphql-ws, soap"}, answer: old},
-		"one twice":                 {offers: []string{"graphql-ws, graphql-ws"}, answer: old},
+		"both":                      {offers: []string{"graphql-transport-ws, graphql-ws"}, response: modern},
+		"both, the older one first": {offers: []string{"graphql-ws, graphql-transport-ws"}, response: modern},
+		"the newer one":             {offers: []string{"graphql-transport-ws"}, response: modern},
+		"the older one":             {offers: []string{"graphql-ws"}, response: old},
+		"among others":              {offers: []string{"mqtt, graphql-ws, soap"}, response: old},
+		"one twice":                 {offers: []string{"graphql-ws, graphql-ws"}, response: old},
 
-		"a header each":                    {offers: []string{"graphql-transport-ws", "graphql-ws"}, answer: modern},
-		"a header each, the older first":   {offers: []string{"graphql-ws", "graphql-transport-ws"}, answer: modern},
-		"a header of others before it":     {offers: []string{"mqtt, soap", "graphql-ws"}, answer: old},
-		"headers with nothing around it":   {offers: []string{"", "graphql-ws", ","}, answer: old},
-		"several headers with several":     {offers: []string{"mqtt, graphql-ws", "soap, graphql-transport-ws"}, answer: modern},
-		"no spaces":                        {offers: []string{"graphql-ws,graphql-transport-ws"}, answer: modern},
-		"many spaces":                      {offers: []string{"   graphql-ws   ,   mqtt   "}, answer: old},
-		"tabs":                             {offers: []string{"\tmqtt\t,\tgraphql-transport-ws\t"}, answer: modern},
-		"empty ones":                       {offers: []string{" , ,graphql-ws, ,"}, answer: old},
-		"capitals":                         {offers: []string{"GraphQL-WS"}, answer: "GraphQL-WS", spoken: old},
-		"capitals, of the newer one":       {offers: []string{"graphql-ws, GRAPHQL-TRANSPORT-WS"}, answer: "GRAPHQL-TRANSPORT-WS", spoken: modern},
+		"two headers":                      {offers: []string{"graphql-transport-ws", "graphql-ws"}, response: modern},
+		"two headers, the older one first": {offers: []string{"graphql-ws", "graphql-transport-ws"}, response: modern},
+		"after a header with others":       {offers: []string{"mqtt, soap", "graphql-ws"}, response: old},
+		"between empty headers":            {offers: []string{"", "graphql-ws", ","}, response: old},
+		"several headers with two each":    {offers: []string{"mqtt, graphql-ws", "soap, graphql-transport-ws"}, response: modern},
+		"no spaces":                        {offers: []string{"graphql-ws,graphql-transport-ws"}, response: modern},
+		"many spaces":                      {offers: []string{"   graphql-ws   ,   mqtt   "}, response: old},
+		"tabs":                             {offers: []string{"\tmqtt\t,\tgraphql-transport-ws\t"}, response: modern},
+		"empty elements":                   {offers: []string{" , ,graphql-ws, ,"}, response: old},
+		"capitals":                         {offers: []string{"GraphQL-WS"}, response: "GraphQL-WS", used: old},
+		"capitals in the newer one":        {offers: []string{"graphql-ws, GRAPHQL-TRANSPORT-WS"}, response: "GRAPHQL-TRANSPORT-WS", used: modern},
 		"none":                             {},
-		"an empty one":                     {offers: []string{""}},
-		"commas alone":                     {offers: []string{",,"}},
+		"an empty header":                  {offers: []string{""}},
+		"only commas":                      {offers: []string{",,"}},
 		"others":                           {offers: []string{"mqtt, soap", "graphql-subscriptions"}},
-		"one that begins alike":            {offers: []string{"graphql-ws2, graphql-transport-ws-v2"}},
-		"one that ends alike":              {offers: []string{"x-graphql-ws"}},
+		"a common prefix":                  {offers: []string{"graphql-ws2, graphql-transport-ws-v2"}},
+		"a common suffix":                  {offers: []string{"x-graphql-ws"}},
 		"separated by a space":             {offers: []string{"graphql-transport-ws graphql-ws"}},
 		"separated by a semicolon":         {offers: []string{"graphql-transport-ws;graphql-ws"}},
 		"in quotes":                        {offers: []string{`"graphql-ws"`}},
-		"with a parameter, which has none": {offers: []string{"graphql-ws;q=1"}},
+		"with a parameter":                 {offers: []string{"graphql-ws;q=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewServer(testOptions)
-			url, returned := serveLoopback(t, s, newScript(t))
+			url, returned := serveLoopback(t, s, newFakeSession(t))
 			nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer nc.Close()
-			if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+			if err := nc.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 				t.Fatal(err)
 			}
 			var request strings.Builder
@@ -75,30 +75,30 @@ func TestSubprotocolIsNegotiated(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if tc.answer == "" {
+			if tc.response == "" {
 				if err := <-returned; !errors.Is(err, ErrNoProtocol) {
-					t.Errorf("error %v, want ErrNoProtocol", err)
+					t.Errorf("Accept returned %v, want ErrNoProtocol", err)
 				}
 				if res.StatusCode == http.StatusSwitchingProtocols || len(res.Header.Values("Sec-WebSocket-Protocol")) > 0 {
-					t.Errorf("status %d, header %v", res.StatusCode, res.Header)
+					t.Errorf("status %d, header %v, want no upgrade", res.StatusCode, res.Header)
 				}
 				return
 			}
-			if got := res.Header.Values("Sec-WebSocket-Protocol"); res.StatusCode != http.StatusSwitchingProtocols || len(got) != 1 || got[0] != tc.answer {
-				t.Fatalf("status %d, protocol %q, want %q", res.StatusCode, got, tc.answer)
+			if got := res.Header.Values("Sec-WebSocket-Protocol"); res.StatusCode != http.StatusSwitchingProtocols || len(got) != 1 || got[0] != tc.response {
+				t.Fatalf("status %d, protocol %q, want %q", res.StatusCode, got, tc.response)
 			}
-			if tc.spoken == "" {
-				tc.spoken = tc.answer
+			if tc.used == "" {
+				tc.used = tc.response
 			}
 			want := map[string]string{
 				modern: `{"type":"pong"}`,
 				old:    `{"type":"error","payload":{"message":"Invalid message type!"}}`,
-			}[tc.spoken]
+			}[tc.used]
 			if _, err := nc.Write(frameOf(true, opText, []byte(`{"type":"ping"}`))); err != nil {
 				t.Fatal(err)
 			}
 			if _, got, err := readServerFrame(br); err != nil || string(got) != want {
-				t.Errorf("a ping is answered %s, %v, want %s", got, err, want)
+				t.Errorf("the response to a ping is %s, %v, want %s", got, err, want)
 			}
 			nc.Close()
 			shutdown(t, s)

@@ -13,94 +13,93 @@ import (
 	"time"
 )
 
-// The sizes of a connection's buffers: most connections are idle, and there are
-// many. What the library writes, a close frame of at most 127 bytes, fits, and so
-// goes out in one write.
+// Sizes of a connection's buffers in bytes. They are small because most connections are idle. writeBuffer holds the
+// largest frame that the library writes, a close frame of at most 127 bytes, so that it is sent in one write.
 const (
 	readBuffer  = 256
 	writeBuffer = 128
 
-	// putBytes is the most that is written at once where the peer is waited for.
-	putBytes = 64 << 10
+	// maxWriteChunk is the maximum size in bytes of one blocking write.
+	maxWriteChunk = 64 << 10
 )
 
-// netConn is the captured TCP (or TLS) connection: closing it is the one thing
-// that always frees a WebSocket, so the connection keeps it in its own hands. It
-// puts a deadline on each write and on the rest of each begun frame.
+// A netConn is the hijacked TCP or TLS connection. The conn keeps it because closing it is the only reliable way to end
+// blocked calls of the WebSocket library. It sets a deadline for each write and for the rest of each incomplete frame.
 type netConn struct {
 	net.Conn
 	frameTimeout time.Duration
 	writeTimeout time.Duration
 
-	raw  syscall.RawConn // to write without waiting; nil where that cannot be
-	conn *conn           // told of what fails; nil during the handshake
-	br   *bufio.Reader   // what the WebSocket reads through
-	rest []byte          // read by net/http before it was taken over
+	raw        syscall.RawConn // for non-blocking I/O; nil if not supported
+	conn       *conn           // receives errors; nil during the handshake
+	br         *bufio.Reader   // source of the WebSocket library
+	prefetched []byte          // bytes read by net/http before Hijack or by tryReadPong
 
-	// These belong to whoever reads the WebSocket.
-	begun   bool // some of a frame has come, and its deadline is set
-	message bool // some of a message has come
-	emptied bool // the last glance took all there was
-	frames  frameCounter
+	// Used by the goroutine that reads the WebSocket.
+	inFrame   bool // a frame is incomplete and its deadline is set
+	inMessage bool // a message is incomplete
+	exhausted bool // the last tryRead read all available bytes
+	frames    frameCounter
 
-	stay   bool        // the reader is never parked; conn's mu guards it
-	closed atomic.Bool // by this side: what fails from then on is no news
+	neverPark bool        // the reader is never parked; conn's mu guards it
+	closed    atomic.Bool // closed by the server: later errors are not reported
 }
 
-func newNetConn(nc net.Conn, rest []byte, frameTimeout, writeTimeout time.Duration) *netConn {
-	n := &netConn{Conn: nc, raw: rawOf(nc), rest: rest, frameTimeout: frameTimeout, writeTimeout: writeTimeout}
-	n.stay = n.raw == nil || !canWatch
+func newNetConn(nc net.Conn, prefetched []byte, frameTimeout, writeTimeout time.Duration) *netConn {
+	n := &netConn{Conn: nc, frameTimeout: frameTimeout, writeTimeout: writeTimeout, prefetched: prefetched}
+	n.raw = rawOf(nc)
+	n.neverPark = n.raw == nil || !canPoll
 	n.br = bufio.NewReaderSize(n, readBuffer)
 	return n
 }
 
 func (n *netConn) Read(p []byte) (int, error) {
-	if len(n.rest) > 0 {
-		k := copy(p, n.rest)
-		n.rest = n.rest[k:]
-		n.came(p[:k])
+	if len(n.prefetched) > 0 {
+		k := copy(p, n.prefetched)
+		n.prefetched = n.prefetched[k:]
+		n.received(p[:k])
 		return k, nil
 	}
 	read := n.Conn.Read
 	if n.mayPark() {
-		read = n.glance
+		read = n.tryRead
 	} else {
-		n.emptied = false
+		n.exhausted = false
 	}
 	k, err := read(p)
 	if k > 0 {
-		n.came(p[:k])
+		n.received(p[:k])
 	}
 	if err != nil && err != errIdle {
-		n.failed("read failed", err)
+		n.reportError("read failed", err)
 	}
 	return k, err
 }
 
-// Write is the library's, which writes the handshake and a close frame.
+// Write is called by the library for the handshake and for a close frame.
 func (n *netConn) Write(p []byte) (int, error) {
 	if n.conn != nil {
-		n.conn.waitShut()
-		defer n.conn.told()
+		n.conn.beginCloseFrame()
+		defer n.conn.endWrite()
 	}
-	return n.put(p)
+	return n.writeAll(p)
 }
 
-// put writes all of it. The deadline is taken back, so that it does not stand in
-// the way of a write that would not wait.
-func (n *netConn) put(p []byte) (int, error) {
+// writeAll writes all of p within the write timeout. It then removes the deadline, so that non-blocking writes do not
+// fail.
+func (n *netConn) writeAll(p []byte) (int, error) {
 	if n.writeTimeout > 0 {
 		if err := n.SetWriteDeadline(time.Now().Add(n.writeTimeout)); err != nil {
-			n.failed("write failed", err)
+			n.reportError("write failed", err)
 			return 0, fmt.Errorf("write deadline: %w", err)
 		}
 	}
 	written := 0
-	for { // by pieces, so that progress shows
-		k, err := n.Conn.Write(p[written:min(len(p), written+putBytes)])
+	for { // in pieces, to report progress
+		k, err := n.Conn.Write(p[written:min(len(p), written+maxWriteChunk)])
 		written += k
 		if err != nil {
-			n.failed("write failed", err)
+			n.reportError("write failed", err)
 			return written, err
 		}
 		if n.conn != nil {
@@ -117,7 +116,7 @@ func (n *netConn) put(p []byte) (int, error) {
 	return written, err
 }
 
-// Close has a reader that is parked find out.
+// Close closes the connection and starts a parked reader, so that it notices.
 func (n *netConn) Close() error {
 	n.closed.Store(true)
 	err := n.Conn.Close()
@@ -127,9 +126,9 @@ func (n *netConn) Close() error {
 	return err
 }
 
-// failed tells why the connection ends before the library knows: it closes the
-// connection on any error, and a read then fails for no reason of its own.
-func (n *netConn) failed(reason string, err error) {
+// reportError reports why the connection ends. It must be called before the library sees the error, because the library
+// closes the connection on any error, and the next read then fails without the cause.
+func (n *netConn) reportError(reason string, err error) {
 	if n.conn == nil || n.closed.Load() {
 		return
 	}
@@ -137,59 +136,57 @@ func (n *netConn) failed(reason string, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		kind = ErrCut
 	}
-	n.conn.blame(&severed{kind, reason, err})
+	n.conn.recordCut(&cutError{kind, reason, err})
 }
 
-// came is called with what was read, before anything of it is acted upon.
-func (n *netConn) came(p []byte) {
-	n.begin()
+// received is called with received bytes before they are processed.
+func (n *netConn) received(p []byte) {
+	n.beginFrame()
 	if weight := n.frames.count(p); n.conn != nil {
-		n.conn.charge(weight)
+		n.conn.chargeFrames(weight)
 	}
 }
 
-// begin sets the deadline of a frame when its first bytes have come. The bytes
-// that follow do not move it, so that one who dribbles gains nothing.
-func (n *netConn) begin() {
-	if n.begun {
+// beginFrame sets the deadline of a frame when its first bytes have arrived. Further bytes do not extend it.
+func (n *netConn) beginFrame() {
+	if n.inFrame {
 		return
 	}
-	n.begun = true
+	n.inFrame = true
 	if n.frameTimeout > 0 {
-		n.readBy(time.Now().Add(n.frameTimeout))
+		n.setReadDeadline(time.Now().Add(n.frameTimeout))
 	}
 }
 
-// settle goes back to waiting after a whole message or control frame. A control
-// frame between the parts of a message leaves the message's deadline as it is.
-func (n *netConn) settle() {
-	if n.message {
+// endFrame removes the deadline after a complete message or control frame. After a control frame between the fragments
+// of a message, the message's deadline stays.
+func (n *netConn) endFrame() {
+	if n.inMessage {
 		return
 	}
-	n.begun = false
+	n.inFrame = false
 	if n.br.Buffered() > 0 {
-		n.begin() // the next frame has come along
+		n.beginFrame() // part of the next frame is buffered
 		return
 	}
-	n.readBy(time.Time{})
+	n.setReadDeadline(time.Time{})
 }
 
-func (n *netConn) readBy(t time.Time) {
-	// It fails on a closed connection alone, and the read that follows says so.
+func (n *netConn) setReadDeadline(t time.Time) {
+	// It fails only if the connection is closed; the next read reports that.
 	_ = n.SetReadDeadline(t)
 }
 
-// handshake is the http.ResponseWriter that the WebSocket library sees: it takes
-// the connection over as a netConn, and holds refusals back, so that the caller
-// can answer in its own form.
+// A handshake is the http.ResponseWriter that is passed to the WebSocket library. It hijacks the connection as a
+// netConn and discards the library's error responses, so that the caller can write its own.
 type handshake struct {
 	w            http.ResponseWriter
 	header       http.Header
 	frameTimeout time.Duration
 	writeTimeout time.Duration
 
-	conn      *netConn // set when the connection was taken over
-	hijackErr error    // why it was not
+	conn      *netConn // set by Hijack
+	hijackErr error    // error of Hijack
 }
 
 func newHandshake(w http.ResponseWriter, o *Options) *handshake {
@@ -198,7 +195,7 @@ func newHandshake(w http.ResponseWriter, o *Options) *handshake {
 
 func (h *handshake) Header() http.Header { return h.header }
 
-// WriteHeader sends nothing: Hijack writes the one answer there is.
+// WriteHeader does nothing: Hijack writes the response.
 func (h *handshake) WriteHeader(int) {}
 
 func (h *handshake) Write(p []byte) (int, error) { return len(p), nil }
@@ -209,23 +206,21 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		h.hijackErr = err
 		return nil, nil, err
 	}
-	ahead, err := brw.Reader.Peek(brw.Reader.Buffered())
+	prefetched, err := brw.Reader.Peek(brw.Reader.Buffered())
 	if err != nil {
-		panic(err) // what is buffered can be peeked at
+		panic(err) // Peek of buffered bytes does not fail
 	}
-	// A copy, since the buffer it is in, of 4 KiB with net/http, would live as long
-	// as the connection.
-	h.conn = newNetConn(nc, bytes.Clone(ahead), h.frameTimeout, h.writeTimeout)
+	// The bytes are copied: otherwise net/http's buffer of 4 KiB would be kept as long as the connection.
+	h.conn = newNetConn(nc, bytes.Clone(prefetched), h.frameTimeout, h.writeTimeout)
 
-	// Written here rather than through the ResponseWriter, since of the many that
-	// wrap one, not all write a header before they give up the connection.
-	var answer bytes.Buffer
-	answer.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	if err := h.header.Write(&answer); err != nil {
-		panic(err) // a bytes.Buffer takes everything
+	// The response is not written to the ResponseWriter, because some wrappers do not write the header before Hijack.
+	var response bytes.Buffer
+	response.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	if err := h.header.Write(&response); err != nil {
+		panic(err) // writes to a bytes.Buffer do not fail
 	}
-	answer.WriteString("\r\n")
-	if _, err := h.conn.Write(answer.Bytes()); err != nil {
+	response.WriteString("\r\n")
+	if _, err := h.conn.Write(response.Bytes()); err != nil {
 		return nil, nil, fmt.Errorf("write handshake: %w", err)
 	}
 	return h.conn, bufio.NewReadWriter(h.conn.br, bufio.NewWriterSize(h.conn, writeBuffer)), nil

@@ -3,197 +3,293 @@ package gqlws
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
-// A Session answers one connection. Its methods are called one at a time: while
-// one of them runs, nothing else that the peer says is heard.
-type Session interface {
-	// Opened is called once, right after the handshake and before anything else,
-	// with the subprotocol that is spoken. ctx is as in Init. It must not block.
-	Opened(ctx context.Context, protocol string)
+// An opPhase is a part of the life of an operation. It only increases.
+type opPhase int8
 
-	// Init lets the peer in or refuses it. It is called for each
-	// connection_init with its payload (raw JSON; nil where it was absent or
-	// null). In the legacy protocol that may be more than once, and it is called
-	// with nil before the first start of a peer that sent none before. ctx
-	// carries the values of the handshake's request and is cancelled when the
-	// connection is gone.
-	//
-	// The operations started from then on run with the context it returns; a
-	// deadline on it is the end of the peer's credential: the peer is told, and
-	// the connection closed so that the peer connects again. The deadline of an
-	// earlier Init still applies while operations run that were started under it. A *RequestError
-	// is told and ends the connection as an internal error, or, where it is
-	// Lost, so that the peer tries again later; any other error
-	// refuses the peer: it is logged, the peer reads "Unauthorized access"
-	// (legacy) or close code 4403.
-	Init(ctx context.Context, payload []byte) (context.Context, error)
+const (
+	opStarting opPhase = iota // Session.Start or Operation.Open runs; calls of wake have no effect
+	opActive                  // it is in conn.ops
+	opEnded                   // it is not in conn.ops; operation.why is set
+)
 
-	// Start checks an operation and says how it is run. payload is the raw JSON
-	// of start's or subscribe's payload, the Session's to keep; nil where it was
-	// absent or null (which only the legacy protocol allows). ctx ends with the
-	// operation. It must not block for long.
-	//
-	// A *RequestError is told to the peer under the operation's id, any other
-	// error is logged and told as an internal one.
-	Start(ctx context.Context, payload []byte) (Operation, error)
-
-	// Limit is called when a limit of Options stopped the peer: "MessageBytes"
-	// and "MessageRate" end the connection, "SocketSubscriptions" and
-	// "SocketQueries" refuse an operation, "IDBytes" a message (legacy) or the peer.
-	// It must not block.
-	Limit(name string)
-
-	// Closed is called once, when all Streams are closed, all Runs have returned
-	// and nothing else of the Session will be called. why is nil where the peer
-	// closed the connection properly, else one of ErrCut, ErrGone, ErrShutdown,
-	// ErrExpired, ErrRefused or a *RequestError. Shutdown waits for it.
-	Closed(why error)
-}
-
-// An Operation is how one operation is run: either Run or Open is set.
-type Operation struct {
-	// Run answers a query: it is called once, on a goroutine of its own, which
-	// the connection waits for. It returns a whole GraphQL answer as JSON, told
-	// as one data message and a complete. ctx is cancelled when the peer stops
-	// the operation or is gone; the place it takes among the connection's
-	// operations is free only when Run has returned.
-	Run func(ctx context.Context) []byte
-
-	// Size is the size in bytes that Run's answer is expected to have. A query waits
-	// while there is no room for it among the unsent answers of its connection.
-	Size int
-
-	// Open opens the source of a subscription. It is called at most once, right after
-	// Start, with the same rules for its error; not if the connection has too many
-	// subscriptions. wake may be called at any time, from any goroutine (within Open,
-	// Next and Close too), and never blocks.
-	Open func(wake func()) (Stream, error)
-}
-
-// A Stream is the source of one subscription. Next and Close are never called
-// at the same time, and nothing is called after Close.
-type Stream interface {
-	// Next returns the next payload, a whole GraphQL answer as JSON, or nil when
-	// there is none yet: the wake given to Open tells when there may be one.
-	// The payload is only read, so it may be shared between connections. Next is
-	// called once after Open, after each wake, and again after each payload,
-	// when that one has been written or, of a few kilobytes, with it: a peer that
-	// reads slowly is not asked for. It must not block: the next in line is
-	// another connection's.
-	//
-	// io.EOF is the end: the peer reads complete. A *RequestError is an end with
-	// a reason, any other error an end that is logged and told as internal.
-	Next() ([]byte, error)
-
-	// Cursor returns the position the stream has reached, "" for none: what Next
-	// has returned is before it, all the rest behind it. A peer is told of it
-	// when this side ends its connection, so cursors are compared byte by byte.
-	// It may be called at any time before Close, from any goroutine, while Next
-	// runs too, and must not block.
-	Cursor() string
-
-	// Pending returns the error that Next is going to return, if the Stream has
-	// lost its place and Next has not returned that yet, else nil. When this side
-	// ends the connection, the peer is told it instead of Cursor. It is called
-	// like Next.
-	Pending() *RequestError
-
-	// Close is called once, when the operation has ended. why is nil where it
-	// ended by itself (Next's end or error), or the peer stopped it or said
-	// goodbye with connection_terminate; else why the connection ended under it,
-	// as in Session.Closed, or ErrGone where the peer closed it.
-	Close(why error)
-}
-
-// A RequestError is why an operation does not start, or does not go on.
-type RequestError struct {
-	// Errors are encoded GraphQL errors, at least one. Of a lost stream, the first
-	// has the cursor from which to go on in its extensions.
-	Errors []json.RawMessage
-
-	// Lost says that the stream broke off through no fault of the peer, which
-	// should subscribe again. In the legacy protocol the connection ends with
-	// the first error, since its clients take an operation's own error as final;
-	// in the other one the operation ends alone.
-	Lost bool
-}
-
-func (e *RequestError) Error() string {
-	if len(e.Errors) == 0 {
-		return "gqlws: request error"
-	}
-	return "gqlws: request error: " + string(e.Errors[0])
-}
-
-// errInternal is what a peer is told of a failure that is not its own and that
-// the log has.
-var errInternal = &RequestError{Errors: []json.RawMessage{
-	encodeError("Internal server error", "INTERNAL_SERVER_ERROR")}}
-
-// encodeError is a GraphQL error as JSON; an empty code leaves extensions out.
-func encodeError(message, code string) json.RawMessage { return encodeErrorAt(message, code, "") }
-
-// encodeErrorAt is encodeError with the cursor from which the peer can go on, if
-// there is one.
-func encodeErrorAt(message, code, cursor string) json.RawMessage {
-	type extensions struct {
-		Code   string `json:"code,omitempty"`
-		Cursor string `json:"cursor,omitempty"`
-	}
-	e := struct {
-		Message    string      `json:"message"`
-		Extensions *extensions `json:"extensions,omitempty"`
-	}{Message: message}
-	if code != "" || cursor != "" {
-		e.Extensions = &extensions{code, cursor}
-	}
-	b, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // strings always encode
-	}
-	return b
-}
-
-// An operation is one that the connection runs. Its fields are guarded by the
-// connection's mu, except for those set before it is started.
+// An operation is one query or subscription of a connection. Fields that are set in opStarting are constant, the
+// others are guarded by the connection's mu.
 type operation struct {
-	id      identity
-	expires time.Time // when the credential that it was started under does; zero is never
+	id      operationID
+	expires time.Time // expiry of the credential under which it started; zero if none
 	query   bool
-	run     func(context.Context) []byte // of a query, until it has returned
-	stream  Stream                       // of an answer where it is a query, once there is one
+	run     func(context.Context) []byte // query: Operation.Run; nil after it has returned
+	stream  Stream                       // query: a queryResult, after run has returned
 	cancel  context.CancelFunc
-	begin   func() // runs it
-	size    int    // expected, of its answer
-	unsent  int    // bytes of its answer, until they are in a write
+	execute func() // query: calls run and stores its response
+	size    int    // Operation.Size
+	counted bool   // Operation.Counted
+	unsent  int    // bytes of its response that no write has taken yet
 
-	started  bool // it is, or was, among the connection's operations
-	running  bool // it is a query whose Run was, or is about to be, called
-	queued   bool // it waits for its turn to write
-	busy     bool // its Run, or its Next, is under way
-	ended    bool
-	handover bool // it ended while busy: whoever is at work on it closes it
-
-	why error // ended: what Close is given
+	phase          opPhase
+	running        bool  // query: its goroutine has been started
+	queued         bool  // it is in conn.ready
+	inCall         bool  // Run or Next is in progress
+	closeAfterCall bool  // it ended during the call: the goroutine of the call closes the stream
+	why            error // argument of Stream.Close
 }
 
-// An answer is the Stream of what a query came to: one payload, or why there is
-// none.
-type answer struct {
+// A queryResult is the Stream of a query's result: one payload or an error.
+type queryResult struct {
 	payload []byte
 	err     error
 }
 
-func (a *answer) Next() (payload []byte, err error) {
-	if payload, a.payload = a.payload, nil; payload == nil && a.err == nil {
+func (r *queryResult) Next() (payload []byte, err error) {
+	if payload, r.payload = r.payload, nil; payload == nil && r.err == nil {
 		return nil, io.EOF
 	}
-	return payload, a.err
+	return payload, r.err
 }
 
-func (a *answer) Cursor() string         { return "" }
-func (a *answer) Pending() *RequestError { return nil }
-func (a *answer) Close(error)            {}
+func (r *queryResult) Cursor() string         { return "" }
+func (r *queryResult) Pending() *RequestError { return nil }
+func (r *queryResult) Close(error)            {}
+
+// startOperation processes start or subscribe. If the protocol is not strict, a peer may omit connection_init.
+func (c *conn) startOperation(id operationID, payload []byte) {
+	if !c.inited && c.codec.strict() {
+		c.end(ending{cause: causeNoInit, detail: "Operation before connection_init"})
+		return
+	}
+	if c.sessionCtx == nil && !c.authenticate(nil) || !c.freeID(id) {
+		return
+	}
+
+	op := &operation{id: id, expires: expiryOf(c.sessionCtx)}
+	ctx, cancel := context.WithCancel(c.sessionCtx)
+	op.cancel = cancel
+	o, err := c.callStart(ctx, payload)
+	op.run, op.query, op.size, op.counted = o.Run, o.Run != nil, o.Size, o.Counted
+	if err == nil && o.Open != nil {
+		if c.hasMaxSubscriptions() {
+			cancel()
+			c.callLimit("SocketSubscriptions")
+			detail := fmt.Sprintf("More than %d subscriptions on one connection", c.options.MaxSubscriptions)
+			c.refuse(id, detail, "LIMIT_EXCEEDED")
+			return
+		}
+		op.stream, err = c.callOpen(o.Open, func() { c.wake(op) })
+	}
+	if err != nil {
+		cancel()
+		c.failOperation(id, err)
+		return
+	}
+
+	c.mu.Lock()
+	if c.ending != nil {
+		op.phase, op.why = opEnded, c.ending.why()
+		c.mu.Unlock()
+		c.dispose(op)
+		return
+	}
+	op.phase = opActive
+	c.ops[id.key] = op
+	if op.query {
+		op.execute = func() { c.runQuery(ctx, op) }
+		c.waitingQueries = append(c.waitingQueries, op)
+		c.startQueries()
+	} else {
+		c.streams++
+		c.queueNext(op)
+	}
+	c.mu.Unlock()
+}
+
+// freeID reports whether an operation with an id may start. If the connection drains, it may not. If the id is in use,
+// freeID ends the connection or, if the protocol is not strict, the other operation.
+func (c *conn) freeID(id operationID) bool {
+	c.mu.Lock()
+	if c.phase >= phaseDraining || c.drainTimer != nil {
+		c.advance(phaseDraining) // the operation ends the delay of drainAfter
+		c.scheduleWriter()
+		c.mu.Unlock()
+		return false // the close frame reports the reason
+	}
+	old := c.ops[id.key]
+	if old != nil && c.codec.strict() {
+		c.mu.Unlock()
+		c.end(ending{cause: causeIDInUse, detail: "Subscriber for " + id.text() + " already exists"})
+		return false
+	}
+	if old != nil {
+		c.retire(old, nil)
+		c.queueMessage(c.codec.appendComplete(nil, old.id))
+		c.scheduleWriter()
+	}
+	c.mu.Unlock()
+	if old != nil {
+		c.dispose(old)
+	}
+	return true
+}
+
+// hasMaxSubscriptions reports whether no further subscription may start.
+func (c *conn) hasMaxSubscriptions() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.options.MaxSubscriptions > 0 && c.streams >= c.options.MaxSubscriptions
+}
+
+// refuse sends the error of an operation that a limit prevents.
+func (c *conn) refuse(id operationID, message, code string) {
+	c.failOperation(id, &RequestError{Errors: []json.RawMessage{encodeError(message, code)}})
+}
+
+// stopOperation processes stop or complete.
+func (c *conn) stopOperation(id operationID) {
+	c.mu.Lock()
+	op := c.ops[id.key]
+	if op == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.retire(op, nil)
+	c.queueMessage(c.codec.appendStopped(nil, op.id))
+	c.scheduleWriter()
+	c.mu.Unlock()
+	c.dispose(op)
+}
+
+// queueNext schedules a call of Next for a started operation. Called with mu held.
+func (c *conn) queueNext(op *operation) {
+	if op.phase != opActive || op.queued {
+		return
+	}
+	op.queued = true
+	c.ready = append(c.ready, op)
+	c.scheduleWriter()
+}
+
+func (c *conn) wake(op *operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queueNext(op)
+}
+
+// runQuery runs a query and queues its response.
+func (c *conn) runQuery(ctx context.Context, op *operation) {
+	payload, err := c.callRun(ctx, op.run)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // expire may run only after op has ended
+		c.end(ending{cause: causeExpired})
+	}
+	if !op.counted {
+		c.account.Add(len(payload)) // may cut this connection, so mu must not be held
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	op.run, op.execute = nil, nil // release their memory: the response may wait for a long time
+	op.inCall = false
+	c.expectedBytes -= op.size
+	c.unsentBytes += len(payload)
+	defer c.startQueries()
+	if op.phase == opEnded {
+		c.uncount(op)
+		c.releaseUnsent(len(payload))
+		return
+	}
+	op.unsent = len(payload)
+	op.stream = &queryResult{payload, err}
+	c.queueNext(op)
+}
+
+func isLost(err error) bool {
+	var why *RequestError
+	return errors.As(err, &why) && why.Lost
+}
+
+// failOperation sends the error with which an operation ends. It logs an error that is not a *RequestError and sends
+// errInternal instead.
+func (c *conn) failOperation(id operationID, err error) {
+	var why *RequestError
+	if !errors.As(err, &why) || len(why.Errors) == 0 {
+		c.server.log.ErrorContext(c.ctx, "gqlws: operation failed", "error", err)
+		why = errInternal
+	}
+	if why.Lost && c.codec.lossEndsConnection() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endIfLost(id, why)
+		return
+	}
+	c.sendMessage(c.codec.appendErrors(nil, id, why.Errors))
+}
+
+// endIfLost ends the connection if err reports a lost stream and the protocol cannot end that stream alone. Called
+// with mu held.
+func (c *conn) endIfLost(id operationID, err error) {
+	var why *RequestError
+	if c.phase < phaseEnding && errors.As(err, &why) && why.Lost && c.codec.lossEndsConnection() {
+		c.phase = phaseEnding
+		c.ending = &ending{cause: causeLost, session: why, resumePoints: []resumePoint{{id: id, err: why}}}
+		c.scheduleWriter()
+	}
+}
+
+// retire removes an operation from the connection; nothing more is sent for it. Called with mu held. The caller must
+// call dispose after it has released mu.
+func (c *conn) retire(op *operation, why error) {
+	op.phase, op.why = opEnded, why
+	if op.inCall {
+		op.closeAfterCall = true
+	}
+	delete(c.ops, op.id.key)
+	c.ready = slices.DeleteFunc(c.ready, func(o *operation) bool { return o == op })
+	c.waitingQueries = slices.DeleteFunc(c.waitingQueries, func(o *operation) bool { return o == op })
+	c.releaseUnsent(op.unsent)
+	op.unsent = 0
+	if !op.closeAfterCall {
+		c.uncount(op)
+	}
+	c.resetInitTimer()
+}
+
+// uncount subtracts an ended operation from the counts of queries or subscriptions. It is called with mu held when the
+// operation's Run or Next no longer runs.
+func (c *conn) uncount(op *operation) {
+	switch {
+	case op.running:
+		c.runningQueries--
+	case !op.query:
+		c.streams--
+	}
+	c.startQueries()
+	c.changed.Broadcast()
+}
+
+// retireAll retires all operations and returns them sorted by id. Called with mu held.
+func (c *conn) retireAll(why error) []*operation {
+	ops := slices.SortedFunc(maps.Values(c.ops), func(a, b *operation) int {
+		return strings.Compare(a.id.key, b.id.key)
+	})
+	for _, op := range ops {
+		c.retire(op, why)
+	}
+	return ops
+}
+
+// dispose cancels retired operations and closes their Streams. If Next or Run is in progress, its goroutine closes the
+// Stream instead.
+func (c *conn) dispose(ops ...*operation) {
+	for _, op := range ops {
+		op.cancel()
+		if op.stream != nil && !op.closeAfterCall {
+			c.callClose(op)
+		}
+	}
+}

@@ -2,11 +2,10 @@ package gqlws
 
 import "errors"
 
-// hear reads until there is nothing to read, or the connection ends, however that
-// comes about.
-func (c *conn) hear() {
+// readLoop reads until the connection ends or the reader is parked.
+func (c *conn) readLoop() {
 	for {
-		err := c.listen()
+		err := c.readMessages()
 		if !errors.Is(err, errIdle) {
 			c.finish(err)
 			return
@@ -17,75 +16,75 @@ func (c *conn) hear() {
 	}
 }
 
-// park reports whether the reader is to end, until unpark has another one begin.
+// park reports whether the reader goroutine must end. The poller or unpark then starts another one.
 func (c *conn) park() bool {
 	c.mu.Lock()
 	c.parked = true
 	c.mu.Unlock()
-	if c.server.watch.await(c) {
+	if c.server.poller.arm(c) {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.parked { // another one has begun
+	if !c.parked { // another reader has started
 		return true
 	}
-	c.parked, c.net.stay = false, true
+	c.parked, c.net.neverPark = false, true
 	return false
 }
 
+// unpark starts a reader if it is parked.
 func (c *conn) unpark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.parked {
 		c.parked = false
-		go c.hear()
+		go c.readLoop()
 	}
 }
 
-// look is the watch's: there is something to read for a parked reader. If that is
-// the pong of an idle peer, none has to begin: that costs five times as much. In the
-// close handshake the library reads, on the writer's goroutine.
-func (c *conn) look() {
+// onReadable is called by the poller when a parked reader has something to read. If that is only the pong of an idle
+// peer, no reader is started, because starting one costs five times as much. During the close handshake the library
+// reads on the writer's goroutine.
+func (c *conn) onReadable() {
 	c.mu.Lock()
 	parked := c.parked
 	c.parked = false
-	ponged := parked && !c.closing && c.ponged()
+	isPong := parked && c.phase < phaseClosing && c.tryReadPong()
 	c.mu.Unlock()
-	if parked && !(ponged && c.park()) {
-		go c.hear()
+	if parked && !(isPong && c.park()) {
+		go c.readLoop()
 	}
 }
 
-// aPong is how an empty pong begins; its mask follows.
-const aPong = "\x8a\x80"
+// emptyPong is the header of an empty masked pong; the mask follows.
+const emptyPong = "\x8a\x80"
 
-// ponged reads what has come, without waiting, and reports whether it is a pong that
-// was waited for and nothing else: MessageRate counts other pongs. All else is left
-// to a reader. Called with mu held, so that the close handshake does not begin
-// meanwhile.
-func (c *conn) ponged() bool {
+// tryReadPong reads the available bytes without blocking and reports whether they are exactly one expected pong. It
+// leaves anything else to a reader; unexpected pongs count against MessageRate. Called with mu held, so that the
+// close handshake cannot start at the same time.
+func (c *conn) tryReadPong() bool {
 	var p [64]byte
-	k, _ := c.net.glance(p[:]) // an error comes again
-	if k != len(aPong)+4 || string(p[:len(aPong)]) != aPong || !c.pinged {
-		c.net.rest = append(c.net.rest, p[:k]...)
+	k, _ := c.net.tryRead(p[:]) // the reader gets the same error again
+	if k != len(emptyPong)+4 || string(p[:len(emptyPong)]) != emptyPong || !c.awaitsPong {
+		c.net.prefetched = append(c.net.prefetched, p[:k]...)
 		return false
 	}
-	c.net.emptied = false
-	c.pinged, c.missed = false, 0
+	c.net.exhausted = false
+	c.awaitsPong, c.missedPongs = false, 0
 	return true
 }
 
-// errIdle is that there is nothing to read, between two frames.
+// errIdle reports that there is nothing to read between two frames.
 var errIdle = errors.New("gqlws: nothing to read")
 
-// mayPark is whether the reader is to end with errIdle rather than to wait. The
-// close handshake is waited for.
+// mayPark reports whether a read returns errIdle instead of blocking. Reads inside a frame and during the close
+// handshake block.
 func (n *netConn) mayPark() bool {
-	if n.begun || n.conn == nil {
+	if n.inFrame || n.conn == nil {
 		return false
 	}
 	n.conn.mu.Lock()
 	defer n.conn.mu.Unlock()
-	return !n.stay && !n.conn.closing
+	return !n.neverPark && n.conn.phase < phaseClosing
 }

@@ -10,24 +10,24 @@ import (
 )
 
 func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
-	if !canWatch {
-		t.Skip("only where there is epoll")
+	if !canPoll {
+		t.Skip("needs epoll")
 	}
 	const n = 50
 	o := withoutPings()
 	o.MaxSockets = n
-	s, ss := NewServer(o), newClosing(t)
+	s, ss := NewServer(o), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
-	ctx := bounded(t)
+	ctx := testContext(t)
 	before := runtime.NumGoroutine()
-	var callers []*caller
+	var clients []*client
 	for i := range n {
-		callers = append(callers, dialLoopback(t, url))
-		ss.started(ctx, i+1)
+		clients = append(clients, dialLoopback(t, url))
+		ss.waitStream(ctx, i+1)
 	}
 	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= before+5 })
-	for i, c := range callers { // all are heard and written to
-		ss.started(ctx, i+1).push("1")
+	for i, c := range clients { // all are read and written to
+		ss.waitStream(ctx, i+1).push("1")
 		c.expect(`{"type":"data","id":"a","payload":1}`)
 		c.write(frameOf(true, opPing, []byte("hello")))
 		c.expect("PONG hello")
@@ -36,76 +36,75 @@ func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
 		c.write(frameOf(true, 0, []byte(`"type":"stop"}`)))
 		c.expect(`{"type":"complete","id":"a","payload":null}`)
 	}
-	for _, c := range callers[:n/2] {
+	for _, c := range clients[:n/2] {
 		c.nc.Close()
-		if why := <-ss.whys; !errors.Is(why, ErrGone) {
-			t.Errorf("closed with %v", why)
+		if why := <-ss.closed; !errors.Is(why, ErrGone) {
+			t.Errorf("closed with %v, want %v", why, ErrGone)
 		}
 	}
-	for _, c := range callers[n/2 : n-1] {
+	for _, c := range clients[n/2 : n-1] {
 		c.write(closeFrame(1000, "bye"))
 		c.expect("CLOSE 1000 bye")
-		if why := <-ss.whys; why != nil {
-			t.Errorf("closed with %v", why)
+		if why := <-ss.closed; why != nil {
+			t.Errorf("closed with %v, want nil", why)
 		}
 	}
 	go shutdown(t, s)
-	c := callers[n-1]
+	c := clients[n-1]
 	c.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`, "CLOSE 1001 shutting down")
 	select {
-	case <-ss.whys:
-		t.Error("the close handshake was not waited for")
-	case <-time.After(20 * time.Millisecond): // a short wait for nothing to happen
+	case <-ss.closed:
+		t.Error("the session was closed before the close handshake ended")
+	case <-time.After(20 * time.Millisecond): // a short wait, because nothing must happen
 	}
 	c.write(closeFrame(1001, ""))
-	if why := <-ss.whys; why != ErrShutdown {
-		t.Errorf("closed with %v", why)
+	if why := <-ss.closed; why != ErrShutdown {
+		t.Errorf("closed with %v, want %v", why, ErrShutdown)
 	}
 	shutdown(t, s)
 }
 
-// FrameTimeout is for frames that have begun, and not for silence before them.
-func TestIdleConnectionIsHeardAfterFrameTimeout(t *testing.T) {
+func TestFrameTimeoutDoesNotApplyToIdleConnections(t *testing.T) {
 	o := withoutPings()
 	o.FrameTimeout = 200 * time.Millisecond
 	s := NewServer(o)
-	url, _ := serveLoopback(t, s, newClosing(t))
+	url, _ := serveLoopback(t, s, newCloseSession(t))
 	c := dialLoopback(t, url)
 	for range 3 {
-		c.say("x")
+		c.send("x")
 		c.expect(`{"type":"connection_error","id":null,"payload":{"message":"Message is not a JSON object"}}`)
-		time.Sleep(2 * o.FrameTimeout) // for nothing to happen
+		time.Sleep(2 * o.FrameTimeout) // nothing must happen in that time
 	}
 	c.nc.Close()
 	shutdown(t, s)
 }
 
-func TestParkedReaderIsCut(t *testing.T) {
+func TestIdleConnectionIsClosedWithItsReason(t *testing.T) {
 	for name, tc := range map[string]struct {
-		pings time.Duration // between them
-		act   func(c *caller)
+		pings time.Duration // KeepAlive
+		act   func(c *client)
 		kind  error
 		text  string
 	}{
-		"without pongs":          {100 * time.Millisecond, func(*caller) {}, ErrCut, "no answer to pings"},
-		"inside a frame":         {0, func(c *caller) { c.write([]byte{0x81}) }, ErrCut, "read failed"},
-		"over a broken frame":    {0, func(c *caller) { c.write([]byte{0x81, 1, 'x'}) }, ErrRefused, "unmasked"},
-		"when the peer is reset": {0, func(c *caller) { _ = c.nc.(*net.TCPConn).SetLinger(0); c.nc.Close() }, ErrGone, "failed"},
+		"no pongs":            {100 * time.Millisecond, func(*client) {}, ErrCut, "no answer to pings"},
+		"an incomplete frame": {0, func(c *client) { c.write([]byte{0x81}) }, ErrCut, "read failed"},
+		"a broken frame":      {0, func(c *client) { c.write([]byte{0x81, 1, 'x'}) }, ErrRefused, "unmasked"},
+		"a TCP reset":         {0, func(c *client) { _ = c.nc.(*net.TCPConn).SetLinger(0); c.nc.Close() }, ErrGone, "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions
-			o.KeepAlive, o.FrameTimeout = tc.pings, 50*time.Millisecond
-			s, ss := NewServer(o), newClosing(t)
+			o.KeepAliveInterval, o.FrameTimeout = tc.pings, 50*time.Millisecond
+			s, ss := NewServer(o), newCloseSession(t)
 			url, _ := serveLoopback(t, s, ss)
 			nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-			c := connect(t, nc, err)
-			if tc.pings == 0 { // else it may be cut before it says anything
-				c.say(startA)
-				ss.started(bounded(t), 1)
+			c := dialClient(t, nc, err)
+			if tc.pings == 0 { // otherwise the connection may be cut before the message is read
+				c.send(startA)
+				ss.waitStream(testContext(t), 1)
 			}
 			tc.act(c)
-			if why := <-ss.whys; !errors.Is(why, tc.kind) || !strings.Contains(why.Error(), tc.text) {
-				t.Errorf("closed with %v", why)
+			if why := <-ss.closed; !errors.Is(why, tc.kind) || !strings.Contains(why.Error(), tc.text) {
+				t.Errorf("closed with %v, want %v and %q", why, tc.kind, tc.text)
 			}
 			shutdown(t, s)
 		})

@@ -26,35 +26,32 @@ const (
 	opPong   = 10
 )
 
-// A peer is a client that can misbehave. It notes what it hears as lines: the
-// text of a message, PING, PONG and its payload, CLOSE with code and reason, and
-// CUT where the connection ended without a close frame.
+// A peer is a client that can misbehave. It records received frames as lines: the text of a message, PING, PONG and its
+// payload, CLOSE with code and reason, and CUT if the connection ended without a close frame.
 type peer struct {
 	t    *testing.T
 	conn net.Conn
 
-	writing chan struct{} // full while somebody writes; a mutex would keep synctest from going on
+	writing chan struct{} // full during a write; synctest would not treat a locked mutex as blocked
 
-	mu     sync.Mutex
-	heard  []string
-	mute   bool // answers neither pings nor close frames
-	closed bool // a close frame came
-	end    time.Time
+	mu        sync.Mutex
+	received  []string
+	noAnswers bool // responds neither to pings nor to close frames
+	closed    bool // a close frame has arrived
+	end       time.Time
 }
 
-// dial connects a peer of the legacy protocol over net.Pipe; it hears nothing
-// before listen.
+// dial connects a peer of the legacy protocol over net.Pipe. It reads nothing before startReading.
 func dial(t *testing.T, s *Server, ss Session) *peer {
 	t.Helper()
 	return dialAs(t, s, ss, "graphql-ws", nil)
 }
 
-// dialAs connects a peer of some protocol, which sends bytes along with the
-// handshake.
-func dialAs(t *testing.T, s *Server, ss Session, protocol string, ahead []byte) *peer {
+// dialAs connects a peer of a protocol. The peer sends prefetched together with the handshake.
+func dialAs(t *testing.T, s *Server, ss Session, protocol string, prefetched []byte) *peer {
 	t.Helper()
 	here, there := net.Pipe()
-	w := &pipeWriter{conn: there, header: http.Header{}, ahead: ahead}
+	w := &pipeWriter{conn: there, header: http.Header{}, prefetched: prefetched}
 	r := upgradeRequest(protocol)
 	done := make(chan error, 1)
 	go func() { done <- s.Accept(w, r, ss) }()
@@ -71,42 +68,42 @@ func dialAs(t *testing.T, s *Server, ss Session, protocol string, ahead []byte) 
 		t.Fatalf("handshake: protocol %q, want %q", got, protocol)
 	}
 	if br.Buffered() != 0 {
-		t.Fatal("frames came along with the handshake")
+		t.Fatal("received frames with the handshake, want none")
 	}
 	return p
 }
 
-func (p *peer) listen() *peer {
+func (p *peer) startReading() *peer {
 	go func() {
 		br := bufio.NewReader(p.conn)
 		for {
 			op, payload, err := readServerFrame(br)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return // deaf
+				return // stopReading was called
 			}
 			if err != nil {
 				p.mu.Lock()
 				if !p.closed {
-					p.heard = append(p.heard, "CUT")
+					p.received = append(p.received, "CUT")
 				}
 				p.mu.Unlock()
 				p.conn.Close()
 				return
 			}
 			p.mu.Lock()
-			mute := p.mute
+			mute := p.noAnswers
 			switch op {
 			case opPing:
 				if mute {
-					p.heard = append(p.heard, "PING")
+					p.received = append(p.received, "PING")
 				}
 			case opPong:
-				p.heard = append(p.heard, strings.TrimSpace("PONG "+string(payload)))
+				p.received = append(p.received, strings.TrimSpace("PONG "+string(payload)))
 			case opClose:
 				p.closed, p.end = true, time.Now()
-				p.heard = append(p.heard, closeLine(payload))
+				p.received = append(p.received, closeLine(payload))
 			default:
-				p.heard = append(p.heard, string(payload))
+				p.received = append(p.received, string(payload))
 			}
 			p.mu.Unlock()
 			if mute {
@@ -123,8 +120,8 @@ func (p *peer) listen() *peer {
 	return p
 }
 
-// deaf has the peer read nothing any more.
-func (p *peer) deaf() {
+// stopReading makes the peer read nothing more.
+func (p *peer) stopReading() {
 	p.t.Helper()
 	synctest.Wait()
 	if err := p.conn.SetReadDeadline(time.Now()); err != nil {
@@ -133,12 +130,12 @@ func (p *peer) deaf() {
 	synctest.Wait()
 }
 
-// quiet has the peer answer nothing any more.
-func (p *peer) quiet() {
+// stopAnswering makes the peer respond to no more pings and close frames.
+func (p *peer) stopAnswering() {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mute = true
+	p.noAnswers = true
 }
 
 func closeLine(payload []byte) string {
@@ -148,11 +145,10 @@ func closeLine(payload []byte) string {
 	return strings.TrimSpace(fmt.Sprintf("CLOSE %d %s", binary.BigEndian.Uint16(payload), payload[2:]))
 }
 
-// send writes one frame; an error is the end of the connection, which the peer
-// hears otherwise.
+// send writes one frame. It fails if the connection has ended, which the reader of the peer records too.
 func (p *peer) send(op byte, payload []byte) error { return p.write(frameOf(true, op, payload)) }
 
-func (p *peer) say(frames ...string) {
+func (p *peer) sendText(frames ...string) {
 	for _, f := range frames {
 		_ = p.send(opText, []byte(f))
 	}
@@ -165,16 +161,16 @@ func (p *peer) write(b []byte) error {
 	return err
 }
 
-// next takes the first line that was heard and not taken yet.
+// next removes and returns the first recorded line, or returns "" if there is none.
 func (p *peer) next() string {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.heard) == 0 {
+	if len(p.received) == 0 {
 		return ""
 	}
-	line := p.heard[0]
-	p.heard = p.heard[1:]
+	line := p.received[0]
+	p.received = p.received[1:]
 	return line
 }
 
@@ -182,15 +178,15 @@ func (p *peer) expect(lines ...string) {
 	p.t.Helper()
 	for _, want := range lines {
 		if got := p.next(); got != want {
-			p.t.Errorf("heard %s\nwant  %s", got, want)
+			p.t.Errorf("received %s\nwant     %s", got, want)
 		}
 	}
 }
 
-func (p *peer) expectSilence() {
+func (p *peer) expectNothing() {
 	p.t.Helper()
 	if got := p.next(); got != "" {
-		p.t.Errorf("heard %s\nwant  silence", got)
+		p.t.Errorf("received %s\nwant     nothing", got)
 	}
 }
 
@@ -223,7 +219,7 @@ func readServerFrame(br *bufio.Reader) (op byte, payload []byte, err error) {
 		return 0, nil, err
 	}
 	if h[0]&0xf0 != 0x80 || h[1]&0x80 != 0 {
-		return 0, nil, errors.New("not a whole, unmasked frame")
+		return 0, nil, errors.New("not an unfragmented, unmasked frame")
 	}
 	op = h[0] & 0xf
 	n := uint64(h[1])
@@ -255,28 +251,28 @@ func upgradeRequest(protocols string) *http.Request {
 	return r
 }
 
-// pipeWriter is a ResponseWriter that gives up a net.Pipe.
+// A pipeWriter is a ResponseWriter whose Hijack returns an end of a net.Pipe.
 type pipeWriter struct {
-	conn   net.Conn
-	header http.Header
-	wrote  bool
-	err    error
-	ahead  []byte
-	before func() // called before the connection is given up
+	conn         net.Conn
+	header       http.Header
+	wrote        bool
+	err          error
+	prefetched   []byte
+	beforeHijack func() // called by Hijack
 }
 
 func (w *pipeWriter) Header() http.Header         { return w.header }
 func (w *pipeWriter) WriteHeader(int)             { w.wrote = true }
 func (w *pipeWriter) Write(p []byte) (int, error) { w.wrote = true; return len(p), nil }
 func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if w.before != nil {
-		w.before()
+	if w.beforeHijack != nil {
+		w.beforeHijack()
 	}
 	if w.err != nil {
 		return nil, nil, w.err
 	}
-	br := bufio.NewReader(io.MultiReader(bytes.NewReader(w.ahead), w.conn))
-	if _, err := br.Peek(len(w.ahead)); err != nil {
+	br := bufio.NewReader(io.MultiReader(bytes.NewReader(w.prefetched), w.conn))
+	if _, err := br.Peek(len(w.prefetched)); err != nil {
 		return nil, nil, err
 	}
 	return w.conn, bufio.NewReadWriter(br, bufio.NewWriter(w.conn)), nil

@@ -9,23 +9,21 @@ import (
 )
 
 const (
-	startWait   = `{"id":%d,"type":"start","payload":{"query":"{wait}"}}`
-	tooManySaid = `{"type":"error","id":%d,"payload":{"message":"Too many queries at once on one connection",` +
+	startWait      = `{"id":%d,"type":"start","payload":{"query":"{wait}"}}`
+	tooManyQueries = `{"type":"error","id":%d,"payload":{"message":"Too many queries at once on one connection",` +
 		`"extensions":{"code":"SERVICE_UNAVAILABLE"}}}`
 )
 
-// crowd starts as many queries as may run, and one more, which is not answered
-// before one of them has ended.
-func crowd(p *peer) {
+// startMaxQueries starts MaxQueries queries and one more, which waits until one of them has ended.
+func startMaxQueries(p *peer) {
 	for id := range testOptions.MaxQueries + 1 {
-		p.say(fmt.Sprintf(startWait, id))
+		p.sendText(fmt.Sprintf(startWait, id))
 	}
-	p.expectSilence()
+	p.expectNothing()
 }
 
-// heardAll takes all that was heard so far, in an order that does not depend on
-// which query was faster.
-func heardAll(p *peer) (lines []string) {
+// receivedAll removes and returns all recorded lines in sorted order, because queries may end in any order.
+func receivedAll(p *peer) (lines []string) {
 	for line := p.next(); line != ""; line = p.next() {
 		lines = append(lines, line)
 	}
@@ -33,108 +31,107 @@ func heardAll(p *peer) (lines []string) {
 	return lines
 }
 
-func TestQueriesBeyondTheLimitAreAnsweredLater(t *testing.T) {
+func TestQueriesBeyondLimitAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
 		const n = 100
 		go func() {
 			for id := range n {
-				p.say(fmt.Sprintf(startWait, id))
+				p.sendText(fmt.Sprintf(startWait, id))
 			}
 		}()
 		synctest.Wait()
 		if ss.queries != testOptions.MaxQueries {
-			t.Errorf("%d queries run at once, want %d", ss.queries, testOptions.MaxQueries)
+			t.Errorf("%d queries run, want %d", ss.queries, testOptions.MaxQueries)
 		}
 		close(ss.release)
-		if got := heardAll(p); len(got) != 2*n || len(ss.limits) != 0 {
-			t.Errorf("heard %d messages of %d queries, and limits %v", len(got), n, ss.limits)
+		if got := receivedAll(p); len(got) != 2*n || len(ss.limits) != 0 {
+			t.Errorf("received %d messages and limits %v, want %d messages and no limits", len(got), ss.limits, 2*n)
 		}
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-// A query that was refused makes way for the next message, which may be another
-// query that waits.
-func TestEachQueryThatWaitsHasItsTime(t *testing.T) {
+// When a waiting query is refused, the next message is read. It may be another query that has to wait.
+func TestEachWaitingQueryHasItsOwnTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		crowd(p)
-		go p.say(fmt.Sprintf(startWait, 4), fmt.Sprintf(startWait, 5))
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		startMaxQueries(p)
+		go p.sendText(fmt.Sprintf(startWait, 4), fmt.Sprintf(startWait, 5))
 		for id := 3; id <= 5; id++ {
 			time.Sleep(testOptions.QueryWait - time.Millisecond)
-			p.expectSilence()
+			p.expectNothing()
 			time.Sleep(time.Millisecond)
-			p.expect(fmt.Sprintf(tooManySaid, id))
+			p.expect(fmt.Sprintf(tooManyQueries, id))
 		}
 		if want := []string{"SocketQueries", "SocketQueries", "SocketQueries"}; !slices.Equal(ss.limits, want) {
-			t.Errorf("the session learned of %v", ss.limits)
+			t.Errorf("Limit was called with %v, want %v", ss.limits, want)
 		}
 		close(ss.release)
-		if got := heardAll(p); len(got) != 2*testOptions.MaxQueries {
-			t.Errorf("heard %q", got)
+		if got := receivedAll(p); len(got) != 2*testOptions.MaxQueries {
+			t.Errorf("received %q, want %d lines", got, 2*testOptions.MaxQueries)
 		}
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-// A peer that is not read cannot show that it is there.
-func TestPingsGoUnansweredWhileQueriesWait(t *testing.T) {
+// While a peer is not read, its pongs are not read either.
+func TestMissingPongsDoNotCountWhileQueriesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions
-		o.QueryWait = 0 // for as long as they like
-		s, ss := NewServer(o), newScript(t)
-		p := dial(t, s, ss).listen()
+		o.QueryWait = 0 // no limit
+		s, ss := NewServer(o), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
 		time.Sleep(time.Second)
-		crowd(p)
+		startMaxQueries(p)
 		time.Sleep(10 * time.Minute)
-		if left(s) != 1 {
-			t.Fatalf("the peer was cut: %v", ss.why)
+		if remainingSockets(s) != 1 {
+			t.Fatalf("the peer was cut with %v, want it connected", ss.why)
 		}
 		close(ss.release)
-		if got := heardAll(p); len(got) != 2*(o.MaxQueries+1) {
-			t.Errorf("heard %q", got)
+		if got := receivedAll(p); len(got) != 2*(o.MaxQueries+1) {
+			t.Errorf("received %q, want %d lines", got, 2*(o.MaxQueries+1))
 		}
-		p.say(startA) // is in use
+		p.sendText(startA) // stops UnusedTimeout
 		time.Sleep(time.Minute)
-		p.quiet()
-		time.Sleep(time.Duration(maxMissed+1) * o.KeepAlive)
-		if left(s) != 0 {
-			t.Error("a peer that answers no ping any more is kept")
+		p.stopAnswering()
+		time.Sleep(time.Duration(maxMissedPongs+1) * o.KeepAliveInterval)
+		if remainingSockets(s) != 0 {
+			t.Error("a peer that responds to no pings is still connected")
 		}
 		shutdown(t, s)
 	})
 }
 
-// What a peer sends while it is not read is not read at once through its fault.
-func TestTimeInWhichAPeerIsNotReadCountsForItsRate(t *testing.T) {
+// Messages that a peer sent while it was not read are read at once, which must not count as a burst.
+func TestUnreadTimeIsCreditedToMessageRate(t *testing.T) {
 	const rate = 10
-	const all = 13 * rate // in 10 s, and 3 s as a burst
+	const all = 13 * rate // 10 s at the rate, and a burst of 3 s
 	for n, closed := range map[int]bool{all: false, all + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
 			o := testOptions
 			o.MessageRate = rate
-			s, ss := NewServer(o), newScript(t)
-			p := dial(t, s, ss).listen()
-			crowd(p)
+			s, ss := NewServer(o), newFakeSession(t)
+			p := dial(t, s, ss).startReading()
+			startMaxQueries(p)
 			time.Sleep(5 * time.Second)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
 				for range n - (o.MaxQueries + 1) {
-					p.say(`{"type":"stop"}`)
+					p.sendText(`{"type":"stop"}`)
 				}
 			}()
 			time.Sleep(5 * time.Second)
 			close(ss.release)
 			<-done
-			heardAll(p)
+			receivedAll(p)
 			if got := len(ss.limits) > 0; got != closed {
-				t.Errorf("after 10 s, %d messages were too many: %v, want %v", n, got, closed)
+				t.Errorf("%d messages in 10 s exceeded MessageRate: %v, want %v", n, got, closed)
 			}
 			p.conn.Close()
 			shutdown(t, s)
@@ -142,33 +139,33 @@ func TestTimeInWhichAPeerIsNotReadCountsForItsRate(t *testing.T) {
 	}
 }
 
-func TestShutdownAnswersQueriesThatWait(t *testing.T) {
+func TestShutdownAnswersWaitingQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		crowd(p)
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		startMaxQueries(p)
 		over := make(chan struct{})
 		go func() { defer close(over); shutdown(t, s) }()
 		time.Sleep(time.Second)
 		close(ss.release)
 		<-over
-		got := heardAll(p)
+		got := receivedAll(p)
 		if want := 2*(testOptions.MaxQueries+1) + 2; len(got) != want || !slices.Contains(got, "CLOSE 1001 shutting down") {
-			t.Errorf("heard %q", got)
+			t.Errorf("received %q, want %d lines with the close frame", got, want)
 		}
 	})
 }
 
-// That a peer has left shows at the latest when a query has waited long enough.
-func TestPeerThatLeavesWhileItsQueriesWaitIsForgotten(t *testing.T) {
+// The end of a peer is noticed at the latest after QueryWait.
+func TestPeerThatLeavesWithWaitingQueriesIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		crowd(p)
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		startMaxQueries(p)
 		p.conn.Close()
 		time.Sleep(testOptions.QueryWait)
-		if left(s) != 0 || ss.queries != 0 {
-			t.Errorf("%d connections and %d queries are left", left(s), ss.queries)
+		if remainingSockets(s) != 0 || ss.queries != 0 {
+			t.Errorf("%d connections and %d queries are left, want none", remainingSockets(s), ss.queries)
 		}
 		shutdown(t, s)
 	})

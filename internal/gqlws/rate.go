@@ -8,32 +8,29 @@ import (
 )
 
 const (
-	// wholeFrame is what a frame counts against MessageRate: a message, a ping, a
-	// pong or an empty fragment. Any other fragment counts 1: a message in many
-	// small parts is unusual, but allowed.
-	wholeFrame = 16
+	// frameWeight is the weight of a message, ping, pong or empty fragment against MessageRate. Any other fragment
+	// weighs 1, because a message in many small fragments is unusual but allowed.
+	frameWeight = 16
 
-	// burst and afterEnd are for how many seconds of MessageRate a peer may send
-	// at once. Beyond burst its connection is ended. Beyond afterEnd it is cut,
-	// although the close frame may be lost: a peer that goes on like that while
-	// its connection ends costs as much as before.
-	burst    = 3 * time.Second
-	afterEnd = 20 * time.Second
+	// burst and burstAfterEnd limit how much a peer may send at once, as time at MessageRate. If a peer exceeds
+	// burst, its connection ends. If it exceeds burstAfterEnd, the connection is cut even if the close frame is then
+	// lost, because reading the frames of an ending connection costs as much as before.
+	burst         = 3 * time.Second
+	burstAfterEnd = 20 * time.Second
 
-	// maxSpare is the most of the time in which the peer was not read that counts as
-	// if its frames had come in that time.
-	maxSpare = 20 * time.Second
+	// maxCredit limits the time in which the peer was not read that is credited to its frames.
+	maxCredit = 20 * time.Second
 )
 
-// A frameCounter reads the headers of the frames in the bytes that a peer sends.
-// The library reports neither fragments nor frames in the close handshake.
+// A frameCounter parses frame headers in the bytes that a peer sends. It is needed because the library reports neither
+// fragments nor frames during the close handshake.
 type frameCounter struct {
 	header [14]byte
-	have   int    // bytes of the header that have come
-	left   uint64 // bytes of the payload that have not
+	have   int    // received bytes of the header
+	left   uint64 // missing bytes of the payload
 }
 
-// count returns what the frames count whose headers end in p.
+// count returns the weight of the frames whose headers end in p.
 func (f *frameCounter) count(p []byte) (weight int) {
 	for len(p) > 0 {
 		if n := min(f.left, uint64(len(p))); n > 0 {
@@ -45,7 +42,7 @@ func (f *frameCounter) count(p []byte) (weight int) {
 		f.have++
 		p = p[1:]
 		if f.have == f.headerSize() {
-			weight += f.begin()
+			weight += f.beginPayload()
 		}
 	}
 	return weight
@@ -68,8 +65,8 @@ func (f *frameCounter) headerSize() int {
 	return size
 }
 
-// begin goes on to the payload of the frame whose header has come.
-func (f *frameCounter) begin() (weight int) {
+// beginPayload starts the payload of the frame whose header is complete and returns the frame's weight.
+func (f *frameCounter) beginPayload() (weight int) {
 	f.have = 0
 	f.left = uint64(f.header[1] & 0x7f)
 	switch f.left {
@@ -82,49 +79,60 @@ func (f *frameCounter) begin() (weight int) {
 	switch op := f.header[0] & 0x0f; {
 	case op == opContinuation && f.left > 0:
 		return 1
-	case op == opClose: // nothing is heard after it
+	case op == opClose: // nothing after it is processed
 		return 0
 	}
-	return wholeFrame
+	return frameWeight
 }
 
-// charge counts frames against MessageRate, and ends or cuts a connection on which
-// too many come. Called by whoever reads the WebSocket: in the close handshake that
-// is the writer.
-func (c *conn) charge(weight int) {
-	rate := c.options.MessageRate
-	if rate <= 0 || weight == 0 {
+// A rateLimiter measures frames against a rate (GCRA). Frames that arrive after a time in which the peer was not read
+// may have been sent in that time, and it is credited to them.
+type rateLimiter struct {
+	arrival time.Time     // time at which all frames so far would have arrived at the rate
+	unread  time.Duration // time since the last frame in which the peer was not read
+	credit  time.Duration // unused part of the unread time
+}
+
+// add counts frames that arrive now and returns the time by which the peer is ahead of rate, which is in messages per
+// second.
+func (r *rateLimiter) add(now time.Time, weight, rate int) (ahead time.Duration) {
+	if idle := now.Sub(r.arrival); idle > 0 {
+		r.credit = min(r.credit+min(idle, r.unread), maxCredit)
+		r.arrival = now
+	}
+	r.unread = 0
+	share := time.Duration(weight) * time.Second / time.Duration(rate*frameWeight)
+	credited := min(share, r.credit)
+	r.credit -= credited
+	r.arrival = r.arrival.Add(share - credited)
+	return r.arrival.Sub(now)
+}
+
+// chargeFrames counts frames against MessageRate and ends or cuts the connection if there are too many. It is called
+// by the goroutine that reads the WebSocket; during the close handshake that is the writer.
+func (c *conn) chargeFrames(weight int) {
+	if c.options.MessageRate <= 0 || weight == 0 {
 		return
 	}
 	c.mu.Lock()
-	now := time.Now()
-	if idle := now.Sub(c.paced); idle > 0 {
-		c.spare = min(c.spare+min(idle, c.held), maxSpare)
-		c.paced = now
-	}
-	c.held = 0
-	share := time.Duration(weight) * time.Second / time.Duration(rate*wholeFrame)
-	saved := min(share, c.spare)
-	c.spare -= saved
-	c.paced = c.paced.Add(share - saved)
-	ahead := c.paced.Sub(now)
-	ends := c.ending != nil
+	ahead := c.rate.add(time.Now(), weight, c.options.MessageRate)
+	ends := c.phase >= phaseEnding
 	c.mu.Unlock()
 	switch {
 	case ahead > burst && !ends:
-		_ = c.apart(c.tooFast) // which ends the connection, whatever becomes of the Session
-		c.waitRoom()
-	case ahead > afterEnd:
-		c.cut(&severed{ErrRefused, "too many frames while the connection ended", errTooFast})
+		_ = c.onNewGoroutine(c.endTooFast) // ends the connection even if Session.Limit panics
+		c.throttle()
+	case ahead > burstAfterEnd:
+		c.cut(&cutError{ErrRefused, "too many frames while the connection ended", errTooManyFrames})
 	}
 }
 
-var errTooFast = errors.New("gqlws: too many frames")
+var errTooManyFrames = errors.New("gqlws: too many frames")
 
-// tooFast ends the connection of a peer that says too much.
-func (c *conn) tooFast() {
+// endTooFast ends a connection that exceeded MessageRate.
+func (c *conn) endTooFast() {
 	detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
-	if c.end(overLimit(causeTooMany, detail)) {
+	if c.end(overLimit(causeTooFast, detail)) {
 		c.callLimit("MessageRate")
 	}
 }

@@ -9,75 +9,75 @@ import (
 	"time"
 )
 
-// Peers may send three times the rate at once, and then as many as the rate allows;
-// the first one more ends the connection and is not acted upon.
+// A peer may send a burst of three times MessageRate and then messages at the rate. The first message beyond that ends
+// the connection and is not processed.
 func TestMessageRate(t *testing.T) {
 	const rate = 10
-	for protocol, say := range map[string]struct {
-		nothing, start string
-		farewell       []string
+	for protocol, messages := range map[string]struct {
+		ignored, start string
+		end            []string
 	}{
 		"graphql-ws": {
-			nothing: `{"type":"stop","id":"x"}`,
+			ignored: `{"type":"stop","id":"x"}`,
 			start:   startA,
-			farewell: []string{
+			end: []string{
 				`{"type":"connection_error","id":null,"payload":{"message":"More than 10 messages a second","extensions":{"code":"LIMIT_EXCEEDED"}}}`,
 				"CLOSE 1008",
 			},
 		},
 		"graphql-transport-ws": {
-			nothing:  `{"type":"complete","id":"x"}`,
-			start:    `{"id":"a","type":"subscribe","payload":{"query":"subscription{a}"}}`,
-			farewell: []string{"CLOSE 1008 More than 10 messages a second"},
+			ignored: `{"type":"complete","id":"x"}`,
+			start:   `{"id":"a","type":"subscribe","payload":{"query":"subscription{a}"}}`,
+			end:     []string{"CLOSE 1008 More than 10 messages a second"},
 		},
 	} {
-		connect := func(t *testing.T) (*Server, *script, *peer) {
+		connect := func(t *testing.T) (*Server, *fakeSession, *peer) {
 			o := testOptions
 			o.MessageRate = rate
 			o.InitTimeout, o.UnusedTimeout = 0, 0
-			s, ss := NewServer(o), newScript(t)
-			return s, ss, dialAs(t, s, ss, protocol, nil).listen()
+			s, ss := NewServer(o), newFakeSession(t)
+			return s, ss, dialAs(t, s, ss, protocol, nil).startReading()
 		}
-		// full sends what may be sent at once.
-		full := func(p *peer) {
+		// sendBurst sends as many messages as a burst may have.
+		sendBurst := func(p *peer) {
 			for range 3 * rate {
-				p.say(say.nothing)
+				p.sendText(messages.ignored)
 			}
-			p.expectSilence()
+			p.expectNothing()
 		}
-		over := func(t *testing.T, s *Server, ss *script, p *peer) {
-			p.say(say.start, say.start)
-			p.expect(say.farewell...)
-			p.expectSilence()
-			if left(s) != 0 || len(ss.streams) != 0 {
-				t.Errorf("%d connections are left, %d streams were started", left(s), len(ss.streams))
+		expectEnd := func(t *testing.T, s *Server, ss *fakeSession, p *peer) {
+			p.sendText(messages.start, messages.start)
+			p.expect(messages.end...)
+			p.expectNothing()
+			if remainingSockets(s) != 0 || len(ss.streams) != 0 {
+				t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s), len(ss.streams))
 			}
 		}
-		t.Run(protocol+"/at once", func(t *testing.T) {
+		t.Run(protocol+"/burst", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss, p := connect(t)
-				full(p)
-				over(t, s, ss, p)
+				sendBurst(p)
+				expectEnd(t, s, ss, p)
 			})
 		})
 		t.Run(protocol+"/at the rate", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss, p := connect(t)
-				full(p)
+				sendBurst(p)
 				for range 10 * rate {
 					time.Sleep(time.Second / rate)
-					p.say(say.nothing)
+					p.sendText(messages.ignored)
 				}
-				p.expectSilence()
+				p.expectNothing()
 				time.Sleep(time.Second/rate - 1)
-				over(t, s, ss, p)
+				expectEnd(t, s, ss, p)
 			})
 		})
 		for name, frames := range map[string]struct{ first, each, last []byte }{
 			"pings":           {each: frameOf(true, opPing, nil)},
 			"pongs":           {each: frameOf(true, opPong, nil)},
 			"large pongs":     {each: frameOf(true, opPong, make([]byte, 125))},
-			"messages":        {each: frameOf(true, opText, []byte(say.nothing))},
+			"messages":        {each: frameOf(true, opText, []byte(messages.ignored))},
 			"empty fragments": {first: frameOf(false, opText, nil), each: frameOf(false, 0, nil)},
 		} {
 			t.Run(protocol+"/"+name+" are counted", func(t *testing.T) {
@@ -101,23 +101,23 @@ func TestMessageRate(t *testing.T) {
 							p.expect("PONG")
 						}
 					}
-					p.expectSilence()
+					p.expectNothing()
 					write(frames.each)
-					p.expect(say.farewell...)
+					p.expect(messages.end...)
 					if len(ss.streams) != 0 || strings.Join(ss.limits, " ") != "MessageRate" {
-						t.Errorf("%d streams were started, and the session learned of %v", len(ss.streams), ss.limits)
+						t.Errorf("%d streams were started and Limit was called with %v, want none and MessageRate", len(ss.streams), ss.limits)
 					}
 					p.conn.Close()
 					shutdown(t, s)
 				})
 			})
 		}
-		t.Run(protocol+"/a message in small parts is heard", func(t *testing.T) {
+		t.Run(protocol+"/a message in small fragments is processed", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss, p := connect(t)
-				p.say(say.nothing) // the modern one's init is not needed for it
-				text := strings.Repeat(" ", 3*rate*wholeFrame-4*wholeFrame) + say.nothing
-				text = text[len(say.nothing):]
+				p.sendText(messages.ignored) // allowed before connection_init
+				text := strings.Repeat(" ", 3*rate*frameWeight-4*frameWeight) + messages.ignored
+				text = text[len(messages.ignored):]
 				parts := frameOf(false, opText, nil)
 				for i := range len(text) {
 					parts = append(parts, frameOf(false, 0, []byte{text[i]})...)
@@ -125,31 +125,31 @@ func TestMessageRate(t *testing.T) {
 				if err := p.write(append(parts, frameOf(true, 0, nil)...)); err != nil {
 					t.Fatal(err)
 				}
-				p.expectSilence()
-				if len(ss.limits) != 0 || left(s) != 1 {
-					t.Errorf("the session learned of %v, %d connections are left", ss.limits, left(s))
+				p.expectNothing()
+				if len(ss.limits) != 0 || remainingSockets(s) != 1 {
+					t.Errorf("Limit was called with %v and %d connections are left, want no call and one connection", ss.limits, remainingSockets(s))
 				}
 				p.conn.Close()
 				shutdown(t, s)
 			})
 		})
-		t.Run(protocol+"/silence is not saved up", func(t *testing.T) {
+		t.Run(protocol+"/idle time is not credited", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss, p := connect(t)
-				p.say(say.nothing)
-				time.Sleep(time.Hour + time.Second) // the last pong has come long since
-				full(p)
-				over(t, s, ss, p)
+				p.sendText(messages.ignored)
+				time.Sleep(time.Hour + time.Second) // not at the time of a pong
+				sendBurst(p)
+				expectEnd(t, s, ss, p)
 			})
 		})
 	}
 }
 
-// In the close handshake the library hears pings on another goroutine.
+// During the close handshake, the library reads pings on another goroutine. The race detector checks the counters.
 func TestPingsAndMessagesAreCountedTogether(t *testing.T) {
 	o := testOptions
 	o.MessageRate = 1_000_000
-	s, ss := NewServer(o), newClosing(t)
+	s, ss := NewServer(o), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	all := frameOf(true, opText, []byte(`{"type":"connection_terminate"}`))
 	for range 200 {
@@ -158,18 +158,17 @@ func TestPingsAndMessagesAreCountedTogether(t *testing.T) {
 	}
 	for range 50 {
 		c := dialLoopback(t, url)
-		_ = c.nc.SetReadDeadline(time.Now().Add(5 * time.Millisecond)) // and leaves amid the handshake
+		_ = c.nc.SetReadDeadline(time.Now().Add(5 * time.Millisecond)) // leave during the close handshake
 		_, _ = c.nc.Write(all)
 		_, _ = io.Copy(io.Discard, c.br)
 		c.nc.Close()
-		<-ss.whys
+		<-ss.closed
 	}
 	shutdown(t, s)
 }
 
-// The rate bounds what a peer can do in the close handshake, too, and the bound is
-// far above what one that is surprised by its end has on the way.
-func TestPeerThatFloodsTheCloseHandshakeIsCut(t *testing.T) {
+// During the close handshake, a peer may send more than a burst, because frames may have been on the way.
+func TestFloodDuringCloseHandshakeIsCut(t *testing.T) {
 	const rate = 10
 	for name, frame := range map[string][]byte{
 		"pongs":    frameOf(true, opPong, nil),
@@ -180,19 +179,19 @@ func TestPeerThatFloodsTheCloseHandshakeIsCut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := testOptions
 				o.MessageRate = rate
-				s, ss := NewServer(o), newScript(t)
+				s, ss := NewServer(o), newFakeSession(t)
 				p := dial(t, s, ss)
-				p.mute = true
-				p.listen()
-				heard := 0
+				p.noAnswers = true
+				p.startReading()
+				sent := 0
 				for p.write(frame) == nil {
-					heard++
+					sent++
 				}
-				if most := int(afterEnd/time.Second)*rate + 1; heard != most {
-					t.Errorf("%d frames were sent, want %d", heard, most)
+				if most := int(burstAfterEnd/time.Second)*rate + 1; sent != most {
+					t.Errorf("the server read %d frames, want %d", sent, most)
 				}
-				if err := ss.ended(); !errors.Is(err, ErrRefused) {
-					t.Errorf("closed with %v", err)
+				if err := ss.closeReason(); !errors.Is(err, ErrRefused) {
+					t.Errorf("closed with %v, want %v", err, ErrRefused)
 				}
 				shutdown(t, s)
 			})
@@ -200,8 +199,7 @@ func TestPeerThatFloodsTheCloseHandshakeIsCut(t *testing.T) {
 	}
 }
 
-// However the bytes arrive, the headers are found.
-func TestFramesAreCountedInAnyPieces(t *testing.T) {
+func TestFrameCounterAcceptsAnySplit(t *testing.T) {
 	var all []byte
 	want := 0
 	add := func(weight int, frame []byte) {
@@ -209,13 +207,13 @@ func TestFramesAreCountedInAnyPieces(t *testing.T) {
 		want += weight
 	}
 	for _, n := range []int{0, 1, 125, 126, 200, 1<<16 - 1, 1 << 16, 1<<16 + 1} {
-		add(wholeFrame, frameOf(false, opText, make([]byte, n)))
+		add(frameWeight, frameOf(false, opText, make([]byte, n)))
 		add(1, frameOf(false, 0, make([]byte, max(n, 1))))
-		add(wholeFrame, frameOf(true, opPong, make([]byte, n%126)))
-		add(wholeFrame, frameOf(true, 0, nil))
+		add(frameWeight, frameOf(true, opPong, make([]byte, n%126)))
+		add(frameWeight, frameOf(true, 0, nil))
 	}
-	add(wholeFrame, []byte{0x81, 2, '{', '}'}) // not masked, which the library refuses
-	add(wholeFrame, frameOf(true, opBinary, []byte("{}")))
+	add(frameWeight, []byte{0x81, 2, '{', '}'}) // not masked: counted here and rejected by the library
+	add(frameWeight, frameOf(true, opBinary, []byte("{}")))
 	add(0, frameOf(true, opClose, []byte{3, 232}))
 	for _, size := range []int{1, 2, 3, 5, 7, 14, 256, 4096, len(all)} {
 		var f frameCounter
@@ -231,6 +229,6 @@ func TestFramesAreCountedInAnyPieces(t *testing.T) {
 	}
 	var f frameCounter
 	if got := testing.AllocsPerRun(10, func() { f.count(all) }); got != 0 {
-		t.Errorf("%v allocations", got)
+		t.Errorf("count allocates %v times, want 0", got)
 	}
 }

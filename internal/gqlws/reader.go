@@ -3,7 +3,6 @@ package gqlws
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,157 +11,151 @@ import (
 	"unicode/utf8"
 )
 
-// maxMalformed is how many malformed frames in a row end a connection.
+// maxMalformed is the number of consecutive malformed frames that ends a connection.
 const maxMalformed = 10
 
-// smallFrame is the size in bytes of the largest message that is read in microseconds.
+// smallFrame is the maximum size in bytes of a message that is processed within microseconds.
 const smallFrame = 1 << 10
 
-func (c *conn) listen() (err error) {
-	defer c.recovered("reader", &err)
+func (c *conn) readMessages() (err error) {
+	defer c.recoverPanic("reader", &err)
 	for {
-		frame, err := c.read()
+		frame, err := c.readMessage()
 		if err != nil {
 			return err
 		}
-		if err := c.apart(func() { c.receive(frame) }); err != nil {
+		if err := c.onNewGoroutine(func() { c.handleMessage(frame) }); err != nil {
 			return err
 		}
-		c.waitRoom()
-		c.settle(false) // again: the time that this took is not the next frame's
+		c.throttle()
+		c.setInMessage(false) // again: the next frame's deadline must not include the time since the first call
 		if len(frame) > smallFrame {
-			// Go interrupts a goroutine only after 10 ms. Hundreds of peers that send
-			// long messages would keep the others waiting.
+			// Go preempts a goroutine only after 10 ms. Hundreds of peers with long messages would delay the others.
 			runtime.Gosched()
 		}
 	}
 }
 
-// apart runs f on a goroutine and waits for it. What a message asks for takes a
-// deep stack, and the reader would keep its own as long as it waits for the next
-// message.
-func (c *conn) apart(f func()) error {
+// onNewGoroutine runs f on a new goroutine and waits for it. Processing a message grows the stack, and the reader
+// would keep the large stack while it waits for the next message.
+func (c *conn) onNewGoroutine(f func()) error {
 	done := make(chan error)
-	go c.fenced("reader", f, func(err error) { done <- err })
+	go c.runProtected("reader", f, func(err error) { done <- err })
 	return <-done
 }
 
-// read returns the next message. One that is too big ends the connection; what
-// is returned of it is then not heard any more.
-func (c *conn) read() ([]byte, error) {
+// readMessage returns the next message. If it is too large, the connection ends and the returned part is not processed.
+func (c *conn) readMessage() ([]byte, error) {
 	_, r, err := c.ws.Reader(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	c.settle(true)
+	c.setInMessage(true)
 	limit := c.options.MaxMessage
-	coming := &counting{Reader: r, account: c.account}
-	defer coming.release()
-	r = coming
+	counted := &countingReader{Reader: r, account: c.account}
+	defer counted.release()
+	r = counted
 	if limit > 0 {
 		r = io.LimitReader(r, limit+1)
 	}
-	// If the connection ends inside a message, a part may come without an error: it is no JSON.
+	// If the connection ends inside a message, ReadAll may return a part without an error. A part is not valid JSON.
 	frame, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
 	if limit > 0 && int64(len(frame)) > limit {
 		if c.end(overLimit(causeTooBig, fmt.Sprintf("Message is larger than %d bytes", limit))) {
-			if err := c.apart(func() { c.callLimit("MessageBytes") }); err != nil {
+			if err := c.onNewGoroutine(func() { c.callLimit("MessageBytes") }); err != nil {
 				return nil, err
 			}
 		}
-		c.waitRoom()
-		// Bytes left unread would turn the close into a reset, which can overtake what
-		// the peer is told.
-		if _, err := io.Copy(io.Discard, coming.Reader); err != nil {
+		c.throttle()
+		// If bytes were left unread, closing would send a TCP reset, which can discard the error on its way to the
+		// peer.
+		if _, err := io.Copy(io.Discard, counted.Reader); err != nil {
 			return nil, err
 		}
 	}
-	c.settle(false)
-	// The library leaves this to its user, and encoding/json lets it pass; an id
-	// in which it came back would have a browser cut the connection.
+	c.setInMessage(false)
+	// Neither the library nor encoding/json rejects invalid UTF-8. If an id contained it, the response would contain it
+	// too, and a browser would cut the connection.
 	if !utf8.Valid(frame) {
 		const detail = "Message is not UTF-8"
-		c.end(ending{cause: causeNotText, err: encodeError(detail, "BAD_REQUEST"), detail: detail})
+		c.end(ending{cause: causeNotUTF8, err: encodeError(detail, "BAD_REQUEST"), detail: detail})
 	}
 	return frame, nil
 }
 
-// settle says where the reader is in the stream of frames: inside a message or
-// behind it. In the close handshake the library reads on the writer's goroutine,
-// and deadlines are none of the reader's business.
-func (c *conn) settle(inside bool) {
+// setInMessage records whether the reader is inside a message or between two. During the close handshake it does
+// nothing: the library then reads on the writer's goroutine, and the reader must not change deadlines.
+func (c *conn) setInMessage(inside bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.phase >= phaseClosing {
 		return
 	}
-	c.net.message = inside
+	c.net.inMessage = inside
 	if !inside {
-		c.net.settle()
+		c.net.endFrame()
 	}
 }
 
-// waitRoom holds the reader up while a peer does not read what it asked for,
-// control frames or answers, or has more queries than may run: it goes on to read,
-// or its connection is cut over a stalled write; a query ends, or the last one is
-// refused. Where the connection ends, it is until the close frame is out: the
-// library closes, with or without one of its own, over what a peer goes on to do
-// wrong, and that must not come first.
-func (c *conn) waitRoom() {
+// throttle blocks the reader while the peer does not read its control frames or responses, or has more queries than may
+// run. It returns when the peer reads, a query ends, the last query is refused, or a stalled write cuts the connection.
+//
+// If the connection ends, throttle waits until the close frame is written: if the reader saw another protocol error
+// first, the library would close the connection before it.
+func (c *conn) throttle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.mustWait() {
+	if !c.mustThrottle() {
 		return
 	}
-	began, over := time.Now(), false
-	if d := c.options.QueryWait; d > 0 && c.crowded() {
-		bound := c.after(d, func() {
+	began, timedOut := time.Now(), false
+	if d := c.options.QueryWait; d > 0 && c.hasWaitingQueries() {
+		timer := c.afterFunc(d, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			over = true
-			c.room.Broadcast()
+			timedOut = true
+			c.changed.Broadcast()
 		})
-		defer bound.Stop()
+		defer timer.Stop()
 	}
-	for c.mustWait() {
-		if over && c.crowded() && c.ending == nil {
-			c.refuseLast()
+	for c.mustThrottle() {
+		if timedOut && c.hasWaitingQueries() && c.phase < phaseEnding {
+			c.refuseLastQuery()
 			continue
 		}
-		c.room.Wait()
+		c.changed.Wait()
 	}
-	c.held += time.Since(began)
+	c.rate.unread += time.Since(began)
 }
 
-// mustWait is called with mu held.
-func (c *conn) mustWait() bool {
-	wait := c.pending > maxOutbox || c.full() || c.crowded() || c.ending != nil
-	return wait && !c.broken && !(c.shut && !c.sending)
+// mustThrottle reports whether throttle has to wait. Called with mu held.
+func (c *conn) mustThrottle() bool {
+	wait := c.outboxBytes > maxOutbox || c.exceedsMaxUnsent() || c.hasWaitingQueries() || c.phase >= phaseEnding
+	return wait && c.phase < phaseClosed && !(c.closeFrameQueued && !c.inWrite)
 }
 
-// refuseLast refuses the query that waits for the end of another one. Called with
-// mu held, which it lets go of meanwhile, by the reader.
-func (c *conn) refuseLast() {
-	op := c.waiting[len(c.waiting)-1]
+// refuseLastQuery refuses the last waiting query. Called by the reader with mu held, which it releases temporarily.
+func (c *conn) refuseLastQuery() {
+	op := c.waitingQueries[len(c.waitingQueries)-1]
 	c.retire(op, nil)
 	c.mu.Unlock()
 	defer c.mu.Lock()
 	c.dispose(op)
-	_ = c.apart(func() {
+	_ = c.onNewGoroutine(func() {
 		c.callLimit("SocketQueries")
 		c.refuse(op.id, "Too many queries at once on one connection", codeRetry)
 	})
 }
 
-// receive does what one frame asks for.
-func (c *conn) receive(frame []byte) {
+// handleMessage processes one frame.
+func (c *conn) handleMessage(frame []byte) {
 	c.mu.Lock()
-	over := c.ending != nil
+	ignore := c.phase >= phaseEnding
 	c.mu.Unlock()
-	if over {
+	if ignore {
 		return
 	}
 	m := c.codec.decode(frame)
@@ -177,63 +170,64 @@ func (c *conn) receive(frame []byte) {
 		c.malformed++
 		if c.malformed >= maxMalformed || c.codec.strict() {
 			const tooMany = "Too many messages that are not JSON objects"
-			c.end(ending{cause: causeMalformed, err: encodeError(tooMany, "BAD_REQUEST"), detail: cmp.Or(m.reason, tooMany)})
+			err := encodeError(tooMany, "BAD_REQUEST")
+			c.end(ending{cause: causeMalformed, err: err, detail: cmp.Or(m.reason, tooMany)})
 			return
 		}
-		c.say(m.answer)
-	case kindWrong:
-		c.say(m.answer)
+		c.sendMessage(m.reply)
+	case kindInvalid:
+		c.sendMessage(m.reply)
 	case kindInit:
-		c.beInited()
-		c.init(m.payload)
+		c.stopInitTimer()
+		c.handleInit(m.payload)
 	case kindStart:
 		c.startOperation(m.id, m.payload)
 	case kindStop:
 		c.stopOperation(m.id)
 	case kindPing:
-		c.say(c.codec.appendPong(nil, m.payload))
+		c.sendMessage(c.codec.appendPong(nil, m.payload))
 	case kindTerminate:
 		c.end(ending{cause: causeTerminated})
 	}
 }
 
-// init answers a connection_init. Keep-alives begin with the first one, and their
-// times do not change with a later one: clients measure them.
-func (c *conn) init(payload []byte) {
-	again := c.inited
-	if again && c.codec.strict() {
+// handleInit processes a connection_init. Keep-alives start with the first one. A later one does not change their
+// times, because clients measure them.
+func (c *conn) handleInit(payload []byte) {
+	repeated := c.inited
+	if repeated && c.codec.strict() {
 		c.end(ending{cause: causeSecondInit, detail: "Too many initialisation requests"})
 		return
 	}
-	if !c.enter(payload) {
+	if !c.authenticate(payload) {
 		return
 	}
 	c.inited = true
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.push(c.codec.appendAck(nil))
-	if !again && c.options.KeepAlive > 0 {
-		if c.codec.quickens() {
-			c.push(c.codec.appendKeepAlive(nil))
-			c.ping.Stop()
-			c.ping = nil // pings go with keep-alives
+	c.queueMessage(c.codec.appendAck(nil))
+	if !repeated && c.options.KeepAliveInterval > 0 {
+		if c.codec.frequentKeepAlives() {
+			c.queueMessage(c.codec.appendKeepAlive(nil))
+			c.pingTimer.Stop()
+			c.pingTimer = nil // pings go with keep-alives
 		}
-		c.kaNext = time.Now().Add(c.options.KeepAlive)
-		c.ka = c.after(c.options.KeepAlive, c.keepAlive)
+		c.nextKeepAlive = time.Now().Add(c.options.KeepAliveInterval)
+		c.keepAliveTimer = c.afterFunc(c.options.KeepAliveInterval, c.keepAliveTick)
 	}
-	c.kick()
+	c.scheduleWriter()
 }
 
-// enter has the Session let the peer in, and reports whether it did.
-func (c *conn) enter(payload []byte) bool {
+// authenticate calls Session.Init and reports whether it accepted the peer.
+func (c *conn) authenticate(payload []byte) bool {
 	ctx, err := c.callInit(payload)
-	var trouble *RequestError
+	var reqErr *RequestError
 	switch {
-	case errors.As(err, &trouble) && len(trouble.Errors) > 0:
-		e := ending{cause: causeInternal, err: trouble.Errors[0], session: trouble}
-		if trouble.Lost {
-			e.cause = causeLater
+	case errors.As(err, &reqErr) && len(reqErr.Errors) > 0:
+		e := ending{cause: causeInternal, err: reqErr.Errors[0], session: reqErr}
+		if reqErr.Lost {
+			e.cause = causeTryAgain
 		}
 		c.end(e)
 		return false
@@ -242,109 +236,11 @@ func (c *conn) enter(payload []byte) bool {
 		c.end(ending{cause: causeRefused, err: encodeError("Unauthorized access", "UNAUTHENTICATED"), session: err})
 		return false
 	}
-	c.session = ctx
+	c.sessionCtx = ctx
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.expires = expiryOf(ctx)
-	c.awaitExpiry()
+	c.credentialExpiry = expiryOf(ctx)
+	c.resetExpiryTimer()
 	return true
-}
-
-func (c *conn) startOperation(id identity, payload []byte) {
-	if !c.inited && c.codec.strict() {
-		c.end(ending{cause: causeNoInit, detail: "Operation before connection_init"})
-		return
-	}
-	if c.session == nil && !c.enter(nil) {
-		return
-	}
-
-	c.mu.Lock()
-	if c.draining || c.turn != nil {
-		c.draining = true // its turn has come
-		c.kick()
-		c.mu.Unlock()
-		return // the farewell that is to come says why
-	}
-	old := c.ops[id.key]
-	if old != nil && c.codec.strict() {
-		c.mu.Unlock()
-		c.end(ending{cause: causeSameID, detail: "Subscriber for " + id.text() + " already exists"})
-		return
-	}
-	if old != nil {
-		c.retire(old, nil)
-		c.push(c.codec.appendComplete(nil, old.id))
-		c.kick()
-	}
-	c.mu.Unlock()
-	if old != nil {
-		c.dispose(old)
-	}
-
-	op := &operation{id: id, expires: expiryOf(c.session)}
-	ctx, cancel := context.WithCancel(c.session)
-	op.cancel = cancel
-	how, err := c.callStart(ctx, payload)
-	op.run, op.query, op.size = how.Run, how.Run != nil, how.Size
-	if err == nil && how.Open != nil {
-		if c.fullOfStreams() {
-			cancel()
-			c.callLimit("SocketSubscriptions")
-			detail := fmt.Sprintf("More than %d subscriptions on one connection", c.options.MaxSubscriptions)
-			c.refuse(id, detail, "LIMIT_EXCEEDED")
-			return
-		}
-		op.stream, err = c.callOpen(how.Open, func() { c.wake(op) })
-	}
-	if err != nil {
-		cancel()
-		c.fail(id, err)
-		return
-	}
-
-	c.mu.Lock()
-	op.started = true
-	if c.ending != nil {
-		op.ended, op.why = true, c.ending.why()
-		c.mu.Unlock()
-		c.dispose(op)
-		return
-	}
-	c.ops[id.key] = op
-	if op.query {
-		op.begin = func() { c.answer(ctx, op) }
-		c.waiting = append(c.waiting, op)
-		c.begin()
-	} else {
-		c.streams++
-		c.queue(op)
-	}
-	c.mu.Unlock()
-}
-
-func (c *conn) fullOfStreams() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.options.MaxSubscriptions > 0 && c.streams >= c.options.MaxSubscriptions
-}
-
-// refuse tells the peer that an operation does not run because of a limit.
-func (c *conn) refuse(id identity, message, code string) {
-	c.fail(id, &RequestError{Errors: []json.RawMessage{encodeError(message, code)}})
-}
-
-func (c *conn) stopOperation(id identity) {
-	c.mu.Lock()
-	op := c.ops[id.key]
-	if op == nil {
-		c.mu.Unlock()
-		return
-	}
-	c.retire(op, nil)
-	c.push(c.codec.appendStopped(nil, op.id))
-	c.kick()
-	c.mu.Unlock()
-	c.dispose(op)
 }

@@ -16,9 +16,9 @@ const (
 	modernAck  = `{"type":"connection_ack"}`
 )
 
-// What RFC 6455 asks of a server, whoever sees to it: a line of want is how the
-// line that is heard begins.
-func TestFramesAreTreatedAsRFC6455Asks(t *testing.T) {
+// The test checks rules of RFC 6455 for servers, whether this package or the library enforces them. The lines of want are
+// prefixes of the received lines.
+func TestFramesFollowRFC6455(t *testing.T) {
 	text := func(s string) []byte { return frameOf(true, opText, []byte(s)) }
 	noted := func(s string) []byte { return text(`{"type":"connection_init","note":"` + s + `"}`) }
 	join := func(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
@@ -36,37 +36,37 @@ func TestFramesAreTreatedAsRFC6455Asks(t *testing.T) {
 		want  []string
 	}
 	cases := map[string]frames{
-		"a message":                     {text(modernInit), []string{modernAck}},
-		"a binary message":              {frameOf(true, opBinary, []byte(modernInit)), []string{modernAck}},
-		"a length wider than need be":   {wide, []string{modernAck}},
-		"a message in parts":            {join(part(opText, ""), part(0, modernInit[:1]), part(0, ""), part(0, modernInit[1:9]), last(modernInit[9:])), []string{modernAck}},
-		"parts and an empty last one":   {join(part(opText, modernInit), last("")), []string{modernAck}},
-		"a ping between parts":          {join(part(opText, modernInit[:5]), ping("x"), ping(""), last(modernInit[5:])), []string{"PONG x", "PONG", modernAck}},
-		"a pong between parts":          {join(part(opText, modernInit[:5]), frameOf(true, opPong, []byte("x")), last(modernInit[5:])), []string{modernAck}},
-		"a pong out of the blue":        {join(frameOf(true, opPong, nil), text(modernInit)), []string{modernAck}},
-		"a close between parts":         {join(part(opText, modernInit[:5]), closeFrame(1000, "")), []string{"CLOSE 1000"}},
-		"the longest ping":              {ping(long), []string{"PONG " + long}},
-		"many pings":                    {join(ping("1"), ping("2"), ping("3")), []string{"PONG 1", "PONG 2", "PONG 3"}},
-		"a message behind a close":      {join(closeFrame(1000, ""), text(modernInit)), []string{"CLOSE 1000"}},
-		"a close without a code":        {frameOf(true, opClose, nil), []string{"CLOSE"}},
-		"the longest reason":            {closeFrame(4999, long[:123]), []string{"CLOSE 4999 " + long[:123]}},
-		"a reason in UTF-8":             {closeFrame(1000, "ж😀"), []string{"CLOSE 1000 ж😀"}},
-		"a character in two parts":      {join(part(opText, `{"type":"connection_init","note":"`+"\xd0"), last("\xb6"+`"}`)), []string{modernAck}},
-		"the last of all characters":    {noted("\U0010ffff\uffff\ufffe"), []string{modernAck}},
-		"half a close code":             {frameOf(true, opClose, []byte{3}), []string{"CLOSE 1002"}},
-		"a ping in parts":               {frameOf(false, opPing, nil), []string{"CLOSE 1002"}},
-		"a close in parts":              {frameOf(false, opClose, []byte{3, 232}), []string{"CLOSE 1002"}},
-		"a ping too long":               {ping(long + "x"), []string{"CLOSE 1002"}},
-		"a close too long":              {closeFrame(1000, long), []string{"CLOSE 1002"}},
-		"a part of nothing":             {last("x"), []string{"CLOSE 1002"}},
-		"a part of nothing, not last":   {part(0, "x"), []string{"CLOSE 1002"}},
-		"a message between parts":       {join(part(opText, "{"), text("{}")), []string{"CLOSE 1002"}},
-		"a reserved bit on a ping":      {frameOf(true, 0x40|opPing, nil), []string{"CLOSE 1002"}},
-		"a reserved bit on a part":      {join(part(opText, "{"), frameOf(true, 0x40, []byte("}"))), []string{"CLOSE 1002"}},
-		"too large a message":           {text(strings.Repeat(" ", 513)), []string{"CLOSE 1009 Message is larger than 512 bytes"}},
-		"too large a message, in parts": {join(part(opText, strings.Repeat(" ", 300)), ping("x"), part(0, strings.Repeat(" ", 300)), last("")), []string{"PONG x", "CLOSE 1009"}},
-		"too large and not UTF-8":       {text(strings.Repeat("\xff", 513)), []string{"CLOSE 1009"}},
-		// A server may close these without a word.
+		"a message":                           {text(modernInit), []string{modernAck}},
+		"a binary message":                    {frameOf(true, opBinary, []byte(modernInit)), []string{modernAck}},
+		"a length with too many bytes":        {wide, []string{modernAck}},
+		"a fragmented message":                {join(part(opText, ""), part(0, modernInit[:1]), part(0, ""), part(0, modernInit[1:9]), last(modernInit[9:])), []string{modernAck}},
+		"an empty last fragment":              {join(part(opText, modernInit), last("")), []string{modernAck}},
+		"a ping between fragments":            {join(part(opText, modernInit[:5]), ping("x"), ping(""), last(modernInit[5:])), []string{"PONG x", "PONG", modernAck}},
+		"a pong between fragments":            {join(part(opText, modernInit[:5]), frameOf(true, opPong, []byte("x")), last(modernInit[5:])), []string{modernAck}},
+		"an unexpected pong":                  {join(frameOf(true, opPong, nil), text(modernInit)), []string{modernAck}},
+		"a close between fragments":           {join(part(opText, modernInit[:5]), closeFrame(1000, "")), []string{"CLOSE 1000"}},
+		"the longest ping":                    {ping(long), []string{"PONG " + long}},
+		"many pings":                          {join(ping("1"), ping("2"), ping("3")), []string{"PONG 1", "PONG 2", "PONG 3"}},
+		"a message after a close":             {join(closeFrame(1000, ""), text(modernInit)), []string{"CLOSE 1000"}},
+		"a close without a code":              {frameOf(true, opClose, nil), []string{"CLOSE"}},
+		"the longest reason":                  {closeFrame(4999, long[:123]), []string{"CLOSE 4999 " + long[:123]}},
+		"a reason in UTF-8":                   {closeFrame(1000, "ж😀"), []string{"CLOSE 1000 ж😀"}},
+		"a character in two fragments":        {join(part(opText, `{"type":"connection_init","note":"`+"\xd0"), last("\xb6"+`"}`)), []string{modernAck}},
+		"the highest characters":              {noted("\U0010ffff\uffff\ufffe"), []string{modernAck}},
+		"one byte of a close code":            {frameOf(true, opClose, []byte{3}), []string{"CLOSE 1002"}},
+		"a fragmented ping":                   {frameOf(false, opPing, nil), []string{"CLOSE 1002"}},
+		"a fragmented close":                  {frameOf(false, opClose, []byte{3, 232}), []string{"CLOSE 1002"}},
+		"a ping too long":                     {ping(long + "x"), []string{"CLOSE 1002"}},
+		"a close too long":                    {closeFrame(1000, long), []string{"CLOSE 1002"}},
+		"a continuation of nothing":           {last("x"), []string{"CLOSE 1002"}},
+		"a continuation of nothing, not last": {part(0, "x"), []string{"CLOSE 1002"}},
+		"a message between fragments":         {join(part(opText, "{"), text("{}")), []string{"CLOSE 1002"}},
+		"a reserved bit on a ping":            {frameOf(true, 0x40|opPing, nil), []string{"CLOSE 1002"}},
+		"a reserved bit on a fragment":        {join(part(opText, "{"), frameOf(true, 0x40, []byte("}"))), []string{"CLOSE 1002"}},
+		"too large a message":                 {text(strings.Repeat(" ", 513)), []string{"CLOSE 1009 Message is larger than 512 bytes"}},
+		"too large a message, fragmented":     {join(part(opText, strings.Repeat(" ", 300)), ping("x"), part(0, strings.Repeat(" ", 300)), last("")), []string{"PONG x", "CLOSE 1009"}},
+		"too large and not UTF-8":             {text(strings.Repeat("\xff", 513)), []string{"CLOSE 1009"}},
+		// A server may close these without a close frame.
 		"no mask":           {unmasked, []string{"CUT"}},
 		"a ping, no mask":   {unmaskedPing, []string{"CUT"}},
 		"a negative length": {negative, []string{"CUT"}},
@@ -81,18 +81,17 @@ func TestFramesAreTreatedAsRFC6455Asks(t *testing.T) {
 		cases[fmt.Sprintf("close code %d", code)] = frames{closeFrame(code, "bye"), []string{fmt.Sprintf("CLOSE %d bye", code)}}
 	}
 	for _, code := range []uint16{0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535} {
-		cases[fmt.Sprintf("wrong close code %d", code)] = frames{closeFrame(code, ""), []string{"CLOSE 1002"}}
+		cases[fmt.Sprintf("invalid close code %d", code)] = frames{closeFrame(code, ""), []string{"CLOSE 1002"}}
 	}
 	for name, bad := range map[string]string{
 		"a byte": "\xff", "a continuation": "\x80", "an overlong form": "\xc0\xaf", "a surrogate": "\xed\xa0\x80",
-		"past the last": "\xf4\x90\x80\x80", "half a character": "\xf0\x9f\x98",
+		"above the maximum": "\xf4\x90\x80\x80", "an incomplete character": "\xf0\x9f\x98",
 	} {
 		cases["not UTF-8: "+name] = frames{noted(bad), []string{"CLOSE 1007"}}
 		cases["not UTF-8 at the end: "+name] = frames{text(bad), []string{"CLOSE 1007"}}
-		cases["not UTF-8 in parts: "+name] = frames{join(part(opText, `{"type":"ping","note":"`+bad[:1]), last(bad[1:]+`"}`)), []string{"CLOSE 1007"}}
+		cases["not UTF-8 in fragments: "+name] = frames{join(part(opText, `{"type":"ping","note":"`+bad[:1]), last(bad[1:]+`"}`)), []string{"CLOSE 1007"}}
 		cases["not UTF-8 in binary: "+name] = frames{frameOf(true, opBinary, []byte(bad)), []string{"CLOSE 1007"}}
-		// It ends the connection like any other: the library hands the reason back
-		// as it came.
+		// The library does not check the reason and sends it back.
 		cases["not UTF-8 in a reason: "+name] = frames{closeFrame(1000, "bye "+bad), []string{"CLOSE 1000 bye " + bad}}
 	}
 
@@ -100,19 +99,19 @@ func TestFramesAreTreatedAsRFC6455Asks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := NewServer(testOptions)
-				p := dialAs(t, s, newScript(t), "graphql-transport-ws", nil).listen()
-				_ = p.write(tc.bytes) // the server need not read all of it
+				p := dialAs(t, s, newFakeSession(t), "graphql-transport-ws", nil).startReading()
+				_ = p.write(tc.bytes) // fails if the server closes first
 				for _, want := range tc.want {
-					exact := !strings.HasPrefix(want, "CLOSE 10") // there, a reason may follow
+					exact := !strings.HasPrefix(want, "CLOSE 10") // a reason may follow
 					if got := p.next(); got != want && (exact || !strings.HasPrefix(got, want)) {
-						t.Errorf("heard %s\nwant  %s", got, want)
+						t.Errorf("received %s\nwant     %s", got, want)
 					}
 				}
-				p.expectSilence()
+				p.expectNothing()
 				if end := slices.ContainsFunc(tc.want, func(l string) bool { return strings.HasPrefix(l, "C") }); end {
-					time.Sleep(closeWait)
-					if left(s) != 0 {
-						t.Error("still connected")
+					time.Sleep(closeTimeout)
+					if remainingSockets(s) != 0 {
+						t.Error("the connection is still open after the close handshake")
 					}
 				}
 				p.conn.Close()
@@ -126,17 +125,16 @@ func closeFrame(code uint16, reason string) []byte {
 	return frameOf(true, opClose, append(binary.BigEndian.AppendUint16(nil, code), reason...))
 }
 
-// Clients of the legacy protocol are told in a message, too.
-func TestLegacyPeerIsToldWhatWasNotUTF8(t *testing.T) {
+func TestLegacyPeerReceivesErrorForInvalidUTF8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		p.say(startA, "{\"id\":\"\xff\",\"type\":\"stop\"}", `{"type":"connection_init"}`)
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		p.sendText(startA, "{\"id\":\"\xff\",\"type\":\"stop\"}", `{"type":"connection_init"}`)
 		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Message is not UTF-8","extensions":{"code":"BAD_REQUEST"}}}`,
 			"CLOSE 1007 not UTF-8")
-		p.expectSilence()
-		if left(s) != 0 || ss.open() != 0 {
-			t.Error("still connected")
+		p.expectNothing()
+		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+			t.Error("the connection is still open")
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Package gqlws serves GraphQL over WebSockets: it speaks the subprotocols
-// graphql-transport-ws and graphql-ws (the legacy one), runs operations for a
-// Session, and bounds what a peer can make it do. It knows nothing of schemas.
+// Package gqlws serves GraphQL over WebSockets. It implements the subprotocols graphql-transport-ws and graphql-ws
+// (the legacy one), runs operations for a Session, and limits the resources that a peer can use. It does not depend
+// on a schema.
 package gqlws
 
 import (
@@ -19,130 +19,123 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// Options are the limits of a Server. A field that is zero or negative is off.
+// Options configures the limits of a Server. If a field is zero or negative, its limit is off.
 type Options struct {
-	// KeepAlive is the interval of WebSocket pings, and of graphql-transport-ws's
-	// own pings after connection_init. With graphql-ws, it is the time between the
-	// first two ka; from then on there is one each fifth of it. A peer whose
-	// WebSocket pong does not come within two intervals is cut.
-	KeepAlive time.Duration
+	// KeepAliveInterval is the interval of WebSocket pings and, after connection_init, of the pings that graphql-transport-ws
+	// defines itself. With graphql-ws it is the time between the first and the second ka; after that, five ka are sent
+	// per interval. If no WebSocket pong arrives within two intervals, the connection is cut.
+	KeepAliveInterval time.Duration
 
-	// InitTimeout is how long a peer of graphql-transport-ws may take to send
-	// its connection_init; it is then closed with 4408.
+	// InitTimeout is the maximum time from the handshake to connection_init with graphql-transport-ws. After it, the
+	// connection is closed with code 4408.
 	InitTimeout time.Duration
 
-	// UnusedTimeout is how long a peer of the legacy protocol may be connected
-	// without an accepted connection_init and without a running operation.
+	// UnusedTimeout is the maximum time that a peer of the legacy protocol may be connected without connection_init and
+	// without a running operation.
 	UnusedTimeout time.Duration
 
-	// FrameTimeout is how long the rest of a begun message may take.
+	// FrameTimeout is the maximum time from the first byte of a message to its last.
 	FrameTimeout time.Duration
 
-	// WriteTimeout is how long one write on the connection may take. It being
-	// over, half a frame may be out: the connection is cut.
+	// WriteTimeout is the maximum time of one write on the connection. After it, the connection is cut without a close
+	// frame, because part of a frame may have been written.
 	WriteTimeout time.Duration
 
-	// MaxMessage is the size of a message in bytes; a larger one ends the
-	// connection with close code 1009.
+	// MaxMessage is the maximum size of a message in bytes. If a message is larger, the connection is closed with code
+	// 1009.
 	MaxMessage int64
 
-	// MessageRate is how many messages, pings, pongs and empty fragments a second a
-	// peer may send, and three times as many at once; 16 other fragments count as one. More
-	// end the connection with close code 1008.
+	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second, with bursts of three
+	// times that number. 16 other fragments count as one message. If a peer sends more, the connection is closed with
+	// code 1008.
 	MessageRate int
 
-	// MaxSubscriptions is how many subscriptions may be open on one connection; a
-	// further one is refused.
+	// MaxSubscriptions is the maximum number of open subscriptions on one connection. Further ones are refused.
 	MaxSubscriptions int
 
-	// MaxQueries is how many queries may run on one connection, up to when their
-	// answers are written. If there is a further one, the connection is not read until
-	// one of them has ended, but for QueryWait at most: then the further one is refused
-	// with SERVICE_UNAVAILABLE.
+	// MaxQueries is the maximum number of queries that run on one connection. A query counts until its response has
+	// been written. If one more query arrives, the connection is not read until a query has ended. After QueryWait the
+	// additional query is refused with SERVICE_UNAVAILABLE.
 	MaxQueries int
 
-	// QueryWait is how long a query may wait because of MaxQueries.
+	// QueryWait is the maximum time that a query waits because of MaxQueries.
 	QueryWait time.Duration
 
-	// MaxUnsent is the size in bytes of unsent answers to queries beyond which a
-	// connection is not read, and no query that was read is started.
+	// MaxUnsent is the maximum size in bytes of unsent query responses. If a connection has more, it is not read, and
+	// queries that are already read do not start.
 	MaxUnsent int
 
-	// Account opens the account of a connection, which cut ends; cut may be called
-	// at any time, from any goroutine. If it is nil, nothing is counted.
+	// Account opens the account of a connection. A call of cut closes that connection; cut may be called at any time,
+	// from any goroutine. If Account is nil, nothing is counted.
 	Account func(peer Session, cut func()) Account
 
-	// MaxID is the length of an operation's id in bytes.
+	// MaxID is the maximum length in bytes of an operation id as received, without its quotes.
 	MaxID int
 
-	// MaxSockets is how many connections a Server holds; see Accept.
+	// MaxSockets is the maximum number of connections. If there are that many, Accept returns ErrTooMany.
 	MaxSockets int
 
-	// Logger is told of connections that were cut and of what failed; nil is
-	// nobody.
+	// Logger receives records about cut connections and internal errors. If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// What Accept returns where it wrote no answer.
+// Errors of Accept. If it returns one, no response has been written. The number is the HTTP status to respond with.
 var (
-	// ErrNoProtocol: the peer offers no subprotocol that is spoken here (400,
-	// so that close code 4406 is never needed).
+	// ErrNoProtocol is returned if the peer offers no supported subprotocol (400). Close code 4406 is therefore never
+	// sent.
 	ErrNoProtocol = errors.New("gqlws: no supported subprotocol offered")
-	// ErrHandshake: the request is no WebSocket handshake, or a wrong one (400).
+	// ErrHandshake is returned if the request is not a valid WebSocket handshake (400).
 	ErrHandshake = errors.New("gqlws: invalid handshake")
-	// ErrTooMany: there are MaxSockets connections (503).
+	// ErrTooMany is returned if there are MaxSockets connections (503).
 	ErrTooMany = errors.New("gqlws: too many connections")
-	// ErrShutdown: Shutdown was called (503). It is also why connections ended.
+	// ErrShutdown is returned after a call of Shutdown (503). It is also passed to Session.Closed and Stream.Close if
+	// Shutdown ended the connection.
 	ErrShutdown = errors.New("gqlws: shutting down")
-	// ErrNotHijackable: the ResponseWriter does not give up its connection, as
-	// with HTTP/2 or under a middleware that hides it (500).
+	// ErrNotHijackable is returned if the ResponseWriter cannot be hijacked (500), for example with HTTP/2 or if a
+	// middleware wraps it without Unwrap.
 	ErrNotHijackable = errors.New("gqlws: connection cannot be taken over")
 )
 
-// A Server owns WebSocket connections from their handshake to their end. It is
-// safe for concurrent use.
+// A Server owns WebSocket connections from the handshake until they are closed. It is safe for concurrent use.
 type Server struct {
 	options Options
 	log     *slog.Logger
-	codecs  []codec // the first of these that a peer offers is spoken
-	crew    *crew
+	codecs  []codec // in order of preference
+	writers *writerPool
 	wheel   *wheel
-	watch   watch
+	poller  poller
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
-	sockets  int // conns, and handshakes under way
+	sockets  int // number of conns and of handshakes in progress
 	closing  bool
-	finished chan struct{} // closed when closing and no sockets are left
+	finished chan struct{} // closed when closing is set and sockets is 0
 }
 
-// NewServer returns a Server without connections. It starts nothing by itself.
+// NewServer returns a Server without connections. It starts no goroutines.
 func NewServer(o Options) *Server {
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	crew := newCrew()
+	writers := newWriterPool()
 	return &Server{
 		options:  o,
 		log:      log,
 		codecs:   []codec{transport{maxID: o.MaxID}, legacy{maxID: o.MaxID}},
-		crew:     crew,
-		wheel:    newWheel(crew, o.KeepAlive/beats),
+		writers:  writers,
+		wheel:    newWheel(writers, o.KeepAliveInterval/beatsPerInterval),
 		conns:    make(map[*conn]struct{}),
 		finished: make(chan struct{}),
 	}
 }
 
-// Accept answers a WebSocket handshake and returns at once: the connection lives
-// on in goroutines of the Server, so that net/http can let go of the request.
-// The Session's contexts have the values of r's context, but neither its
-// cancellation nor its deadline. Origin and credentials are the caller's to
-// check beforehand.
+// Accept performs a WebSocket handshake and returns at once. The connection is served by goroutines of the Server, so
+// that net/http can release the request. The contexts of the Session have the values of r's context, but not its
+// cancellation or deadline. The caller must check the origin and the credentials before the call.
 //
-// An error (one of this package's, to be told by errors.Is) means that nothing
-// was written and the caller has to answer; nil means that nothing may be
-// written any more. Headers set on w are sent with the upgrade.
+// If Accept returns an error, it wraps one of this package's errors; nothing has been written, and the caller must
+// respond. If it returns nil, the caller must not write anything. Headers set on w are sent with the upgrade.
 func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) error {
 	cd := s.codecFor(r.Header)
 	if cd == nil {
@@ -163,16 +156,15 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	h := newHandshake(w, &s.options)
 	ws, err := websocket.Accept(h, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{cd.name()},
-		InsecureSkipVerify: true, // origins are the caller's affair
-		// Of c rather than h, which would keep all that net/http holds for the
-		// request.
-		OnPingReceived: func(_ context.Context, payload []byte) bool { c.pong(payload); return false },
-		OnPongReceived: func(context.Context, []byte) { c.alive() },
+		InsecureSkipVerify: true, // the caller checks origins
+		// These functions refer to c, not to h: h would keep the memory that net/http holds for the request.
+		OnPingReceived: func(_ context.Context, payload []byte) bool { c.handlePing(payload); return false },
+		OnPongReceived: func(context.Context, []byte) { c.handlePong() },
 	})
 	switch {
 	case err == nil:
 	case h.conn != nil:
-		// The peer left during the handshake; there is nobody to answer.
+		// The peer left during the handshake: nobody can receive a response.
 		s.log.DebugContext(c.ctx, "gqlws: handshake not finished", "error", err)
 		_ = h.conn.Close()
 		return nil
@@ -180,7 +172,7 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 		return fmt.Errorf("%w: %w", ErrNotHijackable, h.hijackErr)
 	default:
 		if v := h.header.Get("Sec-WebSocket-Version"); v != "" {
-			w.Header().Set("Sec-WebSocket-Version", v) // the one spoken here (RFC 6455, 4.4)
+			w.Header().Set("Sec-WebSocket-Version", v) // the supported version (RFC 6455, 4.4)
 		}
 		return fmt.Errorf("%w: %w", ErrHandshake, err)
 	}
@@ -198,41 +190,40 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	return nil
 }
 
-// Shutdown ends all connections and waits for their goroutines: no operation is
-// started any more, running queries are answered, then each peer is told and its
-// connection closed. So that peers do not come back all at once, each of n
-// connections has its turn at a random time within (n-1) times 10 ms, at most
-// half of the time left until ctx's deadline, or 10 s where it has none. Until
-// then it is served as before; that it asks for another operation ends it.
+// Shutdown ends all connections and waits for their goroutines. On each connection, no new operation starts, running
+// queries finish, and then the peer receives the reason and the connection is closed.
 //
-// When ctx ends first, connections are cut and ctx's error is returned. A Server
-// that was shut down stays so; further calls wait too, and leave turns as they
-// are.
+// To avoid that all peers reconnect at the same time, each of n connections is drained after a random delay of up to
+// (n-1) times 10 ms. The maximum delay is half of the time until ctx's deadline, or 10 s if ctx has no deadline. Until
+// then the connection is served as before, except that a request for another operation drains it immediately.
+//
+// If ctx ends first, Shutdown cuts the remaining connections and returns ctx's error. A Server cannot be used again
+// after Shutdown. Further calls also wait, but do not change the delays.
 func (s *Server) Shutdown(ctx context.Context) error {
 	conns := s.close()
 	wait := xsync.Spread(ctx, len(conns))
 	for _, c := range conns {
 		if wait > 0 {
-			c.drainIn(rand.N(wait))
+			c.drainAfter(rand.N(wait))
 		} else {
 			c.drain()
 		}
 	}
 	select {
 	case <-s.finished:
-		s.wheel.turning.Wait()
-		s.crew.working.Wait()
-		s.watch.waiting.Wait()
+		s.wheel.wg.Wait()
+		s.writers.wg.Wait()
+		s.poller.wg.Wait()
 		return nil
 	case <-ctx.Done():
 	}
 	for _, c := range s.close() {
-		c.cut(&severed{ErrCut, "shutdown took too long", ctx.Err()})
+		c.cut(&cutError{ErrCut, "shutdown took too long", ctx.Err()})
 	}
 	return fmt.Errorf("gqlws: shutdown: %w", ctx.Err())
 }
 
-// close lets nobody in any more and returns who is still there.
+// close makes reserve return ErrShutdown and returns the open connections.
 func (s *Server) close() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +240,7 @@ func (s *Server) close() []*conn {
 	return conns
 }
 
-// reserve takes a place for a connection before its handshake.
+// reserve counts a connection before its handshake.
 func (s *Server) reserve() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +254,7 @@ func (s *Server) reserve() error {
 	return nil
 }
 
-// release gives the place back, with c, the connection that had it, if any.
+// release undoes reserve. c is the connection that has ended, or nil if the handshake failed.
 func (s *Server) release(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,6 +265,7 @@ func (s *Server) release(c *conn) {
 	}
 }
 
+// codecFor returns the preferred codec that h offers, or nil.
 func (s *Server) codecFor(h http.Header) codec {
 	for _, cd := range s.codecs {
 		for _, line := range h.Values("Sec-WebSocket-Protocol") {

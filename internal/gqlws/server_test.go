@@ -19,7 +19,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestRefusalsLeaveTheAnswerToTheCaller(t *testing.T) {
+func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 	full := NewServer(Options{MaxSockets: 1})
 	if err := full.reserve(); err != nil {
 		t.Fatal(err)
@@ -35,16 +35,16 @@ func TestRefusalsLeaveTheAnswerToTheCaller(t *testing.T) {
 		err    error
 		want   error
 	}{
-		"no protocol":         {change: func(r *http.Request) { r.Header.Del("Sec-WebSocket-Protocol") }, want: ErrNoProtocol},
-		"another protocol":    {change: change("Sec-WebSocket-Protocol", "graphql-subscriptions, graphql-ws2"), want: ErrNoProtocol},
-		"no upgrade":          {change: change("Upgrade", "h2c"), want: ErrHandshake},
-		"another version":     {change: change("Sec-WebSocket-Version", "8"), want: ErrHandshake},
-		"no key":              {change: change("Sec-WebSocket-Key", "x"), want: ErrHandshake},
-		"POST":                {change: func(r *http.Request) { r.Method = "POST" }, want: ErrHandshake},
-		"too many":            {server: full, want: ErrTooMany},
-		"shut down":           {server: gone, want: ErrShutdown},
-		"cannot be hijacked":  {err: http.ErrNotSupported, want: ErrNotHijackable},
-		"cannot, and says so": {err: http.ErrNotSupported, want: http.ErrNotSupported},
+		"no protocol":               {change: func(r *http.Request) { r.Header.Del("Sec-WebSocket-Protocol") }, want: ErrNoProtocol},
+		"another protocol":          {change: change("Sec-WebSocket-Protocol", "graphql-subscriptions, graphql-ws2"), want: ErrNoProtocol},
+		"no upgrade":                {change: change("Upgrade", "h2c"), want: ErrHandshake},
+		"another version":           {change: change("Sec-WebSocket-Version", "8"), want: ErrHandshake},
+		"no key":                    {change: change("Sec-WebSocket-Key", "x"), want: ErrHandshake},
+		"POST":                      {change: func(r *http.Request) { r.Method = "POST" }, want: ErrHandshake},
+		"too many":                  {server: full, want: ErrTooMany},
+		"shut down":                 {server: gone, want: ErrShutdown},
+		"cannot be hijacked":        {err: http.ErrNotSupported, want: ErrNotHijackable},
+		"cannot be hijacked, cause": {err: http.ErrNotSupported, want: http.ErrNotSupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := tc.server
@@ -57,83 +57,83 @@ func TestRefusalsLeaveTheAnswerToTheCaller(t *testing.T) {
 			if tc.change != nil {
 				tc.change(r)
 			}
-			if err := s.Accept(w, r, newScript(t)); !errors.Is(err, tc.want) {
-				t.Errorf("error %v, want %v", err, tc.want)
+			if err := s.Accept(w, r, newFakeSession(t)); !errors.Is(err, tc.want) {
+				t.Errorf("Accept returned %v, want %v", err, tc.want)
 			}
 			if name == "another version" { // RFC 6455, 4.4
 				if got := w.header.Get("Sec-WebSocket-Version"); got != "13" {
-					t.Errorf("the version spoken is told as %q", got)
+					t.Errorf("Sec-WebSocket-Version is %q, want 13", got)
 				}
 				w.header.Del("Sec-WebSocket-Version")
 			}
 			if w.wrote || len(w.header) != 1 {
-				t.Errorf("something was written: %v", w.header)
+				t.Errorf("Accept wrote a response with headers %v, want nothing", w.header)
 			}
 			if s.sockets != before {
-				t.Error("a refused handshake keeps its place")
+				t.Errorf("%d sockets are counted after a refused handshake, want %d", s.sockets, before)
 			}
 		})
 	}
 	t.Run("no Hijacker", func(t *testing.T) {
 		w := httptest.NewRecorder()
-		if err := NewServer(Options{}).Accept(w, upgradeRequest("graphql-ws"), newScript(t)); !errors.Is(err, ErrNotHijackable) {
-			t.Errorf("error %v", err)
+		if err := NewServer(Options{}).Accept(w, upgradeRequest("graphql-ws"), newFakeSession(t)); !errors.Is(err, ErrNotHijackable) {
+			t.Errorf("Accept returned %v, want ErrNotHijackable", err)
 		}
 		if len(w.Header()) != 0 || w.Body.Len() != 0 {
-			t.Error("something was written")
+			t.Error("Accept wrote a response, want nothing")
 		}
 	})
 }
 
-func TestPlacesAreGivenBack(t *testing.T) {
+func TestEndedConnectionsFreeSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{MaxSockets: 2})
 		for range 5 {
-			a, b := dial(t, s, newScript(t)), dial(t, s, newScript(t))
-			if err := s.Accept(&pipeWriter{header: http.Header{}}, upgradeRequest("graphql-ws"), newScript(t)); !errors.Is(err, ErrTooMany) {
-				t.Errorf("a third one: %v", err)
+			a, b := dial(t, s, newFakeSession(t)), dial(t, s, newFakeSession(t))
+			if err := s.Accept(&pipeWriter{header: http.Header{}}, upgradeRequest("graphql-ws"), newFakeSession(t)); !errors.Is(err, ErrTooMany) {
+				t.Errorf("Accept of a third connection returned %v, want ErrTooMany", err)
 			}
 			a.conn.Close()
 			b.conn.Close()
-			if n := left(s); n != 0 {
-				t.Fatalf("%d are left", n)
+			if n := remainingSockets(s); n != 0 {
+				t.Fatalf("%d connections are left, want none", n)
 			}
 		}
 	})
 }
 
-func TestPeerThatLeavesDuringTheHandshake(t *testing.T) {
+func TestPeerLeavesDuringHandshake(t *testing.T) {
 	here, there := net.Pipe()
 	here.Close()
 	s := NewServer(testOptions)
-	if err := s.Accept(&pipeWriter{conn: there, header: http.Header{}}, upgradeRequest("graphql-ws"), newScript(t)); err != nil {
-		t.Errorf("there is nobody to answer, but: %v", err)
+	if err := s.Accept(&pipeWriter{conn: there, header: http.Header{}}, upgradeRequest("graphql-ws"), newFakeSession(t)); err != nil {
+		t.Errorf("Accept returned %v, want nil because the peer left", err)
 	}
 	if s.sockets != 0 {
-		t.Error("it keeps its place")
+		t.Errorf("%d sockets are counted, want none", s.sockets)
 	}
 	if _, err := there.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the connection is open: %v", err)
+		t.Errorf("a write returned %v, want io.ErrClosedPipe", err)
 	}
 }
 
-func TestShutdownEndsConnectionsStillInTheirHandshake(t *testing.T) {
+func TestShutdownWaitsForHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
 		here, there := net.Pipe()
 		over := make(chan struct{})
-		w := &pipeWriter{conn: there, header: http.Header{}, before: func() {
+		w := &pipeWriter{conn: there, header: http.Header{}, beforeHijack: func() {
 			go func() { shutdown(t, s); close(over) }()
 			synctest.Wait()
 			select {
 			case <-over:
-				t.Error("Shutdown did not wait for a handshake under way")
+				t.Error("Shutdown did not wait for a handshake in progress")
 			default:
 			}
 		}}
 		go func() {
-			if err := s.Accept(w, upgradeRequest("graphql-ws"), newScript(t)); err != nil {
-				t.Errorf("Accept: %v", err)
+			if err := s.Accept(w, upgradeRequest("graphql-ws"), newFakeSession(t)); err != nil {
+				t.Errorf("Accept returned %v, want nil", err)
 			}
 		}()
 		begin := time.Now()
@@ -141,21 +141,21 @@ func TestShutdownEndsConnectionsStillInTheirHandshake(t *testing.T) {
 			t.Error(err)
 		}
 		<-over
-		if d := time.Since(begin); d > closeWait {
-			t.Errorf("it took %v", d)
+		if d := time.Since(begin); d > closeTimeout {
+			t.Errorf("Shutdown took %v, want at most %v", d, closeTimeout)
 		}
 	})
 }
 
 type contextKey struct{}
 
-// wrapped hides all but what http.ResponseController finds.
+// wrapped is a ResponseWriter of a middleware. Only http.ResponseController finds its optional methods.
 type wrapped struct{ http.ResponseWriter }
 
 func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// serveLoopback serves connections as a host does, and says when the first
-// handlers have returned.
+// serveLoopback serves connections over TCP like a host. The results of the first 100 calls of Accept are sent to
+// returned.
 func serveLoopback(t *testing.T, s *Server, ss Session) (url string, returned chan error) {
 	returned = make(chan error, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,36 +165,36 @@ func serveLoopback(t *testing.T, s *Server, ss Session) (url string, returned ch
 		err := s.Accept(wrapped{w}, r.WithContext(ctx), ss)
 		select {
 		case returned <- err:
-		default: // a test of so many does not ask
+		default: // the test does not read them
 		}
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL, returned
 }
 
-// valueSession answers with a value of the handshake's context.
-type valueSession struct{ *script }
+// A contextSession responds with a value of the context of the handshake.
+type contextSession struct{ *fakeSession }
 
-func (s valueSession) Start(ctx context.Context, payload []byte) (Operation, error) {
+func (s contextSession) Start(ctx context.Context, payload []byte) (Operation, error) {
 	return Operation{Run: func(ctx context.Context) []byte {
 		return fmt.Appendf(nil, `{"data":%q,"done":%v}`, ctx.Value(contextKey{}), ctx.Err() != nil)
 	}}, nil
 }
 
-func TestConnectionOutlivesItsRequest(t *testing.T) {
+func TestConnectionOutlivesRequest(t *testing.T) {
 	s := NewServer(testOptions)
-	url, returned := serveLoopback(t, s, valueSession{newScript(t)})
-	ctx := bounded(t)
+	url, returned := serveLoopback(t, s, contextSession{newFakeSession(t)})
+	ctx := testContext(t)
 	c, res, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"other", "graphql-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.CloseNow()
-	if err := <-returned; err != nil { // while the connection is open
+	if err := <-returned; err != nil { // the handler returns although the connection is open
 		t.Fatal(err)
 	}
 	if c.Subprotocol() != "graphql-ws" || res.Header.Get("X-Host") != "yes" {
-		t.Errorf("protocol %q, header %v", c.Subprotocol(), res.Header)
+		t.Errorf("protocol %q, header %v, want graphql-ws and X-Host", c.Subprotocol(), res.Header)
 	}
 	roundTrip(ctx, t, c)
 
@@ -204,7 +204,7 @@ func TestConnectionOutlivesItsRequest(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-done; websocket.CloseStatus(err) != websocket.StatusGoingAway {
-		t.Errorf("the end: %v", err)
+		t.Errorf("the connection ended with %v, want code %d", err, websocket.StatusGoingAway)
 	}
 }
 
@@ -213,21 +213,22 @@ func roundTrip(ctx context.Context, t *testing.T, c *websocket.Conn) {
 	if err := c.Write(ctx, websocket.MessageText, []byte(`{"id":"1","type":"start","payload":{}}`)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`{"type":"data","id":"1","payload":{"data":"value","done":false}}`, `{"type":"complete","id":"1","payload":null}`} {
+	for _, want := range []string{
+		`{"type":"data","id":"1","payload":{"data":"value","done":false}}`, `{"type":"complete","id":"1","payload":null}`,
+	} {
 		if _, got, err := c.Read(ctx); err != nil || string(got) != want {
-			t.Fatalf("heard %s, %v, want %s", got, err, want)
+			t.Fatalf("received %s, %v, want %s", got, err, want)
 		}
 	}
 }
 
-// A client may send its first frames along with the handshake; net/http has then
-// read them.
-func TestFramesSentWithTheHandshakeAreHeard(t *testing.T) {
-	const n = 30 // more than fills one of the connection's buffers
+// If a client sends its first frames together with the handshake, net/http reads them before Hijack.
+func TestFramesSentWithHandshakeAreProcessed(t *testing.T) {
+	const n = 30 // more than fit in a buffer of the connection
 	o := testOptions
 	o.MaxQueries = n
 	s := NewServer(o)
-	url, _ := serveLoopback(t, s, newScript(t))
+	url, _ := serveLoopback(t, s, newFakeSession(t))
 	nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -244,21 +245,21 @@ func TestFramesSentWithTheHandshakeAreHeard(t *testing.T) {
 	if _, err := nc.Write(b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := nc.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	br := bufio.NewReader(nc)
 	if res, err := http.ReadResponse(br, r); err != nil || res.StatusCode != 101 {
-		t.Fatalf("%v %v", res, err)
+		t.Fatalf("handshake: %v, %v", res, err)
 	}
 	completed := 0
 	for completed < n {
 		_, payload, err := readServerFrame(br)
 		if err != nil {
-			t.Fatalf("after %d: %v", completed, err)
+			t.Fatalf("after %d responses: %v", completed, err)
 		}
 		if bytes.Contains(payload, []byte("error")) {
-			t.Fatalf("heard %s", payload)
+			t.Fatalf("received %s, want no error", payload)
 		}
 		if bytes.Contains(payload, []byte("complete")) {
 			completed++
@@ -268,33 +269,33 @@ func TestFramesSentWithTheHandshakeAreHeard(t *testing.T) {
 	shutdown(t, s)
 }
 
-func TestConnectionDoesNotKeepTheBufferOfTheHTTPServer(t *testing.T) {
+func TestConnectionDoesNotKeepHTTPServerBuffer(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
 	go func() { _, _ = io.Copy(io.Discard, here) }()
-	for _, ahead := range []string{"", "x", "a few bytes"} {
-		w := &pipeWriter{conn: there, header: http.Header{}, ahead: []byte(ahead)}
+	for _, prefetched := range []string{"", "x", "a few bytes"} {
+		w := &pipeWriter{conn: there, header: http.Header{}, prefetched: []byte(prefetched)}
 		h := newHandshake(w, &testOptions)
 		if _, _, err := h.Hijack(); err != nil {
 			t.Fatal(err)
 		}
-		if n := cap(h.conn.rest); n > 64 {
-			t.Errorf("%d bytes are kept for %q", n, ahead)
+		if n := cap(h.conn.prefetched); n > 64 {
+			t.Errorf("the connection keeps %d bytes for %q, want at most 64", n, prefetched)
 		}
 	}
 }
 
-func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
+func TestConnectionsReleaseGoroutines(t *testing.T) {
 	const n = 50
 	before := runtime.NumGoroutine()
 	o := testOptions
 	o.MaxSockets = n
 	s := NewServer(o)
-	ss := newScript(t)
+	ss := newFakeSession(t)
 	ss.shared = true
-	url, returned := serveLoopback(t, s, valueSession{ss})
-	ctx := bounded(t)
+	url, returned := serveLoopback(t, s, contextSession{ss})
+	ctx := testContext(t)
 	idle := runtime.NumGoroutine()
 	conns := make([]net.Conn, n)
 	for i := range conns {
@@ -310,7 +311,7 @@ func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
 		}
 		conns[i] = nc
 	}
-	// One goroutine per idle connection: net/http kept none.
+	// At most one goroutine per idle connection: net/http keeps none.
 	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= idle+n+2 })
 	for _, nc := range conns {
 		nc.Close()
@@ -320,14 +321,15 @@ func TestManyConnectionsLeaveNothingBehind(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.sockets == 0
 	})
-	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= before+4 }) // the HTTP server's own
+	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= before+4 }) // the goroutines of the HTTP server
 }
 
+// eventually waits until ok returns true.
 func eventually(ctx context.Context, t *testing.T, ok func() bool) {
 	t.Helper()
 	for !ok() {
 		if ctx.Err() != nil {
-			t.Fatalf("it did not come about; goroutines: %d", runtime.NumGoroutine())
+			t.Fatalf("condition not reached in time; %d goroutines", runtime.NumGoroutine())
 		}
 		runtime.Gosched()
 	}

@@ -11,73 +11,78 @@ import (
 	"time"
 )
 
-func TestPeerSilentToPingsIsCut(t *testing.T) {
+func TestPeerThatIgnoresPingsIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log notebook
+		var log logBuffer
 		o := testOptions
 		o.Logger = log.logger()
-		s, ss := NewServer(o), newScript(t)
+		s, ss := NewServer(o), newFakeSession(t)
 		p := dial(t, s, ss)
-		p.mute = true
-		p.listen()
-		p.say(startA)
+		p.noAnswers = true
+		p.startReading()
+		p.sendText(startA)
 		ss.stream(1).push("1")
 		p.expect(`{"type":"data","id":"a","payload":1}`)
-		time.Sleep(o.KeepAlive)
+		time.Sleep(o.KeepAliveInterval)
 		p.expect("PING")
-		time.Sleep(o.KeepAlive)
+		time.Sleep(o.KeepAliveInterval)
 		p.expect("PING")
-		time.Sleep(o.KeepAlive - time.Millisecond)
-		p.expectSilence()
-		if left(s) != 1 {
-			t.Error("cut before the next but one")
+		time.Sleep(o.KeepAliveInterval - time.Millisecond)
+		p.expectNothing()
+		if remainingSockets(s) != 1 {
+			t.Error("the peer was cut before two pings were missed")
 		}
 		time.Sleep(2 * time.Millisecond)
-		if left(s) != 0 || ss.open() != 0 {
-			t.Error("a peer that answers no pings still holds its connection")
+		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+			t.Error("the connection is still open after two missed pings")
 		}
 		if !strings.Contains(log.String(), "no answer to pings") {
-			t.Errorf("the log does not say why: %s", log.String())
+			t.Errorf("the log lacks the reason: %s", log.String())
 		}
 	})
 }
 
-func TestPeerThatLeavesFreesEverything(t *testing.T) {
+func TestPeerThatLeavesReleasesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		p.say(startA, `{"id":"b","type":"start","payload":{"query":"{wait}"}}`)
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		p.sendText(startA, `{"id":"b","type":"start","payload":{"query":"{wait}"}}`)
 		synctest.Wait()
 		p.conn.Close()
-		if left(s) != 0 || ss.open() != 0 {
-			t.Errorf("%d connections and %d streams are left", left(s), ss.open())
+		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+			t.Errorf("%d connections and %d streams are left, want none", remainingSockets(s), ss.openStreams())
 		}
 		if ss.ctx.Err() == nil {
-			t.Error("the Session's context goes on")
+			t.Error("the context of the Session is not canceled")
 		}
 	})
 }
 
-func TestShutdownIsNotHeldUpByPeersThatDoNotClose(t *testing.T) {
+func TestShutdownDoesNotWaitLongForSilentPeers(t *testing.T) {
 	for name, prepare := range map[string]func(p *peer){
-		"silent":         func(p *peer) { p.mute = true; p.listen() },
-		"reads nothing":  func(p *peer) {},
-		"half a frame":   func(p *peer) { p.mute = true; p.listen(); _ = p.write([]byte{0x81}) },
-		"still speaking": func(p *peer) { p.mute = true; p.listen(); p.say(startA); _ = p.write([]byte{0x81, 0xff, 0}) },
+		"silent":           func(p *peer) { p.noAnswers = true; p.startReading() },
+		"does not read":    func(p *peer) {},
+		"incomplete frame": func(p *peer) { p.noAnswers = true; p.startReading(); _ = p.write([]byte{0x81}) },
+		"incomplete frame and a stream": func(p *peer) {
+			p.noAnswers = true
+			p.startReading()
+			p.sendText(startA)
+			_ = p.write([]byte{0x81, 0xff, 0})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, ss := NewServer(testOptions), newScript(t)
+				s, ss := NewServer(testOptions), newFakeSession(t)
 				p := dial(t, s, ss)
 				prepare(p)
 				synctest.Wait()
 				begin := time.Now()
 				shutdown(t, s)
-				if d := time.Since(begin); d > closeWait {
-					t.Errorf("Shutdown took %v", d)
+				if d := time.Since(begin); d > closeTimeout {
+					t.Errorf("Shutdown took %v, want at most %v", d, closeTimeout)
 				}
-				if left(s) != 0 || ss.open() != 0 {
-					t.Errorf("%d connections and %d streams are left", left(s), ss.open())
+				if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+					t.Errorf("%d connections and %d streams are left, want none", remainingSockets(s), ss.openStreams())
 				}
 				p.conn.Close()
 			})
@@ -85,45 +90,44 @@ func TestShutdownIsNotHeldUpByPeersThatDoNotClose(t *testing.T) {
 	}
 }
 
-func TestShutdownHonoursItsContext(t *testing.T) {
+func TestShutdownEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
-		p := dial(t, s, ss).listen()
-		p.say(startA, `{"id":"b","type":"start","payload":{"query":"{stubborn}"}}`)
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		p.sendText(startA, `{"id":"b","type":"start","payload":{"query":"{stubborn}"}}`)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		begin := time.Now()
 		err := s.Shutdown(ctx)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
-			t.Errorf("Shutdown returned %v after %v", err, time.Since(begin))
+			t.Errorf("Shutdown returned %v after %v, want %v after 1s", err, time.Since(begin), context.DeadlineExceeded)
 		}
 		p.expect("CUT")
-		if ss.open() != 0 {
-			t.Error("a stream is left")
+		if ss.openStreams() != 0 {
+			t.Error("a stream is still open")
 		}
-		if left(s) != 1 {
-			t.Error("a query goes on, but its connection's place is free")
+		if remainingSockets(s) != 1 {
+			t.Error("the socket of a running query is not counted")
 		}
 		close(ss.release)
-		if left(s) != 0 {
-			t.Error("a connection is left")
+		if remainingSockets(s) != 0 {
+			t.Error("the connection is still counted after its query ended")
 		}
 		shutdown(t, s)
 	})
 }
 
-// A peer may stall in the midst of the answer to a query whose connection is
-// being ended for another reason.
-func TestEndDuringAStalledWriteIsBounded(t *testing.T) {
+// If a connection ends while a write is stalled, WriteTimeout still applies.
+func TestEndDuringStalledWriteIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, ss := NewServer(testOptions), newScript(t)
+		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
-		p.say(`{"type":"connection_init","payload":{"ttl":"1s"}}`, startA)
+		p.sendText(`{"type":"connection_init","payload":{"ttl":"1s"}}`, startA)
 		ss.stream(1)
 		time.Sleep(testOptions.WriteTimeout)
-		if left(s) != 0 || ss.open() != 0 {
-			t.Error("still connected")
+		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
+			t.Error("the connection is still open after WriteTimeout")
 		}
 		if _, err := io.ReadAll(p.conn); err != nil {
 			t.Error(err)
@@ -131,24 +135,24 @@ func TestEndDuringAStalledWriteIsBounded(t *testing.T) {
 	})
 }
 
-func TestShutdownWaitsForHandsAndTheWatch(t *testing.T) {
-	for name, of := range map[string]func(*Server) *sync.WaitGroup{
-		"hands": func(s *Server) *sync.WaitGroup { return &s.crew.working },
-		"watch": func(s *Server) *sync.WaitGroup { return &s.watch.waiting },
+func TestShutdownWaitsForWritersAndPoller(t *testing.T) {
+	for name, group := range map[string]func(*Server) *sync.WaitGroup{
+		"writers": func(s *Server) *sync.WaitGroup { return &s.writers.wg },
+		"poller":  func(s *Server) *sync.WaitGroup { return &s.poller.wg },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := NewServer(testOptions)
-				of(s).Add(1)
+				group(s).Add(1)
 				over := make(chan struct{})
 				go func() { shutdown(t, s); close(over) }()
 				synctest.Wait()
 				select {
 				case <-over:
-					t.Error("it has not waited")
+					t.Error("Shutdown did not wait")
 				default:
 				}
-				of(s).Done()
+				group(s).Done()
 				<-over
 			})
 		})

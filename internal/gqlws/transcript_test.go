@@ -15,18 +15,18 @@ import (
 
 // Transcripts in testdata/<subprotocol> are txtar archives of lines:
 //
-//	-- name --            begins a connection
-//	-> {…}                the peer sends a text frame; -> BIN {…}, -> PING, -> CLOSE
-//	<- {…}                it hears a message; <- PONG, <- CUT, <- CLOSE with code
+//	-- name --            starts a connection
+//	-> {…}                the peer sends a text frame; also -> BIN {…}, -> PING, -> CLOSE
+//	<- {…}                it receives a message; also <- PONG, <- CUT, <- CLOSE with code
 //	                      and reason
-//	.. 15s                time passes, and nothing else had been heard
-//	!! push 1 {…}         the first stream that was started has a payload;
+//	.. 15s                it has received nothing else, and the time passes
+//	!! push 1 {…}         the first stream has a payload; also
 //	                      !! end 1, !! fail 1 {…}, !! lose 1 {…}, !! break 1, !! panic 1,
-//	                      !! at 1 7 (its cursor), !! gap 1 {…} (it is lost, but was not asked yet),
-//	                      !! release (queries that wait), !! shutdown
-//	== 2                  so many streams are open
+//	                      !! at 1 7 (sets its cursor), !! gap 1 {…} (sets the error of Pending),
+//	                      !! release (lets {wait} and {stubborn} return), !! shutdown
+//	== 2                  number of open streams
 //
-// The end of one is silence. Lines that begin with # say why.
+// After its last line, a connection receives nothing more. Lines that start with # are comments.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) < 3 {
@@ -69,7 +69,7 @@ func readTranscripts(t *testing.T, file string) []transcript {
 			all = append(all, transcript{protocol: filepath.Base(filepath.Dir(file)), name: name, file: file})
 		case text == "" || strings.HasPrefix(text, "#"):
 		case len(all) == 0:
-			t.Fatalf("%s:%d: before the first --", file, n)
+			t.Fatalf("%s:%d: line before the first --", file, n)
 		default:
 			tr := &all[len(all)-1]
 			tr.lines = append(tr.lines, line{n, text})
@@ -83,20 +83,20 @@ func readTranscripts(t *testing.T, file string) []transcript {
 
 func (tr transcript) play(t *testing.T) {
 	s := NewServer(testOptions)
-	ss := newScript(t)
-	p := dialAs(t, s, ss, tr.protocol, nil).listen()
+	ss := newFakeSession(t)
+	p := dialAs(t, s, ss, tr.protocol, nil).startReading()
 	over := make(chan struct{}, 1)
 	shuttingDown := false
 
 	for _, l := range tr.lines {
-		what, arg, _ := strings.Cut(l.text, " ")
+		command, arg, _ := strings.Cut(l.text, " ")
 		synctest.Wait()
-		switch what {
+		switch command {
 		case "->":
 			tr.send(p, arg)
 		case "<-":
 			if got := p.next(); got != arg {
-				t.Errorf("%s:%d: heard %s\nwant %s", tr.file, l.number, got, arg)
+				t.Errorf("%s:%d: received %s\nwant %s", tr.file, l.number, got, arg)
 			}
 		case "..":
 			d, err := time.ParseDuration(arg)
@@ -104,7 +104,7 @@ func (tr transcript) play(t *testing.T) {
 				t.Fatalf("%s:%d: %v", tr.file, l.number, err)
 			}
 			if got := p.next(); got != "" {
-				t.Errorf("%s:%d: heard %s\nwant silence", tr.file, l.number, got)
+				t.Errorf("%s:%d: received %s\nwant nothing", tr.file, l.number, got)
 			}
 			time.Sleep(d)
 		case "!!":
@@ -115,16 +115,16 @@ func (tr transcript) play(t *testing.T) {
 				tr.act(t, ss, arg)
 			}
 		case "==":
-			if got := strconv.Itoa(ss.open()); got != arg {
+			if got := strconv.Itoa(ss.openStreams()); got != arg {
 				t.Errorf("%s:%d: %s streams are open, want %s", tr.file, l.number, got, arg)
 			}
 		default:
-			t.Fatalf("%s:%d: what is %q?", tr.file, l.number, what)
+			t.Fatalf("%s:%d: unknown command %q", tr.file, l.number, command)
 		}
 	}
 
 	if got := p.next(); got != "" {
-		t.Errorf("%s: at the end heard %s\nwant silence", tr.file, got)
+		t.Errorf("%s: after the last line received %s\nwant nothing", tr.file, got)
 	}
 	p.conn.Close()
 	if !shuttingDown {
@@ -132,11 +132,11 @@ func (tr transcript) play(t *testing.T) {
 	} else {
 		<-over
 	}
-	if n := ss.open(); n != 0 {
-		t.Errorf("%s: %d streams were not closed", tr.file, n)
+	if n := ss.openStreams(); n != 0 {
+		t.Errorf("%s: %d streams are open, want none", tr.file, n)
 	}
 	if ss.opened != tr.protocol || !ss.closed {
-		t.Errorf("%s: opened as %q, closed %v", tr.file, ss.opened, ss.closed)
+		t.Errorf("%s: opened as %q, closed %v, want %q and true", tr.file, ss.opened, ss.closed, tr.protocol)
 	}
 }
 
@@ -149,11 +149,11 @@ func (tr transcript) send(p *peer, arg string) {
 	case arg == "CLOSE":
 		_ = p.send(opClose, []byte{0x03, 0xe8})
 	default:
-		p.say(arg)
+		p.sendText(arg)
 	}
 }
 
-func (tr transcript) act(t *testing.T, ss *script, arg string) {
+func (tr transcript) act(t *testing.T, ss *fakeSession, arg string) {
 	if arg == "release" {
 		close(ss.release)
 		return
@@ -169,7 +169,7 @@ func (tr transcript) act(t *testing.T, ss *script, arg string) {
 	case "push":
 		st.push(rest)
 	case "at":
-		st.at(rest)
+		st.setCursor(rest)
 	case "gap":
 		st.mu.Lock()
 		st.pending = failure
@@ -182,15 +182,15 @@ func (tr transcript) act(t *testing.T, ss *script, arg string) {
 		st.end(io.ErrUnexpectedEOF)
 	case "panic":
 		st.mu.Lock()
-		st.panics = true
+		st.panicInCalls = true
 		st.mu.Unlock()
 		st.wake()
 	default:
-		t.Fatalf("what is %q?", arg)
+		t.Fatalf("unknown command %q", arg)
 	}
 }
 
-// fileMarker reads the line that begins a file of a txtar archive.
+// fileMarker parses the line that starts a file of a txtar archive.
 func fileMarker(line string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(line, "-- ")
 	if ok {

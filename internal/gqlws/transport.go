@@ -16,35 +16,34 @@ const (
 	codeNoInit      websocket.StatusCode = 4401
 	codeForbidden   websocket.StatusCode = 4403
 	codeInitTimeout websocket.StatusCode = 4408
-	codeSameID      websocket.StatusCode = 4409
+	codeIDInUse     websocket.StatusCode = 4409
 	codeSecondInit  websocket.StatusCode = 4429
 	codeInternal    websocket.StatusCode = 4500
 )
 
-// maxReason is how long the reason in a close frame may be, in bytes (RFC 6455,
-// 5.5).
+// maxReason is the maximum length in bytes of the reason in a close frame (RFC 6455, 5.5).
 const maxReason = 123
 
-// transport is the subprotocol graphql-transport-ws, the newer of the two, known
-// from the library graphql-ws. Any breach of it ends the connection.
+// transport is the codec of graphql-transport-ws, the newer subprotocol, which the library graphql-ws introduced. Any
+// violation ends the connection.
 type transport struct {
 	maxID int
 }
 
-func (transport) name() string                     { return "graphql-transport-ws" }
-func (transport) strict() bool                     { return true }
-func (transport) opening(o *Options) time.Duration { return o.InitTimeout }
-func (transport) quickens() bool                   { return false }
-func (transport) lossEndsAll() bool                { return false }
+func (transport) name() string                         { return "graphql-transport-ws" }
+func (transport) strict() bool                         { return true }
+func (transport) initTimeout(o *Options) time.Duration { return o.InitTimeout }
+func (transport) frequentKeepAlives() bool             { return false }
+func (transport) lossEndsConnection() bool             { return false }
 
 func (t transport) decode(frame []byte) message {
-	var f map[string]json.RawMessage // a struct would take "TYPE" for "type"
+	var f map[string]json.RawMessage // not a struct, which would accept "TYPE" as "type"
 	if json.Unmarshal(frame, &f) != nil || f == nil {
 		return malformed("Message is not a JSON object")
 	}
-	payload := unlessNull(f["payload"])
+	payload := nonNull(f["payload"])
 	var typ string
-	_ = json.Unmarshal(f["type"], &typ) // no string is no known type
+	_ = json.Unmarshal(f["type"], &typ) // if it is not a string, typ is unknown
 	switch typ {
 	case "connection_init":
 		return withObject(kindInit, payload)
@@ -63,7 +62,7 @@ func (t transport) decode(frame []byte) message {
 	return malformed("Message type is unknown")
 }
 
-// withObject takes an object or nothing for the payload.
+// withObject returns a message whose payload must be an object or absent.
 func withObject(k kind, payload []byte) message {
 	if payload != nil && payload[0] != '{' {
 		return malformed("Payload is not an object")
@@ -71,9 +70,9 @@ func withObject(k kind, payload []byte) message {
 	return message{kind: k, payload: payload}
 }
 
-// withID needs an id, which in this protocol is a string that is not empty.
+// withID returns a message with an id, which in this protocol must be a nonempty string.
 func (t transport) withID(k kind, raw json.RawMessage, payload []byte) message {
-	id, long, _ := parseIdentity(raw, t.maxID)
+	id, long, _ := parseID(raw, t.maxID)
 	switch {
 	case raw == nil || raw[0] != '"':
 		return malformed("Operation id is not a string")
@@ -87,16 +86,15 @@ func (t transport) withID(k kind, raw json.RawMessage, payload []byte) message {
 	return message{kind: k, id: id, payload: payload}
 }
 
-// checkSubscribe says what is wrong with the types that the protocol prescribes;
-// the rest is the Session's affair. A query may be missing where extensions may
-// name one that is known already.
+// checkSubscribe checks the types that the protocol requires and returns a description of the first error, or "". The
+// Session checks the rest. The query may be absent if there are extensions, which may refer to a persisted query.
 func checkSubscribe(payload []byte) string {
 	if payload == nil || payload[0] != '{' {
 		return "Payload of subscribe is not an object"
 	}
 	var p map[string]json.RawMessage
 	if err := json.Unmarshal(payload, &p); err != nil {
-		panic(err) // the frame it is from was read
+		panic(err) // the frame was decoded before, so this is valid JSON
 	}
 	for _, field := range []struct {
 		name, kind string
@@ -107,11 +105,11 @@ func checkSubscribe(payload []byte) string {
 		{"variables", "an object", '{'},
 		{"extensions", "an object", '{'},
 	} {
-		if raw := unlessNull(p[field.name]); raw != nil && raw[0] != field.first {
+		if raw := nonNull(p[field.name]); raw != nil && raw[0] != field.first {
 			return field.name + " is not " + field.kind
 		}
 	}
-	if unlessNull(p["query"]) == nil && unlessNull(p["extensions"]) == nil {
+	if nonNull(p["query"]) == nil && nonNull(p["extensions"]) == nil {
 		return "query is missing"
 	}
 	return ""
@@ -123,14 +121,14 @@ func (transport) appendAck(b []byte) []byte       { return append(b, `{"type":"c
 func (transport) appendKeepAlive(b []byte) []byte { return append(b, `{"type":"ping"}`...) }
 
 func (transport) appendPong(b, payload []byte) []byte {
-	return appendFrame(b, "pong", identity{}, payload)
+	return appendFrame(b, "pong", operationID{}, payload)
 }
 
-func (transport) appendData(b []byte, id identity, payload []byte) []byte {
+func (transport) appendData(b []byte, id operationID, payload []byte) []byte {
 	return appendFrame(b, "next", id, payload)
 }
 
-func (transport) appendErrors(b []byte, id identity, errs []json.RawMessage) []byte {
+func (transport) appendErrors(b []byte, id operationID, errs []json.RawMessage) []byte {
 	list := []byte{'['}
 	for i, e := range errs {
 		if i > 0 {
@@ -141,60 +139,59 @@ func (transport) appendErrors(b []byte, id identity, errs []json.RawMessage) []b
 	return appendFrame(b, "error", id, append(list, ']'))
 }
 
-func (transport) appendComplete(b []byte, id identity) []byte {
+func (transport) appendComplete(b []byte, id operationID) []byte {
 	return appendFrame(b, "complete", id, nil)
 }
 
-// appendStopped adds nothing: after the peer's complete there is silence.
-func (transport) appendStopped(b []byte, _ identity) []byte { return b }
+// appendStopped adds nothing: the protocol has no response to the peer's complete.
+func (transport) appendStopped(b []byte, _ operationID) []byte { return b }
 
-func (t transport) appendStanding(b []byte, e ending, s standing) []byte {
-	if s.own != nil {
-		return t.appendErrors(b, s.id, s.own.Errors)
+func (t transport) appendResumePoint(b []byte, e ending, s resumePoint) []byte {
+	if s.err != nil {
+		return t.appendErrors(b, s.id, s.err.Errors)
 	}
-	say := sayShutdown
+	message := messageShutdown
 	if e.cause == causeExpired {
-		say = sayExpired
+		message = messageExpired
 	}
-	// UNAUTHENTICATED would be final for an expired session, too.
-	return t.appendErrors(b, s.id, []json.RawMessage{encodeErrorAt(say, codeRetry, s.cursor)})
+	// An expired session also gets codeRetry, because clients treat UNAUTHENTICATED as final.
+	return t.appendErrors(b, s.id, []json.RawMessage{encodeErrorAt(message, codeRetry, s.cursor)})
 }
 
-// farewell is the close frame alone. Clients try again after 1001, 1013, 4403
-// and 4408, and take the other codes as final.
-func (transport) farewell(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string) {
+// closing adds no message. Clients retry after the close codes 1001, 1013, 4403 and 4408, and treat others as final.
+func (transport) closing(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string) {
 	switch e.cause {
 	case causeRefused:
 		code, reason = codeForbidden, "Forbidden"
 	case causeExpired:
-		code, reason = websocket.StatusGoingAway, sayExpired
+		code, reason = websocket.StatusGoingAway, messageExpired
 	case causeShutdown:
-		code, reason = websocket.StatusGoingAway, sayShutdown
-	case causeLater:
+		code, reason = websocket.StatusGoingAway, messageShutdown
+	case causeTryAgain:
 		code, reason = websocket.StatusTryAgainLater, "Try again later"
-	case causeSilent:
+	case causeInitTimeout:
 		code, reason = codeInitTimeout, "Connection initialisation timeout"
 	case causeMalformed:
 		code, reason = codeMalformed, e.detail
-	case causeNotText:
+	case causeNotUTF8:
 		code, reason = websocket.StatusInvalidFramePayloadData, "Message is not UTF-8"
 	case causeTooBig:
 		code, reason = websocket.StatusMessageTooBig, e.detail
-	case causeTooMany:
+	case causeTooFast:
 		code, reason = websocket.StatusPolicyViolation, e.detail
 	case causeNoInit:
 		code, reason = codeNoInit, "Unauthorized"
 	case causeSecondInit:
 		code, reason = codeSecondInit, "Too many initialisation requests"
-	case causeSameID:
-		code, reason = codeSameID, e.detail
+	case causeIDInUse:
+		code, reason = codeIDInUse, e.detail
 	default:
 		code, reason = codeInternal, "Internal server error"
 	}
 	return b, code, cutReason(reason)
 }
 
-// cutReason makes a reason fit, without a broken character at its end.
+// cutReason truncates a reason to maxReason bytes without splitting a UTF-8 character.
 func cutReason(s string) string {
 	if len(s) <= maxReason {
 		return s

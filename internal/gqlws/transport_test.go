@@ -25,16 +25,17 @@ func TestTransportDecode(t *testing.T) {
 		{`{"id":"1","type":"subscribe","payload":{"query":null,"extensions":{}}}`, kindStart, `"1"`, `{"query":null,"extensions":{}}`},
 		{`{"id":"12345678","type":"complete"}`, kindStop, `"12345678"`, ""},
 		{`{"id":"\u0031","type":"complete","payload":5}`, kindStop, `"\u0031"`, ""},
-		{`{"type":"x","type":"ping"}`, kindPing, "", ""}, // as JSON.parse has it
+		{`{"type":"x","type":"ping"}`, kindPing, "", ""}, // like JSON.parse
 	} {
 		m := transport{maxID: 8}.decode([]byte(tc.frame))
-		if m.kind != tc.kind || string(m.id.echo) != tc.echo || string(m.payload) != tc.payload || m.reason != "" {
-			t.Errorf("%s: kind %d, id %s, payload %s, reason %s", tc.frame, m.kind, m.id.echo, m.payload, m.reason)
+		if m.kind != tc.kind || string(m.id.raw) != tc.echo || string(m.payload) != tc.payload || m.reason != "" {
+			t.Errorf("%s: kind %d, id %s, payload %s, reason %s, want %d, %s, %s",
+				tc.frame, m.kind, m.id.raw, m.payload, m.reason, tc.kind, tc.echo, tc.payload)
 		}
 	}
 }
 
-func TestTransportSaysWhatIsMalformed(t *testing.T) {
+func TestTransportReportsMalformedMessages(t *testing.T) {
 	subscribe := func(payload string) string { return `{"id":"1","type":"subscribe","payload":` + payload + `}` }
 	for frame, want := range map[string]string{
 		"":                                     "Message is not a JSON object",
@@ -83,12 +84,12 @@ func TestTransportSaysWhatIsMalformed(t *testing.T) {
 	} {
 		m := transport{maxID: 8}.decode([]byte(frame))
 		if m.kind != kindMalformed || m.reason != want {
-			t.Errorf("%.60s: kind %d, reason %q, want %q", frame, m.kind, m.reason, want)
+			t.Errorf("%.60s: kind %d, reason %q, want %d and %q", frame, m.kind, m.reason, kindMalformed, want)
 		}
 	}
 }
 
-func TestReasonsAreCutBetweenCharacters(t *testing.T) {
+func TestCloseReasonIsTruncatedBetweenCharacters(t *testing.T) {
 	a := strings.Repeat("a", 122)
 	for in, want := range map[string]string{
 		"":                       "",
@@ -101,9 +102,9 @@ func TestReasonsAreCutBetweenCharacters(t *testing.T) {
 		a[:121] + "😀bcd":         a[:121],
 		strings.Repeat("😀", 100): strings.Repeat("😀", 30),
 	} {
-		_, code, got := transport{}.farewell(nil, ending{cause: causeMalformed, detail: in})
+		_, code, got := transport{}.closing(nil, ending{cause: causeMalformed, detail: in})
 		if got != want || code != 4400 {
-			t.Errorf("code %d, reason %q, want %q", code, got, want)
+			t.Errorf("code %d, reason %q, want 4400 and %q", code, got, want)
 		}
 	}
 }
@@ -123,29 +124,29 @@ func FuzzTransportDecode(f *testing.F) {
 	tr := transport{maxID: 32}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if !utf8.Valid(frame) {
-			t.Skip("the connection refuses it")
+			t.Skip("the connection does not decode invalid UTF-8")
 		}
 		m := tr.decode(frame)
 		switch {
 		case m.kind == kindMalformed:
-			if m.reason == "" || len(m.reason) > maxReason || m.payload != nil || m.id.echo != nil {
-				t.Errorf("malformed: %+v", m)
+			if m.reason == "" || len(m.reason) > maxReason || m.payload != nil || m.id.raw != nil {
+				t.Errorf("malformed message %+v, want only a reason that fits", m)
 			}
 			return
-		case m.kind == kindWrong || m.kind == kindTerminate || m.answer != nil || m.reason != "":
-			t.Errorf("not of this protocol: %+v", m)
+		case m.kind == kindInvalid || m.kind == kindTerminate || m.reply != nil || m.reason != "":
+			t.Errorf("message %+v, which this protocol does not have", m)
 		case !json.Valid(frame):
-			t.Errorf("kind %d for what is no JSON", m.kind)
+			t.Errorf("kind %d for invalid JSON, want %d", m.kind, kindMalformed)
 		}
 		if p := m.payload; p != nil && (!json.Valid(p) || p[0] != '{' || p[len(p)-1] != '}') {
-			t.Errorf("payload %q", p)
+			t.Errorf("payload %q, want a JSON object", p)
 		}
 		identified := m.kind == kindStart || m.kind == kindStop
 		if text := m.id.text(); identified != (text != "") || len(text) > 32 || !utf8.ValidString(text) {
-			t.Errorf("kind %d with id %q", m.kind, text)
+			t.Errorf("kind %d with id %q, want a valid id only for subscribe and complete", m.kind, text)
 		}
 		if m.kind == kindStart && m.payload == nil {
-			t.Error("a subscribe without payload")
+			t.Error("subscribe without payload was accepted")
 		}
 		for _, b := range [][]byte{
 			tr.appendPong(nil, m.payload),
@@ -154,17 +155,17 @@ func FuzzTransportDecode(f *testing.F) {
 			tr.appendErrors(nil, m.id, errInternal.Errors),
 		} {
 			if !json.Valid(b) {
-				t.Errorf("answered %q", b)
+				t.Errorf("response %q, want valid JSON", b)
 			}
 		}
 		if identified {
 			if again := tr.decode(tr.appendComplete(nil, m.id)); again.kind != kindStop || again.id.key != m.id.key {
-				t.Errorf("id %q read back as %q", m.id.key, again.id.key)
+				t.Errorf("id %q was decoded again as %q", m.id.key, again.id.key)
 			}
 		}
-		_, code, reason := tr.farewell(nil, ending{cause: causeSameID, detail: m.id.text()})
+		_, code, reason := tr.closing(nil, ending{cause: causeIDInUse, detail: m.id.text()})
 		if code != 4409 || len(reason) > maxReason || !utf8.ValidString(reason) {
-			t.Errorf("close %d %q", code, reason)
+			t.Errorf("close code %d, reason %q, want 4409 and a valid reason", code, reason)
 		}
 	})
 }

@@ -7,39 +7,42 @@ import (
 )
 
 const (
-	// maxSlot is the longest time that a keep-alive waits for those of other connections, to be written together.
+	// maxSlot is the maximum time that a keep-alive is delayed so that those of several connections are written
+	// together.
 	maxSlot = 50 * time.Millisecond
 
-	// beats is how many keep-alives a wheel sends per Options.KeepAlive. With one of them goes a WebSocket ping.
-	beats = 5
+	// beatsPerInterval is the number of keep-alives that a wheel sends per Options.KeepAliveInterval. One of them includes a
+	// WebSocket ping.
+	beatsPerInterval = 5
 )
 
-// A wheel sends the third and all later keep-alives of connections, and their WebSocket pings. It is a timing wheel:
-// each connection is in a slot, each slot has its turn once per interval, and the keep-alives of a slot are written
-// together. So there is one timer and one goroutine for all connections, and no wake-up for each of them.
+// A wheel is a timing wheel that sends the third and all later keep-alives of connections, and their WebSocket pings.
+// Each connection is in one slot. Each slot is processed once per interval, and the keep-alives of a slot are written
+// together. All connections share one timer and one goroutine.
 //
-// The third keep-alive of a connection, and with it all others, may be late by the time of a slot. It is never early.
+// The third keep-alive of a connection, and therefore all later ones, may be late by the time of one slot, but never
+// early.
 type wheel struct {
-	crew     *crew
+	writers  *writerPool
 	interval time.Duration
 	slot     time.Duration // interval / len(slots)
-	turning  sync.WaitGroup
+	wg       sync.WaitGroup
 
 	mu    sync.Mutex
 	slots []map[*conn]struct{} // nil if empty
 	hand  int                  // the next slot that is not empty
-	next  time.Time            // its turn
-	count int                  // connections
-	stop  chan struct{}        // closed when there are none
+	next  time.Time            // time at which hand is processed
+	count int                  // number of connections
+	stop  chan struct{}        // closed when count becomes 0
 }
 
-func newWheel(w *crew, interval time.Duration) *wheel {
+func newWheel(w *writerPool, interval time.Duration) *wheel {
 	n := max(10, int((interval+maxSlot-1)/maxSlot))
 	slot := max(1, interval/time.Duration(n))
-	return &wheel{crew: w, interval: slot * time.Duration(n), slot: slot, slots: make([]map[*conn]struct{}, n)}
+	return &wheel{writers: w, interval: slot * time.Duration(n), slot: slot, slots: make([]map[*conn]struct{}, n)}
 }
 
-// add has keep-alives sent to a connection, the first an interval from now. Called with c.mu held.
+// add schedules keep-alives for a connection; the first is sent after one interval. Called with c.mu held.
 func (w *wheel) add(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,12 +50,12 @@ func (w *wheel) add(c *conn) {
 	if w.count == 0 {
 		w.next, w.stop = time.Now().Add(w.interval), make(chan struct{})
 		stop := w.stop
-		w.turning.Go(func() { w.turn(stop) })
+		w.wg.Go(func() { w.run(stop) })
 	} else {
-		// The slot that has its turn now is before the hand if it is empty: then the hand has passed it.
+		// Empty slots are skipped, so the slot of the current time may be before the hand.
 		before := int(max(0, time.Until(w.next)) / w.slot)
 		if before == 0 {
-			c.beats = -1 // this turn is not for c
+			c.beats = -1 // skip c when this slot is processed next
 		}
 		at = (at - before + 2*len(w.slots)) % len(w.slots)
 	}
@@ -61,18 +64,18 @@ func (w *wheel) add(c *conn) {
 		w.slots[at] = make(map[*conn]struct{})
 	}
 	w.slots[at][c] = struct{}{}
-	c.slot = int32(at + 1)
+	c.wheelSlot = int32(at + 1)
 }
 
 // remove is called at the end of each connection.
 func (w *wheel) remove(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c.slot == 0 {
+	if c.wheelSlot == 0 {
 		return
 	}
-	at := c.slot - 1
-	c.slot = 0
+	at := c.wheelSlot - 1
+	c.wheelSlot = 0
 	if delete(w.slots[at], c); len(w.slots[at]) == 0 {
 		w.slots[at] = nil
 	}
@@ -81,8 +84,8 @@ func (w *wheel) remove(c *conn) {
 	}
 }
 
-// turn gives each slot its turn, until there are no connections.
-func (w *wheel) turn(stop <-chan struct{}) {
+// run processes the slots until there are no connections.
+func (w *wheel) run(stop <-chan struct{}) {
 	timer := time.NewTimer(w.interval)
 	defer timer.Stop()
 	var due []*conn
@@ -92,20 +95,20 @@ func (w *wheel) turn(stop <-chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		due = w.take(due[:0], stop)
-		w.crew.call(slices.DeleteFunc(due, func(c *conn) bool { return !c.beat() })...)
-		clear(due) // they may end before the next turn
+		due = w.advance(due[:0], stop)
+		w.writers.enqueue(slices.DeleteFunc(due, func(c *conn) bool { return !c.wheelTick() })...)
+		clear(due) // connections may end before the next slot is processed
 		w.mu.Lock()
 		timer.Reset(time.Until(w.next))
 		w.mu.Unlock()
 	}
 }
 
-// take adds the connections of the slot whose turn it is to due, and goes on to the next slot.
-func (w *wheel) take(due []*conn, stop <-chan struct{}) []*conn {
+// advance appends the connections of the current slot to due and moves the hand to the next slot that is not empty.
+func (w *wheel) advance(due []*conn, stop <-chan struct{}) []*conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stop != stop { // all had left, and others have come
+	if w.stop != stop { // all connections had left, and a new turn serves later ones
 		return due
 	}
 	for c := range w.slots[w.hand] {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// However many connections there are, whenever they came and whoever leaves, each has its keep-alives in its own time.
-func TestEachConnectionHasItsOwnTimesOfKeepAlives(t *testing.T) {
+// The times of keep-alives do not depend on the other connections of the server.
+func TestKeepAliveTimesPerConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions
 		o.MaxSockets = 0
-		s, ss := NewServer(o), newScript(t)
+		s, ss := NewServer(o), newFakeSession(t)
 		ss.shared = true
 		var reading sync.WaitGroup
 		for i := range 300 {
@@ -22,25 +22,25 @@ func TestEachConnectionHasItsOwnTimesOfKeepAlives(t *testing.T) {
 				stay = 19*time.Second + time.Duration(i)*31*time.Millisecond
 			}
 			reading.Go(func() {
-				time.Sleep(time.Duration(i/2) * 37 * time.Millisecond) // two at once, over more than an interval
-				expectTimes(t, o.KeepAlive, stay, timesOfKeepAlives(t, dial(t, s, ss), stay))
+				time.Sleep(time.Duration(i/2) * 37 * time.Millisecond) // pairs of connections, over more than one interval
+				expectKeepAliveTimes(t, o.KeepAliveInterval, stay, keepAliveTimes(t, dial(t, s, ss), stay))
 			})
 		}
 		reading.Wait()
-		if n := left(s); n != 0 {
-			t.Errorf("%d connections are left", n)
+		if n := remainingSockets(s); n != 0 {
+			t.Errorf("%d connections are left, want none", n)
 		}
-		p := dial(t, s, ss) // the wheel stood still
-		expectTimes(t, o.KeepAlive, time.Minute, timesOfKeepAlives(t, p, time.Minute))
+		p := dial(t, s, ss) // the wheel has stopped before
+		expectKeepAliveTimes(t, o.KeepAliveInterval, time.Minute, keepAliveTimes(t, p, time.Minute))
 		shutdown(t, s)
 	})
 }
 
-// timesOfKeepAlives returns when a peer had its keep-alives, counted from its connection_init.
-func timesOfKeepAlives(t *testing.T, p *peer, stay time.Duration) (times []time.Duration) {
+// keepAliveTimes returns the times of the keep-alives that a peer receives, from its connection_init.
+func keepAliveTimes(t *testing.T, p *peer, stay time.Duration) (times []time.Duration) {
 	begin := time.Now()
 	time.AfterFunc(stay, func() { _ = p.conn.Close() })
-	go p.say(`{"type":"connection_init"}`)
+	go p.sendText(`{"type":"connection_init"}`)
 	for br := bufio.NewReader(p.conn); ; {
 		op, payload, err := readServerFrame(br)
 		switch {
@@ -51,30 +51,31 @@ func timesOfKeepAlives(t *testing.T, p *peer, stay time.Duration) (times []time.
 		case string(payload) == `{"type":"ka"}`:
 			times = append(times, time.Since(begin))
 		case string(payload) != `{"type":"connection_ack"}`:
-			t.Errorf("heard %s", payload)
+			t.Errorf("received %s, want keep-alives", payload)
 		}
 	}
 }
 
-func expectTimes(t *testing.T, keepAlive, stay time.Duration, times []time.Duration) {
+// expectKeepAliveTimes checks that the keep-alives were due: the third and all later ones by less than a slot late.
+func expectKeepAliveTimes(t *testing.T, keepAlive, stay time.Duration, times []time.Duration) {
 	due := []time.Duration{0, keepAlive}
-	for next := keepAlive + keepAlive/beats; next+maxSlot < stay; next += keepAlive / beats {
+	for next := keepAlive + keepAlive/beatsPerInterval; next+maxSlot < stay; next += keepAlive / beatsPerInterval {
 		due = append(due, next)
 	}
 	if len(times) < len(due) {
-		t.Errorf("keep-alives at %v in %v, want %v", times, stay, due)
+		t.Errorf("keep-alives at %v within %v, want %v", times, stay, due)
 		return
 	}
 	late := times[2] - due[2]
 	if late < 0 || late >= maxSlot {
-		t.Errorf("the third keep-alive was late by %v", late)
+		t.Errorf("the third keep-alive was late by %v, want less than %v", late, maxSlot)
 	}
 	for i, d := range due {
 		if i >= 2 {
 			d += late
 		}
 		if times[i] != d {
-			t.Errorf("keep-alive %d came after %v, want %v", i+1, times[i], d)
+			t.Errorf("keep-alive %d arrived after %v, want %v", i+1, times[i], d)
 		}
 	}
 }

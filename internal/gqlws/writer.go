@@ -8,52 +8,55 @@ import (
 	"time"
 )
 
-// turnTime is how long a connection is asked for what it has before others have their turn.
-const turnTime = time.Millisecond
+// maxGatherTime is the maximum time in which a connection's operations are called for payloads before other
+// connections are served.
+const maxGatherTime = time.Millisecond
 
-// frames holds buffers of writers: a connection has one only while it writes.
-var frames = sync.Pool{New: func() any { return new([]byte) }}
+// bufferPool is a pool of write buffers. A connection holds one only while it writes.
+var bufferPool = sync.Pool{New: func() any { return new([]byte) }}
 
 const (
-	// batch is how many bytes of frames are enough for a write that does not wait
-	// for the peer. One that does takes a single frame, so that a peer that reads
-	// slowly is asked for nothing that it cannot have.
-	batch = 16 << 10
-	// maxPooled is the size above which a buffer is left to the garbage
-	// collector.
-	maxPooled = 64 << 10
+	// batchSize is the size in bytes at which a non-blocking write is complete. A write that waits for the peer holds a
+	// single frame, so that a slow peer does not cause calls of Next for payloads that it cannot receive yet.
+	batchSize = 16 << 10
+	// smallWrite is the maximum size in bytes of a write that is not counted in the account. A small write must not
+	// cut a peer if others use up the memory for responses.
+	smallWrite = 2 << 10
+	// maxPooledBuffer is the maximum size in bytes of a buffer that is returned to the pool.
+	maxPooledBuffer = 64 << 10
 )
 
-// kick has what there is written, if nobody is at it. Called with mu held.
-func (c *conn) kick() {
-	if c.toAttend() {
-		c.server.crew.call(c)
+// scheduleWriter schedules a writer if there is something to write and none runs. Called with mu held.
+func (c *conn) scheduleWriter() {
+	if c.claimWriter() {
+		c.server.writers.enqueue(c)
 	}
 }
 
-// toAttend reports whether the crew has to be called to write what there is; a writer of the connection's own is
-// started here. Called with mu held.
-func (c *conn) toAttend() bool {
-	if c.writing || c.broken || c.shut || !c.hasWork() {
+// claimWriter reports whether the caller must queue the connection in the writer pool. If the connection cannot write
+// without blocking, claimWriter starts its own writer goroutine instead. Called with mu held.
+func (c *conn) claimWriter() bool {
+	if c.hasWriter || c.phase == phaseClosed || c.closeFrameQueued || !c.hasWork() {
 		return false
 	}
-	c.writing = true
+	c.hasWriter = true
 	if c.net.raw == nil {
-		c.spawn("writer", func() { c.write(nil) })
+		c.spawn("writer", func() { c.writeLoop(nil) })
 		return false
 	}
-	c.wg.Add(1) // until it was attended to
+	c.wg.Add(1) // until writeBatch has returned
 	return true
 }
 
 func (c *conn) hasWork() bool {
-	return len(c.outbox) > 0 || c.kaDue || c.pingDue || len(c.ready) > 0 || c.ending != nil || c.drained()
+	return len(c.outbox) > 0 || c.keepAliveDue || c.pingDue || len(c.ready) > 0 || c.over()
 }
 
-// drained is whether nothing keeps a draining connection any more.
-func (c *conn) drained() bool {
-	if !c.draining {
-		return false
+// over reports whether the close handshake follows the queued frames: the connection has an ending, or it is draining
+// and no query is left. Called with mu held.
+func (c *conn) over() bool {
+	if c.phase != phaseDraining {
+		return c.phase >= phaseEnding
 	}
 	for _, op := range c.ops {
 		if op.query {
@@ -63,87 +66,85 @@ func (c *conn) drained() bool {
 	return true
 }
 
-// push has a message written ahead of all data; an empty one is none. Called with
-// mu held, by the reader, which waitRoom holds up, or at the end of an operation.
-// kick follows.
-func (c *conn) push(message []byte) {
+// queueMessage queues a message that is written before data. It ignores an empty message. Called with mu held, by the
+// reader (which then calls throttle) or when an operation ends. The caller must call scheduleWriter afterwards.
+func (c *conn) queueMessage(message []byte) {
 	if len(message) > 0 {
-		c.pushFrame(appendText(nil, message))
+		c.queueFrame(appendText(nil, message))
 	}
 }
 
-func (c *conn) pushFrame(frame []byte) {
+func (c *conn) queueFrame(frame []byte) {
 	c.outbox = append(c.outbox, frame)
-	c.pending += len(frame) + frameCost
+	c.outboxBytes += len(frame) + frameCost
 }
 
-// say is push where mu is not held.
-func (c *conn) say(message []byte) {
+// sendMessage calls queueMessage and scheduleWriter. Called without mu.
+func (c *conn) sendMessage(message []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.push(message)
-	c.kick()
+	c.queueMessage(message)
+	c.scheduleWriter()
 }
 
-// A task is what a writer is to do next.
+// A task is the next step of a writer.
 type task int
 
 const (
-	taskNone  task = iota // it is no writer any more
-	taskSend              // send what was gathered
-	taskLeave             // say goodbye
-	taskLater             // let others have their turn
+	taskNone    task = iota // nothing to write: the writer ends
+	taskSend                // send the gathered frames
+	taskClose               // run the close handshake
+	taskRequeue             // queue the connection again, after others
 )
 
-// write is the writer, where it may have to wait for the peer: it sends what is
-// left of frames that were begun, and then all there is.
-func (c *conn) write(begun []byte) {
-	if len(begun) > 0 && !c.send(begun) {
+// writeLoop is the writer that may wait for the peer. It sends begun, the rest of frames that are partly written, and
+// then everything that is queued.
+func (c *conn) writeLoop(begun []byte) {
+	if len(begun) > 0 && !c.writeFrames(begun) {
 		return
 	}
-	b := frames.Get().(*[]byte)
+	b := bufferPool.Get().(*[]byte)
 	defer func() {
-		if cap(*b) <= maxPooled {
-			frames.Put(b)
+		if cap(*b) <= maxPooledBuffer {
+			bufferPool.Put(b)
 		}
 	}()
 	for {
 		switch c.gather(b, 1) {
 		case taskNone:
 			return
-		case taskLeave:
-			c.goodbye()
+		case taskClose:
+			c.closeHandshake()
 			return
 		case taskSend:
-			if !c.send(*b) {
+			if !c.writeFrames(*b) {
 				return
 			}
 		}
 	}
 }
 
-// gather makes one write of what there is, up to some bytes that are enough:
-// control frames first, then of each operation in turn. Only it asks a Stream for
-// more, when what came before was sent, or goes with it, so no queue grows for a
-// slow peer.
+// gather collects frames for one write until they have enough bytes: first control frames, then one payload of each
+// operation in order. Only gather calls Stream.Next, and only if the previous payload was sent or is part of the same
+// write. So no queue grows if the peer is slow.
 func (c *conn) gather(b *[]byte, enough int) task {
 	*b = (*b)[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	begun := time.Now()
 	for {
-		over := c.ending != nil || c.drained()
-		late := time.Since(begun) > turnTime
+		over := c.over()
+		late := time.Since(begun) > maxGatherTime
 		switch {
-		case c.broken || c.shut:
+		case c.phase == phaseClosed || c.closeFrameQueued:
 			return taskNone
 		case late && len(*b) == 0 && c.hasWork():
-			return taskLater
+			return taskRequeue
 		case late && len(*b) > 0:
-			c.sending = true
+			c.inWrite = true
 			return taskSend
 		case len(*b) >= enough, len(*b) > 0 && (over || !c.hasWork()):
-			c.sending = true
+			c.inWrite = true
 			return taskSend
 
 		case len(c.outbox) > 0:
@@ -151,22 +152,22 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			if c.outbox = c.outbox[1:]; len(c.outbox) == 0 {
 				c.outbox = nil
 			}
-			c.pending -= len(frame) + frameCost
+			c.outboxBytes -= len(frame) + frameCost
 			*b = append(*b, frame...)
 
 		case over:
-			if c.ending == nil {
-				c.ending = &ending{cause: causeShutdown}
+			if c.phase < phaseEnding {
+				c.phase, c.ending = phaseEnding, &ending{cause: causeShutdown}
 			}
-			return taskLeave
+			return taskClose
 
 		case c.pingDue:
 			c.pingDue = false
-			c.pinged = true
+			c.awaitsPong = true
 			*b = appendControl(*b, finPing, nil)
 
-		case c.kaDue:
-			c.kaDue = false
+		case c.keepAliveDue:
+			c.keepAliveDue = false
 			from := len(*b)
 			*b = sealFrame(c.codec.appendKeepAlive(openFrame(*b)), from)
 
@@ -174,54 +175,54 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			op := c.ready[0]
 			c.ready = slices.Delete(c.ready, 0, 1)
 			op.queued = false
-			op.busy = true
+			op.inCall = true
 			*b = c.appendNext(*b, op)
 
 		default:
-			c.writing = false
+			c.hasWriter = false
 			return taskNone
 		}
 	}
 }
 
-// appendNext asks an operation for its next payload and adds it. Called with mu
-// held, which it lets go of meanwhile.
+// appendNext calls Next of an operation and appends its payload to b. Called with mu held, which it releases during
+// the call.
 func (c *conn) appendNext(b []byte, op *operation) []byte {
 	c.mu.Unlock()
 	defer c.mu.Lock()
 	payload, err := c.callNext(op.stream)
 
 	c.mu.Lock()
-	op.busy = false
-	ended := op.ended // meanwhile, by the peer or with the connection
+	op.inCall = false
+	ended := op.phase == opEnded // during Next, by the peer or with the connection
 	if !ended {
-		c.inWrite += op.unsent
+		c.unsentInWrite += op.unsent
 		op.unsent = 0
 	}
 	switch {
 	case ended:
-		c.leave(op)
+		c.uncount(op)
 	case c.ending != nil && isLost(err):
-		err = nil // the farewell tells where it stands
+		err = nil // the last messages report its position
 	case err != nil:
 		c.retire(op, nil)
 		if errors.Is(err, io.EOF) {
-			c.push(c.codec.appendComplete(nil, op.id))
+			c.queueMessage(c.codec.appendComplete(nil, op.id))
 		}
-		c.lose(op.id, err) // now, or another end would not have its position
+		c.endIfLost(op.id, err) // before mu is released: another ending would lack its position
 	case len(payload) > 0:
-		c.queue(op) // behind the others
+		c.queueNext(op) // after the others
 	}
 	c.mu.Unlock()
 
 	switch {
 	case ended:
-		op.cancel() // who ended it may not have come to that yet
+		op.cancel() // dispose may not have been called yet
 		c.callClose(op)
 	case err != nil:
 		c.dispose(op)
 		if !errors.Is(err, io.EOF) {
-			c.fail(op.id, err)
+			c.failOperation(op.id, err)
 		}
 	case len(payload) > 0:
 		from := len(b)
@@ -230,52 +231,53 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 	return b
 }
 
-// send writes frames, and waits for the peer to take them. Its bounds are the
-// deadlines of the net.Conn; when they are over, part of a frame may be out, and
-// nothing more can be said. Why it failed is for the net.Conn to say, or for the
-// reader.
-func (c *conn) send(frames []byte) bool {
+// writeFrames writes frames, waits until the peer has taken them, and reports whether it succeeded. The net.Conn's
+// deadline limits the time. After an error, part of a frame may have been written, so nothing more can be sent; the
+// net.Conn or the reader reports the cause.
+func (c *conn) writeFrames(frames []byte) bool {
 	c.mu.Lock()
-	more := max(0, len(frames)-c.inWrite)
+	more := max(0, len(frames)-c.unsentInWrite)
 	c.mu.Unlock()
+	if more <= smallWrite {
+		more = 0
+	}
 	c.account.Add(more)
-	_, err := c.net.put(frames)
+	_, err := c.net.writeAll(frames)
 	c.account.Add(-more)
 	if err != nil {
-		c.sever()
+		c.closeNet()
 		return false
 	}
-	c.told()
+	c.endWrite()
 	return true
 }
 
-// sent is called with mu held when bytes are out, by whoever set sending for them
-// and nobody else. The close frame may wait for it, or a reader for the close
-// frame.
-func (c *conn) sent() {
-	c.sending = false
-	c.room.Broadcast()
-	if n := c.inWrite; n > 0 {
-		c.inWrite = 0
-		c.release(n)
+// endWriteLocked marks the end of a write. Only the goroutine that has set sending may call it, with mu held. It
+// wakes a close frame that waits for the write, and a reader that waits for the close frame.
+func (c *conn) endWriteLocked() {
+	c.inWrite = false
+	c.changed.Broadcast()
+	if n := c.unsentInWrite; n > 0 {
+		c.unsentInWrite = 0
+		c.releaseUnsent(n)
 	}
 }
 
-// waitShut is called by the library, which has a close frame to write: it waits
-// until no other frame is half out, and lets none follow. told comes behind it.
-func (c *conn) waitShut() {
+// beginCloseFrame is called before the library writes a close frame. It waits for the end of the current write and
+// prevents all others. endWrite must be called after the close frame.
+func (c *conn) beginCloseFrame() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shut = true
-	for c.sending && !c.broken {
-		c.room.Wait()
+	c.closeFrameQueued = true
+	for c.inWrite && c.phase < phaseClosed {
+		c.changed.Wait()
 	}
-	c.sending = true
+	c.inWrite = true
 }
 
-// told is sent where mu is not held.
-func (c *conn) told() {
+// endWrite calls endWriteLocked. Called without mu.
+func (c *conn) endWrite() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent()
+	c.endWriteLocked()
 }

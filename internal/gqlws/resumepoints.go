@@ -6,32 +6,30 @@ import (
 	"encoding/json"
 )
 
-// connectionError returns the error with which a connection of the legacy
-// protocol ends. It speaks for all streams: the code is that of a stream that
-// ended by itself, if there is one, and the cursor is the lowest, from which none
-// of them misses anything. If there are several streams, the extension
-// "operations" has the code and the cursor of each.
+// connectionError returns the error with which a connection of the legacy protocol ends. It covers all streams: if a
+// stream ended by itself, the code is that of the last such stream, and the cursor is the lowest one, so that no stream
+// misses anything. If there are several streams, the extension "operations" has the code and the cursor of each.
 func connectionError(e ending) json.RawMessage {
-	told := e.err
+	last := e.err
 	switch e.cause {
 	case causeShutdown:
-		told = encodeError(sayShutdown, codeRetry)
+		last = encodeError(messageShutdown, codeRetry)
 	case causeExpired:
-		told = encodeError(sayExpired, codeRetry) // UNAUTHENTICATED would be final
+		last = encodeError(messageExpired, codeRetry) // clients treat UNAUTHENTICATED as final
 	}
-	if len(e.standings) == 0 {
-		return told
+	if len(e.resumePoints) == 0 {
+		return last
 	}
-	var all []position
+	var all []resumeEntry
 	lowest := ""
-	for _, s := range e.standings {
-		p := position{ID: s.id.echo, Code: codeRetry, Cursor: s.cursor}
+	for _, s := range e.resumePoints {
+		p := resumeEntry{ID: s.id.raw, Code: codeRetry, Cursor: s.cursor}
 		if p.ID == nil {
 			p.ID = json.RawMessage("null")
 		}
-		if s.own != nil {
-			told = s.own.Errors[0] // the last one: the first may be of the stream that is lost, the others have gaps
-			own := decodeError(told)
+		if s.err != nil {
+			last = s.err.Errors[0] // use the last: the first may be of a lost stream, the others have gaps
+			own := decodeError(last)
 			p.Code, p.Cursor = cmp.Or(own.text("code"), codeRetry), own.text("cursor")
 		}
 		if p.Cursor != "" && (lowest == "" || p.Cursor < lowest) { // a stream without a cursor cannot be resumed
@@ -39,7 +37,7 @@ func connectionError(e ending) json.RawMessage {
 		}
 		all = append(all, p)
 	}
-	err := decodeError(told)
+	err := decodeError(last)
 	delete(err.Extensions, "cursor")
 	if lowest != "" {
 		err.set("cursor", lowest)
@@ -50,14 +48,14 @@ func connectionError(e ending) json.RawMessage {
 	return encode(err)
 }
 
-// A position is where an operation was when its connection ended.
-type position struct {
+// A resumeEntry is the JSON form of a resumePoint.
+type resumeEntry struct {
 	ID     json.RawMessage `json:"id"`
 	Code   string          `json:"code"`
 	Cursor string          `json:"cursor,omitempty"`
 }
 
-// A graphqlError is an encoded GraphQL error taken apart.
+// A graphqlError is a decoded GraphQL error.
 type graphqlError struct {
 	Message    string                     `json:"message"`
 	Locations  json.RawMessage            `json:"locations,omitempty"`
@@ -66,11 +64,11 @@ type graphqlError struct {
 }
 
 func decodeError(raw json.RawMessage) (e graphqlError) {
-	_ = json.Unmarshal(raw, &e) // the Session's own, which is one
+	_ = json.Unmarshal(raw, &e) // errors of the Session are valid JSON
 	return e
 }
 
-// text returns an extension that is a string, else "".
+// text returns an extension that is a string, or "" if there is none.
 func (e *graphqlError) text(name string) (s string) {
 	_ = json.Unmarshal(e.Extensions[name], &s)
 	return s
@@ -83,7 +81,7 @@ func (e *graphqlError) set(name string, value any) {
 	e.Extensions[name] = encode(value)
 }
 
-// encode leaves "<", ">" and "&" as they are.
+// encode returns v as JSON and does not escape "<", ">" and "&".
 func encode(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

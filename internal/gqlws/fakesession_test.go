@@ -13,65 +13,67 @@ import (
 	"time"
 )
 
-// A script is a Session told by what peers send it what to do.
-type script struct {
+// A fakeSession is a Session that peers control by the content of their messages.
+type fakeSession struct {
 	t *testing.T
 
-	mu      sync.Mutex
-	ctx     context.Context // of the last Init
-	inits   []string
-	streams []*scriptStream
-	running int
-	queries int
-	release chan struct{} // lets {wait} and {stubborn} answer
+	mu        sync.Mutex
+	ctx       context.Context // context of the last Init
+	inits     []string
+	streams   []*fakeStream
+	openCount int
+	queries   int
+	release   chan struct{} // closed to let {wait} and {stubborn} return
 
-	shared  bool   // by several connections
-	sockets int    // that are open
-	opened  string // the protocol
+	shared  bool   // several connections use the session
+	sockets int    // open connections
+	opened  string // protocol passed to Opened
 	limits  []string
 	closed  bool
 	why     error
 }
 
-func newScript(t *testing.T) *script { return &script{t: t, release: make(chan struct{})} }
+func newFakeSession(t *testing.T) *fakeSession {
+	return &fakeSession{t: t, release: make(chan struct{})}
+}
 
-func (s *script) Opened(ctx context.Context, protocol string) {
+func (s *fakeSession) Opened(ctx context.Context, protocol string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened != "" && !s.shared || protocol == "" {
-		s.t.Error("Opened twice, or without a protocol")
+		s.t.Error("Opened was called twice, or without a protocol")
 	}
 	s.opened = protocol
 	s.sockets++
 }
 
-func (s *script) Limit(name string) {
+func (s *fakeSession) Limit(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checkOpen("Limit")
 	s.limits = append(s.limits, name)
 }
 
-func (s *script) Closed(why error) {
+func (s *fakeSession) Closed(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checkOpen("Closed")
-	if (s.running > 0 || s.queries > 0) && !s.shared {
-		s.t.Errorf("Closed while %d streams and %d queries run", s.running, s.queries)
+	if (s.openCount > 0 || s.queries > 0) && !s.shared {
+		s.t.Errorf("Closed was called while %d streams and %d queries run", s.openCount, s.queries)
 	}
 	s.sockets--
 	s.closed, s.why = true, why
 }
 
-// checkOpen is called with mu held: nothing comes before Opened or after Closed.
-func (s *script) checkOpen(what string) {
+// checkOpen checks that a method is called after Opened and before Closed. Called with mu held.
+func (s *fakeSession) checkOpen(method string) {
 	if s.opened == "" || s.closed && !s.shared {
-		s.t.Errorf("%s before Opened or after Closed", what)
+		s.t.Errorf("%s was called before Opened or after Closed", method)
 	}
 }
 
-// ended waits for the end of the connection, and returns what Closed was given.
-func (s *script) ended() error {
+// closeReason returns the argument of Closed, which must have been called when all goroutines are blocked.
+func (s *fakeSession) closeReason() error {
 	s.t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
@@ -82,8 +84,8 @@ func (s *script) ended() error {
 	return s.why
 }
 
-// query counts a query while it runs.
-func (s *script) query(run func(context.Context) []byte) Operation {
+// query returns an Operation that is counted in s.queries while it runs.
+func (s *fakeSession) query(run func(context.Context) []byte) Operation {
 	return Operation{Run: func(ctx context.Context) []byte {
 		s.mu.Lock()
 		s.queries++
@@ -97,7 +99,7 @@ func (s *script) query(run func(context.Context) []byte) Operation {
 	}}
 }
 
-func (s *script) Init(ctx context.Context, payload []byte) (context.Context, error) {
+func (s *fakeSession) Init(ctx context.Context, payload []byte) (context.Context, error) {
 	s.mu.Lock()
 	s.checkOpen("Init")
 	s.inits = append(s.inits, string(payload))
@@ -136,7 +138,7 @@ func (s *script) Init(ctx context.Context, payload []byte) (context.Context, err
 	return ctx, nil
 }
 
-var cannedAnswers = map[string]string{
+var fixedResponses = map[string]string{
 	"{info{version}}": `{"data":{"info":{"version":"0.68.0"}}}`,
 	`{blockchain{account(address:"x"){info{balance}}}}`: `{"errors":[{"message":"Invalid account address","path":["blockchain","account"]}],"data":{"blockchain":{"account":null}}}`,
 }
@@ -146,7 +148,7 @@ func requestError(message, code string) *RequestError {
 	return &RequestError{Errors: []json.RawMessage{json.RawMessage(first), json.RawMessage(`{"message":"a second one"}`)}}
 }
 
-func (s *script) Start(ctx context.Context, payload []byte) (Operation, error) {
+func (s *fakeSession) Start(ctx context.Context, payload []byte) (Operation, error) {
 	s.mu.Lock()
 	s.checkOpen("Start")
 	s.mu.Unlock()
@@ -187,60 +189,60 @@ func (s *script) Start(ctx context.Context, payload []byte) (Operation, error) {
 		return s.query(func(context.Context) []byte { <-s.release; return []byte(`{}`) }), nil
 	case strings.HasPrefix(q, "subscription"):
 		return Operation{Open: func(wake func()) (Stream, error) {
-			st := &scriptStream{script: s, ctx: ctx, wake: wake}
+			st := &fakeStream{session: s, ctx: ctx, wake: wake}
 			s.mu.Lock()
 			s.streams = append(s.streams, st)
-			s.running++
+			s.openCount++
 			s.mu.Unlock()
-			wake() // before it runs: must be harmless
+			wake() // allowed before Open has returned
 			return st, nil
 		}}, nil
 	default:
-		return Operation{Run: func(context.Context) []byte { return []byte(cannedAnswers[q]) }}, nil
+		return Operation{Run: func(context.Context) []byte { return []byte(fixedResponses[q]) }}, nil
 	}
 }
 
-// scriptStream gives what was pushed, and checks how it is called.
-type scriptStream struct {
-	script *script
-	ctx    context.Context
-	wake   func()
+// A fakeStream returns the payloads of push and checks the order of calls.
+type fakeStream struct {
+	session *fakeSession
+	ctx     context.Context
+	wake    func()
 
-	mu     sync.Mutex
-	queue  []string
-	err    error
-	cursor string
-	asked  int
+	mu        sync.Mutex
+	queue     []string
+	err       error
+	cursor    string
+	nextCalls int
 
-	pending *RequestError
-	inside  bool
-	closed  bool
-	why     error
-	gate    chan struct{} // where set, Next waits for it
-	leaving chan struct{} // where set, Close waits for it
-	panics  bool
-	exits   bool // Next ends its goroutine
+	pending      *RequestError
+	inCall       bool
+	closed       bool
+	why          error
+	blockNext    chan struct{} // if set, Next waits until it is closed
+	blockClose   chan struct{} // if set, Close waits until it is closed
+	panicInCalls bool
+	goexitInNext bool // Next calls runtime.Goexit
 }
 
-func (s *scriptStream) Next() ([]byte, error) {
+func (s *fakeStream) Next() ([]byte, error) {
 	s.mu.Lock()
-	if s.inside || s.closed {
-		s.script.t.Error("Next while another call is under way, or after Close")
+	if s.inCall || s.closed {
+		s.session.t.Error("Next was called during another call, or after Close")
 	}
-	s.inside = true
-	s.asked++
-	gate := s.gate
+	s.inCall = true
+	s.nextCalls++
+	gate := s.blockNext
 	s.mu.Unlock()
 	if gate != nil {
 		<-gate
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inside = false
-	if s.panics {
+	s.inCall = false
+	if s.panicInCalls {
 		panic("Next")
 	}
-	if s.exits {
+	if s.goexitInNext {
 		runtime.Goexit()
 	}
 	if len(s.queue) > 0 {
@@ -251,90 +253,90 @@ func (s *scriptStream) Next() ([]byte, error) {
 	return nil, s.err
 }
 
-func (s *scriptStream) Cursor() string {
+func (s *fakeStream) Cursor() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		s.script.t.Error("Cursor after Close")
+		s.session.t.Error("Cursor was called after Close")
 	}
-	if s.panics {
+	if s.panicInCalls {
 		panic("Cursor")
 	}
 	return s.cursor
 }
 
-func (s *scriptStream) Pending() *RequestError {
+func (s *fakeStream) Pending() *RequestError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.inside {
-		s.script.t.Error("Pending after Close, or while Next is under way")
+	if s.closed || s.inCall {
+		s.session.t.Error("Pending was called after Close, or during Next")
 	}
 	return s.pending
 }
 
-func (s *scriptStream) Close(why error) {
-	if s.leaving != nil {
-		<-s.leaving
+func (s *fakeStream) Close(why error) {
+	if s.blockClose != nil {
+		<-s.blockClose
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.inside {
-		s.script.t.Error("Close twice, or while Next is under way")
+	if s.closed || s.inCall {
+		s.session.t.Error("Close was called twice, or during Next")
 	}
 	if s.ctx.Err() == nil {
-		s.script.t.Error("Close while the operation's context goes on")
+		s.session.t.Error("Close was called before the operation's context was canceled")
 	}
 	s.closed, s.why = true, why
-	s.script.mu.Lock()
-	s.script.running--
-	s.script.mu.Unlock()
-	s.wake() // after the end: must be harmless
-	if s.panics {
+	s.session.mu.Lock()
+	s.session.openCount--
+	s.session.mu.Unlock()
+	s.wake() // allowed after the end
+	if s.panicInCalls {
 		panic("Close")
 	}
 }
 
-func (s *scriptStream) push(payloads ...string) {
+func (s *fakeStream) push(payloads ...string) {
 	s.mu.Lock()
 	s.queue = append(s.queue, payloads...)
 	s.mu.Unlock()
 	s.wake()
 }
 
-func (s *scriptStream) end(err error) {
+func (s *fakeStream) end(err error) {
 	s.mu.Lock()
 	s.err = err
 	s.mu.Unlock()
 	s.wake()
 }
 
-// at moves the stream to a cursor.
-func (s *scriptStream) at(cursor string) {
+// setCursor sets the position of the stream.
+func (s *fakeStream) setCursor(cursor string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cursor = cursor
 }
 
-// closedBy returns what Close was given.
-func (s *scriptStream) closedBy() error {
-	s.script.t.Helper()
+// closeReason returns the argument of Close, which must have been called when all goroutines are blocked.
+func (s *fakeStream) closeReason() error {
+	s.session.t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.script.t.Error("Close was not called")
+		s.session.t.Error("Close was not called")
 	}
 	return s.why
 }
 
-func (s *scriptStream) timesAsked() int {
+func (s *fakeStream) countNextCalls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked
+	return s.nextCalls
 }
 
-// stream waits for the nth stream that was started, from 1.
-func (s *script) stream(n int) *scriptStream {
+// stream returns the nth stream, counted from 1, when all goroutines are blocked.
+func (s *fakeSession) stream(n int) *fakeStream {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,8 +346,8 @@ func (s *script) stream(n int) *scriptStream {
 	return s.streams[n-1]
 }
 
-func (s *script) open() int {
+func (s *fakeSession) openStreams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running
+	return s.openCount
 }

@@ -12,42 +12,45 @@ import (
 	"time"
 )
 
-// The networks' SDK drops a connection by mistake if a timer that it started on the one before finds no keep-alive
-// since it was set. With the constant rhythm that leaves the next stale timer, and so on.
-func TestSDKThatLostItsConnectionComesToRest(t *testing.T) {
+// The SDK of the networks has a defect: a timer of an earlier connection closes the current one if no keep-alive has
+// arrived since the timer was set. With a constant interval, each such reconnect leaves another stale timer.
+func TestSDKStopsReconnecting(t *testing.T) {
 	for _, tc := range []struct {
-		rhythm   string
+		name     string
 		clients  int
-		interval time.Duration // of the third keep-alive and those that follow
-		rest     bool
+		interval time.Duration // between keep-alives, from the third one on
+		stops    bool
 	}{
-		{"a fifth from the third on", 1000, testOptions.KeepAlive / beats, true},
-		{"constant, which shows that this test can fail", 200, testOptions.KeepAlive, false},
+		{"a fifth of the interval", 1000, testOptions.KeepAliveInterval / beatsPerInterval, true},
+		{"a constant interval, which shows that the test can fail", 200, testOptions.KeepAliveInterval, false},
 	} {
-		t.Run(tc.rhythm, func(t *testing.T) {
-			once, still := reconnectsByMistake(t, tc.clients, tc.interval)
-			t.Logf("of %d clients, %d reconnected by mistake, %d still do after five minutes", tc.clients, once, still)
-			if rest := once <= tc.clients*12/100 && still == 0; rest != tc.rest {
-				t.Errorf("12 %% at most reconnect by mistake, and none for ever: %t, want %t", rest, tc.rest)
+		t.Run(tc.name, func(t *testing.T) {
+			once, still := countWrongReconnects(t, tc.clients, tc.interval)
+			t.Logf("of %d clients, %d reconnected by mistake, and %d still do after five minutes", tc.clients, once, still)
+			if stops := once <= tc.clients*12/100 && still == 0; stops != tc.stops {
+				t.Errorf("at most 12 %% reconnect by mistake, and none after five minutes: %t, want %t", stops, tc.stops)
 			}
 		})
 	}
 }
 
-// reconnectsByMistake has clients lose their connection at random times, to a server whose keep-alives from the third
-// one on come at an interval. It returns how many reconnect by mistake, and how many still do when five minutes are over.
-func reconnectsByMistake(t *testing.T, clients int, interval time.Duration) (once, still int) {
+// countWrongReconnects runs clients that lose their connection once at a random time. The server sends keep-alives at
+// interval from the third one on. It returns the number of clients that reconnect by mistake at least once, and of those
+// that still do so after five minutes.
+func countWrongReconnects(t *testing.T, clients int, interval time.Duration) (once, still int) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions
 		o.MaxSockets = 0
-		s, ss := NewServer(o), newScript(t)
+		s, ss := NewServer(o), newFakeSession(t)
 		ss.shared = true
-		s.wheel = newWheel(s.crew, interval)
+		s.wheel = newWheel(s.writers, interval)
 		r := rand.New(rand.NewPCG(1, 2))
 		all := make([]*sdkClient, clients)
 		var running sync.WaitGroup
 		for i := range all {
-			c := &sdkClient{t: t, server: s, session: ss, checks: make(chan time.Duration, 100), end: make(chan struct{})}
+			c := &sdkClient{
+				t: t, server: s, session: ss, checks: make(chan time.Duration, 100), end: make(chan struct{}),
+			}
 			c.begin = time.Duration(r.Int64N(int64(30 * time.Second)))
 			c.lose = c.begin + 16*time.Second + time.Duration(r.Int64N(int64(30*time.Second)))
 			all[i] = c
@@ -61,7 +64,7 @@ func reconnectsByMistake(t *testing.T, clients int, interval time.Duration) (onc
 				once++
 			}
 		}
-		time.Sleep(time.Minute) // two of the SDK's timers
+		time.Sleep(time.Minute) // the time of two timers of the SDK
 		synctest.Wait()
 		for i, c := range all {
 			if int(c.mistakes.Load()) > before[i] {
@@ -75,18 +78,18 @@ func reconnectsByMistake(t *testing.T, clients int, interval time.Duration) (onc
 	return once, still
 }
 
-// An sdkClient does with keep-alives what the network code of ever-sdk 1.49.2 does.
+// An sdkClient treats keep-alives like the network code of ever-sdk 1.49.2.
 type sdkClient struct {
 	t       *testing.T
 	server  *Server
 	session Session
-	begin   time.Duration // when it connects
-	lose    time.Duration // when it loses its connection
+	begin   time.Duration // time at which it connects
+	lose    time.Duration // time at which it loses its connection
 	end     chan struct{}
 
 	state    sdkState
-	first    time.Time          // ka, of this connection
-	checks   chan time.Duration // a timer is over; timers outlive their connection
+	first    time.Time          // first keep-alive of this connection
+	checks   chan time.Duration // expired timers; they outlive their connection
 	mistakes atomic.Int64
 }
 
@@ -107,7 +110,7 @@ func (c *sdkClient) run() {
 		kas := make(chan struct{})
 		var reading sync.WaitGroup
 		reading.Go(func() { c.read(p, kas) })
-		p.say(`{"type":"connection_init","payload":{}}`)
+		p.sendText(`{"type":"connection_init","payload":{}}`)
 		c.state = waitFirst
 		over := c.connected(kas, lost)
 		_ = p.conn.Close()
@@ -120,13 +123,13 @@ func (c *sdkClient) run() {
 	}
 }
 
-// connected returns when the connection is to be ended, and whether that is for good.
+// connected returns when the client closes the connection. over reports that it does not reconnect.
 func (c *sdkClient) connected(kas <-chan struct{}, lost <-chan time.Time) (over bool) {
 	for {
 		select {
 		case _, open := <-kas:
 			if !open {
-				c.t.Error("the server has ended the connection")
+				c.t.Error("the server ended the connection")
 				return true
 			}
 			switch c.state {
@@ -158,7 +161,7 @@ func (c *sdkClient) startTimer(timeout time.Duration) {
 	time.AfterFunc(timeout, func() { c.checks <- timeout })
 }
 
-// read answers pings and passes keep-alives on.
+// read responds to pings and sends a value to kas for each keep-alive.
 func (c *sdkClient) read(p *peer, kas chan<- struct{}) {
 	defer close(kas)
 	br := bufio.NewReader(p.conn)

@@ -14,39 +14,38 @@ import (
 	"time"
 )
 
-// Peers of both protocols and all manners on real connections, while streams
-// speak at any time and the Server shuts down in the midst of it: scriptStream
-// checks how it is called.
-func TestStormLeavesNothingBehind(t *testing.T) {
+// Random peers of both protocols use TCP connections while streams have payloads at random times, and then the server
+// shuts down. The fakeStreams check the order of calls.
+func TestRandomPeersLeaveNothingBehind(t *testing.T) {
 	o := testOptions
-	o.KeepAlive = 20 * time.Millisecond
+	o.KeepAliveInterval = 20 * time.Millisecond
 	o.MaxSockets = 100
 	s := NewServer(o)
-	storm, calm := context.WithCancel(t.Context())
-	defer calm()
+	peersCtx, stopPeers := context.WithCancel(t.Context())
+	defer stopPeers()
 
 	var wg sync.WaitGroup
-	scripts := make(map[string]*script)
-	for protocol, words := range map[string]func(i int) string{
-		"graphql-ws":           legacyWords,
-		"graphql-transport-ws": modernWords,
+	sessions := make(map[string]*fakeSession)
+	for protocol, messageOf := range map[string]func(i int) string{
+		"graphql-ws":           legacyMessage,
+		"graphql-transport-ws": modernMessage,
 	} {
-		ss := newScript(t)
+		ss := newFakeSession(t)
 		ss.shared = true
-		scripts[protocol] = ss
+		sessions[protocol] = ss
 		url, _ := serveLoopback(t, s, ss)
-		wg.Go(func() { babble(storm, ss) })
+		wg.Go(func() { pushRandomly(peersCtx, ss) })
 		for range 10 {
 			wg.Go(func() {
-				for storm.Err() == nil {
-					stormyPeer(storm, strings.TrimPrefix(url, "http://"), protocol, words)
+				for peersCtx.Err() == nil {
+					randomPeer(peersCtx, strings.TrimPrefix(url, "http://"), protocol, messageOf)
 				}
 			})
 		}
 	}
 
-	ctx := bounded(t)
-	for _, ss := range scripts {
+	ctx := testContext(t)
+	for _, ss := range sessions {
 		eventually(ctx, t, func() bool {
 			ss.mu.Lock()
 			defer ss.mu.Unlock()
@@ -54,26 +53,26 @@ func TestStormLeavesNothingBehind(t *testing.T) {
 		})
 	}
 	if err := s.Shutdown(ctx); err != nil {
-		t.Errorf("Shutdown: %v", err)
+		t.Errorf("Shutdown returned %v, want nil", err)
 	}
-	for protocol, ss := range scripts {
-		if n := ss.open(); n != 0 {
-			t.Errorf("%s: %d streams are open after Shutdown", protocol, n)
+	for protocol, ss := range sessions {
+		if n := ss.openStreams(); n != 0 {
+			t.Errorf("%s: %d streams are open after Shutdown, want none", protocol, n)
 		}
 		if ss.sockets != 0 || ss.queries != 0 {
-			t.Errorf("%s: %d Sessions are not closed, %d queries run", protocol, ss.sockets, ss.queries)
+			t.Errorf("%s: %d Sessions are open and %d queries run, want none", protocol, ss.sockets, ss.queries)
 		}
 	}
-	calm()
+	stopPeers()
 	wg.Wait()
 	if len(s.conns) != 0 || s.sockets != 0 {
-		t.Errorf("%d connections, %d places are left", len(s.conns), s.sockets)
+		t.Errorf("%d connections and %d sockets are left, want none", len(s.conns), s.sockets)
 	}
 }
 
-// babble has the newest streams speak, and now and then end.
-func babble(storm context.Context, ss *script) {
-	for storm.Err() == nil {
+// pushRandomly adds payloads to the newest streams and ends some of them.
+func pushRandomly(ctx context.Context, ss *fakeSession) {
+	for ctx.Err() == nil {
 		ss.mu.Lock()
 		streams := ss.streams
 		if len(streams) > 100 {
@@ -90,8 +89,8 @@ func babble(storm context.Context, ss *script) {
 	}
 }
 
-// legacyWords is what a peer says: everything at any time.
-func legacyWords(int) string {
+// legacyMessage returns a random message. The protocol allows each of them at any time.
+func legacyMessage(int) string {
 	id := rand.IntN(4)
 	switch rand.IntN(9) {
 	case 0:
@@ -105,9 +104,9 @@ func legacyWords(int) string {
 	}
 }
 
-// modernWords keeps to the rules most of the time, or the connection would end
-// at once: init first, then subscribe and complete in turn for each id.
-func modernWords(i int) string {
+// modernMessage returns the ith message of a peer. Most messages follow the protocol, because any violation ends the
+// connection: connection_init, then subscribe and complete in turn for each id.
+func modernMessage(i int) string {
 	id := i / 2 % 3
 	switch n := rand.IntN(50); {
 	case n == 0:
@@ -127,8 +126,8 @@ func modernWords(i int) string {
 	}
 }
 
-// stormyPeer connects, says some of the words, and leaves in some way.
-func stormyPeer(ctx context.Context, addr, protocol string, words func(i int) string) {
+// randomPeer connects, sends some messages, and disconnects in a random way.
+func randomPeer(ctx context.Context, addr, protocol string, messageOf func(i int) string) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return
@@ -137,7 +136,7 @@ func stormyPeer(ctx context.Context, addr, protocol string, words func(i int) st
 	if upgradeRequest(protocol).Write(nc) != nil {
 		return
 	}
-	if rand.IntN(4) > 0 { // the others read nothing
+	if rand.IntN(4) > 0 { // the others do not read
 		go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(nc)) }()
 	}
 	for i := range rand.IntN(60) {
@@ -145,15 +144,15 @@ func stormyPeer(ctx context.Context, addr, protocol string, words func(i int) st
 			return
 		}
 		var b []byte
-		switch word := []byte(words(i)); rand.IntN(12) {
+		switch message := []byte(messageOf(i)); rand.IntN(12) {
 		case 0:
-			b = append(frameOf(true, opPing, []byte("x")), frameOf(true, opText, word)...)
+			b = append(frameOf(true, opPing, []byte("x")), frameOf(true, opText, message)...)
 		case 1:
-			b = append(frameOf(true, opPong, nil), frameOf(true, opText, word)...)
+			b = append(frameOf(true, opPong, nil), frameOf(true, opText, message)...)
 		case 2:
-			b = append(frameOf(false, opText, word[:5]), frameOf(true, 0, word[5:])...)
+			b = append(frameOf(false, opText, message[:5]), frameOf(true, 0, message[5:])...)
 		default:
-			b = frameOf(true, opText, word)
+			b = frameOf(true, opText, message)
 		}
 		if _, err := nc.Write(b); err != nil {
 			return
@@ -173,21 +172,21 @@ func stormyPeer(ctx context.Context, addr, protocol string, words func(i int) st
 	_, _ = nc.Write(last[rand.IntN(len(last))])
 }
 
-// Each peer asks in bits that come at any time, and is spoken to meanwhile:
-// nothing is lost on the way to or from a reader that is parked.
-func TestNothingIsLostBetweenParkingAndWriting(t *testing.T) {
+// Each client sends frames in parts at random times while it receives data. No message may be lost when the reader is
+// parked or unparked.
+func TestNoMessageIsLostAroundParking(t *testing.T) {
 	const n = 40
 	o := withoutPings()
 	o.MaxSockets = n
-	s, ss := NewServer(o), newClosing(t)
+	s, ss := NewServer(o), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
-	ctx := bounded(t)
-	storm, calm := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-	defer calm()
+	ctx := testContext(t)
+	sending, stop := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer stop()
 	var wg sync.WaitGroup
 	for i := range n {
 		c := dialLoopback(t, url)
-		st := ss.started(ctx, i+1)
+		st := ss.waitStream(ctx, i+1)
 		pongs, data := make(chan string, 1), make(chan string, 1)
 		wg.Go(func() {
 			for {
@@ -204,25 +203,25 @@ func TestNothingIsLostBetweenParkingAndWriting(t *testing.T) {
 		})
 		var both sync.WaitGroup
 		both.Go(func() {
-			for k := 0; storm.Err() == nil; k++ {
+			for k := 0; sending.Err() == nil; k++ {
 				want := fmt.Sprint(k)
-				dribble(c, frameOf(true, opPing, []byte(want)))
-				if got := hear(ctx, pongs); got != want {
-					t.Errorf("%d: heard %q, want the pong of %s", i, got, want)
+				writeInParts(c, frameOf(true, opPing, []byte(want)))
+				if got := receive(ctx, pongs); got != want {
+					t.Errorf("client %d: received %q, want the pong of %s", i, got, want)
 					return
 				}
 			}
 		})
 		both.Go(func() {
-			for k := 0; storm.Err() == nil; k++ {
+			for k := 0; sending.Err() == nil; k++ {
 				size := 10
 				if rand.IntN(300) == 0 {
 					size = 1_000_000 // more than the kernel takes at once
 				}
-				payload := numbered(k, size)
+				payload := numberedPayload(k, size)
 				st.push(payload)
-				if got, want := hear(ctx, data), `{"type":"data","id":"a","payload":`+payload+`}`; got != want {
-					t.Errorf("%d: heard %.60q, want %.60q", i, got, want)
+				if got, want := receive(ctx, data), `{"type":"data","id":"a","payload":`+payload+`}`; got != want {
+					t.Errorf("client %d: received %.60q, want %.60q", i, got, want)
 					return
 				}
 			}
@@ -233,8 +232,8 @@ func TestNothingIsLostBetweenParkingAndWriting(t *testing.T) {
 	shutdown(t, s)
 }
 
-// dribble writes a frame, at times in two parts.
-func dribble(c *caller, frame []byte) {
+// writeInParts writes a frame, sometimes in two parts.
+func writeInParts(c *client, frame []byte) {
 	if at := rand.IntN(3 * len(frame)); at < len(frame) {
 		_, _ = c.nc.Write(frame[:at])
 		frame = frame[at:]
@@ -244,10 +243,10 @@ func dribble(c *caller, frame []byte) {
 			}
 		}
 	}
-	_, _ = c.nc.Write(frame) // that it fails is heard
+	_, _ = c.nc.Write(frame) // receive notices an error
 }
 
-func hear(ctx context.Context, from <-chan string) string {
+func receive(ctx context.Context, from <-chan string) string {
 	select {
 	case got := <-from:
 		return got

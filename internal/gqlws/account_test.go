@@ -1,0 +1,83 @@
+package gqlws
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+)
+
+func TestUnsentAndWaitingLimits(t *testing.T) {
+	for _, row := range []struct {
+		name                             string
+		maxUnsent, unsent                int
+		waiting                          int // queries
+		exceeds, hasWaiting              bool
+		writeTimeout, countsMissingPongs bool
+	}{
+		{name: "no limits", unsent: 1, writeTimeout: true, countsMissingPongs: true},
+		{name: "exactly MaxUnsent", maxUnsent: 10, unsent: 10, writeTimeout: true, countsMissingPongs: true},
+		{name: "one byte more", maxUnsent: 10, unsent: 11, exceeds: true, writeTimeout: true},
+		{name: "one byte more without WriteTimeout", maxUnsent: 10, unsent: 11, exceeds: true, countsMissingPongs: true},
+		{name: "a waiting query", waiting: 1, hasWaiting: true, writeTimeout: true},
+	} {
+		o := testOptions
+		o.MaxUnsent = row.maxUnsent
+		if !row.writeTimeout {
+			o.WriteTimeout = 0
+		}
+		c := newConn(t.Context(), NewServer(o), legacy{}, nil)
+		c.mu.Lock()
+		c.unsentBytes, c.waitingQueries, c.awaitsPong = row.unsent, make([]*operation, row.waiting), true
+		if c.exceedsMaxUnsent() != row.exceeds || c.hasWaitingQueries() != row.hasWaiting {
+			t.Errorf("%s: exceedsMaxUnsent %v, hasWaitingQueries %v, want %v and %v", row.name,
+				c.exceedsMaxUnsent(), c.hasWaitingQueries(), row.exceeds, row.hasWaiting)
+		}
+		c.schedulePing()
+		if counts := c.missedPongs == 1; counts != row.countsMissingPongs {
+			t.Errorf("%s: missing pong counted: %v, want %v", row.name, counts, row.countsMissingPongs)
+		}
+		c.mu.Unlock()
+		c.cancel()
+	}
+}
+
+func TestQueriesRunWithoutLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions
+		o.MaxQueries, o.MaxUnsent = 0, 0
+		s, ss := NewServer(o), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		for id := range 20 {
+			p.sendText(fmt.Sprintf(startWait, id))
+		}
+		synctest.Wait()
+		if ss.queries != 20 {
+			t.Errorf("%d queries run, want 20", ss.queries)
+		}
+		close(ss.release)
+		if got := receivedAll(p); len(got) != 2*20 {
+			t.Errorf("received %d messages, want %d", len(got), 2*20)
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
+func TestQueryStartsIfExpectedResponsesFit(t *testing.T) {
+	for maxUnsent, want := range map[int]int{9: 1, 10: 2, 19: 2, 20: 3} {
+		o := testOptions
+		o.MaxUnsent = maxUnsent
+		c := newConn(t.Context(), NewServer(o), legacy{}, nil)
+		c.mu.Lock()
+		for range 3 {
+			c.waitingQueries = append(c.waitingQueries, &operation{size: 10, execute: func() {}})
+		}
+		c.startQueries()
+		started := c.runningQueries
+		c.mu.Unlock()
+		if started != want {
+			t.Errorf("MaxUnsent %d: %d queries of 10 bytes started, want %d", maxUnsent, started, want)
+		}
+		c.cancel()
+	}
+}

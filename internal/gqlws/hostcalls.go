@@ -1,0 +1,107 @@
+package gqlws
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chaingql/chaingql/internal/guard"
+)
+
+// The functions below call methods of a Session, its Streams and its queries. They convert panics and invalid results
+// to errors.
+
+// limitID is the argument of Session.Limit if an operation id is too long.
+const limitID = "IDBytes"
+
+func (c *conn) callOpened() {
+	var err error
+	defer c.recoverPanic("Session.Opened", &err)
+	c.peer.Opened(c.ctx, c.codec.name())
+}
+
+func (c *conn) callLimit(name string) {
+	var err error
+	defer c.recoverPanic("Session.Limit", &err)
+	c.peer.Limit(name)
+}
+
+func (c *conn) callClosed(why error) {
+	var err error
+	defer c.recoverPanic("Session.Closed", &err)
+	c.peer.Closed(why)
+}
+
+func (c *conn) callInit(payload []byte) (ctx context.Context, err error) {
+	defer c.recoverPanic("Session.Init", &err)
+	ctx, err = c.peer.Init(c.ctx, payload)
+	if ctx == nil {
+		ctx = c.ctx
+	}
+	return ctx, err
+}
+
+func (c *conn) callStart(ctx context.Context, payload []byte) (o Operation, err error) {
+	defer c.recoverPanic("Session.Start", &err)
+	o, err = c.peer.Start(ctx, payload)
+	if err == nil && (o.Run == nil) == (o.Open == nil) {
+		err = errors.New("gqlws: operation has neither Run nor Open, or both")
+	}
+	return o, err
+}
+
+func (c *conn) callOpen(open func(wake func()) (Stream, error), wake func()) (s Stream, err error) {
+	defer c.recoverPanic("Operation.Open", &err)
+	if s, err = open(wake); err == nil && s == nil {
+		err = errors.New("gqlws: subscription has no Stream")
+	}
+	return s, err
+}
+
+func (c *conn) callNext(s Stream) (payload []byte, err error) {
+	defer c.recoverPanic("Stream.Next", &err)
+	return s.Next()
+}
+
+func (c *conn) callClose(op *operation) {
+	var err error
+	defer c.recoverPanic("Stream.Close", &err)
+	op.stream.Close(op.why)
+}
+
+func (c *conn) callCursor(s Stream) (cursor string) {
+	var err error
+	defer c.recoverPanic("Stream.Cursor", &err)
+	return s.Cursor()
+}
+
+func (c *conn) callPending(s Stream) (own *RequestError) {
+	var err error
+	defer c.recoverPanic("Stream.Pending", &err)
+	return s.Pending()
+}
+
+func (c *conn) callRun(ctx context.Context, run func(context.Context) []byte) (payload []byte, err error) {
+	defer c.recoverPanic("Operation.Run", &err)
+	if payload = run(ctx); len(payload) == 0 {
+		err = errors.New("gqlws: query returned no response")
+	}
+	return payload, err
+}
+
+// runProtected runs f and then calls ended, with an error if code of the host in f panicked or called runtime.Goexit.
+func (c *conn) runProtected(what string, f func(), ended func(error)) {
+	err := error(errInternal)
+	defer func() { ended(err) }()
+	defer c.recoverPanic(what, &err)
+	f()
+	err = nil
+}
+
+// recoverPanic is deferred around code of the host. It logs a panic and sets *err to errInternal.
+func (c *conn) recoverPanic(what string, err *error) {
+	if v := recover(); v != nil {
+		p := guard.New(v)
+		c.server.log.ErrorContext(c.ctx, "gqlws: panic in "+what, "error", p, guard.Stack(p))
+		*err = errInternal
+	}
+}

@@ -1,0 +1,89 @@
+package gqlws
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A goexitSession calls runtime.Goexit in one of its methods. Code of a host may do that, for example a test that calls
+// t.Fatal in a hook.
+type goexitSession struct {
+	closeSession
+	from string
+}
+
+func (s goexitSession) Opened(ctx context.Context, protocol string) {
+	s.closeSession.Opened(ctx, protocol)
+	if s.from == "Opened" {
+		runtime.Goexit()
+	}
+}
+
+func (s goexitSession) Limit(string) {
+	if s.from == "Limit" {
+		runtime.Goexit()
+	}
+}
+
+func TestGoexitInSessionEndsConnection(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from string
+		send []string
+	}{
+		"Opened":             {"Opened", nil},
+		"Limit MessageBytes": {"Limit", []string{strings.Repeat(" ", 600)}},
+		// More than the burst, because a slow test may send over several seconds.
+		"Limit MessageRate": {"Limit", slices.Repeat([]string{`{"type":"stop"}`}, 100)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions
+			o.MessageRate = 2
+			s, ss := NewServer(o), goexitSession{newCloseSession(t), tc.from}
+			url, _ := serveLoopback(t, s, ss)
+			nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+			c := dialClient(t, nc, err)
+			for _, text := range tc.send {
+				if _, err := c.nc.Write(frameOf(true, opText, []byte(text))); err != nil {
+					break // it is closed already
+				}
+			}
+			select {
+			case why := <-ss.closed:
+				if why == nil {
+					t.Error("Closed received nil, want an error")
+				}
+			case <-time.After(20 * time.Second): // less than the time until missed pings
+				t.Fatal("the connection is still open")
+			}
+			shutdown(t, s)
+		})
+	}
+}
+
+func TestGoexitInStreamEndsOnlyItsConnection(t *testing.T) {
+	s, ss := NewServer(withoutPings()), newCloseSession(t)
+	url, _ := serveLoopback(t, s, ss)
+	ctx := testContext(t)
+	c := dialLoopback(t, url)
+	good := ss.waitStream(ctx, 1)
+	for i := range 2*s.writers.maxWorkers + 1 {
+		dialLoopback(t, url)
+		bad := ss.waitStream(ctx, i+2)
+		bad.mu.Lock()
+		bad.goexitInNext = true
+		bad.mu.Unlock()
+		bad.push("1")
+		if why := <-ss.closed; !errors.Is(why, ErrCut) || !strings.Contains(why.Error(), "writer failed") {
+			t.Errorf("closed with %v, want ErrCut and \"writer failed\"", why)
+		}
+		good.push("2")
+		c.expect(`{"type":"data","id":"a","payload":2}`)
+	}
+	cutAll(t, s)
+}

@@ -1,0 +1,109 @@
+package gqlws
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPongResetsMissedPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss)
+		p.noAnswers = true
+		p.startReading()
+		p.sendText(startA)
+		time.Sleep(35 * time.Second) // pings after 15 s and 30 s
+		if err := p.send(opPong, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(35 * time.Second) // the ping after 45 s is missed after 60 s
+		if remainingSockets(s) != 1 {
+			t.Error("the peer was cut, want it connected after one missed ping")
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
+func TestPingTimeoutDoesNotInterruptCloseHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions
+		o.KeepAliveInterval = time.Second
+		s, ss := NewServer(o), newFakeSession(t)
+		p := dial(t, s, ss)
+		p.noAnswers = true
+		p.startReading()
+		time.Sleep(2500 * time.Millisecond)
+		begin := time.Now()
+		shutdown(t, s)
+		if took := time.Since(begin); took != closeTimeout {
+			t.Errorf("the peer had %v to respond to the close frame, want %v", took, closeTimeout)
+		}
+	})
+}
+
+func TestPingsAfterEndQueueNoPongs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss) // does not read
+		p.noAnswers = true
+		p.sendText("x")
+		synctest.Wait()
+		cn := onlyConn(s)
+		cn.end(ending{cause: causeExpired})
+		sent := make(chan int, 1)
+		go func() {
+			n := 0
+			for p.send(opPing, make([]byte, 125)) == nil && n < 2000 {
+				n++
+			}
+			sent <- n
+		}()
+		queued := func(when string) {
+			synctest.Wait()
+			cn.mu.Lock()
+			defer cn.mu.Unlock()
+			if cn.outboxBytes > 1000 {
+				t.Errorf("%s: %d bytes are queued, want at most 1000", when, cn.outboxBytes)
+			}
+		}
+		queued("stalled write")
+		if len(sent) > 0 {
+			t.Error("the server reads a peer that does not read")
+		}
+		p.startReading()
+		queued("close handshake")
+		if n := <-sent; n < 2000 {
+			t.Errorf("the server read %d pings, want 2000", n)
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
+// While a pong waits because the peer does not read, FrameTimeout must not pass for the peer's next frame.
+func TestFrameTimeoutExcludesWaitToQueuePong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss)
+		ping := frameOf(true, opPing, make([]byte, 125))
+		begun := append(ping[1:], ping[0]) // each is sent with the first byte of the next one
+		go func() {
+			_ = p.write(ping[:1])
+			for range 400 {
+				if p.write(begun) != nil {
+					return
+				}
+			}
+		}()
+		time.Sleep(7 * time.Second) // longer than FrameTimeout, shorter than WriteTimeout
+		p.startReading()
+		time.Sleep(time.Second)
+		if remainingSockets(s) != 1 {
+			t.Errorf("the peer was cut with %v, want it connected", ss.why)
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}

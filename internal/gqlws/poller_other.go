@@ -1,0 +1,18 @@
+//go:build !linux
+
+package gqlws
+
+import (
+	"errors"
+	"sync"
+)
+
+// A poller is implemented only on Linux. On other systems, the reader of each connection keeps its goroutine.
+type poller struct{ wg sync.WaitGroup }
+
+const canPoll = false
+
+func (*poller) arm(*conn) bool { return false }
+func (*poller) remove(*conn)   {}
+
+func (n *netConn) tryRead([]byte) (int, error) { return 0, errors.ErrUnsupported }

@@ -1,0 +1,242 @@
+package gqlws
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const legacyShutdown = `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`
+
+// connectSubscribers connects n legacy peers with one stream each, at cursor 7.
+func connectSubscribers(t *testing.T, s *Server, n int) ([]*fakeSession, []*peer) {
+	sessions, peers := make([]*fakeSession, n), make([]*peer, n)
+	for i := range n {
+		sessions[i] = newFakeSession(t)
+		peers[i] = dial(t, s, sessions[i]).startReading()
+		peers[i].sendText(startA)
+	}
+	for _, ss := range sessions {
+		ss.stream(1).setCursor("7")
+	}
+	return sessions, peers
+}
+
+func TestShutdownSpreadsDisconnects(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"long deadline": 10 * time.Second, "short deadline": 3 * time.Second, "no deadline": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 200
+				s := NewServer(Options{})
+				sessions, peers := connectSubscribers(t, s, n)
+				ctx, cancel := context.Background(), func() {}
+				within := (n - 1) * 10 * time.Millisecond
+				if timeout > 0 {
+					ctx, cancel = context.WithTimeout(ctx, timeout)
+					within = min(within, timeout/2)
+				}
+				defer cancel()
+				begin := time.Now()
+				if err := s.Shutdown(ctx); err != nil {
+					t.Errorf("Shutdown returned %v, want nil", err)
+				}
+				if d := time.Since(begin); d > within {
+					t.Errorf("Shutdown took %v, want at most %v", d, within)
+				}
+				slots := make(map[time.Duration]int)
+				for i, p := range peers {
+					p.expect(legacyShutdown, "CLOSE 1001 shutting down")
+					slots[p.end.Sub(begin)/(100*time.Millisecond)]++
+					if err := sessions[i].closeReason(); err != ErrShutdown {
+						t.Errorf("a session was closed with %v, want %v", err, ErrShutdown)
+					}
+				}
+				if len(slots) < 10 {
+					t.Errorf("peers ended in %d different tenths of a second, want at least 10: %v", len(slots), slots)
+				}
+			})
+		})
+	}
+}
+
+func TestShutdownOfOneConnectionIsImmediate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(testOptions)
+		_, peers := connectSubscribers(t, s, 1)
+		begin := time.Now()
+		shutdown(t, s)
+		if d := time.Since(begin); d > 0 {
+			t.Errorf("Shutdown took %v, want no time", d)
+		}
+		peers[0].expect(legacyShutdown, "CLOSE 1001 shutting down")
+	})
+}
+
+func TestStalledPeerIsCutAtShutdownDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Options{}) // without WriteTimeout
+		sessions, peers := connectSubscribers(t, s, 200)
+		peers[0].stopReading()
+		sessions[0].stream(1).push("1")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 10*time.Second {
+			t.Errorf("Shutdown returned %v after %v, want %v after 10s", err, time.Since(begin), context.DeadlineExceeded)
+		}
+		if err := sessions[0].closeReason(); !errors.Is(err, ErrCut) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the stalled session was closed with %v, want ErrCut and %v", err, context.DeadlineExceeded)
+		}
+		for _, p := range peers[1:] {
+			p.expect(legacyShutdown, "CLOSE 1001 shutting down")
+			if d := p.end.Sub(begin); d > 5*time.Second {
+				t.Errorf("a peer received the close frame after %v, want at most 5s", d)
+			}
+		}
+		if remainingSockets(s) != 0 {
+			t.Error("connections are left, want none")
+		}
+		peers[0].conn.Close()
+	})
+}
+
+// Until its delay ends, a connection is served as before. A request for another operation ends the delay.
+func TestConnectionIsServedUntilItsDelayEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(testOptions)
+		s.options.MaxSockets = 0
+		sessions, peers := connectSubscribers(t, s, 50)
+		p, ss := peers[0], sessions[0]
+		p.sendText(`{"id":"q","type":"start","payload":{"query":"{wait}"}}`)
+		synctest.Wait()
+		begin := time.Now()
+		over := make(chan struct{})
+		go func() { shutdown(t, s); close(over) }()
+		p.expectNothing()
+
+		ss.stream(1).push("1")
+		p.expect(`{"type":"data","id":"a","payload":1}`)
+		p.sendText(`{"type":"connection_init"}`, `{"type":"connection_init"}`)
+		p.expect(`{"type":"connection_ack"}`, `{"type":"ka"}`, `{"type":"connection_ack"}`)
+		p.sendText(`{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`)
+		p.expectNothing() // the query still runs
+		ss.stream(1).push("2")
+		p.expect(`{"type":"data","id":"a","payload":2}`)
+		close(ss.release)
+		p.expect(`{"type":"data","id":"q","payload":{"data":{"wait":1}}}`, `{"type":"complete","id":"q","payload":null}`,
+			legacyShutdown, "CLOSE 1001 shutting down")
+		if d := p.end.Sub(begin); d > 0 || len(ss.streams) != 1 {
+			t.Errorf("ended after %v with %d streams started, want at once with one", d, len(ss.streams))
+		}
+		if remainingSockets(s) != 49 {
+			t.Errorf("%d other connections are left, want 49", remainingSockets(s))
+		}
+		<-over
+	})
+}
+
+func TestConnectionAcceptedDuringShutdownEndsImmediately(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Options{})
+		connectSubscribers(t, s, 50)
+		here, there := net.Pipe()
+		p := &peer{t: t, conn: here, writing: make(chan struct{}, 1)}
+		over := make(chan struct{})
+		w := &pipeWriter{conn: there, header: http.Header{}, beforeHijack: func() {
+			go func() { shutdown(t, s); close(over) }()
+			synctest.Wait()
+		}}
+		r := upgradeRequest("graphql-ws")
+		go func() {
+			if err := s.Accept(w, r, newFakeSession(t)); err != nil {
+				t.Errorf("Accept returned %v, want nil", err)
+			}
+		}()
+		begin := time.Now()
+		if _, err := http.ReadResponse(bufio.NewReaderSize(here, 16), r); err != nil {
+			t.Fatal(err)
+		}
+		p.startReading()
+		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`,
+			"CLOSE 1001 shutting down")
+		if d := p.end.Sub(begin); d > 0 {
+			t.Errorf("ended after %v, want at once", d)
+		}
+		<-over
+	})
+}
+
+// The Closed method of a slowCloseSession takes a second.
+type slowCloseSession struct{ *fakeSession }
+
+func (s slowCloseSession) Closed(why error) {
+	time.Sleep(time.Second)
+	s.fakeSession.Closed(why)
+}
+
+func TestShutdownWaitsForClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		dial(t, s, slowCloseSession{ss}).startReading()
+		begin := time.Now()
+		shutdown(t, s)
+		if d := time.Since(begin); d != time.Second || ss.closeReason() != ErrShutdown {
+			t.Errorf("Shutdown took %v and closed with %v, want 1s and %v", d, ss.closeReason(), ErrShutdown)
+		}
+	})
+}
+
+func TestCutIsLoggedWithCursors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		streams int
+		end     func(s *Server, ss *fakeSession, p *peer)
+		want    string
+	}{
+		"a stalled write": {2, func(_ *Server, ss *fakeSession, p *peer) {
+			p.stopReading()
+			ss.stream(1).push("1")
+			synctest.Wait()
+			p.sendText(`{"id":"q","type":"start","payload":{"query":"{info{version}}"}}`) // has no cursor
+			time.Sleep(testOptions.WriteTimeout)
+		}, `reason="write failed" remote=pipe error="write pipe: i/o timeout" cursors="[c0 c1]"`},
+		"a stalled close handshake": {2, func(s *Server, _ *fakeSession, p *peer) {
+			p.stopReading()
+			shutdown(p.t, s)
+		}, `reason="close handshake took too long" remote=pipe error="i/o timeout" cursors="[c0 c1]"`},
+		"no streams": {0, func(_ *Server, _ *fakeSession, p *peer) {
+			p.stopAnswering()
+			time.Sleep(time.Minute)
+		}, `reason="no answer to pings" remote=pipe error="i/o timeout"` + "\n"},
+		"many streams": {40, func(_ *Server, _ *fakeSession, p *peer) {
+			p.stopAnswering()
+			time.Sleep(time.Minute)
+		}, ` c31]"` + "\n"},
+		"a peer that leaves": {2, func(_ *Server, _ *fakeSession, p *peer) { p.conn.Close() }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log logBuffer
+				o := testOptions
+				o.Logger, o.MaxSubscriptions = log.logger(), 0
+				s, ss := NewServer(o), newFakeSession(t)
+				p := dial(t, s, ss).startReading()
+				for i := range tc.streams {
+					p.sendText(fmt.Sprintf(`{"id":"%02d","type":"start","payload":{"query":"subscription{a}"}}`, i))
+					ss.stream(i + 1).setCursor(fmt.Sprintf("c%d", i))
+				}
+				p.sendText(`{"type":"stop"}`)
+				tc.end(s, ss, p)
+				ss.closeReason()
+				expectCutLogged(t, &log, tc.want)
+				p.conn.Close()
+			})
+		})
+	}
+}

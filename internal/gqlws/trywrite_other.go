@@ -1,0 +1,17 @@
+//go:build !unix
+
+package gqlws
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+func rawOf(net.Conn) syscall.RawConn { return nil }
+
+type tryWriter struct{ bytes []byte }
+
+func newTryWriter() *tryWriter { return new(tryWriter) }
+
+func (*tryWriter) tryWrite(*netConn) (written int, err error) { return 0, errors.ErrUnsupported }

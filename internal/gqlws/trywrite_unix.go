@@ -1,0 +1,69 @@
+//go:build unix
+
+package gqlws
+
+import (
+	"net"
+	"os"
+	"syscall"
+)
+
+// rawOf returns the interface for non-blocking I/O of a connection, or nil if there is none. It accepts only types of
+// package net, because the Write method of a wrapper may do more than write.
+func rawOf(nc net.Conn) syscall.RawConn {
+	var sc syscall.Conn
+	switch nc := nc.(type) {
+	case *net.TCPConn:
+		sc = nc
+	case *net.UnixConn:
+		sc = nc
+	default:
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// A tryWriter holds frames for one non-blocking write. It is reused for many connections.
+type tryWriter struct {
+	bytes []byte
+
+	writeFunc func(fd uintptr) bool // writeOnce; bound once to avoid allocations
+	written   int
+	err       error
+}
+
+func newTryWriter() *tryWriter {
+	p := new(tryWriter)
+	p.writeFunc = p.writeOnce
+	return p
+}
+
+// tryWrite writes as many bytes as the connection takes without blocking, possibly none.
+func (p *tryWriter) tryWrite(n *netConn) (written int, err error) {
+	p.written, p.err = 0, nil
+	if err := n.raw.Write(p.writeFunc); err != nil {
+		return 0, err
+	}
+	return p.written, p.err
+}
+
+// writeOnce tries one write. It always returns true, because RawConn.Write would otherwise wait and call it again.
+func (p *tryWriter) writeOnce(fd uintptr) bool {
+	for {
+		n, err := syscall.Write(int(fd), p.bytes)
+		switch err {
+		case nil:
+			p.written = n
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+		default:
+			p.err = os.NewSyscallError("write", err)
+		}
+		return true
+	}
+}
