@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-func TestFeedKeepsAsManyPayloadsAsItMay(t *testing.T) {
+func TestGroupKeepsPayloadsUpToItsLimit(t *testing.T) {
 	for _, window := range []int{10, 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
@@ -14,14 +14,14 @@ func TestFeedKeepsAsManyPayloadsAsItMay(t *testing.T) {
 			synctest.Wait()
 			c.grow(100)
 			synctest.Wait()
-			if want := min(window, feedItems); len(r.feed.items) != want {
-				t.Errorf("%d payloads are kept with a window of %d, want %d", len(r.feed.items), window, want)
+			if want := min(window, groupItems); len(r.group.items) != want {
+				t.Errorf("%d payloads are kept with a window of %d, want %d", len(r.group.items), window, want)
 			}
 		})
 	}
 }
 
-func TestReaderOfAnEmptyChainThatFellBehindHasItFromItsFirstBlock(t *testing.T) {
+func TestSlowReaderOfEmptyChainReceivesFirstBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{Window: 5})
@@ -33,8 +33,7 @@ func TestReaderOfAnEmptyChainThatFellBehindHasItFromItsFirstBlock(t *testing.T) 
 	})
 }
 
-// A reader that waits for a block of which it knows the cursor is live as soon as that block has come.
-func TestReaderFromTheFutureIsLiveWhenItsCursorIsReached(t *testing.T) {
+func TestReaderOfFutureCursorIsLiveWhenLogReachesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
@@ -51,8 +50,8 @@ func TestReaderFromTheFutureIsLiveWhenItsCursorIsReached(t *testing.T) {
 			c.grow(1)
 			synctest.Wait()
 			expect(t, r)
-			if behind := l.Stats().Behind; woken != n || behind != 1-n {
-				t.Errorf("woken %d times by %d blocks, %d are behind", woken, n+1, behind)
+			if behind := l.Stats().CatchingUp; woken != n || behind != 1-n {
+				t.Errorf("woken %d times by %d blocks, %d are catching up", woken, n+1, behind)
 			}
 		}
 		c.grow(1)

@@ -2,69 +2,69 @@ package blocklog
 
 import (
 	"container/list"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 )
 
-// A Reader is live, at a mark of the log, or behind: then it has a cursor alone, and pages from the source bring it
-// on until its cursor is in the window.
-
+// A Reader is live, at a mark of the log, or it is catching up: then it has only a cursor, and reads pages from the
+// source until the cursor is in the window.
 const (
-	behind     = math.MaxUint64 // number in the mark of a reader that is behind: past every block, so feeds pass it over
-	pageBlocks = 100
-	pageCalls  = 16 // at once
+	catchingUp = math.MaxUint64 // number in the mark of such a reader: after every block, so groups skip it
+	pageBlocks = 100            // number of blocks per page
+	pageCalls  = 16             // maximum number of pages that are read at once
 )
 
-// page is one read of stored blocks, for all readers who wait at its cursor, and then read it. The log's lock guards
-// it; what it was read with does not change any more.
+// A page is one read of stored blocks for all readers that wait at its cursor, and then read it. The log's lock guards
+// it, except that the contents of stored do not change after the read.
 type page[B any] struct {
 	after   string
-	state   state
+	state   pageState
 	waiting map[*Reader[B]]struct{}
 	attempt int
-	timer   *time.Timer   // of the resting
-	queued  *list.Element // in log.queue, while it is there
-	held    *list.Element // in log.held, while it is there
+	timer   *time.Timer   // set in pageDelayed
+	queued  *list.Element // element of log.queue, if it is there
+	held    *list.Element // element of log.held, if it is there
+	arrived time.Time     // when the source returned it
 
-	inRecent, inAhead int // its places in log.queue.recent and in log.ahead, plus 1; 0 if it is not there
+	inRecent, inFuture int // indexes in log.queue.recent and log.future, plus 1; 0 if it is not there
 
-	known lines  // the newest block of each shard up to the cursor; nil for the first page of a catch-up
-	since string // the cursor from which on known has every shard's
+	known shardHeads // the newest block of each shard up to the cursor, as far as the waiting readers know
+	since string     // the position from which known has the head of every shard
+	exact bool       // the blocks up to the cursor need not be read
 
-	outdated bool // since the source was asked, a block has turned up
+	outdated bool // a block was found missing, or known changed, during the read: read again
 	stored[B]
-	err error // why there is nothing after the cursor any more
+	err error // the source does not have the blocks after the cursor any more
 }
 
-// stored is what a page was read with.
+// stored is the result of reading a page.
 type stored[B any] struct {
 	entries []entry[B]
-	heads   lines     // the newest block of each shard up to the last of the entries
-	began   string    // the cursor from which on heads has every shard's
-	gaps    []pageGap // before and between the entries, ascending by their beginnings
+	heads   shardHeads // the newest block of each shard up to the last entry
+	began   string     // the position from which heads has the head of every shard
+	gaps    []pageGap  // before and between the entries, in order of their beginnings
 }
 
-type state int
+// A pageState is the phase of a page.
+type pageState int
 
 const (
-	queued  state = iota // in log.queue
-	reading              // the source has been asked
-	resting              // to be read again after a while: the source failed, or had nothing yet
-	parked               // the source has nothing, nor has the log got that far: its blocks will tell
-	done                 // has entries or err, or nobody waits any more; not in log.pages
+	pageQueued  pageState = iota // in log.queue
+	pageReading                  // a call of the source runs
+	pageDelayed                  // read again after a wait: the source failed or had no blocks yet
+	pageParked                   // the source has no blocks, and the log has not reached the cursor yet
+	pageDone                     // has entries or err, or no reader waits any more; not in log.pages
 )
 
-// readOn searches what a reader has of its page.
+// readOn searches the unread blocks of the reader's page for the next match.
 func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
-	for range atOnce {
+	for range searchBlocks {
 		if len(c.entries) == 0 {
 			break
 		}
 		e := c.entries[0]
-		if g, stop := r.stopAt(c, e.cursor); stop {
+		if g, stop := r.firstGapBefore(c, e.cursor); stop {
 			return Item{}, at, &Lost{Cursor: g.before, Err: ErrGap, number: g.number}
 		}
 		payload, err := r.evaluate(e, at)
@@ -73,7 +73,7 @@ func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
 		}
 		at.cursor = e.cursor
 		if c.entries = c.entries[1:]; len(c.entries) == 0 {
-			c.entries = nil // or the page would be kept while the next one is read
+			c.entries = nil // do not keep the page while the next one is read
 		}
 		if payload != nil {
 			return Item{Cursor: e.cursor, Payload: payload, Origin: OriginSource}, at, nil
@@ -82,268 +82,134 @@ func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
 	return Item{}, at, nil
 }
 
-// seek gives a reader that is behind, and has used its page up, something to read: a place in the window, or the next
-// page. It reports false where there is neither yet: the reader is woken when it should seek again.
+// seek finds the next blocks for a reader that is catching up and has finished its page: in the window, or in the next
+// page. If neither is available yet, it returns false, and the reader is woken when it should call seek again.
 func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
-	s := l.approach(r)
+	s := l.prepareHandover(r)
 	more, err := l.advance(r, s)
-	if !s.found() {
+	if !s.hasGaps() {
 		return more, err
 	}
-	i := slices.IndexFunc(s.gaps, r.mustKnow)
+	i := slices.IndexFunc(s.gaps, r.concernedBy)
 	if i < 0 {
-		return l.advance(r, nil)
+		s.gaps, s.checked = nil, true
+		return l.advance(r, s)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.feed.mu.Lock()
-	defer r.feed.mu.Unlock()
-	if r.slot >= 0 && !r.turned && r.lost == nil {
-		l.noteLasting(s.gaps[i].until)
-		r.sendBack(s.gaps[i].before, l.lasting[s.gaps[i].until].number)
+	r.group.mu.Lock()
+	defer r.group.mu.Unlock()
+	if r.slot >= 0 && !r.moved && r.lost == nil {
+		l.addLasting(s.gaps[i].until)
+		r.endWithGap(s.gaps[i].before, l.lastingGaps[s.gaps[i].until].number)
 	}
 	return true, nil
 }
 
-// advance is seek with what is to be checked before the reader is put into the window, or nil.
-func (l *Log[B]) advance(r *Reader[B], s *seam[B]) (bool, error) {
+// advance is the part of seek under the locks. s contains the checks for a transition to the window, or is nil.
+func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.feed.mu.Lock()
-	defer r.feed.mu.Unlock()
-	p := r.asked
+	r.group.mu.Lock()
+	defer r.group.mu.Unlock()
+	p := r.awaited
 	switch {
 	case r.slot < 0 || l.ctx.Err() != nil:
 		return false, ErrClosed
-	case r.turned:
+	case r.moved:
 		return true, nil
 	case p != nil && p.err != nil:
 		return false, &Lost{Cursor: p.after, Err: p.err}
-	case p != nil && p.state == done && r.fresh && p.after == "" && len(p.entries) > 0 && p.entries[0].cursor > l.first:
-		// It began with the chain, whose first blocks are gone: "" stands for the oldest kept, so the source cannot tell.
-		r.asked, r.lost, r.told = nil, ErrGap, l.gaps.Load()
-		l.stats.Gaps++
+	case p != nil && p.state == pageDone && r.fresh && p.after == "" && len(p.entries) > 0 &&
+		p.entries[0].cursor > l.first:
+		// It started with the empty chain, whose first blocks have been pruned. The source cannot report that: for
+		// it, "" means the oldest stored block.
+		l.cancelWait(r)
+		r.lost, r.reportedGap = ErrGap, l.gaps.Load()
+		l.stats.EndedByGap++
 		return true, nil
-	case p != nil && p.state == done:
+	case p != nil && p.state == pageDone:
 		own := p.stored
-		r.asked, r.catchUp = nil, &own
+		r.awaited, r.catchUp = nil, &own
 		return true, nil
-	case l.covers(r.at.cursor, p != nil && p.state == parked):
-		if l.check(s); s.found() {
+	case l.covers(r.at.cursor, p != nil && p.state == pageParked):
+		if l.checkHandover(s); s.hasGaps() {
 			return true, nil
 		}
-		l.forsake(r)
-		l.place(r)
+		l.cancelWait(r)
+		l.goLive(r)
+		l.learn(s)
 		return true, nil
 	case p == nil:
-		l.ask(r)
-	case p.state == parked && !l.isAhead(p.after): // the window has come, and moved on, before its readers did
+		l.requestPage(r)
+	case p.state == pageParked && !l.isFuture(p.after): // the window has passed the cursor meanwhile
 		l.enqueue(p)
 	}
 	return false, nil
 }
 
-// covers reports whether a cursor is in the window: what is past it is there or has still to arrive, what is not past
-// it has arrived. One that is not a block's there may be foreign: it counts only if the source has been asked about it.
+// covers reports whether a reader can continue in the window from a cursor. If the cursor is not that of a block in the
+// window, it may be of another chain: then it counts only if the source has been asked for the blocks after it.
 func (l *Log[B]) covers(cursor string, asked bool) bool {
 	v := l.view.Load()
 	return l.positioned && v.base.cursor <= cursor && cursor <= v.newest.cursor &&
 		(asked || cursor == v.base.cursor || v.has(cursor))
 }
 
-func (l *Log[B]) isAhead(cursor string) bool {
+func (l *Log[B]) isFuture(cursor string) bool {
 	return l.positioned && cursor > l.view.Load().newest.cursor
 }
 
-// place makes a reader live again, before the first block past its cursor.
+// goLive makes a reader live, at the first block after its cursor.
 //
-// The newest block may be in the window and not yet put into the reader's feed, or never to be, because the feed is
-// younger. So it is not newest or delivered that say from where on the reader can leave the matches to its feed, but
-// feed.matched: nothing from that number on has been put yet, and what matches there will be, with this reader
-// counted, unless its cursor is past it. What is before, it evaluates by itself. Both locks are held, so neither the
-// window nor the feed moves meanwhile.
-func (l *Log[B]) place(r *Reader[B]) {
+// The group delivers matches to the reader from number group.matched on: nothing from that number on has been delivered
+// yet, and this reader will be counted, unless its cursor is after the match. The reader evaluates the blocks before
+// that number itself. Neither newest nor delivered is that number: the newest block may not have reached the group yet,
+// or never will because the group is younger than the block. Both locks are held, so neither the window nor the group
+// changes meanwhile.
+func (l *Log[B]) goLive(r *Reader[B]) {
 	v := l.view.Load()
 	r.at.next = v.base.next + uint64(v.from(r.at.cursor))
-	r.since, r.catchUp = r.feed.matched, nil
-	l.behind.Add(-1)
+	r.since, r.catchUp = r.group.matched, nil
+	l.catchingUp.Add(-1)
 	l.stats.CaughtUp++
 }
 
-// ask makes a reader wait for the page after its cursor.
-func (l *Log[B]) ask(r *Reader[B]) {
-	l.letGo(r)
-	if r.catchUp == nil {
-		r.from = r.at.cursor
-	}
+// requestPage makes a reader wait for the page after its cursor.
+func (l *Log[B]) requestPage(r *Reader[B]) {
+	l.release(r)
 	p := l.pages[r.at.cursor]
 	if p == nil {
-		p = &page[B]{after: r.at.cursor, since: r.at.cursor, waiting: make(map[*Reader[B]]struct{})}
+		p = &page[B]{after: r.at.cursor, waiting: make(map[*Reader[B]]struct{})}
 		l.pages[p.after] = p
-		l.expect(p)
+		l.addFuture(p)
 		l.enqueue(p)
 	}
-	if c := r.catchUp; c != nil && c.heads != nil && c.began < p.since {
-		p.known, p.since = c.heads, c.began // of all who wait, it knows most
-	}
+	l.combine(p, r)
 	p.waiting[r] = struct{}{}
-	r.asked = p
+	r.awaited = p
 }
 
-// forsake is the end of a reader's wait. A page nobody waits for is not read; one that is being read already goes on,
-// for whoever comes until then.
-func (l *Log[B]) forsake(r *Reader[B]) {
-	l.letGo(r)
-	p := r.asked
-	if r.asked = nil; p == nil {
+// cancelWait ends the wait of a reader. If no other reader waits for the page, it is not read, unless the read has
+// begun: its result is for readers that request it until then.
+func (l *Log[B]) cancelWait(r *Reader[B]) {
+	l.release(r)
+	p := r.awaited
+	if r.awaited = nil; p == nil {
 		return
 	}
-	if delete(p.waiting, r); len(p.waiting) > 0 || p.state == reading || p.state == done {
+	if delete(p.waiting, r); len(p.waiting) > 0 || p.state == pageReading || p.state == pageDone {
 		return
 	}
 	if p.queued != nil {
 		l.queue.remove(p)
 	}
-	l.stop(p)
+	l.stopDelay(p)
 	l.finish(p)
 }
 
 func (l *Log[B]) finish(p *page[B]) {
-	p.state = done
+	p.state = pageDone
 	delete(l.pages, p.after)
-	l.ahead.remove(p)
-}
-
-func (l *Log[B]) enqueue(p *page[B]) {
-	p.state = queued
-	l.queue.push(p, l.isAhead(p.after))
-	if l.calls < pageCalls {
-		l.calls++
-		l.busy++
-		go l.readPages()
-	}
-}
-
-// readPages reads what is queued.
-func (l *Log[B]) readPages() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.queue.Len() > 0 && l.ctx.Err() == nil {
-		p := l.queue.pop()
-		p.state = reading
-		known, since := p.known, p.since
-		l.mu.Unlock()
-		read, gone, err := l.fetch(p.after, since, known)
-		switch {
-		case err != nil && !gone:
-			l.logPage(p.after, err)
-		case len(read.gaps) > 0:
-			l.logPage(p.after, read.gaps[0])
-		}
-		l.call(l.turnPage(p, read, gone, err))
-		l.mu.Lock()
-	}
-	l.calls--
-	l.left()
-}
-
-// fetch asks the source.
-func (l *Log[B]) fetch(after, since string, known lines) (read stored[B], gone bool, err error) {
-	perr := guard(func() {
-		var blocks []B
-		if blocks, err = l.src.Page(l.ctx, after, pageBlocks); err == nil {
-			read.entries, err = l.ascending(blocks[:min(len(blocks), pageBlocks)], after)
-		}
-		if err == nil {
-			read.heads, read.gaps, err = l.checkPage(after, since, known, read.entries)
-			read.began = since
-		}
-		gone = err != nil && l.src.Gone(err)
-	})
-	return read, gone, errors.Join(err, perr)
-}
-
-// ascending trusts no blocks that are out of order: what follows them would be skipped, or come twice.
-func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
-	entries := make([]entry[B], 0, len(blocks))
-	for _, b := range blocks {
-		cursor := l.src.Cursor(b)
-		if cursor <= after {
-			return nil, fmt.Errorf("page is not ascending: %q comes after %q", cursor, after)
-		}
-		entries = append(entries, entry[B]{b, cursor})
-		after = cursor
-	}
-	return entries, nil
-}
-
-// turnPage takes what the source said, and returns the wakes of those who wait for it.
-func (l *Log[B]) turnPage(p *page[B], read stored[B], gone bool, err error) (wakes []func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stats.PageReads++
-	err = errors.Join(err, l.judgeAnew(p, &read))
-	switch {
-	case l.ctx.Err() != nil || len(p.waiting) == 0:
-		l.finish(p)
-		return nil
-	case p.outdated:
-		p.outdated = false
-		l.enqueue(p)
-		return nil
-	case gone:
-		p.err = err
-		l.finish(p)
-	case err != nil:
-		l.rest(p, l.opts.MaxBackoff)
-		return nil
-	case len(read.gaps) > 0 && l.again(p, read.gaps):
-		return nil
-	case len(read.entries) > 0:
-		l.stats.PageBlocks += uint64(len(read.entries))
-		l.note(read.entries[len(read.entries)-1].cursor) // before anybody has it
-		p.stored = read
-		l.finish(p)
-		l.hold(p)
-	case l.isAhead(p.after):
-		p.state = parked
-		l.expect(p)
-		return nil
-	default:
-		l.rest(p, l.opts.MaxBackoff)
-		return nil
-	}
-	return p.wakes(nil)
-}
-
-func (p *page[B]) wakes(wakes []func()) []func() {
-	for r := range p.waiting {
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
-	}
-	return wakes
-}
-
-// rest lets a page be read again after a while, most at the latest.
-func (l *Log[B]) rest(p *page[B], most time.Duration) {
-	p.state = resting
-	p.attempt++
-	l.busy++
-	wait := min(most, backoff(l.opts.MinBackoff, l.opts.MaxBackoff, p.attempt))
-	p.timer = time.AfterFunc(wait, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if p.state == resting {
-			l.enqueue(p)
-		}
-		l.left()
-	})
-}
-
-// stop keeps a resting page from being read again.
-func (l *Log[B]) stop(p *page[B]) {
-	if p.state == resting && p.timer.Stop() {
-		l.left()
-	}
+	l.future.remove(p)
 }

@@ -17,7 +17,7 @@ func resume(t *testing.T, l *Log[int], cursor string, n int) *Reader[int] {
 	return r
 }
 
-// readAll reads until a whole second brings nothing.
+// readAll reads until no item arrives for one second.
 func readAll(t *testing.T, r *Reader[int]) (got []int, err error) {
 	t.Helper()
 	for {
@@ -50,7 +50,7 @@ func expectLost(t *testing.T, r *Reader[int], cursor string) {
 	}
 }
 
-func TestResumedReaderGetsStoredBlocksAndThenLiveOnesWhileTheyArrive(t *testing.T) {
+func TestResumedReaderReceivesStoredThenLiveBlocks(t *testing.T) {
 	for _, step := range []int{1, 3, 70} {
 		for after, from := range map[string]int{"": 0, cursorOf(7): 7, between(120): 120, cursorOf(395): 395, cursorOf(400): 400} {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,11 +61,11 @@ func TestResumedReaderGetsStoredBlocksAndThenLiveOnesWhileTheyArrive(t *testing.
 				c.grow(10)
 				synctest.Wait()
 				r := resume(t, l, after, step)
-				if l.Stats().Behind != 1 {
-					t.Error("not behind before it has read anything")
+				if l.Stats().CatchingUp != 1 {
+					t.Error("the reader is not catching up before its first Next")
 				}
 				var got []int
-				for range 1000 { // it reads three times as fast as they come, until the chain stands still
+				for range 1000 { // it reads three times as fast as the chain grows
 					if c.newest < 600 {
 						c.grow(1)
 					}
@@ -82,7 +82,7 @@ func TestResumedReaderGetsStoredBlocksAndThenLiveOnesWhileTheyArrive(t *testing.
 				if want := upTo(from+1, 600, step); !slices.Equal(got, want) {
 					t.Errorf("read %v, want %v", got, want)
 				}
-				if s := l.Stats(); s.CaughtUp == 0 || s.Behind != 0 || s.Resumed != 1 || r.Cursor() != cursorOf(600) {
+				if s := l.Stats(); s.CaughtUp == 0 || s.CatchingUp != 0 || s.Resumed != 1 || r.Cursor() != cursorOf(600) {
 					t.Errorf("stats %+v, cursor %q", s, r.Cursor())
 				}
 			})
@@ -90,7 +90,7 @@ func TestResumedReaderGetsStoredBlocksAndThenLiveOnesWhileTheyArrive(t *testing.
 	}
 }
 
-func TestSlowReaderOutOfTheWindowGetsEverythingAndGoesLiveAgain(t *testing.T) {
+func TestReaderThatLeftTheWindowCatchesUpAndIsLiveAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(7)
 		l := open(t, c, Options[int]{Window: 10})
@@ -108,14 +108,14 @@ func TestSlowReaderOutOfTheWindowGetsEverythingAndGoesLiveAgain(t *testing.T) {
 			t.Errorf("pages after %q for a reader in the window", c.pages)
 		}
 		expect(t, never)
-		if s := l.Stats(); s.Behind != 1 || s.Resumed != 0 || never.Cursor() != cursorOf(7) {
+		if s := l.Stats(); s.CatchingUp != 1 || s.Resumed != 0 || never.Cursor() != cursorOf(7) {
 			t.Errorf("stats %+v, cursor %q", s, never.Cursor())
 		}
 		c.grow(400)
 		synctest.Wait()
 		expect(t, idle)
 		if idle.Cursor() != cursorOf(418) {
-			t.Errorf("cursor of a reader for whom nothing came: %q, want block 418's", idle.Cursor())
+			t.Errorf("got cursor %q of a reader without matches, want block 418's", idle.Cursor())
 		}
 		expectAll(t, never, upTo(8, 418, 1)...)
 		expectAll(t, some, upTo(19, 418, 1)...)
@@ -125,18 +125,18 @@ func TestSlowReaderOutOfTheWindowGetsEverythingAndGoesLiveAgain(t *testing.T) {
 		for _, r := range []*Reader[int]{never, some} {
 			expect(t, r, 419)
 		}
-		if s := l.Stats(); s.Behind != 0 || s.CaughtUp != 2 || len(c.pages) != pages || int(s.PageReads) != pages {
+		if s := l.Stats(); s.CatchingUp != 0 || s.CaughtUp != 2 || len(c.pages) != pages || int(s.PageReads) != pages {
 			t.Errorf("stats %+v; %d pages, then %d", s, pages, len(c.pages))
 		}
 		for _, r := range []*Reader[int]{never, some, idle} {
-			if len(r.feed.items) > 0 {
-				t.Errorf("%d items kept when all were read", len(r.feed.items))
+			if len(r.group.items) > 0 {
+				t.Errorf("%d items kept when all were read", len(r.group.items))
 			}
 		}
 	})
 }
 
-func TestEvalThatPanicsOnAStoredBlockEndsThatReaderAndAPanicOfTheFeedAllOfIts(t *testing.T) {
+func TestPanicOnStoredBlockEndsOneReaderOnNewBlockItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.pageTakes = time.Second
@@ -167,7 +167,7 @@ func TestEvalThatPanicsOnAStoredBlockEndsThatReaderAndAPanicOfTheFeedAllOfIts(t 
 		late.Close()
 		late.Close()
 		early.Close()
-		if s := l.Stats(); s.Behind != 0 || s.Readers != 0 {
+		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 {
 			t.Errorf("stats %+v", s)
 		}
 	})

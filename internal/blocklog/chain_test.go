@@ -16,36 +16,36 @@ var (
 	errGone = errors.New("history is gone")
 )
 
-// chain is a scripted source. Its blocks are numbers from 1 on.
+// A chain is a scripted source whose blocks are the numbers from 1 on.
 type chain struct {
 	mu       sync.Mutex
 	newest   int
 	oldest   int           // Follow from before it fails with errGone
-	down     error         // what Recent and Follow fail with, at once
-	replay   int           // how many blocks too early each Follow begins
+	down     error         // returned by Recent and Follow at once
+	replay   int           // number of blocks that each Follow repeats
 	lie      func(int) int // a block to yield after the given one, 0 for none
 	change   chan struct{} // closed at the next change
-	recents  int           // how many blocks Recent tells
+	recents  int           // number of blocks that Recent returns
 	heads    int
-	answers  []int    // the heads told
-	goneOnce bool     // the next Follow fails with errGone, whatever it is asked for
+	answers  []int    // newest blocks that Recent returned
+	goneOnce bool     // the next Follow fails with errGone, for any cursor
 	follows  []string // the cursor of each Follow
 	running  int
 
-	pageDown  error         // what Page fails with
-	lag       int           // how many of the newest blocks Page does not know yet
-	pageTakes time.Duration // how long it takes
+	pageDown  error         // returned by Page
+	lag       int           // number of newest blocks that Page does not return yet
+	pageTakes time.Duration // duration of a call
 	pages     []string      // the cursor of each Page
 	probes    int           // calls of Page for one block, after a silence
 	paging    int           // running now
-	most      int           // of them at once
+	most      int           // maximum number of concurrent calls
 }
 
 func newChain(newest int) *chain {
 	return &chain{newest: newest, oldest: 1, recents: 1, change: make(chan struct{})}
 }
 
-// cursors are made once, because the tests ask for them millions of times.
+// cursors contains prepared cursors, because the tests use millions of them.
 var cursors = func() (all [16384]string) {
 	for n := range all[1:] {
 		all[n+1] = fmt.Sprintf("%06d", n+1)
@@ -175,7 +175,7 @@ func (c *chain) page(ctx context.Context, after string, n int) (blocks []int, er
 	return blocks, nil
 }
 
-// numberAfter is the first block past a cursor, which may be between those of two blocks.
+// numberAfter returns the first block after a cursor, which may be between those of two blocks.
 func numberAfter(cursor string) (int, bool) {
 	n, err := strconv.Atoi(cursor[:min(len(cursor), 6)])
 	return n + 1, err == nil || cursor == ""
@@ -183,7 +183,7 @@ func numberAfter(cursor string) (int, bool) {
 
 func between(n int) string { return fmt.Sprintf("%06d+", n) }
 
-// every matches the blocks divisible by n.
+// every matches the blocks that are divisible by n.
 func every(n int) func(int) []byte {
 	return func(b int) []byte {
 		if b%n != 0 {

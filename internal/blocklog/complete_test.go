@@ -5,30 +5,29 @@ import (
 	"testing"
 )
 
-// windowOf returns a Log that has seen some blocks, and a window that has all but the first of them.
-func windowOf(seen []piece) (*Log[piece], Window[piece]) {
-	l := New(Source[piece]{
-		Cursor: cursorOfPiece, Place: func(p piece) Place { return p.Place },
-	}, Options[piece]{})
+// windowOf returns a Log that has received some blocks, and a window with all of them except the first.
+func windowOf(seen []shardBlock) (*Log[shardBlock], Window[shardBlock]) {
+	l := New(Source[shardBlock]{
+		Cursor: cursorOfShardBlock, Place: func(p shardBlock) Place { return p.Place },
+	}, Options[shardBlock]{})
 	for _, p := range seen {
-		l.know(p.Workchain)
+		l.addWorkchain(p.Workchain)
 	}
-	return l, Window[piece]{Blocks: seen[1:], After: cursorOfPiece(seen[0])}
+	return l, Window[shardBlock]{Blocks: seen[1:], After: cursorOfShardBlock(seen[0])}
 }
 
-// No chain that splits and merges at random, with blocks missing at random, has a page that is taken for complete and
-// lacks a block.
-func TestNoPageThatLacksABlockIsComplete(t *testing.T) {
+// Chains split and merge at random, and lack random blocks.
+func TestPageThatLacksABlockIsNotComplete(t *testing.T) {
 	complete, lacking := 0, 0
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 18))
-		trees := newWood(rnd)
-		trees.leaves, trees.shown = trees.leaves[:2+rnd.IntN(2)], trees.shown[:2]
-		if len(trees.leaves) > 2 {
+		trees := newRandomShards(rnd)
+		trees.heads, trees.shown = trees.heads[:2+rnd.IntN(2)], trees.shown[:2]
+		if len(trees.heads) > 2 {
 			trees.shown = append(trees.shown, true)
 		}
-		var seen []piece
-		missing := map[int]piece{}
+		var seen []shardBlock
+		missing := map[int]shardBlock{}
 		for range 150 {
 			p := trees.next()
 			if rnd.IntN(60) == 0 && len(seen) > 0 {
@@ -64,20 +63,20 @@ func TestNoPageThatLacksABlockIsComplete(t *testing.T) {
 	}
 }
 
-func TestPageIsCompleteOnlyIfEveryShardIsSeenOnBothSides(t *testing.T) {
+func TestCompleteRequiresABlockOfEveryShardOnBothSides(t *testing.T) {
 	const a, b = 1 << 62, 3 << 62
 	master, zero := int32(-1), int32(0)
-	chain := func(places ...Place) (all []piece) {
+	chain := func(places ...Place) (all []shardBlock) {
 		for i, p := range places {
-			all = append(all, piece{i + 1, p})
+			all = append(all, shardBlock{i + 1, p})
 		}
 		return all
 	}
-	m := func(seqNo uint32) Place { return Place{-1, whole, seqNo} }
+	m := func(seqNo uint32) Place { return Place{-1, wholeShard, seqNo} }
 	at := func(shard uint64, seqNo uint32) Place { return Place{0, shard, seqNo} }
 	for _, row := range []struct {
 		what          string
-		blocks        []piece
+		blocks        []shardBlock
 		workchain     *int32
 		after, before int
 		want          bool
@@ -86,27 +85,27 @@ func TestPageIsCompleteOnlyIfEveryShardIsSeenOnBothSides(t *testing.T) {
 		{"one shard, of all workchains", chain(m(1), m(2), m(3), m(4), m(5)), nil, 2, 4, true},
 		{"no block before it but the window's edge", chain(m(1), m(2), m(3), m(4), m(5)), &master, 1, 4, false},
 		{"nothing at its end", chain(m(1), m(2), m(3), m(4)), &master, 2, 5, false},
-		{"a hole in it", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 5, false},
-		{"a hole at its beginning", chain(m(1), m(2), m(4), m(5), m(6)), &master, 2, 5, false},
-		{"a hole at its end", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 4, false},
-		{"a hole before it", chain(m(1), m(3), m(4), m(5), m(6)), &master, 3, 5, true},
-		{"another workchain's hole", chain(m(1), m(2), at(whole, 1), m(3), at(whole, 3), m(4), m(5)), &master, 2, 7, true},
-		{"another workchain's hole, of all",
-			chain(m(1), m(2), at(whole, 1), m(3), at(whole, 3), m(4), m(5)), nil, 3, 6, false},
-		{"a workchain that has had no block before it", chain(m(1), m(2), m(3), at(whole, 1), m(4), m(5)), nil, 2, 5, false},
-		{"a workchain of before the window", chain(at(whole, 1), m(1), m(2), m(3), m(4)), nil, 2, 4, false},
+		{"a gap in it", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 5, false},
+		{"a gap at its beginning", chain(m(1), m(2), m(4), m(5), m(6)), &master, 2, 5, false},
+		{"a gap at its end", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 4, false},
+		{"a gap before it", chain(m(1), m(3), m(4), m(5), m(6)), &master, 3, 5, true},
+		{"another workchain's gap", chain(m(1), m(2), at(wholeShard, 1), m(3), at(wholeShard, 3), m(4), m(5)), &master, 2, 7, true},
+		{"another workchain's gap, of all",
+			chain(m(1), m(2), at(wholeShard, 1), m(3), at(wholeShard, 3), m(4), m(5)), nil, 3, 6, false},
+		{"a workchain that has had no block before it", chain(m(1), m(2), m(3), at(wholeShard, 1), m(4), m(5)), nil, 2, 5, false},
+		{"a workchain of before the window", chain(at(wholeShard, 1), m(1), m(2), m(3), m(4)), nil, 2, 4, false},
 		{"half a workchain", chain(at(a, 1), at(a, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 2, 4, false},
 		{"both halves", chain(m(1), at(a, 2), at(b, 2), at(a, 3), at(b, 3), at(a, 4)), &zero, 3, 5, true},
 		{"one half has nothing after it", chain(m(1), at(a, 2), at(b, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 3, 5, false},
-		{"a split", chain(m(1), at(whole, 1), at(whole, 2), at(a, 3), at(b, 3), at(a, 4), at(b, 4)), &zero, 3, 6, true},
+		{"a split", chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(b, 3), at(a, 4), at(b, 4)), &zero, 3, 6, true},
 		{"a split, of which half has not come",
-			chain(m(1), at(whole, 1), at(whole, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 3, 5, false},
+			chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 3, 5, false},
 		{"a split, the second half comes after it",
-			chain(m(1), at(whole, 1), at(whole, 2), at(a, 3), at(a, 4), at(b, 3)), &zero, 3, 5, true},
+			chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(a, 4), at(b, 3)), &zero, 3, 5, true},
 		{"a split, the second half skips one",
-			chain(m(1), at(whole, 1), at(whole, 2), at(a, 3), at(a, 4), at(b, 4)), &zero, 3, 5, false},
-		{"a merge", chain(m(1), at(a, 1), at(b, 5), at(whole, 6), at(whole, 7), at(whole, 8)), &zero, 3, 5, false},
-		{"a merge before it", chain(m(1), at(a, 1), at(b, 5), at(whole, 6), at(whole, 7), at(whole, 8)), &zero, 4, 6, true},
+			chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(a, 4), at(b, 4)), &zero, 3, 5, false},
+		{"a merge", chain(m(1), at(a, 1), at(b, 5), at(wholeShard, 6), at(wholeShard, 7), at(wholeShard, 8)), &zero, 3, 5, false},
+		{"a merge before it", chain(m(1), at(a, 1), at(b, 5), at(wholeShard, 6), at(wholeShard, 7), at(wholeShard, 8)), &zero, 4, 6, true},
 		{"no block of the workchain", chain(m(1), m(2), m(3), m(4)), &zero, 2, 3, false},
 	} {
 		l, w := windowOf(row.blocks)
@@ -116,14 +115,14 @@ func TestPageIsCompleteOnlyIfEveryShardIsSeenOnBothSides(t *testing.T) {
 	}
 }
 
-func TestProofOfAPageLooksAtFewBlocks(t *testing.T) {
-	var seen []piece
+func TestCompleteExaminesFewBlocks(t *testing.T) {
+	var seen []shardBlock
 	for n := range 10_000 {
-		seen = append(seen, piece{n + 1, Place{-1, whole, uint32(n)}})
+		seen = append(seen, shardBlock{n + 1, Place{-1, wholeShard, uint32(n)}})
 	}
 	places := 0
 	l, w := windowOf(seen)
-	l.src.Place = func(p piece) Place { places++; return p.Place }
+	l.src.Place = func(p shardBlock) Place { places++; return p.Place }
 	workchain := int32(-1)
 	for _, span := range []int{2, maxPageSpan} {
 		places = 0
@@ -131,7 +130,7 @@ func TestProofOfAPageLooksAtFewBlocks(t *testing.T) {
 			t.Errorf("a page of %d blocks is not complete", span)
 		}
 		if most := span + 2*maxEvidence; places > most {
-			t.Errorf("a page of %d blocks took a look at %d, want at most %d", span, places, most)
+			t.Errorf("a page of %d blocks examined %d, want at most %d", span, places, most)
 		}
 	}
 	if l.Complete(w, &workchain, cursorOf(5000), cursorOf(5002+maxPageSpan)) {

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-func TestIdleReaderCostsLittle(t *testing.T) {
+func TestIdleReaderNeedsLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
 		l := open(t, newChain(0), Options[int]{})
@@ -43,7 +43,7 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 	for _, feeds := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("feeds=%d", feeds), func(b *testing.B) {
 			l := New(newChain(0).source(), Options[int]{})
-			l.started = true // the benchmark is the one who follows
+			l.started = true // the benchmark delivers the blocks itself
 			l.positioned = true
 			eval := every(1)
 			var got atomic.Int64
@@ -66,7 +66,7 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 	}
 }
 
-func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing.T) {
+func TestCatchingUpReaderNeedsLittleMemoryAndReleasesIt(t *testing.T) {
 	type block struct {
 		number int
 		cursor string
@@ -116,9 +116,9 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 			synctest.Wait()
 		}
 		each := int(heapInUse()-before) / n
-		t.Logf("%d bytes for a reader that is behind", each)
+		t.Logf("%d bytes for a reader that is catching up", each)
 		if each > 64<<10 {
-			t.Errorf("%d bytes for a reader that is behind, want at most 64 KiB", each)
+			t.Errorf("%d bytes for a reader that is catching up, want at most 64 KiB", each)
 		}
 		// One that has ended in the bubble's eyes may have a last step to go.
 		for range 100_000 {
@@ -127,22 +127,22 @@ func TestReaderThatIsBehindCostsLittleAndNothingMoreWhenItHasCaughtUp(t *testing
 			}
 			runtime.Gosched()
 		}
-		if l.Stats().Behind != n || runtime.NumGoroutine() > goroutines {
-			t.Errorf("%d are behind, %d goroutines more", l.Stats().Behind, runtime.NumGoroutine()-goroutines)
+		if l.Stats().CatchingUp != n || runtime.NumGoroutine() > goroutines {
+			t.Errorf("%d are catching up, %d goroutines more", l.Stats().CatchingUp, runtime.NumGoroutine()-goroutines)
 		}
 		for range 5000 {
 			for _, r := range readers {
 				r.Next()
 			}
-			if synctest.Wait(); l.Stats().Behind == 0 {
+			if synctest.Wait(); l.Stats().CatchingUp == 0 {
 				break
 			}
 		}
 		c.pages = nil
 		each = int(heapInUse()-before) / n
 		t.Logf("%d bytes when it has caught up", each)
-		if each > 1<<10 || l.Stats().Behind > 0 {
-			t.Errorf("%d bytes for a reader that has caught up; %d are behind", each, l.Stats().Behind)
+		if each > 1<<10 || l.Stats().CatchingUp > 0 {
+			t.Errorf("%d bytes for a reader that has caught up; %d are catching up", each, l.Stats().CatchingUp)
 		}
 		runtime.KeepAlive(readers)
 		if err := l.Close(t.Context()); err != nil {

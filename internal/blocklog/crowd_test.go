@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// Readers on goroutines of their own join, read and leave while blocks come in and the source fails. Nobody waits
-// for anybody, so the race detector sees the schedules.
-func TestReadersOnTheirOwnGoroutinesMissNothing(t *testing.T) {
+// Readers on their own goroutines join, read and leave while blocks arrive and the source fails. They do not wait for
+// each other, so that the race detector sees many schedules.
+func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
 	for seed := range uint64(9) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
 			c.replay, c.recents = 3, 200
 			l := open(t, c, Options[int]{Window: 1 << (20 - 7*(seed%3)), MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
-			l.maxHeld = []int{2, heldPages}[seed%2]
+			l.held.limit = []int{2, maxHeldPages}[seed%2]
 			l.Start()
 			synctest.Wait()
 			var readers sync.WaitGroup
@@ -38,7 +38,7 @@ func TestReadersOnTheirOwnGoroutinesMissNothing(t *testing.T) {
 				select {
 				case <-finished:
 					synctest.Wait()
-					if got := l.Stats(); got.Readers != 0 || got.Feeds != 0 || got.Behind != 0 {
+					if got := l.Stats(); got.Readers != 0 || got.Groups != 0 || got.CatchingUp != 0 {
 						t.Errorf("stats %+v when all have left", got)
 					}
 					if len(l.pages) > 0 || l.queue.Len() > 0 {
@@ -59,8 +59,7 @@ func TestReadersOnTheirOwnGoroutinesMissNothing(t *testing.T) {
 	}
 }
 
-// Close comes while everybody reads: all of them are told, at a position they can go on from.
-func TestCloseAmongReadersTellsEachOfThem(t *testing.T) {
+func TestCloseEndsConcurrentReadersAtTheirPositions(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
@@ -105,8 +104,8 @@ func TestCloseAmongReadersTellsEachOfThem(t *testing.T) {
 	}
 }
 
-// readSome joins, reads a random number of matches as it is woken, checks that none is missing, and leaves, half of
-// the time while somebody else is still reading with it.
+// readSome joins, reads a random number of matches when it is woken, checks that none is missing, and leaves. Half of
+// the time another goroutine is still reading when it leaves.
 func readSome(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) {
 	step, want := 1+rnd.IntN(3), rnd.IntN(400)
 	var after *string

@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 )
 
-// A block is evaluated for many feeds at once. Each has every block once and in order, and one that panics ends alone.
-func TestManyFeedsAreServedOnAllProcessors(t *testing.T) {
+// Each of many groups receives every block once and in order, and a group whose Eval panics ends alone.
+func TestBlockIsEvaluatedOnAllProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	synctest.Test(t, func(t *testing.T) {
-		const feeds, blocks = 4 * feedsEach, 20
+		const feeds, blocks = 4 * groupsPerGoroutine, 20
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
 		var under, met atomic.Int64
@@ -46,7 +46,7 @@ func TestManyFeedsAreServedOnAllProcessors(t *testing.T) {
 		}
 		synctest.Wait()
 		c.grow(blocks)
-		synctest.Wait() // for good if one waits for another
+		synctest.Wait() // blocks forever if one group waits for another
 		var want []string
 		for n := range blocks {
 			want = append(want, fmt.Sprint(n+1))
@@ -69,7 +69,7 @@ func TestManyFeedsAreServedOnAllProcessors(t *testing.T) {
 
 func BenchmarkBlockForManyDifferentSubscriptions(b *testing.B) {
 	l := New(newChain(0).source(), Options[int]{})
-	l.started, l.positioned = true, true // the benchmark is the one who follows
+	l.started, l.positioned = true, true // the benchmark delivers the blocks itself
 	for i := range 10_000 {
 		if _, err := l.Join(Interest[int]{Key: key(i), Eval: func(n int) []byte {
 			sum := 0

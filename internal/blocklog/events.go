@@ -5,118 +5,122 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// ErrSilent is told to Events.Failed when nothing has come for Options.Silence.
-var ErrSilent = errors.New("blocklog: no block for too long")
+// ErrSourceStalled is passed to Events.Failed when no block has arrived for Options.Silence.
+var ErrSourceStalled = errors.New("blocklog: no block for too long")
 
-// Events are told of what happens to the stream. Each may be nil. Block and Gap are called one at a time, in order, on
-// the goroutine that follows the source, Failed and Recovered likewise, but Failed also on a timer's. They may use the
-// Log and its Readers, but must not block, for everybody's next block waits, nor call [Log.Close]. A panic is logged
-// and has no effect.
+// Events receives the events of a stream. Each function may be nil. Block and Gap are called one at a time, in order,
+// by the goroutine that follows the source. Failed and Recovered are called one at a time, in order; Failed may also be
+// called by a timer. The functions may use the Log and its Readers. They must not call [Log.Close], and must not block,
+// because that delays the next block of all readers. A panic is logged and has no other effect.
 type Events[B any] struct {
-	// Block is called for each block accepted, after it was handed round.
+	// Block is called for each accepted block, after it was delivered.
 	Block func(b B)
 
-	// Dropped is called for each block that is not taken, because it or one past it was there before.
+	// Dropped is called for each block that is not accepted, because it is not after the newest block.
 	Dropped func(b B)
 
-	// Failed is called when Follow has ended with err and will be asked again after wait, and, with an err that wraps
-	// ErrSilent and no wait, when it goes on but nothing came for Options.Silence.
+	// Failed is called when Follow has ended with err, and is called again after wait. It is also called with an error
+	// that wraps ErrSourceStalled and no wait when Follow continues, but no block has arrived for Options.Silence.
 	Failed func(err error, wait time.Duration)
 
-	// Recovered is called when the first block comes after that. down is the time since the first failure, or since the
-	// block before the silence.
+	// Recovered is called when the first block arrives after a failure. down is the time since the first failure or, if
+	// that was a silence, since the block before it.
 	Recovered func(down time.Duration)
 
-	// Gap is called when a hole in a workchain has been dealt with: healed, or else given up. after is a cursor before
-	// the hole, and told counts the Readers that were ended with ErrGap.
-	Gap func(workchain int32, after string, healed bool, told int)
+	// Gap is called when the search for the blocks of a gap has ended. repaired reports whether they were found, after
+	// is a cursor before the gap, and ended is the number of Readers that ended with ErrGap.
+	Gap func(workchain int32, after string, repaired bool, ended int)
 }
 
-// tell calls an event's function.
-func (l *Log[B]) tell(event func()) {
-	if err := guard(event); err != nil {
+// callEvent calls a function of Events.
+func (l *Log[B]) callEvent(event func()) {
+	if err := guard.Run(event); err != nil {
 		l.logPanic("event panicked", err, "")
 	}
 }
 
-// failed tells of a failure. Who calls it holds l.telling.
+// failed reports a failure to Events. Called with eventMu held.
 func (l *Log[B]) failed(err error, wait time.Duration) {
 	if l.downSince.IsZero() {
 		l.downSince = time.Now()
-		if errors.Is(err, ErrSilent) {
+		if errors.Is(err, ErrSourceStalled) {
 			l.downSince = l.lastHeard
 		}
 	}
 	if l.opts.Events.Failed != nil {
-		l.tell(func() { l.opts.Events.Failed(err, wait) })
+		l.callEvent(func() { l.opts.Events.Failed(err, wait) })
 	}
 }
 
-// heard notes that the source has given a new block.
-func (l *Log[B]) heard() {
-	l.telling.Lock()
-	defer l.telling.Unlock()
+// blockArrived records that the source has yielded a new block.
+func (l *Log[B]) blockArrived() {
+	l.eventMu.Lock()
+	defer l.eventMu.Unlock()
 	l.lastHeard, l.silent = time.Now(), false
-	if l.quiet != nil {
-		l.quiet.Reset(l.opts.Silence)
+	if l.silenceTimer != nil {
+		l.silenceTimer.Reset(l.opts.Silence)
 	}
 	if l.downSince.IsZero() {
 		return
 	}
 	down := time.Since(l.downSince)
 	l.downSince = time.Time{}
-	l.say(slog.LevelInfo, "block source recovered", "down", down)
+	l.logLine(slog.LevelInfo, "block source recovered", "down", down)
 	if l.opts.Events.Recovered != nil {
-		l.tell(func() { l.opts.Events.Recovered(down) })
+		l.callEvent(func() { l.opts.Events.Recovered(down) })
 	}
 }
 
-// listen begins to watch for silence, and returns what ends it. restart ends the present attempt.
-func (l *Log[B]) listen(restart context.CancelCauseFunc) (stop func()) {
+// watchSilence starts the timer that detects silence, and returns a function that stops it. restart ends the present
+// attempt.
+func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
 	if l.opts.Silence < 0 {
 		return func() {}
 	}
-	l.telling.Lock()
-	defer l.telling.Unlock()
+	l.eventMu.Lock()
+	defer l.eventMu.Unlock()
 	l.lastHeard = time.Now()
 	l.silent = false
-	l.quiet = time.AfterFunc(l.opts.Silence, func() {
-		if l.fellSilent() {
+	l.silenceTimer = time.AfterFunc(l.opts.Silence, func() {
+		if l.reportSilence() {
 			l.probe(restart)
 		}
 	})
 	return func() {
-		l.telling.Lock()
-		defer l.telling.Unlock()
-		l.quiet.Stop()
-		l.quiet = nil
+		l.eventMu.Lock()
+		defer l.eventMu.Unlock()
+		l.silenceTimer.Stop()
+		l.silenceTimer = nil
 	}
 }
 
-// fellSilent is the timer's, and reports whether it is silent. A block may have come, or the attempt have ended, while
-// it was on its way here. An attempt does not end during it.
-func (l *Log[B]) fellSilent() bool {
-	l.telling.Lock()
-	defer l.telling.Unlock()
-	if l.quiet == nil || time.Since(l.lastHeard) < l.opts.Silence || l.ctx.Err() != nil {
+// reportSilence is called by the timer. It reports whether the source is silent: a block may have arrived, or the
+// attempt may have ended, before it got the lock. An attempt does not end during the call.
+func (l *Log[B]) reportSilence() bool {
+	l.eventMu.Lock()
+	defer l.eventMu.Unlock()
+	if l.silenceTimer == nil || time.Since(l.lastHeard) < l.opts.Silence || l.ctx.Err() != nil {
 		return false
 	}
-	l.quiet.Reset(l.opts.Silence)
+	l.silenceTimer.Reset(l.opts.Silence)
 	if !l.silent {
 		l.silent = true
 		after := l.view.Load().newest.cursor
-		l.say(slog.LevelWarn, "block source is silent", "for", l.opts.Silence, "after", after)
-		l.failed(ErrSilent, 0)
+		l.logLine(slog.LevelWarn, "block source is silent", "for", l.opts.Silence, "after", after)
+		l.failed(ErrSourceStalled, 0)
 	}
 	return true
 }
 
-// hangPatience is how much later than Page Follow may have a block.
-const hangPatience = time.Second
+// hangTimeout is the time that Follow has to yield a block after Page has returned it.
+const hangTimeout = time.Second
 
-// probe restarts a Follow that hangs: the source has a block past the newest, and Follow does not yield it.
+// probe restarts a Follow that hangs: one that does not yield a block although the source
+// has, or had, one after the newest.
 func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	l.mu.Lock()
 	if l.ctx.Err() != nil || !l.positioned {
@@ -127,13 +131,13 @@ func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	newest := l.view.Load().newest.cursor
 	l.mu.Unlock()
 	newer := false
-	_ = guard(func() { // the next attempt will meet it again
+	_ = guard.Run(func() { // the next attempt handles a failure
 		blocks, err := l.src.Page(l.ctx, newest, 1)
-		newer = err == nil && len(blocks) > 0 && l.src.Cursor(blocks[0]) > newest
+		newer = err == nil && len(blocks) > 0 && l.src.Cursor(blocks[0]) > newest || err != nil && l.src.Gone(err)
 	})
 	if newer {
 		select {
-		case <-time.After(hangPatience): // Follow may be about to yield it
+		case <-time.After(hangTimeout): // Follow may be about to yield it
 		case <-l.ctx.Done():
 		}
 		if l.view.Load().newest.cursor == newest {
@@ -142,7 +146,7 @@ func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left()
+	l.taskDone()
 }
 
 func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
@@ -153,13 +157,13 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 	if !positioned {
 		from = slog.Bool("from_head", true)
 	}
-	l.say(slog.LevelWarn, "block source failed", "error", err, "attempt", attempt, from, "wait", wait, stackOf(err))
-	l.telling.Lock()
-	defer l.telling.Unlock()
+	l.logLine(slog.LevelWarn, "block source failed", "error", err, "attempt", attempt, from, "wait", wait, guard.Stack(err))
+	l.eventMu.Lock()
+	defer l.eventMu.Unlock()
 	l.failed(err, wait)
 }
 
-// logPage tells of a failed page, at most once in MaxBackoff: there are as many pages as readers have cursors.
+// logPage logs the failure of a page, at most once per MaxBackoff: there may be as many pages as readers.
 func (l *Log[B]) logPage(after string, err error) {
 	l.mu.Lock()
 	l.pageFailures++
@@ -170,24 +174,15 @@ func (l *Log[B]) logPage(after string, err error) {
 	}
 	l.mu.Unlock()
 	if tell {
-		l.say(slog.LevelWarn, "block page failed", "error", err, "after", after, "failures", n, stackOf(err))
+		l.logLine(slog.LevelWarn, "block page failed", "error", err, "after", after, "failures", n, guard.Stack(err))
 	}
 }
 
 func (l *Log[B]) logPanic(what string, err error, cursor string) {
-	l.say(slog.LevelError, what, "error", err, "cursor", cursor, stackOf(err))
+	l.logLine(slog.LevelError, what, "error", err, "cursor", cursor, guard.Stack(err))
 }
 
-// say logs. A handler of the host's that panics must not stop the blocks, and there is nobody left to tell.
-func (l *Log[B]) say(level slog.Level, what string, args ...any) {
-	_ = guard(func() { l.opts.Logger.Log(context.Background(), level, what, args...) })
-}
-
-// stackOf is empty, and so left out of the log, where err is no panic.
-func stackOf(err error) slog.Attr {
-	var p *panicError
-	if !errors.As(err, &p) {
-		return slog.Attr{}
-	}
-	return slog.String("stack", string(p.stack))
+// logLine writes a log line. If the host's handler panics, blocks are still delivered, and the line is lost.
+func (l *Log[B]) logLine(level slog.Level, what string, args ...any) {
+	_ = guard.Run(func() { l.opts.Logger.Log(context.Background(), level, what, args...) })
 }

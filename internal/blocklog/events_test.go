@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// diary writes the events of trouble down, with the second of each.
-type diary struct {
-	mu    sync.Mutex
-	start time.Time
-	lines []string
+// An eventLog records the Failed and Recovered events, with the time of each in seconds.
+type eventLog struct {
+	mu      sync.Mutex
+	start   time.Time
+	entries []string
 }
 
-func (d *diary) events() Events[int] {
+func (d *eventLog) events() Events[int] {
 	d.start = time.Now()
 	return Events[int]{
 		Block: func(b int) { d.write("block", b) },
 		Failed: func(err error, wait time.Duration) {
-			if errors.Is(err, ErrSilent) {
+			if errors.Is(err, ErrSourceStalled) {
 				d.write("silent", wait)
 			} else {
 				d.write("failed", wait)
@@ -35,28 +35,28 @@ func (d *diary) events() Events[int] {
 	}
 }
 
-func (d *diary) write(what string, args ...any) {
+func (d *eventLog) write(what string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprint(time.Since(d.start).Round(time.Second), " ", what, " ", fmt.Sprint(args...)))
+	d.entries = append(d.entries, fmt.Sprint(time.Since(d.start).Round(time.Second), " ", what, " ", fmt.Sprint(args...)))
 }
 
-func (d *diary) expect(t *testing.T, want ...string) {
+func (d *eventLog) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !slices.Equal(d.lines, want) {
-		t.Errorf("events\n%s\nwant\n%s", strings.Join(d.lines, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(d.entries, want) {
+		t.Errorf("events\n%s\nwant\n%s", strings.Join(d.entries, "\n"), strings.Join(want, "\n"))
 	}
-	d.lines = nil
+	d.entries = nil
 }
 
-func TestSilenceIsToldOnceAndItsEnd(t *testing.T) {
+func TestSilenceAndRecoveryAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
-		var d diary
+		var d eventLog
 		l := open(t, c, Options[int]{Silence: 20 * time.Second, Logger: logger, Events: d.events()})
 		l.Start()
 		time.Sleep(time.Hour)
@@ -71,7 +71,7 @@ func TestSilenceIsToldOnceAndItsEnd(t *testing.T) {
 			synctest.Wait()
 		}
 		d.mu.Lock()
-		d.lines = nil
+		d.entries = nil
 		d.mu.Unlock()
 		time.Sleep(time.Minute)
 		d.expect(t, "1h1m55s silent 0s")
@@ -85,9 +85,9 @@ func TestSilenceIsToldOnceAndItsEnd(t *testing.T) {
 	})
 }
 
-func TestSourceThatReplaysIsSilentAllTheSame(t *testing.T) {
+func TestRepeatedBlocksDoNotEndSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		src, _, _ := scripted(func(yield func(int, error) bool) {
 			for range 100 {
 				time.Sleep(time.Second)
@@ -106,9 +106,9 @@ func TestSourceThatReplaysIsSilentAllTheSame(t *testing.T) {
 	})
 }
 
-func TestEachFailureIsToldAndTheRecoveryOnce(t *testing.T) {
+func TestEachFailureAndOneRecoveryAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		src, _, _ := scripted(gives(nil, 1), gives(errDown), gives(errDown, 1), gives(nil, 2, 3))
 		l := New(src, Options[int]{Logger: quiet, MinBackoff: time.Second, MaxBackoff: time.Second, Silence: time.Minute, Events: d.events()})
 		l.Start()
@@ -119,9 +119,9 @@ func TestEachFailureIsToldAndTheRecoveryOnce(t *testing.T) {
 	})
 }
 
-func TestTroubleThatGoesOnIsCountedFromItsBeginning(t *testing.T) {
+func TestDowntimeCountsFromFirstFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		src, _, _ := scripted(gives(errDown), func(yield func(int, error) bool) {
 			time.Sleep(time.Minute)
 			yield(1, nil)
@@ -134,9 +134,9 @@ func TestTroubleThatGoesOnIsCountedFromItsBeginning(t *testing.T) {
 	})
 }
 
-func TestNothingIsToldOfASourceBetweenItsAttempts(t *testing.T) {
+func TestSilenceIsNotReportedBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var d eventLog
 		c := newChain(0)
 		c.fail(errDown)
 		l := open(t, c, Options[int]{MinBackoff: time.Hour, Events: d.events()})
@@ -146,29 +146,29 @@ func TestNothingIsToldOfASourceBetweenItsAttempts(t *testing.T) {
 	})
 }
 
-func TestPanickingEventsStopNoBlock(t *testing.T) {
+func TestPanickingEventsDoNotStopBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, text := logged()
-		f := newForest()
+		f := newShardSource()
 		f.grow(master(1))
-		l := openForest(t, f, Options[piece]{Logger: logger, Events: Events[piece]{
-			Block:     func(piece) { panic("block") },
+		l := openShards(t, f, Options[shardBlock]{Logger: logger, Events: Events[shardBlock]{
+			Block:     func(shardBlock) { panic("block") },
 			Failed:    func(error, time.Duration) { panic("failed") },
 			Recovered: func(time.Duration) { panic("recovered") },
 			Gap:       func(int32, string, bool, int) { panic("gap") },
 		}})
 		synctest.Wait()
-		r := enter(t, l, of())
+		r := joinAt(t, l, blocksOf())
 		f.set(func() { f.down = errDown })
 		time.Sleep(time.Minute)
 		f.set(func() { f.down = nil })
-		f.without([]int{2}, master(2), master(3))
+		f.growSkipped([]int{2}, master(2), master(3))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		has(t, r, 2, 3)
+		expectNow(t, r, 2, 3)
 		for _, event := range []string{"block", "failed", "recovered", "gap"} {
 			if !strings.Contains(text.String(), `error="panic: `+event+`"`) {
-				t.Errorf("the log does not tell of %q", event)
+				t.Errorf("the log does not contain %q", event)
 			}
 		}
 	})
@@ -176,19 +176,19 @@ func TestPanickingEventsStopNoBlock(t *testing.T) {
 
 func TestEventsMayReadTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(master(1), base(1))
-		var l *Log[piece]
+		var l *Log[shardBlock]
 		asked := map[string]bool{}
 		ask := func(what string) {
 			asked[what] = true
 			l.Stats()
 			l.Window()
-			enter(t, l, of()).Close()
+			joinAt(t, l, blocksOf()).Close()
 		}
 		f.recents = 2
-		l = New(f.source(), Options[piece]{Logger: quiet, Events: Events[piece]{
-			Block:     func(piece) { ask("block") },
+		l = New(f.source(), Options[shardBlock]{Logger: quiet, Events: Events[shardBlock]{
+			Block:     func(shardBlock) { ask("block") },
 			Failed:    func(error, time.Duration) { ask("failed") },
 			Recovered: func(time.Duration) { ask("recovered") },
 			Gap: func(int32, string, bool, int) {
@@ -201,7 +201,7 @@ func TestEventsMayReadTheLog(t *testing.T) {
 		l.Start()
 		time.Sleep(time.Minute) // silent
 		synctest.Wait()
-		f.without([]int{3}, base(2), master(2), base(3))
+		f.growSkipped([]int{3}, base(2), master(2), base(3))
 		synctest.Wait()
 		if len(asked) != 4 {
 			t.Errorf("asked in %v", asked)
@@ -212,7 +212,7 @@ func TestEventsMayReadTheLog(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForAnEventUnderWay(t *testing.T) {
+func TestCloseWaitsForRunningEvent(t *testing.T) {
 	c := newChain(0)
 	begun, end := make(chan struct{}), make(chan struct{})
 	l := New(c.source(), Options[int]{Silence: 1, Logger: quiet, Events: Events[int]{Failed: func(error, time.Duration) {

@@ -3,68 +3,73 @@ package blocklog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// Source is where the blocks come from. Its functions are called on a context that ends with [Log.Close], and must
-// come back promptly when that is done. Recent, Follow and Between are called one at a time, from one goroutine, the
-// others from several at once. A panic in one of them is a failure of the source like any other.
+// A Source provides the blocks. Its functions are called with a context that ends with [Log.Close], and must return
+// promptly when the context is done. Recent and Follow are called one at a time, from one goroutine; the others may be
+// called concurrently. A panic in one of them counts as an error of the source.
 type Source[B any] struct {
-	// Recent returns the newest stored blocks, at most n, ascending; none for an empty chain. The log starts behind
-	// the last of them, has them in its window, all but the first, and knows the lines of seq_nos from them. One that
-	// returns only the newest block there is will do.
+	// Recent returns the newest stored blocks, at most n, ascending; none if the chain is empty. The log starts after
+	// the last of them, keeps the last 100 in its window, and takes the shard heads from all of them. Recent returns
+	// fewer than n blocks only if no more are stored, but a source that returns only the newest block works too.
 	Recent func(ctx context.Context, n int) ([]B, error)
 
-	// Follow yields every block after the cursor, ascending, each at least once, stored ones first and then each new
-	// one, and ends with one non-nil error. It is called again, with the last block's cursor, however it ended.
+	// Follow yields every block after the cursor, ascending, each at least once: first the stored ones, then each new
+	// one. It ends with one non-nil error. However it ends, it is called again with the cursor of the last block.
 	Follow func(ctx context.Context, after string) iter.Seq2[B, error]
 
-	// Page returns the first n stored blocks past the cursor, ascending; fewer only where no more are stored. It is
-	// for Readers that are behind. Up to 16 calls are under way at once, and one that hangs keeps others waiting, so
-	// it should have a deadline of its own.
+	// Page returns the first n stored blocks after the cursor, ascending; fewer only if no more are stored. It serves
+	// Readers that are catching up. Up to 16 calls run concurrently. A call that hangs delays others, so each should
+	// have a deadline of its own.
 	Page func(ctx context.Context, after string, n int) ([]B, error)
 
-	// Cursor returns a block's cursor, never "".
+	// Cursor returns the cursor of a block. It is never "".
 	Cursor func(B) string
 
-	// Gone tells whether an error of Follow or Page says that the position handed to it is not there (history pruned,
-	// or a cursor of another chain), so that going on from it is impossible. Any other error of theirs is taken to
-	// pass. Nil is for a source that keeps everything.
+	// Gone reports whether an error of Follow, or of the calls that read and check a page (Page, Before and Between),
+	// means that the source does not have the requested position (its history was pruned, or the cursor is of another
+	// chain), so that it is impossible to continue from there. Other errors of these calls count as temporary. Nil
+	// means that the source keeps everything.
 	Gone func(error) bool
 
-	// Between returns the first n stored blocks of before's workchain past the cursor after and short of before's own,
-	// ascending; fewer only where no more are stored. It is asked for what is missing where seq_nos show a hole.
+	// Between returns the first n stored blocks of before's workchain after the cursor after and before the cursor of
+	// before, ascending; fewer only if no more are stored. It is called for the missing blocks if sequence numbers show
+	// a gap.
 	Between func(ctx context.Context, after string, before B, n int) ([]B, error)
 
 	// Before returns the last n stored blocks before b's cursor, ascending: of all workchains, or, if shard is not nil,
-	// those of that very shard of b's workchain. It is asked for the block at a cursor, and for what a new shard
-	// continues. Without it neither is checked.
+	// of exactly that shard of b's workchain. It is called for the block at a cursor, and for the blocks that a new
+	// shard continues. If it is nil, neither is checked.
 	Before func(ctx context.Context, b B, shard *uint64, n int) ([]B, error)
 
-	// Place tells where a block stands in its chain. Holes are looked for where both Place and Between are there.
+	// Place returns the position of a block in its chain. Gaps are looked for only if both Place and Between are set.
 	Place func(B) Place
 }
 
-const recentBlocks = pageBlocks + 1
+// recentBlocks is the number of blocks that are read when the log starts. The window keeps the last pageBlocks. The
+// blocks before them show whether one is missing at the beginning of the window, like the blocks up to a cursor for a
+// catch-up.
+const recentBlocks = startBlocks + 1 + pageBlocks
 
 var (
 	errEnded = errors.New("the source's Follow ended without an error")
 	errHangs = errors.New("the source's Follow yields nothing, but there are newer blocks")
 )
 
-// run follows the source, again and again, until the Log is closed.
+// run follows the source until the Log is closed. It waits between attempts.
 func (l *Log[B]) run() {
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.left()
+		l.taskDone()
 	}()
 	for attempt := 1; ; attempt++ {
 		came, err := l.follow()
@@ -89,15 +94,15 @@ func (l *Log[B]) run() {
 	}
 }
 
-// follow is one attempt: from the last block, or from the head where there is none. It reports whether a new block
-// came, and why it ended.
+// follow makes one attempt: it continues after the last block, or at the head of the chain if the log has no position.
+// It reports whether a new block came, and why the attempt ended.
 func (l *Log[B]) follow() (came bool, err error) {
-	ctx, cancel := context.WithCancelCause(l.ctx) // whatever this attempt left running ends before the next begins
+	ctx, cancel := context.WithCancelCause(l.ctx) // goroutines of this attempt end before the next begins
 	defer cancel(nil)
 	defer l.stale()
-	defer l.endUnplaced()
-	defer l.listen(cancel)()
-	perr := guard(func() {
+	defer l.endUnpositioned()
+	defer l.watchSilence(cancel)()
+	perr := guard.Run(func() {
 		var after string
 		if after, err = l.position(ctx); err != nil {
 			return
@@ -105,9 +110,9 @@ func (l *Log[B]) follow() (came bool, err error) {
 		for b, e := range l.src.Follow(ctx, after) {
 			if e != nil {
 				err = e
-				// After a block it was not the log's position that the source could not find: the next attempt tells.
+				// After a block, the error is not about the log's position; the next attempt shows if that is gone.
 				if !came && l.src.Gone(e) {
-					l.lose()
+					l.reset()
 				}
 				break
 			}
@@ -128,10 +133,10 @@ func (l *Log[B]) follow() (came bool, err error) {
 	return came, err
 }
 
-// accept takes the source's next block, and gives it to every feed. It reports whether the block was new.
+// accept handles the next block of the source and delivers it to every group. It reports whether the block was new.
 func (l *Log[B]) accept(b B) bool {
 	cursor := l.src.Cursor(b)
-	newest := l.view.Load().newest.cursor // only this goroutine moves it
+	newest := l.view.Load().newest.cursor // only this goroutine changes it
 	if cursor <= newest {
 		l.drop(b, cursor == newest)
 		return false
@@ -141,14 +146,15 @@ func (l *Log[B]) accept(b B) bool {
 		return true
 	}
 	l.recheck()
+	l.addLearned()
 	at := l.src.Place(b)
-	l.know(at.Workchain)
-	switch v := l.lines.judge(at); v {
-	case hole, merge, first:
-		if !l.mend(b, cursor, at, v) {
+	l.addWorkchain(at.Workchain)
+	switch v := l.heads.check(at); v {
+	case verdictGap, verdictMerge, verdictFirst:
+		if !l.repair(b, cursor, at, v) {
 			return l.ctx.Err() == nil
 		}
-	case lower:
+	case verdictLower:
 		l.mu.Lock()
 		l.stats.Backwards++
 		l.mu.Unlock()
@@ -157,10 +163,10 @@ func (l *Log[B]) accept(b B) bool {
 	return true
 }
 
-// checked tells whether seq_nos are looked at.
+// checked reports whether sequence numbers are checked.
 func (l *Log[B]) checked() bool { return l.src.Place != nil && l.src.Between != nil }
 
-// drop counts a block that is not taken.
+// drop counts a block that is not accepted.
 func (l *Log[B]) drop(b B, newest bool) {
 	l.mu.Lock()
 	if newest {
@@ -170,15 +176,15 @@ func (l *Log[B]) drop(b B, newest bool) {
 	}
 	l.mu.Unlock()
 	if l.opts.Events.Dropped != nil {
-		l.tell(func() { l.opts.Events.Dropped(b) })
+		l.callEvent(func() { l.opts.Events.Dropped(b) })
 	}
 }
 
-// admit makes a block the newest one, and that of its shard if its place is given.
+// admit makes a block the newest one, and also the head of its shard if at is not nil. It then delivers the block.
 func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	l.mu.Lock()
 	if at != nil {
-		l.lines.take(*at, cursor)
+		l.heads.set(*at, cursor)
 	}
 	v := *l.view.Load()
 	before := v.newest
@@ -189,46 +195,47 @@ func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	v.push(b, stamp{cursor, v.arrived}, l.opts.Window)
 	l.publish(&v)
 	l.mu.Unlock()
-	l.handRound(b, before, &v)
+	l.deliverNewest(b, before, &v)
 }
 
-// publish shows a window with a new block at its end, before anybody is woken for it.
+// publish stores a window that ends with a new block, before any reader is woken for it. Called with mu held.
 func (l *Log[B]) publish(v *view[B]) {
 	l.view.Store(v)
 	l.stats.Blocks++
-	l.turn = append(l.turn, l.feeds...)
-	l.wakes = l.arrive(l.wakes)
+	l.delivering = append(l.delivering, l.groups...)
+	l.wakes = l.wakeReached(l.wakes)
 }
 
-// handRound gives the newest block to all the feeds there were when it was published.
-func (l *Log[B]) handRound(b B, before mark, v *view[B]) {
+// deliverNewest delivers the newest block to all groups that existed when it was published.
+func (l *Log[B]) deliverNewest(b B, before mark, v *view[B]) {
 	l.callWakes()
-	l.heard()
+	l.blockArrived()
 	l.deliverAll(b, before, v)
-	clear(l.turn) // or feeds that are gone would be kept until the next block
-	l.turn = l.turn[:0]
+	clear(l.delivering) // otherwise removed groups would stay in memory until the next block
+	l.delivering = l.delivering[:0]
 
 	l.mu.Lock()
 	l.delivered = v.newest
 	l.mu.Unlock()
-	l.tellBlock(b)
+	l.blockEvent(b)
 }
 
-func (l *Log[B]) tellBlock(b B) {
+func (l *Log[B]) blockEvent(b B) {
 	if l.opts.Events.Block != nil {
-		l.tell(func() { l.opts.Events.Block(b) })
+		l.callEvent(func() { l.opts.Events.Block(b) })
 	}
 }
 
-// feedsEach is how many feeds a goroutine serves at least, so that few are served without starting any.
-const feedsEach = 64
+// groupsPerGoroutine is the minimum number of groups per goroutine: a few groups are served without starting a
+// goroutine.
+const groupsPerGoroutine = 64
 
-// deliverAll gives the newest block to all feeds whose turn it is, on all processors.
+// deliverAll delivers the newest block to all groups in l.delivering, on all processors.
 func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
-	hands := min(runtime.GOMAXPROCS(0), len(l.turn)/feedsEach)
+	hands := min(runtime.GOMAXPROCS(0), len(l.delivering)/groupsPerGoroutine)
 	if hands < 2 {
-		for _, f := range l.turn {
-			l.wakes = l.deliver(f, b, before, v, l.wakes)
+		for _, g := range l.delivering {
+			l.wakes = l.deliver(g, b, before, v, l.wakes)
 		}
 		return
 	}
@@ -237,41 +244,41 @@ func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
 	for range hands {
 		all.Go(func() {
 			var wakes []func()
-			for i := int(next.Add(1)) - 1; i < len(l.turn); i = int(next.Add(1)) - 1 {
-				wakes = l.deliver(l.turn[i], b, before, v, wakes)
+			for i := int(next.Add(1)) - 1; i < len(l.delivering); i = int(next.Add(1)) - 1 {
+				wakes = l.deliver(l.delivering[i], b, before, v, wakes)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// deliver gives one feed the block between a mark and the end of a window. It calls the wakes, and returns their slice
-// for the next ones.
-func (l *Log[B]) deliver(f *feed[B], b B, before mark, v *view[B], wakes []func()) []func() {
-	payload, err := f.evaluate(b)
+// deliver evaluates block b, which is between the mark before and the end of v, for one group. It calls the wakes, and
+// returns their empty slice for reuse.
+func (l *Log[B]) deliver(g *shareGroup[B], b B, before mark, v *view[B], wakes []func()) []func() {
+	payload, err := g.evaluate(b)
 	switch {
 	case err != nil:
 		l.logPanic("evaluation of a block panicked", err, v.newest.cursor)
 		l.mu.Lock()
-		wakes = l.end(f, before, err, wakes)
+		wakes = l.end(g, before, err, wakes)
 		l.mu.Unlock()
 	case payload != nil:
-		wakes = f.put(payload, before, v.newest, v.arrived, wakes)
-		l.spare()
+		wakes = g.put(payload, before, v.newest, v.arrived, wakes)
+		l.shrink()
 	}
-	l.call(wakes)
+	l.callAll(wakes)
 	clear(wakes)
 	return wakes[:0]
 }
 
-// callWakes is for the following goroutine.
+// callWakes calls and clears l.wakes. Called by the following goroutine.
 func (l *Log[B]) callWakes() {
-	l.call(l.wakes)
+	l.callAll(l.wakes)
 	clear(l.wakes)
 	l.wakes = l.wakes[:0]
 }
 
-// stale takes the window's claim to be live away, until a new block comes.
+// stale marks the window as not live until a new block arrives.
 func (l *Log[B]) stale() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,8 +287,8 @@ func (l *Log[B]) stale() {
 	l.view.Store(&v)
 }
 
-// backoff doubles with each attempt. It is random between a half and the whole, so that the hosts of one source do
-// not come back to it all at once, and never outside least and most.
+// backoff returns a wait that doubles with each attempt. It is random between half and all of that, so that the hosts
+// of one source do not all return at once, and always between least and most.
 func backoff(least, most time.Duration, attempt int) time.Duration {
 	d := least
 	for ; attempt > 0 && d < most; attempt-- {
@@ -289,29 +296,4 @@ func backoff(least, most time.Duration, attempt int) time.Duration {
 	}
 	low := max(least, d/2)
 	return low + rand.N(d-low+1)
-}
-
-// panicError is a recovered panic.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
-
-// Unwrap lets a panic with an error be told by that error.
-func (e *panicError) Unwrap() error {
-	err, _ := e.value.(error)
-	return err
-}
-
-// guard calls f and returns its panic as a *panicError.
-func guard(f func()) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &panicError{p, debug.Stack()}
-		}
-	}()
-	f()
-	return nil
 }

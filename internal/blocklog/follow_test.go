@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// scripted is a source whose Follow plays one step after the other, and then waits for its end.
+// scripted returns a source whose Follow plays one step per call, and then waits for its end.
 func scripted(steps ...func(yield func(int, error) bool)) (Source[int], *[]string, *[]time.Time) {
 	var follows []string
 	var times []time.Time
@@ -122,7 +122,7 @@ func TestBackoffGrowsWithFailuresAndStartsAgainAfterABlock(t *testing.T) {
 	})
 }
 
-func TestBackoffIsJitteredAndInItsBounds(t *testing.T) {
+func TestBackoffIsRandomWithinItsLimits(t *testing.T) {
 	for _, tt := range []struct{ least, most, wantLow, wantHigh time.Duration }{
 		{100, 10_000, 100, 200},
 		{100, 150, 100, 150},
@@ -142,7 +142,7 @@ func TestBackoffIsJitteredAndInItsBounds(t *testing.T) {
 	}
 }
 
-func TestRepeatedAndLateBlocksAreDroppedAndCounted(t *testing.T) {
+func TestDuplicateAndOutOfOrderBlocksAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, _, _ := scripted(gives(nil, 1, 1, 3, 2, 3, 4, 1, 4, 4, 5))
 		l := New(src, Options[int]{Logger: quiet})
@@ -156,7 +156,7 @@ func TestRepeatedAndLateBlocksAreDroppedAndCounted(t *testing.T) {
 	})
 }
 
-func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
+func TestLostHistoryEndsReadersAndLogRestartsAtHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
@@ -164,7 +164,7 @@ func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
 		idle, _ := l.Join(Interest[int]{Key: "idle", Eval: every(1000), Wake: func() { woken++ }})
 		slow := join(t, l, 1)
 		synctest.Wait()
-		c.grow(100) // more than a feed keeps
+		c.grow(100) // more than a group keeps
 		synctest.Wait()
 		if item, err := slow.Next(); err != nil || item.Cursor != cursorOf(11) {
 			t.Fatal(item, err)
@@ -212,7 +212,7 @@ func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
 		synctest.Wait()
 		expect(t, between, 501, 502)
 		expect(t, later, 501, 502)
-		if s := l.Stats(); s.Readers != 2 || s.Feeds != 1 || s.Behind != 0 {
+		if s := l.Stats(); s.Readers != 2 || s.Groups != 1 || s.CatchingUp != 0 {
 			t.Errorf("after the loss: %+v", s)
 		}
 		if _, ok := l.Arrived(); !ok {
@@ -221,7 +221,7 @@ func TestLostHistoryEndsReadersAndTheLogStartsAnew(t *testing.T) {
 	})
 }
 
-func TestSourceThatIsAlwaysGoneIsNotAskedInALoop(t *testing.T) {
+func TestSourceWithoutHistoryIsCalledWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.oldest = 20
@@ -239,7 +239,7 @@ func TestSourceThatIsAlwaysGoneIsNotAskedInALoop(t *testing.T) {
 	})
 }
 
-func TestPanicOfRecentOrCursorIsAFailureOfTheSource(t *testing.T) {
+func TestPanicOfRecentOrCursorCountsAsSourceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1)
 		src, heads, cursors := c.source(), 0, 0
@@ -271,7 +271,7 @@ func TestPanicOfRecentOrCursorIsAFailureOfTheSource(t *testing.T) {
 	})
 }
 
-func TestNextFollowBeginsWhenTheLastOnesContextIsDone(t *testing.T) {
+func TestContextOfFollowEndsBeforeTheNextFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var before context.Context
 		src := newChain(0).source()

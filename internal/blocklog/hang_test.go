@@ -2,6 +2,7 @@ package blocklog
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 	"sync/atomic"
@@ -10,7 +11,7 @@ import (
 	"time"
 )
 
-func TestFollowThatHangsIsStartedAgainIfThereAreNewerBlocks(t *testing.T) {
+func TestHangingFollowIsRestartedIfNewerBlocksExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		src := c.source()
@@ -47,8 +48,42 @@ func TestFollowThatHangsIsStartedAgainIfThereAreNewerBlocks(t *testing.T) {
 	})
 }
 
-// A block that comes while the source is asked is not a sign that Follow hangs.
-func TestBlockThatComesWhenSilenceIsNoticedRestartsNothing(t *testing.T) {
+// A connection that hangs while the machine sleeps may only be noticed when the blocks after its position are gone.
+func TestHangingFollowIsRestartedIfNewerBlocksWerePruned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(5)
+		src := c.source()
+		hang := true
+		src.Follow = func(ctx context.Context, after string) iter.Seq2[int, error] {
+			if !hang {
+				return c.follow(ctx, after)
+			}
+			hang = false
+			return func(yield func(int, error) bool) {
+				<-ctx.Done()
+				yield(0, ctx.Err())
+			}
+		}
+		l := New(src, Options[int]{Logger: quiet})
+		defer shut(t, l)
+		lost := join(t, l, 1)
+		time.Sleep(time.Second)
+		c.set(func() { c.newest, c.oldest = 100, 90 })
+		time.Sleep(2 * DefaultSilence)
+		expect(t, lost) // asks for the blocks after 5
+		synctest.Wait()
+		if got, err := read(t, lost); !errors.Is(err, errGone) || got != nil {
+			t.Errorf("read %v, %v; want that the blocks after 5 are gone", got, err)
+		}
+		lost.Close()
+		fresh := join(t, l, 1)
+		c.grow(1)
+		synctest.Wait()
+		expect(t, fresh, 101)
+	})
+}
+
+func TestBlockDuringSilenceProbePreventsRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		l := open(t, c, Options[int]{})
@@ -59,7 +94,7 @@ func TestBlockThatComesWhenSilenceIsNoticedRestartsNothing(t *testing.T) {
 			c.grow(1)
 			synctest.Wait()
 			expect(t, r, n)
-			time.Sleep(2 * hangPatience)
+			time.Sleep(2 * hangTimeout)
 		}
 		if s := l.Stats(); s.Restarts != 0 {
 			t.Errorf("%d restarts", s.Restarts)
@@ -67,7 +102,7 @@ func TestBlockThatComesWhenSilenceIsNoticedRestartsNothing(t *testing.T) {
 	})
 }
 
-func TestProbeOfASilentSourceThatHangsDoesNotOutliveTheLog(t *testing.T) {
+func TestCloseWaitsForHangingProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		src := c.source()

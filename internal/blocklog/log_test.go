@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-func TestMain(m *testing.M) { leak.Main(m, 5*time.Second) }
+func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -45,7 +45,7 @@ func join(t *testing.T, l *Log[int], n int) *Reader[int] {
 	return r
 }
 
-// read takes what is ready, and checks that cursor and payload are of one block and Cursor keeps up.
+// read takes the available items, and checks that cursor and payload belong to one block and that Cursor keeps up.
 func read(t *testing.T, r *Reader[int]) (got []int, err error) {
 	t.Helper()
 	for {
@@ -85,7 +85,7 @@ func TestOneFollowServesManyReaders(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
 		if synctest.Wait(); c.heads != 0 {
-			t.Fatal("the source was asked before anybody joined")
+			t.Fatal("the source was called before the first Join")
 		}
 		var readers []*Reader[int]
 		for i := range 300 {
@@ -101,7 +101,7 @@ func TestOneFollowServesManyReaders(t *testing.T) {
 		if got := c.asked(); !slices.Equal(got, []string{cursorOf(10)}) || c.heads != 1 {
 			t.Errorf("%d heads and follows %q; want one of each", c.heads, got)
 		}
-		if got, want := l.Stats(), (Stats{Blocks: 20, Readers: 300, Feeds: 3}); got != want {
+		if got, want := l.Stats(), (Stats{Blocks: 20, Readers: 300, Groups: 3}); got != want {
 			t.Errorf("stats %+v, want %+v", got, want)
 		}
 		for _, r := range readers {
@@ -119,7 +119,7 @@ func TestOneFollowServesManyReaders(t *testing.T) {
 	})
 }
 
-func TestReaderThatWaitsForTheFirstPositionEndsIfThatIsLate(t *testing.T) {
+func TestReaderWithoutPositionEndsIfRecentIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		c.fail(errDown)
@@ -142,13 +142,13 @@ func TestReaderThatWaitsForTheFirstPositionEndsIfThatIsLate(t *testing.T) {
 		for _, r := range []*Reader[int]{r, again, later} {
 			r.Close()
 		}
-		if s := l.Stats(); s.Readers != 0 || s.Behind != 0 || s.Gaps != 0 {
+		if s := l.Stats(); s.Readers != 0 || s.CatchingUp != 0 || s.EndedByGap != 0 {
 			t.Errorf("stats %+v", s)
 		}
 	})
 }
 
-// expectUnplaced expects a reader's end because it began nowhere.
+// expectUnplaced expects that a reader ends because the log had no position.
 func expectUnplaced(t *testing.T, r *Reader[int]) {
 	t.Helper()
 	got, err := read(t, r)
@@ -157,7 +157,7 @@ func expectUnplaced(t *testing.T, r *Reader[int]) {
 	}
 }
 
-func TestEmptyChainIsFollowedFromItsBeginning(t *testing.T) {
+func TestEmptyChainIsFollowedFromFirstBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		r := join(t, open(t, c, Options[int]{}), 1)
@@ -247,7 +247,7 @@ func TestCloseDoesNotWaitForTheBackoff(t *testing.T) {
 	})
 }
 
-func TestBlockThatIsHandedRoundDuringCloseIsNotReached(t *testing.T) {
+func TestBlockInDeliveryDuringCloseIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
@@ -267,12 +267,12 @@ func TestBlockThatIsHandedRoundDuringCloseIsNotReached(t *testing.T) {
 		c.grow(3)
 		synctest.Wait()
 		if item, err := r.Next(); err != ErrClosed || r.Cursor() != cursorOf(2) || woken != 1 {
-			t.Errorf("%v, %v, cursor %q, woken %d times; want the end after block 2, told once", item, err, r.Cursor(), woken)
+			t.Errorf("%v, %v, cursor %q, woken %d times; want the end after block 2 and one wake", item, err, r.Cursor(), woken)
 		}
 	})
 }
 
-func TestArrivedTellsWhenTheNewestBlockCame(t *testing.T) {
+func TestArrivedIsTheTimeOfTheNewestBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
 		l := open(t, c, Options[int]{})
@@ -291,14 +291,14 @@ func TestArrivedTellsWhenTheNewestBlockCame(t *testing.T) {
 	})
 }
 
-// logged is a logger and what it wrote.
+// logged returns a logger and the text that it writes.
 func logged() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
 }
 
-// Arrived tells when the newest block came in here; ok is false while none has, and after the source lost its
-// history until it gives a block again.
+// Arrived returns the arrival of the newest block. If no block has arrived, or none since the source lost its history,
+// ok is false.
 func (l *Log[B]) Arrived() (last time.Time, ok bool) {
 	last = l.view.Load().arrived
 	return last, !last.IsZero()

@@ -12,116 +12,116 @@ import (
 // The last block of the lower half is missing, which the number of the merged shard does not show.
 func TestBlockMissingBeforeAMergeIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3})
-		l := openForest(t, f, Options[piece]{})
+		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		r := enter(t, l, of())
-		f.without([]int{5}, Place{0, left, 3}, base(4), base(5))
+		r := joinAt(t, l, blocksOf())
+		f.growSkipped([]int{5}, Place{0, left, 3}, base(4), base(5))
 		synctest.Wait()
-		has(t, r, 5, 6, 7)
-		if s := l.Stats(); s.Holes != 1 || s.Healed != 1 || s.Gaps != 0 || len(f.asked) != 0 || len(f.looked) > 3 {
+		expectNow(t, r, 5, 6, 7)
+		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 0 || len(f.asked) != 0 || len(f.looked) > 3 {
 			t.Errorf("stats %+v, asked %q", s, f.asked)
 		}
 	})
 }
 
-func TestMergeThatLacksNothingIsNoHole(t *testing.T) {
+func TestCompleteMergeIsNotAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2})
-		l := openForest(t, f, Options[piece]{Events: Events[piece]{Gap: func(int32, string, bool, int) { t.Error("a gap was told") }}})
+		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: func(int32, string, bool, int) { t.Error("a gap was reported") }}})
 		synctest.Wait()
-		r := enter(t, l, of())
+		r := joinAt(t, l, blocksOf())
 		f.grow(base(3), base(4))
 		synctest.Wait()
-		has(t, r, 4, 5)
-		if s := l.Stats(); s.Holes != 0 || !l.Window().Live {
+		expectNow(t, r, 4, 5)
+		if s := l.Stats(); s.GapsFound != 0 || !l.Window().Live {
 			t.Errorf("stats %+v, %+v", s, l.Window())
 		}
 	})
 }
 
-func TestMergeThatCannotBeCheckedIsTakenAndLogged(t *testing.T) {
+func TestMergeIsAcceptedAndLoggedIfTheCheckFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2})
-		f.before = func(context.Context) ([]piece, error) { return nil, errDown }
+		f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown }
 		logger, text := logged()
-		l := openForest(t, f, Options[piece]{Logger: logger})
+		l := openShards(t, f, Options[shardBlock]{Logger: logger})
 		synctest.Wait()
-		r := enter(t, l, of())
+		r := joinAt(t, l, blocksOf())
 		f.grow(base(3), base(4))
-		time.Sleep(healPatience)
+		time.Sleep(repairTimeout)
 		synctest.Wait()
-		has(t, r, 4, 5)
-		if s := l.Stats(); s.Holes != 0 || s.Gaps != 0 || !strings.Contains(text.String(), "level=WARN msg=\"gap check failed; retrying\"") {
+		expectNow(t, r, 4, 5)
+		if s := l.Stats(); s.GapsFound != 0 || s.EndedByGap != 0 || !strings.Contains(text.String(), "level=WARN msg=\"gap check failed; retrying\"") {
 			t.Errorf("stats %+v, log %s", s, text.String())
 		}
 	})
 }
 
-func TestMergeThatCouldNotBeCheckedIsCheckedLater(t *testing.T) {
+func TestUncheckedMergeIsCheckedLater(t *testing.T) {
 	for name, lost := range map[string]bool{"the source has the block": false, "the source has lost the one before it": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newForest()
+				f := newShardSource()
 				f.grow(base(1), master(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, Place{0, right, 4})
-				l := openForest(t, f, Options[piece]{})
+				l := openShards(t, f, Options[shardBlock]{})
 				synctest.Wait()
-				all, masters, slow := enter(t, l, of()), enter(t, l, of(-1)), enter(t, l, of())
+				all, masters, slow := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf())
 				f.set(func() {
-					f.before = func(context.Context) ([]piece, error) { return nil, errDown }
+					f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown }
 					f.lacks[7] = lost
 				})
-				f.without([]int{7, 8}, Place{0, left, 3}, Place{0, left, 4}, base(5), master(2))
-				time.Sleep(2 * healPatience)
-				has(t, all, 9, 10)
+				f.growSkipped([]int{7, 8}, Place{0, left, 3}, Place{0, left, 4}, base(5), master(2))
+				time.Sleep(2 * repairTimeout)
+				expectNow(t, all, 9, 10)
 				f.grow(master(3))
 				time.Sleep(DefaultMaxBackoff)
-				has(t, all, 11)
+				expectNow(t, all, 11)
 				f.set(func() { f.before = nil })
 				f.grow(master(4))
 				synctest.Wait()
-				has(t, masters, 10, 11, 12)
+				expectNow(t, masters, 10, 11, 12)
 				if lost {
-					hasGap(t, all, 6)
-					hasGap(t, slow, 6)
+					expectGap(t, all, 6)
+					expectGap(t, slow, 6)
 				} else {
-					hasGap(t, all, 6)
-					has(t, slow, 7, 8, 9, 10, 11, 12)
+					expectGap(t, all, 6)
+					expectNow(t, slow, 7, 8, 9, 10, 11, 12)
 				}
-				if s := l.Stats(); s.Holes != 1 || s.Backwards != 0 || len(l.later.blocks) > 0 {
-					t.Errorf("stats %+v, %d unchecked", s, len(l.later.blocks))
+				if s := l.Stats(); s.GapsFound != 1 || s.Backwards != 0 || len(l.rechecks.blocks) > 0 {
+					t.Errorf("stats %+v, %d unchecked", s, len(l.rechecks.blocks))
 				}
 			})
 		})
 	}
 }
 
-func TestTooManyBlocksThatCannotBeCheckedCountAsAHole(t *testing.T) {
+func TestTooManyUncheckedBlocksCountAsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(master(1))
-		f.before = func(context.Context) ([]piece, error) { return nil, errDown }
-		l := openForest(t, f, Options[piece]{})
+		f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown }
+		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		all := enter(t, l, of())
+		all := joinAt(t, l, blocksOf())
 		for w := range int32(maxUnchecked + 1) {
-			f.grow(Place{w, whole, 1})
-			time.Sleep(2 * healPatience)
+			f.grow(Place{w, wholeShard, 1})
+			time.Sleep(2 * repairTimeout)
 			synctest.Wait()
 			if w < maxUnchecked {
-				has(t, all, int(w)+2)
+				expectNow(t, all, int(w)+2)
 			}
 		}
-		if _, err := taken(all); !errors.Is(err, ErrGap) {
+		if _, err := takeAll(all); !errors.Is(err, ErrGap) {
 			t.Errorf("%v after %d unchecked blocks", err, maxUnchecked+1)
 		}
 	})
 }
 
-func TestBlockSkippedInAShardThatTheLogDoesNotKnowIsFound(t *testing.T) {
+func TestBlockSkippedInAnUnknownShardIsFound(t *testing.T) {
 	for name, tt := range map[string]struct{ quiet, skipped, next Place }{
 		"same shard":   {base(7), base(8), base(9)},
 		"split":        {base(7), base(8), Place{0, left, 9}},
@@ -130,7 +130,7 @@ func TestBlockSkippedInAShardThatTheLogDoesNotKnowIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newForest()
+				f := newShardSource()
 				if tt.quiet != (Place{}) {
 					f.grow(tt.quiet)
 				}
@@ -138,23 +138,23 @@ func TestBlockSkippedInAShardThatTheLogDoesNotKnowIsFound(t *testing.T) {
 					f.grow(master(i + 1))
 				}
 				n := len(f.all)
-				l := openForest(t, f, Options[piece]{})
+				l := openShards(t, f, Options[shardBlock]{})
 				synctest.Wait()
-				all, bases := enter(t, l, of()), enter(t, l, of(0))
-				f.without([]int{n + 1}, tt.skipped, master(3*recentBlocks+1))
+				all, bases := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(0))
+				f.growSkipped([]int{n + 1}, tt.skipped, master(3*recentBlocks+1))
 				synctest.Wait()
-				has(t, all, n+2)
+				expectNow(t, all, n+2)
 				f.grow(tt.next)
 				synctest.Wait()
-				hasGap(t, all, n)
-				has(t, bases, n+1, n+3)
+				expectGap(t, all, n)
+				expectNow(t, bases, n+1, n+3)
 				if len(f.looked) > 6 || len(f.asked) > 0 {
 					t.Errorf("asked %d times, and for %q", len(f.looked), f.asked)
 				}
 				looked := len(f.looked)
 				f.grow(Place{0, tt.next.Shard, 10}, master(3*recentBlocks+2))
 				synctest.Wait()
-				has(t, bases, n+4)
+				expectNow(t, bases, n+4)
 				if len(f.looked) != looked {
 					t.Error("the source is asked for each block")
 				}
@@ -163,103 +163,103 @@ func TestBlockSkippedInAShardThatTheLogDoesNotKnowIsFound(t *testing.T) {
 	}
 }
 
-// A skipped merge is found in the search for a later block. Its other half may have been skipped, too, from further back.
+// The search for a later block finds a skipped merge. An earlier block of its other half is missing too.
 func TestBlockBeforeASkippedMergeIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lower, upper = left - left>>1, left + left>>1
-		f := newForest()
+		f := newShardSource()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
-		l := openForest(t, f, Options[piece]{})
+		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		r := enter(t, l, of())
-		f.without([]int{7, 9, 10}, Place{0, lower, 4}, Place{0, right, 3}, Place{0, left, 5}, Place{0, right, 4},
+		r := joinAt(t, l, blocksOf())
+		f.growSkipped([]int{7, 9, 10}, Place{0, lower, 4}, Place{0, right, 3}, Place{0, left, 5}, Place{0, right, 4},
 			Place{0, right, 5}, Place{0, left, 6})
 		time.Sleep(time.Minute)
-		hasAll(t, r, 7, 8, 9, 10, 11, 12)
+		expectEventually(t, r, 7, 8, 9, 10, 11, 12)
 	})
 }
 
-// A shard that was quiet for long splits, and its halves split again, or merge, before the log has heard of any: of all
-// these blocks only the last one comes.
+// A shard splits after a long time without blocks, and its halves split again or merge, before the log has received a
+// block of any of them. Of all these blocks only the last one arrives.
 func TestBlocksSkippedOverSeveralSplitsAndMergesAreFound(t *testing.T) {
 	lower := Place{0, left - left>>1, 0}
 	at := func(p Place, seqNo uint32) Place { p.SeqNo = seqNo; return p }
 	for name, skipped := range map[string][]Place{
 		"split twice":      {base(8), {0, left, 9}, at(lower, 10)},
 		"split and merged": {base(8), {0, left, 9}, {0, right, 9}, {0, left, 10}, base(11), base(12)},
-		"split thrice":     {base(8), {0, left, 9}, at(lower, 10), {0, lower.Shard - lowest(lower.Shard)>>1, 11}},
+		"split thrice":     {base(8), {0, left, 9}, at(lower, 10), {0, lower.Shard - lowestBit(lower.Shard)>>1, 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newForest()
+				f := newShardSource()
 				f.grow(base(7))
 				for i := range uint32(3 * recentBlocks) {
 					f.grow(master(i + 1))
 				}
 				n := len(f.all)
-				l := openForest(t, f, Options[piece]{})
+				l := openShards(t, f, Options[shardBlock]{})
 				synctest.Wait()
-				r := enter(t, l, of(0))
+				r := joinAt(t, l, blocksOf(0))
 				var missing, want []int
 				for i := range skipped {
 					want = append(want, n+1+i)
 				}
 				missing = want[:len(want)-1]
-				f.without(missing, skipped...)
+				f.growSkipped(missing, skipped...)
 				synctest.Wait()
-				hasAll(t, r, want...)
+				expectEventually(t, r, want...)
 			})
 		})
 	}
 }
 
-// While it is not known whether a block is missing before a merge, clients that leave are told so.
-func TestStandingIsBeforeAMergeThatIsNotChecked(t *testing.T) {
+// A block before the merge may be missing, so clients that leave resume from before it.
+func TestResumePointIsBeforeAnUncheckedMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(master(1), base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3})
-		l := openForest(t, f, Options[piece]{})
+		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		r := enter(t, l, of(-1, 0))
-		f.set(func() { f.before = func(context.Context) ([]piece, error) { return nil, errDown } })
-		f.without([]int{6}, Place{0, left, 3}, master(2))
+		r := joinAt(t, l, blocksOf(-1, 0))
+		f.set(func() { f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown } })
+		f.growSkipped([]int{6}, Place{0, left, 3}, master(2))
 		synctest.Wait()
-		has(t, r, 7)
+		expectNow(t, r, 7)
 		f.grow(base(4))
 		time.Sleep(time.Second)
-		stands(t, "during the search", r, 5, true)
+		expectResumePoint(t, "during the search", r, 5, true)
 		if l.Window().Live {
 			t.Error("the window is live while a block waits")
 		}
-		time.Sleep(healPatience)
-		has(t, r, 8)
-		stands(t, "after a search that failed", r, 5, true)
+		time.Sleep(repairTimeout)
+		expectNow(t, r, 8)
+		expectResumePoint(t, "after a search that failed", r, 5, true)
 		f.set(func() { f.before = nil })
 		time.Sleep(2 * DefaultMaxBackoff)
 		f.grow(master(3))
 		synctest.Wait()
-		hasGap(t, r, 5)
+		expectGap(t, r, 5)
 	})
 }
 
-func TestStandingAfterAMergeThatLacksNothing(t *testing.T) {
+func TestResumePointIsAfterACompleteMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(master(1), base(1), Place{0, left, 2}, Place{0, right, 2})
-		l := openForest(t, f, Options[piece]{})
+		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		r := enter(t, l, of(-1, 0))
-		f.set(func() { f.before = func(context.Context) ([]piece, error) { return nil, errDown } })
+		r := joinAt(t, l, blocksOf(-1, 0))
+		f.set(func() { f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown } })
 		f.grow(master(2), base(3))
-		time.Sleep(2 * healPatience)
-		has(t, r, 5, 6)
-		stands(t, "one that may lack a block", r, 4, true)
+		time.Sleep(2 * repairTimeout)
+		expectNow(t, r, 5, 6)
+		expectResumePoint(t, "a reader that may lack a block", r, 4, true)
 		f.set(func() { f.before = nil })
 		f.grow(master(3))
 		time.Sleep(2 * DefaultMaxBackoff)
 		f.grow(master(4))
 		synctest.Wait()
-		has(t, r, 7, 8)
-		stands(t, "one that lacks none", r, 8, false)
+		expectNow(t, r, 7, 8)
+		expectResumePoint(t, "a reader that lacks no block", r, 8, false)
 	})
 }

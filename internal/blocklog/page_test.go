@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestHistoryThatIsNotThereEndsAReaderBeforeAnyItem(t *testing.T) {
+func TestPrunedCursorEndsReaderBeforeAnyItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.oldest = 50
@@ -23,17 +23,17 @@ func TestHistoryThatIsNotThereEndsAReaderBeforeAnyItem(t *testing.T) {
 		for _, after := range []string{"", cursorOf(48), "1st", "foreign"} {
 			r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { woken++ }})
 			expectLost(t, r, after)
-			expectLost(t, r, after) // and it stays so
+			expectLost(t, r, after) // also when called again
 			r.Close()
 		}
-		if woken != 4 || l.Stats().PageReads != 4 || l.Stats().Behind != 0 {
+		if woken != 4 || l.Stats().PageReads != 4 || l.Stats().CatchingUp != 0 {
 			t.Errorf("woken %d times, stats %+v", woken, l.Stats())
 		}
 		expectAll(t, resume(t, l, cursorOf(49), 1), upTo(50, 120, 1)...)
 	})
 }
 
-func TestHistoryPrunedUnderAReaderEndsItWhereItIs(t *testing.T) {
+func TestHistoryPrunedDuringCatchUpEndsReaderAtItsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(500)
 		l := open(t, c, Options[int]{})
@@ -49,7 +49,7 @@ func TestHistoryPrunedUnderAReaderEndsItWhereItIs(t *testing.T) {
 	})
 }
 
-func TestFailingPageIsReadAgainWithBackoff(t *testing.T) {
+func TestFailedPageIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(30)
 		logger, text := logged()
@@ -83,7 +83,7 @@ func TestFailingPageIsReadAgainWithBackoff(t *testing.T) {
 	})
 }
 
-func TestPanicOfAPageIsAFailureOfTheSource(t *testing.T) {
+func TestPanicOfPageCountsAsSourceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(30)
 		logger, text := logged()
@@ -104,7 +104,7 @@ func TestPanicOfAPageIsAFailureOfTheSource(t *testing.T) {
 	})
 }
 
-func TestPageOutOfOrderIsNotTrusted(t *testing.T) {
+func TestUnorderedPageIsRejected(t *testing.T) {
 	for name, page := range map[string][]int{
 		"descending":      {23, 22, 21},
 		"not past cursor": {20, 21, 22},
@@ -126,14 +126,14 @@ func TestPageOutOfOrderIsNotTrusted(t *testing.T) {
 				r := resume(t, l, cursorOf(20), 1)
 				expectAll(t, r, upTo(21, 30, 1)...)
 				if !strings.Contains(text.String(), "page is not ascending") {
-					t.Errorf("the log does not tell:\n%s", text)
+					t.Errorf("the log lacks the failure:\n%s", text)
 				}
 			})
 		})
 	}
 }
 
-func TestPagesThatLagBehindFollowAreAskedForAgainButNotInALoop(t *testing.T) {
+func TestLaggingPagesAreRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.lag = 60
@@ -197,7 +197,7 @@ func TestReadersAtOneCursorShareEachPage(t *testing.T) {
 	})
 }
 
-func TestSourceIsAskedForSixteenPagesAtOnceAndForNoneThatNobodyWaitsFor(t *testing.T) {
+func TestAtMostSixteenPagesAreReadAndOnlyForWaitingReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(500)
 		c.pageTakes = time.Second
@@ -216,7 +216,7 @@ func TestSourceIsAskedForSixteenPagesAtOnceAndForNoneThatNobodyWaitsFor(t *testi
 		if l.queue.Len() != 50 || len(l.pages) != 66 {
 			t.Errorf("%d pages, %d queued for 50 readers", len(l.pages), l.queue.Len())
 		}
-		again := resume(t, l, cursorOf(0), 1) // just in time for what its predecessor asked for
+		again := resume(t, l, cursorOf(0), 1) // uses the page that was requested for its predecessor
 		expect(t, again)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -231,7 +231,7 @@ func TestSourceIsAskedForSixteenPagesAtOnceAndForNoneThatNobodyWaitsFor(t *testi
 	})
 }
 
-func TestReaderThatLeavesLeavesNoRetryBehind(t *testing.T) {
+func TestClosedReaderEndsRetriesOfItsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.pageDown = errDown
@@ -252,7 +252,7 @@ func TestReaderThatLeavesLeavesNoRetryBehind(t *testing.T) {
 		other.Close()
 		asked = c.paged()
 		time.Sleep(time.Hour)
-		if c.paged() != asked || len(l.pages) != 0 || l.Stats().Behind != 0 || l.busy != 2 {
+		if c.paged() != asked || len(l.pages) != 0 || l.Stats().CatchingUp != 0 || l.busy != 2 {
 			t.Errorf("%d pages asked for after the end, %d kept, %d busy, stats %+v", c.paged()-asked, len(l.pages), l.busy, l.Stats())
 		}
 		if _, err := other.Next(); err != ErrClosed {
@@ -261,7 +261,7 @@ func TestReaderThatLeavesLeavesNoRetryBehind(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForPagesBeingReadAndForNoOthers(t *testing.T) {
+func TestCloseWaitsOnlyForPagesBeingRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		hung := make(chan struct{})
@@ -306,7 +306,7 @@ func TestCloseWaitsForPagesBeingReadAndForNoOthers(t *testing.T) {
 			r.Close()
 		}
 		failing.Close()
-		if s := l.Stats(); s.Behind != 0 || s.Readers != 0 || strings.Count(text.String(), "page failed") != 1 {
+		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 || strings.Count(text.String(), "page failed") != 1 {
 			t.Errorf("stats %+v\n%s", s, text)
 		}
 	})

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// storedForest has 400 blocks of two workchains, the odd ones of the masterchain.
-func storedForest() *forest {
-	f := newForest()
+// storedShards returns a shardSource with 400 blocks of two workchains. The blocks with odd numbers are of the
+// masterchain.
+func storedShards() *shardSource {
+	f := newShardSource()
 	for i := range uint32(200) {
 		f.grow(master(i+1), base(i+1))
 	}
@@ -26,39 +27,39 @@ func numbers(from, to int) (all []int) {
 
 func TestCatchUpReadsTheBlockAtItsCursorOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := storedForest()
-		l := openForest(t, f, Options[piece]{Window: 5})
+		f := storedShards()
+		l := openShards(t, f, Options[shardBlock]{Window: 5})
 		synctest.Wait()
-		live := enter(t, l, of())
+		live := joinAt(t, l, blocksOf())
 		f.grow(master(201))
 		synctest.Wait()
-		has(t, live, 401)
+		expectNow(t, live, 401)
 		if len(f.looked) > 0 {
 			t.Errorf("the source was asked before blocks %d for a live reader", f.looked)
 		}
-		hasAll(t, enter(t, l, of(), 0), numbers(1, 401)...)
+		expectEventually(t, joinAt(t, l, blocksOf(), 0), numbers(1, 401)...)
 		if len(f.looked) > 0 {
 			t.Errorf("the source was asked before blocks %d for the oldest block", f.looked)
 		}
-		hasAll(t, enter(t, l, of(), 10), numbers(11, 401)...)
+		expectEventually(t, joinAt(t, l, blocksOf(), 10), numbers(11, 401)...)
 		if len(f.looked) != 1 || f.looked[0] != 11 || len(f.asked) > 0 {
 			t.Errorf("the source was asked before blocks %d, and for %q", f.looked, f.asked)
 		}
 	})
 }
 
-func TestGapInStoredBlocksEndsReadersWhomItConcernsAndIsWaitedForOnce(t *testing.T) {
+func TestGapInStoredBlocksEndsAffectedReadersAfterOneWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := storedForest()
+		f := storedShards()
 		f.lacks[152] = true // of the base chain
-		l := openForest(t, f, Options[piece]{Window: 5})
+		l := openShards(t, f, Options[shardBlock]{Window: 5})
 		synctest.Wait()
-		told := func() (lost *Lost, took time.Duration) {
-			r := enter(t, l, of(), 20)
+		end := func() (lost *Lost, took time.Duration) {
+			r := joinAt(t, l, blocksOf(), 20)
 			defer r.Close()
 			begun, had := time.Now(), 0
 			for {
-				got, err := taken(r)
+				got, err := takeAll(r)
 				if had += len(got); err != nil {
 					if !errors.As(err, &lost) || !errors.Is(err, ErrGap) || had != 130 {
 						t.Fatalf("%v after %d blocks", err, had)
@@ -68,34 +69,34 @@ func TestGapInStoredBlocksEndsReadersWhomItConcernsAndIsWaitedForOnce(t *testing
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
-		lost, took := told()
-		if lost.Cursor != cursorOf(150) || took < healPatience || took > healPatience+time.Second {
+		lost, took := end()
+		if lost.Cursor != cursorOf(150) || took < repairTimeout || took > repairTimeout+time.Second {
 			t.Errorf("%v after %v", lost, took)
 		}
-		if lost, took = told(); lost.Cursor != cursorOf(150) || took > time.Second || took < DefaultMinBackoff {
+		if lost, took = end(); lost.Cursor != cursorOf(150) || took > time.Second || took < DefaultMinBackoff {
 			t.Errorf("the next time: %v after %v", lost, took)
 		}
-		masters := enter(t, l, of(-1), 140)
+		masters := joinAt(t, l, blocksOf(-1), 140)
 		var odd []int
 		for n := 141; n < 400; n += 2 {
 			odd = append(odd, n)
 		}
-		hasAll(t, masters, odd...)
+		expectEventually(t, masters, odd...)
 	})
 }
 
-// Each reader is there for a second only, as one whose line is cut again and again.
-func TestGapInStoredBlocksIsWaitedForOnceAsReadersComeAndGo(t *testing.T) {
+// Each reader stays for one second, like a client whose connection is cut again and again.
+func TestWaitForGapInStoredBlocksIsNotRepeatedForNewReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := storedForest()
+		f := storedShards()
 		f.lacks[152] = true
-		l := openForest(t, f, Options[piece]{Window: 5})
+		l := openShards(t, f, Options[shardBlock]{Window: 5})
 		synctest.Wait()
-		for begun := time.Now(); time.Since(begun) < 2*healPatience; {
-			r := enter(t, l, of(), 145)
+		for begun := time.Now(); time.Since(begun) < 2*repairTimeout; {
+			r := joinAt(t, l, blocksOf(), 145)
 			for range 10 {
-				if _, err := taken(r); err != nil {
-					if took := time.Since(begun); !errors.Is(err, ErrGap) || took < healPatience {
+				if _, err := takeAll(r); err != nil {
+					if took := time.Since(begun); !errors.Is(err, ErrGap) || took < repairTimeout {
 						t.Errorf("%v after %v", err, took)
 					}
 					return
@@ -104,22 +105,22 @@ func TestGapInStoredBlocksIsWaitedForOnceAsReadersComeAndGo(t *testing.T) {
 			}
 			r.Close()
 		}
-		t.Error("no reader was told of the gap")
+		t.Error("the gap was reported to no reader")
 	})
 }
 
-func TestBlockThatIsStoredLateIsReadInItsPlace(t *testing.T) {
+func TestBlockStoredLateIsReadInItsPlace(t *testing.T) {
 	for name, missing := range map[string]int{"inside a page": 50, "between pages": 121, "next of the shard at the cursor": 22} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := storedForest()
+				f := storedShards()
 				f.lacks[missing] = true
-				l := openForest(t, f, Options[piece]{Window: 5})
+				l := openShards(t, f, Options[shardBlock]{Window: 5})
 				synctest.Wait()
-				r := enter(t, l, of(), 20)
+				r := joinAt(t, l, blocksOf(), 20)
 				var got []int
 				for i := range 20 {
-					more, err := taken(r)
+					more, err := takeAll(r)
 					if got = append(got, more...); err != nil {
 						t.Fatalf("%v after %d", err, got)
 					}
@@ -132,7 +133,7 @@ func TestBlockThatIsStoredLateIsReadInItsPlace(t *testing.T) {
 						t.Fatalf("read %d", got)
 					}
 				}
-				if len(got) != 380 || l.Stats().Gaps != 0 {
+				if len(got) != 380 || l.Stats().EndedByGap != 0 {
 					t.Errorf("read %d blocks, stats %+v", len(got), l.Stats())
 				}
 			})
@@ -140,42 +141,42 @@ func TestBlockThatIsStoredLateIsReadInItsPlace(t *testing.T) {
 	}
 }
 
-func TestWindowBeginsAfterAGapInTheNewestStoredBlocks(t *testing.T) {
+func TestWindowStartsAfterGapInRecentBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := storedForest()
+		f := storedShards()
 		f.lacks[380] = true
-		l := openForest(t, f, Options[piece]{})
+		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
 		if w := l.Window(); w.After != cursorOf(382) || len(w.Blocks) != 18 {
 			t.Errorf("the window begins after %q and has %d blocks", w.After, len(w.Blocks))
 		}
-		r := enter(t, l, of(), 370)
+		r := joinAt(t, l, blocksOf(), 370)
 		for i := 0; i < 10; i++ {
-			if _, err := taken(r); err != nil {
+			if _, err := takeAll(r); err != nil {
 				if r.Cursor() != cursorOf(378) || !errors.Is(err, ErrGap) {
 					t.Errorf("%v", err)
 				}
 				return
 			}
-			time.Sleep(healPatience)
+			time.Sleep(repairTimeout)
 		}
-		t.Error("a reader that resumes from before the gap was not told")
+		t.Error("the gap was not reported to a reader that resumes before it")
 	})
 }
 
-func TestPageIsNotTrustedIfTheBlocksBeforeItAreNot(t *testing.T) {
+func TestPageIsRejectedIfTheBlocksBeforeItAreInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := storedForest()
+		f := storedShards()
 		src := f.source()
 		before := src.Before
-		src.Before = func(ctx context.Context, b piece, shard *uint64, n int) ([]piece, error) {
+		src.Before = func(ctx context.Context, b shardBlock, shard *uint64, n int) ([]shardBlock, error) {
 			blocks, err := before(ctx, b, shard, n)
 			return append(blocks, b), err
 		}
-		l := New(src, Options[piece]{Window: 5, Logger: quiet})
+		l := New(src, Options[shardBlock]{Window: 5, Logger: quiet})
 		l.Start()
 		synctest.Wait()
-		if got, gap := readToEnd(t, enter(t, l, of(), 20)); len(got) > 0 || gap != "" {
+		if got, gap := readToEnd(t, joinAt(t, l, blocksOf(), 20)); len(got) > 0 || gap != "" {
 			t.Errorf("read %d, gap after %q", got, gap)
 		}
 		if err := l.Close(t.Context()); err != nil {
@@ -184,14 +185,14 @@ func TestPageIsNotTrustedIfTheBlocksBeforeItAreNot(t *testing.T) {
 	})
 }
 
-func TestGapsThatStayAreRememberedUpToABound(t *testing.T) {
-	l := New(newForest().source(), Options[piece]{})
+func TestNumberOfLastingGapsIsLimited(t *testing.T) {
+	l := New(newShardSource().source(), Options[shardBlock]{})
 	for n := range 3 * maxLasting {
-		if l.noteLasting(cursorOf(n + 1)); l.lasting[cursorOf(n+1)].number == 0 || len(l.lasting) > maxLasting {
-			t.Fatalf("%d are remembered after %d", len(l.lasting), n+1)
+		if l.addLasting(cursorOf(n + 1)); l.lastingGaps[cursorOf(n+1)].number == 0 || len(l.lastingGaps) > maxLasting {
+			t.Fatalf("%d are remembered after %d", len(l.lastingGaps), n+1)
 		}
-		if n == maxLasting-1 && len(l.lasting) != maxLasting {
-			t.Errorf("%d are remembered of %d", len(l.lasting), maxLasting)
+		if n == maxLasting-1 && len(l.lastingGaps) != maxLasting {
+			t.Errorf("%d are remembered of %d", len(l.lastingGaps), maxLasting)
 		}
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// ErrNoPosition ends a Reader without a cursor that joined while the Log did not know its place in the source: "from
-// now on" then means no place that the Log could find later.
+// ErrNoPosition ends a Reader that joined without a cursor while the Log did not know its position in the source: "from
+// now on" then means no position that the Log could find later.
 var ErrNoPosition = errors.New("blocklog: the newest block is not known")
 
-// positionPatience is how long the source may take to tell its newest block. Readers that joined before may have missed
-// the blocks of that time.
-const positionPatience = time.Second
+// positionTimeout is the time that the source has to return its newest block. If it takes longer, Readers that joined
+// before end with ErrNoPosition, as they may have missed the blocks of that time.
+const positionTimeout = time.Second
 
-// position returns where to follow from: the last block, or else the source's newest.
+// position returns the cursor to follow from: that of the last block, or else of the source's newest block.
 func (l *Log[B]) position(ctx context.Context) (string, error) {
 	l.mu.Lock()
 	cursor, positioned := l.view.Load().newest.cursor, l.positioned
@@ -23,17 +23,17 @@ func (l *Log[B]) position(ctx context.Context) (string, error) {
 	if positioned {
 		return cursor, nil
 	}
-	if l.asked {
-		l.endUnplaced() // they joined before this attempt
+	if l.recentCalled {
+		l.endUnpositioned() // readers that joined before this attempt
 	}
-	l.asked = true
+	l.recentCalled = true
 	begun := time.Now()
 	blocks, err := l.src.Recent(ctx, recentBlocks)
 	if err != nil {
 		return "", fmt.Errorf("recent: %w", err)
 	}
-	if time.Since(begun) > positionPatience {
-		l.endUnplaced()
+	if time.Since(begun) > positionTimeout {
+		l.endUnpositioned()
 	}
 	entries, err := l.ascending(blocks[max(0, len(blocks)-recentBlocks):], "")
 	if err != nil {
@@ -42,25 +42,25 @@ func (l *Log[B]) position(ctx context.Context) (string, error) {
 	return l.begin(entries), nil
 }
 
-// begin gives the log its place, behind the last of some stored blocks. The first of them is before the window: its
-// cursor is a place that the source has, which "" may not be any more. If sequence numbers show a gap, the window
-// begins after it: who resumes from before reads pages, and is told.
+// begin sets the position of the log to the last of some stored blocks. At least the first of these stays before the
+// window: the source has its cursor, whereas "" may be pruned by now. If sequence numbers show a gap, the window begins
+// after the block that shows it: a reader that resumes from before reads pages, which report the gap.
 func (l *Log[B]) begin(stored []entry[B]) string {
-	var heads lines
+	var heads shardHeads
+	first := max(0, len(stored)-1-pageBlocks)
 	if l.checked() {
-		heads = make(lines)
-		first := 0
+		heads = make(shardHeads)
 		for i, e := range stored {
-			if heads.judge(l.src.Place(e.block)) == hole {
-				first = i
+			if heads.check(l.src.Place(e.block)) == verdictGap {
+				first = max(first, i)
 			}
-			heads.take(l.src.Place(e.block), e.cursor)
-			l.know(l.src.Place(e.block).Workchain)
+			heads.set(l.src.Place(e.block), e.cursor)
+			l.addWorkchain(l.src.Place(e.block).Workchain)
 		}
-		stored = stored[first:]
 	}
+	stored = stored[first:]
 	l.mu.Lock()
-	l.lines = heads
+	l.heads = heads
 	at := l.view.Load().newest
 	if len(stored) > 0 {
 		at.cursor = stored[0].cursor
@@ -71,56 +71,59 @@ func (l *Log[B]) begin(stored []entry[B]) string {
 		v.push(e.block, stamp{cursor: e.cursor}, l.opts.Window)
 	}
 	l.view.Store(&v)
-	l.begun = v.newest.cursor
+	l.startCursor = v.newest.cursor
 	l.positioned, l.delivered = true, v.newest
-	for _, f := range l.feeds {
-		f.begin(v.newest)
+	for _, g := range l.groups {
+		g.begin(v.newest)
 	}
-	l.wakes = l.arriveAnew(l.wakes)
+	l.wakes = l.wakeAllReached(l.wakes)
 	l.mu.Unlock()
 	l.callWakes()
 	return v.newest.cursor
 }
 
-// lose gives the position up. The next attempt starts from the head, and everybody who counted on the old one is
-// behind: the source tells each whether what follows its cursor is still there. The window must not be read across
-// that seam.
-func (l *Log[B]) lose() {
+// reset gives up the position. The next attempt starts at the head of the chain, and all readers that relied on the old
+// position fall behind: the source then reports for each of them whether it still has the blocks after the cursor. The
+// new window is empty, because the blocks between the two positions are not known.
+func (l *Log[B]) reset() {
+	l.addLearned()
 	l.mu.Lock()
-	for _, f := range l.feeds {
-		l.wakes = f.fallAll(l.delivered, l.wakes)
+	newest, known := l.view.Load().newest, &stored[B]{heads: l.heads, began: l.startCursor}
+	for _, g := range l.groups {
+		l.wakes = g.fallAll(l.delivered, l.wakes)
+		g.keepHeads(known, newest.cursor)
 	}
-	newest := l.view.Load().newest
-	l.note(newest.cursor)
+	l.raiseReached(newest.cursor)
 	v := emptyView[B](mark{newest.next, ""})
 	l.view.Store(&v)
-	l.gaps.Add(1) // what was between here and the next position is not known
+	l.gaps.Add(1) // the blocks between here and the next position are not known
 	l.positioned, l.delivered = false, v.newest
 	l.mu.Unlock()
 	l.callWakes()
 }
 
-// endUnplaced ends the readers without a cursor that joined before the log had a place: their clients come back when it
-// may have one. Those who join while there is none wait for the next attempt, which spaces their attempts out.
-func (l *Log[B]) endUnplaced() {
+// endUnpositioned ends the readers without a cursor that joined before the log had a position: their clients return
+// when it may have one. Readers that join while there is none wait for the next attempt, which spaces out the attempts
+// of their clients.
+func (l *Log[B]) endUnpositioned() {
 	l.mu.Lock()
-	for _, f := range l.feeds {
+	for _, g := range l.groups {
 		if !l.positioned {
-			l.wakes = f.endUnplaced(l.wakes)
+			l.wakes = g.endUnpositioned(l.wakes)
 		}
 	}
 	l.mu.Unlock()
 	l.callWakes()
 }
 
-func (f *feed[B]) endUnplaced(wakes []func()) []func() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, r := range f.members {
-		if r.at.next == behind {
+func (g *shareGroup[B]) endUnpositioned(wakes []func()) []func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.members {
+		if r.at.next == catchingUp {
 			continue
 		}
-		f.fall(r, r.at.cursor)
+		g.fall(r, r.at.cursor)
 		r.lost = ErrNoPosition
 		if r.wake != nil {
 			wakes = append(wakes, r.wake)

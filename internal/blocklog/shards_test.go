@@ -13,61 +13,61 @@ import (
 	"time"
 )
 
-// piece is a block of a chain with shards. Its number is its place in the order of all blocks, from 1 on.
-type piece struct {
+// A shardBlock is a block of a chain with shards. Its number is its position among all blocks, from 1 on.
+type shardBlock struct {
 	number int
 	Place
 }
 
-func cursorOfPiece(p piece) string { return cursorOf(p.number) }
+func cursorOfShardBlock(p shardBlock) string { return cursorOf(p.number) }
 
-// wood grows chains that split and merge at random.
-type wood struct {
-	rnd    *rand.Rand
-	grown  int
-	leaves []Place // as they are now
-	shown  []bool  // whether they have had a block since they split off; before, they neither split nor merge
+// randomShards creates chains that split and merge at random.
+type randomShards struct {
+	rnd   *rand.Rand
+	grown int
+	heads []Place // as they are now
+	shown []bool  // whether they have had a block since they split off; before, they neither split nor merge
 }
 
-func newWood(rnd *rand.Rand) *wood {
-	return &wood{rnd: rnd, leaves: []Place{{-1, whole, 10}, {0, whole, 20}, {1, whole, 30}}, shown: []bool{true, true, true}}
+func newRandomShards(rnd *rand.Rand) *randomShards {
+	return &randomShards{rnd: rnd, heads: []Place{{-1, wholeShard, 10}, {0, wholeShard, 20}, {1, wholeShard, 30}}, shown: []bool{true, true, true}}
 }
 
-func (w *wood) next() piece {
-	i := w.rnd.IntN(len(w.leaves))
-	p := w.leaves[i]
+func (w *randomShards) next() shardBlock {
+	i := w.rnd.IntN(len(w.heads))
+	p := w.heads[i]
 	p.SeqNo++
-	kin := slices.IndexFunc(w.leaves, func(o Place) bool {
-		return p.Shard != whole && o.Workchain == p.Workchain && o.Shard == sibling(p.Shard)
+	kin := slices.IndexFunc(w.heads, func(o Place) bool {
+		return p.Shard != wholeShard && o.Workchain == p.Workchain && o.Shard == sibling(p.Shard)
 	})
 	n := w.rnd.IntN(20)
 	switch {
 	case p.Workchain < 0 || !w.shown[i] || n > 3:
 	case n < 2 && depth(p.Shard) < 3:
-		half := lowest(p.Shard) / 2
-		w.leaves = append(w.leaves, Place{p.Workchain, p.Shard + half, p.SeqNo - 1})
+		half := lowestBit(p.Shard) / 2
+		w.heads = append(w.heads, Place{p.Workchain, p.Shard + half, p.SeqNo - 1})
 		w.shown = append(w.shown, false)
 		p.Shard -= half
 	case n < 4 && kin >= 0 && w.shown[kin]:
-		p.SeqNo = max(p.SeqNo, w.leaves[kin].SeqNo+1)
+		p.SeqNo = max(p.SeqNo, w.heads[kin].SeqNo+1)
 		p.Shard = parent(p.Shard)
-		w.leaves[i] = p
-		w.leaves, w.shown = slices.Delete(w.leaves, kin, kin+1), slices.Delete(w.shown, kin, kin+1)
+		w.heads[i] = p
+		w.heads, w.shown = slices.Delete(w.heads, kin, kin+1), slices.Delete(w.shown, kin, kin+1)
 		if kin < i {
 			i--
 		}
 	}
-	w.leaves[i], w.shown[i] = p, true
+	w.heads[i], w.shown[i] = p, true
 	w.grown++
-	return piece{w.grown, p}
+	return shardBlock{w.grown, p}
 }
 
-// forest is a scripted source of a chain with shards.
-type forest struct {
+// A shardSource is a scripted source of a chain with shards.
+type shardSource struct {
 	mu      sync.Mutex
-	all     []piece
-	passes  map[int]bool // what Follow passes over
-	lacks   map[int]bool // what is not stored
+	all     []shardBlock
+	passes  map[int]bool // blocks that Follow skips
+	lacks   map[int]bool // blocks that are not stored
 	recents int
 	down    error
 	gone    bool // the next Follow fails with errGone
@@ -78,15 +78,15 @@ type forest struct {
 	asked   []string // the cursors of each Between
 	looked  []int    // the block of each Before
 	paging  chan struct{}
-	between func(ctx context.Context) ([]piece, error) // instead, if it is there
-	before  func(ctx context.Context) ([]piece, error) // instead, in a shard, if it is there
+	between func(ctx context.Context) ([]shardBlock, error) // instead, if it is there
+	before  func(ctx context.Context) ([]shardBlock, error) // instead, in a shard, if it is there
 }
 
-func newForest(blocks ...piece) *forest {
-	return &forest{all: blocks, passes: map[int]bool{}, lacks: map[int]bool{}, recents: recentBlocks, change: make(chan struct{})}
+func newShardSource(blocks ...shardBlock) *shardSource {
+	return &shardSource{all: blocks, passes: map[int]bool{}, lacks: map[int]bool{}, recents: recentBlocks, change: make(chan struct{})}
 }
 
-func (f *forest) set(do func()) {
+func (f *shardSource) set(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	do()
@@ -94,20 +94,20 @@ func (f *forest) set(do func()) {
 	f.change = make(chan struct{})
 }
 
-// grow adds blocks of (workchain, seq_no) with the shard whole, or as they are.
-func (f *forest) grow(places ...Place) {
+// grow adds blocks. A block without a shard gets the whole one.
+func (f *shardSource) grow(places ...Place) {
 	f.set(func() {
 		for _, p := range places {
 			if p.Shard == 0 {
-				p.Shard = whole
+				p.Shard = wholeShard
 			}
-			f.all = append(f.all, piece{len(f.all) + 1, p})
+			f.all = append(f.all, shardBlock{len(f.all) + 1, p})
 		}
 	})
 }
 
-// without grows, and has Follow pass over some of the new blocks.
-func (f *forest) without(missing []int, places ...Place) {
+// growSkipped adds blocks, some of which Follow skips.
+func (f *shardSource) growSkipped(missing []int, places ...Place) {
 	f.mu.Lock()
 	for _, n := range missing {
 		f.passes[n] = true
@@ -116,18 +116,18 @@ func (f *forest) without(missing []int, places ...Place) {
 	f.grow(places...)
 }
 
-func (f *forest) source() Source[piece] {
-	return Source[piece]{
-		Recent: func(_ context.Context, n int) ([]piece, error) {
+func (f *shardSource) source() Source[shardBlock] {
+	return Source[shardBlock]{
+		Recent: func(_ context.Context, n int) ([]shardBlock, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return f.storedBefore(len(f.all)+1, min(n, f.recents), func(piece) bool { return true }), f.down
+			return f.storedBefore(len(f.all)+1, min(n, f.recents), func(shardBlock) bool { return true }), f.down
 		},
 		Follow: f.follow,
-		Page: func(ctx context.Context, after string, n int) ([]piece, error) {
+		Page: func(ctx context.Context, after string, n int) ([]shardBlock, error) {
 			f.mu.Lock()
 			f.pages = append(f.pages, after)
-			s := f.stored(after, n, func(piece) bool { return true })
+			s := f.stored(after, n, func(shardBlock) bool { return true })
 			paging := f.paging
 			f.mu.Unlock()
 			if paging != nil {
@@ -139,22 +139,22 @@ func (f *forest) source() Source[piece] {
 			}
 			return s, nil
 		},
-		Between: func(ctx context.Context, after string, before piece, n int) ([]piece, error) {
+		Between: func(ctx context.Context, after string, before shardBlock, n int) ([]shardBlock, error) {
 			f.mu.Lock()
 			f.asked = append(f.asked, after)
 			instead := f.between
-			s := f.stored(after, n, func(p piece) bool { return p.Workchain == before.Workchain && p.number < before.number })
+			s := f.stored(after, n, func(p shardBlock) bool { return p.Workchain == before.Workchain && p.number < before.number })
 			f.mu.Unlock()
 			if instead != nil {
 				return instead(ctx)
 			}
 			return s, nil
 		},
-		Before: func(ctx context.Context, before piece, shard *uint64, n int) ([]piece, error) {
+		Before: func(ctx context.Context, before shardBlock, shard *uint64, n int) ([]shardBlock, error) {
 			f.mu.Lock()
 			f.looked = append(f.looked, before.number)
 			instead := f.before
-			s := f.storedBefore(before.number, n, func(p piece) bool {
+			s := f.storedBefore(before.number, n, func(p shardBlock) bool {
 				return shard == nil || p.Workchain == before.Workchain && p.Shard == *shard
 			})
 			f.mu.Unlock()
@@ -163,15 +163,15 @@ func (f *forest) source() Source[piece] {
 			}
 			return s, nil
 		},
-		Cursor: cursorOfPiece,
+		Cursor: cursorOfShardBlock,
 		Gone:   func(err error) bool { return errors.Is(err, errGone) },
-		Place:  func(p piece) Place { return p.Place },
+		Place:  func(p shardBlock) Place { return p.Place },
 	}
 }
 
-// stored returns the first n stored blocks past a cursor.
-func (f *forest) stored(after string, n int, wanted func(piece) bool) (s []piece) {
-	from := sort.Search(len(f.all), func(i int) bool { return cursorOfPiece(f.all[i]) > after })
+// stored returns the first n stored blocks after a cursor.
+func (f *shardSource) stored(after string, n int, wanted func(shardBlock) bool) (s []shardBlock) {
+	from := sort.Search(len(f.all), func(i int) bool { return cursorOfShardBlock(f.all[i]) > after })
 	for _, p := range f.all[from:] {
 		if len(s) == n {
 			break
@@ -183,8 +183,8 @@ func (f *forest) stored(after string, n int, wanted func(piece) bool) (s []piece
 	return s
 }
 
-// storedBefore returns the last n stored blocks before one.
-func (f *forest) storedBefore(number, n int, wanted func(piece) bool) (s []piece) {
+// storedBefore returns the last n stored blocks before a block.
+func (f *shardSource) storedBefore(number, n int, wanted func(shardBlock) bool) (s []shardBlock) {
 	for i := min(number-1, len(f.all)) - 1; i >= 0 && len(s) < n; i-- {
 		if p := f.all[i]; !f.lacks[p.number] && wanted(p) {
 			s = append(s, p)
@@ -194,8 +194,8 @@ func (f *forest) storedBefore(number, n int, wanted func(piece) bool) (s []piece
 	return s
 }
 
-func (f *forest) follow(ctx context.Context, after string) iter.Seq2[piece, error] {
-	return func(yield func(piece, error) bool) {
+func (f *shardSource) follow(ctx context.Context, after string) iter.Seq2[shardBlock, error] {
+	return func(yield func(shardBlock, error) bool) {
 		at, _ := strconv.Atoi(after)
 		f.mu.Lock()
 		f.follows = append(f.follows, after)
@@ -204,12 +204,12 @@ func (f *forest) follow(ctx context.Context, after string) iter.Seq2[piece, erro
 		f.gone = false
 		f.mu.Unlock()
 		if gone {
-			yield(piece{}, errGone)
+			yield(shardBlock{}, errGone)
 			return
 		}
 		for {
 			f.mu.Lock()
-			down, change, next := f.down, f.change, piece{}
+			down, change, next := f.down, f.change, shardBlock{}
 			for ; at < len(f.all) && next.number == 0; at++ {
 				if !f.passes[at+1] {
 					next = f.all[at]
@@ -218,7 +218,7 @@ func (f *forest) follow(ctx context.Context, after string) iter.Seq2[piece, erro
 			f.mu.Unlock()
 			switch {
 			case down != nil:
-				yield(piece{}, down)
+				yield(shardBlock{}, down)
 				return
 			case next.number > 0:
 				if !yield(next, nil) {
@@ -228,7 +228,7 @@ func (f *forest) follow(ctx context.Context, after string) iter.Seq2[piece, erro
 				select {
 				case <-change:
 				case <-ctx.Done():
-					yield(piece{}, ctx.Err())
+					yield(shardBlock{}, ctx.Err())
 					return
 				}
 			}
@@ -236,14 +236,14 @@ func (f *forest) follow(ctx context.Context, after string) iter.Seq2[piece, erro
 	}
 }
 
-// of matches the blocks of some workchains, all if there are none.
-func of(workchains ...int32) Interest[piece] {
+// blocksOf matches the blocks of some workchains, or all blocks if there are none.
+func blocksOf(workchains ...int32) Interest[shardBlock] {
 	matches := func(w int32) bool { return len(workchains) == 0 || slices.Contains(workchains, w) }
-	i := Interest[piece]{Key: "of", Concerns: matches}
+	i := Interest[shardBlock]{Key: "of", Concerns: matches}
 	for _, w := range workchains {
 		i.Key += " " + strconv.Itoa(int(w))
 	}
-	i.Eval = func(p piece) []byte {
+	i.Eval = func(p shardBlock) []byte {
 		if !matches(p.Workchain) {
 			return nil
 		}
@@ -252,7 +252,7 @@ func of(workchains ...int32) Interest[piece] {
 	return i
 }
 
-func openForest(t *testing.T, f *forest, o Options[piece]) *Log[piece] {
+func openShards(t *testing.T, f *shardSource, o Options[shardBlock]) *Log[shardBlock] {
 	t.Helper()
 	if o.Logger == nil {
 		o.Logger = quiet
@@ -267,7 +267,7 @@ func openForest(t *testing.T, f *forest, o Options[piece]) *Log[piece] {
 	return l
 }
 
-func enter(t *testing.T, l *Log[piece], i Interest[piece], after ...int) *Reader[piece] {
+func joinAt(t *testing.T, l *Log[shardBlock], i Interest[shardBlock], after ...int) *Reader[shardBlock] {
 	t.Helper()
 	if len(after) > 0 {
 		cursor := cursorOf(after[0])
@@ -280,20 +280,20 @@ func enter(t *testing.T, l *Log[piece], i Interest[piece], after ...int) *Reader
 	return r
 }
 
-// has takes what is ready.
-func has(t *testing.T, r *Reader[piece], want ...int) {
+// expectNow expects the items that are available now.
+func expectNow(t *testing.T, r *Reader[shardBlock], want ...int) {
 	t.Helper()
-	if got, err := taken(r); err != nil || !slices.Equal(got, want) {
+	if got, err := takeAll(r); err != nil || !slices.Equal(got, want) {
 		t.Fatalf("read %v, %v; want %v", got, err, want)
 	}
 }
 
-// hasAll takes what comes until a whole second brings nothing.
-func hasAll(t *testing.T, r *Reader[piece], want ...int) {
+// expectEventually expects the items that arrive until none does for one second.
+func expectEventually(t *testing.T, r *Reader[shardBlock], want ...int) {
 	t.Helper()
 	var all []int
 	for idle := 0; idle < 2; {
-		got, err := taken(r)
+		got, err := takeAll(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func hasAll(t *testing.T, r *Reader[piece], want ...int) {
 	}
 }
 
-func taken(r *Reader[piece]) (got []int, err error) {
+func takeAll(r *Reader[shardBlock]) (got []int, err error) {
 	for {
 		item, err := r.Next()
 		if err != nil || item.Payload == nil {
@@ -318,11 +318,11 @@ func taken(r *Reader[piece]) (got []int, err error) {
 	}
 }
 
-// hasGap expects the reader's end after a block, whose cursor it resumes from.
-func hasGap(t *testing.T, r *Reader[piece], after int) {
+// expectGap expects that a reader ends with ErrGap, and resumes after a block.
+func expectGap(t *testing.T, r *Reader[shardBlock], after int) {
 	t.Helper()
 	for range 2 {
-		got, err := taken(r)
+		got, err := takeAll(r)
 		var lost *Lost
 		if !errors.As(err, &lost) || !errors.Is(err, ErrGap) || lost.Cursor != cursorOf(after) || r.Cursor() != lost.Cursor || got != nil {
 			t.Fatalf("read %v, %v, at %q; want a gap after block %d", got, err, r.Cursor(), after)

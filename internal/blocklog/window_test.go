@@ -42,7 +42,7 @@ func TestLogStartsWithTheNewestStoredBlocksInItsWindow(t *testing.T) {
 			t.Errorf("pages after %q, window %+v", c.pages, w)
 		}
 		if l.Stats().Blocks != 50 || blocks != 50 {
-			t.Errorf("%d blocks, %d told", l.Stats().Blocks, blocks)
+			t.Errorf("got %d blocks and %d events", l.Stats().Blocks, blocks)
 		}
 		before := resume(t, l, cursorOf(199), 100)
 		expectAll(t, before, 200, 300)
@@ -52,7 +52,7 @@ func TestLogStartsWithTheNewestStoredBlocksInItsWindow(t *testing.T) {
 	})
 }
 
-func TestWindowOfStoredBlocksIsNotLargerThanItMayBe(t *testing.T) {
+func TestWindowOfStoredBlocksStaysWithinItsSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(300)
 		c.recents = 1000
@@ -65,7 +65,7 @@ func TestWindowOfStoredBlocksIsNotLargerThanItMayBe(t *testing.T) {
 	})
 }
 
-func TestNoMoreRecentBlocksAreTakenThanWereAskedFor(t *testing.T) {
+func TestExcessRecentBlocksAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newChain(300).source()
 		src.Recent = func(context.Context, int) ([]int, error) { return upTo(1, 300, 1), nil }
@@ -79,7 +79,7 @@ func TestNoMoreRecentBlocksAreTakenThanWereAskedFor(t *testing.T) {
 	})
 }
 
-func TestPrunedSourceIsAskedAboutCursorsBeforeItsOldest(t *testing.T) {
+func TestResumeBeforeTheWindowReadsThePrunedSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(12)
 		c.oldest, c.recents = 10, 1000
@@ -94,7 +94,7 @@ func TestPrunedSourceIsAskedAboutCursorsBeforeItsOldest(t *testing.T) {
 	})
 }
 
-func TestRecentBlocksOutOfOrderAreAFailureOfTheSource(t *testing.T) {
+func TestUnorderedRecentBlocksCountAsSourceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
 		src, asked := c.source(), 0
@@ -102,7 +102,7 @@ func TestRecentBlocksOutOfOrderAreAFailureOfTheSource(t *testing.T) {
 			if asked++; asked < 3 {
 				return []int{1, 3, 2}, nil
 			}
-			if n != 101 {
+			if n != recentBlocks {
 				t.Errorf("asked for %d", n)
 			}
 			return []int{1, 2, 3}, nil
@@ -119,7 +119,7 @@ func TestRecentBlocksOutOfOrderAreAFailureOfTheSource(t *testing.T) {
 	})
 }
 
-func TestWindowIsLiveWhileTheSourceGivesBlocks(t *testing.T) {
+func TestWindowIsLiveWhileBlocksArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
 		l := open(t, c, Options[int]{})
@@ -145,7 +145,7 @@ func TestWindowIsLiveWhileTheSourceGivesBlocks(t *testing.T) {
 		live(false, "failing")
 		c.set(func() { c.down = nil })
 		time.Sleep(DefaultMaxBackoff)
-		live(false, "replaying what was there")
+		live(false, "repeating blocks")
 		c.grow(1)
 		live(true, "with a new block")
 		c.set(func() { c.down, c.goneOnce = errDown, true })
@@ -153,7 +153,7 @@ func TestWindowIsLiveWhileTheSourceGivesBlocks(t *testing.T) {
 		if w := l.Window(); w.Blocks != nil || w.Live || w.Reached != cursorOf(6) {
 			t.Errorf("without a place: %+v", w)
 		}
-		c.set(func() { c.down, c.newest = nil, 3 }) // and is behind itself
+		c.set(func() { c.down, c.newest = nil, 3 }) // and the source lags
 		time.Sleep(time.Minute)
 		c.grow(2)
 		live(false, "before it has come to where it was")
@@ -162,7 +162,7 @@ func TestWindowIsLiveWhileTheSourceGivesBlocks(t *testing.T) {
 	})
 }
 
-func TestWindowThatMayBeSilentIsLiveForEver(t *testing.T) {
+func TestWindowStaysLiveWithoutSilenceLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
 		l := open(t, c, Options[int]{Silence: -1, Events: Events[int]{Failed: func(err error, _ time.Duration) { t.Error(err) }}})
@@ -176,7 +176,7 @@ func TestWindowThatMayBeSilentIsLiveForEver(t *testing.T) {
 	})
 }
 
-func TestWindowIsNotLiveBeforeItHasWhatWasShown(t *testing.T) {
+func TestWindowIsNotLiveBeforeItReachesObservedBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
 		l := open(t, c, Options[int]{})
@@ -185,12 +185,12 @@ func TestWindowIsNotLiveBeforeItHasWhatWasShown(t *testing.T) {
 		c.grow(1)
 		synctest.Wait()
 		for _, cursor := range []string{cursorOf(4), cursorOf(2), ""} {
-			if l.Saw(cursor); !l.Window().Live || l.Window().Reached != cursorOf(4) {
+			if l.Observed(cursor); !l.Window().Live || l.Window().Reached != cursorOf(4) {
 				t.Errorf("not live after %q", cursor)
 			}
 		}
-		l.Saw(cursorOf(6))
-		l.Saw(cursorOf(5))
+		l.Observed(cursorOf(6))
+		l.Observed(cursorOf(5))
 		if w := l.Window(); w.Live || w.Reached != cursorOf(6) {
 			t.Errorf("%+v, but 6 was shown", w)
 		}
@@ -207,7 +207,7 @@ func TestWindowIsNotLiveBeforeItHasWhatWasShown(t *testing.T) {
 	})
 }
 
-func TestWindowIsNotLiveBeforeItHasWhatAReaderHadFromAPage(t *testing.T) {
+func TestWindowIsNotLiveBeforeItReachesBlocksOfPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(30)
 		src := c.source()
@@ -236,7 +236,7 @@ func TestWindowIsNotLiveBeforeItHasWhatAReaderHadFromAPage(t *testing.T) {
 	})
 }
 
-func TestWindowOnceTakenDoesNotChange(t *testing.T) {
+func TestReturnedWindowDoesNotChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{Window: 10})
@@ -252,7 +252,7 @@ func TestWindowOnceTakenDoesNotChange(t *testing.T) {
 			before := l.Window()
 			c.grow(1)
 			synctest.Wait()
-			_ = append(before.Blocks, -1) // somebody who does not know better
+			_ = append(before.Blocks, -1) // as a careless caller might do
 			w := l.Window()
 			all = append(all, taken{w, slices.Clone(w.Blocks)})
 			readers.Go(func() {
@@ -278,22 +278,22 @@ func TestWindowOnceTakenDoesNotChange(t *testing.T) {
 	})
 }
 
-func TestAskingForTheWindowCostsNothing(t *testing.T) {
+func TestWindowNeitherLocksNorAllocates(t *testing.T) {
 	l := New(newChain(0).source(), Options[int]{Logger: quiet})
 	l.positioned = true
 	for n := range 50 {
 		l.accept(n + 1)
 	}
-	l.Saw(cursorOf(60))
+	l.Observed(cursorOf(60))
 	below, above, same := cursorOf(40), cursorOf(55), cursorOf(60)
 	l.mu.Lock() // it is not waited for
 	defer l.mu.Unlock()
-	if n := testing.AllocsPerRun(100, func() { _ = l.Window(); l.Saw(below); l.Saw(above); l.Saw(same) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = l.Window(); l.Observed(below); l.Observed(above); l.Observed(same) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-func TestBlockIsInTheWindowBeforeAnybodyIsWoken(t *testing.T) {
+func TestBlockIsInTheWindowBeforeReadersAreWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})

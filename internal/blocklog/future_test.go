@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// blocksTake returns how long blocks take while pages wait, most of them at cursors far past the newest block.
+// blocksTake returns the time that blocks take while pages wait, most of them at cursors far after the newest block.
 func blocksTake(t *testing.T, pages, blocks int) time.Duration {
 	src := newChain(0).source()
 	l := New(src, Options[int]{Logger: quiet})
-	l.started, l.positioned = true, true // the test is the one who follows
+	l.started, l.positioned = true, true // the test delivers the blocks itself
 	l.calls = pageCalls                  // and the source hangs
 	readers := make([]*Reader[int], pages)
 	for i := range readers {
@@ -28,19 +28,19 @@ func blocksTake(t *testing.T, pages, blocks int) time.Duration {
 		l.accept(n + 1)
 	}
 	took := time.Since(begun)
-	if ahead := pages - min(blocks, (pages+99)/100); len(l.pages) != pages || l.ahead.Len() != ahead {
-		t.Errorf("%d pages, %d of them ahead, after %d blocks", len(l.pages), l.ahead.Len(), blocks)
+	if ahead := pages - min(blocks, (pages+99)/100); len(l.pages) != pages || l.future.Len() != ahead {
+		t.Errorf("%d pages, %d of them ahead, after %d blocks", len(l.pages), l.future.Len(), blocks)
 	}
 	for _, r := range readers {
 		r.Close()
 	}
-	if len(l.pages) > 0 || l.ahead.Len() > 0 || l.queue.Len() > 0 {
-		t.Errorf("%d pages, %d ahead, %d queued when all readers have left", len(l.pages), l.ahead.Len(), l.queue.Len())
+	if len(l.pages) > 0 || l.future.Len() > 0 || l.queue.Len() > 0 {
+		t.Errorf("%d pages, %d ahead, %d queued when all readers have left", len(l.pages), l.future.Len(), l.queue.Len())
 	}
 	return took
 }
 
-func TestPagesThatWaitCostNewBlocksLittle(t *testing.T) {
+func TestWaitingPagesDoNotDelayNewBlocks(t *testing.T) {
 	for attempt := 1; ; attempt++ {
 		few, many := blocksTake(t, 100, 2000), blocksTake(t, 50_000, 2000)
 		if many < 30*few+20*time.Millisecond {

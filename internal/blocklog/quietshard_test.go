@@ -6,38 +6,39 @@ import (
 	"time"
 )
 
-// The log has had no block of the base chain when one is lost: only the stored one before it shows that.
-func TestBlockOfAQuietShardThatIsLostIsTold(t *testing.T) {
+// When the block is lost, the log has received no other block of the base chain. Only the stored block before it shows
+// the gap.
+func TestGapInAQuietShardIsReported(t *testing.T) {
 	for name, lost := range map[string]bool{"lost": true, "stored": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newForest()
+				f := newShardSource()
 				f.grow(base(1))
 				for n := range uint32(2 * recentBlocks) {
 					f.grow(master(1 + n))
 				}
-				l := openForest(t, f, Options[piece]{})
+				l := openShards(t, f, Options[shardBlock]{})
 				synctest.Wait()
 				start := len(f.all)
-				r := enter(t, l, of())
+				r := joinAt(t, l, blocksOf())
 				f.lacks[start+1] = lost
-				f.without([]int{start + 1}, base(2), base(3))
-				time.Sleep(healPatience + time.Second)
+				f.growSkipped([]int{start + 1}, base(2), base(3))
+				time.Sleep(repairTimeout + time.Second)
 				synctest.Wait()
 				if lost {
-					hasGap(t, r, start)
+					expectGap(t, r, start)
 				} else {
-					has(t, r, start+1, start+2)
+					expectNow(t, r, start+1, start+2)
 				}
 			})
 		})
 	}
 }
 
-// Of two gaps that overlap, the one that begins later may show first. Its client still has to be told of the other one.
-func TestBothOfTwoGapsThatOverlapAreTold(t *testing.T) {
+// The gap that begins later may show first. Its client must still be sent back for the other one.
+func TestBothOverlappingGapsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
+		f := newShardSource()
 		f.grow(master(1), base(1), master(2), base(2), base(3), base(4))
 		f.lacks[3], f.lacks[5] = true, true // 6 shows the second one
 		for n := range uint32(150) {
@@ -47,7 +48,7 @@ func TestBothOfTwoGapsThatOverlapAreTold(t *testing.T) {
 		for n := range uint32(150) {
 			f.grow(other(151 + n))
 		}
-		l := openForest(t, f, Options[piece]{Window: 5})
+		l := openShards(t, f, Options[shardBlock]{Window: 5})
 		synctest.Wait()
 		for range 2 { // clients
 			readPastBoth(t, f, l)
@@ -55,9 +56,9 @@ func TestBothOfTwoGapsThatOverlapAreTold(t *testing.T) {
 	})
 }
 
-func readPastBoth(t *testing.T, f *forest, l *Log[piece]) {
+func readPastBoth(t *testing.T, f *shardSource, l *Log[shardBlock]) {
 	t.Helper()
-	i, after := of(), cursorOf(1)
+	i, after := blocksOf(), cursorOf(1)
 	for _, want := range []int{4, 1, 4, 0} { // it reads to the second one again
 		i.After = &after
 		r, err := l.Join(i)

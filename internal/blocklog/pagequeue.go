@@ -5,13 +5,13 @@ import (
 	"container/list"
 )
 
-// pageQueue has the pages that the source has still to be asked for. Every other one that it hands out is the one that
-// was queued first, so each has its turn. The others are those with the highest cursors: a client that was away for a
-// short time, and needs few pages, does not wait for all those that read from far back.
+// A pageQueue contains the pages that are to be read. Every second page that it returns is the one queued first, so
+// that each page is read in the end. The others are those with the highest cursors: a client that was away for a short
+// time needs few pages, and does not wait for all the readers that are far behind.
 type pageQueue[B any] struct {
-	inOrder list.List
-	recent  pageHeap[B] // those that are not past the newest block
-	turn    bool        // the next is the first of inOrder
+	inOrder    list.List
+	recent     pageHeap[B] // those that are not after the newest block
+	oldestNext bool        // the next page is the first of inOrder
 }
 
 func (q *pageQueue[B]) Len() int { return q.inOrder.Len() }
@@ -25,7 +25,7 @@ func (q *pageQueue[B]) push(p *page[B], ahead bool) {
 
 func (q *pageQueue[B]) pop() *page[B] {
 	p := q.inOrder.Front().Value.(*page[B])
-	if q.turn = !q.turn; q.turn && q.recent.Len() > 0 {
+	if q.oldestNext = !q.oldestNext; q.oldestNext && q.recent.Len() > 0 {
 		p = q.recent.pages[0]
 	}
 	q.remove(p)
@@ -38,16 +38,16 @@ func (q *pageQueue[B]) remove(p *page[B]) {
 	q.recent.remove(p)
 }
 
-// pageHeap is a heap of pages by their cursors.
+// A pageHeap is a heap of pages, ordered by cursor.
 type pageHeap[B any] struct {
 	pages  []*page[B]
-	lowest bool // comes first, else the highest
+	lowest bool // the lowest cursor comes first, otherwise the highest
 }
 
-// index returns a page's place in its heap, plus 1; 0 if it is in none.
+// index returns a pointer to the page's index in this heap, plus 1; it is 0 if the page is not in the heap.
 func (h *pageHeap[B]) index(p *page[B]) *int {
 	if h.lowest {
-		return &p.inAhead
+		return &p.inFuture
 	}
 	return &p.inRecent
 }
@@ -78,7 +78,7 @@ func (h *pageHeap[B]) Pop() any {
 	return p
 }
 
-// remove takes a page out if it is in.
+// remove removes a page if it is in the heap.
 func (h *pageHeap[B]) remove(p *page[B]) {
 	if i := *h.index(p); i > 0 {
 		heap.Remove(h, i-1)

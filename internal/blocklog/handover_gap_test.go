@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// readToEnd reads until nothing comes for a while, and returns the cursor at which a gap was told, if one was.
-func readToEnd(t *testing.T, r *Reader[piece]) (got []int, gap string) {
+// readToEnd reads until no block arrives for a while, and returns the cursor before a reported gap, if there is one.
+func readToEnd(t *testing.T, r *Reader[shardBlock]) (got []int, gap string) {
 	t.Helper()
 	for range 20 {
-		more, err := taken(r)
+		more, err := takeAll(r)
 		got = append(got, more...)
 		var lost *Lost
 		if errors.As(err, &lost) && errors.Is(err, ErrGap) {
@@ -26,12 +26,12 @@ func readToEnd(t *testing.T, r *Reader[piece]) (got []int, gap string) {
 	return got, ""
 }
 
-// quietChain is followed live from block 2 on. Its block 5, of the base chain, is not stored when readers catch up, and
-// is followed by blocks of the masterchain, up to block n.
-func quietChain(t *testing.T, n int) (*forest, *Log[piece]) {
-	f := newForest()
+// quietChain returns a chain that is followed live from block 2 on. Its block 5, of the base chain, is not stored when
+// readers catch up. Blocks of the masterchain follow it, up to block n.
+func quietChain(t *testing.T, n int) (*shardSource, *Log[shardBlock]) {
+	f := newShardSource()
 	f.grow(master(1), base(1))
-	l := openForest(t, f, Options[piece]{Window: 6})
+	l := openShards(t, f, Options[shardBlock]{Window: 6})
 	synctest.Wait()
 	f.grow(base(2), master(2), base(3))
 	for i := range n - 5 {
@@ -42,7 +42,7 @@ func quietChain(t *testing.T, n int) (*forest, *Log[piece]) {
 	return f, l
 }
 
-func TestMissingBlockThatNoLaterPageShowsIsToldWhereTheWindowBegins(t *testing.T) {
+func TestGapBetweenPagesAndWindowIsReported(t *testing.T) {
 	for name, more := range map[string]int{"none has come": 0, "one in the window": 1, "the window begins at the end of a page": 4} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,12 +57,12 @@ func TestMissingBlockThatNoLaterPageShowsIsToldWhereTheWindowBegins(t *testing.T
 					t.Fatalf("the window begins after %q", l.Window().After)
 				}
 				newest := len(f.all)
-				all := enter(t, l, of(), 2)
+				all := joinAt(t, l, blocksOf(), 2)
 				if _, gap := readToEnd(t, all); gap != cursorOf(3) {
-					t.Errorf("a reader of all blocks was told of a gap after %q, want %q", gap, cursorOf(3))
+					t.Errorf("a reader of all blocks gap reported after %q, want %q", gap, cursorOf(3))
 				}
 				all.Close()
-				i, back := of(), cursorOf(3)
+				i, back := blocksOf(), cursorOf(3)
 				i.After, i.Mark = &back, all.Mark(back)
 				again, err := l.Join(i)
 				if err != nil {
@@ -71,20 +71,20 @@ func TestMissingBlockThatNoLaterPageShowsIsToldWhereTheWindowBegins(t *testing.T
 				if got, gap := readToEnd(t, again); gap != "" || !slices.Equal(got, append([]int{4}, numbers(6, newest)...)) {
 					t.Errorf("its client, back again, has had %d, gap %q", got, gap)
 				}
-				if got, gap := readToEnd(t, enter(t, l, of(-1), 2)); gap != "" || len(got) < 21 {
+				if got, gap := readToEnd(t, joinAt(t, l, blocksOf(-1), 2)); gap != "" || len(got) < 21 {
 					t.Errorf("a reader of the masterchain has had %d, gap %q", got, gap)
 				}
-				had, gap := readToEnd(t, enter(t, l, of(), 5)) // has had the missing block, which nobody can know if it is not stored
+				had, gap := readToEnd(t, joinAt(t, l, blocksOf(), 5)) // it has the missing block, but the log cannot know
 				if more == 0 && (gap != "" || !slices.Equal(had, numbers(6, newest))) || more > 0 && gap != cursorOf(3) {
 					t.Errorf("a reader that has had the missing block has had %d, gap %q", had, gap)
 				}
-				for range 2 { // who has the block before the missing one has not had that
-					if _, gap := readToEnd(t, enter(t, l, of(), 3)); gap != cursorOf(3) {
-						t.Errorf("a reader from the block before it was told of a gap after %q", gap)
+				for range 2 { // a client with the block before the missing one lacks that
+					if _, gap := readToEnd(t, joinAt(t, l, blocksOf(), 3)); gap != cursorOf(3) {
+						t.Errorf("a reader from the block before it gap reported after %q", gap)
 					}
 				}
 				f.set(func() { delete(f.lacks, 5) })
-				if got, gap := readToEnd(t, enter(t, l, of(), 2)); gap != "" || !slices.Equal(got, numbers(3, newest)) {
+				if got, gap := readToEnd(t, joinAt(t, l, blocksOf(), 2)); gap != "" || !slices.Equal(got, numbers(3, newest)) {
 					t.Errorf("when all is stored, a reader has had %d, gap %q", got, gap)
 				}
 			})
@@ -92,33 +92,32 @@ func TestMissingBlockThatNoLaterPageShowsIsToldWhereTheWindowBegins(t *testing.T
 	}
 }
 
-// A page that two readers share does not have either of them told of what is missing before its own cursor.
-func TestReadersOfOnePageAreToldOfWhatIsMissingAfterTheirOwnCursors(t *testing.T) {
+func TestSharedPageReportsOnlyGapsAfterEachCursor(t *testing.T) {
 	for _, lateAsks := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			f, l := quietChain(t, 150)
-			early, late := enter(t, l, of(), 2), enter(t, l, of(), 103)
-			if _, err := taken(early); err != nil {
+			early, late := joinAt(t, l, blocksOf(), 2), joinAt(t, l, blocksOf(), 103)
+			if _, err := takeAll(early); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			both := []*Reader[piece]{early, late}
+			both := []*Reader[shardBlock]{early, late}
 			if lateAsks {
 				slices.Reverse(both)
 			}
 			f.paging = make(chan struct{})
 			for _, r := range both { // the first page of the one, the second of the other
-				if _, err := taken(r); err != nil {
+				if _, err := takeAll(r); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 			}
-			if early.asked == nil || early.asked != late.asked {
+			if early.awaited == nil || early.awaited != late.awaited {
 				t.Fatal("they wait for different pages")
 			}
 			close(f.paging)
 			if _, gap := readToEnd(t, early); gap != cursorOf(3) {
-				t.Errorf("the reader from before the missing block was told of a gap after %q", gap)
+				t.Errorf("the reader from before the missing block gap reported after %q", gap)
 			}
 			if got, gap := readToEnd(t, late); gap != "" || !slices.Equal(got, numbers(104, len(f.all))) {
 				t.Errorf("the reader from after it has had %d, gap %q", got, gap)
@@ -127,30 +126,30 @@ func TestReadersOfOnePageAreToldOfWhatIsMissingAfterTheirOwnCursors(t *testing.T
 	}
 }
 
-// A client that resumes soon after the missing block may have had it, or not: each one is told, once.
-func TestGapThatBeganBeforeTheCursorIsToldToEachClientOnce(t *testing.T) {
+// A client that resumes soon after the missing block may have received it or not.
+func TestGapAroundTheCursorIsReportedOncePerClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, l := quietChain(t, 131)
 		f.grow(base(4), master(129))
 		synctest.Wait()
-		l.noteLasting(cursorOf(1)) // another gap
-		i, after := of(), cursorOf(30)
+		l.addLasting(cursorOf(1)) // another gap
+		i, after := blocksOf(), cursorOf(30)
 		i.After = &after
-		var first *Reader[piece]
-		for who, mark := range []Mark{0, 0, newMark(l.gaps.Load(), l.lastings.Load())} { // the last was told of the other gap
+		var first *Reader[shardBlock]
+		for n, mark := range []Mark{0, 0, newMark(l.gaps.Load(), l.lastingNumber.Load())} { // the last client knows of the other gap
 			i.Mark = mark
 			r, err := l.Join(i)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, gap := readToEnd(t, r); gap != cursorOf(3) {
-				t.Errorf("client %d was told of a gap after %q", who, gap)
+				t.Errorf("client %d gap reported after %q", n, gap)
 			}
 			if first == nil {
 				first = r
 			}
 		}
-		i.Mark = first.Mark(after) &^ markHere // it went on, and lost its line
+		i.Mark = first.Mark(first.Cursor()) &^ markHere // it continued, and its connection was cut
 		back, err := l.Join(i)
 		if err != nil {
 			t.Fatal(err)
@@ -161,11 +160,11 @@ func TestGapThatBeganBeforeTheCursorIsToldToEachClientOnce(t *testing.T) {
 	})
 }
 
-func TestBlockThatComesWhileAReaderReachesTheWindowShowsAGap(t *testing.T) {
+func TestBlockThatArrivesDuringHandoverShowsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, l := quietChain(t, 25)
-		r := enter(t, l, of(), 2)
-		if _, err := taken(r); err != nil { // asks for the page
+		r := joinAt(t, l, blocksOf(), 2)
+		if _, err := takeAll(r); err != nil { // asks for the page
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -178,26 +177,26 @@ func TestBlockThatComesWhileAReaderReachesTheWindowShowsAGap(t *testing.T) {
 				break
 			}
 		}
-		s := l.approach(r)
-		if s == nil || s.found() {
+		s := l.prepareHandover(r)
+		if s == nil || s.hasGaps() {
 			t.Fatalf("the window shows %+v", s)
 		}
 		f.grow(base(4)) // takes the place of the log's newest block of that shard
 		synctest.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.check(s); !s.found() || s.gaps[0].before != cursorOf(3) {
+		if l.checkHandover(s); !s.hasGaps() || s.gaps[0].before != cursorOf(3) {
 			t.Errorf("the new block shows %+v", s.gaps)
 		}
 	})
 }
 
-// The last 32 blocks up to a cursor show what is missing right after it in their shards.
-func TestBlockMissingRightAfterTheCursorInAnotherShardIsTold(t *testing.T) {
+// The last 32 blocks up to a cursor show a gap right after it in their shards.
+func TestGapRightAfterTheCursorInAnotherShardIsReported(t *testing.T) {
 	for name, between := range map[string]uint32{"shown by the last of the blocks that are read": startBlocks - 1, "by none": startBlocks} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newForest()
+				f := newShardSource()
 				f.grow(base(1), base(2)) // the second is block 2
 				for n := range between {
 					f.grow(master(1 + n))
@@ -208,16 +207,16 @@ func TestBlockMissingRightAfterTheCursorInAnotherShardIsTold(t *testing.T) {
 				for n := range uint32(200) {
 					f.grow(master(2 + between + n))
 				}
-				l := openForest(t, f, Options[piece]{Window: 5})
+				l := openShards(t, f, Options[shardBlock]{Window: 5})
 				synctest.Wait()
-				got, gap := readToEnd(t, enter(t, l, of(), at))
+				got, gap := readToEnd(t, joinAt(t, l, blocksOf(), at))
 				if between < startBlocks && gap != cursorOf(2) && gap != cursorOf(at) || between == startBlocks && gap != "" {
 					t.Errorf("gap after %q, having had %d", gap, got)
 				}
 				if len(f.looked) != 1 && gap == "" {
 					t.Errorf("%d calls for the blocks up to the cursor", len(f.looked))
 				}
-				if _, again := readToEnd(t, enter(t, l, of(), at)); again != gap {
+				if _, again := readToEnd(t, joinAt(t, l, blocksOf(), at)); again != gap {
 					t.Errorf("the next time: gap after %q", again)
 				}
 			})

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Readers on goroutines of their own read a chain with holes that are all healed, late ones too, while others join and
-// leave. Nobody waits for anybody, so the race detector sees the schedules.
-func TestReadersOnTheirOwnGoroutinesMissNothingOfAChainWithHoles(t *testing.T) {
+// Readers on their own goroutines read a chain whose gaps are all repaired, some of them late, while others join and
+// leave. They do not wait for each other, so that the race detector sees many schedules.
+func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
-			trees := newWood(rand.New(rand.NewPCG(seed, 5)))
-			f := newForest()
+			trees := newRandomShards(rand.New(rand.NewPCG(seed, 5)))
+			f := newShardSource()
 			for range 150 {
 				f.all = append(f.all, trees.next())
 			}
-			l := openForest(t, f, Options[piece]{Window: []int{20, 300, 5000}[seed%3], MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
-			l.maxHeld = []int{2, heldPages}[seed%2]
+			l := openShards(t, f, Options[shardBlock]{Window: []int{20, 300, 5000}[seed%3], MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+			l.held.limit = []int{2, maxHeldPages}[seed%2]
 			synctest.Wait()
 			var readers sync.WaitGroup
 			for i := range 12 {
@@ -40,7 +40,7 @@ func TestReadersOnTheirOwnGoroutinesMissNothingOfAChainWithHoles(t *testing.T) {
 				select {
 				case <-finished:
 					synctest.Wait()
-					if s := l.Stats(); s.Healed == 0 || s.Readers+s.Feeds+s.Behind > 0 {
+					if s := l.Stats(); s.GapsRepaired == 0 || s.Readers+s.Groups+s.CatchingUp > 0 {
 						t.Errorf("stats %+v when all have left", s)
 					}
 					return
@@ -59,9 +59,9 @@ func TestReadersOnTheirOwnGoroutinesMissNothingOfAChainWithHoles(t *testing.T) {
 	}
 }
 
-// roam reads for a while, joins again where a gap is told, and checks that nothing is missing.
-func roam(t *testing.T, l *Log[piece], f *forest, rnd *rand.Rand) {
-	interest := []Interest[piece]{of(), of(-1), of(0), of(0, 1)}[rnd.IntN(4)]
+// roam reads for a while, joins again after each reported gap, and checks that no block is missing.
+func roam(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) {
+	interest := []Interest[shardBlock]{blocksOf(), blocksOf(-1), blocksOf(0), blocksOf(0, 1)}[rnd.IntN(4)]
 	ready := make(chan struct{}, 1)
 	interest.Wake = func() {
 		select {
@@ -109,7 +109,7 @@ func roam(t *testing.T, l *Log[piece], f *forest, rnd *rand.Rand) {
 			time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
 		}
 	}
-	// What has not been found yet is still to come, or a gap to be told.
+	// Blocks that have not been found yet will arrive, or a gap will be reported.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var want []int

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
 func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
@@ -32,7 +34,7 @@ func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
 	})
 }
 
-func TestReaderOfRareBlocksIsNotBehindBecauseOfTheOthers(t *testing.T) {
+func TestReaderOfRareBlocksStaysLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{Window: 10})
@@ -79,7 +81,7 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 		if &payloads[0][0] != &payloads[1][0] || &payloads[0][0] == &payloads[2][0] {
 			t.Error("equal readers share a payload, others do not")
 		}
-		a.Close() // the first one's eval goes on to serve the second
+		a.Close() // its Eval still serves the second one
 		c.grow(2)
 		synctest.Wait()
 		expect(t, b, 22)
@@ -92,12 +94,12 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 		synctest.Wait()
 		expect(t, again, 24)
 		if second.Load() != 2 {
-			t.Error("a feed that all have left was not made anew")
+			t.Error("a group without readers was reused")
 		}
 	})
 }
 
-func TestReadersAreWokenForMatchesAlone(t *testing.T) {
+func TestReadersAreWokenOnlyForMatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
@@ -140,7 +142,7 @@ func TestWakeMayReadCloseAndJoin(t *testing.T) {
 	})
 }
 
-func TestPanickingWakeDoesNotKeepTheBlockFromOthers(t *testing.T) {
+func TestPanickingWakeDoesNotAffectOtherReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
@@ -156,18 +158,18 @@ func TestPanickingWakeDoesNotKeepTheBlockFromOthers(t *testing.T) {
 		if woken != 4 || l.Stats().Restarts != 0 {
 			t.Errorf("woken %d times, %d restarts", woken, l.Stats().Restarts)
 		}
-		if !strings.Contains(text.String(), "feed_test.go") {
+		if !strings.Contains(text.String(), "sharegroup_test.go") {
 			t.Errorf("no stack in the log:\n%s", text)
 		}
 	})
 }
 
-// panicking is a log handler with a fault of its own.
+// panicking is a log handler that panics.
 type panicking struct{ slog.Handler }
 
 func (panicking) Enabled(context.Context, slog.Level) bool { panic("no log today") }
 
-func TestPanickingLoggerStopsNoBlock(t *testing.T) {
+func TestPanickingLoggerDoesNotStopBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		c.fail(errDown)
@@ -185,7 +187,7 @@ func TestPanickingLoggerStopsNoBlock(t *testing.T) {
 	})
 }
 
-func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
+func TestPanickingEvalEndsOnlyItsReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
@@ -204,27 +206,27 @@ func TestPanickingEvalEndsItsReadersAndNobodyElse(t *testing.T) {
 		synctest.Wait()
 		got, err := read(t, r)
 		var lost *Lost
-		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !errors.Is(err, bad) || !slices.Equal(got, []int{2, 4}) {
+		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !isPanic(err, bad) || !slices.Equal(got, []int{2, 4}) {
 			t.Errorf("read %v, %v; want 2, 4 and Lost after block 4", got, err)
 		}
 		if woken != 3 {
 			t.Errorf("woken %d times, want by two blocks and by the end", woken)
 		}
 		expect(t, other, 2, 4, 6, 8)
-		if got := text.String(); strings.Count(got, "stack=") != 1 || !strings.Contains(got, "feed_test.go") {
+		if got := text.String(); strings.Count(got, "stack=") != 1 || !strings.Contains(got, "sharegroup_test.go") {
 			t.Errorf("want one line with a stack:\n%s", got)
 		}
 		again, _ := l.Join(Interest[int]{Key: "bad", Eval: eval})
 		c.grow(2)
 		synctest.Wait()
 		expect(t, again, 10)
-		if got := l.Stats(); got.Feeds != 2 || got.Readers != 3 || got.Restarts != 0 {
+		if got := l.Stats(); got.Groups != 2 || got.Readers != 3 || got.Restarts != 0 {
 			t.Errorf("stats %+v", got)
 		}
 	})
 }
 
-func TestEvalThatPanicsOnlyOnCatchingUpEndsThatReader(t *testing.T) {
+func TestPanicDuringCatchUpEndsOnlyThatReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
@@ -250,11 +252,11 @@ func TestEvalThatPanicsOnlyOnCatchingUpEndsThatReader(t *testing.T) {
 	})
 }
 
-func TestFeedKeepsPayloadsForThoseWhoAreBehindAlone(t *testing.T) {
+func TestGroupKeepsOnlyUnreadPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
-		big := func(int) []byte { return make([]byte, feedBytes/8-matchBytes) }
+		big := func(int) []byte { return make([]byte, groupBytes/8-matchBytes) }
 		slow, _ := l.Join(Interest[int]{Eval: big})
 		quick, _ := l.Join(Interest[int]{Eval: big})
 		synctest.Wait()
@@ -265,9 +267,9 @@ func TestFeedKeepsPayloadsForThoseWhoAreBehindAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f := slow.feed
-		if len(f.items) != 8 || f.bytes != feedBytes {
-			t.Errorf("%d payloads of %d bytes kept, want 8 of %d", len(f.items), f.bytes, feedBytes)
+		g := slow.group
+		if len(g.items) != 8 || g.bytes != groupBytes {
+			t.Errorf("%d payloads of %d bytes kept, want 8 of %d", len(g.items), g.bytes, groupBytes)
 		}
 		n := 0
 		for item, err := slow.Next(); item.Payload != nil; item, err = slow.Next() {
@@ -275,15 +277,21 @@ func TestFeedKeepsPayloadsForThoseWhoAreBehindAlone(t *testing.T) {
 				t.Fatal(n, item.Cursor, err)
 			}
 		}
-		if n != 100 || f.bytes != 0 || f.items != nil {
-			t.Errorf("read %d; %d payloads of %d bytes kept when all were read", n, len(f.items), f.bytes)
+		if n != 100 || g.bytes != 0 || g.items != nil {
+			t.Errorf("read %d; %d payloads of %d bytes kept when all were read", n, len(g.items), g.bytes)
 		}
 		c.grow(1)
 		synctest.Wait()
 		quick.Next()
 		slow.Close()
-		if len(f.items) != 0 {
+		if len(g.items) != 0 {
 			t.Error("a closed reader's payload was kept")
 		}
 	})
+}
+
+// isPanic reports whether err wraps a panic with value.
+func isPanic(err error, value any) bool {
+	var p *guard.PanicError
+	return errors.As(err, &p) && p.Value == value
 }

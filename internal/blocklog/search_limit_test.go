@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Whoever writes for many readers must not be kept for long by one that has much to evaluate.
-func TestNextReturnsAfterAFewBlocksThatDoNotMatch(t *testing.T) {
+// A goroutine that writes for many readers must not be blocked for long by a reader with many blocks to evaluate.
+func TestNextEvaluatesALimitedNumberOfBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForest()
-		l := openForest(t, f, Options[piece]{})
+		f := newShardSource()
+		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		for i := range uint32(10 * atOnce) {
+		for i := range uint32(10 * searchBlocks) {
 			f.grow(master(i + 1))
 		}
 		f.grow(base(1))
 		synctest.Wait()
-		i, after := of(0), cursorOf(1)
+		i, after := blocksOf(0), cursorOf(1)
 		eval, evaluated, woken := i.Eval, 0, false
 		i.After, i.Wake = &after, func() { woken = true }
-		i.Eval = func(p piece) []byte {
+		i.Eval = func(p shardBlock) []byte {
 			evaluated++
 			return eval(p)
 		}
@@ -34,7 +34,7 @@ func TestNextReturnsAfterAFewBlocksThatDoNotMatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if evaluated > atOnce {
+			if evaluated > searchBlocks {
 				t.Errorf("%d blocks were evaluated at once", evaluated)
 			}
 			if found = item.Payload != nil; found || woken {

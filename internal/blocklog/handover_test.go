@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// One block is in the window and on its way to the feeds when readers join at cursors before, at and past it: with a
-// key that has had it, one that is having it, one that has still to get it, and one that never will.
-func TestBlockThatIsHandedRoundIsGivenOnceToThoseWhoResume(t *testing.T) {
+// A block is in the window, and is being delivered to the groups, when readers join at cursors before, at and after it.
+// Their groups have received it, are receiving it, are going to receive it, or never will.
+func TestBlockInDeliveryReachesResumedReadersOnce(t *testing.T) {
 	for odd := range 2 { // or the even ones call Next in the midst of it, the others later
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
@@ -72,16 +72,16 @@ func TestBlockThatIsHandedRoundIsGivenOnceToThoseWhoResume(t *testing.T) {
 			if len(had) != want {
 				t.Errorf("%d readers had something at once", len(had))
 			}
-			for _, f := range l.feeds {
-				if len(f.items) > 0 {
-					t.Errorf("%d items kept when all were read", len(f.items))
+			for _, g := range l.groups {
+				if len(g.items) > 0 {
+					t.Errorf("%d items kept when all were read", len(g.items))
 				}
 			}
 		})
 	}
 }
 
-func TestCursorPastTheNewestBlockWaits(t *testing.T) {
+func TestReaderOfFutureCursorWaits(t *testing.T) {
 	for _, after := range []string{cursorOf(15), between(15)} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(10)
@@ -116,7 +116,7 @@ func TestCursorPastTheNewestBlockWaits(t *testing.T) {
 	}
 }
 
-func TestWaitingForACursorPastTheNewestEndsWhenTheLogLosesItsPlace(t *testing.T) {
+func TestReaderOfFutureCursorContinuesAfterHistoryIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
@@ -126,7 +126,7 @@ func TestWaitingForACursorPastTheNewestEndsWhenTheLogLosesItsPlace(t *testing.T)
 		expectAll(t, r)
 		c.set(func() { c.goneOnce, c.down = true, errDown })
 		time.Sleep(time.Minute)
-		c.set(func() { c.newest, c.down = 100, nil }) // and the log goes on from there
+		c.set(func() { c.newest, c.down = 100, nil }) // and the log continues from there
 		time.Sleep(time.Minute)
 		expectAll(t, r, upTo(16, 100, 1)...)
 		c.grow(1)
@@ -135,7 +135,7 @@ func TestWaitingForACursorPastTheNewestEndsWhenTheLogLosesItsPlace(t *testing.T)
 	})
 }
 
-func TestReaderThatWaitsInVainIsPlacedWhenTheLogHasItsHead(t *testing.T) {
+func TestWaitingReaderIsLiveWhenTheLogHasAPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.fail(errDown)
@@ -153,7 +153,7 @@ func TestReaderThatWaitsInVainIsPlacedWhenTheLogHasItsHead(t *testing.T) {
 			t.Errorf("woken %d times, pages after %q", woken, c.pages)
 		}
 		expect(t, r)
-		if s := l.Stats(); s.CaughtUp != 1 || s.Behind != 0 {
+		if s := l.Stats(); s.CaughtUp != 1 || s.CatchingUp != 0 {
 			t.Errorf("stats %+v", s)
 		}
 		c.grow(1)
@@ -162,7 +162,7 @@ func TestReaderThatWaitsInVainIsPlacedWhenTheLogHasItsHead(t *testing.T) {
 	})
 }
 
-func TestReadersGoOnWhereTheLogLostItsPlace(t *testing.T) {
+func TestReadersContinueAfterTheLogLostItsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
@@ -173,7 +173,7 @@ func TestReadersGoOnWhereTheLogLostItsPlace(t *testing.T) {
 		synctest.Wait()
 		c.grow(100)
 		synctest.Wait()
-		for n, r := range readers { // one of each feed has read all, the other some
+		for n, r := range readers { // one of each group has read all, the other some
 			for range 100 * (n % 2) {
 				r.Next()
 			}
@@ -182,12 +182,12 @@ func TestReadersGoOnWhereTheLogLostItsPlace(t *testing.T) {
 		c.set(func() { c.goneOnce, c.down = true, errDown })
 		c.grow(50)
 		time.Sleep(time.Minute)
-		if s := l.Stats(); s.Behind != 4 || s.Readers != 4 || s.Feeds != 2 {
+		if s := l.Stats(); s.CatchingUp != 4 || s.Readers != 4 || s.Groups != 2 {
 			t.Errorf("stats %+v", s)
 		}
-		for _, f := range l.feeds {
-			if len(f.items) > 0 {
-				t.Errorf("%d items kept for nobody", len(f.items))
+		for _, g := range l.groups {
+			if len(g.items) > 0 {
+				t.Errorf("%d items kept without readers", len(g.items))
 			}
 		}
 		c.fail(nil)
@@ -197,13 +197,13 @@ func TestReadersGoOnWhereTheLogLostItsPlace(t *testing.T) {
 		for i, from := range []int{2, 101, 4, 102} {
 			expectAll(t, readers[i], upTo(from, 200, 1+i/2)...)
 		}
-		if s := l.Stats(); s.Behind != 0 || s.CaughtUp != 4 {
+		if s := l.Stats(); s.CatchingUp != 0 || s.CaughtUp != 4 {
 			t.Errorf("stats %+v", s)
 		}
 	})
 }
 
-func TestPlaceLostWhileAReaderSearchesTheWindowLosesNothing(t *testing.T) {
+func TestLostPositionDuringASearchSkipsNoBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
@@ -221,20 +221,20 @@ func TestPlaceLostWhileAReaderSearchesTheWindowLosesNothing(t *testing.T) {
 			return every(3)(b)
 		}})
 		synctest.Wait()
-		c.grow(300) // more than the feed keeps
+		c.grow(300) // more than the group keeps
 		synctest.Wait()
 		losing = true
 		if item, err := r.Next(); err != nil || item.Cursor != cursorOf(3) || r.Cursor() != cursorOf(3) {
 			t.Errorf("%v, %v, now at %q", item, err, r.Cursor())
 		}
 		expectAll(t, r, upTo(4, 305, 3)...)
-		if s := l.Stats(); s.Behind != 0 {
+		if s := l.Stats(); s.CatchingUp != 0 {
 			t.Errorf("stats %+v", s)
 		}
 	})
 }
 
-func TestCursorInTheWindowThatIsNoBlocksIsJudgedByTheSource(t *testing.T) {
+func TestUnknownCursorWithinTheWindowIsCheckedBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		l := open(t, c, Options[int]{})

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 )
 
-// All payloads together stay within their bound, however many different readers do not take theirs. Nobody misses a
-// block for it, and the payloads of those who do take them are kept.
-func TestPayloadsThatNobodyTakesStayWithinTheirBytes(t *testing.T) {
+// Many different readers do not take their payloads. No reader misses a block because of the limit, and payloads of
+// readers that take them are kept.
+func TestUnreadPayloadsStayWithinKeptBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound, readers, blocks = 1 << 20, 3000, 12
 		c := newChain(0)
@@ -40,7 +40,7 @@ func TestPayloadsThatNobodyTakesStayWithinTheirBytes(t *testing.T) {
 				t.Fatalf("%d bytes are kept after %d blocks", kept, n+1)
 			}
 		}
-		const place = 300 // of a feed's items, and of the block
+		const place = 300 // of a group's items, and of the block
 		if grown := int(heapInUse() - before); grown > bound*5/4+readers*place {
 			t.Errorf("%d readers that take nothing keep %d bytes", readers, grown)
 		}
@@ -67,11 +67,11 @@ func TestPayloadsThatNobodyTakesStayWithinTheirBytes(t *testing.T) {
 	})
 }
 
-func TestPayloadsOfReadersThatLeaveOrEndAreNotKept(t *testing.T) {
+func TestPayloadsOfEndedReadersAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
-		leaves, _ := l.Join(Interest[int]{Key: "leaves", Eval: every(1)})
+		heads, _ := l.Join(Interest[int]{Key: "heads", Eval: every(1)})
 		bad, _ := l.Join(Interest[int]{Key: "bad", Eval: func(b int) []byte {
 			if b == 3 {
 				panic("three")
@@ -81,11 +81,11 @@ func TestPayloadsOfReadersThatLeaveOrEndAreNotKept(t *testing.T) {
 		synctest.Wait()
 		c.grow(2)
 		synctest.Wait()
-		leaves.Close()
+		heads.Close()
 		if kept := l.kept.Load(); kept < 2*matchBytes || kept >= 3*matchBytes {
 			t.Errorf("%d bytes are kept of two blocks", kept)
 		}
-		c.grow(1) // ends the other one, which can still read what was before
+		c.grow(1) // ends the other one, which can still read earlier blocks
 		synctest.Wait()
 		if kept := l.kept.Load(); kept != 0 {
 			t.Errorf("%d bytes are kept for readers that have left or ended", kept)

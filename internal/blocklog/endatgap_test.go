@@ -1,0 +1,61 @@
+package blocklog
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// readerPastGap returns a reader of the base chain that has passed its missing blocks 3 and 4 with blocks of the
+// masterchain.
+func readerPastGap(t *testing.T) (*shardSource, *Log[shardBlock], *Reader[shardBlock]) {
+	f := newShardSource()
+	f.grow(master(1), base(1))
+	l := openShards(t, f, Options[shardBlock]{Window: 5})
+	l.held.limit = 1
+	synctest.Wait()
+	f.lacks[3], f.lacks[4] = true, true
+	f.growSkipped([]int{3, 4}, base(2), base(3))
+	for n := range uint32(120) {
+		f.grow(master(2 + n))
+	}
+	synctest.Wait()
+	i := blocksOf(0)
+	i.Wake = func() {}
+	r := joinAt(t, l, i, 2)
+	for r.Cursor() < cursorOf(60) {
+		if got, err := takeAll(r); err != nil || len(got) > 0 {
+			t.Fatalf("read %d, %v", got, err)
+		}
+		synctest.Wait()
+	}
+	return f, l, r
+}
+
+// A catching-up reader that has passed the gap only with blocks that do not match receives all blocks that are found.
+func TestReaderThatPassedAGapWithoutMatchesContinuesBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l, r := readerPastGap(t)
+		if _, err := takeAll(joinAt(t, l, blocksOf(-1), 10)); err != nil { // its page replaces the held one
+			t.Fatal(err)
+		}
+		time.Sleep(holdTime)
+		synctest.Wait()
+		f.set(func() { delete(f.lacks, 3) })
+		f.grow(base(4))
+		time.Sleep(repairTimeout + time.Second)
+		if got, gap := readToEnd(t, r); !slices.Equal(got, []int{3}) || gap != cursorOf(3) {
+			t.Errorf("read %d, gap after %q; want block 3 and a gap after it", got, gap)
+		}
+	})
+}
+
+func TestResumePointOfReaderThatPassedAGapWithoutMatchesIsBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, r := readerPastGap(t)
+		f.grow(base(4))
+		time.Sleep(time.Second)
+		expectResumePoint(t, "the reader", r, 2, false)
+	})
+}

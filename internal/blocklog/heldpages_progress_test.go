@@ -1,0 +1,91 @@
+package blocklog
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The readers take their pages later than the source returns them.
+func TestReadersDoNotDropEachOthersPagesBeforeProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(1000)
+		l := open(t, c, Options[int]{Window: 5})
+		l.held.limit = 4
+		l.Start()
+		synctest.Wait()
+		const n = 10
+		readers, got := make([]*Reader[int], n), make([][]int, n)
+		for i := range readers {
+			readers[i] = resume(t, l, cursorOf(i), 1)
+		}
+		for range 60 { // a reader needs 10 pages, and 4 are held at once
+			for i, r := range readers {
+				more, err := read(t, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[i] = append(got[i], more...)
+				synctest.Wait() // the source returns the page that it waits for
+			}
+		}
+		for i := range readers {
+			if want := upTo(i+1, 1000, 1); !slices.Equal(got[i], want) {
+				t.Errorf("reader %d got %d blocks, want %d", i, len(got[i]), len(want))
+			}
+		}
+		if pages := c.paged(); pages > 11*n {
+			t.Errorf("%d pages were read for %d readers, want at most 11 for each", pages, n)
+		}
+	})
+}
+
+func TestUnreadPagesDelayOtherReadersOnlyBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(1000)
+		l := open(t, c, Options[int]{Window: 5})
+		l.held.limit = 4
+		l.Start()
+		synctest.Wait()
+		const n = 10
+		for i := range n {
+			expect(t, resume(t, l, cursorOf(i), 1)) // requests its page and stops
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r := resume(t, l, cursorOf(n), 1)
+		begun := time.Now()
+		for got := 0; got < 1000-n; {
+			more, err := read(t, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got += len(more); time.Since(begun) > time.Minute {
+				t.Fatalf("got %d blocks in a minute, want all", got)
+			}
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForHeldPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, newChain(1000), Options[int]{Window: 5})
+		l.held.limit = 4
+		l.Start()
+		synctest.Wait()
+		for i := range 5 {
+			expect(t, resume(t, l, cursorOf(i), 1))
+		}
+		synctest.Wait()
+		if l.queue.Len() != 1 || l.held.Len() != 4 {
+			t.Fatalf("%d pages queued and %d held, want 1 and 4", l.queue.Len(), l.held.Len())
+		}
+		begun := time.Now()
+		if shut(t, l); time.Since(begun) > 0 {
+			t.Errorf("Close took %v, want no wait", time.Since(begun))
+		}
+	})
+}

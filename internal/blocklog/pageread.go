@@ -1,0 +1,178 @@
+package blocklog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
+)
+
+// enqueue queues a page to be read.
+func (l *Log[B]) enqueue(p *page[B]) {
+	p.state = pageQueued
+	l.queue.push(p, l.isFuture(p.after))
+	l.readQueued()
+}
+
+// readQueued starts one more goroutine that reads queued pages, if it has something to do. If too many pages are held,
+// it does so later.
+func (l *Log[B]) readQueued() {
+	if l.queue.Len() == 0 || l.calls == pageCalls || l.ctx.Err() != nil {
+		return
+	}
+	if wait := l.held.wait(l.reading); wait > 0 {
+		l.readLater(wait)
+		return
+	}
+	l.calls++
+	l.busy++
+	go l.readPages()
+}
+
+// readLater calls readQueued after a wait.
+func (l *Log[B]) readLater(wait time.Duration) {
+	if l.roomTimer != nil {
+		return
+	}
+	l.busy++
+	l.roomTimer = time.AfterFunc(wait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.roomTimer = nil
+		l.readQueued()
+		l.taskDone()
+	})
+}
+
+// readPages reads queued pages until there are none, or too many pages are held.
+func (l *Log[B]) readPages() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.queue.Len() > 0 && l.ctx.Err() == nil {
+		if wait := l.held.wait(l.reading); wait > 0 {
+			l.readLater(wait)
+			break
+		}
+		p := l.queue.pop()
+		p.state = pageReading
+		l.reading++
+		l.readQueued()
+		known, since, exact := p.known, p.since, p.exact
+		l.mu.Unlock()
+		read, gone, err := l.fetch(p.after, since, known, exact)
+		switch {
+		case err != nil && !gone:
+			l.logPage(p.after, err)
+		case len(read.gaps) > 0:
+			l.logPage(p.after, read.gaps[0])
+		}
+		l.callAll(l.finishRead(p, read, gone, err))
+		l.mu.Lock()
+	}
+	l.calls--
+	l.taskDone()
+}
+
+// fetch reads a page from the source and checks it for gaps.
+func (l *Log[B]) fetch(after, since string, known shardHeads, exact bool) (read stored[B], gone bool, err error) {
+	perr := guard.Run(func() {
+		var blocks []B
+		if blocks, err = l.src.Page(l.ctx, after, pageBlocks); err == nil {
+			read.entries, err = l.ascending(blocks[:min(len(blocks), pageBlocks)], after)
+		}
+		if err == nil {
+			read.heads, read.gaps, err = l.checkPage(after, since, known, exact, read.entries)
+			read.began = since
+		}
+		gone = err != nil && l.src.Gone(err)
+	})
+	return read, gone, errors.Join(err, perr)
+}
+
+// ascending returns the blocks with their cursors. Blocks that are out of order are an error: readers would skip
+// blocks, or receive some twice.
+func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
+	entries := make([]entry[B], 0, len(blocks))
+	for _, b := range blocks {
+		cursor := l.src.Cursor(b)
+		if cursor <= after {
+			return nil, fmt.Errorf("page is not ascending: %q comes after %q", cursor, after)
+		}
+		entries = append(entries, entry[B]{b, cursor})
+		after = cursor
+	}
+	return entries, nil
+}
+
+// finishRead handles the result of a read, and returns the wakes of the readers that wait for it.
+func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (wakes []func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reading--
+	l.stats.PageReads++
+	err = errors.Join(err, l.recheckPage(p, &read))
+	switch {
+	case l.ctx.Err() != nil || len(p.waiting) == 0:
+		l.finish(p)
+		return nil
+	case p.outdated:
+		p.outdated = false
+		l.enqueue(p)
+		return nil
+	case gone:
+		p.err = err
+		l.finish(p)
+	case err != nil:
+		l.delay(p, l.opts.MaxBackoff)
+		return nil
+	case len(read.gaps) > 0 && l.awaitMissing(p, read.gaps):
+		return nil
+	case len(read.entries) > 0:
+		l.stats.PageBlocks += uint64(len(read.entries))
+		l.raiseReached(read.entries[len(read.entries)-1].cursor) // before any reader has it
+		p.stored = read
+		l.finish(p)
+		l.hold(p)
+	case l.isFuture(p.after):
+		p.state = pageParked
+		l.addFuture(p)
+		return nil
+	default:
+		l.delay(p, l.opts.MaxBackoff)
+		return nil
+	}
+	return p.wakes(nil)
+}
+
+func (p *page[B]) wakes(wakes []func()) []func() {
+	for r := range p.waiting {
+		if r.wake != nil {
+			wakes = append(wakes, r.wake)
+		}
+	}
+	return wakes
+}
+
+// delay reads a page again after a wait of at most most.
+func (l *Log[B]) delay(p *page[B], most time.Duration) {
+	p.state = pageDelayed
+	p.attempt++
+	l.busy++
+	wait := min(most, backoff(l.opts.MinBackoff, l.opts.MaxBackoff, p.attempt))
+	p.timer = time.AfterFunc(wait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if p.state == pageDelayed {
+			l.enqueue(p)
+		}
+		l.taskDone()
+	})
+}
+
+// stopDelay cancels the wait of a delayed page.
+func (l *Log[B]) stopDelay(p *page[B]) {
+	if p.state == pageDelayed && p.timer.Stop() {
+		l.taskDone()
+	}
+}

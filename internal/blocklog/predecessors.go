@@ -1,0 +1,212 @@
+package blocklog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
+)
+
+const (
+	// predecessorBlocks is the maximum number of blocks of one shard that are read. If more are missing, the gap counts
+	// as lasting.
+	predecessorBlocks = 32
+
+	// maxPredecessors is the maximum number of shards that are read to find the blocks that lead to one block. If more
+	// have split or merged meanwhile, the gap counts as lasting.
+	maxPredecessors = 32
+
+	// maxUnchecked is the maximum number of blocks that are accepted although the source failed when it was asked for
+	// missing blocks before them. Further ones count as a gap.
+	maxUnchecked = 64
+
+	// recheckTimeout is the maximum time for which the next block waits while the source is asked again.
+	recheckTimeout = time.Second
+)
+
+// An unchecked is a block before which others may be missing, because the source failed when it was asked for them.
+type unchecked[B any] struct {
+	workchain     int32
+	after, cursor string
+	find          func(context.Context) (found[B], error)
+}
+
+// rechecks contains the unchecked blocks and the time at which the source is asked again.
+type rechecks[B any] struct {
+	blocks []unchecked[B]
+	at     time.Time
+}
+
+// findUnnumbered looks for missing blocks before a block whose number cannot show them: the first known block of a
+// shard, and the block after a merge.
+func (l *Log[B]) findUnnumbered(
+	ctx context.Context, b B, cursor string, at Place, v verdict, known shardHeads, begun string,
+) (f found[B], err error) {
+	f = found[B]{after: begun, heads: known.clone()}
+	stored := make(shardHeads)
+	all, heads, err := l.blocksBefore(ctx, b, at, v, known, begun)
+	if err != nil {
+		return f, err
+	}
+	// A stored block that the log never had to receive, as it is older, can show that the block after it is missing.
+	shows := func(p Place, cursor string) bool {
+		for ; len(heads) > 0 && heads[0].cursor < cursor; heads = heads[1:] {
+			stored.set(l.src.Place(heads[0].block), heads[0].cursor)
+		}
+		return f.heads.check(p) == verdictFirst && stored.check(p) == verdictGap
+	}
+	for _, e := range all {
+		if e.cursor >= cursor {
+			return f, fmt.Errorf("before: block %q was not asked for", e.cursor)
+		}
+		p := l.src.Place(e.block)
+		if shows(p, e.cursor) {
+			return f, errStillMissing
+		}
+		if err := f.add(p, e); err != nil {
+			return f, err
+		}
+		stored.set(p, e.cursor)
+	}
+	if f.heads.check(at) == verdictGap || shows(at, cursor) {
+		return f, errStillMissing
+	}
+	if len(f.missing) == 0 {
+		return f, nil
+	}
+	before, err := l.src.Before(ctx, f.missing[0].block, nil, 1)
+	if err != nil {
+		return f, fmt.Errorf("before: %w", err)
+	}
+	for _, b := range before {
+		f.after = l.src.Cursor(b)
+	}
+	return f, nil
+}
+
+// blocksBefore returns the blocks that lead to b and that the log lacks, and in heads the last block before these of
+// each shard that was read. Both are ascending.
+//
+// A block continues its own shard, the parent shard after a split, or two shards after a merge. Each of them is read
+// from its end, with one small call. If the block before one of the results is of another shard, that shard is read
+// too.
+func (l *Log[B]) blocksBefore(
+	ctx context.Context, b B, at Place, v verdict, known shardHeads, begun string,
+) (all, heads []entry[B], err error) {
+	type step struct {
+		block B
+		shard uint64
+	}
+	var steps []step
+	for _, shard := range predecessors(shardOf(at), v) {
+		steps = append(steps, step{b, shard})
+	}
+	seen := make(map[string]bool)
+	for i := 0; i < len(steps); i++ {
+		if i == maxPredecessors {
+			return nil, nil, errStillMissing
+		}
+		shard := steps[i].shard
+		blocks, err := l.src.Before(ctx, steps[i].block, &shard, predecessorBlocks)
+		if err != nil {
+			return nil, nil, fmt.Errorf("before: %w", err)
+		}
+		entries, err := l.ascending(blocks, "")
+		if err != nil {
+			return nil, nil, fmt.Errorf("before: %w", err)
+		}
+		after := known.reached(Place{Workchain: at.Workchain, Shard: shard}, begun)
+		late := slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
+		if late == 0 && len(entries) == predecessorBlocks {
+			return nil, nil, errStillMissing
+		}
+		if late < 0 {
+			late = len(entries)
+		}
+		if late > 0 {
+			heads = append(heads, entries[late-1])
+		}
+		for i := late; i < len(entries); i++ {
+			e := entries[i]
+			p := l.src.Place(e.block)
+			if p.Workchain != at.Workchain || shardOf(p) != shard {
+				return nil, nil, fmt.Errorf("before: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+			}
+			if seen[e.cursor] {
+				continue
+			}
+			seen[e.cursor] = true
+			all = append(all, e)
+			if i > 0 && l.src.Place(entries[i-1].block).SeqNo+1 == p.SeqNo {
+				continue
+			}
+			for _, other := range predecessors(shard, verdictFirst) {
+				if other != shard {
+					steps = append(steps, step{e.block, other})
+				}
+			}
+		}
+	}
+	ascending := func(a, b entry[B]) int { return cmp.Compare(a.cursor, b.cursor) }
+	slices.SortFunc(all, ascending)
+	slices.SortFunc(heads, ascending)
+	return all, heads, nil
+}
+
+// predecessors returns the shards whose last block may be the predecessor of a block of the given shard.
+func predecessors(shard uint64, v verdict) []uint64 {
+	var all []uint64
+	if half := lowestBit(shard) >> 1; half > 0 {
+		all = append(all, shard-half, shard+half)
+	}
+	if v == verdictMerge {
+		return all
+	}
+	if shard != wholeShard {
+		all = append(all, parent(shard))
+	}
+	return append(all, shard)
+}
+
+// recheck asks the source again for blocks missing before an unchecked block. Blocks that it finds are late.
+func (l *Log[B]) recheck() {
+	if len(l.rechecks.blocks) == 0 || time.Now().Before(l.rechecks.at) {
+		return
+	}
+	u := l.rechecks.blocks[0]
+	ctx, cancel := context.WithTimeout(l.ctx, recheckTimeout)
+	defer cancel()
+	var f found[B]
+	var err error
+	perr := guard.Run(func() { f, err = u.find(ctx) })
+	if err = errors.Join(err, perr); err != nil && !errors.Is(err, errStillMissing) {
+		l.rechecks.at = time.Now().Add(l.opts.MaxBackoff)
+		return
+	}
+	if l.rechecks.blocks = l.rechecks.blocks[1:]; len(l.rechecks.blocks) == 0 {
+		l.rechecks.blocks = nil
+	}
+	if err == nil && len(f.missing) == 0 {
+		l.clearOpenGap()
+		return
+	}
+	l.mu.Lock()
+	l.stats.GapsFound++
+	l.mu.Unlock()
+	if err == nil {
+		l.insertFound(f, u.workchain, u.cursor)
+		return
+	}
+	ended := l.endAffected(u.workchain, u.after, u.cursor)
+	v := emptyView[B](l.view.Load().newest) // a reader that resumes from before reads from the source
+	v.arrived = l.view.Load().arrived
+	l.view.Store(&v)
+	l.clearOpenGap()
+	l.mu.Unlock()
+	l.callWakes()
+	l.logUnrepaired(u.workchain, u.after, u.cursor, ended, err)
+}

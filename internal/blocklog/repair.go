@@ -1,0 +1,334 @@
+package blocklog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
+)
+
+const (
+	repairTimeout  = 5 * time.Second        // maximum time for which a block waits for missing blocks before it
+	repairInterval = 500 * time.Millisecond // maximum wait between two attempts
+	repairBlocks   = 1000                   // number of blocks per call of Between
+	repairPages    = 10                     // maximum number of calls per attempt
+)
+
+var errStillMissing = errors.New("the source does not have the missing blocks yet")
+
+// repair looks for the missing blocks before the source's next block, if its number shows a gap or could hide one. The
+// block waits meanwhile. repair reports whether the caller should admit the block: not if it has been admitted already,
+// or the Log is closed.
+func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
+	after := l.heads.before(at)
+	if v == verdictFirst {
+		after = l.startCursor
+	}
+	find := func(ctx context.Context) (found[B], error) { return l.findMissing(ctx, b, cursor, at, after) }
+	switch {
+	case v == verdictGap:
+		l.stale() // queries must ask the source, which may have the missing blocks
+		l.openGap.Store(&openGap{at.Workchain, after, l.gaps.Load() + 1})
+	case l.src.Before != nil:
+		known, begun := l.heads.clone(), l.startCursor
+		find = func(ctx context.Context) (f found[B], err error) {
+			if f, err = l.findUnnumbered(ctx, b, cursor, at, v, known, begun); err != nil {
+				l.stale()
+				l.openGap.Store(&openGap{workchain: at.Workchain, after: after})
+			}
+			return f, err
+		}
+	case v == verdictFirst:
+		return true
+	}
+	f, err := l.search(find)
+	stays := err != nil && (v == verdictGap || errors.Is(err, errStillMissing) || len(l.rechecks.blocks) == maxUnchecked)
+	if stays || len(f.missing) > 0 {
+		l.mu.Lock()
+		l.stats.GapsFound++
+		l.mu.Unlock()
+	}
+	switch {
+	case l.ctx.Err() != nil:
+		return false
+	case stays:
+		ended := l.skipGap(b, cursor, at, after)
+		l.logUnrepaired(at.Workchain, after, cursor, ended, err)
+		l.deliverNewest(b, l.delivered, l.view.Load())
+		return false
+	case err != nil:
+		l.rechecks.blocks = append(l.rechecks.blocks, unchecked[B]{at.Workchain, after, cursor, find})
+		l.logLine(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor, "error", err,
+			guard.Stack(err))
+		return true
+	case len(f.missing) == 0:
+		l.clearOpenGap()
+		return true
+	}
+	l.insertFound(f, at.Workchain, cursor)
+	l.mu.Lock()
+	l.heads = f.heads
+	l.mu.Unlock()
+	return true
+}
+
+// insertFound inserts the blocks that were missing before the block with the cursor, and reports the repaired gap.
+func (l *Log[B]) insertFound(f found[B], workchain int32, cursor string) {
+	ended := l.insertMissing(f.missing, workchain, f.after)
+	l.logLine(slog.LevelWarn, "gap repaired", "workchain", workchain, "after", f.after, "before", cursor,
+		"blocks", len(f.missing), "subscriptions", ended)
+	l.gapEvent(workchain, f.after, true, ended)
+}
+
+func (l *Log[B]) logUnrepaired(workchain int32, after, cursor string, ended int, err error) {
+	l.logLine(slog.LevelError, "gap not repaired", "workchain", workchain, "after", after, "before", cursor,
+		"error", err, "subscriptions", ended, guard.Stack(err))
+	l.gapEvent(workchain, after, false, ended)
+}
+
+func (l *Log[B]) gapEvent(workchain int32, after string, repaired bool, ended int) {
+	if l.opts.Events.Gap != nil {
+		l.callEvent(func() { l.opts.Events.Gap(workchain, after, repaired, ended) })
+	}
+}
+
+// found is the result of a search for the blocks that are missing before a block.
+type found[B any] struct {
+	missing []entry[B]
+	after   string     // a position before the missing blocks
+	heads   shardHeads // the heads including the missing blocks; the block continues them
+}
+
+// search calls find until it succeeds or repairTimeout has passed.
+func (l *Log[B]) search(find func(context.Context) (found[B], error)) (f found[B], err error) {
+	ctx, cancel := context.WithTimeout(l.ctx, repairTimeout)
+	defer cancel()
+	most := max(l.opts.MinBackoff, min(l.opts.MaxBackoff, repairInterval))
+	for attempt := 1; ; attempt++ {
+		perr := guard.Run(func() { f, err = find(ctx) })
+		if err = errors.Join(err, perr); err == nil {
+			return f, nil
+		}
+		timer := time.NewTimer(backoff(l.opts.MinBackoff, most, attempt))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return found[B]{}, err
+		}
+	}
+}
+
+// findMissing reads the stored blocks of b's workchain between after and b, and returns those that the log lacks. If
+// they do not close the gap, it returns errStillMissing.
+func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, after string) (f found[B], err error) {
+	f = found[B]{after: after, heads: l.heads.clone()}
+	for range repairPages {
+		blocks, err := l.src.Between(ctx, after, b, repairBlocks)
+		if err != nil {
+			return f, fmt.Errorf("between: %w", err)
+		}
+		entries, err := l.ascending(blocks, after)
+		if err != nil {
+			return f, fmt.Errorf("between: %w", err)
+		}
+		for _, e := range entries {
+			p := l.src.Place(e.block)
+			if e.cursor >= cursor || p.Workchain != at.Workchain {
+				return f, fmt.Errorf("between: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+			}
+			if f.heads.check(p) == verdictGap && !overlap(shardOf(p), shardOf(at)) && !f.heads.passed(p, e.cursor) {
+				continue // this gap began before after, and is found when a block of its shard arrives
+			}
+			if from := f.heads.before(p); f.heads.check(p) == verdictMerge && from < f.after {
+				return l.findMissing(ctx, b, cursor, at, from) // an earlier block of the other half may be missing
+			}
+			if err := f.add(p, e); err != nil {
+				return f, err
+			}
+		}
+		if len(entries) < repairBlocks {
+			break
+		}
+		after = entries[len(entries)-1].cursor
+	}
+	if f.heads.check(at) == verdictGap {
+		return f, errStillMissing
+	}
+	return f, nil
+}
+
+// add counts a stored block as missing if the log lacks it.
+func (f *found[B]) add(p Place, e entry[B]) error {
+	if f.heads.passed(p, e.cursor) {
+		return nil
+	}
+	if f.heads.check(p) == verdictGap {
+		return errStillMissing
+	}
+	f.heads.set(p, e.cursor)
+	f.missing = append(f.missing, e)
+	return nil
+}
+
+// insertMissing inserts missing blocks in their places. Blocks after the newest are admitted as usual. The others are
+// late: later blocks have been delivered. The window is rebuilt, and all live readers look for their places in it. If a
+// late block matches for a reader, the reader continues before that block, or ends with ErrGap if it has received a
+// later one. insertMissing returns the number of readers that ended.
+//
+// The pages of a reader that is catching up may have been read before the missing block was stored. It is treated in
+// the same way, although it may have received the block.
+func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string) (ended int) {
+	owed := make(map[*shareGroup[B]][]string)
+	l.forEachGroup(func(g *shareGroup[B]) {
+		for _, e := range missing {
+			if payload, err := g.evaluate(e.block); payload != nil || err != nil {
+				owed[g] = append(owed[g], e.cursor) // if it panicked, it panics again when the reader reads the block
+			}
+		}
+	})
+	if l.openGap.Load() != nil {
+		l.gaps.Add(1) // readers that ResumePoint ended during the search have the next number, and may lack the blocks
+	}
+	old, late := l.view.Load(), 0
+	for late < len(missing) && missing[late].cursor < old.newest.cursor {
+		late++
+	}
+	if late > 0 {
+		v := old.merge(missing[:late], l.opts.Window)
+		for _, g := range l.groups {
+			l.wakes = g.renumber(v.newest.next, l.delivered, l.wakes)
+		}
+		l.view.Store(&v)
+		l.delivered = v.newest
+		l.wakes = l.wakeAllReached(l.wakes)
+	}
+	for _, p := range l.pages {
+		p.outdated = p.state == pageReading
+	}
+	for g, cursors := range owed {
+		ended += l.rewind(g, cursors, old, after)
+	}
+	if len(missing) > 0 {
+		before := old.above(missing[0].cursor, after)
+		l.addLateGap(lateGap[B]{workchain: workchain, missing: missing, before: before, until: l.highestShown(old)})
+	}
+	l.stats.GapsRepaired++
+	l.stats.Blocks += uint64(late)
+	l.stats.EndedByGap += uint64(ended)
+	l.clearOpenGap()
+	l.mu.Unlock()
+	l.callWakes()
+	for _, e := range missing[:late] {
+		l.blockEvent(e.block)
+	}
+	for _, e := range missing[late:] {
+		l.admit(e.block, e.cursor, nil)
+	}
+	return ended
+}
+
+// rewind moves the catching-up readers of a group back to before the first repaired block that they lack. cursors are
+// those of the repaired blocks that match the group's filter; a reader lacks only those after its start. A reader that
+// has already returned a block after the first one that it lacks ends with ErrGap instead. rewind returns the number of
+// readers that ended.
+func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after string) (ended int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.members {
+		owed := cursors
+		for len(owed) > 0 && owed[0] <= r.start {
+			owed = owed[1:]
+		}
+		if r.at.next != catchingUp || len(owed) == 0 {
+			continue
+		}
+		before := old.above(owed[0], after)
+		r.discardSearch()
+		l.cancelWait(r)
+		r.at.cursor = max(min(r.at.cursor, before), r.start)
+		switch {
+		case r.lost != nil: // it has ended, but Next may not have returned its cursor yet
+		case r.lastReturned > owed[0]:
+			ended++
+			r.lost, r.reportedGap = ErrGap, l.gaps.Load()+1
+		default:
+			r.at.cursor = max(r.at.cursor, r.lastReturned)
+		}
+		if r.wake != nil {
+			l.wakes = append(l.wakes, r.wake)
+		}
+	}
+	return ended
+}
+
+// skipGap ends the live readers that a lasting gap may affect, and publishes the block after the gap. The window starts
+// again after that block: a reader that resumes from before the gap reads from the source, which may have the missing
+// blocks by then. skipGap returns the number of readers that ended.
+func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int) {
+	ended = l.endAffected(at.Workchain, after, cursor)
+	l.heads.set(at, cursor)
+	v := emptyView[B](mark{l.delivered.next + 1, cursor})
+	v.arrived, v.fresh = time.Now(), true
+	l.publish(&v)
+	l.clearOpenGap()
+	l.mu.Unlock()
+	return ended
+}
+
+// endAffected ends the live readers that a lasting gap before the block with the cursor may affect, and returns their
+// number. It returns with the log's lock held.
+func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) {
+	concerned := make(map[*shareGroup[B]]bool)
+	l.forEachGroup(func(g *shareGroup[B]) {
+		may, err := g.mayMatch(workchain)
+		if concerned[g] = may; err != nil {
+			l.logPanic("evaluation of a workchain panicked", err, after)
+		}
+	})
+	l.addLasting(cursor)
+	for _, g := range l.groups {
+		if concerned[g] {
+			n, wakes := g.endAtGap(after, l.gaps.Load()+1, l.lastingGaps[cursor].number, l.delivered, l.wakes)
+			ended, l.wakes = ended+n, wakes
+		}
+	}
+	l.stats.EndedByGap += uint64(ended)
+	l.addLateGap(lateGap[B]{workchain: workchain, before: after, until: l.highestShown(l.view.Load())})
+	return ended
+}
+
+// forEachGroup calls do for every group without holding a lock, also for groups that appear meanwhile. It returns with
+// the log's lock held.
+func (l *Log[B]) forEachGroup(do func(*shareGroup[B])) {
+	did := make(map[*shareGroup[B]]bool)
+	for {
+		var added []*shareGroup[B]
+		l.mu.Lock()
+		for _, g := range l.groups {
+			if !did[g] {
+				added = append(added, g)
+			}
+		}
+		if len(added) == 0 {
+			return
+		}
+		l.mu.Unlock()
+		for _, g := range added {
+			did[g] = true
+			do(g)
+		}
+	}
+}
+
+// renumber makes all live members catch up from their positions, and sets the number of the group's next block.
+func (g *shareGroup[B]) renumber(next uint64, delivered mark, wakes []func()) []func() {
+	wakes = g.fallAll(delivered, wakes)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.matched = next
+	return wakes
+}

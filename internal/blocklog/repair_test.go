@@ -1,0 +1,348 @@
+package blocklog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func master(seqNo uint32) Place { return Place{-1, wholeShard, seqNo} }
+func base(seqNo uint32) Place   { return Place{0, wholeShard, seqNo} }
+func other(seqNo uint32) Place  { return Place{1, wholeShard, seqNo} }
+
+// gapEvents records the calls of Events.Gap.
+type gapEvents []string
+
+func (s *gapEvents) gap(workchain int32, after string, repaired bool, n int) {
+	*s = append(*s, fmt.Sprint(workchain, " ", after, " ", repaired, " ", n))
+}
+
+func TestGapBeforeUndeliveredBlocksIsRepairedUnnoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		var gaps gapEvents
+		var blocks []int
+		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: gaps.gap, Block: func(p shardBlock) { blocks = append(blocks, p.number) }}})
+		r := joinAt(t, l, blocksOf())
+		synctest.Wait()
+		f.growSkipped([]int{4, 5}, base(2), base(3), base(4), base(5), master(2))
+		synctest.Wait()
+		for n := 3; n <= 7; n++ {
+			if item, err := r.Next(); err != nil || item.Cursor != cursorOf(n) || !item.Arrived.Equal(time.Now()) {
+				t.Fatalf("%+v, %v; want block %d, received now", item, err, n)
+			}
+		}
+		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 0 || s.Blocks != 5 || s.CaughtUp != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		if !slices.Equal(gaps, gapEvents{"0 000003 true 0"}) || !slices.Equal(blocks, []int{3, 4, 5, 6, 7}) || !slices.Equal(f.asked, []string{cursorOf(3)}) {
+			t.Errorf("got gap events %q and blocks %v, asked after %q", gaps, blocks, f.asked)
+		}
+	})
+}
+
+// Block 4 of the base chain is missing, and shows after two of the masterchain and one of another have gone out.
+func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1), other(1))
+		var gaps gapEvents
+		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: gaps.gap}})
+		synctest.Wait()
+		var had int
+		masters, bases, all := joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf(0)), joinAt(t, l, blocksOf())
+		slow, both := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(0, -1))
+		i := blocksOf(1)
+		i.Wake = func() { had++ }
+		others := joinAt(t, l, i)
+		f.growSkipped([]int{4}, base(2), master(2), master(3), other(2))
+		synctest.Wait()
+		added := joinAt(t, l, blocksOf()) // receives no block from before it joined
+		from5, from3 := joinAt(t, l, blocksOf(), 5), joinAt(t, l, blocksOf(0), 3)
+		expectNow(t, masters, 5, 6)
+		expectNow(t, bases)
+		expectNow(t, all, 5, 6, 7)
+		expectNow(t, from5, 6, 7)
+		expectNow(t, from3)
+		if item, err := both.Next(); item.Cursor != cursorOf(5) || err != nil {
+			t.Fatal(item, err)
+		}
+		f.grow(base(3), master(4))
+		synctest.Wait()
+		expectNow(t, masters, 9)
+		expectNow(t, bases, 4, 8)
+		expectGap(t, all, 3)
+		expectGap(t, both, 3)
+		expectNow(t, slow, 4, 5, 6, 7, 8, 9)
+		expectNow(t, others, 7)
+		expectNow(t, added, 8, 9)
+		expectGap(t, from5, 3) // it may have had 5 from here
+		expectNow(t, from3, 4, 8)
+		again := joinAt(t, l, blocksOf(), 3)
+		expectNow(t, again, 4, 5, 6, 7, 8, 9)
+		if len(f.pages) > 0 || !slices.Equal(gaps, gapEvents{"0 000002 true 3"}) {
+			t.Errorf("got pages after %q, gap events %q", f.pages, gaps)
+		}
+		if had > 2 {
+			t.Errorf("a reader of another chain was woken %d times", had)
+		}
+		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 3 || s.Blocks != 6 || s.CatchingUp != 3 {
+			t.Errorf("stats %+v", s)
+		}
+		w := l.Window()
+		for n, p := range w.Blocks {
+			if p.number != n+2 {
+				t.Errorf("the window has %v", w.Blocks)
+			}
+		}
+		for _, r := range []*Reader[shardBlock]{masters, bases, all, slow, both, others, added, from5, from3, again} {
+			r.Close()
+		}
+		if s := l.Stats(); s.CatchingUp != 0 || s.Groups != 0 {
+			t.Errorf("stats %+v when all have left", s)
+		}
+	})
+}
+
+func TestBlockRepairedAfterLaterBlocksHasNoArrivalTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf(0))
+		f.growSkipped([]int{3}, base(2), master(2), base(3))
+		synctest.Wait()
+		if item, _ := r.Next(); item.Cursor != cursorOf(3) || !item.Arrived.IsZero() {
+			t.Errorf("%+v", item)
+		}
+		if item, _ := r.Next(); item.Cursor != cursorOf(5) || item.Arrived.IsZero() {
+			t.Errorf("%+v", item)
+		}
+	})
+}
+
+func TestLateBlockBeforeTheWindowIsReadFromTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{Window: 3})
+		synctest.Wait()
+		bases, all, slow := joinAt(t, l, blocksOf(0)), joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf())
+		f.growSkipped([]int{3}, base(2), master(2), master(3))
+		synctest.Wait()
+		expectNow(t, all, 4, 5)
+		f.grow(master(4), master(5), master(6))
+		synctest.Wait()
+		expectNow(t, all, 6, 7, 8)
+		f.grow(base(3))
+		synctest.Wait()
+		expectEventually(t, bases, 3, 9)
+		expectGap(t, all, 2)
+		expectEventually(t, slow, 3, 4, 5, 6, 7, 8, 9)
+		if len(f.pages) == 0 || len(l.Window().Blocks) != 3 {
+			t.Errorf("pages after %q, window %+v", f.pages, l.Window())
+		}
+	})
+}
+
+func TestLateBlockBeforeTheWindowIsNotInserted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		f.lacks[5] = true
+		f.growSkipped([]int{3, 5}, base(2), master(2), master(3), master(4)) // block 5 stays missing
+		time.Sleep(repairTimeout)
+		bases := joinAt(t, l, blocksOf(0), 2)
+		f.grow(other(1), base(3))
+		synctest.Wait()
+		if w := l.Window(); w.After != cursorOf(6) || len(w.Blocks) != 2 || w.Blocks[0].number != 7 || l.Stats().GapsRepaired != 1 {
+			t.Errorf("window %+v, stats %+v", w, l.Stats())
+		}
+		expectEventually(t, bases, 3, 8)
+	})
+}
+
+func TestPagesReadBeforeARepairAreReadAgain(t *testing.T) {
+	for _, took := range []int{0, 1} { // number of received blocks after the gap
+		synctest.Test(t, func(t *testing.T) {
+			f := newShardSource()
+			for n := range 10 {
+				f.grow(master(uint32(n + 1)))
+			}
+			f.grow(base(1))
+			l := openShards(t, f, Options[shardBlock]{Window: 2})
+			synctest.Wait()
+			f.lacks[12] = true
+			f.growSkipped([]int{12}, base(2), master(11), master(12), master(13), master(14))
+			synctest.Wait()
+			paged, waiting, asking := joinAt(t, l, blocksOf(), 10), joinAt(t, l, blocksOf(), 9), joinAt(t, l, blocksOf(), 8)
+			expectNow(t, paged)
+			expectNow(t, waiting)
+			synctest.Wait()
+			expectNow(t, asking) // its page is being asked for
+			f.set(func() { f.paging = make(chan struct{}) })
+			for range 1 + took {
+				if _, err := paged.Next(); err != nil { // it has a page without block 12
+					t.Fatal(err)
+				}
+			}
+			late := joinAt(t, l, blocksOf(), 7)
+			expectNow(t, late)
+			synctest.Wait()
+			f.set(func() { delete(f.lacks, 12) })
+			f.grow(base(3))
+			synctest.Wait()
+			expectNow(t, late) // and waits for the same page again
+			close(f.paging)
+			f.set(func() { f.paging = nil })
+			if took == 0 {
+				expectEventually(t, paged, 12, 13, 14, 15, 16, 17)
+			} else {
+				expectGap(t, paged, 11)
+			}
+			expectEventually(t, waiting, 10, 11, 12, 13, 14, 15, 16, 17)
+			expectEventually(t, asking, 9, 10, 11, 12, 13, 14, 15, 16, 17)
+			expectEventually(t, late, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)
+		})
+	}
+}
+
+func TestReaderThatHasTheRepairedBlockContinuesAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		for n := range 10 {
+			f.grow(master(uint32(n + 1)))
+		}
+		f.grow(base(1))
+		l := openShards(t, f, Options[shardBlock]{Window: 2})
+		synctest.Wait()
+		f.growSkipped([]int{12}, base(2), master(11), master(12), master(13), master(14))
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf(), 11)
+		expectNow(t, r)
+		synctest.Wait()
+		if item, err := r.Next(); item.Cursor != cursorOf(12) || err != nil {
+			t.Fatal(item, err)
+		}
+		f.grow(base(3))
+		synctest.Wait()
+		expectEventually(t, r, 13, 14, 15, 16, 17)
+	})
+}
+
+// While a missing block is searched for and inserted, readers join existing and new groups, and one reader is searching
+// the window.
+func TestReaderReceivesRepairedBlockInItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		var added []*Reader[shardBlock]
+		wake := make(chan struct{})
+		i := blocksOf(0)
+		i.Eval = func(p shardBlock) []byte {
+			if p.number == 3 && added == nil {
+				for _, key := range []string{"new", i.Key} {
+					j := blocksOf()
+					j.Key = key
+					for range 2 {
+						added = append(added, joinAt(t, l, j, 2))
+					}
+				}
+				expectNow(t, added[0], 4, 5) // it is live, and has received the blocks after the gap
+			}
+			return blocksOf(0).Eval(p)
+		}
+		bases := joinAt(t, l, i)
+		searching := blocksOf()
+		searching.Key = "searching"
+		searching.Eval = func(p shardBlock) []byte {
+			if p.number == 4 {
+				<-wake
+			}
+			return blocksOf().Eval(p)
+		}
+		f.growSkipped([]int{3}, base(2), master(2), master(3))
+		synctest.Wait()
+		r := joinAt(t, l, searching, 2)
+		var got []int
+		done := make(chan error)
+		go func() {
+			for len(got) < 4 {
+				more, err := takeAll(r)
+				if got = append(got, more...); err != nil {
+					done <- err
+					return
+				}
+				time.Sleep(time.Second)
+			}
+			done <- nil
+		}()
+		synctest.Wait() // in the midst of block 4
+		f.grow(base(3))
+		synctest.Wait()
+		expectNow(t, bases, 3, 6)
+		expectGap(t, added[0], 2)
+		expectNow(t, added[1], 3, 4, 5, 6)
+		expectNow(t, added[2], 3, 6)
+		expectNow(t, added[3], 3, 6)
+		close(wake)
+		if err := <-done; err != nil || !slices.Equal(got, []int{3, 4, 5, 6}) {
+			t.Errorf("read %v, %v", got, err)
+		}
+	})
+}
+
+func TestPanicOnLateBlockEndsReaderBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		i := blocksOf(0)
+		i.Eval = func(p shardBlock) []byte {
+			if p.number == 3 {
+				panic(errDown)
+			}
+			return blocksOf(0).Eval(p)
+		}
+		r, fine := joinAt(t, l, i), joinAt(t, l, blocksOf())
+		f.growSkipped([]int{3}, base(2), master(2), base(3))
+		synctest.Wait()
+		_, err := r.Next()
+		var lost *Lost
+		if !errors.As(err, &lost) || !isPanic(err, errDown) || lost.Cursor != cursorOf(2) {
+			t.Errorf("%v; want the panic, before block 3", err)
+		}
+		expectNow(t, fine, 3, 4, 5)
+	})
+}
+
+// A reader has not called Next since a gap ended it, and another missing block is found before that.
+func TestUnreadGapIsStillReportedAfterAnotherRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(Place{0, left, 1}, Place{0, right, 1}, master(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf(0))
+		f.lacks[6] = true
+		f.growSkipped([]int{4, 6}, Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, master(2), Place{0, right, 4})
+		time.Sleep(repairTimeout)
+		synctest.Wait()
+		f.grow(Place{0, left, 3}) // block 4 is found
+		synctest.Wait()
+		if l.Stats().GapsRepaired != 1 || l.Stats().EndedByGap != 1 {
+			t.Errorf("stats %+v", l.Stats())
+		}
+		expectGap(t, r, 3)
+	})
+}

@@ -1,0 +1,213 @@
+package blocklog
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func expectResumePoint(t *testing.T, what string, r *Reader[shardBlock], cursor int, gap bool) {
+	t.Helper()
+	got, _, err := r.ResumePoint()
+	if got != cursorOf(cursor) || errors.Is(err, ErrGap) != gap || !gap && err != nil {
+		t.Errorf("%s: got resume point %q, %v; want %q, gap %v", what, got, err, cursorOf(cursor), gap)
+	}
+}
+
+func TestResumePointIsBeforeAGapDuringItsRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1), master(2), base(2))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		all, masters, idle := joinAt(t, l, blocksOf(-1, 0)), joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf(0))
+		early := joinAt(t, l, blocksOf(-1, 0), 1) // has not read yet
+		i := blocksOf(-1)
+		i.Key, i.Concerns = "panicking", func(int32) bool { panic("no idea") }
+		bad := joinAt(t, l, i)
+		f.lacks[5] = true
+		f.growSkipped([]int{5}, base(3), master(3))
+		synctest.Wait()
+		expectNow(t, all, 6)
+		expectNow(t, bad, 6)
+		expectResumePoint(t, "before the gap shows", all, 6, false)
+		f.grow(base(4)) // shows it
+		time.Sleep(time.Second)
+		fresh := joinAt(t, l, blocksOf(-1, 0))
+		for range 2 {
+			expectResumePoint(t, "a reader with a block after it", all, 4, true)
+			expectResumePoint(t, "a reader with all its blocks", idle, 4, true)
+			expectResumePoint(t, "a reader whose Concerns panics", bad, 4, true)
+			expectResumePoint(t, "a reader that it does not concern", masters, 4, false) // it has not read 6
+			expectResumePoint(t, "a catching-up reader", early, 1, false)
+			expectResumePoint(t, "a reader that started after it", fresh, 6, false)
+			if err := l.Close(t.Context()); err != nil { // the missing block is not found
+				t.Error(err)
+			}
+		}
+		all.Close()
+		if _, _, err := all.ResumePoint(); err != nil {
+			t.Error("a closed reader:", err)
+		}
+	})
+}
+
+func TestResumePointAgreesWithNextAfterTheRepair(t *testing.T) {
+	for name, repaired := range map[string]bool{"repaired": true, "lasting": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newShardSource()
+				f.grow(master(1), base(1))
+				l := openShards(t, f, Options[shardBlock]{})
+				synctest.Wait()
+				had, hadNot := joinAt(t, l, blocksOf(-1, 0)), joinAt(t, l, blocksOf(0))
+				f.lacks[3] = !repaired
+				f.growSkipped([]int{3}, base(2), master(2))
+				synctest.Wait()
+				expectNow(t, had, 4)
+				f.grow(base(3))
+				time.Sleep(repairTimeout + time.Second)
+				synctest.Wait()
+				expectResumePoint(t, "a reader with a block after the gap", had, 2, true)
+				expectResumePoint(t, "a reader without one", hadNot, 2, !repaired)
+				if err := l.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				expectGap(t, had, 2)
+			})
+		})
+	}
+}
+
+// ResumePoint reported the gap to a client that left during the search. The client resumes during the search or after
+// it.
+func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"during it": 0, "after it": repairTimeout + time.Second} {
+		for _, marked := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newShardSource()
+				f.grow(master(1), base(1))
+				l := openShards(t, f, Options[shardBlock]{})
+				synctest.Wait()
+				r := joinAt(t, l, blocksOf(-1, 0))
+				f.lacks[3] = true
+				f.growSkipped([]int{3}, base(2), master(2))
+				synctest.Wait()
+				expectNow(t, r, 4)
+				f.grow(base(3))
+				time.Sleep(time.Second)
+				cursor, mark, err := r.ResumePoint()
+				if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
+					t.Fatalf("got resume point %q, %v", cursor, err)
+				}
+				time.Sleep(wait)
+				i := blocksOf(-1, 0)
+				if i.After = &cursor; marked {
+					i.Mark = mark
+				}
+				again, err := l.Join(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []int
+				for range 20 {
+					time.Sleep(time.Second)
+					more, failed := takeAll(again)
+					if got = append(got, more...); failed != nil {
+						err = failed
+						break
+					}
+				}
+				if want := []int{4, 5}; marked && (err != nil || !slices.Equal(got, want)) {
+					t.Errorf("%s: a client with its mark has had %d, %v", name, got, err)
+				}
+				if !marked && !errors.Is(err, ErrGap) {
+					t.Errorf("%s: a client without its mark has had %d, %v", name, got, err)
+				}
+				again.Close()
+			})
+		}
+	}
+}
+
+// ResumePoint reported the gap to two clients during the search. One resumes meanwhile, reads on without the missing
+// block and leaves again: when the block is found, the gap must be reported to it once more. The other one resumes
+// after that, and receives the block.
+func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		f.lacks[3] = true
+		f.growSkipped([]int{3}, base(2), master(2))
+		f.grow(base(3)) // shows it
+		type place struct {
+			after string
+			mark  Mark
+		}
+		join := func(p place) *Reader[shardBlock] {
+			t.Helper()
+			i := blocksOf(-1, 0)
+			i.After, i.Mark = &p.after, p.mark
+			r, err := l.Join(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			return r
+		}
+		reads := func(from place, want ...int) place {
+			t.Helper()
+			r := join(from)
+			defer r.Close()
+			for _, number := range want {
+				item, err := r.Next()
+				if err != nil || item.Cursor != cursorOf(number) {
+					t.Fatalf("read %q, %v; want block %d", item.Cursor, err, number)
+				}
+				from = place{item.Cursor, item.Mark}
+			}
+			return from
+		}
+		first := join(place{cursorOf(2), 0})
+		expectNow(t, first, 4)
+		var sentBack place
+		sentBack.after, sentBack.mark, _ = first.ResumePoint()
+		first.Close()
+		early := reads(sentBack, 4)
+		f.set(func() { delete(f.lacks, 3) })
+		time.Sleep(repairTimeout)
+
+		again := join(early)
+		expectGap(t, again, 2)
+		again.Close()
+		for _, p := range []place{sentBack, {cursorOf(2), again.Mark(cursorOf(2))}} {
+			reads(reads(p, 3, 4), 5) // without another report
+		}
+	})
+}
+
+// Cursor and Mark are two calls. The Mark must not count a gap that was found between them as reported.
+func TestMarkOfCursorBeforeAGapDoesNotHideIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf())
+		f.growSkipped([]int{3}, base(2), master(2), master(3))
+		synctest.Wait()
+		expectNow(t, r, 4, 5)
+		cursor := r.Cursor()
+		f.grow(base(3))
+		synctest.Wait()
+		again := blocksOf()
+		again.Mark = r.Mark(cursor)
+		expectGap(t, joinAt(t, l, again, 5), 2)
+		again.Mark = r.Mark(r.Cursor())
+		expectEventually(t, joinAt(t, l, again, 2), 3, 4, 5, 6)
+	})
+}

@@ -1,0 +1,71 @@
+package blocklog
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Two readers wait for the same page. One of them passed a missing block before it was stored, the other one after
+// that.
+func TestReadersOfOnePageReceiveTheirOwnGaps(t *testing.T) {
+	for name, first := range map[string]bool{"the one that lacks it asks first": true, "it asks last": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newShardSource()
+				masters := uint32(0)
+				for n := 1; n <= 400; n++ {
+					switch n {
+					case 120:
+						f.grow(base(1))
+					case 150:
+						f.grow(base(2))
+					case 240:
+						f.grow(base(3))
+					default:
+						masters++
+						f.grow(master(masters))
+					}
+				}
+				f.lacks[150] = true
+				l := openShards(t, f, Options[shardBlock]{Window: 5})
+				synctest.Wait()
+				takes := func(r *Reader[shardBlock], n int) {
+					t.Helper()
+					for range n {
+						item, err := r.Next()
+						for ; err == nil && item.Payload == nil; item, err = r.Next() {
+							synctest.Wait()
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				lacks := joinAt(t, l, blocksOf(), 102)
+				takes(lacks, 100) // up to 203
+				f.set(func() { delete(f.lacks, 150) })
+				i := blocksOf()
+				i.Key = "has"
+				has := joinAt(t, l, i, 3)
+				takes(has, 200) // up to 203
+				f.paging = make(chan struct{})
+				ask := []*Reader[shardBlock]{lacks, has}
+				if !first {
+					ask = []*Reader[shardBlock]{has, lacks}
+				}
+				for _, r := range ask {
+					if item, err := r.Next(); err != nil || item.Payload != nil {
+						t.Fatal(item, err)
+					}
+					synctest.Wait()
+				}
+				close(f.paging)
+				time.Sleep(time.Minute)
+				if got, gap := readToEnd(t, lacks); gap != cursorOf(120) {
+					t.Errorf("it has had %d, gap reported after %q", len(got), gap)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,306 @@
+package blocklog
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
+)
+
+// A shareGroup keeps evaluated payloads for readers that are slightly slower than the stream: within both of its
+// limits, and all groups together within Options.KeptBytes. Slower readers evaluate the blocks of the window
+// themselves: the limits cost work, but no reader misses a block.
+const (
+	groupItems = 64
+	groupBytes = 32 << 10
+	matchBytes = 96 // counted for each match in addition to its payload
+)
+
+// A shareGroup contains all readers with equal keys, which share one evaluation of each block.
+type shareGroup[B any] struct {
+	key      string
+	eval     func(B) []byte
+	concerns func(workchain int32) bool
+	keep     int           // maximum number of items
+	kept     *atomic.Int64 // bytes that all groups keep
+	slot     int           // index in the log's groups; guarded by the log's lock
+
+	mu      sync.Mutex
+	members []*Reader[B]
+	items   []match // ascending; matches within the bounds that a live member has not read yet
+	bytes   int     // size of items
+	since   uint64  // items has every unread match from this number on
+	matched uint64  // one past the last match, at first the next block; live readers at or past it have read everything
+	err     error   // set when the group has ended
+	ended   mark    // the mark that the group had reached when it ended
+}
+
+// A match is a block for which Eval returned a payload.
+type match struct {
+	number  uint64
+	unread  int // number of live members that have not read it; no match has fewer than the one before it
+	cursor  string
+	payload []byte
+	arrived time.Time
+}
+
+func (m *match) size() int { return cap(m.payload) + matchBytes }
+
+func (g *shareGroup[B]) evaluate(b B) (payload []byte, err error) {
+	err = guard.Run(func() { payload = g.eval(b) })
+	return payload, err
+}
+
+// begin moves the live members, which joined before the log had a position, to its beginning.
+func (g *shareGroup[B]) begin(at mark) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.matched = at.next
+	for _, r := range g.members {
+		if r.at.next != catchingUp {
+			r.at, r.start, r.from = at, at.cursor, at.cursor
+		}
+	}
+}
+
+func (g *shareGroup[B]) add(r *Reader[B]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.slot = int32(len(g.members))
+	g.members = append(g.members, r)
+}
+
+// put keeps the match between two marks for the live members that have not passed it, and appends their wakes.
+func (g *shareGroup[B]) put(payload []byte, before, after mark, arrived time.Time, wakes []func()) []func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return wakes
+	}
+	unread := 0
+	for _, r := range g.members {
+		if r.at.next > before.next {
+			continue
+		}
+		if r.at.next >= g.matched && r.at.cursor < before.cursor {
+			r.at = before // it had read everything: skip the blocks since then, which did not match
+		}
+		unread++
+		if r.wake != nil {
+			wakes = append(wakes, r.wake)
+		}
+	}
+	g.matched = after.next
+	if unread == 0 {
+		return wakes
+	}
+	m := match{before.next, unread, after.cursor, payload, arrived}
+	g.items = append(g.items, m)
+	g.bytes += m.size()
+	g.kept.Add(int64(m.size()))
+	n, bytes := 0, g.bytes
+	for kept := len(g.items); kept > g.keep || kept > 1 && bytes > groupBytes; kept-- {
+		bytes -= g.items[n].size()
+		n++
+	}
+	g.discard(n)
+	return wakes
+}
+
+// shrink makes groups discard their items until all groups together keep at most KeptBytes. It takes the groups in
+// rotation, so that readers that do not read their blocks do not use up the memory that others need.
+func (l *Log[B]) shrink() {
+	for n := len(l.delivering); n > 0 && l.kept.Load() > int64(l.opts.KeptBytes); n-- {
+		g := l.delivering[l.nextToShrink.Add(1)%uint64(len(l.delivering))]
+		g.mu.Lock()
+		g.discard(len(g.items))
+		g.mu.Unlock()
+	}
+}
+
+// discard removes the first n items, although members have not read them.
+func (g *shareGroup[B]) discard(n int) {
+	if n > 0 {
+		g.since = g.items[n-1].number + 1
+		g.shift(n)
+	}
+}
+
+// take returns the first match that a reader has not read, which must be in items, and advances the reader.
+func (g *shareGroup[B]) take(r *Reader[B]) Item {
+	i, _ := slices.BinarySearchFunc(g.items, r.at.next, func(m match, n uint64) int {
+		if m.number < n {
+			return -1
+		}
+		return 1
+	})
+	m := &g.items[i]
+	item := Item{Cursor: m.cursor, Payload: m.payload, Arrived: m.arrived, Origin: OriginLive}
+	r.at = mark{m.number + 1, m.cursor}
+	r.lastReturned = m.cursor
+	m.unread--
+	g.forget()
+	return item
+}
+
+// drop removes a reader. It returns the number of remaining members, and whether the reader was one. The position of
+// the reader stays as it was.
+func (g *shareGroup[B]) drop(r *Reader[B], delivered mark) (left int, was bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r.slot < 0 {
+		return len(g.members), false
+	}
+	g.release(r)
+	r.at = g.reached(r, delivered)
+	if r.at.next == catchingUp {
+		r.log.catchingUp.Add(-1)
+	}
+	last := len(g.members) - 1
+	g.members[r.slot] = g.members[last]
+	g.members[r.slot].slot = r.slot
+	g.members[last] = nil
+	g.members = g.members[:last]
+	r.slot = -1
+	return last, true
+}
+
+// release removes a reader from the unread counts of the items that it has not read.
+func (g *shareGroup[B]) release(r *Reader[B]) {
+	from := max(r.at.next, r.since)
+	for i := range g.items {
+		if g.items[i].number >= from {
+			g.items[i].unread--
+		}
+	}
+	g.forget()
+}
+
+// fall makes a reader catch up from a cursor.
+func (g *shareGroup[B]) fall(r *Reader[B], cursor string) {
+	if r.at.next != catchingUp {
+		g.release(r)
+		r.log.catchingUp.Add(1)
+	}
+	r.at = mark{catchingUp, cursor}
+}
+
+// move moves a reader to the mark that its search reached. If the log lost its position meanwhile, only the cursor
+// counts.
+func (g *shareGroup[B]) move(r *Reader[B], at mark) {
+	if at.next == catchingUp || r.at.next == catchingUp {
+		g.fall(r, at.cursor)
+	} else {
+		r.at = at
+	}
+}
+
+// fallAll makes all live members catch up from their positions, and appends their wakes.
+func (g *shareGroup[B]) fallAll(delivered mark, wakes []func()) []func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.members {
+		if r.at.next == catchingUp {
+			continue
+		}
+		g.fall(r, g.reached(r, delivered).cursor)
+		if r.wake != nil {
+			wakes = append(wakes, r.wake)
+		}
+	}
+	return wakes
+}
+
+// reached returns the position of a reader. A reader that has read every match is at the position of the log, or at
+// that of the group if the group has ended.
+func (g *shareGroup[B]) reached(r *Reader[B], delivered mark) mark {
+	if g.err != nil {
+		delivered = g.ended
+	}
+	if r.slot >= 0 && r.at.next >= g.matched && r.at.next <= delivered.next && r.at.cursor < delivered.cursor {
+		return delivered
+	}
+	return r.at
+}
+
+// end ends the group at a mark, and appends the wakes of its members.
+func (g *shareGroup[B]) end(at mark, err error, wakes []func()) []func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return wakes
+	}
+	g.err, g.ended = err, at
+	g.discard(len(g.items)) // shrink does not reach it any more
+	for _, r := range g.members {
+		if r.wake != nil {
+			wakes = append(wakes, r.wake)
+		}
+	}
+	return wakes
+}
+
+// forget removes the items that all members have read.
+func (g *shareGroup[B]) forget() {
+	n := 0
+	for n < len(g.items) && g.items[n].unread == 0 {
+		n++
+	}
+	g.shift(n)
+}
+
+func (g *shareGroup[B]) shift(n int) {
+	for i := range n {
+		size := g.items[i].size()
+		g.bytes -= size
+		g.kept.Add(-int64(size))
+	}
+	g.items = slices.Delete(g.items, 0, n)
+	if len(g.items) == 0 && cap(g.items) > 4 {
+		g.items = nil // release the memory of a group whose readers were slow
+	}
+}
+
+// mayMatch reports whether a block of a workchain may match. If concerns panics, it returns true and the error.
+func (g *shareGroup[B]) mayMatch(workchain int32) (may bool, err error) {
+	err = guard.Run(func() { may = g.concerns == nil || g.concerns(workchain) })
+	return may || err != nil, err
+}
+
+// end ends all readers of g: each receives its unread blocks before at, then err. A reader that joins later with the
+// same key gets a new group. end returns wakes with the readers' wake functions appended. The caller must call them
+// after it has released l.mu.
+func (l *Log[B]) end(g *shareGroup[B], at mark, err error, wakes []func()) []func() {
+	l.remove(g)
+	return g.end(at, err, wakes)
+}
+
+func (l *Log[B]) endAll(err error, wakes []func()) []func() {
+	for len(l.groups) > 0 {
+		wakes = l.end(l.groups[len(l.groups)-1], l.delivered, err, wakes)
+	}
+	return wakes
+}
+
+func (l *Log[B]) remove(g *shareGroup[B]) {
+	if l.byKey[g.key] != g {
+		return
+	}
+	delete(l.byKey, g.key)
+	last := len(l.groups) - 1
+	l.groups[g.slot] = l.groups[last]
+	l.groups[g.slot].slot = g.slot
+	l.groups[last] = nil
+	l.groups = l.groups[:last]
+}
+
+// callAll calls the wakes. If one panics, the others are still called.
+func (l *Log[B]) callAll(wakes []func()) {
+	for _, wake := range wakes {
+		if err := guard.Run(wake); err != nil {
+			l.logPanic("wake of a reader panicked", err, "")
+		}
+	}
+}
