@@ -6,35 +6,37 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// An argument waits for variables.
+// An argument is coerced when the field runs, because the field's arguments contain
+// variables.
 type argument struct {
 	name     string
 	typ      *ast.Type
-	value    *ast.Value // nil: not given
-	variable int        // the place of the variable that the value is; -1: it is none
+	value    *ast.Value // nil if absent
+	variable int        // if the value is a variable, its index; else -1
 	def      any
 }
 
-// A callSite is where arguments are given. All fields that are compiled of it share
-// their literals.
+// A callSite identifies the arguments of a field in the document. All fields that are
+// compiled from it share their literals.
 type callSite struct {
 	def  *ast.FieldDefinition
 	node *ast.Field
 }
 
-// arguments coerces them now where they hold no variable.
+// arguments compiles the arguments of a field. If they contain no variable, it
+// coerces them.
 func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field) {
 	if len(def.Arguments) == 0 {
 		return
 	}
 	variables, steps := false, k.steps
 	for _, a := range node.Arguments {
-		variables = k.use(a.Value) || variables
+		variables = k.countVariables(a.Value) || variables
 	}
-	if !k.once[node] {
-		k.once[node], k.steps = true, steps // the first time is linear in the document
+	if !k.compiled[node] {
+		k.compiled[node], k.steps = true, steps // the first time does not count: it is linear in the document
 	}
-	if k.spent() {
+	if k.exhausted() {
 		return
 	}
 	place := callSite{def, node}
@@ -51,50 +53,51 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 		k.plan.size += slotBytes * len(def.Arguments)
 	}
 	for i, a := range def.Arguments {
-		given := argument{name: a.Name, typ: a.Type, variable: -1, def: k.c.schema.defaults[a]}
-		if arg := node.Arguments.ForName(a.Name); arg != nil {
-			given.value = detached(arg.Value)
+		arg := argument{name: a.Name, typ: a.Type, variable: -1, def: k.c.schema.defaults[a]}
+		if written := node.Arguments.ForName(a.Name); written != nil {
+			arg.value = cloneLiteral(written.Value)
 		}
 		switch {
-		case !variables && given.value == nil:
-			f.constant[i] = given.def
+		case !variables && arg.value == nil:
+			f.constant[i] = arg.def
 		case !variables:
-			f.constant[i] = k.c.schema.constant(a.Type, given.value)
-			k.plan.size += k.c.schema.weighConstant(a.Type, given.value, f.constant[i])
+			f.constant[i] = k.c.schema.constant(a.Type, arg.value)
+			k.plan.size += k.c.schema.constantSize(a.Type, arg.value, f.constant[i])
 		default:
-			if given.value != nil {
-				k.plan.size += weighLiteral(given.value, literalBytes)
-				if given.value.Kind == ast.Variable {
-					given.variable = k.op.variable(given.value.Raw)
+			if arg.value != nil {
+				k.plan.size += literalSize(arg.value, literalBytes)
+				if arg.value.Kind == ast.Variable {
+					arg.variable = k.op.variable(arg.value.Raw)
 				}
 			}
-			f.dynamic[i] = given
+			f.dynamic[i] = arg
 		}
 	}
 }
 
-// use counts the variables of a value, and reports whether there are any.
-func (k *compiler) use(v *ast.Value) (found bool) {
+// countVariables counts the uses of variables in a value and reports whether there
+// are any.
+func (k *compiler) countVariables(v *ast.Value) (found bool) {
 	k.steps--
 	if v.Kind == ast.Variable {
 		k.plan.uses[k.op.variable(v.Raw)]++
 		return true
 	}
 	for _, c := range v.Children {
-		found = k.use(c.Value) || found
+		found = k.countVariables(c.Value) || found
 	}
 	return found
 }
 
-// detached returns a copy of a literal that keeps nothing else of its document in
-// memory. It has no position.
-func detached(v *ast.Value) *ast.Value {
+// cloneLiteral returns a copy of a literal without positions. It does not keep the
+// document in memory.
+func cloneLiteral(v *ast.Value) *ast.Value {
 	if v == nil {
 		return nil
 	}
 	own := &ast.Value{Kind: v.Kind, Raw: strings.Clone(v.Raw), Children: make(ast.ChildValueList, len(v.Children))}
 	for i, c := range v.Children {
-		own.Children[i] = &ast.ChildValue{Name: strings.Clone(c.Name), Value: detached(c.Value)}
+		own.Children[i] = &ast.ChildValue{Name: strings.Clone(c.Name), Value: cloneLiteral(c.Value)}
 	}
 	return own
 }

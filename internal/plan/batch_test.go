@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// shop has prices that are better asked for all at once.
+// shop returns a cache for a schema with prices that are read in batches.
 func shop(t *testing.T) *Cache {
 	t.Helper()
 	s, err := NewSchema([]Type{
@@ -27,7 +27,7 @@ func shop(t *testing.T) *Cache {
 	return NewCache(s, Limits{}, masked, nil)
 }
 
-func TestBatchTellsTheArgumentsOfAllFieldsThatWillAsk(t *testing.T) {
+func TestBatchYieldsArgumentsOfAllMatchingFields(t *testing.T) {
 	for text, want := range map[string]string{
 		`{ware(name:"a"){price}}`:                                                                           "a",
 		`{ware(name:"a"){weight}}`:                                                                          "",
@@ -39,7 +39,7 @@ func TestBatchTellsTheArgumentsOfAllFieldsThatWillAsk(t *testing.T) {
 		`query($no:Boolean!){ware(name:"a") @skip(if:$no){price} b:ware(name:"b"){price @include(if:$no)}}`: "b",
 		`query($no:Boolean!){ware(name:"a"){price @skip(if:$no)}}`:                                          "",
 		`query($s:[Int!]){ware(name:"a",sizes:$s){price}b:ware(name:"b"){price}}`:                           "a b",
-		// This one's own turn will say what is wrong.
+		// An argument of the first ware is invalid: Run reports it.
 		`query($null:Int=1){ware(name:"a",sizes:[$null]){price}b:ware(name:"b"){price}}`: "b",
 	} {
 		b, errs := shop(t).Prepare(text, "", map[string]any{"n": "given", "no": true, "s": nil, "null": nil})
@@ -54,12 +54,12 @@ func TestBatchTellsTheArgumentsOfAllFieldsThatWillAsk(t *testing.T) {
 			t.Errorf("%s\n got %q\nwant %q", text, got, want)
 		}
 		if fields := len(b.plan.batch); b.Batches() != (fields > 1) {
-			t.Errorf("%s: %d fields are a batch: %v", text, fields, b.Batches())
+			t.Errorf("%s: Batches() = %v for %d fields", text, b.Batches(), fields)
 		}
 	}
 }
 
-func TestBatchMayBeLeftEarly(t *testing.T) {
+func TestBatchIterationCanStopEarly(t *testing.T) {
 	b, errs := shop(t).Prepare(`{ware(name:"a"){price}b:ware(name:"b"){price}}`, "", nil)
 	if errs != nil {
 		t.Fatal(errs)
@@ -68,20 +68,20 @@ func TestBatchMayBeLeftEarly(t *testing.T) {
 		break
 	}
 	if n := len(slices.Collect(b.Batch())); n != 2 {
-		t.Errorf("%d fields, want 2", n)
+		t.Errorf("got the arguments of %d fields, want 2", n)
 	}
 }
 
-func TestHostIsToldWhichLimitAnAnswerExceeded(t *testing.T) {
+func TestHostReceivesLimitThatResponseExceeds(t *testing.T) {
 	s := testSchema(t)
-	var told []string
-	c := NewCache(s, Limits{Answer: 8}, masked, func(_ context.Context, limit string) { told = append(told, limit) })
+	var got []string
+	c := NewCache(s, Limits{Answer: 8}, masked, func(_ context.Context, limit string) { got = append(got, limit) })
 	b, errs := c.Prepare(`{__schema{types{name}}}`, "", nil)
 	if errs != nil {
 		t.Fatal(errs)
 	}
-	b.Run(context.Background(), nil, nil)
-	if !slices.Equal(told, []string{"AnswerBytes"}) {
-		t.Errorf("told %q", told)
+	b.run(nil)
+	if !slices.Equal(got, []string{"ResponseBytes"}) {
+		t.Errorf("got limits %q, want ResponseBytes", got)
 	}
 }

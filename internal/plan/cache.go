@@ -3,186 +3,242 @@ package plan
 import (
 	"container/list"
 	"context"
-	"fmt"
-	"runtime/debug"
 	"strings"
 	"sync"
 
 	"github.com/vektah/gqlparser/v2/validator/core"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// A Cache checks and compiles documents, and keeps what it made by the
-// document's text, the least recently used going first when the bytes run out.
-// It is safe for concurrent use.
+// A Cache checks and compiles documents and keeps the compiled ones. If they take
+// more than Limits.CacheBytes, it evicts the least recently used. It is safe for
+// concurrent use.
 type Cache struct {
-	schema *Schema
-	limits Limits
-	rules  []core.Rule
-	mask   func(ctx context.Context, err error) *Error
-	over   func(ctx context.Context, limit string)
+	schema   *Schema
+	limits   Limits
+	rules    []core.Rule
+	mask     func(ctx context.Context, err error) *Error
+	limitHit func(ctx context.Context, limit string)
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	entries map[key]*list.Element
-	recent  *list.List // of *entry, newest first
-	bytes   int
+	lru     *list.List // of *entry, the most recently used first
+	bytes   int        // sum of the entries' sizes
 }
 
-// A key is the text of a document. For a plan that depends on @skip and @include
-// it is the id of the operation with the values of their variables.
-type key struct{ text, operation, conditions string }
+// A key identifies an entry.
+type key struct {
+	kind keyKind
+	text string
+}
 
+type keyKind byte
+
+// The kinds differ so that, for example, no client can send a hash as a document.
+const (
+	byText        keyKind = iota // the document
+	byFingerprint                // the document with placeholders instead of literals
+	byHash                       // the hash of a persisted query
+	byConditions                 // an operation's id and the values of its conditions
+)
+
+func textKey(text string) key { return key{byText, text} }
+
+// An entry holds a document or, if its key is of kind byConditions, a plan.
 type entry struct {
 	key     key
-	aliases []key     // of a document: its shape, and the name by which it is remembered
-	doc     *document // of a bare text
-	plan    *Plan     // of an operation with conditions
+	aliases []key // further keys of a document: its fingerprint and its hash
+	doc     *document
+	plan    *Plan
 	size    int
-	gone    bool // from the cache; its mutex guards it
+	evicted bool // guarded by Cache.mu
 }
 
-// is tells whether an entry is what the cache has by a text. Its mutex is held.
-func (e *entry) is(text []byte) bool { return !e.gone && e.key.text == string(text) }
+// matches reports whether e is the cached document with this text. Cache.mu is held.
+func (e *entry) matches(text []byte) bool { return !e.evicted && e.key.text == string(text) }
 
-// NewCache returns an empty cache for documents against s. mask turns an error
-// that is not for the client, from a resolver, into one that is; it is called
-// on the goroutine that runs the plan, with the context given to it. Prepare
-// calls it too, without a caller's context, where a text makes a rule panic. over,
-// which may be nil, is called likewise with the name of a limit that a plan has
-// exceeded on its way; those that Prepare finds are in its Errors.
-func NewCache(s *Schema, limits Limits, mask func(context.Context, error) *Error, over func(context.Context, string)) *Cache {
-	return &Cache{schema: s, limits: limits.normal(), rules: s.validation(limits.NoIntrospect), mask: mask, over: over,
-		entries: map[key]*list.Element{}, recent: list.New()}
+// NewCache returns an empty cache for documents against s.
+//
+// mask replaces a resolver's error by the one to send to the client. Run calls it
+// with its context, on its goroutine. If a document makes the parser or a rule
+// panic, Prepare calls it with context.Background.
+//
+// limitHit may be nil. Run calls it in the same way with the name of a limit that
+// the response exceeds. Limits that Prepare finds exceeded are in its Errors instead.
+func NewCache(
+	s *Schema, limits Limits, mask func(context.Context, error) *Error, limitHit func(context.Context, string),
+) *Cache {
+	return &Cache{schema: s, limits: limits.withDefaults(), rules: s.validation(limits.NoIntrospect),
+		mask: mask, limitHit: limitHit, entries: map[key]*list.Element{}, lru: list.New()}
 }
 
-// Prepare makes a request ready to run: its text checked and compiled, or
-// found, and its variables coerced. operation may be empty where the text has
-// but one. Variables are as JSON has them: nil, bool, string, json.Number,
-// []any and map[string]any.
+// Prepare returns an operation of a document with its variables, ready to run. It
+// checks and compiles the document if it is not cached. operation may be empty if
+// the document has one operation. The values of variables are nil, bool, string,
+// json.Number, []any and map[string]any.
 func (c *Cache) Prepare(text, operation string, variables map[string]any) (*Bound, Errors) {
-	b := &Bound{cache: c}
-	given := func(name string) (any, bool) { v, present := variables[name]; return v, present }
-	var doc *document
-	if e := c.find(key{text: text}); e != nil {
-		doc = e.doc
-	} else {
-		if alike := c.alike(b, []byte(text)); alike != nil && b.bind(alike, operation, given) == nil {
-			b.shape = nil // may be kept for long
-			return b, nil
-		}
-		b = &Bound{cache: c} // what is wrong is said of the text itself
-		var errs Errors
-		if doc, errs = c.read(text); errs != nil {
+	b, errs := c.bindCached(text, operation, variables, true)
+	if b == nil {
+		var doc *document
+		if doc, errs = c.compileDocument(text); errs != nil {
 			return nil, errs
 		}
+		b = &Bound{cache: c}
+		errs = b.bind(doc, operation, valuesOf(variables))
 	}
-	if errs := b.bind(doc, operation, given); errs != nil {
+	if errs != nil {
 		return nil, errs
 	}
 	return b, nil
 }
 
-// caught makes a refusal of a panic: a text that the parser or a rule falls
-// over must not take the process with it.
-func (c *Cache) caught(errs *Errors) {
+// PrepareCached is like Prepare but compiles nothing, so it takes microseconds. It
+// returns nil if the document is not compiled or the request has an error.
+func (c *Cache) PrepareCached(text, operation string, variables map[string]any) *Bound {
+	b, errs := c.bindCached(text, operation, variables, false)
+	if errs != nil {
+		return nil
+	}
+	return b
+}
+
+// bindCached binds a document that is cached by its text or its fingerprint. It
+// returns nil if there is none. It also returns nil if a document with the same
+// fingerprint cannot be bound: the errors must be those of text itself.
+func (c *Cache) bindCached(text, operation string, variables map[string]any, compile bool) (*Bound, Errors) {
+	b := &Bound{cache: c, cachedOnly: !compile}
+	var doc *document
+	if e := c.find(textKey(text)); e != nil {
+		doc = e.doc
+	} else if doc = c.findByFingerprint(b, []byte(text)); doc == nil {
+		return nil, nil
+	}
+	errs := b.bind(doc, operation, valuesOf(variables))
+	if errs != nil && len(b.placeholders) > 0 {
+		return nil, nil
+	}
+	b.fingerprint = nil // a subscription keeps b
+	return b, errs
+}
+
+func valuesOf(variables map[string]any) lookup {
+	return func(name string) (any, bool) { v, present := variables[name]; return v, present }
+}
+
+// recoverPanic turns a panic of the parser or a rule into an error of the
+// document. It must be deferred.
+func (c *Cache) recoverPanic(errs *Errors) {
 	if p := recover(); p != nil {
-		*errs = Errors{c.mask(context.Background(), fmt.Errorf("panic: %v\n%s", p, debug.Stack()))}
+		*errs = Errors{c.mask(context.Background(), guard.New(p))}
 	}
 }
 
-func (c *Cache) document(text string) (*document, Errors) {
-	if e := c.find(key{text: text}); e != nil {
+// load returns the compiled document for text. It compiles the document if it is
+// not cached.
+func (c *Cache) load(text string) (*document, Errors) {
+	if e := c.find(textKey(text)); e != nil {
 		return e.doc, nil
 	}
-	return c.read(text)
+	return c.compileDocument(text)
 }
 
-// read checks, compiles and keeps a document.
-func (c *Cache) read(text string) (doc *document, errs Errors) {
-	defer c.caught(&errs)
-	text = strings.Clone(text) // of what may be a small part of a request's body
-	tree, one, errs := c.parse(text)
+// compileDocument checks, compiles and caches a document.
+func (c *Cache) compileDocument(text string) (doc *document, errs Errors) {
+	defer c.recoverPanic(&errs)
+	text = strings.Clone(text) // else it keeps the request's body in memory
+	tree, independent, errs := c.parse(text)
 	if errs != nil {
 		return nil, errs
 	}
-	var s shaper
-	if !one || c.schema.hosts(tree) || !s.read([]byte(text)) {
-		s = shaper{}
+	var s parameterizer
+	if !independent || c.schema.selectsHosted(tree) || !s.parameterize([]byte(text)) {
+		s = parameterizer{}
 	}
-	if doc, errs = c.prepare(text, tree, s.holes); errs != nil {
+	if doc, errs = c.compileOperations(text, tree, s.placeholders); errs != nil {
 		return nil, errs
 	}
-	e := &entry{key: key{text: text}, doc: doc, size: entryBytes + keyBytes + doc.size()}
-	if doc.operations != nil && doc.operations[0].lifted != nil {
-		e.alias(key{text: string(s.shape), operation: ofShape})
+	e := &entry{key: textKey(text), doc: doc, size: entryBytes + keyBytes + doc.size()}
+	if doc.operations != nil && doc.operations[0].parameters != nil {
+		e.alias(key{byFingerprint, string(s.fingerprint)})
 	}
-	c.keep(e)
+	c.add(e)
 	return doc, nil
 }
 
-// alias adds a key by which a document is found, too.
+// alias adds a further key to a document.
 func (e *entry) alias(k key) {
 	e.aliases = append(e.aliases, k)
 	e.size += keyBytes + textBytes(len(k.text))
 }
 
-// variant finds or makes the plan for the values of the variables that @skip
-// and @include ask for. The tree is not kept, so it is made again: a text has
-// few variants, and most have none.
-func (c *Cache) variant(text string, op *operation, values []any) (plan *Plan, errs Errors) {
-	defer c.caught(&errs)
-	chosen := make([]byte, len(op.conditions))
-	on := make(map[string]bool, len(op.conditions))
-	for i, v := range op.conditions {
-		chosen[i] = '0'
+// planVariant returns the plan for the given values of the conditions, the variables
+// of @skip and @include. If it is not cached, planVariant compiles it if compile is
+// set. This parses the text again: most documents have no conditions, so the cache
+// does not keep syntax trees.
+func (c *Cache) planVariant(text string, op *operation, values []any, compile bool) (plan *Plan, errs Errors) {
+	defer c.recoverPanic(&errs)
+	id := append(make([]byte, 0, len(op.id)+1+len(op.conditions)), op.id...)
+	id = append(id, ' ')
+	for _, v := range op.conditions {
 		if values[v] == true {
-			chosen[i] = '1'
+			id = append(id, '1')
+		} else {
+			id = append(id, '0')
 		}
-		on[op.variables[v].name] = values[v] == true
 	}
-	k := key{op.id, "", string(chosen)}
+	k := key{byConditions, string(id)}
 	if e := c.find(k); e != nil {
 		return e.plan, nil
+	}
+	if !compile {
+		return nil, Errors{errNotCompiled}
 	}
 	tree, _, errs := c.parse(text)
 	if errs != nil {
 		return nil, errs
 	}
+	on := make(map[string]bool, len(op.conditions))
+	for _, v := range op.conditions {
+		on[op.variables[v].name] = values[v] == true
+	}
 	p, err := c.compile(tree, tree.Operations.ForName(op.name), op, on)
 	if err != nil {
 		return nil, Errors{err}
 	}
-	c.keep(&entry{key: k, plan: p, size: entryBytes + keyBytes + p.size + textBytes(len(chosen))})
+	c.add(&entry{key: k, plan: p, size: entryBytes + keyBytes + p.size + textBytes(len(k.text))})
 	return p, nil
 }
 
 func (c *Cache) find(k key) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.used(c.entries[k])
+	return c.touch(c.entries[k])
 }
 
-// used makes an entry, if there is one, the newest. c.mu is held.
-func (c *Cache) used(el *list.Element) *entry {
+// touch returns the entry of el and marks it as the most recently used. If el is
+// nil, it returns nil. c.mu is held.
+func (c *Cache) touch(el *list.Element) *entry {
 	if el == nil {
 		return nil
 	}
-	c.recent.MoveToFront(el)
+	c.lru.MoveToFront(el)
 	return el.Value.(*entry)
 }
 
-func (c *Cache) keep(e *entry) {
+func (c *Cache) add(e *entry) {
 	if e.size > c.limits.CacheBytes {
-		return // it would push out everything else
+		return // it would evict everything else
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries[e.key] != nil {
 		return // another request was faster
 	}
-	el := c.recent.PushFront(e)
+	el := c.lru.PushFront(e)
 	c.entries[e.key] = el
 	for _, k := range e.aliases {
-		if c.entries[k] == nil { // else it is another document's
+		if c.entries[k] == nil { // else another document has it
 			c.entries[k] = el
 		}
 	}
@@ -190,12 +246,13 @@ func (c *Cache) keep(e *entry) {
 	c.evict()
 }
 
-// evict drops the least recently used until the rest fits. c.mu is held.
+// evict removes the least recently used entries until the rest is within the limit.
+// c.mu is held.
 func (c *Cache) evict() {
 	for c.bytes > c.limits.CacheBytes {
-		el := c.recent.Back()
-		oldest := c.recent.Remove(el).(*entry)
-		oldest.gone = true
+		el := c.lru.Back()
+		oldest := c.lru.Remove(el).(*entry)
+		oldest.evicted = true
 		delete(c.entries, oldest.key)
 		for _, k := range oldest.aliases {
 			if c.entries[k] == el {

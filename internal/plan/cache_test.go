@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -19,28 +18,28 @@ func prepare(t testing.TB, c *Cache, text string, variables map[string]any) *Bou
 	return b
 }
 
-func TestKnownTextsAreNotCompiledAgain(t *testing.T) {
+func TestCachedDocumentsAreNotCompiledAgain(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const text = `query($on: Boolean!){int @skip(if: $on)}`
 	on, off := map[string]any{"on": true}, map[string]any{"on": false}
 	if prepare(t, c, "{int}", nil).plan != prepare(t, c, strings.Clone("{int}"), nil).plan {
-		t.Error("compiled twice")
+		t.Error("a cached document was compiled again")
 	}
 	if first, second := prepare(t, c, text, on), prepare(t, c, text, on); first.plan != second.plan {
-		t.Error("a variant was compiled twice")
+		t.Error("a cached variant was compiled again")
 	}
 	if prepare(t, c, text, on).plan == prepare(t, c, text, off).plan {
-		t.Error("two variants are one plan")
+		t.Error("two variants share a plan")
 	}
 	if a, b := ask(c, text, on), ask(c, text, off); a != `{"data":{}}` || b != `{"data":{"int":42}}` {
-		t.Error(a, b)
+		t.Errorf("got %s and %s", a, b)
 	}
 	if one, other := prepare(t, testCache(t, Limits{}), "{int}", nil), prepare(t, testCache(t, Limits{}), "{int}", nil); one.plan == other.plan {
 		t.Error("two caches share a plan")
 	}
 }
 
-func TestTheLeastRecentlyUsedGoes(t *testing.T) {
+func TestLeastRecentlyUsedDocumentIsEvicted(t *testing.T) {
 	limits := defaultLimits
 	c := testCache(t, limits)
 	prepare(t, c, "{a:int}", nil)
@@ -49,37 +48,37 @@ func TestTheLeastRecentlyUsedGoes(t *testing.T) {
 	kept := prepare(t, c, "{a:int}", nil).plan
 	b := prepare(t, c, "{b:int}", nil).plan
 	prepare(t, c, "{c:int}", nil)
-	prepare(t, c, "{a:int}", nil) // used again
-	prepare(t, c, "{d:int}", nil) // for b
+	prepare(t, c, "{a:int}", nil) // now b is the least recently used
+	prepare(t, c, "{d:int}", nil) // evicts b
 	if prepare(t, c, "{a:int}", nil).plan != kept {
-		t.Error("what was used last is gone")
+		t.Error("a recently used document was evicted")
 	}
 	if prepare(t, c, "{b:int}", nil).plan == b {
-		t.Error("what was used least is kept")
+		t.Error("the least recently used document is still cached")
 	}
 	if len(c.entries) != 3 || c.bytes != 3*each {
-		t.Errorf("%d entries of %d bytes, %d bytes", len(c.entries), each, c.bytes)
+		t.Errorf("got %d entries and %d bytes, want 3 and %d", len(c.entries), c.bytes, 3*each)
 	}
 }
 
-func TestTheCacheStaysInItsBytes(t *testing.T) {
+func TestCacheStaysWithinCacheBytes(t *testing.T) {
 	limits := defaultLimits
 	limits.CacheBytes = 200_000
 	c := testCache(t, limits)
 	check := func(what string) {
 		t.Helper()
 		sum, keys := 0, 0
-		for el := c.recent.Front(); el != nil; el = el.Next() {
+		for el := c.lru.Front(); el != nil; el = el.Next() {
 			e := el.Value.(*entry)
 			sum += e.size
 			for _, k := range append(e.aliases, e.key) {
 				if keys++; c.entries[k] != el {
-					t.Errorf("%s: an entry is not found by its key", what)
+					t.Errorf("%s: an entry is not in the map by one of its keys", what)
 				}
 			}
 		}
 		if sum != c.bytes || c.bytes > limits.CacheBytes || len(c.entries) != keys || c.bytes < limits.CacheBytes/2 {
-			t.Errorf("%s: %d bytes in %d entries, counted as %d", what, sum, len(c.entries), c.bytes)
+			t.Errorf("%s: got %d bytes in %d entries, counted as %d", what, sum, len(c.entries), c.bytes)
 		}
 	}
 	for i := range 2000 {
@@ -115,17 +114,17 @@ func TestTheCacheStaysInItsBytes(t *testing.T) {
 
 	huge := "{" + strings.Repeat("...{id:int string float} ", 200) + "} #" + strings.Repeat("y", 20_000)
 	c.limits.CacheBytes = 20_000
-	if first, second := ask(c, huge, nil), ask(c, huge, nil); first != second || c.find(key{text: huge}) != nil {
-		t.Error("a document larger than the cache is kept, or not served")
+	if first, second := ask(c, huge, nil), ask(c, huge, nil); first != second || c.find(textKey(huge)) != nil {
+		t.Error("a document larger than the cache is cached or not served")
 	}
 	c.limits.CacheBytes = 0
 	prepare(t, c, "{new: int}", nil)
-	if c.find(key{text: "{new: int}"}) != nil {
-		t.Error("kept without a byte to keep it in")
+	if c.find(textKey("{new: int}")) != nil {
+		t.Error("a document is cached although CacheBytes is zero")
 	}
 }
 
-// realistic documents are of the kinds that clients send.
+// realistic returns a random document like those that clients send.
 func realistic(g *rand.Rand, i int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "query Q%d($id: Int = %d, $o: Filter, $on: Int) {\n", i, i)
@@ -155,7 +154,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-func TestManyMayAskAtOnce(t *testing.T) {
+func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 	limits := defaultLimits
 	limits.CacheBytes = 20_000
 	c := testCache(t, limits)
@@ -168,12 +167,12 @@ func TestManyMayAskAtOnce(t *testing.T) {
 				text := fmt.Sprintf("query($on: Boolean!){a%d: echo(i: %d) b: string @include(if: $on) node{id}}", i%40, w%2)
 				b, errs := c.Prepare(text, "", map[string]any{"on": i%3 == 0})
 				if errs != nil {
-					t.Error(errs)
+					t.Errorf("%s: %v", text, errs)
 					return
 				}
 				want := fmt.Sprintf(`{"data":{"a%d":"[%d,null,null,null,null,null,null,null,null,null]"`, i%40, w%2)
-				if got := string(b.Run(context.Background(), world{}, nil)); !strings.HasPrefix(got, want) || strings.Contains(got, "text") != (i%3 == 0) {
-					t.Error(got)
+				if got := string(b.run(world{})); !strings.HasPrefix(got, want) || strings.Contains(got, "text") != (i%3 == 0) {
+					t.Errorf("got %s, want %s...", got, want)
 				}
 			}
 		}()
@@ -181,8 +180,9 @@ func TestManyMayAskAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// What a Bound found before it finds again, as long as the cache has it.
-func TestWhatIsAskedForAgainIsUsedAndKeptInBounds(t *testing.T) {
+// A Bound skips the lookup of the text that it found last, but only while that is
+// cached. It also counts as a use.
+func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{a:int}", nil)
 	each := c.bytes
@@ -193,8 +193,8 @@ func TestWhatIsAskedForAgainIsUsedAndKeptInBounds(t *testing.T) {
 			return false
 		}
 		name := text[1:2]
-		if got, want := string(b.Run(context.Background(), nil, nil)), `{"data":{"`+name+`":42}}`; got != want {
-			t.Errorf("%s: %s", text, got)
+		if got, want := string(b.run(nil)), `{"data":{"`+name+`":42}}`; got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 		return true
 	}
@@ -202,12 +202,12 @@ func TestWhatIsAskedForAgainIsUsedAndKeptInBounds(t *testing.T) {
 	for _, other := range []string{"c", "d", "e", "f"} {
 		for range 2 {
 			if !find("{a:int}") {
-				t.Fatal("what is asked for again and again went for what is not")
+				t.Fatal("a document that is used all the time was evicted")
 			}
 		}
 		prepare(t, c, "{"+other+":int}", nil)
 		if !find("{" + other + ":int}") {
-			t.Error("what is new is not found")
+			t.Error("a new document is not found")
 		}
 	}
 	find("{a:int}")
@@ -215,14 +215,38 @@ func TestWhatIsAskedForAgainIsUsedAndKeptInBounds(t *testing.T) {
 		prepare(t, c, "{"+other+":int}", nil)
 	}
 	if find("{a:int}") {
-		t.Error("what is gone from the cache is found")
+		t.Error("an evicted document is found")
 	}
 	if prepare(t, c, "{a:int}", nil); !find("{a:int}") {
-		t.Error("what came back is not found")
+		t.Error("a document that was cached again is not found")
 	}
 }
 
-// BenchmarkFind shows what it brings to remember what was found before.
+// PrepareCached returns variants that are compiled, and compiles none.
+func TestPrepareCachedCompilesNothing(t *testing.T) {
+	c := NewCache(testSchema(t), defaultLimits, masked, nil)
+	const text = "query($v:Boolean!){int @include(if:$v)}"
+	known := func(on bool) bool { return c.PrepareCached(text, "", map[string]any{"v": on}) != nil }
+	prepare := func(on bool) {
+		if _, errs := c.Prepare(text, "", map[string]any{"v": on}); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	said := fmt.Sprint(known(true))
+	prepare(true)
+	said += fmt.Sprint(" ", known(true), known(false), c.PrepareCached(text, "", nil) != nil)
+	prepare(false)
+	said += fmt.Sprint(" ", known(false))
+	if want := "false true false false true"; said != want {
+		t.Errorf("got %s, want %s", said, want)
+	}
+	var b Bound
+	if given := []Variable{{[]byte("v"), true}}; !c.Find(&b, []byte(text), "", given) {
+		t.Error("Find reports false for a compiled variant")
+	}
+}
+
+// BenchmarkFind compares repeated texts, for which Find skips the lookup, with others.
 func BenchmarkFind(b *testing.B) {
 	c := testCache(b, defaultLimits)
 	texts := make([][]byte, 2)

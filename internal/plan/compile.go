@@ -12,141 +12,146 @@ import (
 type Plan struct {
 	id   uint64
 	root *selection
-	// batch are the fields that are asked for together with others.
-	batch []*field
-	// uses counts where each variable stands.
-	uses []int
-	// What running it costs whatever its variables, those fields whose price
-	// depends on them, and what it costs at most.
-	fixed  Cost
-	priced []*field
-	most   Cost
-	size   int
-	// dependent are the fields that have more to depend on than their source.
-	dependent []*field
+	size int   // memory in bytes
+	uses []int // of each variable
+
+	fixedCost Cost     // independent of variables
+	priced    []*field // whose cost depends on variables
+	maxCost   Cost     // for any variables
+
+	batch     []*field // with a selected [Field].Batch
+	dependent []*field // with a value that may depend on more than its source
 }
 
-// A selection is what is asked of an object, in the order of the answer.
+// A selection is the fields that are selected of an object, in the order of the
+// response.
 type selection struct {
-	fields []*field
-	is     graphql.IsTypeOfFn // of a host's object, where it looks at its values
+	fields   []*field
+	isTypeOf graphql.IsTypeOfFn // of an object type of the host; may be nil
 }
 
-// A field is one key of an answer.
+// A field is one key of a response object. One of typename, append, same, get, info
+// and source.Resolve produces its value.
 type field struct {
-	key       string // as JSON, with the colon and, from the second on, the comma
-	name      string // the response name, for paths: a part of key
-	def       string // the field's name
-	source    *Field
-	append    func([]byte, any) []byte // the source's own, close at hand
-	get       func(any) any
-	same      *selection // of the source itself
-	shape     *shape
-	constant  Args // the arguments, where no variable is among them
-	dynamic   []argument
-	locations []Location
-	typename  []byte // of __typename: the answer
-	info      *hostInfo
-	under     *field // what it costs, it costs for each of this one's items
-	priced    int    // its place among the plan's priced fields
+	key          string // the response name as JSON with a colon, and before it a comma if it is not the first
+	name         string // the response name, for paths: a part of key
+	fieldName    string
+	source       *Field
+	append       func([]byte, any) []byte // a copy of source.Append
+	get          func(any) any
+	same         *selection // if source.Same: the selection of the source itself
+	typ          *outputType
+	constant     Args       // the arguments, if there is no variable among them
+	dynamic      []argument // else the arguments
+	locations    []Location
+	typename     []byte // the value of __typename
+	info         *hostInfo
+	pricedParent *field // multiplies the cost by its number of items; may be nil
+	priceIndex   int    // index in Plan.priced
 }
 
-// A shape says how a value of a type becomes JSON.
-type shape struct {
-	nonNull bool
-	elem    *shape          // of a list
-	leaf    string          // of a scalar, its name
-	enum    *ast.Definition // of an enum
-	own     graphql.Type    // of a scalar or enum of a host's
-	only    *selection      // of an object
-	types   []variant       // of an interface or union
-	which   graphql.ResolveTypeFn
+// An outputType is the type of a field or a list item: how a value becomes JSON.
+type outputType struct {
+	nonNull     bool
+	elem        *outputType     // of a list
+	leaf        string          // name of a scalar
+	enum        *ast.Definition // of an enum
+	hostType    graphql.Type    // of a scalar or enum of the host
+	object      *selection      // of an object
+	types       []possibleType  // of an interface or union
+	resolveType graphql.ResolveTypeFn
 }
 
-// A variant is what is asked of one of the types that a value may turn out to be.
-type variant struct {
+// A possibleType is an object type of an interface or union, with its selection.
+type possibleType struct {
 	is   func(any) bool
 	name string
 	sel  *selection
 }
 
-// compiler makes the plan of one operation for given @skip and @include.
+// A compiler makes the plan of one operation.
 type compiler struct {
-	c    *Cache
-	tree *ast.QueryDocument
-	def  *ast.OperationDefinition
-	op   *operation
-	on   map[string]bool
-	plan *Plan
-	// What a host's resolvers see of the document, made where there are any.
-	mirror *mirror
-	under  *field // the nearest that has a price and a list of what is being compiled
-	// An interface of many types multiplies the selections past what was
-	// counted in the document: fields that may still be collected, and steps
-	// that may be taken, those to fragments of other types and repeated literals
-	// included.
+	c            *Cache
+	tree         *ast.QueryDocument
+	def          *ast.OperationDefinition
+	op           *operation
+	on           map[string]bool // values of the variables of @skip and @include
+	plan         *Plan
+	hostAST      *hostAST // nil until a field of the host needs it
+	pricedParent *field   // the nearest priced field above the current one
+
+	// The limits that are left: fields that may be collected, and steps that may be
+	// taken, also to fragments of other types and for repeated literals. The limits of
+	// the document are not enough: an interface of many types multiplies selections.
 	fields, steps int
-	once          map[*ast.Field]bool // fields whose literals were compiled
+	compiled      map[*ast.Field]bool // fields whose literals were compiled
+
 	sharing
 }
 
-// A sharing has the parts of a plan that stand in it more than once: a fragment can
-// be spread in hundreds of places, and have names and literals of kilobytes.
+// A sharing has parts of a plan that occur more than once in it: a fragment may be
+// spread in hundreds of places and have names and literals of kilobytes.
 type sharing struct {
-	keys      map[string]string       // response names, as JSON
-	leaves    map[leafSite]*leafField // those compiled last, by their first node
-	arguments map[callSite]*field     // that has them
+	keys      map[string]string       // response names as JSON
+	leaves    map[leafSite]*leafField // the last compiled one for each site
+	arguments map[callSite]*field     // the first field that was compiled from each site
 }
 
 func newSharing() sharing {
 	return sharing{map[string]string{}, map[leafSite]*leafField{}, map[callSite]*field{}}
 }
 
-// A leafSite is where a field without arguments and selections is asked for.
+// A leafSite identifies a field without arguments and selections in the document.
 type leafSite struct {
 	object *ast.Definition
 	node   *ast.Field
 	comma  bool
 }
 
-// A leafField is what the nodes of a response name were compiled to.
+// A leafField is the field that nodes with one response name were compiled to.
 type leafField struct {
 	nodes []*ast.Field
 	field *field
 }
 
-// identities tell plans and operations apart.
+// identities is the last id of a plan or an operation.
 var identities atomic.Uint64
 
-func (c *Cache) compile(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool) (*Plan, *Error) {
-	k := compiler{c: c, tree: tree, def: def, op: op, on: on, fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields,
-		once: map[*ast.Field]bool{}, sharing: newSharing(),
+// compile returns the plan of an operation. on has the values of the variables of
+// @skip and @include.
+func (c *Cache) compile(
+	tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool,
+) (*Plan, *Error) {
+	k := compiler{c: c, tree: tree, def: def, op: op, on: on,
+		fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields,
+		compiled: map[*ast.Field]bool{}, sharing: newSharing(),
 		plan: &Plan{id: identities.Add(1), uses: make([]int, len(op.variables)), size: planBytes + 8*len(op.variables)}}
 	root := c.schema.types.Query
 	if def.Operation == ast.Subscription {
 		root = c.schema.types.Subscription
 	}
 	k.plan.root = k.selection(root, def.SelectionSet)
-	if k.spent() {
+	if k.exhausted() {
 		return nil, fieldsError(def, c.limits.Fields)
 	}
 	return k.plan, nil
 }
 
-// asked collects the fields of one response name.
-type asked struct {
+// A fieldGroup is the fields of one response name.
+type fieldGroup struct {
 	name  string
 	nodes []*ast.Field
 }
 
+// selection compiles the merged selection sets of an object type.
 func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *selection {
-	var all []*asked
-	index := map[string]*asked{}
+	var all []*fieldGroup
+	index := map[string]*fieldGroup{}
 	visited := map[string]bool{}
 	var collect func(ast.SelectionSet)
 	collect = func(set ast.SelectionSet) {
 		for _, sel := range set {
-			if k.steps--; k.spent() {
+			if k.steps--; k.exhausted() {
 				return
 			}
 			switch sel := sel.(type) {
@@ -156,7 +161,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 				}
 				a := index[sel.Alias]
 				if a == nil {
-					a = &asked{name: sel.Alias}
+					a = &fieldGroup{name: sel.Alias}
 					index[sel.Alias] = a
 					all = append(all, a)
 				}
@@ -183,10 +188,10 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 	s := &selection{fields: make([]*field, 0, len(all))}
 	k.plan.size += selectionBytes
 	if own, ok := k.c.schema.declared[object.Name].(*graphql.Object); ok {
-		s.is = own.IsTypeOf
+		s.isTypeOf = own.IsTypeOf
 	}
 	for _, a := range all {
-		if k.spent() {
+		if k.exhausted() {
 			break
 		}
 		s.fields = append(s.fields, k.field(object, a, len(s.fields) > 0))
@@ -194,8 +199,9 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 	return s
 }
 
-func (k *compiler) spent() bool { return k.fields < 0 || k.steps < 0 }
+func (k *compiler) exhausted() bool { return k.fields < 0 || k.steps < 0 }
 
+// included reports whether @skip and @include include a selection.
 func (k *compiler) included(directives ast.DirectiveList) bool {
 	for _, d := range directives {
 		if d.Name != "skip" && d.Name != "include" {
@@ -213,26 +219,27 @@ func (k *compiler) included(directives ast.DirectiveList) bool {
 	return true
 }
 
-// field compiles a field. One that has neither arguments nor selections is shared
-// by all places where the same nodes ask for it.
-func (k *compiler) field(object *ast.Definition, a *asked, comma bool) *field {
+// field compiles a field. A field without arguments and selections is compiled once
+// for all places that select it by the same nodes.
+func (k *compiler) field(object *ast.Definition, a *fieldGroup, comma bool) *field {
 	place := leafSite{object, a.nodes[0], comma}
 	if known := k.sharing.leaves[place]; known != nil && slices.Equal(known.nodes, a.nodes) {
 		return known.field
 	}
-	f := k.fieldOf(object, a, comma)
-	if f.typename != nil || f.source.Resolve == nil && f.source.Cost == nil && f.info == nil && f.constant == nil && f.dynamic == nil && f.shape.leaf != "" {
+	f := k.newField(object, a, comma)
+	if f.typename != nil || f.typ.leaf != "" && f.constant == nil && f.dynamic == nil &&
+		f.source.Resolve == nil && f.source.Cost == nil && f.info == nil {
 		k.sharing.leaves[place] = &leafField{a.nodes, f}
 	}
 	return f
 }
 
-func (k *compiler) fieldOf(object *ast.Definition, a *asked, comma bool) *field {
+func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *field {
 	node := a.nodes[0]
-	f := &field{key: k.key(a.name, comma), def: "__typename"}
+	f := &field{key: k.key(a.name, comma), fieldName: "__typename"}
 	f.name = f.key[len(f.key)-len(a.name)-2:][:len(a.name)]
 	k.plan.size += fieldBytes
-	if node.Name == f.def {
+	if node.Name == f.fieldName {
 		f.typename = AppendString(nil, object.Name)
 		k.plan.size += textBytes(len(f.typename))
 		return f
@@ -241,36 +248,36 @@ func (k *compiler) fieldOf(object *ast.Definition, a *asked, comma bool) *field 
 	f.locations = make([]Location, 0, len(a.nodes))
 	var sets []ast.SelectionSet
 	for _, n := range a.nodes {
-		f.locations = append(f.locations, place(n.Position))
+		f.locations = append(f.locations, location(n.Position))
 		if len(n.SelectionSet) > 0 {
 			sets = append(sets, n.SelectionSet)
 		}
 	}
 	def := object.Fields.ForName(node.Name)
-	f.def, f.source = def.Name, k.c.schema.fields[object.Name][def.Name]
+	f.fieldName, f.source = def.Name, k.c.schema.fields[object.Name][def.Name]
 	f.append, f.get = f.source.Append, f.source.Get
 	k.arguments(f, def, node)
-	f.under = k.under
+	f.pricedParent = k.pricedParent
 	if f.source.hosted() {
 		f.info = k.hostInfo(object, def, a.nodes)
 		if f.source.Price != nil {
-			k.under = f
+			k.pricedParent = f
 		}
 	}
-	f.shape = k.shape(def.Type, sets)
-	k.under = f.under
+	f.typ = k.outputType(def.Type, sets)
+	k.pricedParent = f.pricedParent
 	if f.source.Resolve != nil || f.info != nil {
 		k.plan.dependent = append(k.plan.dependent, f)
 		k.plan.size += listedBytes
 	}
 	if f.source.Same {
-		f.same = f.shape.only
+		f.same = f.typ.object
 	}
 	k.price(f)
 	return f
 }
 
-// key returns a response name as the answer has it. Fields of one name share it.
+// key returns a response name as field.key. Fields with the same name share it.
 func (k *compiler) key(name string, comma bool) string {
 	key := `"` + name + `":`
 	if comma {
@@ -284,49 +291,49 @@ func (k *compiler) key(name string, comma bool) string {
 	return key
 }
 
-// asks tells whether a field is asked for anywhere beneath.
-func (s *shape) asks(name string) bool {
+// selects reports whether a field with this name is selected at any depth.
+func (s *outputType) selects(name string) bool {
 	if s.elem != nil {
-		return s.elem.asks(name)
+		return s.elem.selects(name)
 	}
-	return s.only.asks(name) || slices.ContainsFunc(s.types, func(v variant) bool { return v.sel.asks(name) })
+	return s.object.selects(name) || slices.ContainsFunc(s.types, func(v possibleType) bool { return v.sel.selects(name) })
 }
 
-func (s *selection) asks(name string) bool {
+func (s *selection) selects(name string) bool {
 	return s != nil && slices.ContainsFunc(s.fields, func(f *field) bool {
-		return f.def == name || f.shape != nil && f.shape.asks(name)
+		return f.fieldName == name || f.typ != nil && f.typ.selects(name)
 	})
 }
 
-func (k *compiler) shape(t *ast.Type, sets []ast.SelectionSet) *shape {
-	s := &shape{nonNull: t.NonNull}
-	k.plan.size += shapeBytes
+func (k *compiler) outputType(t *ast.Type, sets []ast.SelectionSet) *outputType {
+	s := &outputType{nonNull: t.NonNull}
+	k.plan.size += outputTypeBytes
 	if t.Elem != nil {
-		s.elem = k.shape(t.Elem, sets)
+		s.elem = k.outputType(t.Elem, sets)
 		return s
 	}
 	def := k.c.schema.types.Types[t.NamedType]
 	switch def.Kind {
 	case ast.Scalar:
 		s.leaf = def.Name
-		s.own = k.c.schema.declared[def.Name]
+		s.hostType = k.c.schema.declared[def.Name]
 	case ast.Enum:
 		s.enum = def
-		s.own = k.c.schema.declared[def.Name]
+		s.hostType = k.c.schema.declared[def.Name]
 	case ast.Object:
-		s.only = k.selection(def, sets...)
+		s.object = k.selection(def, sets...)
 	default:
 		switch t := k.c.schema.declared[def.Name].(type) {
 		case *graphql.Interface:
-			s.which = t.ResolveType
+			s.resolveType = t.ResolveType
 		case *graphql.Union:
-			s.which = t.ResolveType
+			s.resolveType = t.ResolveType
 		}
 		possible := k.c.schema.possible(def)
-		s.types = make([]variant, 0, len(possible))
-		k.plan.size += variantBytes * len(possible)
+		s.types = make([]possibleType, 0, len(possible))
+		k.plan.size += possibleTypeBytes * len(possible)
 		for _, object := range possible {
-			s.types = append(s.types, variant{k.c.schema.is[object.Name], object.Name, k.selection(object, sets...)})
+			s.types = append(s.types, possibleType{k.c.schema.is[object.Name], object.Name, k.selection(object, sets...)})
 		}
 	}
 	return s

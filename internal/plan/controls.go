@@ -2,36 +2,36 @@ package plan
 
 import "strings"
 
-// The specification of September 2025 takes any character in strings and
-// comments; gqlparser's lexer refuses control characters there, as that of
-// October 2021 did. So it is shown noncharacters instead, of which Unicode has
-// just enough in a row, and the values that it reads are put right. Positions
-// stay what they are: both are one character.
-const disguise = '\uFDD0'
+// controlSubstitute is the first of the characters that replace control characters
+// before gqlparser reads a document. The specification of September 2025 allows any
+// character in strings and comments, but gqlparser's lexer refuses control characters,
+// as the specification of October 2021 did. The substitutes are noncharacters of
+// Unicode, which has a block of exactly 32. Positions do not change: they count
+// characters. Values are restored after parsing.
+const controlSubstitute = '\uFDD0'
 
-func isControl(r rune) bool   { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }
-func isDisguised(r rune) bool { return r >= disguise && r < disguise+' ' }
+func isControl(r rune) bool    { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }
+func isSubstitute(r rune) bool { return r >= controlSubstitute && r < controlSubstitute+' ' }
 
-// disguised returns a text for gqlparser to read, and whether values read from
-// it have to be put right. A text that has such noncharacters of its own is
-// left alone.
-func disguised(text string) (string, bool) {
-	if !strings.ContainsFunc(text, isControl) || strings.ContainsFunc(text, isDisguised) {
+// substituteControls returns the text that gqlparser reads and reports whether it
+// differs. It leaves a text alone that contains some of the substitutes itself.
+func substituteControls(text string) (string, bool) {
+	if !strings.ContainsFunc(text, isControl) || strings.ContainsFunc(text, isSubstitute) {
 		return text, false
 	}
 	return strings.Map(func(r rune) rune {
 		if isControl(r) {
-			return disguise + r
+			return controlSubstitute + r
 		}
 		return r
 	}, text), true
 }
 
-// undisguised puts a value right.
-func undisguised(value string) string {
+// restoreControls replaces the substitutes in a value by the control characters.
+func restoreControls(value string) string {
 	return strings.Map(func(r rune) rune {
-		if isDisguised(r) {
-			return r - disguise
+		if isSubstitute(r) {
+			return r - controlSubstitute
 		}
 		return r
 	}, value)

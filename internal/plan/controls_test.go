@@ -7,7 +7,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-func TestControlCharactersStandInStringsAndComments(t *testing.T) {
+func TestControlCharactersAreAllowedInStringsAndComments(t *testing.T) {
 	s, err := NewSchema([]Type{{Kind: ast.Object, Name: "Query", Fields: []Field{{
 		Name: "echo", Type: "String", Args: []Arg{{Name: "s", Type: "String"}},
 		Resolve: func(_ context.Context, _ any, args Args) (any, error) { return args[0], nil },
@@ -19,8 +19,8 @@ func TestControlCharactersStandInStringsAndComments(t *testing.T) {
 		"{echo(s:\"\"\"\n a\x1f\n  \x01b\n\"\"\")}": `{"data":{"echo":"a\u001f\n \u0001b"}}`,
 		"{echo # \x07\x00\n(s:\"x\")}":              `{"data":{"echo":"x"}}`,
 		"query($s:String=\"\x02\"){echo(s:$s)}":     `{"data":{"echo":"\u0002"}}`,
-		"{echo(s:\"\x07\uFDCF\uFDF0\")}":            `{"data":{"echo":"\u0007` + "\uFDCF\uFDF0" + `"}}`, // next to those that stand for them
-		"{echo(s:\"\uFDD0\uFDEF\")}":                `{"data":{"echo":"` + "\uFDD0\uFDEF" + `"}}`,       // its own
+		"{echo(s:\"\x07\uFDCF\uFDF0\")}":            `{"data":{"echo":"\u0007` + "\uFDCF\uFDF0" + `"}}`, // the neighbors of the substitutes
+		"{echo(s:\"\uFDD0\uFDEF\")}":                `{"data":{"echo":"` + "\uFDD0\uFDEF" + `"}}`,       // the substitutes themselves
 		"{echo(s:\"\x07\") nope}":                   `{"errors":[{"message":"Cannot query field \"nope\" on type \"Query\".","locations":[{"line":1,"column":14}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`,
 	} {
 		if got := ask(c, text, nil); got != want {

@@ -1,42 +1,55 @@
 package plan
 
-// A Cost is what running an operation asks of the host, at most: calls of its
-// backend and blocks read in them.
+import "strconv"
+
+// A Cost is the most that an operation or a field may need from the host: calls of
+// its backend, and blocks read in them.
 type Cost struct {
 	Calls, Blocks int
-	Items         int // that what is beneath it is asked for; zero is one
+
+	// Items is the maximum number of items for which the fields below are resolved:
+	// their costs are multiplied by it. Zero means one.
+	Items int
 }
 
-func (c Cost) plus(d Cost) Cost {
-	return Cost{Calls: sum(c.Calls, d.Calls), Blocks: sum(c.Blocks, d.Blocks)}
+func (c Cost) appendJSON(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"calls":`...), int64(c.Calls), 10)
+	dst = strconv.AppendInt(append(dst, `,"blocks":`...), int64(c.Blocks), 10)
+	return append(dst, '}')
 }
 
-// boundless is more than any limit. Where an int has 32 bits, twice of it does not fit.
-const boundless = 1 << 30
+func (c Cost) add(d Cost) Cost {
+	return Cost{Calls: addCapped(c.Calls, d.Calls), Blocks: addCapped(c.Blocks, d.Blocks)}
+}
 
-func sum(a, b int) int     { return int(min(int64(a)+int64(b), boundless)) }
-func product(a, b int) int { return int(min(int64(a)*int64(b), boundless)) }
+// unboundedCost is more than any limit. Its double overflows an int of 32 bits, so
+// the functions below calculate with 64.
+const unboundedCost = 1 << 30
 
-// Cost prices b, before or after it runs. Each field is priced once.
+func addCapped(a, b int) int { return int(min(int64(a)+int64(b), unboundedCost)) }
+func mulCapped(a, b int) int { return int(min(int64(a)*int64(b), unboundedCost)) }
+
+// Cost returns the cost of b. It calls the price functions of b's fields once each.
 func (b *Bound) Cost() Cost {
-	cost := b.plan.fixed
-	var room [8]Cost // most plans have fewer
-	prices := room[:0]
+	cost := b.plan.fixedCost
+	var array [8]Cost // enough for most plans, so that prices need not be allocated
+	prices := array[:0]
 	for _, f := range b.plan.priced {
 		prices = append(prices, b.price(f))
 	}
 	for i, f := range b.plan.priced {
 		own := prices[i]
-		for above := f.under; above != nil; above = above.under {
-			n := max(prices[above.priced].Items, 1)
-			own.Calls, own.Blocks = product(own.Calls, n), product(own.Blocks, n)
+		for above := f.pricedParent; above != nil; above = above.pricedParent {
+			n := max(prices[above.priceIndex].Items, 1)
+			own.Calls, own.Blocks = mulCapped(own.Calls, n), mulCapped(own.Blocks, n)
 		}
-		cost = cost.plus(own)
+		cost = cost.add(own)
 	}
 	return cost
 }
 
-// price is a field's own cost. Of a host's what makes no sense is nothing.
+// price returns a field's own cost. In a cost from the host, negative numbers count
+// as zero.
 func (b *Bound) price(f *field) Cost {
 	args, err := f.arguments(b, nil)
 	if err != nil {
@@ -45,62 +58,62 @@ func (b *Bound) price(f *field) Cost {
 	if f.info == nil {
 		return f.source.Cost(args)
 	}
-	c := f.source.Price(b.cache.schema.hostArgs(f, args))
-	sane := func(n int) int { return min(max(n, 0), boundless) }
+	c := f.source.Price(f.hostArgs(args))
+	sane := func(n int) int { return min(max(n, 0), unboundedCost) }
 	return Cost{sane(c.Calls), sane(c.Blocks), sane(c.Items)}
 }
 
-// afford refuses what costs too much. What cannot, whatever its variables, is
-// not priced.
-func (b *Bound) afford() *Error {
+// checkCost returns an error if b costs more than the limits allow. It only calculates
+// the cost if some variables could make it too high.
+func (b *Bound) checkCost() *Error {
 	l := &b.cache.limits
-	if l.covers(b.plan.most) {
+	if l.allow(b.plan.maxCost) {
 		return nil
 	}
 	cost := b.Cost()
 	switch {
-	case l.covers(cost):
+	case l.allow(cost):
 		return nil
 	case l.Calls > 0 && cost.Calls > l.Calls:
-		return b.tooExpensive("Calls", "calls of the backend", cost.Calls, l.Calls)
+		return b.tooExpensive("BackendCalls", "calls of the backend", cost.Calls, l.Calls)
 	}
-	return b.tooExpensive("Blocks", "blocks", cost.Blocks, l.Blocks)
+	return b.tooExpensive("QueryBlocks", "blocks", cost.Blocks, l.Blocks)
 }
 
-func (b *Bound) tooExpensive(limit, what string, cost, most int) *Error {
-	err := limitError(limit, nil, "The query costs %d %s, more than the limit of %d.", cost, what, most)
+func (b *Bound) tooExpensive(name, unit string, cost, limit int) *Error {
+	err := limitError(name, nil, "The query costs %d %s, more than the limit of %d.", cost, unit, limit)
 	err.Locations = []Location{b.op.at}
 	return err
 }
 
-func (l *Limits) covers(c Cost) bool {
+func (l *Limits) allow(c Cost) bool {
 	return (l.Calls <= 0 || c.Calls <= l.Calls) && (l.Blocks <= 0 || c.Blocks <= l.Blocks)
 }
 
-// price adds a field to what the plan costs.
+// price adds the cost of a field to the plan.
 func (k *compiler) price(f *field) {
 	switch cost := f.source.Cost; {
 	case f.source.Price != nil:
-		f.priced = len(k.plan.priced)
+		f.priceIndex = len(k.plan.priced)
 		k.plan.priced = append(k.plan.priced, f)
 		k.plan.size += listedBytes
-		k.plan.most = Cost{Calls: boundless, Blocks: boundless}
+		k.plan.maxCost = Cost{Calls: unboundedCost, Blocks: unboundedCost}
 	case cost == nil:
 	case f.dynamic != nil:
 		k.plan.priced = append(k.plan.priced, f)
 		k.plan.size += listedBytes
-		k.plan.most = k.plan.most.plus(cost(nil))
+		k.plan.maxCost = k.plan.maxCost.add(cost(nil))
 	default:
-		k.plan.spend(cost(f.constant))
+		k.plan.addCost(cost(f.constant))
 	}
-	if f.source.Batch == "" || !f.shape.asks(f.source.Batch) {
+	if f.source.Batch == "" || !f.typ.selects(f.source.Batch) {
 		return
 	}
 	if len(k.plan.batch) == 0 || !f.source.AtOnce {
-		k.plan.spend(Cost{Calls: 1})
+		k.plan.addCost(Cost{Calls: 1})
 	}
 	k.plan.batch = append(k.plan.batch, f)
 	k.plan.size += listedBytes
 }
 
-func (p *Plan) spend(c Cost) { p.fixed, p.most = p.fixed.plus(c), p.most.plus(c) }
+func (p *Plan) addCost(c Cost) { p.fixedCost, p.maxCost = p.fixedCost.add(c), p.maxCost.add(c) }

@@ -10,8 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// priced is a schema with a field that costs a call and as many blocks as it is
-// asked for.
+// priced returns a schema with a field that costs one call and n blocks.
 func priced(t *testing.T) *Schema {
 	t.Helper()
 	s, err := NewSchema([]Type{{Kind: ast.Object, Name: "Query", Fields: []Field{{
@@ -27,20 +26,20 @@ func priced(t *testing.T) *Schema {
 	return s
 }
 
-func TestCostsMayReachTheirLimits(t *testing.T) {
+func TestCostsUpToTheirLimitsAreAccepted(t *testing.T) {
 	s := priced(t)
 	for _, test := range []struct {
-		calls, blocks int // limits; 0 is none
+		calls, blocks int // limits; 0 means no limit
 		text, limit   string
 	}{
 		{2, 20, "{blocks(n:10) b:blocks(n:10)}", ""},
 		{2, 20, "query($n:Int=10){blocks(n:$n) b:blocks(n:$n)}", ""},
-		{2, 19, "{blocks(n:10) b:blocks(n:10)}", "Blocks"},
-		{2, 19, "query($n:Int=10){blocks(n:$n) b:blocks(n:$n)}", "Blocks"},
-		{1, 20, "{blocks(n:10) b:blocks(n:10)}", "Calls"},
-		{1, 19, "{blocks(n:10) b:blocks(n:10)}", "Calls"},
-		{1, 0, "{blocks(n:10) b:blocks(n:10)}", "Calls"},
-		{0, 19, "{blocks(n:10) b:blocks(n:10)}", "Blocks"},
+		{2, 19, "{blocks(n:10) b:blocks(n:10)}", "QueryBlocks"},
+		{2, 19, "query($n:Int=10){blocks(n:$n) b:blocks(n:$n)}", "QueryBlocks"},
+		{1, 20, "{blocks(n:10) b:blocks(n:10)}", "BackendCalls"},
+		{1, 19, "{blocks(n:10) b:blocks(n:10)}", "BackendCalls"},
+		{1, 0, "{blocks(n:10) b:blocks(n:10)}", "BackendCalls"},
+		{0, 19, "{blocks(n:10) b:blocks(n:10)}", "QueryBlocks"},
 		{0, 20, "{blocks(n:10) b:blocks(n:10)}", ""},
 		{2, 0, "{blocks(n:10) b:blocks(n:10)}", ""},
 		{0, 0, "{blocks(n:1000) b:blocks(n:1000)}", ""},
@@ -54,14 +53,14 @@ func TestCostsMayReachTheirLimits(t *testing.T) {
 			t.Errorf("%d calls and %d blocks allow %s: the limit hit is %q, want %q",
 				test.calls, test.blocks, test.text, got, test.limit)
 		}
-		cost := map[string]string{"Calls": "2 calls", "Blocks": "20 blocks"}[test.limit]
+		cost := map[string]string{"BackendCalls": "2 calls", "QueryBlocks": "20 blocks"}[test.limit]
 		if errs != nil && !strings.Contains(errs[0].Message, cost) {
-			t.Errorf("%s: %v", test.text, errs)
+			t.Errorf("%s: got %v, want a cost of %s", test.text, errs, cost)
 		}
 	}
 }
 
-func TestKeyIgnoresArgumentsThatAFieldDoesNotHave(t *testing.T) {
+func TestKeyIgnoresArgumentIndexesOutOfRange(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	key := func(n int, places ...int) string {
 		b, errs := c.Prepare("subscription($n:Int){ticks(n:$n)}", "", map[string]any{"n": json.Number(strconv.Itoa(n))})
@@ -71,11 +70,11 @@ func TestKeyIgnoresArgumentsThatAFieldDoesNotHave(t *testing.T) {
 		return b.Key(places...)
 	}
 	if key(1, 1) == key(2, 1) || key(1, 0) != key(2, 0) || key(1, 0, 1) != key(2, 0, 1) {
-		t.Error("the key is not of the arguments that were asked for")
+		t.Error("Key does not ignore exactly the arguments with the given indexes")
 	}
 }
 
-func TestBlockStringsKeepTheIndentationThatTheyDoNotShare(t *testing.T) {
+func TestBlockStringsLoseOnlyCommonIndentation(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for text, want := range map[string]string{
 		"x\ny\n    z":         `x\ny\n    z`,
@@ -85,11 +84,11 @@ func TestBlockStringsKeepTheIndentationThatTheyDoNotShare(t *testing.T) {
 	} {
 		got := ask(c, "{echo(s:\"\"\""+text+"\"\"\")}", nil)
 		if !strings.Contains(got, strings.ReplaceAll(want, `\n`, `\\n`)) {
-			t.Errorf("%q: %s, want %s", text, got, want)
+			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}
-	got := ask(c, `{echo(s:"\u0041"\ud83d)}`, nil) // what follows the string is not in it
+	got := ask(c, `{echo(s:"\u0041"\ud83d)}`, nil) // the surrogate is outside of the string
 	if !strings.Contains(got, "Cannot parse the unexpected character") {
-		t.Error(got)
+		t.Errorf("got %s, want a syntax error", got)
 	}
 }

@@ -6,5 +6,5 @@ import "time"
 
 var began = time.Now()
 
-// processorTime is the time of the clock if the system has no better one.
+// processorTime returns the elapsed time on systems without getrusage.
 func processorTime() time.Duration { return time.Since(began) }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processorTime is what the process has used so far. What else the machine does
-// has no part in it.
+// processorTime returns the processor time of this process. Other processes do not
+// affect it.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -1,9 +1,17 @@
-// Package plan makes GraphQL documents of strangers safe and fast to run. A
-// document is parsed and validated by gqlparser behind limits of its own,
-// compiled once against a schema into a plan, and kept in a cache that is
-// bounded in bytes, where it is known by its text, and by its text without the
-// literals in it. Running a plan appends JSON in the order of the request.
+// Package plan checks, compiles, caches and runs GraphQL documents from untrusted clients.
 //
-// graphql-go holds the schema; its parser, validator and executor are not used:
-// documents of a few bytes bring them down.
+// A request passes these steps:
+//
+//  1. Lookup. [Cache.Prepare], PrepareCached and Find look for a compiled document: first by its text, then by its
+//     fingerprint, which is the text with a placeholder for each literal. Documents that differ only in literals share
+//     a plan; their literals become parameters.
+//  2. Check. A new document is measured before anything that takes more than linear time: its bytes, its tokens, then
+//     the depth and size of its syntax tree. Rules of gqlparser and of this package validate what is within [Limits].
+//  3. Compile. Each operation becomes a [Plan]: a tree of fields with their resolvers, coerced arguments and JSON keys.
+//     The cache is limited in bytes and evicts the least recently used documents.
+//  4. Bind. The variables and parameters of the request are coerced. The result is a [Bound].
+//  5. Run. [Bound.Run] calls the resolvers and appends the response as JSON, in the order of the request.
+//
+// Of graphql-go, only the schema and the types that hosts declare are used. Its parser, validator and executor never
+// see a client's document: documents of a few bytes crash them.
 package plan

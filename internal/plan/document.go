@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -14,82 +13,86 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// A document is what is kept of a good text: its operations, compiled.
+// A document is a valid document with its compiled operations.
 type document struct {
 	text       string
 	operations []*operation
 }
 
-// An operation is ready to be given variables. It keeps nothing of the document's
-// text and syntax tree, which can be far larger than what runs.
+// An operation is a compiled operation. It does not keep the document's text and
+// syntax tree in memory, which can be far larger.
 type operation struct {
-	id        string // of this operation alone, in this process
-	kind      ast.Operation
-	hash      string // of the document, in hex
-	name      string
-	at        Location
-	variables []variable
-	declared  int      // of the variables; those behind are of the holes
-	lifted    []lifted // what is to fill the holes
-	// conditions are the variables that @skip and @include ask for. They
-	// decide which fields there are and in which order, so there is a plan for
-	// each of their values; plan is nil then.
+	id         string // unique in this process
+	kind       ast.Operation
+	hash       string // of the document, in hex
+	name       string
+	at         Location
+	variables  []variable
+	declared   int         // number of declared variables; those of the parameters follow
+	parameters []parameter // of the document's placeholders
+
+	// conditions are the indexes of the variables of @skip and @include. They decide
+	// which fields the response has and in which order. So if there are any, plan is
+	// nil and Cache.planVariant has a plan for each combination of their values.
 	conditions []int
 	plan       *Plan
-	size       int // in bytes, without the plan's
+
+	size int // in bytes, without the plan
 }
 
 type variable struct {
 	name       string
 	typ        *ast.Type
-	scalar     string // the type's name, where it is a scalar or non-null one
+	scalar     string // the type's name if it is a built-in scalar, nullable or not
 	def        any
 	hasDefault bool
 	at         Location
 }
 
-// absent marks a variable that was not given, where null was given to others.
+// absent is the value of a variable that the request does not contain. It differs
+// from null, which is nil.
 type absent struct{}
 
-// parse turns a text into a checked tree. one tells that no two fields had to
-// have the same arguments: then nothing that was checked asks for more of a
-// literal than its type.
-func (c *Cache) parse(text string) (tree *ast.QueryDocument, one bool, errs Errors) {
+// parse checks a text and returns its syntax tree. independent reports that no two
+// fields had to have equal arguments. Then literals may be replaced by others of
+// their types, and the document stays valid.
+func (c *Cache) parse(text string) (tree *ast.QueryDocument, independent bool, errs Errors) {
 	if c.limits.Document > 0 && len(text) > c.limits.Document {
-		return nil, false, Errors{limitError("DocumentBytes", nil, "The document exceeds the limit of %d bytes.", c.limits.Document)}
+		return nil, false, Errors{
+			limitError("DocumentBytes", nil, "The document exceeds the limit of %d bytes.", c.limits.Document)}
 	}
 	if !utf8.ValidString(text) {
-		return nil, false, Errors{{Message: "Syntax Error: The document is not UTF-8.", Code: CodeParse}}
+		return nil, false, Errors{syntaxError("The document is not UTF-8.", nil)}
 	}
-	text, hidden := disguised(text)
-	lex := lexical{text: text, limits: c.limits, hidden: hidden}
-	if err := lex.read(); err != nil {
+	text, substituted := substituteControls(text)
+	lex := tokenChecker{text: text, limits: c.limits, substituted: substituted}
+	if err := lex.check(); err != nil {
 		return nil, false, Errors{err}
 	}
 	doc, err := parser.ParseQuery(&ast.Source{Input: text})
 	if err != nil {
-		return nil, false, Errors{lex.syntaxError(err)}
+		return nil, false, Errors{lex.parserError(err)}
 	}
 	if err := grammar(doc); err != nil {
 		return nil, false, Errors{err}
 	}
-	if err := c.limits.check(doc, lex.blocks, hidden); err != nil {
+	if err := c.limits.check(doc, lex.blocks, substituted); err != nil {
 		return nil, false, Errors{err}
 	}
 	if errs := c.validate(doc); errs != nil {
 		return nil, false, errs
 	}
-	one = true
+	independent = true
 	for _, op := range doc.Operations {
 		compared, errs := c.schema.merge(op, c.limits.Fields)
-		if one = one && !compared; errs != nil {
+		if independent = independent && !compared; errs != nil {
 			return nil, false, errs
 		}
 	}
-	return doc, one, nil
+	return doc, independent, nil
 }
 
-func locations(err *gqlerror.Error) []Location {
+func gqlerrorLocations(err *gqlerror.Error) []Location {
 	var ls []Location
 	for _, l := range err.Locations {
 		ls = append(ls, Location{l.Line, l.Column})
@@ -97,8 +100,8 @@ func locations(err *gqlerror.Error) []Location {
 	return ls
 }
 
-// validate keeps the first few of what the rules find, each once: they meet a
-// fragment as often as it is reached.
+// validate returns the first errors that the rules find. It drops repeated ones: the
+// rules visit a fragment each time that it is reached.
 func (c *Cache) validate(doc *ast.QueryDocument) Errors {
 	var errs Errors
 	add := func(options ...core.ErrorOption) {
@@ -109,8 +112,10 @@ func (c *Cache) validate(doc *ast.QueryDocument) Errors {
 		for _, option := range options {
 			option(&found)
 		}
-		e := &Error{Message: found.Message, Code: CodeValidation, Locations: locations(&found)}
-		if !slices.ContainsFunc(errs, func(o *Error) bool { return o.Message == e.Message && slices.Equal(o.Locations, e.Locations) }) {
+		e := &Error{Message: found.Message, Code: CodeValidation, Locations: gqlerrorLocations(&found)}
+		if !slices.ContainsFunc(errs, func(o *Error) bool {
+			return o.Message == e.Message && slices.Equal(o.Locations, e.Locations)
+		}) {
 			errs = append(errs, e)
 		}
 	}
@@ -122,24 +127,25 @@ func (c *Cache) validate(doc *ast.QueryDocument) Errors {
 	return errs
 }
 
-// prepare makes the operations of a checked tree, with their plans where those
-// do not wait for variables. holes are where literals may be lifted out; the
-// tree is not what it was then.
-func (c *Cache) prepare(text string, tree *ast.QueryDocument, holes []hole) (*document, Errors) {
+// compileOperations compiles the operations of a valid syntax tree. It may replace
+// the literals at the placeholders in the tree by variables.
+func (c *Cache) compileOperations(
+	text string, tree *ast.QueryDocument, placeholders []placeholder,
+) (*document, Errors) {
 	doc := &document{text: text}
 	hash := Hash(text)
 	for _, def := range tree.Operations {
-		op := c.declare(def)
+		op := c.newOperation(def)
 		op.hash = hash
 		op.conditions = conditions(tree, def, op)
 		op.size += 8 * len(op.conditions)
 		if len(op.conditions) == 0 {
-			op.lifted = c.lift(tree, holes)
-			for i, l := range op.lifted {
-				op.variables = append(op.variables, variable{name: holeName(i), typ: l.typ})
-				op.size += variableBytes + liftedBytes + weigh(l.value, false)
+			op.parameters = c.replaceLiterals(tree, placeholders)
+			for i, l := range op.parameters {
+				op.variables = append(op.variables, variable{name: parameterName(i), typ: l.typ})
+				op.size += variableBytes + parameterBytes + sizeOf(l.value, false)
 			}
-			op.variables = slices.Clone(op.variables) // without the room for more
+			op.variables = slices.Clone(op.variables) // without spare capacity
 			var err *Error
 			if op.plan, err = c.compile(tree, def, op, nil); err != nil {
 				return nil, Errors{err}
@@ -150,29 +156,30 @@ func (c *Cache) prepare(text string, tree *ast.QueryDocument, holes []hole) (*do
 	return doc, nil
 }
 
-// declare makes an operation with its variables.
-func (c *Cache) declare(def *ast.OperationDefinition) *operation {
+// newOperation returns an operation with its variables.
+func (c *Cache) newOperation(def *ast.OperationDefinition) *operation {
 	op := &operation{id: strconv.FormatUint(identities.Add(1), 36), kind: def.Operation, name: strings.Clone(def.Name),
-		at: place(def.Position), declared: len(def.VariableDefinitions)}
+		at: location(def.Position), declared: len(def.VariableDefinitions)}
 	op.variables = make([]variable, 0, op.declared)
 	op.size = operationBytes + textBytes(len(op.name))
 	for _, v := range def.VariableDefinitions {
-		literal := detached(v.DefaultValue)
-		known := variable{name: strings.Clone(v.Variable), typ: c.schema.typeOf(v.Type), at: place(v.Position),
+		literal := cloneLiteral(v.DefaultValue)
+		known := variable{name: strings.Clone(v.Variable), typ: c.schema.typeOf(v.Type), at: location(v.Position),
 			def: c.schema.constant(v.Type, literal), hasDefault: literal != nil}
 		name := known.typ.NamedType
-		if name != "" && c.schema.types.Types[name].Kind == ast.Scalar && c.schema.own(name) == nil {
+		if name != "" && c.schema.types.Types[name].Kind == ast.Scalar && c.schema.hostScalar(name) == nil {
 			known.scalar = name
 		}
 		op.variables = append(op.variables, known)
-		op.size += variableBytes + textBytes(len(known.name)) + weighType(known.typ)
-		op.size += c.schema.weighConstant(v.Type, literal, known.def)
+		op.size += variableBytes + textBytes(len(known.name)) + typeSize(known.typ)
+		op.size += c.schema.constantSize(v.Type, literal, known.def)
 	}
 	return op
 }
 
-// conditions lists the variables that @skip and @include use anywhere in the
-// document. A few too many do no harm: they are sorted out by being equal.
+// conditions returns the indexes of the variables that @skip and @include use in the
+// operation or in any fragment. Fragments that the operation does not reach only
+// cost additional variants.
 func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation) []int {
 	var used []int
 	for sel := range selections(tree, def) {
@@ -200,8 +207,8 @@ func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *opera
 	return used
 }
 
-// selections yields the selections of some operations and of all fragments. It does
-// not follow spreads: each selection comes once.
+// selections yields the selections of operations and of all fragments of a document.
+// It does not follow spreads, so it yields each selection once.
 func selections(tree *ast.QueryDocument, operations ...*ast.OperationDefinition) iter.Seq[ast.Selection] {
 	return func(yield func(ast.Selection) bool) {
 		var walk func(ast.SelectionSet) bool
@@ -240,41 +247,43 @@ func (op *operation) variable(name string) int {
 	return slices.IndexFunc(op.variables, func(v variable) bool { return v.name == name })
 }
 
-// operation picks the operation to run; "" is the only one.
+// operation returns the operation with this name. If name is "", it returns the only
+// operation.
 func (d *document) operation(name string) (*operation, *Error) {
 	if name == "" {
 		if len(d.operations) == 1 {
 			return d.operations[0], nil
 		}
 		if len(d.operations) == 0 {
-			return nil, &Error{Message: "Must provide an operation.", Code: CodeInput}
+			return nil, inputError("Must provide an operation.")
 		}
-		return nil, &Error{Message: "Must provide operation name if query contains multiple operations.", Code: CodeInput}
+		return nil, inputError("Must provide operation name if query contains multiple operations.")
 	}
 	for _, op := range d.operations {
 		if op.name == name {
 			return op, nil
 		}
 	}
-	return nil, &Error{Message: fmt.Sprintf("Unknown operation named %q.", name), Code: CodeInput}
+	return nil, inputError("Unknown operation named %q.", name)
 }
 
-// bind appends the operation's variables, coerced.
-func (op *operation) bind(c *Cache, values []any, given lookup) ([]any, Errors) {
+// bind appends the coerced values of the declared variables to values.
+func (op *operation) bind(c *Cache, values []any, valueOf lookup) ([]any, Errors) {
 	var errs Errors
+	remaining := c.limits.Tokens // number of values that the variables may still have
 	for i := range op.declared {
 		v := &op.variables[i]
-		value, present := given(v.name)
+		value, present := valueOf(v.name)
 		var err *Error
 		switch {
 		case present && (value != nil || !v.typ.NonNull):
-			value, err = v.read(c, value)
+			value, err = v.read(c, value, &remaining)
 		case present:
-			err = &Error{Message: fmt.Sprintf("Variable \"$%s\" of non-null type %q must not be null.", v.name, v.typ), Code: CodeInput}
+			err = inputError("Variable \"$%s\" of non-null type %q must not be null.", v.name, v.typ)
 		case v.hasDefault:
-			value = v.def
+			value = cloneValue(v.def) // a host's resolver may change it
 		case v.typ.NonNull:
-			err = &Error{Message: fmt.Sprintf("Variable \"$%s\" of required type %q was not provided.", v.name, v.typ), Code: CodeInput}
+			err = inputError("Variable \"$%s\" of required type %q was not provided.", v.name, v.typ)
 		default:
 			value = absent{}
 		}
@@ -287,14 +296,18 @@ func (op *operation) bind(c *Cache, values []any, given lookup) ([]any, Errors) 
 	return values, errs
 }
 
-// read coerces a variable's value. A scalar that is as it should be needs no
-// reader, which keeps its way for messages.
-func (v *variable) read(c *Cache, given any) (any, *Error) {
+// read coerces a variable's value. A valid scalar needs no variableReader, which
+// allocates a path for messages. Values of lists and objects are subtracted from
+// remaining.
+func (v *variable) read(c *Cache, given any, remaining *int) (any, *Error) {
 	if v.scalar != "" && given != nil {
 		if value, ok := scalarJSON(v.scalar, given); ok {
 			return value, nil
 		}
 	}
-	r := reader{s: c.schema, maxItems: c.limits.ListItems, variable: v.name, path: append(make([]byte, 0, 64), v.name...)}
-	return r.read(v.typ, given)
+	r := variableReader{s: c.schema, limits: &c.limits, remaining: *remaining, variable: v.name,
+		path: append(make([]byte, 0, 64), v.name...)}
+	value, err := r.read(v.typ, given)
+	*remaining = r.remaining
+	return value, err
 }

@@ -6,15 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/graphql-go/graphql/gqlerrors"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// Codes are what a client finds in an error's extensions.code.
+// Codes are the values of an error's extensions.code.
 const (
 	CodeParse      = "GRAPHQL_PARSE_FAILED"
 	CodeValidation = "GRAPHQL_VALIDATION_FAILED"
@@ -23,35 +24,41 @@ const (
 	CodeInternal   = "INTERNAL_SERVER_ERROR"
 )
 
-// What an answer says of its errors is bounded: a document that is wrong in a
-// thousand places must not be answered with a thousand sentences.
+// The errors in a response are limited: a document may have thousands.
 const (
-	maxErrors      = 10       // of parsing, validation and variables
+	maxErrors      = 10       // errors of parsing, validation and variables
 	maxMessage     = 300      // bytes of one message
 	maxFieldErrors = 64 << 10 // bytes of all field errors
 	maskedMessage  = "Internal server error"
 )
 
-// An Error is one GraphQL error as the client sees it. Resolvers return it
-// for what a client may know; every other error is masked.
+// An Error is a GraphQL error as it is sent to the client. A resolver returns one if
+// the client may see its error; every other error is masked.
 type Error struct {
 	Message   string
-	Code      string
+	Code      string // extensions.code
 	Locations []Location
-	Path      []any             // response keys (string) and list indices (int)
-	Details   map[string]string // further extensions
-	Further   []byte            // extensions of a host's error, as JSON: each behind a comma
-	Limit     string            // the limit that was exceeded; not for the client, who reads the message
+	Path      []any             // response names (string) and list indexes (int)
+	Details   map[string]string // more extensions
+	Further   []byte            // extensions of a host's error as JSON, each after a comma
+	Limit     string            // the name of the exceeded limit, for the host; not sent
 }
 
-// A Location is a place in a document, both counted from one.
+func inputError(format string, args ...any) *Error {
+	return &Error{Message: fmt.Sprintf(format, args...), Code: CodeInput}
+}
+
+func syntaxError(message string, at []Location) *Error {
+	return &Error{Message: "Syntax Error: " + message, Code: CodeParse, Locations: at}
+}
+
+// A Location is a position in a document. Line and Column start with one.
 type Location struct{ Line, Column int }
 
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Errors are what a refused document or its variables are answered with. There
-// is at least one.
+// Errors are the errors of a document or of its variables. They are never empty.
 type Errors []*Error
 
 // Error returns the first message.
@@ -118,9 +125,10 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	return append(append(dst, e.Further...), "}}"...)
 }
 
-// Mask returns the error to send to the client for an error of a host's own field: err itself if it is an *Error, or
-// one with err's text and extensions if err has extensions as in graphql-go. Every other error, and one that panics, is
-// masked. Errors of built-in fields come from the Backend: use maskBuiltIn for them.
+// Mask returns the error to send to the client for an error of a host's field: err
+// itself if it is an *Error, or one with err's text and extensions if it is an
+// ExtendedError of graphql-go. It masks every other error, and one whose methods
+// panic. Errors of built-in fields come from the Backend: use maskBuiltIn for them.
 func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 	defer b.maskPanic(ctx, err, &e)
 	if known := knownError(err); known != nil {
@@ -135,18 +143,19 @@ func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 	for _, k := range slices.Sorted(maps.Keys(extensions)) {
 		text, err := marshal(extensions[k])
 		switch {
-		case err != nil: // is left out
+		case err != nil: // omit it
 		case k != "code":
 			e.Further = append(append(AppendString(append(e.Further, ','), k), ':'), text...)
-		case json.Unmarshal(text, &e.Code) != nil: // no string
+		case json.Unmarshal(text, &e.Code) != nil: // not a string
 			e.Code = CodeInternal
 		}
 	}
 	return e
 }
 
-// maskBuiltIn returns the error to send to the client for an error of a built-in field: err itself if it is an *Error.
-// Every other error is masked, whatever methods it has.
+// maskBuiltIn returns the error to send to the client for an error of a built-in
+// field: err itself if it is an *Error. It masks every other error, also an
+// ExtendedError.
 func (b *Bound) maskBuiltIn(ctx context.Context, err error) (e *Error) {
 	defer b.maskPanic(ctx, err, &e)
 	if known := knownError(err); known != nil {
@@ -158,7 +167,7 @@ func (b *Bound) maskBuiltIn(ctx context.Context, err error) (e *Error) {
 // maskPanic masks the panic of a method of err. It must be deferred.
 func (b *Bound) maskPanic(ctx context.Context, err error, e **Error) {
 	if p := recover(); p != nil {
-		*e = b.cache.mask(ctx, fmt.Errorf("panic of a %T: %v\n%s", err, p, debug.Stack()))
+		*e = b.cache.mask(ctx, fmt.Errorf("error of type %T: %w", err, guard.New(p)))
 	}
 }
 
@@ -169,7 +178,7 @@ func knownError(err error) *Error {
 	return known
 }
 
-// shorten cuts a message to maxMessage bytes, between characters.
+// shorten cuts a message between characters so that it has at most maxMessage bytes.
 func shorten(s string) string {
 	const dots = "..."
 	if len(s) <= maxMessage {

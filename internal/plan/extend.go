@@ -12,25 +12,25 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// An Extension is what a host adds to a table, as graphql-go knows it.
+// An Extension has the fields and types that a host adds to a table.
 type Extension struct {
-	// Query and Subscription are further fields of the roots. A field of
-	// Subscription is run on each event, which is its source.
+	// Query and Subscription are added to the root types. A field of Subscription runs
+	// once for each event, with the event as its source.
 	Query, Subscription graphql.Fields
-	// Types are further types, which no field names: objects that an interface
-	// may turn out to be.
+	// Types are types that no field refers to, for example objects that implement an
+	// interface.
 	Types []graphql.Type
-	// Costs price fields, by "Type.field".
+	// Costs are the price functions of fields, by "Type.field".
 	Costs map[string]func(args map[string]any) Cost
-	// Enter is that of all fields of Query and Subscription.
+	// Enter is the Enter of all fields of Query and Subscription. See [Field].
 	Enter func(ctx context.Context, src any) (within context.Context, leave func(), err error)
 }
 
-// Extend returns a table with what a host adds to it behind the rest, each
-// type's fields by their names.
+// Extend returns a copy of table with an extension. Added types and fields follow the
+// others; fields are sorted by name.
 func Extend(table []Type, x Extension) ([]Type, error) {
-	// A type called Mutation would be a root in SDL.
-	e := extending{types: map[string]graphql.Type{}, builtin: map[string]bool{"Mutation": true}, costs: maps.Clone(x.Costs)}
+	// In SDL, a type named Mutation would be a root.
+	e := extender{types: map[string]graphql.Type{}, builtin: map[string]bool{"Mutation": true}, costs: maps.Clone(x.Costs)}
 	for _, t := range slices.Concat(table, introspection) {
 		e.builtin[t.Name] = true
 	}
@@ -60,30 +60,32 @@ func Extend(table []Type, x Extension) ([]Type, error) {
 		}
 	}
 	for name := range e.costs {
-		return nil, fmt.Errorf("%s has a cost but is no field of yours", name)
+		return nil, fmt.Errorf("%s has a cost but is not an added field", name)
 	}
 	return append(table, e.table...), nil
 }
 
-// extending collects the types that fields lead to.
-type extending struct {
+// An extender converts the types and fields of an extension, and the types they refer to, to rows of the table.
+type extender struct {
 	builtin map[string]bool
 	types   map[string]graphql.Type
-	costs   map[string]func(map[string]any) Cost // of fields that were not met yet
+	costs   map[string]func(map[string]any) Cost // of fields that were not visited yet
 	table   []Type
 }
 
-func (e *extending) root(parent, name string, f *graphql.Field) (Field, error) {
+func (e *extender) root(parent, name string, f *graphql.Field) (Field, error) {
 	if f == nil || f.Type == nil {
 		return Field{}, fmt.Errorf("%s.%s has no type", parent, name)
 	}
-	def := &graphql.FieldDefinition{Name: name, Type: f.Type, Description: f.Description, DeprecationReason: f.DeprecationReason, Resolve: f.Resolve}
+	def := &graphql.FieldDefinition{Name: name, Type: f.Type, Description: f.Description,
+		DeprecationReason: f.DeprecationReason, Resolve: f.Resolve}
 	for _, arg := range slices.Sorted(maps.Keys(f.Args)) {
 		a := f.Args[arg]
 		if a == nil || a.Type == nil {
 			return Field{}, fmt.Errorf("%s.%s(%s:) has no type", parent, name, arg)
 		}
-		def.Args = append(def.Args, &graphql.Argument{PrivateName: arg, Type: a.Type, DefaultValue: a.DefaultValue, PrivateDescription: a.Description})
+		def.Args = append(def.Args, &graphql.Argument{
+			PrivateName: arg, Type: a.Type, DefaultValue: a.DefaultValue, PrivateDescription: a.Description})
 	}
 	row, err := e.field(parent, def)
 	row.declared = f
@@ -105,7 +107,7 @@ func (e *extending) root(parent, name string, f *graphql.Field) (Field, error) {
 	return row, err
 }
 
-func (e *extending) field(parent string, def *graphql.FieldDefinition) (Field, error) {
+func (e *extender) field(parent string, def *graphql.FieldDefinition) (Field, error) {
 	where := parent + "." + def.Name
 	f := Field{Name: def.Name, Desc: def.Description, Deprecated: def.DeprecationReason, Resolver: def.Resolve}
 	var err error
@@ -113,16 +115,18 @@ func (e *extending) field(parent string, def *graphql.FieldDefinition) (Field, e
 		return f, fmt.Errorf("%s: %w", where, err)
 	}
 	if !graphql.IsOutputType(def.Type) {
-		return f, fmt.Errorf("%s: %s is for arguments alone", where, f.Type)
+		return f, fmt.Errorf("%s: a field cannot have the input type %s", where, f.Type)
 	}
-	args := slices.SortedFunc(slices.Values(def.Args), func(a, b *graphql.Argument) int { return strings.Compare(a.Name(), b.Name()) })
+	args := slices.SortedFunc(slices.Values(def.Args), func(a, b *graphql.Argument) int {
+		return strings.Compare(a.Name(), b.Name())
+	})
 	for _, a := range args {
 		arg := Arg{Name: a.Name(), Desc: a.Description()}
 		if arg.Type, err = e.ref(a.Type); err != nil {
 			return f, fmt.Errorf("%s(%s:): %w", where, a.Name(), err)
 		}
 		if !graphql.IsInputType(a.Type) {
-			return f, fmt.Errorf("%s(%s:): %s is not for arguments", where, a.Name(), arg.Type)
+			return f, fmt.Errorf("%s(%s:): an argument cannot have the output type %s", where, a.Name(), arg.Type)
 		}
 		if arg.Default, err = literalOf(a.Type, a.DefaultValue); err != nil {
 			return f, fmt.Errorf("%s(%s:): %w", where, a.Name(), err)
@@ -138,9 +142,9 @@ func (e *extending) field(parent string, def *graphql.FieldDefinition) (Field, e
 	return f, nil
 }
 
-// ref writes a type as SDL does, and adds it to the table with all that it
-// leads to.
-func (e *extending) ref(t graphql.Type) (string, error) {
+// ref returns a type in SDL. It adds the type to the table, with all types that it
+// refers to.
+func (e *extender) ref(t graphql.Type) (string, error) {
 	if isNil(t) {
 		return "", errors.New("a type is nil")
 	}
@@ -157,7 +161,7 @@ func (e *extending) ref(t graphql.Type) (string, error) {
 	case met && known == t:
 		return name, nil
 	case met:
-		return "", fmt.Errorf("there are two types called %s", name)
+		return "", fmt.Errorf("there are two types named %s", name)
 	case e.builtin[name]:
 		return "", fmt.Errorf("type %s is built in: give yours another name", name)
 	}
@@ -172,7 +176,7 @@ func (e *extending) ref(t graphql.Type) (string, error) {
 	return name, err
 }
 
-func (e *extending) row(t graphql.Type) (Type, error) {
+func (e *extender) row(t graphql.Type) (Type, error) {
 	row := Type{Name: t.Name(), Desc: t.Description(), declared: t}
 	var err error
 	switch t := t.(type) {
@@ -184,8 +188,9 @@ func (e *extending) row(t graphql.Type) (Type, error) {
 			row.Values = append(row.Values, Value{Name: v.Name, Desc: v.Description, Deprecated: v.DeprecationReason})
 		}
 		slices.SortFunc(row.Values, func(a, b Value) int { return strings.Compare(a.Name, b.Name) })
-		t.Serialize(nil) // makes its tables, as the first call of each does, ...
-		t.ParseValue("") // ... which may not be two at once
+		// The first call of each builds a table without a lock.
+		t.Serialize(nil)
+		t.ParseValue("")
 	case *graphql.InputObject:
 		row.Kind = ast.InputObject
 		fields := t.Fields()
@@ -203,8 +208,9 @@ func (e *extending) row(t graphql.Type) (Type, error) {
 		row.Kind = ast.Interface
 		row.Fields, err = e.fields(row.Name, t.Fields())
 		for _, f := range row.Fields {
-			if f.Price != nil { // nobody would ask for it
-				return row, fmt.Errorf("%s.%s has a cost but is an interface's: price the field of its objects", row.Name, f.Name)
+			if f.Price != nil { // it would never be called
+				return row, fmt.Errorf("%s.%s has a cost but belongs to an interface: set costs for its object types",
+					row.Name, f.Name)
 			}
 		}
 	case *graphql.Union:
@@ -227,15 +233,15 @@ func (e *extending) row(t graphql.Type) (Type, error) {
 		}
 		row.Fields, err = e.fields(row.Name, t.Fields())
 	default:
-		return row, fmt.Errorf("type %s is a %T, which cannot be declared", t.Name(), t)
+		return row, fmt.Errorf("type %s is a %T, which is not supported", t.Name(), t)
 	}
-	if err == nil && t.Error() != nil { // of fields, which are looked at late
+	if err == nil && t.Error() != nil { // graphql-go checks fields when they are first used
 		err = fmt.Errorf("type %s: %w", row.Name, t.Error())
 	}
 	return row, err
 }
 
-func (e *extending) fields(parent string, defs graphql.FieldDefinitionMap) ([]Field, error) {
+func (e *extender) fields(parent string, defs graphql.FieldDefinitionMap) ([]Field, error) {
 	var fields []Field
 	for _, name := range slices.Sorted(maps.Keys(defs)) {
 		f, err := e.field(parent, defs[name])

@@ -10,8 +10,8 @@ import (
 	"github.com/graphql-go/graphql/language/ast"
 )
 
-// hostedSchema is the tests' schema with fields of a host: a union and an
-// interface of 60 types each, and a scalar that takes anything.
+// hostedSchema returns the tests' schema with fields of a host: a union and an
+// interface of 60 types each, and a scalar that accepts any value.
 func hostedSchema(t testing.TB) *Schema {
 	t.Helper()
 	anything := graphql.NewScalar(graphql.ScalarConfig{Name: "Anything",
@@ -39,7 +39,7 @@ func hostedSchema(t testing.TB) *Schema {
 	return s
 }
 
-// anyLiteral reads a literal as scalars for JSON do.
+// anyLiteral parses a literal like a JSON scalar.
 func anyLiteral(v ast.Value) any {
 	switch v := v.(type) {
 	case *ast.ListValue:
@@ -58,7 +58,7 @@ func anyLiteral(v ast.Value) any {
 	return fmt.Sprint(v.GetValue())
 }
 
-// features are documents of every feature, each different for each i.
+// features has documents for each feature. They differ for each i.
 var features = map[string]func(g *rand.Rand, i int) string{
 	"realistic":  realistic,
 	"small":      func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:int}", i) },
@@ -90,10 +90,10 @@ var features = map[string]func(g *rand.Rand, i int) string{
 	"constant enums": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("{a%d:echo(os:[%s])}", i, strings.Repeat("{color:RED} ", 90))
 	},
-	"lifted": func(_ *rand.Rand, i int) string {
+	"parameters": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("{a%d:echo(l: [%s] s: \"text\")}", i, strings.Repeat("1 ", 60))
 	},
-	"lifted text": func(_ *rand.Rand, i int) string {
+	"a long parameter": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf(`{a%d:echo(s:"%s")}`, i, strings.Repeat("x", 3000))
 	},
 	"one literal": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:echo(i: 1)}", i) },

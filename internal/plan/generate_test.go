@@ -11,9 +11,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A generator writes random documents that mostly are valid. A response name
-// mostly stands for one field with one list of arguments, so that equal names
-// merge; now and then it does not, and the document is to be refused.
+// A generator creates random documents. Most are valid. Most response names stand for
+// one field with one list of arguments, so that equal names merge; a few do not, and
+// the document must be refused.
 type generator struct {
 	*rand.Rand
 	s         *Schema
@@ -22,11 +22,11 @@ type generator struct {
 	fragments []*fragment
 	variables []variableText
 	left      int // fields to write
-	// foreign marks a document whose answer graphql-go is known to get wrong.
+	// foreign marks a document for which graphql-go is known to return a wrong response.
 	foreign bool
 }
 
-type fragment struct{ name, on, text string } // no text yet: it is being written
+type fragment struct{ name, on, text string } // text is empty while the fragment is generated
 
 type variableText struct {
 	name, typ string
@@ -106,8 +106,8 @@ func (g *generator) selection(def *ast.Definition, depth int) string {
 	return g.field(fields[g.IntN(len(fields))], depth)
 }
 
-// introspection keeps to what graphql-go's of 2018 has, and to lists whose
-// order it keeps.
+// introspection only uses fields that graphql-go's introspection of 2018 has, and
+// lists that it returns in order.
 func (g *generator) introspection() string {
 	name := []string{"Color", "Node", "Pet", "Filter", "Nothing"}[g.IntN(5)]
 	if g.one(50) {
@@ -195,7 +195,7 @@ func (g *generator) field(f *ast.FieldDefinition, depth int) string {
 	return name
 }
 
-// input writes a value of a type: a literal, or a variable that holds it.
+// input returns a value of a type as a literal or as a variable that holds it.
 func (g *generator) input(t *ast.Type, hasDefault bool, depth int, top bool) string {
 	if g.one(30) {
 		typ, def := t.String(), ""
@@ -208,14 +208,14 @@ func (g *generator) input(t *ast.Type, hasDefault bool, depth int, top bool) str
 		case g.one(20):
 			def = " = " + g.literal(t, depth+1)
 		case t.NonNull && hasDefault && g.one(30):
-			typ = strings.TrimSuffix(typ, "!") // null there is an error of the field
+			typ = strings.TrimSuffix(typ, "!") // then null is a field error
 			g.foreign = true
 		}
 		before := len(g.variables)
 		name := g.variable(typ, def, depth)
 		if v := g.variables[before]; hasDefault || !top {
-			// graphql-go puts a default where null was given, and none in an
-			// object where a variable is absent.
+			// graphql-go uses the default although null was passed, and does not
+			// use it if a variable in an object is absent.
 			g.foreign = g.foreign || !v.given || v.value == nil
 		}
 		return name
@@ -226,7 +226,7 @@ func (g *generator) input(t *ast.Type, hasDefault bool, depth int, top bool) str
 	return g.literal(t, depth)
 }
 
-// variable declares one, with a value for it, and returns its name.
+// variable declares a variable with a value and returns its name.
 func (g *generator) variable(typ, def string, depth int) string {
 	t := typeRef(typ)
 	v := variableText{name: "$v" + strconv.Itoa(len(g.variables)), typ: typ + def, given: t.NonNull && def == "" || g.one(70)}
@@ -234,7 +234,7 @@ func (g *generator) variable(typ, def string, depth int) string {
 	v.value = g.json(t, depth)
 	if !t.NonNull && g.one(12) {
 		v.value = nil
-		// graphql-go takes null for absent: the default comes in.
+		// graphql-go takes null for absent and uses the default.
 		g.foreign = g.foreign || def != ""
 	}
 	if g.one(2) {
@@ -285,7 +285,7 @@ func (g *generator) literal(t *ast.Type, depth int) string {
 
 func (g *generator) json(t *ast.Type, depth int) any {
 	if !t.NonNull && g.one(5) {
-		g.foreign = true // null inside of values: graphql-go drops it
+		g.foreign = true // graphql-go drops null within values
 		return nil
 	}
 	if t.Elem != nil {

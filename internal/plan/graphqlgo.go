@@ -9,9 +9,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// graphqlSchema makes graphql-go's schema out of the same table. Hosts read it;
-// its resolvers give what the plans give, so that graphql.Do can be asked for a
-// second opinion.
+// graphqlSchema returns graphql-go's schema for the same table. Hosts see it in
+// ResolveInfo. Its resolvers return the same values as the plans, so tests can compare
+// responses with those of graphql.Do.
 func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 	types := map[string]graphql.Type{
 		"Int": graphql.Int, "Float": graphql.Float, "String": graphql.String, "Boolean": graphql.Boolean, "ID": graphql.ID,
@@ -40,7 +40,8 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 			def := s.types.Types[t.Name].Fields.ForName(f.Name)
 			args := graphql.FieldConfigArgument{}
 			for _, a := range def.Arguments {
-				args[a.Name] = &graphql.ArgumentConfig{Type: ref(a.Type), Description: a.Description, DefaultValue: s.constant(a.Type, a.DefaultValue)}
+				args[a.Name] = &graphql.ArgumentConfig{
+					Type: ref(a.Type), Description: a.Description, DefaultValue: s.constant(a.Type, a.DefaultValue)}
 			}
 			fields[f.Name] = &graphql.Field{Type: ref(def.Type), Description: f.Desc, Args: args,
 				DeprecationReason: f.Deprecated, Resolve: f.graphqlResolver()}
@@ -66,7 +67,8 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 				Fields: graphql.InputObjectConfigFieldMapThunk(func() graphql.InputObjectConfigFieldMap {
 					fields := graphql.InputObjectConfigFieldMap{}
 					for _, f := range def.Fields {
-						fields[f.Name] = &graphql.InputObjectFieldConfig{Type: ref(f.Type), Description: f.Description, DefaultValue: s.constant(f.Type, f.DefaultValue)}
+						fields[f.Name] = &graphql.InputObjectFieldConfig{
+							Type: ref(f.Type), Description: f.Description, DefaultValue: s.constant(f.Type, f.DefaultValue)}
 					}
 					return fields
 				})})
@@ -100,7 +102,7 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 			types[t.Name] = graphql.NewUnion(graphql.UnionConfig{Name: t.Name, Description: t.Desc, Types: members})
 		}
 		if types[t.Name] == nil {
-			return graphql.Schema{}, fmt.Errorf("%s: a %s cannot be declared", t.Name, t.Kind)
+			return graphql.Schema{}, fmt.Errorf("%s: kind %s is not supported", t.Name, t.Kind)
 		}
 		all = append(all, types[t.Name])
 	}
@@ -109,8 +111,8 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 	return graphql.NewSchema(graphql.SchemaConfig{Query: query, Subscription: subscription, Types: all})
 }
 
-// graphqlResolver gives graphql-go's executor what the plan's own functions
-// give. A leaf's JSON is read back, so that it need not be declared twice.
+// graphqlResolver returns a resolver for graphql-go's executor that returns the values
+// of f's functions. It decodes the JSON of a leaf.
 func (f *Field) graphqlResolver() graphql.FieldResolveFn {
 	switch {
 	case f.Append != nil:
@@ -146,7 +148,8 @@ func (f *Field) graphqlResolver() graphql.FieldResolveFn {
 
 var errMasked = errors.New(maskedMessage)
 
-// listed turns a List into the slice that graphql-go's executor wants.
+// listed returns the items of a List as a slice, for graphql-go's executor. It
+// returns any other value unchanged.
 func listed(v any) any {
 	l, ok := v.(List)
 	if !ok {

@@ -12,9 +12,9 @@ import (
 // these tests, without its suggestions. No document has
 //   - @skip or @include on the root of a subscription: the specification of September
 //     2025 forbids them there, graphql-js allows them;
-//   - fields that conflict, which are looked for only if nothing else is wrong;
+//   - conflicting fields, which are only reported if there is no other error;
 //   - a variable of an unknown type, or one defined twice, that is used: gqlparser has
-//     a further error for these.
+//     another error for these.
 func TestUnknownFragmentsAreReportedAsByGraphqlJs(t *testing.T) {
 	recorded, err := os.ReadFile("testdata/graphql-js.txt")
 	must(t, err)

@@ -8,19 +8,19 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Introspection is a table like any other: its types are gqlparser's, its
-// sources are gqlparser's tree of the schema.
+// The introspection types are rows of the table like any other. gqlparser's prelude
+// declares them; the sources of their fields are gqlparser's definitions.
 
-// named is what __Type describes: a type, or a list or non-null of one.
-type named struct {
+// A typeSource is the source of __Type: a named type, a list or a non-null type.
+type typeSource struct {
 	s *Schema
 	t *ast.Type
 }
 
-func (n named) def() *ast.Definition { return n.s.types.Types[n.t.NamedType] }
+func (n typeSource) def() *ast.Definition { return n.s.types.Types[n.t.NamedType] }
 
-// wrapped says what a type is before it is a type of its own.
-func (n named) wrapped() string {
+// wrapping returns the kind of a wrapping type, or "" for a named type.
+func (n typeSource) wrapping() string {
 	switch {
 	case n.t.NonNull:
 		return "NON_NULL"
@@ -30,8 +30,8 @@ func (n named) wrapped() string {
 	return ""
 }
 
-// input is what __InputValue describes: an argument or an input field.
-type input struct {
+// An inputSource is the source of __InputValue: an argument or an input field.
+type inputSource struct {
 	s          *Schema
 	name, desc string
 	typ        *ast.Type
@@ -39,13 +39,13 @@ type input struct {
 	directives ast.DirectiveList
 }
 
-type items []any
+type itemList []any
 
-func (l items) Len() int     { return len(l) }
-func (l items) At(i int) any { return l[i] }
+func (l itemList) Len() int     { return len(l) }
+func (l itemList) At(i int) any { return l[i] }
 
-// orNull leaves out an empty string where the schema has nothing to say.
-func orNull(dst []byte, s string) []byte {
+// appendStringOrNull appends s as a JSON string, or null if it is empty.
+func appendStringOrNull(dst []byte, s string) []byte {
 	if s == "" {
 		return append(dst, "null"...)
 	}
@@ -70,11 +70,15 @@ func appendBool(dst []byte, b bool) []byte {
 	return append(dst, "false"...)
 }
 
-// described are the fields that fields, inputs, values and directives share.
-func described(of func(src any) (name, desc string, ds ast.DirectiveList), deprecable bool) []Field {
+// describedFields returns the fields that __Field, __InputValue, __EnumValue and
+// __Directive have in common. of returns the values for a source.
+func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList), deprecable bool) []Field {
 	fields := []Field{
 		{Name: "name", Append: func(dst []byte, src any) []byte { name, _, _ := of(src); return AppendString(dst, name) }},
-		{Name: "description", Append: func(dst []byte, src any) []byte { _, desc, _ := of(src); return orNull(dst, desc) }},
+		{Name: "description", Append: func(dst []byte, src any) []byte {
+			_, desc, _ := of(src)
+			return appendStringOrNull(dst, desc)
+		}},
 	}
 	if deprecable {
 		fields = append(fields,
@@ -86,42 +90,43 @@ func described(of func(src any) (name, desc string, ds ast.DirectiveList), depre
 			Field{Name: "deprecationReason", Append: func(dst []byte, src any) []byte {
 				_, _, ds := of(src)
 				reason, _ := deprecation(ds)
-				return orNull(dst, reason)
+				return appendStringOrNull(dst, reason)
 			}})
 	}
 	return fields
 }
 
-// described things, as introspection hands them on.
+// The sources of __Field, __EnumValue and __Directive.
 type (
-	fieldOf struct {
+	fieldSource struct {
 		s   *Schema
 		def *ast.FieldDefinition
 	}
-	valueOf     struct{ def *ast.EnumValueDefinition }
-	directiveOf struct {
+	enumValueSource struct{ def *ast.EnumValueDefinition }
+	directiveSource struct {
 		s   *Schema
 		def *ast.DirectiveDefinition
 	}
 )
 
-// kept leaves deprecated ones out unless args, whose only one it is, asks for them.
-func kept(args Args, ds ast.DirectiveList) bool {
+// visible reports whether a definition with these directives is listed. The only
+// argument in args is includeDeprecated.
+func visible(args Args, ds ast.DirectiveList) bool {
 	_, deprecated := deprecation(ds)
 	return !deprecated || args[0] == true
 }
 
-func argumentsOf(s *Schema, defs ast.ArgumentDefinitionList, args Args) items {
-	list := items{}
+func argumentsOf(s *Schema, defs ast.ArgumentDefinitionList, args Args) itemList {
+	list := itemList{}
 	for _, a := range defs {
-		if kept(args, a.Directives) {
-			list = append(list, input{s, a.Name, a.Description, a.Type, a.DefaultValue, a.Directives})
+		if visible(args, a.Directives) {
+			list = append(list, inputSource{s, a.Name, a.Description, a.Type, a.DefaultValue, a.Directives})
 		}
 	}
 	return list
 }
 
-func namedType(s *Schema, name string) named { return named{s, &ast.Type{NamedType: name}} }
+func namedType(s *Schema, name string) typeSource { return typeSource{s, &ast.Type{NamedType: name}} }
 
 func (s *Schema) root(def *ast.Definition) any {
 	if def == nil {
@@ -130,27 +135,28 @@ func (s *Schema) root(def *ast.Definition) any {
 	return namedType(s, def.Name)
 }
 
-// ofNothing is the Depends of fields that only the schema decides.
-func ofNothing(Args) any { return nil }
+// dependsOnNothing is the Depends of fields whose values only depend on the schema.
+func dependsOnNothing(Args) any { return nil }
 
-// introspectionFields are the root fields through which a schema is read.
+// introspectionFields returns the root fields __schema and __type.
 func (s *Schema) introspectionFields() (schema, typ *Field) {
 	schema = &Field{Get: func(any) any { return s }}
-	typ = &Field{Depends: ofNothing, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+	typ = &Field{Depends: dependsOnNothing, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
 		name, _ := args[0].(string)
 		return s.root(s.types.Types[name]), nil
 	}}
 	return schema, typ
 }
 
-// introspection is the resolving side of gqlparser's prelude, which declares
-// the types.
+// introspection has the resolvers of the types that gqlparser's prelude declares.
 var introspection = []Type{
 	{Name: "__Schema", Fields: []Field{
-		{Name: "description", Append: func(dst []byte, src any) []byte { return orNull(dst, src.(*Schema).types.Description) }},
+		{Name: "description", Append: func(dst []byte, src any) []byte {
+			return appendStringOrNull(dst, src.(*Schema).types.Description)
+		}},
 		{Name: "types", Get: func(src any) any {
 			s := src.(*Schema)
-			list := items{}
+			list := itemList{}
 			for _, def := range s.order {
 				list = append(list, namedType(s, def.Name))
 			}
@@ -161,165 +167,167 @@ var introspection = []Type{
 		{Name: "subscriptionType", Get: func(src any) any { return src.(*Schema).root(src.(*Schema).types.Subscription) }},
 		{Name: "directives", Get: func(src any) any {
 			s := src.(*Schema)
-			list := items{}
+			list := itemList{}
 			for _, d := range s.types.Directives {
-				list = append(list, directiveOf{s, d})
+				list = append(list, directiveSource{s, d})
 			}
 			slices.SortFunc(list, func(a, b any) int {
-				return strings.Compare(a.(directiveOf).def.Name, b.(directiveOf).def.Name)
+				return strings.Compare(a.(directiveSource).def.Name, b.(directiveSource).def.Name)
 			})
 			return list
 		}},
 	}},
 	{Name: "__Type", Fields: []Field{
 		{Name: "kind", Append: func(dst []byte, src any) []byte {
-			n := src.(named)
-			if kind := n.wrapped(); kind != "" {
+			n := src.(typeSource)
+			if kind := n.wrapping(); kind != "" {
 				return AppendString(dst, kind)
 			}
 			return AppendString(dst, string(n.def().Kind))
 		}},
 		{Name: "name", Append: func(dst []byte, src any) []byte {
-			if n := src.(named); n.wrapped() == "" {
+			if n := src.(typeSource); n.wrapping() == "" {
 				return AppendString(dst, n.t.NamedType)
 			}
 			return append(dst, "null"...)
 		}},
 		{Name: "description", Append: func(dst []byte, src any) []byte {
-			if n := src.(named); n.wrapped() == "" {
-				return orNull(dst, n.def().Description)
+			if n := src.(typeSource); n.wrapping() == "" {
+				return appendStringOrNull(dst, n.def().Description)
 			}
 			return append(dst, "null"...)
 		}},
 		{Name: "specifiedByURL", Append: func(dst []byte, src any) []byte {
-			if n := src.(named); n.wrapped() == "" {
+			if n := src.(typeSource); n.wrapping() == "" {
 				if d := n.def().Directives.ForName("specifiedBy"); d != nil {
 					return AppendString(dst, d.Arguments.ForName("url").Value.Raw)
 				}
 			}
 			return append(dst, "null"...)
 		}},
-		{Name: "fields", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
-			n := src.(named)
-			if n.wrapped() != "" || n.def().Kind != ast.Object && n.def().Kind != ast.Interface {
+		{Name: "fields", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+			n := src.(typeSource)
+			if n.wrapping() != "" || n.def().Kind != ast.Object && n.def().Kind != ast.Interface {
 				return nil, nil
 			}
-			list := items{}
+			list := itemList{}
 			for _, f := range n.def().Fields {
-				if kept(args, f.Directives) && !strings.HasPrefix(f.Name, "__") {
-					list = append(list, fieldOf{n.s, f})
+				if visible(args, f.Directives) && !strings.HasPrefix(f.Name, "__") {
+					list = append(list, fieldSource{n.s, f})
 				}
 			}
 			return list, nil
 		}},
 		{Name: "interfaces", Get: func(src any) any {
-			n := src.(named)
-			if n.wrapped() != "" || n.def().Kind != ast.Object && n.def().Kind != ast.Interface {
+			n := src.(typeSource)
+			if n.wrapping() != "" || n.def().Kind != ast.Object && n.def().Kind != ast.Interface {
 				return nil
 			}
-			list := items{}
+			list := itemList{}
 			for _, name := range n.def().Interfaces {
 				list = append(list, namedType(n.s, name))
 			}
 			return list
 		}},
 		{Name: "possibleTypes", Get: func(src any) any {
-			n := src.(named)
-			if n.wrapped() != "" || !n.def().IsAbstractType() {
+			n := src.(typeSource)
+			if n.wrapping() != "" || !n.def().IsAbstractType() {
 				return nil
 			}
-			list := items{}
+			list := itemList{}
 			for _, def := range n.s.possible(n.def()) {
 				list = append(list, namedType(n.s, def.Name))
 			}
 			return list
 		}},
-		{Name: "enumValues", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
-			n := src.(named)
-			if n.wrapped() != "" || n.def().Kind != ast.Enum {
+		{Name: "enumValues", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+			n := src.(typeSource)
+			if n.wrapping() != "" || n.def().Kind != ast.Enum {
 				return nil, nil
 			}
-			list := items{}
+			list := itemList{}
 			for _, v := range n.def().EnumValues {
-				if kept(args, v.Directives) {
-					list = append(list, valueOf{v})
+				if visible(args, v.Directives) {
+					list = append(list, enumValueSource{v})
 				}
 			}
 			return list, nil
 		}},
-		{Name: "inputFields", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
-			n := src.(named)
-			if n.wrapped() != "" || n.def().Kind != ast.InputObject {
+		{Name: "inputFields", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+			n := src.(typeSource)
+			if n.wrapping() != "" || n.def().Kind != ast.InputObject {
 				return nil, nil
 			}
-			list := items{}
+			list := itemList{}
 			for _, f := range n.def().Fields {
-				if kept(args, f.Directives) {
-					list = append(list, input{n.s, f.Name, f.Description, f.Type, f.DefaultValue, f.Directives})
+				if visible(args, f.Directives) {
+					list = append(list, inputSource{n.s, f.Name, f.Description, f.Type, f.DefaultValue, f.Directives})
 				}
 			}
 			return list, nil
 		}},
 		{Name: "ofType", Get: func(src any) any {
-			n := src.(named)
-			switch n.wrapped() {
+			n := src.(typeSource)
+			switch n.wrapping() {
 			case "NON_NULL":
 				inner := *n.t
 				inner.NonNull = false
-				return named{n.s, &inner}
+				return typeSource{n.s, &inner}
 			case "LIST":
-				return named{n.s, n.t.Elem}
+				return typeSource{n.s, n.t.Elem}
 			}
 			return nil
 		}},
 		{Name: "isOneOf", Append: func(dst []byte, src any) []byte {
-			n := src.(named)
-			if n.wrapped() != "" || n.def().Kind != ast.InputObject {
+			n := src.(typeSource)
+			if n.wrapping() != "" || n.def().Kind != ast.InputObject {
 				return append(dst, "null"...)
 			}
 			return appendBool(dst, n.def().Directives.ForName("oneOf") != nil)
 		}},
 	}},
-	{Name: "__Field", Fields: append(described(func(src any) (string, string, ast.DirectiveList) {
-		f := src.(fieldOf).def
+	{Name: "__Field", Fields: append(describedFields(func(src any) (string, string, ast.DirectiveList) {
+		f := src.(fieldSource).def
 		return f.Name, f.Description, f.Directives
 	}, true),
-		Field{Name: "args", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
-			f := src.(fieldOf)
+		Field{Name: "args", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+			f := src.(fieldSource)
 			return argumentsOf(f.s, f.def.Arguments, args), nil
 		}},
-		Field{Name: "type", Get: func(src any) any { f := src.(fieldOf); return named{f.s, f.def.Type} }},
+		Field{Name: "type", Get: func(src any) any { f := src.(fieldSource); return typeSource{f.s, f.def.Type} }},
 	)},
-	{Name: "__InputValue", Fields: append(described(func(src any) (string, string, ast.DirectiveList) {
-		in := src.(input)
+	{Name: "__InputValue", Fields: append(describedFields(func(src any) (string, string, ast.DirectiveList) {
+		in := src.(inputSource)
 		return in.name, in.desc, in.directives
 	}, true),
-		Field{Name: "type", Get: func(src any) any { in := src.(input); return named{in.s, in.typ} }},
+		Field{Name: "type", Get: func(src any) any { in := src.(inputSource); return typeSource{in.s, in.typ} }},
 		Field{Name: "defaultValue", Append: func(dst []byte, src any) []byte {
-			if in := src.(input); in.def != nil {
+			if in := src.(inputSource); in.def != nil {
 				return AppendString(dst, in.def.String())
 			}
 			return append(dst, "null"...)
 		}},
 	)},
-	{Name: "__EnumValue", Fields: described(func(src any) (string, string, ast.DirectiveList) {
-		v := src.(valueOf).def
+	{Name: "__EnumValue", Fields: describedFields(func(src any) (string, string, ast.DirectiveList) {
+		v := src.(enumValueSource).def
 		return v.Name, v.Description, v.Directives
 	}, true)},
-	{Name: "__Directive", Fields: append(described(func(src any) (string, string, ast.DirectiveList) {
-		d := src.(directiveOf).def
+	{Name: "__Directive", Fields: append(describedFields(func(src any) (string, string, ast.DirectiveList) {
+		d := src.(directiveSource).def
 		return d.Name, d.Description, nil
 	}, false),
-		Field{Name: "isRepeatable", Append: func(dst []byte, src any) []byte { return appendBool(dst, src.(directiveOf).def.IsRepeatable) }},
+		Field{Name: "isRepeatable", Append: func(dst []byte, src any) []byte {
+			return appendBool(dst, src.(directiveSource).def.IsRepeatable)
+		}},
 		Field{Name: "locations", Get: func(src any) any {
-			list := items{}
-			for _, l := range src.(directiveOf).def.Locations {
+			list := itemList{}
+			for _, l := range src.(directiveSource).def.Locations {
 				list = append(list, string(l))
 			}
 			return list
 		}},
-		Field{Name: "args", Depends: ofNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
-			d := src.(directiveOf)
+		Field{Name: "args", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+			d := src.(directiveSource)
 			return argumentsOf(d.s, d.def.Arguments, args), nil
 		}},
 	)},

@@ -13,7 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// golden compares with a file of testdata; UPDATE=1 writes it.
+// golden compares got with a file in testdata. UPDATE=1 writes the file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := "testdata/" + name
@@ -23,24 +23,24 @@ func golden(t *testing.T, name, got string) {
 	want, err := os.ReadFile(file)
 	must(t, err)
 	if got != string(want) {
-		t.Errorf("%s is not as it was:\n%s", name, got)
+		t.Errorf("%s differs, got:\n%s", name, got)
 	}
 }
 
-func TestSDLIsWhatTheTableDeclaresInItsOrder(t *testing.T) {
+func TestSDLDeclaresTableInItsOrder(t *testing.T) {
 	sdl := testSchema(t).SDL()
 	golden(t, "schema.graphql", sdl)
 	if strings.Contains(sdl, "__") || strings.Contains(sdl, "defer") {
-		t.Error("it says what is built in")
+		t.Error("the SDL contains built-in types or directives")
 	}
 	loaded, err := gqlparser.LoadSchema(&ast.Source{Input: sdl})
 	must(t, err)
 	if len(loaded.Types["Query"].Fields) != len(testSchema(t).types.Query.Fields) {
-		t.Error("fields are missing")
+		t.Error("the SDL lacks fields")
 	}
 }
 
-func TestIntrospectionTellsTheWholeSchema(t *testing.T) {
+func TestIntrospectionReturnsWholeSchema(t *testing.T) {
 	text, err := os.ReadFile("testdata/introspection.graphql")
 	must(t, err)
 	answer := ask(testCache(t, defaultLimits), string(text), nil)
@@ -52,7 +52,7 @@ func TestIntrospectionTellsTheWholeSchema(t *testing.T) {
 	must(t, e.Encode(json.RawMessage(answer)))
 	golden(t, "introspection.json", indented.String())
 	if strings.Contains(answer, "defer") || strings.Contains(answer, "DIRECTIVE_DEFINITION") || strings.Contains(answer, `"errors"`) {
-		t.Error("@defer, directives on directives, or an error")
+		t.Error("the response contains @defer, directives on directives, or an error")
 	}
 }
 
@@ -88,13 +88,13 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// A new gqlparser may bring introspection fields that nothing here answers.
-func TestEveryFieldOfTheBuiltInTypesIsAnswered(t *testing.T) {
+// A new version of gqlparser may declare introspection fields without a resolver here.
+func TestEveryIntrospectionFieldHasValue(t *testing.T) {
 	s := testSchema(t)
 	for _, def := range validator.PreludeDocument().Definitions {
 		for _, f := range def.Fields {
 			if row := s.fields[def.Name][f.Name]; row == nil || row.Append == nil && row.Get == nil && !row.Same && row.Resolve == nil {
-				t.Errorf("%s.%s", def.Name, f.Name)
+				t.Errorf("%s.%s has no resolver", def.Name, f.Name)
 			}
 		}
 	}
@@ -105,8 +105,10 @@ func TestIntrospectionCanBeTurnedOff(t *testing.T) {
 	limits.NoIntrospect = true
 	c := testCache(t, limits)
 	for text, want := range map[string]string{
-		`{__schema{types{name}}}`: "Introspection is turned off.", `{self{__type(name:"Cat"){name}}}`: "Introspection is turned off.",
-		`{...A} fragment A on Query{x:__schema{types{name}}}`: "Introspection is turned off.", `{__typename cat{__typename}}`: `{"data":{"__typename":"Query","cat":{"__typename":"Cat"}}}`,
+		`{__schema{types{name}}}`:                             "Introspection is turned off.",
+		`{self{__type(name:"Cat"){name}}}`:                    "Introspection is turned off.",
+		`{...A} fragment A on Query{x:__schema{types{name}}}`: "Introspection is turned off.",
+		`{__typename cat{__typename}}`:                        `{"data":{"__typename":"Query","cat":{"__typename":"Cat"}}}`,
 	} {
 		if got := ask(c, text, nil); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", text, got)
@@ -114,7 +116,7 @@ func TestIntrospectionCanBeTurnedOff(t *testing.T) {
 	}
 }
 
-func TestBadTablesAreNoSchema(t *testing.T) {
+func TestInvalidTablesAreRejected(t *testing.T) {
 	object := func(name string, fields ...Field) Type { return Type{Kind: ast.Object, Name: name, Fields: fields} }
 	a := Field{Name: "a", Type: "Int"}
 	with := func(arg Arg) []Type { return []Type{object("Query", Field{Name: "a", Type: "Int", Args: []Arg{arg}})} }
@@ -140,7 +142,7 @@ func TestBadTablesAreNoSchema(t *testing.T) {
 	}
 }
 
-func TestGraphqlGosSchemaHasWhatTheTableHas(t *testing.T) {
+func TestGraphqlGoSchemaHasDeclaredTypesAndDescriptions(t *testing.T) {
 	s := testSchema(t)
 	ql := s.GraphQL()
 	types := ql.TypeMap()
@@ -150,9 +152,9 @@ func TestGraphqlGosSchemaHasWhatTheTableHas(t *testing.T) {
 		}
 	}
 	if f := ql.QueryType().Fields()["old"]; f.DeprecationReason != "Use \"int\"." {
-		t.Error(f.DeprecationReason)
+		t.Errorf("got deprecation reason %q", f.DeprecationReason)
 	}
 	if args := ql.QueryType().Fields()["defaults"].Args; !slices.ContainsFunc(args, func(a *graphql.Argument) bool { return a.PrivateName == "o" }) {
-		t.Error("an argument is missing")
+		t.Error("Query.defaults lacks the argument o")
 	}
 }

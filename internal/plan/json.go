@@ -11,8 +11,7 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string. Bytes that are not UTF-8 become the
-// replacement character.
+// AppendString appends s as a JSON string. It replaces invalid UTF-8 by U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -58,9 +57,9 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// marshal is a host's value as JSON. encoding/json takes the word of what writes
-// itself (a json.RawMessage, say) for being UTF-8, without which a client has to
-// close its socket; only strings can have other bytes.
+// marshal returns a host's value as JSON in valid UTF-8. encoding/json does not check
+// the bytes of a json.Marshaler, such as json.RawMessage. A WebSocket client must
+// close a connection on which it receives invalid UTF-8.
 func marshal(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if !utf8.Valid(text) {
@@ -71,8 +70,8 @@ func marshal(v any) ([]byte, error) {
 
 var errNotFinite = errors.New("Float cannot represent a non-finite value")
 
-// appendFloat appends f as JavaScript would write it: whole numbers without a
-// point, very large and very small ones with an exponent.
+// appendFloat appends f as JavaScript formats it: without a point if it is an integer,
+// with an exponent if it is very large or small.
 func appendFloat(dst []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return dst, errNotFinite

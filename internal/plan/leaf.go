@@ -7,26 +7,25 @@ import (
 	"strconv"
 )
 
-// A Leaf is a scalar's value that writes itself, as JSON of the scalar's type.
-// It cannot fail.
+// A Leaf is a value of a scalar that appends itself as JSON. It cannot fail.
 type Leaf interface {
 	AppendLeaf(dst []byte) []byte
 }
 
-// appendLeaf appends a scalar's or an enum's value as JSON. What a type cannot
-// hold is an error, never a wrong value.
-func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
-	if s.own != nil {
-		return appendOwn(dst, s.own, v)
+// appendLeaf appends a value of a scalar or an enum as JSON. If the type cannot
+// represent the value, it returns an error.
+func appendLeaf(dst []byte, s *outputType, v any) ([]byte, error) {
+	if s.hostType != nil {
+		return appendHostLeaf(dst, s.hostType, v)
 	}
 	if l, ok := v.(Leaf); ok && s.enum == nil {
 		return l.AppendLeaf(dst), nil
 	}
-	v = bare(v)
+	v = unwrap(v)
 	if s.enum != nil {
 		name, ok := v.(string)
 		if !ok || s.enum.EnumValues.ForName(name) == nil {
-			return dst, misfit("Enum "+s.enum.Name, v)
+			return dst, errCannotRepresent("Enum "+s.enum.Name, v)
 		}
 		return AppendString(dst, name), nil
 	}
@@ -40,7 +39,7 @@ func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
 			dst = strconv.AppendInt(dst, n, 10)
 			return append(dst, '"'), nil
 		}
-		if n, ok := large(v); ok {
+		if n, ok := unsigned(v); ok {
 			dst = append(dst, '"')
 			dst = strconv.AppendUint(dst, n, 10)
 			return append(dst, '"'), nil
@@ -64,16 +63,17 @@ func appendLeaf(dst []byte, s *shape, v any) ([]byte, error) {
 		if n, ok := integer(v); ok {
 			return strconv.AppendInt(dst, n, 10), nil
 		}
-		if n, ok := large(v); ok {
+		if n, ok := unsigned(v); ok {
 			return strconv.AppendUint(dst, n, 10), nil
 		}
 	}
-	return dst, misfit(s.leaf, v)
+	return dst, errCannotRepresent(s.leaf, v)
 }
 
-// misfit says that a type cannot hold a value, and the value where it is one
-// word: fmt would follow a map that leads back to itself until the process dies.
-func misfit(name string, v any) error {
+// errCannotRepresent returns the error for a value that a type cannot represent. It
+// contains the value only if that is a string, a boolean or a number: fmt does not
+// terminate for a map that contains itself.
+func errCannotRepresent(name string, v any) error {
 	switch kind := reflect.ValueOf(v).Kind(); {
 	case kind == reflect.String, kind >= reflect.Bool && kind <= reflect.Float64:
 		return fmt.Errorf("%s cannot represent %T %s", name, v, shorten(fmt.Sprint(v)))
@@ -81,9 +81,9 @@ func misfit(name string, v any) error {
 	return fmt.Errorf("%s cannot represent a %T", name, v)
 }
 
-// bare is the value of a string, boolean or float behind a pointer or a name of
-// its own, as the resolvers of hosts give them.
-func bare(v any) any {
+// unwrap dereferences pointers and converts values of named string, boolean and float
+// types to string, bool and float64. Hosts' resolvers return such values.
+func unwrap(v any) any {
 	switch v.(type) {
 	case string, bool, int, float64:
 		return v
@@ -105,6 +105,7 @@ func bare(v any) any {
 	return rv.Interface()
 }
 
+// integer returns the value of any integer type that fits in an int64.
 func integer(v any) (int64, bool) {
 	if n, ok := v.(int); ok {
 		return int64(n), true
@@ -119,8 +120,9 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// large is a number that integer has no room for, as shards and logical times are.
-func large(v any) (uint64, bool) {
+// unsigned returns the value of any unsigned integer type. Shards and logical times
+// can exceed an int64.
+func unsigned(v any) (uint64, bool) {
 	rv := reflect.ValueOf(v)
 	if !rv.CanUint() {
 		return 0, false

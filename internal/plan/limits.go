@@ -7,102 +7,111 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// Limits bound what a document may cost before it is checked by rules that
-// take more than linear time. Zero or less means no limit, but for Depth and
-// Fields, without which no document could be walked safely: they then are what
-// the parser can nest, and a hundred thousand.
+// Limits are the limits on documents, their execution and the cache. Those on
+// documents are checked before any rule that takes more than linear time. Zero or
+// less means no limit. The exceptions are CacheBytes, and Depth and Fields, without
+// which no document could be walked safely: they are then parser.MaxNestingDepth and
+// maxFields.
 type Limits struct {
 	Document     int // bytes of the document
-	Tokens       int // lexical tokens, comments included
+	Tokens       int // lexical tokens
 	Depth        int // nested selections, lists, objects and list types
-	Fields       int // fields of an operation with its fragments written out
+	Fields       int // fields of an operation after fragments are expanded
 	Aliases      int // aliases in the document
 	Directives   int // directives in the document
-	SameName     int // fields of one response name in one written selection set
+	FieldRepeats int // fields with one response name in one selection set, as written
 	Operations   int // operations in the document
 	Fragments    int // fragment definitions in the document
 	Variables    int // variables of an operation
-	ListItems    int // items of one list, in a literal or in variables
-	Calls        int // of the backend, that a query costs
-	Blocks       int // that a query costs
-	Answer       int // bytes of an answer's data
-	CacheBytes   int // what the cached plans may hold; zero keeps none
-	NoIntrospect bool
+	ListItems    int // items of one list, in a literal or in a variable
+
+	Calls  int // calls of the backend by a query; see Cost
+	Blocks int // blocks read by a query
+	Answer int // bytes of a response's data
+
+	CacheBytes   int  // memory of the cached documents; zero disables the cache
+	NoIntrospect bool // refuse introspection
+	ShowCost     bool // add the cost to the responses of queries
 }
 
-// mostFields bounds Fields where that is off: fragments that double each other
-// write out to more than any memory holds.
-const mostFields = 100_000
+// maxFields is the limit on fields if Limits.Fields is off: fragments that double each
+// other would expand to more than any memory holds.
+const maxFields = 100_000
 
-// stepsPerField bounds the work that Fields leaves open: looking at the same
-// selections for one type after another, also where they come to nothing.
+// stepsPerField limits the work for each of Limits.Fields: the same selections are
+// visited for several types, even if they apply to none.
 const stepsPerField = 20
 
-func (l Limits) normal() Limits {
+func (l Limits) withDefaults() Limits {
 	if l.Fields <= 0 {
-		l.Fields = mostFields
+		l.Fields = maxFields
 	}
-	l.Fields = min(l.Fields, enough/stepsPerField) // above it, sums would not exceed it and steps would overflow
+	l.Fields = min(l.Fields, maxSum/stepsPerField) // sums of fields can exceed it, and steps cannot overflow
 	if l.Depth <= 0 || l.Depth > parser.MaxNestingDepth {
 		l.Depth = parser.MaxNestingDepth
 	}
 	return l
 }
 
-// limitError refuses what exceeds the limit of a name, which hosts know it by.
+// limitError returns the error for an exceeded limit. Hosts receive the limit's name.
 func limitError(limit string, pos *ast.Position, format string, args ...any) *Error {
-	return &Error{Message: fmt.Sprintf(format, args...), Code: CodeLimit, Locations: at(pos), Limit: limit}
+	return &Error{Message: fmt.Sprintf(format, args...), Code: CodeLimit, Locations: locationsOf(pos), Limit: limit}
 }
 
-func at(pos ...*ast.Position) []Location {
+// locationsOf returns the locations of the positions that are not nil.
+func locationsOf(pos ...*ast.Position) []Location {
 	var locations []Location
 	for _, p := range pos {
 		if p != nil {
-			locations = append(locations, place(p))
+			locations = append(locations, location(p))
 		}
 	}
 	return locations
 }
 
-func place(p *ast.Position) Location { return Location{p.Line, p.Column} }
+func location(p *ast.Position) Location { return Location{p.Line, p.Column} }
 
-// measure checks the structural limits of a parsed document. Each fragment is
-// walked once and remembered, so the walk is linear in the document however
-// often the fragments spread each other; a cycle is refused here, before any
-// rule that would follow it.
-type measure struct {
+// A measurement checks the structural limits of a parsed document. It walks each
+// fragment once and stores its size, so it is linear in the document even if the
+// fragments spread each other often. It refuses cycles of fragments, which rules
+// would follow without end. It also sets the values that gqlparser gets wrong.
+type measurement struct {
 	Limits
-	fragments  map[string]*ast.FragmentDefinition
-	sizes      map[string]size
-	blocks     map[int]block
-	disguised  bool // the text's control characters are
-	open       int  // selection sets that are being walked
-	aliases    int
-	directives int
-	err        *Error
+	fragments   map[string]*ast.FragmentDefinition
+	sizes       map[string]size // of fragments
+	blocks      map[int]block   // see tokenChecker
+	substituted bool            // control characters were substituted
+	openSets    int             // selection sets that are being walked
+	aliases     int
+	directives  int
+	err         *Error
 }
 
-// size is what a selection set comes to with its fragments written out.
+// A size is the size of a selection set after fragments are expanded.
 type size struct {
 	fields, depth int
-	open          bool // the fragment is being walked: meeting it again is a cycle
+	inProgress    bool // the fragment is being walked: another spread of it is a cycle
 }
 
-// enough caps sums of sizes, which fragments that double each other would
-// overflow. The sum of two fits in 32 bits.
-const enough = 1 << 29
+// maxSum is the maximum of sums of sizes: the expansion of fragments that double each
+// other would overflow an int. The sum of two still fits in 32 bits.
+const maxSum = 1 << 29
 
-func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, disguised bool) *Error {
-	m := measure{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{}, blocks: blocks, disguised: disguised}
+// check measures a document and corrects its values.
+func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, substituted bool) *Error {
+	m := measurement{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{},
+		blocks: blocks, substituted: substituted}
 	if l.Operations > 0 && len(doc.Operations) > l.Operations {
-		return limitError("Operations", doc.Operations[l.Operations].Position, "The document exceeds the limit of %d operations.", l.Operations)
+		return limitError("Operations", doc.Operations[l.Operations].Position,
+			"The document exceeds the limit of %d operations.", l.Operations)
 	}
 	if l.Fragments > 0 && len(doc.Fragments) > l.Fragments {
-		return limitError("Fragments", doc.Fragments[l.Fragments].Position, "The document exceeds the limit of %d fragments.", l.Fragments)
+		return limitError("Fragments", doc.Fragments[l.Fragments].Position,
+			"The document exceeds the limit of %d fragments.", l.Fragments)
 	}
 	for _, f := range doc.Fragments {
-		if m.fragments[f.Name] != nil { // the second would go unmeasured
-			return &Error{Message: fmt.Sprintf("There can be only one fragment named %q.", f.Name), Code: CodeValidation, Locations: at(f.Position)}
+		if m.fragments[f.Name] != nil { // the second would not be measured
+			return fragmentError("There can be only one fragment named %q.", f.Name, f.Position)
 		}
 		m.fragments[f.Name] = f
 	}
@@ -110,26 +119,27 @@ func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, disguised bo
 		m.operation(op)
 	}
 	for _, f := range doc.Fragments {
-		m.count(f.Directives, 0)
+		m.countDirectives(f.Directives, 0)
 		m.fragment(f.Name, f.Position)
 	}
 	return m.err
 }
 
-func (m *measure) operation(op *ast.OperationDefinition) {
+func (m *measurement) operation(op *ast.OperationDefinition) {
 	if m.Variables > 0 && len(op.VariableDefinitions) > m.Variables {
-		m.fail("Variables", op.VariableDefinitions[m.Variables].Position, "The operation exceeds the limit of %d variables.", m.Variables)
+		m.fail("Variables", op.VariableDefinitions[m.Variables].Position,
+			"The operation exceeds the limit of %d variables.", m.Variables)
 	}
 	for _, v := range op.VariableDefinitions {
 		levels := 0
 		for t := v.Type; t.Elem != nil; t = t.Elem {
 			levels++
 		}
-		m.deep(levels, v.Position)
+		m.checkDepth(levels, v.Position)
 		m.value(v.DefaultValue, 0)
-		m.count(v.Directives, 0)
+		m.countDirectives(v.Directives, 0)
 	}
-	m.count(op.Directives, 0)
+	m.countDirectives(op.Directives, 0)
 	total := m.set(op.SelectionSet, 0)
 	if total.fields > m.Fields {
 		m.refuse(fieldsError(op, m.Fields))
@@ -137,25 +147,30 @@ func (m *measure) operation(op *ast.OperationDefinition) {
 }
 
 func fieldsError(op *ast.OperationDefinition, limit int) *Error {
-	return limitError("Fields", op.Position, "The operation exceeds the limit of %d fields with its fragments written out for each type.", limit)
+	return limitError("Fields", op.Position,
+		"The operation exceeds the limit of %d fields with its fragments written out for each type.", limit)
+}
+
+func fragmentError(format, name string, pos *ast.Position) *Error {
+	return &Error{Message: fmt.Sprintf(format, name), Code: CodeValidation, Locations: locationsOf(pos)}
 }
 
 func depthError(pos *ast.Position, limit int) *Error {
 	return limitError("Depth", pos, "The document exceeds the limit of %d nested levels.", limit)
 }
 
-// set measures a selection set that stands level deep in its definition.
-func (m *measure) set(set ast.SelectionSet, level int) size {
+// selectionSet measures a selection set at a level of its definition.
+func (m *measurement) set(set ast.SelectionSet, level int) size {
 	var total size
 	if len(set) == 0 || m.err != nil {
 		return total
 	}
-	if m.deep(level+1, set[0].GetPosition()); m.err != nil {
+	if m.checkDepth(level+1, set[0].GetPosition()); m.err != nil {
 		return total
 	}
-	m.open++
-	defer func() { m.open-- }()
-	if m.open > parser.MaxNestingDepth { // a chain of fragments nests nothing, but the walk does
+	m.openSets++
+	defer func() { m.openSets-- }()
+	if m.openSets > parser.MaxNestingDepth { // a chain of fragments is not nested, but this recursion is
 		m.refuse(depthError(set[0].GetPosition(), parser.MaxNestingDepth))
 	}
 	names := make(map[string]int, len(set))
@@ -170,10 +185,10 @@ func (m *measure) set(set ast.SelectionSet, level int) size {
 				}
 			}
 			names[sel.Alias]++
-			if m.SameName > 0 && names[sel.Alias] > m.SameName {
-				m.fail("SameName", sel.Position, "A selection set exceeds the limit of %d fields of one name.", m.SameName)
+			if m.FieldRepeats > 0 && names[sel.Alias] > m.FieldRepeats {
+				m.fail("FieldRepeats", sel.Position, "A selection set exceeds the limit of %d fields of one name.", m.FieldRepeats)
 			}
-			m.count(sel.Directives, level+1)
+			m.countDirectives(sel.Directives, level+1)
 			for _, arg := range sel.Arguments {
 				m.value(arg.Value, level+1)
 			}
@@ -181,35 +196,35 @@ func (m *measure) set(set ast.SelectionSet, level int) size {
 			s.fields++
 			s.depth++
 		case *ast.InlineFragment:
-			m.count(sel.Directives, level+1)
+			m.countDirectives(sel.Directives, level+1)
 			s = m.set(sel.SelectionSet, level+1)
 			s.depth++
 		case *ast.FragmentSpread:
-			m.count(sel.Directives, level+1)
+			m.countDirectives(sel.Directives, level+1)
 			s = m.fragment(sel.Name, sel.Position)
 		}
-		total.fields = min(total.fields+s.fields, enough)
+		total.fields = min(total.fields+s.fields, maxSum)
 		total.depth = max(total.depth, s.depth)
-		if m.deep(level+total.depth, sel.GetPosition()); m.err != nil {
+		if m.checkDepth(level+total.depth, sel.GetPosition()); m.err != nil {
 			return total
 		}
 	}
 	return total
 }
 
-func (m *measure) fragment(name string, pos *ast.Position) size {
+func (m *measurement) fragment(name string, pos *ast.Position) size {
 	s, known := m.sizes[name]
 	if known {
-		if s.open {
-			m.refuse(&Error{Message: fmt.Sprintf("Cannot spread fragment %q within itself.", name), Code: CodeValidation, Locations: at(pos)})
+		if s.inProgress {
+			m.refuse(fragmentError("Cannot spread fragment %q within itself.", name, pos))
 		}
 		return s
 	}
 	f := m.fragments[name]
 	if f == nil {
-		return s // validation says so
+		return s // validation reports it
 	}
-	m.sizes[name] = size{open: true}
+	m.sizes[name] = size{inProgress: true}
 	s = m.set(f.SelectionSet, 0)
 	m.sizes[name] = s
 	if s.fields > m.Fields {
@@ -218,9 +233,8 @@ func (m *measure) fragment(name string, pos *ast.Position) size {
 	return s
 }
 
-// value measures a literal; level counts what it stands in. It also puts strings
-// right.
-func (m *measure) value(v *ast.Value, level int) {
+// value measures a literal at a level of its definition and corrects strings.
+func (m *measurement) value(v *ast.Value, level int) {
 	if v == nil || m.err != nil {
 		return
 	}
@@ -228,13 +242,13 @@ func (m *measure) value(v *ast.Value, level int) {
 		b := m.blocks[v.Position.Start]
 		v.Raw, v.Position.Line, v.Position.Column = b.value, b.line, b.column
 	}
-	if m.disguised {
-		v.Raw = undisguised(v.Raw)
+	if m.substituted {
+		v.Raw = restoreControls(v.Raw)
 	}
 	if v.Kind != ast.ListValue && v.Kind != ast.ObjectValue {
 		return
 	}
-	if m.deep(level+1, v.Position); m.err != nil {
+	if m.checkDepth(level+1, v.Position); m.err != nil {
 		return
 	}
 	if m.ListItems > 0 && len(v.Children) > m.ListItems {
@@ -245,13 +259,14 @@ func (m *measure) value(v *ast.Value, level int) {
 	}
 }
 
-func (m *measure) count(directives ast.DirectiveList, level int) {
+func (m *measurement) countDirectives(directives ast.DirectiveList, level int) {
 	if len(directives) == 0 {
 		return
 	}
 	m.directives += len(directives)
 	if m.Directives > 0 && m.directives > m.Directives {
-		m.fail("Directives", directives[len(directives)-1].Position, "The document exceeds the limit of %d directives.", m.Directives)
+		m.fail("Directives", directives[len(directives)-1].Position,
+			"The document exceeds the limit of %d directives.", m.Directives)
 	}
 	for _, d := range directives {
 		for _, arg := range d.Arguments {
@@ -260,18 +275,18 @@ func (m *measure) count(directives ast.DirectiveList, level int) {
 	}
 }
 
-func (m *measure) deep(levels int, pos *ast.Position) {
+func (m *measurement) checkDepth(levels int, pos *ast.Position) {
 	if levels > m.Depth {
 		m.refuse(depthError(pos, m.Depth))
 	}
 }
 
-func (m *measure) fail(limit string, pos *ast.Position, format string, args ...any) {
+func (m *measurement) fail(limit string, pos *ast.Position, format string, args ...any) {
 	m.refuse(limitError(limit, pos, format, args...))
 }
 
-// refuse keeps the first fault: the walk stops there.
-func (m *measure) refuse(e *Error) {
+// refuse stores the first error. The walk then stops.
+func (m *measurement) refuse(e *Error) {
 	if m.err == nil {
 		m.err = e
 	}

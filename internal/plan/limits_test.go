@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// levels nests n selection sets, the outermost included.
+// levels returns n nested selection sets, including the outermost.
 func levels(n int) string {
 	return strings.Repeat("{self", n-1) + "{int}" + strings.Repeat("}", n-1)
 }
@@ -27,8 +27,8 @@ func many(n int, format string) string {
 	return b.String()
 }
 
-// within makes documents of n units, to be accepted where n is the limit and
-// refused where it is one more.
+// within has documents of n units for each limit. They must be accepted if n is the
+// limit, and refused if it is one more.
 var within = []struct {
 	name, limit string
 	edge        int
@@ -54,7 +54,7 @@ var within = []struct {
 	{"selections of a fragment that ends shallow", "20 nested levels", 20, func(n int) string {
 		return "{self{self{...A}}} fragment A on Query{self" + levels(n-3) + " int}"
 	}},
-	{"lists", "20 nested levels", 20, func(n int) string { // what the type says of them comes after
+	{"lists", "20 nested levels", 20, func(n int) string { // the check of types comes later
 		return "{x:echo(o:" + strings.Repeat("{not:", n-2) + "{}" + strings.Repeat("}", n-2) + ")}"
 	}},
 	{"lists of a default", "20 nested levels", 20, func(n int) string {
@@ -63,7 +63,7 @@ var within = []struct {
 	{"fields", "1500 fields", 1500, func(n int) string { // A has 107
 		return "{...A " + many(12, "x%d:self{...A}") + many(n-107-12*108, "...{int}") + "} fragment A on Query{" + strings.Repeat("...{int float string plain old color must}", 15) + "identity boolean}"
 	}},
-	{"fields of every type", "1500 fields", 1500, func(n int) string { // each of three types has 1 + 99 + 4, and that four times over
+	{"fields of every type", "1500 fields", 1500, func(n int) string { // each of three types has 1 + 99 + 4, four times
 		return "{node{peer{" + strings.Repeat("...{id id id id id id id id}", 12) + "... on Node{id id id}}" + many((n-1-3*(1+3*99))/3, "...{id}") + "}" + strings.Repeat("...{int}", (n-1-3*(1+3*99))%3) + "}"
 	}},
 	{"aliases", "50 aliases", 50, func(n int) string { return "{" + many(n, "a%d:int") + "}" }},
@@ -80,29 +80,29 @@ var within = []struct {
 	{"items of an inner list", "100 items", 100, func(n int) string { return "{echo(ll:[[],[" + many(n, "1") + "]])}" }},
 }
 
-func TestEachLimitHoldsAtItsEdge(t *testing.T) {
+func TestEachLimitIsExact(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for _, test := range within {
 		if _, errs := c.Prepare(test.text(test.edge), "", nil); errs != nil && errs[0].Code != CodeInput {
-			t.Errorf("%s: %d refused: %v", test.name, test.edge, errs)
+			t.Errorf("%s: %d units: got %v, want no error", test.name, test.edge, errs)
 		}
 		_, errs := c.Prepare(test.text(test.edge+1), "", nil)
 		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, test.limit) || len(errs) != 1 {
-			t.Errorf("%s: %d: %v, want the limit of %s", test.name, test.edge+1, errs, test.limit)
+			t.Errorf("%s: %d units: got %v, want the limit of %s", test.name, test.edge+1, errs, test.limit)
 		}
 		off := testCache(t, Limits{})
 		if _, errs := off.Prepare(test.text(test.edge+1), "", nil); errs != nil && errs[0].Code != CodeInput {
-			t.Errorf("%s: %d refused without limits: %v", test.name, test.edge+1, errs)
+			t.Errorf("%s: %d units without limits: got %v, want no error", test.name, test.edge+1, errs)
 		}
 	}
 }
 
-// Rules come after limits: a document past one never meets them.
-func TestNothingIsCheckedPastALimit(t *testing.T) {
+// Rules run after the limits are checked: a document beyond a limit never reaches them.
+func TestChecksStopAtExceededLimit(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for _, test := range within {
 		switch test.name {
-		case "bytes", "tokens", "fields of every type": // the last is known when it is compiled
+		case "bytes", "tokens", "fields of every type": // the last is checked when it is compiled
 			continue
 		}
 		text := test.text(test.edge+1) + " fragment Unused on Nope{nope(x: $y)}"
@@ -112,7 +112,7 @@ func TestNothingIsCheckedPastALimit(t *testing.T) {
 	}
 }
 
-func TestListsInVariablesHaveALimitToo(t *testing.T) {
+func TestListItemsLimitAppliesToVariables(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	list := func(n int) []any {
 		items := make([]any, n)
@@ -137,7 +137,39 @@ func TestListsInVariablesHaveALimitToo(t *testing.T) {
 	}
 }
 
-func TestWhatClientsSendIsWithinTheLimits(t *testing.T) {
+func TestTokensLimitAppliesToValuesOfVariables(t *testing.T) {
+	objects := func(n int) any {
+		all := make([]any, n)
+		for i := range all {
+			all[i] = map[string]any{} // with three defaults
+		}
+		return all
+	}
+	numbers := []any{json.Number("1"), json.Number("2"), nil}
+	const one, two = "query($v:[Filter!]){echo(os:$v)}", "query($v:[Filter!],$w:[Int]){echo(os:$v,l:$w)}"
+	c := testCache(t, Limits{Tokens: 41})
+	for _, row := range []struct {
+		text  string
+		v, w  any
+		valid bool
+	}{
+		{one, objects(10), nil, true},
+		{one, objects(11), nil, false},
+		{two, objects(9), numbers, true},
+		{two, objects(9), []any{nil, nil, nil, nil}, false},
+	} {
+		_, errs := c.Prepare(row.text, "", map[string]any{"v": row.v, "w": row.w})
+		const want = "The variables exceed the limit of 41 values."
+		if row.valid && errs != nil {
+			t.Errorf("%s: %v", row.text, errs)
+		}
+		if !row.valid && (errs == nil || errs[0].Limit != "Tokens" || errs[0].Message != want) {
+			t.Errorf("%s: %v", row.text, errs)
+		}
+	}
+}
+
+func TestCommonDocumentsAreWithinDefaultLimits(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	full, err := os.ReadFile("testdata/introspection.graphql")
 	must(t, err)
@@ -153,29 +185,30 @@ func TestWhatClientsSendIsWithinTheLimits(t *testing.T) {
 	}
 }
 
-func TestAnswersHaveALimit(t *testing.T) {
+func TestAnswerLimitIsExact(t *testing.T) {
 	const text = `{node{id} pets{... on Cat{kittens{id name}}}}`
 	whole := ask(testCache(t, Limits{}), text, nil)
 	data := len(whole) - len(`{"data":}`)
 	if got := ask(testCache(t, Limits{Answer: data}), text, nil); got != whole {
-		t.Error(got)
+		t.Errorf("limit of the exact size: got %s, want %s", got, whole)
 	}
 	want := fmt.Sprintf(`{"data":null,"errors":[{"message":"The answer exceeds the limit of %d bytes.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`, data-1)
 	if got := ask(testCache(t, Limits{Answer: data - 1}), text, nil); got != want {
-		t.Error(got)
+		t.Errorf("one byte less: got %s, want %s", got, want)
 	}
-	if got := ask(testCache(t, Limits{Answer: 100}), `{must(mode: 4) `+text[1:], nil); strings.Count(got, "message") != 1 && !strings.Contains(got, `"data":null`) {
-		t.Error(got)
+	got := ask(testCache(t, Limits{Answer: 100}), `{must(mode: 4) `+text[1:], nil)
+	if strings.Count(got, "message") != 1 || !strings.Contains(got, `"data":null`) {
+		t.Errorf("after a field error: got %s, want one error and no data", got)
 	}
-	b := prepare(t, testCache(t, Limits{Answer: 30}), "{int}", nil) // what stands in dst before counts for nothing
-	if got := string(b.Run(context.Background(), world{}, make([]byte, 100))); !strings.HasSuffix(got, `{"data":{"int":42}}`) {
-		t.Error(got)
+	b := prepare(t, testCache(t, Limits{Answer: 30}), "{int}", nil) // the initial contents of dst do not count
+	if got, _ := b.Run(context.Background(), world{}, make([]byte, 100)); !strings.HasSuffix(string(got), `{"data":{"int":42}}`) {
+		t.Errorf("after 100 bytes in dst: got %s", got)
 	}
 }
 
-// worst are documents within the limits that are as dear to prepare as any
-// that were found.
-func worst() map[string]string {
+// expensiveDocuments returns the documents within the limits that take the longest to
+// prepare, of all that were found.
+func expensiveDocuments() map[string]string {
 	docs := map[string]string{}
 	docs["equal fields"] = "{" + strings.Repeat("...{int int int int int int int int}", 132) + "}"
 	docs["equal fields nested"] = "{" + strings.Repeat("...{"+strings.Repeat("self{int}", 8)+"}", 45) + "}"
@@ -218,16 +251,16 @@ func worst() map[string]string {
 	return docs
 }
 
-// introspectionFlood asks for every field of every type, over and over.
+// introspectionFlood selects every field of every type many times.
 func introspectionFlood() string {
 	const deep = "{description ofType{description}}"
 	return "{" + many(2, "a%d:__schema{types{...T}}") + "} fragment T on __Type{" + many(3, "b%d:fields{type{...U ofType{...U ofType{ofType{...U}}}}}") +
 		"} fragment U on __Type{" + many(7, "c%d:fields{type"+deep+"}") + "}"
 }
 
-// quickest is how much time of the processor something takes that is done again where
-// it took longer than it may: the machine may have had something else to do.
-func quickest(may time.Duration, do func()) time.Duration {
+// shortestTime returns the processor time of do. If it exceeds limit, it tries again, up
+// to four times: other processes may have slowed it down.
+func shortestTime(may time.Duration, do func()) time.Duration {
 	best := time.Hour
 	for tries := 0; tries < 4 && best > may; tries++ {
 		start := processorTime()
@@ -237,30 +270,30 @@ func quickest(may time.Duration, do func()) time.Duration {
 	return best
 }
 
-// Timed only roughly: this runs on all kinds of machines.
-func TestNothingWithinTheLimitsIsDearToPrepare(t *testing.T) {
+// The limit is generous: the test runs on all kinds of machines.
+func TestDocumentsWithinLimitsAreCheapToPrepare(t *testing.T) {
 	s := testSchema(t)
-	for name, text := range worst() {
+	for name, text := range expensiveDocuments() {
 		var errs Errors
-		took := quickest(time.Second, func() { _, errs = NewCache(s, defaultLimits, masked, nil).Prepare(text, "", nil) })
+		took := shortestTime(time.Second, func() { _, errs = NewCache(s, defaultLimits, masked, nil).Prepare(text, "", nil) })
 		said := ""
 		if errs != nil {
 			said = errs[0].Message
 		}
 		t.Logf("%-34s %6d bytes %10v  %s", name, len(text), took.Round(time.Microsecond), said)
 		if took > time.Second {
-			t.Errorf("%s took %v", name, took)
+			t.Errorf("%s: took %v, want at most 1s", name, took)
 		}
 	}
 }
 
-func TestIntrospectionCannotFloodWithALimitOnAnswers(t *testing.T) {
+func TestAnswerLimitStopsIntrospectionFlood(t *testing.T) {
 	limits := defaultLimits
 	b := prepare(t, testCache(t, limits), introspectionFlood(), nil)
-	flood := len(b.Run(context.Background(), world{}, nil))
+	flood := len(b.run(world{}))
 	limits.Answer = 1 << 20
-	bounded := prepare(t, testCache(t, limits), introspectionFlood(), nil).Run(context.Background(), world{}, nil)
+	bounded := prepare(t, testCache(t, limits), introspectionFlood(), nil).run(world{})
 	if t.Logf("%d bytes without a limit", flood); len(bounded) > 300 || flood < limits.Answer {
-		t.Errorf("%d bytes of %d", len(bounded), flood)
+		t.Errorf("got %d bytes, without a limit %d", len(bounded), flood)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// texts are documents of n equal parts, for each way in which tokens can follow
-// each other.
+// texts has documents of n equal parts for each kind of token sequence.
 var texts = map[string]func(n int) string{
 	"block strings on one line":     repeated(`{a(b:[`, `"""x""" `, `])}`),
 	"block strings, one per line":   repeated(`{a(b:[`, "\"\"\"x\"\"\"\n", `])}`),
@@ -69,9 +68,8 @@ func repeated(before, part, after string) func(n int) string {
 	return func(n int) string { return before + strings.Repeat(part, n) + after }
 }
 
-// growth is how many times longer do takes for a size of 16n than for n, in time of
-// the processor: the machine may have something else to do meanwhile. The shortest of
-// some runs counts.
+// growth returns the ratio of the processor times of do for the sizes 16n and n. The
+// shortest of three runs counts.
 func growth(n int, prepare func(n int) (do func())) float64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	shortest := func(do func()) time.Duration {
@@ -93,17 +91,17 @@ const quadratic = 64
 
 func TestParsingTakesLinearTime(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector takes its own time")
+		t.Skip("times are not comparable under the race detector")
 	}
 	for name, text := range texts {
 		n := 8 << 10 / (len(text(1)) - len(text(0)))
 		grown := 0.0
 		for tries := 0; tries == 0 || tries < 3 && grown >= quadratic; tries++ {
 			grown = growth(n, func(n int) func() {
-				text, _ := disguised(text(n))
+				text, _ := substituteControls(text(n))
 				return func() {
-					l := lexical{text: text, limits: Limits{}.normal()}
-					if l.read() == nil {
+					l := tokenChecker{text: text, limits: Limits{}.withDefaults()}
+					if l.check() == nil {
 						if doc, err := parser.ParseQuery(&ast.Source{Input: text}); err == nil {
 							l.limits.check(doc, l.blocks, true)
 						}
@@ -113,12 +111,12 @@ func TestParsingTakesLinearTime(t *testing.T) {
 		}
 		t.Logf("%-30s %.1f", name, grown)
 		if grown >= quadratic {
-			t.Errorf("%s: a text that is 16 times as long takes %.0f times as long to parse", name, grown)
+			t.Errorf("%s: parsing a text 16 times as long takes %.0f times as long, want less than 64", name, grown)
 		}
 	}
 }
 
-func TestBlockStringsAreLocatedWhereTheyBegin(t *testing.T) {
+func TestBlockStringsAreLocatedAtTheirBeginning(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for text, want := range map[string]Location{
 		`{echo(i:"""x""")}`:                                  {1, 9},
@@ -129,7 +127,7 @@ func TestBlockStringsAreLocatedWhereTheyBegin(t *testing.T) {
 		"#\r{echo(i:\"\"\"y\"\"\")}":                                                        {2, 9},
 	} {
 		if _, errs := c.Prepare(text, "", nil); len(errs) != 1 || len(errs[0].Locations) != 1 || errs[0].Locations[0] != want {
-			t.Errorf("%q: %v, want an error at %v", text, errs, want)
+			t.Errorf("%q: got %v, want an error at %v", text, errs, want)
 		}
 	}
 }

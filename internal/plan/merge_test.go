@@ -11,12 +11,13 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
-// gqlparser's rule is slow, but documents of this size it can judge.
-func TestConflictsAreThoseThatComparingAllWithAllFinds(t *testing.T) {
+// gqlparser's rule compares all pairs of fields. It is slow, but fast enough for
+// documents of this size.
+func TestConflictsMatchPairwiseComparison(t *testing.T) {
 	s := testSchema(t)
 	g := rand.New(rand.NewPCG(5, 6))
 	good, bad := 0, 0
-	texts := atRandom(30_000)
+	texts := sampleSize(30_000)
 	for range texts {
 		text := "{" + overlapping(g, s, "Node", 4) + "}"
 		text = "{node" + text + "}"
@@ -32,7 +33,7 @@ func TestConflictsAreThoseThatComparingAllWithAllFinds(t *testing.T) {
 		rules.OverlappingFieldsCanBeMergedRule.RuleFunc(events, func(...core.ErrorOption) { theirs++ })
 		core.Walk(s.types, tree, events)
 		if _, errs := s.merge(tree.Operations[0], 10_000); (errs != nil) != (theirs > 0) {
-			t.Fatalf("%s\n%v, and %d by comparing all", text, errs, theirs)
+			t.Fatalf("%s\ngot %v, and %d conflicts by pairwise comparison", text, errs, theirs)
 		} else if errs != nil {
 			bad++
 		} else {
@@ -40,7 +41,7 @@ func TestConflictsAreThoseThatComparingAllWithAllFinds(t *testing.T) {
 		}
 	}
 	if t.Logf("%d without and %d with conflicts", good, bad); good < texts/10 || bad < texts/10 {
-		t.Error("too few of one kind")
+		t.Error("too few documents of one kind")
 	}
 }
 

@@ -6,50 +6,48 @@ import (
 	"strings"
 )
 
-// Hash is how a document is known without its text: its SHA-256 in lower-case
-// hex.
+// Hash returns the SHA-256 of a document in lower-case hex. Clients may send it
+// instead of a persisted document.
 func Hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// Check tells what is wrong with a document; a good one is kept.
+// Check returns the errors of a document. If it has none, it is compiled and cached.
 func (c *Cache) Check(text string) Errors {
-	_, errs := c.document(text)
+	_, errs := c.load(text)
 	return errs
 }
 
-// Remember keeps a document, which Prepare found good, under a name as well:
-// by its hash, clients may ask for it without sending it. It is forgotten like
-// any other when the bytes run out; a client then sends it again.
-func (c *Cache) Remember(name, text string) {
-	if _, errs := c.document(text); errs != nil {
-		return
+// Remember makes a document that Prepare accepted available under its hash. The
+// document may be evicted like any other; a client then has to send it again.
+//
+// A document that is only cached by its fingerprint must be compiled first. If
+// compile is not set, Remember then does nothing and reports false.
+func (c *Cache) Remember(hash, text string, compile bool) bool {
+	if compile {
+		_, _ = c.load(text)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	el, k := c.entries[key{text: text}], nameKey(name)
-	if el == nil || c.entries[k] != nil {
-		return
+	el := c.entries[textKey(text)]
+	if e := c.touch(el); e != nil && c.entries[hashKey(hash)] == nil {
+		k, before := hashKey(strings.Clone(hash)), e.size
+		e.alias(k)
+		c.entries[k] = el
+		c.bytes += e.size - before
+		c.evict()
 	}
-	e := el.Value.(*entry)
-	before := e.size
-	e.alias(nameKey(strings.Clone(name)))
-	c.entries[k] = el
-	c.bytes += e.size - before
-	c.evict()
+	return compile || el != nil
 }
 
-// Recall returns the document kept under a name.
-func (c *Cache) Recall(name string) (text string, ok bool) {
-	e := c.find(nameKey(name))
+// Recall returns the document with a hash that was passed to Remember.
+func (c *Cache) Recall(hash string) (text string, ok bool) {
+	e := c.find(hashKey(hash))
 	if e == nil {
 		return "", false
 	}
 	return e.doc.text, true
 }
 
-// noOperation is no operation's name, so that a name cannot be taken for a text.
-const noOperation = "\x00"
-
-func nameKey(name string) key { return key{text: name, operation: noOperation} }
+func hashKey(hash string) key { return key{byHash, hash} }

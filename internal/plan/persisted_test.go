@@ -2,27 +2,50 @@ package plan
 
 import "testing"
 
-func TestADocumentIsRecalledByItsNameUntilItsBytesAreNeeded(t *testing.T) {
+func TestPersistedDocumentIsRecalledUntilEvicted(t *testing.T) {
 	c := testCache(t, Limits{CacheBytes: 64 << 10})
 	const text = "{__typename}"
 	if _, ok := c.Recall("abc"); ok {
-		t.Error("recalled what was never remembered")
+		t.Error("Recall returned a document that was never stored")
 	}
-	c.Remember("bad", "{nope}")
+	c.Remember("bad", "{nope}", true)
 	if _, ok := c.Recall("bad"); ok {
-		t.Error("remembered a document that is not valid")
+		t.Error("an invalid document was stored")
 	}
-	c.Remember("abc", text)
+	c.Remember("abc", text, true)
 	if got, ok := c.Recall("abc"); !ok || got != text {
-		t.Errorf("recalled %q, %v", got, ok)
+		t.Errorf("Recall returned %q, %v, want %q", got, ok, text)
 	}
 	if errs := c.Check("abc"); errs == nil {
-		t.Error("a name was taken for a document")
+		t.Error("a hash was taken for a document")
 	}
 	for i := range 1000 {
 		c.Check("{__typename a" + string(rune('a'+i%26)) + string(rune('a'+i/26)) + ":__typename}")
 	}
 	if _, ok := c.Recall("abc"); ok {
-		t.Error("1,000 documents later it is still kept in 64 KiB")
+		t.Error("the document was not evicted after 1,000 others, with 64 KiB")
+	}
+}
+
+func TestRememberCompilesOnlyOnRequest(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	prepare(t, c, "{echo(i: 1)}", nil)
+	const text = "{echo(i: 2)}" // shares the plan of the first
+	if c.PrepareCached(text, "", nil) == nil {
+		t.Fatal("a document that only differs in a literal is not found")
+	}
+	if c.Remember("abc", text, false) {
+		t.Error("Remember reports true for a document that is not compiled")
+	}
+	for _, compile := range []bool{true, false} { // the second time it is cached by its text
+		if !c.Remember("abc", text, compile) {
+			t.Errorf("compile %v: Remember reports false", compile)
+		}
+		if got, _ := c.Recall("abc"); got != text {
+			t.Errorf("compile %v: got %q, want %q", compile, got, text)
+		}
+	}
+	if !c.Remember("bad", "{nope}", true) {
+		t.Error("Remember reports false for an invalid document that it tried to compile")
 	}
 }

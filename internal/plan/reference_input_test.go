@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// json is the specification's input coercion of a variable's value.
+// json coerces a variable's value as the specification defines it.
 func (r *reference) json(t *ast.Type, v any) (any, error) {
 	if v == nil {
 		if t.NonNull {
@@ -85,7 +85,7 @@ func (r *reference) json(t *ast.Type, v any) (any, error) {
 	return nil, errRefused
 }
 
-// literal is the specification's input coercion of a literal.
+// literal coerces a literal as the specification defines it.
 func (r *reference) literal(t *ast.Type, v *ast.Value) (any, error) {
 	if v.Kind == ast.Variable {
 		value := r.vars[v.Raw]

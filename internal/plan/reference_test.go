@@ -15,21 +15,21 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// A reference executes documents as the specification's algorithms are
-// written, with no thought of speed, over gqlparser's tree. It shares the
-// table's resolvers with the plans and nothing else.
+// A reference executes documents on gqlparser's syntax tree by the algorithms of the
+// specification, without optimizations. It only shares the table's resolvers with the
+// plans.
 type reference struct {
 	s      *Schema
 	tree   *ast.QueryDocument
 	op     *ast.OperationDefinition
 	vars   map[string]any
 	errs   [][]any // paths
-	raised bool    // a null went further up than its error
+	raised bool    // an error made a parent null
 }
 
 var errRefused = errors.New("refused")
 
-// run returns data as JSON; it fails where variables or the operation do.
+// run returns the data as JSON. It fails if the variables or the operation are invalid.
 func (r *reference) run(text, operation string, given map[string]any) (data string, err error) {
 	if r.tree, err = parser.ParseQuery(&ast.Source{Input: text}); err != nil {
 		return "", err
@@ -187,7 +187,7 @@ func (r *reference) resolve(row *Field, def *ast.FieldDefinition, node *ast.Fiel
 	return row.Resolver(graphql.ResolveParams{Source: src, Args: named})
 }
 
-// fail notes an error where it is, and gives null where it may stand.
+// fail records an error. It returns null and reports whether null is allowed.
 func (r *reference) fail(t *ast.Type, path []any) (string, bool) {
 	r.errs = append(r.errs, slices.Clone(path))
 	r.raised = r.raised || t.NonNull
@@ -243,7 +243,7 @@ func leaf(def *ast.Definition, v any) (string, bool) {
 			return fmt.Sprintf("%q", strconv.Itoa(v)), true
 		}
 		return strconv.Itoa(v), def.Name == "Int" || def.Name == "Float"
-	case int64: // past 32 bits, in the tests' schema
+	case int64: // always beyond 32 bits in the tests' schema
 		if def.Name == "ID" || def.Name == "String" {
 			return fmt.Sprintf("%q", strconv.FormatInt(v, 10)), true
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
-// validation is gqlparser's rules without suggestions, and our own where those
-// let through what the specification refuses. Fragments of one name and cycles
-// of them are refused before, conflicting fields behind.
+// validation returns the rules of gqlparser without suggestions, and rules of our own
+// that replace slow or incomplete ones. Limits.check has already refused repeated names
+// and cycles of fragments; Schema.merge finds conflicting fields afterwards.
 func (s *Schema) validation(noIntrospection bool) []core.Rule {
 	all := []core.Rule{
 		rules.FragmentsOnCompositeTypesRule,
@@ -47,15 +47,15 @@ func (s *Schema) validation(noIntrospection bool) []core.Rule {
 	return all
 }
 
-// literalsOfCorrectType checks literals by coercing them, so that what is
-// accepted and what runs cannot differ.
+// literalsOfCorrectType checks literals by coercing them with the function that the
+// execution uses.
 func (s *Schema) literalsOfCorrectType(on *core.Events, addError core.AddErrFunc) {
 	check := func(t *ast.Type, v *ast.Value) {
 		def := s.types.Types[t.Name()]
 		if v == nil || def == nil || !def.IsInputType() {
 			return
 		}
-		var f *fault
+		var f *literalError
 		if _, err := s.fromLiteral(t, v, nil); errors.As(err, &f) {
 			addError(core.Message("%s", f.msg), core.At(f.pos))
 		}
@@ -85,8 +85,8 @@ func (s *Schema) literalsOfCorrectType(on *core.Events, addError core.AddErrFunc
 	})
 }
 
-// fieldsOnCorrectType reports unknown fields. Those of a type that has none are left
-// to ScalarLeafs and FragmentsOnCompositeTypes.
+// fieldsOnCorrectType reports unknown fields of composite types. ScalarLeafs and
+// FragmentsOnCompositeTypes report those of other types.
 func fieldsOnCorrectType(on *core.Events, addError core.AddErrFunc) {
 	on.OnField(func(_ *core.Walker, f *ast.Field) {
 		if of := f.ObjectDefinition; f.Definition == nil && of != nil && of.IsCompositeType() {
@@ -95,16 +95,16 @@ func fieldsOnCorrectType(on *core.Events, addError core.AddErrFunc) {
 	})
 }
 
-// possibleFragmentSpreads reports fragments of types that have no object type in
-// common with the type that they are spread in. It compares each pair of types once:
-// gqlparser's rule compares all objects of both for each spread, for each way to it.
+// possibleFragmentSpreads reports fragments whose type has no object type in common
+// with the type around them. It compares each pair of types once. gqlparser's rule
+// compares all their object types each time that it visits a spread.
 func (s *Schema) possibleFragmentSpreads(on *core.Events, addError core.AddErrFunc) {
 	type pair struct{ a, b *ast.Definition }
 	known := map[pair]bool{}
 	possible := func(in *ast.Definition, condition string) bool {
 		of := s.types.Types[condition]
 		if in == nil || of == nil || !in.IsCompositeType() || !of.IsCompositeType() {
-			return true // which other rules report
+			return true // other rules report it
 		}
 		shared, seen := known[pair{in, of}]
 		if !seen {
@@ -127,10 +127,9 @@ func (s *Schema) possibleFragmentSpreads(on *core.Events, addError core.AddErrFu
 	})
 }
 
-// oneSubscriptionRoot counts response names, not field names: two aliases of
-// one field are two streams. Fragments of other types are left to
-// PossibleFragmentSpreads. (Specification of September 2025, 5.2.4.1; it
-// also bars @skip and @include there.)
+// oneSubscriptionRoot reports subscriptions with more than one response name in the
+// root: two aliases of one field are two streams. The specification of September 2025
+// (5.2.4.1) also forbids introspection fields, @skip and @include there.
 func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) {
 	on.OnOperation(func(_ *core.Walker, op *ast.OperationDefinition) {
 		if op.Operation != ast.Subscription || s.types.Subscription == nil {
@@ -179,6 +178,7 @@ func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) 
 	})
 }
 
+// refuseIntrospection reports __schema and __type.
 func refuseIntrospection(on *core.Events, addError core.AddErrFunc) {
 	on.OnField(func(_ *core.Walker, f *ast.Field) {
 		if f.Name == "__schema" || f.Name == "__type" {
@@ -187,14 +187,14 @@ func refuseIntrospection(on *core.Events, addError core.AddErrFunc) {
 	})
 }
 
-// grammar refuses what gqlparser reads though the grammar does not have it.
+// grammar reports documents that gqlparser parses although they are not GraphQL.
 func grammar(doc *ast.QueryDocument) *Error {
 	if len(doc.Operations) == 0 && len(doc.Fragments) == 0 {
-		return &Error{Message: "Syntax Error: Unexpected <EOF>.", Code: CodeParse, Locations: []Location{{1, 1}}}
+		return syntaxError("Unexpected <EOF>.", []Location{{1, 1}})
 	}
 	for _, f := range doc.Fragments {
 		if len(f.VariableDefinition) > 0 {
-			return &Error{Message: "Syntax Error: A fragment has no variables of its own.", Code: CodeParse, Locations: at(f.VariableDefinition[0].Position)}
+			return syntaxError("A fragment has no variables of its own.", locationsOf(f.VariableDefinition[0].Position))
 		}
 	}
 	return nil

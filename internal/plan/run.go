@@ -5,46 +5,56 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// run is one execution of a plan.
+// A run is one execution of a plan.
 type run struct {
 	*Bound
-	ctx     context.Context
-	dst     []byte
-	path    []step
-	errs    []byte
-	start   int  // where data begins in dst
-	most    int  // what dst may grow to before overflow is asked
-	room    int  // what the Room has been asked for
-	over    bool // it has
-	flooded bool // the errors reached their bound
-	args    Args // of the field whose resolver runs
+	ctx   context.Context
+	path  []step
+	args  Args // a buffer for the arguments of the field whose resolver runs
+	steps int  // fields appended since the last runtime.Gosched
+
+	hostArguments map[any]map[string]any // of the host's fields; see hostArgs
+
+	dst        []byte
+	dataStart  int  // index of the response's data in dst
+	threshold  int  // if dst is longer, overflow is called
+	reserved   int  // length of dst for which memory is reserved
+	overflowed bool // the response exceeds its limit or its reservation
+
+	errs            []byte // the errors as JSON, with commas
+	errorsTruncated bool   // errs has reached maxFieldErrors
+	first           *Error
 }
 
-// runs are used again, for what they have grown.
-var runs = sync.Pool{New: func() any { return new(run) }}
+// runPool saves the allocation of runs and their buffers.
+var runPool = sync.Pool{New: func() any { return new(run) }}
 
-// A step of a path is a response name or, where that is empty, an index.
+// A step of a path is a response name or, if that is empty, an index.
 type step struct {
 	name  string
 	index int
 }
 
-// Run runs the operation and appends the whole answer to dst, as JSON: data in
-// the order of the request, and errors where there are any. root is what the
-// fields of the operation's type find as their source.
-func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
-	r := runs.Get().(*run)
-	// One by one, here and below: all at once is a copy of all.
+// Run executes the operation with root as the source of its fields and appends the
+// response to dst: data in the order of the request, then the errors if there are
+// any, and the cost of a query if Limits.ShowCost is set. first is the first error or
+// nil.
+func (b *Bound) Run(ctx context.Context, root any, dst []byte) (response []byte, first *Error) {
+	r := runPool.Get().(*run)
+	// Assign the fields one by one, here and below: a composite literal copies the whole struct.
 	r.Bound, r.ctx, r.dst = b, ctx, append(dst, `{"data":`...)
 	start := len(r.dst)
-	r.start, r.most, r.room = start, start+r.limit(), 0
-	if b.Room != nil {
-		r.most = min(r.most, start+firstRoom)
+	r.dataStart, r.threshold, r.reserved, r.steps = start, start+r.maxBytes(), 0, 0
+	if b.Reservation != nil {
+		r.threshold = min(r.threshold, start+unreservedBytes)
 	}
 	if !r.data(root) {
 		r.dst = append(r.dst[:start], "null"...)
@@ -54,29 +64,32 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) []byte {
 		r.dst = append(r.dst, r.errs...)
 		r.dst = append(r.dst, ']')
 	}
-	dst = append(r.dst, '}')
+	if b.cache.limits.ShowCost && b.op.kind == ast.Query {
+		r.dst = b.Cost().appendJSON(append(r.dst, `,"extensions":{"cost":`...))
+		r.dst = append(r.dst, '}')
+	}
+	dst, first = append(r.dst, '}'), r.first
 	clear(r.args[:cap(r.args)])
-	r.Bound, r.ctx, r.dst, r.errs, r.over, r.flooded = nil, nil, nil, nil, false, false
-	r.path = r.path[:0]
-	runs.Put(r)
-	return dst
+	r.Bound, r.ctx, r.dst, r.errs, r.first, r.overflowed, r.errorsTruncated = nil, nil, nil, nil, nil, false, false
+	r.path, r.hostArguments = r.path[:0], nil
+	runPool.Put(r)
+	return dst, first
 }
 
-// data appends the operation's object. A panic of what needs nothing but its
-// source and so has no net of its own leaves no data.
+// data appends the operation's object. If an Append or a Get panics, the response
+// has no data: they are called without a recover of their own.
 func (r *run) data(root any) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.fail(&field{}, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			r.fail(&field{}, guard.New(p))
 			ok = false
 		}
 	}()
 	return r.object(r.plan.root, root)
 }
 
-// object appends what is asked of an object. It reports false, and leaves
-// nothing behind, where a field that must not be null is: the null is the
-// object's then.
+// object appends a selection of src. If a non-null field has no value, it appends
+// nothing and reports false: then the object is null.
 func (r *run) object(s *selection, src any) bool {
 	start := len(r.dst)
 	dst := append(r.dst, '{')
@@ -87,23 +100,16 @@ func (r *run) object(s *selection, src any) bool {
 			dst = f.append(dst, src)
 		case f.typename != nil:
 			dst = append(dst, f.typename...)
-		case f.same != nil:
-			r.dst = dst
-			r.path = append(r.path, step{name: f.name})
-			ok := r.object(f.same, src) || r.null(f.shape)
-			r.path = r.path[:len(r.path)-1]
-			if !ok {
-				r.dst = r.dst[:start]
-				return false
-			}
-			dst = r.dst
 		default:
 			r.dst = dst
 			r.path = append(r.path, step{name: f.name})
 			var ok bool
-			if f.get != nil {
-				ok = r.value(f, f.shape, f.get(src))
-			} else {
+			switch {
+			case f.same != nil:
+				ok = r.object(f.same, src) || r.null(f.typ)
+			case f.get != nil:
+				ok = r.value(f, f.typ, f.get(src))
+			default:
 				ok = r.field(f, src)
 			}
 			r.path = r.path[:len(r.path)-1]
@@ -115,9 +121,12 @@ func (r *run) object(s *selection, src any) bool {
 		}
 	}
 	r.dst = append(dst, '}')
+	r.step(len(s.fields) + 1)
 	return !r.full()
 }
 
+// field appends the value of a field that has a resolver. Like object, it and the
+// functions below report false if a null is not allowed here.
 func (r *run) field(f *field, src any) bool {
 	if f.info != nil {
 		return r.host(f, src)
@@ -125,13 +134,12 @@ func (r *run) field(f *field, src any) bool {
 	value, err := r.resolve(f, src)
 	if err != nil {
 		r.fail(f, err)
-		return r.null(f.shape)
+		return r.null(f.typ)
 	}
-	return r.value(f, f.shape, value)
+	return r.value(f, f.typ, value)
 }
 
-// resolve asks a field's resolver for its value. What a resolver panics with is
-// an error of its field, not of the process.
+// resolve calls a field's resolver. A panic becomes an error of the field.
 func (r *run) resolve(f *field, src any) (value any, err error) {
 	args, err := f.arguments(r.Bound, r.args)
 	if err != nil {
@@ -140,33 +148,28 @@ func (r *run) resolve(f *field, src any) (value any, err error) {
 	if f.dynamic != nil {
 		r.args = args
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer guard.Recover(&err)
 	if err := r.ctx.Err(); err != nil {
 		return nil, err
 	}
 	return f.source.Resolve(r.ctx, src, args)
 }
 
-// arguments are the field's, with the variables of b, in room where there is
-// some.
-func (f *field) arguments(b *Bound, room Args) (Args, error) {
+// arguments returns the field's arguments with the variables of b. It may use buf.
+func (f *field) arguments(b *Bound, buf Args) (Args, error) {
 	if f.dynamic == nil {
 		return f.constant, nil
 	}
-	args := slices.Grow(room[:0], len(f.dynamic))[:len(f.dynamic)]
+	args := slices.Grow(buf[:0], len(f.dynamic))[:len(f.dynamic)]
 	for i := range f.dynamic {
 		a := &f.dynamic[i]
 		if a.value == nil {
-			args[i] = a.def
+			args[i] = cloneValue(a.def) // a host's resolver may change it
 			continue
 		}
 		if a.variable >= 0 {
 			if value := b.variables[a.variable]; value == (absent{}) {
-				if args[i] = a.def; a.def != nil || !a.typ.NonNull {
+				if args[i] = cloneValue(a.def); a.def != nil || !a.typ.NonNull {
 					continue
 				}
 			} else if value != nil {
@@ -176,14 +179,14 @@ func (f *field) arguments(b *Bound, room Args) (Args, error) {
 		}
 		value, err := b.cache.schema.fromLiteral(a.typ, a.value, b.value)
 		if err != nil {
-			return nil, &Error{Message: fmt.Sprintf("Argument %q has an invalid value: %s", a.name, err), Code: CodeInput}
+			return nil, inputError("Argument %q has an invalid value: %s", a.name, err)
 		}
 		args[i] = value
 	}
 	return args, nil
 }
 
-// value is a variable's value; an absent one has none.
+// value returns a variable's value and whether the variable is present.
 func (b *Bound) value(name string) (any, bool) {
 	i := b.op.variable(name)
 	if i < 0 || b.variables[i] == (absent{}) {
@@ -192,17 +195,17 @@ func (b *Bound) value(name string) (any, bool) {
 	return b.variables[i], true
 }
 
-// null appends a null where one may stand, or reports that none may.
-func (r *run) null(s *shape) bool {
-	if s.nonNull || r.over {
+// null appends a null, or reports false if the type is non-null.
+func (r *run) null(s *outputType) bool {
+	if s.nonNull || r.overflowed {
 		return false
 	}
 	r.dst = append(r.dst, "null"...)
 	return true
 }
 
-// value appends a value in the shape of its type.
-func (r *run) value(f *field, s *shape, v any) bool {
+// value appends a value as its type requires.
+func (r *run) value(f *field, s *outputType, v any) bool {
 	if isNil(v) {
 		if s.nonNull {
 			r.fail(f, errNull)
@@ -211,8 +214,8 @@ func (r *run) value(f *field, s *shape, v any) bool {
 		return r.null(s)
 	}
 	switch {
-	case s.only != nil:
-		return r.object(s.only, v) || r.null(s)
+	case s.object != nil:
+		return r.object(s.object, v) || r.null(s)
 	case s.elem != nil:
 		return r.list(f, s, v)
 	case s.types != nil:
@@ -221,7 +224,7 @@ func (r *run) value(f *field, s *shape, v any) bool {
 				return r.object(t.sel, v) || r.null(s)
 			}
 		}
-		r.fail(f, fmt.Errorf("no type of the schema fits a %T", v))
+		r.fail(f, fmt.Errorf("no object type of the schema fits a %T", v))
 		return r.null(s)
 	}
 	var err error
@@ -234,7 +237,7 @@ func (r *run) value(f *field, s *shape, v any) bool {
 	return true
 }
 
-func (r *run) list(f *field, s *shape, v any) bool {
+func (r *run) list(f *field, s *outputType, v any) bool {
 	list, err := listOf(v)
 	if err != nil {
 		r.fail(f, err)
@@ -258,9 +261,9 @@ func (r *run) list(f *field, s *shape, v any) bool {
 	return true
 }
 
-var errNull = errors.New("a resolver gave null where none may be")
+var errNull = errors.New("null for a non-null field")
 
-// listOf is a List, or makes one of a slice.
+// listOf returns v as a List.
 func listOf(v any) (List, error) {
 	if list, ok := v.(List); ok {
 		return list, nil
@@ -268,11 +271,11 @@ func listOf(v any) (List, error) {
 	return sliceOf(v)
 }
 
-// sliceOf makes a List of a slice, whatever methods it has.
+// sliceOf returns a List of a slice's items, even if v implements List.
 func sliceOf(v any) (List, error) {
 	rv := reflect.Indirect(reflect.ValueOf(v))
 	if rv.Kind() != reflect.Slice && rv.Kind() != reflect.Array {
-		return nil, fmt.Errorf("a %T is no list", v)
+		return nil, fmt.Errorf("a %T is not a list", v)
 	}
 	return reflected{rv}, nil
 }
@@ -281,8 +284,8 @@ type reflected struct{ reflect.Value }
 
 func (r reflected) At(i int) any { return r.Index(i).Interface() }
 
-// isNil also finds a nil pointer, map or slice in an interface. What counts or
-// writes itself knows best what it is.
+// isNil reports whether v is nil or holds a nil pointer, map, slice or func. A List
+// or a Leaf is never nil: its methods decide.
 func isNil(v any) bool {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
@@ -304,9 +307,9 @@ func isNil(v any) bool {
 
 var tooManyErrors = (&Error{Message: "Further field errors are left out.", Code: CodeLimit}).AppendJSON([]byte{','})
 
-// fail records a field's error. One that is not for the client is masked.
+// fail records a field's error. It masks an error that is not for the client.
 func (r *run) fail(f *field, err error) {
-	if r.flooded || r.over {
+	if r.errorsTruncated || r.overflowed {
 		return
 	}
 	mask := r.maskBuiltIn
@@ -314,7 +317,7 @@ func (r *run) fail(f *field, err error) {
 		mask = r.Mask
 	}
 	e := mask(r.ctx, err)
-	known := *e // which may be shared
+	known := *e // e may be shared
 	e = &known
 	e.Locations, e.Path = r.locations(f), make([]any, len(r.path))
 	for i, s := range r.path {
@@ -322,13 +325,16 @@ func (r *run) fail(f *field, err error) {
 			e.Path[i] = s.index
 		}
 	}
+	if r.first == nil {
+		r.first = e
+	}
 	start := len(r.errs)
 	if start > 0 {
 		r.errs = append(r.errs, ',')
 	}
 	r.errs = e.AppendJSON(r.errs)
 	if note := tooManyErrors; len(r.errs)+len(note) > maxFieldErrors {
-		if r.flooded = true; start == 0 {
+		if r.errorsTruncated = true; start == 0 {
 			note = note[1:]
 		}
 		r.errs = append(r.errs[:start], note...)

@@ -13,10 +13,12 @@ import (
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/validator/core"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// answering makes a cache for a schema of one type with the given fields.
-func answering(t testing.TB, mask func(context.Context, error) *Error, fields ...Field) *Cache {
+// resolverCache returns a cache for a schema whose Query has the given fields.
+func resolverCache(t testing.TB, mask func(context.Context, error) *Error, fields ...Field) *Cache {
 	t.Helper()
 	s, err := NewSchema([]Type{
 		{Kind: ast.Object, Name: "Query", Fields: append(fields, Field{Name: "ok", Type: "Int", Append: func(dst []byte, _ any) []byte { return append(dst, '1') }},
@@ -32,7 +34,7 @@ func answering(t testing.TB, mask func(context.Context, error) *Error, fields ..
 	return NewCache(s, Limits{}, mask, nil)
 }
 
-func resolving(name, typ string, value any, err error) Field {
+func resolverField(name, typ string, value any, err error) Field {
 	return Field{Name: name, Type: typ, Resolve: func(context.Context, any, Args) (any, error) { return value, err }}
 }
 
@@ -41,13 +43,13 @@ const (
 	secret   = "secret of the backend"
 )
 
-func TestPanicsAreFieldErrorsWithoutTheirText(t *testing.T) {
-	var told []string
+func TestPanicsBecomeMaskedFieldErrors(t *testing.T) {
+	var received []string
 	mask := func(_ context.Context, err error) *Error {
-		told = append(told, err.Error())
+		received = append(received, err.Error()+guard.Stack(err).Value.String())
 		return masked(context.Background(), err)
 	}
-	c := answering(t, mask,
+	c := resolverCache(t, mask,
 		Field{Name: "resolve", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) { panic(secret) }},
 		Field{Name: "resolver", Type: "Int", Resolver: func(graphql.ResolveParams) (any, error) { panic(secret) }},
 		Field{Name: "append", Type: "Int", Append: func(dst []byte, _ any) []byte { _ = append(dst, "12"...); panic(secret) }},
@@ -56,34 +58,36 @@ func TestPanicsAreFieldErrorsWithoutTheirText(t *testing.T) {
 		Field{Name: "nothing", Type: "Int", Resolver: func(graphql.ResolveParams) (any, error) { panic(nil) }},
 	)
 	for name, want := range map[string]string{
-		"resolve": `{"data":{"ok":1,"x":null},"errors":[{"message":"Internal server error","locations":[{"line":1,"column":5}],"path":["x"],`, "resolver": `{"data":{"ok":1,"x":null},`, "nothing": `{"data":{"ok":1,"x":null},`,
-		// These have no net of their own: what runs a thousand times an answer has none to pay for.
-		"append": `{"data":null,"errors":[{"message":"Internal server error",`, "get": `{"data":null,"errors":`, "list": `{"data":null,"errors":`,
+		"resolve":  `{"data":{"ok":1,"x":null},"errors":[{"message":"Internal server error","locations":[{"line":1,"column":5}],"path":["x"],`,
+		"resolver": `{"data":{"ok":1,"x":null},`, "nothing": `{"data":{"ok":1,"x":null},`,
+		// These are called without a recover of their own, for speed.
+		"append": `{"data":null,"errors":[{"message":"Internal server error",`, "get": `{"data":null,"errors":`,
+		"list": `{"data":null,"errors":`,
 	} {
-		told = nil
+		received = nil
 		got := ask(c, "{ok x:"+name+"}", nil)
 		if !strings.HasPrefix(got, want) || strings.Contains(got, "secret") || strings.Count(got, internal) != 1 {
 			t.Errorf("%s: %s", name, got)
 		}
-		if len(told) != 1 || name != "nothing" && !strings.Contains(told[0], secret) || !strings.Contains(told[0], "run_test.go") {
-			t.Errorf("%s: the mask was told %q", name, told)
+		if len(received) != 1 || name != "nothing" && !strings.Contains(received[0], secret) || !strings.Contains(received[0], "run_test.go") {
+			t.Errorf("%s: mask received %q", name, received)
 		}
 	}
 }
 
-func TestAPanicOfARuleIsARefusal(t *testing.T) {
-	var told error
-	c := answering(t, func(_ context.Context, err error) *Error { told = err; return masked(context.Background(), err) })
+func TestPanicOfRuleIsMaskedError(t *testing.T) {
+	var received error
+	c := resolverCache(t, func(_ context.Context, err error) *Error { received = err; return masked(context.Background(), err) })
 	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
-	if got := ask(c, "{ok}", nil); got != `{"errors":[{"message":"Internal server error",`+internal+`}]}` || !strings.Contains(fmt.Sprint(told), secret) {
-		t.Error(got, told)
+	if got := ask(c, "{ok}", nil); got != `{"errors":[{"message":"Internal server error",`+internal+`}]}` || !strings.Contains(fmt.Sprint(received), secret) {
+		t.Errorf("got %s, and mask received %v", got, received)
 	}
 	c = testCache(t, defaultLimits)
 	const text = `query($v: Boolean!){int @skip(if: $v)}`
 	prepare(t, c, text, map[string]any{"v": true})
 	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
-	if got := ask(c, text, map[string]any{"v": false}); !strings.Contains(got, internal) { // its text is known, its variant is not
-		t.Error(got)
+	if got := ask(c, text, map[string]any{"v": false}); !strings.Contains(got, internal) { // the document is cached, this variant is not
+		t.Errorf("variant: got %s", got)
 	}
 }
 
@@ -92,64 +96,79 @@ type panicking struct{}
 func (panicking) Len() int   { return 3 }
 func (panicking) At(int) any { panic(secret) }
 
-func TestOnlyErrorsForTheClientReachIt(t *testing.T) {
+func TestOnlyErrorsForClientsReachThem(t *testing.T) {
 	shared := &Error{Message: "for you", Code: "RATE_LIMITED", Details: map[string]string{"b": "2", "a": "\"1\""}}
-	c := answering(t, nil,
-		resolving("secret", "Int", nil, errors.New(secret)),
-		resolving("wrapped", "Int", nil, fmt.Errorf("%s: %w", secret, shared)),
-		resolving("plain", "Int", nil, shared),
-		resolving("nobody", "Int", nil, (*Error)(nil)),
-		resolving("both", "Int", 5, shared),
+	c := resolverCache(t, nil,
+		resolverField("secret", "Int", nil, errors.New(secret)),
+		resolverField("wrapped", "Int", nil, fmt.Errorf("%s: %w", secret, shared)),
+		resolverField("plain", "Int", nil, shared),
+		resolverField("nobody", "Int", nil, (*Error)(nil)),
+		resolverField("both", "Int", 5, shared),
 	)
 	const shown = `{"message":"for you","locations":[{"line":1,"column":2}],"path":["%s"],"extensions":{"code":"RATE_LIMITED","a":"\"1\"","b":"2"}}`
 	for name, want := range map[string]string{
-		"secret": `"Internal server error"`, "wrapped": fmt.Sprintf(shown, "wrapped"), "plain": fmt.Sprintf(shown, "plain"), "nobody": `{"data":{"nobody":null},"errors":[{"message":"Internal server error",`, "both": `{"data":{"both":null},"errors":[` + fmt.Sprintf(shown, "both"),
+		"secret": `"Internal server error"`, "wrapped": fmt.Sprintf(shown, "wrapped"),
+		"plain":  fmt.Sprintf(shown, "plain"),
+		"nobody": `{"data":{"nobody":null},"errors":[{"message":"Internal server error",`,
+		"both":   `{"data":{"both":null},"errors":[` + fmt.Sprintf(shown, "both"),
 	} {
 		if got := ask(c, "{"+name+"}", nil); !strings.Contains(got, want) || strings.Contains(got, secret) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 	if shared.Path != nil || shared.Locations != nil {
-		t.Error("a resolver's error was written to")
+		t.Error("the resolver's error was modified")
 	}
 	shared = &Error{Message: "masked", Code: CodeInternal}
-	c = answering(t, func(context.Context, error) *Error { return shared }, resolving("secret", "Int", nil, errors.New(secret)))
+	c = resolverCache(t, func(context.Context, error) *Error { return shared }, resolverField("secret", "Int", nil, errors.New(secret)))
 	if got := ask(c, "{secret}", nil); !strings.Contains(got, `"path":["secret"]`) || shared.Path != nil {
-		t.Error("the mask's error was written to", got)
+		t.Errorf("the mask's error was modified: %s", got)
 	}
 }
 
-func TestACancelledContextEndsTheWork(t *testing.T) {
+func TestCanceledContextStopsResolvers(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	calls := 0
-	var told error
-	c := answering(t, func(_ context.Context, err error) *Error { told = err; return masked(ctx, err) },
+	var received error
+	c := resolverCache(t, func(_ context.Context, err error) *Error { received = err; return masked(ctx, err) },
 		Field{Name: "slow", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) { calls++; cancel(nil); return 1, nil }})
 	b := prepare(t, c, "{a:slow b:slow c:slow ok}", nil)
-	got := string(b.Run(ctx, nil, nil))
-	if calls != 1 || !strings.HasPrefix(got, `{"data":{"a":1,"b":null,"c":null,"ok":1},"errors":[`) || !errors.Is(told, context.Canceled) {
-		t.Errorf("%d calls, %v: %s", calls, told, got)
+	response, _ := b.Run(ctx, nil, nil)
+	got := string(response)
+	if calls != 1 || !strings.HasPrefix(got, `{"data":{"a":1,"b":null,"c":null,"ok":1},"errors":[`) || !errors.Is(received, context.Canceled) {
+		t.Errorf("got %d calls, %v: %s; want 1 call", calls, received, got)
 	}
 }
 
-func TestWhatATypeCannotHoldIsAnError(t *testing.T) {
+func TestValueThatTypeCannotRepresentIsError(t *testing.T) {
 	type text string
 	word, number := "w", 3
 	for _, test := range []struct {
 		typ   string
 		value any
-		want  string // "" is an error
+		want  string // "" means an error
 	}{
-		{"Int", 1, "1"}, {"Int", int64(math.MaxInt32), "2147483647"}, {"Int", int64(math.MinInt32), "-2147483648"}, {"Int", int64(math.MaxInt32) + 1, ""}, {"Int", int64(math.MinInt32) - 1, ""},
-		{"Int", uint8(5), "5"}, {"Int", uint64(math.MaxUint64), ""}, {"Int", 5.0, "5"}, {"Int", 5.5, ""}, {"Int", 2147483648.0, ""}, {"Int", math.NaN(), ""}, {"Int", "5", ""}, {"Int", true, ""}, {"Int", &number, "3"},
-		{"Float", 1, "1"}, {"Float", 0.1, "0.1"}, {"Float", 1e21, "1e+21"}, {"Float", 1e20, "100000000000000000000"}, {"Float", 1e-7, "1e-07"}, {"Float", math.Inf(1), ""}, {"Float", math.NaN(), ""}, {"Float", float32(0.5), "0.5"}, {"Float", int64(1) << 40, "1099511627776"}, {"Float", "1", ""},
-		{"String", "é\u2028\"\\\x01\t\r\n<", `"é\u2028\"\\\u0001\t\r\n<"`}, {"String", "\xff", `"\ufffd"`}, {"String", text("named"), `"named"`}, {"String", &word, `"w"`}, {"String", 12, `"12"`}, {"String", true, ""}, {"String", []byte("x"), ""}, {"String", (*string)(nil), "null"},
-		{"ID", uint16(7), `"7"`}, {"ID", "i", `"i"`}, {"ID", 1.5, ""}, {"Boolean", true, "true"}, {"Boolean", 1, ""}, {"Boolean", "true", ""},
+		{"Int", 1, "1"}, {"Int", int64(math.MaxInt32), "2147483647"}, {"Int", int64(math.MinInt32), "-2147483648"},
+		{"Int", int64(math.MaxInt32) + 1, ""}, {"Int", int64(math.MinInt32) - 1, ""},
+		{"Int", uint8(5), "5"}, {"Int", uint64(math.MaxUint64), ""}, {"Int", 5.0, "5"}, {"Int", 5.5, ""},
+		{"Int", 2147483648.0, ""}, {"Int", math.NaN(), ""}, {"Int", "5", ""}, {"Int", true, ""},
+		{"Int", &number, "3"},
+		{"Float", 1, "1"}, {"Float", 0.1, "0.1"}, {"Float", 1e21, "1e+21"},
+		{"Float", 1e20, "100000000000000000000"}, {"Float", 1e-7, "1e-07"}, {"Float", math.Inf(1), ""},
+		{"Float", math.NaN(), ""}, {"Float", float32(0.5), "0.5"}, {"Float", int64(1) << 40, "1099511627776"},
+		{"Float", "1", ""},
+		{"String", "é\u2028\"\\\x01\t\r\n<", `"é\u2028\"\\\u0001\t\r\n<"`}, {"String", "\xff", `"\ufffd"`},
+		{"String", text("named"), `"named"`}, {"String", &word, `"w"`}, {"String", 12, `"12"`},
+		{"String", true, ""}, {"String", []byte("x"), ""}, {"String", (*string)(nil), "null"},
+		{"ID", uint16(7), `"7"`}, {"ID", "i", `"i"`}, {"ID", 1.5, ""}, {"Boolean", true, "true"},
+		{"Boolean", 1, ""}, {"Boolean", "true", ""},
 		{"Color", "RED", `"RED"`}, {"Color", text("RED"), `"RED"`}, {"Color", "PINK", ""}, {"Color", 1, ""},
-		{"[Int]", []int{1, 2}, "[1,2]"}, {"[Int]", [2]int8{1, 2}, "[1,2]"}, {"[Int]", []any{}, "[]"}, {"[Int]", []int(nil), "null"}, {"[Int]", 1, ""}, {"[Int!]", []any{1, nil}, ""}, {"[Int]", []any{1, nil, "x"}, "[1,null,null]"},
+		{"[Int]", []int{1, 2}, "[1,2]"}, {"[Int]", [2]int8{1, 2}, "[1,2]"}, {"[Int]", []any{}, "[]"},
+		{"[Int]", []int(nil), "null"}, {"[Int]", 1, ""}, {"[Int!]", []any{1, nil}, ""},
+		{"[Int]", []any{1, nil, "x"}, "[1,null,null]"},
 		{"Int", map[string]any(nil), "null"}, {"Thing", 9, ""}, {"Thing", 8, `{"__typename":"Other"}`},
 	} {
-		c := answering(t, nil, resolving("v", test.typ, test.value, nil))
+		c := resolverCache(t, nil, resolverField("v", test.typ, test.value, nil))
 		text := "{v}"
 		if test.typ == "Thing" {
 			text = "{v{__typename}}"
@@ -165,36 +184,36 @@ func TestWhatATypeCannotHoldIsAnError(t *testing.T) {
 	}
 }
 
-// A fragment counts once in a selection set, however often it is spread there.
-func TestAnErrorTellsEachPlaceOfItsFieldOnce(t *testing.T) {
+// A fragment counts once in a selection set, even if it is spread there several times.
+func TestErrorHasEachLocationOnce(t *testing.T) {
 	got := ask(testCache(t, defaultLimits), "{...A ...A int(mode: 4)} fragment A on Query{int(mode: 4)}", nil)
 	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got, want) {
-		t.Error(got)
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestFieldErrorsAreBounded(t *testing.T) {
+func TestFieldErrorsAreLimited(t *testing.T) {
 	calls := 0
 	bad := make([]any, 5000)
 	for i := range bad {
 		bad[i] = "x"
 	}
-	c := answering(t, func(context.Context, error) *Error { calls++; return masked(context.Background(), nil) }, resolving("many", "[Int]", bad, nil),
-		resolving("long", "Int", nil, &Error{Message: strings.Repeat("é", 1000), Code: "X"}))
+	c := resolverCache(t, func(context.Context, error) *Error { calls++; return masked(context.Background(), nil) }, resolverField("many", "[Int]", bad, nil),
+		resolverField("long", "Int", nil, &Error{Message: strings.Repeat("é", 1000), Code: "X"}))
 	got := ask(c, "{many}", nil)
 	_, errs, _ := strings.Cut(got, `,"errors":`)
 	if len(errs) > 64<<10 || len(errs) < 60<<10 || !strings.HasSuffix(got, `{"message":"Further field errors are left out.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`) || !json.Valid([]byte(got)) || calls > 1000 {
 		t.Errorf("%d bytes, %d calls: ...%s", len(errs), calls, got[len(got)-200:])
 	}
 	if got := ask(c, "{"+strings.Repeat("y", 70_000)+":many}", nil); !json.Valid([]byte(got)) || strings.Count(got, "message") != 1 {
-		t.Error(len(got))
+		t.Errorf("long key: got %d bytes, want valid JSON with one error", len(got))
 	}
 	if got := ask(c, "{long}", nil); !strings.Contains(got, `{"message":"`+strings.Repeat("é", 148)+`...",`) {
-		t.Error(got)
+		t.Errorf("long message: got %s", got)
 	}
 }
 
-func TestErrorsOfVariablesAreBounded(t *testing.T) {
+func TestVariableErrorsAreLimited(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	given := map[string]any{}
 	for i := range 30 {
@@ -206,17 +225,19 @@ func TestErrorsOfVariablesAreBounded(t *testing.T) {
 	}
 	for _, e := range errs {
 		if len(e.Locations) != 1 || e.Code != CodeInput {
-			t.Error(e)
+			t.Errorf("got %+v, want one location and code %s", e, CodeInput)
 		}
 	}
 }
 
-func TestOperationsAreChosenByName(t *testing.T) {
+func TestOperationIsSelectedByName(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const two = "query A{int} query B{string} subscription C{ticks(n: 4)}"
 	for _, test := range []struct{ text, operation, want string }{
-		{two, "A", `query A int []`}, {two, "C", "subscription C ticks [4]"}, {two, "", "multiple operations"}, {two, "D", `Unknown operation named "D"`}, {"{int}", "A", `Unknown operation named "A"`},
-		{"{x: int(mode: 2)}", "", "query  int [2]"}, {"fragment A on Query{int}", "", "never used"}, {"query A{int @skip(if: true)}", "A", "query A  []"},
+		{two, "A", `query A int []`}, {two, "C", "subscription C ticks [4]"}, {two, "", "multiple operations"},
+		{two, "D", `Unknown operation named "D"`}, {"{int}", "A", `Unknown operation named "A"`},
+		{"{x: int(mode: 2)}", "", "query  int [2]"}, {"fragment A on Query{int}", "", "never used"},
+		{"query A{int @skip(if: true)}", "A", "query A  []"},
 	} {
 		got := ""
 		if b, errs := c.Prepare(test.text, test.operation, nil); errs != nil {
@@ -232,7 +253,7 @@ func TestOperationsAreChosenByName(t *testing.T) {
 	}
 	b := prepare(t, c, `query($n: Int){node(n: $n){id}}`, map[string]any{"n": nil})
 	if _, _, err := b.Root(); err == nil || err.Code != CodeInput || fmt.Sprint(err.Path) != "[node]" {
-		t.Error(err)
+		t.Errorf("got %+v, want an input error at node", err)
 	}
 }
 
@@ -254,13 +275,13 @@ func TestEqualOperationsHaveEqualKeys(t *testing.T) {
 		}
 	}
 	if len(keys) != 10 {
-		t.Errorf("%d keys", len(keys))
+		t.Errorf("got %d keys, want 10", len(keys))
 	}
 	for text, same := range map[string]bool{
 		`query($a:String){echo(s:$a)}`:                     true,
 		`query($a:String){x:echo(s:$a) int}`:               true,
-		`query($a:String){x:echo(s:$a) y:echo(s:$a)}`:      false, // it is needed elsewhere
-		`query($a:String){int echo(s:$a)}`:                 false, // not the first field's
+		`query($a:String){x:echo(s:$a) y:echo(s:$a)}`:      false, // another field uses it
+		`query($a:String){int echo(s:$a)}`:                 false, // not an argument of the first field
 		`query($a:String){echo(ll:[],s:"x") y:echo(s:$a)}`: false,
 	} {
 		one, other := prepare(t, c, text, map[string]any{"a": "1"}), prepare(t, c, text, map[string]any{"a": "2"})
@@ -270,6 +291,6 @@ func TestEqualOperationsHaveEqualKeys(t *testing.T) {
 		}
 	}
 	if prepare(t, c, "{int}", nil).Key() == prepare(t, c, "{ int}", nil).Key() {
-		t.Error("two texts have one key")
+		t.Error("two texts have the same key")
 	}
 }

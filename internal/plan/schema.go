@@ -14,9 +14,9 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// A Type is one row of the table that a schema is declared in, once: the
-// graphql-go schema, the checker's schema, the SDL and introspection all come
-// from it, in the order of the table.
+// A Type is a row of the table that declares a schema. The table is the only source of
+// graphql-go's schema, the schema that documents are checked against, the SDL and
+// introspection, all in the order of the table.
 type Type struct {
 	Kind       ast.DefinitionKind
 	Name, Desc string
@@ -24,82 +24,80 @@ type Type struct {
 	Fields     []Field            // of an object, interface or input object
 	Values     []Value            // of an enum
 	Members    []string           // of a union
-	Is         func(src any) bool // of an object that an interface or union may turn out to be
+	Is         func(src any) bool // for an object: reports whether a value of an interface or union is of this type
 
-	declared graphql.Type // by a host
+	declared graphql.Type // by the host; else nil
 }
 
-// A Field is one field of an object, interface or input object. Of a field
-// that has a value to give, one of the following five is set; one that has none
-// is resolved as graphql-go does without a resolver.
+// A Field is a field of an object, interface or input object. A field of an object sets
+// at most one of Append, Same, Get, Resolve and Resolver. If it sets none,
+// graphql.DefaultResolveFn resolves it.
 type Field struct {
-	Name, Type, Desc string // Type as SDL writes it, such as "[ID!]!"
+	Name, Type, Desc string // Type in SDL, such as "[ID!]!"
 	Args             []Arg
-	Default          string // an input field's, as SDL writes it
-	Deprecated       string // the reason, if it is
+	Default          string // for an input field: the default in SDL
+	Deprecated       string // the reason; "" if the field is not deprecated
 
-	// Append writes the JSON of a leaf whose value needs nothing but its
-	// source and cannot fail.
+	// Append appends a leaf as JSON. It only needs the source and cannot fail.
 	Append func(dst []byte, src any) []byte
-	// Same is an object that is seen through its source's own Go value.
+	// Same marks an object that has the same Go value as its source.
 	Same bool
-	// Get finds an object or list that needs nothing but its source.
+	// Get returns an object or a list. It only needs the source and cannot fail.
 	Get func(src any) any
-	// Resolve may fail, block and use arguments. An *Error it returns is for
-	// the client; any other is masked.
+	// Resolve may block, fail and use arguments. If it returns an *Error, the client
+	// receives it; other errors are masked.
 	Resolve func(ctx context.Context, src any, args Args) (any, error)
-	// Resolver is a field as graphql-go knows it. It may give a thunk, and lead
-	// to fields of its kind only.
+	// Resolver is a resolver of graphql-go. It may return a thunk. All fields below
+	// must be the host's, too.
 	Resolver graphql.FieldResolveFn
-	// Enter is called before a Resolver, for the context of it and all beneath
-	// it, and leave behind them. An error is the field's.
+	// Enter is called before a Resolver. It returns the context for the field and all
+	// fields below, and a function that is called after them. Its error is the field's.
 	Enter func(ctx context.Context, src any) (within context.Context, leave func(), err error)
 
-	// Batch names a field somewhere beneath this one that is better asked for
-	// all at once: [Bound.Batch] then tells this one's arguments ahead. It costs
-	// one call of the backend for each of this one, or for all of them AtOnce.
+	// Batch is the name of a field at any depth below this one whose values are read
+	// together: [Bound.Batch] yields the arguments of all fields like this in advance.
+	// The batch costs one call of the backend for each field like this or, if AtOnce is
+	// set, one call for all of them.
 	Batch  string
 	AtOnce bool
 
-	// Cost prices a call of Resolve, before it is made; nil is free. Without
-	// arguments it is the most that a call can cost.
+	// Cost returns the cost of a call of Resolve, before the call; nil means no cost.
+	// If args is nil, it returns the maximum cost of any call.
 	Cost func(args Args) Cost
-	// Price is the Cost of a field that has a Resolver, or could have, with the
-	// arguments that one is given.
+	// Price is the Cost of a host's field. Its arguments are those of the Resolver.
 	Price func(args map[string]any) Cost
 
-	// Depends tells what the value of a Resolve depends on, beside the document
-	// and its variables; nil is nothing else. Where Depends is nil, and of
-	// a Resolver, it may be anything.
+	// Depends returns what the value of Resolve depends on in addition to the document
+	// and its variables, or nil if there is nothing else. If Depends is nil, or the
+	// field is the host's, it may depend on anything.
 	Depends func(args Args) any
 
-	declared *graphql.Field // by a host
+	declared *graphql.Field // by the host; else nil
 }
 
 // An Arg is one argument of a field.
 type Arg struct {
 	Name, Type, Desc string
-	Default          string // as SDL writes it
+	Default          string // in SDL
 }
 
-// A Value is one value of an enum; to resolvers it is its name.
+// A Value is one value of an enum. Resolvers receive its name.
 type Value struct{ Name, Desc, Deprecated string }
 
-// Args are a field's arguments in the order of its declaration; one that is
-// absent or null is nil. Int is int, Float is float64, ID is string, an enum
-// is its name, a list is []any, an input object is map[string]any. They are
-// shared between requests and must not be modified; a resolver must not keep
-// the slice itself beyond its call.
+// Args are a field's arguments in the order of its declaration. An absent or null
+// argument is nil. Int is int, Float is float64, ID is string, an enum is its name, a
+// list is []any, an input object is map[string]any. The values are shared between
+// requests and must not be modified. A resolver must not retain the slice.
 type Args []any
 
-// A List is a list that hands out its items one at a time.
+// A List is a list whose items are read one at a time.
 type List interface {
 	Len() int
 	At(i int) any
 }
 
-// A Schema is what documents are checked and compiled against. It is
-// read-only once made.
+// A Schema is the schema that documents are checked and compiled against. It is
+// read-only.
 type Schema struct {
 	types    *ast.Schema
 	order    []*ast.Definition // as declared, then the built-in ones
@@ -107,16 +105,17 @@ type Schema struct {
 	fields   map[string]map[string]*Field // by type and field
 	is       map[string]func(any) bool
 	declared map[string]graphql.Type      // by a host
-	opaque   map[string]bool              // input types whose values a host's scalar may have made
-	objects  map[string][]*ast.Definition // that a type may turn out to be, by its name
+	opaque   map[string]bool              // input types whose values may contain a value of a host's scalar
+	objects  map[string][]*ast.Definition // object types of a composite type, by its name
 	defaults map[*ast.ArgumentDefinition]any
 	document *ast.SchemaDocument
 }
 
-// NewSchema makes a schema from its table. Types named Query and Subscription
-// are the roots.
+// NewSchema returns the schema that a table declares. Types named Query and
+// Subscription are the roots.
 func NewSchema(table []Type) (*Schema, error) {
-	s := &Schema{fields: map[string]map[string]*Field{}, is: map[string]func(any) bool{}, declared: map[string]graphql.Type{}, document: &ast.SchemaDocument{}}
+	s := &Schema{fields: map[string]map[string]*Field{}, is: map[string]func(any) bool{},
+		declared: map[string]graphql.Type{}, document: &ast.SchemaDocument{}}
 	for _, t := range slices.Concat(table, introspection) {
 		fields := make(map[string]*Field, len(t.Fields))
 		for i := range t.Fields {
@@ -172,9 +171,8 @@ func NewSchema(table []Type) (*Schema, error) {
 	return s, nil
 }
 
-// prelude is what every schema has built in: gqlparser's, without what is no
-// part of the language yet, and not served: @defer, and directives on
-// directives.
+// prelude returns the built-in types and directives of gqlparser without those of the
+// specification's draft: @defer and directives on directives.
 func prelude() *ast.SchemaDocument {
 	const draft = "DIRECTIVE_DEFINITION"
 	doc := validator.PreludeDocument()
@@ -183,14 +181,16 @@ func prelude() *ast.SchemaDocument {
 		d.Locations = slices.DeleteFunc(d.Locations, func(l ast.DirectiveLocation) bool { return l == draft })
 	}
 	locations := doc.Definitions.ForName("__DirectiveLocation")
-	locations.EnumValues = slices.DeleteFunc(locations.EnumValues, func(v *ast.EnumValueDefinition) bool { return v.Name == draft })
+	locations.EnumValues = slices.DeleteFunc(locations.EnumValues, func(v *ast.EnumValueDefinition) bool {
+		return v.Name == draft
+	})
 	return doc
 }
 
 // GraphQL returns the schema as graphql-go's.
 func (s *Schema) GraphQL() graphql.Schema { return s.ql }
 
-// SDL prints the schema without what every schema has built in.
+// SDL returns the schema in SDL, without built-in types and directives.
 func (s *Schema) SDL() string {
 	var b strings.Builder
 	formatter.NewFormatter(&b, formatter.WithIndent("  ")).FormatSchemaDocument(s.document)
@@ -198,9 +198,11 @@ func (s *Schema) SDL() string {
 }
 
 func (t *Type) definition() (*ast.Definition, error) {
-	def := &ast.Definition{Kind: t.Kind, Name: t.Name, Description: t.Desc, Interfaces: t.Interfaces, Types: t.Members, Position: nowhere}
+	def := &ast.Definition{Kind: t.Kind, Name: t.Name, Description: t.Desc, Interfaces: t.Interfaces,
+		Types: t.Members, Position: nowhere}
 	for _, v := range t.Values {
-		def.EnumValues = append(def.EnumValues, &ast.EnumValueDefinition{Name: v.Name, Description: v.Desc, Directives: deprecated(v.Deprecated), Position: nowhere})
+		def.EnumValues = append(def.EnumValues, &ast.EnumValueDefinition{
+			Name: v.Name, Description: v.Desc, Directives: deprecated(v.Deprecated), Position: nowhere})
 	}
 	for _, f := range t.Fields {
 		field := &ast.FieldDefinition{Name: f.Name, Description: f.Desc, Type: typeRef(f.Type), Position: nowhere}
@@ -230,10 +232,11 @@ func deprecated(why string) ast.DirectiveList {
 		Arguments: ast.ArgumentList{{Name: "reason", Value: reason, Position: nowhere}}}}
 }
 
-// nowhere is the position of what no text declares; gqlparser wants one.
+// nowhere is the position of definitions that are not read from a text. gqlparser
+// requires one.
 var nowhere = &ast.Position{Src: &ast.Source{Name: "schema"}}
 
-// typeRef reads a type as SDL writes it.
+// typeRef parses a type in SDL.
 func typeRef(s string) *ast.Type {
 	name, nonNull := strings.CutSuffix(s, "!")
 	t := &ast.Type{NonNull: nonNull, Position: nowhere}
@@ -245,7 +248,8 @@ func typeRef(s string) *ast.Type {
 	return t
 }
 
-// typeOf returns the type that a document names, without its place there.
+// typeOf returns a copy of a document's type without positions and with the schema's
+// strings, so that it does not keep the document in memory.
 func (s *Schema) typeOf(t *ast.Type) *ast.Type {
 	if t.Elem != nil {
 		return &ast.Type{Elem: s.typeOf(t.Elem), NonNull: t.NonNull}
@@ -253,7 +257,7 @@ func (s *Schema) typeOf(t *ast.Type) *ast.Type {
 	return &ast.Type{NamedType: s.types.Types[t.NamedType].Name, NonNull: t.NonNull}
 }
 
-// literal reads a constant as SDL writes it; "" is none.
+// literal parses a constant in SDL. It returns nil for "".
 func literal(s string) (*ast.Value, error) {
 	if s == "" {
 		return nil, nil
@@ -265,14 +269,14 @@ func literal(s string) (*ast.Value, error) {
 	return doc.Operations[0].VariableDefinitions[0].DefaultValue, nil
 }
 
-// findOpaque finds the input types in which a host's scalar may be.
+// findOpaque finds the input types that contain a host's scalar at any depth.
 func (s *Schema) findOpaque() {
 	s.opaque = map[string]bool{}
 	leads := func(f *ast.FieldDefinition) bool { return s.opaque[f.Type.Name()] }
-	for found := true; found; { // until no type leads to another one of these
+	for found := true; found; { // until there are no new ones
 		found = false
 		for name, def := range s.types.Types {
-			is := s.own(name) != nil || def.Kind == ast.InputObject && slices.ContainsFunc(def.Fields, leads)
+			is := s.hostScalar(name) != nil || def.Kind == ast.InputObject && slices.ContainsFunc(def.Fields, leads)
 			if is && !s.opaque[name] {
 				s.opaque[name], found = true, true
 			}
@@ -280,7 +284,7 @@ func (s *Schema) findOpaque() {
 	}
 }
 
-// possible returns the object types that a value of a composite type may be.
+// possible returns the object types that a value of a composite type can have.
 func (s *Schema) possible(def *ast.Definition) []*ast.Definition { return s.objects[def.Name] }
 
 // includes reports whether an object type satisfies a type condition.
@@ -288,8 +292,7 @@ func (s *Schema) includes(condition string, object *ast.Definition) bool {
 	return condition == "" || condition == object.Name || slices.Contains(s.objects[condition], object)
 }
 
-// check finds what no rule of gqlparser does: defaults that are not of their
-// type.
+// check checks the types of default values, which gqlparser does not.
 func (s *Schema) check() error {
 	for _, def := range s.document.Definitions {
 		for _, f := range def.Fields {

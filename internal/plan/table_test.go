@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The tests' schema: small, and with one of everything.
+// The tests' schema is small and has one of each feature.
 
 type (
 	world  struct{} // the source of Query
@@ -21,7 +21,7 @@ type (
 	person struct{ n int }
 )
 
-// animals are found by number, so that documents have the same answers always.
+// animal returns the animal with a number, so that responses are deterministic.
 func animal(n int) any {
 	switch n % 4 {
 	case 0:
@@ -61,7 +61,7 @@ func argInt(args Args, i, otherwise int) int {
 	return otherwise
 }
 
-// outcome gives, fails, panics or is null as its argument says.
+// outcome returns value, an error or nil, or panics, depending on mode.
 func outcome(mode any, value any) (any, error) {
 	switch mode {
 	case 1:
@@ -126,7 +126,8 @@ var echoArgs = []Arg{
 var defaultArgs = []Arg{
 	{Name: "i", Type: "Int", Default: "7"}, {Name: "n", Type: "Int!", Default: "3", Desc: "Counts."},
 	{Name: "c", Type: "Color", Default: "GREEN"}, {Name: "l", Type: "[Int!]", Default: "[1, 2]"},
-	{Name: "s", Type: "String", Default: `"a \"b\""`}, {Name: "o", Type: "Filter", Default: `{min: 4, any: [{color: BLUE}]}`},
+	{Name: "s", Type: "String", Default: `"a \"b\""`},
+	{Name: "o", Type: "Filter", Default: `{min: 4, any: [{color: BLUE}]}`},
 }
 
 func queryFields() []Field {
@@ -145,7 +146,7 @@ func queryFields() []Field {
 				count, _ := p.Args["count"].(int)
 				return animals(max(n, 0), count), nil
 			}},
-		{Name: "pets", Type: "[Pet]!", Get: func(any) any { return items{&cat{1}, &dog{2}, nil, &cat{4}} }},
+		{Name: "pets", Type: "[Pet]!", Get: func(any) any { return itemList{&cat{1}, &dog{2}, nil, &cat{4}} }},
 		{Name: "cat", Type: "Cat", Get: func(any) any { return &cat{8} }},
 		{Name: "named", Type: "Named", Resolver: func(graphql.ResolveParams) (any, error) { return &person{6}, nil }},
 		{Name: "matrix", Type: "[[Int]]", Args: []Arg{{Name: "hole", Type: "Int"}}, Resolve: matrix},
@@ -184,7 +185,7 @@ func matrix(_ context.Context, _ any, args Args) (any, error) {
 	return rows, nil
 }
 
-// table is made anew for each schema, so that a test may change it.
+// table returns a new table, so that a test may modify it.
 func table() []Type {
 	return []Type{
 		{Kind: ast.Enum, Name: "Color", Desc: "What it looks like.", Values: []Value{{Name: "RED", Desc: "As fire."}, {Name: "GREEN"}, {Name: "BLUE"}}},
@@ -196,7 +197,7 @@ func table() []Type {
 				Field{Name: "lives", Type: "Int!", Append: func(dst []byte, src any) []byte { return strconv.AppendInt(dst, int64(number0(src)), 10) }},
 				Field{Name: "mood", Type: "Color", Args: []Arg{{Name: "as", Type: "Color", Default: "RED"}},
 					Resolve: func(_ context.Context, _ any, args Args) (any, error) { return args[0], nil }},
-				Field{Name: "kittens", Type: "[Cat!]!", Get: func(src any) any { return items{&cat{number0(src) + 1}, &cat{number0(src) + 2}} }},
+				Field{Name: "kittens", Type: "[Cat!]!", Get: func(src any) any { return itemList{&cat{number0(src) + 1}, &cat{number0(src) + 2}} }},
 				Field{Name: "weight", Type: "Float", Append: func(dst []byte, _ any) []byte { return append(dst, "3.25"...) }},
 			)},
 		{Kind: ast.Object, Name: "Dog", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*dog); return ok },
@@ -208,7 +209,7 @@ func table() []Type {
 			)},
 		{Kind: ast.Object, Name: "Person", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*person); return ok },
 			Fields: append(nodeFields("person"),
-				Field{Name: "pets", Type: "[Pet!]", Get: func(src any) any { return items{&dog{number0(src)}, &cat{number0(src)}} }},
+				Field{Name: "pets", Type: "[Pet!]", Get: func(src any) any { return itemList{&dog{number0(src)}, &cat{number0(src)}} }},
 				Field{Name: "best", Type: "Pet", Resolver: func(p graphql.ResolveParams) (any, error) { return &cat{number0(p.Source)}, nil }},
 				Field{Name: "friend", Type: "Person!", Args: []Arg{{Name: "mode", Type: "Int"}},
 					Resolve: func(_ context.Context, src any, args Args) (any, error) {
@@ -217,7 +218,8 @@ func table() []Type {
 			)},
 		{Kind: ast.Union, Name: "Pet", Desc: "Lives with people.", Members: []string{"Cat", "Dog"}},
 		{Kind: ast.InputObject, Name: "Filter", Desc: "Chooses.", Fields: []Field{
-			{Name: "id", Type: "ID"}, {Name: "color", Type: "Color", Default: "RED", Desc: "Of its fur."}, {Name: "min", Type: "Int", Default: "1"},
+			{Name: "id", Type: "ID"}, {Name: "color", Type: "Color", Default: "RED", Desc: "Of its fur."},
+			{Name: "min", Type: "Int", Default: "1"},
 			{Name: "max", Type: "Float"}, {Name: "flags", Type: "[Boolean!]"}, {Name: "name", Type: "String!", Default: `"x"`},
 			{Name: "not", Type: "Filter"}, {Name: "any", Type: "[Filter!]"}, {Name: "must", Type: "Int", Deprecated: "Use min."},
 		}},
@@ -230,8 +232,8 @@ func table() []Type {
 	}
 }
 
-// defaultLimits are what the product starts with.
-var defaultLimits = Limits{Document: 32 << 10, Tokens: 2000, Depth: 20, Fields: 1500, Aliases: 50, Directives: 32, SameName: 8,
+// defaultLimits are the defaults of the root package.
+var defaultLimits = Limits{Document: 32 << 10, Tokens: 2000, Depth: 20, Fields: 1500, Aliases: 50, Directives: 32, FieldRepeats: 8,
 	Operations: 8, Fragments: 32, Variables: 32, ListItems: 100, CacheBytes: 16 << 20}
 
 func masked(context.Context, error) *Error { return &Error{Message: maskedMessage, Code: CodeInternal} }
@@ -250,11 +252,17 @@ func testCache(t testing.TB, limits Limits) *Cache {
 	return NewCache(testSchema(t), limits, masked, nil)
 }
 
-// ask runs a query and returns the answer, or the refusal as JSON.
+// ask runs a query and returns the response, or the errors of Prepare as JSON.
 func ask(c *Cache, text string, variables map[string]any) string {
 	b, errs := c.Prepare(text, "", variables)
 	if errs != nil {
 		return `{"errors":` + string(errs.AppendJSON(nil)) + `}`
 	}
-	return string(b.Run(context.Background(), world{}, nil))
+	return string(b.run(world{}))
+}
+
+// run returns the whole response.
+func (b *Bound) run(root any) []byte {
+	response, _ := b.Run(context.Background(), root, nil)
+	return response
 }

@@ -28,7 +28,7 @@ func tripling(levels int, end string) string {
 // of reports counts the visits.
 func TestRulesVisitEachSelectionABoundedNumberOfTimes(t *testing.T) {
 	c := testCache(t, defaultLimits)
-	const levels = 8 // 9,841 visits if each spread is followed every time
+	const levels = 8 // 9,841 visits if every spread were followed each time
 	for _, end := range []string{"...X", "...X ...Y", "... {...X}", "ticks", "nope", "ticks b: ticks", "... on X{...Y}"} {
 		text := tripling(levels, end)
 		tree, err := parser.ParseQuery(&ast.Source{Input: text})
@@ -41,7 +41,7 @@ func TestRulesVisitEachSelectionABoundedNumberOfTimes(t *testing.T) {
 			rule.RuleFunc(events, func(...core.ErrorOption) { reports++ })
 			core.Walk(c.schema.types, tree, events)
 			if most := 3 * (levels + 2) * (levels + 2); reports > most {
-				t.Errorf("%s reports %d times for fragments that end in %s, want at most %d", rule.Name, reports, end, most)
+				t.Errorf("%s: got %d reports for fragments that end in %s, want at most %d", rule.Name, reports, end, most)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func TestUnknownFragmentIsReportedWithOtherErrors(t *testing.T) {
 	}
 }
 
-// repeating returns a query that reaches one fragment in 2^levels ways.
+// repeating returns a query with 2^levels paths to one fragment.
 func repeating(levels int, end string) string {
 	var b strings.Builder
 	b.WriteString("{...F0}")
@@ -70,8 +70,8 @@ func repeating(levels int, end string) string {
 	return b.String()
 }
 
-// A fragment of two fields can be reached in hundreds of ways. If each way
-// compared or coerced its literals, a document of 3 kB would be 700,000 of them.
+// There can be hundreds of paths to a fragment of two fields. If its literals were
+// compared or coerced for each path, a document of 3 kB would have 700,000 of them.
 func TestLiteralsOfFragmentsCountEachTimeThatTheyAreReached(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	literal := "echo(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 80)+"]", 10) + "]) "
@@ -79,20 +79,20 @@ func TestLiteralsOfFragmentsCountEachTimeThatTheyAreReached(t *testing.T) {
 		"compiled with a variable": "echo(o:{any:[" + strings.Repeat("{min:1 max:$m}", 90) + "]})"} {
 		head := map[bool]string{true: "query($m:Float)"}[strings.Contains(end, "$m")]
 		if _, errs := c.Prepare(head+repeating(3, end), "", nil); errs != nil {
-			t.Errorf("%s, 8 times: %v", name, errs)
+			t.Errorf("%s, 8 paths: got %v, want no error", name, errs)
 		}
 		if _, errs := c.Prepare(head+repeating(8, end), "", nil); errs == nil || errs[0].Limit != "Fields" {
-			t.Errorf("%s, 256 times: %v, want a refusal", name, errs)
+			t.Errorf("%s, 256 paths: got %v, want the limit Fields", name, errs)
 		}
 	}
 }
 
-// wide returns two lists of parts that differ in nothing.
+// wide returns two fields with equal lists of n objects.
 func wide(n int, object string) string {
 	return "{echo(os:[" + strings.Repeat(object, n) + "]) echo(os:[" + strings.Repeat(object, n) + "])}"
 }
 
-// preparing are documents of n parts that must be prepared in linear time.
+// preparing has documents of n parts that must be prepared in linear time.
 var preparing = map[string]func(n int) string{
 	"fields":                 func(n int) string { return "{" + many(n, "a%d:int") + "}" },
 	"equal fields":           func(n int) string { return "{" + strings.Repeat("int ", n) + "}" },
@@ -117,17 +117,17 @@ var preparing = map[string]func(n int) string{
 	"conditions of fragments": func(n int) string {
 		return "query($a:Boolean!){" + many(n, "...F%d @skip(if:$a)") + "}" + many(n, "fragment F%d on Query{int @include(if:$a)}")
 	},
-	"wrong fields":          func(n int) string { return "{" + strings.Repeat("nope ", n) + "}" },
-	"wrong literals":        func(n int) string { return "{echo(l:[" + strings.Repeat(`"x" `, n) + "])}" },
-	"wrong arguments":       func(n int) string { return "{echo(" + many(n, "a%d:1") + ")}" },
-	"unknown fragments":     func(n int) string { return "{" + many(n, "...X%d") + "}" },
-	"unknown variables":     func(n int) string { return "{echo(l:[" + many(n, "$v%d") + "])}" },
-	"unknown types":         func(n int) string { return "{" + many(n, "...on X%d{int}") + "}" },
-	"unknown directives":    func(n int) string { return "{int" + many(n, "@x%d") + "}" },
-	"conflicts":             func(n int) string { return "{" + strings.Repeat("a:int ", n) + "a:float}" },
-	"fields of types":       func(n int) string { return "{pets{" + strings.Repeat("...on Cat{id}...on Dog{id}", n) + "}}" },
-	"literals to lift":      func(n int) string { return "{" + strings.Repeat("echo(i:1) ", n) + "}" },
-	"subscription's fields": func(n int) string { return "subscription{" + strings.Repeat("ticks ", n) + "}" },
+	"wrong fields":             func(n int) string { return "{" + strings.Repeat("nope ", n) + "}" },
+	"wrong literals":           func(n int) string { return "{echo(l:[" + strings.Repeat(`"x" `, n) + "])}" },
+	"wrong arguments":          func(n int) string { return "{echo(" + many(n, "a%d:1") + ")}" },
+	"unknown fragments":        func(n int) string { return "{" + many(n, "...X%d") + "}" },
+	"unknown variables":        func(n int) string { return "{echo(l:[" + many(n, "$v%d") + "])}" },
+	"unknown types":            func(n int) string { return "{" + many(n, "...on X%d{int}") + "}" },
+	"unknown directives":       func(n int) string { return "{int" + many(n, "@x%d") + "}" },
+	"conflicts":                func(n int) string { return "{" + strings.Repeat("a:int ", n) + "a:float}" },
+	"fields of types":          func(n int) string { return "{pets{" + strings.Repeat("...on Cat{id}...on Dog{id}", n) + "}}" },
+	"literals to parameterize": func(n int) string { return "{" + strings.Repeat("echo(i:1) ", n) + "}" },
+	"subscription's fields":    func(n int) string { return "subscription{" + strings.Repeat("ticks ", n) + "}" },
 	"subscription's spreads": func(n int) string {
 		return "subscription{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Subscription{ticks ...X}")
 	},
@@ -135,7 +135,7 @@ var preparing = map[string]func(n int) string{
 
 func TestPreparingTakesLinearTime(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector takes its own time")
+		t.Skip("times are not comparable under the race detector")
 	}
 	c := testCache(t, Limits{})
 	for name, text := range preparing {
@@ -148,21 +148,21 @@ func TestPreparingTakesLinearTime(t *testing.T) {
 		}
 		t.Logf("%-30s %.1f", name, grown)
 		if grown >= quadratic {
-			t.Errorf("%s: a document of 16 times as many parts takes %.0f times as long to prepare", name, grown)
+			t.Errorf("%s: preparing 16 times as many parts takes %.0f times as long, want less than 64", name, grown)
 		}
 	}
 }
 
-// The work on a document within the limits is at most
+// For a document within the limits, the work is at most:
 //   - for all rules: a visit of each selection, literal and directive for each
-//     operation and each fragment, and one by itself;
-//   - for merging and compiling: stepsPerField for each of Limits.Fields, and one
-//     field's literals more.
-func TestWorkIsWithinItsBounds(t *testing.T) {
+//     operation and each fragment, and one more;
+//   - for merging and compiling: stepsPerField for each of Limits.Fields, plus the
+//     literals of one field.
+func TestWorkStaysWithinItsBudget(t *testing.T) {
 	s := testSchema(t)
 	l := defaultLimits
 	budget := stepsPerField * l.Fields
-	docs := worst()
+	docs := expensiveDocuments()
 	docs["conflicting fields"] = "{" + strings.Repeat("...{a:int b:float c:string}", 200) + "a:float}"
 	docs["literals in many ways"] = repeating(9, "echo(l:["+strings.Repeat("1 ", 90)+"])")
 	docs["equal literals in many ways"] = repeating(9, strings.Repeat("echo(l:["+strings.Repeat("1 ", 90)+"])", 2))
@@ -182,7 +182,7 @@ func TestWorkIsWithinItsBounds(t *testing.T) {
 			events.OnValue(func(*core.Walker, *ast.Value) { *total++ })
 			return events
 		}
-		for _, op := range tree.Operations { // without the fragments, which spreads then do not lead to
+		for _, op := range tree.Operations { // without the fragments, so that spreads are not followed
 			core.Walk(s.types, &ast.QueryDocument{Operations: ast.OperationList{op}}, count(&nodes))
 		}
 		for _, f := range tree.Fragments {
@@ -190,19 +190,19 @@ func TestWorkIsWithinItsBounds(t *testing.T) {
 		}
 		core.Walk(s.types, tree, count(&visits))
 		if most := (l.Operations + l.Fragments) * nodes; visits > most {
-			t.Errorf("%s: rules make %d visits, want at most %d", name, visits, most)
+			t.Errorf("%s: got %d visits by rules, want at most %d", name, visits, most)
 		}
 		if c := NewCache(s, l, masked, nil); c.validate(tree) == nil {
 			for _, op := range tree.Operations {
-				m := merging{left: budget, once: map[*ast.Field]bool{}}
-				m.same(op.SelectionSet)
-				m.shapes(s, op.SelectionSet)
-				k := compiler{c: c, tree: tree, def: op, op: c.declare(op), fields: l.Fields, steps: budget,
-					once: map[*ast.Field]bool{}, sharing: newSharing(), plan: &Plan{}}
+				m := merger{budget: budget, seen: map[*ast.Field]bool{}}
+				m.sameFields(op.SelectionSet)
+				m.sameShapes(s, op.SelectionSet)
+				k := compiler{c: c, tree: tree, def: op, op: c.newOperation(op), fields: l.Fields, steps: budget,
+					compiled: map[*ast.Field]bool{}, sharing: newSharing(), plan: &Plan{}}
 				k.selection(s.types.Query, op.SelectionSet)
-				t.Logf("%s: %d visits of %d, %d steps of merging and %d of compiling", name, visits, nodes, budget-m.left, budget-k.steps)
-				if m.left < -2*l.Tokens || k.steps < -2*l.Tokens {
-					t.Errorf("%s: %d steps of merging and %d of compiling, want about %d", name, budget-m.left, budget-k.steps, budget)
+				t.Logf("%s: %d visits of %d, %d steps of merging and %d of compiling", name, visits, nodes, budget-m.budget, budget-k.steps)
+				if m.budget < -2*l.Tokens || k.steps < -2*l.Tokens {
+					t.Errorf("%s: got %d steps of merging and %d of compiling, want about %d", name, budget-m.budget, budget-k.steps, budget)
 				}
 			}
 		}

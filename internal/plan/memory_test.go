@@ -10,34 +10,34 @@ import (
 	"testing"
 )
 
-// checkCounted wants no more than a factor of 1.5 between what is counted and what
-// is held. The sizes are those of 64-bit machines: others hold less.
-func checkCounted(t *testing.T, what string, n, counted, held int) {
+// checkMemory checks that counted and held memory differ by a factor of at most 1.5.
+// Counted sizes are those of 64-bit machines: others use less.
+func checkMemory(t *testing.T, what string, n, counted, held int) {
 	t.Helper()
 	ratio := float64(counted) / float64(held)
 	t.Logf("%-34s %d documents: %d bytes, counted %d: %.2f", what, n, held/n, counted/n, ratio)
 	if ratio < 1/1.5 || ratio > 1.5 && strconv.IntSize == 64 {
-		t.Errorf("%s: %d bytes are held, and %d are counted", what, held, counted)
+		t.Errorf("%s: counted %d bytes, but %d are held", what, counted, held)
 	}
 }
 
-// mostCounted copies, or as many as take manyBytes, make what else the heap holds
-// negligible.
-const mostCounted, manyBytes = 200, 4 << 20
+// With maxCounted copies or manyBytes of them, the rest of the heap is negligible.
+const maxCounted, manyBytes = 200, 4 << 20
 
-// withoutRace skips a test that measures the heap, on one goroutine: the detector makes it take ten times as long.
-func withoutRace(t *testing.T) {
+// skipRaceDetector skips a test that measures the heap: with the race detector it takes
+// ten times as long.
+func skipRaceDetector(t *testing.T) {
 	if raceEnabled {
 		t.Skip("measures memory, which the race detector needs for itself")
 	}
 }
 
-func TestBytesOfTheCacheAreCounted(t *testing.T) {
-	withoutRace(t)
+func TestMemoryOfCacheIsCounted(t *testing.T) {
+	skipRaceDetector(t)
 	s := hostedSchema(t)
 	for name, text := range features {
 		ways := []bool{false}
-		if name == "realistic" || name == "small" || name == "lifted" {
+		if name == "realistic" || name == "small" || name == "parameters" {
 			ways = append(ways, true)
 		}
 		for _, remembered := range ways {
@@ -46,26 +46,26 @@ func TestBytesOfTheCacheAreCounted(t *testing.T) {
 			limits.CacheBytes = 1 << 30
 			c := NewCache(s, limits, masked, nil)
 			before, n := heap(), 0
-			for ; n < mostCounted && c.bytes < manyBytes; n++ {
+			for ; n < maxCounted && c.bytes < manyBytes; n++ {
 				text := text(g, n)
 				if _, errs := c.Prepare(text, "", nil); errs != nil && errs[0].Code != CodeInput {
 					t.Fatal(errs, text)
 				}
 				if remembered {
-					c.Remember(Hash(text), text)
+					c.Remember(Hash(text), text, true)
 				}
 			}
 			if remembered {
 				name += ", by hash"
 			}
-			checkCounted(t, name, n, c.bytes, heap()-before)
+			checkMemory(t, name, n, c.bytes, heap()-before)
 			runtime.KeepAlive(c)
 		}
 	}
 }
 
-func TestBytesOfVariantsAreCounted(t *testing.T) {
-	withoutRace(t)
+func TestMemoryOfVariantsIsCounted(t *testing.T) {
+	skipRaceDetector(t)
 	s := hostedSchema(t)
 	const head = "query Q%d($a:Boolean!$b:Boolean!$c:Boolean!$d:Boolean!$e:[Int]=[%s]){x%[1]d:echo(l:$e) @skip(if:$a) " +
 		"b:int @skip(if:$b) c:int @skip(if:$c) d:int @skip(if:$d) ...F} fragment F on Query{%[3]s"
@@ -84,7 +84,7 @@ func TestBytesOfVariantsAreCounted(t *testing.T) {
 				prepare(t, c, text, map[string]any{"a": j&1 > 0, "b": j&2 > 0, "c": j&4 > 0, "d": j&8 > 0})
 			}
 		}
-		checkCounted(t, name, 50*each, c.bytes, heap()-before)
+		checkMemory(t, name, 50*each, c.bytes, heap()-before)
 		runtime.KeepAlive(c)
 	}
 }
@@ -96,30 +96,30 @@ func TestRefusedDocumentsAreNotKept(t *testing.T) {
 		for _, text := range []string{"{a%d", "{a%d}", "{a%d:int b:nope #%s}", "{a%d:echo(s:\"%s\") echo echo(i:1)}"} {
 			text := fmt.Sprintf(text+"#%[2]s", i, strings.Repeat("x", 3000))
 			if _, errs := c.Prepare(text, "", nil); errs == nil {
-				t.Fatal("accepted", text)
+				t.Fatalf("%s: accepted, want errors", text)
 			}
 		}
 	}
 	if grown := heap() - before; grown > 100_000 || c.bytes != 0 {
-		t.Errorf("%d bytes are held, and %d are counted, for documents that were refused", grown, c.bytes)
+		t.Errorf("refused documents hold %d bytes, and %d are counted", grown, c.bytes)
 	}
 	runtime.KeepAlive(c)
 }
 
-// Holdings are what remains of a document when the cache has dropped it.
-func TestBytesOfHoldingsAreCounted(t *testing.T) {
-	withoutRace(t)
+// A Bound keeps its document in memory after the cache has evicted it.
+func TestMemoryOfBoundsIsCounted(t *testing.T) {
+	skipRaceDetector(t)
 	s := hostedSchema(t)
 	for name, text := range features {
 		g := rand.New(rand.NewPCG(7, 8))
 		c := NewCache(s, defaultLimits, masked, nil)
 		c.limits.CacheBytes = 0
-		bounds := make([]*Bound, 0, mostCounted)
+		bounds := make([]*Bound, 0, maxCounted)
 		given := map[string]any{"r": nil, "n": nil}
 		before, counted, n := heap(), 0, 0
-		for ; n < mostCounted && counted < manyBytes; n++ {
+		for ; n < maxCounted && counted < manyBytes; n++ {
 			text := strings.NewReplacer("$r: Int!", "$r: Int", "$n:Int!", "$n:Int=1").Replace(text(g, n))
-			doc, errs := c.document(text)
+			doc, errs := c.load(text)
 			if errs != nil {
 				t.Fatal(errs, text)
 			}
@@ -128,18 +128,19 @@ func TestBytesOfHoldingsAreCounted(t *testing.T) {
 			if errs := b.bind(doc, doc.operations[0].name, func(name string) (any, bool) { v, ok := given[name]; return v, ok }); errs != nil {
 				t.Fatal(errs, text)
 			}
-			h := b.Holding()
+			h := b.MemoryUse()
 			counted += h.Shared + h.Text + h.Variables
 			bounds = append(bounds, b)
 		}
-		checkCounted(t, name, n, counted, heap()-before)
+		checkMemory(t, name, n, counted, heap()-before)
 		runtime.KeepAlive(bounds)
 		runtime.KeepAlive(c)
 	}
 }
 
-// Documents of one shape share a plan. Each keeps its text, for its literals.
-func TestBytesOfDocumentsOfAShapeAreCounted(t *testing.T) {
+// Documents with the same fingerprint share a plan. Each Bound keeps its text and
+// placeholders.
+func TestMemoryOfBoundsWithPlaceholdersIsCounted(t *testing.T) {
 	for name, text := range map[string]string{
 		"few":  `{echo(s:"number %d")}`,
 		"many": `{echo(l:[` + strings.Repeat("1000 ", 50) + `] s:"%d")}`,
@@ -147,28 +148,28 @@ func TestBytesOfDocumentsOfAShapeAreCounted(t *testing.T) {
 	} {
 		c := testCache(t, defaultLimits)
 		first := prepare(t, c, fmt.Sprintf(text, 0), nil)
-		bounds := make([]*Bound, 0, mostCounted)
+		bounds := make([]*Bound, 0, maxCounted)
 		before, counted := heap(), 0
-		for i := range mostCounted {
+		for i := range maxCounted {
 			b := prepare(t, c, fmt.Sprintf(text, i+1), nil)
 			if b.plan != first.plan {
-				t.Fatal(name, "has a plan of its own")
+				t.Fatalf("%s: the documents do not share a plan", name)
 			}
-			b.weighVariables(nil) // as if it were a subscription
-			h := b.Holding()
+			b.measureVariables(nil) // only subscriptions are measured
+			h := b.MemoryUse()
 			counted += boundBytes + h.Text + h.Variables
 			bounds = append(bounds, b)
 		}
-		checkCounted(t, name, mostCounted, counted, heap()-before)
+		checkMemory(t, name, maxCounted, counted, heap()-before)
 		runtime.KeepAlive(bounds)
 		runtime.KeepAlive(c)
 	}
 }
 
-// boundBytes is the memory of a Bound alone, which its owner counts.
+// boundBytes is the memory of the Bound itself, which its owner counts.
 const boundBytes = 256
 
-// values are values of variables, as JSON.
+// values has values of variables as JSON.
 var values = map[string]struct{ typ, use, json string }{
 	"integers":       {"[Int]", "echo(l:$v)", ninety("1000")},
 	"small integers": {"[Int]", "echo(l:$v)", ninety("1")},
@@ -190,17 +191,17 @@ var values = map[string]struct{ typ, use, json string }{
 
 func ninety(item string) string { return "[" + strings.Repeat(item+",", 90) + item + "]" }
 
-func TestBytesOfVariablesAreCounted(t *testing.T) {
+func TestMemoryOfVariablesIsCounted(t *testing.T) {
 	c := NewCache(hostedSchema(t), defaultLimits, masked, nil)
 	for name, v := range values {
-		doc, errs := c.document("query($v:" + v.typ + "){" + v.use + "}")
+		doc, errs := c.load("query($v:" + v.typ + "){" + v.use + "}")
 		if errs != nil {
 			t.Fatal(errs)
 		}
 		doc.operations[0].kind = "subscription" // whose Bounds are kept
-		bounds := make([]*Bound, 0, mostCounted)
+		bounds := make([]*Bound, 0, maxCounted)
 		before, counted := heap(), 0
-		for range mostCounted {
+		for range maxCounted {
 			var value any
 			d := json.NewDecoder(strings.NewReader(v.json))
 			d.UseNumber()
@@ -209,11 +210,11 @@ func TestBytesOfVariablesAreCounted(t *testing.T) {
 			if errs := b.bind(doc, "", func(string) (any, bool) { return value, true }); errs != nil {
 				t.Fatal(name, errs)
 			}
-			h := b.Holding()
+			h := b.MemoryUse()
 			counted += boundBytes + h.Text + h.Variables
 			bounds = append(bounds, b)
 		}
-		checkCounted(t, name, mostCounted, counted, heap()-before)
+		checkMemory(t, name, maxCounted, counted, heap()-before)
 		runtime.KeepAlive(bounds)
 	}
 	runtime.KeepAlive(c)

@@ -13,13 +13,14 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// hosted tells whether a field of an object is resolved as graphql-go does it.
+// hosted reports whether a field of an object is one of the host's, which are
+// resolved like in graphql-go.
 func (f *Field) hosted() bool {
 	return f.Append == nil && !f.Same && f.Get == nil && f.Resolve == nil
 }
 
-// hosts tells whether a checked document asks for anything of a host's.
-func (s *Schema) hosts(tree *ast.QueryDocument) bool {
+// selectsHosted reports whether a valid document selects a field of the host.
+func (s *Schema) selectsHosted(tree *ast.QueryDocument) bool {
 	for sel := range selections(tree, tree.Operations...) {
 		if sel, ok := sel.(*ast.Field); ok && sel.ObjectDefinition.Kind == ast.Object {
 			if f := s.fields[sel.ObjectDefinition.Name][sel.Name]; f != nil && f.hosted() {
@@ -30,32 +31,33 @@ func (s *Schema) hosts(tree *ast.QueryDocument) bool {
 	return false
 }
 
-// own is a scalar that a host declared, or nil.
-func (s *Schema) own(name string) *graphql.Scalar {
+// hostScalar returns the host's scalar with this name, or nil.
+func (s *Schema) hostScalar(name string) *graphql.Scalar {
 	scalar, _ := s.declared[name].(*graphql.Scalar)
 	return scalar
 }
 
-// ownLiteral is a literal as the host's scalar reads it, if it does.
-func (s *Schema) ownLiteral(name string, v *ast.Value) (any, bool) {
-	if scalar := s.own(name); scalar != nil {
-		value := scalar.ParseLiteral(mirrorValue(v))
+// hostScalarLiteral lets the host's scalar parse a literal.
+func (s *Schema) hostScalarLiteral(name string, v *ast.Value) (any, bool) {
+	if scalar := s.hostScalar(name); scalar != nil {
+		value := scalar.ParseLiteral(astValue(v))
 		return value, value != nil
 	}
 	return nil, false
 }
 
-// ownJSON is a variable's value as the host's scalar reads it, if it does.
-// Numbers are what encoding/json makes of them.
-func (s *Schema) ownJSON(name string, v any) (any, bool) {
-	if scalar := s.own(name); scalar != nil {
-		value := scalar.ParseValue(unread(v))
+// hostScalarJSON lets the host's scalar parse a variable's value. Numbers are
+// float64, as encoding/json decodes them.
+func (s *Schema) hostScalarJSON(name string, v any) (any, bool) {
+	if scalar := s.hostScalar(name); scalar != nil {
+		value := scalar.ParseValue(plainJSON(v))
 		return value, value != nil
 	}
 	return nil, false
 }
 
-func unread(v any) any {
+// plainJSON replaces each json.Number in a value by a float64.
+func plainJSON(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		f, err := v.Float64()
@@ -66,60 +68,57 @@ func unread(v any) any {
 	case []any:
 		items := make([]any, len(v))
 		for i := range v {
-			items[i] = unread(v[i])
+			items[i] = plainJSON(v[i])
 		}
 		return items
 	case map[string]any:
 		object := make(map[string]any, len(v))
 		for name := range v {
-			object[name] = unread(v[name])
+			object[name] = plainJSON(v[name])
 		}
 		return object
 	}
 	return v
 }
 
-// forHost is a coerced value as graphql-go would give it to a resolver: with
-// what the host's enums mean in place of their names.
-func (s *Schema) forHost(t *ast.Type, v any) any {
+// enumValue returns the value that resolvers receive for the name of an enum's value.
+// For a built-in enum, it is the name.
+func (s *Schema) enumValue(enum, name string) any {
+	if declared, ok := s.declared[enum].(*graphql.Enum); ok {
+		return declared.ParseValue(name)
+	}
+	return name
+}
+
+// cloneValue returns a copy of the lists and objects in a coerced value.
+func cloneValue(v any) any {
 	switch v := v.(type) {
 	case []any:
-		if t.Elem == nil {
-			return v
-		}
 		items := make([]any, len(v))
 		for i := range v {
-			items[i] = s.forHost(t.Elem, v[i])
+			items[i] = cloneValue(v[i])
 		}
 		return items
 	case map[string]any:
-		def := s.types.Types[t.NamedType]
-		if def == nil || def.Kind != ast.InputObject {
-			return v
-		}
 		object := make(map[string]any, len(v))
 		for name := range v {
-			object[name] = s.forHost(def.Fields.ForName(name).Type, v[name])
+			object[name] = cloneValue(v[name])
 		}
 		return object
-	case string:
-		if enum, ok := s.declared[t.NamedType].(*graphql.Enum); ok {
-			return enum.ParseValue(v)
-		}
 	}
 	return v
 }
 
-// appendOwn appends a value of a scalar or an enum that a host declared. What a
-// scalar does not serialize is null to it.
-func appendOwn(dst []byte, t graphql.Type, v any) ([]byte, error) {
+// appendHostLeaf appends a value of a scalar or an enum of the host. A scalar that
+// serializes a value to nil makes it null.
+func appendHostLeaf(dst []byte, t graphql.Type, v any) ([]byte, error) {
 	var out any
 	switch t := t.(type) {
 	case *graphql.Scalar:
 		out = t.Serialize(v)
 	case *graphql.Enum:
 		if out = t.Serialize(v); out == nil {
-			return dst, misfit(t.Name(), v)
+			return dst, errCannotRepresent(t.Name(), v)
 		}
 	}
 	if text, ok := out.(string); ok {
@@ -132,9 +131,9 @@ func appendOwn(dst []byte, t graphql.Type, v any) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// spelled is what a value says where text is wanted, as graphql-go has it: of
-// what does not say it itself, only what is one word.
-func spelled(s *shape, v any) any {
+// textOf converts a value of type String or ID to a string as graphql-go does. It
+// does not format structs and maps with fmt: they may contain cycles.
+func textOf(s *outputType, v any) any {
 	if s.leaf != "String" && s.leaf != "ID" {
 		return v
 	}
@@ -153,8 +152,8 @@ func spelled(s *shape, v any) any {
 	return v
 }
 
-// literalOf writes a default value, as a host gave it, in the way of SDL; ""
-// is none.
+// literalOf formats a default value from the host in SDL. It returns "" for nil: there
+// is no default.
 func literalOf(t graphql.Type, v any) (string, error) {
 	if isNil(v) {
 		return "", nil
@@ -162,7 +161,7 @@ func literalOf(t graphql.Type, v any) (string, error) {
 	return literalIn(t, v)
 }
 
-// literalIn is literalOf for what is in a list or an object: nil is null there.
+// literalIn is like literalOf but formats nil as null: v is in a list or an object.
 func literalIn(t graphql.Type, v any) (string, error) {
 	if isNil(v) {
 		return "null", nil
@@ -186,13 +185,13 @@ func literalIn(t graphql.Type, v any) (string, error) {
 	case *graphql.InputObject:
 		given, ok := v.(map[string]any)
 		if !ok {
-			return "", fmt.Errorf("default value %v is no map[string]any", v)
+			return "", fmt.Errorf("default value %v is not a map[string]any", v)
 		}
 		fields := t.Fields()
 		var parts []string
 		for _, name := range slices.Sorted(maps.Keys(given)) {
 			if fields[name] == nil {
-				return "", fmt.Errorf("default value has a field %q that %s has not", name, t.Name())
+				return "", fmt.Errorf("default value has a field %q, which %s lacks", name, t.Name())
 			}
 			text, err := literalIn(fields[name].Type, given[name])
 			if err != nil {
@@ -205,19 +204,19 @@ func literalIn(t graphql.Type, v any) (string, error) {
 		if name, ok := t.Serialize(v).(string); ok {
 			return name, nil
 		}
-		return "", fmt.Errorf("default value %v is none of %s", v, t.Name())
+		return "", fmt.Errorf("default value %v is not a value of enum %s", v, t.Name())
 	case *graphql.Scalar:
 		out := t.Serialize(v)
 		if isNil(out) {
-			return "", fmt.Errorf("default value %v is no %s", v, t.Name())
+			return "", fmt.Errorf("default value %v is not a valid %s", v, t.Name())
 		}
-		return sdl(out)
+		return marshalSDL(out)
 	}
-	return "", fmt.Errorf("%T has no default values", t)
+	return "", fmt.Errorf("a %T cannot have a default value", t)
 }
 
-// sdl writes what JSON can, in the way of SDL.
-func sdl(v any) (string, error) {
+// marshalSDL formats a value in SDL syntax. It returns an error if encoding/json cannot marshal the value.
+func marshalSDL(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("default value %v: %w", v, err)

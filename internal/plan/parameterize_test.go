@@ -11,9 +11,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A text that differs in nothing but literals, put in for two verbs, runs on one
-// plan; where a literal is more than a value, it has a plan of its own.
-func TestLiteralsAloneMakeNoNewPlan(t *testing.T) {
+// Texts that only differ in the literals a and b share a plan, unless a literal is more
+// than a value of its type.
+func TestDocumentsThatDifferInLiteralsShareAPlan(t *testing.T) {
 	for _, test := range []struct {
 		text    string
 		a, b    string
@@ -65,29 +65,29 @@ func TestLiteralsAloneMakeNoNewPlan(t *testing.T) {
 			if errs != nil {
 				t.Fatal(text, errs)
 			}
-			same(t, text, b, fresh)
+			sameOperation(t, text, b, fresh)
 			plans[i] = b.plan
 		}
 		if another := plans[0] != plans[1]; another != test.another {
-			t.Errorf("%s with %s and %s: another plan %v", test.text, test.a, test.b, another)
+			t.Errorf("%s with %s and %s: got different plans: %v, want %v", test.text, test.a, test.b, another, test.another)
 		}
 	}
 }
 
-// same compares what can be known of two operations.
-func same(t *testing.T, text string, got, want *Bound) {
+// sameOperation checks that two Bounds have the same response, hash, name and kind.
+func sameOperation(t *testing.T, text string, got, want *Bound) {
 	t.Helper()
-	a, b := got.Run(context.Background(), world{}, nil), want.Run(context.Background(), world{}, nil)
+	a, b := got.run(world{}), want.run(world{})
 	if string(a) != string(b) {
 		t.Fatalf("%s\n got %s\nwant %s", text, a, b)
 	}
 	if got.Hash() != want.Hash() || got.Name() != want.Name() || got.Kind() != want.Kind() {
-		t.Fatalf("%s: %s %s %s, want %s %s %s", text, got.Kind(), got.Name(), got.Hash(), want.Kind(), want.Name(), want.Hash())
+		t.Fatalf("%s: got %s %s %s, want %s %s %s", text, got.Kind(), got.Name(), got.Hash(), want.Kind(), want.Name(), want.Hash())
 	}
 }
 
-// otherwise is a text with other literals in the holes of its shape.
-func otherwise(g *rand.Rand, text string, holes []hole) string {
+// withOtherLiterals returns text with random literals at the placeholders.
+func withOtherLiterals(g *rand.Rand, text string, holes []placeholder) string {
 	others := map[ast.ValueKind][]string{
 		ast.IntValue:    {"0", "-1", "3", "12", "2147483647", "2147483648", "-99999999999999999999"},
 		ast.FloatValue:  {"0.5", "-1.25e2", "1e300", "1e999"},
@@ -103,17 +103,17 @@ func otherwise(g *rand.Rand, text string, holes []hole) string {
 	return b.String() + text[from:]
 }
 
-// likeFresh holds a cache that knows a document against one that does not:
-// refusals, answers with the places of their errors, and hashes must be equal.
-func likeFresh(t *testing.T, c, fresh *Cache, text string, variables map[string]any) (accepted, known bool) {
+// checkLikeFresh checks that a cache with documents of the same fingerprint returns the
+// same errors, responses with error locations, and hashes as a new cache.
+func checkLikeFresh(t *testing.T, c, fresh *Cache, text string, variables map[string]any) (accepted, known bool) {
 	t.Helper()
 	want, wrong := fresh.Prepare(text, "", variables)
-	into := found(c, text, variables)
+	into := findQuery(c, text, variables)
 	if into != nil {
 		if wrong != nil {
-			t.Fatalf("%s %v\nfound, though %v", text, variables, wrong)
+			t.Fatalf("%s %v\nFind reports true, want %v", text, variables, wrong)
 		}
-		same(t, text, into, want)
+		sameOperation(t, text, into, want)
 	}
 	got, errs := c.Prepare(text, "", variables)
 	if errs != nil || wrong != nil {
@@ -123,18 +123,18 @@ func likeFresh(t *testing.T, c, fresh *Cache, text string, variables map[string]
 		}
 		return false, into != nil
 	}
-	same(t, text, got, want)
+	sameOperation(t, text, got, want)
 	return true, into != nil
 }
 
-func TestOtherLiteralsAreReadAsIfTheTextWereNew(t *testing.T) {
+func TestOtherLiteralsAreHandledLikeANewDocument(t *testing.T) {
 	g := &generator{Rand: rand.New(rand.NewPCG(41, 42)), s: testSchema(t)}
 	shared, accepted, refused := 0, 0, 0
-	texts := atRandom(6000)
+	texts := sampleSize(6000)
 	for range texts {
 		text, variables := g.document()
-		var s shaper
-		if !s.read([]byte(text)) {
+		var s parameterizer
+		if !s.parameterize([]byte(text)) {
 			continue
 		}
 		c := NewCache(g.s, defaultLimits, masked, nil)
@@ -142,8 +142,8 @@ func TestOtherLiteralsAreReadAsIfTheTextWereNew(t *testing.T) {
 			continue
 		}
 		for range 2 {
-			other := otherwise(g.Rand, text, s.holes)
-			ok, found := likeFresh(t, c, NewCache(g.s, defaultLimits, masked, nil), other, variables)
+			other := withOtherLiterals(g.Rand, text, s.placeholders)
+			ok, found := checkLikeFresh(t, c, NewCache(g.s, defaultLimits, masked, nil), other, variables)
 			if found && other != text {
 				shared++
 			}
@@ -154,21 +154,23 @@ func TestOtherLiteralsAreReadAsIfTheTextWereNew(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d texts with other literals were found, %d accepted, %d refused", shared, accepted, refused)
+	t.Logf("Find found %d texts with other literals; %d accepted, %d refused", shared, accepted, refused)
 	if shared < texts/6 || refused < texts/12 {
-		t.Error("too few of one kind")
+		t.Error("too few texts of one kind")
 	}
 }
 
-// FuzzLift puts other literals into whatever has a shape.
-func FuzzLift(f *testing.F) {
+// FuzzParameterize replaces the literals of documents that have a fingerprint.
+func FuzzParameterize(f *testing.F) {
 	s := testSchema(f)
 	for _, text := range accepted {
 		f.Add(text, `{"a":1}`, uint64(1))
 	}
 	for _, text := range []string{
-		`{a: echo(i: 1) must(mode: 1)}`, `{echo(i: 1) b: echo(i: 1, s: "x")}`, `{echo(i: 1) echo(i: 1)}`, "{\r\n echo(i: 1) \r must(mode: 3) }",
-		`query($n: Int = 1 @a(b: 1)){echo(i: 1)}`, `{__type(name: "Cat"){name}}`, `{echo(i: 1 s: "@(" f: 1.5e-3 ){a(b:1)}}`, "{echo(i: 1#\"\n)}",
+		`{a: echo(i: 1) must(mode: 1)}`, `{echo(i: 1) b: echo(i: 1, s: "x")}`, `{echo(i: 1) echo(i: 1)}`,
+		"{\r\n echo(i: 1) \r must(mode: 3) }",
+		`query($n: Int = 1 @a(b: 1)){echo(i: 1)}`, `{__type(name: "Cat"){name}}`,
+		`{echo(i: 1 s: "@(" f: 1.5e-3 ){a(b:1)}}`, "{echo(i: 1#\"\n)}",
 	} {
 		f.Add(text, `{}`, uint64(2))
 	}
@@ -191,28 +193,28 @@ func FuzzLift(f *testing.F) {
 		}
 		c := NewCache(s, defaultLimits, masked, nil)
 		b, errs := c.Prepare(text, "", variables)
-		var sh shaper
-		if !sh.read([]byte(text)) || errs != nil || b.Kind() != ast.Query {
+		var sh parameterizer
+		if !sh.parameterize([]byte(text)) || errs != nil || b.Kind() != ast.Query {
 			return
 		}
 		g := rand.New(rand.NewPCG(seed, 0))
 		for range 3 {
-			likeFresh(t, c, NewCache(s, defaultLimits, masked, nil), otherwise(g, text, sh.holes), variables)
+			checkLikeFresh(t, c, NewCache(s, defaultLimits, masked, nil), withOtherLiterals(g, text, sh.placeholders), variables)
 		}
 	})
 }
 
-// Two documents of one shape that are refused say so of their own text.
-func TestARefusedLiteralIsShownInItsPlace(t *testing.T) {
+// The errors of an invalid document have the locations of its own text.
+func TestInvalidLiteralIsReportedAtItsOwnLocation(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, `{a: echo(s: "x", i: 1) b: int}`, nil)
 	_, errs := c.Prepare(`{a: echo(s: "longer", i: 2147483648) b: int}`, "", nil)
 	if len(errs) != 1 || errs[0].Code != CodeValidation || errs[0].Locations[0] != (Location{1, 26}) {
-		t.Errorf("%+v", errs)
+		t.Errorf("got %+v", errs)
 	}
 }
 
-func TestAFailedFieldIsShownInItsPlaceBehindOtherLiterals(t *testing.T) {
+func TestFieldErrorAfterAnotherLiteralHasItsOwnLocation(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const text = "{a: echo(s: %q) string(mode: 1)\n b: echo(s: %q) c: string(mode: 1)}"
 	for _, s := range []string{"x", "longer", ""} {
@@ -225,18 +227,19 @@ func TestAFailedFieldIsShownInItsPlaceBehindOtherLiterals(t *testing.T) {
 	}
 }
 
-func TestWhatIsFoundEndsWithItsContext(t *testing.T) {
+func TestFoundQueryEndsWithItsContext(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const text = `{a: echo(i: 1) int string}`
 	want := prepare(t, c, text, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if a, b := found(c, text, nil).Run(ctx, world{}, nil), want.Run(ctx, world{}, nil); string(a) != string(b) || !strings.Contains(string(a), "errors") {
+	a, _ := findQuery(c, text, nil).Run(ctx, world{}, nil)
+	if b, _ := want.Run(ctx, world{}, nil); string(a) != string(b) || !strings.Contains(string(a), "errors") {
 		t.Errorf("got %s\nwant %s", a, b)
 	}
 }
 
-func TestAFoundQueryAllocatesNothing(t *testing.T) {
+func TestFoundQueryAllocatesNothing(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	var b Bound
 	var dst []byte
@@ -244,9 +247,9 @@ func TestAFoundQueryAllocatesNothing(t *testing.T) {
 	prepare(t, c, string(text), nil)
 	if n := testing.AllocsPerRun(100, func() {
 		if !c.Find(&b, text, "", nil) {
-			t.Fatal("not found")
+			t.Fatal("Find reports false for a cached document")
 		}
-		dst = b.Run(context.Background(), world{}, dst[:0])
+		dst, _ = b.Run(context.Background(), world{}, dst[:0])
 	}); n != 0 && !raceEnabled {
 		t.Errorf("%v allocations for %s", n, dst)
 	}

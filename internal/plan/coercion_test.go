@@ -14,8 +14,8 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// steps counts how often Prepare calls what a host declared: for each literal and
-// each variable's value that it coerces, and each field that it prices.
+// steps counts the calls of Prepare to the host's scalars and price functions: for each
+// literal and each variable's value that it coerces, and each field that it prices.
 type steps struct{ literals, values, prices int }
 
 // countingSchema is the tests' schema with fields that count.
@@ -57,8 +57,8 @@ func countingSchema(t *testing.T, n *steps) *Schema {
 	return s
 }
 
-// chained returns 8 operations that reach 20 fragments. Each fragment spreads the
-// next one, and has a part.
+// chained returns 8 operations that reach 20 fragments. Each fragment has a part and
+// spreads the next one.
 func chained(head, part string) string {
 	text := many(8, "query Q%d"+head+"{...F0}")
 	for i := range 20 {
@@ -67,9 +67,8 @@ func chained(head, part string) string {
 	return text + "fragment F20 on Query{int}"
 }
 
-// laborious are documents within the limits that repeat literals, and what is
-// repeated.
-func laborious() map[string]string {
+// repeatedLiterals returns documents within the limits that repeat literals.
+func repeatedLiterals() map[string]string {
 	ones, fewer := strings.Repeat("1 ", 60), strings.Repeat("1 ", 40)
 	return map[string]string{
 		"one list":          "{counted(l:[" + strings.Repeat("1 ", 100) + "])}",
@@ -96,12 +95,11 @@ func laborious() map[string]string {
 	}
 }
 
-// A literal is coerced by the rules for each operation and each fragment from which
-// it is reached, and for each field of the plan that it is of: of those, only as
-// many as the steps of compiling allow. A price coerces the literals of a field with
-// variables once more.
+// The rules coerce a literal once for each operation and each fragment that reaches
+// it. The compiler coerces it once for each field of the plan, within its steps. A
+// price function coerces the literals of a field with variables once more.
 func TestLiteralsAreCoercedABoundedNumberOfTimes(t *testing.T) {
-	for name, text := range laborious() {
+	for name, text := range repeatedLiterals() {
 		var n steps
 		l := defaultLimits
 		l.Calls = 1000
@@ -125,17 +123,17 @@ func TestLiteralsAreCoercedABoundedNumberOfTimes(t *testing.T) {
 			most += compiled
 		}
 		if n.literals > most || literals < 50 {
-			t.Errorf("%s: %d literals are coerced %d times, want at most %d", name, literals, n.literals, most)
+			t.Errorf("%s: %d literals were coerced %d times, want at most %d", name, literals, n.literals, most)
 		}
 		if n.prices > l.Fields {
-			t.Errorf("%s: %d fields are priced, the limit is %d", name, n.prices, l.Fields)
+			t.Errorf("%s: %d fields were priced, want at most %d", name, n.prices, l.Fields)
 		}
 	}
 }
 
-func TestEachSelectionIsVisitedOnce(t *testing.T) {
-	docs := worst()
-	for name, text := range laborious() {
+func TestSelectionsYieldsEachSelectionOnce(t *testing.T) {
+	docs := expensiveDocuments()
+	for name, text := range repeatedLiterals() {
 		docs[name] = text
 	}
 	for name, text := range docs {
@@ -146,21 +144,23 @@ func TestEachSelectionIsVisitedOnce(t *testing.T) {
 			all[sel] = true
 			visits++
 		}
-		events := &core.Events{} // of a walk that follows spreads
+		events := &core.Events{} // a walk that follows spreads
 		events.OnField(func(_ *core.Walker, f *gqlparser.Field) { delete(all, f) })
 		events.OnInlineFragment(func(_ *core.Walker, f *gqlparser.InlineFragment) { delete(all, f) })
 		events.OnFragmentSpread(func(_ *core.Walker, f *gqlparser.FragmentSpread) { delete(all, f) })
 		n := len(all)
 		if core.Walk(testSchema(t).types, tree, events); visits != n || len(all) != 0 {
-			t.Errorf("%s: %d visits of %d selections, %d of which are in no operation or fragment", name, visits, n, len(all))
+			t.Errorf("%s: got %d visits of %d selections, %d of them in no operation or fragment", name, visits, n, len(all))
 		}
 	}
 }
 
-// A value of a variable is coerced once, however often it is used.
-func TestValuesOfVariablesAreCoercedOnce(t *testing.T) {
+// A variable's value is coerced once for any number of uses.
+func TestVariableValuesAreCoercedOnce(t *testing.T) {
 	var n steps
-	c := NewCache(countingSchema(t, &n), defaultLimits, masked, nil)
+	limits := defaultLimits
+	limits.Tokens = 10_000
+	c := NewCache(countingSchema(t, &n), limits, masked, nil)
 	for name, test := range map[string]struct {
 		typ, arg, value string
 		want            int
@@ -180,11 +180,11 @@ func TestValuesOfVariablesAreCoercedOnce(t *testing.T) {
 		d.UseNumber()
 		var value any
 		must(t, d.Decode(&value))
-		c.Prepare(text, "", map[string]any{"v": nil}) // known from then on
+		c.Prepare(text, "", map[string]any{"v": nil}) // caches the document
 		n = steps{}
 		_, errs := c.Prepare(text, "", map[string]any{"v": value})
 		if n.values != test.want || (errs != nil) != (test.want == 0 && name == "too many") {
-			t.Errorf("%s: %d values are coerced, want %d: %v", name, n.values, test.want, errs)
+			t.Errorf("%s: %d values were coerced, want %d: %v", name, n.values, test.want, errs)
 		}
 	}
 }
@@ -211,9 +211,9 @@ func twoInterfaces(t *testing.T, n int) *Schema {
 
 // If each of 800 spreads, reached from 37 operations and fragments, compared 60 types
 // with 60 others, a document of 5 kB would take seconds.
-func TestSpreadsInLargeTypesAreNotMoreWorkThanInSmallOnes(t *testing.T) {
+func TestSpreadCheckDoesNotGrowWithNumberOfTypes(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector takes its own time")
+		t.Skip("times are not comparable under the race detector")
 	}
 	text := many(7, "query Q%d{...F0}") + "query Q7{two{...T}} fragment T on Two{size}"
 	for i := range 29 {
@@ -222,7 +222,7 @@ func TestSpreadsInLargeTypesAreNotMoreWorkThanInSmallOnes(t *testing.T) {
 	text += "fragment F29 on Query{one{" + strings.Repeat("...T ", 800) + "}}"
 	shortest := func(types int) time.Duration {
 		c := NewCache(twoInterfaces(t, types), defaultLimits, masked, nil)
-		return quickest(0, func() {
+		return shortestTime(0, func() {
 			if _, errs := c.Prepare(text, "", nil); errs == nil || !strings.HasPrefix(errs[0].Message, `Fragment "T" cannot be spread here`) {
 				t.Fatal(errs)
 			}
@@ -234,7 +234,7 @@ func TestSpreadsInLargeTypesAreNotMoreWorkThanInSmallOnes(t *testing.T) {
 			return
 		}
 		if tries == 2 {
-			t.Fatal("the work grows with the number of types")
+			t.Fatal("the time grows with the number of types")
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// Tests of what happens exactly at a bound, and one past it.
+// Tests of each bound: exactly at it and one beyond.
 
-func TestEveryPrefixOfADocumentIsRefusedWithoutAPanic(t *testing.T) {
+func TestEveryPrefixOfDocumentIsSyntaxError(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for _, text := range []string{
 		`query Q($a:Float=-19.05e+17 $b:String="x"){a:echo(f:$a s:$b) b:echo(i:109 s:"" l:[0 19]) @skip(if:true)}`,
@@ -27,14 +27,15 @@ func TestEveryPrefixOfADocumentIsRefusedWithoutAPanic(t *testing.T) {
 				t.Errorf("%q: %v, want a syntax error", text[:i], errs)
 			}
 			if c.Find(&Bound{}, []byte(text[:i]), "", nil) {
-				t.Errorf("%q is found", text[:i])
+				t.Errorf("Find reports true for the prefix %q", text[:i])
 			}
 		}
 	}
 }
 
-// Documents of one shape share a plan. Each pair differs in literals alone.
-func TestWhatAShapeIsMadeOf(t *testing.T) {
+// Documents with the same fingerprint share a plan. The texts of each pair only differ
+// in literals or in white space.
+func TestOnlyDocumentsOfOneFingerprintShareAPlan(t *testing.T) {
 	many := func(n int, item string) string { return `{echo(l:[` + strings.Repeat(item+" ", n) + `])}` }
 	for name, test := range map[string]struct {
 		one, other string
@@ -47,8 +48,8 @@ func TestWhatAShapeIsMadeOf(t *testing.T) {
 		"a default":                   {`query($a:Int=7){echo(i:$a f:1)}`, `query($a:Int=7){echo(i:$a f:2)}`, true},
 		"a default of text":           {`query($a:String="x"){echo(s:$a f:1)}`, `query($a:String="x"){echo(s:$a f:2)}`, true},
 		"another default":             {`query($a:Int=7){echo(i:$a f:1)}`, `query($a:Int=8){echo(i:$a f:1)}`, false},
-		"as many literals as allowed": {many(mostHoles, "1"), many(mostHoles, "2"), true},
-		"too many literals":           {many(mostHoles+1, "1"), many(mostHoles+1, "2"), false},
+		"as many literals as allowed": {many(maxPlaceholders, "1"), many(maxPlaceholders, "2"), true},
+		"too many literals":           {many(maxPlaceholders+1, "1"), many(maxPlaceholders+1, "2"), false},
 		"no literals":                 {`{int}`, `{int }`, false},
 		"DEL in a comment":            {"{echo(i:1)}#\x7f", "{echo(i:2)}#\x7f", false},
 		"DEL in a string":             {"{echo(s:\"\x7f\" i:1)}", "{echo(s:\"\x7f\" i:2)}", false},
@@ -58,13 +59,13 @@ func TestWhatAShapeIsMadeOf(t *testing.T) {
 			"exact": {CacheBytes: 1 << 20, Document: longest}} {
 			c := testCache(t, limits)
 			if shared := prepare(t, c, test.one, nil).plan == prepare(t, c, test.other, nil).plan; shared != test.shared {
-				t.Errorf("%s, limit of the document %s: a plan is shared: %v", name, limit, shared)
+				t.Errorf("%s, document limit %s: got a shared plan: %v, want %v", name, limit, shared, test.shared)
 			}
 		}
 	}
-	var s shaper
-	if s.read([]byte("{int}")) {
-		t.Error("a text without literals has a shape")
+	var s parameterizer
+	if s.parameterize([]byte("{int}")) {
+		t.Error("a text without literals has a fingerprint")
 	}
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{echo(f:1.5)}", nil)
@@ -76,19 +77,19 @@ func TestWhatAShapeIsMadeOf(t *testing.T) {
 	}
 }
 
-func TestPlansAreRememberedUpToASize(t *testing.T) {
+func TestFindRemembersOnlySmallEntries(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{int}", nil)
-	e := c.find(key{text: "{int}"})
-	for e.size = mostRemembered - 1; e.size <= mostRemembered+1; e.size++ {
+	e := c.find(textKey("{int}"))
+	for e.size = maxLastFound - 1; e.size <= maxLastFound+1; e.size++ {
 		var b Bound
-		if !c.Find(&b, []byte("{int}"), "", nil) || (b.last != nil) != (e.size <= mostRemembered) {
-			t.Errorf("a plan of %d bytes is remembered: %v", e.size, b.last != nil)
+		if !c.Find(&b, []byte("{int}"), "", nil) || (b.lastFound != nil) != (e.size <= maxLastFound) {
+			t.Errorf("an entry of %d bytes is remembered: %v, want %v", e.size, b.lastFound != nil, e.size <= maxLastFound)
 		}
 	}
 }
 
-func TestTheCacheIsFilledToItsLimit(t *testing.T) {
+func TestCacheFillsUpToItsLimit(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{a:int}", nil)
 	each := c.bytes
@@ -99,19 +100,19 @@ func TestTheCacheIsFilledToItsLimit(t *testing.T) {
 			prepare(t, c, fmt.Sprintf("{%c:int}", 'a'+i), nil)
 		}
 		if len(c.entries) != n || c.bytes != n*each {
-			t.Errorf("%d documents of %d bytes are kept, want %d", len(c.entries), each, n)
+			t.Errorf("got %d cached documents of %d bytes, want %d", len(c.entries), each, n)
 		}
 		if prepare(t, c, "{d:int}", nil); len(c.entries) != n || c.bytes != n*each {
-			t.Errorf("%d documents are kept with one more, want %d", len(c.entries), n)
+			t.Errorf("after one more: got %d cached documents, want %d", len(c.entries), n)
 		}
 	}
 }
 
-// The allocator has nothing for what the runtime has already.
-func TestBytesOfIntegersAndMaps(t *testing.T) {
+// The runtime does not allocate integers from 0 to 255.
+func TestMemoryOfIntegersAndMapsIsCounted(t *testing.T) {
 	for n, want := range map[int]int{-1: 8, 0: 0, 1: 0, 255: 0, 256: 8} {
-		if got := weigh(n, false); got != want {
-			t.Errorf("%d takes %d bytes, want %d", n, got, want)
+		if got := sizeOf(n, false); got != want {
+			t.Errorf("sizeOf(%d) = %d, want %d", n, got, want)
 		}
 	}
 	for n := range 60 {
@@ -123,12 +124,12 @@ func TestBytesOfIntegersAndMaps(t *testing.T) {
 				maps[i]["abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghi"[:j+1]] = true
 			}
 		}
-		checkCounted(t, fmt.Sprintf("map of %d", n), len(maps), len(maps)*mapBytes(n), heap()-before)
+		checkMemory(t, fmt.Sprintf("map of %d", n), len(maps), len(maps)*mapBytes(n), heap()-before)
 		runtime.KeepAlive(maps)
 	}
 }
 
-func TestNumbersAtTheEdgesOfTheirTypes(t *testing.T) {
+func TestNumberRangesAreExact(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for number, want := range map[string]string{
 		"2147483647": "int", "-2147483648": "int", "2147483648": "", "-2147483649": "",
@@ -137,37 +138,37 @@ func TestNumbersAtTheEdgesOfTheirTypes(t *testing.T) {
 	} {
 		_, errs := c.Prepare("query($v:Int){echo(i:$v)}", "", map[string]any{"v": json.Number(number)})
 		if (errs == nil) != (want == "int") {
-			t.Errorf("%s as an Int: %v", number, errs)
+			t.Errorf("%s as an Int: got %v, want valid: %v", number, errs, want == "int")
 		}
 		if !strings.HasSuffix(number, ".0") {
 			continue
 		}
 		got := ask(c, "query($v:ID){echo(id:$v)}", map[string]any{"v": json.Number(number)})
 		if id := strings.TrimSuffix(number, ".0"); strings.Contains(got, `\"`+id+`\"`) != (want != "") {
-			t.Errorf("%s as an ID: %s", number, got)
+			t.Errorf("%s as an ID: got %s, want valid: %v", number, got, want != "")
 		}
 	}
 	for v, want := range map[any]string{-2147483648.0: "-2147483648", 2147483647.0: "2147483647",
 		2147483648.0: "", -2147483649.0: ""} {
-		if got, err := appendLeaf(nil, &shape{leaf: "Int"}, v); string(got) != want || (err == nil) != (want != "") {
-			t.Errorf("%v as an Int: %s, %v", v, got, err)
+		if got, err := appendLeaf(nil, &outputType{leaf: "Int"}, v); string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%v as an Int: got %q, %v, want %q", v, got, err, want)
 		}
 	}
 	for f, want := range map[float64]string{1e-6: "0.000001", 9.9e-7: "9.9e-07",
 		1e21: "1e+21", 9e20: "900000000000000000000"} {
 		if got, _ := appendFloat(nil, f); string(got) != want {
-			t.Errorf("%v is written as %s, want %s", f, got, want)
+			t.Errorf("appendFloat(%v) = %s, want %s", f, got, want)
 		}
 	}
 	for v, want := range map[any]string{true: "Int cannot represent bool true", 1.5: "Int cannot represent float64 1.5",
 		uint8(1): "Int cannot represent uint8 1", complex(1, 1): "Int cannot represent a complex128"} {
-		if got := misfit("Int", v).Error(); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := errCannotRepresent("Int", v).Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
 
-func TestMessagesHaveALimit(t *testing.T) {
+func TestMessagesAreCutAtTheirLimit(t *testing.T) {
 	for _, c := range []struct{ message, want string }{
 		{strings.Repeat("x", maxMessage), strings.Repeat("x", maxMessage)},
 		{strings.Repeat("x", maxMessage+1), strings.Repeat("x", maxMessage-3) + "..."},
@@ -175,13 +176,14 @@ func TestMessagesHaveALimit(t *testing.T) {
 		{strings.Repeat("\x80", maxMessage+1), "..."},
 	} {
 		if got := shorten(c.message); got != c.want {
-			t.Errorf("%d bytes become %d bytes, want %d", len(c.message), len(got), len(c.want))
+			t.Errorf("a message of %d bytes: got %d bytes, want %d", len(c.message), len(got), len(c.want))
 		}
 	}
 }
 
-// Field errors are left out if they and the note of that would exceed the bound.
-func TestFieldErrorsFillTheirBound(t *testing.T) {
+// A field error is dropped if it and the note about dropped errors would exceed the
+// limit.
+func TestFieldErrorsMayFillTheirLimit(t *testing.T) {
 	b := &Bound{cache: testCache(t, defaultLimits), op: &operation{}}
 	one := func(before int) *run {
 		r := &run{Bound: b, ctx: context.Background(), errs: make([]byte, before)}
@@ -190,22 +192,22 @@ func TestFieldErrorsFillTheirBound(t *testing.T) {
 	}
 	entry := len(one(1).errs) - 1
 	room := maxFieldErrors - len(tooManyErrors) - entry
-	if r := one(room); r.flooded || len(r.errs) != room+entry {
-		t.Errorf("an error that fits is left out: %d bytes", len(r.errs))
+	if r := one(room); r.errorsTruncated || len(r.errs) != room+entry {
+		t.Errorf("an error that fits was dropped: %d bytes", len(r.errs))
 	}
-	if r := one(room + 1); !r.flooded || len(r.errs) != room+1+len(tooManyErrors) {
-		t.Errorf("an error that does not fit stays: %d bytes", len(r.errs))
+	if r := one(room + 1); !r.errorsTruncated || len(r.errs) != room+1+len(tooManyErrors) {
+		t.Errorf("an error that does not fit was kept: %d bytes", len(r.errs))
 	}
 }
 
-func TestMergingEndsExactlyAtItsSteps(t *testing.T) {
+func TestMergingStopsExactlyAtItsBudget(t *testing.T) {
 	s := testSchema(t)
 	for text, want := range map[string]int{
 		"{int a:self{float} ...{string}}":                     0,
 		"{int a:float a:int}":                                 1, // different fields
 		"{int echo(i:1) echo(i:2)}":                           1, // different arguments
 		"{node{...on Cat{x:name} ...on Dog{x:name x:id}}}":    1,
-		"{pets{...on Cat{x:lives} ...on Dog{x:name}}}":        1, // different shapes
+		"{pets{...on Cat{x:lives} ...on Dog{x:name}}}":        1, // different response shapes
 		"{" + many(11, "a%d:self{x:int x:float}") + "}":       maxErrors,
 		"{" + many(9, "a%d:self{x:int x:float}") + "}":        9,
 		"{self{self{x:int}} self{self{x:float}}}":             1,
@@ -217,28 +219,28 @@ func TestMergingEndsExactlyAtItsSteps(t *testing.T) {
 		if errs := c.validate(tree); errs != nil {
 			t.Fatal(text, errs)
 		}
-		merge := func(steps int) merging {
-			m := merging{left: steps, once: map[*ast.Field]bool{}}
-			if m.same(tree.Operations[0].SelectionSet); m.errs == nil {
-				m.shapes(s, tree.Operations[0].SelectionSet)
+		merge := func(steps int) merger {
+			m := merger{budget: steps, seen: map[*ast.Field]bool{}}
+			if m.sameFields(tree.Operations[0].SelectionSet); m.errs == nil {
+				m.sameShapes(s, tree.Operations[0].SelectionSet)
 			}
 			return m
 		}
 		whole := merge(1000)
 		if len(whole.errs) != want {
-			t.Errorf("%s: %d conflicts, want %d: %v", text, len(whole.errs), want, whole.errs)
+			t.Errorf("%s: got %d conflicts, want %d: %v", text, len(whole.errs), want, whole.errs)
 		}
-		if m := merge(1000 - whole.left); len(m.errs) != want || m.left != 0 {
-			t.Errorf("%s, with as many steps as it takes: %d conflicts, want %d", text, len(m.errs), want)
+		if m := merge(1000 - whole.budget); len(m.errs) != want || m.budget != 0 {
+			t.Errorf("%s, with the exact budget: got %d conflicts, want %d", text, len(m.errs), want)
 		}
-		if m := merge(1000 - whole.left - 1); want == 0 && m.left >= 0 {
-			t.Errorf("%s: is merged in a step less than it takes", text)
+		if m := merge(1000 - whole.budget - 1); want == 0 && m.budget >= 0 {
+			t.Errorf("%s: merged with one step less than it takes", text)
 		}
 	}
 }
 
-// Of each text, n is the most that the limit of fields allows.
-func TestStepsEndExactlyAtTheLimitOfFields(t *testing.T) {
+// The limit on fields allows each text with n parts, but not with n+1.
+func TestCompilingStopsExactlyAtFieldsLimit(t *testing.T) {
 	nested := func(n int, inner string) string { return strings.Repeat("...{", n) + inner + strings.Repeat("}", n) }
 	for name, test := range map[string]struct {
 		fields, n int
@@ -253,15 +255,15 @@ func TestStepsEndExactlyAtTheLimitOfFields(t *testing.T) {
 	} {
 		c := testCache(t, Limits{Fields: test.fields})
 		if _, errs := c.Prepare(test.text(test.n), "", nil); errs != nil {
-			t.Errorf("steps %s: %v", name, errs)
+			t.Errorf("%s: got %v, want no error", name, errs)
 		}
 		if _, errs := c.Prepare(test.text(test.n+1), "", nil); errs == nil || errs[0].Limit != "Fields" {
-			t.Errorf("steps %s, one more: %v, want the limit of fields", name, errs)
+			t.Errorf("%s, one more: got %v, want the limit Fields", name, errs)
 		}
 	}
 }
 
-func TestChainsOfFragmentsMayBeAsDeepAsTheParserGoes(t *testing.T) {
+func TestFragmentChainsMayBeAsDeepAsParserNesting(t *testing.T) {
 	chain := func(n int) string {
 		text := "{...F1}"
 		for i := 1; i < n; i++ {
@@ -271,14 +273,14 @@ func TestChainsOfFragmentsMayBeAsDeepAsTheParserGoes(t *testing.T) {
 	}
 	c := testCache(t, Limits{})
 	if _, errs := c.Prepare(chain(parser.MaxNestingDepth-1), "", nil); errs != nil {
-		t.Error(errs)
+		t.Errorf("got %v, want no error", errs)
 	}
 	if _, errs := c.Prepare(chain(parser.MaxNestingDepth), "", nil); errs == nil || errs[0].Limit != "Depth" {
-		t.Errorf("one more: %v, want the limit of the depth", errs)
+		t.Errorf("one more: got %v, want the limit Depth", errs)
 	}
 }
 
-func TestHostFieldsFillTheLimitOfAnswers(t *testing.T) {
+func TestHostFieldsMayFillAnswerLimit(t *testing.T) {
 	table, err := Extend(table(), Extension{Query: graphql.Fields{"words": {Type: graphql.NewList(graphql.String),
 		Resolve: func(graphql.ResolveParams) (any, error) { return []string{"one", "two", "three"}, nil }}}})
 	must(t, err)
@@ -292,15 +294,15 @@ func TestHostFieldsFillTheLimitOfAnswers(t *testing.T) {
 		case strings.Contains(got, fmt.Sprintf(`"message":"The answer exceeds the limit of %d bytes."`, limit)):
 			refused = limit
 		default:
-			t.Errorf("with a limit of %d bytes: %s", limit, got)
+			t.Errorf("limit of %d bytes: got %s", limit, got)
 		}
 	}
 	if refused < 50 || refused > 350 {
-		t.Errorf("refused up to a limit of %d bytes", refused)
+		t.Errorf("refused with limits of up to %d bytes", refused)
 	}
 }
 
-// roomFor allows answers of up to so many bytes.
+// A roomFor is a Reservation with a maximum in bytes.
 type roomFor int
 
 func (most roomFor) Grow(n int) *Error {
@@ -310,14 +312,14 @@ func (most roomFor) Grow(n int) *Error {
 	return nil
 }
 
-func TestAnAnswerWithARoomMayFillItsLimit(t *testing.T) {
-	text := `{echo(s:"` + strings.Repeat("x", 3*firstRoom) + `")}`
+func TestReservedResponseMayFillAnswerLimit(t *testing.T) {
+	text := `{echo(s:"` + strings.Repeat("x", 3*unreservedBytes) + `")}`
 	data := len(ask(testCache(t, Limits{}), text, nil)) - len(`{"data":}`)
 	for limit, want := range map[int]string{data: `{"data":{"echo":`, data - 1: "The answer exceeds the limit"} {
 		b := prepare(t, testCache(t, Limits{Answer: limit}), text, nil)
-		b.Room = roomFor(1 << 20)
-		if got := string(b.Run(context.Background(), world{}, nil)); !strings.Contains(got, want) {
-			t.Errorf("data of %d bytes, with a limit of %d: %.100s", data, limit, got)
+		b.Reservation = roomFor(1 << 20)
+		if got := string(b.run(world{})); !strings.Contains(got, want) {
+			t.Errorf("%d bytes of data with a limit of %d: got %.100s", data, limit, got)
 		}
 	}
 }

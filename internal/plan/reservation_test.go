@@ -1,0 +1,94 @@
+package plan
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// A recordingReservation records the requested sizes and grants them.
+type recordingReservation struct{ requests []int }
+
+func (g *recordingReservation) Grow(n int) *Error {
+	g.requests = append(g.requests, n)
+	return nil
+}
+
+// objects returns a query whose response has about a hundred bytes for each of n
+// objects.
+func objects(t *testing.T, n int) *Bound {
+	t.Helper()
+	list := make([]int, n)
+	for i := range list {
+		list[i] = 8 // the schema's Other
+	}
+	c := resolverCache(t, nil, resolverField("things", "[Thing]", list, nil))
+	b, errs := c.Prepare("{things{"+strings.Repeat("a", 90)+":ok}}", "", nil)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	return b
+}
+
+// A small query must not wait for hundreds of large responses.
+func TestLargeResponsesYieldProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	b := objects(t, 1000)
+	b.Reservation = new(recordingReservation)
+	var ran atomic.Bool
+	go ran.Store(true)
+	b.run(nil)
+	if !ran.Load() {
+		t.Error("no other goroutine ran during the run")
+	}
+}
+
+// A response takes no more memory than was reserved for it.
+func TestResponsesGrowWithinTheirReservation(t *testing.T) {
+	for _, n := range []int{50, 100, 1000, 10_000} {
+		b, room := objects(t, n), new(recordingReservation)
+		b.Reservation = room
+		dst := b.run(nil)
+		most := unreservedBytes
+		for i, asked := range room.requests {
+			if i > 0 && asked < 2*room.requests[i-1] {
+				t.Errorf("%d objects: reserved %d, want each at least twice the last", n, room.requests)
+			}
+			most = asked
+		}
+		if len(dst) > most || cap(dst) > most+most/4 {
+			t.Errorf("%d objects: %d bytes with a capacity of %d, reserved %d", n, len(dst), cap(dst), room.requests)
+		}
+	}
+}
+
+// A run that appends few bytes for much work yields as often as one that appends many.
+func TestRunsThatAppendLittleYieldProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c := NewCache(testSchema(t), defaultLimits, masked, nil)
+	nothing := many(6, "c%d:fields{x:__typename @include(if:false)}")
+	b, errs := c.Prepare("{__schema{types{"+many(6, "a%d:fields{...T}")+"}}}fragment T on __Field{"+many(6, "b%d:type{...G}")+
+		"}fragment G on __Type{"+nothing+"}", "", nil)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	var turns atomic.Int64
+	var ended atomic.Bool
+	go func() {
+		for !ended.Load() {
+			turns.Add(1)
+			runtime.Gosched()
+		}
+	}()
+	runtime.Gosched()
+	before := turns.Load()
+	answer := string(b.run(nil))
+	ended.Store(true)
+	fields := strings.Count(answer, ":")
+	if got := int(turns.Load() - before); got < fields/(2*yieldFields) || got < 10 {
+		t.Errorf("others had %d turns while %d fields were appended in %d bytes", got, fields, len(answer))
+	} else {
+		t.Logf("others had %d turns while %d fields were appended in %d bytes", got, fields, len(answer))
+	}
+}
