@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// An Address names an account: a workchain and 256 bits in it. Addresses are
-// comparable and may be map keys.
+// An Address identifies an account: its workchain and 256 bits. Addresses are comparable, so they can be map keys.
 type Address struct {
 	Workchain int32    // -1 is the masterchain
 	ID        [32]byte // the account's id in the workchain
@@ -34,7 +33,7 @@ func appendID(dst []byte, id *[32]byte) []byte {
 	return dst
 }
 
-// appendHex appends n in 16 lower-case hex digits, eight at a time.
+// appendHex appends n as 16 lower-case hex digits.
 func appendHex(dst []byte, n uint64) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, hexDigits(n>>32))
 	return binary.BigEndian.AppendUint64(dst, hexDigits(n&0xffffffff))
@@ -46,7 +45,7 @@ func hexDigits(n uint64) uint64 {
 	n = (n | n<<16) & 0x0000ffff0000ffff
 	n = (n | n<<8) & 0x00ff00ff00ff00ff
 	n = (n | n<<4) & (0x0f * each)
-	letters := (n + 6*each) >> 4 & each // one where the digit is past 9
+	letters := (n + 6*each) >> 4 & each // one if the digit is above 9
 	return n + '0'*each + letters*('a'-'0'-10)
 }
 
@@ -59,10 +58,9 @@ const (
 
 var errAddress = errors.New("chaingql: invalid account address")
 
-// ParseAddress reads an account address in its raw form, `<workchain>:<64 hex
-// digits>` with hex digits of either case, or in the user-friendly form of 48
-// characters of base64 or base64url (TEP-2), whose checksum must be right. The
-// user-friendly form's flags are checked and dropped.
+// ParseAddress parses an account address: the raw form, `<workchain>:<64 hex digits>` in either case, or the
+// user-friendly form of 48 characters of base64 or base64url (TEP-2) with a valid checksum. The flags of the
+// user-friendly form are checked and dropped.
 func ParseAddress(s string) (Address, error) {
 	if len(s) == 48 {
 		return parseFriendly(s)
@@ -103,7 +101,7 @@ func parseFriendly(s string) (Address, error) {
 	return a, nil
 }
 
-// crc16 is the XMODEM checksum, the one that TEP-2 names.
+// crc16 returns the XMODEM checksum that TEP-2 specifies.
 func crc16(p []byte) uint16 {
 	var crc uint16
 	for _, b := range p {

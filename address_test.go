@@ -14,11 +14,11 @@ const (
 	friendly = "EQCD39VS5jcptHL8vMjEXrzGaRcCVYto7HUn4bpAOg8xqB2N"
 )
 
-// befriend writes the user-friendly form bit by bit, as TEP-2 describes it.
-func befriend(t *testing.T, tag byte, workchain int8, a chaingql.Address, encoding *base64.Encoding) string {
+// friendlyForm encodes a user-friendly address bit by bit, following TEP-2.
+func friendlyForm(t *testing.T, tag byte, workchain int8, a chaingql.Address, encoding *base64.Encoding) string {
 	t.Helper()
 	form := append([]byte{tag, byte(workchain)}, a.ID[:]...)
-	// The remainder of the form, two zero bytes behind it, by x^16+x^12+x^5+1.
+	// The checksum is the remainder of the form and two zero bytes, divided by x^16+x^12+x^5+1.
 	var remainder uint32
 	for _, b := range append(form, 0, 0) {
 		for bit := 7; bit >= 0; bit-- {
@@ -31,7 +31,7 @@ func befriend(t *testing.T, tag byte, workchain int8, a chaingql.Address, encodi
 	return encoding.EncodeToString(append(form[:34], byte(remainder>>8), byte(remainder)))
 }
 
-func raw(t *testing.T, s string) chaingql.Address {
+func mustParse(t *testing.T, s string) chaingql.Address {
 	t.Helper()
 	a, err := chaingql.ParseAddress(s)
 	if err != nil {
@@ -40,9 +40,9 @@ func raw(t *testing.T, s string) chaingql.Address {
 	return a
 }
 
-func TestEveryFormOfAnAddressIsRead(t *testing.T) {
-	known := raw(t, "0:"+rawID)
-	ones := raw(t, "0:"+strings.Repeat("f", 64)) // + and / in base64
+func TestParseAddressReadsEveryForm(t *testing.T) {
+	known := mustParse(t, "0:"+rawID)
+	ones := mustParse(t, "0:"+strings.Repeat("f", 64)) // + and / in base64
 	for _, row := range []struct{ name, in, want string }{
 		{"raw", "0:" + rawID, "0:" + rawID},
 		{"raw in upper case", "0:" + strings.ToUpper(rawID), "0:" + rawID},
@@ -51,31 +51,34 @@ func TestEveryFormOfAnAddressIsRead(t *testing.T) {
 		{"raw of the lowest workchain", "-2147483648:" + rawID, "-2147483648:" + rawID},
 		{"raw of the highest workchain", "2147483647:" + rawID, "2147483647:" + rawID},
 		{"friendly", friendly, "0:" + rawID},
-		{"friendly, bounceable", befriend(t, 0x11, 0, known, base64.URLEncoding), "0:" + rawID},
-		{"friendly, not bounceable", befriend(t, 0x51, 0, known, base64.URLEncoding), "0:" + rawID},
-		{"friendly, of a test network", befriend(t, 0x91, 0, known, base64.URLEncoding), "0:" + rawID},
-		{"friendly, of a test network, not bounceable", befriend(t, 0xd1, 0, known, base64.StdEncoding), "0:" + rawID},
-		{"friendly of the masterchain", befriend(t, 0x11, -1, known, base64.URLEncoding), "-1:" + rawID},
-		{"friendly of the lowest workchain", befriend(t, 0x11, -128, known, base64.URLEncoding), "-128:" + rawID},
-		{"friendly of the highest workchain", befriend(t, 0x11, 127, known, base64.URLEncoding), "127:" + rawID},
-		{"friendly in base64url", befriend(t, 0x51, 0, ones, base64.URLEncoding), ones.String()},
-		{"friendly in base64", befriend(t, 0x51, 0, ones, base64.StdEncoding), ones.String()},
+		{"friendly, bounceable", friendlyForm(t, 0x11, 0, known, base64.URLEncoding), "0:" + rawID},
+		{"friendly, not bounceable", friendlyForm(t, 0x51, 0, known, base64.URLEncoding), "0:" + rawID},
+		{"friendly, of a test network", friendlyForm(t, 0x91, 0, known, base64.URLEncoding), "0:" + rawID},
+		{
+			"friendly, of a test network, not bounceable",
+			friendlyForm(t, 0xd1, 0, known, base64.StdEncoding), "0:" + rawID,
+		},
+		{"friendly of the masterchain", friendlyForm(t, 0x11, -1, known, base64.URLEncoding), "-1:" + rawID},
+		{"friendly of the lowest workchain", friendlyForm(t, 0x11, -128, known, base64.URLEncoding), "-128:" + rawID},
+		{"friendly of the highest workchain", friendlyForm(t, 0x11, 127, known, base64.URLEncoding), "127:" + rawID},
+		{"friendly in base64url", friendlyForm(t, 0x51, 0, ones, base64.URLEncoding), ones.String()},
+		{"friendly in base64", friendlyForm(t, 0x51, 0, ones, base64.StdEncoding), ones.String()},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got, err := chaingql.ParseAddress(row.in); err != nil || got.String() != row.want {
-				t.Errorf("%s was read as %v (%v), not %s", row.in, got, err, row.want)
+				t.Errorf("%s parsed as %v (%v), want %s", row.in, got, err, row.want)
 			}
 		})
 	}
-	if got := befriend(t, 0x11, 0, known, base64.URLEncoding); got != friendly {
-		t.Errorf("the known friendly form is %s, not %s", got, friendly)
+	if got := friendlyForm(t, 0x11, 0, known, base64.URLEncoding); got != friendly {
+		t.Errorf("the known friendly form is %s, want %s", got, friendly)
 	}
 }
 
-func TestWhatIsNoAddressIsRefused(t *testing.T) {
-	known := raw(t, "0:"+rawID)
-	ones := raw(t, "0:"+strings.Repeat("f", 64))
-	url := befriend(t, 0x51, 0, ones, base64.URLEncoding)
+func TestParseAddressRejectsInvalidInput(t *testing.T) {
+	known := mustParse(t, "0:"+rawID)
+	ones := mustParse(t, "0:"+strings.Repeat("f", 64))
+	url := friendlyForm(t, 0x51, 0, ones, base64.URLEncoding)
 	mixed := strings.Replace(url, "_", "/", 1)
 	if !strings.Contains(mixed, "_") {
 		t.Fatalf("%s does not mix alphabets", mixed)
@@ -97,14 +100,14 @@ func TestWhatIsNoAddressIsRefused(t *testing.T) {
 		{"a padded workchain", "00:" + rawID},
 		{"a workchain in hex", "0x0:" + rawID},
 		{"blanks before", " 0:" + rawID},
-		{"blanks behind", "0:" + rawID + " "},
+		{"blanks after", "0:" + rawID + " "},
 		{"48 characters that are not base64", "0:" + rawID[:46]},
 		{"another checksum", friendly[:47] + "O"},
 		{"another id under the same checksum", friendly[:10] + "A" + friendly[11:]},
 		{"letters of the other case", strings.ToLower(friendly)},
-		{"a tag of nothing", befriend(t, 0x00, 0, known, base64.URLEncoding)},
-		{"a tag of something else", befriend(t, 0x12, 0, known, base64.URLEncoding)},
-		{"all flags", befriend(t, 0xff, 0, known, base64.URLEncoding)},
+		{"tag 0x00", friendlyForm(t, 0x00, 0, known, base64.URLEncoding)},
+		{"tag 0x12", friendlyForm(t, 0x12, 0, known, base64.URLEncoding)},
+		{"all flags", friendlyForm(t, 0xff, 0, known, base64.URLEncoding)},
 		{"a short friendly form", friendly[:47]},
 		{"a long friendly form", friendly + "A"},
 		{"half a friendly form", friendly[:24]},
@@ -116,32 +119,35 @@ func TestWhatIsNoAddressIsRefused(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := chaingql.ParseAddress(row.in)
 			if err == nil {
-				t.Fatalf("%q was read as %v", row.in, got)
+				t.Fatalf("%q parsed as %v", row.in, got)
 			}
 			if got != (chaingql.Address{}) {
 				t.Errorf("returned %v with an error", got)
 			}
 			if len(row.in) > 20 && strings.Contains(err.Error(), row.in[:20]) {
-				t.Errorf("the error repeats what a stranger sent: %v", err)
+				t.Errorf("the error repeats the input: %v", err)
 			}
 		})
 	}
 }
 
-func TestAnyChangedCharacterOfAFriendlyAddressIsNoticed(t *testing.T) {
+func TestParseAddressDetectsAnyChangedCharacter(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/"
 	for i := range friendly {
 		for _, c := range alphabet {
 			changed := friendly[:i] + string(c) + friendly[i+1:]
 			if got, err := chaingql.ParseAddress(changed); err == nil && changed != friendly {
-				t.Errorf("%s was read as %v", changed, got)
+				t.Errorf("%s parsed as %v", changed, got)
 			}
 		}
 	}
 }
 
 func FuzzParseAddress(f *testing.F) {
-	for _, s := range []string{"0:" + rawID, "-1:" + strings.ToUpper(rawID), "2147483647:" + rawID, friendly, "", ":", friendly[:24] + "\n" + friendly[25:]} {
+	for _, s := range []string{
+		"0:" + rawID, "-1:" + strings.ToUpper(rawID), "2147483647:" + rawID,
+		friendly, "", ":", friendly[:24] + "\n" + friendly[25:],
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -151,13 +157,13 @@ func FuzzParseAddress(f *testing.F) {
 		}
 		again, err := chaingql.ParseAddress(a.String())
 		if err != nil || again != a {
-			t.Errorf("%q was read as %v, and that as %v (%v)", s, a, again, err)
+			t.Errorf("%q parsed as %v, which parsed as %v (%v)", s, a, again, err)
 		}
 		if want := fmt.Sprintf("%d:%x", a.Workchain, a.ID); a.String() != want {
-			t.Errorf("%v is not written %s", a, want)
+			t.Errorf("String of %v is not %s", a, want)
 		}
 		if len(s) != 48 && strings.ToLower(s) != a.String() {
-			t.Errorf("%q was read as %v", s, a)
+			t.Errorf("%q parsed as %v", s, a)
 		}
 	})
 }

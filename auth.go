@@ -13,98 +13,89 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// ErrUnauthorized is returned by an [Authorizer] that does not know the project
-// or finds the secret wrong or missing. The client gets 401 with "Unauthorized
-// access", the same for each of these, or on a socket the protocol's own
-// refusal.
+// ErrUnauthorized is returned by an [Authorizer] if the project is unknown, or the secret is wrong or missing. The
+// client receives 401 with "Unauthorized access" in all these cases, or on a socket the error of its protocol.
 var ErrUnauthorized = errors.New("chaingql: unauthorized access")
 
-// RateLimited is returned by an [Authorizer], which sees the project and the
-// address of each request, to refuse a client for a while. The client gets 429
-// with Retry-After, or on a socket an error and a close after which it may come
-// back.
-type RateLimited struct {
-	// After is when to ask again: told in whole seconds, rounded up, at least
-	// one.
-	After time.Duration
+// RateLimitError is returned by an [Authorizer] to refuse a client for a while. The Authorizer sees the project and the
+// address of each request. The client receives 429 with Retry-After. On a socket it receives an error and a close
+// after which it may reconnect.
+type RateLimitError struct {
+	// RetryAfter is the time until the client should retry. The client receives it in whole seconds, rounded up, at
+	// least one.
+	RetryAfter time.Duration
 }
 
-// Error tells the wait.
-func (e RateLimited) Error() string {
-	return fmt.Sprintf("chaingql: rate limited for %v", e.After)
+// Error returns a text with the time to wait.
+func (e RateLimitError) Error() string {
+	return fmt.Sprintf("chaingql: rate limited for %v", e.RetryAfter)
 }
 
-// refusal is what the client is told.
-func (e RateLimited) refusal() *refusal {
-	no := refuse(http.StatusTooManyRequests, codeRateLimited, "Too many requests.")
-	seconds := e.After / time.Second
-	if e.After%time.Second > 0 {
+// refusal returns the error for the client.
+func (e RateLimitError) refusal() *httpError {
+	no := newHTTPError(http.StatusTooManyRequests, codeRateLimited, "Too many requests.")
+	seconds := e.RetryAfter / time.Second
+	if e.RetryAfter%time.Second > 0 {
 		seconds++
 	}
 	no.retry = int(min(max(1, seconds), math.MaxInt32)) // an int has 32 bits on some machines
 	return no
 }
 
-// An Authorizer decides who may use a project. It is called concurrently: once
-// for each HTTP request, and for a socket
+// An Authorizer decides who may use a project. It is called concurrently: once for each HTTP request, and for a socket
 //
 //   - at the handshake, if the header Authorization has a secret;
-//   - for each connection_init, unless the handshake had a secret and the payload is
-//     absent or empty;
-//   - at the first start on a graphql-ws socket without connection_init, unless the
-//     handshake had a secret.
+//   - for each connection_init, unless the handshake had a secret and the payload is absent or empty;
+//   - at the first start on a graphql-ws socket without connection_init, unless the handshake had a secret.
 type Authorizer interface {
-	// Authorize returns the context that the Backend's Balance will get: the
-	// given one, or one made of it with values of the host's own. A deadline
-	// on it is the credentials' expiry: a socket is closed then, and its
-	// client may come back. ErrUnauthorized refuses, [RateLimited] for a
-	// while; any other error is answered as an internal error and logged.
+	// Authorize returns the context for the Backend's Balance: ctx, or a context derived from it with values of the
+	// host. A deadline of that context is the expiry of the credentials: then the socket is closed, and its client
+	// may reconnect. Authorize returns ErrUnauthorized to refuse the client, and [RateLimitError] to refuse it for a
+	// while. Any other error is logged, and the client receives an internal error.
 	//
-	// It should take as long for an unknown project as for a wrong secret.
+	// An unknown project should take as long as a wrong secret.
 	Authorize(ctx context.Context, c Credentials) (context.Context, error)
 }
 
-// Credentials are what a client shows.
+// Credentials are the credentials that a client sent, and its request.
 type Credentials struct {
-	// Project is the wildcard {project} of the host's pattern, else the
-	// path's segment before the last, in lower case. It may be empty.
+	// Project is the wildcard {project} of the host's pattern, or else the segment of the path before the last. It is
+	// in lower case and may be empty.
 	Project string
 	// Secret is the password of `Authorization: Basic`, whose user name must
-	// be empty, or what connection_init brought.
+	// be empty, or the secret in connection_init.
 	Secret string
-	// HasSecret tells an empty secret from none.
+	// HasSecret distinguishes an empty secret from none.
 	HasSecret bool
-	// Payload is the payload of a socket's connection_init as the client sent it, with
-	// whatever fields its client and the Authorizer agree on, such as a bearer token.
-	// It is a JSON object of at most 8 KiB without duplicate keys, nested no deeper
-	// than Limits.Depth. It is nil over HTTP, at the handshake, and if connection_init
-	// brought no object or did not come. The Authorizer owns it.
+	// Payload is the payload of a socket's connection_init as the client sent it, for example with a bearer token. It
+	// is a JSON object of at most 8 KiB without duplicate keys, nested no deeper than Limits.Depth. It is nil over
+	// HTTP, at the handshake, and if connection_init is missing or its payload is no object. The Authorizer owns it.
 	Payload json.RawMessage
-	// Request is the HTTP request. For a socket it is the handshake; after the
-	// first decision about the socket it has only Method, URL, Host and
-	// RemoteAddr. It must not be kept or changed.
+	// Request is the HTTP request; for a socket it is the handshake. After the first decision about a socket it has
+	// only Method, URL, Host and RemoteAddr. The Authorizer must not keep or change it.
 	Request *http.Request
 }
 
-// StaticProjects is an [Authorizer] that knows its projects by id. Ids are
-// compared in lower case; [New] panics on two that differ in case only, and on
-// a project that requires a secret but has none. New takes a copy. The key ""
-// is the project of clients whose URL names none.
+// StaticProjects is an [Authorizer] with a fixed set of projects by id. Ids are compared in lower case. [New] copies
+// it, and panics if two ids differ only in case or a project requires a secret but has none. The key "" is the
+// project of clients whose URL names none.
 type StaticProjects map[string]Project
 
 // A Project is a tenant of [StaticProjects].
 type Project struct {
-	// Secret is what a client must show if it shows one. A project without a
-	// Secret refuses clients that show one.
+	// Secret is the secret of the project. A project without a
+	// Secret refuses clients that send one.
 	Secret string
-	// RequireSecret refuses clients that show none.
+	// RequireSecret refuses clients that send no secret.
 	RequireSecret bool
 }
 
-// Authorize admits a known project with the right secret or, unless the project
-// requires one, with none.
+// Authorize admits a client of a known project with the right secret, or without a secret unless the project requires
+// one.
 func (p StaticProjects) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
 	known, err := p.digest()
 	if err != nil {
@@ -113,9 +104,9 @@ func (p StaticProjects) Authorize(ctx context.Context, c Credentials) (context.C
 	return known.Authorize(ctx, c)
 }
 
-// digests are StaticProjects with nothing left to compute but one digest,
-// whoever asks and for whatever.
-type digests map[string]tenant
+// projectDigests are StaticProjects with the digests of their secrets. Authorize computes one digest in every case,
+// so its time does not depend on the project.
+type projectDigests map[string]tenant
 
 type tenant struct {
 	digest   [sha256.Size]byte
@@ -124,12 +115,12 @@ type tenant struct {
 	open     bool // it has no secret
 }
 
-func (p StaticProjects) digest() (digests, error) {
-	ds := make(digests, len(p))
+func (p StaticProjects) digest() (projectDigests, error) {
+	ds := make(projectDigests, len(p))
 	for id, project := range p {
 		lower := strings.ToLower(id)
 		if _, twice := ds[lower]; twice {
-			return nil, fmt.Errorf("chaingql: StaticProjects: two projects are called %q but for case", lower)
+			return nil, fmt.Errorf("chaingql: StaticProjects: two project ids differ only in case: %q", lower)
 		}
 		if project.RequireSecret && project.Secret == "" {
 			return nil, fmt.Errorf("chaingql: StaticProjects: project %q requires a secret but has none", id)
@@ -139,7 +130,7 @@ func (p StaticProjects) digest() (digests, error) {
 	return ds, nil
 }
 
-func (ds digests) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
+func (ds projectDigests) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
 	t := ds[strings.ToLower(c.Project)]
 	shown := sha256.Sum256([]byte(c.Secret))
 	right := subtle.ConstantTimeCompare(shown[:], t.digest[:]) == 1
@@ -170,20 +161,18 @@ var (
 	errForeignOrigin   = errors.New("chaingql: origin is not allowed")
 )
 
-// everybody admits everyone to every project.
-type everybody struct{}
+// allowAll admits every client to every project.
+type allowAll struct{}
 
-func (everybody) Authorize(ctx context.Context, _ Credentials) (context.Context, error) {
+func (allowAll) Authorize(ctx context.Context, _ Credentials) (context.Context, error) {
 	return ctx, nil
 }
 
-// credentials reads who asks from a request. It fails where there is an
-// Authorization header of the Basic scheme that is not as it should be, or more
-// than one header; not where everybody is admitted, whose headers may be for
-// somebody else.
+// credentials reads the credentials of a request. It fails if there are several Authorization headers, or one of the
+// Basic scheme is malformed. If everybody is admitted, it ignores them: they may be meant for another service.
 func (h *Handler) credentials(r *http.Request) (Credentials, error) {
 	c := Credentials{Project: projectOf(r), Request: r}
-	if h.auth == (everybody{}) {
+	if h.auth == (allowAll{}) {
 		return c, nil
 	}
 	headers := r.Header["Authorization"]
@@ -199,8 +188,8 @@ func (h *Handler) credentials(r *http.Request) (Credentials, error) {
 	return c, nil
 }
 
-// basicSecret reads the secret of an Authorization header. Other schemes are
-// left to the host's Authorizer, which has the request.
+// basicSecret returns the secret of an Authorization header. Other schemes than Basic are left to the host's
+// Authorizer, which has the request.
 func basicSecret(header string) (secret string, ok bool, err error) {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Basic") {
@@ -217,8 +206,8 @@ func basicSecret(header string) (secret string, ok bool, err error) {
 	return secret, true, nil
 }
 
-// projectOf finds the project's id in a request: the wildcard {project} of the
-// host's pattern, else the segment before the last. It is in lower case.
+// projectOf returns the id of the project in lower case: the wildcard {project} of the host's pattern, or else the
+// segment of the path before the last.
 func projectOf(r *http.Request) string {
 	if id := r.PathValue("project"); id != "" {
 		return strings.ToLower(id)
@@ -231,4 +220,62 @@ func projectOf(r *http.Request) string {
 		id = segment
 	}
 	return strings.ToLower(id)
+}
+
+// authorize returns the context and the project of a request that the Authorizer admits. The Authorizer runs in a slot.
+func (h *Handler) authorize(r *http.Request, work *slot) (ctx context.Context, project string, refused *httpError) {
+	if h.auth == (allowAll{}) {
+		return r.Context(), projectOf(r), nil
+	}
+	c, err := h.credentials(r)
+	if err == nil {
+		if refused := work.take(); refused != nil {
+			return nil, "", refused
+		}
+		defer work.leave()
+		ctx, err = h.admit(r.Context(), c)
+	}
+	if err != nil {
+		refused = h.refused(r.Context(), err)
+		h.events.denied(r.Context(), denial(r, c.Project, err), refused)
+		return nil, "", refused
+	}
+	return ctx, c.Project, nil
+}
+
+// admit calls the Authorizer. A panic becomes an error.
+func (h *Handler) admit(ctx context.Context, c Credentials) (admitted context.Context, err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p) // net/http's own way to say goodbye
+		default:
+			admitted, err = nil, guard.New(p)
+		}
+	}()
+	admitted, err = h.auth.Authorize(ctx, c)
+	if err == nil && admitted == nil {
+		err = errors.New("neither a context nor an error")
+	}
+	return admitted, err
+}
+
+// refused returns the error that the client receives for an Authorizer's error.
+func (h *Handler) refused(ctx context.Context, err error) *httpError {
+	var limited RateLimitError
+	var pointed *RateLimitError
+	switch {
+	case errors.Is(err, ErrUnauthorized):
+		return unauthorized()
+	case errors.Is(err, errPayloadTooLarge):
+		return overLimit(http.StatusRequestEntityTooLarge, "",
+			fmt.Sprintf("The payload of connection_init exceeds the limit of %d bytes.", maxPayload))
+	case errors.As(err, &limited):
+		return limited.refusal()
+	case errors.As(err, &pointed) && pointed != nil:
+		return pointed.refusal()
+	}
+	// A failure of the host must not look like a wrong secret.
+	return &httpError{status: http.StatusInternalServerError, Error: h.mask(ctx, fmt.Errorf("authorizer: %w", err))}
 }

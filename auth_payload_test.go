@@ -12,18 +12,18 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// refusals are the ends of a socket whose connection_init is refused.
+// refusals holds the close of a socket if its connection_init is refused, by protocol.
 var refusals = map[string]string{"graphql-ws": "CLOSE 1008", "graphql-transport-ws": "CLOSE 4403"}
 
-// initOver sends a connection_init over protocol and returns what comes back.
+// initOver opens a socket with protocol, sends connection_init with payload and returns the frames received.
 func initOver(t *testing.T, h *chaingql.Handler, protocol, payload string, header ...string) (*socket, string) {
 	t.Helper()
 	s, _, err := serve(t, mounted(h)).openWith(t, protocol, "/demo/graphql", header...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.say(initWith(payload))
-	return s, strings.Join(s.hear(), " ")
+	s.send(initWith(payload))
+	return s, strings.Join(s.receive(), " ")
 }
 
 func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
@@ -47,22 +47,23 @@ func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
 		} {
 			t.Run(protocol+"/"+row.what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: bearer{func(project, token string) bool {
-						return project == "demo" && token == "good"
-					}}})
+					demo := bearer{func(project, token string) bool { return project == "demo" && token == "good" }}
+					h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: demo})
+
 					var header []string
 					if row.header != "" {
 						header = []string{"Authorization", row.header}
 					}
 					s, got := initOver(t, h, protocol, row.payload, header...)
 					if row.admitted != strings.HasPrefix(got, ack) || row.admitted == strings.Contains(got, refused) {
-						t.Fatalf("heard %s", got)
+						t.Fatalf("received %s", got)
 					}
 					if row.admitted {
 						start := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[protocol]
-						s.say(strings.Replace(startVersion, "start", start, 1))
-						if got := strings.Join(s.hear(), " "); !strings.Contains(got, `"version":"`+chaingql.Version) {
-							t.Errorf("a query is answered by %s", got)
+						s.send(strings.Replace(startVersion, "start", start, 1))
+						got := strings.Join(s.receive(), " ")
+						if !strings.Contains(got, `"version":"`+chaingql.Version) {
+							t.Errorf("response to a query: %s", got)
 						}
 					}
 				})
@@ -71,7 +72,7 @@ func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
 	}
 }
 
-// A recordingAuthorizer keeps what it is shown and admits everybody.
+// A recordingAuthorizer admits everybody and records the credentials.
 type recordingAuthorizer struct{ all []chaingql.Credentials }
 
 func (s *recordingAuthorizer) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
@@ -79,7 +80,7 @@ func (s *recordingAuthorizer) Authorize(ctx context.Context, c chaingql.Credenti
 	return ctx, nil
 }
 
-func TestAuthorizerGetsThePayloadOfEachConnectionInit(t *testing.T) {
+func TestAuthorizerReceivesThePayloadOfEachConnectionInit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		auth := &recordingAuthorizer{}
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: auth})
@@ -88,8 +89,8 @@ func TestAuthorizerGetsThePayloadOfEachConnectionInit(t *testing.T) {
 		for _, payload := range []string{
 			`{"token": "one"}`, `{}`, `null`, `5`, `{"accessKey":"b","n":1e3}`, ` { "token":"two" } `,
 		} {
-			s.say(initWith(payload))
-			s.hear()
+			s.send(initWith(payload))
+			s.receive()
 		}
 		var got []string
 		for _, c := range auth.all {
@@ -98,7 +99,7 @@ func TestAuthorizerGetsThePayloadOfEachConnectionInit(t *testing.T) {
 		want := []string{
 			"true  ", // over HTTP
 			"true a ",
-			`false a {"token": "one"}`, // as it was sent, and with the secret of the handshake
+			`false a {"token": "one"}`, // unchanged, with the secret of the handshake
 			`false b {"accessKey":"b","n":1e3}`,
 			`false a { "token":"two" }`,
 		}
@@ -107,35 +108,36 @@ func TestAuthorizerGetsThePayloadOfEachConnectionInit(t *testing.T) {
 		}
 		for _, c := range auth.all[2:] {
 			for i := range c.Payload {
-				c.Payload[i] = 'x' // it is the Authorizer's own
+				c.Payload[i] = 'x' // the Authorizer owns it
 			}
 		}
-		s.say(startVersion)
+		s.send(startVersion)
 		s.expect("a query", dataVersion, complete)
 	})
 }
 
-func TestSecondConnectionInitIsJudgedByItsOwnPayload(t *testing.T) {
+func TestSecondConnectionInitIsAuthorizedByItsOwnPayload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notBad := bearer{func(_, token string) bool { return token != "bad" }}
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: notBad})
 		s, got := initOver(t, h, "graphql-ws", `{"Authorization":"Bearer one"}`)
 		equal(t, "the first", got, ack+" "+ka)
-		s.say(initWith(`{"Authorization":"Bearer two"}`))
+		s.send(initWith(`{"Authorization":"Bearer two"}`))
 		s.expect("another good one", ack)
-		s.say(initWith(`{"Authorization":"Bearer bad"}`))
-		s.expect("a bad one", refuse, "CLOSE 1008")
+		s.send(initWith(`{"Authorization":"Bearer bad"}`))
+		s.expect("a bad one", unauthorizedError, "CLOSE 1008")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: bearer{func(string, string) bool { return true }}})
+		anyToken := bearer{func(string, string) bool { return true }}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: anyToken})
 		s, got := initOver(t, h, "graphql-ws", `{"Authorization":"Bearer one"}`)
 		equal(t, "the first", got, ack+" "+ka)
-		s.say(initWith(`{}`))
-		s.expect("one without a token", refuse, "CLOSE 1008")
+		s.send(initWith(`{}`))
+		s.expect("one without a token", unauthorizedError, "CLOSE 1008")
 	})
 }
 
-func TestHostilePayloadOfConnectionInitIsRefusedOrNotShown(t *testing.T) {
+func TestInvalidConnectionInitPayloadIsRefusedOrHidden(t *testing.T) {
 	deep := func(levels int) string {
 		return `{"a":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
 	}
@@ -149,9 +151,9 @@ func TestHostilePayloadOfConnectionInitIsRefusedOrNotShown(t *testing.T) {
 			{"a string", `"Bearer good"`, "none"},
 			{"a list", `["Bearer good"]`, "none"},
 			{"a number", `1e400`, "none"},
-			{"as deep as it may be", deep(20), "shown"},
+			{"of the maximum depth", deep(20), "shown"},
 			{"deeper", deep(21), refused},
-			{"as large as it may be", sized(8 << 10), "shown"},
+			{"of the maximum size", sized(8 << 10), "shown"},
 			{"larger", sized(8<<10 + 1), over},
 			{"larger, of empty lists", `{"a":[` + strings.Repeat("[],", 3000) + `[]]}`, over},
 			{"a key twice", `{"a":1,"a":1}`, refused},
@@ -168,8 +170,9 @@ func TestHostilePayloadOfConnectionInitIsRefusedOrNotShown(t *testing.T) {
 					case string(auth.all[0].Payload) == row.payload && json.Valid(auth.all[0].Payload):
 						got = "shown"
 					}
-					// The modern protocol refuses a payload that is no object by itself.
-					if !strings.Contains(got, row.want) && !(row.want == "none" && strings.Contains(got, "CLOSE 4400")) {
+					// graphql-transport-ws itself refuses a payload that is not an object.
+					closed := row.want == "none" && strings.Contains(got, "CLOSE 4400")
+					if !strings.Contains(got, row.want) && !closed {
 						t.Errorf("got %s, want %s", got, row.want)
 					}
 				})

@@ -2,10 +2,10 @@ package chaingql_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,13 +17,13 @@ import (
 
 func initWith(payload string) string { return `{"type":"connection_init","payload":` + payload + `}` }
 
-func TestSecretOnASocketComesInTheHeaderOrInInit(t *testing.T) {
+func TestSocketAcceptsTheSecretInHeaderOrConnectionInit(t *testing.T) {
 	right, wrong := basic(":right"), basic(":wrong")
 	in := []string{ack, ka, dataVersion, complete}
-	out := []string{refuse, "CLOSE 1008"}
+	out := []string{unauthorizedError, "CLOSE 1008"}
 	for _, c := range []struct {
 		what, path, header, init string
-		want                     []string // nil: refused at the handshake
+		want                     []string // nil if the handshake is refused
 	}{
 		{"in the header", "/closed/graphql", right, `{}`, in},
 		{"in the header, init without payload", "/closed/graphql", right, `null`, in},
@@ -37,7 +37,10 @@ func TestSecretOnASocketComesInTheHeaderOrInInit(t *testing.T) {
 		{"in Authorization, not a string", "/closed/graphql", "", `{"Authorization":5}`, out},
 		{"in accessKey", "/closed/graphql", "", `{"accessKey":"right"}`, in},
 		{"in accessKey, wrong", "/closed/graphql", "", `{"accessKey":"wrong"}`, out},
-		{"Authorization before accessKey", "/closed/graphql", "", `{"Authorization":"` + wrong + `","accessKey":"right"}`, out},
+		{
+			"Authorization before accessKey", "/closed/graphql", "",
+			`{"Authorization":"` + wrong + `","accessKey":"right"}`, out,
+		},
 		{"in both", "/closed/graphql/", right, `{"Authorization":"` + right + `"}`, in},
 		{"in both, wrong in init", "/closed/graphql", right, `{"accessKey":"wrong"}`, out},
 		{"in both, wrong in the header", "/closed/graphql", wrong, `{"accessKey":"right"}`, nil},
@@ -75,32 +78,33 @@ func TestSecretOnASocketComesInTheHeaderOrInInit(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.init != "" {
-					s.say(initWith(c.init))
+					s.send(initWith(c.init))
 				}
-				first := s.hear()
-				if len(c.want) > 2 || c.init == "" { // let in, or not yet asked
-					s.say(startVersion)
+				first := s.receive()
+				if len(c.want) > 2 || c.init == "" { // admitted, or not decided yet
+					s.send(startVersion)
 				}
-				got := append(first, s.hear()...)
+				got := append(first, s.receive()...)
 				if fmt.Sprint(got) != fmt.Sprint(c.want) {
-					t.Errorf("heard\n%s\nwant\n%s", lines(got), lines(c.want))
+					t.Errorf("received\n%s\nwant\n%s", lines(got), lines(c.want))
 				}
 			})
 		})
 	}
 }
 
-func TestContextOfTheAuthorizerServesTheSocket(t *testing.T) {
+func TestSocketOperationsUseTheAuthorizersContext(t *testing.T) {
 	for what, header := range map[string]string{"by the header": basic(":41"), "by init": ""} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				backend := altered{Backend: memchain.New(), balance: func(ctx context.Context, _ chaingql.Address) (*big.Int, error) {
-					if err := ctx.Err(); err != nil {
-						return nil, err
-					}
-					n, _ := ctx.Value(tenantKey{}).(int)
-					return big.NewInt(int64(n)), nil
-				}}
+				backend := stubBackend{Backend: memchain.New(),
+					balance: func(ctx context.Context, _ chaingql.Address) (*big.Int, error) {
+						if err := ctx.Err(); err != nil {
+							return nil, err
+						}
+						n, _ := ctx.Value(tenantKey{}).(int)
+						return big.NewInt(int64(n)), nil
+					}}
 				asked := 0
 				h, _ := newHandler(t, backend, chaingql.Options{Authorizer: authorizer(
 					func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
@@ -111,26 +115,27 @@ func TestContextOfTheAuthorizerServesTheSocket(t *testing.T) {
 				var pairs []string
 				want := "42"
 				if header != "" {
-					pairs, want = []string{"Authorization", header}, "84" // both in one context
+					// The second decision builds on the first one's context.
+					pairs, want = []string{"Authorization", header}, "84"
 				}
 				s := serve(t, h).socket(t, pairs...)
-				time.Sleep(time.Second) // the handshake's request is long over
-				s.say(initWith(`{"accessKey":"41"}`))
+				time.Sleep(time.Second) // the handshake's request has ended
+				s.send(initWith(`{"accessKey":"41"}`))
 				s.expect("init", ack, ka)
-				s.say(`{"id":"1","type":"start","payload":` + askBalance + `}`)
-				s.expect("query", `{"type":"data","id":"1","payload":`+balanceAnswer(want)+`}`, complete)
+				s.send(`{"id":"1","type":"start","payload":` + askBalance + `}`)
+				s.expect("query", `{"type":"data","id":"1","payload":`+balanceResponse(want)+`}`, complete)
 			})
 		})
 	}
 }
 
-func TestExpiryOfTheCredentialClosesTheSocketRetriably(t *testing.T) {
+func TestExpiredCredentialsCloseTheSocketForRetry(t *testing.T) {
 	for what, header := range map[string]string{"shown in the header": basic(":x"), "shown in init": ""} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHandler(t, memchain.New(), chaingql.Options{KeepAlive: -1, Authorizer: authorizer(
+				h, _ := newHandler(t, memchain.New(), chaingql.Options{KeepAliveInterval: -1, Authorizer: authorizer(
 					func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
-						if _, told := ctx.Deadline(); told || !c.HasSecret {
+						if _, limited := ctx.Deadline(); limited || !c.HasSecret {
 							return ctx, nil
 						}
 						ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -142,27 +147,25 @@ func TestExpiryOfTheCredentialClosesTheSocketRetriably(t *testing.T) {
 					pairs = []string{"Authorization", header}
 				}
 				s := serve(t, h).socket(t, pairs...)
-				s.say(initWith(map[bool]string{true: `{"accessKey":"x"}`, false: `null`}[header == ""]))
+				s.send(initWith(map[bool]string{true: `{"accessKey":"x"}`, false: `null`}[header == ""]))
 				s.expect("init", ack)
-				s.say(`{"id":"1","type":"start","payload":{"query":"subscription{blocks{id}}"}}`)
+				s.send(`{"id":"1","type":"start","payload":{"query":"subscription{blocks{id}}"}}`)
 				time.Sleep(time.Minute - 1)
 				s.expect("before the expiry")
 				time.Sleep(time.Nanosecond)
-				got := s.hear()
-				if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || strings.Contains(got[0], "Unauth") || got[1] != "CLOSE 1001" {
-					t.Errorf("heard %s", got)
+				got := s.receive()
+				const want = `{"type":"connection_error"`
+				if len(got) != 2 || !strings.HasPrefix(got[0], want) || strings.Contains(got[0], "Unauth") ||
+					got[1] != "CLOSE 1001" {
+					t.Errorf("received %s", got)
 				}
 			})
 		})
 	}
 }
 
-func TestTroubleOfTheAuthorizerLetsNobodyIn(t *testing.T) {
-	for what, authorize := range map[string]authorizer{
-		"error":   func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, errors.New("s3cret") },
-		"panic":   func(context.Context, chaingql.Credentials) (context.Context, error) { panic("s3cret") },
-		"nothing": func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, nil },
-	} {
+func TestAuthorizerFailureAdmitsNoSocket(t *testing.T) {
+	for what, authorize := range failingAuthorizers {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: authorize})
@@ -176,13 +179,63 @@ func TestTroubleOfTheAuthorizerLetsNobodyIn(t *testing.T) {
 				masked(t, string(body), log)
 
 				s := n.socket(t)
-				s.say(startVersion)
-				got := s.hear()
+				s.send(startVersion)
+				got := s.receive()
 				if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1011" {
-					t.Fatalf("heard %s", got)
+					t.Fatalf("received %s", got)
 				}
 				masked(t, got[0], log)
 			})
 		})
 	}
+}
+
+func TestSocketDropsHeadersAfterTheFirstAuthorization(t *testing.T) {
+	for _, row := range []struct {
+		what    string
+		header  []string
+		headers []bool // whether each decision has the handshake's headers
+	}{
+		{"decided by connection_init", nil, []bool{true, false, false}},
+		{"decided by the header", []string{"Authorization", basic(":a")}, []bool{true, false, false, false}},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got []bool
+				h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: authorizer(
+					func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+						got = append(got, c.Request.Header != nil)
+						r := c.Request
+						equal(t, "request", fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Host, " ", r.RemoteAddr != ""),
+							"GET /demo/graphql api.example true")
+						return ctx, nil
+					})})
+				s := serve(t, h).socket(t, row.header...)
+				for range 3 {
+					s.send(initWith(`{"accessKey":"a"}`))
+					s.receive()
+				}
+				equal(t, "decisions with headers", fmt.Sprint(got), fmt.Sprint(row.headers))
+			})
+		})
+	}
+}
+
+func TestHandshakeWithALongURLIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+		n := serve(t, h)
+		longest := "/demo/graphql?" + strings.Repeat("x", 8<<10-len("/demo/graphql?api.example"))
+		if _, _, err := n.open(t, longest); err != nil {
+			t.Errorf("the longest URL is refused: %v", err)
+		}
+		_, res, err := n.open(t, longest+"x")
+		if err == nil {
+			t.Fatal("a longer URL is accepted")
+		}
+		equal(t, "status", res.StatusCode, http.StatusRequestEntityTooLarge)
+		body, _ := io.ReadAll(res.Body)
+		equal(t, "body", string(body),
+			refusalBody("Path, query and host of a handshake exceed the limit of 8192 bytes.", "LIMIT_EXCEEDED"))
+	})
 }

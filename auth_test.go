@@ -3,10 +3,14 @@ package chaingql_test
 import (
 	"context"
 	"encoding/base64"
+	"math"
 	"math/big"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
@@ -16,7 +20,7 @@ func basic(userinfo string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(userinfo))
 }
 
-func TestProjectIsFoundInTheRequest(t *testing.T) {
+func TestProjectComesFromTheRequestPath(t *testing.T) {
 	var seen string
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: authorizer(
 		func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
@@ -36,7 +40,7 @@ func TestProjectIsFoundInTheRequest(t *testing.T) {
 		"/demo/graphql/":             "demo",
 		"/DeMo/graphql":              "demo",
 		"/api/v1/demo/graphql":       "demo",
-		"/api/v1/demo/query/now":     "demo", // by the wildcard, not by its place
+		"/api/v1/demo/query/now":     "demo", // from the wildcard, not from its position
 		"/bare/demo/graphql":         "demo",
 		"/bare/demo/graphql/":        "demo",
 		"/bare/a/b/c/graphql":        "c",
@@ -54,14 +58,14 @@ func TestProjectIsFoundInTheRequest(t *testing.T) {
 		"/bare/%C3%84pfel/graphql":   "äpfel",
 		"/bare/%D0%96/graphql":       "ж",
 	} {
-		seen = "not asked"
-		w := do(mux, "POST", path, ask802, "Content-Type", "application/json")
+		seen = "Authorizer not called"
+		w := do(mux, "POST", path, request802, "Content-Type", "application/json")
 		equal(t, "status of "+path, w.Code, 200)
 		equal(t, "project of "+path, seen, want)
 	}
 }
 
-func TestSecretIsReadFromTheHeader(t *testing.T) {
+func TestStaticProjectsCheckTheBasicSecret(t *testing.T) {
 	projects := chaingql.StaticProjects{
 		"Closed": {Secret: "r:ght", RequireSecret: true},
 		"open":   {},
@@ -86,15 +90,15 @@ func TestSecretIsReadFromTheHeader(t *testing.T) {
 		{"no colon", closed, []string{basic("r.ght")}, false},
 		{"bad base64", closed, []string{"Basic ***"}, false},
 		{"no padding", closed, []string{strings.TrimRight(basic(":r:ght1"), "=")}, false},
-		{"nothing behind the scheme", closed, []string{"Basic"}, false},
+		{"nothing after the scheme", closed, []string{"Basic"}, false},
 		{"two headers", closed, []string{basic(":r:ght"), basic(":r:ght")}, false},
 		{"other scheme", closed, []string{"Bearer r:ght"}, false},
 		{"bare secret", closed, []string{"r:ght"}, false},
 		{"none needed", open, nil, true},
-		{"empty where none is", open, []string{basic(":")}, true},
-		{"one where none is", open, []string{basic(":x")}, false},
-		{"bad base64 where none is needed", open, []string{"Basic ***"}, false},
-		{"other scheme where none is needed", open, []string{"Bearer x"}, true},
+		{"empty, project without secret", open, []string{basic(":")}, true},
+		{"one, project without secret", open, []string{basic(":x")}, false},
+		{"bad base64, project without secret", open, []string{"Basic ***"}, false},
+		{"other scheme, project without secret", open, []string{"Bearer x"}, true},
 		{"optional, absent", either, nil, true},
 		{"optional, right", either, []string{basic(":r:ght")}, true},
 		{"optional, wrong", either, []string{basic(":wrong")}, false},
@@ -108,13 +112,13 @@ func TestSecretIsReadFromTheHeader(t *testing.T) {
 			for _, value := range c.headers {
 				header = append(header, "Authorization", value)
 			}
-			w := do(mounted(h), "POST", "/"+c.project+"/graphql", ask802, header...)
+			w := do(mounted(h), "POST", "/"+c.project+"/graphql", request802, header...)
 			if c.ok {
 				equal(t, "status", w.Code, 200)
-				equal(t, "body", w.Body.String(), answer802)
+				equal(t, "body", w.Body.String(), response802)
 				return
 			}
-			// One and the same, whatever the reason.
+			// The response is the same for every reason.
 			equal(t, "status", w.Code, 401)
 			equal(t, "body", w.Body.String(), refusalBody("Unauthorized access", "UNAUTHENTICATED"))
 			equal(t, "challenge", w.Header().Get("WWW-Authenticate"), `Basic realm="chaingql", charset="UTF-8"`)
@@ -125,21 +129,23 @@ func TestSecretIsReadFromTheHeader(t *testing.T) {
 func TestEveryProjectIsOpenWithoutAnAuthorizer(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	for _, header := range [][]string{nil, {"Authorization", basic(":anything")}, {"Authorization", "Bearer x"}} {
-		equal(t, "body", post(h, ask802, header...).Body.String(), answer802)
+		equal(t, "body", post(h, request802, header...).Body.String(), response802)
 	}
 }
 
-func TestNoProjectsIsNobodyAdmitted(t *testing.T) {
+func TestEmptyStaticProjectsAdmitNobody(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: chaingql.StaticProjects(nil)})
-	equal(t, "status", post(h, ask802).Code, 401)
+	equal(t, "status", post(h, request802).Code, 401)
 }
 
-func TestMistakesInStaticProjectsPanicInNew(t *testing.T) {
+func TestInvalidStaticProjectsPanicInNew(t *testing.T) {
 	for want, projects := range map[string]chaingql.StaticProjects{
-		`chaingql: StaticProjects: two projects are called "demo" but for case`:    {"Demo": {}, "dEmo": {}},
-		`chaingql: StaticProjects: project "demo" requires a secret but has none`:  {"demo": {RequireSecret: true}},
-		`chaingql: StaticProjects: two projects are called "äpfel" but for case`:   {"Äpfel": {}, "äpfel": {}},
-		`chaingql: StaticProjects: project "other" requires a secret but has none`: {"demo": {}, "other": {RequireSecret: true}},
+		`chaingql: StaticProjects: two project ids differ only in case: "demo"`:   {"Demo": {}, "dEmo": {}},
+		`chaingql: StaticProjects: project "demo" requires a secret but has none`: {"demo": {RequireSecret: true}},
+		`chaingql: StaticProjects: two project ids differ only in case: "äpfel"`:  {"Äpfel": {}, "äpfel": {}},
+		`chaingql: StaticProjects: project "other" requires a secret but has none`: {
+			"demo": {}, "other": {RequireSecret: true},
+		},
 		`<nil>`: {"demo": {Secret: "x", RequireSecret: true}, "other": {}},
 	} {
 		func() {
@@ -151,7 +157,8 @@ func TestMistakesInStaticProjectsPanicInNew(t *testing.T) {
 			h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: projects})
 			_ = h
 		}()
-		if _, err := projects.Authorize(context.Background(), chaingql.Credentials{Project: "unknown"}); err == nil || want != "<nil>" && err.Error() != want {
+		_, err := projects.Authorize(context.Background(), chaingql.Credentials{Project: "unknown"})
+		if err == nil || want != "<nil>" && err.Error() != want {
 			t.Errorf("Authorize: %v, want %s", err, want)
 		}
 	}
@@ -162,18 +169,20 @@ func TestStaticProjectsAreCopied(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: projects})
 	delete(projects, "demo")
 	projects["late"] = chaingql.Project{}
-	equal(t, "status", post(h, ask802).Code, 200)
-	equal(t, "status of a late one", do(h, "POST", "/late/graphql", ask802, "Content-Type", "application/json").Code, 401)
+	equal(t, "status", post(h, request802).Code, 200)
+	late := do(h, "POST", "/late/graphql", request802, "Content-Type", "application/json")
+	equal(t, "status for a project added after New", late.Code, 401)
 }
 
 type tenantKey struct{}
 
 func TestAuthorizersContextReachesTheBackend(t *testing.T) {
 	var request *http.Request
-	backend := altered{Backend: memchain.New(), balance: func(ctx context.Context, _ chaingql.Address) (*big.Int, error) {
-		n, _ := ctx.Value(tenantKey{}).(int64)
-		return big.NewInt(n), nil
-	}}
+	backend := stubBackend{Backend: memchain.New(),
+		balance: func(ctx context.Context, _ chaingql.Address) (*big.Int, error) {
+			n, _ := ctx.Value(tenantKey{}).(int64)
+			return big.NewInt(n), nil
+		}}
 	h, _ := newHandler(t, backend, chaingql.Options{Authorizer: authorizer(
 		func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
 			request = c.Request
@@ -182,7 +191,70 @@ func TestAuthorizersContextReachesTheBackend(t *testing.T) {
 			}
 			return context.WithValue(ctx, tenantKey{}, int64(42)), nil
 		})})
-	equal(t, "body", post(h, askBalance, "Authorization", basic(":42"), "X-Own", "yes").Body.String(), balanceAnswer("42"))
+	w := post(h, askBalance, "Authorization", basic(":42"), "X-Own", "yes")
+	equal(t, "body", w.Body.String(), balanceResponse("42"))
 	equal(t, "header that the Authorizer sees", request.Header.Get("X-Own"), "yes")
-	equal(t, "body without", post(h, askBalance).Body.String(), balanceAnswer("0"))
+	equal(t, "body without", post(h, askBalance).Body.String(), balanceResponse("0"))
+}
+
+// The time of a refusal must not reveal its reason. The test only logs the times, because they depend on the load of
+// the machine. t is Welch's t against the first row; more than 4.5 in repeated runs would be a leak.
+func TestLogRefusalTimings(t *testing.T) {
+	tries := 100_000
+	if testing.Short() || raceEnabled { // the race detector would dominate the times
+		tries = 1000
+	}
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: chaingql.StaticProjects{
+		"demo": {Secret: "a secret of some length", RequireSecret: true},
+	}})
+	basic := func(secret string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(":"+secret)) }
+	rows := []struct {
+		what, project, header string
+		took                  []float64
+	}{
+		{what: "unknown project", project: "nope", header: basic("a secret of some length")},
+		{what: "unknown project, wrong secret", project: "nope", header: basic("b secret of some length")},
+		{what: "wrong from the first letter", project: "demo", header: basic("b secret of some length")},
+		{what: "wrong in the last letter", project: "demo", header: basic("a secret of some lengti")},
+		{what: "missing", project: "demo"},
+		{what: "missing, unknown project", project: "nope"},
+	}
+	for range tries / len(rows) {
+		// No row may always profit from the CPU caches of the same predecessor.
+		for _, i := range rand.Perm(len(rows)) {
+			row := &rows[i]
+			var header []string
+			if row.header != "" {
+				header = []string{"Authorization", row.header}
+			}
+			start := time.Now()
+			w := do(h, "POST", "/"+row.project+"/graphql", "", header...)
+			row.took = append(row.took, float64(time.Since(start)))
+			if w.Code != 401 || w.Body.String() != refusalBody("Unauthorized access", "UNAUTHENTICATED") {
+				t.Fatalf("%s: %d %s", row.what, w.Code, w.Body)
+			}
+		}
+	}
+	var first [3]float64
+	for i, row := range rows {
+		slices.Sort(row.took)
+		middle := row.took[len(row.took)/20 : len(row.took)*19/20] // without garbage collection pauses
+		mean, variance := moments(middle)
+		at := [3]float64{mean, variance, float64(len(middle))}
+		if i == 0 {
+			first = at
+		}
+		welch := (at[0] - first[0]) / math.Sqrt(at[1]/at[2]+first[1]/first[2])
+		t.Logf("%-30s median %5.0f ns, mean %6.1f ns, t %.1f", row.what, row.took[len(row.took)/2], mean, welch)
+	}
+}
+
+func moments(xs []float64) (mean, variance float64) {
+	for _, x := range xs {
+		mean += x / float64(len(xs))
+	}
+	for _, x := range xs {
+		variance += (x - mean) * (x - mean) / float64(len(xs)-1)
+	}
+	return mean, variance
 }

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// amount looks an account's balance up, together with all others that the
-// request asks for where the Backend can do that.
+// amount returns the balance of an account. If the Backend supports it, it is read together with all others of the
+// request.
 func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 	if a.call == nil || !a.call.op.Batches() {
 		return r.one(ctx, a.address)
 	}
 	if a.call.balances == nil {
-		a.call.balances, a.call.err = map[Address]balance{}, errPanicked // stands if what follows panics
+		a.call.balances, a.call.err = map[Address]balance{}, errPanicked // remains if the call panics
 		a.call.err = r.together(ctx, a.call)
 	}
 	known, asked := a.call.balances[a.address]
@@ -34,12 +34,12 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 
 var errPanicked = errors.New("chaingql: the Backend panicked")
 
-// one looks one balance up.
+// one reads one balance.
 func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
-	if err := r.turn(ctx); err != nil {
+	if err := r.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer r.done()
+	defer r.release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amount, err := r.backend.Balance(ctx, addr)
@@ -54,8 +54,7 @@ func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
 	return amount, nil
 }
 
-// together looks up all balances that a request asks for, where that is one
-// call: of more than one address, in a Backend that can do it.
+// together reads all balances of a request in one call, if there are several and the Backend is a BalanceBatcher.
 func (r *resolvers) together(ctx context.Context, c *call) error {
 	if r.batcher == nil {
 		return nil
@@ -70,10 +69,10 @@ func (r *resolvers) together(ctx context.Context, c *call) error {
 	if len(addrs) < 2 {
 		return nil
 	}
-	if err := r.turn(ctx); err != nil {
+	if err := r.acquire(ctx); err != nil {
 		return err
 	}
-	defer r.done()
+	defer r.release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amounts, err := r.batcher.Balances(ctx, addrs)
@@ -92,8 +91,8 @@ func (r *resolvers) together(ctx context.Context, c *call) error {
 	return nil
 }
 
-// A balance writes itself as the JSON of a string. One of up to 64 bits, which
-// nearly all are, does without big.Int's own formatting.
+// decimal and hexadecimal append a balance as a JSON string. Nearly all have at most 64 bits, and then need no
+// formatting by big.Int.
 type (
 	decimal     struct{ *big.Int }
 	hexadecimal struct{ *big.Int }
@@ -108,7 +107,7 @@ func (d decimal) AppendLeaf(dst []byte) []byte {
 	return append(d.Append(dst, 10), '"')
 }
 
-// AppendLeaf appends the number in hexadecimal digits behind a 0x.
+// AppendLeaf appends the number in hexadecimal digits after 0x.
 func (h hexadecimal) AppendLeaf(dst []byte) []byte {
 	dst = append(dst, `"0x`...)
 	if h.IsUint64() {

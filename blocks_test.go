@@ -12,19 +12,41 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestPagesAreThoseOfTheReference(t *testing.T) {
+func TestPagesMatchTheReference(t *testing.T) {
+	const (
+		page800 = `{"cursor":"2320m","node":{"id":` +
+			`"block/3cd6c3102a839c4fdc85840a85d34ac6950de394b7761b156e216bccd14fb8ca",` +
+			`"hash":"3cd6c3102a839c4fdc85840a85d34ac6950de394b7761b156e216bccd14fb8ca","seq_no":800,"workchain_id":-1}}`
+		page801 = `{"cursor":"2321m","node":{"id":` +
+			`"block/5e36fc5168b1219b9809825bec966102ec1c0fd849af479ab2a97b9d80981a66",` +
+			`"hash":"5e36fc5168b1219b9809825bec966102ec1c0fd849af479ab2a97b9d80981a66","seq_no":801,"workchain_id":-1}}`
+		page802 = `{"cursor":"2322m","node":{"id":` +
+			`"block/c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0",` +
+			`"hash":"c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","seq_no":802,"workchain_id":-1}}`
+	)
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	for document, want := range map[string]string{
-		`{blockchain{blocks(workchain:-1,last:3){edges{cursor node{id hash seq_no workchain_id}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`:  `{"data":{"blockchain":{"blocks":{"edges":[{"cursor":"2320m","node":{"id":"block/3cd6c3102a839c4fdc85840a85d34ac6950de394b7761b156e216bccd14fb8ca","hash":"3cd6c3102a839c4fdc85840a85d34ac6950de394b7761b156e216bccd14fb8ca","seq_no":800,"workchain_id":-1}},{"cursor":"2321m","node":{"id":"block/5e36fc5168b1219b9809825bec966102ec1c0fd849af479ab2a97b9d80981a66","hash":"5e36fc5168b1219b9809825bec966102ec1c0fd849af479ab2a97b9d80981a66","seq_no":801,"workchain_id":-1}},{"cursor":"2322m","node":{"id":"block/c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","hash":"c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","seq_no":802,"workchain_id":-1}}],"pageInfo":{"startCursor":"2320m","endCursor":"2322m","hasNextPage":false,"hasPreviousPage":false}}}}}`,
-		`{blockchain{blocks(workchain:7,last:3){edges{node{seq_no}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`:                               `{"data":{"blockchain":{"blocks":{"edges":[],"pageInfo":{"startCursor":"","endCursor":"","hasNextPage":false,"hasPreviousPage":false}}}}}`,
-		`{blockchain{a:blocks(workchain:-1,last:1){edges{node{seq_no}}} b:blocks(workchain:-1,last:1,allow_latest_inconsistent_data:true){edges{node{seq_no}}}}}`: `{"data":{"blockchain":{"a":{"edges":[{"node":{"seq_no":802}}]},"b":{"edges":[{"node":{"seq_no":802}}]}}}}`,
-		`{blockchain{blocks(last:1){edges{node{...on Node{__typename id} shard gen_utime chain_order}}}}}`:                                                        `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"__typename":"BlockchainBlock","id":"block/c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","shard":"8000000000000000","gen_utime":1795205730,"chain_order":"2322m"}}]}}}}`,
+		`workchain:-1,last:3){edges{cursor node{id hash seq_no workchain_id}}
+			pageInfo{startCursor endCursor hasNextPage hasPreviousPage}`: `{` +
+			`"edges":[` + page800 + `,` + page801 + `,` + page802 + `],` +
+			`"pageInfo":{"startCursor":"2320m","endCursor":"2322m","hasNextPage":false,"hasPreviousPage":false}}`,
+		`workchain:7,last:3){edges{node{seq_no}}
+			pageInfo{startCursor endCursor hasNextPage hasPreviousPage}`: `{"edges":[],` +
+			`"pageInfo":{"startCursor":"","endCursor":"","hasNextPage":false,"hasPreviousPage":false}}`,
+		`workchain:-1,last:1){edges{node{seq_no}}`: `{"edges":[{"node":{"seq_no":802}}]}`,
+		`workchain:-1,last:1,allow_latest_inconsistent_data:true){edges{node{seq_no}}`: `{"edges":[` +
+			`{"node":{"seq_no":802}}]}`,
+		`last:1){edges{node{...on Node{__typename id} shard gen_utime chain_order}}`: `{"edges":[{"node":{` +
+			`"__typename":"BlockchainBlock",` +
+			`"id":"block/c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0",` +
+			`"shard":"8000000000000000","gen_utime":1795205730,"chain_order":"2322m"}}]}`,
 	} {
-		equal(t, document, query(h, document, nil), want)
+		got := query(h, "{blockchain{blocks("+document+"}}}", nil)
+		equal(t, document, got, `{"data":{"blockchain":{"blocks":`+want+`}}}`)
 	}
 }
 
-func TestArgumentsOfBlocksThatMakeNoSenseAreFieldErrors(t *testing.T) {
+func TestInvalidBlocksArgumentsAreFieldErrors(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	const digits = "Invalid shard: 16 hex digits expected"
 	for args, message := range map[string]string{
@@ -51,11 +73,13 @@ func TestArgumentsOfBlocksThatMakeNoSenseAreFieldErrors(t *testing.T) {
 	} {
 		body := query(h, `{blockchain{blocks(`+args+`){edges{cursor}}}}`, nil)
 		quoted, _ := json.Marshal(message)
-		equal(t, args, body, `{"data":{"blockchain":{"blocks":null}},"errors":[{"message":`+string(quoted)+`,"locations":[{"line":1,"column":13}],"path":["blockchain","blocks"],"extensions":{"code":"BAD_USER_INPUT"}}]}`)
+		equal(t, args, body, `{"data":{"blockchain":{"blocks":null}},"errors":[{"message":`+string(quoted)+
+			`,"locations":[{"line":1,"column":13}],"path":["blockchain","blocks"],`+
+			`"extensions":{"code":"BAD_USER_INPUT"}}]}`)
 	}
 }
 
-// connection is a page as a client sees it.
+// connection is a page in the form that clients receive.
 type connection struct {
 	Edges []struct {
 		Cursor string
@@ -78,10 +102,15 @@ func (c connection) cursors() []string {
 	return cursors
 }
 
-// askPage asks for a page; arguments are sent as variables.
+// askPage queries a page and passes args as variables.
 func askPage(t *testing.T, h *chaingql.Handler, args map[string]any) connection {
 	t.Helper()
-	r := parse(t, query(h, `query($workchain:Int $shard:String $first:Int $after:String $last:Int $before:String){blockchain{blocks(workchain:$workchain shard:$shard first:$first after:$after last:$last before:$before){edges{cursor node{hash chain_order}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`, args))
+	const document = `query($workchain:Int $shard:String $first:Int $after:String $last:Int $before:String){
+		blockchain{blocks(workchain:$workchain shard:$shard first:$first after:$after last:$last before:$before){
+		edges{cursor node{hash chain_order}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}
+	}}
+	}`
+	r := parse(t, query(h, document, args))
 	if len(r.Errors) > 0 {
 		t.Fatalf("%v: %+v", args, r.Errors)
 	}
@@ -117,7 +146,9 @@ func TestPagesAgreeWithPageOfOnRandomChains(t *testing.T) {
 			{nil, nil, func(chaingql.Block) bool { return true }},
 			{-1, nil, func(b chaingql.Block) bool { return b.Workchain == -1 }},
 			{0, nil, func(b chaingql.Block) bool { return b.Workchain == 0 }},
-			{0, "C000000000000000", func(b chaingql.Block) bool { return b.Workchain == 0 && b.Shard == 0xc000000000000000 }},
+			{0, "C000000000000000", func(b chaingql.Block) bool {
+				return b.Workchain == 0 && b.Shard == 0xc000000000000000
+			}},
 			{nil, "8000000000000000", func(b chaingql.Block) bool { return b.Shard == wholeShard }},
 			{0, "2000000000000000", func(chaingql.Block) bool { return false }},
 			{99, nil, func(chaingql.Block) bool { return false }},
@@ -141,7 +172,8 @@ func TestPagesAgreeWithPageOfOnRandomChains(t *testing.T) {
 						forward = with(args, "first", count)
 					}
 					if given || asked {
-						all := chaingql.PageOf(matching, chaingql.BlocksQuery{After: chaingql.Cursor(cursor), First: 1000})
+						q := chaingql.BlocksQuery{After: chaingql.Cursor(cursor), First: 1000}
+						all := chaingql.PageOf(matching, q)
 						checkPage(t, h, with(forward, "after", place), all[:min(n, len(all))], len(all) > n, false)
 					}
 					backward := args
@@ -185,7 +217,7 @@ func checkPage(t *testing.T, h *chaingql.Handler, args map[string]any, want []ch
 	}
 }
 
-func TestWalkingTheChainGivesEveryBlockOnce(t *testing.T) {
+func TestPagingVisitsEveryBlockOnce(t *testing.T) {
 	blocks := randomBlocks(3, 333)
 	h, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{})
 	want := cursorsOf(blocks)
@@ -213,18 +245,23 @@ func TestWalkingTheChainGivesEveryBlockOnce(t *testing.T) {
 	}
 }
 
-func TestCursorThatIsTooOldComesWithTheOldest(t *testing.T) {
+func TestTooOldCursorErrorNamesTheOldestBlock(t *testing.T) {
 	blocks := randomBlocks(4, 20)
 	chain := chainOf(t, blocks)
 	chain.Prune(blocks[10].Cursor)
 	h, _ := newHandler(t, chain, chaingql.Options{})
 	ask := func(cursor chaingql.Cursor) string {
-		return query(h, `query($c:String){blockchain{blocks(first:2,after:$c){edges{cursor}}}}`, map[string]any{"c": cursor})
+		const document = `query($c:String){blockchain{blocks(first:2,after:$c){edges{cursor}}}}`
+		return query(h, document, map[string]any{"c": cursor})
 	}
-	equal(t, "below what was pruned", ask(blocks[8].Cursor), fmt.Sprintf(`{"data":{"blockchain":{"blocks":null}},"errors":[{"message":"The blocks after this cursor are no longer kept.","locations":[{"line":1,"column":29}],"path":["blockchain","blocks"],"extensions":{"code":"CURSOR_TOO_OLD","oldest":%q}}]}`, blocks[10].Cursor))
-	want := fmt.Sprintf(`{"data":{"blockchain":{"blocks":{"edges":[{"cursor":%q},{"cursor":%q}]}}}}`, blocks[10].Cursor, blocks[11].Cursor)
-	equal(t, "the newest that was pruned", ask(blocks[9].Cursor), want)
-	equal(t, "from the oldest there is", ask(""), want)
+	tooOld := fmt.Sprintf(`{"data":{"blockchain":{"blocks":null}},"errors":[{`+
+		`"message":"The blocks after this cursor are no longer kept.","locations":[{"line":1,"column":29}],`+
+		`"path":["blockchain","blocks"],"extensions":{"code":"CURSOR_TOO_OLD","oldest":%q}}]}`, blocks[10].Cursor)
+	equal(t, "after a pruned block", ask(blocks[8].Cursor), tooOld)
+	want := fmt.Sprintf(`{"data":{"blockchain":{"blocks":{"edges":[{"cursor":%q},{"cursor":%q}]}}}}`,
+		blocks[10].Cursor, blocks[11].Cursor)
+	equal(t, "the newest pruned block", ask(blocks[9].Cursor), want)
+	equal(t, "no cursor", ask(""), want)
 
 	chain.Prune("ffff")
 	if oldest := parse(t, ask(blocks[1].Cursor)).Errors[0].Extensions["oldest"]; oldest != string(blocks[19].Cursor) {
@@ -232,7 +269,7 @@ func TestCursorThatIsTooOldComesWithTheOldest(t *testing.T) {
 	}
 }
 
-// An emptiedBackend has pruned all its blocks, which the contract does not allow.
+// An emptiedBackend has pruned all its blocks, which the Backend contract forbids.
 type emptiedBackend struct{ *memchain.Chain }
 
 func (b emptiedBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
@@ -242,7 +279,7 @@ func (b emptiedBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]c
 	return nil, ctx.Err()
 }
 
-func TestCursorThatIsTooOldOfAChainWithoutBlocksComesAlone(t *testing.T) {
+func TestTooOldCursorErrorOnEmptyChainNamesNoBlock(t *testing.T) {
 	h, _ := newHandler(t, emptiedBackend{memchain.New()}, chaingql.Options{})
 	r := parse(t, query(h, `{blockchain{blocks(first:2,after:"01m"){edges{cursor}}}}`, nil))
 	equal(t, "code", r.code(), "CURSOR_TOO_OLD")
@@ -251,12 +288,15 @@ func TestCursorThatIsTooOldOfAChainWithoutBlocksComesAlone(t *testing.T) {
 	}
 }
 
-// Two pages of one request have nothing of each other.
-func TestPagesOfOneRequestAreApart(t *testing.T) {
+func TestPagesOfOneRequestAreIndependent(t *testing.T) {
 	chain := chainOf(t, randomBlocks(35, 20))
 	h, _ := newHandler(t, chain, chaingql.Options{})
 	const parts = `{pageInfo{hasNextPage hasPreviousPage}}`
-	equal(t, "all", query(h, `{blockchain{a:blocks(first:1)`+parts+` b:blocks(last:1)`+parts+` c:blocks(first:1,workchain:77)`+parts+` d:blocks(last:2)`+parts+`}}`, nil),
-		`{"data":{"blockchain":{"a":{"pageInfo":{"hasNextPage":true,"hasPreviousPage":false}},"b":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":true}},`+
-			`"c":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":false}},"d":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":true}}}}}`)
+	const document = `{blockchain{a:blocks(first:1)` + parts + ` b:blocks(last:1)` + parts +
+		` c:blocks(first:1,workchain:77)` + parts + ` d:blocks(last:2)` + parts + `}}`
+	equal(t, "pages", query(h, document, nil), `{"data":{"blockchain":{`+
+		`"a":{"pageInfo":{"hasNextPage":true,"hasPreviousPage":false}},`+
+		`"b":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":true}},`+
+		`"c":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":false}},`+
+		`"d":{"pageInfo":{"hasNextPage":false,"hasPreviousPage":true}}}}}`)
 }

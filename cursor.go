@@ -1,23 +1,24 @@
 package chaingql
 
 import (
-	"context"
-	"errors"
+	"encoding/base32"
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"iter"
 	"math/bits"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
 )
 
-// checkCursors returns an error if clients could not send a block's cursor back as
-// they received it: JSON, event ids and headers change other characters.
+// checkCursors returns an error if a block's cursor has characters that JSON, event ids or headers would change.
 func checkCursors(blocks ...Block) error {
 	for i := range blocks {
 		if !printable(blocks[i].Cursor) {
-			return fmt.Errorf("chaingql: Backend returned cursor %.80q: it must be printable ASCII without spaces", blocks[i].Cursor)
+			return fmt.Errorf("chaingql: Backend returned cursor %.80q: it must be printable ASCII without spaces",
+				blocks[i].Cursor)
 		}
 	}
 	return nil
@@ -32,7 +33,7 @@ func printable(c Cursor) bool {
 	return true
 }
 
-// checked is a Follow that fails at a cursor that is not printable.
+// checked returns follow, which now ends with an error at a cursor that is not printable.
 func checked(follow iter.Seq2[Block, error]) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
 		for b, err := range follow {
@@ -49,9 +50,8 @@ func checked(follow iter.Seq2[Block, error]) iter.Seq2[Block, error] {
 // masterchain is the workchain that orders the blocks of all others.
 const masterchain = -1
 
-// ChainOrder returns the network's own cursor for a block, its chain_order.
-// masterSeqNo is the seq_no of the masterchain block that first refers to the
-// block; for a masterchain block it is not looked at.
+// ChainOrder returns the network's own cursor for a block, its chain_order. masterSeqNo is the sequence number of the
+// masterchain block that first refers to the block; it is ignored for masterchain blocks.
 func ChainOrder(workchain int32, shard uint64, seqNo, masterSeqNo uint32) Cursor {
 	dst := make([]byte, 0, 48)
 	if workchain == masterchain {
@@ -70,144 +70,78 @@ func ChainOrder(workchain int32, shard uint64, seqNo, masterSeqNo uint32) Cursor
 	return Cursor(dst)
 }
 
-// SeqCursor returns a cursor for sources that number their blocks by
-// themselves: cursors compare as their numbers do.
+// SeqCursor returns a cursor for a source that numbers its blocks: cursors compare like their numbers.
 func SeqCursor(n uint64) Cursor {
 	return Cursor(appendOrdered(make([]byte, 0, 17), n))
 }
 
-// appendOrdered writes n so that strings compare as numbers do: in hex, behind
-// one digit that tells how long it is.
+// appendOrdered appends n in hex after one digit for its length, so that the texts compare like the numbers.
 func appendOrdered(dst []byte, n uint64) []byte {
 	digits := (bits.Len64(n|1) + 3) / 4
 	dst = strconv.AppendUint(dst, uint64(digits-1), 16)
 	return strconv.AppendUint(dst, n, 16)
 }
 
-// PageOf answers a Backend's Blocks out of a slice that holds all blocks,
-// ascending by cursor. The page is the caller's own. It is empty where q asks
-// for none. A filter by workchain or shard costs a scan of the blocks, so that a
-// source of more than some ten thousand should keep an index of them.
-func PageOf(sorted []Block, q BlocksQuery) []Block {
-	sorted = between(sorted, q.After, q.Before)
-	var page []Block
-	if q.Last > 0 {
-		for i := len(sorted) - 1; i >= 0 && len(page) < q.Last; i-- {
-			if q.Matches(sorted[i]) {
-				page = append(page, sorted[i])
-			}
-		}
-		slices.Reverse(page)
-		return page
-	}
-	for i := 0; i < len(sorted) && len(page) < q.First; i++ {
-		if q.Matches(sorted[i]) {
-			page = append(page, sorted[i])
-		}
-	}
-	return page
-}
-
-// between is the stretch of sorted blocks past one cursor and short of another,
-// where they are given.
-func between(sorted []Block, after, before Cursor) []Block {
-	if after != "" {
-		i, found := place(sorted, after)
-		if found {
-			i++
-		}
-		sorted = sorted[i:]
-	}
-	if before != "" {
-		i, _ := place(sorted, before)
-		sorted = sorted[:i]
-	}
-	return sorted
-}
-
-// place finds where a cursor is, or would be.
-func place(sorted []Block, c Cursor) (int, bool) {
-	return slices.BinarySearchFunc(sorted, c, func(b Block, c Cursor) int {
-		return strings.Compare(string(b.Cursor), string(c))
-	})
-}
-
-// DefaultPoll is how often Poll looks for new blocks where it is not told.
-const DefaultPoll = time.Second
-
-// Poll makes a Backend's Follow out of its Blocks: it reads page after page
-// behind the cursor and, once there is no more, looks again every so often
-// ([DefaultPoll] where every is not positive). It ends as Follow must, with one
-// error: what Blocks returned, or the context's.
+// After a STREAM_GAP, the cursors that the Handler creates for a stream have a suffix with the stream's mark, so that
+// its client receives each gap once.
 //
-// A page after "" begins with the oldest block that is kept, but Follow must end
-// with [ErrCursorTooOld] if older ones were pruned. A Backend that prunes therefore
-// replaces "" with a cursor that Blocks accepts and that is before every block: "0"
-// if [ChainOrder] or [SeqCursor] makes its cursors.
+//	2323m!5.k3v9q0tma1b2c3d
+//	^     ^ ^       ^ checksum of all before
+//	|     | the Handler
+//	|     mark in base 36
+//	the Backend's cursor
 //
-//	return chaingql.Poll(ctx, b.Blocks, cmp.Or(after, "0"), every)
-func Poll(ctx context.Context, blocks func(context.Context, BlocksQuery) ([]Block, error), after Cursor, every time.Duration) iter.Seq2[Block, error] {
-	if every <= 0 {
-		every = DefaultPoll
+// "!" is the lowest printable byte, so cursors compare in the same order with and without a suffix. A Handler ignores
+// the marks of others, and queries ignore all marks. The checksum protects a "!" in a Backend's own cursor.
+const (
+	markSign    = "!"
+	handlerSize = 8
+	sumSize     = 7
+)
+
+var markText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// marked returns cursor with mark, unless mark is 0.
+func (h *Handler) marked(cursor string, mark blocklog.Mark) string {
+	if mark == 0 {
+		return cursor
 	}
-	return func(yield func(Block, error) bool) {
-		for after := after; ; {
-			page, err := blocks(ctx, BlocksQuery{After: after, First: MaxPage})
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				yield(Block{}, err)
-				return
-			}
-			for _, b := range page {
-				if !yield(b, nil) {
-					return
-				}
-				after = b.Cursor
-			}
-			if len(page) == MaxPage {
-				continue
-			}
-			select {
-			case <-ctx.Done():
-				yield(Block{}, ctx.Err())
-				return
-			case <-time.After(every):
-			}
-		}
-	}
+	cursor += markSign + strconv.FormatUint(uint64(mark), 36) + "." + h.id
+	return cursor + sumOf(cursor)
 }
 
-var errChannelClosed = errors.New("chaingql: block channel closed")
-
-// FromChannel makes a Backend's Follow out of a channel of blocks, which must
-// already start at the right place. Closing the channel ends the Follow; the
-// error is then what cause returns, which is called after the close and may be
-// nil, or return nil, where there is nothing more to say.
-func FromChannel(ctx context.Context, blocks <-chan Block, cause func() error) iter.Seq2[Block, error] {
-	return func(yield func(Block, error) bool) {
-		for {
-			select {
-			case <-ctx.Done():
-				yield(Block{}, ctx.Err())
-				return
-			case b, ok := <-blocks:
-				if ok {
-					if !yield(b, nil) {
-						return
-					}
-					continue
-				}
-				err := errChannelClosed
-				if cause != nil {
-					if reason := cause(); reason != nil {
-						err = reason
-					}
-				}
-				yield(Block{}, err)
-				return
-			}
-		}
+// unmarked returns the Backend's cursor, the mark, and the id of the Handler that created the mark.
+func unmarked(cursor string) (plain string, mark blocklog.Mark, handler string) {
+	i := strings.LastIndex(cursor, markSign)
+	if i < 0 || len(cursor) < i+handlerSize+sumSize+3 {
+		return cursor, 0, ""
 	}
+	text, sum := cursor[:len(cursor)-sumSize], cursor[len(cursor)-sumSize:]
+	number, handler, ok := strings.Cut(text[i+1:], ".")
+	n, err := strconv.ParseUint(number, 36, 64)
+	if !ok || err != nil || len(handler) != handlerSize || sum != sumOf(text) {
+		return cursor, 0, ""
+	}
+	return cursor[:i], blocklog.Mark(n), handler
+}
+
+// resumeAt returns the Backend's cursor in a client's cursor, and the mark if this Handler created it.
+func (h *Handler) resumeAt(cursor string) (plain string, mark blocklog.Mark) {
+	plain, mark, handler := unmarked(cursor)
+	if handler != h.id {
+		mark = 0
+	}
+	return plain, mark
+}
+
+// plainCursor returns a cursor without its mark.
+func plainCursor(cursor string) Cursor {
+	plain, _, _ := unmarked(cursor)
+	return Cursor(plain)
+}
+
+func sumOf(text string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(text))
+	return markText.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }

@@ -14,11 +14,11 @@ import (
 
 const invalidCursor = `{"message":"Invalid cursor","extensions":{"code":"BAD_USER_INPUT"}}`
 
-func TestForeignCursorIsRefusedWhereverItSorts(t *testing.T) {
+func TestForeignCursorIsRejectedAtAnyPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 100)
-		_, chain, n := live(t, chaingql.Options{Window: 16})
-		n.stream(t, allBlocks) // somebody for whom the window is filled
+		_, chain, n := serveChain(t, chaingql.Options{WindowSize: 16})
+		n.stream(t, allBlocks) // fills the window
 		time.Sleep(time.Second)
 		commit(t, chain, blocks...)
 		time.Sleep(time.Second)
@@ -35,15 +35,17 @@ func TestForeignCursorIsRefusedWhereverItSorts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.say(`{"id":"1","type":"start","payload":{"query":"subscription($a:String){blocks(after:$a){chain_order}}","variables":{"a":` + string(after) + `}}}`)
+			s.send(`{"id":"1","type":"start","payload":` +
+				`{"query":"subscription($a:String){blocks(after:$a){chain_order}}",` +
+				`"variables":{"a":` + string(after) + `}}}`)
 			time.Sleep(time.Second)
 			s.expect(what, `{"type":"error","id":"1","payload":`+invalidCursor+`}`)
 		}
 	})
 }
 
-// binaryCursors is a chain whose cursors are bytes with the high bit set, in its
-// Follow and, if pages is set, in its pages.
+// In a binaryCursors chain, Follow yields cursors with the high bit set in each byte. If pages is true, Blocks returns
+// such cursors too.
 type binaryCursors struct {
 	chaingql.Backend
 	pages bool
@@ -83,7 +85,7 @@ func flip(c chaingql.Cursor) chaingql.Cursor {
 	return chaingql.Cursor(flipped)
 }
 
-func TestCursorThatIsNoPrintableASCIIIsTheBackendsError(t *testing.T) {
+func TestNonASCIICursorIsABackendError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 20)
 		chain := chainOf(t, blocks[:10])
@@ -101,8 +103,8 @@ func TestCursorThatIsNoPrintableASCIIIsTheBackendsError(t *testing.T) {
 	})
 }
 
-// A page may be right and a Follow wrong.
-func TestFollowWithACursorThatIsNoPrintableASCIIFails(t *testing.T) {
+// Follow is checked separately from Blocks.
+func TestFollowFailsOnNonASCIICursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 20)
 		chain := chainOf(t, blocks[:10])

@@ -18,9 +18,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Clients retry a refused or dropped connection, but the networks' SDK returns a 503 to the application. One socket that
-// does not read must not make a host answer so.
+// Clients retry a refused or dropped connection, but the network's SDK passes a 503 on to the application. A socket
+// that does not read must not cause a 503.
 func TestNoQueryReceives503WhileAHostShutsDown(t *testing.T) {
+	realTime(t, "an http.Server shuts down its TCP connections")
 	for round := range 20 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
@@ -43,13 +44,13 @@ func shutDownDuringQueries(t *testing.T) {
 	defer server.Close()
 	address := listener.Addr().String()
 
-	deaf, _, err := websocket.Dial(t.Context(), "ws://"+address+"/demo/graphql",
+	nonReader, _, err := websocket.Dial(t.Context(), "ws://"+address+"/demo/graphql",
 		&websocket.DialOptions{Subprotocols: []string{"graphql-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer deaf.CloseNow()
-	if err := deaf.Write(t.Context(), websocket.MessageText, []byte(start("1", allBlocks))); err != nil {
+	defer nonReader.CloseNow()
+	if err := nonReader.Write(t.Context(), websocket.MessageText, []byte(start("1", allBlocks))); err != nil {
 		t.Fatal(err)
 	}
 
@@ -73,7 +74,8 @@ func shutDownDuringQueries(t *testing.T) {
 	go func() { closed <- server.Shutdown(ctx) }()
 	until(t, "sockets are refused", func() bool { return openedSocket(h) == http.StatusServiceUnavailable })
 	until(t, "streams are refused", func() bool {
-		return post(h, `{"query":"subscription{blocks{id}}"}`, "Accept", "text/event-stream").Code == http.StatusServiceUnavailable
+		w := post(h, `{"query":"subscription{blocks{id}}"}`, "Accept", "text/event-stream")
+		return w.Code == http.StatusServiceUnavailable
 	})
 	close(slow.proceed)
 	equal(t, "status of a query that reaches the Handler during the shutdown", <-held, 200)
@@ -86,10 +88,10 @@ func shutDownDuringQueries(t *testing.T) {
 		t.Errorf("Shutdown with a socket that does not read: %v", err)
 	}
 	<-closed
-	equal(t, "status of a query after the shutdown", post(h, ask802).Code, 503)
+	equal(t, "status of a query after the shutdown", post(h, request802).Code, 503)
 }
 
-// A slowMiddleware holds a query, the one to the path with a slash at the end, until it may proceed.
+// A slowMiddleware holds a request until proceed is closed if its path ends in a slash.
 type slowMiddleware struct {
 	http.Handler
 	reached, proceed chan struct{}
@@ -107,7 +109,7 @@ func (m slowMiddleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func statusOf(address string) int {
-	res, err := http.Post("http://"+address, "application/json", strings.NewReader(ask802))
+	res, err := http.Post("http://"+address, "application/json", strings.NewReader(request802))
 	if err != nil {
 		return 0
 	}
@@ -115,13 +117,15 @@ func statusOf(address string) int {
 	return res.StatusCode
 }
 
-// openedSocket returns the status of a handshake on a connection that cannot become a socket.
+// openedSocket returns the status of a handshake on a connection that cannot be hijacked.
 func openedSocket(h http.Handler) int {
-	return do(h, "GET", "/demo/graphql", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13",
+	return do(h, "GET", "/demo/graphql", "",
+		"Connection", "Upgrade", "Upgrade", "websocket",
+		"Sec-WebSocket-Version", "13",
 		"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol", "graphql-ws").Code
 }
 
-// A queryClient is a client that sends one query after the other.
+// A queryClient sends queries sequentially.
 type queryClient struct{ answered, refused atomic.Int64 }
 
 func (c *queryClient) run(t *testing.T, address string, keepAlive bool, ended <-chan struct{}) {
@@ -134,17 +138,17 @@ func (c *queryClient) run(t *testing.T, address string, keepAlive bool, ended <-
 			return
 		default:
 		}
-		res, err := client.Post("http://"+address+"/demo/graphql", "application/json", strings.NewReader(ask802))
+		res, err := client.Post("http://"+address+"/demo/graphql", "application/json", strings.NewReader(request802))
 		if err != nil {
 			c.refused.Add(1)
-			time.Sleep(time.Millisecond) // as long as the SDK waits at least
+			time.Sleep(time.Millisecond) // the SDK waits at least as long
 			continue
 		}
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		switch {
 		case res.StatusCode != http.StatusOK:
-			t.Errorf("a query over a connection that is kept alive: %t received %d: %s", keepAlive, res.StatusCode, body)
+			t.Errorf("a query with keep-alive %t received %d: %s", keepAlive, res.StatusCode, body)
 			return
 		case err == nil:
 			c.answered.Add(1)
@@ -152,7 +156,7 @@ func (c *queryClient) run(t *testing.T, address string, keepAlive bool, ended <-
 	}
 }
 
-// until waits for what other goroutines and the network bring about.
+// until polls until done returns true. It fails the test after 20 seconds.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {

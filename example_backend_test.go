@@ -14,8 +14,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// An archive is a Backend over a slice. docs/backend.md writes one over a file, and
-// puts it through the contract.
+// An archive is a Backend that reads from a slice. docs/backend.md shows a Backend that reads from a file.
 type archive struct {
 	blocks   []chaingql.Block // ascending by cursor
 	balances map[chaingql.Address]int64

@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A host adds a list of its own beside the chain's fields, with its price.
+// A host adds a field that returns a list, and declares its cost.
 func ExampleOptions_queryFields() {
 	type price struct {
 		Market string
@@ -29,18 +29,20 @@ func ExampleOptions_queryFields() {
 		}},
 	}})
 	handler := chaingql.New(memchain.New(), &chaingql.Options{
-		QueryFields: graphql.Fields{"quotes": {
-			Type: graphql.NewList(graphql.NewNonNull(quote)),
-			Args: graphql.FieldConfigArgument{"first": {Type: graphql.Int, DefaultValue: 2}},
-			Resolve: func(p graphql.ResolveParams) (any, error) {
-				n, _ := p.Args["first"].(int)
-				return quotes[:min(max(n, 0), len(quotes))], nil
-			},
-		}},
-		Costs: map[string]func(map[string]any) chaingql.Cost{
-			"Query.quotes": func(args map[string]any) chaingql.Cost {
-				n, _ := args["first"].(int)
-				return chaingql.Cost{Calls: 1, Items: n}
+		Schema: chaingql.SchemaExtension{
+			Queries: graphql.Fields{"quotes": {
+				Type: graphql.NewList(graphql.NewNonNull(quote)),
+				Args: graphql.FieldConfigArgument{"first": {Type: graphql.Int, DefaultValue: 2}},
+				Resolve: func(p graphql.ResolveParams) (any, error) {
+					n, _ := p.Args["first"].(int)
+					return quotes[:min(max(n, 0), len(quotes))], nil
+				},
+			}},
+			Costs: map[string]func(map[string]any) chaingql.Cost{
+				"Query.quotes": func(args map[string]any) chaingql.Cost {
+					n, _ := args["first"].(int)
+					return chaingql.Cost{Calls: 1, Items: n}
+				},
 			},
 		},
 		ShowCost: true,
@@ -48,12 +50,12 @@ func ExampleOptions_queryFields() {
 	})
 
 	defer handler.Shutdown(context.Background())
-	fmt.Println(ask(handler, "/demo/graphql", `{quotes{market price} info{version}}`))
-	// Output: {"data":{"quotes":[{"market":"Ghent","price":4.12},{"market":"Turin","price":4.09}],"info":{"version":"0.1.0"}},"extensions":{"cost":{"calls":2,"blocks":10}}}
+	fmt.Println(ask(handler, "/demo/graphql", `{quotes(first:1){market price}}`))
+	// Output:
+	// {"data":{"quotes":[{"market":"Ghent","price":4.12}]},"extensions":{"cost":{"calls":1,"blocks":0}}}
 }
 
-// A host adds a stream of its own. Here it ends by itself; most go on until
-// their context is done.
+// A host adds a subscription field. This one ends by itself; most run until their context is done.
 func ExampleSubscriptionField() {
 	countdown := chaingql.SubscriptionField{
 		Field: &graphql.Field{
@@ -71,8 +73,10 @@ func ExampleSubscriptionField() {
 		},
 	}
 	handler := chaingql.New(memchain.New(), &chaingql.Options{
-		SubscriptionFields: map[string]chaingql.SubscriptionField{"countdown": countdown},
-		Logger:             slog.New(slog.DiscardHandler),
+		Schema: chaingql.SchemaExtension{
+			Subscriptions: map[string]chaingql.SubscriptionField{"countdown": countdown},
+		},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	defer handler.Shutdown(context.Background())
 

@@ -110,7 +110,7 @@ func ExampleHandler_Shutdown() {
 	// Output: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}
 }
 
-// A table that is written to elsewhere becomes a stream by looking again.
+// Poll turns a table that another process writes into a stream.
 func ExamplePoll() {
 	stored := []chaingql.Block{
 		{Workchain: -1, SeqNo: 1, Cursor: chaingql.SeqCursor(1)},
@@ -137,7 +137,7 @@ func ExamplePoll() {
 	// ended: context canceled
 }
 
-// A source that hands its blocks over in a channel, and closes that when it fails.
+// The source sends its blocks on a channel and closes the channel when it fails.
 func ExampleFromChannel() {
 	blocks := make(chan chaingql.Block, 2)
 	blocks <- chaingql.Block{Workchain: -1, SeqNo: 1, Cursor: chaingql.SeqCursor(1)}
@@ -162,8 +162,7 @@ func ExampleChainOrder() {
 	// Output: 2322m
 }
 
-// What a host should set beside the Handler on the open internet, as SECURITY.md
-// has it.
+// These settings are recommended for servers on the open internet; see SECURITY.md.
 func Example_openInternet() {
 	handler := chaingql.New(memchain.New(), &chaingql.Options{
 		Authorizer: doorkeeper{chaingql.StaticProjects{"demo": {}}},
@@ -194,9 +193,9 @@ type doorkeeper struct{ chaingql.StaticProjects }
 
 func (g doorkeeper) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
 	if tooOften(c.Request.RemoteAddr) {
-		return nil, chaingql.RateLimited{After: 10 * time.Second}
+		return nil, chaingql.RateLimitError{RetryAfter: 10 * time.Second}
 	}
 	return g.StaticProjects.Authorize(ctx, c)
 }
 
-func tooOften(string) bool { return false } // golang.org/x/time/rate, say
+func tooOften(string) bool { return false } // for example with golang.org/x/time/rate

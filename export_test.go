@@ -7,8 +7,7 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// Subscribe is a subscription without a transport: what it keeps is nothing but
-// its own.
+// Subscribe starts a subscription without a transport, so that only the subscription itself uses memory.
 func (h *Handler) Subscribe(document string, variables map[string]any) (stop func(), err error) {
 	op, errs := h.plans.Prepare(document, "", variables)
 	if errs != nil {
@@ -21,31 +20,31 @@ func (h *Handler) Subscribe(document string, variables map[string]any) (stop fun
 	return func() { s.close(nil) }, nil
 }
 
-// Retained is what all subscriptions are held to keep.
+// Retained returns the number of subscriptions and the bytes counted for them.
 func (h *Handler) Retained() (count, bytes int) {
-	h.retained.mu.Lock()
-	defer h.retained.mu.Unlock()
-	return h.retained.count, h.retained.bytes
+	h.subscriptionQuota.mu.Lock()
+	defer h.subscriptionQuota.mu.Unlock()
+	return h.subscriptionQuota.count, h.subscriptionQuota.bytes
 }
 
-// Feeds is how many evaluations a new block costs.
-func (h *Handler) Feeds() int { return h.blocks.Stats().Feeds }
+// Feeds returns the number of evaluations per new block.
+func (h *Handler) Feeds() int { return h.blocks.Stats().Groups }
 
-// Guests is how many event streams are under way.
+// Guests returns the number of open event streams.
 func (h *Handler) Guests() int { return h.streams.Staying() }
 
-// Defaults are the options in force where none is set.
+// Defaults returns the options with all defaults.
 func Defaults() Options { return Options{}.withDefaults() }
 
-// Fixed are the times that no option changes, in the order of docs/limits.md.
+// Fixed holds the timeouts that no option changes, in the order of docs/limits.md.
 var Fixed = []time.Duration{initTimeout, unusedTimeout, frameTimeout, socketWriteTimeout, streamWriteTimeout}
 
-// Pending is the number of bytes that are counted for bodies and for answers.
+// Pending returns the bytes counted for request bodies and for responses.
 func (h *Handler) Pending() (bodies, answers int) {
 	used := func(b *budget) int {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.used
 	}
-	return used(h.bodies), used(h.answers)
+	return used(h.bodies), used(h.responses)
 }

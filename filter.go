@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// A condition is what a block is asked.
+// A condition is a test of a block.
 type condition func(*Block) bool
 
 // What the conditions of a filter take in memory, in bytes.
@@ -17,9 +17,8 @@ const (
 	itemBytes        = 40 // of a list
 )
 
-// blockFilter makes a condition of a BlockFilter, and returns the bytes that it
-// takes. Fields are and-ed; OR chains alternatives, of which one without a field
-// matches everything.
+// blockFilter compiles a BlockFilter to a condition, and returns its size in bytes. All fields must match, or the
+// alternative in OR; an alternative without fields matches every block.
 func blockFilter(filter any) (match condition, bytes int, err *plan.Error) {
 	var alternatives [][]condition
 	for filter != nil {
@@ -73,8 +72,8 @@ func copiedBytes(operand any) int {
 	return 0
 }
 
-// workchainsOf leaves of a BlockFilter only what it says of workchains. What
-// remains matches each block that the whole does, and more.
+// workchainsOf returns the part of a BlockFilter about workchains. It matches every block that the whole filter
+// matches, and possibly more.
 func workchainsOf(filter any) any {
 	fields, ok := filter.(map[string]any)
 	if !ok {
@@ -87,8 +86,7 @@ func workchainsOf(filter any) any {
 	return rest
 }
 
-// filterFields are the fields of BlockFilter and what they look at. Hex is
-// compared in lower case.
+// filterFields are the fields of BlockFilter and the values that they compare. Hex is compared in lower case.
 var filterFields = []struct {
 	name       string
 	conditions func(operators map[string]any) ([]condition, *plan.Error)
@@ -106,10 +104,11 @@ func text(v any) string   { return v.(string) }
 func float(v any) float64 { return v.(float64) }
 func integer(v any) int   { return v.(int) }
 
-// conditions makes the operators of one field into conditions on what get finds
-// in a block. Null compares with nothing: eq null matches no block, ne null
-// every one.
-func conditions[T interface{ ~string | ~float64 | ~int }](get func(*Block) T, of func(any) T) func(map[string]any) ([]condition, *plan.Error) {
+// conditions compiles the operators of one field, with the value that get returns for a block. Null equals nothing:
+// eq null matches no block, ne null every block.
+func conditions[T interface{ ~string | ~float64 | ~int }](
+	get func(*Block) T, of func(any) T,
+) func(map[string]any) ([]condition, *plan.Error) {
 	never := func(*Block) bool { return false }
 	compare := map[string]func(a, b T) bool{
 		"eq": func(a, b T) bool { return a == b },

@@ -14,34 +14,48 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A head may say what it likes: there is an answer in JSON or events, none that
-// blames the service, and none that takes long.
+// Any request head must yield a response in JSON or events, with a status below 500, within 100 ms.
 func FuzzRequestHead(f *testing.F) {
 	for _, h := range [][7]string{
-		{"POST", "/demo/graphql", "*/*", "Basic OnMzY3JldA==", "application/json", "https://app.example", `{"query":"{__typename}"}`},
-		{"GET", "/a%2Fb/graphql?query={__typename}", "application/graphql-response+json;q=0.5, text/event-stream", "basic  Og==", "", "null", ""},
-		{"GET", "//graphql?query={__typename}&query={info{version}}&variables={}", "application/*", "Bearer x", "", "", ""},
+		{
+			"POST", "/demo/graphql", "*/*", "Basic OnMzY3JldA==",
+			"application/json", "https://app.example", `{"query":"{__typename}"}`,
+		},
+		{
+			"GET", "/a%2Fb/graphql?query={__typename}", "application/graphql-response+json;q=0.5, text/event-stream",
+			"basic  Og==", "", "null", "",
+		},
+		{
+			"GET", "//graphql?query={__typename}&query={info{version}}&variables={}",
+			"application/*", "Bearer x", "", "", "",
+		},
 		{"HEAD", "/%C3%A9/graphql/?query=%7B__typename%7D", "text/html", "Basic", "", "http://[::1]:80", ""},
 		{"OPTIONS", "/../graphql", "", "Basic !!!", "", "https://app.example", ""},
-		{"POST", "/demo/graphql?query=x", "application/json;q=1.0001,*/*;q=0", "Basic " + strings.Repeat("A", 3000), "application/json; charset=utf-16", "", "[]"},
+		{
+			"POST", "/demo/graphql?query=x", "application/json;q=1.0001,*/*;q=0",
+			"Basic " + strings.Repeat("A", 3000), "application/json; charset=utf-16", "", "[]",
+		},
 	} {
 		f.Add(h[0], h[1], h[2], h[3], h[4], h[5], h[6])
 	}
+	projects := chaingql.StaticProjects{"demo": {}, "a/b": {Secret: "s3cret"}, "é": {Secret: "", RequireSecret: false}}
 	h, _ := newHandler(f, referenceChain(f), chaingql.Options{
-		Authorizer:     chaingql.StaticProjects{"demo": {}, "a/b": {Secret: "s3cret"}, "é": {Secret: "", RequireSecret: false}},
+		Authorizer:     projects,
 		AllowedOrigins: []string{"https://app.example"},
 	})
 	f.Fuzz(func(t *testing.T, method, target, accept, authorization, contentType, origin, body string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || !strings.HasPrefix(target, "/") {
-			return // net/http's to refuse
+			return // net/http rejects it
 		}
 		var w *httptest.ResponseRecorder
 		took := time.Hour
-		for tries := 0; tries < 4 && took > 100*time.Millisecond; tries++ { // the machine may have had something else to do
+		for tries := 0; tries < 4 && took > 100*time.Millisecond; tries++ { // the machine may be busy
 			r := httptest.NewRequest("GET", "/", strings.NewReader(body))
 			r.Method, r.URL, r.RequestURI = method, u, target
-			for name, value := range map[string]string{"Accept": accept, "Authorization": authorization, "Content-Type": contentType, "Origin": origin} {
+			for name, value := range map[string]string{
+				"Accept": accept, "Authorization": authorization, "Content-Type": contentType, "Origin": origin,
+			} {
 				if value != "" {
 					r.Header.Set(name, value)
 				}
@@ -66,8 +80,7 @@ func FuzzRequestHead(f *testing.F) {
 	})
 }
 
-// Cursors compare as what they were made of does, and any text will do to ask
-// for the blocks behind it.
+// Cursors must sort like the numbers that they encode. Any text is allowed as the cursor of a query.
 func FuzzCursor(f *testing.F) {
 	f.Add(uint64(0), uint64(1), uint32(0), "")
 	f.Add(uint64(255), uint64(256), uint32(1<<31), "01m")
@@ -79,13 +92,15 @@ func FuzzCursor(f *testing.F) {
 		}
 		digits := string(chaingql.SeqCursor(a))
 		if back, err := strconv.ParseUint(digits[1:], 16, 64); err != nil || back != a {
-			t.Errorf("%s came back as %d, %v", digits, back, err)
+			t.Errorf("%s parsed as %d, %v", digits, back, err)
 		}
 		one, other := chaingql.ChainOrder(-1, a, seqNo, 0), chaingql.ChainOrder(0, a, 1, seqNo)
-		if seqNo < ^uint32(0) && (one >= chaingql.ChainOrder(-1, a, seqNo+1, 0) || other >= chaingql.ChainOrder(-1, a, seqNo+1, 0)) {
+		later := chaingql.ChainOrder(-1, a, seqNo+1, 0)
+		if seqNo < ^uint32(0) && (one >= later || other >= later) {
 			t.Errorf("%s and %s are not before the next masterchain block", one, other)
 		}
-		answer := query(h, "query($a:String){blockchain{blocks(after:$a first:50){edges{cursor}}}}", map[string]any{"a": after})
+		const document = "query($a:String){blockchain{blocks(after:$a first:50){edges{cursor}}}}"
+		response := query(h, document, map[string]any{"a": after})
 		var page struct {
 			Data struct {
 				Blockchain struct {
@@ -93,13 +108,13 @@ func FuzzCursor(f *testing.F) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(answer), &page); err != nil {
+		if err := json.Unmarshal([]byte(response), &page); err != nil {
 			t.Fatal(err)
 		}
 		last := strings.ToValidUTF8(after, "\uFFFD")
 		for _, e := range page.Data.Blockchain.Blocks.Edges {
 			if e.Cursor <= last {
-				t.Errorf("%q comes behind %q", e.Cursor, last)
+				t.Errorf("%q comes after %q", e.Cursor, last)
 			}
 			last = e.Cursor
 		}

@@ -1,326 +1,198 @@
 package chaingql
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"time"
-
-	"github.com/chaingql/chaingql/internal/blocklog"
-	"github.com/chaingql/chaingql/internal/gqlws"
-	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// Hooks tell a host what its [Handler] does, for metrics and traces. Each may
-// be nil, and one that is costs nothing. They are called concurrently, from the
-// goroutine that does the work, and hold it up, which on sockets is the work of
-// all of them: a hook must return at once, and not call Shutdown, which would
-// wait for it. A panic in one is logged, and harms nothing else.
+// Hooks report events of a [Handler], for metrics and traces. Any of them may be nil, and then costs nothing. They
+// are called concurrently, on the goroutine that does the work; on sockets, that goroutine serves many clients. So a
+// hook must return at once, and must not call Shutdown, which would wait for it. A panic in a hook is logged and has
+// no other effect.
 //
-// The log ([Options.Logger]) tells of the same, but for single blocks and the
-// start of operations: failures of the source (Warn), its recovery and cut
-// connections (Info), missing blocks (Warn, or Error where they stay missing);
-// on level Debug operations finished, sockets opened and closed, limits hit, and
-// clients that were not let in.
+// The log ([Options].Logger) has the same events, except for single blocks and the start of operations. Failures of the
+// source have level Warn; its recovery and cut connections Info; missing blocks Warn, or Error if they stay missing;
+// finished operations, opened and closed sockets, exceeded limits and denied clients Debug.
 type Hooks struct {
-	// OperationStarted is called for each operation that passed all checks and
-	// is about to run. The context that it returns (the given one, or one made
-	// of it; nil is the given one) is what the Backend's Balance gets, and what
-	// OperationFinished is called with: the place for a span.
+	// OperationStarted is called before an operation runs, after all checks. It returns ctx or a context derived from
+	// it, for example with a span; nil means ctx. The Backend's Balance and OperationFinished receive that context.
 	OperationStarted func(ctx context.Context, op Operation) context.Context
 
-	// OperationFinished is called once for each operation that was started:
-	// when a query's answer is made, or a subscription has ended.
+	// OperationFinished is called once for each started operation: when the response of a query has been produced, or
+	// when a subscription has ended.
 	OperationFinished func(ctx context.Context, op Operation, o Outcome)
 
-	// ReadStarted is called before the Backend's Blocks is asked for a query's
-	// page, which others may come to wait for too. ctx is the call's own, asker
-	// the query's. The context that it returns (nil is ctx) is what Blocks gets:
-	// the place to hand the span on, and nothing that is the asker's alone.
+	// ReadStarted is called before the Backend's Blocks is called for a query's page. Other queries may share the
+	// call. ctx is the context of the call, and asker that of the query. ReadStarted returns the context for Blocks
+	// (nil means ctx): add the span to it, and nothing else that belongs to one query.
 	ReadStarted func(ctx, asker context.Context) context.Context
 
-	// SocketOpened is called after a WebSocket handshake. ctx has the values of
-	// the handshake's request.
+	// SocketOpened is called after a WebSocket handshake. ctx has the values of the request's context.
 	SocketOpened func(ctx context.Context, s Socket)
 
-	// SocketClosed is called once for each socket that was opened, after its
-	// last operation has finished, with one of the Reasons; err has more,
-	// where there is more.
+	// SocketClosed is called once for each opened socket, after its last operation has finished. err is the cause in
+	// more detail, and may be nil.
 	SocketClosed func(ctx context.Context, s Socket, why Reason, err error)
 
-	// AccessDenied is called for each request, handshake and connection_init that is
-	// refused because the [Authorizer] returned ErrUnauthorized or RateLimited, the
-	// credentials are malformed, or a socket's Origin is not allowed.
+	// AccessDenied is called for each request, handshake and connection_init that is refused because the [Authorizer]
+	// returned ErrUnauthorized or RateLimitError, the credentials are malformed, or the Origin of a socket is not
+	// allowed.
 	AccessDenied func(ctx context.Context, d Denial)
 
-	// BlockReceived is called for each new block that the Backend's Follow
-	// gave, once and in order; and for each that it left out, when it is found,
-	// which may be after blocks from behind it. lag is the time since the block
-	// was generated. Connections do not wait for it: deliveries of the block may
-	// be told of before.
+	// BlockReceived is called once for each new block from the Backend's Follow, in cursor order, and for each block
+	// that Follow skipped when it is found, possibly after later blocks. lag is the time since the block was
+	// generated. Connections do not wait for it: BlockDelivered may be called before.
 	BlockReceived func(b Block, lag time.Duration)
 
-	// BlockDropped is called for each block that Follow gave again, or out of
-	// order, after one past it; a Follow that was started anew may repeat some.
+	// BlockDropped is called for each block that Follow repeats or yields out of order. A Follow that was restarted may
+	// repeat some.
 	BlockDropped func(b Block)
 
-	// BlockDelivered is called for each block that a subscription hands to its
-	// connection.
+	// BlockDelivered is called for each block that a subscription passes to its connection.
 	BlockDelivered func(ctx context.Context, d Delivery)
 
-	// SourceFailed is called each time that Follow ended or could not begin; it
-	// is tried again after wait. It is also called, with ErrSilent and no wait,
-	// when Follow has given nothing for Options.Silence; and with ErrGap and no
-	// wait, when it left out blocks that Blocks does not have either: the
-	// stream goes on behind them, so no recovery follows.
+	// SourceFailed is called each time that Follow ends or cannot start; it is retried after wait. It is also called
+	// with wait 0 and ErrSourceStalled if Follow has yielded nothing for Options.StallTimeout, and with wait 0 and
+	// ErrGap if Follow skipped blocks that Blocks does not have either. After ErrGap the stream continues, so
+	// SourceRecovered does not follow.
 	SourceFailed func(err error, wait time.Duration)
 
-	// SourceRecovered is called when a block comes for the first time after
-	// one or more failures, or a silence, that began this long ago.
+	// SourceRecovered is called when the first block arrives after failures or a stall, which began down ago.
 	SourceRecovered func(down time.Duration)
 
-	// LimitHit is called when something is refused or cut for a limit, with
-	// the name of the field of [Limits].
+	// LimitHit is called when a limit refuses or cuts something. limit is the name of a field of [Limits].
 	LimitHit func(ctx context.Context, limit string)
 }
 
-// An Operation is what [Hooks] are told of an operation.
+// An Operation describes an operation to [Hooks].
 type Operation struct {
-	Type      string // "query" or "subscription"
-	Name      string // as the client named it, which is any name; may be empty
-	Hash      string // SHA-256 of the document in lower-case hex
-	Transport string // "http", "sse", "graphql-ws" or "graphql-transport-ws"
-	Project   string // in lower case
-	Trace     Trace  // what the client says of its trace
+	// Type is OperationQuery or OperationSubscription.
+	Type OperationType
+	// Name is the operation's name, chosen by the client. It may be empty.
+	Name string
+	// Hash is the SHA-256 of the document in lower-case hex.
+	Hash string
+	// Transport is the protocol of the response.
+	Transport Transport
+	// Project is the project of the request, as in Credentials. It is in lower case.
+	Project string
+	// Trace is the trace context that the client sent.
+	Trace Trace
 }
 
-// An Outcome is how an operation ended.
+// An OperationType is the type of an operation, as in GraphQL.
+type OperationType string
+
+// The operation types.
+const (
+	OperationQuery        OperationType = "query"
+	OperationSubscription OperationType = "subscription"
+)
+
+// A Transport is the protocol by which a client receives responses.
+type Transport string
+
+// The Transports.
+const (
+	TransportHTTP               Transport = "http"
+	TransportSSE                Transport = "sse"
+	TransportGraphQLWS          Transport = "graphql-ws"           // of subscriptions-transport-ws
+	TransportGraphQLTransportWS Transport = "graphql-transport-ws" // of the library graphql-ws
+)
+
+// An Outcome describes the end of an operation.
 type Outcome struct {
+	// Duration is the time since OperationStarted.
 	Duration time.Duration
-	// Failed tells that the answer has errors, or that the subscription did
-	// not end as its client wanted.
+	// Failed reports that the response has errors, or that the subscription was not ended by its client.
 	Failed bool
-	// Code is that of the first error in a query's answer, as clients see it
-	// in extensions.code; empty where there is none, and for a subscription.
+	// Code is extensions.code of the first error in the response of a query. It is empty if there is none, and for
+	// subscriptions.
 	Code string
-	// Reason is why a subscription ended; empty for a query. Err has more,
-	// where there is more.
+	// Reason is the reason for the end of a subscription, and empty for a query.
 	Reason Reason
-	Err    error
-	// Blocks is how many a subscription was handed (of a field that the host
-	// added, events), and Cursor the position it had reached.
+	// Err is the cause in more detail. It may be nil.
+	Err error
+	// Blocks is the number of blocks that a subscription received, or of events for a field that the host added.
 	Blocks uint64
+	// Cursor is the position that a subscription reached.
 	Cursor Cursor
 }
 
-// A Reason is why a socket or a subscription ended.
+// A Reason is the reason for the end of a socket or a subscription.
 type Reason string
 
 // The Reasons.
 const (
-	ReasonClient   Reason = "client"   // its client ended it, or left
-	ReasonCut      Reason = "cut"      // the client did not take or say what it had to in time: nothing could be told
-	ReasonShutdown Reason = "shutdown" // Shutdown
-	ReasonExpired  Reason = "expired"  // the deadline that the Authorizer set
-	ReasonRefused  Reason = "refused"  // the client was not let in, broke the protocol or exceeded a limit
+	ReasonClient   Reason = "client"   // the client ended it or left
+	ReasonCut      Reason = "cut"      // the client was too slow; it received no message about the end
+	ReasonShutdown Reason = "shutdown" // Shutdown was called
+	ReasonExpired  Reason = "expired"  // the deadline of the Authorizer's context has passed
+	ReasonRefused  Reason = "refused"  // the client was denied, broke the protocol or exceeded a limit
 	ReasonGap      Reason = "gap"      // blocks are missing: STREAM_GAP
-	ReasonLost     Reason = "lost"     // the source does not have what follows (any more), or something failed
+	ReasonLost     Reason = "lost"     // the source does not have the next blocks (any more), or an error occurred
 )
 
-func reasonOf(why error) Reason {
-	for _, known := range []struct {
-		err    error
-		reason Reason
-	}{
-		{gqlws.ErrCut, ReasonCut}, {gqlws.ErrShutdown, ReasonShutdown}, {blocklog.ErrClosed, ReasonShutdown},
-		{gqlws.ErrExpired, ReasonExpired}, {gqlws.ErrRefused, ReasonRefused}, {ErrGap, ReasonGap},
-		{gqlws.ErrGone, ReasonClient}, {context.Canceled, ReasonClient}, {nil, ReasonClient},
-	} {
-		if errors.Is(why, known.err) {
-			return known.reason
-		}
-	}
-	return ReasonLost
-}
-
-// A Socket is what [Hooks] are told of a WebSocket.
+// A Socket describes a WebSocket to [Hooks].
 type Socket struct {
-	Protocol string // "graphql-ws" or "graphql-transport-ws"
-	Project  string // in lower case
-	Remote   string // the client's address, or a proxy's
+	// Protocol is TransportGraphQLWS or TransportGraphQLTransportWS.
+	Protocol Transport
+	// Project is the project of the request, as in Credentials. It is in lower case.
+	Project string
+	// Remote is the address of the client, or of a proxy.
+	Remote string
 }
 
-// A Delivery is one block on its way to one subscription.
+// A Delivery describes one block that a subscription passes to its connection.
 type Delivery struct {
+	// Operation is the subscription.
 	Operation Operation
-	Cursor    Cursor
-	// Lag is how long ago the Handler received the block. It is zero for a
-	// block that was read from the Backend's Blocks.
+	// Cursor is the cursor of the block.
+	Cursor Cursor
+	// Lag is the time since the Handler received the block. It is zero for a block that was read from the Backend's
+	// Blocks.
 	Lag time.Duration
-	// From is "live" for a block that was handed on as it came. A subscription
-	// that catches up has it from the "window" of recent blocks, or from the
-	// "backend".
-	From string
+	// Source is the place from which the block came.
+	Source Source
 }
 
-var deliveredFrom = [...]string{blocklog.OriginLive: "live", blocklog.OriginWindow: "window", blocklog.OriginSource: "backend"}
+// A Source is the place from which a subscription received a block.
+type Source string
 
-// The transports of an Operation that are not subprotocols.
+// The Sources. While a subscription catches up, it receives recent blocks from the window in memory, and older ones
+// from the Backend.
 const (
-	overHTTP = "http"
-	overSSE  = "sse"
+	SourceLive    Source = "live" // passed on as it arrived from Follow
+	SourceWindow  Source = "window"
+	SourceBackend Source = "backend"
 )
 
-// events tells hooks and log what happens.
-type events struct {
-	Hooks
-	log *slog.Logger
+// A Denial describes why a client was refused. It contains neither the secret nor the payload that the client sent.
+type Denial struct {
+	// Project is the project of the request, as in Credentials. If it is not the expected one, the Handler is mounted
+	// under a path that does not end in /<project>/<name>: under /api/graphql, every project is "api".
+	Project string
+	// Path is the path of the URL without the query, cut at 256 bytes.
+	Path string
+	// Remote is the address of the client, or of a proxy.
+	Remote string
+	// Code is the code of the error: UNAUTHENTICATED, RATE_LIMITED, LIMIT_EXCEEDED if the payload of connection_init is
+	// too large, or BAD_REQUEST for a socket from a foreign Origin.
+	Code string
+	// Err is the reason, which the client does not receive: the error of the Authorizer, such as RateLimitError, or one
+	// of this package, for example because of a foreign Origin. The errors of StaticProjects wrap ErrUnauthorized and
+	// state what is wrong: an unknown project, no secret, a wrong secret, or a secret for a project that has none.
+	Err error
 }
 
-// call runs a hook of the host's.
-func (e *events) call(ctx context.Context, name string, hook func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			e.log.ErrorContext(ctx, "chaingql: hook panicked", slog.String("hook", name),
-				slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-		}
-	}()
-	hook()
-}
-
-// An observed operation is one whose end will be told.
-type observed struct {
-	*events
-	op    Operation
-	ctx   context.Context
-	begun time.Time
-	// blocks, or events, that it was handed
-	blocks uint64
-}
-
-// begin tells that an operation starts. It returns the context to run it in.
-func (e *events) begin(ctx context.Context, op *plan.Bound, by asker) (context.Context, *observed) {
-	if !e.traces() && !e.log.Enabled(ctx, slog.LevelDebug) {
-		return ctx, nil
-	}
-	o := &observed{events: e, ctx: ctx, begun: time.Now(), op: Operation{
-		Type: string(op.Kind()), Name: op.Name(), Hash: op.Hash(), Transport: by.transport, Project: by.project,
-		Trace: by.trace.or(traceOf(by.header.Get)),
-	}}
-	if e.OperationStarted != nil {
-		e.call(ctx, "OperationStarted", func() {
-			if made := e.OperationStarted(ctx, o.op); made != nil {
-				o.ctx = made
-			}
-		})
-	}
-	return o.ctx, o
-}
-
-// reading returns the context for a call of Blocks that a query asks for.
-func (e *events) reading(ctx, asker context.Context) context.Context {
-	if e.ReadStarted != nil {
-		e.call(asker, "ReadStarted", func() {
-			if made := e.ReadStarted(ctx, asker); made != nil {
-				ctx = made
-			}
-		})
-	}
-	return ctx
-}
-
-// traces is whether somebody wants to know of an operation's trace.
-func (e *events) traces() bool {
-	return e.OperationStarted != nil || e.OperationFinished != nil || e.BlockDelivered != nil
-}
-
-// failed reports whether an answer has errors: one without ends with its data,
-// which is an object.
-func failed(answer []byte) bool { return bytes.HasSuffix(answer, []byte("]}")) }
-
-// answered tells that a query has its answer.
-func (o *observed) answered(answer []byte, failed bool) {
-	switch {
-	case o == nil:
-	case failed:
-		o.finish(Outcome{Failed: true, Code: firstCode(answer)})
-	default:
-		o.finish(Outcome{})
-	}
-}
-
-// firstCode finds the code of an answer's first error. What is looked for has
-// quotes, which clients' text has behind backslashes; errors come last.
-func firstCode(answer []byte) string {
-	_, code, _ := bytes.Cut(answer[max(0, bytes.LastIndex(answer, []byte(`,"errors":[{"message":`))):], []byte(`,"extensions":{"code":"`))
-	code, _, _ = bytes.Cut(code, []byte(`"`))
-	return string(code)
-}
-
-// handed tells that a subscription was handed an event.
-func (o *observed) handed() {
-	if o != nil {
-		o.blocks++
-	}
-}
-
-// delivered tells that a subscription was handed a block.
-func (o *observed) delivered(item blocklog.Item) {
-	o.handed()
-	if o == nil || o.BlockDelivered == nil {
-		return
-	}
-	d := Delivery{Operation: o.op, Cursor: Cursor(item.Cursor), From: deliveredFrom[item.Origin]}
-	if !item.Arrived.IsZero() {
-		d.Lag = time.Since(item.Arrived)
-	}
-	o.call(o.ctx, "BlockDelivered", func() { o.BlockDelivered(o.ctx, d) })
-}
-
-// ended tells that a subscription has ended.
-func (o *observed) ended(cursor string, why error) {
-	if o != nil {
-		reason := reasonOf(why)
-		o.finish(Outcome{Failed: reason != ReasonClient, Reason: reason, Err: why, Blocks: o.blocks, Cursor: Cursor(cursor)})
-	}
-}
-
-func (o *observed) finish(out Outcome) {
-	out.Duration = time.Since(o.begun)
-	o.log.LogAttrs(o.ctx, slog.LevelDebug, "chaingql: operation finished",
-		slog.String("type", o.op.Type), slog.String("operation", o.op.Name), slog.String("transport", o.op.Transport),
-		slog.String("project", o.op.Project), slog.Duration("duration", out.Duration), slog.Bool("failed", out.Failed),
-		slog.String("reason", string(out.Reason)), slog.Uint64("blocks", out.Blocks), slog.String("cursor", string(out.Cursor)), slog.Any("error", out.Err))
-	if o.OperationFinished != nil {
-		o.call(o.ctx, "OperationFinished", func() { o.OperationFinished(o.ctx, o.op, out) })
-	}
-}
-
-// received, failed and recovered are told by the block log, whose own lines
-// the log has.
-func (e *events) received(b Block) {
-	if e.BlockReceived != nil {
-		e.call(context.Background(), "BlockReceived", func() { e.BlockReceived(b, time.Since(b.Time)) })
-	}
-}
-
-func (e *events) dropped(b Block) {
-	if e.BlockDropped != nil {
-		e.call(context.Background(), "BlockDropped", func() { e.BlockDropped(b) })
-	}
-}
-
-func (e *events) failed(err error, wait time.Duration) {
-	if e.SourceFailed != nil {
-		e.call(context.Background(), "SourceFailed", func() { e.SourceFailed(err, wait) })
-	}
-}
-
-func (e *events) recovered(down time.Duration) {
-	if e.SourceRecovered != nil {
-		e.call(context.Background(), "SourceRecovered", func() { e.SourceRecovered(down) })
-	}
+// A Trace is the trace context that a client sent (W3C Trace Context and Baggage), unchecked. It comes from the
+// extensions of the operation, otherwise from the payload of connection_init, otherwise from the headers of the
+// request, under these names in lower case. Missing values are empty.
+type Trace struct {
+	// Parent is traceparent.
+	Parent string
+	// State is tracestate.
+	State string
+	// Baggage is baggage.
+	Baggage string
 }

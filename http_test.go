@@ -21,89 +21,160 @@ const (
 	graphqlType = "application/graphql-response+json; charset=utf-8"
 )
 
-const ask802 = `{"query":"query{\n  blockchain{\n    blocks(workchain:-1, last:1){\n      edges{\n        node{\n          hash\n          seq_no\n        }\n      }\n    }\n  }\n}","variables":{}}`
+const request802 = `{"query":"query{\n  blockchain{` +
+	`\n    blocks(workchain:-1, last:1){\n      edges{` +
+	`\n        node{\n          hash\n          seq_no\n        }\n      }\n    }\n  }\n}","` +
+	`variables":{}}`
 
-const answer802 = `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"hash":"c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","seq_no":802}}]}}}}`
+const response802 = `{"data":{"blockchain":{"blocks":{"edges":[{"node":{` +
+	`"hash":"c3dd7d12ca3d1416a4b2f64c95790e472e7c0b8ecc9243c4a5e1ae7f9f94a1b0","seq_no":802}}]}}}}`
 
 func refusalBody(message, code string) string {
 	return fmt.Sprintf(`{"errors":[{"message":%q,"extensions":{"code":%q}}]}`, message, code)
 }
 
-func TestEveryCaseHasItsStatusAndBody(t *testing.T) {
+func TestHTTPStatusAndBody(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{BodyBytes: 1000}})
 	mux := mounted(h)
 	const version = `{"data":{"info":{"version":"0.1.0"}}}`
-	const unknownField = `{"errors":[{"message":"Cannot query field \"foo\" on type \"BlockchainQuery\".","locations":[{"line":1,"column":13}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+	const unknownField = `{"errors":[{"message":"Cannot query field \"foo\" on type \"BlockchainQuery\".",` +
+		`"locations":[{"line":1,"column":13}],` +
+		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+	onlyGetAndPost := refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")
 	big := `{"query":"{info{version}}","extensions":{"x":"` + strings.Repeat("x", 1000) + `"}}`
 	own := []string{"Accept", "application/graphql-response+json"}
 	as := func(contentType string, more ...string) []string {
 		return append([]string{"Content-Type", contentType}, more...)
 	}
 	plain := as("application/json")
+	typed := append(own, plain...)
+	const (
+		path         = "/demo/graphql"
+		unsupported  = `"code":"UNSUPPORTED_MEDIA_TYPE"`
+		notJSON      = "The body is not JSON: unexpected end of JSON."
+		oneField     = `{"query":"{blockchain{foo}}"}`
+		unterminated = `{"query":"query{blockchain{"}`
+		subscription = `{"query":"subscription{blocks{id}}"}`
+	)
+
 	for _, c := range []struct {
 		what, method, target, body string
 		header                     []string
 		status                     int
-		answer                     string
+		response                   string
 	}{
-		{"query", "POST", "/demo/graphql", ask802, plain, 200, answer802},
-		{"query as the response type", "POST", "/demo/graphql", ask802, append(own, plain...), 200, answer802},
-		{"trailing slash", "POST", "/demo/graphql/", ask802, plain, 200, answer802},
+		{"query", "POST", "/demo/graphql", request802, plain, 200, response802},
+		{"query as the response type", "POST", "/demo/graphql", request802, append(own, plain...), 200, response802},
+		{"trailing slash", "POST", "/demo/graphql/", request802, plain, 200, response802},
 		{"GET", "GET", "/demo/graphql?query={info{version}}", "", nil, 200, version},
 		{"GET with a trailing slash", "GET", "/demo/graphql/?query={info{version}}", "", nil, 200, version},
 		{"HEAD", "HEAD", "/demo/graphql?query={info{version}}", "", nil, 200, ""},
 		{"HEAD of a refusal", "HEAD", "/demo/graphql", "", nil, 400, ""},
 		{"OPTIONS", "OPTIONS", "/demo/graphql", "", nil, 204, ""},
-		{"field error", "POST", "/demo/graphql", `{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`, plain, 200,
-			`{"data":{"blockchain":{"account":null}},"errors":[{"message":"Invalid account address","locations":[{"line":1,"column":13}],"path":["blockchain","account"],"extensions":{"code":"BAD_USER_INPUT"}}]}`},
-		{"validation", "POST", "/demo/graphql", `{"query":"{blockchain{foo}}"}`, plain, 200, unknownField},
-		{"validation as the response type", "POST", "/demo/graphql", `{"query":"{blockchain{foo}}"}`, append(own, plain...), 400, unknownField},
-		{"parse", "POST", "/demo/graphql", `{"query":"query{blockchain{"}`, plain, 200, `"code":"GRAPHQL_PARSE_FAILED"`},
-		{"parse as the response type", "POST", "/demo/graphql", `{"query":"query{blockchain{"}`, append(own, plain...), 400, `"code":"GRAPHQL_PARSE_FAILED"`},
-		{"bad enum", "POST", "/demo/graphql", `{"query":"{blockchain{account(address:\"0:00\"){info{balance(format:OCT)}}}}"}`, plain, 200,
-			`{"errors":[{"message":"Value \"OCT\" does not exist in \"BigIntFormat\" enum.","locations":[{"line":1,"column":57}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`},
-		{"missing variable", "POST", "/demo/graphql", `{"query":"query($address:String!){blockchain{account(address:$address){info{balance}}}}","variables":{}}`, append(own, plain...), 400,
-			`{"errors":[{"message":"Variable \"$address\" of required type \"String!\" was not provided.","locations":[{"line":1,"column":7}],"extensions":{"code":"BAD_USER_INPUT"}}]}`},
-		{"two operations, no name", "POST", "/demo/graphql", `{"query":"query A{info{version}} query B{info{version}}"}`, append(own, plain...), 400,
-			refusalBody("Must provide operation name if query contains multiple operations.", "BAD_USER_INPUT")},
-		{"unknown operation name", "POST", "/demo/graphql", `{"query":"query A{info{version}}","operationName":"B"}`, plain, 200, `"code":"BAD_USER_INPUT"`},
-		{"operation name", "POST", "/demo/graphql", `{"query":"query A{info{version}} query B{info{rempEnabled}}","operationName":"B"}`, plain, 200, `{"data":{"info":{"rempEnabled":false}}}`},
-		{"batch", "POST", "/demo/graphql", `[{"query":"{info{version}}"}]`, plain, 400, refusalBody("Batches are not served: send one operation at a time.", "BAD_REQUEST")},
-		{"no query", "POST", "/demo/graphql", `{"variables":{}}`, plain, 400, refusalBody("Must provide query string.", "BAD_REQUEST")},
-		{"broken JSON", "POST", "/demo/graphql", `{`, plain, 400, refusalBody("The body is not JSON: unexpected end of JSON.", "BAD_REQUEST")},
-		{"empty body", "POST", "/demo/graphql", "", plain, 400, refusalBody("The body is not JSON: unexpected end of JSON.", "BAD_REQUEST")},
-		{"GET without query", "GET", "/demo/graphql", "", nil, 400, refusalBody("Must provide query string.", "BAD_REQUEST")},
-		{"not JSON as the response type", "POST", "/demo/graphql", `{`, append(own, plain...), 400, `"code":"BAD_REQUEST"`},
+		{
+			"field error", "POST", path,
+			`{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`, plain, 200,
+			`{"data":{"blockchain":{"account":null}},"errors":[{"message":"Invalid account address",` +
+				`"locations":[{"line":1,"column":13}],"path":["blockchain","account"],` +
+				`"extensions":{"code":"BAD_USER_INPUT"}}]}`,
+		},
+		{"validation", "POST", path, oneField, plain, 200, unknownField},
+		{"validation as the response type", "POST", path, oneField, typed, 400, unknownField},
+		{"parse", "POST", path, unterminated, plain, 200, `"code":"GRAPHQL_PARSE_FAILED"`},
+		{"parse as the response type", "POST", path, unterminated, typed, 400, `"code":"GRAPHQL_PARSE_FAILED"`},
+		{
+			"bad enum", "POST", path,
+			`{"query":"{blockchain{account(address:\"0:00\"){info{balance(format:OCT)}}}}"}`, plain, 200,
+			`{"errors":[{"message":"Value \"OCT\" does not exist in \"BigIntFormat\" enum.",` +
+				`"locations":[{"line":1,"column":57}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`,
+		},
+		{
+			"missing variable", "POST", path,
+			`{"query":"query($address:String!){blockchain{account(address:$address){info{balance}}}}","variables":{}}`,
+			typed, 400,
+			`{"errors":[{"message":"Variable \"$address\" of required type \"String!\" was not provided.",` +
+				`"locations":[{"line":1,"column":7}],"extensions":{"code":"BAD_USER_INPUT"}}]}`,
+		},
+		{
+			"two operations, no name", "POST", path,
+			`{"query":"query A{info{version}} query B{info{version}}"}`, typed, 400,
+			refusalBody("Must provide operation name if query contains multiple operations.", "BAD_USER_INPUT"),
+		},
+		{
+			"unknown operation name", "POST", path,
+			`{"query":"query A{info{version}}","operationName":"B"}`, plain, 200,
+			`"code":"BAD_USER_INPUT"`,
+		},
+		{
+			"operation name", "POST", path,
+			`{"query":"query A{info{version}} query B{info{rempEnabled}}","operationName":"B"}`, plain, 200,
+			`{"data":{"info":{"rempEnabled":false}}}`,
+		},
+		{
+			"batch", "POST", "/demo/graphql", `[{"query":"{info{version}}"}]`, plain, 400,
+			refusalBody("Batches are not served: send one operation at a time.", "BAD_REQUEST"),
+		},
+		{
+			"no query", "POST", "/demo/graphql", `{"variables":{}}`, plain, 400,
+			refusalBody("Must provide query string.", "BAD_REQUEST"),
+		},
+		{"broken JSON", "POST", path, `{`, plain, 400, refusalBody(notJSON, "BAD_REQUEST")},
+		{"empty body", "POST", path, "", plain, 400, refusalBody(notJSON, "BAD_REQUEST")},
+		{"GET without query", "GET", path, "", nil, 400, refusalBody("Must provide query string.", "BAD_REQUEST")},
+		{"not JSON as the response type", "POST", path, `{`, typed, 400, `"code":"BAD_REQUEST"`},
 		{"mutation", "GET", "/demo/graphql?query=mutation{x}", "", nil, 200, `"code":"GRAPHQL_VALIDATION_FAILED"`},
-		{"subscription", "POST", "/demo/graphql", `{"query":"subscription{blocks{id}}"}`, plain, 406, `"code":"NOT_ACCEPTABLE"`},
-		{"subscription with events refused", "POST", "/demo/graphql", `{"query":"subscription{blocks{id}}"}`, append([]string{"Accept", "application/json, text/event-stream;q=0"}, plain...), 406, `"code":"NOT_ACCEPTABLE"`},
-		{"PUT", "PUT", "/demo/graphql", ask802, plain, 405, refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")},
-		{"DELETE", "DELETE", "/demo/graphql/", "", nil, 405, refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")},
-		{"unacceptable Accept", "GET", "/demo/graphql?query={info{version}}", "", []string{"Accept", "text/html"}, 406, `"code":"NOT_ACCEPTABLE"`},
-		{"declared too large", "POST", "/demo/graphql", big, plain, 413, refusalBody("The body exceeds the limit of 1000 bytes.", "LIMIT_EXCEEDED")},
-		{"URL too large", "GET", "/demo/graphql?query={info{version}}&x=" + strings.Repeat("x", 1000), "", nil, 413, refusalBody("The URL's query exceeds the limit of 1000 bytes.", "LIMIT_EXCEEDED")},
-		{"no type", "POST", "/demo/graphql", ask802, nil, 415, refusalBody("The body must be application/json in UTF-8.", "UNSUPPORTED_MEDIA_TYPE")},
-		{"text/plain", "POST", "/demo/graphql", ask802, as("text/plain"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
-		{"a form", "POST", "/demo/graphql", "query=x", as("application/x-www-form-urlencoded"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
-		{"malformed type", "POST", "/demo/graphql", ask802, as("application/json; charset"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
-		{"utf-8", "POST", "/demo/graphql", ask802, as(`application/json;charset="UTF-8"`), 200, answer802},
-		{"latin1", "POST", "/demo/graphql", ask802, as("application/json; charset=iso-8859-1"), 415, `"code":"UNSUPPORTED_MEDIA_TYPE"`},
-		{"gzip", "POST", "/demo/graphql", ask802, as("application/json", "Content-Encoding", "gzip"), 415, refusalBody("The body must not be compressed.", "UNSUPPORTED_MEDIA_TYPE")},
-		{"identity", "POST", "/demo/graphql", ask802, as("application/json", "Content-Encoding", "identity"), 200, answer802},
+		{"subscription", "POST", path, subscription, plain, 406, `"code":"NOT_ACCEPTABLE"`},
+		{
+			"subscription with events refused", "POST", path, subscription,
+			append([]string{"Accept", "application/json, text/event-stream;q=0"}, plain...), 406,
+			`"code":"NOT_ACCEPTABLE"`,
+		},
+		{"PUT", "PUT", path, request802, plain, 405, onlyGetAndPost},
+		{"DELETE", "DELETE", "/demo/graphql/", "", nil, 405, onlyGetAndPost},
+		{
+			"unacceptable Accept", "GET", "/demo/graphql?query={info{version}}",
+			"", []string{"Accept", "text/html"}, 406, `"code":"NOT_ACCEPTABLE"`,
+		},
+		{
+			"declared too large", "POST", "/demo/graphql", big, plain, 413,
+			refusalBody("The body exceeds the limit of 1000 bytes.", "LIMIT_EXCEEDED"),
+		},
+		{
+			"URL too large", "GET", "/demo/graphql?query={info{version}}&x=" + strings.Repeat("x", 1000),
+			"", nil, 413, refusalBody("The URL's query exceeds the limit of 1000 bytes.", "LIMIT_EXCEEDED"),
+		},
+		{
+			"no type", "POST", "/demo/graphql", request802, nil, 415,
+			refusalBody("The body must be application/json in UTF-8.", "UNSUPPORTED_MEDIA_TYPE"),
+		},
+		{"text/plain", "POST", path, request802, as("text/plain"), 415, unsupported},
+		{"a form", "POST", path, "query=x", as("application/x-www-form-urlencoded"), 415, unsupported},
+		{"malformed type", "POST", path, request802, as("application/json; charset"), 415, unsupported},
+		{"utf-8", "POST", path, request802, as(`application/json;charset="UTF-8"`), 200, response802},
+		{"latin1", "POST", path, request802, as("application/json; charset=iso-8859-1"), 415, unsupported},
+		{
+			"gzip", "POST", "/demo/graphql", request802, as("application/json", "Content-Encoding", "gzip"), 415,
+			refusalBody("The body must not be compressed.", "UNSUPPORTED_MEDIA_TYPE"),
+		},
+		{
+			"identity", "POST", path, request802, as("application/json", "Content-Encoding", "identity"), 200,
+			response802,
+		},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			w := do(mux, c.method, strings.NewReplacer("{", "%7B", "}", "%7D").Replace(c.target), c.body, c.header...)
 			equal(t, "status", w.Code, c.status)
-			if body := w.Body.String(); strings.HasPrefix(c.answer, "{") {
-				equal(t, "body", body, c.answer)
-			} else if !strings.Contains(body, c.answer) || c.answer == "" && body != "" {
-				t.Errorf("body %s, want %s in it", body, c.answer)
+			if body := w.Body.String(); strings.HasPrefix(c.response, "{") {
+				equal(t, "body", body, c.response)
+			} else if !strings.Contains(body, c.response) || c.response == "" && body != "" {
+				t.Errorf("body %s, want %s in it", body, c.response)
 			}
 			if w.Code == 204 {
 				return
 			}
 			want := jsonType
-			if (w.Code == 200 || w.Code == 400) && len(c.header) > 0 && c.header[1] == own[1] && !strings.Contains(c.answer, "BAD_REQUEST") {
+			accepted := len(c.header) > 0 && c.header[1] == own[1]
+			if (w.Code == 200 || w.Code == 400) && accepted && !strings.Contains(c.response, "BAD_REQUEST") {
 				want = graphqlType
 			}
 			equal(t, "content type", w.Header().Get("Content-Type"), want)
@@ -117,13 +188,13 @@ func TestEveryCaseHasItsStatusAndBody(t *testing.T) {
 	}
 }
 
-func TestHEADTellsTheLengthOfTheAnswer(t *testing.T) {
+func TestHeadHasContentLength(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	w := do(h, "HEAD", "/demo/graphql?query=%7Binfo%7Bversion%7D%7D", "")
 	equal(t, "length", w.Header().Get("Content-Length"), "37")
 }
 
-func TestUndeclaredLengthIsCutAtTheLimitToo(t *testing.T) {
+func TestChunkedBodyIsLimited(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{BodyBytes: 100}})
 	srv := httptest.NewServer(h)
 	defer srv.Close()
@@ -143,8 +214,8 @@ func TestUndeclaredLengthIsCutAtTheLimitToo(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// The words of real clients.
-func TestAcceptListsOfClientsAreUnderstood(t *testing.T) {
+// Rows that are named after a client have the Accept header that it sends. If want is empty, the status is 406.
+func TestAcceptIsNegotiated(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	for _, c := range []struct{ client, accept, want string }{
 		{"none", "-", jsonType},
@@ -153,23 +224,33 @@ func TestAcceptListsOfClientsAreUnderstood(t *testing.T) {
 		{"the SDK", "application/json", jsonType},
 		{"Apollo Client 3", "application/graphql-response+json,application/json;q=0.9", graphqlType},
 		{"Apollo Client 3.6", "*/*", jsonType},
-		{"Apollo iOS", "multipart/mixed;deferSpec=20220824,application/graphql-response+json,application/json", graphqlType},
-		{"urql", "application/graphql-response+json, application/graphql+json, application/json, text/event-stream, multipart/mixed", graphqlType},
+		{
+			"Apollo iOS",
+			"multipart/mixed;deferSpec=20220824,application/graphql-response+json,application/json", graphqlType,
+		},
+		{
+			"urql",
+			"application/graphql-response+json, application/graphql+json, application/json, " +
+				" text/event-stream, multipart/mixed", graphqlType,
+		},
 		{"graphql-request", "application/graphql-response+json, application/json", graphqlType},
 		{"Relay", "application/json; charset=utf-8", jsonType},
-		{"a browser", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8", jsonType},
+		{
+			"a browser",
+			"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8", jsonType,
+		},
 		{"axios", "application/json, text/plain, */*", jsonType},
-		{"JSON liked better", "application/graphql-response+json;q=0.5, application/json", jsonType},
-		{"own liked better", "application/json;q=0.5, application/graphql-response+json", graphqlType},
+		{"JSON preferred", "application/graphql-response+json;q=0.5, application/json", jsonType},
+		{"own type preferred", "application/json;q=0.5, application/graphql-response+json", graphqlType},
 		{"equal, JSON first", "application/json, application/graphql-response+json", jsonType},
 		{"JSON twice", "application/json, application/graphql-response+json, application/json", jsonType},
 		{"a weight of one", "application/json;q=0.5, application/graphql-response+json;q=1", graphqlType},
 		{"application/*", "application/*", jsonType},
-		{"wildcard liked better", "application/graphql-response+json;q=0.5, */*;q=0.8", jsonType},
+		{"wildcard preferred", "application/graphql-response+json;q=0.5, */*;q=0.8", jsonType},
 		{"upper case", "Application/JSON", jsonType},
 		{"all but JSON", "*/*, application/json;q=0", graphqlType},
 		{"all but JSON, turned", "application/json;q=0, */*", graphqlType},
-		{"malformed item beside a good one", "@@, application/json", jsonType},
+		{"malformed and valid item", "@@, application/json", jsonType},
 		{"malformed weight", "application/graphql-response+json;q=2, application/json;q=0.1", jsonType},
 		{"nothing but JSON refused", "application/json;q=0", ""},
 		{"everything refused", "*/*;q=0", ""},
@@ -195,7 +276,7 @@ func TestAcceptListsOfClientsAreUnderstood(t *testing.T) {
 	equal(t, "content type by two header lines", w.Header().Get("Content-Type"), graphqlType)
 }
 
-func TestConnectionServesOnAfterARefusal(t *testing.T) {
+func TestConnectionIsReusedAfterAnError(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	srv := httptest.NewServer(mounted(h))
 	defer srv.Close()
@@ -209,7 +290,8 @@ func TestConnectionServesOnAfterARefusal(t *testing.T) {
 		body   string
 		status int
 	}{{`{`, 400}, {`{"query":"{info{version}}"}`, 200}, {`{"query":"{nope}"}`, 200}} {
-		fmt.Fprintf(conn, "POST /demo/graphql HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(c.body), c.body)
+		fmt.Fprintf(conn, "POST /demo/graphql HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n%s", len(c.body), c.body)
 		res, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -219,9 +301,8 @@ func TestConnectionServesOnAfterARefusal(t *testing.T) {
 	}
 }
 
-// Answers share what their headers say: a host that adds to one's must not reach
-// another's.
-func TestWhatAHostAddsToAHeaderIsInThatAnswerAlone(t *testing.T) {
+// Responses share header values. If a host adds to a header, other responses must not change.
+func TestHeadersAddedByAHostStayInTheirResponse(t *testing.T) {
 	h, _ := newHandler(t, chainOf(t, nil), chaingql.Options{})
 	ask := func() http.Header {
 		w := httptest.NewRecorder()

@@ -3,6 +3,7 @@ package chaingql_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +35,7 @@ func askInfo(t *testing.T, h *chaingql.Handler) infoSeen {
 	return data.Info
 }
 
-func TestInfoTellsOfTheService(t *testing.T) {
+func TestInfoDescribesTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := memchain.New()
 		h, _ := newHandler(t, chain, chaingql.Options{})
@@ -48,8 +49,14 @@ func TestInfoTellsOfTheService(t *testing.T) {
 			t.Errorf("an empty chain has a last block at %d", *i.LastBlockTime)
 		}
 		for n := range uint32(3) {
-			b := chaingql.Block{Workchain: -1, SeqNo: n, Time: time.UnixMilli(1_700_000_000_000 + int64(n)), Cursor: chaingql.SeqCursor(uint64(2*n + 1))}
-			later := chaingql.Block{Workchain: 0, SeqNo: n, Time: b.Time.Add(time.Hour), Cursor: chaingql.SeqCursor(uint64(2*n + 2))}
+			b := chaingql.Block{
+				Workchain: -1, SeqNo: n, Time: time.UnixMilli(1_700_000_000_000 + int64(n)),
+				Cursor: chaingql.SeqCursor(uint64(2*n + 1)),
+			}
+			later := chaingql.Block{
+				Workchain: 0, SeqNo: n, Time: b.Time.Add(time.Hour),
+				Cursor: chaingql.SeqCursor(uint64(2*n + 2)),
+			}
 			if err := chain.Append(b, later); err != nil {
 				t.Fatal(err)
 			}
@@ -59,12 +66,14 @@ func TestInfoTellsOfTheService(t *testing.T) {
 	})
 }
 
-func TestEndpointsAreTheOptionsOrTheRequests(t *testing.T) {
+func TestEndpointsComeFromOptionsOrRequest(t *testing.T) {
 	for _, c := range []struct {
 		given []string
 		want  string
 	}{
-		{nil, "[example.com/demo/graphql]"}, {[]string{}, "[example.com/demo/graphql]"}, {[]string{"a.example/x", "b.example/y"}, "[a.example/x b.example/y]"},
+		{nil, "[example.com/demo/graphql]"},
+		{[]string{}, "[example.com/demo/graphql]"},
+		{[]string{"a.example/x", "b.example/y"}, "[a.example/x b.example/y]"},
 	} {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Endpoints: c.given})
 		if len(c.given) > 0 {
@@ -74,7 +83,7 @@ func TestEndpointsAreTheOptionsOrTheRequests(t *testing.T) {
 	}
 }
 
-// A new block every three seconds, then none any more.
+// There is a block every three seconds, then none.
 func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := memchain.New()
@@ -82,7 +91,8 @@ func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 		n := uint32(0)
 		commit := func(generated time.Time) {
 			n++
-			if err := chain.Append(chaingql.Block{Workchain: -1, SeqNo: n, Time: generated, Cursor: chaingql.SeqCursor(uint64(n))}); err != nil {
+			b := chaingql.Block{Workchain: -1, SeqNo: n, Time: generated, Cursor: chaingql.SeqCursor(uint64(n))}
+			if err := chain.Append(b); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -95,7 +105,7 @@ func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		commit(time.Now().Add(-3 * time.Second)) // one block alone knows no pace
+		commit(time.Now().Add(-3 * time.Second)) // a single block has no pace
 		askInfo(t, h)                            // starts the stream
 		synctest.Wait()
 		for range 20 {
@@ -104,10 +114,11 @@ func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 		}
 		for late := range 5 {
 			i := askInfo(t, h)
-			equal(t, "latency when late", [2]int64{i.Latency, i.BlocksLatency}, [2]int64{int64(late) * 1000, int64(late) * 1000})
+			want := [2]int64{int64(late) * 1000, int64(late) * 1000}
+			equal(t, "latency of a late block", [2]int64{i.Latency, i.BlocksLatency}, want)
 			time.Sleep(time.Second)
 		}
-		// Blocks that reach us long after they were generated, but steadily.
+		// A constant delay between generation and arrival is not latency.
 		for i := range 20 {
 			commit(time.Now().Add(-time.Hour))
 			if i > 10 {
@@ -115,6 +126,51 @@ func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 			} else {
 				time.Sleep(3 * time.Second)
 			}
+		}
+	})
+}
+
+func TestLatencyGrowsWhileFollowIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const silence = 10 * time.Second
+		var stalled chaingql.Cursor
+		blocks := weave(strings.Repeat("m", 100))
+		for i := range blocks {
+			blocks[i].Time = time.Now().Add(time.Duration(i-30) * time.Second)
+		}
+		stalled = blocks[40].Cursor
+		l := laggingChain{
+			&pageCounter{Chain: chainOf(t, blocks[:30])},
+			func() chaingql.Cursor { return stalled },
+			make(chan struct{}),
+		}
+		h, _ := newHandler(t, l, chaingql.Options{StallTimeout: silence})
+		askInfo(t, h)
+		synctest.Wait()
+		tick := func(from, to int) {
+			for i := from; i < to; i++ {
+				time.Sleep(time.Until(blocks[i].Time))
+				commit(t, l.Chain, blocks[i])
+				synctest.Wait()
+			}
+		}
+		tick(30, 41)
+		equal(t, "latency while all is well", askInfo(t, h).Latency, 0)
+		tick(41, 50)
+		equal(t, "latency before StallTimeout has passed", askInfo(t, h).Latency, 8_000)
+		tick(50, 60)
+		i := askInfo(t, h)
+		equal(t, "latency in silence, although the backend has new blocks", i.Latency, 18_000)
+		equal(t, "the newest block, from the backend", *i.LastBlockTime, blocks[59].Time.UnixMilli())
+		stalled = blocks[99].Cursor
+		l.more <- struct{}{}
+		synctest.Wait()
+		equal(t, "latency after a block", askInfo(t, h).Latency, 0)
+		l.Interrupt(nil)
+		synctest.Wait()
+		time.Sleep(90 * time.Millisecond) // Follow is called again after that
+		if got := askInfo(t, h).Latency; got > 90 {
+			t.Errorf("latency as soon as it fails: %d", got)
 		}
 	})
 }

@@ -11,25 +11,30 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// docs/limits.md says what is in force.
-func TestDocumentedDefaultsAreInForce(t *testing.T) {
+// The defaults in docs/limits.md must match the code.
+func TestDocumentedDefaultsMatch(t *testing.T) {
 	in := chaingql.Defaults()
-	want := map[string]int64{"KeepAlive": int64(in.KeepAlive), "Window": int64(in.Window), "Silence": int64(in.Silence)}
+	want := map[string]int64{
+		"KeepAliveInterval": int64(in.KeepAliveInterval),
+		"WindowSize":        int64(in.WindowSize),
+		"StallTimeout":      int64(in.StallTimeout),
+	}
 	limits := reflect.ValueOf(in.Limits)
 	for _, f := range reflect.VisibleFields(limits.Type()) {
 		want[f.Name] = limits.FieldByIndex(f.Index).Int()
 	}
 	text := read(t, "docs/limits.md")
 	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]+ \\| ([^|]+) \\|").FindAllStringSubmatch(text, -1) {
+	defaults := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]+ \\| ([^|]+) \\|")
+	for _, row := range defaults.FindAllStringSubmatch(text, -1) {
 		name, value := row[1], amount(t, row[2])
 		if def, known := want[name]; !known {
-			t.Errorf("%s is no limit", name)
+			t.Errorf("%s is not a limit", name)
 		} else if value != def {
-			t.Errorf("%s: %s is documented, %d is in force", name, row[2], def)
+			t.Errorf("%s: %s is documented, the default is %d", name, row[2], def)
 		}
 		if documented[name] {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("%s is documented twice", name)
 		}
 		documented[name] = true
 	}
@@ -41,20 +46,20 @@ func TestDocumentedDefaultsAreInForce(t *testing.T) {
 	_, fixed, _ := strings.Cut(text, "## What cannot be changed")
 	rows := regexp.MustCompile(`(?m)^\| for .* \| (\d+ s) \|$`).FindAllStringSubmatch(fixed, -1)
 	if len(rows) != len(chaingql.Fixed) {
-		t.Fatalf("%d times are documented, %d are there", len(rows), len(chaingql.Fixed))
+		t.Fatalf("%d fixed timeouts are documented, %d exist", len(rows), len(chaingql.Fixed))
 	}
 	for i, row := range rows {
 		equal(t, row[0], time.Duration(amount(t, row[1])), chaingql.Fixed[i])
 	}
 }
 
-// amount reads a documented number with its unit.
+// amount parses a documented number with its unit.
 func amount(t *testing.T, text string) int64 {
 	t.Helper()
 	number, unit, _ := strings.Cut(text, " ")
 	n, err := strconv.ParseInt(strings.ReplaceAll(number, ",", ""), 10, 64)
 	if err != nil {
-		t.Errorf("%q is no number", text)
+		t.Errorf("%q is not a number", text)
 	}
 	units := map[string]int64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "s": int64(time.Second)}
 	if units[unit] == 0 {
@@ -63,12 +68,14 @@ func amount(t *testing.T, text string) int64 {
 	return n * units[unit]
 }
 
-// The few limits that README.md shows are those in force.
-func TestLimitsOfTheReadmeAreInForce(t *testing.T) {
+// The limits in README.md must match the defaults.
+func TestReadmeLimitsMatch(t *testing.T) {
 	l := chaingql.Defaults().Limits
 	text := read(t, "README.md")
 	for _, row := range [][]int{
-		{50, l.Blocks, l.Calls}, {l.BodyBytes >> 10, l.DocumentBytes >> 10, l.Depth}, {l.Sockets, l.Subscriptions, l.SocketSubscriptions, l.SocketQueries, l.MessageRate},
+		{50, l.QueryBlocks, l.BackendCalls},
+		{l.BodyBytes >> 10, l.DocumentBytes >> 10, l.Depth},
+		{l.Connections, l.Subscriptions, l.SocketSubscriptions, l.SocketQueries, l.MessageRate},
 	} {
 		var cells []string
 		for _, n := range row {
@@ -80,7 +87,7 @@ func TestLimitsOfTheReadmeAreInForce(t *testing.T) {
 	}
 }
 
-// grouped writes a number with commas.
+// grouped formats a number with commas.
 func grouped(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -89,7 +96,7 @@ func grouped(n int) string {
 	return text
 }
 
-// The worst-case memory is the sum of its parts, which are the defaults.
+// The documented worst-case memory must be the sum of its parts, which follow from the defaults.
 func TestDocumentedWorstCaseIsTheSumOfItsParts(t *testing.T) {
 	l := chaingql.Defaults().Limits
 	text := read(t, "docs/limits.md")
@@ -98,9 +105,12 @@ func TestDocumentedWorstCaseIsTheSumOfItsParts(t *testing.T) {
 	stated := regexp.MustCompile(`at most ([\d,]+ MiB)`).FindStringSubmatch(text)
 	rows := regexp.MustCompile(`(?m)^\| (.*) \| (\d+ MiB) \|$`).FindAllStringSubmatch(text, -1)
 	const perSocket, perStream, pages = 40 << 10, 32 << 10, 16 << 20
-	want := []int{l.CacheBytes, l.SubscriptionBytes, l.PendingBodyBytes, l.PendingAnswerBytes, l.Requests * requestBytes, pages, l.Sockets * perSocket, l.Sockets * perStream}
+	want := []int{
+		l.CacheBytes, l.SubscriptionBytes, l.PendingBodyBytes, l.PendingResponseBytes,
+		l.Requests * requestBytes, pages, l.Connections * perSocket, l.Connections * perStream,
+	}
 	if len(stated) != 2 || len(rows) != len(want) {
-		t.Fatalf("%q is stated, of %d parts", stated, len(rows))
+		t.Fatalf("%q is stated, with %d parts", stated, len(rows))
 	}
 	sum := int64(0)
 	for i, row := range rows {

@@ -15,23 +15,23 @@ import (
 	"testing/synctest"
 )
 
-// A ledger is a slog.Handler that keeps what lines are made of.
-type ledger struct {
+// A lineRecorder is a slog.Handler that records messages, levels and attribute keys.
+type lineRecorder struct {
 	mu    sync.Mutex
-	lines []ledgerLine
+	lines []logLine
 }
 
-type ledgerLine struct {
+type logLine struct {
 	message, level string
 	keys           []string
 }
 
-func (l *ledger) Enabled(context.Context, slog.Level) bool { return true }
+func (l *lineRecorder) Enabled(context.Context, slog.Level) bool { return true }
 
-func (l *ledger) Handle(_ context.Context, r slog.Record) error {
-	line := ledgerLine{message: r.Message, level: r.Level.String()}
+func (l *lineRecorder) Handle(_ context.Context, r slog.Record) error {
+	line := logLine{message: r.Message, level: r.Level.String()}
 	r.Attrs(func(a slog.Attr) bool {
-		if !a.Equal(slog.Attr{}) { // which handlers leave out
+		if !a.Equal(slog.Attr{}) { // handlers omit empty attributes
 			line.keys = append(line.keys, a.Key)
 		}
 		return true
@@ -45,34 +45,34 @@ func (l *ledger) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (l *ledger) WithAttrs([]slog.Attr) slog.Handler { panic("no line has attributes of others") }
-func (l *ledger) WithGroup(string) slog.Handler      { panic("no line is in a group") }
+func (l *lineRecorder) WithAttrs([]slog.Attr) slog.Handler { panic("WithAttrs is not used") }
+func (l *lineRecorder) WithGroup(string) slog.Handler      { panic("WithGroup is not used") }
 
 const panicIn = "gqlws: panic in "
 
-// A promise is what the documentation says of a line.
-type promise struct {
+// A documentedLine holds the documented levels and attributes of a message.
+type documentedLine struct {
 	levels           []string
-	always, at_times []string
+	always, optional []string
 }
 
-// promises reads the table in docs/observability.md.
-func promises(t *testing.T) map[string]promise {
+// documentedLines reads the table in docs/observability.md.
+func documentedLines(t *testing.T) map[string]documentedLine {
 	t.Helper()
 	text, err := os.ReadFile("docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]promise{}
+	all := map[string]documentedLine{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if !strings.HasPrefix(line, "| `") || len(cells) != 4 {
 			continue
 		}
-		p := promise{levels: strings.Split(cells[1], ", ")}
+		p := documentedLine{levels: strings.Split(cells[1], ", ")}
 		for _, name := range strings.Fields(cells[2]) {
 			if key, optional := strings.CutPrefix(name, "["); optional {
-				p.at_times = append(p.at_times, strings.Trim(key, "`]"))
+				p.optional = append(p.optional, strings.Trim(key, "`]"))
 			} else {
 				p.always = append(p.always, strings.Trim(key, "`"))
 			}
@@ -82,15 +82,15 @@ func promises(t *testing.T) map[string]promise {
 	return all
 }
 
-func TestEachLineOfTheLogIsAsDocumented(t *testing.T) {
-	for message, p := range promises(t) {
+func TestLogLinesMatchTheDocumentation(t *testing.T) {
+	for message, p := range documentedLines(t) {
 		drive := lineDrivers[message]
 		if drive == nil {
-			t.Errorf("nothing makes the line %q", message)
+			t.Errorf("no driver for the message %q", message)
 			continue
 		}
 		t.Run(message, func(t *testing.T) {
-			var l ledger
+			var l lineRecorder
 			synctest.Test(t, func(t *testing.T) { drive(t, slog.New(&l)) })
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -103,11 +103,14 @@ func TestEachLineOfTheLogIsAsDocumented(t *testing.T) {
 				seen = append(seen, line.keys...)
 				for _, key := range p.always {
 					if !slices.Contains(line.keys, key) {
-						t.Errorf("a line has %v, without %s", line.keys, key)
+						t.Errorf("a line has %v, but lacks %s", line.keys, key)
 					}
 				}
 			}
-			for what, of := range map[string][2][]string{"levels": {levels, p.levels}, "attributes": {seen, slices.Concat(p.always, p.at_times)}} {
+			for what, of := range map[string][2][]string{
+				"levels":     {levels, p.levels},
+				"attributes": {seen, slices.Concat(p.always, p.optional)},
+			} {
 				got, want := of[0], slices.Clone(of[1])
 				slices.Sort(got)
 				slices.Sort(want)
@@ -119,12 +122,13 @@ func TestEachLineOfTheLogIsAsDocumented(t *testing.T) {
 	}
 }
 
-// What the sources write is in the table, and nothing else is.
-func TestNoLineOfTheLogIsUndocumented(t *testing.T) {
-	known, written := promises(t), map[string]bool{}
+// The table in docs/observability.md and the messages in the source files must be the same.
+func TestLogLinesAreDocumented(t *testing.T) {
+	known, written := documentedLines(t), map[string]bool{}
 	for _, files := range goFiles(t) {
 		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "examples") || strings.HasPrefix(file, "soak") || strings.HasPrefix(file, "chaos") {
+			other := strings.HasPrefix(file, "soak") || strings.HasPrefix(file, "chaos")
+			if other || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "examples") {
 				continue
 			}
 			tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -135,7 +139,7 @@ func TestNoLineOfTheLogIsUndocumented(t *testing.T) {
 				if message, ok := messageOf(n); ok {
 					written[message] = true
 					if _, ok := known[message]; !ok {
-						t.Errorf("%s writes %q, which docs/observability.md does not have", file, message)
+						t.Errorf("%s logs %q, which docs/observability.md lacks", file, message)
 					}
 				}
 				return true
@@ -144,18 +148,19 @@ func TestNoLineOfTheLogIsUndocumented(t *testing.T) {
 	}
 	for message := range known {
 		if !written[message] {
-			t.Errorf("docs/observability.md has %q, which nothing writes", message)
+			t.Errorf("docs/observability.md has %q, which is never logged", message)
 		}
 	}
 }
 
-// messageAt is which argument of a call is the message.
+// messageAt maps the name of a log function to the index of its message argument.
 var messageAt = map[string]int{
-	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1,
-	"Log": 2, "LogAttrs": 2, "say": 1, "logPanic": 0,
+	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0,
+	"DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1,
+	"Log": 2, "LogAttrs": 2, "logLine": 1, "logPanic": 0,
 }
 
-// messageOf is what a call writes into the log, where it is a text.
+// messageOf returns the message of a log call if it is a literal.
 func messageOf(n ast.Node) (string, bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {

@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// Whatever a Handler starts ends in Shutdown.
-func TestMain(m *testing.M) { leak.Main(m, 5*time.Second, "chaingql/chaingql", "net/http.(*conn)") }
+// After Shutdown, no goroutine of a Handler may be left.
+func TestMain(m *testing.M) {
+	testkit.RunWithoutLeaks(m, 5*time.Second, "chaingql/chaingql", "net/http.(*conn)")
+}

@@ -12,7 +12,7 @@ import (
 
 const page = "https://page.example"
 
-func TestOriginsRuleCORSAndSocketsAlike(t *testing.T) {
+func TestAllowedOriginsApplyToCORSAndSockets(t *testing.T) {
 	list := []string{"https://other.example", "HTTPS://page.example", "http://local:8080"}
 	for _, c := range []struct {
 		what, origin string
@@ -51,19 +51,19 @@ func TestOriginsRuleCORSAndSocketsAlike(t *testing.T) {
 					header = []string{"Origin", c.origin}
 				}
 				typed := append([]string{"Content-Type", "application/json"}, header...)
-				// CORS is on every answer, and never stops a request: the
-				// browser does, which has asked before.
+				// Every response has CORS headers. They never block a request on the server; the browser enforces
+				// them.
 				for _, ask := range []struct {
 					method, target, body string
 					header               []string
 					status               int
 				}{
-					{"POST", "/demo/graphql", ask802, typed, 200},
+					{"POST", "/demo/graphql", request802, typed, 200},
 					{"POST", "/demo/graphql", `{`, typed, 400},
-					{"POST", "/nobody/graphql", ask802, typed, 401},
+					{"POST", "/nobody/graphql", request802, typed, 401},
 					{"PUT", "/demo/graphql", "", header, 405},
 					{"GET", "/demo/graphql", "", append([]string{"Accept", "text/html"}, header...), 406},
-					{"POST", "/demo/graphql", ask802, header, 415},
+					{"POST", "/demo/graphql", request802, header, 415},
 					{"OPTIONS", "/demo/graphql", "", header, 204},
 				} {
 					w := do(h, ask.method, ask.target, ask.body, ask.header...)
@@ -79,44 +79,60 @@ func TestOriginsRuleCORSAndSocketsAlike(t *testing.T) {
 				if err != nil {
 					body, _ := io.ReadAll(res.Body)
 					equal(t, "status", res.StatusCode, 403)
-					equal(t, "body", string(body), refusalBody("Pages of this origin may not open sockets here.", "BAD_REQUEST"))
+					equal(t, "body", string(body),
+						refusalBody("Pages of this origin may not open sockets here.", "BAD_REQUEST"))
 					equal(t, "Access-Control-Allow-Origin", res.Header.Get("Access-Control-Allow-Origin"), c.cors)
 					return
 				}
-				s.say(startVersion)
+				s.send(startVersion)
 				s.expect("query", dataVersion, complete)
 			})
 		})
 	}
 }
 
-func TestPreflightAllowsWhatClientsSend(t *testing.T) {
+func TestPreflightAllowsClientHeaders(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{page}})
 	for _, c := range []struct{ what, origin, method, headers, allowed string }{
-		{"the recording's", page, "POST", "authorization,content-type,tonclient-core-version,x-evernode-expected-account-boc-version",
-			"authorization, content-type, tonclient-core-version, x-evernode-expected-account-boc-version"},
-		{"in any case", page, "POST", "Content-Type, TonClient-Core-Version,Last-Event-ID", "content-type, tonclient-core-version, last-event-id"},
+		{
+			"from the recording", page, "POST",
+			"authorization,content-type,tonclient-core-version,x-evernode-expected-account-boc-version",
+			"authorization, content-type, tonclient-core-version, x-evernode-expected-account-boc-version",
+		},
+		{
+			"in any case", page, "POST",
+			"Content-Type, TonClient-Core-Version,Last-Event-ID",
+			"content-type, tonclient-core-version, last-event-id",
+		},
 		{"some refused", page, "POST", "content-type, x-forwarded-for, cookie, tonclient", "content-type"},
 		{"all refused", page, "GET", "x-other", ""},
 		{"none asked for", page, "GET", "", ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			w := do(h, "OPTIONS", "/demo/graphql", "", "Origin", c.origin, "Access-Control-Request-Method", c.method, "Access-Control-Request-Headers", c.headers)
+			w := do(h, "OPTIONS", "/demo/graphql", "",
+				"Origin", c.origin, "Access-Control-Request-Method", c.method,
+				"Access-Control-Request-Headers", c.headers)
 			equal(t, "status", w.Code, 204)
 			equal(t, "origin", w.Header().Get("Access-Control-Allow-Origin"), page)
 			equal(t, "methods", w.Header().Get("Access-Control-Allow-Methods"), "GET, HEAD, OPTIONS, POST")
 			equal(t, "headers", w.Header().Get("Access-Control-Allow-Headers"), c.allowed)
-			equal(t, "Vary", strings.Join(w.Header().Values("Vary"), "; "), "Authorization, Accept, Origin, Access-Control-Request-Headers")
+			equal(t, "Vary", strings.Join(w.Header().Values("Vary"), "; "),
+				"Authorization, Accept, Origin, Access-Control-Request-Headers")
 			equal(t, "credentials", w.Header().Get("Access-Control-Allow-Credentials"), "")
 			equal(t, "body", w.Body.String(), "")
 		})
 	}
 	for what, header := range map[string][]string{
-		"foreign": {"Origin", "https://evil.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type"},
+		"foreign": {
+			"Origin", "https://evil.example", "Access-Control-Request-Method", "POST",
+			"Access-Control-Request-Headers", "content-type",
+		},
 		"no page": {"Access-Control-Request-Method", "POST"},
 	} {
 		w := do(h, "OPTIONS", "/demo/graphql", "", header...)
-		if w.Code != 204 || w.Header().Get("Access-Control-Allow-Methods")+w.Header().Get("Access-Control-Allow-Headers")+w.Header().Get("Access-Control-Allow-Origin") != "" {
+		allowed := w.Header().Get("Access-Control-Allow-Methods") +
+			w.Header().Get("Access-Control-Allow-Headers") + w.Header().Get("Access-Control-Allow-Origin")
+		if w.Code != 204 || allowed != "" {
 			t.Errorf("%s: status %d, header %v", what, w.Code, w.Header())
 		}
 	}
@@ -125,26 +141,31 @@ func TestPreflightAllowsWhatClientsSend(t *testing.T) {
 func TestPreflightNeedsNoSecret(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{"*"},
 		Authorizer: chaingql.StaticProjects{"demo": {Secret: "x", RequireSecret: true}}})
-	w := do(h, "OPTIONS", "/demo/graphql", "", "Origin", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
+	w := do(h, "OPTIONS", "/demo/graphql", "", "Origin", page,
+		"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
 	equal(t, "headers", w.Header().Get("Access-Control-Allow-Headers"), "authorization")
 }
 
-func TestOriginsAreCopied(t *testing.T) {
+func TestAllowedOriginsAreCopied(t *testing.T) {
 	allowed := []string{page}
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: allowed})
 	allowed[0] = "*"
-	equal(t, "origin", do(h, "OPTIONS", "/demo/graphql", "", "Origin", "https://evil.example").Header().Get("Access-Control-Allow-Origin"), "")
+	w := do(h, "OPTIONS", "/demo/graphql", "", "Origin", "https://evil.example")
+	equal(t, "origin", w.Header().Get("Access-Control-Allow-Origin"), "")
 }
 
-func TestNewPanicsOnAnOriginThatNoBrowserSends(t *testing.T) {
-	for _, origin := range []string{"https://a.example/", "a.example", "https://", "https://a.example/path", "https://u@a.example", ""} {
+func TestNewPanicsOnInvalidOrigin(t *testing.T) {
+	for _, origin := range []string{
+		"https://a.example/", "a.example", "https://", "https://a.example/path", "https://u@a.example", "",
+	} {
 		t.Run(origin, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
 					t.Error("accepted")
 				}
 			}()
-			chaingql.New(memchain.New(), &chaingql.Options{AllowedOrigins: []string{"*", "http://a.example:8080", origin}})
+			origins := []string{"*", "http://a.example:8080", origin}
+			chaingql.New(memchain.New(), &chaingql.Options{AllowedOrigins: origins})
 		})
 	}
 }

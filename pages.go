@@ -3,133 +3,134 @@ package chaingql
 import (
 	"context"
 	"errors"
-
-	"github.com/chaingql/chaingql/internal/blocklog"
-	"github.com/chaingql/chaingql/internal/plan"
+	"iter"
+	"slices"
+	"strings"
+	"time"
 )
 
-// read answers a query from the window of recent blocks, or from the backend:
-// then with one call for all who ask the same at the same time. It returns the
-// window that it has read from, or an empty one.
-func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, blocklog.Window[Block], error) {
-	var none blocklog.Window[Block]
-	if c.refuses() {
-		return nil, none, errBusy
-	}
-	w := r.recent.Window()
-	if blocks, ok := within(w, q); ok {
-		return blocks, w, nil
-	}
-	if c != nil {
-		c.stored = true
-	}
-	if !w.Live {
-		r.recent.Start()
-	}
-	ctx, cancel := r.deadline(ctx) // of its own, also where the call is somebody else's
-	defer cancel()
-	blocks, err := r.reads.Do(ctx, readingOf(q, w.Reached), func(shared context.Context) ([]Block, error) {
-		if err := r.turn(shared); err != nil {
-			return nil, err
-		}
-		defer r.done()
-		return r.page(r.reading(shared, ctx), q)
-	})
-	if err != nil {
-		return nil, none, c.note(r.explain(ctx, err))
-	}
-	if len(blocks) > 0 {
-		r.recent.Saw(string(blocks[len(blocks)-1].Cursor))
-	}
-	return blocks, none, nil
-}
-
-// within answers a query from the window, where it is sure to hold all that the
-// backend would answer. A cursor that is not one of its blocks' is the
-// backend's to judge.
-func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
-	known := func(c Cursor) bool {
-		if c == "" || string(c) == w.After {
-			return true
-		}
-		_, found := place(w.Blocks, c)
-		return found
-	}
-	if !w.Live || !known(q.After) || !known(q.Before) {
-		return nil, false
-	}
-	blocks := pageOf(w.Blocks, q)
-	// From its low end on, what is asked for may begin before the window.
-	whole := string(q.After) >= w.After || q.Last > 0 && len(blocks) == q.Last
-	return blocks, whole
-}
-
-// pageOf is PageOf, for those who only look: where every block of a stretch is
-// asked for, the page lies in the window itself.
-func pageOf(window []Block, q BlocksQuery) []Block {
-	if q.Workchain != nil || q.Shard != nil {
-		return PageOf(window, q)
-	}
-	window = between(window, q.After, q.Before)
+// PageOf implements a Backend's Blocks for a slice of all blocks, ascending by cursor. The caller owns the page. It
+// is empty if neither q.First nor q.Last is positive. A filter by workchain or shard scans the blocks: a source with
+// more than some ten thousand should use an index.
+func PageOf(sorted []Block, q BlocksQuery) []Block {
+	sorted = between(sorted, q.After, q.Before)
+	var page []Block
 	if q.Last > 0 {
-		return window[max(0, len(window)-q.Last):]
-	}
-	return window[:min(q.First, len(window))]
-}
-
-// page reads a page from the backend and puts its errors in the API's terms.
-func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
-	ctx, cancel := r.deadline(ctx)
-	defer cancel()
-	if !printable(q.After) || !printable(q.Before) {
-		return nil, badInput("Invalid cursor")
-	}
-	blocks, err := r.backend.Blocks(ctx, q)
-	if err == nil {
-		err = checkCursors(blocks...)
-	}
-	switch {
-	case errors.Is(err, ErrBadCursor):
-		return nil, badInput("Invalid cursor")
-	case errors.Is(err, ErrCursorTooOld):
-		oldest, err := r.backend.Blocks(ctx, BlocksQuery{First: 1})
-		if err = errors.Join(err, checkCursors(oldest...)); err != nil {
-			return nil, r.explain(ctx, err)
+		for i := len(sorted) - 1; i >= 0 && len(page) < q.Last; i-- {
+			if q.Matches(sorted[i]) {
+				page = append(page, sorted[i])
+			}
 		}
-		return nil, tooOld(oldest)
-	case err != nil:
-		return nil, r.explain(ctx, err)
+		slices.Reverse(page)
+		return page
 	}
-	return blocks, nil
+	for i := 0; i < len(sorted) && len(page) < q.First; i++ {
+		if q.Matches(sorted[i]) {
+			page = append(page, sorted[i])
+		}
+	}
+	return page
 }
 
-func tooOld(oldest []Block) *plan.Error {
-	e := &plan.Error{Message: "The blocks after this cursor are no longer kept.", Code: codeCursorTooOld}
-	if len(oldest) > 0 {
-		e.Details = map[string]string{"oldest": string(oldest[0].Cursor)}
+// between returns the blocks after one cursor and before another; "" means no bound.
+func between(sorted []Block, after, before Cursor) []Block {
+	if after != "" {
+		i, found := place(sorted, after)
+		if found {
+			i++
+		}
+		sorted = sorted[i:]
 	}
-	return e
+	if before != "" {
+		i, _ := place(sorted, before)
+		sorted = sorted[:i]
+	}
+	return sorted
 }
 
-// A reading is the key of a page that is read from the Backend. It includes what the
-// Handler had shown: a read that began before a block was shown might answer
-// without that block.
-type reading struct {
-	q         BlocksQuery // without its pointers
-	workchain int32
-	shard     uint64
-	given     [2]bool // workchain, shard
-	seen      string
+// place returns the index of the block with cursor c, or of the first block after it.
+func place(sorted []Block, c Cursor) (int, bool) {
+	return slices.BinarySearchFunc(sorted, c, func(b Block, c Cursor) int {
+		return strings.Compare(string(b.Cursor), string(c))
+	})
 }
 
-func readingOf(q BlocksQuery, seen string) reading {
-	r := reading{q: q, seen: seen}
-	if q.Workchain != nil {
-		r.workchain, r.given[0] = *q.Workchain, true
+// DefaultPoll is the default interval of [Poll].
+const DefaultPoll = time.Second
+
+// Poll implements a Backend's Follow with its Blocks: it reads page after page from the cursor and, when there are no
+// more blocks, tries again at each interval (every; [DefaultPoll] if it is not positive). It ends like Follow, with
+// one error: that of Blocks or of the context.
+//
+// A page after "" starts with the oldest stored block, but Follow must end with [ErrCursorTooOld] if older blocks
+// were pruned. A Backend that prunes therefore replaces "" by a cursor that Blocks accepts and that is before every
+// block: "0" if its cursors are from [ChainOrder] or [SeqCursor].
+//
+//	return chaingql.Poll(ctx, b.Blocks, cmp.Or(after, "0"), every)
+func Poll(
+	ctx context.Context, blocks func(context.Context, BlocksQuery) ([]Block, error), after Cursor, every time.Duration,
+) iter.Seq2[Block, error] {
+	if every <= 0 {
+		every = DefaultPoll
 	}
-	if q.Shard != nil {
-		r.shard, r.given[1] = *q.Shard, true
+	return func(yield func(Block, error) bool) {
+		for after := after; ; {
+			page, err := blocks(ctx, BlocksQuery{After: after, First: MaxPage})
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(Block{}, err)
+				return
+			}
+			for _, b := range page {
+				if !yield(b, nil) {
+					return
+				}
+				after = b.Cursor
+			}
+			if len(page) == MaxPage {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				yield(Block{}, ctx.Err())
+				return
+			case <-time.After(every):
+			}
+		}
 	}
-	r.q.Workchain, r.q.Shard = nil, nil
-	return r
+}
+
+var errChannelClosed = errors.New("chaingql: block channel closed")
+
+// FromChannel implements a Backend's Follow with a channel. The first block in the channel must be the first one after
+// the cursor that Follow received; FromChannel does not check this. When ctx is done, the Follow ends with its error.
+// Closing the channel ends the Follow with the error that cause returns. cause is called after the close. It may be nil
+// or return nil: then the error says that the channel was closed.
+func FromChannel(ctx context.Context, blocks <-chan Block, cause func() error) iter.Seq2[Block, error] {
+	return func(yield func(Block, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				yield(Block{}, ctx.Err())
+				return
+			case b, ok := <-blocks:
+				if ok {
+					if !yield(b, nil) {
+						return
+					}
+					continue
+				}
+				err := errChannelClosed
+				if cause != nil {
+					if reason := cause(); reason != nil {
+						err = reason
+					}
+				}
+				yield(Block{}, err)
+				return
+			}
+		}
+	}
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// counting counts the pages that are read from a chain.
-type counting struct {
+// A pageCounter counts Blocks calls.
+type pageCounter struct {
 	*memchain.Chain
 	pages atomic.Int64
 }
 
-func (c *counting) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+func (c *pageCounter) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	c.pages.Add(1)
 	return c.Chain.Blocks(ctx, q)
 }
 
-// costs is how many pages are read meanwhile.
-func (c *counting) costs(f func()) int64 {
+// costs returns the number of Blocks calls while f runs.
+func (c *pageCounter) costs(f func()) int64 {
 	before := c.pages.Load()
 	f()
 	synctest.Wait()
@@ -39,8 +39,8 @@ func newestIs(b chaingql.Block) string {
 	return `{"data":{"blockchain":{"blocks":{"edges":[{"cursor":"` + string(b.Cursor) + `"}]}}}}`
 }
 
-// waken starts the stream and has it give its first block.
-func waken(t *testing.T, h *chaingql.Handler, chain *memchain.Chain, b chaingql.Block) {
+// startStream starts the block stream and commits its first block.
+func startStream(t *testing.T, h *chaingql.Handler, chain *memchain.Chain, b chaingql.Block) {
 	t.Helper()
 	query(h, "{info{latency}}", nil)
 	synctest.Wait()
@@ -48,14 +48,14 @@ func waken(t *testing.T, h *chaingql.Handler, chain *memchain.Chain, b chaingql.
 	synctest.Wait()
 }
 
-func TestRecentBlocksCostNoCallWhileTheStreamIsLive(t *testing.T) {
+func TestRecentBlocksNeedNoCallWhileTheStreamIsLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(21, 300)
-		c := &counting{Chain: chainOf(t, blocks[:299])}
+		c := &pageCounter{Chain: chainOf(t, blocks[:299])}
 		h, _ := newHandler(t, c, chaingql.Options{})
-		asleep, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{}) // its stream has given no block
+		asleep, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{}) // its stream has yielded no block
 		query(asleep, newest, nil)
-		waken(t, h, c.Chain, blocks[299])
+		startStream(t, h, c.Chain, blocks[299])
 		at := func(i int) string { return string(blocks[i].Cursor) }
 		const fields = "{edges{cursor node{id seq_no}} pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}"
 		for args, pages := range map[string]int64{
@@ -65,7 +65,7 @@ func TestRecentBlocksCostNoCallWhileTheStreamIsLive(t *testing.T) {
 			"workchain:-1,last:3":                         0,
 			"workchain:0,last:10":                         0,
 			`shard:"4000000000000000",last:4`:             0,
-			"workchain:5,last:1":                          1, // there may be one before the window
+			"workchain:5,last:1":                          1, // an older block may be before the window
 			`first:10,after:"` + at(250) + `"`:            0,
 			`first:50,after:"` + at(280) + `"`:            0,
 			`first:1,after:"` + at(299) + `"`:             0,
@@ -73,7 +73,7 @@ func TestRecentBlocksCostNoCallWhileTheStreamIsLive(t *testing.T) {
 			`last:7,before:"` + at(290) + `"`:             0,
 			`last:50,before:"` + at(205) + `"`:            1,
 			`first:5,after:"` + at(20) + `"`:              1,
-			// A cursor that the window does not know is the backend's to judge.
+			// A cursor that is not in the window is passed to the Backend.
 			`first:5,after:"` + at(250) + `0"`: 1,
 			`last:5,before:"what?"`:            1,
 		} {
@@ -93,59 +93,61 @@ func TestRecentBlocksCostNoCallWhileTheStreamIsLive(t *testing.T) {
 	})
 }
 
-func TestAWholeChainFromItsFirstBlockIsInTheWindow(t *testing.T) {
+func TestWindowHoldsAChainFollowedFromItsFirstBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(22, 30)
-		c := &counting{Chain: memchain.New()}
+		c := &pageCounter{Chain: memchain.New()}
 		h, _ := newHandler(t, c, chaingql.Options{})
-		waken(t, h, c.Chain, blocks[0])
+		startStream(t, h, c.Chain, blocks[0])
 		commit(t, c.Chain, blocks[1:]...)
 		synctest.Wait()
 		n := c.costs(func() {
 			equal(t, "first", query(h, `{blockchain{blocks(first:1){edges{cursor}}}}`, nil), newestIs(blocks[0]))
-			equal(t, "of a workchain that is not there", query(h, `{blockchain{blocks(workchain:5,last:1){edges{cursor}}}}`, nil), `{"data":{"blockchain":{"blocks":{"edges":[]}}}}`)
+			const empty = `{"data":{"blockchain":{"blocks":{"edges":[]}}}}`
+			missing := query(h, `{blockchain{blocks(workchain:5,last:1){edges{cursor}}}}`, nil)
+			equal(t, "unknown workchain", missing, empty)
 		})
 		equal(t, "pages", n, 0)
 	})
 }
 
-func TestQueriesAskTheBackendWhileTheStreamIsNotLive(t *testing.T) {
+func TestQueriesCallTheBackendWhileTheStreamIsNotLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(23, 10)
-		c := &counting{Chain: memchain.New()}
-		h, _ := newHandler(t, c, chaingql.Options{Silence: 5 * time.Second})
+		c := &pageCounter{Chain: memchain.New()}
+		h, _ := newHandler(t, c, chaingql.Options{StallTimeout: 5 * time.Second})
 		ask := func() { query(h, newest, nil) }
-		waken(t, h, c.Chain, blocks[0])
+		startStream(t, h, c.Chain, blocks[0])
 		equal(t, "pages while it is live", c.costs(ask), 0)
 		time.Sleep(4 * time.Second)
 		equal(t, "pages after a pause", c.costs(ask), 0)
 		time.Sleep(time.Second)
-		synctest.Wait() // the source has been asked whether Follow hangs
+		synctest.Wait() // the Handler has checked whether Follow hangs
 		equal(t, "pages after a silence", c.costs(ask), 1)
 		commit(t, c.Chain, blocks[1])
 		synctest.Wait()
-		equal(t, "pages when it spoke again", c.costs(ask), 0)
+		equal(t, "pages after a block", c.costs(ask), 0)
 		c.Interrupt(nil)
 		synctest.Wait()
-		equal(t, "pages when it broke off", c.costs(ask), 1)
+		equal(t, "pages after Follow has ended", c.costs(ask), 1)
 		time.Sleep(time.Second)
-		equal(t, "pages before it gave a block again", c.costs(ask), 1)
+		equal(t, "pages before Follow yields again", c.costs(ask), 1)
 		commit(t, c.Chain, blocks[2])
 		synctest.Wait()
 		equal(t, "pages then", c.costs(ask), 0)
 	})
 }
 
-// late is a chain whose Follow is behind its Blocks, until it is let go.
-type late struct {
-	*counting
+// In a laggingChain, Follow yields blocks only up to most() and checks again after a receive from more.
+type laggingChain struct {
+	*pageCounter
 	most func() chaingql.Cursor
 	more chan struct{}
 }
 
-func (l late) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+func (l laggingChain) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
-		for b, err := range l.counting.Follow(ctx, after) {
+		for b, err := range l.pageCounter.Follow(ctx, after) {
 			for err == nil && b.Cursor > l.most() {
 				select {
 				case <-l.more:
@@ -161,15 +163,19 @@ func (l late) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chain
 	}
 }
 
-func TestAQueryNeverShowsLessThanWasShownBefore(t *testing.T) {
+func TestQueriesNeverGoBackInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(24, 20)
 		var most atomic.Value
 		most.Store(blocks[3].Cursor)
-		l := late{&counting{Chain: chainOf(t, blocks[:3])}, func() chaingql.Cursor { return most.Load().(chaingql.Cursor) }, make(chan struct{})}
+		l := laggingChain{
+			&pageCounter{Chain: chainOf(t, blocks[:3])},
+			func() chaingql.Cursor { return most.Load().(chaingql.Cursor) },
+			make(chan struct{}),
+		}
 		h, _ := newHandler(t, l, chaingql.Options{})
 		n := serve(t, mounted(h))
-		waken(t, h, l.Chain, blocks[3])
+		startStream(t, h, l.Chain, blocks[3])
 		commit(t, l.Chain, blocks[4:10]...)
 		let := func(i int) {
 			most.Store(blocks[i].Cursor)
@@ -177,34 +183,34 @@ func TestAQueryNeverShowsLessThanWasShownBefore(t *testing.T) {
 			synctest.Wait()
 		}
 		synctest.Wait()
-		equal(t, "what the window has", query(h, newest, nil), newestIs(blocks[3]))
-		// A query that the window cannot answer shows more than the window has.
+		equal(t, "newest block of the window", query(h, newest, nil), newestIs(blocks[3]))
+		// A query that the window cannot answer returns newer blocks than the window.
 		query(h, fmt.Sprintf(`{blockchain{blocks(first:9,after:"%s0"){edges{cursor}}}}`, blocks[0].Cursor), nil)
-		equal(t, "newest after a query had it", query(h, newest, nil), newestIs(blocks[9]))
+		equal(t, "newest after a query returned it", query(h, newest, nil), newestIs(blocks[9]))
 		let(5)
-		equal(t, "newest while Follow comes after", query(h, newest, nil), newestIs(blocks[9]))
+		equal(t, "newest while Follow lags", query(h, newest, nil), newestIs(blocks[9]))
 		let(9)
-		equal(t, "pages when it has come up", l.costs(func() {
-			equal(t, "newest then", query(h, newest, nil), newestIs(blocks[9]))
+		equal(t, "pages after Follow has caught up", l.costs(func() {
+			equal(t, "newest after Follow has caught up", query(h, newest, nil), newestIs(blocks[9]))
 		}), 0)
 
-		// So does a subscription that catches up from the backend.
+		// A subscription that catches up from the Backend has the same effect.
 		commit(t, l.Chain, blocks[10:15]...)
 		s := n.socket(t)
-		s.say(start("1", `subscription{blocks(after:""){chain_order}}`))
+		s.send(start("1", `subscription{blocks(after:""){chain_order}}`))
 		var want []string
 		for _, b := range blocks[:15] {
 			want = append(want, data("1", `{"blocks":{"chain_order":"`+string(b.Cursor)+`"}}`))
 		}
-		s.expect("what is stored", want...)
-		equal(t, "newest after a subscriber had it", query(h, newest, nil), newestIs(blocks[14]))
+		s.expect("stored blocks", want...)
+		equal(t, "newest after a subscriber received it", query(h, newest, nil), newestIs(blocks[14]))
 	})
 }
 
-func TestWhatASubscriberWasSentAQuerySees(t *testing.T) {
+func TestQuerySeesBlocksSentOnEventStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(25, 200)
-		c := &counting{Chain: memchain.New()}
+		c := &pageCounter{Chain: memchain.New()}
 		h, _ := newHandler(t, c, chaingql.Options{})
 		n := serve(t, mounted(h))
 		e := n.stream(t, allBlocks)

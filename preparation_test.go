@@ -2,6 +2,8 @@ package chaingql_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,21 +15,21 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Clients that do not take a refusal hold up nobody.
-func TestUnreadRefusalsHoldUpNobody(t *testing.T) {
+// Clients that do not read an error response must not delay others.
+func TestUnreadErrorsDoNotBlockQueries(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": "{", "no document": "{}", "a list": "[]"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 				n := serve(t, h)
 				for range 4 * runtime.GOMAXPROCS(0) {
-					n.wire(t).say("/demo/graphql", body, len(body))
+					n.wire(t).post("/demo/graphql", body, len(body))
 				}
 				synctest.Wait()
 				begun := time.Now()
 				w := n.wire(t)
-				w.say("/demo/graphql", ask802, len(ask802))
-				status, _ := w.hear()
+				w.post("/demo/graphql", request802, len(request802))
+				status, _ := w.response()
 				equal(t, "status of an honest query", status, 200)
 				equal(t, "time it took", time.Since(begun), 0)
 			})
@@ -35,28 +37,38 @@ func TestUnreadRefusalsHoldUpNobody(t *testing.T) {
 	}
 }
 
-// Requests that wait for their preparation keep their bodies, so they count.
+var (
+	largeVariables = map[string]any{"a": strings.Repeat("a", 100_000)}
+	// heldRequest exceeds the alias limit of a heldPreparation Handler.
+	heldRequest = body("{a:info{version}b:info{version}}", largeVariables)
+)
+
+// heldPreparation returns a Handler with Limits.Requests, which prepares a heldRequest only after release is closed.
+func heldPreparation(t *testing.T, requests int) (h *chaingql.Handler, release chan struct{}) {
+	release = make(chan struct{})
+	h, _ = newHandler(t, referenceChain(t), chaingql.Options{
+		Limits: chaingql.Limits{Requests: requests, Aliases: 1},
+		Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) {
+			if limit == "Aliases" {
+				<-release
+			}
+		}},
+	})
+	return h, release
+}
+
+// Requests that wait for preparation keep their bodies in memory, so they count as requests.
 func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most, more = 20, 100
-		release := make(chan struct{})
-		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
-			Limits: chaingql.Limits{Requests: most, Aliases: 1},
-			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) {
-				if limit == "Aliases" { // while the document is prepared
-					<-release
-				}
-			}},
-		})
+		const requests, most, more = 100, 36, 200 // most is the share of one lane in requests
+		h, release := heldPreparation(t, requests)
 		var all sync.WaitGroup
 		for range runtime.GOMAXPROCS(0) {
-			all.Go(func() {
-				post(h, body("{a:info{version}b:info{version}}", map[string]any{"a": strings.Repeat("a", 100_000)}))
-			})
+			all.Go(func() { post(h, heldRequest) })
 		}
 		synctest.Wait()
 		var busy atomic.Int32
-		large := body(`{info{version}}`, map[string]any{"a": strings.Repeat("a", 100_000)})
+		large := body(`{info{version}}`, largeVariables)
 		for range more {
 			all.Go(func() {
 				if post(h, large).Code == 503 {
@@ -74,22 +86,73 @@ func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 
 func TestSmallRequestsDoNotWaitForLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
-			Limits: chaingql.Limits{Aliases: 1},
-			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) {
-				if limit == "Aliases" { // while the document is prepared
-					<-release
-				}
-			}},
-		})
+		h, release := heldPreparation(t, 0)
 		var all sync.WaitGroup
-		large := body("{a:info{version}b:info{version}}", map[string]any{"a": strings.Repeat("a", 100_000)})
 		for range 2 * runtime.GOMAXPROCS(0) {
-			all.Go(func() { post(h, large) })
+			all.Go(func() { post(h, heldRequest) })
 		}
 		synctest.Wait()
-		equal(t, "status of a small query", post(h, ask802).Code, 200)
+		equal(t, "status of a small query", post(h, request802).Code, 200)
+		close(release)
+		all.Wait()
+	})
+}
+
+// Documents that are compiled, wait for compilation or are refused must not delay cached ones.
+func TestKnownQueriesDoNotWaitForCompilation(t *testing.T) {
+	held := body("{a:info{version}b:info{version}}", nil)
+	for name, n := range map[string]int{"a few": 2 * runtime.GOMAXPROCS(0), "more than there may be": 200} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, release := heldPreparation(t, 100)
+				// A subscription is refused with 406 after it has been prepared.
+				const subscribe = `{"query":"subscription{blocks{id}}"}`
+				equal(t, "status of the first query", post(h, request802).Code, 200)
+				equal(t, "status of the first subscription", post(h, subscribe).Code, 406)
+				var all sync.WaitGroup
+				for range n {
+					all.Go(func() { post(h, held) })
+					all.Go(func() { post(h, heldRequest) })
+				}
+				synctest.Wait()
+				equal(t, "status of a known query", post(h, request802).Code, 200)
+				var status atomic.Int32
+				all.Go(func() { status.Store(int32(post(h, subscribe).Code)) })
+				synctest.Wait()
+				equal(t, "status of a known subscription", status.Load(), 406)
+				other := strings.Replace(request802, "last:1", "last:2", 1)
+				equal(t, "status of one with another literal", post(h, other).Code, 200)
+				close(release)
+				all.Wait()
+			})
+		})
+	}
+}
+
+// A document of a known shape must be compiled to be kept by its hash. That holds up no query that is known.
+func TestPersistingAKnownShapeWaitsForCompilation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, release := heldPreparation(t, 100)
+		document := func(last int) string { return fmt.Sprintf(`{blockchain{blocks(last:%d){edges{node{id}}}}}`, last) }
+		persist := func(text string) int {
+			sum := sha256.Sum256([]byte(text))
+			const request = `{"query":%q,"extensions":{"persistedQuery":{"version":1,"sha256Hash":"%x"}}}`
+			return post(h, fmt.Sprintf(request, text, sum)).Code
+		}
+		equal(t, "status of the first document", persist(document(1)), 200)
+		var all sync.WaitGroup
+		for range runtime.GOMAXPROCS(0) {
+			all.Go(func() { post(h, body("{a:info{version}b:info{version}}", nil)) })
+		}
+		synctest.Wait()
+		equal(t, "status of the same document again", persist(document(1)), 200)
+		var done atomic.Bool
+		all.Go(func() {
+			equal(t, "status of one with another literal", persist(document(2)), 200)
+			done.Store(true)
+		})
+		synctest.Wait()
+		equal(t, "it was compiled while other documents were", done.Load(), false)
 		close(release)
 		all.Wait()
 	})

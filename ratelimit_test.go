@@ -13,18 +13,18 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A meter lets each project ask a number of times.
-type meter map[string]int
+// A rateLimiter holds the number of requests left per project.
+type rateLimiter map[string]int
 
-func (m meter) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+func (m rateLimiter) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
 	if m[c.Project]--; m[c.Project] < 0 {
-		return nil, fmt.Errorf("meter: %w", chaingql.RateLimited{After: 1500 * time.Millisecond})
+		return nil, fmt.Errorf("meter: %w", chaingql.RateLimitError{RetryAfter: 1500 * time.Millisecond})
 	}
 	return ctx, nil
 }
 
-func TestHostLimitsRates(t *testing.T) {
-	h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: meter{"demo": 2, "other": 1}})
+func TestRateLimitedRequestIs429(t *testing.T) {
+	h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: rateLimiter{"demo": 2, "other": 1}})
 	for range 2 {
 		equal(t, "status", post(h, `{"query":"{__typename}"}`).Code, 200)
 	}
@@ -39,16 +39,18 @@ func TestHostLimitsRates(t *testing.T) {
 	}
 }
 
-func TestRateLimitedSocketIsToldAndMayComeBack(t *testing.T) {
+func TestRateLimitedSocketIsClosedForRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: meter{"demo": 1}})
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: rateLimiter{"demo": 1}})
 		n := serve(t, h)
 		first := n.socket(t)
-		first.say(initWith("null"))
+		first.send(initWith("null"))
 		first.expect("admitted", ack, ka)
 		second := n.socket(t)
-		second.say(initWith("null"))
-		second.expect("limited", `{"type":"connection_error","id":null,"payload":{"message":"Too many requests.","extensions":{"code":"RATE_LIMITED"}}}`, "CLOSE 1013")
+		second.send(initWith("null"))
+		second.expect("limited",
+			`{"type":"connection_error","id":null,"payload":{"message":"Too many requests.",`+
+				`"extensions":{"code":"RATE_LIMITED"}}}`, "CLOSE 1013")
 		_, res, err := n.open(t, "/demo/graphql", "Authorization", "Basic Ong=")
 		if err == nil || res.StatusCode != 429 || res.Header.Get("Retry-After") != "2" {
 			t.Errorf("a handshake with a secret: %v, %v", res, err)
@@ -56,12 +58,19 @@ func TestRateLimitedSocketIsToldAndMayComeBack(t *testing.T) {
 	})
 }
 
-func TestTimeToComeBackIsToldInWholeSeconds(t *testing.T) {
+func TestRetryAfterIsInWholeSeconds(t *testing.T) {
 	for after, want := range map[time.Duration]string{
-		-time.Second: "1", 0: "1", 1: "1", time.Second: "1", time.Second + 1: "2", time.Hour: "3600", math.MaxInt64: "2147483647",
+		-time.Second: "1", 0: "1", 1: "1",
+		time.Second: "1", time.Second + 1: "2", time.Hour: "3600", math.MaxInt64: "2147483647",
 	} {
-		for _, err := range []error{chaingql.RateLimited{After: after}, &chaingql.RateLimited{After: after}} {
-			h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: authorizer(func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, err })})
+		for _, err := range []error{
+			chaingql.RateLimitError{RetryAfter: after},
+			&chaingql.RateLimitError{RetryAfter: after},
+		} {
+			limited := authorizer(func(context.Context, chaingql.Credentials) (context.Context, error) {
+				return nil, err
+			})
+			h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: limited})
 			w := post(h, `{"query":"{__typename}"}`)
 			equal(t, "status", w.Code, 429)
 			equal(t, "retry", w.Header().Get("Retry-After"), want)

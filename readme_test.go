@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,9 +34,10 @@ func firstProgram(t *testing.T) (program, curl string) {
 	return program, curl
 }
 
-// A reader pastes the program into an empty module and sends the line of curl to
-// it. Only its port is the test's, because the README's may be taken.
-func TestFirstProgramOfTheReadmeServes(t *testing.T) {
+// The test builds the program in an empty module and runs the curl line against it. It replaces the port, which may be
+// in use.
+func TestReadmeProgramServes(t *testing.T) {
+	realTime(t, "the program is another process")
 	const shown = "127.0.0.1:8080"
 	program, curl := firstProgram(t)
 	if strings.Count(program, shown) != 1 || strings.Count(curl, shown) != 1 {
@@ -47,9 +49,9 @@ func TestFirstProgramOfTheReadmeServes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	server := exec.CommandContext(ctx, binary)
-	server.Env = []string{} // it needs none
-	var said strings.Builder
-	server.Stdout, server.Stderr = &said, &said
+	server.Env = []string{} // the program needs no environment
+	var output strings.Builder
+	server.Stdout, server.Stderr = &output, &output
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,20 +64,20 @@ func TestFirstProgramOfTheReadmeServes(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			t.Fatalf("the program ended: %v\n%s", err, &said)
+			t.Fatalf("the program ended: %v\n%s", err, &output)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	line := strings.NewReplacer("curl ", "curl -sS --noproxy '*' ", shown, addr).Replace(curl)
-	answer, err := exec.CommandContext(ctx, "sh", "-c", line).CombinedOutput()
+	response, err := exec.CommandContext(ctx, "sh", "-c", line).CombinedOutput()
 	cancel() // kills the program
 	<-ended
-	if err != nil || !strings.Contains(read(t, "README.md"), "`"+string(answer)+"`") {
-		t.Errorf("the README does not have the answer %s, %v", answer, err)
+	if err != nil || !strings.Contains(read(t, "README.md"), "`"+string(response)+"`") {
+		t.Errorf("the README lacks the response %s, %v", response, err)
 	}
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an unused address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,8 +88,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// buildElsewhere builds a program in a module that has nothing else. The library
-// is this checkout, and nothing is downloaded.
+// buildElsewhere builds a program in a new module that uses this checkout of the library. It downloads nothing.
 func buildElsewhere(t *testing.T, program string) (binary string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,14 +108,14 @@ func buildElsewhere(t *testing.T, program string) (binary string) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", binary, ".")
 	build.Dir = dir
 	build.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the program does not build: %v\n%s", err, said)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("the program does not build: %v\n%s", err, output)
 	}
 	return binary
 }
 
-// Servers that documents and examples show are copied to the open internet.
-func TestServersToCopyAreBounded(t *testing.T) {
+// Servers in documents and examples must set all limits, because readers copy them.
+func TestExampleServersSetAllLimits(t *testing.T) {
 	shown := 0
 	check := func(file string, source any) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
@@ -155,7 +156,7 @@ func TestServersToCopyAreBounded(t *testing.T) {
 	}
 }
 
-// unbounded returns the limits that a server does not set.
+// unbounded returns the limits that a server literal does not set.
 func unbounded(server *ast.CompositeLit) (missing []string) {
 	set := map[string]bool{}
 	ast.Inspect(server, func(n ast.Node) bool {
@@ -183,4 +184,72 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 	}
 	x, ok := s.X.(*ast.Ident)
 	return ok && x.Name == pkg
+}
+
+// The README's comparison must match the last measured run and include every missed target.
+func TestReadmeComparisonMatchesResults(t *testing.T) {
+	_, shown, _ := strings.Cut(read(t, "README.md"), "## How it compares")
+	shown, _, _ = strings.Cut(shown, "\n## ")
+	measured := read(t, "test/bench/RESULTS.md")
+	rows := 0
+	for line := range strings.Lines(shown) {
+		if strings.HasPrefix(line, "| ") {
+			rows++
+			if !strings.Contains(measured, line) {
+				t.Errorf("not measured: %s", line)
+			}
+		}
+	}
+	for line := range strings.Lines(measured) {
+		if strings.Contains(line, "**missed**") && !strings.Contains(shown, line) {
+			t.Errorf("missed target is not shown: %s", line)
+		}
+	}
+	if rows < 10 {
+		t.Errorf("only %d rows are shown", rows)
+	}
+}
+
+// The client versions in the README must be those that the conformance tests install.
+func TestReadmeClientVersionsAreTested(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "README.md"), "| client | version |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	installed := read(t, "test/conformance/package.json")
+	versions := regexp.MustCompile(`\d+\.\d+\.\d+`).FindAllString(table, -1)
+	for _, version := range versions {
+		if !strings.Contains(installed, version+`"`) {
+			t.Errorf("conformance has no %s", version)
+		}
+	}
+	if len(versions) < 15 {
+		t.Errorf("found only %v", versions)
+	}
+}
+
+var large = regexp.MustCompile(`\d{1,3}(?:,\d{3})+`)
+
+// Large figures in the README's text must be in a file of results.
+func TestReadmeFiguresWereMeasured(t *testing.T) {
+	var results string
+	for _, file := range []string{
+		"test/chaos/RESULTS.md", "test/soak/RESULTS.md", "test/attack/RESULTS.md", "test/bench/RESULTS.md",
+	} {
+		results += read(t, file)
+	}
+	results = strings.ReplaceAll(results, ",", "")
+	figures := 0
+	for line := range strings.Lines(read(t, "README.md")) {
+		if strings.HasPrefix(line, "|") {
+			continue // tables have their own tests
+		}
+		for _, figure := range large.FindAllString(line, -1) {
+			figures++
+			if !regexp.MustCompile(`\b` + strings.ReplaceAll(figure, ",", "") + `\b`).MatchString(results) {
+				t.Errorf("%s is not in any file of results: %s", figure, line)
+			}
+		}
+	}
+	if figures < 5 {
+		t.Errorf("only %d figures were found", figures)
+	}
 }

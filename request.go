@@ -1,10 +1,11 @@
 package chaingql
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,123 +14,42 @@ import (
 
 	"github.com/graphql-go/handler"
 
+	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/strictjson"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// Codes of errors that are not a document's.
-const (
-	codeBadRequest        = "BAD_REQUEST"
-	codeUnauthenticated   = "UNAUTHENTICATED"
-	codeMethod            = "METHOD_NOT_ALLOWED"
-	codeNotAcceptable     = "NOT_ACCEPTABLE"
-	codeUnsupportedMedia  = "UNSUPPORTED_MEDIA_TYPE"
-	codeTimeout           = "TIMEOUT"
-	codeCursorTooOld      = "CURSOR_TOO_OLD"
-	codeStreamGap         = "STREAM_GAP"
-	codeUnavailable       = "SERVICE_UNAVAILABLE"
-	codeRateLimited       = "RATE_LIMITED"
-	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
-)
-
-// A refusal is a request that is not run: its HTTP status and its error.
-type refusal struct {
-	status int
-	*plan.Error
-	retry int // seconds until it is worth asking again; zero is not told
-}
-
-func refuse(status int, code, message string) *refusal {
-	return &refusal{status: status, Error: &plan.Error{Message: message, Code: code}}
-}
-
-// overLimit refuses what exceeds the limit of a name.
-func overLimit(status int, limit, message string) *refusal {
-	return &refusal{status: status, Error: &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
-}
-
-// A request is what a client asks for. Its query is empty where hash names a
-// document that the service knows.
+// A request is a decoded request. Query is empty if hash names a persisted document.
 type request struct {
 	handler.RequestOptions
-	hash  string // SHA-256 of the query in lower-case hex, where the client gave it
+	hash  string // SHA-256 of the query in lower-case hex, if the client sent it
 	trace Trace  // in its extensions
-	// found is where all of it is instead, if its body was plain.
-	found *exchange
 }
 
-// readRequest reads what a request asks for, from its body or its URL, in the
-// room of an exchange. It returns in the slot and the turn, if it does not refuse.
-func (h *Handler) readRequest(
-	w http.ResponseWriter, r *http.Request, x *exchange, work *slot, turn *preparation,
-) (asked *request, refused *refusal) {
+// receive reads the body of a POST into x and takes a slot, unless it returns an error.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestState, work *slot) *httpError {
 	if r.Method == http.MethodPost {
 		if refused := h.readBody(w, r, x); refused != nil {
-			closeUnread(w, r)
-			return nil, refused
+			gqlhttp.CloseUnread(w, r)
+			return refused
 		}
 	} else if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
-		return nil, tooLarge("URL's query", max)
+		return tooLarge("URL's query", max)
 	}
-	// The slot comes first: requests that wait for their turn keep their bodies.
-	if refused := work.take(); refused != nil {
-		return nil, refused
-	}
-	turn.begin(max(len(x.body), len(r.URL.RawQuery)))
-	depth := h.opts.Limits.Depth
-	switch {
-	case r.Method != http.MethodPost:
-		asked, refused = decodeURL(r.URL.RawQuery, depth)
-	case x.scan.read(x.body, depth):
-		x.asked.found = x
-		asked = &x.asked
-	default:
-		asked, refused = decodeRequest(x.body, depth)
-	}
-	if refused != nil { // which the client may take its time to read
-		turn.end()
-		work.leave()
-	}
-	return asked, refused
+	// Requests that wait for their preparation keep their bodies, so the slot comes first.
+	return work.take()
 }
 
-// boundBody gives a body the time it has. One that no POST brings is not read.
-func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 {
-		return
+// readBody reads a body within the limits of size and time. If too many arrive at once, the slowest are ended.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestState) *httpError {
+	json, plain := gqlhttp.IsJSON(r.Header)
+	if !json {
+		return newHTTPError(http.StatusUnsupportedMediaType, codeUnsupportedMedia,
+			"The body must be application/json in UTF-8.")
 	}
-	if r.Method != http.MethodPost {
-		closeUnread(w, r)
-	}
-	if d := h.opts.Limits.BodyTimeout; d > 0 {
-		// A ResponseWriter that knows no deadlines leaves them to the host.
-		_ = http.NewResponseController(w).SetReadDeadline(xsync.Deadline(d))
-	}
-}
-
-// closeUnread has the connection closed behind an answer to a request whose
-// body is not read: net/http would read it to its end, however slow, before it
-// sends the answer.
-func closeUnread(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 && r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close")
-	}
-}
-
-// turnAway refuses a request whose body was not read.
-func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, no *refusal) {
-	closeUnread(w, r)
-	h.refuse(w, r, no)
-}
-
-// readBody reads a body whole, within its limits of size and time. If too many
-// arrive at once, those that have taken longest are ended.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
-	if !isJSON(first(r.Header["Content-Type"])) {
-		return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be application/json in UTF-8.")
-	}
-	if encoding := first(r.Header["Content-Encoding"]); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return refuse(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must not be compressed.")
+	if !plain {
+		return newHTTPError(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must not be compressed.")
 	}
 	limit := h.opts.Limits.BodyBytes
 	if limit > 0 && r.ContentLength > int64(limit) {
@@ -137,97 +57,51 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *exchange) 
 	}
 	x.body = slices.Grow(x.body[:0], 512)
 	x.incoming.owner, x.incoming.w = &x.incoming, w
-	if !h.bodies.list(&x.incoming.hold, max(bodyBytes, cap(x.body)), 0) {
+	if !h.bodies.addListed(&x.incoming.hold, max(bodyBytes, cap(x.body)), 0) {
 		return tooManyBodies()
 	}
-	var err error
-	x.body, err = readAll(x.body, r.Body, limit, func(more int) bool { return h.bodies.add(&x.incoming.hold, more, 0) })
-	ended := !h.bodies.free(&x.incoming.hold)
+	ended, err := h.readCounted(r, x)
 	switch {
 	case ended:
 		return tooManyBodies()
-	case errors.Is(err, errBodyTooLarge):
+	case errors.Is(err, gqlhttp.ErrBodyTooLarge):
 		return tooLarge("body", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &refusal{status: http.StatusRequestTimeout, Error: &plan.Error{Message: "The body did not come in time.", Code: codeTimeout, Limit: "BodyTimeout"}}
+		no := newHTTPError(http.StatusRequestTimeout, codeTimeout, "The body did not come in time.")
+		no.Limit = "BodyTimeout"
+		return no
 	case err != nil:
-		return refuse(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
+		return newHTTPError(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
 	}
 	return nil
 }
 
-// first is a header's value.
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
+// readCounted reads a body that is listed in the budget of bodies, and frees its share, also if a reader of the host
+// panics. ended reports that the budget ended the body.
+func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err error) {
+	defer func() { ended = !h.bodies.free(&x.incoming.hold) }()
+	grow := func(more int) bool { return h.bodies.add(&x.incoming.hold, more, 0) }
+	x.body, err = gqlhttp.ReadBody(x.body, r.Body, h.opts.Limits.BodyBytes, grow)
+	return ended, err
 }
 
-// isJSON reports whether a body of a type is JSON in UTF-8.
-func isJSON(contentType string) bool {
-	if len(contentType) > 256 { // to parse more is expensive
-		return false
+// boundBody sets the deadline of a body. Bodies of other methods than POST are not read.
+func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		return
 	}
-	switch contentType {
-	case "application/json", "application/json; charset=utf-8", "application/json;charset=utf-8", "application/json; charset=UTF-8":
-		return true
+	if r.Method != http.MethodPost {
+		gqlhttp.CloseUnread(w, r)
 	}
-	media, params, err := mime.ParseMediaType(contentType)
-	charset := strings.ToLower(params["charset"])
-	return err == nil && media == "application/json" && (charset == "" || charset == "utf-8")
-}
-
-var (
-	errBodyTooLarge = errors.New("body too large")
-	errBodyEnded    = errors.New("body ended")
-)
-
-// readAll appends what a reader has to dst, at most max bytes where that is
-// positive. It reads what is there before it makes more room, which grow must
-// allow.
-func readAll(dst []byte, r io.Reader, max int, grow func(bytes int) bool) ([]byte, error) {
-	for {
-		n, err := r.Read(dst[len(dst):cap(dst)])
-		dst = dst[:len(dst)+n]
-		switch {
-		case max > 0 && len(dst) > max:
-			return dst, errBodyTooLarge
-		case err == io.EOF:
-			return dst, nil
-		case err != nil:
-			return dst, err
-		case len(dst) == cap(dst):
-			before := cap(dst)
-			dst = slices.Grow(dst, 1)
-			if !grow(cap(dst) - before) {
-				return dst, errBodyEnded
-			}
-		}
+	if d := h.opts.Limits.BodyTimeout; d > 0 {
+		// A ResponseWriter that knows no deadlines leaves them to the host.
+		_ = http.NewResponseController(w).SetReadDeadline(xsync.Deadline(d))
 	}
 }
 
-func tooManyBodies() *refusal {
-	no := refuse(http.StatusServiceUnavailable, codeUnavailable, "Too many bodies at once.")
-	no.Limit, no.retry = "PendingBodyBytes", 1
-	return no
-}
-
-func tooLarge(what string, limit int) *refusal {
-	return overLimit(http.StatusRequestEntityTooLarge, "BodyBytes", fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
-}
-
-// notJSON says what is wrong with a text that should have been JSON.
-func notJSON(what string, err error, depth int) *refusal {
-	if errors.Is(err, errTooDeep) {
-		return overLimit(http.StatusBadRequest, "Depth", fmt.Sprintf("%s exceeds the limit of %d nested levels.", what, depth))
-	}
-	return badRequest(what + " is not JSON: " + err.Error() + ".")
-}
-
-// decodeRequest reads the JSON object of a body or of a socket's start.
-func decodeRequest(body []byte, depth int) (*request, *refusal) {
-	v, err := readJSON(body, depth)
+// decodeRequest parses the JSON object of a body, or of the payload of a socket's start message.
+func decodeRequest(body []byte, depth int) (*request, *httpError) {
+	v, err := strictjson.Read(body, depth)
 	if err != nil {
 		return nil, notJSON("The body", err, depth)
 	}
@@ -241,8 +115,8 @@ func decodeRequest(body []byte, depth int) (*request, *refusal) {
 	return requestOf(fields)
 }
 
-// decodeURL reads the parameters of a GET.
-func decodeURL(query string, depth int) (*request, *refusal) {
+// decodeURL parses the parameters of a GET.
+func decodeURL(query string, depth int) (*request, *httpError) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, badRequest("The URL's query is malformed.")
@@ -262,7 +136,7 @@ func decodeURL(query string, depth int) (*request, *refusal) {
 			if given[0] == "" {
 				continue
 			}
-			if fields[name], err = readJSON([]byte(given[0]), depth); err != nil {
+			if fields[name], err = strictjson.Read([]byte(given[0]), depth); err != nil {
 				return nil, notJSON("Parameter "+name, err, depth)
 			}
 		}
@@ -270,7 +144,7 @@ func decodeURL(query string, depth int) (*request, *refusal) {
 	return requestOf(fields)
 }
 
-func requestOf(fields map[string]any) (*request, *refusal) {
+func requestOf(fields map[string]any) (*request, *httpError) {
 	var opts request
 	var ok bool
 	if opts.Query, ok = fields["query"].(string); !ok && fields["query"] != nil {
@@ -286,7 +160,7 @@ func requestOf(fields map[string]any) (*request, *refusal) {
 	if !ok && fields["extensions"] != nil {
 		return nil, badRequest(`"extensions" must be an object.`)
 	}
-	var refused *refusal
+	var refused *httpError
 	if opts.hash, refused = persistedHash(extensions); refused != nil {
 		return nil, refused
 	}
@@ -297,18 +171,133 @@ func requestOf(fields map[string]any) (*request, *refusal) {
 	return &opts, nil
 }
 
-func badRequest(message string) *refusal {
-	return refuse(http.StatusBadRequest, codeBadRequest, message)
+// persistedHash returns the hash in extensions.persistedQuery, if there is one.
+func persistedHash(extensions map[string]any) (string, *httpError) {
+	if extensions["persistedQuery"] == nil {
+		return "", nil
+	}
+	p, ok := extensions["persistedQuery"].(map[string]any)
+	if !ok {
+		return "", badRequest(`"extensions.persistedQuery" must be an object.`)
+	}
+	if fmt.Sprint(p["version"]) != "1" {
+		return "", badRequest("Unsupported persisted query version.")
+	}
+	hash, _ := p["sha256Hash"].(string)
+	hash = strings.ToLower(hash)
+	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
+		return "", badRequest(`"extensions.persistedQuery.sha256Hash" must be 64 hex digits.`)
+	}
+	return hash, nil
 }
 
-// endpoint is where a request reached us, as info.endpoints shows it.
-func endpoint(r *http.Request) string { return r.Host + requestPath(r) }
+// endpoint returns host and path of a request, as in info.endpoints.
+func endpoint(r *http.Request) string { return r.Host + gqlhttp.Path(r) }
 
-// requestPath is the path that came, whatever the host's mux has stripped of it.
-func requestPath(r *http.Request) string {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	if !strings.HasPrefix(path, "/") {
-		return r.URL.Path
+// A scan finds the parts of a usual body without allocating them: a query whose plan is in the cache needs nothing
+// else. It accepts no body that decodeRequest would refuse or read differently, and leaves unusual ones to it. What
+// it finds is valid until the next read.
+type scan struct {
+	query     []byte
+	operation string
+	given     []plan.Variable
+	strictjson.Reader
+}
+
+// maxScanned is the number of variables up to which each is compared with all others to find repeated keys.
+const maxScanned = 16
+
+// read scans a body. It returns false if decodeRequest must read it.
+func (s *scan) read(body []byte, depth int) bool {
+	if depth <= 0 {
+		depth = strictjson.MaxDepth
 	}
-	return path
+	s.query, s.operation, s.given = nil, "", s.given[:0]
+	s.Reset(body, depth-2) // levels left in the value of a variable
+	if depth < 2 || !s.Is('{') {
+		return false
+	}
+	const query, variables, operation, extensions = 1, 2, 4, 8
+	for seen := 0; ; {
+		name, ok := s.key()
+		key := 0
+		switch string(name) {
+		case "query":
+			key = query
+			s.query, ok = s.text()
+		case "variables":
+			key = variables
+			ok = s.Null() || s.variables()
+		case "operationName":
+			key = operation
+			if ok = s.Null(); !ok {
+				name, ok = s.text()
+				s.operation = string(name)
+			}
+		case "extensions":
+			key = extensions
+			ok = s.Null()
+		}
+		if !ok || key == 0 || seen&key != 0 {
+			return false
+		}
+		seen |= key
+		if s.Is('}') {
+			return s.End() && len(s.query) > 0
+		}
+		if !s.Is(',') {
+			return false
+		}
+	}
+}
+
+// variables reads the object of variables.
+func (s *scan) variables() bool {
+	if !s.Is('{') {
+		return false
+	}
+	if s.Is('}') {
+		return true
+	}
+	for len(s.given) < maxScanned {
+		name, ok := s.key()
+		for i := range s.given {
+			ok = ok && !bytes.Equal(s.given[i].Name, name)
+		}
+		if !ok {
+			return false
+		}
+		value, err := s.Value()
+		if err != nil {
+			return false
+		}
+		s.given = append(s.given, plan.Variable{Name: name, Value: value})
+		if s.Is('}') {
+			return true
+		}
+		if !s.Is(',') {
+			return false
+		}
+	}
+	return false
+}
+
+// key reads a key and the colon after it.
+func (s *scan) key() ([]byte, bool) {
+	name, err := s.Text()
+	if err != nil || !s.Is(':') {
+		return nil, false
+	}
+	return name, true
+}
+
+func (s *scan) text() ([]byte, bool) {
+	text, err := s.Text()
+	return text, err == nil
+}
+
+// release drops the values that were found, except for those that lie in the body.
+func (s *scan) release() {
+	clear(s.given)
+	s.given, s.operation = s.given[:0], ""
 }

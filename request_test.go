@@ -1,9 +1,12 @@
 package chaingql
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,8 +15,8 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-func TestBodyIsOneStrictObject(t *testing.T) {
-	deep := func(levels int) string { // of the whole body
+func TestDecodeRequestIsStrict(t *testing.T) {
+	deep := func(levels int) string { // levels of the whole body
 		return `{"query":"q","extensions":` + strings.Repeat(`{"a":`, levels-1) + "1" + strings.Repeat("}", levels)
 	}
 	plain := handler.RequestOptions{Query: "q"}
@@ -27,9 +30,16 @@ func TestBodyIsOneStrictObject(t *testing.T) {
 		{body: `{"query":"q","variables":null,"operationName":null,"extensions":null}`, want: plain},
 		{body: `{"query":"q","operationName":""}`, want: plain},
 		{body: `{"query":"q","id":"1","doc_id":5,"Query":"other"}`, want: plain},
-		{body: `{"query":"q","variables":{},"extensions":{"a":1}}`, want: handler.RequestOptions{Query: "q", Variables: map[string]any{}}},
-		{body: `{"operationName":"A","variables":{"n":12345678901234567890},"query":"q"}`,
-			want: handler.RequestOptions{Query: "q", OperationName: "A", Variables: map[string]any{"n": json.Number("12345678901234567890")}}},
+		{
+			body: `{"query":"q","variables":{},"extensions":{"a":1}}`,
+			want: handler.RequestOptions{Query: "q", Variables: map[string]any{}},
+		},
+		{
+			body: `{"operationName":"A","variables":{"n":12345678901234567890},"query":"q"}`,
+			want: handler.RequestOptions{
+				Query: "q", OperationName: "A", Variables: map[string]any{"n": json.Number("12345678901234567890")},
+			},
+		},
 		{body: deep(20), want: plain},
 		{body: deep(21), refuse: "The body exceeds the limit of 20 nested levels."},
 		{body: `{"query":5}`, refuse: `"query" must be a string.`},
@@ -43,7 +53,10 @@ func TestBodyIsOneStrictObject(t *testing.T) {
 		{body: `{"query":"q","variables":false}`, refuse: `"variables" must be an object.`},
 		{body: `{"query":"q","extensions":[]}`, refuse: `"extensions" must be an object.`},
 		{body: `{"query":"q","query":"q"}`, refuse: `The body is not JSON: key "query" is there twice.`},
-		{body: `{"query":"q","variables":{"f":{"a":1,"a":1}}}`, refuse: `The body is not JSON: key "a" is there twice.`},
+		{
+			body:   `{"query":"q","variables":{"f":{"a":1,"a":1}}}`,
+			refuse: `The body is not JSON: key "a" is there twice.`,
+		},
 		{body: `{"query":"q"}}`, refuse: `The body is not JSON: unexpected '}' at byte 13 of JSON.`},
 		{body: `{"query":"q"}{"query":"q"}`, refuse: `The body is not JSON: unexpected '{' at byte 13 of JSON.`},
 		{body: `[{"query":"q"}]`, refuse: "Batches are not served: send one operation at a time."},
@@ -57,7 +70,7 @@ func TestBodyIsOneStrictObject(t *testing.T) {
 	}
 }
 
-func TestURLParametersAreReadStrictly(t *testing.T) {
+func TestDecodeURLIsStrict(t *testing.T) {
 	for _, c := range []struct {
 		url    string
 		want   handler.RequestOptions
@@ -68,7 +81,10 @@ func TestURLParametersAreReadStrictly(t *testing.T) {
 		{url: "query=q&operationName=A", want: handler.RequestOptions{Query: "q", OperationName: "A"}},
 		{url: "query=q&operationName=&variables=&extensions=", want: handler.RequestOptions{Query: "q"}},
 		{url: "query=q&variables=null&extensions=null", want: handler.RequestOptions{Query: "q"}},
-		{url: `query=q&variables={"a":1}&extensions={}`, want: handler.RequestOptions{Query: "q", Variables: map[string]any{"a": json.Number("1")}}},
+		{
+			url:  `query=q&variables={"a":1}&extensions={}`,
+			want: handler.RequestOptions{Query: "q", Variables: map[string]any{"a": json.Number("1")}},
+		},
 		{url: "query=" + strings.Repeat("q", 10_000), want: handler.RequestOptions{Query: strings.Repeat("q", 10_000)}},
 		{url: "", refuse: "Must provide query string."},
 		{url: "query=", refuse: "Must provide query string."},
@@ -82,14 +98,19 @@ func TestURLParametersAreReadStrictly(t *testing.T) {
 		{url: "query=q&variables=[]", refuse: `"variables" must be an object.`},
 		{url: "query=q&extensions=5", refuse: `"extensions" must be an object.`},
 		{url: `query=q&variables={"a":1,"a":1}`, refuse: `Parameter variables is not JSON: key "a" is there twice.`},
-		{url: "query=q&variables=" + strings.Repeat("[", 21), refuse: "Parameter variables exceeds the limit of 20 nested levels."},
+		{
+			url:    "query=q&variables=" + strings.Repeat("[", 21),
+			refuse: "Parameter variables exceeds the limit of 20 nested levels.",
+		},
 	} {
 		got, refused := decodeURL(c.url, 20)
 		compareRequest(t, c.url, got, refused, c.want, c.refuse)
 	}
 }
 
-func compareRequest(t *testing.T, what string, got *request, refused *refusal, want handler.RequestOptions, refuse string) {
+func compareRequest(
+	t *testing.T, what string, got *request, refused *httpError, want handler.RequestOptions, refuse string,
+) {
 	t.Helper()
 	switch {
 	case refuse != "":
@@ -109,11 +130,12 @@ func compareRequest(t *testing.T, what string, got *request, refused *refusal, w
 	}
 }
 
-// FuzzDecodeRequest: a body is refused with a status and a code, or is what
-// encoding/json finds in it; and a GET with the same parts is the same request.
+// FuzzDecodeRequest checks that a body is refused with a status and a code, or decoded like encoding/json does. A GET
+// with the same parameters must yield the same request.
 func FuzzDecodeRequest(f *testing.F) {
 	for _, seed := range []string{
-		`{"query":"{info{version}}","variables":null}`, `{"query":"q","operationName":"A","variables":{"a":[1]},"extensions":{}}`,
+		`{"query":"{info{version}}","variables":null}`,
+		`{"query":"q","operationName":"A","variables":{"a":[1]},"extensions":{}}`,
 		`[{}]`, `{"query":5}`, `{"query":"q","query":"q"}`, `{}`, `null`, `{"query":"q","variables":{"a":{"b":{}}}}x`,
 	} {
 		f.Add([]byte(seed))
@@ -128,7 +150,7 @@ func FuzzDecodeRequest(f *testing.F) {
 		}
 		var want map[string]any
 		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("%q is taken: %v", body, err)
+			t.Fatalf("%q is accepted: %v", body, err)
 		}
 		if got.Query == "" || got.Query != want["query"] {
 			t.Fatalf("%q: query %q", body, got.Query)
@@ -137,10 +159,157 @@ func FuzzDecodeRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values := url.Values{"query": {got.Query}, "operationName": {got.OperationName}, "variables": {string(variables)}}
+		values := url.Values{
+			"query": {got.Query}, "operationName": {got.OperationName}, "variables": {string(variables)},
+		}
 		again, refused := decodeURL(values.Encode(), 20)
 		if refused != nil || !reflect.DeepEqual(again, got) {
 			t.Fatalf("%q: by GET %+v, %+v, by POST %+v", body, again, refused, got)
+		}
+	})
+}
+
+// plainBodies maps bodies to whether scan accepts them. Others are left to the strict decoder, which may accept them.
+var plainBodies = map[string]bool{
+	`{"query":"{a}"}`: true,
+	` { "query" : "{a}" , "variables" : { "a" : "x" , "n" : -1.5e3 } , ` +
+		`"operationName" : "A" , "extensions" : null } `: true,
+	`{"variables":{},"query":"{a}"}`:                                                      true,
+	`{"variables":null,"operationName":null,"query":"{a}"}`:                               true,
+	`{"query":"{a(s:\"x\")\n\t\r\\\/}","operationName":""}`:                               true,
+	`{"query":"{a}","variables":{"f":{"in":[1,{"a":[true,false,null]}]},"s":"\u00e9 é"}}`: true,
+	`{"query":"é"}`:                                          true,
+	`{"query":"\u0061\ud83d\ude00"}`:                         true,
+	`{"query" "{a}"}`:                                        false,
+	`{"query":"{a}","variables":{"a" 1}}`:                    false,
+	`{"query":"\"","variables":{"a":"\"\u00e9","\"b":"\""}}`: true,
+
+	`{"query":"{a}","id":1}`:                             false,
+	`{"query":"{a}","extensions":{}}`:                    false,
+	`{"query":"{a}","variables":{"\u0061":1}}`:           true,
+	`{"query":""}`:                                       false,
+	`{"query":null}`:                                     false,
+	`{"query":"{a}"}x`:                                   false,
+	`{"query":"{a}"`:                                     false,
+	`{"query":"{a}",}`:                                   false,
+	`{"query":"{a}","query":"{a}"}`:                      false,
+	`{"query":"{a}","variables":{"a":1,"a":1}}`:          false,
+	`{"query":"{a}","variables":{"a":{"b":1,"b":1}}}`:    false,
+	`{"query":"{a}","variables":{"a":1,}}`:               false,
+	`{"query":"{a}","variables":[]}`:                     false,
+	`{"query":"{a}","operationName":5}`:                  false,
+	"{\"query\":\"{a}\x01\"}":                            false,
+	"{\"query\":\"{\\n \\n}\"}":                          true,
+	"{\"query\":\"{\\n \x80\"}":                          false,
+	"{\"query\":\"{\\n \x1f\"}":                          false,
+	`{"query":"{\n a}`:                                   false,
+	`{"query":"{\n a}\`:                                  false,
+	"{\"query\":\"{a}\xff\"}":                            false,
+	"{\"query\":\"{a}\",\"variables\":{\"a\":\"\xff\"}}": false,
+	"{\"query\":\"{a}\",\"variables\":{\"a\":\"\n\"}}":   false,
+	"{\"query\":\"{a}\"}\x00":                            false,
+	`[{"query":"{a}"}]`:                                  false,
+	`null`:                                               false,
+	``:                                                   false,
+}
+
+// compareScan compares the result of scan with decodeRequest. It reports whether scan accepts the body.
+func compareScan(t *testing.T, body []byte, depth int) (found bool) {
+	t.Helper()
+	var s scan
+	if !s.read(bytes.Clone(body), depth) {
+		return false
+	}
+	var got request
+	got.Query, got.OperationName = string(s.query), s.operation
+	for _, v := range s.given {
+		if got.Variables == nil {
+			got.Variables = map[string]any{}
+		}
+		got.Variables[string(v.Name)] = v.Value
+	}
+	want, refused := decodeRequest(body, depth)
+	if refused != nil {
+		t.Fatalf("scan accepts %q, decodeRequest refuses it with %q", body, refused.Message)
+	}
+	if len(want.Variables) == 0 {
+		want.Variables = nil // equivalent to an empty map
+	}
+	if !reflect.DeepEqual(&got, want) {
+		t.Fatalf("scan of %q yields %+v, want %+v", body, got, want)
+	}
+	return true
+}
+
+func TestScanAcceptsPlainBodies(t *testing.T) {
+	for body, plain := range plainBodies {
+		if found := compareScan(t, []byte(body), 20); found != plain {
+			t.Errorf("%q is plain: %v", body, found)
+		}
+	}
+	many := func(n int) string {
+		var b strings.Builder
+		b.WriteString(`{"query":"{a}","variables":{`)
+		for i := range n {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(`"` + strings.Repeat("v", i+1) + `":1`)
+		}
+		return b.String() + "}}"
+	}
+	if !compareScan(t, []byte(many(maxScanned)), 20) || compareScan(t, []byte(many(maxScanned+1)), 20) {
+		t.Error("scan does not stop at maxScanned variables")
+	}
+	deep := []byte(`{"query":"{a}","variables":{"a":[[1]]}}`)
+	for depth, plain := range map[int]bool{0: true, 1: false, 2: false, 3: false, 4: true, 5: true} {
+		if found := compareScan(t, deep, depth); found != plain {
+			t.Errorf("with a depth of %d: %v", depth, found)
+		}
+	}
+}
+
+// FuzzScan checks that decodeRequest accepts every body that scan accepts, with the same result.
+func FuzzScan(f *testing.F) {
+	for _, body := range slices.Sorted(maps.Keys(plainBodies)) {
+		f.Add([]byte(body), 20)
+	}
+	for _, seed := range []string{
+		`{"query":"a","variables":{"":"\\","b":[]}}`,
+		`{"query":"a\"","variables":{"a":"\"","a\"":1}}`,
+		`{"query":"a","variables":{"a":01}}`,
+	} {
+		f.Add([]byte(seed), 3)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, depth int) {
+		compareScan(t, body, min(depth, 100))
+		var plain map[string]json.RawMessage
+		if json.Unmarshal(body, &plain) == nil && compareScan(t, body, 20) && plain["query"] == nil {
+			t.Fatalf("%q has no query", body)
+		}
+	})
+}
+
+// BenchmarkScan compares scan with the strict decoder.
+func BenchmarkScan(b *testing.B) {
+	body := []byte(`{"query":"query balance($address: String!) { blockchain ` +
+		`{ account(address: $address) { info { address balance(format: DEC) } } } }",` +
+		`"variables":{"address":"0:83dfd552e63729b472fcbcc8c45ebcc6691702558b68ec7527e1ba403a0f31a8"}}`)
+	b.Run("scan", func(b *testing.B) {
+		b.ReportAllocs()
+		var s scan
+		for b.Loop() {
+			if !s.read(body, 20) {
+				b.Fatal("not plain")
+			}
+		}
+	})
+	b.Run("strict reader", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, refused := decodeRequest(body, 20); refused != nil {
+				b.Fatal(refused)
+			}
 		}
 	})
 }

@@ -14,53 +14,56 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// resolvers turn arguments into calls of the Backend and its answers into
-// values of the schema. They know nothing of transports.
+// resolvers translate arguments into Backend calls, and their results into values of the schema. They do not depend
+// on transports.
 type resolvers struct {
 	backend   Backend
-	batcher   BalanceBatcher // the backend, where it is one
+	batcher   BalanceBatcher // the backend, if it is one
 	endpoints []string
 	timeout   time.Duration // of one call of the backend
 	recent    *blocklog.Log[Block]
 	reads     xsync.Group[reading, []Block]
-	turns     turns
-	limit     func(ctx context.Context, name string)           // tells that one was hit
-	reading   func(ctx, asker context.Context) context.Context // for a call of Blocks
-	down      atomic.Pointer[time.Time]                        // since when the stream has been failing or silent; nil while it is well
+	slots     chan struct{} // semaphore of Limits.InFlight; nil means no limit
+
+	// limit reports that a limit was hit; reading returns the context for a call of Blocks.
+	limit   func(ctx context.Context, name string)
+	reading func(ctx, asker context.Context) context.Context
+
+	// down is the start of the current failure or stall; nil if there is none.
+	down atomic.Pointer[time.Time]
 }
 
-// A call is the source of the Query type: the request that asks. One goroutine
-// runs it.
+// A call is the source of the Query type: the request of one client. It is used by one goroutine.
 type call struct {
-	host, path string // where it came to
+	host, path string // of the request
 	op         *plan.Bound
 	first      account             // of those it asks for; most ask for no other
 	page       page                // likewise
 	balances   map[Address]balance // looked up so far, of several accounts; nil until one is asked for
 	err        error               // why they could not be looked up together
 	busy       bool                // a call of the Backend had to be left out
-	failed     bool                // the answer has errors
-	lasting    bool                // the answer may be kept, and nothing in it may be another when the next block has come
-	stored     bool                // the answer has blocks that were read from the Backend
+	failed     bool                // the response has errors
+	lasting    bool                // the response is cacheable, and no later block can change it
+	stored     bool                // the response has blocks that were read from the Backend
 }
 
-// Pages that clients get; the Backend is asked for one block more, to know
+// pageSize is the maximum number of blocks in a page for clients. One block more is read from the Backend, to learn
 // whether there are more.
 const pageSize = 50
 
-// The blocks that tell the chain's usual pace.
+// paceBlocks is the number of blocks from which the usual interval of the chain is computed.
 const paceBlocks = 10
 
 type account struct {
 	address Address
-	call    *call // nil where graphql-go asks
+	call    *call // nil if graphql-go executes
 
 	asked  bool // for its balance, which several aliases may show
 	amount *big.Int
 	err    error
 }
 
-// A balance is what looking one up came to.
+// A balance is the result of reading one.
 type balance struct {
 	amount *big.Int
 	err    error
@@ -72,7 +75,7 @@ type info struct {
 	endpoints      []string
 }
 
-// A page is a connection and its pageInfo; edges are the list in it.
+// A page is a connection with its pageInfo.
 type page struct {
 	blocks               []Block
 	hasNext, hasPrevious bool
@@ -103,15 +106,15 @@ func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, er
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
 	a := src.(*account)
 	if !a.asked {
-		if a.call.refuses() {
+		if a.call.isBusy() {
 			return nil, errBusy
 		}
 		if a.call != nil {
 			a.call.lasting = false
 		}
-		a.asked, a.err = true, errPanicked // stands if what follows panics
+		a.asked, a.err = true, errPanicked // remains if the call panics
 		a.amount, a.err = r.amount(ctx, a)
-		a.err = a.call.note(a.err)
+		a.err = a.call.noteBusy(a.err)
 	}
 	switch amount := a.amount; {
 	case a.err != nil:
@@ -176,18 +179,17 @@ func (r *resolvers) deadline(ctx context.Context) (context.Context, context.Canc
 	return t, t.Stop
 }
 
-// explain tells a call that ran out of time from one that failed.
+// explain distinguishes a call that timed out from one that failed.
 func (r *resolvers) explain(ctx context.Context, err error) error {
-	var told *plan.Error
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.As(err, &told) {
+	var known *plan.Error
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.As(err, &known) {
 		r.limit(ctx, "BackendTimeout")
 		return late()
 	}
 	return err
 }
 
-// blocksQuery checks the arguments of blocks. First or Last is then at most
-// pageSize.
+// blocksQuery checks the arguments of blocks. In the result, First or Last is at most pageSize.
 func blocksQuery(args plan.Args) (BlocksQuery, error) {
 	var q BlocksQuery
 	if n, ok := args[argWorkchain].(int); ok {
@@ -238,7 +240,7 @@ func parseShard(s string) (uint64, error) {
 	return 0, badInput("Invalid shard: 16 hex digits expected")
 }
 
-// appendShard writes a shard's prefix in 16 hex digits.
+// appendShard appends the prefix of a shard as 16 hex digits.
 func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard) }
 
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
@@ -271,4 +273,54 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 	}
 	i.latency = max(0, i.now.Sub(fresh)-usual)
 	return i, nil
+}
+
+// errBusy is the error of a field for which no slot was free in time.
+var errBusy = &plan.Error{Message: "Too many calls of the backend at once.", Code: codeUnavailable, Limit: "InFlight"}
+
+// acquire takes a slot for one call of the Backend for a query; release frees it. It waits for at most half of the time
+// that a call may take, and then returns errBusy. Callers get slots in the order in which they came, so that a query of
+// many calls does not go ahead of a query of few. A call that ignores its context keeps its slot until it returns. The
+// block log's few calls need none.
+func (r *resolvers) acquire(ctx context.Context) error {
+	if r.slots == nil {
+		return nil
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	patience := r.timeout
+	if patience == 0 {
+		patience = DefaultLimits().BackendTimeout
+	}
+	timeout := time.NewTimer(patience / 2)
+	defer timeout.Stop()
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timeout.C:
+		r.limit(ctx, errBusy.Limit)
+		return errBusy
+	}
+}
+
+func (r *resolvers) release() {
+	if r.slots != nil {
+		<-r.slots
+	}
+}
+
+// isBusy reports whether the request has already waited for a slot in vain. Then it does not wait again.
+func (c *call) isBusy() bool { return c != nil && c.busy }
+
+// noteBusy records that a call failed with errBusy, and returns its error.
+func (c *call) noteBusy(err error) error {
+	if c != nil && errors.Is(err, errBusy) {
+		c.busy = true
+	}
+	return err
 }

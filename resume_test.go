@@ -94,8 +94,7 @@ func orders(blocks []chaingql.Block) (cursors []string) {
 	return cursors
 }
 
-// A tornBackend checks whether a cursor is too old and reads the page in two steps. Whatever between does happens
-// between the two.
+// A tornBackend checks whether a cursor is too old and reads the page in two steps. It calls between in between.
 type tornBackend struct {
 	*memchain.Chain
 	between func(chaingql.BlocksQuery)
@@ -128,10 +127,10 @@ func TestCatchUpReportsBlocksThatArePrunedWhileAPageIsRead(t *testing.T) {
 						return
 					}
 					if pages++; pages%3 == 0 {
-						chain.Prune(blocks[i+4].Cursor) // three blocks after the cursor are gone
+						chain.Prune(blocks[i+4].Cursor) // prunes three blocks after the cursor
 					}
 				}}
-				h, _ = newHandler(t, torn, chaingql.Options{Window: 5})
+				h, _ = newHandler(t, torn, chaingql.Options{WindowSize: 5})
 				n := serve(t, mounted(h))
 				f := &follower{t: t, n: n, document: `subscription{blocks{chain_order}}`, last: all[0]}
 				var had []string
@@ -139,23 +138,28 @@ func TestCatchUpReportsBlocksThatArePrunedWhileAPageIsRead(t *testing.T) {
 					f.connect(5000)
 					for i, c := range f.got {
 						if i > 0 && slices.Index(all, c) != slices.Index(all, f.got[i-1])+1 {
-							t.Fatalf("block %s comes after %s without an error; errors so far: %q", c, f.got[i-1], f.codes)
+							t.Fatalf("block %s comes after %s without an error; errors so far: %q",
+								c, f.got[i-1], f.codes)
 						}
 					}
 					had = append(had, f.got...)
 					if len(f.got) > 0 && f.got[len(f.got)-1] == all[len(all)-1] {
 						break
 					}
-					if len(f.codes) == 0 || f.codes[len(f.codes)-1] != "CURSOR_TOO_OLD" && f.codes[len(f.codes)-1] != "STREAM_GAP" {
+					if len(f.codes) == 0 {
+						t.Fatal("the stream ended without an error")
+					}
+					last := f.codes[len(f.codes)-1]
+					if last != "CURSOR_TOO_OLD" && last != "STREAM_GAP" {
 						t.Fatalf("the stream ended after %d blocks with %q", len(had), f.codes)
 					}
 					if f.codes[len(f.codes)-1] == "CURSOR_TOO_OLD" {
 						oldest, _ := chain.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
-						f.last, f.got = string(oldest[0].Cursor), nil // it knows that it missed something
+						f.last, f.got = string(oldest[0].Cursor), nil // the client knows that it missed blocks
 					}
 				}
 				if len(had) < 500 || len(f.codes) < 2 {
-					t.Errorf("this tests little: %d blocks, errors %q", len(had), f.codes)
+					t.Errorf("the test covers too little: %d blocks, errors %q", len(had), f.codes)
 				}
 			})
 		})
@@ -174,7 +178,7 @@ func TestFirstPageOfACatchUpIsCheckedAgainstTheBlockAtTheCursor(t *testing.T) {
 						chain.Prune(blocks[60].Cursor)
 					}
 				}}
-				h, _ := newHandler(t, torn, chaingql.Options{Window: 5})
+				h, _ := newHandler(t, torn, chaingql.Options{WindowSize: 5})
 				n := serve(t, mounted(h))
 				armed.Store(true)
 				f := &follower{t: t, n: n, document: allBlocks, last: string(blocks[50].Cursor) + at}
@@ -192,7 +196,8 @@ func TestCatchUpFromTheNewestPrunedBlockLosesNothingAndCostsOneMoreCall(t *testi
 		blocks := randomBlocks(7, 460)
 		chain := chainOf(t, blocks)
 		var calls atomic.Int64
-		h, _ := newHandler(t, &tornBackend{Chain: chain, between: func(chaingql.BlocksQuery) { calls.Add(1) }}, chaingql.Options{Window: 5})
+		b := &tornBackend{Chain: chain, between: func(chaingql.BlocksQuery) { calls.Add(1) }}
+		h, _ := newHandler(t, b, chaingql.Options{WindowSize: 5})
 		n := serve(t, mounted(h))
 		n.stream(t, allBlocks)
 		time.Sleep(time.Second)
@@ -219,7 +224,7 @@ func TestCatchUpFromTheNewestPrunedBlockLosesNothingAndCostsOneMoreCall(t *testi
 func TestClientThatTakesFewBlocksPerConnectionPassesARepairedRegion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("ma" + "a" + strings.Repeat("mb", 30) + "a" + strings.Repeat("m", 20))
-		s := &sieve{Chain: chainOf(t, blocks[:2]), hole: map[chaingql.Cursor]bool{blocks[2].Cursor: true}}
+		s := newGappyChain(t, blocks[:2], blocks[2].Cursor)
 		h, _ := newHandler(t, s, chaingql.Options{})
 		n := serve(t, mounted(h))
 		f := &follower{t: t, n: n, document: allBlocks}
@@ -231,7 +236,7 @@ func TestClientThatTakesFewBlocksPerConnectionPassesARepairedRegion(t *testing.T
 			f.take(<-e.lines)
 		}
 		equal(t, "blocks before the gap shows", len(f.got), 60)
-		_ = e.res.Body.Close() // it leaves before it is told
+		_ = e.res.Body.Close() // it disconnects before it receives the error
 		synctest.Wait()
 		commit(t, s.Chain, blocks[63:]...)
 		for range 10 {
@@ -243,10 +248,11 @@ func TestClientThatTakesFewBlocksPerConnectionPassesARepairedRegion(t *testing.T
 	})
 }
 
-func TestHoleThatStaysIsReportedOncePerClient(t *testing.T) {
+func TestPermanentGapIsReportedOncePerClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("ma" + "a" + strings.Repeat("mb", 30) + "a" + strings.Repeat("m", 20))
-		s := &sieve{Chain: chainOf(t, blocks[:2]), hole: map[chaingql.Cursor]bool{blocks[2].Cursor: true}, lost: true}
+		s := newGappyChain(t, blocks[:2], blocks[2].Cursor)
+		s.permanent = true
 		h, _ := newHandler(t, s, chaingql.Options{})
 		n := serve(t, mounted(h))
 		f := &follower{t: t, n: n, document: allBlocks}
@@ -267,7 +273,8 @@ func TestHoleThatStaysIsReportedOncePerClient(t *testing.T) {
 		for range 10 {
 			late.connect(20)
 		}
-		if want := orders(append([]chaingql.Block{blocks[1]}, blocks[3:]...)); !slices.Equal(late.got, want) || !slices.Equal(late.codes, []string{"STREAM_GAP"}) {
+		want := orders(append([]chaingql.Block{blocks[1]}, blocks[3:]...))
+		if !slices.Equal(late.got, want) || !slices.Equal(late.codes, []string{"STREAM_GAP"}) {
 			t.Errorf("a client that comes later has %d blocks of %d, errors %q", len(late.got), len(want), late.codes)
 		}
 	})

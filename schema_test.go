@@ -1,9 +1,12 @@
 package chaingql_test
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
+	"math/big"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,9 +17,9 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-var update = flag.Bool("update", false, "write what is in testdata anew")
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// golden compares a text with a file of testdata, or writes it there.
+// golden compares got with a file in testdata or, with -update, writes it.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := "testdata/" + name
@@ -31,16 +34,16 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is not what it was; if it should be, run go test -update .\ngot:\n%s", path, got)
+		t.Errorf("%s has changed; if that is intended, run go test -update .\ngot:\n%s", path, got)
 	}
 }
 
-func TestSDLIsAsPublished(t *testing.T) {
+func TestSDLMatchesGoldenFile(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	golden(t, "schema.graphql", h.SDL())
 }
 
-// agreed is the schema as it was agreed on, without descriptions.
+// agreed is the agreed schema without descriptions.
 const agreed = `
 enum BigIntFormat { HEX DEC }
 interface Node { id: ID! }
@@ -64,29 +67,31 @@ input BlockFilter { id: StringFilter  seq_no: FloatFilter  workchain_id: IntFilt
                     gen_utime: FloatFilter  chain_order: StringFilter  OR: BlockFilter }
 input IntFilter { eq: Int  ne: Int  gt: Int  lt: Int  ge: Int  le: Int  in: [Int]  notIn: [Int] }
 input FloatFilter { eq: Float  ne: Float  gt: Float  lt: Float  ge: Float  le: Float  in: [Float]  notIn: [Float] }
-input StringFilter { eq: String  ne: String  gt: String  lt: String  ge: String  le: String  in: [String]  notIn: [String] }
+input StringFilter { eq: String  ne: String  gt: String  lt: String  ge: String  le: String  in: [String]  
+                     notIn: [String] }
 `
 
 var described = regexp.MustCompile(`(?s)""".*?"""|"(?:[^"\\]|\\.)*"`)
 
-// tokens are a schema's words and signs, without descriptions and commas.
+// tokens splits a schema into names and punctuation, without descriptions and commas.
 func tokens(sdl string) []string {
 	sdl = described.ReplaceAllString(sdl, " ")
 	return regexp.MustCompile(`[A-Za-z_0-9]+|[{}()\[\]!:=@&|]`).FindAllString(sdl, -1)
 }
 
-func TestSchemaIsWhatWasAgreedOn(t *testing.T) {
+func TestSchemaMatchesTheAgreedTypes(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	got, want := tokens(h.SDL()), tokens(agreed)
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
 			from := max(0, i-10)
-			t.Fatalf("they differ from\n got %s\nwant %s", strings.Join(got[from:min(i+10, len(got))], " "), strings.Join(want[from:min(i+10, len(want))], " "))
+			window := func(all []string) string { return strings.Join(all[from:min(i+10, len(all))], " ") }
+			t.Fatalf("SDL differs from the agreed types\n got %s\nwant %s", window(got), window(want))
 		}
 	}
 }
 
-func TestEverythingHasADescription(t *testing.T) {
+func TestSchemaElementsHaveDescriptions(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	schema := h.Schema()
 	checked := 0
@@ -125,17 +130,20 @@ func TestEverythingHasADescription(t *testing.T) {
 		}
 	}
 	if checked < 100 {
-		t.Errorf("only %d things were looked at", checked)
+		t.Errorf("only %d elements were checked", checked)
 	}
 }
 
 func TestIntrospectionShowsEveryDescription(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
-	answer := query(h, `{__schema{types{name description fields{name description args{name description}} inputFields{name description} enumValues{name description}}}}`, nil)
+	response := query(h, `{__schema{types{
+		name description fields{name description args{name description}}
+		inputFields{name description} enumValues{name description}
+	}}}`, nil)
 	var data struct {
 		Schema struct{ Types []json.RawMessage } `json:"__schema"`
 	}
-	if err := json.Unmarshal(parse(t, answer).Data, &data); err != nil {
+	if err := json.Unmarshal(parse(t, response).Data, &data); err != nil {
 		t.Fatal(err)
 	}
 	undescribed := regexp.MustCompile(`"name":"([^"]*)","description":(null|"")`)
@@ -150,15 +158,105 @@ func TestIntrospectionShowsEveryDescription(t *testing.T) {
 		}
 	}
 	if described < 100 {
-		t.Errorf("only %d things were looked at", described)
+		t.Errorf("only %d elements were checked", described)
 	}
 }
 
 func TestIntrospectionCanBeTurnedOff(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{DisableIntrospection: true})
-	for _, document := range []string{`{__schema{types{name}}}`, `{__type(name:"Query"){name}}`, `{...F} fragment F on Query{x:__schema{types{name}}}`} {
+	for _, document := range []string{
+		`{__schema{types{name}}}`,
+		`{__type(name:"Query"){name}}`,
+		`{...F} fragment F on Query{x:__schema{types{name}}}`,
+	} {
 		r := parse(t, query(h, document, nil))
 		equal(t, document, r.code(), "GRAPHQL_VALIDATION_FAILED")
 	}
-	equal(t, "__typename", query(h, `{__typename blockchain{__typename}}`, nil), `{"data":{"__typename":"Query","blockchain":{"__typename":"BlockchainQuery"}}}`)
+	const want = `{"data":{"__typename":"Query","blockchain":{"__typename":"BlockchainQuery"}}}`
+	equal(t, "__typename", query(h, `{__typename blockchain{__typename}}`, nil), want)
+}
+
+// graphql-go's executor runs the same documents on Handler.Schema. It shares only the resolvers with the Handler.
+func TestDataMatchesGraphqlGo(t *testing.T) {
+	blocks := randomBlocks(9, 120)
+	chain := chainOf(t, blocks)
+	chain.SetBalance(abAccount, new(big.Int).Lsh(big.NewInt(5), 100))
+	h, _ := newHandler(t, chain, chaingql.Options{Endpoints: []string{"a.example/graphql"}})
+	address := abAccount.String()
+	for _, c := range []struct {
+		document  string
+		variables map[string]any
+		fails     bool
+	}{
+		{document: `{info{version endpoints rempEnabled lastBlockTime}}`},
+		{document: `{i:info{v:version __typename} blockchain{__typename}}`},
+		{
+			document: `{blockchain{account(address:"` + address + `")` +
+				`{info{id address balance dec:balance(format:DEC)}}}}`,
+		},
+		{
+			document:  `query($a:String! $f:BigIntFormat){blockchain{account(address:$a){info{balance(format:$f)}}}}`,
+			variables: map[string]any{"a": address, "f": "DEC"},
+		},
+		{
+			document:  `query($a:String!){blockchain{account(address:$a){info{balance}}}}`,
+			variables: map[string]any{"a": "-1:" + address[2:]},
+		},
+		{document: `{blockchain{account(address:"` + address + `"){info{...on Node{id __typename}}}}}`},
+		{document: `{blockchain{account(address:"zzz"){info{balance}}}}`, fails: true},
+		{
+			document: `{blockchain{blocks(last:3){
+				edges{cursor node{id hash seq_no workchain_id shard gen_utime chain_order}}
+				pageInfo{startCursor endCursor hasNextPage hasPreviousPage}
+			}}}`,
+		},
+		{document: `{blockchain{blocks(workchain:-1){edges{node{seq_no}}}}}`},
+		{
+			document: `{blockchain{blocks(first:7,after:"` + string(blocks[50].Cursor) + `")` +
+				`{edges{node{...B}} pageInfo{hasNextPage}}}}
+					fragment B on BlockchainBlock{hash ...on Node{id}}`,
+		},
+		{
+			document: `query($n:Int $b:String $w:Int){blockchain{
+				blocks(last:$n before:$b workchain:$w){edges{cursor}
+			}}}`,
+			variables: map[string]any{"n": 5, "b": string(blocks[99].Cursor), "w": 0},
+		},
+		{
+			document: `{blockchain{blocks(workchain:99,last:3){edges{cursor}
+				pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`,
+		},
+		{
+			document: `{blockchain{a:blocks(first:1,last:1){edges{cursor}} b:blocks(first:1){edges{cursor}}}}`,
+			fails:    true,
+		},
+		{
+			document: `query($no:Boolean!){blockchain{blocks(last:1){edges @skip(if:$no){cursor}
+				pageInfo @include(if:$no){endCursor}}}}`,
+			variables: map[string]any{"no": true},
+		},
+	} {
+		ours := parse(t, query(h, c.document, c.variables))
+		result := graphql.Do(graphql.Params{
+			Schema: h.Schema(), RequestString: c.document,
+			VariableValues: c.variables, Context: context.Background(),
+		})
+		if len(ours.Errors) > 0 != c.fails || len(result.Errors) != len(ours.Errors) {
+			t.Errorf("%s: errors %+v, by graphql-go %v", c.document, ours.Errors, result.Errors)
+			continue
+		}
+		if c.fails {
+			equal(t, "message", result.Errors[0].Message, ours.Errors[0].Message)
+		}
+		theirs, err := json.Marshal(result.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		_ = json.Unmarshal(ours.Data, &a)
+		_ = json.Unmarshal(theirs, &b)
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("%s:\n      ours %s\ngraphql-go %s", c.document, ours.Data, theirs)
+		}
+	}
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestTheNetworksSDKIsServed plays testdata/sdk.txt: a line with > is what the
-// SDK sends, one with < what it must get. In between stand the requests, the
-// blocks that are committed and the time that passes.
-func TestTheNetworksSDKIsServed(t *testing.T) {
+// TestSDKTranscript plays testdata/sdk.txt. Lines with > are sent by the SDK, lines with < must be received. Other
+// lines are requests, committed blocks and pauses.
+func TestSDKTranscript(t *testing.T) {
 	script, err := os.ReadFile("testdata/sdk.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		chain := referenceChain(t)
-		h, _ := newHandler(t, chain, chaingql.Options{Authorizer: chaingql.StaticProjects{"demo": {Secret: "s3cret", RequireSecret: true}}})
+		projects := chaingql.StaticProjects{"demo": {Secret: "s3cret", RequireSecret: true}}
+		h, _ := newHandler(t, chain, chaingql.Options{Authorizer: projects})
 		n := serve(t, mounted(h))
 		client := n.client()
 		defer client.CloseIdleConnections()
 		var s *socket
 		var post string
 		var played strings.Builder
-		heard := func(lines ...string) {
+		received := func(lines ...string) {
 			for _, line := range lines {
 				fmt.Fprintf(&played, "< %s\n", line)
 			}
@@ -51,11 +51,11 @@ func TestTheNetworksSDKIsServed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer res.Body.Close()
-			answer, err := io.ReadAll(res.Body)
+			response, err := io.ReadAll(res.Body)
 			if err != nil {
 				t.Fatal(err)
 			}
-			heard(fmt.Sprint(res.StatusCode, " ", res.Header.Get("Content-Type")), string(answer))
+			received(fmt.Sprint(res.StatusCode, " ", res.Header.Get("Content-Type")), string(response))
 		}
 		for line := range strings.Lines(string(script)) {
 			line = strings.TrimSuffix(line, "\n")
@@ -81,21 +81,21 @@ func TestTheNetworksSDKIsServed(t *testing.T) {
 					ask("POST", post, rest)
 					continue
 				}
-				s.say(rest)
-				heard(s.hear()...)
+				s.send(rest)
+				received(s.receive()...)
 			case "commit":
 				seqNo, _ := strconv.ParseUint(rest, 10, 32)
 				commit(t, chain, masterBlock(uint32(seqNo), fmt.Sprintf("%064x", seqNo)))
-				heard(s.hear()...)
+				received(s.receive()...)
 			case "wait":
 				d, err := time.ParseDuration(rest)
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(d)
-				heard(s.hear()...)
+				received(s.receive()...)
 			default:
-				t.Fatalf("not understood: %s", line)
+				t.Fatalf("unknown line: %s", line)
 			}
 		}
 		golden(t, "sdk.txt", played.String())

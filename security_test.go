@@ -20,8 +20,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// What is to be copied from SECURITY.md compiles.
-func TestSnippetOfSecurityIsAnExample(t *testing.T) {
+// The snippet in SECURITY.md must be part of a compiled example.
+func TestSecuritySnippetIsCompiled(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "SECURITY.md"), "```go\n")
 	snippet, _, found := strings.Cut(rest, "```")
 	indented := "\t" + strings.ReplaceAll(strings.TrimSuffix(snippet, "\n"), "\n", "\n\t") + "\n"
@@ -41,7 +41,7 @@ func TestSecurityListsEveryLimit(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| .* \\| (`.*`) \\|").FindAllStringSubmatch(text, -1) {
 		for name := range strings.SplitSeq(strings.ReplaceAll(row[1], "`", ""), ", ") {
 			if _, ok := known.FieldByName(name); !ok {
-				t.Errorf("%s is no limit", name)
+				t.Errorf("%s is not a limit", name)
 			}
 		}
 	}

@@ -14,17 +14,16 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// Why a stream of blocks is not what it should be, as [Hooks] are told.
+// Errors of the stream of blocks, for [Hooks].
 var (
-	// ErrSilent is that Follow has given nothing for Options.Silence.
-	ErrSilent = blocklog.ErrSilent
+	// ErrSourceStalled is reported if Follow has yielded nothing for Options.StallTimeout.
+	ErrSourceStalled = blocklog.ErrSourceStalled
 
-	// ErrGap is that Follow left out blocks. A subscription that it concerns
-	// ends with STREAM_GAP.
+	// ErrGap is reported if Follow has skipped blocks. Affected subscriptions end with STREAM_GAP.
 	ErrGap = blocklog.ErrGap
 )
 
-// source makes the block log's source of a Backend.
+// source adapts a Backend to the block log.
 func source(r *resolvers) blocklog.Source[Block] {
 	return blocklog.Source[Block]{
 		Recent: func(ctx context.Context, n int) ([]Block, error) {
@@ -37,7 +36,8 @@ func source(r *resolvers) blocklog.Source[Block] {
 			return r.page(ctx, BlocksQuery{After: Cursor(after), First: n})
 		},
 		Between: func(ctx context.Context, after string, before Block, n int) ([]Block, error) {
-			return r.page(ctx, BlocksQuery{Workchain: &before.Workchain, After: Cursor(after), Before: before.Cursor, First: n})
+			q := BlocksQuery{Workchain: &before.Workchain, After: Cursor(after), Before: before.Cursor, First: n}
+			return r.page(ctx, q)
 		},
 		Before: func(ctx context.Context, b Block, shard *uint64, n int) ([]Block, error) {
 			q := BlocksQuery{Shard: shard, Before: b.Cursor, Last: n}
@@ -56,9 +56,9 @@ func source(r *resolvers) blocklog.Source[Block] {
 	}
 }
 
-// logOptions has the log tell the host, and info.latency, of its source.
+// logOptions returns the block log's options, which report its source to hooks and info.latency.
 func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
-	o := blocklog.Options[Block]{Window: h.opts.Window, Silence: h.opts.Silence, Logger: h.opts.Logger}
+	o := blocklog.Options[Block]{Window: h.opts.WindowSize, Silence: h.opts.StallTimeout, Logger: h.opts.Logger}
 	o.KeptBytes = h.opts.Limits.SubscriptionBytes / keptShare
 	if o.Silence == 0 {
 		o.Silence = -1 // which is off there
@@ -66,7 +66,7 @@ func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
 	o.Events.Block, o.Events.Dropped = h.events.received, h.events.dropped
 	o.Events.Failed = func(err error, wait time.Duration) {
 		since := time.Now()
-		if errors.Is(err, ErrSilent) {
+		if errors.Is(err, ErrSourceStalled) {
 			since = since.Add(-o.Silence)
 		}
 		r.down.CompareAndSwap(nil, &since)
@@ -84,8 +84,7 @@ func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
 	return o
 }
 
-// unservable is what a client is told of a cursor from which nothing can be
-// served: that it is too old, or foreign.
+// unservable returns the error for a cursor that is too old or foreign.
 func unservable(err error) *plan.Error {
 	var e *plan.Error
 	if errors.As(err, &e) && (e.Code == codeCursorTooOld || e.Code == plan.CodeInput) {
@@ -94,42 +93,40 @@ func unservable(err error) *plan.Error {
 	return nil
 }
 
-// A subscription is one client's place in the block log.
+// A subscription is the position of one client in the block log.
 type subscription struct {
-	h      *Handler
-	reader *blocklog.Reader[Block]
-	told   *observed
-	forget func() // what it kept
-	// begun is whether it is under way: from now on, or with a block from
-	// behind its cursor. What ends it then is not its client's cursor's fault.
+	h        *Handler
+	reader   *blocklog.Reader[Block]
+	observed *observed
+	forget   func() // releases its quota
+
+	// begun reports that it started at the newest block, or has received a block after its cursor. Then its end is not
+	// the fault of the client's cursor.
 	begun bool
-	// over is why it ended by itself.
+	// over is the reason why it ended by itself.
 	over error
 }
 
-// A stream is a subscription under way: to blocks, or to a field of the host's.
+// A stream is an open subscription to blocks or to a field of the host.
 type stream interface {
-	// next hands out the next event with its id, or nothing where there is none
-	// yet. The end is io.EOF or an *ending.
-	next() (id string, answer []byte, err error)
-	// cursor is the place from which a client can go on; "" where there is none.
+	// next returns the next event with its id, or no event if there is none yet. The end is io.EOF or an *ending.
+	next() (id string, response []byte, err error)
+	// cursor returns the position to resume from, and "" if there is none.
 	cursor() string
-	// pending returns the end that was found and that next has not handed out, nil
-	// if there is none. It takes precedence over an end from outside.
+	// pending returns the end that next will return, and nil if there is none. It takes precedence over other reasons.
 	pending() *ending
-	// close ends it, because of what else has ended, if it has not by itself.
+	// close ends the stream for another reason, unless it has ended by itself.
 	close(why error)
 }
 
-// An ending is why a stream does not go on. lost tells one that the client should
-// come back after from one that asking again would not change.
+// An ending is the reason why a stream ends. lost reports whether the client should resume.
 type ending struct {
-	told   *plan.Error
+	err    *plan.Error // for the client
 	lost   bool
-	cursor string // from which to come back
+	cursor string // to resume from
 }
 
-func (e *ending) Error() string { return e.told.Message }
+func (e *ending) Error() string { return e.err.Message }
 
 func endAt(e *plan.Error, cursor string, lost bool) *ending {
 	return &ending{at(e, cursor), lost, cursor}
@@ -141,28 +138,27 @@ const (
 	argStreamAfter
 )
 
-// A subscriber is who subscribes, and how.
+// A subscriber is the client of a subscription.
 type subscriber struct {
-	asker
-	last string // the cursor that the client had come to; "" where it does not say
+	caller
+	last string // the last cursor that the client received; "" if it sent none
 	wake func()
 }
 
-// subscribe begins what an operation asks for.
+// subscribe opens the subscription of an operation.
 func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) (stream, *plan.Error) {
 	name, args, err := op.Root()
 	if err != nil {
 		return nil, err
 	}
-	if field, ok := h.opts.SubscriptionFields[name]; ok {
-		return h.feed(ctx, op, by, field)
+	if field, ok := h.opts.Schema.Subscriptions[name]; ok {
+		return h.openHostStream(ctx, op, by, field)
 	}
 	return h.join(ctx, op, args, by)
 }
 
-// join joins an operation to the block log: behind the cursor last where the
-// client has one from before, else where the operation asks for. Equal
-// operations share one evaluation of each block.
+// join adds an operation to the block log, at the cursor last if the client resumes, and otherwise at the position
+// that the operation requests. Equal operations share one evaluation of each block.
 func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by subscriber) (stream, *plan.Error) {
 	match, matchBytes, bad := blockFilter(args[argFilter])
 	if bad != nil {
@@ -182,8 +178,8 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		given, mark = h.resumeAt(given)
 		after = &given
 	}
-	key := op.Key(argStreamAfter) // from where one reads does not change what is read
-	forget, err := h.retained.keep(op, matchBytes+concernedBytes+len(key))
+	key := op.Key(argStreamAfter) // the start does not change the evaluation
+	forget, err := h.subscriptionQuota.acquire(op, matchBytes+concernedBytes+len(key))
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
@@ -196,7 +192,8 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 			if !match(&b) {
 				return nil
 			}
-			return op.Run(context.Background(), &b, nil)
+			response, _ := op.Run(context.Background(), &b, nil)
+			return response
 		},
 		Concerns: func(workchain int32) bool { return concerned(&Block{Workchain: workchain}) },
 		Wake:     by.wake,
@@ -205,17 +202,17 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		forget()
 		return nil, shuttingDown().Error
 	}
-	_, told := h.events.begin(ctx, op, by.asker)
-	return &subscription{h: h, reader: reader, told: told, forget: forget, begun: after == nil}, nil
+	_, observed := h.events.begin(ctx, op, by.caller)
+	return &subscription{h: h, reader: reader, observed: observed, forget: forget, begun: after == nil}, nil
 }
 
-// next hands out the next block that matches.
-func (s *subscription) next() (id string, answer []byte, err error) {
+// next returns the next matching block.
+func (s *subscription) next() (id string, response []byte, err error) {
 	item, failed := s.reader.Next()
 	if failed == nil {
 		if item.Payload != nil {
 			s.begun = true
-			s.told.delivered(item)
+			s.observed.delivered(item)
 		}
 		return s.h.marked(item.Cursor, item.Mark), item.Payload, nil
 	}
@@ -226,7 +223,7 @@ func (s *subscription) next() (id string, answer []byte, err error) {
 		return "", nil, endAt(gone, s.cursor(), s.begun)
 	case !s.begun:
 		s.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
-		return "", nil, &ending{told: gone}
+		return "", nil, &ending{err: gone}
 	} // else it is the source that does not know its own cursor any more
 	if end := s.pending(); end != nil {
 		return "", nil, end
@@ -244,7 +241,7 @@ func (s *subscription) cursor() string {
 }
 
 func (s *subscription) pending() *ending {
-	cursor, mark, err := s.reader.Standing()
+	cursor, mark, err := s.reader.ResumePoint()
 	if err == nil {
 		return nil
 	}
@@ -253,16 +250,15 @@ func (s *subscription) pending() *ending {
 	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
 }
 
-// maxCursorTold keeps what may be a client's own text from being echoed at
-// length.
-const maxCursorTold = 256
+// maxErrorCursor is the size in bytes of the longest cursor in an error: it may be text of the client.
+const maxErrorCursor = 256
 
-// at names the cursor that a stream has reached, beside what an error tells.
+// at adds the cursor that a stream has reached to an error.
 func at(e *plan.Error, cursor string) *plan.Error {
-	known := *e // which may be told to others
+	known := *e // which may be shared
 	known.Details = map[string]string{}
 	maps.Copy(known.Details, e.Details)
-	if known.Details["cursor"] = cursor; cursor == "" || len(cursor) > maxCursorTold {
+	if known.Details["cursor"] = cursor; cursor == "" || len(cursor) > maxErrorCursor {
 		delete(known.Details, "cursor")
 	}
 	return &known
@@ -274,19 +270,19 @@ func (s *subscription) close(why error) {
 	}
 	defer s.forget()
 	defer s.reader.Close()
-	s.told.ended(s.reader.Cursor(), why)
+	s.observed.ended(s.reader.Cursor(), why)
 }
 
-// A socketStream is a subscription as sockets take it.
+// A socketStream adapts a subscription to gqlws.
 type socketStream struct{ stream }
 
 func (s socketStream) Next() ([]byte, error) {
-	_, answer, err := s.next()
+	_, response, err := s.next()
 	var end *ending
 	if !errors.As(err, &end) {
-		return answer, err
+		return response, err
 	}
-	return nil, requestError(end.lost, end.told)
+	return nil, requestError(end.lost, end.err)
 }
 
 func (s socketStream) Cursor() string { return s.cursor() }
@@ -296,12 +292,12 @@ func (s socketStream) Pending() *gqlws.RequestError {
 	if end == nil {
 		return nil
 	}
-	return requestError(end.lost, end.told)
+	return requestError(end.lost, end.err)
 }
 
 func (s socketStream) Close(why error) { s.close(why) }
 
-// requestError puts errors in the terms of the sockets.
+// requestError adapts errors to gqlws.
 func requestError(lost bool, errs ...*plan.Error) *gqlws.RequestError {
 	e := &gqlws.RequestError{Lost: lost}
 	for _, err := range errs {

@@ -15,15 +15,17 @@ import (
 )
 
 func start(id, document string) string {
-	return fmt.Sprintf(`{"id":%q,"type":"start","payload":{"variables":{},"extensions":{},"operationName":null,"query":%q}}`, id, document)
+	const message = `{"id":%q,"type":"start",` +
+		`"payload":{"variables":{},"extensions":{},"operationName":null,"query":%q}}`
+	return fmt.Sprintf(message, id, document)
 }
 
 func data(id, data string) string {
 	return fmt.Sprintf(`{"type":"data","id":%q,"payload":{"data":%s}}`, id, data)
 }
 
-// live is a handler with a chain of its own, reached over a network.
-func live(t *testing.T, opts chaingql.Options) (*chaingql.Handler, *memchain.Chain, *network) {
+// serveChain returns a Handler with a new, empty chain on a network.
+func serveChain(t *testing.T, opts chaingql.Options) (*chaingql.Handler, *memchain.Chain, *network) {
 	chain := memchain.New()
 	h, _ := newHandler(t, chain, opts)
 	return h, chain, serve(t, mounted(h))
@@ -36,14 +38,14 @@ func commit(t *testing.T, chain *memchain.Chain, blocks ...chaingql.Block) {
 	}
 }
 
-func TestNewBlocksComeInOrder(t *testing.T) {
+func TestNewBlocksArriveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(11, 60)
-		_, chain, n := live(t, chaingql.Options{})
+		_, chain, n := serveChain(t, chaingql.Options{})
 		commit(t, chain, blocks[:10]...)
 		s := n.socket(t)
-		s.say(start("1", "subscription{blocks{chain_order}}"))
-		s.expect("what there was before")
+		s.send(start("1", "subscription{blocks{chain_order}}"))
+		s.expect("blocks from before the subscription")
 		var want []string
 		for at := 10; at < 60; at += 5 {
 			commit(t, chain, blocks[at:at+5]...)
@@ -56,124 +58,146 @@ func TestNewBlocksComeInOrder(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsOfTheRecording(t *testing.T) {
+func TestSubscriptionsMatchTheRecording(t *testing.T) {
 	const h787 = "42afd32dd0d9404f7f04da43d103b8dda792c089ae62b4da32f5226e28eaa5e1"
 	synctest.Test(t, func(t *testing.T) {
-		_, chain, n := live(t, chaingql.Options{})
+		_, chain, n := serveChain(t, chaingql.Options{})
 		s := n.socket(t)
-		s.say(start("1", "subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"))
-		s.say(start("al", "subscription{x:blocks(filter:{workchain_id:{eq:-1}}){s:seq_no h:id __typename}}"))
-		s.say(start("fr", "subscription{blocks(filter:{workchain_id:{eq:-1}}){...F}} fragment F on Block{seq_no id}"))
-		s.say(`{"id":"v","type":"start","payload":{"query":"subscription blocks($filter: BlockFilter){blocks(filter:$filter){seq_no}}","variables":{"filter":{"workchain_id":{"eq":-1}}}}}`)
-		s.say(`{"id":"w","type":"start","payload":{"query":"subscription blocks($filter: BlockFilter){blocks(filter:$filter){seq_no}}","variables":{"filter":{"workchain_id":{"eq":0}}}}}`)
-		s.say(`{"type":"start","payload":{"query":"subscription{blocks{workchain_id shard gen_utime}}"}}`)
+		s.send(start("1", "subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"))
+		s.send(start("al", "subscription{x:blocks(filter:{workchain_id:{eq:-1}}){s:seq_no h:id __typename}}"))
+		s.send(start("fr", "subscription{blocks(filter:{workchain_id:{eq:-1}}){...F}} fragment F on Block{seq_no id}"))
+		const filtered = `"payload":{"query":"subscription ` +
+			`blocks($filter: BlockFilter){blocks(filter:$filter){seq_no}}",` +
+			`"variables":{"filter":{"workchain_id":{"eq":%d}}}}}`
+		s.send(`{"id":"v","type":"start",` + fmt.Sprintf(filtered, -1))
+		s.send(`{"id":"w","type":"start",` + fmt.Sprintf(filtered, 0))
+		s.send(`{"type":"start","payload":{"query":"subscription{blocks{workchain_id shard gen_utime}}"}}`)
 		s.expect("before any block")
 		commit(t, chain, masterBlock(787, h787))
-		heard := map[string]int{}
-		for _, frame := range s.hear() {
-			heard[frame]++
+		received := map[string]int{}
+		for _, frame := range s.receive() {
+			received[frame]++
 		}
 		for _, want := range []string{
 			data("1", `{"blocks":{"seq_no":787,"id":"`+h787+`"}}`),
 			data("al", `{"x":{"s":787,"h":"`+h787+`","__typename":"Block"}}`),
 			data("fr", `{"blocks":{"seq_no":787,"id":"`+h787+`"}}`),
 			data("v", `{"blocks":{"seq_no":787}}`),
-			`{"type":"data","payload":{"data":{"blocks":{"workchain_id":-1,"shard":"8000000000000000","gen_utime":1795205730}}}}`,
+			`{"type":"data","payload":{"data":{"blocks":{"workchain_id":-1,` +
+				`"shard":"8000000000000000","gen_utime":1795205730}}}}`,
 		} {
-			if heard[want]--; heard[want] != 0 {
-				t.Errorf("not heard once: %s", want)
+			if received[want]--; received[want] != 0 {
+				t.Errorf("not received once: %s", want)
 			}
-			delete(heard, want)
+			delete(received, want)
 		}
-		if len(heard) > 0 {
-			t.Errorf("also heard %v", heard)
+		if len(received) > 0 {
+			t.Errorf("unexpected frames %v", received)
 		}
 	})
 }
 
-func TestSubscriptionsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 	fail := func(message, location, code string) string {
 		if location != "" {
 			location = `"locations":[{"line":1,"column":` + location + `}],`
 		}
-		return fmt.Sprintf(`{"type":"error","id":"1","payload":{"message":%q,%s"extensions":{"code":%q}}}`, message, location, code)
+		return fmt.Sprintf(`{"type":"error","id":"1","payload":{"message":%q,%s"extensions":{"code":%q}}}`,
+			message, location, code)
 	}
 	for frame, want := range map[string]string{
-		start("1", "subscription{blocks{nope}}"):                                                        fail(`Cannot query field "nope" on type "Block".`, "21", "GRAPHQL_VALIDATION_FAILED"),
-		start("1", "subscription{a:blocks{id} b:blocks{seq_no}}"):                                       fail("Anonymous Subscription must select only one top level field.", "27", "GRAPHQL_VALIDATION_FAILED"),
-		start("1", "subscription{__typename}"):                                                          fail("Anonymous Subscription must not select an introspection top level field.", "14", "GRAPHQL_VALIDATION_FAILED"),
-		start("1", "subscription{blocks @skip(if:true){id}}"):                                           fail("Anonymous Subscription must not use @skip or @include in the top level selection.", "14", "GRAPHQL_VALIDATION_FAILED"),
-		`{"id":"1","type":"start"}`:                                                                     fail("Must provide query string.", "", "BAD_REQUEST"),
-		`{"id":"1","type":"start","payload":null}`:                                                      fail("Must provide query string.", "", "BAD_REQUEST"),
-		`{"id":"1","type":"start","payload":{"query":5}}`:                                               fail(`"query" must be a string.`, "", "BAD_REQUEST"),
-		`{"id":"1","type":"start","payload":{"query":"{a}","query":"{b}"}}`:                             fail(`The body is not JSON: key "query" is there twice.`, "", "BAD_REQUEST"),
-		`{"id":"1","type":"start","payload":"x"}`:                                                       fail("The body must be a JSON object.", "", "BAD_REQUEST"),
-		`{"id":"1","type":"start","payload":{"query":"query A{info{version}} query B{info{version}}"}}`: fail("Must provide operation name if query contains multiple operations.", "", "BAD_USER_INPUT"),
-		`{"id":"1","type":"start","payload":{"query":"subscription b($f:BlockFilter){blocks(filter:$f){id}}","variables":{"f":{"workchain_id":{"eq":"x"}}}}}`: fail(`Variable "$f" got invalid value "x" at "f.workchain_id.eq"; Int cannot represent non-integer value, or one past 32 bits.`, "16", "BAD_USER_INPUT"),
+		start("1", "subscription{blocks{nope}}"): fail(
+			`Cannot query field "nope" on type "Block".`, "21", "GRAPHQL_VALIDATION_FAILED"),
+		start("1", "subscription{a:blocks{id} b:blocks{seq_no}}"): fail(
+			"Anonymous Subscription must select only one top level field.", "27", "GRAPHQL_VALIDATION_FAILED"),
+		start("1", "subscription{__typename}"): fail(
+			"Anonymous Subscription must not select an introspection top level field.",
+			"14", "GRAPHQL_VALIDATION_FAILED"),
+		start("1", "subscription{blocks @skip(if:true){id}}"): fail(
+			"Anonymous Subscription must not use @skip or @include in the top level selection.", "14",
+			"GRAPHQL_VALIDATION_FAILED"),
+		`{"id":"1","type":"start"}`:                       fail("Must provide query string.", "", "BAD_REQUEST"),
+		`{"id":"1","type":"start","payload":null}`:        fail("Must provide query string.", "", "BAD_REQUEST"),
+		`{"id":"1","type":"start","payload":{"query":5}}`: fail(`"query" must be a string.`, "", "BAD_REQUEST"),
+		`{"id":"1","type":"start","payload":{"query":"{a}","query":"{b}"}}`: fail(
+			`The body is not JSON: key "query" is there twice.`, "", "BAD_REQUEST"),
+		`{"id":"1","type":"start","payload":"x"}`: fail("The body must be a JSON object.", "", "BAD_REQUEST"),
+		`{"id":"1","type":"start","payload":{"query":"query A{info{version}} query B{info{version}}"}}`: fail(
+			"Must provide operation name if query contains multiple operations.", "", "BAD_USER_INPUT"),
+		`{"id":"1","type":"start","payload":{"query":"subscription b($f:BlockFilter){blocks(filter:$f){id}}",` +
+			`"variables":{"f":{"workchain_id":{"eq":"x"}}}}}`: fail(
+			`Variable "$f" got invalid value "x" at "f.workchain_id.eq"; `+
+				`Int cannot represent non-integer value, or one past 32 bits.`, "16", "BAD_USER_INPUT"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			_, chain, n := live(t, chaingql.Options{})
+			_, chain, n := serveChain(t, chaingql.Options{})
 			s := n.socket(t)
-			s.say(frame)
+			s.send(frame)
 			s.expect(frame, want)
 			commit(t, chain, masterBlock(1, strings.Repeat("0", 64)))
-			s.say(startVersion)
-			s.expect("the socket lives on", dataVersion, complete)
+			s.send(startVersion)
+			s.expect("the socket still works", dataVersion, complete)
 		})
 	}
 }
 
 func TestEqualOperationsShareOneEvaluation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, chain, n := live(t, chaingql.Options{})
+		h, chain, n := serveChain(t, chaingql.Options{})
 		s := n.socket(t)
-		const filtered = `{"query":"subscription blocks($filter: BlockFilter){blocks(filter:$filter){seq_no}}","variables":{"filter":{"workchain_id":{"eq":%d}}}}`
+		const filtered = `{"query":"subscription blocks($filter: BlockFilter){blocks(filter:$filter){seq_no}}",` +
+			`"variables":{"filter":{"workchain_id":{"eq":%d}}}}`
+		const until = `{"query":"subscription($a:String){` +
+			`blocks(after:$a,filter:{chain_order:{lt:$a}}){seq_no}}","variables":{"a":%q}}`
 		for i, c := range []struct {
 			payload string
 			feeds   int
 		}{
 			{fmt.Sprintf(filtered, -1), 1}, {fmt.Sprintf(filtered, -1), 1}, {fmt.Sprintf(filtered, -1), 1},
-			{fmt.Sprintf(filtered, 0), 2}, {`{"query":"subscription{blocks{seq_no}}"}`, 3}, {`{"query":"subscription{blocks{seq_no}}","variables":{}}`, 3},
+			{fmt.Sprintf(filtered, 0), 2},
+			{`{"query":"subscription{blocks{seq_no}}"}`, 3},
+			{`{"query":"subscription{blocks{seq_no}}","variables":{}}`, 3},
 			{`{"query":"subscription{blocks{id}}"}`, 4},
-			// From where they start does not tell them apart.
+			// Subscriptions that differ only in the start cursor share an evaluation.
 			{`{"query":"subscription($a:String){blocks(after:$a){seq_no}}","variables":{"a":"07"}}`, 5},
 			{`{"query":"subscription($a:String){blocks(after:$a){seq_no}}","variables":{"a":"08"}}`, 5},
 			{`{"query":"subscription($a:String){blocks(after:$a){seq_no}}"}`, 5},
-			{`{"query":"subscription($a:String){blocks(after:$a,filter:{chain_order:{lt:$a}}){seq_no}}","variables":{"a":"07"}}`, 6},
-			{`{"query":"subscription($a:String){blocks(after:$a,filter:{chain_order:{lt:$a}}){seq_no}}","variables":{"a":"08"}}`, 7},
+			{fmt.Sprintf(until, "07"), 6},
+			{fmt.Sprintf(until, "08"), 7},
 		} {
-			s.say(fmt.Sprintf(`{"id":%d,"type":"start","payload":%s}`, i, c.payload))
+			s.send(fmt.Sprintf(`{"id":%d,"type":"start","payload":%s}`, i, c.payload))
 			synctest.Wait()
 			equal(t, "evaluations after "+c.payload, h.Feeds(), c.feeds)
 		}
 		commit(t, chain, masterBlock(5, strings.Repeat("0", 64)))
-		equal(t, "frames", len(s.hear()), 7)
+		equal(t, "frames", len(s.receive()), 7)
 		_ = s.CloseNow()
 		synctest.Wait()
-		equal(t, "evaluations with nobody there", h.Feeds(), 0)
+		equal(t, "evaluations without subscribers", h.Feeds(), 0)
 	})
 }
 
-func TestBlockThatASubscriberSawIsSeenByAQuery(t *testing.T) {
+func TestQuerySeesBlocksSentOnSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, chain, n := live(t, chaingql.Options{})
+		_, chain, n := serveChain(t, chaingql.Options{})
 		s := n.socket(t)
-		s.say(start("1", "subscription{blocks{seq_no}}"))
+		s.send(start("1", "subscription{blocks{seq_no}}"))
 		for seqNo := range uint32(20) {
 			synctest.Wait()
 			commit(t, chain, masterBlock(seqNo, strings.Repeat("0", 64)))
 			s.expect("block", data("1", fmt.Sprintf(`{"blocks":{"seq_no":%d}}`, seqNo)))
-			s.say(start("q", "{blockchain{blocks(last:1){edges{node{seq_no}}}}}"))
-			s.expect("query", data("q", fmt.Sprintf(`{"blockchain":{"blocks":{"edges":[{"node":{"seq_no":%d}}]}}}`, seqNo)), `{"type":"complete","id":"q","payload":null}`)
+			s.send(start("q", "{blockchain{blocks(last:1){edges{node{seq_no}}}}}"))
+			page := fmt.Sprintf(`{"blockchain":{"blocks":{"edges":[{"node":{"seq_no":%d}}]}}}`, seqNo)
+			s.expect("query", data("q", page), `{"type":"complete","id":"q","payload":null}`)
 		}
 	})
 }
 
-func TestFailedSourceIsTakenUpAgainWithoutAHole(t *testing.T) {
+func TestSubscriptionContinuesAfterSourceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, chain, n := live(t, chaingql.Options{KeepAlive: -1})
+		_, chain, n := serveChain(t, chaingql.Options{KeepAliveInterval: -1})
 		s := n.socket(t)
-		s.say(start("1", "subscription{blocks{seq_no}}"))
+		s.send(start("1", "subscription{blocks{seq_no}}"))
 		synctest.Wait()
 		var want []string
 		for seqNo := range uint32(10) {
@@ -186,39 +210,46 @@ func TestFailedSourceIsTakenUpAgainWithoutAHole(t *testing.T) {
 	})
 }
 
-func TestLostStreamIsTold(t *testing.T) {
+func TestLostStreamEndsWithCursorTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, chain, n := live(t, chaingql.Options{KeepAlive: -1})
+		_, chain, n := serveChain(t, chaingql.Options{KeepAliveInterval: -1})
 		s := n.socket(t)
-		s.say(start("1", "subscription{blocks{seq_no}}"))
+		s.send(start("1", "subscription{blocks{seq_no}}"))
 		synctest.Wait()
 		commit(t, chain, masterBlock(1, strings.Repeat("0", 64)))
 		s.expect("block", data("1", `{"blocks":{"seq_no":1}}`))
 		chain.Interrupt(nil)
 		commit(t, chain, masterBlock(2, strings.Repeat("0", 64)), masterBlock(3, strings.Repeat("0", 64)))
-		chain.Prune("03m") // and so 02m is gone before anybody saw it
+		chain.Prune("03m") // prunes 02m before the Handler reads it
 		time.Sleep(time.Minute)
-		s.expect("the end", `{"type":"connection_error","id":null,"payload":{"message":"The blocks after this cursor are no longer kept.","extensions":{"code":"CURSOR_TOO_OLD","cursor":"01m","oldest":"03m"}}}`, "CLOSE 1001")
+		s.expect("the end",
+			`{"type":"connection_error","id":null,`+
+				`"payload":{"message":"The blocks after this cursor are no longer kept.",`+
+				`"extensions":{"code":"CURSOR_TOO_OLD","cursor":"01m","oldest":"03m"}}}`,
+			"CLOSE 1001")
 
 		s = n.socket(t)
-		s.say(start("1", "subscription{blocks{seq_no}}"))
+		s.send(start("1", "subscription{blocks{seq_no}}"))
 		synctest.Wait()
 		commit(t, chain, masterBlock(4, strings.Repeat("0", 64)))
-		s.expect("come back", data("1", `{"blocks":{"seq_no":4}}`))
+		s.expect("after reconnecting", data("1", `{"blocks":{"seq_no":4}}`))
 	})
 }
 
-func TestSubscriberThatFellBehindCatchesUpFromTheBackend(t *testing.T) {
+func TestSlowSubscriberCatchesUpFromTheBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, chain, n := live(t, chaingql.Options{Window: 4})
+		_, chain, n := serveChain(t, chaingql.Options{WindowSize: 4})
 		client := n.client()
 		defer client.CloseIdleConnections()
-		conn, _, err := websocket.Dial(context.Background(), "ws://api.example/demo/graphql", &websocket.DialOptions{HTTPClient: client, Subprotocols: []string{"graphql-ws"}})
+		conn, _, err := websocket.Dial(context.Background(), "ws://api.example/demo/graphql", &websocket.DialOptions{
+			HTTPClient: client, Subprotocols: []string{"graphql-ws"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.CloseNow()
-		if err := conn.Write(context.Background(), websocket.MessageText, []byte(start("1", "subscription{blocks{chain_order}}"))); err != nil {
+		text := []byte(start("1", "subscription{blocks{chain_order}}"))
+		if err := conn.Write(context.Background(), websocket.MessageText, text); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -230,7 +261,7 @@ func TestSubscriberThatFellBehindCatchesUpFromTheBackend(t *testing.T) {
 		for _, b := range blocks {
 			_, frame, err := conn.Read(context.Background())
 			if err != nil {
-				t.Fatalf("cut before %s: %v", b.Cursor, err)
+				t.Fatalf("disconnected before %s: %v", b.Cursor, err)
 			}
 			equal(t, "frame", string(frame), data("1", `{"blocks":{"chain_order":"`+string(b.Cursor)+`"}}`))
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestHooksLearnTheTraceOfAnOperationFromTheNearestPlace(t *testing.T) {
+func TestTraceComesFromTheMostSpecificSource(t *testing.T) {
 	const question = `"query":"{info{version}}"`
-	said := func(place string) string { return `{"traceparent":"` + place + `","tracestate":"of ` + place + `"}` }
+	output := func(place string) string { return `{"traceparent":"` + place + `","tracestate":"of ` + place + `"}` }
 	long := strings.Repeat("x", 2000)
 	for _, row := range []struct{ name, protocol, header, init, extensions, want string }{
 		{"nothing", "", "", "", "", ""},
@@ -38,7 +38,10 @@ func TestHooksLearnTheTraceOfAnOperationFromTheNearestPlace(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var got chaingql.Trace
 					h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: auth, Hooks: chaingql.Hooks{
-						OperationStarted: func(_ context.Context, op chaingql.Operation) context.Context { got = op.Trace; return nil },
+						OperationStarted: func(_ context.Context, op chaingql.Operation) context.Context {
+							got = op.Trace
+							return nil
+						},
 					}})
 					n := serve(t, mounted(h))
 					header := http.Header{"Content-Type": {"application/json"}}
@@ -48,10 +51,10 @@ func TestHooksLearnTheTraceOfAnOperationFromTheNearestPlace(t *testing.T) {
 					}
 					asked, init := "{"+question+"}", `{"type":"connection_init"}`
 					if row.extensions != "" {
-						asked = "{" + question + `,"extensions":` + said(row.extensions) + "}"
+						asked = "{" + question + `,"extensions":` + output(row.extensions) + "}"
 					}
 					if row.init != "" {
-						init = `{"type":"connection_init","payload":` + said(row.init) + `}`
+						init = `{"type":"connection_init","payload":` + output(row.init) + `}`
 					}
 					if row.protocol == "" {
 						r, err := http.NewRequest("POST", "http://api.example/demo/graphql", strings.NewReader(asked))
@@ -65,7 +68,10 @@ func TestHooksLearnTheTraceOfAnOperationFromTheNearestPlace(t *testing.T) {
 						}
 						_ = res.Body.Close()
 					} else {
-						talk(t, n, row.protocol, header, init, `{"id":"1","type":"`+map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[row.protocol]+`","payload":`+asked+`}`)
+						kind := map[string]string{
+							"graphql-ws": "start", "graphql-transport-ws": "subscribe",
+						}[row.protocol]
+						sendFrames(t, n, row.protocol, header, init, `{"id":"1","type":"`+kind+`","payload":`+asked+`}`)
 					}
 					want := chaingql.Trace{Parent: row.want}
 					if row.want != "" {
@@ -86,21 +92,23 @@ func TestDeliveriesHaveTheTraceOfTheirOperation(t *testing.T) {
 			BlockDelivered: func(_ context.Context, d chaingql.Delivery) { got = d.Operation.Trace },
 		}})
 		s := serve(t, mounted(h)).socket(t)
-		s.say(`{"type":"connection_init","payload":{"traceparent":"init"}}`)
-		s.say(start("1", `subscription{blocks(after:""){id}}`))
+		s.send(`{"type":"connection_init","payload":{"traceparent":"init"}}`)
+		s.send(start("1", `subscription{blocks(after:""){id}}`))
 		synctest.Wait()
 		equal(t, "trace", got, chaingql.Trace{Parent: "init"})
 	})
 }
 
-// talk opens a socket and sends frames on it, until they are answered.
-func talk(t *testing.T, n *network, protocol string, header http.Header, frames ...string) {
+// sendFrames opens a socket and sends frames on it, until they are answered.
+func sendFrames(t *testing.T, n *network, protocol string, header http.Header, frames ...string) {
 	t.Helper()
 	client := n.client()
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, "ws://api.example/demo/graphql", &websocket.DialOptions{HTTPClient: client, HTTPHeader: header, Subprotocols: []string{protocol}})
+	c, _, err := websocket.Dial(ctx, "ws://api.example/demo/graphql", &websocket.DialOptions{
+		HTTPClient: client, HTTPHeader: header, Subprotocols: []string{protocol},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +121,9 @@ func talk(t *testing.T, n *network, protocol string, header http.Header, frames 
 	synctest.Wait()
 }
 
-// A page that others may wait for too is read in a context of its own, which
-// has of its first asker's what the hook hands on.
-func TestHooksHandTheSpanOnToACallOfBlocks(t *testing.T) {
+// A shared call of Blocks has its own context. It has only those values of the first caller's context that ReadStarted
+// copies.
+func TestReadStartedPassesTheSpanToBlocks(t *testing.T) {
 	type key struct{}
 	for what, hook := range map[string]func(ctx, asker context.Context) context.Context{
 		"span of Mine": func(ctx, asker context.Context) context.Context {
@@ -126,26 +134,30 @@ func TestHooksHandTheSpanOnToACallOfBlocks(t *testing.T) {
 	} {
 		var got []any
 		chain := memchain.New()
-		hooks := (&diary{}).hooks()
+		hooks := (&hookRecorder{}).hooks()
 		hooks.ReadStarted = hook
-		h, log := newHandler(t, altered{Backend: chain, blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-			if q.After == "01m" { // not what the Handler reads for itself
-				got = append(got, ctx.Value(key{}))
-				if ctx.Value(spanKey{}) != nil {
-					t.Error("the call has all that its asker has")
+		h, log := newHandler(t, stubBackend{Backend: chain,
+			blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+				if q.After == "01m" { // not a call of the block stream
+					got = append(got, ctx.Value(key{}))
+					if ctx.Value(spanKey{}) != nil {
+						t.Error("the call's context has all values of the caller's")
+					}
 				}
-			}
-			return chain.Blocks(ctx, q)
-		}}, chaingql.Options{Hooks: hooks})
+				return chain.Blocks(ctx, q)
+			}}, chaingql.Options{Hooks: hooks})
 		query(h, `query Mine{blockchain{blocks(first:1,after:"01m"){edges{cursor}}}}`, nil)
 		want := "[" + strings.Replace(what, "none", "<nil>", 1) + "]"
-		equal(t, "what the call has", fmt.Sprint(got), want)
-		equal(t, "panic in the log", strings.Contains(log.String(), "hook=ReadStarted panic=boom"), what == "none")
+		equal(t, "value in the call's context", fmt.Sprint(got), want)
+		logged := strings.Contains(log.String(), `hook=ReadStarted error="panic: boom"`)
+		equal(t, "panic in the log", logged, what == "none")
 	}
 }
 
-func TestHooksLearnTheFirstErrorsCode(t *testing.T) {
-	const bad, failing = `x:blockchain{account(address:"zzz"){info{balance}}}`, `y:blockchain{account(address:"0:` + "abababababababababababababababababababababababababababababababab" + `"){info{balance}}}`
+func TestOutcomeHasTheFirstErrorCode(t *testing.T) {
+	const bad = `x:blockchain{account(address:"zzz"){info{balance}}}`
+	const failing = `y:blockchain{account(address:"0:` +
+		`abababababababababababababababababababababababababababababababab"){info{balance}}}`
 	for document, want := range map[string]string{
 		"{info{version}}":         "",
 		"{" + bad + "}":           "BAD_USER_INPUT",
@@ -155,20 +167,24 @@ func TestHooksLearnTheFirstErrorsCode(t *testing.T) {
 		// Data that looks like errors.
 		"{extensions:info{code:version}" + bad + "}": "BAD_USER_INPUT",
 		"{extensions:info{code:version}}":            "",
-		"{blockchain{blocks{pageInfo{startCursor}errors:edges{cursor}}}info{version}extensions:info{code:version}" + failing + "}": "INTERNAL_SERVER_ERROR",
-		"{blockchain{errors:blocks{errors:edges{cursor}}}" + failing + "}":                                                         "INTERNAL_SERVER_ERROR",
+		"{blockchain{blocks{pageInfo{startCursor}errors:edges{cursor}}}" +
+			"info{version}extensions:info{code:version}" + failing + "}": "INTERNAL_SERVER_ERROR",
+		"{blockchain{errors:blocks{errors:edges{cursor}}}" + failing + "}": "INTERNAL_SERVER_ERROR",
 	} {
 		var got []chaingql.Outcome
-		h, _ := newHandler(t, altered{Backend: memchain.New(), balance: func(context.Context, chaingql.Address) (*big.Int, error) {
-			return nil, errors.New(`,"errors":[{"extensions":{"code":"S3CRET"}}]}`)
-		}}, chaingql.Options{ShowCost: true, Hooks: chaingql.Hooks{
-			OperationFinished: func(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) { got = append(got, o) },
+		h, _ := newHandler(t, stubBackend{Backend: memchain.New(),
+			balance: func(context.Context, chaingql.Address) (*big.Int, error) {
+				return nil, errors.New(`,"errors":[{"extensions":{"code":"S3CRET"}}]}`)
+			}}, chaingql.Options{ShowCost: true, Hooks: chaingql.Hooks{
+			OperationFinished: func(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) {
+				got = append(got, o)
+			},
 		}})
-		answer := query(h, document, nil)
+		response := query(h, document, nil)
 		if len(got) != 1 {
-			t.Fatalf("%s: %d operations finished: %s", document, len(got), answer)
+			t.Fatalf("%s: %d operations finished: %s", document, len(got), response)
 		}
-		equal(t, "code of "+answer, got[0].Code, want)
+		equal(t, "code of "+response, got[0].Code, want)
 		equal(t, "failed", got[0].Failed, want != "")
 	}
 }

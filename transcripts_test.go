@@ -19,10 +19,9 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// TestTranscriptsOfDocumentsAreTrue plays what documents show of the wire: behind
-// a request, with its headers, a line with > is what the client sends, one with <
-// what it must get, and one with -- what happens meanwhile.
-func TestTranscriptsOfDocumentsAreTrue(t *testing.T) {
+// TestDocumentTranscriptsMatch plays the transcripts in the documents. After a request with its headers, lines with >
+// are sent by the client, lines with < must be received, and lines with -- are events on the server.
+func TestDocumentTranscriptsMatch(t *testing.T) {
 	played := 0
 	for _, file := range documents(t) {
 		for _, f := range fences(t, file, true) {
@@ -33,7 +32,7 @@ func TestTranscriptsOfDocumentsAreTrue(t *testing.T) {
 			t.Run(f.at, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					if got := play(t, f.text); got != f.text {
-						t.Errorf("%s says\n%s\nand it is\n%s", f.at, f.text, got)
+						t.Errorf("%s shows\n%s\nbut the transcript is\n%s", f.at, f.text, got)
 					}
 				})
 			})
@@ -44,22 +43,23 @@ func TestTranscriptsOfDocumentsAreTrue(t *testing.T) {
 	}
 }
 
-// A stage is where a transcript is played.
-type stage struct {
-	t       *testing.T
-	handler *chaingql.Handler
-	chain   *memchain.Chain
-	n       *network
-	request *http.Request // to be sent
-	frames  chan string   // of the stream or socket that is open
-	say     func(string)  // on the socket
-	heard   []string      // not yet written down
+// A transcript is the state of a transcript that is being played.
+type transcript struct {
+	t         *testing.T
+	handler   *chaingql.Handler
+	chain     *memchain.Chain
+	n         *network
+	request   *http.Request // not sent yet
+	frames    chan string   // of the stream or socket that is open
+	sendFrame func(string)  // on the socket
+	received  []string      // received, not yet printed
 }
 
 func play(t *testing.T, script string) string {
 	chain := referenceChain(t)
-	h, _ := newHandler(t, chain, chaingql.Options{Authorizer: chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}}})
-	s := &stage{t: t, handler: h, chain: chain, n: serve(t, mounted(h))}
+	projects := chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}}
+	h, _ := newHandler(t, chain, chaingql.Options{Authorizer: projects})
+	s := &transcript{t: t, handler: h, chain: chain, n: serve(t, mounted(h))}
 	var played strings.Builder
 	lines := strings.Split(strings.TrimSuffix(script, "\n"), "\n")
 	for i, line := range lines {
@@ -69,13 +69,13 @@ func play(t *testing.T, script string) string {
 		fmt.Fprintln(&played, line)
 		s.do(line)
 		if i+1 < len(lines) && isHeader(lines[i+1]) {
-			continue // the request goes on
+			continue // the request has more headers
 		}
 		s.listen()
-		for _, heard := range s.heard {
-			fmt.Fprintf(&played, "< %s\n", heard)
+		for _, received := range s.received {
+			fmt.Fprintf(&played, "< %s\n", received)
 		}
-		s.heard = nil
+		s.received = nil
 	}
 	return played.String()
 }
@@ -84,7 +84,7 @@ var header = regexp.MustCompile(`^[A-Z][A-Za-z-]+: `)
 
 func isHeader(line string) bool { return header.MatchString(line) }
 
-func (s *stage) do(line string) {
+func (s *transcript) do(line string) {
 	s.t.Helper()
 	word, rest, _ := strings.Cut(line, " ")
 	switch {
@@ -99,29 +99,29 @@ func (s *stage) do(line string) {
 			s.t.Fatal(err)
 		}
 		s.request, s.frames = r, nil
-		if s.say = nil; word == "WS" {
-			s.say = func(string) {}
+		if s.sendFrame = nil; word == "WS" {
+			s.sendFrame = func(string) {}
 		}
-	case word == ">" && s.say != nil:
-		s.say(rest)
+	case word == ">" && s.sendFrame != nil:
+		s.sendFrame(rest)
 	case word == ">":
 		s.request.Body = io.NopCloser(strings.NewReader(rest))
 		s.request.ContentLength = int64(len(rest))
 		s.send()
 	case word == "--":
-		s.happen(rest)
+		s.act(rest)
 	case isHeader(line):
 		name, value, _ := strings.Cut(line, ": ")
 		s.request.Header.Set(name, value)
 	default:
-		s.t.Fatalf("not understood: %s", line)
+		s.t.Fatalf("unknown line: %s", line)
 	}
 }
 
-// listen sends a request that has no body, and takes down what comes.
-func (s *stage) listen() {
+// listen sends a request without a body and collects the frames received.
+func (s *transcript) listen() {
 	s.t.Helper()
-	if r := s.request; r != nil && s.say != nil {
+	if r := s.request; r != nil && s.sendFrame != nil {
 		s.request = nil
 		s.dial(r)
 	} else if r != nil && r.Method == "GET" {
@@ -134,7 +134,7 @@ func (s *stage) listen() {
 			if !open {
 				s.frames = nil
 			} else {
-				s.heard = append(s.heard, frame)
+				s.received = append(s.received, frame)
 			}
 			continue
 		default:
@@ -143,10 +143,10 @@ func (s *stage) listen() {
 	}
 }
 
-// shown are the headers that a transcript shows of an answer.
+// shown lists the response headers that transcripts contain.
 var shown = []string{"Retry-After", "WWW-Authenticate", "Cache-Control"}
 
-func (s *stage) send() {
+func (s *transcript) send() {
 	s.t.Helper()
 	r := s.request
 	s.request = nil
@@ -156,10 +156,11 @@ func (s *stage) send() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.heard = append(s.heard, strconv.Itoa(res.StatusCode)+" "+http.StatusText(res.StatusCode))
+	s.received = append(s.received, strconv.Itoa(res.StatusCode)+" "+http.StatusText(res.StatusCode))
 	for _, name := range shown {
-		if value := res.Header.Get(name); value != "" && (name == "Retry-After" || r.Method == "GET" && r.Header.Get("Accept") == "") {
-			s.heard = append(s.heard, name+": "+value)
+		cacheable := r.Method == "GET" && r.Header.Get("Accept") == ""
+		if value := res.Header.Get(name); value != "" && (name == "Retry-After" || cacheable) {
+			s.received = append(s.received, name+": "+value)
 		}
 	}
 	lines := make(chan string, 100)
@@ -177,14 +178,16 @@ func (s *stage) send() {
 	s.t.Cleanup(func() { cancel(); _ = res.Body.Close(); <-done })
 }
 
-func (s *stage) dial(r *http.Request) {
+func (s *transcript) dial(r *http.Request) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	protocol := r.Header.Get("Sec-WebSocket-Protocol")
 	r.Header.Del("Sec-WebSocket-Protocol")
 	client := s.n.client()
-	conn, _, err := websocket.Dial(ctx, r.URL.String(), &websocket.DialOptions{HTTPClient: client, HTTPHeader: r.Header, Subprotocols: []string{protocol}})
+	conn, _, err := websocket.Dial(ctx, r.URL.String(), &websocket.DialOptions{
+		HTTPClient: client, HTTPHeader: r.Header, Subprotocols: []string{protocol},
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -192,15 +195,15 @@ func (s *stage) dial(r *http.Request) {
 	go open.listen()
 	s.t.Cleanup(func() {
 		_ = conn.CloseNow()
-		for range open.frames { // until the listener is gone
+		for range open.frames { // until the listener has returned
 		}
 		client.CloseIdleConnections()
 	})
-	s.frames, s.say = open.frames, open.say
+	s.frames, s.sendFrame = open.frames, open.send
 }
 
-// happen is what others do meanwhile.
-func (s *stage) happen(what string) {
+// act performs an event on the server.
+func (s *transcript) act(what string) {
 	s.t.Helper()
 	if seqNo, ok := strings.CutPrefix(what, "masterchain block "); ok {
 		n, _ := strconv.ParseUint(seqNo, 10, 32)
@@ -213,11 +216,11 @@ func (s *stage) happen(what string) {
 	} else if n, ok := strings.CutSuffix(what, " other subscriptions are started"); ok {
 		n, _ := strconv.Atoi(n)
 		for i := range n {
-			s.say(start(fmt.Sprint(i+1), "subscription{blocks{seq_no}}"))
+			s.sendFrame(start(fmt.Sprint(i+1), "subscription{blocks{seq_no}}"))
 		}
 	} else if d, err := time.ParseDuration(what); err == nil {
 		time.Sleep(d)
 	} else {
-		s.t.Fatalf("not understood: %s", what)
+		s.t.Fatalf("unknown line: %s", what)
 	}
 }

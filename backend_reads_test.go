@@ -1,0 +1,252 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// gated is a chain. Its Blocks calls wait for release.
+type gated struct {
+	*memchain.Chain
+	mu    sync.Mutex
+	calls []chan error // one per call, in order
+}
+
+func (g *gated) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	pass := make(chan error, 1)
+	g.mu.Lock()
+	g.calls = append(g.calls, pass)
+	g.mu.Unlock()
+	select {
+	case err := <-pass:
+		if err != nil {
+			return nil, err
+		}
+		return g.Chain.Blocks(ctx, q)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (g *gated) waiting() int {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.calls)
+}
+
+func (g *gated) release(i int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls[i] <- err
+}
+
+// queryAsync sends a query in its own goroutine.
+func queryAsync(ctx context.Context, h *chaingql.Handler, document string) <-chan string {
+	response := make(chan string, 1)
+	go func() {
+		body := fmt.Sprintf(`{"query":%q}`, document)
+		r := httptest.NewRequestWithContext(ctx, "POST", "/demo/graphql", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		response <- w.Body.String()
+	}()
+	return response
+}
+
+// newHandlerWithoutTimeout returns a Handler that never times out its Backend calls.
+func newHandlerWithoutTimeout(t *testing.T, b chaingql.Backend) *chaingql.Handler {
+	h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{BackendTimeout: -1}})
+	return h
+}
+
+func TestIdenticalReadsInFlightShareOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(26, 3)
+		g := &gated{Chain: chainOf(t, blocks)}
+		h := newHandlerWithoutTimeout(t, g)
+		first := queryAsync(t.Context(), h, newest)
+		begun := g.waiting() // the query's call and the block stream's own
+		var rest []<-chan string
+		for i := range 20 {
+			document := fmt.Sprintf("query Q%d{blockchain{blocks(last:1){edges{cursor}}}}", i)
+			rest = append(rest, queryAsync(t.Context(), h, document))
+		}
+		equal(t, "calls for twenty more of the same", g.waiting()-begun, 0)
+		other := queryAsync(t.Context(), h, `{blockchain{blocks(last:1,workchain:-1){edges{cursor}}}}`)
+		equal(t, "calls for another", g.waiting()-begun, 1)
+		for i := range g.waiting() {
+			g.release(i, nil)
+		}
+		for _, response := range append(rest, first) {
+			equal(t, "response", <-response, newestIs(blocks[2]))
+		}
+		<-other
+		queryAsync(t.Context(), h, newest)
+		equal(t, "calls for the same afterwards", g.waiting()-begun, 2)
+		g.release(g.waiting()-1, nil)
+	})
+}
+
+func TestCanceledCallerEndsOnlyItsOwnWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(27, 3)
+		g := &gated{Chain: chainOf(t, blocks)}
+		h := newHandlerWithoutTimeout(t, g)
+		ctx, leave := context.WithCancel(t.Context())
+		queryAsync(ctx, h, newest)
+		synctest.Wait()
+		stays := queryAsync(t.Context(), h, newest)
+		third, leaveToo := context.WithCancel(t.Context())
+		left := queryAsync(third, h, newest)
+		n := g.waiting()
+		leave()
+		leaveToo()
+		if got := <-left; !strings.Contains(got, "cancelled") {
+			t.Error(got)
+		}
+		for i := range n {
+			g.release(i, nil)
+		}
+		equal(t, "response to the remaining caller", <-stays, newestIs(blocks[2]))
+		equal(t, "calls", g.waiting(), n)
+	})
+}
+
+func TestSharedCallIsCanceledWhenAllCallersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Chain: chainOf(t, randomBlocks(28, 3))}
+		h := newHandlerWithoutTimeout(t, g)
+		ctx, leave := context.WithCancel(t.Context())
+		first, second := queryAsync(ctx, h, newest), queryAsync(ctx, h, newest)
+		g.waiting()
+		leave()
+		<-first
+		<-second
+	})
+}
+
+func TestPanicOfASharedCallReachesAllCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		calls := 0
+		h := newHandlerWithoutTimeout(t, stubBackend{Backend: memchain.New(),
+			blocks: func(_ context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+				if q.Last != 2 { // the block stream's own call
+					return nil, nil
+				}
+				calls++
+				<-release
+				panic("s3cret")
+			}})
+		var responses []<-chan string
+		for range 5 {
+			responses = append(responses, queryAsync(t.Context(), h, newest))
+		}
+		synctest.Wait()
+		close(release)
+		for _, response := range responses {
+			if got := <-response; !idShown.MatchString(got) || strings.Contains(got, "s3cret") {
+				t.Error(got)
+			}
+		}
+		equal(t, "calls", calls, 1)
+	})
+}
+
+func TestReadDoesNotJoinACallOlderThanASentBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(29, 40)
+		g := &gated{Chain: chainOf(t, blocks[:30])}
+		h := newHandlerWithoutTimeout(t, g)
+		n := serve(t, mounted(h))
+		e := n.stream(t, allBlocks)
+		g.waiting()
+		g.release(0, nil) // the block stream starts
+		synctest.Wait()
+		const old = `{blockchain{blocks(first:50){edges{cursor}}}}`
+		queryAsync(t.Context(), h, old)
+		begun := g.waiting()
+		commit(t, g.Chain, blocks[30])
+		e.expect("the block", append([]string{":"}, next(blocks[30])...)...)
+		queryAsync(t.Context(), h, old)
+		equal(t, "calls for the same after a block was shown", g.waiting()-begun, 1)
+		g.release(begun-1, nil)
+		g.release(begun, nil)
+	})
+}
+
+// A call that hangs and ignores its context delays its callers by at most BackendTimeout. Later callers get a new
+// call.
+func TestHangingReadDoesNotBlockLaterReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(61, 3)
+		release := make(chan struct{})
+		var calls atomic.Int64
+		chain := chainOf(t, blocks)
+		h, _ := newHandler(t, stubBackend{Backend: chain,
+			blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+				if q.Last == 2 && calls.Add(1) == 1 {
+					<-release
+				}
+				return chain.Blocks(ctx, q)
+			}}, chaingql.Options{})
+		query(h, "{info{version}}", nil) // the block stream has its position
+		synctest.Wait()
+		first := queryAsync(t.Context(), h, newest)
+		synctest.Wait()
+		waits := queryAsync(t.Context(), h, newest)
+		time.Sleep(chaingql.DefaultLimits().BackendTimeout)
+		if got := <-waits; !strings.Contains(got, `"TIMEOUT"`) {
+			t.Errorf("caller that waited with it: %s", got)
+		}
+		equal(t, "later caller", <-queryAsync(t.Context(), h, newest), newestIs(blocks[2]))
+		equal(t, "calls", calls.Load(), 2)
+		close(release)
+		<-first
+	})
+}
+
+// Reads with different arguments must not share a call.
+func TestDifferentReadsInFlightShareNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Chain: chainOf(t, randomBlocks(62, 60))}
+		h := newHandlerWithoutTimeout(t, g)
+		pages := []string{
+			"last:3", "first:3", "last:4",
+			"workchain:0,last:3", "workchain:-1,last:3", "workchain:7,last:3",
+			`shard:"4000000000000000",last:3`, `shard:"c000000000000000",last:3`, `shard:"0000000000000000",last:3`,
+			`after:"0a",first:3`, `before:"164",last:3`, `workchain:0,shard:"4000000000000000",last:3`,
+		}
+		queryAsync(t.Context(), h, "{info{version}}")
+		n := g.waiting()
+		var responses []<-chan string
+		for _, args := range pages {
+			responses = append(responses, queryAsync(t.Context(), h, "{blockchain{blocks("+args+"){edges{cursor}}}}"))
+		}
+		equal(t, "calls", g.waiting()-n, len(pages))
+		for i := range g.waiting() {
+			g.release(i, nil)
+		}
+		seen := map[string]bool{}
+		for i, response := range responses {
+			got := <-response
+			same := strings.Contains(pages[i], "0000000000000000") || strings.Contains(pages[i], "workchain:0,shard")
+			if seen[got] && !same && !strings.Contains(got, `[]`) {
+				t.Errorf("%s has the same response as another query: %s", pages[i], got)
+			}
+			seen[got] = true
+		}
+	})
+}

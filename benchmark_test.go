@@ -1,0 +1,257 @@
+package chaingql_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+const (
+	blockParts  = `id seq_no workchain_id shard gen_utime chain_order`
+	balanceText = `query balance($address: String!) {
+		blockchain { account(address: $address) { info { address balance(format: DEC) } } }
+	}`
+	latestText = `query latest { blockchain { blocks(last: 1) { edges { node { ` + blockParts + ` } } } } }`
+	last50Text = `query page { blockchain { blocks(last: 50) { edges { node { ` + blockParts + ` } } } } }`
+)
+
+// A caller calls a handler like net/http does, without allocations of its own.
+type caller struct {
+	handler  http.Handler
+	request  *http.Request
+	posted   bytes.Reader
+	header   http.Header
+	response []byte
+}
+
+func (c *caller) Header() http.Header { return c.header }
+func (c *caller) WriteHeader(int)     {}
+func (c *caller) Write(p []byte) (int, error) {
+	c.response = append(c.response, p...)
+	return len(p), nil
+}
+func (c *caller) Flush()                           {}
+func (c *caller) SetReadDeadline(time.Time) error  { return nil }
+func (c *caller) SetWriteDeadline(time.Time) error { return nil }
+
+type posted struct{ *bytes.Reader }
+
+func (posted) Close() error { return nil }
+
+func (c *caller) call(body []byte) []byte {
+	c.posted.Reset(body)
+	c.request.ContentLength = int64(len(body))
+	clear(c.header)
+	c.response = c.response[:0]
+	c.handler.ServeHTTP(c, c.request)
+	return c.response
+}
+
+// newCaller returns a caller of a Handler with a live stream, and an account with a balance.
+func newCaller(t testing.TB) (*caller, chaingql.Address) {
+	t.Helper()
+	blocks := randomBlocks(31, 400)
+	chain := chainOf(t, blocks[:200])
+	received := make(chan struct{}, 1000)
+	h, _ := newHandler(t, chain, chaingql.Options{StallTimeout: -1, Hooks: chaingql.Hooks{
+		BlockReceived: func(chaingql.Block, time.Duration) { received <- struct{}{} },
+	}})
+	chain.SetBalance(abAccount, big.NewInt(1_234_567_890_123))
+	commitUntilReceived(t, h, chain, blocks[200:], received)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/demo/graphql", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RequestURI = "/demo/graphql"
+	r.Header.Set("Content-Type", "application/json")
+	r.SetPathValue("project", "demo")
+	c := &caller{handler: h, request: r, header: http.Header{}}
+	r.Body = posted{&c.posted}
+	return c, abAccount
+}
+
+// commitUntilReceived commits blocks until the Handler has received one.
+func commitUntilReceived(
+	t testing.TB, h http.Handler, chain *memchain.Chain, blocks []chaingql.Block, received <-chan struct{},
+) {
+	t.Helper()
+	query(h, newest, nil)
+	for _, b := range blocks {
+		if err := chain.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-received:
+			return
+		case <-t.Context().Done():
+		case <-time.After(100 * time.Millisecond): // Follow started after that block
+		}
+	}
+	t.Fatal("the stream does not begin")
+}
+
+func bodyOf(text string, variables map[string]any) []byte {
+	request := map[string]any{"query": text}
+	if variables != nil {
+		request["variables"] = variables
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		panic(err) // cannot happen with strings
+	}
+	return body
+}
+
+// measuredBodies returns the bodies of the measured queries.
+func measuredBodies(account chaingql.Address) map[string][]byte {
+	return map[string][]byte{
+		"balance": bodyOf(balanceText, map[string]any{"address": account.String()}),
+		"latest":  bodyOf(latestText, nil),
+		"last 50": bodyOf(last50Text, nil),
+	}
+}
+
+// A balance needs two allocations for its address, two for the Backend's copy of the balance and one for the deadline.
+func TestQueryAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools are emptied at random under the race detector")
+	}
+	c, account := newCaller(t)
+	most := map[string]float64{"balance": 2 + 3, "latest": 0, "last 50": 2}
+	for name, body := range measuredBodies(account) {
+		if got := c.call(body); !bytes.HasPrefix(got, []byte(`{"data":`)) || bytes.Contains(got, []byte("errors")) {
+			t.Fatalf("%s: %s", name, got)
+		}
+		if n := testing.AllocsPerRun(200, func() { c.call(body) }); n > most[name] {
+			t.Errorf("%s allocates %v times, want at most %v", name, n, most[name])
+		}
+	}
+}
+
+// benchmark measures call for each body.
+func (c *caller) benchmark(b *testing.B, bodies map[string][]byte) {
+	for name, body := range bodies {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.call(body)
+			}
+		})
+	}
+}
+
+func BenchmarkQuery(b *testing.B) {
+	c, account := newCaller(b)
+	c.benchmark(b, measuredBodies(account))
+}
+
+// BenchmarkPlainBody compares a body that scan accepts with one that is decoded into a tree, because it has an unknown
+// key.
+func BenchmarkPlainBody(b *testing.B) {
+	c, account := newCaller(b)
+	plain := measuredBodies(account)["balance"]
+	c.benchmark(b, map[string][]byte{
+		"plain":     plain,
+		"otherwise": append(bytes.TrimSuffix(bytes.Clone(plain), []byte("}")), `,"x":0}`...),
+	})
+}
+
+// BenchmarkAnotherText sends texts that are not cached. If only a literal is new, the plan is found by the document's
+// fingerprint. The last case has a literal that prevents a fingerprint.
+func BenchmarkAnotherText(b *testing.B) {
+	c, _ := newCaller(b)
+	r := rand.New(rand.NewPCG(1, 2))
+	address := func() string { return fmt.Sprintf("0:%064x", r.Uint64()) }
+	for name, text := range map[string]func() string{
+		"names": func() string {
+			return fmt.Sprintf(`query q%x($address: String!){a%x: blockchain {
+				account(address: $address){info{address balance(format:DEC)}} blocks(last:1){edges{node{%s}}}
+			}}`, r.Uint64(), r.Uint64(), blockParts)
+		},
+		"literal": func() string {
+			return `{ blockchain { account(address: "` + address() + `") { info { address balance(format: DEC) } } } }`
+		},
+		"literal without a fingerprint": func() string {
+			const after = `""") { info { address balance(format: DEC) } } } }`
+			return `{ blockchain { account(address: """` + address() + after
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var variables map[string]any
+			if strings.HasPrefix(name, "names") {
+				variables = map[string]any{"address": address()}
+			}
+			bodies := make([][]byte, 0, 1000)
+			for b.Loop() {
+				if len(bodies) == 0 {
+					b.StopTimer()
+					for range 1000 {
+						bodies = append(bodies, bodyOf(text(), variables))
+					}
+					b.StartTimer()
+				}
+				c.call(bodies[len(bodies)-1])
+				bodies = bodies[:len(bodies)-1]
+			}
+		})
+	}
+}
+
+// Requests reuse pooled buffers; their responses must not mix.
+func TestConcurrentResponsesDoNotMix(t *testing.T) {
+	chain := chainOf(t, randomBlocks(33, 60))
+	h, _ := newHandler(t, chain, chaingql.Options{})
+	account := func(i int) chaingql.Address { return chaingql.Address{Workchain: int32(i)} }
+	for i := range 40 {
+		chain.SetBalance(account(i), big.NewInt(int64(1000+i)))
+	}
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := range 150 {
+				n := (worker*7 + i) % 40
+				alias, address := fmt.Sprintf("a%d_%d", worker, i%20), account(n).String()
+				want := fmt.Sprintf(`{"data":{"blockchain":{"%s":{"info":{"balance":"%d"}}}}}`, alias, 1000+n)
+				var got string
+				switch i % 4 {
+				case 0:
+					document := `query($a:String!){blockchain{` + alias + `` +
+						`:account(address:$a){info{balance(format:DEC)}}}}`
+					got = query(h, document, map[string]any{"a": address})
+				case 1:
+					document := `{blockchain{` + alias + `` +
+						`:account(address:"` + address + `"){info{balance(format:DEC)}}}}`
+					got = query(h, document, nil)
+				case 2:
+					document := `query($a:String! $f:BigIntFormat){
+						blockchain{` + alias + `:account(address:$a){info{balance(format:$f)}}}
+}`
+					got = query(h, document, map[string]any{"a": address, "f": "DEC"})
+				default:
+					want = `{"errors":[{"message":"Cannot query field \"` + alias + `\" on type \"Query\".",` +
+						`"locations":[{"line":1,"column":2}],` +
+						`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
+					got = query(h, `{`+alias+`}`, nil)
+				}
+				if got != want {
+					t.Errorf("got %s\nwant %s", got, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,115 @@
+package chaingql
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ended counts how often a budget ends a hold.
+type ended struct{ times int }
+
+func (e *ended) end() { e.times++ }
+
+func TestBudgetIsUsedToTheLastByte(t *testing.T) {
+	for _, row := range []struct {
+		what       string
+		used, more int
+		want       bool
+	}{
+		{"all", 0, 7 << 16, true},
+		{"more than all but an eighth", 0, 7<<16 + 1, false},
+		{"the last eighth by small ones", 7 << 16, 64 << 10, true},
+		{"more than the last eighth", 7 << 16, 64<<10 + 1, false},
+		{"the largest small one", 6 << 16, 64 << 10, true},
+		{"one that is not small", 6 << 16, 64<<10 + 1, false},
+	} {
+		b := newBudget(512 << 10)
+		var first, further hold
+		if !b.add(&first, row.used, 0) {
+			t.Fatal("the budget is too small for the test")
+		}
+		if got := b.add(&further, row.more, 0); got != row.want {
+			t.Errorf("%s: %v, want %v", row.what, got, row.want)
+		}
+	}
+}
+
+func TestBudgetEndsTheSlowestFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(400)
+		var owners [4]ended
+		var all [4]hold
+		for i := range all {
+			all[i].owner = &owners[i]
+			if !b.addListed(&all[i], 100, 0) {
+				t.Fatal("the budget is too small for the test")
+			}
+		}
+		for range 30 { // 3 s
+			time.Sleep(time.Second / 10)
+			for i := range all {
+				b.progress(&all[i], leastRate/10*(i+1)/3) // from a third of the rate on
+			}
+		}
+		var further hold
+		want := [][4]int{{1, 0, 0, 0}, {1, 1, 0, 0}, {1, 1, 0, 0}}
+		for i, want := range want {
+			room := b.add(&further, 100, time.Second/2)
+			got := [4]int{owners[0].times, owners[1].times, owners[2].times, owners[3].times}
+			if got != want || room != (i < 2) {
+				t.Errorf("ended %v, want %v; room %v", got, want, room)
+			}
+		}
+		b.free(&further)
+		for i := range all {
+			b.free(&all[i])
+		}
+	})
+}
+
+func TestBudgetEndsHoldIdleForExactlyThePatience(t *testing.T) {
+	for idle, want := range map[time.Duration]bool{time.Second - 1: false, time.Second: true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, owner := newBudget(1000), &ended{}
+			first, further := hold{owner: owner}, hold{}
+			if !b.addListed(&first, 1000, 0) {
+				t.Fatal("the budget is too small for the test")
+			}
+			time.Sleep(idle)
+			if got := b.add(&further, 1, time.Second); got != want || (owner.times == 1) != want {
+				t.Errorf("after %v: room %v, %d ended", idle, got, owner.times)
+			}
+			b.free(&first)
+			b.free(&further)
+		})
+	}
+}
+
+// Responses that grow beyond 64 KiB in small steps must leave the last eighth of the budget to small ones.
+func TestGrowingResponsesLeaveRoomForSmallOnes(t *testing.T) {
+	const limit = 1 << 20
+	b := newBudget(limit)
+	o := responseShare{budget: b, patience: stalledAfter}
+	for n := freeBytes; o.Grow(n) == nil; n += freeBytes {
+	}
+	if free := b.limit - b.used; free < limit/8 {
+		t.Errorf("a large response leaves %d bytes of %d", free, limit)
+	}
+	small := responseShare{budget: b, patience: stalledAfter}
+	if err := small.Grow(smallBytes); err != nil {
+		t.Errorf("a small response: %v", err)
+	}
+}
+
+// A growing response in an already large buffer counts as the whole buffer.
+func TestLargeBuffersAreCountedWhileResponsesGrow(t *testing.T) {
+	b := newBudget(1 << 20)
+	o := responseShare{budget: b}
+	if !b.add(&o.hold, maxPooled, 0) || o.Grow(freeBytes) != nil {
+		t.Fatal("there is no room")
+	}
+	if b.used != maxPooled {
+		t.Errorf("%d bytes are counted for a buffer of %d", b.used, maxPooled)
+	}
+}

@@ -1,0 +1,99 @@
+package chaingql
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+func TestOnlyTheIssuingHandlerReadsACursorMark(t *testing.T) {
+	mine, other := &Handler{id: "0a1b2c3d"}, &Handler{id: "zyxwvut7"}
+	for _, cursor := range []string{"", "2320m", "a!b", "~", strings.Repeat("x", 300)} {
+		for _, mark := range []blocklog.Mark{1, 35, 1 << 40, 1<<64 - 1} {
+			marked := mine.marked(cursor, mark)
+			const alphabet = "!.0123456789abcdefghijklmnopqrstuvwxyz"
+			if len(marked)-len(cursor) > 30 || strings.Trim(marked[len(cursor):], alphabet) != "" {
+				t.Errorf("suffix %q", marked[len(cursor):])
+			}
+			if plain, m := mine.resumeAt(marked); plain != cursor || m != mark {
+				t.Errorf("%q is resumed at %q with mark %d", marked, plain, m)
+			}
+			if plain, m := other.resumeAt(marked); plain != cursor || m != 0 {
+				t.Errorf("another Handler resumes %q at %q with mark %d", marked, plain, m)
+			}
+			if plain := plainCursor(marked); plain != Cursor(cursor) {
+				t.Errorf("%q is plain %q", marked, plain)
+			}
+		}
+		if got := mine.marked(cursor, 0); got != cursor {
+			t.Errorf("%q without a mark is %q", cursor, got)
+		}
+	}
+}
+
+func TestCursorThatOnlyLooksMarkedIsUnchanged(t *testing.T) {
+	h := &Handler{id: "0a1b2c3d"}
+	marked := h.marked("2320m", 7)
+	for i := range marked {
+		for _, text := range []string{
+			marked[:i], marked[i:], marked[:i] + "z" + marked[i:], marked[:i] + string(marked[i]^1) + marked[i+1:],
+		} {
+			if plain, mark := h.resumeAt(text); text != marked && (plain != text || mark != 0) {
+				t.Errorf("%q is resumed at %q with mark %d", text, plain, mark)
+			}
+		}
+	}
+	for _, text := range []string{"a!", "!", "a!b", "a!0.0a1b2c3d0000000", "2320m!7", "a!-1." + h.id} {
+		if plain, mark := h.resumeAt(text); plain != text || mark != 0 {
+			t.Errorf("%q is resumed at %q with mark %d", text, plain, mark)
+		}
+	}
+}
+
+func TestMarksDoNotChangeCursorOrder(t *testing.T) {
+	h := &Handler{id: "0a1b2c3d"}
+	rnd := rand.New(rand.NewPCG(1, 1))
+	text := func() string {
+		b := make([]byte, 1+rnd.IntN(3))
+		for i := range b {
+			b[i] = `"#-09am~`[rnd.IntN(8)]
+		}
+		return string(b)
+	}
+	for range 2000 {
+		a, b := text(), text()
+		want := cmp.Compare(a, b)
+		if want != 0 && (cmp.Compare(h.marked(a, 3), b) != want || cmp.Compare(a, h.marked(b, 3)) != want) {
+			t.Fatalf("a mark changes the order of %q and %q", a, b)
+		}
+	}
+}
+
+func FuzzMarkedCursor(f *testing.F) {
+	h := &Handler{id: "0a1b2c3d"}
+	f.Add("2320m", uint64(5))
+	f.Add(h.marked("2320m", 7), uint64(0))
+	f.Fuzz(func(t *testing.T, cursor string, mark uint64) {
+		plain, m := h.resumeAt(cursor)
+		if !strings.HasPrefix(cursor, plain) || m == 0 && plain == cursor && mark == 0 {
+			return
+		}
+		again, m := h.resumeAt(h.marked(cursor, blocklog.Mark(mark)))
+		if mark != 0 && (again != cursor || uint64(m) != mark) {
+			t.Errorf("%q with mark %d is resumed at %q with %d", cursor, mark, again, m)
+		}
+	})
+}
+
+func TestErrorsHaveCursorsOfAtMost256Bytes(t *testing.T) {
+	for size, want := range map[int]int{0: 0, 1: 1, 256: 256, 257: 0} {
+		details := at(&plan.Error{}, strings.Repeat("x", size)).Details
+		if _, there := details["cursor"]; len(details["cursor"]) != want || there != (want > 0) {
+			t.Errorf("a cursor of %d bytes is reported as %q", size, details["cursor"])
+		}
+	}
+}

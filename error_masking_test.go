@@ -1,0 +1,123 @@
+package chaingql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/big"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// failing is a Backend that fails with err.
+type failing struct {
+	*memchain.Chain
+	err    error
+	blocks bool // whether Blocks fails too
+}
+
+func (f failing) Balance(context.Context, chaingql.Address) (*big.Int, error) { return nil, f.err }
+
+func (f failing) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	if f.blocks {
+		return nil, f.err
+	}
+	return f.Chain.Blocks(ctx, q)
+}
+
+func (f failing) Follow(context.Context, chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return func(yield func(chaingql.Block, error) bool) { yield(chaingql.Block{}, f.err) }
+}
+
+type failingBatch struct{ failing }
+
+func (f failingBatch) Balances(context.Context, []chaingql.Address) ([]*big.Int, error) {
+	return nil, f.err
+}
+
+// secretErrors are errors with extensions, in every form in which Go passes errors on.
+func secretErrors() map[string]error {
+	secret := failure{"s3cret", map[string]any{"code": "S3CRET", "dsn": "s3cret"}}
+	return map[string]error{
+		"plain":         secret,
+		"wrapped":       fmt.Errorf("query: %w", secret),
+		"wrapped twice": fmt.Errorf("page: %w", fmt.Errorf("query: %w", secret)),
+		"joined":        errors.Join(errors.New("first"), secret),
+		"wrapped pair":  fmt.Errorf("%w: %w", errors.New("first"), secret),
+	}
+}
+
+func TestExtensionsOfBackendErrorsNeverReachClients(t *testing.T) {
+	const account = `account(address:"0:abababababababababababababababababababababababababababababababab` +
+		`"){info{balance}}`
+	documents := []string{`{blockchain{` + account + `}}`, `{blockchain{` + account + ` b:` + account + `}}`,
+		`{blockchain{blocks(last:1){edges{cursor}}}}`, `{info{lastBlockTime}}`}
+	for form, err := range secretErrors() {
+		backend := failing{memchain.New(), err, true}
+		for kind, b := range map[string]chaingql.Backend{"Backend": backend, "BalanceBatcher": failingBatch{backend}} {
+			for transport, ask := range allTransports {
+				t.Run(form+"/"+kind+"/"+transport, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						h, log := newHandler(t, b, chaingql.Options{})
+						n := serve(t, mounted(h))
+						for _, document := range documents {
+							got := ask(t, n, document, nil)
+							code := parse(t, got).code()
+							if strings.Contains(strings.ToLower(got), "s3cret") || code != "INTERNAL_SERVER_ERROR" {
+								t.Errorf("%s: %s", document, got)
+							}
+						}
+						if lines := strings.Count(log.String(), "chaingql: internal error"); lines < len(documents) {
+							t.Errorf("%d internal errors in the log: %s", lines, log)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestExtensionsOfFollowErrorsNeverReachClients(t *testing.T) {
+	for form, err := range secretErrors() {
+		for _, blocks := range []bool{false, true} {
+			t.Run(fmt.Sprint(form, " Blocks fails ", blocks), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h, _ := newHandler(t, failing{memchain.New(), err, blocks}, chaingql.Options{})
+					n := serve(t, mounted(h))
+					s := n.socket(t)
+					s.send(start("1", allBlocks))
+					synctest.Wait()
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					defer cancel()
+					_ = h.Shutdown(ctx)
+					streamed := n.ask(t, "POST", allBlocks, nil, "text/event-stream")
+					for _, got := range []string{strings.Join(s.receive(), " "), streamed} {
+						if strings.Contains(strings.ToLower(got), "s3cret") {
+							t.Errorf("client received %s", got)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestExtensionsOfAuthorizerErrorsNeverReachClients(t *testing.T) {
+	for form, err := range secretErrors() {
+		h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: authorizer(
+			func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, err })})
+		got := query(h, `{__typename}`, nil)
+		if strings.Contains(strings.ToLower(got), "s3cret") || parse(t, got).code() != "INTERNAL_SERVER_ERROR" {
+			t.Errorf("%s: %s", form, got)
+		}
+		if !strings.Contains(log.String(), "s3cret") {
+			t.Errorf("%s: the error is not in the log: %s", form, log)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package chaingql
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/chaingql/chaingql/internal/gqlhttp"
+	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/strictjson"
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+// Codes of errors that are not a document's.
+const (
+	codeBadRequest        = "BAD_REQUEST"
+	codeUnauthenticated   = "UNAUTHENTICATED"
+	codeMethod            = "METHOD_NOT_ALLOWED"
+	codeNotAcceptable     = "NOT_ACCEPTABLE"
+	codeUnsupportedMedia  = "UNSUPPORTED_MEDIA_TYPE"
+	codeTimeout           = "TIMEOUT"
+	codeCursorTooOld      = "CURSOR_TOO_OLD"
+	codeStreamGap         = "STREAM_GAP"
+	codeUnavailable       = "SERVICE_UNAVAILABLE"
+	codeRateLimited       = "RATE_LIMITED"
+	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
+)
+
+// An httpError is the response to a request that is not run: an HTTP status and a GraphQL error.
+type httpError struct {
+	status int
+	*plan.Error
+	retry int // value of Retry-After in seconds; 0 means no header
+}
+
+func newHTTPError(status int, code, message string) *httpError {
+	return &httpError{status: status, Error: &plan.Error{Message: message, Code: code}}
+}
+
+// overLimit returns the error for a request that exceeds a limit.
+func overLimit(status int, limit, message string) *httpError {
+	return &httpError{status: status, Error: &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
+}
+
+func badRequest(message string) *httpError {
+	return newHTTPError(http.StatusBadRequest, codeBadRequest, message)
+}
+
+func tooLarge(what string, limit int) *httpError {
+	return overLimit(http.StatusRequestEntityTooLarge, "BodyBytes",
+		fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
+}
+
+func tooManyBodies() *httpError {
+	no := newHTTPError(http.StatusServiceUnavailable, codeUnavailable, "Too many bodies at once.")
+	no.Limit, no.retry = "PendingBodyBytes", 1
+	return no
+}
+
+// notJSON returns the error for text that is not valid JSON.
+func notJSON(what string, err error, depth int) *httpError {
+	if errors.Is(err, strictjson.ErrDepth) {
+		return overLimit(http.StatusBadRequest, "Depth",
+			fmt.Sprintf("%s exceeds the limit of %d nested levels.", what, depth))
+	}
+	return badRequest(what + " is not JSON: " + err.Error() + ".")
+}
+
+func unauthorized() *httpError {
+	return newHTTPError(http.StatusUnauthorized, codeUnauthenticated, "Unauthorized access")
+}
+
+func shuttingDown() *httpError {
+	no := newHTTPError(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
+	no.retry = 1
+	return no
+}
+
+// unavailable returns the error for a request that a gate did not admit: too many are in progress, or the gate is
+// closed.
+func unavailable(closed bool, limit, what string) *httpError {
+	if closed {
+		return shuttingDown()
+	}
+	no := newHTTPError(http.StatusServiceUnavailable, codeUnavailable, "Too many "+what+" at once.")
+	no.Limit, no.retry = limit, 1
+	return no
+}
+
+func noRoom() *httpError {
+	return &httpError{status: http.StatusServiceUnavailable, Error: errNoRoom(), retry: 1}
+}
+
+// mask returns an error for the client with an id, and logs err under that id.
+func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
+	if own, ok := ctx.(*xsync.Timeout); ok && own.Expired() { // of a host's field
+		if own.FirstReport() { // or a field nested in it has reported it
+			h.events.limit(own.Parent(), "BackendTimeout")
+		}
+		return late()
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		// The client has left, or its time is over: this is not a failure.
+		return &plan.Error{Message: "The operation was cancelled.", Code: codeTimeout}
+	}
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	id := hex.EncodeToString(raw[:])
+	h.opts.Logger.ErrorContext(ctx, "chaingql: internal error", slog.String("id", id), slog.Any("error", err),
+		guard.Stack(err))
+	return &plan.Error{Message: "Internal server error", Code: plan.CodeInternal, Details: map[string]string{"id": id}}
+}
+
+// late returns the error for a call that took too long.
+func late() *plan.Error {
+	return &plan.Error{Message: "The chain's data did not come in time.", Code: codeTimeout}
+}
+
+// recover responds to a request whose handling panicked, in the host's code or in ours.
+func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler {
+		panic(p) // net/http's own way to say goodbye
+	}
+	e := h.mask(context.WithoutCancel(r.Context()), guard.New(p))
+	h.writeErrorUnread(w, r, &httpError{status: http.StatusInternalServerError, Error: e})
+}
+
+// writeErrorUnread responds to a request whose body was not read.
+func (h *Handler) writeErrorUnread(w http.ResponseWriter, r *http.Request, no *httpError) {
+	gqlhttp.CloseUnread(w, r)
+	h.writeError(w, r, no)
+}
+
+// writeError responds to a request that is not run.
+func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpError) {
+	h.events.limit(r.Context(), no.Limit)
+	if no.retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(no.retry))
+	}
+	w.Header()["Cache-Control"] = gqlhttp.NoStore
+	switch no.status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", gqlhttp.AllowedMethods)
+	}
+	h.write(w, r, no.status, gqlhttp.JSON, appendErrors(nil, plan.Errors{no.Error}))
+}
+
+// writeDocumentErrors responds to a request whose document is not valid.
+func (h *Handler) writeDocumentErrors(w http.ResponseWriter, r *http.Request, media string, errs plan.Errors) {
+	w.Header()["Cache-Control"] = gqlhttp.NoStore
+	status := http.StatusOK
+	if media == gqlhttp.GraphQLResponse {
+		status = http.StatusBadRequest
+	}
+	h.write(w, r, status, media, appendErrors(nil, errs))
+}
+
+// appendErrors appends a response that has only errors.
+func appendErrors(dst []byte, errs plan.Errors) []byte {
+	dst = append(dst, `{"errors":`...)
+	return append(errs.AppendJSON(dst), '}')
+}

@@ -1,0 +1,155 @@
+package chaingql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/gqlsse"
+	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// serveStream serves a subscription as an event stream, until the client leaves, ctx is done (the credentials have
+// expired), or the service shuts down.
+func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, by caller) {
+	if r.Method == http.MethodHead {
+		// Its body is never sent, so no write would tell that the client left.
+		h.serveEvents(w, r, &singleEvent{})
+		return
+	}
+	if ok, closed := h.streams.Enter(); !ok {
+		h.writeError(w, r, unavailable(closed, "Connections", "event streams"))
+		return
+	}
+	defer h.streams.Leave()
+	wakes := make(chan struct{}, 1)
+	wake := func() {
+		select {
+		case wakes <- struct{}{}:
+		default: // one is waiting
+		}
+	}
+	// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
+	sub, refused := h.subscribe(ctx, op, subscriber{by, r.Header.Get("Last-Event-ID"), wake})
+	if refused != nil {
+		h.serveEvents(w, r, &singleEvent{appendErrors(nil, plan.Errors{refused})})
+		return
+	}
+	s := &eventStream{stream: sub, client: r.Context(), credentials: ctx}
+	var why error
+	defer func() { s.leave(why) }() // also if the ResponseWriter panics
+	cut, once := make(chan struct{}), sync.Once{}
+	defer h.streams.Stay(func() { s.leaving.Store(true); wake() }, func() {
+		once.Do(func() { close(cut) })
+		// A write in progress may be stuck.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(gqlsse.CutTimeout))
+	})()
+	defer context.AfterFunc(ctx, wake)()
+	share := newConnectionShare(h.responses, func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
+	defer h.responses.free(&share.hold)
+	why = h.send(w, r, s, wakes, cut, share.add)
+	switch {
+	case errors.Is(why, os.ErrDeadlineExceeded):
+		// The client received no last event: log its position.
+		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
+		h.opts.Logger.InfoContext(ctx, "chaingql: event stream cut",
+			slog.String("cursor", sub.cursor()), slog.Any("error", why))
+	case why != nil && !errors.Is(why, gqlsse.ErrNotFlushable):
+		why = fmt.Errorf("%w: %w", gqlws.ErrGone, why)
+	}
+}
+
+// serveEvents sends a complete response as events.
+func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s gqlsse.Stream) {
+	if err := h.send(w, r, s, nil, nil, nil); err != nil {
+		h.opts.Logger.InfoContext(r.Context(), "chaingql: response cut", slog.Any("error", err))
+	}
+}
+
+// send writes a stream to its end. An error means that the connection did not take it.
+func (h *Handler) send(
+	w http.ResponseWriter, r *http.Request, s gqlsse.Stream, wakes, cut <-chan struct{}, count func(int) bool,
+) error {
+	opts := gqlsse.Options{
+		KeepAliveInterval: h.opts.KeepAliveInterval, WriteTimeout: streamWriteTimeout, Cut: cut, Count: count,
+	}
+	err := gqlsse.Serve(r.Context(), w, opts, wakes, s)
+	if errors.Is(err, gqlsse.ErrNotFlushable) {
+		h.writeError(w, r, &httpError{status: http.StatusInternalServerError, Error: h.mask(r.Context(), err)})
+	}
+	return err
+}
+
+// An eventStream adapts a subscription to package gqlsse. The ids of its events are cursors, which a browser sends
+// back when it reconnects.
+type eventStream struct {
+	stream
+	leaving     atomic.Bool     // the service goes away
+	ended       error           // why this side ended it
+	client      context.Context // ends when it has left
+	credentials context.Context // ends with them, or with the client
+}
+
+func (s *eventStream) Next() (gqlsse.Event, error) {
+	switch {
+	case s.client.Err() != nil:
+		return gqlsse.Event{}, s.client.Err()
+	case s.leaving.Load():
+		return s.endFor(gqlws.ErrShutdown, shuttingDown().Error)
+	case s.credentials.Err() != nil:
+		return s.endFor(gqlws.ErrExpired, &plan.Error{Message: "Session expired", Code: codeUnavailable})
+	}
+	id, response, err := s.next()
+	var end *ending
+	if errors.As(err, &end) {
+		return s.end(end)
+	}
+	return gqlsse.Event{ID: id, Data: response}, err
+}
+
+// leave closes the stream. why is the failure of the connection, if the Handler did not end the stream.
+func (s *eventStream) leave(why error) {
+	if s.ended != nil {
+		why = s.ended
+	}
+	s.close(why)
+}
+
+// endFor ends the stream for another reason, unless it has an end of its own already.
+func (s *eventStream) endFor(why error, err *plan.Error) (gqlsse.Event, error) {
+	if end := s.pending(); end != nil {
+		return s.end(end)
+	}
+	s.ended = why
+	return s.end(endAt(err, s.cursor(), true))
+}
+
+// end returns the last event, with its error and, if the client should resume, the cursor reached: it may be after
+// the last event, as some blocks do not match.
+func (s *eventStream) end(e *ending) (gqlsse.Event, error) {
+	end := &gqlsse.End{Data: appendErrors(nil, plan.Errors{e.err}), Final: !e.lost}
+	if e.lost {
+		end.ID = e.cursor
+	}
+	return gqlsse.Event{}, end
+}
+
+// A singleEvent is the response to a query whose client accepts only events.
+type singleEvent struct{ data []byte }
+
+func (a *singleEvent) Next() (gqlsse.Event, error) {
+	if a.data == nil {
+		return gqlsse.Event{}, io.EOF
+	}
+	e := gqlsse.Event{Data: a.data}
+	a.data = nil
+	return e, nil
+}

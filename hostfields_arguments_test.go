@@ -1,0 +1,107 @@
+package chaingql_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/graphql-go/graphql"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// filteredFields returns fields with an argument of a recursive input type.
+func filteredFields(seen func(args map[string]any)) chaingql.Options {
+	var filter *graphql.InputObject
+	filter = graphql.NewInputObject(graphql.InputObjectConfig{Name: "TransferFilter",
+		Fields: graphql.InputObjectConfigFieldMapThunk(func() graphql.InputObjectConfigFieldMap {
+			return graphql.InputObjectConfigFieldMap{
+				"and":  {Type: graphql.NewList(filter)},
+				"kind": {Type: kinds},
+				"min":  {Type: graphql.Int, DefaultValue: 0},
+			}
+		})})
+	args := graphql.FieldConfigArgument{
+		"filter": {Type: filter, DefaultValue: map[string]any{"kind": "p"}}, "page": {Type: graphql.Int},
+	}
+	count := &graphql.Field{Type: graphql.Int, Args: args,
+		Resolve: func(p graphql.ResolveParams) (any, error) { seen(p.Args); return 1, nil }}
+	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Fields: graphql.Fields{"count": count}})
+	wallets := &graphql.Field{Type: graphql.NewList(wallet),
+		Resolve: func(graphql.ResolveParams) (any, error) { return make([]struct{}, 100), nil }}
+	return chaingql.Options{Schema: chaingql.SchemaExtension{
+		Queries: graphql.Fields{"count": count, "wallets": wallets},
+	}}
+}
+
+// The memory of a request must not be multiplied by the number of aliases or of items of a list.
+func TestArgumentsOfHostFieldsAreMadeOnce(t *testing.T) {
+	withoutRace(t)
+	h, _ := newHandler(t, memchain.New(), filteredFields(func(map[string]any) {}))
+	aliases := func(field string) string {
+		var b strings.Builder
+		for i := range 45 {
+			fmt.Fprintf(&b, "a%d:%s ", i, field)
+		}
+		return b.String()
+	}
+	literal := "{and:[" + strings.Repeat("{and:["+strings.Repeat("{}", 90)+"]}", 7) + "]}"
+	var filter any
+	objects := `{"and":[` + strings.Repeat(`{"and":[`+strings.Repeat("{},", 89)+"{}]},", 6) + "{}]}"
+	if err := json.Unmarshal([]byte(objects), &filter); err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]any{"f": filter}
+	for name, request := range map[string]string{
+		"a literal": body(
+			"{"+aliases("wallets{...F}")+"} fragment F on Wallet{count(filter:"+literal+")}", nil),
+		"a variable":           body("query($f:TransferFilter){"+aliases("count(filter:$f)")+"}", variables),
+		"a variable and items": body("query($f:TransferFilter){"+aliases("wallets{count(filter:$f)}")+"}", variables),
+	} {
+		post(h, request)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		response := post(h, request).Body.String()
+		runtime.ReadMemStats(&after)
+		if strings.Contains(response, "errors") {
+			t.Errorf("%s: %.300s", name, response)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+			t.Errorf("%s: a request of %d bytes allocates %d", name, len(request), took)
+		} else {
+			t.Logf("%s: a request of %d bytes allocates %d", name, len(request), took)
+		}
+	}
+}
+
+// Without a limit, the variables of one body could have 40,000 objects and keep 28 MB while a query runs.
+func TestValuesOfHostArgumentsAreLimited(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), filteredFields(func(map[string]any) {}))
+	list := `{"and":[` + strings.Repeat(`{"and":[`+strings.Repeat("{},", 99)+"{}]},", 99) + "{}]}"
+	request := `{"query":"query($f:TransferFilter){count(filter:$f)}","variables":{"f":` + list + `}}`
+	equal(t, "code", parse(t, post(h, request).Body.String()).code(), "LIMIT_EXCEEDED")
+}
+
+// If a resolver changes its arguments, other requests do not see it.
+func TestChangedArgumentsAreNotSharedWithOtherRequests(t *testing.T) {
+	var found any
+	h, _ := newHandler(t, memchain.New(), filteredFields(func(args map[string]any) {
+		filter := args["filter"].(map[string]any)
+		found = filter["kind"]
+		filter["kind"] = "changed"
+		delete(args, "filter")
+	}))
+	for _, document := range []string{
+		`{count(filter:{kind:PAID})}`, `query($f:TransferFilter={kind:PAID}){count(filter:$f)}`,
+		`query($n:Int=1){count(filter:{kind:PAID,min:$n})}`,
+		`{count}`, `query($p:Int){count(page:$p)}`, `query($f:TransferFilter){count(filter:$f)}`,
+	} {
+		for range 3 {
+			equal(t, "response", query(h, document, nil), `{"data":{"count":1}}`)
+			equal[any](t, document, found, "p")
+		}
+	}
+}

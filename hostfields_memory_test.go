@@ -1,0 +1,246 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/graphql-go/graphql"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func TestExpiryEndsHostSubscriptionsWithAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &tickSource{events: untilDone}
+		_, n := newTickHandler(t, k, chaingql.Options{KeepAliveInterval: -1, Authorizer: expiresIn(time.Minute)})
+		s := n.socket(t)
+		s.send(start("1", `subscription{tick}`))
+		stream := n.stream(t, `subscription{tick}`)
+		s.receive()
+		time.Sleep(time.Minute)
+		got := s.receive()
+		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1001" {
+			t.Errorf("received %s", got)
+		}
+		stream.expect("events", ":", "event: next",
+			`data: {"errors":[{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
+		equal(t, "open", k.open.Load(), 0)
+	})
+}
+
+func TestEachEventHasItsOwnBackendTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		field := chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: graphql.Int, Resolve: func(p graphql.ResolveParams) (any, error) {
+				if p.Source == 1 {
+					<-p.Context.Done()
+					return nil, p.Context.Err()
+				}
+				return p.Source, nil
+			}},
+			Subscribe: func(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for n := 1; n < 3 && yield(n, nil); n++ {
+						time.Sleep(time.Hour) // the sequence itself has no time limit
+					}
+				}
+			},
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Schema: chaingql.SchemaExtension{
+				Subscriptions: map[string]chaingql.SubscriptionField{"tick": field},
+			},
+			KeepAliveInterval: -1, Limits: chaingql.Limits{InFlight: 1},
+		})
+		s := serve(t, mounted(h)).socket(t)
+		s.send(start("1", `subscription{tick}`))
+		time.Sleep(chaingql.DefaultLimits().BackendTimeout)
+		if got := s.receive(); len(got) != 1 || !strings.Contains(got[0], `"code":"TIMEOUT"`) {
+			t.Errorf("received %s", got)
+		}
+		time.Sleep(2 * time.Hour)
+		s.expect("later", data("1", `{"tick":2}`), complete)
+	})
+}
+
+func stacks() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.StackInuse
+}
+
+// A host's scalar may hide how much memory a parsed value needs. In this case the size of the input is counted.
+func TestHostSubscriptionMemoryIsCounted(t *testing.T) {
+	const each = 200
+	note := func(i int) string { return fmt.Sprintf("%06d", i) + strings.Repeat("x", 20_000) }
+	for name, subscribe := range map[string]func(h *chaingql.Handler, i int) (func(), error){
+		"equal": func(h *chaingql.Handler, _ int) (func(), error) { return h.Subscribe(`subscription{tick}`, nil) },
+		"variables": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(`subscription($n:Whatever){tick(note:$n)}`, map[string]any{"n": note(i)})
+		},
+		"variables that are hidden": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(`subscription($h:Hidden){hide(h:$h)}`, map[string]any{"h": note(i)})
+		},
+		"literals": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(`subscription{tick(note:"`+note(i)+`")}`, nil)
+		},
+		"lists": func(h *chaingql.Handler, i int) (func(), error) {
+			return h.Subscribe(fmt.Sprintf(`subscription{tick(note:[%d%s])}`, i, strings.Repeat(",{a:1}", 30)), nil)
+		},
+		"documents": func(h *chaingql.Handler, i int) (func(), error) {
+			const document = `subscription S%d($v:Whatever=[1%s]){tick(note:$v)}`
+			return h.Subscribe(fmt.Sprintf(document, i, strings.Repeat(",1", 50)), nil)
+		},
+		"selections": func(h *chaingql.Handler, i int) (func(), error) {
+			deep := strings.Repeat("{n ...on Deep{n} deep", 8) + "{n}" + strings.Repeat("}", 8)
+			return h.Subscribe(fmt.Sprintf(`subscription S%d{deep%s}`, i, deep), nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hidden := graphql.NewScalar(graphql.ScalarConfig{
+				Name:         "Hidden",
+				Serialize:    func(v any) any { return v },
+				ParseLiteral: parseAnyLiteral,
+				ParseValue:   func(v any) any { return &struct{ kept string }{v.(string)} },
+			})
+			var deep *graphql.Object
+			deep = graphql.NewObject(graphql.ObjectConfig{
+				Name: "Deep",
+				Fields: graphql.FieldsThunk(func() graphql.Fields {
+					return graphql.Fields{"deep": constField(deep, 1), "n": constField(graphql.Int, 1)}
+				}),
+			})
+			k := &tickSource{events: untilDone}
+			hide, dive := k.field(), k.field()
+			hide.Field = &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{"h": {Type: hidden}}}
+			dive.Field = &graphql.Field{Type: deep}
+			h, _ := newHandler(t, memchain.New(), chaingql.Options{
+				Limits: chaingql.Limits{CacheBytes: 1 << 10, VariableBytes: -1},
+				Schema: chaingql.SchemaExtension{
+					Subscriptions: map[string]chaingql.SubscriptionField{"tick": k.field(), "hide": hide, "deep": dive},
+				},
+			})
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // an additional thread would have its own stacks
+			before := heap() + stacks()
+			var stops []func()
+			for i := range each {
+				stop, err := subscribe(h, i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stops = append(stops, stop)
+			}
+			for k.open.Load() < each {
+				runtime.Gosched()
+			}
+			grown := int(heap() + stacks() - before)
+			count, held := h.Retained()
+			t.Logf("%d bytes each, counted as %d", grown/each, held/each)
+			if count != each || held < grown*9/10 { // the race detector needs additional memory
+				t.Errorf("%d subscriptions grew the heap and the stacks by %d bytes, but are counted as %d",
+					count, grown, held)
+			}
+			for _, stop := range stops {
+				stop()
+			}
+		})
+	}
+	k := &tickSource{events: untilDone}
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{
+		Limits: chaingql.Limits{VariableBytes: 500}, Schema: k.schema(),
+	})
+	for n, good := range map[int]bool{400: true, 600: false} {
+		value := map[string]any{"a": []any{strings.Repeat("x", n)}}
+		stop, err := h.Subscribe(`subscription($n:Whatever){tick(note:$n)}`, map[string]any{"n": value})
+		if (err == nil) != good || !good && !strings.Contains(err.Error(), "limit of 500 bytes of variables") {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		if err == nil {
+			stop()
+		}
+	}
+}
+
+func TestSubscriptionFieldsAreCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fields := map[string]chaingql.SubscriptionField{"tick": (&tickSource{}).field()}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Schema: chaingql.SchemaExtension{Subscriptions: fields}})
+		clear(fields)
+		s := serve(t, mounted(h)).socket(t)
+		s.send(start("1", `subscription{tick(to:1)}`))
+		s.expect("still served", data("1", `{"tick":0}`), complete)
+	})
+}
+
+func TestUnsentResponsesCountAsSubscriptionBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// An eighth is for blocks, the rest for six subscriptions with a response and two without.
+		const most = 366 << 10
+		var hits atomic.Int64
+		var ends []chaingql.Reason
+		text := chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: graphql.String, Args: graphql.FieldConfigArgument{"n": {Type: graphql.Int}}},
+			Subscribe: func(_ context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for range 3 {
+						if !yield(strings.Repeat("x", p.Args["n"].(int)), nil) {
+							return
+						}
+					}
+				}
+			},
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{SubscriptionBytes: most},
+			Hooks: chaingql.Hooks{
+				LimitHit: func(_ context.Context, limit string) {
+					if limit == "SubscriptionBytes" {
+						hits.Add(1)
+					}
+				},
+				OperationFinished: func(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) {
+					ends = append(ends, o.Reason)
+				},
+			},
+			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"text": text}},
+		})
+		n := serve(t, mounted(h))
+		var stops []func()
+		for hits.Load() == 0 { // no subscription is read
+			stop, err := h.Subscribe(`subscription{text(n:20000)}`, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stops = append(stops, stop)
+			synctest.Wait()
+			if _, held := h.Retained(); held < 20_000*len(stops) || held > most {
+				t.Fatalf("%d subscriptions are counted as %d bytes", len(stops), held)
+			}
+		}
+		ends = nil
+		got := n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
+		if !strings.Contains(got, `"code":"LIMIT_EXCEEDED"`) || !strings.HasSuffix(got, "event: complete\ndata:") {
+			t.Errorf("without room: %.200s", got)
+		}
+		synctest.Wait()
+		equal(t, "ended", fmt.Sprint(ends), "[refused]")
+		for _, stop := range stops {
+			stop()
+		}
+		got = n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
+		if strings.Count(got, `{"data":{"text":"xxx`) != 3 || strings.Contains(got, "errors") {
+			t.Errorf("with room: %.200s", got)
+		}
+		synctest.Wait()
+		count, held := h.Retained()
+		equal(t, "subscriptions and bytes at the end", fmt.Sprint(count, held), "0 0")
+	})
+}

@@ -1,0 +1,101 @@
+package chaingql
+
+import (
+	"encoding/hex"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+func TestAppendedNumbersMatchTheStandardLibrary(t *testing.T) {
+	r := rand.New(rand.NewPCG(51, 52))
+	for i := range 3000 {
+		var id [32]byte
+		for j := range id {
+			id[j] = byte(r.Uint32())
+		}
+		id[i%32] = byte(i)
+		if got, want := string(appendID([]byte("x"), &id)), "x"+hex.EncodeToString(id[:]); got != want {
+			t.Fatalf("id %s, want %s", got, want)
+		}
+		n := new(big.Int).SetBytes(id[:r.IntN(17)])
+		if i < 5 {
+			n = new(big.Int).Lsh(big.NewInt(1), uint(62+i))
+		}
+		for range 2 {
+			if got, want := string(decimal{n}.AppendLeaf(nil)), `"`+n.String()+`"`; got != want {
+				t.Fatalf("balance %s, want %s", got, want)
+			}
+			if got, want := string(hexadecimal{n}.AppendLeaf(nil)), `"0x`+n.Text(16)+`"`; got != want {
+				t.Fatalf("balance %s, want %s", got, want)
+			}
+			n = new(big.Int).Sub(n, big.NewInt(1))
+			if n.Sign() < 0 {
+				break
+			}
+		}
+	}
+}
+
+// BenchmarkHex compares writing eight hex digits at a time with encoding/hex.
+func BenchmarkHex(b *testing.B) {
+	var id [32]byte
+	dst := make([]byte, 0, 64)
+	b.Run("eight at a time", func(b *testing.B) {
+		for b.Loop() {
+			dst = appendID(dst[:0], &id)
+		}
+	})
+	b.Run("encoding/hex", func(b *testing.B) {
+		for b.Loop() {
+			dst = hex.AppendEncode(dst[:0], id[:])
+		}
+	})
+}
+
+// BenchmarkBalanceText compares the 64-bit path for balances with big.Int.
+func BenchmarkBalanceText(b *testing.B) {
+	n := big.NewInt(1_234_567_890_123)
+	dst := make([]byte, 0, 64)
+	b.Run("as 64 bits", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			dst = decimal{n}.AppendLeaf(dst[:0])
+		}
+	})
+	b.Run("by big.Int", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			dst = append(append(append(dst[:0], '"'), n.String()...), '"')
+		}
+	})
+}
+
+// BenchmarkPage compares a page that aliases the window with a copied page.
+func BenchmarkPage(b *testing.B) {
+	window := make([]Block, 1000)
+	q := BlocksQuery{Last: pageSize + 1}
+	b.Run("in the window", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			pageOf(window, q)
+		}
+	})
+	b.Run("copied", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			PageOf(window, q)
+		}
+	})
+}
+
+// BenchmarkGate measures the cost of counting a request.
+func BenchmarkGate(b *testing.B) {
+	a := xsync.NewGate(10)
+	for b.Loop() {
+		a.Enter()
+		a.Leave()
+	}
+}

@@ -1,0 +1,267 @@
+package chaingql
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/gqlhttp"
+	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// events calls the hooks and writes the log.
+type events struct {
+	Hooks
+	log *slog.Logger
+}
+
+// call calls a hook of the host. A panic is logged.
+func (e *events) call(ctx context.Context, name string, hook func()) {
+	if err := guard.Run(hook); err != nil {
+		e.log.ErrorContext(ctx, "chaingql: hook panicked", slog.String("hook", name),
+			slog.Any("error", err), guard.Stack(err))
+	}
+}
+
+// begin reports the start of an operation, and returns the context for it.
+func (e *events) begin(ctx context.Context, op *plan.Bound, by caller) (context.Context, *observed) {
+	if !e.traces() && !e.log.Enabled(ctx, slog.LevelDebug) {
+		return ctx, nil
+	}
+	o := &observed{events: e, ctx: ctx, begun: time.Now(), op: Operation{
+		Type: OperationType(op.Kind()), Name: op.Name(), Hash: op.Hash(), Transport: by.transport, Project: by.project,
+		Trace: by.trace.or(traceOf(by.header.Get)),
+	}}
+	if e.OperationStarted != nil {
+		e.call(ctx, "OperationStarted", func() {
+			if made := e.OperationStarted(ctx, o.op); made != nil {
+				o.ctx = made
+			}
+		})
+	}
+	return o.ctx, o
+}
+
+// reading returns the context for a call of Blocks for a query.
+func (e *events) reading(ctx, asker context.Context) context.Context {
+	if e.ReadStarted != nil {
+		e.call(asker, "ReadStarted", func() {
+			if made := e.ReadStarted(ctx, asker); made != nil {
+				ctx = made
+			}
+		})
+	}
+	return ctx
+}
+
+// traces reports whether a hook needs the trace contexts of operations.
+func (e *events) traces() bool {
+	return e.OperationStarted != nil || e.OperationFinished != nil || e.BlockDelivered != nil
+}
+
+// received, dropped, failed and recovered are called by the block log, which writes its own log lines.
+func (e *events) received(b Block) {
+	if e.BlockReceived != nil {
+		e.call(context.Background(), "BlockReceived", func() { e.BlockReceived(b, time.Since(b.Time)) })
+	}
+}
+
+func (e *events) dropped(b Block) {
+	if e.BlockDropped != nil {
+		e.call(context.Background(), "BlockDropped", func() { e.BlockDropped(b) })
+	}
+}
+
+func (e *events) failed(err error, wait time.Duration) {
+	if e.SourceFailed != nil {
+		e.call(context.Background(), "SourceFailed", func() { e.SourceFailed(err, wait) })
+	}
+}
+
+func (e *events) recovered(down time.Duration) {
+	if e.SourceRecovered != nil {
+		e.call(context.Background(), "SourceRecovered", func() { e.SourceRecovered(down) })
+	}
+}
+
+func reasonOf(why error) Reason {
+	for _, known := range []struct {
+		err    error
+		reason Reason
+	}{
+		{gqlws.ErrCut, ReasonCut}, {gqlws.ErrShutdown, ReasonShutdown}, {blocklog.ErrClosed, ReasonShutdown},
+		{gqlws.ErrExpired, ReasonExpired}, {gqlws.ErrRefused, ReasonRefused}, {ErrGap, ReasonGap},
+		{gqlws.ErrGone, ReasonClient}, {context.Canceled, ReasonClient}, {nil, ReasonClient},
+	} {
+		if errors.Is(why, known.err) {
+			return known.reason
+		}
+	}
+	return ReasonLost
+}
+
+var deliverySources = [...]Source{
+	blocklog.OriginLive: SourceLive, blocklog.OriginWindow: SourceWindow, blocklog.OriginSource: SourceBackend,
+}
+
+// An observed operation reports its end.
+type observed struct {
+	*events
+	op    Operation
+	ctx   context.Context
+	begun time.Time
+	// blocks is the number of blocks or events received.
+	blocks uint64
+}
+
+// queryFinished reports the end of a query. err is the first error of its response, nil if there is none.
+func (o *observed) queryFinished(err *plan.Error) {
+	switch {
+	case o == nil:
+	case err != nil:
+		o.finish(Outcome{Failed: true, Code: err.Code})
+	default:
+		o.finish(Outcome{})
+	}
+}
+
+// handed counts an event that a subscription received.
+func (o *observed) handed() {
+	if o != nil {
+		o.blocks++
+	}
+}
+
+// delivered reports a block that a subscription received.
+func (o *observed) delivered(item blocklog.Item) {
+	o.handed()
+	if o == nil || o.BlockDelivered == nil {
+		return
+	}
+	d := Delivery{Operation: o.op, Cursor: Cursor(item.Cursor), Source: deliverySources[item.Origin]}
+	if !item.Arrived.IsZero() {
+		d.Lag = time.Since(item.Arrived)
+	}
+	o.call(o.ctx, "BlockDelivered", func() { o.BlockDelivered(o.ctx, d) })
+}
+
+// ended reports the end of a subscription.
+func (o *observed) ended(cursor string, why error) {
+	if o != nil {
+		reason := reasonOf(why)
+		o.finish(Outcome{
+			Failed: reason != ReasonClient, Reason: reason, Err: why, Blocks: o.blocks, Cursor: Cursor(cursor),
+		})
+	}
+}
+
+func (o *observed) finish(out Outcome) {
+	out.Duration = time.Since(o.begun)
+	o.log.LogAttrs(o.ctx, slog.LevelDebug, "chaingql: operation finished",
+		slog.String("type", string(o.op.Type)), slog.String("operation", o.op.Name),
+		slog.String("transport", string(o.op.Transport)),
+		slog.String("project", o.op.Project), slog.Duration("duration", out.Duration), slog.Bool("failed", out.Failed),
+		slog.String("reason", string(out.Reason)), slog.Uint64("blocks", out.Blocks),
+		slog.String("cursor", string(out.Cursor)), slog.Any("error", out.Err))
+	if o.OperationFinished != nil {
+		o.call(o.ctx, "OperationFinished", func() { o.OperationFinished(o.ctx, o.op, out) })
+	}
+}
+
+// maxDenialText is the maximum size in bytes of path and project in a Denial. A client can send a megabyte.
+const maxDenialText = 256
+
+func denial(r *http.Request, project string, err error) Denial {
+	return Denial{Project: cut(project), Path: cut(gqlhttp.Path(r)), Remote: r.RemoteAddr, Err: err}
+}
+
+// cut returns a copy of the beginning of text.
+func cut(text string) string { return strings.Clone(text[:min(len(text), maxDenialText)]) }
+
+// denied reports a denied client. A failure of the Authorizer is not a denial; it is logged as an error.
+func (e *events) denied(ctx context.Context, d Denial, no *httpError) {
+	if no.status >= http.StatusInternalServerError {
+		return
+	}
+	d.Code = no.Code
+	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: access denied", slog.String("project", d.Project),
+		slog.String("path", d.Path), slog.String("remote", d.Remote), slog.String("code", d.Code),
+		slog.Any("error", d.Err))
+	if e.AccessDenied != nil {
+		e.call(ctx, "AccessDenied", func() { e.AccessDenied(ctx, d) })
+	}
+}
+
+func (e *events) opened(ctx context.Context, s Socket) {
+	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: socket opened", slog.String("protocol", string(s.Protocol)),
+		slog.String("project", s.Project), slog.String("remote", s.Remote))
+	if e.SocketOpened != nil {
+		e.call(ctx, "SocketOpened", func() { e.SocketOpened(ctx, s) })
+	}
+}
+
+func (e *events) closed(ctx context.Context, s Socket, why error) {
+	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: socket closed", slog.String("protocol", string(s.Protocol)),
+		slog.String("project", s.Project), slog.String("remote", s.Remote),
+		slog.String("reason", string(reasonOf(why))), slog.Any("error", why))
+	if e.SocketClosed != nil {
+		e.call(ctx, "SocketClosed", func() { e.SocketClosed(ctx, s, reasonOf(why), why) })
+	}
+}
+
+// limit reports that a limit was hit. "" means none.
+func (e *events) limit(ctx context.Context, name string) {
+	if name == "" {
+		return
+	}
+	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: limit hit", slog.String("limit", name))
+	if e.LimitHit != nil {
+		e.call(ctx, "LimitHit", func() { e.LimitHit(ctx, name) })
+	}
+}
+
+// maxTrace is the maximum size in bytes of each part of a trace context. Longer parts are dropped.
+const maxTrace = 1 << 10
+
+// traceOf reads a trace context with a function that returns values by name.
+func traceOf(value func(name string) string) Trace {
+	short := func(name string) string {
+		if v := value(name); len(v) <= maxTrace {
+			return v
+		}
+		return ""
+	}
+	return Trace{short("traceparent"), short("tracestate"), short("baggage")}
+}
+
+func traceOfFields(fields map[string]any) Trace {
+	return traceOf(func(name string) string { text, _ := fields[name].(string); return text })
+}
+
+// or returns t if it has a parent, and u otherwise.
+func (t Trace) or(u Trace) Trace {
+	if t.Parent == "" {
+		return u
+	}
+	return t
+}
+
+// A caller is the client of an operation, for hooks and log.
+type caller struct {
+	transport Transport
+	project   string
+	trace     Trace
+	header    http.Header // of the request, if its trace context was not read yet
+}
+
+// traced returns the caller of an operation that may have a trace context of its own.
+func (a caller) traced(own Trace) caller {
+	a.trace = own.or(a.trace)
+	return a
+}

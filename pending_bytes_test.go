@@ -1,0 +1,345 @@
+package chaingql_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func TestSlowClientsDoNotCountAsRequests(t *testing.T) {
+	for name, sent := range map[string]struct {
+		body   string
+		length int
+	}{
+		"body not sent":     {"{", 1000},
+		"response not read": {request802, len(request802)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{Requests: 2}})
+				n := serve(t, h)
+				for range 10 {
+					n.wire(t).post("/demo/graphql", sent.body, sent.length)
+				}
+				synctest.Wait()
+				w := n.wire(t)
+				w.post("/demo/graphql", request802, len(request802))
+				status, _ := w.response()
+				equal(t, "status of an honest query", status, 200)
+			})
+		})
+	}
+}
+
+func TestShutdownWaitsForSlowBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
+		w := serve(t, h).wire(t)
+		w.post("/demo/graphql", request802[:10], len(request802))
+		synctest.Wait()
+		down := make(chan error, 1)
+		go func() { down <- h.Shutdown(t.Context()) }()
+		time.Sleep(time.Second)
+		select {
+		case <-down:
+			t.Error("Shutdown returned before the request was answered")
+		default:
+		}
+		if _, err := w.Write([]byte(request802[10:])); err != nil {
+			t.Fatal(err)
+		}
+		status, _ := w.response()
+		equal(t, "status", status, 200)
+		if err := <-down; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSlowestBodiesAreEndedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d hookRecorder
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
+			Limits: chaingql.Limits{PendingBodyBytes: 64 << 10},
+			Hooks:  d.limitHook(),
+		})
+		n := serve(t, h)
+		slow := make([]*wire, 20) // each counts as at least 4 KiB, so 16 fit
+		for i := range slow {
+			slow[i] = n.wire(t)
+			slow[i].post("/demo/graphql", "{", 1000)
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		began := time.Now()
+		w := n.wire(t)
+		w.post("/demo/graphql", request802, len(request802))
+		status, _ := w.response()
+		equal(t, "status of an honest query", status, 200)
+		for i, w := range slow {
+			status, body := w.response()
+			if i < 5 {
+				equal(t, "status of a slow body", status, 503)
+				equal(t, "body", body, refusalBody("Too many bodies at once.", "SERVICE_UNAVAILABLE"))
+				equal(t, "time", time.Since(began), 0)
+			} else {
+				equal(t, "status of a slow body that had room", status, 408)
+			}
+		}
+		want := slices.Repeat([]string{"PendingBodyBytes"}, 5)
+		d.expect(t, "limits", append(want, slices.Repeat([]string{"BodyTimeout"}, 15)...)...)
+	})
+}
+
+// A growing body counts with its current size.
+func TestLargeBodiesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{PendingBodyBytes: 64 << 10}})
+		n := serve(t, h)
+		first, second := n.wire(t), n.wire(t)
+		first.post("/demo/graphql", strings.Repeat(" ", 30_000), 100_000)
+		synctest.Wait()
+		second.post("/demo/graphql", strings.Repeat(" ", 50_000), 100_000)
+		status, _ := first.response()
+		equal(t, "status of the slowest", status, 503)
+	})
+}
+
+// pages returns a query with a large response: 40 pages of 50 blocks.
+func pages() string {
+	var b strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&b, "a%d:blocks(last:50){edges{node{id hash shard chain_order}}}", i)
+	}
+	return body("{blockchain{"+b.String()+"}}", nil)
+}
+
+// newPagesHandler returns a Handler for the query of pages, with a budget for responses.
+func newPagesHandler(t *testing.T, budget int) *chaingql.Handler {
+	limits := chaingql.Limits{PendingResponseBytes: budget}
+	h, _ := newHandler(t, chainOf(t, randomBlocks(31, 400)), chaingql.Options{Limits: limits})
+	return h
+}
+
+func TestUnreadResponsesHaveABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPagesHandler(t, 4<<20)
+		n := serve(t, h)
+		large := pages()
+		var unread []*wire
+		for range 20 {
+			w := n.wire(t)
+			w.post("/demo/graphql", large, len(large))
+			synctest.Wait()
+			unread = append(unread, w)
+		}
+		further := post(h, large)
+		equal(t, "status of another large response", further.Code, 503)
+		equal(t, "Retry-After", further.Header().Get("Retry-After"), "1")
+		want := refusalBody("Too many answers at once.", "SERVICE_UNAVAILABLE")
+		equal(t, "its body", further.Body.String(), strings.Replace(want, "{", `{"data":null,`, 1))
+		w := n.wire(t)
+		w.post("/demo/graphql", request802, len(request802))
+		status, _ := w.response()
+		equal(t, "status of a small response", status, 200)
+
+		time.Sleep(time.Second)
+		w = n.wire(t)
+		w.post("/demo/graphql", large, len(large))
+		status, res := w.response()
+		equal(t, "status after a second without reads", status, 200)
+		if !strings.HasPrefix(res, `{"data":`) {
+			t.Errorf("response %.100s", res)
+		}
+		text, err := io.ReadAll(unread[0])
+		if err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			t.Error(err)
+		}
+		if len(text) > 64<<10 {
+			t.Errorf("the oldest unread response was sent, %d bytes", len(text))
+		}
+	})
+}
+
+// A client that reads slowly holds as much memory as one that does not read.
+func TestSlowReadersAreEndedIfTheBudgetIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPagesHandler(t, 4<<20)
+		n := serve(t, h)
+		large := pages()
+		var readers sync.WaitGroup
+		var slow []*wire
+		for range 20 {
+			w := n.wire(t)
+			w.post("/demo/graphql", large, len(large))
+			slow = append(slow, w)
+			readers.Go(func() {
+				for piece := make([]byte, 3<<10); ; time.Sleep(time.Second / 10) {
+					if _, err := io.ReadFull(w, piece); err != nil {
+						return
+					}
+				}
+			})
+			synctest.Wait()
+		}
+		equal(t, "status while all are within their second", post(h, large).Code, 503)
+		time.Sleep(1300 * time.Millisecond)
+		equal(t, "status of an honest query", post(h, large).Code, 200)
+		for _, w := range slow {
+			_ = w.Close()
+		}
+		readers.Wait()
+	})
+}
+
+func TestEventResponsesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPagesHandler(t, 2<<20)
+		n := serve(t, h)
+		large := pages()
+		for range 20 {
+			n.wire(t).post("/demo/graphql", large, len(large), "Accept: text/event-stream")
+			synctest.Wait()
+		}
+		w := n.wire(t)
+		w.post("/demo/graphql", large, len(large))
+		status, _ := w.response()
+		equal(t, "status of another large response", status, 503)
+	})
+}
+
+func TestLongAcceptHeaderIsRefused(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	long := strings.Repeat("a/b;c=d,", 500) + "application/json"
+	equal(t, "status within the limit", post(h, `{"query":"{info{version}}"}`, "Accept", long).Code, 200)
+	const version = `{"query":"{info{version}}"}`
+	equal(t, "status beyond it", post(h, version, "Accept", long+strings.Repeat(" ", 100)).Code, 406)
+}
+
+// startAll opens a graphql-ws socket that sends a start message for each request and reads nothing.
+func startAll(t *testing.T, n *network, requests []string) *wire {
+	w := rawSocket(t, n)
+	var all bytes.Buffer
+	for i, request := range requests {
+		text := fmt.Sprintf(`{"id":"%d","type":"start","payload":%s}`, i, request)
+		all.Write(maskedFrame(text))
+	}
+	go func() { _, _ = w.Write(all.Bytes()) }() // blocks when the Handler stops reading
+	return w
+}
+
+// unreadSocket opens a socket that sends a query with a large response n times and reads nothing.
+func unreadSocket(t *testing.T, n *network, times int) *wire {
+	return startAll(t, n, slices.Repeat([]string{pages()}, times))
+}
+
+func TestSocketThatDoesNotReadStartsNoFurtherQueries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var started atomic.Int32
+		h, _ := newHandler(t, chainOf(t, randomBlocks(31, 400)), chaingql.Options{
+			Limits: chaingql.Limits{PendingSocketBytes: 1 << 20},
+			Hooks: chaingql.Hooks{OperationStarted: func(ctx context.Context, _ chaingql.Operation) context.Context {
+				started.Add(1)
+				return ctx
+			}},
+		})
+		n := serve(t, h)
+		reads := unreadSocket(t, n, 32)
+		synctest.Wait()
+		if _, held := h.Pending(); held > 2<<20 {
+			t.Errorf("%d bytes are held", held)
+		}
+		if n := started.Load(); n < 2 || n > 10 {
+			t.Errorf("%d queries were started", n)
+		}
+		// Once the client reads, all queries are answered.
+		text := make([]byte, 0, 32<<20)
+		for !bytes.Contains(text, []byte(`{"type":"complete","id":"31","payload":null}`)) {
+			part := make([]byte, 1<<20)
+			k, err := reads.Read(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, part[:k]...)
+		}
+		equal(t, "responses", bytes.Count(text, []byte(`"payload":{"data":`)), 32)
+		equal(t, "refusals", bytes.Count(text, []byte(`"errors"`)), 0)
+		synctest.Wait()
+		_, held := h.Pending()
+		equal(t, "bytes held afterwards", held, 0)
+	})
+}
+
+func TestSocketsThatDoNotReadAreClosedIfTheBudgetIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d hookRecorder
+		h, _ := newHandler(t, chainOf(t, randomBlocks(31, 400)), chaingql.Options{
+			Limits: chaingql.Limits{PendingResponseBytes: 4 << 20, Requests: 4},
+			Hooks:  d.limitHook(),
+		})
+		n := serve(t, h)
+		var nonReaders []*wire
+		for range 6 {
+			nonReaders = append(nonReaders, unreadSocket(t, n, 32))
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+			if _, held := h.Pending(); held > 4<<20 {
+				t.Errorf("%d bytes are held", held)
+			}
+		}
+		if got := d.drain(); !slices.Contains(got, "PendingResponseBytes") {
+			t.Errorf("limits hit: %s", got)
+		}
+		// Clients that read are served on sockets and over HTTP.
+		s := n.socket(t)
+		s.SetReadLimit(-1)
+		s.send(`{"id":"1","type":"start","payload":` + pages() + `}`)
+		got := s.receive()
+		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"data","id":"1","payload":{"data":{`) {
+			t.Errorf("received %.200s", got)
+		}
+		equal(t, "status", post(h, request802).Code, 200)
+		began := time.Now()
+		if _, err := io.Copy(io.Discard, nonReaders[0]); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			t.Error(err)
+		}
+		equal(t, "time until the oldest unread socket is closed", time.Since(began), 0)
+	})
+}
+
+func TestBudgetIsEmptyAfterAllTransports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
+		n := serve(t, h)
+		for transport, ask := range allTransports {
+			if got := ask(t, n, "{info{version}}", nil); !strings.Contains(got, "0.1.0") {
+				t.Errorf("%s: %s", transport, got)
+			}
+		}
+		s := n.socket(t)
+		s.send(start("1", allBlocks))
+		synctest.Wait()
+		_ = s.CloseNow()
+		gone := n.wire(t)
+		gone.post("/demo/graphql", request802, len(request802))
+		_ = gone.Close()
+		slow := n.wire(t)
+		slow.post("/demo/graphql", "{", 100)
+		time.Sleep(time.Minute)
+		bodies, responses := h.Pending()
+		equal(t, "bytes of bodies", bodies, 0)
+		equal(t, "bytes of responses", responses, 0)
+	})
+}

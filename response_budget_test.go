@@ -1,0 +1,161 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// waitingBalances is a Backend. Its Balance waits until proceed is closed.
+type waitingBalances struct {
+	chaingql.Backend
+	proceed chan struct{}
+}
+
+func (b waitingBalances) Balance(ctx context.Context, _ chaingql.Address) (*big.Int, error) {
+	select {
+	case <-b.proceed:
+		return big.NewInt(1), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// fillBudget passes use a function that starts a response. The response fills PendingResponseBytes if limit is the
+// result of an earlier call. fillBudget returns the bytes held while use runs.
+func fillBudget(
+	t *testing.T, limit int, use func(t *testing.T, n *network, chain *memchain.Chain, fill func()),
+) (held int) {
+	const query = `{blockchain{blocks(last:50){edges{node{id hash seq_no shard chain_order gen_utime workchain_id}}} ` +
+		`account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}`
+	synctest.Test(t, func(t *testing.T) {
+		chain := chainOf(t, randomBlocks(31, 100))
+		backend := waitingBalances{chain, make(chan struct{})}
+		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{PendingResponseBytes: limit}})
+		answered := make(chan int, 1)
+		use(t, serve(t, h), chain, func() {
+			synctest.Wait()
+			go func() { answered <- post(h, `{"query":"`+query+`"}`).Code }()
+			synctest.Wait()
+			_, held = h.Pending()
+		})
+		close(backend.proceed)
+		<-answered
+	})
+	return held
+}
+
+// Responses that are being produced can fill PendingResponseBytes and cannot be ended to make room. They must not
+// cause a subscriber that reads its blocks at once to be disconnected.
+func TestEventStreamContinuesWhileResponsesFillTheBudget(t *testing.T) {
+	limit := fillBudget(t, 1<<20, func(_ *testing.T, _ *network, _ *memchain.Chain, fill func()) { fill() })
+	held := fillBudget(t, limit, func(t *testing.T, n *network, chain *memchain.Chain, fill func()) {
+		ask, err := http.NewRequest("POST", "http://api.example/demo/graphql",
+			strings.NewReader(`{"query":"subscription{blocks{seq_no}}"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask.Header.Set("Content-Type", "application/json")
+		ask.Header.Set("Accept", "text/event-stream")
+		stream, err := n.client().Do(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = stream.Body.Close() }()
+		fill()
+		readBlock(t, chain, randomBlocks(31, 101)[100], stream.Body)
+	})
+	equal(t, "bytes held for the response", held, limit)
+}
+
+func readBlock(t *testing.T, chain *memchain.Chain, b chaingql.Block, stream io.Reader) {
+	t.Helper()
+	if err := chain.Append(b); err != nil {
+		t.Fatal(err)
+	}
+	text := make([]byte, 200)
+	got := ""
+	for !strings.Contains(got, "seq_no") {
+		n, err := stream.Read(text)
+		if err != nil {
+			t.Fatalf("read %q, then %v", got, err)
+		}
+		got += string(text[:n])
+	}
+}
+
+// A query on a socket is refused while the budget is full. Subscriptions on the socket continue.
+func TestSocketContinuesWhileResponsesFillTheBudget(t *testing.T) {
+	limit := fillBudget(t, 1<<20, func(_ *testing.T, _ *network, _ *memchain.Chain, fill func()) { fill() })
+	held := fillBudget(t, limit, func(t *testing.T, n *network, chain *memchain.Chain, fill func()) {
+		s := n.socket(t)
+		s.send(start("1", "subscription{blocks{seq_no}}"))
+		fill()
+		s.send(start("2", "{info{version}}"))
+		s.expect("without room", `{"type":"data","id":"2","payload":{"errors":[{"message":"Too many answers at once.",`+
+			`"extensions":{"code":"SERVICE_UNAVAILABLE"}}]}}`, `{"type":"complete","id":"2","payload":null}`)
+		b := randomBlocks(31, 101)[100]
+		if err := chain.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		s.expect("a block", data("1", fmt.Sprintf(`{"blocks":{"seq_no":%d}}`, b.SeqNo)))
+	})
+	equal(t, "bytes held for the response", held, limit)
+}
+
+// Clients that request as many responses per second as the budget holds, and read none, must not keep it full.
+func TestRecentUnreadResponsesDoNotBlockSmallOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPagesHandler(t, 16<<20)
+		n := serve(t, h)
+		sized := func(aliases int) string {
+			var b strings.Builder
+			for i := range aliases {
+				fmt.Fprintf(&b, "a%d:blocks(last:50){edges{node{id hash shard chain_order}}}", i)
+			}
+			return body("{blockchain{"+b.String()+"}}", nil)
+		}
+		served, refused, bytes := 0, 0, 0
+		for tick := range 40 {
+			for i := range 130 {
+				aliases := 0
+				for _, kind := range []struct{ n, aliases int }{{6, 40}, {30, 5}, {20, 2}, {20, 1}} {
+					if i < kind.n {
+						aliases = kind.aliases
+						break
+					}
+					i -= kind.n
+				}
+				text := sized(aliases)
+				if aliases == 0 {
+					text = request802
+				}
+				n.wire(t).post("/demo/graphql", text, len(text))
+				bytes += len(text)
+				synctest.Wait()
+			}
+			if tick >= 10 {
+				if post(h, request802).Code == 200 {
+					served++
+				} else {
+					refused++
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Logf("%d small queries were served, %d refused; the other clients sent %d bytes per second",
+			served, refused, bytes/4)
+		if refused > 0 {
+			t.Error("small queries were refused")
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package chaingql_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chaingql/chaingql"
+)
+
+// heavyDefault returns a subscription of less than 4 kB with a default value that needs much more memory as a syntax
+// tree and as a value.
+func heavyDefault(i int) string {
+	filter := "{}"
+	for range 15 {
+		filter = "{id:{} seq_no:{} workchain_id:{} shard:{} gen_utime:{in:[" + strings.Repeat("7e9,", 30) +
+			"]} chain_order:{} OR:" + filter + "}"
+	}
+	return fmt.Sprintf("subscription S%d($f:BlockFilter=%s,$r:Int!){blocks(filter:$f){id}}", i, filter)
+}
+
+// A document is cached even if its variables are invalid, because the next request may have valid ones.
+func TestRefusedDocumentsStayWithinCacheBytes(t *testing.T) {
+	const limit = 4 << 20
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{CacheBytes: limit}})
+	before := heap()
+	for i := range 400 {
+		text := strings.Replace(heavyDefault(i), "{id}", "{id @include(if:$on)}", 1)
+		text = strings.Replace(text, "$r:Int!", "$on:Boolean!", 1)
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/demo/graphql", strings.NewReader(body(text, nil)))
+		r.Header.Set("Content-Type", "application/json")
+		mounted(h).ServeHTTP(w, r)
+		if got, _ := io.ReadAll(w.Body); !strings.Contains(string(got), "was not provided") {
+			t.Fatalf("response %s", got)
+		}
+	}
+	if grown := int(heap() - before); grown > limit*3/2 {
+		t.Errorf("400 refused documents keep %d bytes, the limit is %d", grown, limit)
+	}
+	runtime.KeepAlive(h)
+}
+
+func TestOverriddenDefaultsCountAsSubscriptionBytes(t *testing.T) {
+	const limit = 4 << 20
+	limits := chaingql.Limits{SubscriptionBytes: limit, CacheBytes: 1 << 10}
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: limits})
+	before := heap()
+	var stops []func()
+	for i := range 2000 {
+		text := strings.Replace(heavyDefault(i), ",$r:Int!", "", 1)
+		stop, err := h.Subscribe(text, map[string]any{"f": map[string]any{}})
+		if err != nil {
+			if !strings.Contains(err.Error(), "limit of 4194304 bytes") {
+				t.Fatal(err)
+			}
+			break
+		}
+		stops = append(stops, stop)
+	}
+	grown := int(heap() - before)
+	t.Logf("%d subscriptions, %d bytes", len(stops), grown)
+	if grown > limit*5/4 || grown < limit/2 { // the race detector needs additional memory
+		t.Errorf("%d subscriptions keep %d bytes, the limit is %d", len(stops), grown, limit)
+	}
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// Subscriptions with different variables cannot share responses. The heap must not grow by more than the counted bytes,
+// however large the responses are and however many blocks are unread.
+func TestUnreadBlockResponsesStayWithinSubscriptionBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, readers, blocks = 16 << 20, 800, 20
+		var fields strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&fields, "a%d:id b%d:id ", i, i)
+		}
+		document := "subscription($f:BlockFilter){blocks(filter:$f){" + fields.String() + "}}"
+		chain := referenceChain(t)
+		h, _ := newHandler(t, chain, chaingql.Options{
+			Limits: chaingql.Limits{SubscriptionBytes: limit, Aliases: 100}})
+		before := heap()
+		for i := range readers {
+			notIn := []any{json.Number(fmt.Sprint(i))}
+			own := map[string]any{"f": map[string]any{"seq_no": map[string]any{"notIn": notIn}}}
+			stop, err := h.Subscribe(document, own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+		}
+		synctest.Wait()
+		for n := range blocks {
+			if err := chain.Append(masterBlock(uint32(803+n), fmt.Sprintf("%064x", n))); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		count, held := h.Retained()
+		grown := int(heap() - before)
+		t.Logf("%d subscriptions, counted %d bytes, grown by %d", count, held, grown)
+		// The race detector needs additional memory.
+		if most := held + limit/8; grown > most*5/4 || held > limit-limit/8 {
+			t.Errorf("%d unread subscriptions keep %d bytes, %d are counted", count, grown, most)
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package chaingql
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/strictjson"
+)
+
+// serveSocket responds to a WebSocket handshake.
+func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
+	if !h.origins.Allowed(r) {
+		no := newHTTPError(http.StatusForbidden, codeBadRequest, "Pages of this origin may not open sockets here.")
+		h.events.denied(r.Context(), denial(r, projectOf(r), errForeignOrigin), no)
+		h.writeError(w, r, no)
+		return
+	}
+	if len(r.RequestURI)+len(r.Host) > maxHandshakeURL {
+		h.writeError(w, r, overLimit(http.StatusRequestEntityTooLarge, "",
+			fmt.Sprintf("Path, query and host of a handshake exceed the limit of %d bytes.", maxHandshakeURL)))
+		return
+	}
+	c, err := h.credentials(r)
+	if err != nil {
+		no := unauthorized()
+		h.events.denied(r.Context(), denial(r, c.Project, err), no)
+		h.writeError(w, r, no)
+		return
+	}
+	if h.auth == (allowAll{}) {
+		c.Request = nil // or it would be kept as long as the socket lives
+	}
+	s := &session{h: h, shown: c, endpoint: endpoint(r), by: caller{project: c.Project},
+		socket: Socket{Project: c.Project, Remote: r.RemoteAddr}, denial: denial(r, c.Project, nil)}
+	if h.events.traces() {
+		s.by.trace = traceOf(r.Header.Get)
+	}
+	if c.HasSecret {
+		// Without a secret, a refusal is not final: connection_init may have one.
+		ctx, _, refused := h.authorize(r, &slot{h: h})
+		if refused != nil {
+			h.writeError(w, r, refused)
+			return
+		}
+		s.authorized = ctx
+		s.shown.Request = withoutHeaders(r)
+	}
+	switch err := h.sockets.Accept(w, r, s); {
+	case err == nil:
+	case errors.Is(err, gqlws.ErrShutdown):
+		h.writeError(w, r, shuttingDown())
+	case errors.Is(err, gqlws.ErrTooMany):
+		h.writeError(w, r, unavailable(false, "Connections", "sockets"))
+	case errors.Is(err, gqlws.ErrNotHijackable):
+		e := h.mask(r.Context(), err)
+		h.writeError(w, r, &httpError{status: http.StatusInternalServerError, Error: e})
+	case errors.Is(err, gqlws.ErrNoProtocol):
+		h.writeError(w, r, badRequest("The subprotocol must be graphql-transport-ws or graphql-ws."))
+	default:
+		h.writeError(w, r, badRequest("The WebSocket handshake is malformed."))
+	}
+}
+
+// maxHandshakeURL is the maximum size in bytes of URL and host of a handshake: a socket keeps them as long as it is
+// open.
+const maxHandshakeURL = 8 << 10
+
+// A session is the client of one socket. It implements gqlws.Session.
+type session struct {
+	h          *Handler
+	shown      Credentials     // at the handshake
+	authorized context.Context // by them; nil until they are authorized
+	endpoint   string
+	socket     Socket
+	denial     Denial           // reported if connection_init is refused
+	by         caller           // of its operations
+	ctx        context.Context  // the socket's
+	share      *connectionShare // its account
+}
+
+// Opened stores the context and the subprotocol of the socket, logs that it was opened, and calls Hooks.SocketOpened.
+func (s *session) Opened(ctx context.Context, protocol string) {
+	s.ctx, s.socket.Protocol, s.by.transport = ctx, Transport(protocol), Transport(protocol)
+	s.h.events.opened(ctx, s.socket)
+}
+
+// Closed logs the end of the socket and calls Hooks.SocketClosed.
+func (s *session) Closed(why error) { s.h.events.closed(s.ctx, s.socket, why) }
+
+// Limit reports that a limit was hit.
+func (s *session) Limit(name string) { s.h.events.limit(s.ctx, name) }
+
+// Init admits or refuses the client.
+func (s *session) Init(ctx context.Context, payload []byte) (context.Context, error) {
+	admitted, err := s.judge(ctx, payload)
+	if err == nil {
+		return admitted, nil
+	}
+	no := s.h.refused(ctx, err)
+	d := s.denial
+	d.Err = err
+	s.h.events.denied(ctx, d, no)
+	if no.status == http.StatusUnauthorized {
+		return nil, err
+	}
+	return nil, requestError(no.retry > 0, no.Error)
+}
+
+// judge authorizes the credentials of connection_init together with those of the handshake.
+func (s *session) judge(ctx context.Context, payload []byte) (context.Context, error) {
+	said, err := s.initPayload(payload)
+	if err != nil {
+		return nil, err
+	}
+	s.by.trace = traceOfFields(said).or(s.by.trace)
+	given, err := s.initCredentials(said)
+	if err != nil {
+		return nil, err
+	}
+	if said != nil {
+		given.Payload = bytes.Clone(payload)
+	}
+	if s.socket.Protocol == TransportGraphQLTransportWS {
+		s.shown.Request = nil // there is no second connection_init to be judged
+	} else if s.shown.Request != nil {
+		s.shown.Request = withoutHeaders(s.shown.Request)
+	}
+	if s.authorized != nil {
+		ctx = withoutEnd(s.authorized)
+		if len(said) == 0 {
+			return ctx, nil
+		}
+	}
+	return s.h.admit(ctx, given)
+}
+
+// withoutHeaders returns the parts of the handshake that a session keeps after the first decision. Headers can have
+// megabytes, and a socket may be open for long.
+func withoutHeaders(r *http.Request) *http.Request {
+	return &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, RemoteAddr: r.RemoteAddr}
+}
+
+// maxPayload is the maximum size in bytes of the payload of connection_init for an Authorizer: servers accept headers
+// of that size.
+const maxPayload = 8 << 10
+
+var errPayloadTooLarge = errors.New("chaingql: payload of connection_init is too large")
+
+// initPayload parses the payload of connection_init, if it is needed.
+func (s *session) initPayload(payload []byte) (map[string]any, error) {
+	open := s.h.auth == (allowAll{})
+	if payload == nil || open && !s.h.events.traces() {
+		return nil, nil
+	}
+	if !open && len(payload) > maxPayload {
+		return nil, errPayloadTooLarge
+	}
+	v, err := strictjson.Read(payload, s.h.opts.Limits.Depth)
+	if err != nil && !open {
+		return nil, fmt.Errorf("%w: payload of connection_init: %w", ErrUnauthorized, err)
+	}
+	fields, _ := v.(map[string]any)
+	return fields, nil
+}
+
+// initCredentials returns the credentials of the handshake. If connection_init contains a secret, it replaces that of
+// the handshake. Authorization is read like the HTTP header of that name, which browsers cannot set on a WebSocket;
+// accessKey is read only without Authorization.
+func (s *session) initCredentials(fields map[string]any) (Credentials, error) {
+	c := s.shown
+	if s.h.auth == (allowAll{}) {
+		return c, nil
+	}
+	if header, ok := fields["Authorization"].(string); ok {
+		secret, ok, err := basicSecret(header)
+		if ok || err != nil {
+			c.Secret, c.HasSecret = secret, ok
+		}
+		return c, err
+	}
+	if key, ok := fields["accessKey"].(string); ok {
+		c.Secret, c.HasSecret = key, true
+	}
+	return c, nil
+}
+
+// withoutEnd returns a context with the values and the deadline of ctx that does not end. The request's context ends
+// with the handshake; a deadline is the expiry of the credentials, which the socket observes itself.
+func withoutEnd(ctx context.Context) context.Context {
+	lasting := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		return expiring{lasting, deadline}
+	}
+	return lasting
+}
+
+type expiring struct {
+	context.Context
+	deadline time.Time
+}
+
+func (e expiring) Deadline() (time.Time, bool) { return e.deadline, true }
+
+// Start prepares an operation.
+func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, error) {
+	if payload == nil {
+		return gqlws.Operation{}, requestError(false, badRequest("Must provide query string.").Error)
+	}
+	depth := s.h.opts.Limits.Depth
+	p, refused := s.h.preparing.run(len(payload), false, func(compiled bool) (prepared, *httpError) {
+		asked, refused := decodeRequest(payload, depth)
+		if refused != nil {
+			return prepared{}, refused
+		}
+		return s.h.prepare(ctx, asked, compiled), nil
+	})
+	if refused != nil {
+		s.Limit(refused.Limit)
+		return gqlws.Operation{}, requestError(false, refused.Error)
+	}
+	if p.errs != nil {
+		return gqlws.Operation{}, requestError(false, p.errs...)
+	}
+	op, by := p.op, s.by.traced(p.trace)
+	if op.Kind() != ast.Subscription {
+		return gqlws.Operation{Run: func(ctx context.Context) []byte {
+			return s.runQuery(ctx, op, by)
+		}, Size: sizeOf(op.Cost()), Counted: true}, nil
+	}
+	return gqlws.Operation{Open: func(wake func()) (gqlws.Stream, error) {
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, "", wake})
+		if err != nil {
+			return nil, requestError(false, err)
+		}
+		return socketStream{sub}, nil
+	}}, nil
+}
+
+// runQuery runs a query and counts its response in the account of the socket.
+func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text []byte) {
+	h := s.h
+	out := &responseShare{budget: h.responses}
+	defer func() { h.responses.move(&out.hold, &s.share.hold, len(text)) }()
+	if ok, _ := h.requests.Enter(); !ok {
+		return appendErrors(nil, plan.Errors{shuttingDown().Error})
+	}
+	defer h.requests.Leave()
+	work := slot{h: h}
+	if no := work.take(); no != nil {
+		s.Limit(no.Limit)
+		return appendErrors(nil, plan.Errors{no.Error})
+	}
+	defer work.leave()
+	text = h.run(ctx, &call{path: s.endpoint, op: op}, by, nil, out)
+	if cap(text)-len(text) > freeBytes {
+		// The connection counts the length. One that exceeded ResponseBytes has a short
+		// error in memory of megabytes.
+		text = bytes.Clone(text)
+	}
+	if n := len(text) - out.bytes; n > 0 && !h.responses.add(&out.hold, n, 0) {
+		// The account would cut the socket, and end its subscriptions.
+		s.Limit("PendingResponseBytes")
+		return appendErrors(nil, plan.Errors{errNoRoom()})
+	}
+	return text
+}
