@@ -1,5 +1,5 @@
 // Package backendtest checks a [chaingql.Backend] against every rule of its
-// contract, and makes chains of blocks for tests.
+// contract, and generates chains of blocks for tests.
 //
 //	func TestBackend(t *testing.T) {
 //		backendtest.Run(t, func(t *testing.T) backendtest.Harness {
@@ -22,55 +22,53 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A Harness is a Backend under test and what a test can do to its source. Only
-// Backend is required, together with Append or Blocks; a nil func says that the
-// source cannot do it, and the rules that need it are left out. The funcs may
-// be called while the Backend is in use, SetBalance and Append concurrently, and
-// SetBalance for several accounts at the same time.
+// A Harness holds a Backend under test and functions that change its source. Backend
+// is required, and either Append or Blocks. If another field is nil, the rules that
+// need it are skipped. The functions may be called while the Backend is in use.
+// SetBalance may run concurrently with Append, and with itself for other accounts.
 type Harness struct {
+	// Backend is the Backend under test.
 	Backend chaingql.Backend
 
-	// Append commits blocks in the order given. What it has taken, the
-	// Backend's next Blocks finds. Where there is an Append, the source must
-	// be empty when it is opened.
+	// Append commits blocks in the given order. When it returns, Blocks of the Backend
+	// must find them. If Append is set, the source must be empty when it is opened.
 	Append func(blocks []chaingql.Block) error
-	// Blocks is all that the source holds, ascending by cursor, where there
-	// is no Append, at least 30 blocks and better a few hundred, of several
-	// shards. It must not change during a test.
+	// Blocks holds all blocks of the source if Append is nil, ascending by cursor. There
+	// must be at least 30 blocks, of several shards; a few hundred are better. The source
+	// must not change during a test.
 	Blocks []chaingql.Block
-	// Cursor makes the n-th cursor of a source that numbers its blocks by
-	// itself, such as [chaingql.SeqCursor]. It must ascend with n, which
-	// counts from 1 and leaves some numbers out. Nil: the blocks that Append
-	// gets have cursors made by [chaingql.ChainOrder].
+	// Cursor returns the n-th cursor of a source that numbers its blocks itself, as
+	// [chaingql.SeqCursor] does. It must ascend with n, which starts at 1 and skips some
+	// numbers. If it is nil, blocks passed to Append have cursors of [chaingql.ChainOrder].
 	Cursor func(n uint64) chaingql.Cursor
-	// Foreign is a cursor that is not one of the Backend's own. "": "a foreign cursor!".
+	// Foreign is a cursor that the Backend must reject. Default: "a foreign cursor!".
 	Foreign chaingql.Cursor
 
-	// SetBalance gives an account a balance, of which it keeps a copy.
+	// SetBalance sets the balance of an account. It must copy nano.
 	SetBalance func(addr chaingql.Address, nano *big.Int) error
-	// Balances has accounts that the source knows when it is opened.
+	// Balances holds the balances of accounts that exist when the source is opened.
 	Balances map[chaingql.Address]*big.Int
 
-	// Prune drops all blocks below a cursor, which may be past the newest block: that
-	// one is kept. It is called while pages are read and Follows run, by one goroutine
-	// at a time.
+	// Prune drops all blocks below a cursor, but never the newest block, even if the
+	// cursor is past it. It is called while pages are read and Follows run, by one
+	// goroutine at a time.
 	Prune func(before chaingql.Cursor) error
-	// Reopen opens the source again, as a program does that was restarted: the Backend
-	// that it returns has nothing of what the first one knows by heart. It is closed
-	// with the test.
+	// Reopen opens the source again, like a restarted program: the Backend that it
+	// returns must not use state that the first one has cached. It must be closed when
+	// the test ends.
 	Reopen func() (chaingql.Backend, error)
-	// Interrupt makes every Follow that is running fail, as a lost connection
-	// does; the next one must do well again.
+	// Interrupt makes every running Follow fail, like a lost connection. Later Follows
+	// must work.
 	Interrupt func()
-	// Stall makes the source say nothing, as a network does that drops
-	// packets, until resume is called.
+	// Stall makes the source stop responding, like a network that drops packets, until
+	// resume is called.
 	Stall func() (resume func())
 
-	// Patience is how long the kit waits for what must come. Default 10 s.
+	// Patience is the maximum time to wait for an expected result. Default: 10 s.
 	Patience time.Duration
 }
 
-// Prompt is how long a Backend may take to return once its context is done.
+// Prompt is the maximum time in which a call must return after its context is done.
 const Prompt = 2 * time.Second
 
 const (
@@ -79,7 +77,7 @@ const (
 	defaultForeign  = "a foreign cursor!"
 )
 
-// A rule is one sentence of the contract.
+// A rule checks one sentence of the contract.
 type rule struct {
 	name  string
 	needs []string // fields of Harness
@@ -89,12 +87,13 @@ type rule struct {
 var rules = []rule{
 	{"balances come back exactly", needs("SetBalance"), balancesComeBackExactly},
 	{"a balance is the caller's own", needs("SetBalance"), balanceIsTheCallersOwn},
-	{"accounts of all workchains are told apart", needs("SetBalance"), workchainsAreToldApart},
+	{"accounts of different workchains have separate balances", needs("SetBalance"), workchainsAreToldApart},
 	{"recorded balances come back exactly", needs("Balances"), recordedBalancesComeBack},
 	{"an unknown account is ErrNotFound", nil, unknownAccountIsNotFound},
-	{"Balances says what Balance does", needs("SetBalance"), balancesTogether},
+	{"Balances agrees with Balance", needs("SetBalance"), balancesTogether},
 	{"Balances takes 100 addresses", nil, manyBalancesTogether},
 	{"balances hold while they are written", needs("SetBalance"), balancesHoldWhileWritten},
+	{"balances are remembered after a restart", needs("SetBalance", "Reopen"), balancesAreRememberedAfterRestart},
 
 	{"an empty chain has no blocks and no error", needs("Append"), emptyChainHasNoBlocks},
 	{"blocks come back exactly", needs("Append"), blocksComeBackExactly},
@@ -114,12 +113,13 @@ var rules = []rule{
 	{"Follow of an empty chain waits", needs("Append"), followOfEmptyChainWaits},
 	{"Follow has no seam between stored and new blocks", needs("Append"), followHasNoSeam},
 	{"several Follows do not mind each other", nil, severalFollows},
-	{"a block that Follow gave is in Blocks", needs("Append"), followedBlocksAreStored},
+	{"a block that Follow yielded is in Blocks", needs("Append"), followedBlocksAreStored},
 	{"a Follow that is read slowly drops nothing", needs("Append"), slowFollowDropsNothing},
 	{"a cursor past the newest block waits", needs("Append"), cursorPastTheNewestWaits},
-	{"a Follow that is left ends", nil, followThatIsLeftEnds},
+	{"a Follow ends when its caller breaks out of the loop", nil, followThatIsLeftEnds},
 	{"an interrupted Follow ends with one error and can be resumed", needs("Interrupt"), interruptedFollowCanBeResumed},
 	{"a Follow that pruning overtakes does not skip", needs("Prune"), overtakenFollowDoesNotSkip},
+	{"a Follow that has read what is pruned goes on", needs("Append", "Prune"), followThatIsAheadGoesOn},
 
 	{"a call whose context is done fails", nil, doneContextFails},
 	{"a call returns when its context is done", nil, callReturnsWithItsContext},
@@ -132,12 +132,12 @@ var rules = []rule{
 
 func needs(fields ...string) []string { return fields }
 
-// Run checks a Backend against every rule of [chaingql.Backend] that its
-// source can be put through, each in a subtest with a source of its own. It
-// logs one line on the rules that it left out.
+// Run checks a Backend against the rules of [chaingql.Backend], each in a subtest
+// with a source of its own. It skips rules that need a field which the Harness lacks,
+// and logs them in one line.
 //
-// Every call of open returns a new source, opened with the subtest that uses
-// it and closed by its t.Cleanup. Run is best used under the race detector.
+// Each call of open must return a new source and register its cleanup with t.Cleanup.
+// Run the test with the race detector if possible.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	var left string
@@ -164,7 +164,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 }
 
-// fault says what is wrong with the harness itself.
+// fault returns a message if the harness is invalid, and otherwise "".
 func (h Harness) fault() string {
 	switch {
 	case h.Backend == nil:
@@ -183,7 +183,7 @@ func (h Harness) fault() string {
 	return ""
 }
 
-// lacks names what a rule needs and the source cannot do.
+// lacks returns the first field that ru needs and h does not set, or "".
 func (h Harness) lacks(ru rule) string {
 	has := map[string]bool{
 		"Append": h.Append != nil, "SetBalance": h.SetBalance != nil, "Balances": len(h.Balances) > 0,
@@ -197,6 +197,7 @@ func (h Harness) lacks(ru rule) string {
 	return ""
 }
 
+// leavesOut returns the log line about skipped rules, or "" if there are none.
 func (h Harness) leavesOut() string {
 	var left []string
 	for _, ru := range rules {

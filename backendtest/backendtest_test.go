@@ -19,8 +19,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// whole is a harness of a source that can do all that can be asked of it.
-func whole(c *memchain.Chain) Harness {
+// fullHarness returns a Harness that supports every rule except those about stalls and batches.
+func fullHarness(c *memchain.Chain) Harness {
 	return Harness{
 		Backend:    c,
 		Append:     func(blocks []chaingql.Block) error { return c.Append(blocks...) },
@@ -31,25 +31,25 @@ func whole(c *memchain.Chain) Harness {
 	}
 }
 
-func TestChainInMemoryKeepsEveryRule(t *testing.T) {
+func TestMemchainPasses(t *testing.T) {
 	t.Parallel()
-	Run(t, func(*testing.T) Harness { return whole(memchain.New()) })
+	Run(t, func(*testing.T) Harness { return fullHarness(memchain.New()) })
 }
 
-func TestChainThatNumbersItsBlocksKeepsEveryRule(t *testing.T) {
-	keepsEveryRule(t, func() Harness {
-		h := whole(memchain.New())
+func TestSequentialCursorsPass(t *testing.T) {
+	checkAllRules(t, func() Harness {
+		h := fullHarness(memchain.New())
 		h.Cursor = chaingql.SeqCursor
 		return h
 	})
 }
 
-func TestPolledChainKeepsEveryRule(t *testing.T) {
-	keepsEveryRule(t, func() Harness {
+func TestPolledChainPasses(t *testing.T) {
+	checkAllRules(t, func() Harness {
 		c := memchain.New()
-		h := whole(c)
+		h := fullHarness(c)
 		h.Backend = polled{c}
-		h.Interrupt = nil // a poll has nothing to lose
+		h.Interrupt = nil // Poll has no connection to interrupt
 		return h
 	})
 }
@@ -60,7 +60,7 @@ func (p polled) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[cha
 	return chaingql.Poll(ctx, p.Blocks, cmp.Or(after, "0"), 2*time.Millisecond)
 }
 
-// A stallable is a source that can fall silent, and heeds its contexts then.
+// A stallable is a chain. If it is stalled, its calls wait until it resumes or their context is done.
 type stallable struct {
 	*memchain.Chain
 	silent *atomic.Pointer[chan struct{}]
@@ -103,10 +103,10 @@ func (s stallable) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaing
 	return s.Chain.Blocks(ctx, q)
 }
 
-func TestSourceThatFallsSilentKeepsEveryRule(t *testing.T) {
-	keepsEveryRule(t, func() Harness {
+func TestStallableSourcePasses(t *testing.T) {
+	checkAllRules(t, func() Harness {
 		c := memchain.New()
-		h := whole(c)
+		h := fullHarness(c)
 		s := stallable{c, new(atomic.Pointer[chan struct{}])}
 		h.Backend = s
 		h.Stall = s.stall
@@ -114,7 +114,7 @@ func TestSourceThatFallsSilentKeepsEveryRule(t *testing.T) {
 	})
 }
 
-func TestRecordedChainIsCheckedToo(t *testing.T) {
+func TestHarnessWithRecordedBlocksPasses(t *testing.T) {
 	t.Parallel()
 	Run(t, func(t *testing.T) Harness {
 		c := memchain.New()
@@ -124,27 +124,30 @@ func TestRecordedChainIsCheckedToo(t *testing.T) {
 		}
 		addr := account(-1, "recorded")
 		c.SetBalance(addr, pow120)
-		return Harness{Backend: c, Blocks: blocks, Balances: map[chaingql.Address]*big.Int{addr: pow120}, Prune: whole(c).Prune, Interrupt: whole(c).Interrupt}
+		return Harness{
+			Backend: c, Blocks: blocks, Balances: map[chaingql.Address]*big.Int{addr: pow120},
+			Prune: fullHarness(c).Prune, Interrupt: fullHarness(c).Interrupt,
+		}
 	})
 }
 
-func TestRulesThatASourceCannotBePutThroughAreNamed(t *testing.T) {
-	h := whole(memchain.New())
+func TestSkippedRulesAreNamed(t *testing.T) {
+	h := fullHarness(memchain.New())
 	h.Prune, h.Interrupt = nil, nil
 	got := h.leavesOut()
 	for _, want := range []string{
-		fmt.Sprintf("left out 11 of %d rules", len(rules)),
+		fmt.Sprintf("left out 12 of %d rules", len(rules)),
 		`"pruned history is ErrCursorTooOld" (no Harness.Prune)`,
 		`"an interrupted Follow ends with one error and can be resumed" (no Harness.Interrupt)`,
 		`(no Harness.Stall)`, `(no Harness.Balances)`,
 	} {
 		if !strings.Contains(got, want) || strings.Contains(got, "\n") {
-			t.Errorf("said %q, not in one line %q", got, want)
+			t.Errorf("got %q, want one line with %q", got, want)
 		}
 	}
 }
 
-func TestHarnessThatCannotBeCheckedIsRefused(t *testing.T) {
+func TestInvalidHarnessIsRefused(t *testing.T) {
 	blocks := Chain(60, 1)
 	swapped := slices.Clone(blocks)
 	swapped[3], swapped[4] = swapped[4], swapped[3]
@@ -157,39 +160,38 @@ func TestHarnessThatCannotBeCheckedIsRefused(t *testing.T) {
 		{Harness{Backend: memchain.New(), Blocks: blocks[:29]}, "29 Blocks"},
 		{Harness{Backend: memchain.New(), Blocks: swapped}, "they must ascend"},
 		{Harness{Backend: memchain.New(), Blocks: blocks}, ""},
-		{whole(memchain.New()), ""},
+		{fullHarness(memchain.New()), ""},
 	} {
 		if got := row.h.fault(); !strings.Contains(got, row.want) || (row.want == "") != (got == "") {
-			t.Errorf("said %q, not %q", got, row.want)
+			t.Errorf("got %q, want %q", got, row.want)
 		}
 	}
 }
 
-// notes takes down what the rules report.
-type notes struct {
-	mu   sync.Mutex
-	said []string
+// A reportRecorder records the failures that rules report.
+type reportRecorder struct {
+	mu       sync.Mutex
+	reported []string
 }
 
-func (n *notes) Helper() {}
+func (n *reportRecorder) Helper() {}
 
-func (n *notes) Errorf(format string, args ...any) {
+func (n *reportRecorder) Errorf(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.said = append(n.said, fmt.Sprintf(format, args...))
+	n.reported = append(n.reported, fmt.Sprintf(format, args...))
 }
 
-func (n *notes) Fatalf(format string, args ...any) {
+func (n *reportRecorder) Fatalf(format string, args ...any) {
 	n.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// reports puts a source through one rule after the other, in no time, and yields what
-// they say, each behind the name of the rule.
-func reports(t *testing.T, open func(context.Context, *memchain.Chain) Harness) iter.Seq[string] {
+// ruleFailures runs each rule in a bubble and yields its failures, prefixed with the name of the rule.
+func ruleFailures(t *testing.T, open func(context.Context, *memchain.Chain) Harness) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, ru := range rules {
-			for _, line := range reportsOf(t, ru, open) {
+			for _, line := range failuresOf(t, ru, open) {
 				if !yield(ru.name + ": " + line) {
 					return
 				}
@@ -198,11 +200,11 @@ func reports(t *testing.T, open func(context.Context, *memchain.Chain) Harness) 
 	}
 }
 
-func reportsOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chain) Harness) []string {
-	var n notes
+func failuresOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chain) Harness) []string {
+	var n reportRecorder
 	synctest.Test(t, func(*testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel() // frees what a broken backend left hanging
+		defer cancel() // ends goroutines that a broken Backend left
 		h := open(ctx, memchain.New())
 		if h.lacks(ru) != "" {
 			return
@@ -214,44 +216,47 @@ func reportsOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chain
 		}()
 		<-done
 	})
-	return n.said
+	return n.reported
 }
 
-// keepsEveryRule is Run, in no time.
-func keepsEveryRule(t *testing.T, open func() Harness) {
+// checkAllRules is like Run, but runs each rule in a bubble.
+func checkAllRules(t *testing.T, open func() Harness) {
 	t.Helper()
-	for said := range reports(t, func(context.Context, *memchain.Chain) Harness { return open() }) {
-		t.Error(said)
+	for reported := range ruleFailures(t, func(context.Context, *memchain.Chain) Harness { return open() }) {
+		t.Error(reported)
 	}
 }
 
-func TestEveryBrokenRuleIsNamed(t *testing.T) {
-	for said := range reports(t, func(_ context.Context, c *memchain.Chain) Harness { return whole(c) }) {
-		t.Fatalf("a backend that keeps every rule is told: %q", said)
+func TestEachViolationIsReported(t *testing.T) {
+	correct := func(_ context.Context, c *memchain.Chain) Harness { return fullHarness(c) }
+	for reported := range ruleFailures(t, correct) {
+		t.Fatalf("a correct Backend fails: %q", reported)
 	}
-	broken := func(b breach) func(context.Context, *memchain.Chain) Harness {
+	broken := func(b brokenBackend) func(context.Context, *memchain.Chain) Harness {
 		return func(ctx context.Context, c *memchain.Chain) Harness {
-			h := whole(c)
+			h := fullHarness(c)
 			b.breaks(ctx, c, &h)
 			return h
 		}
 	}
 	for _, b := range unusual {
-		for said := range reports(t, broken(b)) {
-			t.Errorf("%s, which is right, is told: %q", b.name, said)
+		for reported := range ruleFailures(t, broken(b)) {
+			t.Errorf("%s is allowed, but fails: %q", b.name, reported)
 		}
 	}
-	for _, b := range slices.Concat(brokenAnswers, brokenFollows, brokenBatches, brokenPrunes, brokenValues) {
+	for _, b := range slices.Concat(
+		brokenAnswers, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces,
+	) {
 		t.Run(b.name, func(t *testing.T) {
-			var said []string
-			for line := range reports(t, broken(b)) {
+			var reported []string
+			for line := range ruleFailures(t, broken(b)) {
 				if strings.Contains(line, b.want) {
 					t.Log(line)
 					return
 				}
-				said = append(said, line)
+				reported = append(reported, line)
 			}
-			t.Errorf("nothing says %q:\n%s", b.want, strings.Join(said, "\n"))
+			t.Errorf("no rule reported %q, only\n%s", b.want, strings.Join(reported, "\n"))
 		})
 	}
 }

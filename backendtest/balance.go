@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// balances are the values at which number types end.
+// balances holds values at the limits of number types.
 func balances() []*big.Int {
 	pow := func(n uint, plus int64) *big.Int {
 		v := new(big.Int).Lsh(big.NewInt(1), n)
@@ -24,11 +24,11 @@ func balances() []*big.Int {
 		pow(63, 0),  // past int64
 		pow(64, -1), // the end of uint64
 		pow(64, 0),
-		pow(120, -1), // the most that an account can hold
+		pow(120, -1), // the largest balance of an account
 	}
 }
 
-// account makes up an address.
+// account returns an address derived from name.
 func account(workchain int32, name string) chaingql.Address {
 	return chaingql.Address{Workchain: workchain, ID: sha256.Sum256([]byte("backendtest: " + name))}
 }
@@ -43,11 +43,11 @@ func (t *trial) setBalance(addr chaingql.Address, nano *big.Int) {
 func (t *trial) expectBalance(addr chaingql.Address, want *big.Int, why string) {
 	t.Helper()
 	if got := t.balance(addr); got.Cmp(want) != 0 {
-		t.Fatalf("Balance(%v) is %v, where it is %v in the source: %s", addr, got, want, why)
+		t.Fatalf("Balance(%v) is %v, want %v: %s", addr, got, want, why)
 	}
 }
 
-// spoil does to a balance what its owner may do.
+// spoil modifies a balance, as a caller that owns it may.
 func spoil(v *big.Int) {
 	digits := v.Bits()
 	for i := range digits {
@@ -113,7 +113,7 @@ func unknownAccountIsNotFound(t *trial) {
 	}
 }
 
-// balancesTogether is for a Backend that is a BalanceBatcher as well.
+// balancesTogether checks a Backend that is also a BalanceBatcher.
 func balancesTogether(t *trial) {
 	b, ok := t.Backend.(chaingql.BalanceBatcher)
 	if !ok {
@@ -126,12 +126,12 @@ func balancesTogether(t *trial) {
 		addrs, want = append(addrs, addr), append(want, nano)
 	}
 	addrs, want = append(addrs, account(-1, "nobody")), append(want, nil)
-	for range 2 { // the second time after the first answer was spoilt
+	for range 2 { // the second time after the first result was modified
 		t.expectBalances(b, addrs, want)
 	}
 }
 
-// manyAddresses is how many addresses the kit asks Balances for in one call.
+// manyAddresses is the number of addresses in one call of Balances.
 const manyAddresses = 100
 
 // manyBalancesTogether asks a BalanceBatcher for known accounts, if there are any,
@@ -180,10 +180,21 @@ func (t *trial) expectBalances(b chaingql.BalanceBatcher, addrs []chaingql.Addre
 		case want[i] == nil && nano != nil:
 			t.Fatalf("Balances has %v for %v, which the chain never saw: it must be nil", nano, addrs[i])
 		case want[i] != nil && (nano == nil || nano.Cmp(want[i]) != 0):
-			t.Fatalf("Balances has %v for %v at place %d, where it is %v in the source: they must be in the order of the addresses", nano, addrs[i], i, want[i])
+			t.Fatalf("Balances has %v for %v at place %d instead of %v: they must be in the order of the addresses", nano, addrs[i], i, want[i])
 		case nano != nil:
 			spoil(nano)
 		}
+	}
+}
+
+func balancesAreRememberedAfterRestart(t *trial) {
+	t.fill(fewest, 0)
+	for i, nano := range balances() {
+		t.setBalance(account(int32(i%2-1), fmt.Sprint(i)), nano)
+	}
+	t.reopen()
+	for i, nano := range balances() {
+		t.expectBalance(account(int32(i%2-1), fmt.Sprint(i)), nano, "a balance that was set must be remembered after a restart")
 	}
 }
 
@@ -209,7 +220,7 @@ func balancesHoldWhileWritten(t *trial) {
 				}
 				got, err := t.Backend.Balance(t.ctx, addr(i))
 				if err != nil || got == nil || got.Int64() != n {
-					faults <- fmt.Sprintf("Balance(%v), while others were written, is %v with error %v, where it is %d in the source", addr(i), got, err, n)
+					faults <- fmt.Sprintf("Balance(%v), while others were written, is %v with error %v, want %d", addr(i), got, err, n)
 					return
 				}
 			}
@@ -225,7 +236,7 @@ func balancesHoldWhileWritten(t *trial) {
 				}
 				got, err := t.Backend.Balance(t.ctx, other)
 				if err != nil || got == nil || got.Int64() < newest {
-					faults <- fmt.Sprintf("Balance(%v), while it was written, is %v with error %v, where it had been %d", other, got, err, newest)
+					faults <- fmt.Sprintf("Balance(%v), while it was written, is %v with error %v, want at least %d", other, got, err, newest)
 					return
 				}
 				newest = got.Int64()

@@ -11,20 +11,20 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A retention is what a source knows of the blocks that it dropped.
-type retention struct {
+// A pruneRecord remembers the newest pruned block.
+type pruneRecord struct {
 	mu     sync.Mutex
-	newest chaingql.Cursor // that was dropped
+	newest chaingql.Cursor
 }
 
-func (r *retention) newestDropped() chaingql.Cursor {
+func (r *pruneRecord) newestPruned() chaingql.Cursor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.newest
 }
 
-// drop notes that the blocks below a cursor are dropped.
-func (r *retention) drop(c *memchain.Chain, before chaingql.Cursor) {
+// record notes that the blocks of c before a cursor are pruned.
+func (r *pruneRecord) record(c *memchain.Chain, before chaingql.Cursor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if last, _ := c.Blocks(context.Background(), query{Last: 1, Before: before}); len(last) > 0 {
@@ -32,15 +32,15 @@ func (r *retention) drop(c *memchain.Chain, before chaingql.Cursor) {
 	}
 }
 
-// retaining breaks what becomes of a chain that was pruned.
-func retaining(breaks func(r *retention, c *memchain.Chain) twisted) func(context.Context, *memchain.Chain, *Harness) {
+// changePruned returns a Backend with another behavior after pruning.
+func changePruned(breaks func(r *pruneRecord, c *memchain.Chain) override) breakFunc {
 	return func(_ context.Context, c *memchain.Chain, h *Harness) {
-		r := new(retention)
+		r := new(pruneRecord)
 		h.Prune = func(before chaingql.Cursor) error {
 			if newest, _ := c.Blocks(context.Background(), query{Last: 1}); len(newest) > 0 {
 				before = min(before, newest[0].Cursor)
 			}
-			r.drop(c, before)
+			r.record(c, before)
 			c.Prune(before)
 			return nil
 		}
@@ -50,62 +50,79 @@ func retaining(breaks func(r *retention, c *memchain.Chain) twisted) func(contex
 	}
 }
 
-func refused(yield func(block, error) bool) { yield(block{}, chaingql.ErrCursorTooOld) }
+func tooOld(yield func(block, error) bool) { yield(block{}, chaingql.ErrCursorTooOld) }
 
-var brokenPrunes = []breach{
-	{"a page after the newest pruned block that is too old", retaining(func(r *retention, c *memchain.Chain) twisted {
-		return twisted{blocks: func(ctx context.Context, q query) ([]block, error) {
-			if newest := r.newestDropped(); q.After != "" && q.After == newest {
+var brokenPrunes = []brokenBackend{
+	{"newest pruned cursor too old for Blocks", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+			if newest := r.newestPruned(); q.After != "" && q.After == newest {
 				return nil, chaingql.ErrCursorTooOld
 			}
 			return c.Blocks(ctx, q)
 		}}
 	}), "the newest pruned block's own cursor is not too old: Blocks(After"},
-	{"a Follow after the newest pruned block that is too old", retaining(func(r *retention, c *memchain.Chain) twisted {
-		return twisted{follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			if newest := r.newestDropped(); after != "" && after == newest {
-				return refused
+	{"newest pruned cursor too old for Follow", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
+			if newest := r.newestPruned(); after != "" && after == newest {
+				return tooOld
 			}
 			return c.Follow(ctx, after)
 		}}
 	}), "the newest pruned block's own cursor is not too old: Follow(after"},
-	{"a page from \"\" that is too old", retaining(func(r *retention, c *memchain.Chain) twisted {
-		return twisted{blocks: func(ctx context.Context, q query) ([]block, error) {
-			if q.After == "" && r.newestDropped() != "" {
+	{"pages of a shard from pruned cursors", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+			if newest := r.newestPruned(); q.Shard != nil && q.After != "" {
+				q.After = max(q.After, newest)
+			}
+			return c.Blocks(ctx, q)
+		}}
+	}), "pruned history is ErrCursorTooOld: Blocks("},
+	{"ErrCursorTooOld for a page from \"\"", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+			if q.After == "" && r.newestPruned() != "" {
 				return nil, chaingql.ErrCursorTooOld
 			}
 			return c.Blocks(ctx, q)
 		}}
 	}), "a page without After begins with the oldest block kept: Blocks("},
-	{"a Follow from \"\" that begins with the oldest block kept", retaining(func(r *retention, c *memchain.Chain) twisted {
-		return twisted{follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			if after == "" {
-				after = r.newestDropped()
-			}
-			return c.Follow(ctx, after)
-		}}
-	}), "a Follow from the start is too old once a block is pruned: Follow(after \"\")"},
-	{"a Follow from \"\" of pages", retaining(func(_ *retention, c *memchain.Chain) twisted {
-		return twisted{follow: func(ctx context.Context, after chaingql.Cursor) seq {
+	{
+		"a Follow from \"\" that begins with the oldest block kept",
+		changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+			return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
+				if after == "" {
+					after = r.newestPruned()
+				}
+				return c.Follow(ctx, after)
+			}}
+		}),
+		"a Follow from the start is too old once a block is pruned: Follow(after \"\")",
+	},
+	{"a Follow from \"\" by Poll", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
+		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
 			return chaingql.Poll(ctx, c.Blocks, after, time.Millisecond)
 		}}
 	}), "a Follow from the start is too old once a block is pruned: Follow(after \"\")"},
-	{"a Follow from \"\" that looks for pruned blocks only when it starts", retaining(func(r *retention, c *memchain.Chain) twisted {
-		return twisted{follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			if after == "" && r.newestDropped() != "" {
-				return refused
-			}
-			return chaingql.Poll(ctx, c.Blocks, after, 3*time.Millisecond) // not when the rule prunes
-		}}
-	}), "a Follow that pruning overtakes does not skip: Follow(after \"\") skipped"},
+	{
+		"a Follow from \"\" that checks for pruned blocks only at its start",
+		changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+			return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
+				if after == "" && r.newestPruned() != "" {
+					return tooOld
+				}
+				// The interval is longer than the rule waits before it prunes.
+				return chaingql.Poll(ctx, c.Blocks, after, 3*time.Millisecond)
+			}}
+		}),
+		"a Follow that pruning overtakes does not skip: Follow(after \"\") skipped",
+	},
 	{"a chain that loses its newest block", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		r := new(retention) // c keeps all blocks
+		r := new(pruneRecord) // c keeps all blocks
 		h.Prune = func(before chaingql.Cursor) error {
-			r.drop(c, before)
+			r.record(c, before)
 			return nil
 		}
-		h.Backend = twisted{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
-			switch newest := r.newestDropped(); {
+		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
+			switch newest := r.newestPruned(); {
 			case q.After == "":
 				q.After = newest
 			case q.After < newest:
@@ -113,13 +130,13 @@ var brokenPrunes = []breach{
 			}
 			return c.Blocks(ctx, q)
 		}, follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			if after < r.newestDropped() {
-				return refused
+			if after < r.newestPruned() {
+				return tooOld
 			}
 			return c.Follow(ctx, after)
 		}}
 	}, "the newest block is never pruned: Blocks("},
-	{"a chain that forgets at a restart what was pruned", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"a chain that forgets pruning when it is reopened", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Reopen = func() (chaingql.Backend, error) {
 			kept, err := c.Blocks(context.Background(), query{First: 1000})
 			if err != nil {
@@ -129,20 +146,23 @@ var brokenPrunes = []breach{
 			return again, again.Append(kept...)
 		}
 	}, "what was pruned is remembered after a restart: Blocks("},
-	{"pages in two statements", retaining(func(_ *retention, c *memchain.Chain) twisted {
-		return twisted{blocks: func(ctx context.Context, q query) ([]block, error) { return inTwoStatements(ctx, c, q, pace) }}
+	{"pages with a race between check and read", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
+		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+			return checkThenRead(ctx, c, q, pace)
+		}}
 	}), "while blocks were pruned, leaves out cursor"},
-	{"a Follow in two statements", retaining(func(_ *retention, c *memchain.Chain) twisted {
-		return twisted{follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			return chaingql.Poll(ctx, func(ctx context.Context, q query) ([]block, error) { return inTwoStatements(ctx, c, q, pace) }, after, time.Millisecond)
+	{"a Follow with a race between check and read", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
+		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
+			blocks := func(ctx context.Context, q query) ([]block, error) { return checkThenRead(ctx, c, q, pace) }
+			return chaingql.Poll(ctx, blocks, after, time.Millisecond)
 		}}
 	}), "pages and Follows hold while blocks are pruned: Follow"},
 }
 
 func pace() { time.Sleep(time.Millisecond) }
 
-// inTwoStatements looks whether a cursor is too old, and reads the page then.
-func inTwoStatements(ctx context.Context, c *memchain.Chain, q query, between func()) ([]block, error) {
+// checkThenRead first checks whether the cursor is too old and then reads the page, without a common transaction.
+func checkThenRead(ctx context.Context, c *memchain.Chain, q query, between func()) ([]block, error) {
 	if _, err := c.Blocks(ctx, query{First: 1, After: q.After}); err != nil {
 		return nil, err
 	}
@@ -154,24 +174,26 @@ func inTwoStatements(ctx context.Context, c *memchain.Chain, q query, between fu
 	return chaingql.PageOf(page, q), nil
 }
 
-// The rule must also find two statements that follow each other at once.
-func TestPruningBetweenTwoStatementsIsFound(t *testing.T) {
-	i := slices.IndexFunc(rules, func(ru rule) bool { return ru.name == "pages and Follows hold while blocks are pruned" })
+// The rule must find the race even without a pause between check and read.
+func TestPruneBetweenCheckAndReadIsReported(t *testing.T) {
+	i := slices.IndexFunc(rules, func(ru rule) bool {
+		return ru.name == "pages and Follows hold while blocks are pruned"
+	})
 	ru := rules[i]
 	found := 0
 	for range 5 {
-		said := reportsOf(t, ru, func(_ context.Context, c *memchain.Chain) Harness {
-			h := whole(c)
-			h.Backend = twisted{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
-				return inTwoStatements(ctx, c, q, func() {})
+		reported := failuresOf(t, ru, func(_ context.Context, c *memchain.Chain) Harness {
+			h := fullHarness(c)
+			h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
+				return checkThenRead(ctx, c, q, func() {})
 			}}
 			return h
 		})
-		if len(said) > 0 {
+		if len(reported) > 0 {
 			found++
 		}
 	}
 	if found < 5 {
-		t.Errorf("%q found it %d times of 5", ru.name, found)
+		t.Errorf("rule %q found the race %d times in 5 runs", ru.name, found)
 	}
 }

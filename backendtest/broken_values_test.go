@@ -11,9 +11,9 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// seamRepeats yields the newest stored block several times where the new ones begin.
-func seamRepeats(times int) func(context.Context, *memchain.Chain, *Harness) {
-	return following(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield func(block, error) bool) {
+// repeatNewest yields the newest stored block several times before the new ones.
+func repeatNewest(times int) breakFunc {
+	return changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 		newest, _ := c.Blocks(ctx, query{Last: 1})
 		c.Follow(ctx, after)(func(b block, err error) bool {
 			if err == nil && len(newest) > 0 && b.Cursor == newest[0].Cursor {
@@ -28,14 +28,14 @@ func seamRepeats(times int) func(context.Context, *memchain.Chain, *Harness) {
 	})
 }
 
-// unusual backends do what the contract allows.
-var unusual = []breach{
-	{name: "a block twice between stored and new ones", breaks: seamRepeats(2)},
+// unusual holds Backends that the contract allows.
+var unusual = []brokenBackend{
+	{name: "a block twice between stored and new ones", breaks: repeatNewest(2)},
 }
 
-// cut breaks each block, of pages or of Follow.
-func cut(change func(*block)) func(context.Context, *memchain.Chain, *Harness) {
-	return answering(func(_ query, page []block) []block {
+// changeBlocks applies change to each block of Blocks and Follow.
+func changeBlocks(change func(*block)) breakFunc {
+	return changePage(func(_ query, page []block) []block {
 		for i := range page {
 			change(&page[i])
 		}
@@ -43,17 +43,27 @@ func cut(change func(*block)) func(context.Context, *memchain.Chain, *Harness) {
 	})
 }
 
-var brokenValues = []breach{
-	{"seq_no in 31 bits", cut(func(b *block) { b.SeqNo &= 1<<31 - 1 }), "with seq_no 2147483646, stored as 4294967294"},
-	{"time in 31 bits", cut(func(b *block) { b.Time = time.Unix(b.Time.Unix()&(1<<31-1), 0) }), "with time 2038-01-19 03:14:06 +0000 UTC, stored as 2106-02-07 06:28:14"},
-	{"workchain in 8 bits", cut(func(b *block) { b.Workchain = int32(int8(b.Workchain)) }), "with workchain 127, stored as -129"},
-	{"shard in 63 bits", cut(func(b *block) { b.Shard &^= 1 }), "with shard"},
-	{"seq_no of Follow in 31 bits", following(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield func(block, error) bool) {
-		c.Follow(ctx, after)(func(b block, err error) bool {
-			b.SeqNo &= 1<<31 - 1
-			return yield(b, err)
-		})
-	}), "blocks come back exactly: Follow"},
+var brokenValues = []brokenBackend{
+	{"seq_no in 31 bits", changeBlocks(func(b *block) {
+		b.SeqNo &= 1<<31 - 1
+	}), "with seq_no 2147483646, stored as 4294967294"},
+	{"time in 31 bits", changeBlocks(func(b *block) {
+		b.Time = time.Unix(b.Time.Unix()&(1<<31-1), 0)
+	}), "with time 2038-01-19 03:14:06 +0000 UTC, stored as 2106-02-07 06:28:14"},
+	{"workchain in 8 bits", changeBlocks(func(b *block) {
+		b.Workchain = int32(int8(b.Workchain))
+	}), "with workchain 127, stored as -129"},
+	{"shard in 63 bits", changeBlocks(func(b *block) { b.Shard &^= 1 }), "with shard"},
+	{
+		"seq_no of Follow in 31 bits",
+		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
+			c.Follow(ctx, after)(func(b block, err error) bool {
+				b.SeqNo &= 1<<31 - 1
+				return yield(b, err)
+			})
+		}),
+		"blocks come back exactly: Follow",
+	},
 	{"a Follow that is 20 ms ahead of its pages", func(ctx context.Context, c *memchain.Chain, h *Harness) {
 		ahead := memchain.New()
 		h.Append = func(blocks []block) error {
@@ -63,38 +73,42 @@ var brokenValues = []breach{
 			time.Sleep(20 * time.Millisecond)
 			return c.Append(blocks...)
 		}
-		h.Backend = twisted{Chain: c, follow: ahead.Follow}
-	}, "a block that Follow gave is in Blocks: Blocks("},
-	{"a Follow with a buffer that drops what it has no room for", following(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield func(block, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		buffer, ended := make(chan block, 1024), make(chan error, 1)
-		go func() {
-			c.Follow(ctx, after)(func(b block, err error) bool {
-				if err != nil {
-					ended <- err
-					return false
-				}
+		h.Backend = override{Chain: c, follow: ahead.Follow}
+	}, "a block that Follow yielded is in Blocks: Blocks("},
+	{
+		"a Follow whose full buffer drops blocks",
+		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			buffer, ended := make(chan block, 1024), make(chan error, 1)
+			go func() {
+				c.Follow(ctx, after)(func(b block, err error) bool {
+					if err != nil {
+						ended <- err
+						return false
+					}
+					select {
+					case buffer <- b:
+					default:
+					}
+					return true
+				})
+			}()
+			for {
 				select {
-				case buffer <- b:
-				default:
-				}
-				return true
-			})
-		}()
-		for {
-			select {
-			case b := <-buffer:
-				if !yield(b, nil) {
+				case b := <-buffer:
+					if !yield(b, nil) {
+						return
+					}
+				case err := <-ended:
+					yield(block{}, err)
 					return
 				}
-			case err := <-ended:
-				yield(block{}, err)
-				return
 			}
-		}
-	}), "a Follow that is read slowly drops nothing: Follow"},
-	{"cursors of bytes", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		}),
+		"a Follow that is read slowly drops nothing: Follow",
+	},
+	{"cursors that are not ASCII", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		bytes := func(s chaingql.Cursor) chaingql.Cursor {
 			b := []byte(s)
 			for i := range b {
@@ -112,12 +126,12 @@ var brokenValues = []breach{
 		h.Cursor = func(n uint64) chaingql.Cursor { return bytes(chaingql.SeqCursor(n)) }
 		h.Append = func(blocks []block) error { return c.Append(stored(blocks)...) }
 		h.Prune = func(before chaingql.Cursor) error { c.Prune(bytes(before)); return nil }
-		h.Backend = twisted{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
+		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
 			q.After, q.Before = bytes(q.After), bytes(q.Before)
 			page, err := c.Blocks(ctx, q)
 			return stored(page), err
 		}, follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			return func(yield func(block, error) bool) {
+			return func(yield yieldFunc) {
 				c.Follow(ctx, bytes(after))(func(b block, err error) bool {
 					b.Cursor = bytes(b.Cursor)
 					return yield(b, err)
@@ -135,11 +149,12 @@ var brokenValues = []breach{
 			all.Store(&changed)
 			return nil
 		}
-		h.Backend = struct{ chaingql.Backend }{twisted{Chain: c, balance: func(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
+		balance := func(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 			if nano, ok := (*all.Load())[addr]; ok {
 				return new(big.Int).Set(nano), ctx.Err()
 			}
 			return nil, chaingql.ErrNotFound
-		}}}
+		}
+		h.Backend = struct{ chaingql.Backend }{override{Chain: c, balance: balance}}
 	}, "balances hold while they are written: "},
 }

@@ -16,12 +16,11 @@ const (
 	mostShards  = 8
 )
 
-// Chain makes up the first n blocks of a chain: a masterchain, and a workchain
-// 0 whose shards split and merge. It is the same chain for the same seed, and
-// the beginning of the same chain for a smaller n. Blocks ascend by cursor,
-// which [chaingql.ChainOrder] makes; in each shard seq_no goes up by one, from
-// the parent's where a shard was split, and from the higher of the two where
-// two were merged.
+// Chain generates the first n blocks of a chain with a masterchain and a workchain 0
+// whose shards split and merge. The same seed yields the same chain; a smaller n yields
+// its beginning. Blocks ascend by cursor, made by [chaingql.ChainOrder]. In each shard,
+// seq_no increases by one. After a split it continues from the parent's, after a merge
+// from the higher of the two.
 func Chain(n int, seed uint64) []chaingql.Block {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	shards := map[uint64]height{wholeShard: {}}
@@ -51,14 +50,14 @@ func Chain(n int, seed uint64) []chaingql.Block {
 	return blocks[:n:n]
 }
 
-// A height is how far a shard has come: its newest seq_no, and the one that it
-// took over when it was split off or merged.
+// A height holds the newest seq_no of a shard and the one that the shard inherited
+// when it was split off or merged.
 type height struct{ seqNo, inherited uint32 }
 
 func (h height) started() bool { return h.seqNo > h.inherited }
 
-// reshard splits or merges a shard now and then, but none without a block of
-// its own: nobody would know that it had been there.
+// reshard randomly splits or merges a shard. A shard without a block of its own stays
+// as it is, because no block would show that it existed.
 func reshard(rng *rand.Rand, shards map[uint64]height) {
 	shard := pick(rng, sortedShards(shards))
 	h := shards[shard]

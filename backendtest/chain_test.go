@@ -5,25 +5,24 @@ import (
 	"testing"
 )
 
-func TestChainIsTheSameForTheSameSeed(t *testing.T) {
+func TestChainDependsOnlyOnItsSeed(t *testing.T) {
 	long := Chain(1500, 9)
 	if !reflect.DeepEqual(Chain(1500, 9), long) {
-		t.Error("two chains of one seed differ")
+		t.Error("two chains with the same seed differ")
 	}
 	if !reflect.DeepEqual(Chain(70, 9), long[:70]) {
-		t.Error("a shorter chain of one seed is not the beginning of the longer")
+		t.Error("a shorter chain is no prefix of a longer one with the same seed")
 	}
 	if reflect.DeepEqual(Chain(70, 10), long[:70]) {
-		t.Error("chains of two seeds are equal")
+		t.Error("chains with different seeds are equal")
 	}
 	if len(Chain(0, 9)) != 0 {
-		t.Error("a chain of no blocks has blocks")
+		t.Error("Chain(0) has blocks")
 	}
 }
 
-// TestChainIsOneThatANetworkCouldHaveMade follows every shard from its parent,
-// or its parents, as a reader does that looks for holes.
-func TestChainIsOneThatANetworkCouldHaveMade(t *testing.T) {
+// Each block must follow its parents, like in a network.
+func TestChainHasConsistentSplitsAndMerges(t *testing.T) {
 	type place struct {
 		workchain int32
 		shard     uint64
@@ -38,7 +37,8 @@ func TestChainIsOneThatANetworkCouldHaveMade(t *testing.T) {
 				t.Fatalf("seed %d: cursor %q after %q", seed, b.Cursor, blocks[i-1].Cursor)
 			}
 			if hashes[b.Hash] || b.Time.Before(blocks[max(0, i-1)].Time) {
-				t.Fatalf("seed %d: cursor %q has a hash of another block, or goes back in time", seed, b.Cursor)
+				t.Fatalf("seed %d: cursor %q has the hash of another block or an earlier time than its predecessor",
+					seed, b.Cursor)
 			}
 			hashes[b.Hash] = true
 			at := place{b.Workchain, b.Shard}
@@ -53,9 +53,9 @@ func TestChainIsOneThatANetworkCouldHaveMade(t *testing.T) {
 				delete(newest, left)
 				delete(newest, right)
 			case newest[parent] != 0 && b.SeqNo == newest[parent]+1:
-				splits++ // of one half; the parent remains for the other
+				splits++ // the parent remains for the other half
 			default:
-				t.Fatalf("seed %d: %d:%016x has seq_no %d, which follows nothing", seed, b.Workchain, b.Shard, b.SeqNo)
+				t.Fatalf("seed %d: %d:%016x has seq_no %d, which has no parent", seed, b.Workchain, b.Shard, b.SeqNo)
 			}
 			newest[at] = b.SeqNo
 			if i > 0 && b.SeqNo == blocks[i-1].SeqNo {
@@ -63,7 +63,8 @@ func TestChainIsOneThatANetworkCouldHaveMade(t *testing.T) {
 			}
 		}
 		if splits < 4 || merges < 1 || twice < 20 {
-			t.Errorf("seed %d: %d splits, %d merges, %d equal seq_nos side by side: too dull a chain", seed, splits, merges, twice)
+			t.Errorf("seed %d: %d splits, %d merges, %d pairs of neighbors with equal seq_nos: too few",
+				seed, splits, merges, twice)
 		}
 	}
 }

@@ -12,65 +12,63 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// ErrChaos is what a [ChaosBackend] fails with, and the value it panics with.
+// ErrChaos is the error that a [ChaosBackend] returns, and the value of its panics.
 var ErrChaos = errors.New("backendtest: chaos")
 
 // DefaultLongest is the default of ChaosOptions.Longest.
 const DefaultLongest = 250 * time.Millisecond
 
-// ChaosOptions say how badly a [ChaosBackend] behaves. Each rate is the chance,
-// from 0 (never) to 1 (each time), that the fault befalls one block of a Follow
-// or one call of Blocks. The zero value does no harm at all.
+// ChaosOptions sets the faults of a [ChaosBackend]. Each rate is the probability, from
+// 0 (never) to 1 (always), of a fault for each block of a Follow or each call of
+// Blocks. The zero value causes no faults.
 type ChaosOptions struct {
-	// Seed picks the mischief. The n-th Follow, and the n-th call of Blocks,
-	// meet the same faults in each run of one seed.
+	// Seed selects the faults. With the same seed, the n-th Follow and the n-th call of
+	// Blocks have the same faults in each run.
 	Seed uint64
 
-	// What befalls Follow, for each block that it has to yield.
-	Fail      float64 // ends with ErrChaos in place of the block
-	End       float64 // ends without an error, which the contract forbids
-	Panic     float64 // panics with ErrChaos
-	Stall     float64 // says nothing for a while before the block
-	Hole      float64 // leaves the block out
-	Duplicate float64 // yields the block twice
-	Replay    float64 // yields one of the last few blocks again behind it
-	Swap      float64 // yields the block only behind the one that follows it
+	// Rates per block that Follow is about to yield.
+	Fail      float64 // Follow ends with ErrChaos in place of the block
+	End       float64 // Follow ends without an error, which the contract forbids
+	Panic     float64 // Follow panics with ErrChaos
+	Stall     float64 // Follow pauses before the block
+	Hole      float64 // the block is omitted
+	Duplicate float64 // the block is yielded twice
+	Replay    float64 // after the block, one of the last few blocks is yielded again
+	Swap      float64 // the block is yielded after its successor
 
-	// What befalls Blocks, for each call.
-	PageFail  float64 // returns ErrChaos
-	PagePanic float64 // panics with ErrChaos
-	PageSlow  float64 // takes a while to answer
-	PageHang  float64 // does not answer before its context is done
+	// Rates per call of Blocks.
+	PageFail  float64 // Blocks returns ErrChaos
+	PagePanic float64 // Blocks panics with ErrChaos
+	PageSlow  float64 // Blocks pauses before it returns
+	PageHang  float64 // Blocks returns only when its context is done
 
-	// Longest is how long a Stall or a PageSlow lasts at most; it lasts at
-	// least a tenth of that. Default: [DefaultLongest].
+	// Longest is the maximum duration of a Stall or PageSlow; the minimum is a tenth
+	// of it. Default: [DefaultLongest].
 	Longest time.Duration
 }
 
-// ChaosCounts tell what a [ChaosBackend] did.
+// ChaosCounts holds the number of calls and faults of a [ChaosBackend].
 type ChaosCounts struct {
-	Follows    int // begun
-	Failures   int // Follows that ended before their context, for whatever reason
-	Panics     int // of the Failures
+	Follows    int // Follows that were started
+	Failures   int // Follows that ended before their context and were not left by their caller
+	Panics     int // Failures that were panics with ErrChaos
 	Stalls     int
 	Duplicates int
-	Reordered  int // blocks that came behind a newer one: replayed, or swapped with it
-	Holes      int // blocks that were left out
+	Reordered  int // blocks yielded after a newer one, by Replay or Swap
+	Holes      int // blocks that were omitted
 
 	Pages       int // calls of Blocks
-	PagesFailed int // panics included
+	PagesFailed int // including panics
 	PagesSlow   int
 	PagesHung   int
 }
 
-// A ChaosBackend passes a Backend on and breaks its promises on the way: its
-// Follow fails, stalls, repeats, reorders and leaves out, and its Blocks fails or
-// hangs; and it can be told to forget, by [ChaosBackend.Prune]. The truth remains
-// within reach: what Blocks does answer is right, and a
-// Follow that is begun anew may yield what the last one left out. Balance is
-// passed on as it is.
+// A ChaosBackend wraps a Backend and adds faults: Follow fails, stalls, and repeats,
+// reorders or omits blocks, and Blocks fails or hangs. [ChaosBackend.Prune] simulates
+// pruning. Readers can recover: pages that Blocks returns are correct, and a new Follow
+// may yield blocks that an earlier one omitted. Balance has no faults.
 //
-// It keeps the rest of the contract: it may be used concurrently, comes back
+// A ChaosBackend keeps the rest of the contract: it is safe for concurrent use, returns
 // when a call's context is done, and starts no goroutine. Make one with [Chaos].
 type ChaosBackend struct {
 	chaingql.Backend
@@ -80,13 +78,13 @@ type ChaosBackend struct {
 	calmed  chan struct{}
 	calm    sync.Once
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards counts and floor
 	counts ChaosCounts
 	floor  chaingql.Cursor
 }
 
-// Chaos returns a [ChaosBackend] over b. What b offers beyond the methods of
-// [chaingql.Backend] is not passed on.
+// Chaos returns a [ChaosBackend] that wraps b. It has only the methods of
+// [chaingql.Backend], even if b implements more interfaces.
 func Chaos(b chaingql.Backend, o ChaosOptions) *ChaosBackend {
 	if o.Longest <= 0 {
 		o.Longest = DefaultLongest
@@ -94,12 +92,11 @@ func Chaos(b chaingql.Backend, o ChaosOptions) *ChaosBackend {
 	return &ChaosBackend{Backend: b, opts: o, calmed: make(chan struct{})}
 }
 
-// Calm ends all mischief for good, also what is under way: stalled calls go on
-// and answer. Blocks that were left out before stay left out of the Follows that
-// are running.
+// Calm ends all faults permanently. Calls that are stalled continue and return. Running
+// Follows do not yield the blocks that they omitted before.
 func (c *ChaosBackend) Calm() { c.calm.Do(func() { close(c.calmed) }) }
 
-// Counts tells what was done so far.
+// Counts returns the counts so far.
 func (c *ChaosBackend) Counts() ChaosCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +109,8 @@ func (c *ChaosBackend) count(n *int) {
 	*n++
 }
 
-// Blocks answers as the Backend underneath does, if it answers.
+// Blocks returns a page of the wrapped Backend, with faults: it may be slow or hang first,
+// return an error, or panic.
 func (c *ChaosBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	d, o := c.dice(c.pages.Add(1), pageDice), &c.opts
 	c.count(&c.counts.Pages)
@@ -142,8 +140,7 @@ func (c *ChaosBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]ch
 	return c.Backend.Blocks(ctx, q)
 }
 
-// Follow yields what the Backend underneath does, with the faults that befall
-// it.
+// Follow yields the blocks of the wrapped Backend, with faults.
 func (c *ChaosBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		f := &chaosFollow{c: c, d: c.dice(c.follows.Add(1), followDice), ctx: ctx, yield: yield}
@@ -155,7 +152,7 @@ func (c *ChaosBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.S
 		}
 		for b, err := range c.Backend.Follow(ctx, after) {
 			if err == nil && b.Cursor <= c.pruned() {
-				err = chaingql.ErrCursorTooOld // it was overtaken
+				err = chaingql.ErrCursorTooOld // Prune has overtaken this Follow
 			}
 			if err != nil {
 				f.fail(err)
@@ -168,7 +165,7 @@ func (c *ChaosBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.S
 	}
 }
 
-// pause waits for a while, or until the mischief ends.
+// pause waits for d or until Calm is called. If ctx ends first, it returns ctx's error.
 func (c *ChaosBackend) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -181,7 +178,7 @@ func (c *ChaosBackend) pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Of one seed, Follows and calls of Blocks each have a row of dice.
+// Follows and calls of Blocks use separate random sequences of the same seed.
 const (
 	followDice = 1 << 62
 	pageDice   = 1 << 63
@@ -196,8 +193,8 @@ func (c *ChaosBackend) dice(n, row uint64) dice {
 	return dice{rand.New(rand.NewPCG(c.opts.Seed, row|n)), c}
 }
 
-// falls tells whether a fault befalls. The dice is thrown for a rate of zero
-// too, so that one rate does not change what the others do.
+// falls reports whether a fault with this rate occurs. It draws a number even for a
+// rate of zero, so that changing one rate does not affect the other faults.
 func (d dice) falls(rate float64) bool {
 	thrown := d.Float64() < rate
 	select {
@@ -208,7 +205,7 @@ func (d dice) falls(rate float64) bool {
 	}
 }
 
-// while is how long something takes.
+// while returns a random duration from a tenth of Longest to Longest.
 func (d dice) while() time.Duration {
 	longest := d.c.opts.Longest
 	return longest/10 + time.Duration(d.Int64N(int64(longest-longest/10)+1))

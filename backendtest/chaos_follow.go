@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// recentBlocks is how far back a replay goes.
+// recentBlocks is the number of blocks from which Replay chooses.
 const recentBlocks = 8
 
 // A chaosFollow is one Follow of a ChaosBackend.
@@ -18,11 +18,11 @@ type chaosFollow struct {
 	yield func(chaingql.Block, error) bool
 
 	recent []chaingql.Block // the newest last
-	held   *chaingql.Block  // waits for the one that follows it
-	left   bool             // the loop over the Follow was left
+	held   *chaingql.Block  // swapped: yielded after its successor
+	left   bool             // the caller has left the loop
 }
 
-// next yields a block, or what becomes of it, and tells whether to go on.
+// next yields b with the faults drawn for it and reports whether the Follow continues.
 func (f *chaosFollow) next(b chaingql.Block) bool {
 	o, counts := &f.c.opts, &f.c.counts
 	stalls, fails, ends, panics := f.d.falls(o.Stall), f.d.falls(o.Fail), f.d.falls(o.End), f.d.falls(o.Panic)
@@ -91,7 +91,7 @@ func (f *chaosFollow) fail(err error) bool {
 	return false
 }
 
-// end counts how it ended; it sees panics too.
+// end counts a failure. It is deferred, so that panics count too.
 func (f *chaosFollow) end() {
 	if !f.left && f.ctx.Err() == nil {
 		f.c.count(&f.c.counts.Failures)

@@ -6,10 +6,9 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Prune behaves from now on as if all blocks below a cursor were gone, but for the
-// newest of the chain. Pruning is no mischief: it stays when [ChaosBackend.Calm]
-// ends that. An error is that of the Backend underneath, which is asked for the
-// newest block and for the newest of those that go.
+// Prune makes c behave as if all blocks below before had been pruned; the newest block of
+// the chain always remains. [ChaosBackend.Calm] does not undo it. Prune changes nothing in
+// the wrapped Backend. It calls its Blocks and returns the error if a call fails.
 func (c *ChaosBackend) Prune(ctx context.Context, before chaingql.Cursor) error {
 	newest, err := c.Backend.Blocks(ctx, chaingql.BlocksQuery{Last: 1})
 	if err != nil || len(newest) == 0 || before == "" {
@@ -25,14 +24,15 @@ func (c *ChaosBackend) Prune(ctx context.Context, before chaingql.Cursor) error 
 	return nil
 }
 
-// pruned is the newest block that is gone.
+// pruned returns the cursor of the newest pruned block, or "".
 func (c *ChaosBackend) pruned() chaingql.Cursor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.floor
 }
 
-// kept has a query ask for nothing that is gone, or tells that it does.
+// kept restricts q to blocks that are not pruned. It returns ErrCursorTooOld if q
+// continues from a pruned position.
 func (c *ChaosBackend) kept(q *chaingql.BlocksQuery) error {
 	floor := c.pruned()
 	switch {

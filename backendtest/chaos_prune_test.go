@@ -8,28 +8,28 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestAChaosThatPrunesKeepsTheContract(t *testing.T) {
-	keepsEveryRule(t, func() Harness {
+func TestPruningChaosPasses(t *testing.T) {
+	checkAllRules(t, func() Harness {
 		c := memchain.New()
-		h := whole(c)
-		forgets := Chaos(c, ChaosOptions{})
-		h.Backend = forgets
-		h.Reopen = func() (chaingql.Backend, error) { return forgets, nil }
-		h.Prune = func(before chaingql.Cursor) error { return forgets.Prune(context.Background(), before) }
+		h := fullHarness(c)
+		chaos := Chaos(c, ChaosOptions{})
+		h.Backend = chaos
+		h.Reopen = func() (chaingql.Backend, error) { return chaos, nil }
+		h.Prune = func(before chaingql.Cursor) error { return chaos.Prune(context.Background(), before) }
 		return h
 	})
 }
 
-func TestAChaosThatPrunesKeepsAllBlocksFromTheEmptyCursorOn(t *testing.T) {
+func TestChaosPruneWithEmptyCursorKeepsAllBlocks(t *testing.T) {
 	c := memchain.New()
 	if err := c.Append(Chain(3, 1)...); err != nil {
 		t.Fatal(err)
 	}
-	forgets := Chaos(c, ChaosOptions{})
-	if err := forgets.Prune(t.Context(), ""); err != nil {
+	chaos := Chaos(c, ChaosOptions{})
+	if err := chaos.Prune(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if page, err := forgets.Blocks(t.Context(), query{First: 5}); err != nil || len(page) != 3 {
-		t.Errorf("kept are %d blocks of 3; %v", len(page), err)
+	if page, err := chaos.Blocks(t.Context(), query{First: 5}); err != nil || len(page) != 3 {
+		t.Errorf("%d blocks of 3 are left, error %v", len(page), err)
 	}
 }

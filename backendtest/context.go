@@ -8,7 +8,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A call asks a Backend for something that is there at once.
+// A call reads something from a Backend that is available at once.
 type call struct {
 	name string
 	make func(context.Context) error
@@ -51,7 +51,7 @@ func doneContextFails(t *trial) {
 	}
 }
 
-// callReturnsWithItsContext cancels calls at moments that differ a little.
+// callReturnsWithItsContext cancels calls after slightly different delays.
 func callReturnsWithItsContext(t *trial) {
 	t.fill(50, 0)
 	for _, c := range t.calls() {
@@ -99,7 +99,7 @@ func followEndsWithItsContext(t *trial) {
 	}
 }
 
-// endsBecause sees that a Follow ends in time, with one error.
+// endsBecause checks that a Follow ends in time with exactly one error.
 func (f *reading) endsBecause(why string, limit time.Duration) {
 	f.t.Helper()
 	err := f.end("an error, because "+why+",", limit)

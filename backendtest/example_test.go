@@ -13,12 +13,11 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A Backend's test has a source made for each rule, and says what the test may do
-// to it.
+// The function creates a new source for each rule and a Harness with the supported operations.
 func ExampleRun() {
 	TestBackend := func(t *testing.T) {
 		backendtest.Run(t, func(t *testing.T) backendtest.Harness {
-			chain := memchain.New() // yours: a database of its own, say, closed by t.Cleanup
+			chain := memchain.New() // for example, a new database that t.Cleanup drops
 			return backendtest.Harness{
 				Backend:    chain,
 				Append:     func(blocks []chaingql.Block) error { return chain.Append(blocks...) },
@@ -32,17 +31,17 @@ func ExampleRun() {
 	// Output: passed: true
 }
 
-// passes runs a test, as go test does, and says nothing on the way.
+// passes runs a test like go test, without its output.
 func passes(test func(*testing.T)) bool {
 	verbose := flag.Lookup("test.v").Value
-	said := verbose.String()
+	before := verbose.String()
 	_ = verbose.Set("false")
-	defer func() { _ = verbose.Set(said) }()
+	defer func() { _ = verbose.Set(before) }()
 	everything := func(_, _ string) (bool, error) { return true, nil }
 	return testing.RunTests(everything, []testing.InternalTest{{Name: "TestBackend", F: test}})
 }
 
-// A chain with splits and merges to fill a source with, the same each time.
+// Chain returns the same blocks for the same seed, with splits and merges.
 func ExampleChain() {
 	for _, b := range backendtest.Chain(5, 1) {
 		fmt.Printf("workchain %d, shard %016x, seq_no %d, cursor %s\n", b.Workchain, b.Shard, b.SeqNo, b.Cursor)
@@ -55,7 +54,7 @@ func ExampleChain() {
 	// workchain 0, shard 8000000000000000, seq_no 4, cursor 02000401
 }
 
-// A source that leaves blocks out and fails shows what subscribers are told.
+// A Chaos that skips blocks and fails lets you test the errors that subscribers receive.
 func ExampleChaos() {
 	chain := memchain.New()
 	if err := chain.Append(backendtest.Chain(20, 1)...); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// pageFault says which rule a page breaks, or nothing.
+// pageFault returns the rule that a page breaks, or "".
 func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.Block) string {
 	byCursor := func(b chaingql.Block, c chaingql.Cursor) int { return strings.Compare(string(b.Cursor), string(c)) }
 	for i, b := range page {
@@ -72,7 +72,7 @@ func printable(c chaingql.Cursor) bool {
 	return true
 }
 
-// blockFault says in what a block is not as it was stored.
+// blockFault returns how a block differs from the stored one, or "".
 func blockFault(got, want chaingql.Block) string {
 	switch {
 	case got.Workchain != want.Workchain:

@@ -19,6 +19,12 @@ func followYieldsStoredBlocks(t *trial) {
 	if t.Append != nil { // a recorded source may have dropped its beginning
 		t.follow("").expect(t.stored)
 	}
+	for _, c := range t.strangers() {
+		if rest := t.after(c); len(rest) > 0 && len(rest) < n/2 { // between two blocks
+			t.follow(c).expect(rest)
+			break
+		}
+	}
 }
 
 func followOfEmptyChainWaits(t *trial) {
@@ -32,9 +38,8 @@ func followOfEmptyChainWaits(t *trial) {
 	f.quiet()
 }
 
-// followHasNoSeam appends while a Follow catches up: behind its back while it
-// reads the stored blocks, and, again and again, around the moment at which it
-// turns to the new ones.
+// followHasNoSeam appends while a Follow catches up: while it reads the stored blocks,
+// and repeatedly around the moment when it switches to new ones.
 func followHasNoSeam(t *trial) {
 	t.fill(300, 300)
 	f := t.follow("")
@@ -96,7 +101,7 @@ func severalFollows(t *trial) {
 }
 
 // followedBlocksAreStored reads pages as soon as Follow yields a block, while
-// Append may still be under way.
+// Append may still be running.
 func followedBlocksAreStored(t *trial) {
 	t.fill(20, 40)
 	f := t.follow(t.stored[19].Cursor)
@@ -118,7 +123,7 @@ func followedBlocksAreStored(t *trial) {
 }
 
 // slowFollowDropsNothing appends more than a buffer holds while a live Follow is
-// not read. The Follow must have all of it, or end with an error.
+// not read. The Follow must yield all blocks or end with an error.
 func slowFollowDropsNothing(t *trial) {
 	t.fill(20, 2501)
 	f := t.follow(t.stored[18].Cursor)
@@ -128,7 +133,7 @@ func slowFollowDropsNothing(t *trial) {
 	f.expect(t.stored[20:])
 	t.grow(2500)
 	for _, due := range t.stored[21:] {
-		it := f.next("cursor \"" + string(due.Cursor) + "\", which is stored,")
+		it := f.next("cursor \"" + string(due.Cursor) + "\", which is stored")
 		if it.err != nil {
 			break // and the next Follow has the rest
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// allHoldsUnderLoad reads pages and follows while blocks are appended. A page
-// may or may not have what is being appended while it is read; it must have
-// what was there before, in order.
+// allHoldsUnderLoad reads pages and follows while blocks are appended. A page must have
+// all blocks appended before the call, in order. It may have blocks that are appended
+// during the call.
 func allHoldsUnderLoad(t *trial) {
 	t.fill(200, 400)
 	var (
@@ -31,7 +31,7 @@ func allHoldsUnderLoad(t *trial) {
 	report := func(format string, args ...any) {
 		select {
 		case faults <- fmt.Sprintf(format, args...):
-		default: // enough is enough
+		default: // the first 16 faults are enough
 		}
 	}
 	first, middle := t.follow(""), t.follow(all[150].Cursor)
@@ -100,8 +100,8 @@ func allHoldsUnderLoad(t *trial) {
 	middle.expect(all[151:])
 }
 
-// loadedPageFault judges a page that was read while blocks were appended: it
-// must be right for some moment between the call and its return.
+// loadedPageFault checks a page that was read while blocks were appended: it must be
+// correct for some moment between the call and its return.
 func loadedPageFault(all []chaingql.Block, before int, q chaingql.BlocksQuery, page []chaingql.Block) string {
 	moment := before
 	if len(page) > 0 {

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// Whatever is started ends with its test.
-func TestMain(m *testing.M) { leak.Main(m, 3*time.Second) }
+// TestMain fails if goroutines remain after the tests.
+func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 3*time.Second) }

@@ -21,19 +21,35 @@ func (t *trial) pruneTo(before chaingql.Cursor) {
 	}
 }
 
-// expectTooOld checks that pages and Follows from a cursor are refused.
+// expectTooOld checks that pages and Follows from a cursor fail with ErrCursorTooOld.
 func (t *trial) expectTooOld(c chaingql.Cursor) {
 	t.Helper()
-	for _, q := range []chaingql.BlocksQuery{{First: 5, After: c}, {Last: 5, After: c}} {
+	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: c}, chaingql.BlocksQuery{Last: 5, After: c}) {
 		t.expectRefusal(q, chaingql.ErrCursorTooOld, "ErrCursorTooOld, as a block after the cursor is gone")
 	}
 	t.expectFollowTooOld(c)
 }
 
+// filtered returns queries as they are, and for the workchain, the shard and both of
+// the newest block: sources often read these by indexes of their own.
+func (t *trial) filtered(queries ...chaingql.BlocksQuery) (all []chaingql.BlocksQuery) {
+	newest := t.stored[len(t.stored)-1]
+	for _, q := range queries {
+		all = append(all, q)
+		q.Shard = &newest.Shard
+		all = append(all, q)
+		q.Workchain = &newest.Workchain
+		all = append(all, q)
+		q.Shard = nil
+		all = append(all, q)
+	}
+	return all
+}
+
 func (t *trial) expectFollowTooOld(c chaingql.Cursor) {
 	t.Helper()
 	f := t.follow(c)
-	it := f.next("ErrCursorTooOld, as a block after the cursor is gone,")
+	it := f.next("ErrCursorTooOld, as a block after the cursor is gone")
 	if !errors.Is(it.err, chaingql.ErrCursorTooOld) {
 		t.Fatalf("%s yielded first cursor %q and error %v: it must yield ErrCursorTooOld, as a block after its cursor is gone", f.name, it.block.Cursor, it.err)
 	}
@@ -42,9 +58,15 @@ func (t *trial) expectFollowTooOld(c chaingql.Cursor) {
 
 func prunedHistoryIsTooOld(t *trial) {
 	t.fill(60, 0)
+	strangers := t.strangers()
 	gone := t.pruneBelow(20)
 	for _, b := range []chaingql.Block{gone[0], gone[10], gone[18]} {
 		t.expectTooOld(b.Cursor)
+	}
+	for _, c := range strangers {
+		if c < gone[19].Cursor { // between pruned blocks
+			t.expectTooOld(c)
+		}
 	}
 	oldest := t.stored[0].Cursor
 	for _, q := range []chaingql.BlocksQuery{{First: 5, After: oldest}, {Last: 1000, After: oldest}, {First: 5, Before: oldest}} {
@@ -57,7 +79,7 @@ func newestPrunedIsNotTooOld(t *trial) {
 	t.fill(60, 0)
 	gone := t.pruneBelow(20)
 	newest := gone[len(gone)-1].Cursor // nothing after it is gone
-	for _, q := range []chaingql.BlocksQuery{{First: 5, After: newest}, {Last: 1000, After: newest}} {
+	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: newest}, chaingql.BlocksQuery{Last: 1000, After: newest}) {
 		t.expectPage(q)
 	}
 	t.follow(newest).expect(t.stored)
@@ -67,7 +89,8 @@ func newestPrunedIsNotTooOld(t *trial) {
 func pageBeginsWithTheOldestKept(t *trial) {
 	t.fill(60, 0)
 	t.pruneBelow(20)
-	for _, q := range []chaingql.BlocksQuery{{First: 5}, {Last: chaingql.MaxPage}, {First: 5, Before: t.stored[3].Cursor}} {
+	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5}, chaingql.BlocksQuery{Last: chaingql.MaxPage},
+		chaingql.BlocksQuery{First: 5, Before: t.stored[3].Cursor}) {
 		t.expectPage(q)
 	}
 }
@@ -82,8 +105,8 @@ func followFromTheBeginningIsTooOld(t *trial) {
 	t.expectFollowTooOld("")
 }
 
-// newestIsNeverPruned prunes up to past the newest block. Without that block, nobody
-// knows where the chain goes on.
+// newestIsNeverPruned prunes past the newest block, which must remain: without it, the
+// position at which the chain continues is lost.
 func newestIsNeverPruned(t *trial) {
 	t.fill(60, 40)
 	gone, newest := t.stored[:59:59], t.stored[59:]
@@ -106,10 +129,7 @@ func prunedIsRememberedAfterRestart(t *trial) {
 	t.fill(60, 0)
 	for _, n := range []int{20, len(t.stored) - 21} {
 		gone := t.pruneBelow(n)
-		var err error
-		if t.Backend, err = t.Reopen(); err != nil {
-			t.Fatalf("Harness.Reopen: %v", err)
-		}
+		t.reopen()
 		newest := gone[n-1].Cursor // nothing after it is gone
 		t.expectTooOld(gone[n-2].Cursor)
 		t.expectFollowTooOld("")
@@ -140,6 +160,17 @@ func overtakenFollowDoesNotSkip(t *trial) {
 	f.expect(all[1:10])
 	t.pruneBelow(len(all) * 3 / 5)
 	f.expectOrTooOld(all[10:])
+}
+
+// followThatIsAheadGoesOn prunes blocks that a Follow has yielded, among them the one at its first cursor.
+func followThatIsAheadGoesOn(t *trial) {
+	t.fill(60, 20)
+	f := t.follow(t.stored[0].Cursor)
+	f.expect(t.stored[1:])
+	t.pruneBelow(40)
+	f.quiet()
+	t.grow(20)
+	f.expect(t.stored[20:])
 }
 
 // expectOrTooOld reads these blocks, or some of them and then ErrCursorTooOld.

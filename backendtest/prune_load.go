@@ -12,8 +12,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A retreat is a chain that loses its oldest blocks while it is read.
-type retreat struct {
+// A pruneLoad prunes the oldest blocks of a chain while other goroutines read pages and follow it.
+type pruneLoad struct {
 	all    []chaingql.Block
 	begun  atomic.Int64 // blocks that may be gone
 	done   atomic.Int64 // blocks that must be gone
@@ -23,13 +23,13 @@ type retreat struct {
 	faults chan string
 }
 
-// allHoldsWhilePruned reads pages and follows from cursors around the oldest
-// block while that is pruned, again and again. A Backend that looks in one
-// statement whether a cursor is too old, and reads the page in another, leaves out
-// the blocks that are pruned between the two.
+// allHoldsWhilePruned reads pages and follows from cursors around the oldest block
+// while blocks are pruned repeatedly. If a Backend checks in one statement whether a
+// cursor is too old and reads the page in another, it omits the blocks that are pruned
+// between the two.
 func allHoldsWhilePruned(t *trial) {
 	t.fill(1200, 1)
-	r := &retreat{
+	r := &pruneLoad{
 		all: t.stored, over: make(chan struct{}), read: make(chan struct{}), pruned: make(chan struct{}, 1),
 		faults: make(chan string, 16),
 	}
@@ -59,7 +59,7 @@ func allHoldsWhilePruned(t *trial) {
 	r.judge(slow, 1, len(r.all))
 }
 
-func (r *retreat) report(format string, args ...any) {
+func (r *pruneLoad) report(format string, args ...any) {
 	select {
 	case r.faults <- fmt.Sprintf(format, args...):
 	default: // enough is enough
@@ -68,7 +68,7 @@ func (r *retreat) report(format string, args ...any) {
 
 // prune drops all but the last 200 blocks, a few at a time, so that each Prune
 // meets a page.
-func (r *retreat) prune(t *trial) {
+func (r *pruneLoad) prune(t *trial) {
 	defer close(r.over)
 	rng := rand.New(rand.NewPCG(9, 0))
 	for n := 0; n < len(r.all)-200; {
@@ -87,7 +87,7 @@ func (r *retreat) prune(t *trial) {
 	}
 }
 
-func (r *retreat) pages(t *trial, rng *rand.Rand) {
+func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
 	for {
 		select {
 		case r.read <- struct{}{}:
@@ -113,10 +113,9 @@ func (r *retreat) pages(t *trial, rng *rand.Rand) {
 	}
 }
 
-// pageFault judges a page that was read while blocks were pruned: it must be
-// right for some moment between the call, when some blocks were gone, and its
-// return, when more may have been.
-func (r *retreat) pageFault(before, after int, q chaingql.BlocksQuery, page []chaingql.Block, err error) string {
+// pageFault checks a page that was read while blocks were pruned: it must be correct
+// for some moment between the call and its return.
+func (r *pruneLoad) pageFault(before, after int, q chaingql.BlocksQuery, page []chaingql.Block, err error) string {
 	byCursor := func(b chaingql.Block, c chaingql.Cursor) int { return strings.Compare(string(b.Cursor), string(c)) }
 	moment := after
 	if q.After != "" {
@@ -138,28 +137,28 @@ func (r *retreat) pageFault(before, after int, q chaingql.BlocksQuery, page []ch
 	return pageFault(r.all[moment:], q, page)
 }
 
-// follows reads a little from around the oldest block.
-func (r *retreat) follows(t *trial, rng *rand.Rand) {
+// follows reads a few blocks from cursors around the oldest block.
+func (r *pruneLoad) follows(t *trial, rng *rand.Rand) {
 	from := max(1, int(r.done.Load())+max(0, rng.IntN(6)-3))
 	r.judge(t.follow(r.all[from-1].Cursor), from, 20)
 }
 
-// judge reads up to n blocks of a Follow, the first of them the one with number
-// next. None may be left out: the Follow may end with ErrCursorTooOld instead, if
-// the next block is gone.
-func (r *retreat) judge(f *reading, next, n int) {
+// judge reads up to n blocks of a Follow, starting with block number next. The Follow
+// must not omit any. It may end with ErrCursorTooOld if the next block was pruned.
+func (r *pruneLoad) judge(f *reading, next, n int) {
 	t := f.t
 	t.Helper()
 	defer f.stop()
+	f.name += ", while blocks were pruned,"
 	for end := min(next+n, len(r.all)); next < end; next++ {
 		it := f.next("a block or ErrCursorTooOld")
 		switch {
 		case it.err == nil:
 			f.take(it.block, r.all[next])
 		case !errors.Is(it.err, chaingql.ErrCursorTooOld):
-			t.Fatalf("%s ended after cursor %q, while blocks were pruned, with %v: it must be ErrCursorTooOld", f.name, f.last, it.err)
+			t.Fatalf("%s ended after cursor %q with %v: it must be ErrCursorTooOld", f.name, f.last, it.err)
 		case next >= int(r.begun.Load()):
-			t.Fatalf("%s ended after cursor %q with ErrCursorTooOld, where the block after it is kept", f.name, f.last)
+			t.Fatalf("%s ended after cursor %q with ErrCursorTooOld, but the block after it was not pruned", f.name, f.last)
 		default:
 			return
 		}

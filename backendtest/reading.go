@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A reading is one Follow that is read at the rule's pace.
+// A reading runs one Follow, whose results a rule reads at its own pace.
 type reading struct {
 	t        *trial
 	name     string
@@ -26,7 +26,7 @@ type reading struct {
 	late     string // how it misbehaved when nothing was read any more; read after returned
 }
 
-// An item is what a Follow said: a block, its error, or how it misbehaved.
+// An item is one result of a Follow: a block, an error, or a violation of the protocol.
 type item struct {
 	block chaingql.Block
 	err   error
@@ -78,7 +78,7 @@ func (f *reading) run(follow func() iter.Seq2[chaingql.Block, error]) {
 	}
 }
 
-// say hands an item over, unless nobody wants it any more.
+// say passes an item to the rule, unless the rule has stopped reading.
 func (f *reading) say(it item) bool {
 	select {
 	case <-f.left:
@@ -93,7 +93,7 @@ func (f *reading) say(it item) bool {
 	}
 }
 
-// next waits for what is due.
+// next waits for the next item.
 func (f *reading) next(due string) item {
 	f.t.Helper()
 	return f.nextWithin(due, f.t.Patience)
@@ -115,15 +115,15 @@ func (f *reading) nextWithin(due string, limit time.Duration) item {
 			return it
 		case <-w.C:
 			if w.over() {
-				f.t.Fatalf("%s yielded nothing for %v after cursor %q, where %s was due", f.name, limit, f.last, due)
+				f.t.Fatalf("%s yielded nothing for %v after cursor %q, want %s", f.name, limit, f.last, due)
 				return item{}
 			}
 		}
 	}
 }
 
-// repeats passes over the newest block when it comes a second time, as it may
-// where the stored blocks and the new ones meet.
+// repeats reports whether the newest block was yielded a second time, which is allowed
+// between the stored blocks and the new ones.
 func (f *reading) repeats(it item) bool {
 	if it.err != nil || it.fault != "" || it.block.Cursor == "" || it.block.Cursor != f.again.Cursor {
 		return false
@@ -135,19 +135,19 @@ func (f *reading) repeats(it item) bool {
 	return true
 }
 
-// expect reads exactly these blocks.
+// expect reads the next items, which must be these blocks.
 func (f *reading) expect(want []chaingql.Block) {
 	f.t.Helper()
 	for _, b := range want {
-		it := f.next(fmt.Sprintf("cursor %q, which is stored,", b.Cursor))
+		it := f.next(fmt.Sprintf("cursor %q, which is stored", b.Cursor))
 		if it.err != nil {
-			f.t.Fatalf("%s ended after cursor %q, where cursor %q was due: %v", f.name, f.last, b.Cursor, it.err)
+			f.t.Fatalf("%s ended after cursor %q before cursor %q: %v", f.name, f.last, b.Cursor, it.err)
 		}
 		f.take(it.block, b)
 	}
 }
 
-// take compares a block with the one that was due.
+// take compares a block with the expected one.
 func (f *reading) take(got, want chaingql.Block) {
 	f.t.Helper()
 	switch {
@@ -168,8 +168,8 @@ func (f *reading) take(got, want chaingql.Block) {
 	f.last, f.again = got.Cursor, got
 }
 
-// end reads on to the error that is due. The blocks before it must be the
-// stored ones, without a hole.
+// end reads up to the expected error. The blocks before it must be the stored ones
+// without a gap.
 func (f *reading) end(due string, limit time.Duration) error {
 	f.t.Helper()
 	for {
@@ -190,10 +190,10 @@ func (f *reading) end(due string, limit time.Duration) error {
 	}
 }
 
-// calm is how long nothing must come where nothing is due.
+// calm is the time for which a Follow must stay quiet if no block is expected.
 const calm = 50 * time.Millisecond
 
-// quiet sees that nothing comes.
+// quiet checks that the Follow yields nothing.
 func (f *reading) quiet() {
 	f.t.Helper()
 	timer := time.NewTimer(calm)
@@ -207,16 +207,16 @@ func (f *reading) quiet() {
 		case it.fault != "":
 			f.t.Fatalf("%s %s", f.name, it.fault)
 		case it.err != nil:
-			f.t.Fatalf("%s ended after cursor %q, where it must wait for new blocks: %v", f.name, f.last, it.err)
+			f.t.Fatalf("%s ended after cursor %q: it must wait for new blocks: %v", f.name, f.last, it.err)
 		case it.block.Cursor <= f.last:
-			f.t.Fatalf("%s yielded cursor %q after %q: blocks must ascend, and none was due", f.name, it.block.Cursor, f.last)
+			f.t.Fatalf("%s yielded cursor %q after %q: blocks must ascend, and no block was expected", f.name, it.block.Cursor, f.last)
 		default:
-			f.t.Fatalf("%s yielded cursor %q after %q, where none was due", f.name, it.block.Cursor, f.last)
+			f.t.Fatalf("%s yielded cursor %q after %q, but no block was expected", f.name, it.block.Cursor, f.last)
 		}
 	}
 }
 
-// stop ends the Follow through its context and sees that it returns.
+// stop cancels the Follow's context and checks that it returns.
 func (f *reading) stop() {
 	f.t.Helper()
 	if f.stopped {
@@ -244,15 +244,15 @@ func (f *reading) stop() {
 			return
 		case <-w.C:
 			if w.over() {
-				f.t.Errorf("%s did not return within %v of its context's end", f.name, Prompt)
+				f.t.Errorf("%s did not return within %v after its context ended", f.name, Prompt)
 				return
 			}
 		}
 	}
 }
 
-// leave stops reading, as a range loop does that is left by break, and sees
-// that the Follow returns at its next block.
+// leave stops reading, like a break in a range loop, and checks that the Follow returns
+// at its next block.
 func (f *reading) leave() {
 	f.t.Helper()
 	close(f.left)
@@ -264,7 +264,7 @@ func (f *reading) leave() {
 			return
 		case <-w.C:
 			if w.over() {
-				f.t.Fatalf("%s did not return within %v of its loop being left", f.name, Prompt)
+				f.t.Fatalf("%s did not return within %v after its caller left the loop", f.name, Prompt)
 			}
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A reporter is what the rules use of a testing.T. The kit's own tests put one
-// in its place that takes down what is said.
+// A reporter has the methods of testing.T that the rules use. The tests of this package
+// replace it with one that records messages.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any) // only on the rule's own goroutine
 }
 
-// A trial is one rule tried on one source.
+// A trial runs one rule on one source.
 type trial struct {
 	reporter
 	Harness
@@ -47,7 +47,8 @@ func (ru rule) try(r reporter, h Harness) {
 	ru.check(t)
 }
 
-// fill gives the source n blocks, with more to come, where it can be given any.
+// fill appends n blocks and prepares more for grow. If the source has no Append, its
+// own blocks are used.
 func (t *trial) fill(n, more int) {
 	t.Helper()
 	if t.Append == nil {
@@ -77,8 +78,16 @@ func (t *trial) grow(n int) {
 	}
 }
 
-// strangers returns well-formed cursors that are no block's: between the
-// stored ones and past them. Of a source that cannot append none are known.
+func (t *trial) reopen() {
+	t.Helper()
+	var err error
+	if t.Backend, err = t.Reopen(); err != nil {
+		t.Fatalf("Harness.Reopen: %v", err)
+	}
+}
+
+// strangers returns well-formed cursors without a block, between and past the stored
+// ones. If the source has no Append, none are known.
 func (t *trial) strangers() []chaingql.Cursor {
 	if t.Append == nil {
 		return nil
@@ -100,7 +109,7 @@ func (t *trial) strangers() []chaingql.Cursor {
 	return cursors
 }
 
-// balance reads a balance that must be there.
+// balance reads a balance that must exist.
 func (t *trial) balance(addr chaingql.Address) *big.Int {
 	t.Helper()
 	var got *big.Int
@@ -114,7 +123,7 @@ func (t *trial) balance(addr chaingql.Address) *big.Int {
 	return got
 }
 
-// page reads a page that must be there.
+// page reads a page, which must not fail.
 func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
 	t.Helper()
 	var got []chaingql.Block
@@ -125,7 +134,7 @@ func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
 	return got
 }
 
-// expectPage reads a page and compares it with what is stored.
+// expectPage reads a page and compares it with the stored blocks.
 func (t *trial) expectPage(q chaingql.BlocksQuery) {
 	t.Helper()
 	if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
@@ -141,7 +150,7 @@ const (
 	mayDoEither outcome = ""
 )
 
-// promptly makes a call that must be back in time, with or without an error.
+// promptly makes a call that must return in time, with or without an error.
 func (t *trial) promptly(limit time.Duration, what string, call func() error, want outcome) error {
 	t.Helper()
 	type answer struct {
@@ -180,8 +189,8 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 	}
 }
 
-// A wait is for what must come in time, in steps: where the whole process is
-// held up, a step or two are lost, and what it waits for has the others.
+// A wait limits the time for a result, counted in ticks: if the whole process pauses,
+// only one or two ticks are lost, and the result can still arrive in the others.
 type wait struct {
 	*time.Ticker
 	left int
@@ -192,7 +201,7 @@ func within(limit time.Duration) *wait {
 	return &wait{time.NewTicker(max(1, limit/steps)), steps}
 }
 
-// over is asked at each tick.
+// over counts a tick and reports whether it was the last.
 func (w *wait) over() bool {
 	w.left--
 	return w.left == 0

@@ -16,21 +16,21 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// Files that the pages are made of, packed, by the names under which they are
-// served.
+// files maps the names of assets to their contents, which are gzip except for LICENSES.txt.
 type files map[string][]byte
 
 var assets = load()
 
-// nothing is the policy of what is no page: opened by itself it does nothing.
-const nothing = "default-src 'none'; frame-ancestors 'none'"
+// noContentPolicy is the Content-Security-Policy of responses that are not pages: opened directly,
+// they can load nothing.
+const noContentPolicy = "default-src 'none'; frame-ancestors 'none'"
 
-const licences = "LICENSES.txt"
+const licenses = "LICENSES.txt"
 
 func load() files {
 	entries, err := assetFiles.ReadDir("assets")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the files are embedded
 	}
 	found := files{}
 	for _, entry := range entries {
@@ -45,7 +45,8 @@ func load() files {
 
 func (f files) have(name string) bool { return f[name] != nil }
 
-// name finds what the build made of a source file: live.js is live-HASH.js.
+// name returns the path of the file that the build made from a source file, for example
+// live-HASH.js from live.js.
 func (f files) name(source string) string {
 	extension := path.Ext(source)
 	stem := strings.TrimSuffix(source, extension) + "-"
@@ -55,7 +56,7 @@ func (f files) name(source string) string {
 			return "assets/" + name
 		}
 	}
-	panic("explorer: " + source + " was not built: make explorer") // every test would say so
+	panic("explorer: " + source + " was not built: make explorer") // every test would fail
 }
 
 var types = map[string]string{
@@ -68,13 +69,13 @@ var types = map[string]string{
 
 func (f files) serve(w http.ResponseWriter, r *http.Request, name string) {
 	header, content := w.Header(), f[name]
-	header.Set("Content-Security-Policy", nothing) // the workers' own, too
+	header.Set("Content-Security-Policy", noContentPolicy) // also applies to workers
 	header.Set("Content-Type", types[path.Ext(name)])
-	write, size := func() { _, _ = w.Write(content) }, len(content) // whoever left needs no answer
-	if name == licences {
+	write, size := func() { _, _ = w.Write(content) }, len(content) // an error means that the client has disconnected
+	if name == licenses {
 		header.Set("Cache-Control", "no-cache")
 	} else {
-		header.Set("Cache-Control", "public, max-age=31536000, immutable") // the name has its hash
+		header.Set("Cache-Control", "public, max-age=31536000, immutable") // the name contains a hash of the content
 		header.Set("Vary", "Accept-Encoding")
 		if takesGzip(r) {
 			header.Set("Content-Encoding", "gzip")
@@ -91,12 +92,12 @@ func (f files) serve(w http.ResponseWriter, r *http.Request, name string) {
 func unpack(w io.Writer, content []byte) {
 	r, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
-		panic(fmt.Errorf("explorer: %w", err)) // it is embedded
+		panic(fmt.Errorf("explorer: %w", err)) // the files are embedded
 	}
-	_, _ = io.Copy(w, r) // whoever left needs no answer
+	_, _ = io.Copy(w, r) // an error means that the client has disconnected
 }
 
-// takesGzip reports whether a client takes packed files, as all browsers do.
+// takesGzip reports whether the client accepts gzip, as all browsers do.
 func takesGzip(r *http.Request) bool {
 	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		coding, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")

@@ -10,7 +10,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// The explorer beside the API that it explores.
+// This example mounts the explorer next to its API.
 func ExampleNew() {
 	api := chaingql.New(memchain.New(), &chaingql.Options{Authorizer: chaingql.StaticProjects{"shop": {}}})
 	pages := explorer.New(&explorer.Options{Project: "shop", Title: "Our chain"})

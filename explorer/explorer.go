@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What Options that are not set come to.
+// Default values of Options.
 const (
 	DefaultEndpoint = "/{project}/graphql"
 	DefaultProject  = "demo"
@@ -19,41 +19,37 @@ const (
 	DefaultAccount  = "-1:0000000000000000000000000000000000000000000000000000000000000000"
 )
 
-// Options of [New]. The zero value is good where the API is mounted beside the
-// explorer, at /{project}/graphql.
+// Options configure [New]. The zero value fits if the API is mounted on the same mux at
+// /{project}/graphql.
 type Options struct {
-	// Endpoint is where the pages find the API: an http or https URL, or a path
-	// of their own origin. {project} stands in it for the project that the
-	// visitor names, behind the host; without it they are not asked for one. An
-	// API of another origin must list the explorer's in its AllowedOrigins. Default:
-	// [DefaultEndpoint].
+	// Endpoint is the URL of the API: an http or https URL, or a path on the explorer's origin.
+	// {project} in its path is replaced by the project that the visitor enters; without it, the
+	// pages do not ask for a project. If the API has another origin, its AllowedOrigins must
+	// contain that of the explorer. Default: [DefaultEndpoint].
 	Endpoint string
 
-	// Project is the one that stands in the form at first. Default:
-	// [DefaultProject].
+	// Project is the initial value of the project field. Default: [DefaultProject].
 	Project string
 
-	// Title is shown above the pages. Default: [DefaultTitle].
+	// Title is the title of the pages. Default: [DefaultTitle].
 	Title string
 
-	// Account is the address that the examples ask for. Default:
-	// [DefaultAccount].
+	// Account is the address in the example queries. Default: [DefaultAccount].
 	Account string
 }
 
-// A Handler serves the explorer. Make it with [New]. It is safe for concurrent
-// use, and may be mounted at / or, with [http.StripPrefix], under any path that
-// ends with a slash. (Beside /{project}/graphql, [http.ServeMux] takes /explorer/
-// for a conflict, but not /, nor /tools/explorer/.)
+// A Handler serves the explorer. Create it with [New]. It is safe for concurrent use. Mount it at /
+// or, with [http.StripPrefix], under a path that ends with a slash. (If the same [http.ServeMux]
+// has /{project}/graphql, it reports a conflict with /explorer/, but not with / or
+// /tools/explorer/.)
 type Handler struct {
-	connectTo string // sources that the pages may call
+	connectTo string // connect-src of the pages
 	live      string
-	graphiql  [2]string // before and behind the nonce
+	graphiql  [2]string // the page before and after the nonce
 }
 
-// New returns a Handler. opts may be nil and is copied. It panics where the
-// Endpoint is neither a path nor an http or https URL: that is a mistake in the
-// host's code.
+// New returns a Handler. opts may be nil and is copied. New panics if Endpoint is neither a path
+// nor an http or https URL, because that is a programming error.
 func New(opts *Options) *Handler {
 	var o Options
 	if opts != nil {
@@ -72,8 +68,8 @@ func New(opts *Options) *Handler {
 	return h
 }
 
-// sources are what a page's policy must let it connect to. 'self' is its own
-// origin's sockets too.
+// sources returns the connect-src sources for an endpoint. 'self' includes WebSockets of the same
+// origin.
 func sources(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	switch {
@@ -82,24 +78,25 @@ func sources(endpoint string) (string, error) {
 	case u.Scheme == "" && u.Host == "":
 		return "'self'", nil
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(u.Host, ";,'*"):
-		return "", fmt.Errorf("%q is no path and no http or https URL", endpoint)
+		return "", fmt.Errorf("%q is neither a path nor an http or https URL", endpoint)
 	}
 	socket := strings.Replace(u.Scheme, "http", "ws", 1)
 	return fmt.Sprintf("%s://%s %s://%s", u.Scheme, u.Host, socket, u.Host), nil
 }
 
-// What a page may do. The live view's scripts touch the document only by nodes;
-// GraphiQL's editor cannot do without three things: style elements that it makes
-// itself, which carry the answer's nonce; style attributes in the markup of its
-// lines, which nothing but 'unsafe-inline' admits (attributes alone, no script
-// and no style element); and images in its style sheet, as data.
+// Content-Security-Policies. The live view's scripts change the document only through DOM nodes, so it
+// needs no exceptions. GraphiQL's editor needs three:
+//   - style elements that it creates, which carry the nonce of the response;
+//   - style attributes, which only 'unsafe-inline' permits (style-src-attr does not permit scripts
+//     or style elements);
+//   - images in its style sheet, as data: URLs.
 const (
 	everyPolicy    = "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	livePolicy     = everyPolicy + "; style-src 'self'; img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'; connect-src "
 	graphiqlPolicy = everyPolicy + "; style-src 'self' 'nonce-%s'; style-src-attr 'unsafe-inline'; img-src 'self' data:; font-src 'self'; worker-src 'self'; connect-src "
 )
 
-// ServeHTTP answers GET and HEAD.
+// ServeHTTP serves GET and HEAD.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -109,10 +106,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, isAsset := strings.CutPrefix(path, "assets/")
 	switch {
 	case path != "" && path != "live" && !(isAsset && assets.have(name)):
-		header.Set("Content-Security-Policy", nothing)
+		header.Set("Content-Security-Policy", noContentPolicy)
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		header.Set("Content-Security-Policy", nothing)
+		header.Set("Content-Security-Policy", noContentPolicy)
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "Only GET and HEAD are served.", http.StatusMethodNotAllowed)
 	case isAsset:
@@ -133,6 +130,6 @@ func answer(w http.ResponseWriter, r *http.Request, page, policy string) {
 	header.Set("Cache-Control", "no-cache")
 	header.Set("Content-Length", strconv.Itoa(len(page)))
 	if r.Method != http.MethodHead {
-		_, _ = io.WriteString(w, page) // whoever left needs no answer
+		_, _ = io.WriteString(w, page) // an error means that the client has disconnected
 	}
 }

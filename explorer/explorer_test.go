@@ -34,7 +34,7 @@ func body(t *testing.T, resp *http.Response) string {
 	return string(text)
 }
 
-// references are what a page names: scripts, styles, the icon.
+// references matches the files that a page loads: scripts, styles, the icon.
 var references = regexp.MustCompile(`(?:src|href)="(assets/[^"]+-[^"]+)"`)
 
 func assetsOf(t *testing.T, h http.Handler, path string) []string {
@@ -46,7 +46,7 @@ func assetsOf(t *testing.T, h http.Handler, path string) []string {
 	return names
 }
 
-// directives are a Content-Security-Policy's.
+// directives parses the Content-Security-Policy of a response.
 func directives(resp *http.Response) map[string]string {
 	found := map[string]string{}
 	for directive := range strings.SplitSeq(resp.Header.Get("Content-Security-Policy"), ";") {
@@ -56,7 +56,7 @@ func directives(resp *http.Response) map[string]string {
 	return found
 }
 
-func TestPagesAreServedWithAStrictPolicy(t *testing.T) {
+func TestPagesHaveStrictPolicy(t *testing.T) {
 	h := explorer.New(nil)
 	for path, title := range map[string]string{"/": "Explorer · chaingql", "/live": "Live · chaingql"} {
 		resp := get(h, "GET", path)
@@ -86,19 +86,19 @@ func TestPagesAreServedWithAStrictPolicy(t *testing.T) {
 			}
 		}
 		if regexp.MustCompile(`<script[^>]*>[^<]|<style|\son\w+=|\sstyle=|https?://`).MatchString(text) {
-			t.Errorf("%s has something inline, or names another origin:\n%s", path, text)
+			t.Errorf("%s has inline content or refers to another origin:\n%s", path, text)
 		}
 	}
 }
 
-func TestLiveViewHasNoExceptionForStyles(t *testing.T) {
+func TestLiveViewPolicyHasNoStyleException(t *testing.T) {
 	policy := directives(get(explorer.New(nil), "GET", "/live"))
 	if policy["style-src"] != "'self'" || policy["style-src-attr"] != "" || policy["require-trusted-types-for"] != "'script'" {
 		t.Errorf("policy %v", policy)
 	}
 }
 
-func TestNonceIsTheAnswersOwn(t *testing.T) {
+func TestNonceIsUniquePerResponse(t *testing.T) {
 	h := explorer.New(nil)
 	seen := map[string]bool{}
 	for range 3 {
@@ -114,13 +114,13 @@ func TestNonceIsTheAnswersOwn(t *testing.T) {
 	}
 }
 
-func TestAssetsAreKeptForEverAndNeedNoRevalidation(t *testing.T) {
+func TestAssetsAreImmutable(t *testing.T) {
 	h := explorer.New(nil)
 	types := regexp.MustCompile(`^(text/css|text/javascript); charset=utf-8$|^image/svg\+xml$`)
 	for _, page := range []string{"/", "/live"} {
 		names := assetsOf(t, h, page)
 		if len(names) != 3 {
-			t.Fatalf("%s is made of %v", page, names)
+			t.Fatalf("%s refers to %v", page, names)
 		}
 		for _, name := range names {
 			if !regexp.MustCompile(`-[A-Z0-9]{8}\.\w+$`).MatchString(name) {
@@ -145,7 +145,7 @@ func TestAssetsAreKeptForEverAndNeedNoRevalidation(t *testing.T) {
 	}
 }
 
-func TestAssetsComePackedToWhoTakesThem(t *testing.T) {
+func TestAssetsAreCompressedIfAccepted(t *testing.T) {
 	h := explorer.New(nil)
 	name := "/" + assetsOf(t, h, "/live")[2]
 	plain := body(t, get(h, "GET", name))
@@ -176,12 +176,12 @@ func TestAssetsComePackedToWhoTakesThem(t *testing.T) {
 			t.Errorf("%q: Content-Length %s of %d bytes", accept, length, len(got))
 		}
 		if got != plain {
-			t.Errorf("%q: other bytes", accept)
+			t.Errorf("%q: the content differs", accept)
 		}
 	}
 }
 
-func TestEveryFileOfTheBuildIsServed(t *testing.T) {
+func TestAllBuiltFilesAreServed(t *testing.T) {
 	h := explorer.New(nil)
 	entries, err := os.ReadDir("assets")
 	if err != nil || len(entries) < 10 {
@@ -196,12 +196,12 @@ func TestEveryFileOfTheBuildIsServed(t *testing.T) {
 	}
 }
 
-func TestLicencesAreServed(t *testing.T) {
+func TestLicensesAreServed(t *testing.T) {
 	resp := get(explorer.New(nil), "GET", "/assets/LICENSES.txt")
 	text := body(t, resp)
 	for _, name := range []string{"\ngraphiql 5.", "\nmonaco-editor 0.", "\nreact 19.", "\ngraphql-ws 6.", "\nprettier 3."} {
 		if !strings.Contains(text, name) {
-			t.Errorf("no %q in it", name)
+			t.Errorf("LICENSES.txt lacks %q", name)
 		}
 	}
 	if resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || resp.Header.Get("Cache-Control") != "no-cache" {
@@ -209,7 +209,7 @@ func TestLicencesAreServed(t *testing.T) {
 	}
 }
 
-func TestHEADIsGETWithoutTheBody(t *testing.T) {
+func TestHEADEqualsGETWithoutBody(t *testing.T) {
 	h := explorer.New(nil)
 	for _, path := range []string{"/", "/live", "/assets/LICENSES.txt", "/" + assetsOf(t, h, "/")[0]} {
 		want, got := get(h, "GET", path), get(h, "HEAD", path)
@@ -224,7 +224,7 @@ func TestHEADIsGETWithoutTheBody(t *testing.T) {
 	}
 }
 
-func TestNothingElseIsServed(t *testing.T) {
+func TestUnknownPathIs404(t *testing.T) {
 	h := explorer.New(nil)
 	packed := assetsOf(t, h, "/")[0] + ".gz"
 	for _, path := range []string{
@@ -243,7 +243,7 @@ func TestNothingElseIsServed(t *testing.T) {
 	}
 }
 
-func TestOtherMethodsAreToldWhichAreServed(t *testing.T) {
+func TestOtherMethodsAre405WithAllow(t *testing.T) {
 	h := explorer.New(nil)
 	for _, path := range []string{"/", "/live", "/assets/LICENSES.txt"} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
@@ -254,7 +254,7 @@ func TestOtherMethodsAreToldWhichAreServed(t *testing.T) {
 	}
 }
 
-func TestItMayBeMountedUnderAPath(t *testing.T) {
+func TestExplorerWorksUnderPathPrefix(t *testing.T) {
 	for _, prefix := range []string{"/tools/explorer", "/tools/explorer/"} {
 		mux := http.NewServeMux()
 		mux.Handle("/tools/explorer/", http.StripPrefix(prefix, explorer.New(nil)))
@@ -265,9 +265,9 @@ func TestItMayBeMountedUnderAPath(t *testing.T) {
 			}
 			names := assetsOf(t, mux, path)
 			if len(names) != 3 {
-				t.Fatalf("%s is made of %v", path, names)
+				t.Fatalf("%s refers to %v", path, names)
 			}
-			for _, name := range names { // all are relative to the page
+			for _, name := range names { // all paths are relative to the page
 				if resp := get(mux, "GET", "/tools/explorer/"+name); resp.StatusCode != http.StatusOK {
 					t.Errorf("%s of %s: %s", name, path, resp.Status)
 				}
@@ -279,7 +279,7 @@ func TestItMayBeMountedUnderAPath(t *testing.T) {
 	}
 }
 
-func TestOptionsStandInThePages(t *testing.T) {
+func TestOptionsAppearInPages(t *testing.T) {
 	opts := &explorer.Options{Endpoint: `https://api.example:8443/{project}/graphql?"`, Project: `a"><script>`, Title: "Our <chain> {project}{nonce}", Account: `0:"ab`}
 	h := explorer.New(opts)
 	opts.Title = "changed later"
@@ -288,7 +288,7 @@ func TestOptionsStandInThePages(t *testing.T) {
 		text := body(t, resp)
 		for _, want := range []string{`data-endpoint="https://api.example:8443/{project}/graphql?&#34;"`, "Our &lt;chain&gt; {project}{nonce}", `value="a&#34;&gt;&lt;script&gt;"`, `"0:&#34;ab"`} {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s: no %s in\n%s", path, want, text)
+				t.Errorf("%s lacks %s:\n%s", path, want, text)
 			}
 		}
 		if got := directives(resp)["connect-src"]; got != "https://api.example:8443 wss://api.example:8443" {
@@ -297,16 +297,16 @@ func TestOptionsStandInThePages(t *testing.T) {
 	}
 }
 
-func TestProjectIsAskedForWhereTheEndpointHasOne(t *testing.T) {
+func TestProjectFieldDependsOnEndpoint(t *testing.T) {
 	for endpoint, hidden := range map[string]bool{"": false, "/{project}/graphql": false, "../{project}/graphql": false, "/graphql": true, "graphql": true} {
 		text := body(t, get(explorer.New(&explorer.Options{Endpoint: endpoint}), "GET", "/live"))
 		if strings.Contains(text, `<label hidden>Project`) != hidden {
-			t.Errorf("%q: asks for a project, or does not:\n%s", endpoint, text)
+			t.Errorf("%q: wrong presence of the project field:\n%s", endpoint, text)
 		}
 	}
 }
 
-func TestEndpointsThatArePointlessPanic(t *testing.T) {
+func TestInvalidEndpointPanics(t *testing.T) {
 	for _, endpoint := range []string{"ftp://host/graphql", "//host/graphql", "http:///graphql", "https://u:p@host/graphql", "javascript:alert(1)", "https://a;b/graphql", "https://{project}.example/graphql", "%zz"} {
 		func() {
 			defer func() {
@@ -326,6 +326,6 @@ func TestPagesAreSmall(t *testing.T) {
 		size += len(body(t, get(h, "GET", "/"+name, "Accept-Encoding", "gzip")))
 	}
 	if page := []byte(body(t, get(h, "GET", "/live"))); size > 20_000 || bytes.Contains(page, []byte("explorer-")) {
-		t.Errorf("the live view is %d bytes beside its page", size)
+		t.Errorf("the files of the live view have %d bytes", size)
 	}
 }

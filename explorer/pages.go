@@ -9,11 +9,11 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// nonceHere stands in a page where its answer's nonce goes.
+// nonceHere is the placeholder for the nonce of a response.
 const nonceHere = "{nonce}"
 
-// page fills a page in. (html/template would do so, too, and make three megabytes
-// of a host's program that the linker otherwise leaves out.)
+// page fills in a page. It does not use html/template, which would prevent dead-code elimination by
+// the linker and add three megabytes to the host's program.
 func page(name string, o Options) string {
 	hidden := "hidden"
 	if strings.Contains(o.Endpoint, "{project}") {
@@ -38,7 +38,7 @@ func page(name string, o Options) string {
 func part(name string) string {
 	text, err := pageFiles.ReadFile("pages/" + name + ".html")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the files are embedded
 	}
 	return string(text)
 }

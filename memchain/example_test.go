@@ -45,7 +45,7 @@ func Example() {
 		}
 		fmt.Println("block", block.SeqNo, "at", block.Cursor)
 		if block.SeqNo == 3 {
-			break // it would wait for more
+			break // Follow would wait for more blocks
 		}
 	}
 	// Output:

@@ -6,14 +6,13 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// An index has the numbers of the blocks that a filter by workchain, shard or
-// both selects. Without it, a page of a workchain that has few blocks would be
-// a scan of the whole chain. Blocks are numbered from the first that the chain
-// ever had, ascending; as with Chain.blocks, a list is never written again
-// below its length, so readers share it without a lock.
+// An index holds the numbers of the blocks that match a filter by workchain, shard or
+// both. Without it, a page of a workchain with few blocks would scan the whole chain.
+// Numbers ascend and count all blocks that the chain ever had, from 0. As in
+// Chain.blocks, elements are never changed, so readers share lists without a lock.
 type index map[filter][]int
 
-// A filter is the part of a BlocksQuery that an index answers.
+// A filter holds the fields of a BlocksQuery that select a list of the index.
 type filter struct {
 	workchain            int32
 	shard                uint64
@@ -53,8 +52,8 @@ func (x index) prune(number int) {
 	}
 }
 
-// pageOf is chaingql.PageOf for a query with a filter. The blocks that the filter
-// selects have the given numbers; blocks[0] has the number first.
+// pageOf returns the same page as chaingql.PageOf for a query with a filter. numbers
+// holds the numbers of the matching blocks; blocks[0] has the number first.
 func pageOf(blocks []chaingql.Block, first int, numbers []int, q chaingql.BlocksQuery) []chaingql.Block {
 	if q.After != "" {
 		from, _ := slices.BinarySearch(numbers, first+after(blocks, q.After))

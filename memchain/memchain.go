@@ -1,7 +1,6 @@
-// Package memchain is a chain in memory: a [chaingql.Backend] for tests,
-// demonstrations and replays. It holds what it is given, by hand (see
-// [Chain.Append]) or out of a recording of a real chain (see [Load]), until it
-// is told to drop it (see [Chain.Prune]).
+// Package memchain implements a [chaingql.Backend] in memory for tests, demonstrations
+// and replays. Blocks come from [Chain.Append] or from a recording of a real chain (see
+// [Load]) and are kept until [Chain.Prune] drops them.
 package memchain
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// MaxCursor is how many bytes a cursor may have at most.
+// MaxCursor is the maximum length of a cursor in bytes.
 const MaxCursor = 64
 
 var errInterrupted = errors.New("memchain: interrupted")
@@ -26,16 +25,16 @@ var errInterrupted = errors.New("memchain: interrupted")
 // concurrently.
 type Chain struct {
 	mu       sync.RWMutex
-	blocks   []chaingql.Block // ascending; what is in it is never written again, so readers share it unlocked
+	blocks   []chaingql.Block // ascending; elements are never changed, so readers share it without a lock
 	index    index
-	dropped  int             // how many blocks were pruned
-	floor    chaingql.Cursor // the newest block that was pruned
+	dropped  int             // number of pruned blocks
+	floor    chaingql.Cursor // cursor of the newest pruned block
 	balances map[chaingql.Address]*big.Int
-	grown    chan struct{} // closed, and made anew, whenever blocks come
+	grown    chan struct{} // closed and replaced when blocks are appended
 	line     *line
 }
 
-// A line is what running Follows hang on until it is cut.
+// A line ends all Follows that started with it when Interrupt closes cut.
 type line struct {
 	cut   chan struct{}
 	cause error // written before cut is closed
@@ -56,12 +55,12 @@ func New() *Chain {
 	}
 }
 
-// Append commits blocks behind the newest, all of them or, on error, none.
-// They must ascend by cursor, and past every block that the chain ever had. A
-// cursor is made of the characters that [chaingql.ChainOrder] and
-// [chaingql.SeqCursor] use (0-9, a-f, m and -), at most [MaxCursor] of them;
-// the error wraps [chaingql.ErrBadCursor] where one is not. The slice remains
-// the caller's.
+// Append commits blocks after the newest. If it returns an error, the chain is
+// unchanged. Cursors must ascend and be greater than that of every earlier block.
+//
+// A cursor has at most [MaxCursor] of the characters that [chaingql.ChainOrder] and
+// [chaingql.SeqCursor] use: 0-9, a-f, m and -. If a cursor is empty or has others, the
+// error wraps [chaingql.ErrBadCursor]. Append does not keep the slice.
 func (c *Chain) Append(blocks ...chaingql.Block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,9 +97,8 @@ func (c *Chain) newest() chaingql.Cursor {
 	return c.blocks[len(c.blocks)-1].Cursor
 }
 
-// SetBalance gives an account a balance in nano-units, of which it keeps a
-// copy. An account with a balance of zero is known all the same. SetBalance
-// panics where the balance is nil or negative, which no account can have.
+// SetBalance sets the balance of an account in nano-units. It copies nano. An account
+// with a balance of zero exists. SetBalance panics if nano is nil or negative.
 func (c *Chain) SetBalance(addr chaingql.Address, nano *big.Int) {
 	if nano == nil || nano.Sign() < 0 {
 		panic(fmt.Sprintf("memchain: balance %v of %v", nano, addr))
@@ -111,10 +109,10 @@ func (c *Chain) SetBalance(addr chaingql.Address, nano *big.Int) {
 	c.balances[addr] = nano
 }
 
-// Prune drops all blocks below a cursor but the newest of the chain, which is
-// always kept. From then on, reading on from a cursor below the newest block that
-// was dropped is [chaingql.ErrCursorTooOld], and a running Follow that has yet to
-// reach that block ends with it.
+// Prune drops all blocks below a cursor, except for the newest block of the chain. From
+// then on, reading from a cursor below the newest dropped block fails with
+// [chaingql.ErrCursorTooOld], and so does a running Follow that has not reached that
+// block.
 func (c *Chain) Prune(before chaingql.Cursor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,9 +135,8 @@ func without[T any](s []T, n int) []T {
 	return s[n:]
 }
 
-// Interrupt ends every Follow that is running with err, as a source does that
-// loses its connection. A nil err stands for one of Interrupt's own. Follows
-// that start later are not touched.
+// Interrupt ends every running Follow with err, like a source that loses its
+// connection. If err is nil, a default error is used. Later Follows are not affected.
 func (c *Chain) Interrupt(err error) {
 	if err == nil {
 		err = errInterrupted
@@ -151,14 +148,14 @@ func (c *Chain) Interrupt(err error) {
 	c.line = &line{cut: make(chan struct{})}
 }
 
-// Balance returns a copy of the account's balance, or
-// [chaingql.ErrNotFound] where SetBalance never named the account.
+// Balance returns a copy of the account's balance, or [chaingql.ErrNotFound] if neither
+// SetBalance nor Add has set one.
 func (c *Chain) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	c.mu.RLock()
-	nano, known := c.balances[addr] // never written again, only replaced
+	nano, known := c.balances[addr] // the big.Int is never changed, only replaced
 	c.mu.RUnlock()
 	if !known {
 		return nil, chaingql.ErrNotFound
@@ -166,8 +163,7 @@ func (c *Chain) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, e
 	return new(big.Int).Set(nano), nil
 }
 
-// Balances returns the balances that accounts were given, nil for those that
-// were given none.
+// Balances returns copies of the balances of addrs, nil for accounts without one.
 func (c *Chain) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -204,9 +200,9 @@ func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.
 	return chaingql.PageOf(blocks, q), nil
 }
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes
-// it. It wakes as soon as blocks are appended, and holds nothing up however
-// slowly its caller reads. If blocks were pruned, "" is too old.
+// Follow yields every block after a cursor, as [chaingql.Backend] describes it. It wakes
+// as soon as blocks are appended. A slow caller blocks nothing else. If blocks were
+// pruned, the cursor "" is too old.
 func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := checkCursor(from); err != nil {
@@ -250,10 +246,9 @@ func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chai
 	}
 }
 
-// since returns the blocks from number next on (they are counted from the
-// first that ever was), the number of the first of them, and what is closed as
-// soon as there are more. If next is negative, or pruned, the place after last is
-// looked up.
+// since returns the blocks from number next on, the number of the first of them, and a
+// channel that is closed when more are appended. Numbers count all blocks that the chain
+// ever had, from 0. If next is negative or was pruned, the position after last is used.
 func (c *Chain) since(last chaingql.Cursor, next int) (blocks []chaingql.Block, at int, grown <-chan struct{}, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -266,6 +261,7 @@ func (c *Chain) since(last chaingql.Cursor, next int) (blocks []chaingql.Block, 
 	return c.blocks[next-c.dropped:], next, c.grown, nil
 }
 
+// err returns the cause if l was cut, and otherwise ctx's error.
 func (l *line) err(ctx context.Context) error {
 	select {
 	case <-l.cut:

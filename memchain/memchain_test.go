@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestChainKeepsTheContract(t *testing.T) {
+func TestChainKeepsContract(t *testing.T) {
 	backendtest.Run(t, func(*testing.T) backendtest.Harness {
 		c := memchain.New()
 		return backendtest.Harness{
@@ -53,22 +53,25 @@ func list(blocks []chaingql.Block) string {
 	return strings.Join(all, " ")
 }
 
-func TestAppendTakesAllOrNone(t *testing.T) {
+func TestAppendIsAtomic(t *testing.T) {
 	long := chaingql.Cursor(strings.Repeat("a", 64))
 	for _, row := range []struct {
 		name   string
 		blocks []chaingql.Block
-		want   string // "": taken
+		want   string // substring of the error; "" if the blocks are accepted
 	}{
 		{"nothing", nil, ""},
 		{"ascending", at("06", "07m"), ""},
 		{"the longest cursor", at(long), ""},
 		{"too long a cursor", at("06", long+"0"), "block 2 of 2 has cursor"},
-		{"the newest again", at("05"), `block 1 of 1 has cursor "05", which is not past "05"`},
+		{"the newest block again", at("05"), `block 1 of 1 has cursor "05", which is not past "05"`},
 		{"below the newest", at("06", "04"), `block 2 of 2 has cursor "04", which is not past "06"`},
-		{"one twice", at("06", "06"), `block 2 of 2 has cursor "06", which is not past "06"`},
+		{"a duplicate", at("06", "06"), `block 2 of 2 has cursor "06", which is not past "06"`},
 		{"no cursor", at("06", ""), `block 2 of 2 has cursor ""`},
-		{"a character of no cursor", at("06", "07", "08z"), `block 3 of 3 has cursor "08z": chaingql: not a cursor of this chain`},
+		{
+			"an invalid character", at("06", "07", "08z"),
+			`block 3 of 3 has cursor "08z": chaingql: not a cursor of this chain`,
+		},
 		{"an upper-case digit", at("0A"), `has cursor "0A"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -80,16 +83,17 @@ func TestAppendTakesAllOrNone(t *testing.T) {
 			got := cursors(t, c, chaingql.BlocksQuery{First: 10})
 			if row.want == "" {
 				if want := strings.TrimSpace("05 " + list(row.blocks)); err != nil || got != want {
-					t.Errorf("holds %s with error %v, not %s", got, err, want)
+					t.Errorf("holds %s with error %v, want %s", got, err, want)
 				}
-			} else if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") || got != "05" {
-				t.Errorf("holds %s with error %v, not 05 and %q", got, err, row.want)
+			} else if err == nil || got != "05" ||
+				!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("holds %s with error %v, want 05 and %q", got, err, row.want)
 			}
 		})
 	}
 }
 
-func TestAppendLeavesTheCallersSliceAlone(t *testing.T) {
+func TestAppendCopiesBlocks(t *testing.T) {
 	c := memchain.New()
 	blocks := at("01", "02")
 	if err := c.Append(blocks...); err != nil {
@@ -101,12 +105,12 @@ func TestAppendLeavesTheCallersSliceAlone(t *testing.T) {
 	}
 }
 
-func TestBalanceThatNoAccountCanHavePanics(t *testing.T) {
+func TestSetBalancePanicsOnInvalidBalance(t *testing.T) {
 	for _, nano := range []*big.Int{nil, big.NewInt(-1)} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("SetBalance took %v", nano)
+					t.Errorf("SetBalance accepted %v", nano)
 				}
 			}()
 			memchain.New().SetBalance(chaingql.Address{}, nano)
@@ -114,7 +118,7 @@ func TestBalanceThatNoAccountCanHavePanics(t *testing.T) {
 	}
 }
 
-func TestPrunedHistoryIsTooOldFromTheLastBlockDroppedDown(t *testing.T) {
+func TestCursorBeforeLastPrunedBlockIsTooOld(t *testing.T) {
 	for _, row := range []struct {
 		name          string
 		prune         []chaingql.Cursor
@@ -122,10 +126,22 @@ func TestPrunedHistoryIsTooOldFromTheLastBlockDroppedDown(t *testing.T) {
 		tooOld, still []chaingql.Cursor
 	}{
 		{"nothing", []chaingql.Cursor{"", "02"}, "02 04 06 08", nil, []chaingql.Cursor{"01", "02", "09"}},
-		{"up to a block", []chaingql.Cursor{"06"}, "06 08", []chaingql.Cursor{"01", "02", "03"}, []chaingql.Cursor{"04", "05", "06", "08", "09"}},
-		{"up to between blocks", []chaingql.Cursor{"05"}, "06 08", []chaingql.Cursor{"02", "03"}, []chaingql.Cursor{"04", "05", "06"}},
-		{"twice", []chaingql.Cursor{"03", "07", "05"}, "08", []chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "07", "08"}},
-		{"all but the newest", []chaingql.Cursor{"0f", "f"}, "08", []chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "08", "09"}},
+		{
+			"up to a block", []chaingql.Cursor{"06"}, "06 08",
+			[]chaingql.Cursor{"01", "02", "03"}, []chaingql.Cursor{"04", "05", "06", "08", "09"},
+		},
+		{
+			"up to between blocks", []chaingql.Cursor{"05"}, "06 08",
+			[]chaingql.Cursor{"02", "03"}, []chaingql.Cursor{"04", "05", "06"},
+		},
+		{
+			"twice", []chaingql.Cursor{"03", "07", "05"}, "08",
+			[]chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "07", "08"},
+		},
+		{
+			"all but the newest", []chaingql.Cursor{"0f", "f"}, "08",
+			[]chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "08", "09"},
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := memchain.New()
@@ -136,12 +152,13 @@ func TestPrunedHistoryIsTooOldFromTheLastBlockDroppedDown(t *testing.T) {
 				c.Prune(before)
 			}
 			if got := cursors(t, c, chaingql.BlocksQuery{First: 10}); got != row.kept {
-				t.Errorf("keeps %q, not %q", got, row.kept)
+				t.Errorf("keeps %q, want %q", got, row.kept)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			for _, after := range row.tooOld {
-				if _, err := c.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: after}); !errors.Is(err, chaingql.ErrCursorTooOld) {
+				_, err := c.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: after})
+				if !errors.Is(err, chaingql.ErrCursorTooOld) {
 					t.Errorf("Blocks after %q: %v", after, err)
 				}
 				for b, err := range c.Follow(ctx, after) {
@@ -157,7 +174,7 @@ func TestPrunedHistoryIsTooOldFromTheLastBlockDroppedDown(t *testing.T) {
 				}
 			}
 			if err := c.Append(at("08")...); err == nil {
-				t.Error("a block that the chain had comes in again")
+				t.Error("Append accepted a pruned block again")
 			}
 			if err := c.Append(at("0a")...); err != nil {
 				t.Error(err)
@@ -166,8 +183,8 @@ func TestPrunedHistoryIsTooOldFromTheLastBlockDroppedDown(t *testing.T) {
 	}
 }
 
-// read follows in the background and takes down what comes.
-func read(ctx context.Context, c *memchain.Chain, after chaingql.Cursor) (said func() string) {
+// read records the results of Follow in the background. yielded returns them, separated by spaces.
+func read(ctx context.Context, c *memchain.Chain, after chaingql.Cursor) (yielded func() string) {
 	var mu sync.Mutex
 	var all []string
 	go func() {
@@ -189,11 +206,11 @@ func read(ctx context.Context, c *memchain.Chain, after chaingql.Cursor) (said f
 	}
 }
 
-func TestFollowWakesWithoutAnyTimePassing(t *testing.T) {
+func TestFollowWakesImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := memchain.New()
-		said := read(ctx, c, "")
+		yielded := read(ctx, c, "")
 		began := time.Now()
 		for _, step := range []struct {
 			do   func()
@@ -207,34 +224,34 @@ func TestFollowWakesWithoutAnyTimePassing(t *testing.T) {
 			{cancel, "01 02 03 04 context canceled."},
 		} {
 			step.do()
-			if got := said(); got != step.want {
-				t.Errorf("said %q, not %q", got, step.want)
+			if got := yielded(); got != step.want {
+				t.Errorf("Follow yielded %q, want %q", got, step.want)
 			}
 		}
 		if passed := time.Since(began); passed != 0 {
-			t.Errorf("%v passed", passed)
+			t.Errorf("%v passed, want 0", passed)
 		}
 	})
 }
 
-func TestFollowFromPastTheNewestOutlivesPruning(t *testing.T) {
+func TestFollowAfterFutureCursorSurvivesPruning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := memchain.New()
-		said := read(ctx, c, "04")
+		yielded := read(ctx, c, "04")
 		synctest.Wait()
 		_ = c.Append(at("02", "04")...)
-		c.Prune("0f") // of blocks that it was never to see
+		c.Prune("0f") // blocks before its cursor
 		_ = c.Append(at("05")...)
-		if got := said(); got != "05" {
-			t.Errorf("said %q", got)
+		if got := yielded(); got != "05" {
+			t.Errorf("Follow yielded %q", got)
 		}
 		cancel()
 		synctest.Wait()
 	})
 }
 
-func TestInterruptEndsRunningFollowsAlone(t *testing.T) {
+func TestInterruptEndsOnlyRunningFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := memchain.New()
@@ -244,17 +261,17 @@ func TestInterruptEndsRunningFollowsAlone(t *testing.T) {
 		c.Interrupt(errors.New("wire cut"))
 		third := read(ctx, c, "")
 		if a, b, d := first(), second(), third(); a != "01 wire cut." || b != "wire cut." || d != "01" {
-			t.Errorf("said %q, %q and %q", a, b, d)
+			t.Errorf("Follows yielded %q, %q and %q", a, b, d)
 		}
 		c.Interrupt(nil)
 		if got := third(); got != "01 memchain: interrupted." {
-			t.Errorf("said %q", got)
+			t.Errorf("Follow yielded %q", got)
 		}
 		cancel()
 	})
 }
 
-func TestFollowThatIsOvertakenByPruningEndsAndDoesNotSkip(t *testing.T) {
+func TestFollowOvertakenByPruningEnds(t *testing.T) {
 	c := memchain.New()
 	_ = c.Append(at("01", "02")...)
 	var got []string
@@ -264,7 +281,7 @@ func TestFollowThatIsOvertakenByPruningEndsAndDoesNotSkip(t *testing.T) {
 			break
 		}
 		got = append(got, string(b.Cursor))
-		if b.Cursor == "02" { // new blocks come and go before the reader is back
+		if b.Cursor == "02" { // blocks are appended and pruned before the reader continues
 			_ = c.Append(at("03", "04")...)
 			c.Prune("04")
 		}
@@ -274,7 +291,7 @@ func TestFollowThatIsOvertakenByPruningEndsAndDoesNotSkip(t *testing.T) {
 	}
 }
 
-func TestChainMayBeWrittenInsideAFollow(t *testing.T) {
+func TestAppendWorksInsideFollow(t *testing.T) {
 	c := memchain.New()
 	_ = c.Append(at("01")...)
 	n := 0
@@ -285,7 +302,7 @@ func TestChainMayBeWrittenInsideAFollow(t *testing.T) {
 		if n++; n == 3 {
 			break
 		}
-		if err := c.Append(at(b.Cursor + "0")...); err != nil { // would lock up under a lock held across yield
+		if err := c.Append(at(b.Cursor + "0")...); err != nil { // would deadlock if Follow held a lock during yield
 			t.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// grow appends the blocks from one number to another.
+// grow appends the blocks with numbers in [from, to).
 func grow(t *testing.T, c *memchain.Chain, from, to uint64) {
 	t.Helper()
 	var blocks []chaingql.Block
@@ -31,12 +31,12 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Readers wait while a chain is pruned.
-func TestPruneOfAFewBlocksDoesNotCopyTheChain(t *testing.T) {
+// Prune blocks readers, so it must be cheap.
+func TestPruneDoesNotCopyChain(t *testing.T) {
 	c := memchain.New()
 	grow(t, c, 0, 100_000)
 	if bytes := allocated(func() { c.Prune(chaingql.SeqCursor(10)) }); bytes > 64<<10 {
-		t.Errorf("%d bytes were allocated to prune 10 blocks", bytes)
+		t.Errorf("pruning 10 blocks allocated %d bytes", bytes)
 	}
 }
 
@@ -56,12 +56,12 @@ func TestPrunedBlocksAreFreed(t *testing.T) {
 		}
 	}
 	if grown := heap() - before; grown > 10<<20 {
-		t.Errorf("a chain of 10,000 blocks keeps %d bytes", grown)
+		t.Errorf("a chain with 10,000 blocks uses %d bytes", grown)
 	}
 	runtime.KeepAlive(c)
 }
 
-func TestAddShowsBlocksTogetherWithTheirBalances(t *testing.T) {
+func TestAddPublishesBlocksAndBalancesTogether(t *testing.T) {
 	account := chaingql.Address{ID: [32]byte{1}}
 	for range 50 {
 		c := memchain.New()
@@ -86,7 +86,7 @@ func TestAddShowsBlocksTogetherWithTheirBalances(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-seen; errors.Is(err, chaingql.ErrNotFound) {
-			t.Fatal("Follow had a block before the balances that came with it")
+			t.Fatal("Follow yielded a block before its balances were visible")
 		}
 	}
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A Recording is what [Load] read: blocks or accounts of a real chain.
+// A Recording holds blocks and balances of a real chain, read by [Load].
 type Recording struct {
-	// Network says in words where the recording was made.
+	// Network describes the recorded network.
 	Network string
 	// Blocks ascend by cursor, which is their recorded chain_order.
 	Blocks []chaingql.Block
-	// LeftOut counts the blocks that were recorded without a chain_order and
-	// so have no place among the others.
+	// LeftOut is the number of blocks that Load skipped because they have no chain_order
+	// and therefore no position.
 	LeftOut int
-	// Balances has the newest recorded balance of each account.
+	// Balances holds the newest recorded balance of each account.
 	Balances map[chaingql.Address]*big.Int
 }
 
@@ -36,11 +36,10 @@ type Recording struct {
 //	             "gen_utime": 1573822385, "chain_order": "01m"}],
 //	 "accounts": [{"address": "-1:…64 hex digits…", "balance": "5000000000", "state_seq_no": 0}]}
 //
-// Blocks come in any order and may lack chain_order, which leaves them out.
-// Of several rows for one account the one with the highest state_seq_no
-// counts. A file that deviates is refused with an error that names the row
-// and what is wrong with it; members that the format does not know are
-// deviations too. Load reads r to its end and keeps all of it in memory.
+// Blocks may be in any order. Those without chain_order are skipped. If an account has
+// several rows, the one with the highest state_seq_no is used. If the file deviates from
+// the format or has unknown members, Load returns an error that names the row and the
+// problem. Load reads all of r into memory.
 func Load(r io.Reader) (Recording, error) {
 	rec, err := load(r)
 	if err != nil {
@@ -49,8 +48,8 @@ func Load(r io.Reader) (Recording, error) {
 	return rec, nil
 }
 
-// Add appends a recording's blocks to the chain and sets its balances, both at once for readers. If it returns an
-// error, the chain is unchanged. The recording remains the caller's.
+// Add appends a recording's blocks to the chain and sets its balances in one atomic step. If it returns an error, the
+// chain is unchanged. Add does not keep references to the recording's slice, map or balances.
 func (c *Chain) Add(rec Recording) error {
 	for addr, nano := range rec.Balances {
 		if nano == nil || nano.Sign() < 0 {
@@ -68,7 +67,7 @@ func (c *Chain) Add(rec Recording) error {
 	return nil
 }
 
-// What a file may hold. Members without a type are known, and passed over.
+// Members of type any are valid in a file but ignored.
 type (
 	recordedFile struct {
 		Network    string            `json:"network"`
@@ -148,15 +147,15 @@ func loadBlock(row []byte) (b chaingql.Block, err error) {
 	}
 	switch {
 	case f.Workchain == nil:
-		return b, errors.New("has no workchain")
+		return b, errors.New("workchain is missing")
 	case f.Shard == nil:
-		return b, errors.New("has no shard")
+		return b, errors.New("shard is missing")
 	case f.SeqNo == nil:
-		return b, errors.New("has no seq_no")
+		return b, errors.New("seq_no is missing")
 	case f.Hash == nil:
-		return b, errors.New("has no hash")
+		return b, errors.New("hash is missing")
 	case f.GenUtime == nil:
-		return b, errors.New("has no gen_utime")
+		return b, errors.New("gen_utime is missing")
 	case *f.GenUtime < 0 || *f.GenUtime > 1<<32-1:
 		return b, fmt.Errorf("gen_utime %d is not a time in 32 bits", *f.GenUtime)
 	}
@@ -199,11 +198,11 @@ func loadAccounts(rows []json.RawMessage) (map[chaingql.Address]*big.Int, error)
 		}
 		switch {
 		case f.Address == nil:
-			return nil, fmt.Errorf("account %d: has no address", i+1)
+			return nil, fmt.Errorf("account %d: address is missing", i+1)
 		case f.Balance == nil:
-			return nil, fmt.Errorf("account %d: has no balance", i+1)
+			return nil, fmt.Errorf("account %d: balance is missing", i+1)
 		case f.StateSeqNo == nil:
-			return nil, fmt.Errorf("account %d: has no state_seq_no", i+1)
+			return nil, fmt.Errorf("account %d: state_seq_no is missing", i+1)
 		}
 		addr, err := chaingql.ParseAddress(*f.Address)
 		if err != nil {
@@ -224,7 +223,8 @@ func loadAccounts(rows []json.RawMessage) (map[chaingql.Address]*big.Int, error)
 	return balances, nil
 }
 
-// maxDigits is room for 256 bits, twice what the network can express.
+// maxDigits is the maximum number of digits of a balance: 256 bits, twice as many as the
+// network can express.
 const maxDigits = 78
 
 func parseBalance(s string) (*big.Int, bool) {
@@ -234,7 +234,8 @@ func parseBalance(s string) (*big.Int, bool) {
 	return new(big.Int).SetString(s, 10)
 }
 
-// decodeHex passes over a string that is not given.
+// decodeHex decodes s, which must have exactly the length of dst. It does nothing if s
+// is nil.
 func decodeHex(dst []byte, name string, s *string) error {
 	if s == nil {
 		return nil
@@ -248,10 +249,10 @@ func decodeHex(dst []byte, name string, s *string) error {
 	return fmt.Errorf("%s %.80q is not %d hex digits", name, *s, digits)
 }
 
-// decode reads one JSON object and nothing behind it.
+// decode reads one JSON object and returns an error if anything follows it.
 func decode(data []byte, into any) error {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '{' {
-		return fmt.Errorf("%.20q… where an object belongs", trimmed)
+		return fmt.Errorf("%.20q… is not an object", trimmed)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -261,14 +262,14 @@ func decode(data []byte, into any) error {
 	case errors.Is(err, io.EOF):
 		return errors.New("is empty")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("ends in the middle")
+		return errors.New("is truncated")
 	case errors.As(err, &mistyped):
 		return fmt.Errorf("%s is a %s, which does not fit %v", mistyped.Field, mistyped.Value, mistyped.Type)
 	case err != nil:
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("goes on behind its end")
+		return errors.New("has data after its end")
 	}
 	return nil
 }
