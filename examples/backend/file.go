@@ -1,6 +1,5 @@
-// Package backend is a Backend as small as they get: a chain in a file, to which
-// an indexer appends a line of JSON for each block and each balance. docs/backend.md
-// walks through it.
+// Package backend is a minimal Backend: a chain in a file, to which an indexer appends a line of
+// JSON for each block and each balance. docs/backend.md explains it.
 package backend
 
 import (
@@ -19,24 +18,24 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A Record is one line of the file: a block, or what an account has from now on.
+// A Record is one line of the file: a block, or the new balance of an account.
 type Record struct {
 	Block   *chaingql.Block   `json:",omitempty"`
 	Account *chaingql.Address `json:",omitempty"`
 	Balance *big.Int          `json:",omitempty"`
 }
 
-// A File is a [chaingql.Backend] that reads what others append.
+// A File is a [chaingql.Backend] that reads a file that another process appends to.
 type File struct {
 	file *os.File
 
-	mu       sync.Mutex // guards what follows, and is never held while the file is read
-	offset   int64      // up to which the file has been read
+	mu       sync.Mutex // guards the fields below; not held while reading the file
+	offset   int64      // number of bytes read so far
 	blocks   []chaingql.Block
 	balances map[chaingql.Address]*big.Int
 }
 
-// Open opens a file, which may be empty.
+// Open opens a file. It may be empty.
 func Open(path string) (*File, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -48,8 +47,8 @@ func Open(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// catchUp reads what was appended since the last time. A line that is not
-// complete yet is left for the next.
+// catchUp reads the lines that were appended since the last call. An incomplete line is left for
+// the next call.
 func (f *File) catchUp(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -67,12 +66,12 @@ func (f *File) catchUp(ctx context.Context) error {
 			return nil
 		}
 		if err := f.take(offset, text); err != nil {
-			return fmt.Errorf("backend: in the lines from byte %d: %w", offset, err)
+			return fmt.Errorf("backend: lines from byte %d: %w", offset, err)
 		}
 	}
 }
 
-// take adds whole lines, unless another call was faster.
+// take adds complete lines, unless another call has added them already.
 func (f *File) take(offset int64, text []byte) error {
 	var records []Record
 	for decoder := json.NewDecoder(bytes.NewReader(text)); decoder.More(); {
@@ -102,7 +101,7 @@ func (f *File) take(offset int64, text []byte) error {
 	return nil
 }
 
-// Balance returns what the newest line says of an account.
+// Balance returns the balance in the newest line of an account.
 func (f *File) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	if err := f.catchUp(ctx); err != nil {
 		return nil, err
@@ -113,7 +112,7 @@ func (f *File) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, er
 	if !ok {
 		return nil, chaingql.ErrNotFound
 	}
-	return new(big.Int).Set(balance), nil // the caller's own
+	return new(big.Int).Set(balance), nil // the caller may modify it
 }
 
 // Blocks returns a page of the blocks.
@@ -125,15 +124,15 @@ func (f *File) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.B
 		return nil, err
 	}
 	f.mu.Lock()
-	blocks := f.blocks // it only ever grows behind its end
+	blocks := f.blocks // blocks are only appended, never changed
 	f.mu.Unlock()
 	return chaingql.PageOf(blocks, q), nil
 }
 
-// ours reports whether a cursor could be one that chaingql.ChainOrder made.
+// ours reports whether chaingql.ChainOrder could have returned c.
 func ours(c chaingql.Cursor) bool { return strings.Trim(string(c), "0123456789abcdefm-") == "" }
 
-// Follow looks for new lines twenty times a second.
+// Follow checks for new lines every 50 ms.
 func (f *File) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return chaingql.Poll(ctx, f.Blocks, after, 50*time.Millisecond)
 }

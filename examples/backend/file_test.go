@@ -16,8 +16,8 @@ import (
 	"github.com/chaingql/chaingql/examples/backend"
 )
 
-// The contract of chaingql.Backend, rule by rule.
-func TestFileKeepsTheContract(t *testing.T) {
+// TestFileKeepsContract checks the rules of chaingql.Backend.
+func TestFileKeepsContract(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		path := filepath.Join(t.TempDir(), "chain")
 		appendTo(t, path, "")
@@ -54,7 +54,7 @@ func open(t *testing.T, path string) *backend.File {
 	return file
 }
 
-// appendRecords is an indexer's part.
+// appendRecords appends to the file like an indexer.
 func appendRecords(path string, records []backend.Record) error {
 	var lines []byte
 	for _, r := range records {
@@ -83,7 +83,7 @@ func appendTo(t *testing.T, path, text string) {
 	}
 }
 
-func TestLineThatIsNotCompleteIsLeftForLater(t *testing.T) {
+func TestIncompleteLineIsReadLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chain")
 	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":1,"Time":"2026-01-01T00:00:00Z","Cursor":"01m"}}`+"\n"+`{"Block":{"Workchain":-1,"Se`)
 	file := open(t, path)
@@ -94,7 +94,7 @@ func TestLineThatIsNotCompleteIsLeftForLater(t *testing.T) {
 	appendTo(t, path, `qNo":2,"Time":"2026-01-01T00:00:01Z","Cursor":"02m"}}`+"\n")
 	page, err = file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
 	if err != nil || len(page) != 2 || page[1].SeqNo != 2 {
-		t.Errorf("with its end: %v, %v", page, err)
+		t.Errorf("with the complete line: %v, %v", page, err)
 	}
 	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":3,"Time":"2026-01-01T00:00:02Z","Cursor":"02m"}}`+"\n")
 	if _, err = file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10}); err == nil || !strings.Contains(err.Error(), `cursor "02m" comes after "02m"`) {

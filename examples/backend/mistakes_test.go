@@ -18,10 +18,10 @@ import (
 	"github.com/chaingql/chaingql/examples/backend"
 )
 
-// asMistaken names, in the environment, the mistake that the file is to make.
+// asMistaken is an environment variable with the name of a mistake.
 const asMistaken = "CHAINGQL_TEST_MISTAKE"
 
-// mistake is the file, or one that makes the mistake.
+// mistake returns the file, or the file with the mistake from the environment.
 func mistake(f *backend.File) chaingql.Backend {
 	if name := os.Getenv(asMistaken); name != "" {
 		return mistakes[name].make(f)
@@ -29,7 +29,7 @@ func mistake(f *backend.File) chaingql.Backend {
 	return f
 }
 
-// A mistaken file has one method in place of its own.
+// A mistaken backend is a File with one replaced method.
 type mistaken struct {
 	*backend.File
 	balance func(context.Context, chaingql.Address) (*big.Int, error)
@@ -58,7 +58,7 @@ func (m mistaken) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	return m.follow(ctx, after)
 }
 
-// mistakes are those of docs/backend.md, with the rule that each breaks.
+// mistakes lists the mistakes of docs/backend.md and the rule that each violates.
 var mistakes = map[string]struct {
 	rule string
 	make func(*backend.File) chaingql.Backend
@@ -158,30 +158,30 @@ var mistakes = map[string]struct {
 	}},
 }
 
-// Each mistake that docs/backend.md has is found, and told in the words that it
-// has.
-func TestMistakesAreToldInTheWordsOfTheDocument(t *testing.T) {
+// TestMistakesHaveDocumentedMessages checks that backendtest finds each mistake of docs/backend.md
+// and reports it with the documented message.
+func TestMistakesHaveDocumentedMessages(t *testing.T) {
 	text, err := os.ReadFile("../../docs/backend.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := regexp.MustCompile("(?m)^\\| (.*) \\| \"(.*)\" \\|$").FindAllStringSubmatch(string(text), -1)
 	if len(rows) != len(mistakes) {
-		t.Errorf("%d mistakes are documented, %d are made", len(rows), len(mistakes))
+		t.Errorf("%d mistakes are documented, %d are tested", len(rows), len(mistakes))
 	}
 	for _, row := range rows {
 		t.Run(row[1], func(t *testing.T) {
 			made, ok := mistakes[row[1]]
 			if !ok {
-				t.Fatal("nobody makes this mistake")
+				t.Fatal("this mistake is not tested")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			program := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestFileKeepsTheContract$/^(the_source_opens|"+made.rule+")$")
+			program := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestFileKeepsContract$/^(the_source_opens|"+made.rule+")$")
 			program.Env = append(os.Environ(), asMistaken+"="+row[1])
 			said, err := program.CombinedOutput()
 			if err == nil || !strings.Contains(string(said), row[2]) {
-				t.Errorf("%v: the kit said\n%s\nwant %s", err, said, row[2])
+				t.Errorf("%v: backendtest reported\n%s\nwant %s", err, said, row[2])
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Command drain is a host that leaves well: it is told by SIGTERM, as Kubernetes
-// does, lets queries finish, tells each subscriber where to go on, and ends in
-// time. deployment.yaml is the other half.
+// Command drain is a host that shuts down gracefully on SIGTERM, as Kubernetes sends it. Queries
+// finish, subscribers receive the cursor from which they can resume, and the process exits in time.
+// deployment.yaml has the matching settings.
 package main
 
 import (
@@ -18,9 +18,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// drain is how long clients are given to leave. With the seconds of preStop it
-// must be shorter than terminationGracePeriodSeconds, at the end of which the
-// process is killed.
+// drain is the timeout of the shutdown. Together with the sleep of preStop it must be shorter than
+// terminationGracePeriodSeconds, because the process is killed then.
 const drain = 20 * time.Second
 
 func main() {
@@ -30,31 +29,32 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := run(ctx, listener, memchain.New()); err != nil { // your Backend in its place
+	if err := run(ctx, listener, memchain.New()); err != nil { // replace with your Backend
 		log.Fatal(err)
 	}
 }
 
-// run serves until ctx is done, and returns when everybody has left.
+// run serves until ctx is done and returns after all clients have been disconnected or the drain
+// timeout has expired.
 func run(ctx context.Context, listener net.Listener, backend chaingql.Backend) error {
 	handler := chaingql.New(backend, nil)
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
-	mux.Handle("/graphql", handler)               // of clients whose URL names no project
+	mux.Handle("/{project}/graphql/{$}", handler) // no redirect from the other form
+	mux.Handle("/graphql", handler)               // for clients that send no project
 	mux.Handle("/graphql/{$}", handler)
-	// Ready until the listener is closed.
+	// The pod is ready until the listener is closed.
 	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		ReadTimeout:       10 * time.Second, // limits reading a body; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }() // returns in server.Shutdown
+	go func() { served <- server.Serve(listener) }() // returns during server.Shutdown
 
 	var failed error
 	select {
@@ -63,8 +63,9 @@ func run(ctx context.Context, listener net.Listener, backend chaingql.Backend) e
 	}
 	leave, done := context.WithTimeout(context.Background(), drain)
 	defer done()
-	// The server runs this when it has closed the listener: new clients go to another pod. The Handler ends sockets,
-	// which server.Shutdown leaves alone, and event streams, for which it waits.
+	// The server calls this after it has closed the listener, so that new clients connect to
+	// another pod. The Handler ends sockets, which server.Shutdown ignores, and event streams, for
+	// which it would wait.
 	drained := make(chan error, 1)
 	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(leave) })
 	return errors.Join(failed, server.Shutdown(leave), <-drained)

@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A slow chain answers for a balance when it is told to.
+// A slow chain blocks in Balance until it is released.
 type slow struct {
 	*memchain.Chain
 	asked, answer chan struct{}
@@ -32,7 +32,7 @@ func (s slow) Balance(context.Context, chaingql.Address) (*big.Int, error) {
 	return big.NewInt(7), nil
 }
 
-func TestLeavingHostFinishesQueriesAndTellsSubscribersWhereToGoOn(t *testing.T) {
+func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	chain := slow{memchain.New(), make(chan struct{}), make(chan struct{})}
 	if err := chain.Append(chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 1, Time: time.Unix(1e9, 0), Cursor: "01m"}); err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func TestLeavingHostFinishesQueriesAndTellsSubscribersWhereToGoOn(t *testing.T) 
 		t.Fatal(err)
 	}
 	to := "http://" + listener.Addr().String()
-	patience, enough := context.WithTimeout(t.Context(), 15*time.Second)
-	defer enough()
+	limited, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
 	ctx, term := context.WithCancel(t.Context())
 	defer term()
 	ended := make(chan error, 1)
@@ -52,21 +52,21 @@ func TestLeavingHostFinishesQueriesAndTellsSubscribersWhereToGoOn(t *testing.T) 
 	if status, _, err := get(to + "/ready"); err != nil || status != 200 {
 		t.Errorf("ready: %d, %v", status, err)
 	}
-	socket, _, err := websocket.Dial(patience, to+"/demo/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
+	socket, _, err := websocket.Dial(limited, to+"/demo/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = socket.CloseNow() }()
 	for _, frame := range []string{`{"type":"connection_init"}`, `{"id":"1","type":"subscribe","payload":{"query":"subscription{blocks(after:\"\"){seq_no}}"}}`} {
-		if err := socket.Write(patience, websocket.MessageText, []byte(frame)); err != nil {
+		if err := socket.Write(limited, websocket.MessageText, []byte(frame)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	hear := func(want string) {
 		t.Helper()
-		_, frame, err := socket.Read(patience)
+		_, frame, err := socket.Read(limited)
 		if err != nil || string(frame) != want {
-			t.Errorf("heard %s, %v, want %s", frame, err, want)
+			t.Errorf("got %s, %v, want %s", frame, err, want)
 		}
 	}
 	hear(`{"type":"connection_ack"}`)
@@ -82,27 +82,27 @@ func TestLeavingHostFinishesQueriesAndTellsSubscribersWhereToGoOn(t *testing.T) 
 	}()
 	select {
 	case <-chain.asked:
-	case <-patience.Done():
+	case <-limited.Done():
 		t.Fatal("the query did not reach the backend")
 	}
 	term()
 	hear(`{"type":"error","id":"1","payload":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"01m"}}]}`)
-	if _, _, err := socket.Read(patience); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+	if _, _, err := socket.Read(limited); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the socket ended with %v, want close code 1001", err)
 	}
 	for _, path := range []string{"/ready", "/demo/graphql?query={__typename}"} {
 		if status, answer, err := get(to + path); err == nil {
-			t.Errorf("%s, while leaving: %d, %s, want a refused connection", path, status, answer)
+			t.Errorf("%s during shutdown: %d, %s, want a refused connection", path, status, answer)
 		}
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("ended before the query was answered: %v", err)
+		t.Errorf("exited before the query was answered: %v", err)
 	default:
 	}
 	close(chain.answer)
 	if answer := <-answered; answer != `{"data":{"blockchain":{"account":{"info":{"balance":"0x7"}}}}}` {
-		t.Errorf("the query under way: %s", answer)
+		t.Errorf("query in flight: %s", answer)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -118,7 +118,7 @@ func get(url string) (status int, body string, err error) {
 	return res.StatusCode, string(answer), errors.Join(err, res.Body.Close())
 }
 
-func TestHostHasLeftBeforeItIsKilled(t *testing.T) {
+func TestDrainFitsIntoTerminationGracePeriod(t *testing.T) {
 	text, err := os.ReadFile("deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -133,9 +133,9 @@ func TestHostHasLeftBeforeItIsKilled(t *testing.T) {
 	}
 	preStop, grace := seconds(`sleep: \{seconds: (\d+)\}`), seconds(`terminationGracePeriodSeconds: (\d+)`)
 	if preStop+drain >= grace {
-		t.Errorf("preStop and drain take %v, and the pod is killed after %v", preStop+drain, grace)
+		t.Errorf("preStop and drain take %v, but the pod is killed after %v", preStop+drain, grace)
 	}
 	if probe := seconds(`periodSeconds: (\d+)`); probe >= preStop {
-		t.Errorf("readiness is looked at each %v, preStop takes %v", probe, preStop)
+		t.Errorf("the readiness probe runs every %v, preStop takes only %v", probe, preStop)
 	}
 }

@@ -16,24 +16,25 @@ import (
 var caching = proxy{"nginx-cache.conf", "nginx", "listen 80;", "listen %s;", nginx}
 
 const (
-	latest  = `{blockchain{blocks(workchain:-1,last:1){edges{node{seq_no}}}}}`
-	settled = `{blockchain{blocks(first:3,after:"02m"){edges{node{seq_no}}}}}` // more than a minute behind the newest
+	latest = `{blockchain{blocks(workchain:-1,last:1){edges{node{seq_no}}}}}`
+	// settled selects blocks more than a minute older than the newest.
+	settled = `{blockchain{blocks(first:3,after:"02m"){edges{node{seq_no}}}}}`
 	balance = `{blockchain{account(address:"0:abababababababababababababababababababababababababababababababab"){info{balance}}}}`
 )
 
-func TestProxyThatCachesPassesSocketsAndStreams(t *testing.T) {
+func TestCachingProxyPassesSocketsAndStreams(t *testing.T) {
 	passes(t, caching)
 	c := newCache(t)
 	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled)
 	c.expect("again", "HIT, 0 requests, 0 calls", "demo", settled)
 	before := c.requests.Load()
 	res, answer := exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "Connection", "Upgrade", "Upgrade", "websocket")
-	if res.StatusCode != 400 || c.requests.Load() != before+1 { // its handshake is not a good one
-		t.Errorf("a socket of the same URL: %d %s, want the Handler's own answer", res.StatusCode, answer)
+	if res.StatusCode != 400 || c.requests.Load() != before+1 { // the handshake is invalid
+		t.Errorf("a socket with the same URL: %d %s, want the response of the Handler", res.StatusCode, answer)
 	}
 }
 
-// A cache is a caching proxy before a site whose stream is live.
+// A cache is a caching proxy for a site that has received a live block.
 type cache struct {
 	*site
 	t  *testing.T
@@ -47,7 +48,7 @@ func newCacheBefore(t *testing.T, s *site) *cache {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	listenToStream(ctx, t, s.URL+"/demo/graphql", `subscription{blocks{seq_no}}`)
-	// Answers say how long they hold once Follow has given a block.
+	// Responses have a max-age after Follow has yielded a block.
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		res, answer := exchange(t, "GET", s.URL+"/demo/graphql?query="+url.QueryEscape(latest), "")
 		switch live := strings.Contains(res.Header.Get("Cache-Control"), "max-age"); {
@@ -62,7 +63,7 @@ func newCacheBefore(t *testing.T, s *site) *cache {
 	}
 }
 
-// await waits until the Handler, asked without the proxy, shows a block.
+// await waits until the Handler itself returns the block.
 func (c *cache) await(seqNo uint32) {
 	c.t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -71,13 +72,13 @@ func (c *cache) await(seqNo uint32) {
 			return
 		}
 		if time.Since(began) > 10*time.Second {
-			c.t.Fatalf("block %d never came: %s", seqNo, answer)
+			c.t.Fatalf("block %d did not appear: %s", seqNo, answer)
 		}
 	}
 }
 
-// ask asks the proxy, and tells what its cache did, how many requests of it
-// reached the Handler and how many calls these made of the Backend.
+// ask sends a query through the proxy. It returns the cache status, the number of requests that
+// reached the Handler, and the number of Backend calls.
 func (c *cache) ask(project, document string, header ...string) (answer, did string, requests, calls int64) {
 	c.t.Helper()
 	requests, calls = c.requests.Load(), c.chain.calls.Load()
@@ -93,15 +94,16 @@ func (c *cache) expect(what, want, project, document string, header ...string) {
 	}
 }
 
-func TestCachedAnswerReachesNeitherHandlerNorBackend(t *testing.T) {
+func TestCacheHitReachesNeitherHandlerNorBackend(t *testing.T) {
 	c := newCache(t)
 	c.expect("a balance", "MISS, 1 requests, 1 calls", "demo", balance)
-	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled) // of the window of recent blocks
+	// From the window of recent blocks.
+	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled)
 	for range 20 {
 		c.expect("the page again", "HIT, 0 requests, 0 calls", "demo", settled)
 		switch answer, did, requests, calls := c.ask("demo", balance); {
 		case did == "HIT" && requests+calls == 0:
-		case did == "REVALIDATED" && calls == 0: // two seconds have gone by
+		case did == "REVALIDATED" && calls == 0: // expired after two seconds
 		default:
 			t.Fatalf("the balance again: %s, %d requests, %d calls: %s", did, requests, calls, answer)
 		}
@@ -112,11 +114,11 @@ func TestCachedAnswerReachesNeitherHandlerNorBackend(t *testing.T) {
 	}
 	res, _ = exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "If-None-Match", res.Header.Get("ETag"))
 	if res.StatusCode != 304 {
-		t.Errorf("what the client has already: %d", res.StatusCode)
+		t.Errorf("If-None-Match with the current ETag: status %d, want 304", res.StatusCode)
 	}
 }
 
-// next asks until the cache does what it is to do, for a few seconds.
+// next repeats a query for up to ten seconds until the cache has the wanted status.
 func (c *cache) next(document, did string) (answer string, calls int64) {
 	c.t.Helper()
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
@@ -128,18 +130,18 @@ func (c *cache) next(document, did string) (answer string, calls int64) {
 			c.t.Fatalf("%s, want %s: %s", what, did, answer)
 		}
 	}
-	c.t.Fatalf("never %s", did)
+	c.t.Fatalf("cache status %s did not occur", did)
 	return "", 0
 }
 
-func TestNewBlockMakesTheNextAnswerNew(t *testing.T) {
+func TestNewBlockInvalidatesCachedPage(t *testing.T) {
 	c := newCache(t)
 	first, _, _, _ := c.ask("demo", latest)
 	if !strings.Contains(first, fmt.Sprintf(`"seq_no":%d}`, c.seqNo)) {
 		t.Fatal(first)
 	}
-	// The blocks are a second apart: so long an answer is served unasked. Then
-	// the Handler says by its ETag that it still holds, or makes a new one.
+	// Blocks are a second apart, so a response is served from the cache for a second. Then the
+	// proxy revalidates it: the Handler answers 304 or with a new response.
 	if again, calls := c.next(latest, "REVALIDATED"); again != first || calls != 0 {
 		t.Errorf("without a new block: %s with %d calls, want %s", again, calls, first)
 	}
@@ -152,19 +154,19 @@ func TestNewBlockMakesTheNextAnswerNew(t *testing.T) {
 	c.expect("the page, which no block changes", "HIT, 0 requests, 0 calls", "demo", settled)
 }
 
-func TestErrorsAndPrivateAnswersAreNotStored(t *testing.T) {
+func TestErrorsAndPrivateResponsesAreNotCached(t *testing.T) {
 	c := newCache(t)
 	secret := []string{"Authorization", "Basic OnMzY3JldA=="}
 	for _, row := range []struct {
 		what, project, document string
 		header                  []string
 	}{
-		{"what is not valid", "demo", "{nope}", nil},
+		{"an invalid document", "demo", "{nope}", nil},
 		{"a field's error", "demo", `{blockchain{account(address:"x"){info{balance}}}}`, nil},
 		{"the time", "demo", "{info{time}}", nil},
 		{"a project with a secret", "shop", latest, secret},
-		{"one without its secret", "shop", latest, nil},
-		{"one that is not there", "none", latest, nil},
+		{"a project without its secret", "shop", latest, nil},
+		{"an unknown project", "none", latest, nil},
 	} {
 		for range 3 {
 			if answer, did, requests, _ := c.ask(row.project, row.document, row.header...); did != "MISS" || requests != 1 {
@@ -174,7 +176,7 @@ func TestErrorsAndPrivateAnswersAreNotStored(t *testing.T) {
 	}
 }
 
-func TestAnswersVaryWithAuthorization(t *testing.T) {
+func TestCacheVariesByAuthorization(t *testing.T) {
 	c := newCache(t)
 	c.expect("without", "MISS, 1 requests, 0 calls", "demo", settled)
 	c.expect("again", "HIT, 0 requests, 0 calls", "demo", settled)
@@ -186,9 +188,8 @@ func TestAnswersVaryWithAuthorization(t *testing.T) {
 	}
 }
 
-// What the answers of one URL depend on beside it keeps them apart: what the
-// Handler says, and what a middleware of the host's has said before.
-func TestAnswersVaryWithAcceptOriginAndWhatTheHostNames(t *testing.T) {
+// The Vary headers of the Handler and of a middleware separate responses of one URL.
+func TestCacheVariesByAcceptOriginAndHostHeaders(t *testing.T) {
 	c := newCacheBefore(t, newSiteBehind(t, func(h http.Handler) http.Handler {
 		return mounts.NetHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Vary", "Cookie")

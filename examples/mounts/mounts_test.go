@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestQueriesStreamsAndSocketsWorkUnderARouter(t *testing.T) {
+func TestAllTransportsWorkWithEachRouter(t *testing.T) {
 	for name, mount := range map[string]func(http.Handler) http.Handler{"net/http": mounts.NetHTTP, "chi": mounts.Chi, "gin": mounts.Gin, "echo": mounts.Echo} {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteBehind(t, mount, 0)
@@ -34,7 +34,7 @@ func TestQueriesStreamsAndSocketsWorkUnderARouter(t *testing.T) {
 			if status, body := send(t, "GET", s.URL+"/none/graphql?query={__typename}", ""); status != 401 {
 				t.Errorf("an unknown project: %d %s", status, body)
 			}
-			for _, path := range []string{"/graphql", "/graphql/"} { // what the SDK asks if it is given no project
+			for _, path := range []string{"/graphql", "/graphql/"} { // the SDK requests these if it has no project
 				if status, body := send(t, "GET", s.URL+path+"?query={__typename}", ""); status != 401 {
 					t.Errorf("no project, %s: %d %s, want the Authorizer's 401", path, status, body)
 				}
@@ -42,7 +42,7 @@ func TestQueriesStreamsAndSocketsWorkUnderARouter(t *testing.T) {
 			const want = `{"data":{"blocks":{"seq_no":1}}}`
 			for way, listen := range map[string]func(context.Context, *testing.T, string, string) func() string{"stream": listenToStream, "socket": listenOnSocket} {
 				if got := listen(ctx, t, to, `subscription{blocks(after:""){seq_no}}`)(); !strings.Contains(got, want) {
-					t.Errorf("%s: heard %s, want %s", way, got, want)
+					t.Errorf("%s: got %s, want %s", way, got, want)
 				}
 			}
 		})

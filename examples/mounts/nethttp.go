@@ -2,12 +2,12 @@ package mounts
 
 import "net/http"
 
-// NetHTTP mounts h on net/http's own mux.
+// NetHTTP mounts h on an http.ServeMux.
 func NetHTTP(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", h)
-	mux.Handle("/{project}/graphql/{$}", h) // so that neither form is redirected
-	mux.Handle("/graphql", h)               // of clients whose URL names no project
+	mux.Handle("/{project}/graphql/{$}", h) // no redirect from the other form
+	mux.Handle("/graphql", h)               // for clients that send no project
 	mux.Handle("/graphql/{$}", h)
 	return mux
 }

@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/examples/mounts"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// A proxy is a program that is run with its file under proxies, of which nothing
-// is changed but addresses and paths.
+// A proxy runs a reverse proxy with its configuration in proxies/. Only addresses and paths of the
+// file are replaced.
 type proxy struct {
 	file, program, listens, site string
 	start                        func(conf, dir string) []string
@@ -34,11 +34,11 @@ var proxies = map[string]proxy{
 	"haproxy": {"haproxy.cfg", "haproxy", "bind :80", "bind %s", haproxy},
 }
 
-// nginx runs a file that is meant for its http block.
+// nginx wraps a configuration for the http block into a complete file.
 func nginx(conf, dir string) []string {
 	var user string
 	if os.Getuid() == 0 {
-		user = "user root;\n" // else its workers may not enter dir
+		user = "user root;\n" // otherwise its workers cannot read dir
 	}
 	var temp strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -63,15 +63,15 @@ func put(dir, name, text string) string {
 	return path
 }
 
-// run starts the proxy in front of an address and returns its own; it is ended
-// with the test. Of replace, each first is replaced in its file by the second.
+// run starts the proxy for an upstream address and returns the proxy's address. It stops with the
+// test. replace holds pairs of old and new text for the configuration.
 func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 	t.Helper()
 	program, err := exec.LookPath(p.program)
 	if err != nil {
 		t.Skipf("%s is not on this machine", p.program)
 	}
-	dir, address := t.TempDir(), relay.Free(t)
+	dir, address := t.TempDir(), testkit.FreeAddress(t)
 	text, err := os.ReadFile(filepath.Join("proxies", p.file))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 		p.listens: fmt.Sprintf(p.site, address), "127.0.0.1:8080": upstream, "/var/cache/nginx": dir,
 	} {
 		if !strings.Contains(conf, old) && old[0] != '/' {
-			t.Fatalf("%s has no %q", p.file, old)
+			t.Fatalf("%s does not contain %q", p.file, old)
 		}
 		conf = strings.ReplaceAll(conf, old, own)
 	}
@@ -104,7 +104,7 @@ func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 			<-ended
 		}
 		if t.Failed() {
-			t.Logf("%s said\n%s", p.program, said.String())
+			t.Logf("output of %s:\n%s", p.program, said.String())
 		}
 	})
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -120,12 +120,12 @@ func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 		default:
 		}
 		if time.Since(began) > 20*time.Second {
-			t.Fatalf("%s does not listen: %v", p.program, err)
+			t.Fatalf("%s accepts no connections: %v", p.program, err)
 		}
 	}
 }
 
-// A logbook keeps what a proxy says.
+// A logbook records the output of a proxy.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -149,7 +149,7 @@ func TestProxiesPassQueriesSocketsAndStreams(t *testing.T) {
 	}
 }
 
-// passes sees that all that clients do gets through a proxy, block by block.
+// passes checks that queries, sockets and streams work through a proxy without buffering.
 func passes(t *testing.T, p proxy) {
 	s := newSite(t)
 	to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://")) + "/demo/graphql"
@@ -164,26 +164,26 @@ func passes(t *testing.T, p proxy) {
 		t.Errorf("with the secret: %d %s", status, body)
 	}
 	if status, body := send(t, "POST", to, `{"query":"`+strings.Repeat(" ", 129<<10)+`"}`, "Content-Type", "application/json"); status != 413 || !strings.Contains(body, "LIMIT_EXCEEDED") {
-		t.Errorf("129 KiB: %d %.100s, want the Handler's own answer", status, body)
+		t.Errorf("body of 129 KiB: %d %.100s, want the Handler's error", status, body)
 	}
 	for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket, listenToStream} {
 		next := way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`)
-		for range 5 { // each before the next is there: nothing holds them back
+		for range 5 { // each block arrives before the next exists, so nothing buffers
 			seqNo := s.commit(t)
 			if got, want := next(), fmt.Sprintf(`{"data":{"blocks":{"seq_no":%d}}}`, seqNo); !strings.Contains(got, want) {
-				t.Fatalf("heard %s, want %s", got, want)
+				t.Fatalf("got %s, want %s", got, want)
 			}
 		}
 	}
 }
 
-// What the Handler says by itself keeps quiet connections open: here four seconds
-// stand for a minute.
-func TestQuietSocketsAndStreamsAreNotEnded(t *testing.T) {
+// Keep-alives of the Handler keep idle connections open. Here, four seconds stand for the usual
+// minute.
+func TestProxiesKeepIdleSocketsAndStreams(t *testing.T) {
 	for name, p := range proxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSiteBehind(t, mounts.NetHTTP, time.Second) // for 15 s
+			s := newSiteBehind(t, mounts.NetHTTP, time.Second) // instead of 15 s
 			to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://"), "60s", "4s") + "/demo/graphql"
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -192,14 +192,14 @@ func TestQuietSocketsAndStreamsAreNotEnded(t *testing.T) {
 				listeners = append(listeners, way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`))
 			}
 			added := make(chan error, 1)
-			time.AfterFunc(5*time.Second, func() { added <- s.add() }) // reading goes on, or pings would not be answered
+			time.AfterFunc(5*time.Second, func() { added <- s.add() }) // the client must keep reading to answer pings
 			for _, next := range listeners {
 				got := next()
 				for strings.Contains(got, `"ping"`) {
 					got = next()
 				}
 				if !strings.Contains(got, `"seq_no":71}`) {
-					t.Errorf("heard %s, want block 71", got)
+					t.Errorf("got %s, want block 71", got)
 				}
 			}
 			if err := <-added; err != nil {
@@ -209,7 +209,7 @@ func TestQuietSocketsAndStreamsAreNotEnded(t *testing.T) {
 	}
 }
 
-// send sends one request and returns what came.
+// send sends one request and returns the status and body of the response.
 func send(t *testing.T, method, to, body string, header ...string) (status int, answer string) {
 	t.Helper()
 	res, answer := exchange(t, method, to, body, header...)

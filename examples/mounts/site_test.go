@@ -21,8 +21,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A site is a host with a chain of seventy blocks of the masterchain, a
-// second apart, that counts what reaches it.
+// A site is a host with a chain of 70 masterchain blocks, one second apart. It counts requests.
 type site struct {
 	*httptest.Server
 	chain    *counted
@@ -30,7 +29,7 @@ type site struct {
 	seqNo    uint32
 }
 
-// A counted chain counts the calls for queries.
+// A counted chain counts the Backend calls of queries.
 type counted struct {
 	*memchain.Chain
 	calls atomic.Int64
@@ -54,10 +53,11 @@ func newSiteBehind(t *testing.T, mount func(http.Handler) http.Handler, keepAliv
 		s.commit(t)
 	}
 	h := chaingql.New(s.chain, &chaingql.Options{
-		Authorizer:     chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}}, // shows that {project} came through
-		AllowedOrigins: []string{"https://app.example"},
-		Logger:         slog.New(slog.DiscardHandler),
-		KeepAlive:      keepAlive,
+		// Unknown projects are refused, which shows that the Handler receives {project}.
+		Authorizer:        chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}},
+		AllowedOrigins:    []string{"https://app.example"},
+		Logger:            slog.New(slog.DiscardHandler),
+		KeepAliveInterval: keepAlive,
 	})
 	s.Server = httptest.NewServer(mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
@@ -74,7 +74,7 @@ func newSiteBehind(t *testing.T, mount func(http.Handler) http.Handler, keepAliv
 	return s
 }
 
-// commit adds the next block and returns its number.
+// commit appends the next block and returns its number.
 func (s *site) commit(t *testing.T) uint32 {
 	t.Helper()
 	if err := s.add(); err != nil {
@@ -101,7 +101,7 @@ func query(t *testing.T, to string) {
 	}
 }
 
-// listenToStream opens an event stream, of which next returns the data.
+// listenToStream opens an event stream. next returns the data of the next event.
 func listenToStream(ctx context.Context, t *testing.T, to, subscription string) (next func() string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "GET", to+"?query="+url.QueryEscape(subscription), nil)
@@ -126,7 +126,7 @@ func listenToStream(ctx context.Context, t *testing.T, to, subscription string) 
 	}
 }
 
-// listenOnSocket subscribes on a socket as a page of the same site does.
+// listenOnSocket subscribes over a socket like a page of the same site.
 func listenOnSocket(ctx context.Context, t *testing.T, to, subscription string) (next func() string) {
 	t.Helper()
 	at, err := url.Parse(to)
@@ -157,7 +157,7 @@ func listenOnSocket(ctx context.Context, t *testing.T, to, subscription string) 
 		}
 	}
 	if got := next(); got != `{"type":"connection_ack"}` {
-		t.Fatalf("heard %s, want an ack", got)
+		t.Fatalf("got %s, want an ack", got)
 	}
 	return next
 }

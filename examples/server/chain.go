@@ -19,19 +19,19 @@ import (
 const (
 	masterchain = -1
 	wholeShard  = 1 << 63
-	usualLead   = 3 * time.Second // until a replay starts: time to subscribe before its first block
-	pace        = time.Second     // of the simulated chain
+	usualLead   = 3 * time.Second // delay before a replay, so that clients can subscribe before its first block
+	pace        = time.Second     // time between two simulated rounds
 )
 
-// A shard is one of a workchain's, and the number of its newest block.
+// A shard holds the sequence number of a shard's newest block.
 type shard struct {
 	workchain int32
 	prefix    uint64
 	seqNo     uint32
 }
 
-// makeBlocks replays the recorded blocks, rate of them a second, after a lead,
-// and goes on with simulated ones until ctx is done.
+// makeBlocks waits for lead, appends the recorded blocks at the given rate per second, and then
+// appends simulated ones until ctx is done.
 func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, lead time.Duration, rate float64) error {
 	start := time.Now().Add(lead)
 	for i, b := range recorded {
@@ -46,7 +46,7 @@ func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.
 	shards := tips(recorded)
 	next := shards
 	if n := len(recorded); n > 0 && recorded[n-1].Workchain != masterchain {
-		next = shards[len(shards)-1:] // the masterchain block that the recording stopped short of
+		next = shards[len(shards)-1:] // the recording ends before its masterchain block
 	}
 	for {
 		if err := chain.Append(round(next, time.Now())...); err != nil {
@@ -71,8 +71,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// tips are the shards that recorded blocks end with, the masterchain last: a
-// round ends with its block. Without any, the masterchain and two shards.
+// tips returns the shards at the end of the recorded blocks. The masterchain is last, because its
+// block ends a round. Without recorded blocks, it returns two shards and the masterchain.
 func tips(recorded []chaingql.Block) []*shard {
 	if len(recorded) == 0 {
 		return []*shard{{prefix: 0x4000000000000000}, {prefix: 0xc000000000000000}, {masterchain, wholeShard, 0}}
@@ -82,14 +82,14 @@ func tips(recorded []chaingql.Block) []*shard {
 		if b.Workchain == masterchain {
 			continue
 		}
-		// A split ends the parent, a merge the children.
+		// A split replaces the parent, a merge replaces the children.
 		shards = slices.DeleteFunc(shards, func(s *shard) bool {
 			return s.workchain == b.Workchain && (within(s.prefix, b.Shard) || within(b.Shard, s.prefix))
 		})
 		shards = append(shards, &shard{b.Workchain, b.Shard, b.SeqNo})
 	}
-	// The next masterchain block comes behind every recorded one, also where
-	// its predecessor was not recorded.
+	// The next masterchain block must sort after every recorded one, even if its predecessor was
+	// not recorded.
 	newest := recorded[len(recorded)-1].Cursor
 	seqNo := sort.Search(math.MaxInt32, func(n int) bool {
 		return chaingql.ChainOrder(masterchain, wholeShard, uint32(n+1), 0) > newest
@@ -97,14 +97,14 @@ func tips(recorded []chaingql.Block) []*shard {
 	return append(shards, &shard{masterchain, wholeShard, uint32(seqNo)})
 }
 
-// within reports whether one shard is the other or a part of it. A prefix ends
-// with its lowest set bit.
+// within reports whether part equals whole or is contained in it. A shard prefix ends with its
+// lowest set bit.
 func within(part, whole uint64) bool {
 	length := 63 - bits.TrailingZeros64(whole)
 	return bits.TrailingZeros64(part) <= bits.TrailingZeros64(whole) && (part^whole)>>(64-length) == 0
 }
 
-// round makes the next block of each shard, in cursor order.
+// round returns the next block of each shard in cursor order.
 func round(shards []*shard, now time.Time) []chaingql.Block {
 	masterSeqNo := shards[len(shards)-1].seqNo + 1
 	blocks := make([]chaingql.Block, len(shards))
@@ -120,7 +120,7 @@ func round(shards []*shard, now time.Time) []chaingql.Block {
 	return blocks
 }
 
-// simulatedBalances are accounts of the simulated chain.
+// simulatedBalances returns the accounts of the simulated chain.
 func simulatedBalances() map[chaingql.Address]*big.Int {
 	balances := map[chaingql.Address]*big.Int{}
 	for i, nano := range []int64{1_000_000_000, 1_234_567_890_123_456_789, 42} {

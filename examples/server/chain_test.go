@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// page is a page of blocks as a client sees it.
+// page is the JSON of a page of blocks.
 type page struct {
 	Edges []struct {
 		Node struct {
@@ -38,7 +38,7 @@ type page struct {
 	}
 }
 
-// readAll reads the whole chain through a handler, page by page.
+// readAll reads the whole chain from a handler, page by page.
 func readAll(t *testing.T, handler http.Handler) []chaingql.Block {
 	t.Helper()
 	var all []chaingql.Block
@@ -65,7 +65,7 @@ func readAll(t *testing.T, handler http.Handler) []chaingql.Block {
 			shard, err := strconv.ParseUint(e.Node.Shard, 16, 64)
 			hash, hexErr := hex.DecodeString(e.Node.Hash)
 			if err != nil || hexErr != nil || copy(b.Hash[:], hash) != len(b.Hash) {
-				t.Fatalf("shard or hash of %+v", e.Node)
+				t.Fatalf("invalid shard or hash in %+v", e.Node)
 			}
 			b.Shard = shard
 			all = append(all, b)
@@ -77,7 +77,7 @@ func readAll(t *testing.T, handler http.Handler) []chaingql.Block {
 	}
 }
 
-// making runs makeBlocks on a chain of its own while do looks at it.
+// making runs makeBlocks on a new chain while do inspects it.
 func making(t *testing.T, recorded []chaingql.Block, rate float64, do func(*memchain.Chain)) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -102,7 +102,7 @@ func newest(t *testing.T, chain *memchain.Chain, n int) []chaingql.Block {
 	return blocks
 }
 
-func TestReplayIsTheRecordingInOrder(t *testing.T) {
+func TestReplayYieldsRecordingInOrder(t *testing.T) {
 	rec, err := load(recorded(t, "ton-mainnet-genesis.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestReplayIsTheRecordingInOrder(t *testing.T) {
 			handler := chaingql.New(chain, &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
 			time.Sleep(usualLead - 1)
 			if early := newest(t, chain, 1); len(early) > 0 {
-				t.Errorf("%+v before the lead is over", early)
+				t.Errorf("blocks before the end of the lead: %+v", early)
 			}
 			time.Sleep(pace)
 			got := readAll(t, handler)
@@ -135,7 +135,7 @@ func TestReplayIsTheRecordingInOrder(t *testing.T) {
 	})
 }
 
-func TestReplayKeepsItsRate(t *testing.T) {
+func TestReplayKeepsRate(t *testing.T) {
 	var blocks []chaingql.Block
 	for n := uint32(1); n <= 20; n++ {
 		blocks = append(blocks, master(n))
@@ -154,7 +154,7 @@ func TestReplayKeepsItsRate(t *testing.T) {
 	})
 }
 
-func TestSimulatedRoundsGoOnFromWhateverWasRecorded(t *testing.T) {
+func TestSimulationContinuesRecording(t *testing.T) {
 	files := []string{"ton-mainnet-genesis.json", "everscale-mainnet-2020-09-20.json", "everscale-mainnet-2021-05-27.json",
 		"ton-mainnet-2019-with-states.json", "ton-mainnet-2020-02-27.json"}
 	type source struct {
@@ -189,7 +189,7 @@ func TestSimulatedRoundsGoOnFromWhateverWasRecorded(t *testing.T) {
 					synctest.Wait()
 					all := newest(t, chain, 2000)
 					if len(all) <= len(blocks) {
-						t.Fatalf("%d blocks, no simulated one", len(all))
+						t.Fatalf("%d blocks, want simulated ones", len(all))
 					}
 					simulated := all[len(blocks):]
 					checkSimulated(t, all, len(blocks))
@@ -207,8 +207,8 @@ func TestSimulatedRoundsGoOnFromWhateverWasRecorded(t *testing.T) {
 	}
 }
 
-// checkSimulated checks that the blocks behind the recorded ones ascend, have
-// valid successions and the hashes that were promised.
+// checkSimulated checks that the blocks after the recorded ones have ascending cursors, valid
+// predecessors and the expected hashes.
 func checkSimulated(t *testing.T, all []chaingql.Block, recorded int) {
 	t.Helper()
 	type place struct {
@@ -220,17 +220,17 @@ func checkSimulated(t *testing.T, all []chaingql.Block, recorded int) {
 		at := place{b.Workchain, b.Shard}
 		if i >= recorded {
 			if i > 0 && b.Cursor <= all[i-1].Cursor {
-				t.Errorf("cursor %q behind %q", b.Cursor, all[i-1].Cursor)
+				t.Errorf("cursor %q after %q", b.Cursor, all[i-1].Cursor)
 			}
 			if before, known := last[at]; known && b.SeqNo != before+1 {
-				t.Errorf("%d:%016x goes from %d to %d", b.Workchain, b.Shard, before, b.SeqNo)
+				t.Errorf("%d:%016x jumps from %d to %d", b.Workchain, b.Shard, before, b.SeqNo)
 			} else if !known && recorded > 0 && len(last) > 0 && b.Workchain != masterchain {
-				t.Errorf("%d:%016x comes from nowhere", b.Workchain, b.Shard)
+				t.Errorf("%d:%016x has no parent shard", b.Workchain, b.Shard)
 			} else if !known && recorded == 0 && b.SeqNo != 1 {
-				t.Errorf("%d:%016x begins with %d", b.Workchain, b.Shard, b.SeqNo)
+				t.Errorf("%d:%016x starts with %d", b.Workchain, b.Shard, b.SeqNo)
 			}
 			if want := sha256.Sum256(fmt.Appendf(nil, "%d:%016x:%d", b.Workchain, b.Shard, b.SeqNo)); b.Hash != want {
-				t.Errorf("hash of %+v", b)
+				t.Errorf("invalid hash in %+v", b)
 			}
 		}
 		last[at] = b.SeqNo
@@ -239,7 +239,7 @@ func checkSimulated(t *testing.T, all []chaingql.Block, recorded int) {
 
 func TestTipsFollowSplitsAndMerges(t *testing.T) {
 	const (
-		w, l, r = 0x8 << 60, 0x4 << 60, 0xc << 60 // the whole and its halves
+		w, l, r = 0x8 << 60, 0x4 << 60, 0xc << 60 // whole shard and its halves
 		ll, lr  = 0x2 << 60, 0x6 << 60
 	)
 	for _, test := range []struct {
@@ -269,7 +269,7 @@ func TestTipsFollowSplitsAndMerges(t *testing.T) {
 	}
 }
 
-func TestWithinKnowsPartsOfShards(t *testing.T) {
+func TestWithinReportsContainedShards(t *testing.T) {
 	const smallest = 0x4000000000000001
 	for _, test := range []struct {
 		part, whole uint64

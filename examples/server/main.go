@@ -1,11 +1,11 @@
-// Command server serves the API on one address, and an explorer at /: by default
-// of a simulated chain, or of a recorded one that it replays.
+// Command server serves the API and, at /, the explorer. The chain is simulated or replayed from a
+// recording.
 //
 //	go run ./examples/server
 //	go run ./examples/server -chain blocks.json -rate 20 -accounts accounts.json
 //	go run ./examples/server -project demo -project shop=s3cret
 //
-// It stops cleanly on SIGTERM and SIGINT.
+// It shuts down gracefully on SIGTERM and SIGINT.
 package main
 
 import (
@@ -33,21 +33,21 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal kills the program
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// What the program exits with.
+// Exit codes.
 const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2 // bad flags, unreadable or malformed files
 )
 
-// drain is how long clients are given to leave at the end.
+// drain is the timeout of the graceful shutdown.
 const drain = 10 * time.Second
 
-// A config is what the flags and the files they name come to.
+// A config holds the flags and the contents of the files that they name.
 type config struct {
 	addr     string
 	lead     time.Duration
@@ -64,7 +64,7 @@ type projects struct {
 	static chaingql.StaticProjects
 }
 
-// idCharacters need no quoting in a URL, nor in a shell.
+// idCharacters are valid in URLs and shells without quoting.
 const idCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 func (p *projects) String() string { return "" }
@@ -87,7 +87,7 @@ func (p *projects) Set(s string) error {
 	return nil
 }
 
-// first is the project that examples are made with, and its secret.
+// first returns the project of the printed examples, and its secret.
 func (p *projects) first() (id, secret string) {
 	if len(p.ids) == 0 {
 		return "demo", ""
@@ -114,7 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func configure(args []string, help io.Writer) (*config, error) {
 	cfg := &config{}
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are one line, which run writes
+	flags.SetOutput(io.Discard) // run prints the error as one line
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.Float64Var(&cfg.rate, "rate", 10, "recorded `blocks` to replay per second")
 	flags.DurationVar(&cfg.lead, "lead", usualLead, "`time` from the start to the first recorded block, so that clients can subscribe before it")
@@ -193,15 +193,15 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	handler := chaingql.New(chain, opts)
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
-	mux.Handle("/graphql", handler)               // of clients whose URL names no project
+	mux.Handle("/{project}/graphql/{$}", handler) // no redirect from the other form
+	mux.Handle("/graphql", handler)               // for clients that send no project
 	mux.Handle("/graphql/{$}", handler)
 	id, _ := cfg.projects.first()
 	mux.Handle("/", explorer.New(&explorer.Options{Project: id, Account: account(balances)}))
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		ReadTimeout:       10 * time.Second, // limits reading a body; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
@@ -243,7 +243,7 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	return err
 }
 
-// account is the one that examples ask for.
+// account returns the account of the printed examples.
 func account(balances map[chaingql.Address]*big.Int) string {
 	addresses := make([]string, 0, len(balances))
 	for a := range balances {
@@ -252,7 +252,7 @@ func account(balances map[chaingql.Address]*big.Int) string {
 	return slices.Min(addresses)
 }
 
-// reachable is where this machine finds an address that was listened on.
+// reachable returns an address at which this machine reaches a listener on addr.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
@@ -260,7 +260,7 @@ func reachable(addr net.Addr) string {
 	return addr.String()
 }
 
-// greet prints lines to copy and paste.
+// greet prints the URL and example commands.
 func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Address]*big.Int) {
 	id, secret := cfg.projects.first()
 	curl, wscat := "", ""

@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// asProgram makes the test binary the program itself: a process to be sent
-// signals.
+// asProgram is an environment variable. If it is set, the test binary runs the program in a
+// separate process, which can receive signals.
 const asProgram = "CHAINGQL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	os.Exit(leak.Judge(code, os.Stderr, 3*time.Second))
+	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// recorded finds a recorded file, or skips the test.
+// recorded returns the path of a recorded file or skips the test.
 func recorded(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "realdata", name)
@@ -51,13 +51,13 @@ func written(t *testing.T, text string) string {
 	return path
 }
 
-func TestMistakesAreOneLineAndExitCode2(t *testing.T) {
+func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 	const block = `{"workchain":-1,"shard":"8000000000000000","seq_no":1,"hash":"%s","gen_utime":1}`
 	unordered := fmt.Sprintf(`{"blocks":[`+block+`]}`, strings.Repeat("ab", 32))
 	for _, test := range []struct {
 		name string
 		args []string
-		want string // part of the line
+		want string // substring of the line
 	}{
 		{"unknown flag", []string{"-port", "80"}, "-port"},
 		{"argument", []string{"chain.json"}, `"chain.json"`},
@@ -102,7 +102,7 @@ func TestMistakesAreOneLineAndExitCode2(t *testing.T) {
 	}
 }
 
-func TestHelpListsTheFlags(t *testing.T) {
+func TestHelpListsFlags(t *testing.T) {
 	for _, arg := range []string{"-h", "-help", "--help"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{arg}, &stdout, &stderr); code != exitDone || stderr.Len() > 0 {
@@ -115,7 +115,7 @@ func TestHelpListsTheFlags(t *testing.T) {
 	}
 }
 
-func TestAddressInUseIsExitCode1(t *testing.T) {
+func TestAddressInUseExitsWithCode1(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -128,14 +128,14 @@ func TestAddressInUseIsExitCode1(t *testing.T) {
 	}
 }
 
-// A program that runs in this process.
+// A program is a run of the server in this process.
 type program struct {
 	greeting string
 	url      string
 	stop     func() (code int, rest string)
 }
 
-// launch runs the program up to its greeting's end.
+// launch starts the program and waits until it has printed its greeting.
 func launch(t *testing.T, args ...string) program {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,8 +165,9 @@ func launch(t *testing.T, args ...string) program {
 	return p
 }
 
-// The SDK repeats a 404 for two minutes.
-func TestURLWithoutProjectIsServedOrRefusedAtOnce(t *testing.T) {
+// The SDK retries a 404 for two minutes, so a URL without a project must have an immediate
+// response.
+func TestURLWithoutProjectIsNot404(t *testing.T) {
 	for _, test := range []struct {
 		args   []string
 		status int
@@ -186,7 +187,7 @@ func TestURLWithoutProjectIsServedOrRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestGreetingHasLinesToPaste(t *testing.T) {
+func TestGreetingContainsCommands(t *testing.T) {
 	open := launch(t)
 	want := strings.ReplaceAll(`serving on http://ADDR/demo/graphql
 simulating a chain: every second a masterchain block and one of each of two shards
@@ -228,7 +229,7 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 			defer p.stop()
 			for _, part := range test.want {
 				if !strings.Contains(p.greeting, part) {
-					t.Errorf("no %q in the greeting:\n%s", part, p.greeting)
+					t.Errorf("greeting lacks %q:\n%s", part, p.greeting)
 				}
 			}
 		})
@@ -237,7 +238,7 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 
 var curlLine = regexp.MustCompile(`(?m)^curl (?:-u '([^']*)' )?(\S+) -H '([^:]+): ([^']+)' -d '([^']+)'$`)
 
-// curl does what the n-th printed line does.
+// curl sends the request of the n-th printed curl command.
 func (p program) curl(t *testing.T, n int, answer any) {
 	t.Helper()
 	line := curlLine.FindAllStringSubmatch(p.greeting, -1)[n]
@@ -262,13 +263,13 @@ func (p program) curl(t *testing.T, n int, answer any) {
 	}
 }
 
-func TestPrintedQueriesAreAnswered(t *testing.T) {
+func TestPrintedCommandsWork(t *testing.T) {
 	for _, args := range [][]string{nil, {"-project", "shop"}, {"-project", "shop=s3cret"}} {
 		p := launch(t, args...)
 		var latest struct {
 			Data struct{ Blockchain struct{ Blocks page } }
 		}
-		for len(latest.Data.Blockchain.Blocks.Edges) == 0 { // the first block may be a moment away
+		for len(latest.Data.Blockchain.Blocks.Edges) == 0 { // the first block may not exist yet
 			p.curl(t, 0, &latest)
 		}
 		if b := latest.Data.Blockchain.Blocks.Edges[0].Node; b.SeqNo == 0 || len(b.Hash) != 64 {

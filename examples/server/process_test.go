@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestSIGTERMTellsSocketsAndExitsWithZero(t *testing.T) {
+func TestSIGTERMClosesSocketsAndExitsWithZero(t *testing.T) {
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(signal.String(), func(t *testing.T) { stopsOn(t, signal) })
 	}
@@ -63,7 +63,7 @@ func stopsOn(t *testing.T, signal os.Signal) {
 		}
 	}
 	if !bytes.Contains(told, []byte(`"type":"connection_error"`)) || websocket.CloseStatus(err) != websocket.StatusGoingAway {
-		t.Errorf("the socket's last message %s, then %v", told, err)
+		t.Errorf("last message of the socket %s, then %v", told, err)
 	}
 	for lines.Scan() {
 	}
@@ -71,11 +71,11 @@ func stopsOn(t *testing.T, signal os.Signal) {
 		t.Errorf("%v; stderr: %s", err, &stderr)
 	}
 	if took := time.Since(asked); took >= drain {
-		t.Errorf("took %v, as if somebody had stayed", took)
+		t.Errorf("shutdown took %v, as if it had waited for the timeout", took)
 	}
 }
 
-func TestMistakeIsOneLineOfAProcessToo(t *testing.T) {
+func TestUsageErrorOfProcessIsOneLine(t *testing.T) {
 	program := exec.CommandContext(t.Context(), os.Args[0], "-port", "80")
 	program.Env = append(os.Environ(), asProgram+"=1")
 	output, err := program.CombinedOutput()

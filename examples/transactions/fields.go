@@ -10,10 +10,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// most is how many transactions one list has.
+// most is the maximum number of transactions in a list.
 const most = 50
 
-// options have what this host adds to the schema, out of its ledger:
+// options adds these fields to the schema, with data from the ledger:
 //
 //	type Query {
 //	  transactions(account: String, first: Int = 10): [Transaction!]!
@@ -28,7 +28,7 @@ func options(l *ledger) *chaingql.Options {
 		"NANO": {Value: "nano", Description: "Billionths."},
 		"COIN": {Value: "coin", Description: "Whole ones, with a fraction."},
 	}})
-	var tx *graphql.Object // a wallet has transactions, which have wallets
+	var tx *graphql.Object // declared first, because Wallet and Transaction refer to each other
 	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Description: "One side of a transaction.",
 		Fields: graphql.FieldsThunk(func() graphql.Fields {
 			return graphql.Fields{
@@ -38,14 +38,14 @@ func options(l *ledger) *chaingql.Options {
 			}
 		})})
 	tx = graphql.NewObject(graphql.ObjectConfig{Name: "Transaction", Fields: graphql.Fields{
-		"id":    {Type: graphql.NewNonNull(graphql.ID)}, // of the struct's field of that name, and so on
+		"id":    {Type: graphql.NewNonNull(graphql.ID)}, // resolved from the struct field with that name
 		"block": {Type: graphql.NewNonNull(graphql.String), Description: "The chain_order of the block that it is in."},
 		"from":  {Type: graphql.NewNonNull(wallet)},
 		"to":    {Type: graphql.NewNonNull(wallet)},
 		"amount": {Type: graphql.NewNonNull(graphql.String), Args: graphql.FieldConfigArgument{"unit": {Type: unit, DefaultValue: "nano"}},
 			Resolve: func(p graphql.ResolveParams) (any, error) {
 				amount := p.Source.(transaction).Amount
-				if p.Args["unit"] == "coin" { // what the enum's value means, not its name
+				if p.Args["unit"] == "coin" { // the internal value of the enum, not its name
 					return fmt.Sprintf("%d.%09d", amount/1e9, amount%1e9), nil
 				}
 				return amount, nil
@@ -53,33 +53,35 @@ func options(l *ledger) *chaingql.Options {
 	}})
 	account := &graphql.ArgumentConfig{Type: graphql.String, Description: "The address of one side. Default: everybody."}
 	return &chaingql.Options{
-		QueryFields: graphql.Fields{"transactions": {Type: list(tx), Description: "The newest transactions, the newest first.",
-			Args: graphql.FieldConfigArgument{"account": account, "first": first},
-			Resolve: func(p graphql.ResolveParams) (any, error) {
-				address, _ := p.Args["account"].(string)
-				return l.newest(wanted(p.Args), address), nil
-			}}},
-		SubscriptionFields: map[string]chaingql.SubscriptionField{"transactions": {
-			Field: &graphql.Field{Type: graphql.NewNonNull(tx), Description: "Each new transaction.", Args: graphql.FieldConfigArgument{"account": account}},
-			Subscribe: func(ctx context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
-				address, _ := p.Args["account"].(string)
-				return l.follow(ctx, address)
-			}}},
-		// A list within a list multiplies: without a price, a client could have
-		// all wallets' transactions' wallets' transactions for that of one call.
-		Costs: map[string]func(map[string]any) chaingql.Cost{"Query.transactions": ofList, "Wallet.transactions": ofList},
+		Schema: chaingql.SchemaExtension{
+			Queries: graphql.Fields{"transactions": {Type: list(tx), Description: "The newest transactions, the newest first.",
+				Args: graphql.FieldConfigArgument{"account": account, "first": first},
+				Resolve: func(p graphql.ResolveParams) (any, error) {
+					address, _ := p.Args["account"].(string)
+					return l.newest(wanted(p.Args), address), nil
+				}}},
+			Subscriptions: map[string]chaingql.SubscriptionField{"transactions": {
+				Field: &graphql.Field{Type: graphql.NewNonNull(tx), Description: "Each new transaction.", Args: graphql.FieldConfigArgument{"account": account}},
+				Subscribe: func(ctx context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
+					address, _ := p.Args["account"].(string)
+					return l.follow(ctx, address)
+				}}},
+			// Nested lists multiply. Without a cost, one query could read the transactions of the
+			// wallets of all transactions for the price of one call.
+			Costs: map[string]func(map[string]any) chaingql.Cost{"Query.transactions": ofList, "Wallet.transactions": ofList},
+		},
 	}
 }
 
 var first = &graphql.ArgumentConfig{Type: graphql.Int, DefaultValue: 10, Description: "How many, 50 at most."}
 
-// wanted is how many transactions a list is asked for.
+// wanted returns the number of transactions that the arguments request.
 func wanted(args map[string]any) int {
-	n, _ := args["first"].(int) // not there where the client says null
+	n, _ := args["first"].(int) // absent if the client passes null
 	return min(max(n, 0), most)
 }
 
-// ofList is one look into the ledger, for all that is asked of each transaction.
+// ofList returns the cost of a list: one call, and one item per transaction.
 func ofList(args map[string]any) chaingql.Cost { return chaingql.Cost{Calls: 1, Items: wanted(args)} }
 
 func list(of graphql.Type) graphql.Output {

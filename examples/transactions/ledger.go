@@ -9,20 +9,19 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A transaction is what this host shows beside the chain's blocks.
+// A transaction is the data that this host adds to the chain.
 type transaction struct {
 	ID       string
-	Block    chaingql.Cursor // of the block that it is in
+	Block    chaingql.Cursor // cursor of its block
 	From, To string
-	Amount   int // in nano-units
+	Amount   int // in nano
 }
 
-// A ledger keeps all transactions, in the order of the chain. The zero value is
-// an empty one.
+// A ledger holds all transactions in chain order. The zero value is empty.
 type ledger struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	all  []transaction
-	more chan struct{} // closed when there are more; nil while nobody waits
+	more chan struct{} // closed when a transaction is added; nil if nothing waits
 }
 
 func (l *ledger) add(transactions ...transaction) {
@@ -35,12 +34,12 @@ func (l *ledger) add(transactions ...transaction) {
 	}
 }
 
-// touches tells whether a transaction is of an account; all are of "".
+// touches reports whether a transaction belongs to an account. If account is "", it is always true.
 func (t transaction) touches(account string) bool {
 	return account == "" || t.From == account || t.To == account
 }
 
-// newest returns the last n transactions of an account, the newest first.
+// newest returns the last n transactions of an account, newest first.
 func (l *ledger) newest(n int, account string) []transaction {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,9 +55,8 @@ func (l *ledger) newest(n int, account string) []transaction {
 	return found
 }
 
-// follow yields the transactions of an account that are added from now on, until
-// ctx is done. A slow reader reads on from where it was: nothing is left out,
-// and nothing is queued for it.
+// follow yields new transactions of an account until ctx is done. A slow reader continues at its
+// position: none is omitted, and none is queued.
 func (l *ledger) follow(ctx context.Context, account string) iter.Seq2[any, error] {
 	l.mu.Lock()
 	next := len(l.all)

@@ -1,5 +1,5 @@
-// Command transactions serves fields of a host's own beside the chain's: a list
-// of transactions, and each new one as it comes.
+// Command transactions adds fields to the schema: a list of transactions, and a subscription to new
+// ones.
 //
 //	go run ./examples/transactions
 //	curl http://127.0.0.1:8080/demo/graphql -H 'Content-Type: application/json' \
@@ -7,7 +7,7 @@
 //	npx wscat -c ws://127.0.0.1:8080/demo/graphql -s graphql-ws -w -1 \
 //	  -x '{"id":"1","type":"start","payload":{"query":"subscription{transactions{id block to{address}}}"}}'
 //
-// It stops cleanly on SIGTERM and SIGINT.
+// It shuts down gracefully on SIGTERM and SIGINT.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal kills the program
 	listener, err := net.Listen("tcp", *addr)
 	if err == nil {
 		fmt.Printf("serving on http://%s/demo/graphql\n", listener.Addr())
@@ -44,20 +44,19 @@ func main() {
 	}
 }
 
-// serve answers until ctx is done, and makes a block with two transactions at a
-// pace.
+// serve runs the server until ctx is done. Every pace it appends a block with two transactions.
 func serve(ctx context.Context, listener net.Listener, pace time.Duration) error {
 	chain, book := memchain.New(), &ledger{}
 	handler := chaingql.New(chain, options(book))
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
 	mux.Handle("/{project}/graphql/{$}", handler)
-	mux.Handle("/graphql", handler) // of clients whose URL names no project
+	mux.Handle("/graphql", handler) // for clients that send no project
 	mux.Handle("/graphql/{$}", handler)
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		ReadTimeout:       10 * time.Second, // limits reading a body; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
@@ -100,7 +99,7 @@ func serve(ctx context.Context, listener net.Listener, pace time.Duration) error
 	return err
 }
 
-// grow makes a masterchain block, and what is in it.
+// grow appends a masterchain block with its transactions.
 func grow(chain *memchain.Chain, book *ledger, n uint32) error {
 	const wholeShard = 1 << 63
 	block := chaingql.Block{Workchain: -1, Shard: wholeShard, SeqNo: n, Hash: sha256.Sum256(fmt.Append(nil, n)), Time: time.Now(),

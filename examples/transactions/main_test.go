@@ -14,16 +14,16 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	os.Exit(leak.Judge(code, os.Stderr, 3*time.Second))
+	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// started serves until the test ends, and returns where.
+// started runs the program until the test ends and returns its address.
 func started(t *testing.T) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,7 +59,7 @@ func ask(t *testing.T, address, query string) string {
 	return string(answer)
 }
 
-func TestTransactionsAreServedBesideBlocks(t *testing.T) {
+func TestTransactionsAreServedWithBlocks(t *testing.T) {
 	address := started(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -105,12 +105,12 @@ func TestTransactionsAreServedBesideBlocks(t *testing.T) {
 		m := hear()
 		tx, n := m.Payload.Data.Transactions, 0
 		if _, err := fmt.Sscanf(tx.ID, "tx%d", &n); m.Type != "next" || err != nil || n <= last || tx.Block == "" || tx.Amount != fmt.Sprint(n/2*1_500_000_000) {
-			t.Errorf("heard %+v behind %d", m, last)
+			t.Errorf("got %+v after transaction %d", m, last)
 		}
 		last = n
 		answer := ask(t, address, `{blockchain{blocks(after:"",last:null,first:50){edges{node{chain_order}}}}}`)
 		if !strings.Contains(answer, `"`+tx.Block+`"`) && n < 90 {
-			t.Errorf("no block %q among %s", tx.Block, answer)
+			t.Errorf("block %q is not in %s", tx.Block, answer)
 		}
 	}
 
@@ -130,9 +130,9 @@ func TestTransactionsAreServedBesideBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tx := got.Data.Transactions; len(tx) != 3 || !strings.Contains(tx[0].Amount, ".") || len(tx[2].From.Transactions) != 1 {
-		t.Errorf("the newest three are %s", answer)
+		t.Errorf("newest three transactions: %s", answer)
 	}
 	if answer := ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`); !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
-		t.Errorf("lists within a list: %s", answer)
+		t.Errorf("nested lists: %s", answer)
 	}
 }

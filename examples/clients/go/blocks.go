@@ -16,25 +16,26 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// An Ended is why the service does not go on with a stream.
+// An Ended reports why the service ended a stream.
 type Ended struct {
-	// Code is STREAM_GAP, where blocks are missing from what was given: go on from
-	// Cursor, and forget what came from behind it. It is CURSOR_TOO_OLD where the
-	// service has dropped blocks that were not given yet: go on from "", knowing
-	// that they are lost. Others tell what is wrong with the request.
+	// Code is STREAM_GAP if earlier blocks were missing: discard the blocks after Cursor and resume
+	// from it. It is CURSOR_TOO_OLD if the service has pruned blocks that the caller has not
+	// received: they are lost, so resume from "". Other codes describe errors of the request.
 	Code    string
 	Message string
-	Cursor  string // that the stream had come to; "" where it is not told
+	// Cursor is the cursor to resume from; "" if unknown.
+	Cursor string
 }
 
 func (e *Ended) Error() string { return fmt.Sprintf("chain: %s (%s)", e.Message, e.Code) }
 
-// Blocks gives each block behind the cursor after that matches the filter (nil
-// matches all), first those that are there, then each new one: in order, none left
-// out and none twice, however often the line or the service is lost in between.
-// From "" on it gives all that the service keeps. It ends with an error: ctx's,
-// an *[Ended], or that the service refuses to be asked. A block's ChainOrder is
-// the cursor to begin with the next time.
+// Blocks yields each block after the cursor that matches the filter, first the existing blocks and
+// then new ones. Each block is yielded once and in order, even if the connection or the service is
+// lost meanwhile. If filter is nil, all blocks match. If after is "", Blocks starts with the oldest
+// block that the service keeps.
+//
+// The last value is an error: that of ctx, an *[Ended], or the refusal of the service. The
+// ChainOrder of the last block is the cursor for the next call.
 func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
 		wanted := true
@@ -52,7 +53,7 @@ func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) 
 			case ctx.Err() != nil:
 				err = ctx.Err()
 			case errors.As(err, &end) && (end.Code == "SERVICE_UNAVAILABLE" || end.Code == "RATE_LIMITED"):
-				after, err = max(after, end.Cursor), nil // blocks that did not match are behind it, too
+				after, err = max(after, end.Cursor), nil // the cursor may be after blocks that did not match
 			case lost(err):
 				err = nil
 			}
@@ -68,11 +69,11 @@ func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) 
 }
 
 var (
-	errEmpty    = errors.New("chain: the service left out what it was asked for")
-	errUnwanted = errors.New("unwanted") // the caller has seen enough
+	errEmpty    = errors.New("chain: the response lacks the requested fields")
+	errUnwanted = errors.New("unwanted") // the caller has stopped the loop
 )
 
-// follow subscribes on a connection of its own and returns when that has ended.
+// follow subscribes on a new connection and returns when the connection has ended.
 func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, each func(Block) bool) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
@@ -89,7 +90,7 @@ func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, 
 		case answer, open := <-blocks:
 			switch {
 			case !open:
-				blocks, err = nil, io.ErrUnexpectedEOF // a stream of blocks has no end
+				blocks, err = nil, io.ErrUnexpectedEOF // a stream of blocks does not complete
 			case len(answer.Errors) > 0:
 				err = endedBy(answer.Errors[0])
 			case answer.Data == nil || answer.Data.Blocks.ChainOrder == "":
@@ -99,8 +100,8 @@ func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, 
 			}
 		}
 	}
-	// genqlient's Unsubscribe and Close panic when a block comes at the same time.
-	// Where the line is cut its reader ends, with one error.
+	// genqlient's Unsubscribe and Close may panic if a block arrives at the same time. Cancel the
+	// connection instead: its reader then sends one error to ended.
 	cut()
 	for {
 		select {
@@ -121,12 +122,12 @@ func endedBy(e *gqlerror.Error) *Ended {
 	return end
 }
 
-// lost tells a line that was lost, where another may do, from a refusal.
+// lost reports whether err is a lost connection, after which a retry may succeed.
 func lost(err error) bool {
 	switch websocket.CloseStatus(err) {
 	case websocket.StatusGoingAway, websocket.StatusServiceRestart, websocket.StatusTryAgainLater, websocket.StatusNormalClosure:
 		return true
-	case -1: // no close frame
+	case -1: // without a close frame
 		var status handshakeStatus
 		if errors.As(err, &status) {
 			return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
@@ -138,8 +139,7 @@ func lost(err error) bool {
 	return false
 }
 
-// wait lets time pass before the next try: more each time, and not the same for all
-// that lost the same service.
+// wait sleeps before the next attempt: exponential backoff with jitter, at most 30 seconds.
 func wait(ctx context.Context, failures int) error {
 	pause := min(100*time.Millisecond<<min(failures, 10), 30*time.Second)
 	select {

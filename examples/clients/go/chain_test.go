@@ -20,12 +20,12 @@ import (
 	client "github.com/chaingql/chaingql/examples/clients/go"
 )
 
-// Nothing that the tests start is left behind.
+// TestMain fails if goroutines remain after the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	for range 500 {
-		if runtime.NumGoroutine() <= 2 { // this one, and the one for signals
+		if runtime.NumGoroutine() <= 2 { // the test goroutine and the signal handler
 			os.Exit(code)
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-func TestAllBlocksComeOnceAndInOrderThroughALineThatIsCut(t *testing.T) {
+func TestBlocksSurviveCutConnections(t *testing.T) {
 	s := serve(t)
 	s.grow(150)
 	line := newBadLine(t, s.address, 0, 20_000, false)
@@ -51,21 +51,21 @@ func TestAllBlocksComeOnceAndInOrderThroughALineThatIsCut(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, s.cursors(all)) {
-		t.Errorf("%d blocks, %d of them different ones, are not those of the chain", len(got), len(slices.Compact(slices.Sorted(slices.Values(got)))))
+		t.Errorf("%d blocks, %d distinct ones, differ from those of the chain", len(got), len(slices.Compact(slices.Sorted(slices.Values(got)))))
 	}
 	if cuts := line.losses.Load(); cuts < 5 {
-		t.Errorf("only %d cuts", cuts)
+		t.Errorf("only %d cuts, too few", cuts)
 	} else {
 		t.Logf("%d cuts", cuts)
 	}
 }
 
-// Where a cut falls makes a difference: behind the header of a frame the WebSocket
-// library gives out a message that is not whole.
-func TestALineMayBeCutAtEachByteOfABlock(t *testing.T) {
+// The position of a cut matters: after the header of a frame, the WebSocket library returns an
+// incomplete message.
+func TestBlocksSurviveCutAtEachByte(t *testing.T) {
 	s := serve(t)
 	s.grow(2)
-	const first, frame = 700, 400 // past the first block of a connection, and more than another takes
+	const first, frame = 700, 400 // after the first block of a connection; longer than the next one
 	var clients sync.WaitGroup
 	places := make(chan struct{}, 32)
 	for at := first; at < first+frame; at++ {
@@ -91,10 +91,10 @@ func TestALineMayBeCutAtEachByteOfABlock(t *testing.T) {
 	clients.Wait()
 }
 
-func TestALineThatGoesSilentIsLeft(t *testing.T) {
+func TestSilentConnectionIsReplaced(t *testing.T) {
 	s := serve(t)
 	s.grow(50)
-	line := newBadLine(t, s.address, 5_000, 20_000, true) // past the handshake, which has its own time
+	line := newBadLine(t, s.address, 5_000, 20_000, true) // after the handshake, which has its own timeout
 	c := client.New("http://"+line.Addr().String(), "shop", "s3cret")
 	c.Silence = 200 * time.Millisecond
 	var got []string
@@ -110,12 +110,12 @@ func TestALineThatGoesSilentIsLeft(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, s.cursors(all)) || line.losses.Load() == 0 {
-		t.Errorf("%d blocks through %d losses are not those of the chain", len(got), line.losses.Load())
+		t.Errorf("%d blocks over %d lost connections differ from those of the chain", len(got), line.losses.Load())
 	}
 }
 
-func TestAQuietLineIsKept(t *testing.T) {
-	s := serveAt(t, time.Second) // a ping and its answer may take twice that
+func TestIdleConnectionIsKeptByPings(t *testing.T) {
+	s := serveAt(t, time.Second) // a ping and its answer may take twice this time
 	s.grow(1)
 	line := newBadLine(t, s.address, 1e6, 2e6, false)
 	c := client.New("http://"+line.Addr().String(), "shop", "s3cret")
@@ -133,11 +133,11 @@ func TestAQuietLineIsKept(t *testing.T) {
 		}
 	}
 	if calls := line.calls.Load(); calls != 1 {
-		t.Errorf("%d connections, though the service has pinged", calls)
+		t.Errorf("%d connections, want 1, because the service sends pings", calls)
 	}
 }
 
-func TestNewBlocksComeThroughRestartsOfTheService(t *testing.T) {
+func TestBlocksSurviveServiceRestarts(t *testing.T) {
 	s := serve(t)
 	s.grow(3)
 	c, ctx := s.client(), soon(t)
@@ -169,7 +169,7 @@ func TestNewBlocksComeThroughRestartsOfTheService(t *testing.T) {
 	}
 }
 
-func TestABlockIsWhatTheChainHas(t *testing.T) {
+func TestBlockHasAllFields(t *testing.T) {
 	s := serve(t)
 	s.grow(1)
 	for b, err := range s.client().Blocks(soon(t), "", nil) {
@@ -184,7 +184,7 @@ func TestABlockIsWhatTheChainHas(t *testing.T) {
 	}
 }
 
-func TestABalanceIsExact(t *testing.T) {
+func TestBalanceIsExact(t *testing.T) {
 	s := serve(t)
 	nano, _ := new(big.Int).SetString("340282366920938463463374607431768211457", 10)
 	address := chaingql.Address{Workchain: -1, ID: [32]byte{7}}
@@ -193,28 +193,28 @@ func TestABalanceIsExact(t *testing.T) {
 		t.Errorf("%v, %v, want %v", got, err, nano)
 	}
 	if got, err := s.client().Balance(soon(t), "nowhere"); err == nil {
-		t.Errorf("%v of an account that cannot be", got)
+		t.Errorf("balance %v for an invalid address", got)
 	}
 }
 
-func TestAWrongSecretEndsAtOnce(t *testing.T) {
+func TestWrongSecretIsNotRetried(t *testing.T) {
 	s := serve(t)
 	for _, secret := range []string{"", "wrong"} {
 		c := client.New("http://"+s.address, "shop", secret)
 		if _, err := c.Newest(soon(t)); err == nil {
-			t.Errorf("%q was answered", secret)
+			t.Errorf("secret %q was accepted", secret)
 		}
 		var ends []error
 		for _, err := range c.Blocks(soon(t), "", nil) {
 			ends = append(ends, err)
 		}
 		if len(ends) != 1 || websocket.CloseStatus(ends[0]) != 4403 {
-			t.Errorf("with %q: %v", secret, ends)
+			t.Errorf("secret %q: %v", secret, ends)
 		}
 	}
 }
 
-func TestWhatIsNotKeptIsTold(t *testing.T) {
+func TestPrunedCursorEndsStream(t *testing.T) {
 	s := serve(t)
 	s.grow(10)
 	first := s.cursors(all)[0]
@@ -229,7 +229,7 @@ func TestWhatIsNotKeptIsTold(t *testing.T) {
 	}
 }
 
-func TestACancelledCallerHearsNoMore(t *testing.T) {
+func TestCanceledContextEndsStream(t *testing.T) {
 	s := serve(t)
 	s.grow(1)
 	ctx, cancel := context.WithCancel(soon(t))

@@ -10,11 +10,11 @@ import (
 	"github.com/Khan/genqlient/generate"
 )
 
-func TestTheSchemaIsThatOfTheService(t *testing.T) {
+func TestSchemaFileMatchesService(t *testing.T) {
 	same(t, "../schema.graphql", []byte(serve(t).handler.Load().SDL()))
 }
 
-func TestTheGeneratedCodeIsThatOfSchemaAndOperations(t *testing.T) {
+func TestGeneratedCodeIsCurrent(t *testing.T) {
 	config, err := generate.ReadAndValidateConfig("genqlient.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestTheGeneratedCodeIsThatOfSchemaAndOperations(t *testing.T) {
 	}
 }
 
-func TestTheReadmeShowsWhatIsRun(t *testing.T) {
+func TestReadmeShowsProgram(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -43,11 +43,11 @@ func TestTheReadmeShowsWhatIsRun(t *testing.T) {
 		_, snippet, _ := strings.Cut(string(readme), shown.fence)
 		snippet, _, found := strings.Cut(snippet, "```")
 		if !found || snippet == "" {
-			t.Errorf("nothing of %s is shown", shown.program)
+			t.Errorf("the README does not show %s", shown.program)
 		}
 		for line := range strings.Lines(snippet) {
 			if !strings.Contains(string(program), line) {
-				t.Errorf("%s has no %q", shown.program, line)
+				t.Errorf("%s does not contain %q", shown.program, line)
 			}
 		}
 	}
@@ -56,6 +56,6 @@ func TestTheReadmeShowsWhatIsRun(t *testing.T) {
 func same(t *testing.T, path string, want []byte) {
 	t.Helper()
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not current: go generate ./... (%v)", path, err)
+		t.Errorf("%s is outdated, run go generate ./... (%v)", path, err)
 	}
 }

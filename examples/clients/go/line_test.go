@@ -9,13 +9,12 @@ import (
 	"testing"
 )
 
-// A badLine stands between a client and a service, and loses each connection after
-// some bytes, which may be in the middle of a handshake or of a block: it cuts the
-// connection, or lets it go silent.
+// A badLine is a proxy that loses each connection after a random number of bytes, also within a
+// handshake or a block. It cuts the connection or forwards nothing more.
 type badLine struct {
 	net.Listener
 	target string
-	least  int // bytes
+	least  int // minimum number of bytes
 	most   int
 	silent bool
 	calls  atomic.Int64
@@ -71,7 +70,7 @@ func (l *badLine) carry(client net.Conn) {
 	}
 }
 
-// keep has close end connections that are there, and refuses them behind it.
+// keep registers connections, which close will close. After close it returns false.
 func (l *badLine) keep(conns ...net.Conn) bool {
 	l.mu.Lock()
 	closed := l.open == nil

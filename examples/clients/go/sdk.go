@@ -7,10 +7,12 @@ import (
 	"fmt"
 )
 
-// An SDK has the two functions of the networks' SDK with which an app follows blocks: net.query and net.subscribe.
+// An SDK provides the two functions of the networks' SDK that an app needs to follow blocks:
+// net.query and net.subscribe.
 //
-// After a lost connection, the SDK sends each subscription again with the variables that it began with. It calls on
-// with an error first, and then goes on; only after an [SDKError] with the code [GraphQLError] it does not.
+// After a lost connection, the SDK restarts each subscription with its original variables. It first
+// calls on with an error. Only after an [SDKError] with the code [GraphQLError] it does not restart
+// it.
 type SDK interface {
 	// Query returns the data of a query's response.
 	Query(ctx context.Context, document string, variables map[string]any) (data json.RawMessage, err error)
@@ -19,7 +21,7 @@ type SDK interface {
 	Subscribe(document string, variables map[string]any, on func(data json.RawMessage, err error)) (unsubscribe func(), err error)
 }
 
-// GraphQLError is the code of an SDKError after which the SDK has given up a subscription: the service has refused it.
+// GraphQLError is the code of an SDKError that ends a subscription: the service has refused it.
 const GraphQLError = 608
 
 // An SDKError is an error of the SDK.
@@ -36,12 +38,14 @@ type SDKBlock struct {
 	ChainOrder string  `json:"chain_order"`
 }
 
-// FollowFrom subscribes with a cursor: each block after it is passed to each once, however often the connection is lost.
+// FollowFrom subscribes with a cursor. It passes each block after the cursor to each exactly once,
+// even if the connection is lost.
 //
-// The service sends blocks at least once, because each reconnect repeats all blocks since the cursor; those that are
-// known are dropped by their chain_order. So the repetition and the memory for it grow with the time since the cursor.
-// Unsubscribe and begin again with a newer cursor from time to time. When the service no longer keeps the blocks after
-// the cursor, a reconnect ends the subscription (CURSOR_TOO_OLD): ended is then called with the error.
+// The service sends blocks at least once: after each reconnect, it repeats all blocks since the
+// cursor. FollowFrom drops known blocks by their chain_order, so both the repetition and the memory
+// for it grow with the time since the cursor. Unsubscribe from time to time and call FollowFrom
+// with a newer cursor. If the service has pruned the blocks after the cursor, a reconnect ends the
+// subscription with CURSOR_TOO_OLD, and ended is called with the error.
 func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	known := make(map[string]bool)
 	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order}}`, map[string]any{"after": after},
@@ -59,12 +63,12 @@ func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (
 		})
 }
 
-// FollowNew subscribes without a cursor, so that a reconnect repeats nothing. The blocks of the interruption are then
-// missing from the subscription: they are read with blocks(after:) when the next one comes. after is the cursor of the
-// last block that the app has. Each block after it is passed to each once and in order; ended is called if the service
-// refuses the subscription.
+// FollowNew subscribes without a cursor, so that a reconnect repeats nothing. Blocks that the
+// subscription misses during an interruption are read with blocks(after:) when the next block
+// arrives. after is the cursor of the last block that the app has. Each block after it is passed to
+// each exactly once and in order. ended is called if the service refuses the subscription.
 func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
-	missing := true // blocks may be, since after
+	missing := true // blocks after the cursor may be missing
 	return sdk.Subscribe(`subscription{blocks{seq_no chain_order}}`, nil, func(data json.RawMessage, err error) {
 		if err != nil {
 			missing = true
@@ -76,7 +80,7 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 		b := liveBlock(data)
 		if missing {
 			if after, err = readMissing(ctx, sdk, after, b.ChainOrder, each); err != nil {
-				return // it is read again when the next block comes, and b with it
+				return // retried, together with b, when the next block arrives
 			}
 			missing = false
 		}
@@ -87,7 +91,7 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 	})
 }
 
-// readMissing passes on the blocks after one cursor and before another. It returns the cursor of the last of them.
+// readMissing passes the blocks between two cursors to each and returns the cursor of the last one.
 func readMissing(ctx context.Context, sdk SDK, after, before string, each func(SDKBlock)) (last string, err error) {
 	for {
 		data, err := sdk.Query(ctx, `query($after:String){blockchain{blocks(first:50,after:$after){edges{node{seq_no chain_order}}}}}`,
@@ -123,6 +127,6 @@ func givenUp(err error) bool {
 
 func liveBlock(data json.RawMessage) SDKBlock {
 	var event struct{ Blocks SDKBlock }
-	_ = json.Unmarshal(data, &event) // it is the service's
+	_ = json.Unmarshal(data, &event) // the service sends valid JSON
 	return event.Blocks
 }

@@ -12,7 +12,7 @@ import (
 	client "github.com/chaingql/chaingql/examples/clients/go"
 )
 
-// collect returns a function that takes blocks, and one that waits for so many of them.
+// collect returns a function that records blocks and a function that waits for n of them.
 func collect(t *testing.T) (each func(client.SDKBlock), wait func(n int) []string) {
 	cursors, ctx := make(chan string, 10_000), soon(t)
 	var got []string
@@ -34,7 +34,7 @@ func neverEnded(t *testing.T) func(error) {
 	return func(err error) { t.Errorf("the subscription ended: %v", err) }
 }
 
-func TestSDKWithACursorDropsWhatReconnectsRepeat(t *testing.T) {
+func TestFollowFromDropsRepeatedBlocks(t *testing.T) {
 	s := serve(t)
 	s.grow(100)
 	sdk := newModelSDK(t, s.address, func(int) {})
@@ -51,14 +51,14 @@ func TestSDKWithACursorDropsWhatReconnectsRepeat(t *testing.T) {
 	}
 	got := wait(260)
 	if !slices.Equal(got, s.cursors(all)) {
-		t.Errorf("%d blocks are not those of the chain, once and in order", len(got))
+		t.Errorf("%d blocks differ from those of the chain", len(got))
 	}
 	if repeated := sdk.events.Load() - 260; repeated < 200 {
-		t.Errorf("only %d blocks came again after three restarts", repeated)
+		t.Errorf("only %d repeated blocks after three restarts", repeated)
 	}
 }
 
-func TestSDKWithACursorEndsWhenItHasBeenPruned(t *testing.T) {
+func TestFollowFromEndsIfCursorIsPruned(t *testing.T) {
 	s := serve(t)
 	s.grow(10)
 	sdk := newModelSDK(t, s.address, func(int) {})
@@ -70,18 +70,18 @@ func TestSDKWithACursorEndsWhenItHasBeenPruned(t *testing.T) {
 	}
 	wait(19)
 	s.chain.Prune(chaingql.Cursor(s.cursors(all)[10]))
-	s.restart() // all that the app has is sent again, or would be
+	s.restart() // the service would repeat all blocks
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(err.Error(), "608") {
 			t.Errorf("ended with %v", err)
 		}
 	case <-soon(t).Done():
-		t.Error("the subscription goes on after a cursor that is too old")
+		t.Error("the subscription continues although its cursor is too old")
 	}
 }
 
-func TestSDKWithoutACursorReadsTheBlocksOfAnInterruption(t *testing.T) {
+func TestFollowNewReadsBlocksOfInterruption(t *testing.T) {
 	s := serve(t)
 	s.grow(5)
 	have := s.cursors(all)
@@ -94,7 +94,7 @@ func TestSDKWithoutACursorReadsTheBlocksOfAnInterruption(t *testing.T) {
 	line := newBadLine(t, s.address, 5_000, 20_000, false) // queries are cut too
 	sdk := newModelSDK(t, line.Addr().String(), func(connection int) {
 		if connection > 0 {
-			grow(60) // which no subscription sees; more than a page
+			grow(60) // no subscription receives these; more than a page
 		}
 	})
 	each, wait := collect(t)
@@ -108,7 +108,7 @@ func TestSDKWithoutACursorReadsTheBlocksOfAnInterruption(t *testing.T) {
 	running.Go(func() {
 		for ctx.Err() == nil {
 			grow(1)
-			time.Sleep(2 * time.Millisecond) // the chain's pace
+			time.Sleep(2 * time.Millisecond) // interval of new blocks
 		}
 	})
 	n := 0

@@ -19,22 +19,23 @@ import (
 	client "github.com/chaingql/chaingql/examples/clients/go"
 )
 
-// The codes of the SDK's errors that are followed by a reconnect.
+// Codes of SDK errors after which the SDK reconnects.
 const (
 	disconnected = 610
 	initFailed   = 613
 )
 
-// A modelSDK does what ever-sdk 1.49.2 does with its one socket: it sends each start again after a reconnect, with the
-// same variables, passes errors on, and does not notice a close that no connection_error announces.
+// A modelSDK behaves like ever-sdk 1.49.2 with its single socket. After a reconnect it sends each
+// start message again with the same variables. It passes errors on and does not notice a close
+// without a connection_error.
 type modelSDK struct {
 	t       *testing.T
 	address string
-	events  atomic.Int64 // data messages
+	events  atomic.Int64 // number of data messages
 	done    context.Context
 
 	mu         sync.Mutex
-	conn       *websocket.Conn // nil before the ack
+	conn       *websocket.Conn // nil until the ack
 	operations map[int]*modelOperation
 }
 
@@ -43,7 +44,8 @@ type modelOperation struct {
 	on      func(data json.RawMessage, err error)
 }
 
-// newModelSDK returns one that calls before ahead of each connection, the first of which is number 0.
+// newModelSDK returns a modelSDK that calls before with the number of each connection, from 0,
+// before it connects.
 func newModelSDK(t *testing.T, address string, before func(connection int)) *modelSDK {
 	ctx, cancel := context.WithCancel(t.Context())
 	m := &modelSDK{t: t, address: address, done: ctx, operations: map[int]*modelOperation{}}
@@ -54,7 +56,7 @@ func newModelSDK(t *testing.T, address string, before func(connection int)) *mod
 			before(n)
 			m.connect()
 			select {
-			case <-time.After(10 * time.Millisecond): // 0, 0.5, 1, 2 s and so on in the SDK
+			case <-time.After(10 * time.Millisecond): // in the SDK 0, 0.5, 1, 2 s and so on
 			case <-ctx.Done():
 			}
 		}
@@ -62,7 +64,7 @@ func newModelSDK(t *testing.T, address string, before func(connection int)) *mod
 	return m
 }
 
-// connect returns when the connection has ended.
+// connect opens a connection and returns when it has ended.
 func (m *modelSDK) connect() {
 	conn, _, err := websocket.Dial(m.done, "ws://"+m.address+"/shop/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-ws"}})
 	if err != nil {
@@ -83,7 +85,7 @@ func (m *modelSDK) connect() {
 			return
 		}
 		if websocket.CloseStatus(err) != -1 {
-			m.t.Errorf("closed without connection_error, which the SDK does not notice: %v", err)
+			m.t.Errorf("closed without connection_error, so the SDK would not notice: %v", err)
 			<-m.done.Done()
 			return
 		}
@@ -98,7 +100,7 @@ func (m *modelSDK) connect() {
 	}
 }
 
-// receive reports whether the connection goes on.
+// receive handles a message and reports whether the connection continues.
 func (m *modelSDK) receive(conn *websocket.Conn, frame []byte) bool {
 	var message struct {
 		ID      string
@@ -137,7 +139,7 @@ func (m *modelSDK) receive(conn *websocket.Conn, frame []byte) bool {
 	return true
 }
 
-// fail passes an error on to all subscriptions, which stay.
+// fail passes an error to all subscriptions without ending them.
 func (m *modelSDK) fail(code int, text string) {
 	m.mu.Lock()
 	var all []*modelOperation
@@ -150,13 +152,13 @@ func (m *modelSDK) fail(code int, text string) {
 	}
 }
 
-// start is called with mu held.
+// start sends the start message of op. The caller holds m.mu.
 func (m *modelSDK) start(id int, op *modelOperation) {
 	m.send(m.conn, fmt.Sprintf(`{"id":"%d","type":"start","payload":%s}`, id, op.payload))
 }
 
 func (m *modelSDK) send(conn *websocket.Conn, frame string) {
-	_ = conn.Write(m.done, websocket.MessageText, []byte(frame)) // the reader learns that it is lost
+	_ = conn.Write(m.done, websocket.MessageText, []byte(frame)) // the reader notices a lost connection
 }
 
 func (m *modelSDK) Subscribe(document string, variables map[string]any, on func(json.RawMessage, error)) (func(), error) {

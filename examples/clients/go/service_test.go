@@ -14,16 +14,16 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A service is one whose handler can be restarted.
+// A service is a test server whose Handler can be restarted.
 type service struct {
 	t       *testing.T
 	chain   *memchain.Chain
 	handler atomic.Pointer[chaingql.Handler]
 	address string
-	rhythm  time.Duration // of its pings
+	rhythm  time.Duration // interval of its pings
 }
 
-func serve(t *testing.T) *service { return serveAt(t, 20*time.Millisecond) } // shows that they are answered
+func serve(t *testing.T) *service { return serveAt(t, 20*time.Millisecond) } // frequent pings must be answered
 
 func serveAt(t *testing.T, rhythm time.Duration) *service {
 	t.Helper()
@@ -51,9 +51,9 @@ func serveAt(t *testing.T, rhythm time.Duration) *service {
 
 func (s *service) open() *chaingql.Handler {
 	return chaingql.New(s.chain, &chaingql.Options{
-		Authorizer: chaingql.StaticProjects{"shop": {Secret: "s3cret", RequireSecret: true}},
-		KeepAlive:  s.rhythm,
-		Logger:     slog.New(slog.DiscardHandler),
+		Authorizer:        chaingql.StaticProjects{"shop": {Secret: "s3cret", RequireSecret: true}},
+		KeepAliveInterval: s.rhythm,
+		Logger:            slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -69,7 +69,7 @@ func (s *service) restart() { s.shutdown(s.handler.Swap(s.open())) }
 
 var genesis = time.Unix(1573822385, 0)
 
-// grow adds rounds of two blocks, one of the masterchain.
+// grow appends rounds of two blocks, one of them of the masterchain.
 func (s *service) grow(rounds int) {
 	s.t.Helper()
 	newest, err := s.chain.Blocks(s.t.Context(), chaingql.BlocksQuery{Last: 1})
@@ -90,7 +90,7 @@ func (s *service) grow(rounds int) {
 	}
 }
 
-// cursors are those of the chain's blocks.
+// cursors returns the cursors of the chain's blocks that match.
 func (s *service) cursors(of func(chaingql.Block) bool) (found []string) {
 	s.t.Helper()
 	for after := chaingql.Cursor(""); ; {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	handshake = 10 * time.Second // for that, and for a write
-	longest   = 1 << 20          // bytes; more than a block takes
+	handshake = 10 * time.Second // timeout of a handshake and of a write
+	longest   = 1 << 20          // maximum message size in bytes; larger than any block
 )
 
-// A dialer opens WebSockets for genqlient. What they hold ends with ctx.
+// A dialer opens WebSockets for genqlient. They are closed when ctx is done.
 type dialer struct{ silence time.Duration }
 
 func (d dialer) DialContext(ctx context.Context, url string, header http.Header) (graphql.WSConn, error) {
@@ -37,17 +37,16 @@ func (d dialer) DialContext(ctx context.Context, url string, header http.Header)
 	return &socket{conn, d.silence, ctx}, nil
 }
 
-// A handshakeStatus is what a service answers instead of opening a WebSocket.
+// A handshakeStatus is the HTTP status of a refused WebSocket handshake.
 type handshakeStatus int
 
 func (s handshakeStatus) Error() string { return fmt.Sprintf("HTTP status %d", int(s)) }
 
-// A socket speaks graphql-transport-ws where genqlient does not: it knows neither
-// ping nor error.
+// A socket adapts graphql-transport-ws to genqlient, which does not handle ping and error messages.
 type socket struct {
 	conn    *websocket.Conn
 	silence time.Duration
-	ctx     context.Context // its life's; genqlient's calls have none
+	ctx     context.Context // lifetime of the socket; genqlient's calls have no context
 }
 
 func (s *socket) ReadMessage() (int, []byte, error) {
@@ -61,7 +60,7 @@ func (s *socket) ReadMessage() (int, []byte, error) {
 		_, frame, err := s.conn.Read(ctx)
 		cancel()
 		if err == nil && json.Unmarshal(frame, &message) != nil {
-			err = io.ErrUnexpectedEOF // where a line ends inside a message, Read may give the part
+			err = io.ErrUnexpectedEOF // if a connection ends within a message, Read may return a part of it
 		}
 		switch {
 		case err != nil:
@@ -71,7 +70,7 @@ func (s *socket) ReadMessage() (int, []byte, error) {
 				return 0, nil, err
 			}
 			continue
-		case message.Type == "error": // a list of errors, which genqlient takes in an answer alone
+		case message.Type == "error": // genqlient accepts errors only in a next message
 			message.Type = "next"
 			message.Payload, _ = json.Marshal(map[string]json.RawMessage{"errors": message.Payload})
 			frame, _ = json.Marshal(message)

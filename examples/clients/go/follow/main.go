@@ -15,10 +15,10 @@ import (
 )
 
 func main() {
-	service := flag.String("service", "http://127.0.0.1:8080", "where the service is")
-	project := flag.String("project", "demo", "the project to ask for")
-	secret := flag.String("secret", os.Getenv("CHAIN_SECRET"), "the project's secret, if it has one")
-	address := flag.String("address", "", "an account whose balance to tell")
+	service := flag.String("service", "http://127.0.0.1:8080", "URL of the service")
+	project := flag.String("project", "demo", "project id")
+	secret := flag.String("secret", os.Getenv("CHAIN_SECRET"), "secret of the project, if it has one")
+	address := flag.String("address", "", "account whose balance is printed first")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -36,7 +36,7 @@ func follow(ctx context.Context, c *chain.Client, address string) error {
 		}
 		fmt.Println(nano, "nano")
 	}
-	after, err := c.Newest(ctx) // or the ChainOrder of the last block seen, kept from before
+	after, err := c.Newest(ctx) // or the stored ChainOrder of the last processed block
 	if err != nil {
 		return err
 	}
