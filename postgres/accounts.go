@@ -14,23 +14,23 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// accounts are balances as columns.
+// accounts holds balances as parallel slices, one for each column.
 type accounts struct {
 	workchains []int32
 	ids        [][]byte
 	balances   []pgtype.Numeric
 }
 
-// accountsOf checks balances and puts them in one order for all: two Writers
-// that lock the same rows in different orders would wait for each other.
+// accountsOf checks balances and sorts them by account. All Writers must lock rows in the
+// same order to avoid deadlocks.
 func accountsOf(balances map[chaingql.Address]*big.Int) (a accounts, err error) {
 	addrs := slices.SortedFunc(maps.Keys(balances), func(x, y chaingql.Address) int {
 		return cmp.Or(cmp.Compare(x.Workchain, y.Workchain), bytes.Compare(x.ID[:], y.ID[:]))
 	})
 	for i := range addrs {
 		v := balances[addrs[i]]
-		if v == nil || v.Sign() < 0 || v.Cmp(tooMuch) >= 0 {
-			return a, fmt.Errorf("postgres: balance %v of %v is not from 0 to below 10^%d", v, addrs[i], mostDigits)
+		if v == nil || v.Sign() < 0 || v.Cmp(balanceLimit) >= 0 {
+			return a, fmt.Errorf("postgres: balance %v of %v is negative or not below 10^%d", v, addrs[i], maxDigits)
 		}
 		a.workchains = append(a.workchains, addrs[i].Workchain)
 		a.ids = append(a.ids, addrs[i].ID[:])
@@ -39,7 +39,7 @@ func accountsOf(balances map[chaingql.Address]*big.Int) (a accounts, err error) 
 	return a, nil
 }
 
-var tooMuch = new(big.Int).Exp(big.NewInt(10), big.NewInt(mostDigits), nil)
+var balanceLimit = new(big.Int).Exp(big.NewInt(10), big.NewInt(maxDigits), nil)
 
 // source returns balances as arrays.
 func (a accounts) source() source {
@@ -59,7 +59,7 @@ func (a accounts) stage(ctx context.Context, tx pgx.Tx) (source, error) {
 
 const accountColumns = "workchain, id, balance"
 
-// setBalances stores balances. The source has them in the order of accountsOf.
+// setBalances stores balances. The source contains them in the order of accountsOf.
 func (w *Writer) setBalances(ctx context.Context, tx pgx.Tx, changed source) error {
 	done, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (%s) SELECT %[2]s FROM %s"+
 		" WHERE EXISTS (SELECT FROM %s WHERE chain = $%d)"+

@@ -14,24 +14,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// oldest is the oldest PostgreSQL that will do, as server_version_num has it.
-var oldest = 130000
+// oldestServer is the oldest supported PostgreSQL version, as in server_version_num.
+var oldestServer = 130000
 
-// MaxCursor is how many bytes a cursor may have at most. They are those that
-// [chaingql.ChainOrder] and [chaingql.SeqCursor] use: 0-9, a-f, m and -.
+// MaxCursor is the maximum length of a cursor in bytes. Cursors consist of the characters
+// of [chaingql.ChainOrder] and [chaingql.SeqCursor]: 0-9, a-f, m and -.
 const MaxCursor = 64
 
-// A Backend serves the chain that is kept in one schema of a database. Make one
-// with [Open]; its methods may be called concurrently.
+// A Backend serves the chain in one schema of a database. [Open] returns one. Its
+// methods are safe for concurrent use.
 type Backend struct {
-	pool     *pgxpool.Pool
-	opts     Options // in force
-	tables   tables
-	chain    string // chaingql_state.chain, read by Open
-	line     extension
-	turns    chan struct{} // held by the Writer whose turn it is
-	answered atomic.Uint64 // reads
-	stored   struct {      // by its Writers
+	pool      *pgxpool.Pool
+	opts      Options // with defaults
+	tables    tables
+	chain     string // chaingql_state.chain, read by Open
+	listen    subscription
+	writerSem chan struct{} // held by the Writer that may begin a transaction
+	answered  atomic.Uint64 // number of successful reads
+	stored    struct {      // by Writers of this Backend
 		sync.Mutex
 		newest  chaingql.Cursor
 		blocks  int // appended
@@ -49,14 +49,15 @@ var (
 // tables are the names of the tables, quoted.
 type tables struct{ blocks, accounts, state string }
 
-// Open connects to a database, sees that it will do, and makes the tables where
-// they are not there yet. The DSN is a postgres:// URL or a string of key=value
-// pairs, as libpq takes it, with pgx's own keys beside it: pool_max_conns is
-// worth setting, as its default is 4, or the number of processors where that is
-// higher. What is wrong (address, password, permissions, version, tables, a
-// pooler that passes no notifications on) is one error here, in which the DSN
-// does not appear. The context is for opening alone. Close the Backend when it is
-// no longer used.
+// Open connects to a database, checks it, and creates the tables if they are missing.
+//
+// The DSN is a postgres:// URL or a string of key=value pairs, as for libpq, with pgx's
+// keys in addition. Set pool_max_conns: its default is 4, or the number of processors if
+// that is higher.
+//
+// Open returns an error if the address, password, permissions, version or tables are
+// wrong, or if a pooler does not forward notifications. Errors do not contain the DSN.
+// ctx applies only to opening. Close the Backend when it is no longer used.
 func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -64,7 +65,7 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	}
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, malformed(err)
+		return nil, dsnError(err)
 	}
 	conn := config.ConnConfig
 	if err := checkHosts(&conn.Config); err != nil {
@@ -87,9 +88,11 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	}
 	name := func(table string) string { return pgx.Identifier{o.Schema, table}.Sanitize() }
 	b := &Backend{
-		pool: pool, opts: o, closed: make(chan struct{}), turns: make(chan struct{}, 1),
+		pool: pool, opts: o, closed: make(chan struct{}), writerSem: make(chan struct{}, 1),
 		tables: tables{name("blocks"), name("accounts"), name("chaingql_state")},
-		line:   extension{config: listening, leads: destination(conn), topic: o.Schema, timeout: o.Timeout, quiet: quiet},
+		listen: subscription{
+			config: listening, destination: destination(conn), topic: o.Schema, timeout: o.Timeout, pingAfter: pingAfter,
+		},
 	}
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()
@@ -98,8 +101,7 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	return b, nil
 }
 
-// prepare sees that the database will do, so that what is wrong shows now and
-// not at the first query.
+// prepare checks the database, so that Open reports problems and not the first query.
 func (b *Backend) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.WriteTimeout)
 	defer cancel()
@@ -107,8 +109,9 @@ func (b *Backend) prepare(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case version < oldest:
-		return fmt.Errorf("postgres: the server is PostgreSQL %s, which is too old: %d or newer is needed", dotted(version), oldest/10000)
+	case version < oldestServer:
+		return fmt.Errorf("postgres: the server is PostgreSQL %s, which is too old: %d or newer is needed",
+			dotted(version), oldestServer/10000)
 	}
 	if replica && b.opts.Poll == 0 {
 		b.opts.Poll = replicaPoll
@@ -135,31 +138,31 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if b.opts.Poll > 0 {
 		return nil
 	}
-	return b.tryLine(ctx)
+	return b.checkNotifications(ctx)
 }
 
-// tryLine sees that a notification arrives: where there is a pooler in between
-// LISTEN may well succeed, and nothing ever come.
-func (b *Backend) tryLine(ctx context.Context) error {
+// checkNotifications checks that a notification arrives. Through a pooler, LISTEN may
+// succeed although no notification ever arrives.
+func (b *Backend) checkNotifications(ctx context.Context) error {
 	const what = "listen for new blocks"
-	conn, err := b.line.dial(ctx)
+	conn, err := b.listen.dial(ctx)
 	if err != nil {
 		return failed(what, err)
 	}
-	defer farewell(conn)
+	defer closeConn(conn)
 	waiting, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	word := rand.Text()
-	if _, err := b.pool.Exec(waiting, notifySQL, channel, word); err != nil {
+	token := rand.Text()
+	if _, err := b.pool.Exec(waiting, notifySQL, channel, token); err != nil {
 		return failed(what, err)
 	}
 	for {
 		note, err := conn.WaitForNotification(waiting)
 		switch {
-		case err == nil && note.Payload == word:
+		case err == nil && note.Payload == token:
 			return nil
 		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
-			return failed("no notification arrives: behind PgBouncer in transaction mode set Options.Poll", err)
+			return failed("no notification arrives: for PgBouncer in transaction mode set Options.Poll", err)
 		case err != nil:
 			return failed(what, err)
 		}
@@ -168,12 +171,13 @@ func (b *Backend) tryLine(ctx context.Context) error {
 
 func (b *Backend) server(ctx context.Context) (version int, replica bool, err error) {
 	err = b.read(ctx, "connect", func(ctx context.Context) error {
-		return b.pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_is_in_recovery()").Scan(&version, &replica)
+		return b.pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_is_in_recovery()").
+			Scan(&version, &replica)
 	})
 	return version, replica, err
 }
 
-// dotted writes a version as people do: 130004 is 13.4, 90624 is 9.6.24.
+// dotted formats a version number: 130004 is 13.4, 90624 is 9.6.24.
 func dotted(version int) string {
 	if version >= 100000 {
 		return fmt.Sprintf("%d.%d", version/10000, version%10000)
@@ -181,13 +185,12 @@ func dotted(version int) string {
 	return fmt.Sprintf("%d.%d.%d", version/10000, version/100%100, version%100)
 }
 
-// Close ends every Follow that is running, waits for the calls that are under
-// way, and closes all connections. Shut the Handler down before. A second Close
-// does nothing.
+// Close ends every running Follow, waits for calls in progress, and closes all
+// connections. Shut the Handler down first. A second Close does nothing.
 func (b *Backend) Close() {
 	b.close.Do(func() {
 		close(b.closed)
-		b.line.close()
+		b.listen.close()
 		b.pool.Close()
 	})
 }

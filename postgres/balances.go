@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Balance returns an account's balance, or [chaingql.ErrNotFound] where no
-// Writer ever named the account.
+// Balance returns an account's balance, or [chaingql.ErrNotFound] if no Writer has set
+// one.
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	found, err := b.balances(ctx, "read balance", []chaingql.Address{addr})
 	switch {
@@ -22,8 +22,8 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 	return found[0], nil
 }
 
-// Balances returns the balances of accounts in one round trip, nil for those
-// that no Writer ever named.
+// Balances returns the balances of accounts in one round trip, nil for accounts without
+// one.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	return b.balances(ctx, "read balances", addrs)
 }
@@ -73,15 +73,16 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 }
 
 const (
-	mostDigits = 78    // that the table lets a balance have
-	mostPlaces = 16383 // behind the point that a numeric has, all zeros here
+	maxDigits   = 78    // maximum digits of a balance, by the table's constraint
+	maxDecimals = 16383 // maximum decimals of a numeric; they are all zero here
 )
 
-// nano makes a whole number of a numeric, which PostgreSQL writes as digits and
-// an exponent.
+// nano converts a numeric, which PostgreSQL sends as digits and an exponent, to an
+// integer.
 func nano(n pgtype.Numeric) (*big.Int, error) {
-	if !n.Valid || n.NaN || n.InfinityModifier != pgtype.Finite || n.Int == nil || n.Int.Sign() < 0 || n.Exp > mostDigits || n.Exp < -mostPlaces {
-		return nil, fmt.Errorf("postgres: balance %+v is no number of nano-units", n)
+	if !n.Valid || n.NaN || n.InfinityModifier != pgtype.Finite || n.Int == nil || n.Int.Sign() < 0 ||
+		n.Exp > maxDigits || n.Exp < -maxDecimals {
+		return nil, fmt.Errorf("postgres: balance %+v is not a number of nano-units", n)
 	}
 	if n.Exp == 0 {
 		return n.Int, nil
@@ -92,7 +93,7 @@ func nano(n pgtype.Numeric) (*big.Int, error) {
 	}
 	whole, rest := new(big.Int).QuoRem(n.Int, scale, new(big.Int))
 	if rest.Sign() != 0 {
-		return nil, fmt.Errorf("postgres: balance %+v has a part of a nano-unit", n)
+		return nil, fmt.Errorf("postgres: balance %+v contains a fraction of a nano-unit", n)
 	}
 	return whole, nil
 }

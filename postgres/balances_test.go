@@ -1,49 +1,54 @@
 package postgres_test
 
 import (
+	"context"
 	"math/big"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5"
 )
 
-func TestBalancesWrittenBySQLComeBackExactly(t *testing.T) {
+func TestBalancesWrittenBySQLAreReadExactly(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
 	polls := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Poll: 1})
 	for _, row := range []struct{ numeric, want string }{
-		{"0", "0"}, {"0.000", "0"}, {"7.00", "7"}, {"7." + zeros(100), "7"}, {"1e20", "100000000000000000000"}, {"10000", "10000"}, {"100010000", "100010000"},
+		{"0", "0"}, {"0.000", "0"}, {"7.00", "7"}, {"7." + zeros(100), "7"}, {"1e20", "100000000000000000000"},
+		{"10000", "10000"}, {"100010000", "100010000"},
 		{"18446744073709551617", "18446744073709551617"},
 		{"1329227995784915872903807060280344575", "1329227995784915872903807060280344575"},
 		{"999999999999999999999999999999999999999999999999999999999999999999999999999999", "999999999999999999999999999999999999999999999999999999999999999999999999999999"},
 		{"1e77", "1" + zeros(77)},
 	} {
-		s.admin(t, `INSERT INTO `+quote(schema)+`.accounts VALUES (0, decode(repeat('00', 32), 'hex'), `+row.numeric+`) ON CONFLICT (workchain, id) DO UPDATE SET balance = excluded.balance`)
+		s.admin(t, `INSERT INTO `+quote(schema)+`.accounts VALUES (0, decode(repeat('00', 32), 'hex'), `+row.numeric+`)
+			ON CONFLICT (workchain, id) DO UPDATE SET balance = excluded.balance`)
 		for _, b := range []*postgres.Backend{b, polls} {
 			got, err := b.Balance(t.Context(), chaingql.Address{})
 			if err != nil || got.String() != row.want {
-				t.Errorf("%s comes back as %v; %v", row.numeric, got, err)
+				t.Errorf("Balance of %s: got %v and error %v", row.numeric, got, err)
 			}
 			together, err := b.Balances(t.Context(), []chaingql.Address{{Workchain: 1}, {}})
 			if err != nil || len(together) != 2 || together[0] != nil || together[1].String() != row.want {
-				t.Errorf("%s comes back as %v; %v", row.numeric, together, err)
+				t.Errorf("Balances of %s: got %v and error %v", row.numeric, together, err)
 			}
 		}
 	}
 }
 
-func TestBalanceThatNoAccountCanHaveIsRefused(t *testing.T) {
+func TestSetBalanceRejectsInvalid(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	w := writer(t, open(t, s.dsn("postgres"), &postgres.Options{Schema: schema}))
 	much, _ := new(big.Int).SetString("1"+zeros(78), 10)
 	for _, nano := range []*big.Int{nil, big.NewInt(-1), much} {
 		if err := w.SetBalance(t.Context(), chaingql.Address{}, nano); err == nil {
-			t.Errorf("%v is taken", nano)
+			t.Errorf("balance %v: got no error", nano)
 		}
 	}
 	for _, numeric := range []string{"-1", "0.5", "0." + zeros(99) + "1", "'NaN'", "1e78"} {
@@ -57,3 +62,26 @@ func TestBalanceThatNoAccountCanHaveIsRefused(t *testing.T) {
 func zeros(n int) string { return strings.Repeat("0", n) }
 
 func quote(schema string) string { return pgx.Identifier{schema}.Sanitize() }
+
+// TestSetBalancesDoesNotWaitForBlocks lets another program hold the lock for writing blocks.
+func TestSetBalancesDoesNotWaitForBlocks(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres"), opts)
+	w := writer(t, b)
+	release := hold(t, s, opts.Schema)
+	var appending sync.WaitGroup
+	appending.Go(func() {
+		if err := w.Append(t.Context(), at("01")...); err != nil {
+			t.Error(err)
+		}
+	})
+	sleep(t.Context(), 100*time.Millisecond) // until it waits for the lock
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := w.SetBalance(ctx, chaingql.Address{}, big.NewInt(7)); err != nil {
+		t.Error(err)
+	}
+	release()
+	appending.Wait()
+}

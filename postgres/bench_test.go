@@ -18,9 +18,8 @@ const (
 	batch  = 5_000
 )
 
-// BenchmarkPostgres takes its figures from a server with the settings that
-// initdb makes, fsync among them, by its Unix socket. Beside them stand what
-// bare statements take, on a connection without a pool.
+// BenchmarkPostgres uses a server with the settings of initdb, including fsync, through its Unix
+// socket. For comparison it also measures plain statements on a connection without a pool.
 func BenchmarkPostgres(b *testing.B) {
 	s := ownServer(b)
 	ctx := context.Background()
@@ -44,7 +43,7 @@ func BenchmarkPostgres(b *testing.B) {
 	}
 
 	b.Run("write in batches of 5000", func(b *testing.B) {
-		for len(coming) > spare { // once, however high b.N
+		for len(coming) > spare { // once, for any b.N
 			commit(b, batch)
 		}
 		b.ReportMetric(stored/b.Elapsed().Seconds(), "blocks/s")
@@ -52,7 +51,7 @@ func BenchmarkPostgres(b *testing.B) {
 	})
 	var n int
 	if err := bare.QueryRow(ctx, "SELECT count(*) FROM live.blocks").Scan(&n); err != nil || n != stored {
-		b.Fatalf("%d blocks are stored; %v", n, err)
+		b.Fatalf("got %d stored blocks and error %v", n, err)
 	}
 	if _, err := bare.Exec(ctx, "ANALYZE"); err != nil {
 		b.Fatal(err)
@@ -102,7 +101,7 @@ func BenchmarkPostgres(b *testing.B) {
 		defer tick.Stop()
 		for range n {
 			<-tick.C
-			begun <- time.Now() // the commit is in what is measured
+			begun <- time.Now() // the measured time includes the commit
 			commit(b, 1)
 		}
 		<-done

@@ -13,12 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// columns of a block, as scanBlock reads them.
+// columns are the columns of a block in the order of scanBlock.
 const columns = "cursor, workchain, shard, seq_no, hash, gen_time"
 
-// Blocks returns one page of the blocks, as [chaingql.Backend] describes it,
-// by one statement that an index answers. Where blocks were pruned, After ""
-// is before the oldest one kept.
+// Blocks returns one page of blocks, as [chaingql.Backend] describes it, with one
+// statement that uses an index. If blocks were pruned, an empty q.After selects from the
+// oldest block that still exists, and a cursor below the newest pruned block fails with
+// [chaingql.ErrCursorTooOld].
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	page, pruned, err := b.page(ctx, q)
 	if err == nil && q.After != "" && q.After < pruned {
@@ -27,8 +28,10 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	return page, err
 }
 
-// page reads a page and, at the same moment, what was pruned last.
-func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
+// page reads a page and, in the same snapshot, the cursor of the newest pruned block.
+func (b *Backend) page(
+	ctx context.Context, q chaingql.BlocksQuery,
+) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, "", chaingql.ErrBadCursor
 	}
@@ -44,7 +47,7 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []chai
 	if err != nil {
 		return nil, "", err
 	}
-	// The join promises no order; it comes in one, so this costs one pass.
+	// SQL guarantees no order after the join. The rows arrive sorted, so this is one pass.
 	slices.SortFunc(page, func(x, y chaingql.Block) int { return strings.Compare(string(x.Cursor), string(y.Cursor)) })
 	if q.Last > 0 {
 		return page[max(0, len(page)-n):], pruned, nil
@@ -52,9 +55,11 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []chai
 	return page[:min(n, len(page))], pruned, nil
 }
 
-// rows runs a page's statement. It has no row only if the Backend's chain is gone.
-func (b *Backend) rows(ctx context.Context, sql string, args []any) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
-	var batch pgx.Batch // is one transaction
+// rows runs a page's statement. If it returns no row, the Backend's chain was dropped.
+func (b *Backend) rows(
+	ctx context.Context, sql string, args []any,
+) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
+	var batch pgx.Batch // runs in one transaction
 	batch.Queue(planSQL)
 	batch.Queue(sql, args...)
 	results := b.pool.SendBatch(ctx, &batch)
@@ -87,8 +92,8 @@ func (b *Backend) rows(ctx context.Context, sql string, args []any) (page []chai
 	return page, pruned, results.Close()
 }
 
-// scanBlock reads a row of a page. Where the page is empty there is one row
-// without a block.
+// scanBlock reads a row of a page. An empty page has one row without a block, for which
+// some is false.
 func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, some bool, err error) {
 	if rows.RawValues()[1] == nil {
 		err = rows.Scan(&pruned, nil, nil, nil, nil, nil, nil)
@@ -105,15 +110,18 @@ func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, som
 	return block, pruned, true, err
 }
 
-// pageSQL writes a page's statement, as a stretch of the one index that has its
-// blocks side by side. Nothing leaves the planner another way, with whatever
-// statistics: [planSQL] turns the others off, and the three indexes sort cursors by
-// different operators or collations, to the same order, so that an index without the
-// shard cannot be walked for the blocks of a shard. How many are asked for is written out, as it would
-// plan a LIMIT that it does not know anew each time; rounded up to a power of two,
-// so that few statements are prepared. And an end is left out where there is none:
-// of a stretch with two it expects little, and would sort it all. What was pruned
-// is below the stretch: until it is vacuumed its remains would be stepped over.
+// pageSQL returns a page's statement, which reads one range of the index that contains the
+// page's blocks in order. The planner must use that index whatever the statistics:
+//
+//   - [planSQL] disables other plans.
+//   - The three indexes sort cursors by different operators or collations, which yield the same
+//     order. So an index without the shard cannot be scanned for the blocks of a shard.
+//   - LIMIT is a constant, because PostgreSQL would replan a statement with an unknown limit each
+//     time. It is rounded up to a power of two, so that few statements are prepared.
+//   - An absent bound is omitted: for a range with two bounds, PostgreSQL expects few rows and
+//     would sort them all.
+//   - The range begins after the pruned blocks: until they are vacuumed, the scan would step over
+//     their index entries.
 func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 	cursor, above, below := "cursor", ">", "<"
 	if q.Shard != nil {
@@ -145,15 +153,20 @@ func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 		return "SELECT " + columns + " FROM " + b.tables.blocks + " WHERE " + where + end
 	}
 	blocks := page(where)
-	if q.Workchain == nil && q.Shard != nil { // the index on shards begins with the workchain, of which there are few
-		blocks = "SELECT of.* FROM (" + workchains(b.tables.blocks) + ") w CROSS JOIN LATERAL (" + page(where+" AND workchain = w.id") + ") of" + end
+	if q.Workchain == nil && q.Shard != nil { // the index on shards begins with the workchain; there are few of these
+		blocks = "SELECT of.* FROM (" + workchains(b.tables.blocks) + ") w CROSS JOIN LATERAL (" +
+			page(where+" AND workchain = w.id") + ") of" + end
 	}
-	return "SELECT s.pruned, b.* FROM (SELECT pruned FROM " + b.tables.state + " WHERE chain = '" + b.chain + "' LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
+	return "SELECT s.pruned, b.* FROM (SELECT pruned FROM " + b.tables.state + " WHERE chain = '" + b.chain +
+		"' LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
 }
 
-// workchains finds the workchains by leaps through an index.
+// workchains returns a query for the ids of all workchains. It finds each by one index
+// lookup, as a loose index scan. It starts at the highest: the first blocks of a workchain
+// may be pruned but not vacuumed yet, and an ascending scan would visit each of them.
 func workchains(blocks string) string {
-	return "WITH RECURSIVE leap (id) AS (SELECT min(workchain) FROM " + blocks +
-		" UNION ALL SELECT (SELECT min(workchain) FROM " + blocks + " WHERE workchain > leap.id) FROM leap WHERE leap.id IS NOT NULL)" +
+	return "WITH RECURSIVE leap (id) AS (SELECT max(workchain) FROM " + blocks +
+		" UNION ALL SELECT (SELECT max(workchain) FROM " + blocks +
+		" WHERE workchain < leap.id) FROM leap WHERE leap.id IS NOT NULL)" +
 		" SELECT id FROM leap WHERE id IS NOT NULL"
 }

@@ -59,12 +59,12 @@ func (w *Writer) commit(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block,
 	}
 	coming := sourceOf(blocks)
 	var err error
-	if w.temp && len(blocks) >= copied {
+	if w.temp && len(blocks) >= copyThreshold {
 		if coming, err = stageBlocks(ctx, tx, blocks); err != nil {
 			return err
 		}
 	}
-	if w.temp && len(accounts.ids) >= copied {
+	if w.temp && len(accounts.ids) >= copyThreshold {
 		if changed, err = accounts.stage(ctx, tx); err != nil {
 			return err
 		}
@@ -76,17 +76,19 @@ func (w *Writer) commit(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block,
 	return w.setBalances(ctx, tx, changed)
 }
 
-// append is done by one Writer at a time: the lock is held until the blocks can
-// be seen, so the next Writer's come after them to every reader. It reports whether
-// any block is new.
-func (w *Writer) append(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, coming source) (fresh bool, err error) {
-	newest, pruned, err := w.turn(ctx, tx)
+// append inserts the new blocks and reports whether there are any. It takes a lock that
+// is held until the transaction ends, so that blocks of the next Writer become visible
+// after these.
+func (w *Writer) append(
+	ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, coming source,
+) (fresh bool, err error) {
+	newest, pruned, err := w.lock(ctx, tx)
 	if err != nil {
 		return false, err
 	}
-	// Blocks that overlap what is stored vouch for what is between. Any others may come after blocks that were lost.
-	if had := w.b.has(""); newest < had && blocks[0].Cursor > newest {
-		return false, fmt.Errorf("the chain ends at cursor %q and had %q, these blocks begin at %q: %w",
+	// If the blocks overlap the stored ones, none is missing in between. Otherwise blocks before them may be lost.
+	if had := w.b.recordNewest(""); newest < had && blocks[0].Cursor > newest {
+		return false, fmt.Errorf("the chain ends at cursor %q but had %q, and these blocks begin at %q: %w",
 			newest, had, blocks[0].Cursor, ErrConflict)
 	}
 	if blocks[0].Cursor <= newest {
@@ -107,9 +109,9 @@ func (w *Writer) append(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block,
 
 const notifySQL = "SELECT pg_notify($1, $2)"
 
-// turn waits for this Writer's turn and returns how far the chain goes then,
-// and what was pruned of it last.
-func (w *Writer) turn(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.Cursor, err error) {
+// lock waits for the lock and returns the cursors of the newest block and of the newest
+// pruned block.
+func (w *Writer) lock(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.Cursor, err error) {
 	var batch pgx.Batch
 	batch.Queue(lockSQL, w.b.key("write"))
 	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM "+w.b.tables.blocks+" WHERE cursor > s.pruned), ''), s.pruned"+
@@ -128,7 +130,7 @@ func (w *Writer) turn(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.C
 	return max(newest, pruned), pruned, results.Close()
 }
 
-// compare checks that the blocks up to newest are the ones that are stored.
+// compare checks that the blocks up to newest equal the stored ones.
 func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, pruned chaingql.Cursor) error {
 	var (
 		cursor             chaingql.Cursor
@@ -149,11 +151,11 @@ func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, 
 	case err != nil:
 		return err
 	case preserved == nil:
-		return fmt.Errorf("cursor %q is not stored, and newer ones are: %w", cursor, ErrConflict)
+		return fmt.Errorf("cursor %q is not stored, but newer ones are: %w", cursor, ErrConflict)
 	case bytes.Equal(arrived, preserved):
-		return fmt.Errorf("under cursor %q block %x is stored with other fields: %w", cursor, preserved, ErrConflict)
+		return fmt.Errorf("cursor %q has block %x, but with another workchain, shard, seq_no or gen_time: %w", cursor, preserved, ErrConflict)
 	}
-	return fmt.Errorf("under cursor %q block %x is stored, not %x: %w", cursor, preserved, arrived, ErrConflict)
+	return fmt.Errorf("cursor %q has block %x, not %x: %w", cursor, preserved, arrived, ErrConflict)
 }
 
 // sourceOf returns blocks as arrays.
@@ -168,14 +170,15 @@ func sourceOf(blocks []chaingql.Block) source {
 	}
 	return source{
 		from: `(SELECT cursor COLLATE "C" AS cursor, workchain, shard, seq_no, hash, gen_time` +
-			" FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[], $5::bytea[], $6::timestamptz[]) u (" + columns + ")) n",
+			" FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[], $5::bytea[], $6::timestamptz[])" +
+			" u (" + columns + ")) n",
 		args: []any{cursors, workchains, shards, seqNos, hashes, times},
 	}
 }
 
-// copied is how many rows are worth the round trips of a COPY, which is twice
-// as fast as arrays for thousands.
-const copied = 20
+// copyThreshold is the number of rows from which COPY is used. It needs more round trips than
+// arrays, but is twice as fast for thousands of rows.
+const copyThreshold = 20
 
 // stageBlocks sends blocks into a temporary table, which is empty again after the transaction.
 func stageBlocks(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block) (source, error) {

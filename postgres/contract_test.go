@@ -10,17 +10,17 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
 )
 
 var schemas atomic.Int64
 
-// newSchema names a schema that no other test has.
+// newSchema returns the name of a schema that no other test uses.
 func newSchema() string { return fmt.Sprintf(`Chain no. %d's "own"`, schemas.Add(1)) }
 
-// open opens a Backend that is closed with the test, on a schema of the test's
-// own unless opts has one.
+// open opens a Backend and closes it at the end of the test. Unless opts contains a schema, the test
+// gets its own.
 func open(t testing.TB, dsn string, opts *postgres.Options) *postgres.Backend {
 	t.Helper()
 	var o postgres.Options
@@ -47,15 +47,18 @@ func writer(t testing.TB, b *postgres.Backend) *postgres.Writer {
 	return w
 }
 
-// harness is a Backend behind a proxy, and a Writer that has a way of its own.
+// harness returns a Backend that connects through a proxy, and a Writer that does not.
 func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 	s := sharedServer(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	opts.Schema = newSchema()
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), &opts)
 	w := writer(t, open(t, s.dsn("postgres"), &opts))
 	ctx := context.Background()
-	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0), {ID: [32]byte{31: 2}}: new(big.Int).Lsh(big.NewInt(7), 117)}
+	known := map[chaingql.Address]*big.Int{
+		{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0),
+		{ID: [32]byte{31: 2}}:            new(big.Int).Lsh(big.NewInt(7), 117),
+	}
 	if err := w.SetBalances(ctx, known); err != nil {
 		t.Fatal(err)
 	}
@@ -71,24 +74,24 @@ func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 	}
 }
 
-func TestListeningBackendKeepsTheContract(t *testing.T) {
+func TestContractWithListen(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, postgres.Options{Look: time.Hour}) })
 }
 
-func TestPollingBackendKeepsTheContract(t *testing.T) {
+func TestContractWithPoll(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		h := harness(t, postgres.Options{Poll: 5 * time.Millisecond})
-		h.Interrupt = nil // a poll goes on with another connection
+		h.Interrupt = nil // a polling Follow continues on another connection
 		return h
 	})
 }
 
-func TestChainThatNumbersItsBlocksKeepsTheContract(t *testing.T) {
+func TestContractWithSeqCursors(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
-		h := harness(t, postgres.Options{Look: time.Hour}) // woken by notifications alone
+		h := harness(t, postgres.Options{Look: time.Hour}) // only notifications wake Follow
 		h.Cursor = chaingql.SeqCursor
 		return h
 	})

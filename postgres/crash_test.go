@@ -16,9 +16,9 @@ import (
 
 const crashes = 3
 
-// TestNothingIsLostInACrash kills PostgreSQL while an indexer writes, a Follow
-// is resumed by hand, and a client subscribes through a Handler.
-func TestNothingIsLostInACrash(t *testing.T) {
+// TestServerCrashLosesNothing kills PostgreSQL while an indexer writes, the test resumes a Follow, and
+// a client subscribes through a Handler.
+func TestServerCrashLosesNothing(t *testing.T) {
 	s := ownServer(t)
 	opts := &postgres.Options{Schema: "live"}
 	backend := open(t, s.tcp(s.port, "postgres", "postgres"), opts)
@@ -36,7 +36,7 @@ func TestNothingIsLostInACrash(t *testing.T) {
 		heard    []chaingql.Cursor
 		wanted   = cursorsOf(all)
 	)
-	running.Go(func() { // the indexer, which does not give up
+	running.Go(func() { // the indexer, which retries
 		defer close(wrote)
 		for i := range all {
 			for w.Append(ctx, all[i]) != nil && sleep(ctx, 5*time.Millisecond) {
@@ -72,17 +72,17 @@ func TestNothingIsLostInACrash(t *testing.T) {
 	}
 	running.Wait()
 	if !slices.Equal(followed, wanted) {
-		t.Errorf("Follow, resumed, yielded %s", difference(followed, wanted))
+		t.Errorf("resumed Follow: %s", difference(followed, wanted))
 	}
 	if failures < crashes {
-		t.Errorf("Follow failed %d times in %d crashes", failures, crashes)
+		t.Errorf("Follow failed %d times in %d crashes, want at least once", failures, crashes)
 	}
 	if !slices.Equal(heard, wanted) {
-		t.Errorf("the subscriber got %s", difference(heard, wanted))
+		t.Errorf("subscriber: %s", difference(heard, wanted))
 	}
 	page, err := backend.Blocks(ctx, chaingql.BlocksQuery{First: chaingql.MaxPage})
 	if err != nil || !slices.Equal(cursorsOf(page), wanted) {
-		t.Errorf("stored are %s; %v", difference(cursorsOf(page), wanted), err)
+		t.Errorf("stored blocks: %s; error %v", difference(cursorsOf(page), wanted), err)
 	}
 }
 
@@ -103,7 +103,7 @@ func cursorsOf(blocks []chaingql.Block) []chaingql.Cursor {
 	return cursors
 }
 
-// difference tells where two lists part.
+// difference describes the first difference of two lists.
 func difference(got, want []chaingql.Cursor) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {

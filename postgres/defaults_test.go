@@ -23,11 +23,11 @@ func TestOpenWithoutOptionsUsesTheDefaultSchema(t *testing.T) {
 	}
 	named := open(t, s.dsn(database), &postgres.Options{Schema: "chaingql", SkipMigrations: true})
 	if page, err := named.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil || len(page) != 1 {
-		t.Errorf("schema chaingql has %v; %v", page, err)
+		t.Errorf("schema chaingql: got %v and error %v", page, err)
 	}
 }
 
-// TestOpenFailsIfOnlyNotificationsOfOthersArrive has a pg_notify that sends something else.
+// TestOpenFailsIfOnlyNotificationsOfOthersArrive replaces pg_notify by a function with another payload.
 func TestOpenFailsIfOnlyNotificationsOfOthersArrive(t *testing.T) {
 	s := sharedServer(t)
 	other := fmt.Sprintf("other%d", schemas.Add(1))
@@ -39,8 +39,27 @@ func TestOpenFailsIfOnlyNotificationsOfOthersArrive(t *testing.T) {
 	expectError(t, err, "no notification arrives")
 }
 
-func TestSchemaNamedUserIsRefused(t *testing.T) {
+func TestOpenRejectsSchemaDollarUser(t *testing.T) {
 	_, err := postgres.Open(t.Context(), sharedServer(t).dsn("postgres"), &postgres.Options{Schema: "$user"})
-	expectError(t, err, "Schema cannot be $user")
+	expectError(t, err, "Schema must not be $user")
 	open(t, sharedServer(t).dsn("postgres"), &postgres.Options{Schema: "$users"})
+}
+
+func TestSchemaNameMayHave63Bytes(t *testing.T) {
+	schema := fmt.Sprintf("%063d", schemas.Add(1))
+	open(t, sharedServer(t).dsn("postgres"), &postgres.Options{Schema: schema})
+	open(t, sharedServer(t).dsn("postgres"), &postgres.Options{Schema: schema, SkipMigrations: true})
+}
+
+func TestTimeoutLimitsConnecting(t *testing.T) {
+	s := sharedServer(t)
+	for dsn, want := range map[string]time.Duration{
+		"": 7 * time.Second, " connect_timeout=0": 7 * time.Second,
+		" connect_timeout=3": 3 * time.Second, " connect_timeout=60": 7 * time.Second,
+	} {
+		b := open(t, s.dsn("postgres")+dsn, &postgres.Options{Timeout: 7 * time.Second})
+		if got := b.ConnectTimeout(); got != want {
+			t.Errorf("with%s: got %v, want %v", dsn, got, want)
+		}
+	}
 }

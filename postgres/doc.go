@@ -1,5 +1,5 @@
-// Package postgres keeps a chain in PostgreSQL: a [chaingql.Backend] that
-// serves it, and a [Writer] for the indexer that fills it.
+// Package postgres stores a chain in PostgreSQL. It contains a [chaingql.Backend] that
+// serves the chain and a [Writer] for the indexer that fills it.
 //
 //	backend, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"), nil)
 //	if err != nil {
@@ -8,8 +8,7 @@
 //	defer backend.Close()
 //	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
 //
-// The tables live in a schema of their own ([Options].Schema) and are made by
-// Open. New blocks are told of by NOTIFY, which is a bare wake-up: what a Follow
-// yields it reads from the table, from its own cursor on, so a notification that
-// is lost costs time and no block.
+// Open creates the tables in a schema of their own ([Options].Schema). NOTIFY only wakes
+// a Follow, which then reads the table from its own cursor on. If a notification is
+// lost, blocks arrive late, but none is lost.
 package postgres

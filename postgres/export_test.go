@@ -7,21 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Need lets tests meet a server that is too old.
+// Need sets the oldest supported server, so that tests can run with one that is too old.
 func Need(version int) (restore func()) {
-	was := oldest
-	oldest = version
-	return func() { oldest = was }
+	was := oldestServer
+	oldestServer = version
+	return func() { oldestServer = was }
 }
 
-// Migrating adds a migration to the package's own.
+// Migrating adds a migration to those of the package.
 func Migrating(script string) (restore func()) {
 	was := migrations
 	migrations = func() []string { return append(was(), script) }
 	return func() { migrations = was }
 }
 
-// PageSQL is the statement of a page.
+// PageSQL returns the statement of a page.
 func (b *Backend) PageSQL(q chaingql.BlocksQuery) (string, []any) {
 	return b.pageSQL(q, max(q.First, q.Last))
 }
@@ -29,26 +29,27 @@ func (b *Backend) PageSQL(q chaingql.BlocksQuery) (string, []any) {
 // PlanSQL is the statement before the statement of a page.
 var PlanSQL = planSQL
 
-// Writing is how each transaction that writes begins.
+// Writing returns the options of transactions that write.
 var Writing = writing
 
-// Polls tells whether the Backend does without LISTEN.
+// Polls reports whether the Backend polls instead of using LISTEN.
 func (b *Backend) Polls() bool { return b.opts.Poll > 0 }
 
-// TestLine sets after what silence the line is tested, for Follows to come.
-func (b *Backend) TestLine(quiet time.Duration) { b.line.quiet = quiet }
+// PingListenerAfter sets the idle time after which the listener's connection is pinged, for
+// further Follows.
+func (b *Backend) PingListenerAfter(quiet time.Duration) { b.listen.pingAfter = quiet }
 
-// Hurry sets the deadline of reads to come, and of Follows to connect.
-func (b *Backend) Hurry(timeout time.Duration) { b.opts.Timeout, b.line.timeout = timeout, timeout }
+// Hurry sets the deadline of further reads and of connections of Follows.
+func (b *Backend) Hurry(timeout time.Duration) { b.opts.Timeout, b.listen.timeout = timeout, timeout }
 
-// WriteWithin sets the deadline of transactions to come.
+// WriteWithin sets the deadline of further transactions.
 func (b *Backend) WriteWithin(limit time.Duration) (restore func()) {
 	was := b.opts.WriteTimeout
 	b.opts.WriteTimeout = limit
 	return func() { b.opts.WriteTimeout = was }
 }
 
-// Destination is where a DSN's connection for LISTEN leads.
+// Destination returns the listener key of a DSN.
 func Destination(dsn string) (string, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -57,10 +58,13 @@ func Destination(dsn string) (string, error) {
 	return destination(config), nil
 }
 
-// Overdue is what becomes of an error of a transaction.
-var Overdue = overdue
+// ConnectTimeout returns the time limit of an attempt to connect.
+func (b *Backend) ConnectTimeout() time.Duration { return b.pool.Config().ConnConfig.ConnectTimeout }
 
-// Failed is the error made of pgx's, UnknownKey what it looks for.
+// WithDeadline adds the context's error to an error of a transaction.
+var WithDeadline = withDeadline
+
+// Failed wraps an error of pgx. UnknownKey is a check that it uses.
 var (
 	Failed     = failed
 	UnknownKey = unknownKey

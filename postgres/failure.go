@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A failure is an error in one line. Its cause is pgx's, less the connection
-// settings that pgx's errors carry: they have the password.
+// A failure is an error of one line that wraps an error of pgx. It omits the connection
+// settings of pgx's errors, which contain the password.
 type failure struct {
-	what  string
+	op    string
 	cause error
 }
 
 func (f *failure) Error() string {
-	lines := slices.Compact(strings.Split(f.cause.Error(), "\n")) // with TLS and without, say
-	return "postgres: " + f.what + ": " + strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")
+	lines := slices.Compact(strings.Split(f.cause.Error(), "\n")) // for example the same error with TLS and without
+	return "postgres: " + f.op + ": " + strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")
 }
 
 func (f *failure) Unwrap() error { return f.cause }
@@ -31,64 +31,66 @@ func failed(what string, err error) error {
 			err = errKey
 		}
 	}
-	// Prepared on one connection, asked for on another.
-	var told *pgconn.PgError
-	if errors.As(err, &told) && (told.Code == "42P05" || told.Code == "26000") {
-		what += " (behind PgBouncer in transaction mode set Options.Poll)"
+	// A statement was prepared on one connection and executed on another.
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && (pgErr.Code == "42P05" || pgErr.Code == "26000") {
+		what += " (for PgBouncer in transaction mode set Options.Poll)"
 	}
 	return &failure{what, err}
 }
 
-// unknownKey tells whether the server, or a pooler, refuses a key of the DSN and
-// quotes it. What pgx does not know it sends to the server, and that may be the
-// rest of a password that was not quoted, or all of a URL whose scheme is none.
+// unknownKey reports whether the server or a pooler rejects a key of the DSN and quotes
+// it. pgx sends unknown keys to the server. Such a key may be the rest of a password
+// that was not quoted, or a whole URL with an invalid scheme.
 func unknownKey(err error, keys map[string]string) bool {
-	text := err.Error() // of all addresses that were tried
-	refused := slices.ContainsFunc([]string{"42704", "42602", "08P01"}, func(code string) bool { return strings.Contains(text, "(SQLSTATE "+code+")") })
+	text := err.Error() // with the errors of all addresses that were tried
+	rejected := slices.ContainsFunc([]string{"42704", "42602", "08P01"}, func(code string) bool {
+		return strings.Contains(text, "(SQLSTATE "+code+")")
+	})
 	for key := range keys {
-		if refused && strings.Contains(text, key) {
+		if rejected && strings.Contains(text, key) {
 			return true
 		}
 	}
 	return false
 }
 
-// checkHosts refuses the rest of a password that has an @, which pgx takes for a
-// part of the host, and would quote.
+// checkHosts rejects hosts with an @. If a password has an unescaped @, pgx treats the
+// rest of it as part of the host and would quote it in errors.
 func checkHosts(c *pgconn.Config) error {
 	hosts := []string{c.Host}
 	for _, f := range c.Fallbacks {
 		hosts = append(hosts, f.Host)
 	}
 	for _, host := range hosts {
-		if strings.LastIndexByte(host, '@') > 0 && host[0] != '/' { // else it is a Unix socket's
+		if strings.LastIndexByte(host, '@') > 0 && host[0] != '/' { // a host that begins with / is a Unix socket
 			return errDSN
 		}
 	}
 	return nil
 }
 
-// malformed stands in for pgx's error, which quotes the string and is not sure to
-// find every password in one that is malformed.
-func malformed(err error) error {
-	var file *fs.PathError // sslrootcert's, say
+// dsnError replaces pgx's error, which quotes the DSN and may not remove every password
+// from a malformed one.
+func dsnError(err error) error {
+	var file *fs.PathError // for example of sslrootcert
 	if errors.As(err, &file) {
-		return &failure{"a file that the DSN names cannot be used", file}
+		return &failure{"open a file of the DSN", file}
 	}
 	return errDSN
 }
 
 var (
-	errDSN = errors.New("postgres: the DSN is malformed, or what it leaves to the environment (PGPORT, PGSERVICE, ...): " +
+	errDSN = errors.New("postgres: the DSN, or a setting from the environment (PGPORT, PGSERVICE, ...), is malformed: " +
 		"write postgres://user:password@host:port/database?key=value, with special characters percent-encoded, " +
-		"or key=value pairs with single quotes around values that have spaces")
-	errKey = errors.New("the DSN has a key that the server does not take, such as one that is misspelled, or a part of a value " +
-		"that should be percent-encoded or in single quotes")
+		"or key=value pairs with single quotes around values that contain spaces")
+	errKey = errors.New("the server rejects a key of the DSN: it may be misspelled, or part of a value " +
+		"that must be percent-encoded or in single quotes")
 )
 
 var (
 	errClosed   = errors.New("postgres: the Backend was closed")
 	errNoState  = errors.New("table chaingql_state has lost its row")
-	errReplaced = errors.New("the chain was dropped and made again since Open, or table chaingql_state has lost its row: " +
-		"restart every process that serves or writes it")
+	errReplaced = errors.New("the chain was dropped and created again since Open, or table chaingql_state has lost " +
+		"its row: restart every process that serves or writes it")
 )

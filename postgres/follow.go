@@ -8,11 +8,11 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes
-// it: it reads the table from its cursor on, waits until it is told that there
-// is more, or for [Options].Look, and reads on. Where blocks were pruned, "" is
-// too old. All Follows of a process to one database share one connection for
-// LISTEN; when that is lost they end.
+// Follow yields every block after a cursor, as [chaingql.Backend] describes it. It reads
+// the table from its cursor on and then waits for a notification or for [Options].Look,
+// whichever is first. If blocks were pruned, the cursor "" is too old. All Follows of a
+// process to one database share one connection for LISTEN. If it is lost, they end with
+// an error.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := b.follow(ctx, after, yield); err != nil {
@@ -21,33 +21,33 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	}
 }
 
-// follow returns why it ended, nil where it was left.
+// follow returns the error that ended it, or nil if the caller stopped it.
 func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
 	if err := checkCursor(after); err != nil {
 		return err
 	}
 	var (
 		wake  = make(chan struct{}, 1)
-		over  <-chan struct{} // never, where there is no line
-		l     *line
+		over  <-chan struct{} // nil if Follow polls
+		l     *listener
 		every = b.opts.Poll
 	)
-	if every == 0 { // listen before reading, so that nothing falls between
+	if every == 0 { // listen before the first read, so that no block is missed between the two
 		var err error
-		if l, err = b.line.join(wake); err != nil {
+		if l, err = b.listen.join(wake); err != nil {
 			return err
 		}
-		defer b.line.leave(l, wake)
+		defer b.listen.leave(l, wake)
 		select {
 		case <-l.ready:
-		case <-l.over:
+		case <-l.done:
 			return b.cause(l.err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.closed:
 			return errClosed
 		}
-		over, every = l.over, b.opts.Look
+		over, every = l.done, b.opts.Look
 	}
 	look := time.NewTimer(every)
 	defer look.Stop()
@@ -69,7 +69,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			after = block.Cursor
 		}
 		if len(page) == chaingql.MaxPage {
-			ring(wake) // there is more
+			wakeUp(wake) // there may be more
 		}
 		look.Reset(every)
 		select {
@@ -85,8 +85,8 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	}
 }
 
-// cause is why a line is over, or a read failed: Close hangs up, and closes the
-// connections, too.
+// cause returns errClosed if the Backend was closed, which stops listeners and fails reads,
+// and otherwise err.
 func (b *Backend) cause(err error) error {
 	select {
 	case <-b.closed:

@@ -9,15 +9,15 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5"
 )
 
-// a while for what must come, and for what must not come too late.
+// patience is the maximum wait for an event that must happen.
 const patience = 10 * time.Second
 
-// A reading is a Follow that runs.
+// A reading is a Follow that runs in its own goroutine.
 type reading struct {
 	blocks chan chaingql.Cursor
 	ended  chan error
@@ -49,12 +49,12 @@ func (r *reading) expect(t *testing.T, blocks ...chaingql.Block) {
 		select {
 		case c := <-r.blocks:
 			if c != b.Cursor {
-				t.Fatalf("Follow yields %q, not %q", c, b.Cursor)
+				t.Fatalf("got block %q, want %q", c, b.Cursor)
 			}
 		case err := <-r.ended:
-			t.Fatalf("Follow ended before %q: %v", b.Cursor, err)
+			t.Fatalf("Follow ended with %v, want block %q", err, b.Cursor)
 		case <-time.After(patience):
-			t.Fatalf("Follow does not yield %q", b.Cursor)
+			t.Fatalf("got no block, want %q", b.Cursor)
 		}
 	}
 }
@@ -65,14 +65,14 @@ func (r *reading) end(t *testing.T) error {
 	case err := <-r.ended:
 		return err
 	case c := <-r.blocks:
-		t.Fatalf("Follow yields %q, where it must end", c)
+		t.Fatalf("got block %q, want the end of Follow", c)
 	case <-time.After(patience):
-		t.Fatal("Follow does not end")
+		t.Fatal("Follow did not end")
 	}
 	return nil
 }
 
-// listeners counts the connections that last said LISTEN.
+// listeners returns the number of connections whose last statement was LISTEN.
 func listeners(t *testing.T, s *server, name string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -80,16 +80,16 @@ func listeners(t *testing.T, s *server, name string) (n int) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	err = conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND query LIKE 'LISTEN%'", name).Scan(&n)
+	err = conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity"+
+		" WHERE application_name = $1 AND query LIKE 'LISTEN%'", name).Scan(&n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// expectListeners gives connections a moment to end, those with which Open tried
-// whether notifications arrive, too. It is shorter than the time after which a line
-// that fell silent says something else.
+// expectListeners waits a moment for connections to end, including those of Open's check. It waits less
+// than pingAfter: after a ping, the last statement is not LISTEN.
 func expectListeners(t *testing.T, s *server, name string, want int) {
 	t.Helper()
 	for end := time.Now().Add(patience / 2); ; {
@@ -98,12 +98,12 @@ func expectListeners(t *testing.T, s *server, name string, want int) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("there are %d connections for LISTEN, not %d", n, want)
+			t.Fatalf("got %d connections for LISTEN, want %d", n, want)
 		}
 	}
 }
 
-func TestFollowsShareOneConnectionWhileAnyRuns(t *testing.T) {
+func TestFollowsShareOneListener(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("shares%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" application_name="+name, nil)
@@ -119,7 +119,7 @@ func TestFollowsShareOneConnectionWhileAnyRuns(t *testing.T) {
 	for _, r := range readings {
 		r.expect(t, all[:2]...)
 	}
-	expectListeners(t, s, name, 1) // of 5 Follows
+	expectListeners(t, s, name, 1) // shared by 5 Follows
 	for _, r := range readings[1:] {
 		r.stop()
 		_ = r.end(t)
@@ -133,7 +133,7 @@ func TestFollowsShareOneConnectionWhileAnyRuns(t *testing.T) {
 	expectListeners(t, s, name, 0)
 }
 
-func TestFollowEndsWithItsListeningConnectionAndCanBeResumed(t *testing.T) {
+func TestFollowEndsWithListenerAndCanBeResumed(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("loses%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" application_name="+name, nil)
@@ -147,7 +147,8 @@ func TestFollowEndsWithItsListeningConnectionAndCanBeResumed(t *testing.T) {
 		}
 		r.expect(t, all[from:from+5]...)
 		other.expect(t, all[from:from+5]...)
-		s.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+name+"' AND query LIKE 'LISTEN%'")
+		s.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"+
+			" WHERE application_name = '"+name+"' AND query LIKE 'LISTEN%'")
 		for _, err := range []error{r.end(t), other.end(t)} {
 			expectError(t, err, "postgres: listen for new blocks: FATAL: terminating connection")
 		}
@@ -163,17 +164,17 @@ func TestFollowEndsWithItsListeningConnectionAndCanBeResumed(t *testing.T) {
 	}
 }
 
-func TestListeningConnectionThatFellSilentIsNoticed(t *testing.T) {
-	t.Parallel() // it waits for what never comes
+func TestSilentListenerIsDetected(t *testing.T) {
+	t.Parallel() // it waits for a timeout
 	s := sharedServer(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	opts := &postgres.Options{Schema: newSchema(), Look: time.Hour}
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), opts)
-	b.TestLine(20 * time.Millisecond)
+	b.PingListenerAfter(20 * time.Millisecond)
 	w := writer(t, open(t, s.dsn("postgres"), opts))
 	all := backendtest.Chain(3, 1)
 	r := read(t, b, "")
-	for i := range all { // which it is not while the server answers
+	for i := range all { // the listener is not silent while the server responds
 		select {
 		case <-time.After(60 * time.Millisecond):
 		case err := <-r.ended:
@@ -188,7 +189,7 @@ func TestListeningConnectionThatFellSilentIsNoticed(t *testing.T) {
 	expectError(t, r.end(t), "postgres: listen for new blocks: ")
 }
 
-func TestBlocksThatCameWithoutANotificationAreFound(t *testing.T) {
+func TestFollowFindsBlocksWithoutNotification(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Look: 20 * time.Millisecond})
@@ -199,7 +200,7 @@ func TestBlocksThatCameWithoutANotificationAreFound(t *testing.T) {
 	}
 }
 
-func TestPollingBackendNeitherListensNorPrepares(t *testing.T) {
+func TestPollingBackendDoesNotListenOrPrepare(t *testing.T) {
 	s := ownServer(t, "log_statement=all", "fsync=off")
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Poll: 5 * time.Millisecond})
@@ -221,13 +222,13 @@ func TestPollingBackendNeitherListensNorPrepares(t *testing.T) {
 	if err := s.end(); err != nil {
 		t.Fatal(err)
 	}
-	log := s.said.String()
+	log := s.output.String()
 	if !strings.Contains(log, "execute <unnamed>: SELECT s.pruned") {
-		t.Fatalf("the log does not tell:\n%s", log)
+		t.Fatalf("the log lacks the statements:\n%s", log)
 	}
 	for _, word := range []string{"LISTEN", "stmtcache"} {
 		if strings.Contains(log, word) {
-			t.Errorf("the log has %s", word)
+			t.Errorf("the log contains %s", word)
 		}
 	}
 }
@@ -249,7 +250,7 @@ func TestCloseEndsEveryFollow(t *testing.T) {
 		}
 		expectError(t, read(t, b, "").end(t), "the Backend was closed")
 		if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err == nil {
-			t.Error("a closed Backend answers")
+			t.Error("read from a closed Backend: got no error")
 		}
 	}
 }

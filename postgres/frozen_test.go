@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Environment variables that turn this test binary into a process that only writes.
+// Environment variables that make this test binary a process that only writes.
 const (
 	frozenDSN    = "CHAINGQL_TEST_WRITER_DSN"
 	frozenSchema = "CHAINGQL_TEST_WRITER_SCHEMA"
@@ -28,7 +28,7 @@ const (
 // frozenLimit is the time within which a Writer must succeed after another one froze.
 const frozenLimit = 15 * time.Second
 
-// TestWriterContinuesAfterAnotherProcessFroze stops a writing process at a moment at which it
+// TestWriterContinuesAfterAnotherProcessFroze pauses a writing process while it
 // holds the chain's lock. The operating system keeps its connection open and answers keep-alives.
 func TestWriterContinuesAfterAnotherProcessFroze(t *testing.T) {
 	t.Parallel() // it waits for timeouts
@@ -54,7 +54,7 @@ func TestWriterContinuesAfterAnotherProcessFroze(t *testing.T) {
 				t.Logf("appended after %v", time.Since(start))
 				page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 2})
 				if err != nil || len(page) == 0 || page[len(page)-1] != last {
-					t.Errorf("the newest blocks are %v; %v", page, err)
+					t.Errorf("got newest blocks %v and error %v", page, err)
 				}
 				if err := child.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
@@ -65,7 +65,7 @@ func TestWriterContinuesAfterAnotherProcessFroze(t *testing.T) {
 	}
 }
 
-func TestServerBoundsTransactionsThatWrite(t *testing.T) {
+func TestServerLimitsWriteTransactions(t *testing.T) {
 	s := sharedServer(t)
 	conn, err := pgx.Connect(t.Context(), s.tcp(s.port, "postgres", "postgres"))
 	if err != nil {
@@ -94,40 +94,40 @@ func TestServerBoundsTransactionsThatWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := settings(); got != row.want {
-			t.Errorf("with a limit of %v: %s", row.limit, got)
+			t.Errorf("with a limit of %v: got settings %s", row.limit, got)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := settings(); got != before {
-			t.Errorf("after the transaction: %s, not %s", got, before)
+			t.Errorf("after the transaction: got settings %s, want %s", got, before)
 		}
 	}
 }
 
-// A Writer is told of its deadline also if the server's limit is noticed first.
-func TestStatementEndedByTheServerAfterTheDeadlineIsDeadlineExceeded(t *testing.T) {
+// A Writer returns context.DeadlineExceeded even if PostgreSQL's own limit is noticed first.
+func TestStatementEndedByServerAfterDeadlineIsDeadlineExceeded(t *testing.T) {
 	for _, row := range []struct {
 		left time.Duration
 		code string
 		want bool
 	}{
 		{0, "57014", true}, {-time.Minute, "57014", true},
-		{time.Minute, "57014", false}, // somebody else cancelled it
+		{time.Minute, "57014", false}, // canceled by another client
 		{-time.Minute, "40001", false},
 	} {
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(row.left))
 		cause := &pgconn.PgError{Code: row.code}
-		err := postgres.Failed("write", postgres.Overdue(ctx, fmt.Errorf("wrapped: %w", cause)))
+		err := postgres.Failed("write", postgres.WithDeadline(ctx, fmt.Errorf("wrapped: %w", cause)))
 		cancel()
 		if !errors.Is(err, cause) || errors.Is(err, context.DeadlineExceeded) != row.want {
-			t.Errorf("%s with %v left: %v", row.code, row.left, err)
+			t.Errorf("%s with %v left: got %v", row.code, row.left, err)
 		}
 	}
 }
 
 // TestFrozenWriterProcess is the process of TestWriterContinuesAfterAnotherProcessFroze. It
-// appends until the chain has a block that is not its own, and exits with 0 then.
+// appends until the chain contains a foreign block, and then exits with 0.
 func TestFrozenWriterProcess(t *testing.T) {
 	dsn := os.Getenv(frozenDSN)
 	if dsn == "" {
@@ -173,7 +173,7 @@ func startWriter(t *testing.T, dsn, schema string, batch int, poll time.Duration
 	return cmd.Process
 }
 
-// freezeWithLock stops a process when it holds a lock of the chain and PostgreSQL waits for it.
+// freezeWithLock pauses a process while it holds a lock of the chain and PostgreSQL waits for it.
 func freezeWithLock(t *testing.T, s *server, process *os.Process, name string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -188,7 +188,7 @@ func freezeWithLock(t *testing.T, s *server, process *os.Process, name string) {
 			t.Fatal(err)
 		}
 		n := 0
-		for range 3 { // it must hold the lock after everything that was sent was executed, too
+		for range 3 { // it must still hold the lock after all statements sent so far have run
 			time.Sleep(10 * time.Millisecond)
 			if err := conn.QueryRow(t.Context(), waiting, name).Scan(&n); err != nil {
 				t.Fatal(err)
@@ -205,10 +205,10 @@ func freezeWithLock(t *testing.T, s *server, process *os.Process, name string) {
 		}
 		time.Sleep(3 * time.Millisecond)
 	}
-	t.Fatal("the process was never stopped with the lock")
+	t.Fatal("the process was never paused with the lock")
 }
 
-// expectConflict waits until the process has noticed that others wrote.
+// expectConflict waits until the process has noticed the foreign block.
 func expectConflict(t *testing.T, process *os.Process) {
 	t.Helper()
 	state := make(chan *os.ProcessState, 1)
@@ -219,9 +219,9 @@ func expectConflict(t *testing.T, process *os.Process) {
 	select {
 	case ended := <-state:
 		if ended == nil || !ended.Success() {
-			t.Errorf("the process that was frozen ended with %v", ended)
+			t.Errorf("the frozen process ended with %v", ended)
 		}
 	case <-time.After(3 * patience):
-		t.Error("the process that was frozen does not notice")
+		t.Error("the frozen process did not notice the conflict")
 	}
 }

@@ -32,17 +32,17 @@ func TestPruneKeepsTheNewestBlock(t *testing.T) {
 		for _, q := range []chaingql.BlocksQuery{{Last: 1}, {First: 10}, {First: 10, After: "02"}} {
 			page, err := b.Blocks(t.Context(), q)
 			if err != nil || !slices.Equal(cursorsOf(page), []chaingql.Cursor{"03"}) {
-				t.Errorf("before %q: %+v is %v; %v", before, q, cursorsOf(page), err)
+				t.Errorf("before %q: %+v: got %v and error %v", before, q, cursorsOf(page), err)
 			}
 		}
 		for _, after := range []chaingql.Cursor{"", "00", "01"} {
 			if err := read(t, b, after).end(t); !errors.Is(err, chaingql.ErrCursorTooOld) {
-				t.Errorf("before %q: Follow(%q) ends with %v", before, after, err)
+				t.Errorf("before %q: Follow(%q) ended with %v", before, after, err)
 			}
 		}
 		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "01"})
 		if !errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("before %q: the page after 01: %v", before, err)
+			t.Errorf("before %q: page after 01: got error %v", before, err)
 		}
 		late := read(t, b, "02")
 		late.expect(t, at("03")...)
@@ -51,6 +51,26 @@ func TestPruneKeepsTheNewestBlock(t *testing.T) {
 		}
 		old.expect(t, at("04")...)
 		late.expect(t, at("04")...)
+	}
+}
+
+// TestPruneDeletesAllRows prunes block by block. Readers would not see a remaining row, and later calls
+// of Prune would skip it.
+func TestPruneDeletesAllRows(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	w := writer(t, open(t, s.dsn("postgres"), opts))
+	if err := w.Append(t.Context(), at("01", "02", "03", "04")...); err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []chaingql.Cursor{"02", "03", "04"} {
+		if err := w.Prune(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+		const oldest = "DO $$ BEGIN ASSERT (SELECT min(cursor) FROM %s.blocks) >= '%s'; END $$"
+		if err := run(t, s, fmt.Sprintf(oldest, quote(opts.Schema), before)); err != nil {
+			t.Errorf("after Prune(%q): %v", before, err)
+		}
 	}
 }
 
@@ -66,12 +86,13 @@ func run(t *testing.T, s *server, sql string) error {
 	return err
 }
 
-func TestStatementsThatLoseBlocksAreRefused(t *testing.T) {
+func TestStatementsThatLoseBlocksAreRejected(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
 	w := writer(t, b)
-	if err := errors.Join(w.Append(t.Context(), at("01", "02", "03", "04", "05")...), w.Prune(t.Context(), "02")); err != nil {
+	err := errors.Join(w.Append(t.Context(), at("01", "02", "03", "04", "05")...), w.Prune(t.Context(), "02"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{
@@ -98,11 +119,11 @@ func TestStatementsThatLoseBlocksAreRefused(t *testing.T) {
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "01"})
 	if err != nil || !slices.Equal(page, atMicroseconds("02", "03", "04", "05")) {
-		t.Errorf("the blocks are %v; %v", page, err)
+		t.Errorf("got blocks %v and error %v", page, err)
 	}
 }
 
-// atMicroseconds returns the blocks of at as they are read.
+// atMicroseconds returns the blocks of at with the precision with which they are stored.
 func atMicroseconds(cursors ...chaingql.Cursor) []chaingql.Block {
 	blocks := at(cursors...)
 	for i := range blocks {
@@ -111,7 +132,7 @@ func atMicroseconds(cursors ...chaingql.Cursor) []chaingql.Block {
 	return blocks
 }
 
-func TestDeleteOfTheOldestBlocksIsReportedToReaders(t *testing.T) {
+func TestDeletedBlocksAreTooOldForReaders(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -126,15 +147,16 @@ func TestDeleteOfTheOldestBlocksIsReportedToReaders(t *testing.T) {
 			_, blocks := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: all[n-2].Cursor})
 			follow := read(t, b, all[n-2].Cursor).end(t)
 			if !errors.Is(blocks, chaingql.ErrCursorTooOld) || !errors.Is(follow, chaingql.ErrCursorTooOld) {
-				t.Errorf("after %d were deleted: Blocks %v, Follow %v", n, blocks, follow)
+				t.Errorf("after %d blocks were deleted: got Blocks error %v and Follow error %v", n, blocks, follow)
 			}
 		}
 		read(t, b, all[n-1].Cursor).expect(t, all[n:min(n+10, len(all))]...)
 	}
 }
 
-// TestChainThatWasMadeAgainIsNoticed also loses the row of chaingql_state, without triggers.
-func TestChainThatWasMadeAgainIsNoticed(t *testing.T) {
+// TestReplacedChainIsNoticed drops and creates the chain. It also deletes the row of chaingql_state,
+// without triggers.
+func TestReplacedChainIsNoticed(t *testing.T) {
 	s := sharedServer(t)
 	for _, lost := range []bool{false, true} {
 		opts := &postgres.Options{Schema: newSchema()}
@@ -157,7 +179,7 @@ func TestChainThatWasMadeAgainIsNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		const want = "was dropped and made again"
+		const want = "was dropped and created again"
 		expectError(t, r.end(t), want)
 		expectError(t, read(t, b, "02").end(t), want)
 		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})

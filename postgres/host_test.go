@@ -9,34 +9,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestExampleServesWhatAnotherOfItWrites starts the example twice: one writes,
-// the other serves.
-func TestExampleServesWhatAnotherOfItWrites(t *testing.T) {
+// TestExamplesShareOneChain starts the example twice: one writes, the other serves.
+func TestExamplesShareOneChain(t *testing.T) {
 	s := sharedServer(t)
 	program := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.Command("go", "build", "-o", program, "./example").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	schema := newSchema()
-	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", relay.Free(t))
-	address := relay.Free(t)
+	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", testkit.FreeAddress(t))
+	address := testkit.FreeAddress(t)
 	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-addr", address)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if got := subscribe(ctx, "http://"+address+"/demo/graphql", "", 60); len(got) != 60 {
-		t.Errorf("%d blocks of 60 came", len(got))
+		t.Errorf("got %d blocks, want 60", len(got))
 	}
 }
 
-// host runs the example until the test ends, and sees it end well.
+// host runs the example until the test ends. It must end without an error.
 func host(t *testing.T, program string, args ...string) {
 	t.Helper()
-	var said strings.Builder
+	var output strings.Builder
 	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +44,7 @@ func host(t *testing.T, program string, args ...string) {
 		stuck := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 		defer stuck.Stop()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, &said)
+			t.Errorf("%v\n%s", err, &output)
 		}
 	})
 }

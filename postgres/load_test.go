@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TestLargeLoadRefreshesStatistics has no autovacuum that would do it, and a role that may not.
+// TestLargeLoadRefreshesStatistics runs without autovacuum, and also with a role that may not ANALYZE.
 func TestLargeLoadRefreshesStatistics(t *testing.T) {
 	s := sharedServer(t)
 	worker := fmt.Sprintf("loader%d", schemas.Add(1))
@@ -35,7 +35,7 @@ func TestLargeLoadRefreshesStatistics(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, want := analyzed(t, s, opts.Schema), userinfo == "postgres"; got != want {
-			t.Errorf("statistics of %s: %v", userinfo, got)
+			t.Errorf("statistics of %s refreshed: got %v", userinfo, got)
 		}
 	}
 }
@@ -70,10 +70,10 @@ func TestWriterWithoutTemporaryTablesWrites(t *testing.T) {
 	differs.Hash[0]++
 	err := w.Append(t.Context(), append(slices.Clone(all[1_400:1_500]), differs)...)
 	if !errors.Is(err, postgres.ErrConflict) {
-		t.Errorf("a different block: %v", err)
+		t.Errorf("Append of a different block: got error %v", err)
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1})
 	if err != nil || len(page) != 1 || page[0].Cursor != all[2_999].Cursor {
-		t.Errorf("the newest block is %v; %v", page, err)
+		t.Errorf("got newest block %v and error %v", page, err)
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// pgx lets go of a connection whose call was cancelled in its own time, up to
-// 15 s.
+// TestMain fails if goroutines remain. pgx closes the connection of a canceled call after up to 15 s.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if running != nil {
@@ -19,5 +18,5 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	os.Exit(leak.Judge(code, os.Stderr, 20*time.Second, "chaingql", "jackc/"))
+	os.Exit(testkit.CheckLeaks(code, os.Stderr, 20*time.Second, "chaingql", "jackc/"))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Migrations run in the order of their names, each once, and are never changed
-// once they were released.
+// Migrations run in the order of their names, each once. Released migrations are never
+// changed.
 //
 //go:embed migrations/*.sql
 var scripts embed.FS
@@ -21,21 +21,21 @@ var scripts embed.FS
 var migrations = func() []string {
 	names, err := fs.Glob(scripts, "migrations/*.sql")
 	if err != nil {
-		panic(err) // of the pattern
+		panic(err) // the pattern is malformed
 	}
 	texts := make([]string, len(names))
 	for i, name := range names {
 		text, err := scripts.ReadFile(name)
 		if err != nil {
-			panic(err) // of the binary
+			panic(err) // the file is embedded
 		}
 		texts[i] = string(text)
 	}
 	return texts
 }
 
-// migrate brings the tables up to this package's version, or, where it may not,
-// sees that they are.
+// migrate updates the tables to this package's version. If may is false, it returns an
+// error if they have another version.
 func (b *Backend) migrate(ctx context.Context, may bool) error {
 	what := fmt.Sprintf("migrate schema %q", b.opts.Schema)
 	scripts := migrations()
@@ -46,18 +46,24 @@ func (b *Backend) migrate(ctx context.Context, may bool) error {
 	case version == len(scripts):
 		return nil
 	case version > len(scripts):
-		return fmt.Errorf("postgres: the tables in schema %q have version %d, and this package knows %d: a newer one made them", b.opts.Schema, version, len(scripts))
+		return fmt.Errorf("postgres: the tables in schema %q have version %d, which is newer than this package's %d",
+			b.opts.Schema, version, len(scripts))
 	case !may && version == 0:
-		return fmt.Errorf("postgres: there are no tables in schema %q, and making them is turned off (or the server is a read-only replica)", b.opts.Schema)
+		return fmt.Errorf("postgres: there are no tables in schema %q, and %s", b.opts.Schema, noMigrations)
 	case !may:
-		return fmt.Errorf("postgres: the tables in schema %q have version %d, %d is needed, and migrations are turned off (or the server is a read-only replica)", b.opts.Schema, version, len(scripts))
+		return fmt.Errorf("postgres: the tables in schema %q have version %d, %d is needed, and %s",
+			b.opts.Schema, version, len(scripts), noMigrations)
 	}
-	err = pgx.BeginTxFunc(ctx, b.pool, writing(b.opts.WriteTimeout), func(tx pgx.Tx) error { return b.runMigrations(ctx, tx, scripts) })
+	err = pgx.BeginTxFunc(ctx, b.pool, writing(b.opts.WriteTimeout), func(tx pgx.Tx) error {
+		return b.runMigrations(ctx, tx, scripts)
+	})
 	if err != nil {
 		return failed(what, err)
 	}
 	return nil
 }
+
+const noMigrations = "migrations are turned off (or the server is a read-only replica)"
 
 func (b *Backend) runMigrations(ctx context.Context, tx pgx.Tx, scripts []string) error {
 	schema := pgx.Identifier{b.opts.Schema}.Sanitize()
@@ -68,11 +74,12 @@ func (b *Backend) runMigrations(ctx context.Context, tx pgx.Tx, scripts []string
 	if err != nil {
 		return err
 	}
-	var there bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", b.opts.Schema).Scan(&there); err != nil {
+	var exists bool
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", b.opts.Schema).Scan(&exists)
+	if err != nil {
 		return err
 	}
-	if !there { // IF NOT EXISTS would ask for the right to create it all the same
+	if !exists { // CREATE SCHEMA IF NOT EXISTS needs the permission even if the schema exists
 		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
 			return err
 		}
@@ -95,14 +102,13 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// version is the number of the last migration that ran, 0 where none did. It
-// asks the catalog's tables, as to_regclass remembers what was not there before
-// the lock was waited for.
+// version returns the number of the last migration that ran, 0 if none did. It reads the
+// catalog's tables: to_regclass would use a cached result from before the lock.
 func (b *Backend) version(ctx context.Context, db querier) (version int, err error) {
-	var there bool
-	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'chaingql_state')",
-		b.opts.Schema).Scan(&there)
-	if err != nil || !there {
+	var exists bool
+	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"+
+		" WHERE n.nspname = $1 AND c.relname = 'chaingql_state')", b.opts.Schema).Scan(&exists)
+	if err != nil || !exists {
 		return 0, err
 	}
 	err = db.QueryRow(ctx, "SELECT version FROM "+b.tables.state).Scan(&version)
@@ -114,7 +120,7 @@ func (b *Backend) version(ctx context.Context, db querier) (version int, err err
 
 const lockSQL = "SELECT pg_advisory_xact_lock($1)"
 
-// key is an advisory lock's, of this schema alone.
+// key returns the key of an advisory lock for this schema.
 func (b *Backend) key(purpose string) int64 {
 	sum := sha256.Sum256([]byte("chaingql " + purpose + ": " + b.opts.Schema))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-func TestTablesAreMadeOnceHoweverManyOpenAtOnce(t *testing.T) {
+func TestConcurrentOpensCreateTablesOnce(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	var opening sync.WaitGroup
@@ -36,11 +36,11 @@ func TestTablesAreMadeOnceHoweverManyOpenAtOnce(t *testing.T) {
 	}
 	again := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, SkipMigrations: true})
 	if page, err := again.Blocks(t.Context(), chaingql.BlocksQuery{First: 100}); err != nil || len(page) != 10 {
-		t.Errorf("opened again, it has %d blocks of 10; %v", len(page), err)
+		t.Errorf("after another Open: got %d blocks and error %v, want 10", len(page), err)
 	}
 }
 
-func TestTablesOfAnOlderVersionAreMigratedWithWhatTheyHold(t *testing.T) {
+func TestMigrationKeepsData(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	all := backendtest.Chain(10, 1)
@@ -62,18 +62,18 @@ func TestTablesOfAnOlderVersionAreMigratedWithWhatTheyHold(t *testing.T) {
 			defer b.Close()
 			page, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 100})
 			if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all)) {
-				t.Errorf("it holds %s; %v", difference(cursorsOf(page), cursorsOf(all)), err)
+				t.Errorf("stored blocks: %s; error %v", difference(cursorsOf(page), cursorsOf(all)), err)
 			}
 		})
 	}
 	opening.Wait()
 	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 3 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
 	if _, err := old.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
-		t.Errorf("a Backend of the older version, still running: %v", err)
+		t.Errorf("running Backend of the older version: %v", err)
 	}
 }
 
-// TestVersionOneIsUpgraded has the tables of version 1, with a chain that was pruned completely.
+// TestVersionOneIsUpgraded migrates the tables of version 1 with a completely pruned chain.
 func TestVersionOneIsUpgraded(t *testing.T) {
 	s := sharedServer(t)
 	script, err := os.ReadFile("migrations/0001_chain.sql")
@@ -97,7 +97,7 @@ func TestVersionOneIsUpgraded(t *testing.T) {
 		w := writer(t, b)
 		s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 2 FROM "+name+".chaingql_state); END $$")
 		if nano, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || nano.Int64() != 7 {
-			t.Errorf("the balance is %v; %v", nano, err)
+			t.Errorf("got balance %v and error %v", nano, err)
 		}
 		r := read(t, b, "02")
 		want := at("05", "06")
@@ -117,17 +117,18 @@ func TestVersionOneIsUpgraded(t *testing.T) {
 		}
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
 		if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(want)) {
-			t.Errorf("the blocks are %v; %v", cursorsOf(page), err)
+			t.Errorf("got blocks %v and error %v", cursorsOf(page), err)
 		}
-		// A process of the version before prunes in this order.
+		// A process of the previous version prunes in this order.
 		s.admin(t, "BEGIN; DELETE FROM "+name+".blocks WHERE cursor > '03' AND cursor <= '05'; UPDATE "+name+".chaingql_state SET pruned = '05'; COMMIT")
-		if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "04"}); !errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("the page before pruned blocks: %v", err)
+		_, err = b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "04"})
+		if !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("page before pruned blocks: got error %v", err)
 		}
 	}
 }
 
-func TestMigrationThatFailsLeavesNothingBehind(t *testing.T) {
+func TestFailedMigrationIsRolledBack(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	restore := postgres.Migrating("CREATE TABLE half (a int); SELECT 1/0")
@@ -138,12 +139,13 @@ func TestMigrationThatFailsLeavesNothingBehind(t *testing.T) {
 	open(t, s.dsn("postgres"), opts)
 }
 
-func TestTwoChainsInOneDatabaseDoNotMeet(t *testing.T) {
+func TestChainsInOneDatabaseAreSeparate(t *testing.T) {
 	s := sharedServer(t)
 	s.admin(t, "CREATE SCHEMA IF NOT EXISTS shop", "CREATE TABLE IF NOT EXISTS shop.orders (id int)", "DELETE FROM shop.orders", "INSERT INTO shop.orders VALUES (1)")
 	one, two := open(t, s.dsn("postgres"), &postgres.Options{Schema: "shop"}), open(t, s.dsn("postgres"), nil)
 	blocks := backendtest.Chain(20, 1)
-	if err := writer(t, one).Commit(t.Context(), blocks[:10], map[chaingql.Address]*big.Int{{}: big.NewInt(1)}); err != nil {
+	err := writer(t, one).Commit(t.Context(), blocks[:10], map[chaingql.Address]*big.Int{{}: big.NewInt(1)})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := writer(t, two).Append(t.Context(), blocks[5:]...); err != nil {
@@ -153,11 +155,11 @@ func TestTwoChainsInOneDatabaseDoNotMeet(t *testing.T) {
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 100})
 		want := [][]chaingql.Block{blocks[:10], blocks[5:]}[i]
 		if d := difference(cursorsOf(page), cursorsOf(want)); err != nil || len(page) != len(want) || page[0] != want[0] {
-			t.Errorf("chain %d has %s; %v", i+1, d, err)
+			t.Errorf("chain %d: %s; error %v", i+1, d, err)
 		}
 	}
 	if _, err := two.Balance(t.Context(), chaingql.Address{}); err == nil {
-		t.Error("an account of one chain is known in the other")
+		t.Error("an account of one chain exists in the other")
 	}
 	s.admin(t, "INSERT INTO shop.orders SELECT id FROM shop.orders")
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const secret = "hunter2 & c/o"
 
-func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
+func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	s := sharedServer(t)
 	tag := fmt.Sprint(schemas.Add(1))
 	reader, stranger, owned := "reader"+tag, "stranger"+tag, "owned"+tag
@@ -44,29 +44,29 @@ func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
 		opts postgres.Options
 		want string
 	}{
-		{"a DSN that is none", "postgres://app:" + secret + "@127.0.0.1:notaport/x", postgres.Options{}, "the DSN is malformed"},
-		{"a key that has no value", "host=127.0.0.1 password=" + secret, postgres.Options{}, "the DSN is malformed"},
-		{"a bad pool size", s.tcp(s.port, "app:"+quoted, "postgres") + "&pool_max_conns=many", postgres.Options{}, "the DSN is malformed"},
-		{"a file that is not there", strings.Replace(s.tcp(s.port, "app:"+quoted, "postgres"), "sslmode=disable", "sslmode=verify-full&sslrootcert=/nowhere/ca.pem", 1), postgres.Options{}, "open /nowhere/ca.pem: no such file"},
-		{"nobody there", s.tcp(1, "postgres:"+quoted, "postgres"), postgres.Options{}, "connection refused"},
+		{"a malformed DSN", "postgres://app:" + secret + "@127.0.0.1:notaport/x", postgres.Options{}, "the DSN, or a setting"},
+		{"a key without a value", "host=127.0.0.1 password=" + secret, postgres.Options{}, "the DSN, or a setting"},
+		{"a bad pool size", s.tcp(s.port, "app:"+quoted, "postgres") + "&pool_max_conns=many", postgres.Options{}, "the DSN, or a setting"},
+		{"a missing file", strings.Replace(s.tcp(s.port, "app:"+quoted, "postgres"), "sslmode=disable", "sslmode=verify-full&sslrootcert=/nowhere/ca.pem", 1), postgres.Options{}, "open /nowhere/ca.pem: no such file"},
+		{"no server", s.tcp(1, "postgres:"+quoted, "postgres"), postgres.Options{}, "connection refused"},
 		{"no such database", s.tcp(s.port, "postgres:"+quoted, "nowhere"), postgres.Options{}, `database "nowhere" does not exist`},
 		{"no such role", s.tcp(s.port, "noone:"+quoted, "postgres"), postgres.Options{}, `password authentication failed for user "noone"`},
 		{"a wrong password", s.tcp(s.port, reader+":"+quoted+"3", "postgres"), postgres.Options{}, "password authentication failed"},
-		{"no right to make tables", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: empty}, "permission denied for database"},
-		{"no right to read", s.tcp(s.port, stranger+":"+quoted, "postgres"), postgres.Options{Schema: made}, "permission denied for schema"},
-		{"no tables, and none are made", s.dsn("postgres"), postgres.Options{Schema: empty, SkipMigrations: true}, "there are no tables in schema"},
+		{"no permission to create tables", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: empty}, "permission denied for database"},
+		{"no permission to read", s.tcp(s.port, stranger+":"+quoted, "postgres"), postgres.Options{Schema: made}, "permission denied for schema"},
+		{"no tables and SkipMigrations", s.dsn("postgres"), postgres.Options{Schema: empty, SkipMigrations: true}, "there are no tables in schema"},
 		{"a table that is missing", s.dsn("postgres"), postgres.Options{Schema: short}, "accounts\" does not exist"},
-		{"no right to read one of them", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: closed}, "permission denied for table blocks"},
-		{"somebody else's table of that name", s.dsn("postgres"), postgres.Options{Schema: owned}, `relation "blocks" already exists`},
-		{"tables of a newer version", s.dsn("postgres"), postgres.Options{Schema: newer}, "have version 99, and this package knows"},
-		{"no name of a schema", s.dsn("postgres"), postgres.Options{Schema: strings.Repeat("x", 64)}, "no name of a schema"},
+		{"no permission to read one table", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: closed}, "permission denied for table blocks"},
+		{"a foreign table of that name", s.dsn("postgres"), postgres.Options{Schema: owned}, `relation "blocks" already exists`},
+		{"tables of a newer version", s.dsn("postgres"), postgres.Options{Schema: newer}, "have version 99, which is newer"},
+		{"an invalid schema name", s.dsn("postgres"), postgres.Options{Schema: strings.Repeat("x", 64)}, "invalid Options.Schema"},
 		{"a reserved name of a schema", s.dsn("postgres"), postgres.Options{Schema: "pg_chain"}, "unacceptable schema name"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, err := postgres.Open(t.Context(), row.dsn, &row.opts)
 			if err == nil {
 				b.Close()
-				t.Fatal("it opens")
+				t.Fatal("Open returned no error")
 			}
 			expectError(t, err, row.want)
 		})
@@ -89,32 +89,32 @@ func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
 	})
 }
 
-// expectError sees that an error is one line, says what it must, and that
-// neither it nor anything it wraps has the password.
+// expectError checks that an error is one line that contains want, and that neither it nor any error
+// that it wraps contains the password.
 func expectError(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Fatalf("the error is %v, not one line with %q", err, want)
+		t.Fatalf("got error %v, want one line with %q", err, want)
 	}
 	if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, "hunter2") {
-		t.Errorf("the password is in %s", text)
+		t.Errorf("the error contains the password: %s", text)
 	}
 	var connecting *pgconn.ConnectError
 	var parsing *pgconn.ParseConfigError
 	if errors.As(err, &connecting) || errors.As(err, &parsing) {
-		t.Errorf("%v carries the connection's settings", err)
+		t.Errorf("error %v wraps the connection's settings", err)
 	}
 }
 
-// TestPasswordThatIsNotQuotedIsNotRepeated has passwords that are taken for
-// something else: a host, a key, a path.
-func TestPasswordThatIsNotQuotedIsNotRepeated(t *testing.T) {
+// TestErrorsOmitUnquotedPasswords uses passwords that are parsed as a host, a key or a path.
+func TestErrorsOmitUnquotedPasswords(t *testing.T) {
 	s := sharedServer(t)
 	for name, value := range map[string]string{"PGHOST": s.dir, "PGPORT": fmt.Sprint(s.port), "PGUSER": "postgres", "PGDATABASE": "postgres"} {
 		t.Setenv(name, value)
 	}
 	pairs := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable ", s.port)
-	const malformed, unknown, refused = "the DSN is malformed", "the DSN has a key that the server does not take", "password authentication failed"
+	const malformed, unknown = "the DSN, or a setting", "the server rejects a key of the DSN"
+	const refused = "password authentication failed"
 	for _, row := range []struct{ dsn, want string }{
 		{s.tcp(s.port, "app:c@hunter2", "postgres"), malformed},
 		{strings.Replace(s.tcp(s.port, "app:c@hunter2", "postgres"), "127.0.0.1", "/nowhere,127.0.0.1", 1), malformed},
@@ -133,7 +133,7 @@ func TestPasswordThatIsNotQuotedIsNotRepeated(t *testing.T) {
 		{pairs + "password=c hunter2", malformed},
 		{pairs + "password='c hunter2", malformed},
 		{pairs + "password=c hunter2=d", unknown},
-		{pairs + "password=c d.hunter2=e", ""}, // a name that an extension might have
+		{pairs + "password=c d.hunter2=e", ""}, // like the name of an extension's setting
 		{pairs + "password=c 2&hunter2=d", unknown},
 		{pairs + "sslmode=hunter2", malformed},
 	} {
@@ -149,27 +149,27 @@ func TestPasswordThatIsNotQuotedIsNotRepeated(t *testing.T) {
 	}
 	pooler := &pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: hunter2"}
 	if !postgres.UnknownKey(pooler, map[string]string{"hunter2": "d"}) || postgres.UnknownKey(pooler, map[string]string{"application_name": "x"}) {
-		t.Error("what a pooler says of a key is not told from what it says of others")
+		t.Error("UnknownKey does not distinguish keys of the DSN from others")
 	}
 }
 
-func TestEnvironmentThatIsMalformedIsNamed(t *testing.T) {
+func TestMalformedEnvironmentIsReported(t *testing.T) {
 	t.Setenv("PGPORT", "hunter2")
 	_, err := postgres.Open(t.Context(), "", nil)
-	expectError(t, err, "or what it leaves to the environment (PGPORT")
+	expectError(t, err, "or a setting from the environment (PGPORT")
 }
 
-func TestOneReasonIsToldOnce(t *testing.T) {
+func TestRepeatedReasonIsReportedOnce(t *testing.T) {
 	_, err := postgres.Open(t.Context(), "postgres://app:hunter2@127.0.0.1:1/chain?sslmode=prefer", nil) // with TLS, then without
 	expectError(t, err, "connection refused")
 	if n := strings.Count(err.Error(), "connection refused"); n != 1 {
-		t.Errorf("it is told %d times: %v", n, err)
+		t.Errorf("the reason is reported %d times, want once: %v", n, err)
 	}
 }
 
-func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
+func TestErrorOfStoppedServerOmitsPassword(t *testing.T) {
 	s := sharedServer(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	b := open(t, s.tcp(p.Port(), "postgres:hunter2", "postgres"), nil)
 	w := writer(t, b)
 	p.Refuse()
@@ -183,9 +183,9 @@ func TestServerThatIsGoneIsToldWithoutItsPassword(t *testing.T) {
 	}
 }
 
-func TestStalledServerIsGivenUpWithoutAContext(t *testing.T) {
+func TestTimeoutLimitsReadsOfStalledServer(t *testing.T) {
 	s := sharedServer(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), nil)
 	if _, err := b.Balances(t.Context(), []chaingql.Address{{}}); err != nil {
 		t.Fatal(err)
@@ -193,16 +193,16 @@ func TestStalledServerIsGivenUpWithoutAContext(t *testing.T) {
 	defer p.Stall()()
 	b.Hurry(time.Second)
 	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 1}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Blocks: %v", err)
+		t.Errorf("Blocks: got error %v", err)
 	}
 	for _, err := range b.Follow(context.Background(), "") {
 		if err == nil {
-			t.Error("Follow goes on")
+			t.Error("Follow did not end")
 		}
 	}
 }
 
-func TestPoolerThatWasNotToldOfIsNamed(t *testing.T) {
+func TestErrorMentionsPollForPooler(t *testing.T) {
 	err := postgres.Failed("connect", &pgconn.PgError{Severity: "ERROR", Code: "42P05", Message: `prepared statement "x" already exists`})
-	expectError(t, err, "behind PgBouncer in transaction mode set Options.Poll")
+	expectError(t, err, "for PgBouncer in transaction mode set Options.Poll")
 }

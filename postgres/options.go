@@ -15,44 +15,41 @@ const (
 	DefaultLook         = time.Second
 )
 
-// Options say how a chain is kept. The zero value is safe in production.
+// Options configures a Backend. The zero value is safe in production.
 type Options struct {
-	// Schema is the PostgreSQL schema that the tables live in, as it is
-	// written: case counts and every character may be in it, but it must
-	// not be $user, which PostgreSQL takes for the role's name. Chains with
-	// schemas of their own share a database without knowing of each other; a
-	// schema with other tables in it serves as long as none is called blocks,
-	// accounts or chaingql_state. Default: DefaultSchema.
+	// Schema is the name of the PostgreSQL schema with the tables. It is case-sensitive
+	// and may have any characters, but must not be $user, which PostgreSQL replaces by
+	// the name of the role. Several chains can share a database if each has its own
+	// schema. The schema may have other tables, except for tables named blocks, accounts
+	// or chaingql_state. Default: DefaultSchema.
 	Schema string
 
-	// SkipMigrations leaves the tables as they are: Open fails where they are
-	// missing or older than this package. Without it Open makes or alters them,
-	// for which its role must be allowed to; where nothing is to be done a role
-	// that may only read will do.
+	// SkipMigrations makes Open fail if the tables are missing or older than this
+	// package. If it is false, Open creates or alters them, for which the role needs
+	// permission. If no migration is due, a role that can only read is sufficient.
 	SkipMigrations bool
 
-	// Poll, where it is positive, makes Follow look for new blocks this often
-	// and do without LISTEN, and every call without prepared statements: for
-	// PgBouncer in transaction mode. Zero listens, except on a read-only
-	// replica, which cannot: there new blocks are looked for ten times a second.
+	// Poll is the interval at which Follow reads new blocks instead of using LISTEN. If
+	// it is positive, no call uses prepared statements either, as PgBouncer requires in
+	// transaction mode. If it is zero, Follow uses LISTEN, except on a read-only replica,
+	// which does not support it: there it polls ten times a second.
 	Poll time.Duration
 
-	// Look is how often a Follow that listens looks for new blocks though it
-	// was told of none, for those that came without a NOTIFY. Default, also
-	// where it is negative: DefaultLook.
+	// Look is the interval at which a Follow that uses LISTEN also reads new blocks
+	// without a notification, in case they were stored without a NOTIFY. Default, also
+	// if it is negative: DefaultLook.
 	Look time.Duration
 
-	// Timeout is the deadline of each read, and of each attempt to connect.
-	// Default, also where it is negative: DefaultTimeout.
+	// Timeout limits each read and each attempt to connect. Default, also if it is negative:
+	// DefaultTimeout.
 	Timeout time.Duration
 
-	// WriteTimeout is the deadline of each transaction of a [Writer], its wait
-	// for other writers included, and of migrations. Default, also where it is
-	// negative: DefaultWriteTimeout.
+	// WriteTimeout limits each transaction of a [Writer], including its wait for other
+	// writers, and migrations. Default, also if it is negative: DefaultWriteTimeout.
 	WriteTimeout time.Duration
 }
 
-// replicaPoll is the rhythm where LISTEN is impossible and Poll is not set.
+// replicaPoll is the polling interval if LISTEN is impossible and Poll is not set.
 const replicaPoll = 100 * time.Millisecond
 
 func (o *Options) withDefaults() (Options, error) {
@@ -63,12 +60,12 @@ func (o *Options) withDefaults() (Options, error) {
 	if in.Schema == "" {
 		in.Schema = DefaultSchema
 	}
-	// A longer name would be cut off by PostgreSQL, and might be another's then.
+	// PostgreSQL truncates longer names, so two schemas could become one.
 	if len(in.Schema) > 63 || strings.Contains(in.Schema, "\x00") || !utf8.ValidString(in.Schema) {
-		return in, errors.New("postgres: Options.Schema is no name of a schema: it has more than 63 bytes, or characters that are none")
+		return in, errors.New("postgres: invalid Options.Schema: it has more than 63 bytes or contains invalid characters")
 	}
 	if in.Schema == "$user" {
-		return in, errors.New("postgres: Options.Schema cannot be $user: PostgreSQL takes it for the schema named like the role")
+		return in, errors.New("postgres: Options.Schema must not be $user: PostgreSQL replaces it by the role's name")
 	}
 	for _, d := range []struct {
 		set *time.Duration

@@ -14,14 +14,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// few buffers of 8 kB hold a page of 10: a row in each, and the way there in the
-// index. The indexes have some hundreds.
+// few is the number of 8 kB buffers for a page of 10: one for each row, and the path in the index. The
+// indexes have some hundreds.
 const few = 60
 
-// TestEveryPageIsReadFromAnIndex looks at what each statement touches: none may
-// walk over rows that it does not want, in the table or in the index, however
-// rare what it wants is, and whatever statistics there are.
-func TestEveryPageIsReadFromAnIndex(t *testing.T) {
+// TestPagesUseAnIndex counts the buffers of each statement: none may read rows outside the page, in the
+// table or in the index, for any frequency of the blocks and any statistics.
+func TestPagesUseAnIndex(t *testing.T) {
 	for _, statistics := range []string{"none", "of an empty table", "of the first blocks", "current"} {
 		t.Run(statistics, func(t *testing.T) { testPagePlans(t, statistics) })
 	}
@@ -56,11 +55,11 @@ func testPagePlans(t *testing.T, statistics string) {
 	}
 	defer conn.Close(t.Context())
 
-	if _, err := conn.Exec(t.Context(), "SET jit_above_cost = 0"); err != nil { // by which every statement would be compiled
+	if _, err := conn.Exec(t.Context(), "SET jit_above_cost = 0"); err != nil { // would compile every statement
 		t.Fatal(err)
 	}
 	master, base, nowhere := int32(-1), int32(0), int32(7)
-	first := all[0].Shard // of the few blocks before the first split
+	first := all[0].Shard // few blocks exist before the first split
 	split, deep := all[5000].Shard, uint64(1)
 	mid, high := all[4000].Cursor, all[7000].Cursor
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
@@ -108,12 +107,12 @@ func TestBlocksReadsFewRowsWithoutStatistics(t *testing.T) {
 			b := open(t, dsn, &postgres.Options{Schema: schema, Poll: poll})
 			page, err := b.Blocks(t.Context(), q)
 			if err != nil || len(page) != 50 {
-				t.Fatalf("%d blocks; %v", len(page), err)
+				t.Fatalf("got %d blocks and error %v", len(page), err)
 			}
 			b.Close()
 			s.admin(t, untilClosed(name))
 			if n := rowsRead(t, s, schema) - before; n < 50 || n > 200 {
-				t.Errorf("%d rows were read for 50 blocks of %+v", n, q)
+				t.Errorf("%d rows were read for a page of 50 blocks, %+v", n, q)
 			}
 		}
 	}
@@ -143,9 +142,9 @@ func rowsRead(t *testing.T, s *server, schema string) (n int) {
 	return n
 }
 
-// TestPagesDoNotStepOverWhatWasPruned has a reader elsewhere whose snapshot keeps
-// the remains from being cleared away.
-func TestPagesDoNotStepOverWhatWasPruned(t *testing.T) {
+// TestPagesSkipPrunedIndexEntries holds a snapshot in another connection, so that pruned rows cannot be
+// vacuumed.
+func TestPagesSkipPrunedIndexEntries(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
@@ -171,7 +170,10 @@ func TestPagesDoNotStepOverWhatWasPruned(t *testing.T) {
 	}
 	defer reader.Close(t.Context())
 	base, shard := all[29_999].Workchain, all[29_999].Shard
-	for _, q := range []chaingql.BlocksQuery{{First: 10}, {First: 10, Workchain: &base}, {First: 10, Workchain: &base, Shard: &shard}} {
+	for _, q := range []chaingql.BlocksQuery{
+		{First: 10}, {First: 10, Workchain: &base}, {First: 10, Workchain: &base, Shard: &shard},
+		{First: 10, Shard: &shard}, {Last: 10, Before: all[25_010].Cursor, Shard: &shard},
+	} {
 		sql, args := b.PageSQL(q)
 		if plan := explain(t, reader, sql, args); buffers(plan) > few {
 			t.Errorf("%s\n%s", sql, plan)
@@ -181,7 +183,7 @@ func TestPagesDoNotStepOverWhatWasPruned(t *testing.T) {
 
 var touched = regexp.MustCompile(`Buffers: shared((?: [a-z]+=[0-9]+)+)`)
 
-// buffers is how many a plan's topmost node and those below it touched.
+// buffers returns the number of buffers that a plan touched.
 func buffers(plan string) (n int) {
 	for _, part := range strings.Fields(touched.FindStringSubmatch(plan)[1]) {
 		name, value, _ := strings.Cut(part, "=")

@@ -13,14 +13,14 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5"
 )
 
-// TestBackendKeepsTheContractThroughPgBouncer has every transaction end up on
-// another connection, where there is a PgBouncer.
-func TestBackendKeepsTheContractThroughPgBouncer(t *testing.T) {
+// TestContractThroughPgBouncer runs each transaction on another connection. It is skipped if PgBouncer is
+// not installed.
+func TestContractThroughPgBouncer(t *testing.T) {
 	s := sharedServer(t)
 	dsn := pooled(t, s, pgbouncer(t))
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
@@ -35,29 +35,29 @@ func TestBackendKeepsTheContractThroughPgBouncer(t *testing.T) {
 	})
 }
 
-func TestPoolerThatPassesNoNotificationsOnIsToldAtOpen(t *testing.T) {
-	t.Parallel() // it waits for what never comes
+func TestOpenFailsIfPoolerForwardsNoNotifications(t *testing.T) {
+	t.Parallel() // it waits for a timeout
 	s := sharedServer(t)
 	dsn := pooled(t, s, pgbouncer(t))
 	_, err := postgres.Open(t.Context(), dsn, &postgres.Options{Schema: newSchema()})
 	expectError(t, err, "PgBouncer in transaction mode set Options.Poll")
 }
 
-// pgbouncer finds the program, which Debian has where only root looks.
+// pgbouncer finds the program. Debian installs it in a directory that only root's PATH contains.
 func pgbouncer(t *testing.T) string {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if program, err := exec.LookPath(name); err == nil {
 			return program
 		}
 	}
-	t.Skip("no PgBouncer here")
+	t.Skip("PgBouncer is not installed")
 	return ""
 }
 
 // pooled starts a PgBouncer in transaction mode.
 func pooled(t *testing.T, s *server, program string) (dsn string) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(relay.Free(t))
+	_, port, err := net.SplitHostPort(testkit.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

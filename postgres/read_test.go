@@ -11,7 +11,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5"
 )
@@ -34,7 +34,7 @@ func sessions(t *testing.T, s *server, name string) (pids []int32) {
 	return pids
 }
 
-// fillPool reads with many callers at once, so that a pool of some connections has all of them.
+// fillPool reads concurrently, so that the pool opens all of its connections.
 func fillPool(t *testing.T, b *postgres.Backend, connections int) {
 	t.Helper()
 	var readers sync.WaitGroup
@@ -50,8 +50,8 @@ func fillPool(t *testing.T, b *postgres.Backend, connections int) {
 	readers.Wait()
 }
 
-// All others would wait until new ones are made.
-func TestCallersWhoLeaveCostNoConnection(t *testing.T) {
+// Otherwise all other callers would wait for new connections.
+func TestCanceledCallsKeepTheirConnections(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("leave%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" pool_max_conns=2 application_name="+name, nil)
@@ -62,18 +62,19 @@ func TestCallersWhoLeaveCostNoConnection(t *testing.T) {
 	before := sessions(t, s, name)
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Microsecond)
-		_, _ = b.Blocks(ctx, chaingql.BlocksQuery{Last: 1000}) // it may have ended before ctx
+		_, _ = b.Blocks(ctx, chaingql.BlocksQuery{Last: 1000}) // it may end before ctx does
 		cancel()
 	}
 	if now := sessions(t, s, name); !slices.Equal(now, before) {
-		t.Errorf("the sessions are %v, and were %v before callers left", now, before)
+		t.Errorf("got sessions %v, want %v as before the calls were canceled", now, before)
 	}
 }
 
-func TestForgottenConnectionsFailOneRead(t *testing.T) {
+func TestDeadConnectionsFailOneRead(t *testing.T) {
 	s := sharedServer(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	b := open(t, s.tcp(p.Port(), "postgres", "postgres")+"&pool_max_conns=6", &postgres.Options{Schema: newSchema(), Timeout: 2 * time.Second})
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	b := open(t, s.tcp(p.Port(), "postgres", "postgres")+"&pool_max_conns=6",
+		&postgres.Options{Schema: newSchema(), Timeout: 2 * time.Second})
 	if err := writer(t, b).Append(t.Context(), backendtest.Chain(10, 1)...); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +84,6 @@ func TestForgottenConnectionsFailOneRead(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil {
-		t.Errorf("the second read: %v", err)
+		t.Errorf("second read: %v", err)
 	}
 }

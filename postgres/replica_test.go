@@ -18,7 +18,7 @@ func TestReadOnlyReplicaServesAndPolls(t *testing.T) {
 	s = owned(t, s, err)
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: "live"})
 	if !b.Polls() {
-		t.Error("it listens")
+		t.Error("the Backend listens, want polling")
 	}
 	r := read(t, b, "")
 	r.expect(t, all[:10]...)

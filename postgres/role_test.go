@@ -10,8 +10,8 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-// TestEachRoleDoesItsWorkWithTheRightsOfTheReadme grants them one after another.
-func TestEachRoleDoesItsWorkWithTheRightsOfTheReadme(t *testing.T) {
+// TestPermissionsInREADMEAreSufficient grants the permissions one after another.
+func TestPermissionsInREADMEAreSufficient(t *testing.T) {
 	s := sharedServer(t)
 	tag := fmt.Sprint(schemas.Add(1))
 	owner, worker, schema := "owner"+tag, "worker"+tag, newSchema()
@@ -35,7 +35,7 @@ func TestEachRoleDoesItsWorkWithTheRightsOfTheReadme(t *testing.T) {
 	s.admin(t, "GRANT INSERT ON "+name+".blocks, "+name+".accounts TO "+worker, "GRANT UPDATE ON "+name+".accounts TO "+worker)
 	w := writer(t, b)
 	many := at("04")
-	for i := range 30 { // by COPY
+	for i := range 30 { // enough blocks to use COPY
 		many = append(many, at(chaingql.Cursor(fmt.Sprintf("1%02d", i)))...)
 	}
 	for i := range int64(2) {

@@ -19,25 +19,25 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// A server is a PostgreSQL of the tests' own, in a temporary directory.
+// A server is a PostgreSQL server for tests, in a temporary directory.
 type server struct {
 	dir  string
 	port int
 	bin  string
-	as   *syscall.Credential // nil: who runs the tests
+	as   *syscall.Credential // nil means the user that runs the tests
 	set  []string            // -c name=value
 
-	process *exec.Cmd // a shell that ends the server when the tests are gone
+	process *exec.Cmd // a shell that stops the server if the tests die
 	tether  io.Closer
-	said    bytes.Buffer
+	output  bytes.Buffer
 }
 
 var errNoServer = errors.New("no PostgreSQL here: postgres and initdb are neither in PATH nor in /usr/lib/postgresql/*/bin")
 
-// binaries finds the directory that has postgres and initdb.
+// binaries finds the directory with postgres and initdb.
 func binaries() (string, error) {
 	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	dirs = append(dirs, "/usr/local/bin")
@@ -56,20 +56,20 @@ func binaries() (string, error) {
 	return "", errNoServer
 }
 
-// newServer makes a cluster and starts it.
+// newServer creates a cluster and starts it.
 func newServer(set ...string) (*server, error) {
 	return made(set, func(s *server) error {
 		err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 		if err != nil {
 			return err
 		}
-		// Passwords count by TCP, but for the superuser.
+		// Over TCP, all users except the superuser need a password.
 		hba := "local all all trust\nhost all,replication postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 		return os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(hba), 0o600)
 	})
 }
 
-// replica makes a read-only one that follows s.
+// replica starts a read-only replica of s.
 func (s *server) replica() (*server, error) {
 	return made(s.set, func(r *server) error {
 		return r.run("pg_basebackup", "-D", r.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
@@ -89,7 +89,7 @@ func made(set []string, fill func(*server) error) (s *server, err error) {
 			err = errors.Join(err, os.RemoveAll(s.dir))
 		}
 	}()
-	if os.Getuid() == 0 { // PostgreSQL refuses to be root
+	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
 		nobody, err := user.Lookup("nobody")
 		if err != nil {
 			return nil, err
@@ -124,11 +124,10 @@ func (s *server) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start returns when the server takes connections; after a crash it is at the
-// same address.
+// start returns when the server accepts connections. After a crash it uses the same address.
 func (s *server) start() error {
 	if s.port == 0 {
-		port, err := relay.Port()
+		port, err := testkit.FreePort()
 		if err != nil {
 			return err
 		}
@@ -141,8 +140,8 @@ func (s *server) start() error {
 		args = append(args, "-c", set)
 	}
 	s.process = s.command("/bin/sh", args...)
-	s.said.Reset()
-	s.process.Stdout, s.process.Stderr = &s.said, &s.said
+	s.output.Reset()
+	s.process.Stdout, s.process.Stderr = &s.output, &s.output
 	tether, err := s.process.StdinPipe()
 	if err != nil {
 		return err
@@ -161,12 +160,12 @@ func (s *server) start() error {
 		select {
 		case <-time.After(30 * time.Millisecond):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the server does not answer: %w", err), s.end())
+			return errors.Join(fmt.Errorf("the server does not respond: %w", err), s.end())
 		}
 	}
 }
 
-// dsn is by the Unix socket, tcp by 127.0.0.1.
+// dsn returns a DSN for the Unix socket, and tcp one for 127.0.0.1.
 func (s *server) dsn(database string) string {
 	return fmt.Sprintf("host=%s port=%d user=postgres dbname=%s", s.dir, s.port, database)
 }
@@ -175,7 +174,7 @@ func (s *server) tcp(port int, userinfo, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", userinfo, port, database)
 }
 
-// crash ends the server at once, as kill -QUIT does, and waits until it is gone.
+// crash stops the server at once, like kill -QUIT, and waits until it has ended.
 func (s *server) crash() error {
 	pid, err := s.pid()
 	if err != nil {
@@ -193,20 +192,20 @@ func (s *server) pid() (int, error) {
 	return strconv.Atoi(first)
 }
 
-// end stops the server where it still runs.
+// end stops the server if it still runs.
 func (s *server) end() error {
 	err := s.tether.Close()
 	if errors.Is(err, os.ErrClosed) {
 		return nil
 	}
-	_ = s.process.Wait() // ends as the server did, which is as it was told to
+	_ = s.process.Wait() // the exit status is that of the stopped server
 	return err
 }
 
 func (s *server) remove() error { return errors.Join(s.end(), os.RemoveAll(s.dir)) }
 
-// One server is for all tests that do not crash it. It is started for the first
-// of them, and removed by TestMain.
+// One server is shared by all tests that do not crash it. The first of them starts it, and TestMain
+// removes it.
 var (
 	running *server
 	shared  = sync.OnceValues(func() (s *server, err error) {
@@ -227,7 +226,7 @@ func sharedServer(t testing.TB) *server {
 	return s
 }
 
-// ownServer is for a test that does.
+// ownServer starts a server for one test.
 func ownServer(t testing.TB, set ...string) *server {
 	t.Helper()
 	s, err := newServer(set...)

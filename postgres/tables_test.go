@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-func TestWhatCouldNotBeReadCannotBeStored(t *testing.T) {
+func TestTablesRejectInvalidRows(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
@@ -31,12 +31,12 @@ func TestWhatCouldNotBeReadCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestCursorsCompareByteByByteWhateverTheDatabasesCollation has one that leaves
-// signs out and takes digits for numbers.
-func TestCursorsCompareByteByByteWhateverTheDatabasesCollation(t *testing.T) {
+// TestCursorsCompareBytewiseInAnyCollation uses a collation that ignores punctuation and compares digits
+// as numbers.
+func TestCursorsCompareBytewiseInAnyCollation(t *testing.T) {
 	s := sharedServer(t)
 	if s.version(t) < 150000 {
-		t.Skip("databases of such a collation need PostgreSQL 15")
+		t.Skip("a database with this collation needs PostgreSQL 15")
 	}
 	database := fmt.Sprintf("sorted%d", schemas.Add(1))
 	s.admin(t, "CREATE DATABASE "+database+" TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'und-u-ka-shifted-kn'")
@@ -60,12 +60,13 @@ func TestCursorsCompareByteByByteWhateverTheDatabasesCollation(t *testing.T) {
 				q.After, q.Before, q.First, q.Last = all[i].Cursor, all[j].Cursor, 100, 0
 				got, err := b.Blocks(t.Context(), q)
 				if want := chaingql.PageOf(all, q); err != nil || !slices.Equal(cursorsOf(got), cursorsOf(want)) {
-					t.Fatalf("between %q and %q are %v, not %v; %v", q.After, q.Before, cursorsOf(got), cursorsOf(want), err)
+					t.Fatalf("between %q and %q: got %v and error %v, want %v", q.After, q.Before, cursorsOf(got), err,
+						cursorsOf(want))
 				}
 				q.First, q.Last = 0, 2
 				got, err = b.Blocks(t.Context(), q)
 				if want := chaingql.PageOf(all, q); err != nil || !slices.Equal(cursorsOf(got), cursorsOf(want)) {
-					t.Fatalf("the last before %q are %v, not %v; %v", q.Before, cursorsOf(got), cursorsOf(want), err)
+					t.Fatalf("last before %q: got %v and error %v, want %v", q.Before, cursorsOf(got), err, cursorsOf(want))
 				}
 			}
 		}

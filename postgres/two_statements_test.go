@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A twoStatements reads a page as hosts with tables of their own do: it looks
-// whether the cursor is too old, then selects.
+// A twoStatements reads a page like hosts with their own tables: it checks whether the cursor is too old,
+// and then selects the page.
 type twoStatements struct {
 	*postgres.Backend
 	pool   *pgxpool.Pool
@@ -42,7 +42,7 @@ func (b twoStatements) Blocks(ctx context.Context, q chaingql.BlocksQuery) (page
 	if !b.atOnce {
 		return b.page(ctx, b.pool, q)
 	}
-	// One snapshot: what is pruned between the two statements, neither sees.
+	// One snapshot: both statements see the same pruned blocks.
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, b.pool, snapshot, func(tx pgx.Tx) (err error) {
 		page, err = b.page(ctx, tx, q)
@@ -95,10 +95,10 @@ func (b twoStatements) selectPage(ctx context.Context, db querier, q chaingql.Bl
 
 const foreign = "a foreign cursor!"
 
-// inTwoTransactions is set in the environment of a process that is to fail.
+// inTwoTransactions is the environment variable of a process that must fail.
 const inTwoTransactions = "CHAINGQL_TEST_TWO_TRANSACTIONS"
 
-func TestPageAndFloorOfOneTransactionKeepTheContract(t *testing.T) {
+func TestContractWithPageAndFloorInOneTransaction(t *testing.T) {
 	s := sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		opts := &postgres.Options{Schema: newSchema()}
@@ -119,17 +119,17 @@ func TestPageAndFloorOfOneTransactionKeepTheContract(t *testing.T) {
 	})
 }
 
-// The failure is that of another process, so that its report is not taken for one of these tests.
-func TestContractFindsPageAndFloorOfTwoTransactions(t *testing.T) {
-	sharedServer(t) // or skip
+// The test runs in another process, so that its failure is not reported as one of these tests.
+func TestContractRejectsPageAndFloorInTwoTransactions(t *testing.T) {
+	sharedServer(t) // skips if there is no server
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	program := exec.CommandContext(ctx, os.Args[0], "-test.run",
-		"^TestPageAndFloorOfOneTransactionKeepTheContract$/^(the_source_opens|pages_and_Follows_hold_while_blocks_are_pruned)$")
+		"^TestContractWithPageAndFloorInOneTransaction$/^(the_source_opens|pages_and_Follows_hold_while_blocks_are_pruned)$")
 	program.Env = append(os.Environ(), inTwoTransactions+"=1")
-	said, err := program.CombinedOutput()
-	if err == nil || !strings.Contains(string(said), ", while blocks were pruned, ") {
-		t.Errorf("%v: a Backend that reads the page after another transaction is told\n%s", err, said)
+	output, err := program.CombinedOutput()
+	if err == nil || !strings.Contains(string(output), ", while blocks were pruned, ") {
+		t.Errorf("backendtest did not find the fault (%v):\n%s", err, output)
 	}
 }
 

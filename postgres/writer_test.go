@@ -25,7 +25,7 @@ func at(cursors ...chaingql.Cursor) []chaingql.Block {
 	return blocks
 }
 
-func TestAppendTakesAllOrNone(t *testing.T) {
+func TestAppendStoresAllOrNone(t *testing.T) {
 	s := sharedServer(t)
 	other := at("05")
 	other[0].SeqNo++
@@ -34,7 +34,7 @@ func TestAppendTakesAllOrNone(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		blocks []chaingql.Block
-		want   string // what is held then
+		want   string // stored cursors afterward
 		err    error
 		text   string
 	}{
@@ -43,13 +43,14 @@ func TestAppendTakesAllOrNone(t *testing.T) {
 		{"the newest again", at("05"), "03 05", nil, ""},
 		{"all again, and new ones", at("03", "05", "06"), "03 05 06", nil, ""},
 		{"one that was pruned, and new ones", at("01", "06"), "03 05 06", nil, ""},
-		{"another under a known cursor", append(other, at("06")...), "03 05", postgres.ErrConflict, `under cursor "05"`},
-		{"one of another time", later, "03 05", postgres.ErrConflict, `under cursor "05"`},
+		{"another under a known cursor", append(other, at("06")...), "03 05", postgres.ErrConflict, `cursor "05" has block`},
+		{"one of another time", later, "03 05", postgres.ErrConflict, `cursor "05" has block`},
 		{"one below the newest", at("04", "06"), "03 05", postgres.ErrConflict, `cursor "04" is not stored`},
-		{"out of order", at("07", "06"), "03 05", nil, `cursor "06", which is not past "07"`},
-		{"one twice", at("06", "06"), "03 05", nil, `which is not past "06"`},
+		{"out of order", at("07", "06"), "03 05", nil, `cursor "06", which is not after "07"`},
+		{"one twice", at("06", "06"), "03 05", nil, `which is not after "06"`},
 		{"no cursor", at("06", ""), "03 05", chaingql.ErrBadCursor, "block 2 of 2"},
 		{"a character of no cursor", at("06z"), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
+		{"the longest cursor", at(chaingql.Cursor(strings.Repeat("a", 64))), "03 05 " + strings.Repeat("a", 64), nil, ""},
 		{"too long a cursor", at(chaingql.Cursor(strings.Repeat("a", 65))), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -60,19 +61,19 @@ func TestAppendTakesAllOrNone(t *testing.T) {
 			}
 			err := w.Append(t.Context(), row.blocks...)
 			if (err == nil) != (row.text == "") || err != nil && !strings.Contains(err.Error(), row.text) || row.err != nil && !errors.Is(err, row.err) {
-				t.Errorf("the error is %v", err)
+				t.Errorf("got error %v", err)
 			}
 			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
 			if got := strings.Trim(fmt.Sprint(cursorsOf(page)), "[]"); err != nil || got != row.want {
-				t.Errorf("holds %s; %v", got, err)
+				t.Errorf("got stored %s and error %v", got, err)
 			}
 		})
 	}
 }
 
-// TestAppendLeavesNoHoleWhereTheChainLostBlocks has a database that has not the
-// last ones any more, as where a replica took over before they reached it.
-func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
+// TestAppendRejectsBlocksAfterLostOnes uses a database that lost its newest blocks, as if a replica had
+// taken over before it received them.
+func TestAppendRejectsBlocksAfterLostOnes(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -91,13 +92,13 @@ func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "DELETE FROM "+pgx.Identifier{opts.Schema, "blocks"}.Sanitize()+" WHERE cursor >= $1", string(all[8].Cursor)); err != nil {
 		t.Fatal(err)
 	}
-	for _, from := range []int{10, 8, 9, 10} { // also with blocks that were stored, and lost
+	for _, from := range []int{10, 8, 9, 10} { // also with lost blocks
 		if err := writer(t, b).Append(t.Context(), all[from:12]...); !errors.Is(err, postgres.ErrConflict) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("got error %v", err)
 		}
 	}
 	if err := errors.Join(w.Append(t.Context(), all[7:10]...), w.Append(t.Context(), all[10:]...)); err != nil {
-		t.Errorf("what was lost cannot be appended again: %v", err)
+		t.Errorf("Append of lost blocks: %v", err)
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 20})
 	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[3:])) {
@@ -105,26 +106,26 @@ func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 	}
 }
 
-func TestChainThatWasPrunedWholeGoesOnPastIt(t *testing.T) {
+func TestCompletelyPrunedChainContinues(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres"), nil)
 	w := writer(t, b)
 	all := backendtest.Chain(300, 1)
 	if err := errors.Join(w.Append(t.Context(), all[:200]...), w.Prune(t.Context(), all[250].Cursor)); err != nil {
 		t.Fatal(err)
 	}
-	late := map[chaingql.Address]*big.Int{{}: big.NewInt(1)} // of an indexer that starts from an old position
+	late := map[chaingql.Address]*big.Int{{}: big.NewInt(1)} // from an indexer that starts at an old position
 	if err := w.Commit(t.Context(), all[190:200], late); err != nil {
 		t.Error(err)
 	}
 	if nano, err := b.Balance(t.Context(), chaingql.Address{}); !errors.Is(err, chaingql.ErrNotFound) {
-		t.Errorf("the balance that came with a block that was pruned is %v; %v", nano, err)
+		t.Errorf("balance of a pruned block: got %v and error %v", nano, err)
 	}
 	if err := w.Append(t.Context(), all[250:]...); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range b.Follow(t.Context(), "") {
 		if !errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("Follow from the beginning: %v", err)
+			t.Errorf("Follow from the beginning: got error %v", err)
 		}
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 100, After: all[199].Cursor})
@@ -133,14 +134,12 @@ func TestChainThatWasPrunedWholeGoesOnPastIt(t *testing.T) {
 	}
 }
 
-// strict makes a connection that does not say otherwise read all of a transaction
-// from its first moment, and write nothing.
+// strict changes the defaults of a connection: transactions read one snapshot and write nothing.
 const strict = " options='-cdefault_transaction_isolation=serializable -cdefault_transaction_read_only=on'"
 
-// TestFollowSeesWhateverManyWritersCommit has Writers that race for the next
-// cursors, each with connections of its own. A block that became visible behind
-// a later one would be skipped.
-func TestFollowSeesWhateverManyWritersCommit(t *testing.T) {
+// TestFollowSeesAllBlocksOfConcurrentWriters lets Writers with their own connections race for the next
+// cursors. Follow would skip a block that became visible after a later one.
+func TestFollowSeesAllBlocksOfConcurrentWriters(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -157,7 +156,7 @@ func TestFollowSeesWhateverManyWritersCommit(t *testing.T) {
 		running.Go(func() {
 			for i := 0; i < each && ctx.Err() == nil; {
 				mu.Lock()
-				next := uint64(len(committed)*writers + n + 1) // not the next alone: some leave holes, some come too late
+				next := uint64(len(committed)*writers + n + 1) // with gaps, and some are too late
 				mu.Unlock()
 				block := chaingql.Block{Cursor: chaingql.SeqCursor(next), Workchain: int32(n), SeqNo: uint32(i)}
 				switch err := w.Append(ctx, block); {
@@ -186,11 +185,11 @@ func TestFollowSeesWhateverManyWritersCommit(t *testing.T) {
 	running.Wait()
 	slices.Sort(committed)
 	if !slices.Equal(seen, committed) {
-		t.Errorf("Follow yielded %s", difference(seen, committed))
+		t.Errorf("Follow: %s", difference(seen, committed))
 	}
 }
 
-func TestIndexersThatWriteTheSameChainShareTheWork(t *testing.T) {
+func TestConcurrentIndexersWriteOneChain(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -203,7 +202,8 @@ func TestIndexersThatWriteTheSameChainShareTheWork(t *testing.T) {
 				batch := min(1+3*n, len(rest))
 				addr := chaingql.Address{ID: [32]byte{byte(len(rest) % 3)}}
 				other := chaingql.Address{ID: [32]byte{byte(n)}}
-				if err := w.Commit(context.Background(), rest[:batch], map[chaingql.Address]*big.Int{addr: big.NewInt(1), other: big.NewInt(2)}); err != nil {
+				balances := map[chaingql.Address]*big.Int{addr: big.NewInt(1), other: big.NewInt(2)}
+				if err := w.Commit(context.Background(), rest[:batch], balances); err != nil {
 					t.Error(err)
 					return
 				}
@@ -214,11 +214,11 @@ func TestIndexersThatWriteTheSameChainShareTheWork(t *testing.T) {
 	running.Wait()
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: chaingql.MaxPage})
 	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all)) {
-		t.Errorf("stored are %s; %v", difference(cursorsOf(page), cursorsOf(all)), err)
+		t.Errorf("stored blocks: %s; error %v", difference(cursorsOf(page), cursorsOf(all)), err)
 	}
 }
 
-func TestWritersThatWaitLeaveConnectionsToReaders(t *testing.T) {
+func TestWaitingWritersLeaveConnectionsToReaders(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema(), Timeout: patience}
 	b := open(t, s.dsn("postgres")+" pool_max_conns=2", opts)
@@ -232,15 +232,15 @@ func TestWritersThatWaitLeaveConnectionsToReaders(t *testing.T) {
 			}
 		})
 	}
-	sleep(t.Context(), 100*time.Millisecond) // for all of them to come and wait
+	sleep(t.Context(), 100*time.Millisecond) // until all of them wait
 	if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil || len(page) != 0 {
-		t.Errorf("a reader gets %v; %v", page, err)
+		t.Errorf("Blocks: got %v and error %v", page, err)
 	}
 	release()
 	writing.Wait()
 }
 
-func TestWriterGivesUpAtItsDeadline(t *testing.T) {
+func TestWriterReturnsAtItsDeadline(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -262,7 +262,7 @@ func TestWriterGivesUpAtItsDeadline(t *testing.T) {
 	}
 }
 
-// hold keeps everybody from writing blocks until it is released.
+// hold takes the lock for writing blocks until it is released.
 func hold(t *testing.T, s *server, schema string) (release func()) {
 	t.Helper()
 	holder, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -280,10 +280,10 @@ func hold(t *testing.T, s *server, schema string) (release func()) {
 	}
 }
 
-func TestConnectionsThatWereClosedMeanwhileAreReplaced(t *testing.T) {
+func TestClosedConnectionsAreReplaced(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("closed%d", schemas.Add(1))
-	b := open(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, nil) // by TCP the last words of one that was closed can be read
+	b := open(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, nil) // TCP delivers the last message
 	w := writer(t, b)
 	for i, c := range []chaingql.Cursor{"01", "02", "03", "04"} {
 		s.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+name+"'", untilClosed(name))
@@ -294,7 +294,7 @@ func TestConnectionsThatWereClosedMeanwhileAreReplaced(t *testing.T) {
 			continue
 		}
 		if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 5}); err != nil || len(page) != i {
-			t.Errorf("%d blocks; %v", len(page), err)
+			t.Errorf("got %d blocks and error %v", len(page), err)
 		}
 		if err := w.Append(t.Context(), at(c)...); err != nil {
 			t.Error(err)
@@ -302,7 +302,7 @@ func TestConnectionsThatWereClosedMeanwhileAreReplaced(t *testing.T) {
 	}
 }
 
-func TestWritersOfTheSameAccountsDoNotLockEachOtherOut(t *testing.T) {
+func TestConcurrentSetBalancesDoNotDeadlock(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres")+" pool_max_conns=4", nil)
 	w := writer(t, b)
 	balances := map[chaingql.Address]*big.Int{}
@@ -323,7 +323,7 @@ func TestWritersOfTheSameAccountsDoNotLockEachOtherOut(t *testing.T) {
 	writing.Wait()
 }
 
-func TestBalancesOfBlocksThatAreStoredAlreadyArePassedOver(t *testing.T) {
+func TestBalancesOfStoredBlocksAreSkipped(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres"), nil)
 	w := writer(t, b)
 	for _, step := range []struct {
@@ -333,7 +333,7 @@ func TestBalancesOfBlocksThatAreStoredAlreadyArePassedOver(t *testing.T) {
 	}{
 		{at("01"), 1, 1},
 		{at("02", "03"), 3, 3},
-		{at("01"), 1, 3}, // an indexer that starts from an old position, or lags behind another
+		{at("01"), 1, 3}, // an indexer that starts at an old position, or lags
 		{at("02", "03"), 2, 3},
 		{at("03", "04"), 4, 4},
 		{nil, 2, 2},
@@ -342,7 +342,8 @@ func TestBalancesOfBlocksThatAreStoredAlreadyArePassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || got.Int64() != step.want {
-			t.Errorf("after %d with %v it is %v, not %d; %v", step.nano, cursorsOf(step.blocks), got, step.want, err)
+			t.Errorf("after %d with %v: got balance %v and error %v, want %d", step.nano, cursorsOf(step.blocks), got, err,
+				step.want)
 		}
 	}
 }

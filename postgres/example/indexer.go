@@ -20,11 +20,11 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// miner is the account that each round pays.
+// miner is the account whose balance grows with each round.
 var miner = chaingql.Address{ID: sha256.Sum256([]byte("miner"))}
 
-// simulate is an indexer: it goes on from what is stored, commits each round
-// with the balance that came with it, and tries again what failed.
+// simulate is an indexer: it continues after the stored rounds, commits each round with its
+// balance, and retries after an error.
 func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration) error {
 	w, err := backend.Writer(ctx)
 	if err != nil {
@@ -39,19 +39,20 @@ func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration
 	for {
 		seqNo++
 		blocks := round(seqNo, time.Now().Truncate(time.Microsecond))
-		balances := map[chaingql.Address]*big.Int{miner: new(big.Int).Mul(big.NewInt(1_700_000_000), big.NewInt(int64(seqNo)))}
+		balance := new(big.Int).Mul(big.NewInt(1_700_000_000), big.NewInt(int64(seqNo)))
+		balances := map[chaingql.Address]*big.Int{miner: balance}
 		for {
 			err := w.Commit(ctx, blocks, balances)
 			if err == nil {
 				break
 			}
 			if errors.Is(err, postgres.ErrConflict) {
-				return err // somebody else simulates in this schema
+				return err // another process simulates in this schema
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			slog.Warn("a round was not stored", "seq_no", seqNo, "error", err)
+			slog.Warn("storing blocks failed; retrying", "seq_no", seqNo, "error", err)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -66,7 +67,7 @@ func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration
 	}
 }
 
-// newest is how many rounds are stored: all of a round are, or none.
+// newest returns the number of stored rounds. A round is stored completely or not at all.
 func newest(ctx context.Context, backend *postgres.Backend) (uint32, error) {
 	workchain := int32(masterchain)
 	page, err := backend.Blocks(ctx, chaingql.BlocksQuery{Workchain: &workchain, Last: 1})
@@ -76,7 +77,7 @@ func newest(ctx context.Context, backend *postgres.Backend) (uint32, error) {
 	return page[0].SeqNo, nil
 }
 
-// round makes the next block of each shard, in cursor order.
+// round returns the next block of each shard, in cursor order.
 func round(seqNo uint32, now time.Time) []chaingql.Block {
 	var blocks []chaingql.Block
 	for _, at := range []struct {

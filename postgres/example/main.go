@@ -1,5 +1,5 @@
-// Command example serves the chain that is kept in a PostgreSQL database, and
-// fills it with simulated blocks where it is told to:
+// Command example serves a chain from a PostgreSQL database. With -simulate it also
+// appends simulated blocks:
 //
 //	createdb chain
 //	go run ./example -dsn 'postgres://localhost/chain' -simulate 4
@@ -35,16 +35,17 @@ func main() {
 	}
 }
 
-// drain is how long clients are given to leave at the end.
+// drain is the time for clients to disconnect at the end.
 const drain = 10 * time.Second
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
-	dsn := flags.String("dsn", "", "`URL` or key=value pairs of the database; what is left out is taken from PGHOST, PGUSER, ...")
+	dsn := flags.String("dsn", "", "`URL` or key=value pairs of the database; defaults come from PGHOST, PGUSER, ...")
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
-	schema := flags.String("schema", postgres.DefaultSchema, "`name` of the schema that the chain is kept in")
-	poll := flags.Duration("poll", 0, "look for new blocks this often, and do not LISTEN: for PgBouncer")
-	rate := flags.Float64("simulate", 0, "simulate a chain: so many `rounds` a second (up to 1000), each a block of the masterchain and of two shards")
+	schema := flags.String("schema", postgres.DefaultSchema, "`name` of the schema that contains the chain")
+	poll := flags.Duration("poll", 0, "read new blocks at this interval instead of using LISTEN: for PgBouncer")
+	rate := flags.Float64("simulate", 0,
+		"simulate a chain with so many `rounds` a second (up to 1000): a block of the masterchain and of two shards each")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -60,8 +61,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
-	mux.Handle("/graphql", handler)               // of clients whose URL names no project
+	mux.Handle("/{project}/graphql/{$}", handler) // avoids a redirect
+	mux.Handle("/graphql", handler)               // for clients whose URL contains no project
 	mux.Handle("/graphql/{$}", handler)
 	server := &http.Server{
 		Handler:           mux,

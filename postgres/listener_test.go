@@ -9,13 +9,13 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-func TestBackendsOnOneDatabaseShareOneConnectionToListen(t *testing.T) {
+func TestBackendsOfOneDatabaseShareOneListener(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("shares%d", schemas.Add(1))
 	other := "other" + name
 	s.admin(t, "CREATE DATABASE "+other)
 	first, second, away := at("01"), at("02", "03"), at("04")
-	deaf := time.Hour // woken by notifications alone
+	deaf := time.Hour // only notifications wake Follow
 	var backends []*postgres.Backend
 	var writers []*postgres.Writer
 	for _, dsn := range []string{s.dsn("postgres"), s.dsn("postgres") + " pool_max_conns=2", s.dsn(other)} {
@@ -32,8 +32,8 @@ func TestBackendsOnOneDatabaseShareOneConnectionToListen(t *testing.T) {
 		}
 		readings[i].expect(t, blocks...)
 	}
-	expectListeners(t, s, name, 2) // of 3 Backends on 2 databases
-	backends[0].Close()            // which opened the line
+	expectListeners(t, s, name, 2) // for 3 Backends of 2 databases
+	backends[0].Close()            // which started the listener
 	expectError(t, readings[0].end(t), "the Backend was closed")
 	if err := writers[1].Append(t.Context(), second[1]); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestBackendsOnOneDatabaseShareOneConnectionToListen(t *testing.T) {
 	expectError(t, readings[2].end(t), "the Backend was closed")
 }
 
-func TestCloseHangsUpThoughAFollowIsBusyElsewhere(t *testing.T) {
+func TestCloseStopsListenerOfBusyFollow(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("busy%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" application_name="+name, nil)
@@ -55,13 +55,13 @@ func TestCloseHangsUpThoughAFollowIsBusyElsewhere(t *testing.T) {
 	}
 	r := read(t, b, "")
 	r.expect(t, at("01")...)
-	b.Close() // while nobody takes the second
+	b.Close() // while nobody receives the second block
 	expectListeners(t, s, name, 0)
 	r.expect(t, at("02")...)
 	expectError(t, r.end(t), "the Backend was closed")
 }
 
-func TestConnectionsThatLeadElsewhereAreNotShared(t *testing.T) {
+func TestListenersOfDifferentDestinationsAreNotShared(t *testing.T) {
 	const plain = "postgres://app:one@db:5432/chain?sslmode=disable"
 	for _, row := range []struct {
 		dsn  string
@@ -84,14 +84,14 @@ func TestConnectionsThatLeadElsewhereAreNotShared(t *testing.T) {
 		}
 		got, err := postgres.Destination(row.dsn)
 		if err != nil || (got == want) != row.same {
-			t.Errorf("%s leads to %s; %v", row.dsn, got, err)
+			t.Errorf("%s: got destination %s and error %v", row.dsn, got, err)
 		}
 	}
 	seen := map[string]string{}
 	for _, mode := range []string{"disable", "prefer", "require", "verify-full"} {
 		to, err := postgres.Destination("postgres://app:one@db:5432/chain?sslmode=" + mode)
 		if err != nil || seen[to] != "" {
-			t.Errorf("sslmode=%s leads where %q does, to %s; %v", mode, seen[to], to, err)
+			t.Errorf("sslmode=%s: got the destination of %q, %s; error %v", mode, seen[to], to, err)
 		}
 		seen[to] = mode
 	}

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"bufio"
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,16 +13,11 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// serve puts a Handler over a backend on 127.0.0.1 until the test ends.
+// serve serves a backend on 127.0.0.1 until the test ends.
 func serve(t testing.TB, b chaingql.Backend) (url string) {
 	t.Helper()
 	h := chaingql.New(b, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
-	server.Start()
+	server := httptest.NewServer(h)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -35,7 +29,7 @@ func serve(t testing.TB, b chaingql.Backend) (url string) {
 	return server.URL + "/demo/graphql"
 }
 
-// subscribe takes n blocks from an event stream, and goes on where one ends.
+// subscribe receives n blocks from event streams. If a stream ends, it resumes with another one.
 func subscribe(ctx context.Context, address string, after chaingql.Cursor, n int) (got []chaingql.Cursor) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
@@ -43,7 +37,10 @@ func subscribe(ctx context.Context, address string, after chaingql.Cursor, n int
 		if len(got) > 0 {
 			after = got[len(got)-1]
 		}
-		query := url.Values{"query": {`subscription($after:String){blocks(after:$after){chain_order}}`}, "variables": {`{"after":"` + string(after) + `"}`}}
+		query := url.Values{
+			"query":     {`subscription($after:String){blocks(after:$after){chain_order}}`},
+			"variables": {`{"after":"` + string(after) + `"}`},
+		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"?"+query.Encode(), nil)
 		if err != nil {
 			return got
