@@ -10,26 +10,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A Backend serves the chain that is kept in one stream and one bucket. Make one
-// with [Open]; its methods may be called concurrently.
+// A Backend serves a chain that is stored in one stream and one bucket. [Open]
+// creates one. Its methods may be called concurrently.
 type Backend struct {
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	opts  Options // in force
-	names names
-	marks marks
-	nodes nodes
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	opts   Options // in force
+	names  names
+	places placeCache
+	nodes  nodeCache
 
-	strays strays
-	survey survey
-	opened atomic.Bool // Open has surveyed the newest messages
-	sparse queue
+	strays   strays
+	survey   survey
+	opened   atomic.Bool // Open has surveyed the newest messages
+	searches searchQueue
 }
 
 // A semaphore admits one call at a time.
 type semaphore chan struct{}
 
-func (s semaphore) take(ctx context.Context) error {
+func (s semaphore) acquire(ctx context.Context) error {
 	select {
 	case s <- struct{}{}:
 		return nil
@@ -40,36 +40,40 @@ func (s semaphore) take(ctx context.Context) error {
 
 func (s semaphore) release() { <-s }
 
-// mostSearches is how many searches may wait for the one that runs. A Handler has 64
-// calls under way by default (InFlight), of which most must be left to others.
-const mostSearches = 16
+// maxWaitingSearches is the number of searches that may wait for the running one. A
+// Handler has 64 calls in flight by default (InFlight); searches may take a part of
+// them only.
+const maxWaitingSearches = 16
 
-var errSearches = errors.New("too many searches for blocks of few: ask again, or have a Writer make the index")
+var errTooManySearches = errors.New("too many searches for blocks of a shard: retry later, " +
+	"or let a Writer create the index")
 
-// A queue admits one call at a time, and refuses more than a few that wait.
-type queue struct {
-	turn semaphore
-	all  chan struct{}
+// A searchQueue admits one call at a time and rejects calls if maxWaitingSearches wait.
+type searchQueue struct {
+	running  semaphore
+	admitted chan struct{}
 }
 
-func newQueue() queue { return queue{make(semaphore, 1), make(chan struct{}, 1+mostSearches)} }
+func newSearchQueue() searchQueue {
+	return searchQueue{make(semaphore, 1), make(chan struct{}, 1+maxWaitingSearches)}
+}
 
-func (q queue) take(ctx context.Context) error {
+func (q searchQueue) acquire(ctx context.Context) error {
 	select {
-	case q.all <- struct{}{}:
+	case q.admitted <- struct{}{}:
 	default:
-		return failed("read blocks", errSearches)
+		return failed("read blocks", errTooManySearches)
 	}
-	err := q.turn.take(ctx)
+	err := q.running.acquire(ctx)
 	if err != nil {
-		<-q.all
+		<-q.admitted
 	}
 	return err
 }
 
-func (q queue) release() {
-	q.turn.release()
-	<-q.all
+func (q searchQueue) release() {
+	q.running.release()
+	<-q.admitted
 }
 
 var (
@@ -77,12 +81,13 @@ var (
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
 )
 
-// Open connects to a server, or to the first that answers of several with commas
-// between them, or to [nats.DefaultURL] where there is none, and sees that they
-// will do: that there are JetStream, the stream and the bucket (see
-// [Options].Create), as they have to be, and the permission to read them. What is
-// wrong is one error here, in which the URL does not appear. The context is for
-// opening alone. The Backend has a connection of its own; close it when it is no
+// Open connects to the server at url. The url may list several servers, separated by
+// commas: the first that responds is used. An empty url means [nats.DefaultURL].
+//
+// Open returns an error of one line, without the URL, if the server is too old or has
+// no JetStream, if the stream or the bucket does not exist (see [Options].Create) or
+// has unsuitable settings, or if a permission to read them is missing. The context
+// applies to Open only. The Backend has its own connection: call Close if it is no
 // longer used.
 func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	o, err := opts.withDefaults()
@@ -99,7 +104,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	if err != nil {
 		return nil, failed("connect", err)
 	}
-	b := &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: newQueue()}
+	b := newBackend(nc, o)
 	if b.js, err = jetstream.New(nc); err == nil {
 		err = b.prepare(ctx)
 	}
@@ -110,26 +115,33 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	return b, nil
 }
 
-// Close ends every Follow and every call that is under way, and closes the
-// connection. Shut the Handler down before. A second Close does nothing.
+func newBackend(nc *nats.Conn, o Options) *Backend {
+	return &Backend{
+		nc: nc, opts: o, names: namesOf(o.Chain), searches: newSearchQueue(), survey: survey{sem: make(semaphore, 1)},
+	}
+}
+
+// Close ends every Follow and every running call, and closes the connection. Shut
+// down the Handler first. A second Close does nothing.
 func (b *Backend) Close() { b.nc.Close() }
 
-// replaced is for when the stream turns out to be another.
-func (b *Backend) replaced() {
+// reset drops everything that was learned about the stream. It is called if the
+// stream was replaced by another one.
+func (b *Backend) reset() {
 	b.forget()
 	b.survey.forget()
 	b.strays.forget()
 }
 
-// forget drops the places of cursors, and the index.
+// forget drops the cached places of cursors and nodes of the index.
 func (b *Backend) forget() {
-	b.marks.forget()
+	b.places.forget()
 	b.nodes.forget("")
 }
 
-// info is what the leader of a stream tells of it.
+// info returns the state of a stream, from its leader.
 func (b *Backend) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
-	err = b.try(ctx, func(ctx context.Context) error {
+	err = b.retry(ctx, func(ctx context.Context) error {
 		s, err := b.js.Stream(ctx, stream)
 		if err != nil {
 			return err
@@ -140,5 +152,5 @@ func (b *Backend) info(ctx context.Context, stream string) (info *jetstream.Stre
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
-	return info, b.denied(err)
+	return info, b.permissionError(err)
 }

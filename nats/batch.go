@@ -13,48 +13,49 @@ import (
 )
 
 const (
-	noEnd      = math.MaxUint64 // past every message
-	batchBytes = 4 << 20        // that come at once, of messages that may be larger than blocks are
+	maxSeq     = math.MaxUint64 // after every message
+	batchBytes = 4 << 20        // maximum size of a batch: messages that are not blocks may be large
 )
 
-// read passes the messages of a subject, from one place in the stream to short of
-// another, to take, which returns how many more it wants. It asks for more of them
-// at once as long as none are of use. Messages that are known to be no blocks are
-// passed over. Any server that keeps the stream may answer, and one may be behind
-// the leader: an answer is complete only if it reaches to the end, is as long as
-// was asked for, or the leader has no more.
+// read passes the messages of a subject with numbers in [from, end) to take, which
+// returns how many more it wants. If a batch contained nothing useful, read doubles
+// the size of the next one. Messages that are known not to be blocks are skipped.
+//
+// Any replica of the stream may respond, and a replica may lag behind the leader. A
+// response is therefore complete only if it reaches end, has the requested length,
+// or the leader has no more messages.
 func (b *Backend) read(
 	ctx context.Context, subject string, from, end uint64, want int, take func([]stored) (int, error),
 ) error {
-	for most := 1; ; {
+	for limit := 1; ; {
 		if subject == b.names.all() {
 			from = b.skip(from)
 		}
 		if from >= end || want <= 0 {
 			return nil
 		}
-		n := max(want, most)
+		n := max(want, limit)
 		if subject == b.names.all() {
 			n = int(min(uint64(n), end-from))
 		}
-		some, _, err := b.batch(ctx, subject, from, n)
+		batch, _, err := b.batch(ctx, subject, from, n)
 		if err != nil {
 			return err
 		}
-		full := len(some) == n
-		for i := range some {
-			if some[i].seq >= end {
-				some, end = some[:i], 0
+		full := len(batch) == n
+		for i := range batch {
+			if batch[i].seq >= end {
+				batch, end = batch[:i], 0
 				break
 			}
-			from = some[i].seq + 1
+			from = batch[i].seq + 1
 		}
 		wanted := want
-		if want, err = take(some); err != nil {
+		if want, err = take(batch); err != nil {
 			return err
 		}
-		if most = 1; want >= wanted {
-			most = min(2*n, chaingql.MaxPage)
+		if limit = 1; want >= wanted {
+			limit = min(2*n, chaingql.MaxPage)
 		}
 		if full || end == 0 {
 			continue
@@ -66,8 +67,8 @@ func (b *Backend) read(
 		if !any || newest.seq < from {
 			return nil
 		}
-		if len(some) == 0 {
-			pause(ctx, pauseBetween) // it lags
+		if len(batch) == 0 {
+			pause(ctx, pauseBetween) // the replica lags
 		}
 		if err := ctx.Err(); err != nil {
 			return failed("read blocks", err)
@@ -75,31 +76,31 @@ func (b *Backend) read(
 	}
 }
 
-// chain returns the blocks from one place in the stream to short of another, the
-// lowest ones if there are more than most. They follow the place at, if that is
-// given. Else they begin with the first that is known to be a block, or that
-// another names, and there are none if no two of them belong together.
-func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, most int) ([]stored, error) {
+// chain returns the blocks with numbers in [from, end), at most limit of them from
+// the lowest on. If at is not nil, they follow that place. Otherwise they begin with
+// the first message that is known to be a block or that another message names; if
+// no message names another one, chain returns no blocks.
+func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit int) ([]stored, error) {
 	var (
-		l     *links
-		early []stored // whose predecessor is not known
+		l     *linker
+		early []stored // messages read before the beginning of the chain is known
 		got   []stored
-		want  = most + 1 // the next one confirms the first
+		want  = limit + 1 // one more, which confirms the first
 	)
 	if at != nil {
-		l, want = &links{b: b, at: *at, seen: from - 1}, most
+		l, want = &linker{b: b, at: *at, seen: from - 1}, limit
 	}
 	add := func(messages []stored) error {
 		for _, s := range messages {
-			if s.seq <= l.seen { // before the chain's beginning, or that of what was read
+			if s.seq <= l.seen { // before the beginning of the chain, or already read
 				if s.bad != nil {
-					b.strays.found(b, s.seq, s.bad)
+					b.strays.report(b, s.seq, s.bad)
 				}
 				continue
 			}
 			blocks, err := l.add(s)
-			if errors.Is(err, errForked) || errors.Is(err, errMissing) && l.doubt {
-				if err = b.doubted(ctx, l); err != nil {
+			if errors.Is(err, errForked) || errors.Is(err, errMissing) && l.forked {
+				if err = b.resolveFork(ctx, l); err != nil {
 					return err
 				}
 			}
@@ -118,11 +119,11 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, most i
 				return window, nil
 			}
 			if i, _ := b.start(early); i < 0 {
-				early = early[max(0, len(early)-surveyed):]
+				early = early[max(0, len(early)-surveySize):]
 				return window, nil
 			}
 			var err error
-			if early, err = b.more(ctx, early); err != nil {
+			if early, err = b.readBefore(ctx, early); err != nil {
 				return 0, err
 			}
 			if l, err = b.linksAt(ctx, early); err != nil {
@@ -131,40 +132,43 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, most i
 			messages = early
 		}
 		err := add(messages)
-		return most - len(got), err
+		return limit - len(got), err
 	})
 	if l == nil && err == nil && len(early) > 0 {
 		var oldest stored
-		if oldest, _, err = b.block(ctx, wanted{Seq: 1, Next: b.names.all()}); err == nil && oldest.seq == early[0].seq {
-			if l, err = b.linksAt(ctx, early); err == nil { // the chain may have one block alone
+		if oldest, _, err = b.block(ctx, getRequest{Seq: 1, Next: b.names.all()}); err == nil && oldest.seq == early[0].seq {
+			if l, err = b.linksAt(ctx, early); err == nil { // the chain may consist of one block
 				err = add(early)
 			}
 		}
 	}
-	if err == nil && l != nil && l.doubt && l.gap && len(got) < most {
-		err = b.unbroken(ctx, *l)
+	if err == nil && l != nil && l.forked && l.gap && len(got) < limit {
+		err = b.checkGap(ctx, *l)
+	}
+	if _, seen := b.survey.snapshot(); err == nil && l != nil && l.seen > seen+window {
+		_, _, _, err = b.tail(ctx) // so that the next page skips the strays among them
 	}
 	switch {
 	case errors.Is(err, errMissing):
-		return nil, failed("read blocks", b.missing(ctx, l.at))
-	case errors.Is(err, errForked): // the whole chain expired, and its next block names none before it
+		return nil, failed("read blocks", b.missingError(ctx, l.at))
+	case errors.Is(err, errForked): // the whole chain expired, and its next block has no predecessor
 		l.at.linked = false
-		rest, err := b.chain(ctx, &l.at, l.at.seq+1, end, most-len(got))
+		rest, err := b.chain(ctx, &l.at, l.at.seq+1, end, limit-len(got))
 		return append(got, rest...), err
 	case err != nil:
 		return nil, err
 	}
-	return got[:min(len(got), most)], nil
+	return got[:min(len(got), limit)], nil
 }
 
-// window is how many messages are read to find two that belong together.
+// window is the number of messages that are read to find two that name each other.
 const window = 256
 
-// more reads messages before some whose predecessor is not known, until it is
-// sure which of them are blocks, or there are no more, or they are many.
-func (b *Backend) more(ctx context.Context, messages []stored) ([]stored, error) {
+// readBefore prepends earlier messages until it is certain which messages are blocks,
+// there are no earlier ones, or surveySize is reached.
+func (b *Backend) readBefore(ctx context.Context, messages []stored) ([]stored, error) {
 	for span := uint64(window); ; span *= 4 {
-		if _, sure := b.start(messages); sure || messages[0].seq == 1 || len(messages) >= surveyed {
+		if _, sure := b.start(messages); sure || messages[0].seq == 1 || len(messages) >= surveySize {
 			return messages, nil
 		}
 		to := messages[0].seq
@@ -172,42 +176,49 @@ func (b *Backend) more(ctx context.Context, messages []stored) ([]stored, error)
 		if err != nil {
 			return nil, err
 		}
-		if len(before) == 0 && span > surveyed || to <= span+1 {
+		if len(before) == 0 && span > surveySize || to <= span+1 {
 			return append(before, messages...), nil
 		}
 		messages = append(before, messages...)
 	}
 }
 
-// some returns the blocks of a subject that is not all of them, as chain does. It
-// sees one message of many, so those before it are looked at only if its cursor
-// is out of order, and for the last.
-func (b *Backend) some(ctx context.Context, subject string, from, end uint64, most int) ([]stored, error) {
+// shardBlocks returns the blocks of a workchain or shard, as chain does. It does not
+// read the messages between them, so it cannot check that each names its predecessor.
+// It checks a message with its neighbors only if its cursor is out of order or outside
+// the query, and the last message of the page.
+func (b *Backend) shardBlocks(
+	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, most int,
+) ([]stored, error) {
 	var got []stored
-	drop := func() error { // the newest, unless it is a block
-		is, err := b.linked(ctx, got[len(got)-1])
+	drop := func() error { // drops the newest message if it is not a block
+		is, err := b.isLinked(ctx, got[len(got)-1])
 		if err == nil && !is {
 			got = got[:len(got)-1]
 		}
 		return err
 	}
-	err := b.read(ctx, subject, from, end, most, func(messages []stored) (int, error) {
+	err := b.read(ctx, b.names.filter(q), from, end, most, func(messages []stored) (int, error) {
 		for _, s := range messages {
 			if s.bad != nil {
-				b.strays.found(b, s.seq, s.bad)
+				b.strays.report(b, s.seq, s.bad)
 				continue
 			}
-			if n := len(got); n > 0 && suspect(&got[n-1], &s) {
-				if err := drop(); err != nil {
-					return 0, err
-				}
-				got = append(got, s)
-				if err := drop(); err != nil {
-					return 0, err
-				}
+			if is, known := b.isBlock(&s); known && !is {
 				continue
+			}
+			ordered := len(got) == 0 || !suspect(&got[len(got)-1], &s)
+			if !ordered {
+				if err := drop(); err != nil {
+					return 0, err
+				}
 			}
 			got = append(got, s)
+			if !ordered || !q.Matches(s.block) {
+				if err := drop(); err != nil {
+					return 0, err
+				}
+			}
 		}
 		if len(got) >= most {
 			if err := drop(); err != nil {
@@ -222,20 +233,20 @@ func (b *Backend) some(ctx context.Context, subject string, from, end uint64, mo
 	return got[:min(len(got), most)], err
 }
 
-// count is about how many blocks of a subject there are from a place on.
+// count returns the approximate number of messages of a subject from a number on.
 func (b *Backend) count(ctx context.Context, subject string, from uint64) (int, error) {
 	_, n, err := b.batch(ctx, subject, from, 1)
 	return n, err
 }
 
-// batch asks any server for up to n messages from a place in the stream on, and
-// how many it has of them in all.
+// batch requests up to n messages from a number on from any replica. It also returns
+// how many such messages the replica has in total.
 func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int) (got []stored, all int, err error) {
-	ask, err := json.Marshal(wanted{Seq: max(from, 1), Next: subject, Batch: n, Bytes: batchBytes})
+	ask, err := json.Marshal(getRequest{Seq: max(from, 1), Next: subject, Batch: n, Bytes: batchBytes})
 	if err != nil {
 		return nil, 0, err
 	}
-	err = b.try(ctx, func(ctx context.Context) error {
+	err = b.retry(ctx, func(ctx context.Context) error {
 		got, all, err = b.batchOnce(ctx, ask, n)
 		return err
 	})
@@ -245,16 +256,16 @@ func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int)
 	return got, all, nil
 }
 
-var errTorn = errors.New("a part of the answer is missing")
+var errTorn = errors.New("the response is incomplete")
 
 func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []stored, all int, err error) {
-	inbox, answers := b.nc.NewInbox(), make(chan *nats.Msg, n+1) // nats.go's own would be 512 kB each
+	inbox, answers := b.nc.NewInbox(), make(chan *nats.Msg, n+1) // a channel made by nats.go takes 512 kB
 	sub, err := b.nc.ChanSubscribe(inbox, answers)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED) // what is under way then will not come
+	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED) // the rest of the response is lost then
 	defer b.nc.RemoveStatusListener(lost)
 	if err := b.nc.PublishRequest("$JS.API.DIRECT.GET."+b.names.stream, inbox, ask); err != nil {
 		return nil, 0, err
@@ -285,7 +296,7 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 			}
 			return got, len(got) + int(rest), err
 		default:
-			return nil, 0, fmt.Errorf("the server said %s %s", status, m.Header.Get("Description"))
+			return nil, 0, fmt.Errorf("the server responded with %s %s", status, m.Header.Get("Description"))
 		}
 		if before(m) != last {
 			return nil, 0, errTorn
@@ -297,11 +308,11 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 	}
 }
 
-// before is the message of the batch that came before this one, 0 for the first.
+// before returns the number of the previous message of the batch, 0 for the first one.
 func before(m *nats.Msg) uint64 {
 	n, err := number(m, "Nats-Last-Sequence")
 	if err != nil {
-		return noEnd
+		return maxSeq
 	}
 	return n
 }
@@ -309,7 +320,7 @@ func before(m *nats.Msg) uint64 {
 func number(m *nats.Msg, header string) (uint64, error) {
 	n, err := strconv.ParseUint(m.Header.Get(header), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the server's %s makes no sense: %w", header, err)
+		return 0, fmt.Errorf("invalid header %s: %w", header, err)
 	}
 	return n, nil
 }

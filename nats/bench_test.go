@@ -14,15 +14,14 @@ import (
 
 const million = 1_000_000
 
-// BenchmarkStored fills a stream with a million blocks in batches of 5,000, and
-// reads from it.
+// BenchmarkStored fills a stream with a million blocks in batches of 5,000 and reads from it.
 func BenchmarkStored(b *testing.B) {
 	s := newBroker(b)
 	backend := open(b, s.ClientURL(), nil)
 	w, ctx := writer(b, open(b, s.ClientURL(), nil)), context.Background()
 	all := long(million)
 	b.Run("appendInBatchesOf5000", func(b *testing.B) {
-		for n := 0; n < million; n += 5000 { // a second time they would be stored already
+		for n := 0; n < million; n += 5000 { // runs once: in a second run the blocks would be stored already
 			if err := w.Append(ctx, all[n:n+5000]...); err != nil {
 				b.Fatal(err)
 			}
@@ -51,7 +50,7 @@ func BenchmarkStored(b *testing.B) {
 			return err
 		}
 	}
-	// Clients read on from where they were: near one old place at a time.
+	// Clients continue from their cursors, which are close to each other.
 	somewhere := func() chaingql.Cursor { return all[million*3/5+rng.IntN(5000)].Cursor }
 	old := func(q chaingql.BlocksQuery) func() error {
 		return func() error {
@@ -114,7 +113,7 @@ func BenchmarkStored(b *testing.B) {
 	})
 }
 
-// measure reports percentiles besides the mean.
+// measure reports the mean and percentiles.
 func measure(b *testing.B, do func() error) {
 	b.ReportAllocs()
 	var took []time.Duration
@@ -143,7 +142,8 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// BenchmarkDelivery is from before Append to Follow's yield, at 100 blocks a second.
+// BenchmarkDelivery measures the time from the start of Append to the yield of Follow, at 100
+// blocks a second.
 func BenchmarkDelivery(b *testing.B) {
 	s := newBroker(b)
 	w := writer(b, open(b, s.ClientURL(), nil))
@@ -164,7 +164,7 @@ func deliver(b *testing.B, w *natschain.Writer, backend *natschain.Backend, bloc
 			arrived <- time.Now()
 		}
 	}()
-	time.Sleep(100 * time.Millisecond) // it follows by then: the first blocks would count its start
+	time.Sleep(100 * time.Millisecond) // until it follows, so that its start is not measured
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for i := range blocks {

@@ -7,16 +7,17 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Blocks returns one page of the blocks, as [chaingql.Backend] describes it.
-// Where blocks were pruned, After "" is before the oldest one kept.
+// Blocks returns one page of blocks, as [chaingql.Backend] describes it. If blocks
+// were pruned, After "" begins with the oldest block that exists.
 //
-// A page costs one to four requests, whatever the length of the chain, and one
-// for each bit of the number of its blocks (20 for a million) per cursor that was
-// not met lately. Blocks of a workchain or shard that has few of them cost up to
-// seven requests more for each level of the index: four levels for a million.
-// In a chain without an index the server searches for them, in at most 40
-// requests whose cost grows with the chain; one search runs at a time, 16 wait, and
-// more are errors.
+// A page needs one to four requests, for any length of the chain. Each cursor that
+// was not used recently adds one request per bit of the number of blocks: 20 for a
+// million blocks. Pages of a workchain or shard with few blocks need up to seven more
+// requests per level of the index: a million blocks have four levels.
+//
+// In a chain without an index the server searches for such blocks, in at most 40
+// requests whose cost grows with the chain. One search runs at a time and 16 wait;
+// further calls return an error.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor
@@ -27,14 +28,14 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	page, err := b.page(ctx, q)
-	if errors.Is(err, errReplaced) { // what was known of it is not true of the new one
-		b.replaced()
+	if errors.Is(err, errReplaced) { // what was cached belongs to the old stream
+		b.reset()
 		page, err = b.page(ctx, q)
 	}
 	if err != nil {
 		return nil, err
 	}
-	b.marks.note(page...)
+	b.places.add(page...)
 	blocks := make([]chaingql.Block, len(page))
 	for i := range page {
 		blocks[i] = page[i].block
@@ -48,14 +49,14 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 		if after, err = b.place(ctx, q.After); err != nil {
 			return nil, err
 		}
-		if after.gone {
+		if after.tooOld {
 			return nil, chaingql.ErrCursorTooOld
 		}
-		if after.past { // blocks may have come meanwhile that are not
+		if after.beyondEnd { // blocks that arrived since may be before the cursor
 			return nil, nil
 		}
 	}
-	subject, from, end := b.names.filter(q), after.seq+1, uint64(noEnd)
+	subject, from, end := b.names.filter(q), after.seq+1, uint64(maxSeq)
 	all := subject == b.names.all()
 	if q.Before != "" {
 		if before, err = b.place(ctx, q.Before); err != nil {
@@ -73,7 +74,7 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 	default:
 		page, err = b.chain(ctx, nil, from, end, q.First)
 	}
-	if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // the oldest went while they were read
+	if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // the oldest blocks were removed during the read
 		return b.page(ctx, q)
 	}
 	if err != nil {
@@ -84,42 +85,42 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 			return nil, errReplaced
 		}
 	}
-	if q.Before != "" { // which may have been met in another stream
-		if _, err := b.still(ctx, before); err != nil {
+	if q.Before != "" { // the cached place may be of a stream that was replaced
+		if _, err := b.present(ctx, before); err != nil {
 			return nil, err
 		}
 	}
 	if q.After == "" || all && len(page) > 0 && page[0].follows(q.After) {
 		return page, nil
 	}
-	return page, b.since(ctx, after)
+	return page, b.checkNotPruned(ctx, after)
 }
 
-// spare is how many blocks more than asked for may be read to find the last
-// ones of a subject.
-const spare = chaingql.MaxPage
+// slack is the number of blocks that may be read in addition to the page to find the
+// last blocks of a subject.
+const slack = chaingql.MaxPage
 
-// last returns the last n blocks of a subject from one place in the stream to
-// short of another. A stream is read forwards alone: where to begin is found by
-// counting, and what is read from there on is what counts.
+// last returns the last n blocks of the query between after and end. JetStream reads
+// forward only, so the messages of a subject are counted to find the place from
+// which to read.
 func (b *Backend) last(ctx context.Context, q chaingql.BlocksQuery, after place, end uint64, n int) ([]stored, error) {
 	subject, from := b.names.filter(q), after.seq+1
 	if subject == b.names.all() {
-		newest, some, _, err := b.tail(ctx)
+		newest, found, _, err := b.tail(ctx)
 		switch {
-		case err != nil || !some || newest.seq < from:
+		case err != nil || !found || newest.seq < from:
 			return nil, err
 		case n == 1 && newest.seq < end:
 			return []stored{newest}, nil
 		}
 		return b.lastOfAll(ctx, after, min(end, newest.seq+1), n)
 	}
-	newest, some, err := b.newest(ctx, subject)
-	if err != nil || !some || newest.seq < from {
+	newest, found, err := b.newest(ctx, subject)
+	if err != nil || !found || newest.seq < from {
 		return nil, err
 	}
 	if newest.seq < end {
-		is, err := b.linked(ctx, newest)
+		is, err := b.isLinked(ctx, newest)
 		switch {
 		case err != nil:
 			return nil, err
@@ -134,17 +135,17 @@ func (b *Backend) last(ctx context.Context, q chaingql.BlocksQuery, after place,
 	if end <= from {
 		return nil, nil
 	}
-	if n <= fewest {
-		scanned, err := b.lastOfAll(ctx, after, end, scan(n))
+	if n <= maxScannedPage {
+		scanned, err := b.lastOfAll(ctx, after, end, scanLength(n))
 		page := matching(scanned, q)
-		if err != nil || len(page) >= n || len(scanned) < scan(n) {
+		if err != nil || len(page) >= n || len(scanned) < scanLength(n) {
 			return page[max(0, len(page)-n):], err
 		}
-		lower, left, err := b.lookUp(ctx, q, stretch{from, scanned[0].seq}, n-len(page))
+		lower, left, err := b.lookUp(ctx, q, seqRange{from, scanned[0].seq}, n-len(page))
 		if page = append(lower, page...); err != nil || left.from >= left.end {
 			return page, err
 		}
-		if more := promising(len(scanned), len(page), n); left.end == scanned[0].seq && more > 0 {
+		if more := secondScan(len(scanned), len(page), n); left.end == scanned[0].seq && more > 0 {
 			if scanned, err = b.lastOfAll(ctx, after, end, more); err != nil {
 				return nil, err
 			}
@@ -153,37 +154,37 @@ func (b *Backend) last(ctx context.Context, q chaingql.BlocksQuery, after place,
 			}
 			left.end = scanned[0].seq
 		}
-		lower, err = b.lastSparse(ctx, subject, after, left.end, n-len(page))
+		lower, err = b.searchLastQueued(ctx, q, after, left.end, n-len(page))
 		return append(lower, page...), err
 	}
-	return b.lastSparse(ctx, subject, after, end, n)
+	return b.searchLastQueued(ctx, q, after, end, n)
 }
 
-// first returns the first blocks of a workchain or shard.
+// first returns the first blocks of a workchain or shard between after and end.
 func (b *Backend) first(ctx context.Context, q chaingql.BlocksQuery, after place, end uint64) ([]stored, error) {
 	subject, from := b.names.filter(q), after.seq+1
-	if q.First > fewest {
-		return b.some(ctx, subject, from, end, q.First)
+	if q.First > maxScannedPage {
+		return b.shardBlocks(ctx, q, from, end, q.First)
 	}
 	at := &after
 	if after.cursor == "" {
 		at = nil
 	}
-	scanned, err := b.chain(ctx, at, from, end, scan(q.First))
+	scanned, err := b.chain(ctx, at, from, end, scanLength(q.First))
 	page := matching(scanned, q)
-	if err != nil || len(page) >= q.First || len(scanned) < scan(q.First) {
+	if err != nil || len(page) >= q.First || len(scanned) < scanLength(q.First) {
 		return page[:min(len(page), q.First)], err
 	}
-	newest, some, err := b.newest(ctx, subject)
-	if err != nil || !some {
+	newest, found, err := b.newest(ctx, subject)
+	if err != nil || !found {
 		return page, err
 	}
-	left := stretch{scanned[len(scanned)-1].seq + 1, min(end, newest.seq+1)}
+	left := seqRange{scanned[len(scanned)-1].seq + 1, min(end, newest.seq+1)}
 	higher, left, err := b.lookUp(ctx, q, left, q.First-len(page))
 	if page = append(page, higher...); err != nil || left.from >= left.end {
 		return page, err
 	}
-	if more := promising(len(scanned), len(page), q.First); left.from == scanned[len(scanned)-1].seq+1 && more > 0 {
+	if more := secondScan(len(scanned), len(page), q.First); left.from == scanned[len(scanned)-1].seq+1 && more > 0 {
 		if scanned, err = b.chain(ctx, at, from, end, more); err != nil {
 			return nil, err
 		}
@@ -192,26 +193,28 @@ func (b *Backend) first(ctx context.Context, q chaingql.BlocksQuery, after place
 		}
 		left.from = scanned[len(scanned)-1].seq + 1
 	}
-	if err := b.sparse.take(ctx); err != nil {
+	if err := b.searches.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer b.sparse.release()
-	higher, err = b.some(ctx, subject, left.from, end, q.First-len(page))
+	defer b.searches.release()
+	higher, err = b.shardBlocks(ctx, q, left.from, end, q.First-len(page))
 	return append(page, higher...), err
 }
 
-// fewest is how many blocks of a workchain or shard are looked for among others
-// first, and then in the index. A server that reads by subject counts what matches
-// in the rest of the stream, which takes it much longer.
-const fewest = 200
+// maxScannedPage is the largest page of a workchain or shard that is first looked for
+// among all blocks, and then in the index. Larger pages are read by subject, which is
+// much slower: the server counts all matching messages in the rest of the stream.
+const maxScannedPage = 200
 
-// scan is how many others that are: enough to see which messages are blocks.
-func scan(n int) int { return max(2*n, min(4*n, window)) }
+// scanLength returns how many blocks are scanned for a page of n: enough to recognize
+// which messages are blocks.
+func scanLength(n int) int { return max(2*n, min(4*n, window)) }
 
-// promising is how many blocks of a chain without an index are enough if they
-// match as often as those that were scanned, 0 if these are too many.
-func promising(scanned, matched, n int) int {
-	if more := scanned * n / max(matched, 1) * 5 / 4; more <= spare {
+// secondScan returns how many blocks to scan for a page of n in a chain without an
+// index, if they match as often as those scanned so far. It returns 0 if that is more
+// than slack.
+func secondScan(scanned, matched, n int) int {
+	if more := scanned * n / max(matched, 1) * 5 / 4; more <= slack {
 		return more
 	}
 	return 0
@@ -226,32 +229,36 @@ func matching(blocks []stored, q chaingql.BlocksQuery) (page []stored) {
 	return page
 }
 
-// lastSparse is last for a subject that is seldom, or a long page. One search
-// runs at a time, so that those who ask for many of them wait for each other, and
-// the servers keep their time for everybody else.
-func (b *Backend) lastSparse(ctx context.Context, subject string, after place, end uint64, n int) ([]stored, error) {
-	if err := b.sparse.take(ctx); err != nil {
+// searchLastQueued is searchLast in the queue of searches: one runs at a time, so
+// clients that cause many of them wait for each other and not for the servers, which
+// remain free for other requests.
+func (b *Backend) searchLastQueued(
+	ctx context.Context, q chaingql.BlocksQuery, after place, end uint64, n int,
+) ([]stored, error) {
+	if err := b.searches.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer b.sparse.release()
-	return b.searchLast(ctx, subject, after.seq+1, end, n)
+	defer b.searches.release()
+	return b.searchLast(ctx, q, after.seq+1, end, n)
 }
 
-func (b *Backend) searchLast(ctx context.Context, subject string, from, end uint64, n int) ([]stored, error) {
+func (b *Backend) searchLast(
+	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, n int,
+) ([]stored, error) {
 	if end <= from {
 		return nil, nil
 	}
-	begin, err := b.stretch(ctx, subject, from, end, n)
+	begin, err := b.countBack(ctx, b.names.filter(q), from, end, n)
 	if err != nil {
 		return nil, err
 	}
 	var page []stored
 	for at := begin; at < end; {
-		some, err := b.some(ctx, subject, at, end, n+spare)
+		blocks, err := b.shardBlocks(ctx, q, at, end, n+slack)
 		if err != nil {
 			return nil, err
 		}
-		if page = append(page, some...); len(some) < n+spare {
+		if page = append(page, blocks...); len(blocks) < n+slack {
 			break
 		}
 		page, at = page[len(page)-n:], page[len(page)-1].seq+1
@@ -259,12 +266,13 @@ func (b *Backend) searchLast(ctx context.Context, subject string, from, end uint
 	if len(page) >= n || begin == from {
 		return page[max(0, len(page)-n):], nil
 	}
-	lower, err := b.searchLast(ctx, subject, from, begin, n-len(page)) // blocks that came while it counted misled it
+	lower, err := b.searchLast(ctx, q, from, begin, n-len(page)) // blocks arrived during the count, so it was too high
 	return append(lower, page...), err
 }
 
-// lastOfAll reads as many messages as blocks are asked for, one before them that
-// the first names, and more if some are no blocks.
+// lastOfAll returns the last n blocks between after and end. It reads n+1 messages:
+// the additional one is the predecessor of the first block. If some messages are not
+// blocks, it reads more.
 func (b *Backend) lastOfAll(ctx context.Context, after place, end uint64, n int) (page []stored, err error) {
 	for span, from := uint64(n)+1, after.seq+1; end > from; span *= 2 {
 		begin, at := from, &after
@@ -276,16 +284,16 @@ func (b *Backend) lastOfAll(ctx context.Context, after place, end uint64, n int)
 		if page, err = b.chain(ctx, at, begin, end, int(end-begin)); err != nil {
 			return nil, err
 		}
-		if len(page) > n || begin == from { // the first is sure only where the chain begins
+		if len(page) > n || begin == from { // the first block is certain only at the beginning of the chain
 			break
 		}
 	}
 	return page[max(0, len(page)-n):], nil
 }
 
-// stretch finds where to begin to read for the last n blocks of a subject: so
-// that there are enough, and not many more.
-func (b *Backend) stretch(ctx context.Context, subject string, from, end uint64, n int) (uint64, error) {
+// countBack returns the number from which to read the last n blocks of a subject: at
+// least n and at most n+slack follow it, unless blocks arrive meanwhile.
+func (b *Backend) countBack(ctx context.Context, subject string, from, end uint64, n int) (uint64, error) {
 	past, err := b.count(ctx, subject, end)
 	if err != nil {
 		return 0, err
@@ -304,7 +312,7 @@ func (b *Backend) stretch(ctx context.Context, subject string, from, end uint64,
 			return 0, err
 		}
 	}
-	for many > n+spare && few-enough > 1 {
+	for many > n+slack && few-enough > 1 {
 		mid := enough + (few-enough)/2
 		there, err := count(mid)
 		if err != nil {

@@ -9,15 +9,15 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// harness is a Backend behind a proxy, and a Writer that has a way of its own.
+// harness returns a Backend that connects through a proxy, and a Writer that does not.
 func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	s := newBroker(t)
 	w := writer(t, open(t, s.ClientURL(), &natschain.Options{Create: &storage}))
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
 	ctx := context.Background()
 	known := map[chaingql.Address]*big.Int{{Workchain: -1, ID: [32]byte{1}}: big.NewInt(0),
@@ -32,7 +32,7 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
 		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
 		Interrupt: func() {
-			for !b.Connected() { // there must be something to cut
+			for !b.Connected() { // without a connection there is nothing to cut
 				time.Sleep(5 * time.Millisecond)
 			}
 			p.Cut()
@@ -49,11 +49,11 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	return h
 }
 
-func TestChainInFilesKeepsTheContract(t *testing.T) {
+func TestContractWithFileStorage(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, natschain.Storage{}) })
 }
 
-func TestChainThatNumbersItsBlocksKeepsTheContract(t *testing.T) {
+func TestContractWithSeqCursors(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		h := harness(t, natschain.Storage{Memory: true})
 		h.Cursor = chaingql.SeqCursor

@@ -8,9 +8,9 @@
 //	defer backend.Close()
 //	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
 //
-// Blocks are messages of a stream, in cursor order, balances are values of a
-// key-value bucket; [Options].Chain names both. Any number of hosts serve one
-// chain, each with one connection and one consumer, and a subscriber that goes on
-// with its cursor may do so at any of them. The package is called natschain so
-// that a host may import nats.go, as nats, beside it.
+// Blocks are messages of a stream, in cursor order. Balances are values of a
+// key-value bucket. [Options].Chain names both. Any number of hosts can serve one
+// chain, each with one connection and one consumer. A subscriber can continue from
+// its cursor at any of them. The package is called natschain so that a host can
+// also import nats.go as nats.
 package natschain

@@ -26,7 +26,7 @@ func Example() {
 	log.Print(http.ListenAndServe("127.0.0.1:8080", mux))
 }
 
-// Credentials and TLS are options of nats.go's.
+// Credentials and TLS are options of nats.go.
 func ExampleOptions_credentials() {
 	backend, err := natschain.Open(context.Background(), os.Getenv("NATS_URL"), &natschain.Options{
 		Connect: []nats.Option{nats.UserCredentials("host.creds"), nats.RootCAs("ca.pem")},
@@ -51,7 +51,7 @@ func ExampleWriter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := w.SetBalances(ctx, changed); err != nil { // first, so that who sees the block sees them
+	if err := w.SetBalances(ctx, changed); err != nil { // first: readers of the block must see them
 		log.Fatal(err)
 	}
 	if err := w.Append(ctx, block); err != nil {

@@ -7,36 +7,36 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Connected tells whether the connection stands.
+// Connected reports whether the Backend is connected.
 func (b *Backend) Connected() bool { return b.nc.IsConnected() }
 
-// Need lets tests meet a server that is too old.
+// Need sets the oldest supported server, so that tests can run with one that is too old.
 func Need(major, minor int) (restore func()) {
-	was := oldest
-	oldest = [2]int{major, minor}
-	return func() { oldest = was }
+	was := oldestServer
+	oldestServer = [2]int{major, minor}
+	return func() { oldestServer = was }
 }
 
-// Forget has the Backend search for every cursor, and read the index again.
+// Forget drops caches: the Backend searches for every cursor and reads the index again.
 func (b *Backend) Forget() { b.forget() }
 
-// WriteWithin sets the deadline of a Writer's calls to come.
+// WriteWithin sets the deadline of further calls of a Writer.
 func (b *Backend) WriteWithin(limit time.Duration) (restore func()) {
 	was := b.opts.WriteTimeout
 	b.opts.WriteTimeout = limit
 	return func() { b.opts.WriteTimeout = was }
 }
 
-// CatchUp sets for how long a new leader may have fewer blocks than were seen.
+// CatchUp sets how long a new leader may have fewer blocks than were seen.
 func (w *Writer) CatchUp(within time.Duration) { w.catchUp = within }
 
-// Bare is a Backend on servers that nobody has looked at.
+// Bare returns a Backend without the checks of Open.
 func Bare(nc *nats.Conn, opts *Options) *Backend {
 	o, _ := opts.withDefaults()
-	return &Backend{nc: nc, opts: o, names: namesOf(o.Chain), sparse: newQueue()}
+	return newBackend(nc, o)
 }
 
-// Search waits as a page does that has to be searched for.
+// Search occupies the queue of searches, like a page that needs one.
 func (b *Backend) Search(ctx context.Context) (end func(), err error) {
-	return b.sparse.release, b.sparse.take(ctx)
+	return b.searches.release, b.searches.acquire(ctx)
 }

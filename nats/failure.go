@@ -9,14 +9,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A failure is an error in one line.
+// A failure is an error of one line.
 type failure struct {
-	what  string
+	op    string
 	cause error
 }
 
 func (f *failure) Error() string {
-	return "natschain: " + f.what + ": " + strings.Join(strings.Fields(f.cause.Error()), " ")
+	return "natschain: " + f.op + ": " + strings.Join(strings.Fields(f.cause.Error()), " ")
 }
 
 func (f *failure) Unwrap() error { return f.cause }
@@ -29,25 +29,24 @@ func failed(what string, err error) error {
 	return &failure{what, err}
 }
 
-// errURL stands in for the parser's error, which quotes the URL and the
-// password in it.
+// errURL replaces the parser's error, which contains the URL with its password.
 var errURL = errors.New("natschain: the URL is malformed: write nats://user:password@host:port, " +
-	"several with commas between, with special characters percent-encoded")
+	"separate several URLs by commas, and percent-encode special characters")
 
 var (
 	errClosed   = errors.New("natschain: the Backend was closed")
 	errLost     = errors.New("natschain: the connection was lost")
-	errReplaced = errors.New("natschain: the stream is not the one that was read before: it was deleted and made anew")
+	errReplaced = errors.New("natschain: the stream was deleted and created again")
 )
 
-// checkURL sees to it that no parser is given a URL that it would quote. An @
-// behind the host is the end of a token or password with a /, ? or # in it, whose
-// beginning would be looked up, and quoted, as a host.
+// checkURL rejects URLs that nats.go would quote in an error. If an @ follows the host,
+// a token or password contains an unescaped /, ? or #: the part before that would be
+// resolved as a host name, and quoted.
 func checkURL(urls string) error {
 	for _, one := range strings.Split(urls, ",") {
 		one = strings.TrimSpace(one)
 		if one != "" && !strings.Contains(one, "://") {
-			one = "nats://" + one // as nats.go has it
+			one = "nats://" + one // as nats.go does
 		}
 		u, err := url.Parse(one)
 		if err != nil || one != "" && u.Host == "" || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
@@ -57,21 +56,21 @@ func checkURL(urls string) error {
 	return nil
 }
 
-// denied is err, or the permission that is lacking: the server tells of that
-// apart from the request, which is never answered.
-func (b *Backend) denied(err error) error {
-	if last := b.nc.LastError(); err != nil && b.passing(err) && errors.Is(last, nats.ErrPermissionViolation) {
+// permissionError returns the missing permission if that caused err, and err otherwise.
+// The server reports a missing permission separately and does not respond to the request.
+func (b *Backend) permissionError(err error) error {
+	if last := b.nc.LastError(); err != nil && b.retryable(err) && errors.Is(last, nats.ErrPermissionViolation) {
 		return last
 	}
 	return err
 }
 
-// refused is the server's own no to a request, in place of an answer.
-func refused(err error, codes ...jetstream.ErrorCode) bool {
-	var told *jetstream.APIError
-	if errors.As(err, &told) {
+// hasCode reports whether err is an error response of the server with one of the codes.
+func hasCode(err error, codes ...jetstream.ErrorCode) bool {
+	var apiErr *jetstream.APIError
+	if errors.As(err, &apiErr) {
 		for _, code := range codes {
-			if told.ErrorCode == code {
+			if apiErr.ErrorCode == code {
 				return true
 			}
 		}

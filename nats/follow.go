@@ -14,25 +14,28 @@ import (
 )
 
 const (
-	heartbeat   = time.Second      // of a consumer that has nothing to say; twice that is silence
-	look        = 3 * time.Second  // without a message, after which the stream is asked for its end; beyond that silence
-	ahead       = 1000             // blocks that may be under way
-	aheadBytes  = 64 << 20         // that they may have: no message may be larger
-	abandoned   = 30 * time.Second // after which the server drops a consumer that nobody reads
-	mostReplace = 5                // consumers in a row that yield nothing
+	heartbeat = time.Second // interval at which an idle consumer reports; after twice that it counts as silent
+	// After probeInterval without a message, Follow asks for the newest message of the stream. If the consumer
+	// has not delivered that one after another probeInterval, it is replaced.
+	probeInterval    = 3 * time.Second
+	prefetch         = 1000             // messages in flight
+	prefetchBytes    = 64 << 20         // size of the messages in flight; no message may be larger
+	consumerTTL      = 30 * time.Second // the server deletes a consumer that is not read for so long
+	maxIdleConsumers = 5                // consecutive consumers that yield nothing before Follow fails
 )
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes it.
-// It reads through an ordered consumer: one in the server's memory that
-// acknowledges nothing, from a place in the stream on. Each message must be the
-// one behind the last; where one is not, or the consumer falls silent, or has not
-// what the stream has, another takes over from that place. Where the connection
-// is lost Follow ends. Where blocks were pruned, "" is too old.
+// Follow yields every block after a cursor, as [chaingql.Backend] describes it. If
+// blocks were pruned, the cursor "" is too old. If the connection is lost, Follow
+// ends with an error.
+//
+// Follow reads through an ordered consumer: one in the server's memory, without
+// acknowledgements. If a message does not follow the previous one, or the consumer
+// falls silent or lags behind the stream, a new consumer continues from the last block.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		err := b.follow(ctx, after, yield)
 		if errors.Is(err, errReplaced) {
-			b.replaced()
+			b.reset()
 		}
 		if err != nil {
 			yield(chaingql.Block{}, err)
@@ -43,13 +46,13 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 // A reader is one Follow.
 type reader struct {
 	b      *Backend
-	cursor chaingql.Cursor // of the newest block that was yielded, or where it began
-	at     place           // that cursor's
+	cursor chaingql.Cursor // of the newest block yielded, at first the cursor passed to Follow
+	at     place           // place of cursor
 	fresh  bool            // the consumer has yielded nothing yet
 	yield  func(chaingql.Block, error) bool
 }
 
-// follow returns why it ended, nil where it was left.
+// follow returns the error that ended it, nil if the caller stopped it.
 func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
 	if err := checkCursor(after); err != nil {
 		return err
@@ -63,40 +66,41 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	if after != "" {
 		at, err := b.place(ctx, after)
 		if err != nil {
-			return because(ctx, err)
+			return followError(ctx, err)
 		}
-		if at.gone {
+		if at.tooOld {
 			return chaingql.ErrCursorTooOld
 		}
 		r.at = at
 	}
 	for idle := 0; ; {
-		left, err := r.read(ctx)
-		if left {
+		stopped, err := r.read(ctx)
+		if stopped {
 			return nil
 		}
 		if idle++; !r.fresh {
 			idle = 0
 		}
-		if ctx.Err() != nil || idle == mostReplace || !b.replaceable(err) {
-			return because(ctx, err)
+		if ctx.Err() != nil || idle == maxIdleConsumers || !b.restartable(err) {
+			return followError(ctx, err)
 		}
 		pause(ctx, pauseBetween)
 	}
 }
 
-// replaceable tells what befalls a consumer from what befalls the stream.
-func (b *Backend) replaceable(err error) bool {
+// restartable reports whether a new consumer may succeed after err: whether err concerns
+// the consumer and not the stream.
+func (b *Backend) restartable(err error) bool {
 	for _, is := range []error{errSkipped, errForked, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
 		jetstream.ErrConsumerNotFound, jetstream.ErrMsgIteratorClosed} {
 		if errors.Is(err, is) {
 			return true
 		}
 	}
-	return b.passing(err)
+	return b.retryable(err)
 }
 
-// connected is ctx until the connection is lost.
+// connected returns a context that is canceled if the connection is lost.
 func (b *Backend) connected(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	changed := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
@@ -122,41 +126,41 @@ func (b *Backend) connected(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// because is the reason for which a context ended, or else the error.
-func because(ctx context.Context, err error) error {
+// followError returns the cause of ctx if it ended, and err otherwise.
+func followError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return failed("follow", context.Cause(ctx))
 	}
 	return failed("follow", err)
 }
 
-// errSkipped is for a message that came too early: those before it were lost on
-// the way, or are gone.
-var errSkipped = errors.New("a message was passed over")
+// errSkipped is returned if a message arrives before its predecessors: they were lost
+// in transit, or removed from the stream.
+var errSkipped = errors.New("a message was skipped")
 
-// read yields what one consumer has, until it is left or fails.
-func (r *reader) read(ctx context.Context) (left bool, err error) {
+// read yields the blocks of one consumer until it fails or the caller stops.
+func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 	r.fresh = true
 	messages, stop, err := r.b.consume(ctx, r.at.seq+1)
 	if err != nil {
 		return false, err
 	}
 	defer stop()
-	there, err := r.b.still(ctx, r.at) // now that it cannot be another stream's
+	there, err := r.b.present(ctx, r.at) // the consumer exists, so the stream can no longer be replaced unnoticed
 	if err == nil && !there {
-		r.at.linked = false // if the whole chain expired, its next block names none before it
-		err = r.b.since(ctx, r.at)
+		r.at.linked = false // if the whole chain expired, its next block has no predecessor
+		err = r.b.checkNotPruned(ctx, r.at)
 	}
 	if err != nil {
 		return false, err
 	}
-	l := &links{b: r.b, at: r.at, seen: r.at.seq}
+	l := &linker{b: r.b, at: r.at, seen: r.at.seq}
 	for due := uint64(0); ; {
 		from := l.seen
-		left, err := r.listen(ctx, messages, l)
+		stopped, err := r.listen(ctx, messages, l)
 		switch {
-		case left || err != nil:
-			return left, err
+		case stopped || err != nil:
+			return stopped, err
 		case l.seen > from:
 			continue
 		case l.seen < due:
@@ -170,11 +174,11 @@ func (r *reader) read(ctx context.Context) (left bool, err error) {
 	}
 }
 
-// listen yields what a consumer has for a while, then returns. A consumer that
-// says nothing but that it is there may have nothing, or its last message was
-// lost on the way, or its server lags: that is to be asked.
-func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext, l *links) (left bool, err error) {
-	listening, cancel := context.WithTimeout(ctx, look)
+// listen yields blocks and returns after probeInterval without a message. A consumer
+// that sends only heartbeats may have no messages, but its last message may also be
+// lost, or its server may lag: the caller must check.
+func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext, l *linker) (stopped bool, err error) {
+	listening, cancel := context.WithTimeout(ctx, probeInterval)
 	defer cancel()
 	for {
 		m, err := messages.Next(jetstream.NextContext(listening))
@@ -188,86 +192,86 @@ func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext,
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return false, fmt.Errorf("a message came that is none of the stream's: %w", err)
+			return false, fmt.Errorf("received a message that is not from the stream: %w", err)
 		}
 		seq := meta.Sequence.Stream
-		if seq <= l.seen { // a server that lags has the consumer begin at what it has
+		if seq <= l.seen { // on a lagging server, a consumer begins with the messages that the server has
 			continue
 		}
 		blocks, err := l.add(r.b.names.decode(seq, m.Subject(), m.Data()))
-		if l.doubt && !l.settled {
-			err = r.doubted(ctx, l, err)
+		if l.forked && !l.forkIsStray {
+			err = r.handleFork(ctx, l, err)
 		}
 		switch {
 		case errors.Is(err, errMissing) && r.fresh:
-			return false, r.b.missing(ctx, r.at)
+			return false, r.b.missingError(ctx, r.at)
 		case errors.Is(err, errMissing):
 			return false, errSkipped
 		case err != nil:
 			return false, err
-		case l.gap && l.held != nil: // unless messages were removed, some were lost on the way
-			_, first, _, err := r.b.at(ctx, r.at.seq+1)
+		case l.gap && l.lastStray != nil: // unless messages were removed, some were lost in transit
+			_, first, _, err := r.b.messageFrom(ctx, r.at.seq+1)
 			if err != nil || first == r.at.seq+1 {
 				return false, cmp.Or(err, errSkipped)
 			}
 		}
 		for _, s := range blocks {
 			r.fresh = false
-			if !r.take(s) {
+			if !r.deliver(s) {
 				return true, nil
 			}
 		}
 	}
 }
 
-// doubted is for messages that name each other and not the newest block. It
-// returns an error unless they are strays.
-func (r *reader) doubted(ctx context.Context, l *links, doubt error) error {
-	if errors.Is(doubt, errForked) {
-		return r.b.doubted(ctx, l)
+// handleFork handles messages that name each other but not the newest block. It returns
+// nil if they are strays, and an error if they may continue the chain.
+func (r *reader) handleFork(ctx context.Context, l *linker, err error) error {
+	if errors.Is(err, errForked) {
+		return r.b.resolveFork(ctx, l)
 	}
-	next, err := r.b.chain(ctx, &r.at, r.at.seq+1, noEnd, 1)
+	next, err := r.b.chain(ctx, &r.at, r.at.seq+1, maxSeq, 1)
 	switch {
 	case err != nil:
 		return err
 	case len(next) == 0:
 		return errSkipped
 	}
-	l.settled = true
+	l.forkIsStray = true
 	return nil
 }
 
-// take yields a block, and tells whether to go on.
-func (r *reader) take(s stored) (more bool) {
+// deliver yields a block and reports whether to continue.
+func (r *reader) deliver(s stored) (more bool) {
 	r.at = s.place()
-	if s.block.Cursor <= r.cursor { // the cursor was past the newest block
+	if s.block.Cursor <= r.cursor { // the cursor passed to Follow was after the newest block
 		return true
 	}
 	r.cursor = s.block.Cursor
-	r.b.marks.note(s)
+	r.b.places.add(s)
 	r.b.survey.next(&s)
 	return r.yield(s.block, nil)
 }
 
-// consume makes a consumer. What is left of it when the line is dead the server
-// drops by itself.
+// consume creates a consumer. If the connection breaks, the server deletes the consumer
+// after consumerTTL.
 func (b *Backend) consume(ctx context.Context, from uint64) (jetstream.MessagesContext, func(), error) {
 	var c jetstream.Consumer
-	err := b.try(ctx, func(ctx context.Context) (err error) {
+	err := b.retry(ctx, func(ctx context.Context) (err error) {
 		c, err = b.js.CreateConsumer(ctx, b.names.stream, jetstream.ConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
-			InactiveThreshold: abandoned, MemoryStorage: true, Replicas: 1,
+			InactiveThreshold: consumerTTL, MemoryStorage: true, Replicas: 1,
 		})
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	drop := func() { // without waiting for the answer
+	drop := func() { // does not wait for the response
 		_ = b.nc.Publish("$JS.API.CONSUMER.DELETE."+b.names.stream+"."+c.CachedInfo().Name, nil)
 	}
-	messages, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead, aheadBytes),
-		jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(abandoned),
+	messages, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(prefetch, prefetchBytes),
+		jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(consumerTTL),
 		jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
 		drop()

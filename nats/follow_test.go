@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A reading is a Follow that is read on a goroutine of its own.
+// A reading is a Follow that runs in its own goroutine.
 type reading struct {
 	t      *testing.T
 	blocks chan chaingql.Cursor
@@ -52,12 +52,12 @@ func (r *reading) expect(want []chaingql.Block) {
 		select {
 		case c := <-r.blocks:
 			if c != b.Cursor {
-				r.t.Fatalf("%q came, where %q was due", c, b.Cursor)
+				r.t.Fatalf("got block %q, want %q", c, b.Cursor)
 			}
 		case err := <-r.end:
-			r.t.Fatalf("it ended where %q was due: %v", b.Cursor, err)
+			r.t.Fatalf("Follow ended with %v, want block %q", err, b.Cursor)
 		case <-time.After(patience):
-			r.t.Fatalf("nothing came where %q was due", b.Cursor)
+			r.t.Fatalf("got no block, want %q", b.Cursor)
 		}
 	}
 }
@@ -68,16 +68,15 @@ func (r *reading) ends(within time.Duration) error {
 	case err := <-r.end:
 		return err
 	case c := <-r.blocks:
-		r.t.Fatalf("%q came, where an end was due", c)
+		r.t.Fatalf("got block %q, want the end of Follow", c)
 	case <-time.After(within):
-		r.t.Fatalf("it has not ended within %v", within)
+		r.t.Fatalf("Follow did not end within %v", within)
 	}
 	return nil
 }
 
-// TestRestartOfTheServerLosesNothing stops the server while one appends and one
-// follows, and starts it again on its files.
-func TestRestartOfTheServerLosesNothing(t *testing.T) {
+// TestServerRestartLosesNothing restarts the server, with its files, during Append and Follow.
+func TestServerRestartLosesNothing(t *testing.T) {
 	s := newBroker(t)
 	w := writer(t, open(t, s.ClientURL(), nil))
 	b := open(t, s.ClientURL(), nil)
@@ -122,7 +121,7 @@ func TestRestartOfTheServerLosesNothing(t *testing.T) {
 	}
 	running.Wait()
 	if want := cursorsOf(all); !slices.Equal(got, want) {
-		t.Errorf("Follow, resumed, yielded %s", difference(got, want))
+		t.Errorf("resumed Follow: %s", difference(got, want))
 	}
 	if failures == 0 {
 		t.Errorf("Follow never failed in %d restarts", restarts)
@@ -130,9 +129,8 @@ func TestRestartOfTheServerLosesNothing(t *testing.T) {
 	expectStored(t, b, all)
 }
 
-// TestConsumerThatGoesAwayIsReplaced deletes the consumer that a Follow reads
-// through, again and again.
-func TestConsumerThatGoesAwayIsReplaced(t *testing.T) {
+// TestFollowReplacesDeletedConsumer deletes the consumer of a Follow repeatedly.
+func TestFollowReplacesDeletedConsumer(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(3000), context.Background()
@@ -155,16 +153,15 @@ func TestConsumerThatGoesAwayIsReplaced(t *testing.T) {
 		names := stream.ConsumerNames(ctx)
 		for name := range names.Name() {
 			err := stream.DeleteConsumer(ctx, name)
-			if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) { // it was replaced already
+			if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) { // Follow has replaced it already
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-// TestReaderThatIsSlowLosesNothing reads so slowly that heartbeats fill what is
-// kept for it.
-func TestReaderThatIsSlowLosesNothing(t *testing.T) {
+// TestSlowReaderLosesNothing reads so slowly that heartbeats fill its buffer.
+func TestSlowReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(12_000), context.Background()
@@ -177,16 +174,15 @@ func TestReaderThatIsSlowLosesNothing(t *testing.T) {
 	if err := w.Append(ctx, all[2000:]...); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // longer than a silent consumer is waited for
+	time.Sleep(3 * time.Second) // longer than the timeout of a silent consumer
 	r.expect(all[10:])
 }
 
-// TestFollowSeesADeadLineWithinSeconds has a network drop everything, without a
-// word to either side.
-func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
+// TestFollowDetectsDeadConnection stalls the network without closing the connection.
+func TestFollowDetectsDeadConnection(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	all, ctx := blocks(30), context.Background()
 	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
 		t.Fatal(err)
@@ -197,7 +193,7 @@ func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 	resume := p.Stall()
 	defer resume()
 	if err := r.ends(patience); err == nil {
-		t.Error("it ended without an error")
+		t.Error("Follow ended without an error")
 	}
 	page, balance := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -212,19 +208,19 @@ func TestFollowSeesADeadLineWithinSeconds(t *testing.T) {
 		select {
 		case err := <-asked:
 			if err == nil {
-				t.Errorf("a dead line gave a %s", what)
+				t.Errorf("%s on a dead connection: got no error", what)
 			}
 		case <-time.After(patience):
-			t.Errorf("a %s without a deadline is waited for still", what)
+			t.Errorf("%s on a dead connection did not return within %v", what, patience)
 		}
 	}
 }
 
-// TestWriterComesBackFromADeadLine has no deadline of its caller's.
-func TestWriterComesBackFromADeadLine(t *testing.T) {
+// TestWriterRecoversFromDeadConnection passes a context without a deadline.
+func TestWriterRecoversFromDeadConnection(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
 	w, all, ctx := writer(t, b), blocks(5000), context.Background()
 	if err := w.Append(ctx, all[:10]...); err != nil {
@@ -233,10 +229,10 @@ func TestWriterComesBackFromADeadLine(t *testing.T) {
 	resume, inTime := p.Stall(), b.WriteWithin(2*time.Second)
 	start := time.Now()
 	if err := w.Append(ctx, all...); err == nil || time.Since(start) > patience {
-		t.Errorf("Append came back after %v with %v", time.Since(start), err)
+		t.Errorf("Append on a dead connection: got %v after %v, want an error", err, time.Since(start))
 	}
 	if err := w.SetBalance(ctx, chaingql.Address{}, nil); err == nil {
-		t.Error("a nil balance was set")
+		t.Error("SetBalance accepted a nil balance")
 	}
 	resume()
 	inTime()
@@ -246,17 +242,17 @@ func TestWriterComesBackFromADeadLine(t *testing.T) {
 			break
 		}
 		if time.Since(start) > patience {
-			t.Fatalf("Append fails still: %v", err)
+			t.Fatalf("Append still fails: %v", err)
 		}
 	}
 	expectStored(t, b, all)
 }
 
-// TestCloseEndsWhatIsUnderWay has calls without a deadline wait for a server that
-// says nothing.
-func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+// TestCloseEndsRunningCalls closes the Backend while calls without a deadline wait for a silent
+// server.
+func TestCloseEndsRunningCalls(t *testing.T) {
 	s := newBroker(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	slow := &natschain.Options{Timeout: time.Hour, WriteTimeout: time.Hour, Create: &natschain.Storage{}}
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), slow)
 	w, ctx := writer(t, b), context.Background()
@@ -284,30 +280,30 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	for name, call := range calls {
 		go func() { ended <- end{name, call()} }()
 	}
-	time.Sleep(200 * time.Millisecond) // some are under way by then; it must hold for any that are
+	time.Sleep(200 * time.Millisecond) // some calls run by then; the rest must end, too
 	b.Close()
-	late := time.After(patience) // which is far from an hour
+	late := time.After(patience) // far below the timeout of an hour
 	for range len(calls) {
 		select {
 		case e := <-ended:
 			if e.err == nil {
-				t.Errorf("%s returns no error", e.name)
+				t.Errorf("%s: got no error", e.name)
 			}
 			delete(calls, e.name)
 		case <-late:
 			for name := range calls {
-				t.Errorf("%s goes on", name)
+				t.Errorf("%s did not end", name)
 			}
 			return
 		}
 	}
 }
 
-func TestCloseEndsEverything(t *testing.T) {
+func TestCloseEndsFollowAndLaterCalls(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Hour, Create: &natschain.Storage{}})
 	r := follow(t, b, "")
-	time.Sleep(50 * time.Millisecond) // it waits for blocks by then, most likely; it must end in any case
+	time.Sleep(50 * time.Millisecond) // Follow most likely waits for blocks by then; it must end in any case
 	b.Close()
 	b.Close()
 	if err := r.ends(patience); err == nil {
@@ -316,7 +312,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	start := time.Now()
 	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1}); err == nil ||
 		time.Since(start) > patience {
-		t.Errorf("a page after Close: %v after %v", err, time.Since(start))
+		t.Errorf("Blocks after Close: got %v after %v, want an error at once", err, time.Since(start))
 	}
 	if err := follow(t, b, "").ends(patience); err == nil {
 		t.Error("a Follow after Close ended without an error")

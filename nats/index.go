@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,37 +14,38 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// The index of a chain tells which blocks of each shard are in a stretch of the
-// stream, so that a page of a shard with few blocks needs no search by subject:
-// servers count what matches in the rest of the stream for that. It is a tree
-// in a stream of its own, <chain>_index:
+// The index of a chain lists the blocks of each shard in a range of the stream. With
+// it, a page of a shard with few blocks needs no search by subject, for which servers
+// count all matches in the rest of the stream. The index is a tree in a stream of its
+// own, <chain>_index:
 //
-//	level 2  |                 0                 |   leaf << 6 messages each
-//	level 1  |   0   |   1   |  ...  |     7     |   leaf << 3
-//	level 0  |0|1|...|8|...                      |   leaf
+//	level 2  |                 0                 |   leafSize << 6 messages each
+//	level 1  |   0   |   1   |  ...  |     7     |   leafSize << 3
+//	level 0  |0|1|...|8|...                      |   leafSize
 //
-// Node k of a level is about the messages from k times its width on. It has the
-// blocks of each shard that has at most mostListed there, and the names of the
-// other shards. A [Writer] stores a node when a block follows its stretch.
-// Messages do not change, so nodes do not either: two Writers store the same.
-// What has no node is read from the stream, or searched by subject.
+// Node k of a level covers the messages from k times its width on. It contains the
+// blocks of each shard that has at most maxListed blocks there, and the names of the
+// other shards. A [Writer] stores a node as soon as a block follows its range.
+// Messages do not change, so nodes do not change either, and two Writers store equal
+// nodes. Ranges without a node are read from the stream, or searched by subject.
 const (
-	leaf       = 256 // messages of a node of level 0
-	fanBits    = 3   // a node is about fan of the level below
-	fan        = 1 << fanBits
-	levels     = 12 // of 1<<41 messages
-	mostListed = 64
-	nodeBytes  = 256 << 10 // a larger node lists fewer blocks
-	mostSteps  = 200       // of a lookup: chains with thousands of shards may need more
+	leafSize       = 256 // messages of a node of level 0
+	fanBits        = 3   // log2 of the number of children of a node
+	fan            = 1 << fanBits
+	levels         = 12 // enough for 1<<41 messages
+	maxListed      = 64
+	nodeBytes      = 256 << 10 // maximum size of a node: a larger one lists fewer blocks
+	maxLookupSteps = 200       // chains with thousands of shards may need more: the rest is searched
 )
 
-// width is how many messages a node of a level is about.
-func width(level int) uint64 { return leaf << (fanBits * level) }
+// width returns the number of messages that a node of a level covers.
+func width(level int) uint64 { return leafSize << (fanBits * level) }
 
-// A node is one of the index. Its shards are named <workchain>.<shard in 16 hex digits>.
+// A node is a node of the index. Shards are named <workchain>.<shard in 16 hex digits>.
 type node struct {
-	Blocks map[string][]entry `json:"blocks"`         // all that a shard has there, ascending
-	Many   []string           `json:"many,omitempty"` // shards with more, ascending
+	Blocks map[string][]entry `json:"blocks"`         // all blocks of a shard in the node's range, ascending
+	Many   []string           `json:"many,omitempty"` // shards with too many blocks to list, ascending
+	End    *entry             `json:"end,omitempty"`  // the last block in the range
 }
 
 // An entry is a block of a node.
@@ -68,7 +70,7 @@ func (e *entry) stored(q chaingql.BlocksQuery) stored {
 	return s
 }
 
-// matching returns the blocks of the node that a query selects, and false if it
+// matching returns the blocks of the node that a query selects, and false if the node
 // does not list all of them.
 func (n *node) matching(q chaingql.BlocksQuery) ([]stored, bool) {
 	for _, shard := range n.Many {
@@ -88,7 +90,7 @@ func (n *node) matching(q chaingql.BlocksQuery) ([]stored, bool) {
 	return got, true
 }
 
-// only is a query for one shard, by its name in a node.
+// only returns a query for one shard, from the shard's name in a node.
 func only(shard string) (q chaingql.BlocksQuery, ok bool) {
 	w, s, err := shardOf(shard)
 	return chaingql.BlocksQuery{Workchain: &w, Shard: &s}, err == nil
@@ -99,78 +101,93 @@ func selects(q, shard chaingql.BlocksQuery) bool {
 	return (q.Workchain == nil || *q.Workchain == *shard.Workchain) && (q.Shard == nil || *q.Shard == *shard.Shard)
 }
 
-// node returns one of the index, if it is there.
+// node returns a node of the index, and false if it does not exist.
 func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) (*node, bool, error) {
 	subject := nodeSubject(prefix, level, k)
 	if n, known := b.nodes.get(subject); known {
 		return n, true, nil
 	}
-	f, some, err := b.get(ctx, b.names.index, wanted{Last: subject, NoHead: true})
+	f, found, err := b.get(ctx, b.names.index, getRequest{Last: subject, NoHead: true})
 	switch {
-	case refused(err, streamNotFound): // a chain without an index
+	case hasCode(err, streamNotFound): // a chain without an index
 		return nil, false, nil
-	case err != nil || !some:
+	case err != nil || !found:
 		return nil, false, failed("read the index", err)
 	}
 	n := &node{}
 	if err := json.Unmarshal(f.Message.Data, n); err != nil {
-		return nil, false, nil // as if it were not there
+		return nil, false, nil // treated like a node that does not exist
 	}
 	b.nodes.put(subject, n, len(f.Message.Data))
 	return n, true, nil
 }
 
-// indexed is how the subjects of the index begin. When the stream was made is a
-// part of it: another stream of that name has another index.
-func (b *Backend) indexed(ctx context.Context) (string, error) {
+// matchesStream reports whether a node with this end lists the blocks of the stream. If
+// the stream lost its newest blocks, in a restore or a power cut, and continued with
+// others, the index still contains nodes with the lost blocks.
+func (b *Backend) matchesStream(ctx context.Context, end *entry) (bool, error) {
+	if end == nil {
+		return true, nil
+	}
+	s, found, err := b.block(ctx, getRequest{Seq: end.Seq, Next: b.names.all()})
+	if err != nil || !found {
+		return false, err
+	}
+	same := s.bad == nil && s.block.Cursor == end.Cursor && bytes.Equal(s.block.Hash[:], end.Hash)
+	return same || s.seq > end.Seq, nil // a higher number: the block was pruned
+}
+
+// indexPrefix returns the prefix of the index's subjects. It contains the creation time
+// of the stream, so a new stream of the same name has a new index.
+func (b *Backend) indexPrefix(ctx context.Context) (string, error) {
 	if prefix := b.nodes.prefix(); prefix != "" {
 		return prefix, nil
 	}
-	prefix, _, err := b.indexNow(ctx)
+	prefix, _, err := b.readIndexPrefix(ctx)
 	if err == nil {
 		b.nodes.forget(prefix)
 	}
 	return prefix, err
 }
 
-// indexNow asks for it, and for the number of the oldest message that is kept.
-func (b *Backend) indexNow(ctx context.Context) (prefix string, oldest uint64, err error) {
+// readIndexPrefix requests the prefix, and the number of the oldest message.
+func (b *Backend) readIndexPrefix(ctx context.Context) (prefix string, oldest uint64, err error) {
 	info, err := b.info(ctx, b.names.stream)
 	if err != nil {
-		return "", 0, failed("look at the stream", err)
+		return "", 0, failed("read the state of the stream", err)
 	}
-	return b.names.nodes + strconv.FormatInt(info.Created.UnixNano(), 10) + ".", info.State.FirstSeq, nil
+	return b.names.indexSubject + strconv.FormatInt(info.Created.UnixNano(), 10) + ".", info.State.FirstSeq, nil
 }
 
 func nodeSubject(prefix string, level int, k uint64) string {
 	return prefix + strconv.Itoa(level) + "." + strconv.FormatUint(k, 10)
 }
 
-// A lookup finds the last blocks that a query selects in a part of the stream, or
-// the first ones, with the index. It reads the stream where the index does not
-// list them.
+// A lookup finds the first or last blocks of a query in a range of the stream through
+// the index. It reads the stream if the index does not list them.
 type lookup struct {
 	b       *Backend
 	q       chaingql.BlocksQuery
-	prefix  string  // of the index's subjects
-	left    stretch // where it has not looked: nothing when it found enough, or all
-	forward bool    // the first blocks
+	prefix  string   // of the index's subjects
+	left    seqRange // not searched yet; empty if the page is complete or the range is exhausted
+	forward bool     // finds the first blocks, not the last ones
+	end     *entry   // the highest end of the nodes read
 }
 
-// lookUp returns up to n blocks, and what is left of the part.
+// lookUp returns up to n blocks, and the rest of the range, which it did not search.
 func (b *Backend) lookUp(
-	ctx context.Context, q chaingql.BlocksQuery, in stretch, n int,
-) (page []stored, left stretch, err error) {
+	ctx context.Context, q chaingql.BlocksQuery, in seqRange, n int,
+) (page []stored, left seqRange, err error) {
 	x := lookup{b: b, q: q, left: in, forward: q.First > 0}
-	if x.prefix, err = b.indexed(ctx); err != nil {
+	if x.prefix, err = b.indexPrefix(ctx); err != nil {
 		return nil, in, err
 	}
-	for steps := 0; len(page) < n && x.left.from < x.left.end && steps < mostSteps; steps++ {
-		part, got, some, err := x.step(ctx)
+	for steps := 0; len(page) < n && x.left.from < x.left.end && steps < maxLookupSteps; steps++ {
+		part, got, found, err := x.step(ctx)
 		if err != nil {
 			return nil, in, err
 		}
-		if !some {
+		if !found {
 			break
 		}
 		if x.forward {
@@ -179,76 +196,83 @@ func (b *Backend) lookUp(
 			page, x.left.end = append(got, page...), part.from
 		}
 	}
+	if is, err := b.matchesStream(ctx, x.end); err != nil || !is {
+		b.nodes.forget("")
+		return nil, in, err
+	}
 	if page, err = x.present(ctx, page); err != nil || len(page) < n {
 		return page, x.left, err
 	}
 	if x.forward {
-		return page[:n], stretch{}, nil
+		return page[:n], seqRange{}, nil
 	}
-	return page[len(page)-n:], stretch{}, nil
+	return page[len(page)-n:], seqRange{}, nil
 }
 
-// A stretch is a part of the stream: the messages from a place to short of another.
-type stretch struct{ from, end uint64 }
+// A seqRange is the messages of the stream with numbers in [from, end).
+type seqRange struct{ from, end uint64 }
 
-func stretchOf(level int, k uint64) stretch {
-	return stretch{k*width(level) + 1, (k+1)*width(level) + 1}
+func rangeOf(level int, k uint64) seqRange {
+	return seqRange{k*width(level) + 1, (k+1)*width(level) + 1}
 }
 
-func (s stretch) in(other stretch) bool { return s.from >= other.from && s.end <= other.end }
+func (s seqRange) in(other seqRange) bool { return s.from >= other.from && s.end <= other.end }
 
-// step looks into one part of what is left, at its end or at its beginning: the
-// largest that a node lists. It returns false if the index does not reach there.
-func (x *lookup) step(ctx context.Context) (part stretch, got []stored, some bool, err error) {
+// step searches one part of x.left, at its beginning or its end: the largest for which a
+// node lists the blocks. It returns false if the index does not cover it.
+func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found bool, err error) {
 	b, left := x.b, x.left
-	edge := left.end - 2 // the message at the edge, counted from 0
+	edge := left.end - 2 // number of the message at the edge, counted from 0
 	if x.forward {
 		edge = left.from - 1
 	}
 	var n *node
 	for level := levels - 1; level >= 0; level-- {
-		part = stretchOf(level, edge/width(level))
+		part = rangeOf(level, edge/width(level))
 		if level > 0 && !part.in(left) {
 			continue
 		}
-		if n, some, err = b.node(ctx, x.prefix, level, edge/width(level)); err != nil {
+		if n, found, err = b.node(ctx, x.prefix, level, edge/width(level)); err != nil {
 			return part, nil, false, err
 		}
-		if !some {
+		if !found {
 			continue
 		}
+		if n.End != nil && (x.end == nil || n.End.Seq > x.end.Seq) {
+			x.end = n.End
+		}
 		if blocks, ok := n.matching(x.q); ok {
-			part = stretch{max(part.from, left.from), min(part.end, left.end)}
-			return part, part.of(blocks), true, nil
+			part = seqRange{max(part.from, left.from), min(part.end, left.end)}
+			return part, part.filter(blocks), true, nil
 		}
 	}
-	if !some { // the index ends a little before the stream does
+	if !found { // the index ends shortly before the stream does
 		newest, any, err := b.newest(ctx, b.names.all())
-		if err != nil || !any || newest.seq > part.end+4*leaf {
+		if err != nil || !any || newest.seq > part.end+4*leafSize {
 			return part, nil, false, err
 		}
 	}
-	part = stretch{max(part.from, left.from), min(part.end, left.end)}
+	part = seqRange{max(part.from, left.from), min(part.end, left.end)}
 	blocks, err := b.blocksIn(ctx, part)
 	return part, matching(blocks, x.q), err == nil, err
 }
 
-// blocksIn reads a part of the stream that is no longer than a leaf. The messages
-// before it show which of its own are blocks.
-func (b *Backend) blocksIn(ctx context.Context, s stretch) ([]stored, error) {
-	blocks, err := b.chain(ctx, nil, s.from-min(s.from-1, leaf), s.end, 2*leaf)
-	return s.of(blocks), err
+// blocksIn reads the blocks of a range that is at most leafSize long. It also reads the
+// messages before, which show which messages of the range are blocks.
+func (b *Backend) blocksIn(ctx context.Context, s seqRange) ([]stored, error) {
+	blocks, err := b.chain(ctx, nil, s.from-min(s.from-1, leafSize), s.end, 2*leafSize)
+	return s.filter(blocks), err
 }
 
-// of returns those of some blocks that are in a part of the stream.
-func (s stretch) of(blocks []stored) []stored {
+// filter returns the blocks that are in the range. It changes the slice.
+func (s seqRange) filter(blocks []stored) []stored {
 	return slices.DeleteFunc(blocks, func(b stored) bool { return b.seq < s.from || b.seq >= s.end })
 }
 
-// present returns those of some blocks that are still in the stream, and an error
-// if they may be another stream's.
+// present returns the blocks of page that are still in the stream, and errReplaced if
+// they may be of another stream.
 func (x *lookup) present(ctx context.Context, page []stored) ([]stored, error) {
-	prefix, oldest, err := x.b.indexNow(ctx)
+	prefix, oldest, err := x.b.readIndexPrefix(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -258,41 +282,40 @@ func (x *lookup) present(ctx context.Context, page []stored) ([]stored, error) {
 	return slices.DeleteFunc(page, func(s stored) bool { return s.seq < oldest }), nil
 }
 
-// nodes are those of the index that were read, so that pages of one part of the
-// chain cost one read of it.
-type nodes struct {
-	mu    sync.Mutex
-	of    string // how their subjects begin, "" if that is not known
-	known map[string]*node
-	sizes map[string]int
-	size  int
+// A nodeCache contains nodes of the index that were read.
+type nodeCache struct {
+	mu            sync.Mutex
+	subjectPrefix string // prefix of their subjects, "" if unknown
+	known         map[string]*node
+	sizes         map[string]int
+	size          int
 }
 
-// mostNodes is how many bytes of nodes are kept, as they are stored.
-const mostNodes = 8 << 20
+// nodeCacheBytes is the maximum size of the cached nodes, as JSON.
+const nodeCacheBytes = 8 << 20
 
-func (x *nodes) prefix() string {
+func (x *nodeCache) prefix() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.of
+	return x.subjectPrefix
 }
 
-func (x *nodes) get(subject string) (*node, bool) {
+func (x *nodeCache) get(subject string) (*node, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n, known := x.known[subject]
 	return n, known
 }
 
-func (x *nodes) put(subject string, n *node, size int) {
+func (x *nodeCache) put(subject string, n *node, size int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, known := x.known[subject]; known || !strings.HasPrefix(subject, x.of) {
+	if _, known := x.known[subject]; known || !strings.HasPrefix(subject, x.subjectPrefix) {
 		return
 	}
 	x.known[subject], x.sizes[subject], x.size = n, size, x.size+size
-	for other := range x.known { // any
-		if x.size <= mostNodes {
+	for other := range x.known { // evicts nodes in random order
+		if x.size <= nodeCacheBytes {
 			break
 		}
 		x.size -= x.sizes[other]
@@ -301,9 +324,9 @@ func (x *nodes) put(subject string, n *node, size int) {
 	}
 }
 
-// forget drops all nodes, and begins with those of a stream.
-func (x *nodes) forget(prefix string) {
+// forget drops all nodes and sets the prefix of further ones.
+func (x *nodeCache) forget(prefix string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.of, x.known, x.sizes, x.size = prefix, make(map[string]*node), make(map[string]int), 0
+	x.subjectPrefix, x.known, x.sizes, x.size = prefix, make(map[string]*node), make(map[string]int), 0
 }

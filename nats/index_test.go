@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// uneven is a chain with workchains and shards of all frequencies: 5 has 60 blocks
-// at equal distances, 6 some long ago and the newest but four, 9 a block each
-// 300th, and 7 none. The base workchain has 16 shards.
+// uneven returns a chain whose workchains and shards have different frequencies. Workchain 5 has
+// 60 blocks at equal distances, 6 has some old ones and the fifth newest, 9 has every 300th block,
+// and 7 has none. The base workchain has 16 shards.
 func uneven(n int) []chaingql.Block {
 	rng := rand.New(rand.NewPCG(1, 1))
 	all := make([]chaingql.Block, n)
@@ -41,7 +41,7 @@ func uneven(n int) []chaingql.Block {
 	return all
 }
 
-// sparse are queries for pages of few blocks among many, before and after a cursor.
+// sparse returns queries for pages of rare blocks, before and after a cursor.
 func sparse(at chaingql.Cursor) (queries []chaingql.BlocksQuery) {
 	base, shards := int32(0), []uint64{1 << 59, 1 << 62, 1 << 63}
 	for _, w := range []int32{-1, 0, 5, 6, 7, 9} {
@@ -56,8 +56,7 @@ func sparse(at chaingql.Cursor) (queries []chaingql.BlocksQuery) {
 	return queries
 }
 
-// indexedChain is a server with a chain and its index, and a Backend that has read
-// nothing.
+// indexedChain starts a server with a chain and its index, and opens a Backend with empty caches.
 func indexedChain(t testing.TB, all []chaingql.Block) (*broker, *natschain.Backend, *natschain.Writer) {
 	t.Helper()
 	s := newBroker(t)
@@ -75,7 +74,7 @@ func expectPages(t *testing.T, b *natschain.Backend, all []chaingql.Block, queri
 	for _, q := range queries {
 		page, err := b.Blocks(context.Background(), q)
 		if want := chaingql.PageOf(all, q); err != nil || !slices.Equal(page, want) {
-			t.Errorf("%s: %v: %s", named(q), err, difference(cursorsOf(page), cursorsOf(want)))
+			t.Errorf("%s: error %v: %s", named(q), err, difference(cursorsOf(page), cursorsOf(want)))
 		}
 	}
 }
@@ -91,7 +90,7 @@ func named(q chaingql.BlocksQuery) string {
 	return name
 }
 
-// A spy sees what a server is asked for, and its answers.
+// A spy counts the requests to a server and its responses.
 type spy struct {
 	t                 testing.TB
 	nc                *nats.Conn
@@ -116,8 +115,8 @@ func newSpy(t testing.TB, url string) *spy {
 	return x
 }
 
-// saw returns how much it saw since the last time, and how many of the requests
-// have the server search by subject.
+// saw returns the numbers since the last call. searches is the number of requests for which the
+// server must search by subject.
 func (x *spy) saw() (requests, searches, answers int) {
 	x.t.Helper()
 	if err := x.nc.FlushTimeout(patience); err != nil {
@@ -146,11 +145,10 @@ func (x *spy) saw() (requests, searches, answers int) {
 	return requests, searches, answers
 }
 
-// TestPageOfFewBlocksCostsLittleWhereverItIs reads pages before and after cursors
-// that nobody has read before, and counts what the server is asked for and sends:
-// it grows with the number of levels of the index, not with the chain. No request
-// has the server search by subject.
-func TestPageOfFewBlocksCostsLittleWhereverItIs(t *testing.T) {
+// TestSparsePagesNeedFewRequests reads pages before and after cursors that are not cached. The
+// number of requests and responses may grow with the levels of the index, not with the chain, and
+// no request may search by subject.
+func TestSparsePagesNeedFewRequests(t *testing.T) {
 	all := uneven(40_000)
 	s, b, _ := indexedChain(t, all)
 	x := newSpy(t, s.ClientURL())
@@ -160,22 +158,23 @@ func TestPageOfFewBlocksCostsLittleWhereverItIs(t *testing.T) {
 			b.Forget()
 			expectPages(t, b, all, []chaingql.BlocksQuery{q})
 			requests, searches, answers := x.saw()
-			// A search of 16 steps, and 7 nodes of each of the 4 levels that the index has.
+			// A binary search of 16 steps, and 7 nodes on each of the index's 4 levels.
 			if requests > 16+7*4+8 || answers > 640 {
-				t.Errorf("%s took %d requests and %d answers", named(q), requests, answers)
+				t.Errorf("%s: got %d requests and %d responses, want at most %d and 640", named(q), requests, answers,
+					16+7*4+8)
 			}
 			if searches > 0 {
-				t.Errorf("%s had the server search by subject %d times", named(q), searches)
+				t.Errorf("%s: got %d searches by subject, want 0", named(q), searches)
 			}
 			most = [2]int{max(most[0], requests), max(most[1], answers)}
 		}
 	}
-	t.Logf("at most %d requests and %d answers for a page", most[0], most[1])
+	t.Logf("at most %d requests and %d responses for a page", most[0], most[1])
 }
 
-// TestIndexOfAChainThatHadNoneIsMade has a chain of an earlier version of this
-// package: pages are right before it has an index, while a Writer makes it, and after.
-func TestIndexOfAChainThatHadNoneIsMade(t *testing.T) {
+// TestWriterAddsMissingIndex uses a chain without an index. Pages must be right before a Writer
+// creates the index, meanwhile, and afterward.
+func TestWriterAddsMissingIndex(t *testing.T) {
 	all, ctx := uneven(10_000), context.Background()
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)
@@ -195,7 +194,7 @@ func TestIndexOfAChainThatHadNoneIsMade(t *testing.T) {
 		}
 	}
 	pages(9_990)
-	w := writer(t, open(t, s.ClientURL(), nil)) // makes the stream of the index
+	w := writer(t, open(t, s.ClientURL(), nil)) // creates the stream of the index
 	for n := 9_990; n < len(all); n++ {
 		if err := w.Append(ctx, all[n]); err != nil {
 			t.Fatal(err)
@@ -207,7 +206,7 @@ func TestIndexOfAChainThatHadNoneIsMade(t *testing.T) {
 	x := newSpy(t, s.ClientURL())
 	pages(len(all))
 	if _, searches, _ := x.saw(); searches > 0 {
-		t.Errorf("the server still has to search by subject: %d times", searches)
+		t.Errorf("got %d searches by subject, want 0", searches)
 	}
 }
 
@@ -215,7 +214,7 @@ func TestIndexOfAChainThatHadNoneIsMade(t *testing.T) {
 func TestPrunedBlocksAreNotReadFromTheIndex(t *testing.T) {
 	all, ctx := uneven(6_000), context.Background()
 	s, b, w := indexedChain(t, all)
-	expectPages(t, b, all, sparse(all[5_995].Cursor)) // it knows some nodes from then on
+	expectPages(t, b, all, sparse(all[5_995].Cursor)) // caches some nodes
 	for _, keep := range []int{1, 255, 256, 1_000, 2_500, 5_990} {
 		if err := w.Prune(ctx, all[keep].Cursor); err != nil {
 			t.Fatal(err)
@@ -234,13 +233,13 @@ func TestPrunedBlocksAreNotReadFromTheIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := stream.CachedInfo().State.Msgs; n > 4 { // the last leaf, and the ones above it
-		t.Errorf("the index still has %d nodes", n)
+	if n := stream.CachedInfo().State.Msgs; n > 4 { // the last leaf and the nodes above
+		t.Errorf("the index has %d nodes, want at most 4", n)
 	}
 }
 
-// TestIndexOfAStreamMadeAnewIsNotTheOldOnes has the same Backend read both.
-func TestIndexOfAStreamMadeAnewIsNotTheOldOnes(t *testing.T) {
+// TestReplacedStreamHasItsOwnIndex lets the same Backend read both streams.
+func TestReplacedStreamHasItsOwnIndex(t *testing.T) {
 	all, ctx := uneven(6_000), context.Background()
 	s, b, _ := indexedChain(t, all)
 	expectPages(t, b, all, sparse(all[5_000].Cursor))
@@ -260,8 +259,8 @@ func TestIndexOfAStreamMadeAnewIsNotTheOldOnes(t *testing.T) {
 	expectPages(t, b, other, sparse(other[4_500].Cursor))
 }
 
-// TestTwoWritersMakeOneIndex has them take turns.
-func TestTwoWritersMakeOneIndex(t *testing.T) {
+// TestTwoWritersBuildOneIndex lets them append alternately.
+func TestTwoWritersBuildOneIndex(t *testing.T) {
 	all, ctx := uneven(9_000), context.Background()
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)
@@ -278,12 +277,12 @@ func TestTwoWritersMakeOneIndex(t *testing.T) {
 		expectPages(t, b, all, sparse(all[at].Cursor))
 	}
 	if _, searches, _ := x.saw(); searches > 0 {
-		t.Errorf("the server had to search by subject %d times", searches)
+		t.Errorf("got %d searches by subject, want 0", searches)
 	}
 }
 
-// TestNodeOfManyShardsIsNotTooLarge has each block in a shard of its own.
-func TestNodeOfManyShardsIsNotTooLarge(t *testing.T) {
+// TestIndexNodeSizeIsLimited uses a chain in which each block has its own shard.
+func TestIndexNodeSizeIsLimited(t *testing.T) {
 	all := uneven(5_000)
 	for i := range all {
 		all[i].Workchain, all[i].Shard = 0, uint64(2*i+1)<<40
@@ -296,11 +295,11 @@ func TestNodeOfManyShardsIsNotTooLarge(t *testing.T) {
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq; seq++ {
 		if m, err := stream.GetMsg(context.Background(), seq); err != nil || len(m.Data) > 256<<10 {
-			t.Errorf("node %d: %v, or it is too large", seq, err)
+			t.Errorf("node %d: error %v, or larger than 256 KiB", seq, err)
 		}
 	}
 	if leaves, above := 4_999/256, 4_999/2048; state.Msgs != uint64(leaves+above) {
-		t.Errorf("the index has %d nodes", state.Msgs)
+		t.Errorf("the index has %d nodes, want %d", state.Msgs, leaves+above)
 	}
 	x := newSpy(t, s.ClientURL())
 	for _, at := range []int{100, 3_000, 4_900} {
@@ -308,11 +307,11 @@ func TestNodeOfManyShardsIsNotTooLarge(t *testing.T) {
 		expectPages(t, b, all, []chaingql.BlocksQuery{q, {Shard: q.Shard, First: 50, After: all[50].Cursor}})
 	}
 	if _, searches, _ := x.saw(); searches > 0 {
-		t.Errorf("the server had to search by subject %d times", searches)
+		t.Errorf("got %d searches by subject, want 0", searches)
 	}
 }
 
-// TestChainIsServedWithoutAnIndex has an indexer that may not write one.
+// TestChainIsServedWithoutAnIndex uses an indexer without permission to write the index.
 func TestChainIsServedWithoutAnIndex(t *testing.T) {
 	all, ctx := uneven(3_000), context.Background()
 	s := newBroker(t, func(o *server.Options) {
@@ -329,8 +328,8 @@ func TestChainIsServedWithoutAnIndex(t *testing.T) {
 	if err := writer(t, b).Append(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(book.String(), "chain has no index") {
-		t.Errorf("the log says %s", book)
+	if !strings.Contains(book.String(), "index of blocks not maintained") {
+		t.Errorf("got log %s, want \"index of blocks not maintained\"", book)
 	}
 	expectPages(t, b, all, sparse(all[2_500].Cursor))
 }

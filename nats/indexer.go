@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,52 +13,53 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// An indexer is the part of a Writer that stores the index. Its fields belong to
-// the holder of the Writer's turn.
+// An indexer is the part of a Writer that stores the index. The Writer's sem guards it.
 type indexer struct {
-	next   uint64    // the leaf to be stored
-	known  bool      // next is known
-	recent []stored  // the newest blocks, without a gap, from that leaf on
-	again  time.Time // before that it is not tried, after an error
+	next    uint64    // next leaf to store
+	known   bool      // next is known
+	recent  []stored  // the newest blocks from that leaf on, without a gap
+	retryAt time.Time // no attempt before that time, after an error
 }
 
-// appended notes blocks that were stored after those that it knows.
+// appended adds blocks that were stored after the recent ones.
 func (x *indexer) appended(blocks ...stored) {
 	x.recent = append(x.recent, blocks...)
 }
 
-// restart has it look where the index ends, as the stream may have changed.
+// restart lets the next extension look up the end of the index, because the stream may
+// have changed.
 func (x *indexer) restart() { x.next, x.known, x.recent = 0, false, nil }
 
 const (
-	leavesAtOnce  = 8 // that one Append stores of an index that lags, in addition to its own
-	indexAgain    = 30 * time.Second
-	indexDeadline = ackWait
+	leavesAtOnce    = 8 // leaves that one Append adds to a lagging index, in addition to its own
+	indexRetryDelay = 30 * time.Second
+	indexDeadline   = ackWait
 )
 
-// index stores the nodes that the newest blocks complete, and some more of an
-// index that lags. Pages do without the index, so an error is only logged.
+// index stores the nodes that the newest blocks complete, and some more if the index
+// lags. Pages work without the index, so errors are only logged.
 func (w *Writer) index(ctx context.Context, appended int) {
-	if !w.indexing || w.tail == nil || time.Now().Before(w.indexer.again) {
+	if !w.indexing || w.tail == nil || time.Now().Before(w.indexer.retryAt) {
 		w.indexer.recent = nil
 		return
 	}
-	err := w.extend(ctx, leavesAtOnce+appended/leaf)
+	err := w.extend(ctx, leavesAtOnce+appended/leafSize)
 	if err != nil && ctx.Err() == nil {
 		w.indexer.restart()
-		w.indexer.again = time.Now().Add(indexAgain)
-		w.b.opts.Logger.WarnContext(ctx, "index of blocks not extended", "stream", w.b.names.index, "error", w.b.denied(err))
+		w.indexer.retryAt = time.Now().Add(indexRetryDelay)
+		w.b.opts.Logger.WarnContext(ctx, "index of blocks not extended", "stream", w.b.names.index,
+			"error", w.b.permissionError(err))
 	}
 }
 
 func (w *Writer) extend(ctx context.Context, leaves int) error {
 	x := &w.indexer
-	if (x.next+1)*leaf >= w.tail.seq {
+	if (x.next+1)*leafSize >= w.tail.seq {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, indexDeadline)
 	defer cancel()
-	prefix, err := w.b.indexed(ctx)
+	prefix, err := w.b.indexPrefix(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,8 +69,8 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 		}
 		x.known = true
 	}
-	for ; leaves > 0 && (x.next+1)*leaf < w.tail.seq; leaves-- {
-		blocks, err := w.leafBlocks(ctx, stretchOf(0, x.next))
+	for ; leaves > 0 && (x.next+1)*leafSize < w.tail.seq; leaves-- {
+		blocks, err := w.leafBlocks(ctx, rangeOf(0, x.next))
 		if err == nil {
 			err = w.storeNode(ctx, prefix, 0, x.next, nodeOf(blocks))
 		}
@@ -76,34 +78,48 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 			return err
 		}
 		x.next++
-		x.recent = slices.DeleteFunc(x.recent, func(s stored) bool { return s.seq <= x.next*leaf })
+		x.recent = slices.DeleteFunc(x.recent, func(s stored) bool { return s.seq <= x.next*leafSize })
 	}
-	if len(x.recent) > 0 && x.recent[0].seq > x.next*leaf+1 { // it is read from the stream
+	if len(x.recent) > 0 && x.recent[0].seq > x.next*leafSize+1 { // a gap: the leaf is read from the stream
 		x.recent = nil
 	}
 	return nil
 }
 
-// indexEnd is the first leaf that is not stored.
+// indexEnd returns the first leaf that is not stored.
 func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
-	_, first, some, err := w.b.at(ctx, 1)
-	if err != nil || !some {
+	_, first, found, err := w.b.messageFrom(ctx, 1)
+	if err != nil || !found {
 		return 0, err
 	}
-	next := (first - 1) / leaf
-	f, some, err := w.b.get(ctx, w.b.names.index, wanted{Last: prefix + "0.*", NoHead: true})
+	next := (first - 1) / leafSize
+	f, found, err := w.b.get(ctx, w.b.names.index, getRequest{Last: prefix + "0.*", NoHead: true})
 	if err != nil {
 		return 0, err
 	}
-	if some {
+	if found {
 		k, err := nodeNumber(f.Message.Subject)
 		if err != nil {
 			return 0, err
 		}
+		oldest := next
 		next = max(next, k+1)
+		// Blocks that the stream lost may have been replaced by others, so leaves that do not match
+		// are stored again. The last leaf that matches is stored again too: its Writer may have
+		// stopped before it stored the nodes above.
+		for next = min(next, (w.tail.seq-1)/leafSize); next > oldest; {
+			next--
+			n, right, err := w.b.node(ctx, prefix, 0, next)
+			if err == nil && right {
+				right, err = w.b.matchesStream(ctx, n.End)
+			}
+			if err != nil || right {
+				return next, err
+			}
+			w.b.nodes.forget(prefix)
+		}
 	}
-	// What a stream lost with a server's power may have been stored again, and differ.
-	return min(next, (w.tail.seq-1)/leaf), nil
+	return min(next, (w.tail.seq-1)/leafSize), nil
 }
 
 func nodeNumber(subject string) (uint64, error) {
@@ -111,9 +127,9 @@ func nodeNumber(subject string) (uint64, error) {
 }
 
 // leafBlocks returns the blocks of a leaf.
-func (w *Writer) leafBlocks(ctx context.Context, s stretch) ([]stored, error) {
+func (w *Writer) leafBlocks(ctx context.Context, s seqRange) ([]stored, error) {
 	if recent := w.indexer.recent; len(recent) > 0 && recent[0].seq <= s.from {
-		return s.of(slices.Clone(recent)), nil
+		return s.filter(slices.Clone(recent)), nil
 	}
 	return w.b.blocksIn(ctx, s)
 }
@@ -124,14 +140,18 @@ func nodeOf(blocks []stored) *node {
 		shard := shardName(&blocks[i].block)
 		n.Blocks[shard] = append(n.Blocks[shard], entryOf(&blocks[i]))
 	}
-	n.list(mostListed)
+	if len(blocks) > 0 {
+		end := entryOf(&blocks[len(blocks)-1])
+		n.End = &end
+	}
+	n.list(maxListed)
 	return n
 }
 
-// list has a node list no more than some blocks of each shard.
-func (n *node) list(most int) {
+// list limits the blocks that a node lists for each shard.
+func (n *node) list(limit int) {
 	for shard, entries := range n.Blocks {
-		if len(entries) > most {
+		if len(entries) > limit {
 			n.Many = append(n.Many, shard)
 		}
 	}
@@ -142,15 +162,15 @@ func (n *node) list(most int) {
 	}
 }
 
-// storeNode stores a node, and the ones above it that it completes.
+// storeNode stores a node, and the nodes above that it completes.
 func (w *Writer) storeNode(ctx context.Context, prefix string, level int, k uint64, n *node) error {
 	payload, err := json.Marshal(n)
-	for most := mostListed; err == nil && len(payload) > nodeBytes; {
-		if most == 0 {
-			return nil // reads look at the nodes below
+	for limit := maxListed; err == nil && len(payload) > nodeBytes; {
+		if limit == 0 {
+			return nil // too many shards: reads use the nodes below
 		}
-		most /= 2
-		n.list(most)
+		limit /= 2
+		n.list(limit)
 		payload, err = json.Marshal(n)
 	}
 	if err == nil {
@@ -161,35 +181,37 @@ func (w *Writer) storeNode(ctx context.Context, prefix string, level int, k uint
 	}
 	above := &node{Blocks: map[string][]entry{}}
 	for child := k + 1 - fan; child <= k; child++ {
-		below, some, err := w.b.node(ctx, prefix, level, child)
-		if err != nil || !some {
+		below, found, err := w.b.node(ctx, prefix, level, child)
+		if err != nil || !found {
 			return err
 		}
 		for shard, entries := range below.Blocks {
 			above.Blocks[shard] = append(above.Blocks[shard], entries...)
 		}
 		above.Many = append(above.Many, below.Many...)
+		above.End = cmp.Or(below.End, above.End)
 	}
-	above.list(mostListed)
+	above.list(maxListed)
 	return w.storeNode(ctx, prefix, level+1, k/fan, above)
 }
 
-// openIndex reports whether the Writer may store an index.
+// openIndex reports whether the index exists and the Writer may write to it.
 func (b *Backend) openIndex(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 	defer cancel()
 	_, err := b.info(ctx, b.names.index)
 	if err == nil {
-		err = b.mayWrite(ctx, b.names.nodes+"0")
+		err = b.checkWrite(ctx, b.names.indexSubject+"0")
 	}
 	if err != nil {
-		b.opts.Logger.WarnContext(ctx, "chain has no index: pages of workchains and shards with few blocks are expensive",
+		b.opts.Logger.WarnContext(ctx, "index of blocks not maintained: pages of rare workchains and shards are expensive",
 			"stream", b.names.index, "error", err)
 	}
 	return err == nil
 }
 
-// prepareIndex makes the stream of the index. A chain without one is served too.
+// prepareIndex creates the stream of the index if it does not exist. A chain without an
+// index is served too, so errors are only logged.
 func (b *Backend) prepareIndex(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
@@ -199,18 +221,17 @@ func (b *Backend) prepareIndex(ctx context.Context) {
 	}
 	s := b.opts.Create
 	_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: b.names.index, Subjects: []string{b.names.nodes + ">"}, Description: "index of blocks, by chaingql",
+		Name: b.names.index, Subjects: []string{b.names.indexSubject + ">"}, Description: "index of blocks, by chaingql",
 		Replicas: s.Replicas, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Storage: s.storage(), MaxMsgsPerSubject: 1,
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		b.opts.Logger.WarnContext(ctx, "the index of blocks could not be made", "stream", b.names.index,
-			"error", b.denied(err))
+		b.opts.Logger.WarnContext(ctx, "index of blocks not created", "stream", b.names.index,
+			"error", b.permissionError(err))
 	}
 }
 
-// pruneIndex drops the nodes whose blocks are gone. They do no harm, so an error
-// is only logged.
+// pruneIndex drops the nodes of pruned blocks. They do no harm, so errors are only logged.
 func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 	if !w.indexing || oldest == 0 {
 		return
@@ -218,16 +239,16 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 	ctx, cancel := context.WithTimeout(ctx, indexDeadline)
 	defer cancel()
 	err := func() error {
-		prefix, err := w.b.indexed(ctx)
+		prefix, err := w.b.indexPrefix(ctx)
 		if err != nil {
 			return err
 		}
-		oldestLeaf := (oldest - 1) / leaf
-		f, some, err := w.b.get(ctx, w.b.names.index, wanted{Last: nodeSubject(prefix, 0, oldestLeaf), NoHead: true})
-		if err == nil && !some { // it may be the next to be stored
-			f, some, err = w.b.get(ctx, w.b.names.index, wanted{Last: prefix + "0.*", NoHead: true})
+		oldestLeaf := (oldest - 1) / leafSize
+		f, found, err := w.b.get(ctx, w.b.names.index, getRequest{Last: nodeSubject(prefix, 0, oldestLeaf), NoHead: true})
+		if err == nil && !found { // it may not be stored yet
+			f, found, err = w.b.get(ctx, w.b.names.index, getRequest{Last: prefix + "0.*", NoHead: true})
 		}
-		if err != nil || !some {
+		if err != nil || !found {
 			return err
 		}
 		if k, err := nodeNumber(f.Message.Subject); err != nil || k > oldestLeaf {
@@ -240,6 +261,7 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 		return s.Purge(ctx, jetstream.WithPurgeSequence(f.Message.Seq))
 	}()
 	if err != nil {
-		w.b.opts.Logger.WarnContext(ctx, "index of blocks not pruned", "stream", w.b.names.index, "error", w.b.denied(err))
+		w.b.opts.Logger.WarnContext(ctx, "index of blocks not pruned", "stream", w.b.names.index,
+			"error", w.b.permissionError(err))
 	}
 }

@@ -7,24 +7,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// asBroker names the directory of the server that this program is to be, in place
-// of testing.
+// asBroker is the environment variable with the directory of a server. If it is set, this program
+// runs that server instead of the tests.
 const asBroker = "CHAINGQL_NATS_BROKER"
 
-// The server lets go in its own time, and so does nats.go. What the server never
-// lets go of is its own affair.
+// TestMain fails if goroutines of this package or of nats.go remain. Goroutines that the server
+// keeps are ignored.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(asBroker); dir != "" {
 		os.Exit(serve(dir))
 	}
-	leak.Main(m, 10*time.Second, "chaingql", "nats-io/nats.go")
+	testkit.RunWithoutLeaks(m, 10*time.Second, "chaingql", "nats-io/nats.go")
 }
 
-// serve runs a server until stdin ends, and says where it is.
+// serve runs a server until stdin closes, and prints its URL.
 func serve(dir string) int {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,

@@ -16,56 +16,58 @@ import (
 // subject: <chain>.blocks.<workchain>.<shard in 16 hex digits>.
 type message struct {
 	Cursor chaingql.Cursor `json:"cursor"`
-	// Prev is the cursor of the message before it, "" in the first. It tells what
-	// the newest block was that is gone, where the oldest ones are; without it
-	// every cursor below the oldest block counts as too old.
+	// Prev is the cursor of the previous message, "" in the first one. If older blocks
+	// were removed, the Prev of the oldest block shows which cursors are still valid.
+	// Without it, every cursor below the oldest block counts as too old.
 	Prev  *chaingql.Cursor `json:"prev,omitempty"`
 	SeqNo uint32           `json:"seq_no"`
 	Hash  string           `json:"hash"`
 	Time  time.Time        `json:"time"`
 }
 
-// A stored is a block and where it is.
+// A stored is a message of the stream, decoded as a block.
 type stored struct {
 	seq   uint64
-	prev  *chaingql.Cursor // nil where the message does not tell
+	prev  *chaingql.Cursor // nil if the message does not contain it
 	block chaingql.Block
 
-	subject string
-	bad     error // why it is no block, whatever is before it
+	subject  string
+	bad      error     // reason that the message cannot be a block, nil if it may be one
+	received time.Time // by the server; only of messages that were read one by one
 }
 
-// follows tells whether it says that it is the one behind a block; not all do.
+// follows reports whether the message names c as its predecessor.
 func (s *stored) follows(c chaingql.Cursor) bool { return s.prev != nil && *s.prev == c }
 
-// names are what a chain's stream, subjects and bucket are called.
+// names contains the names of a chain's streams, subjects and bucket.
 type names struct {
-	stream  string // of blocks
-	subject string // of blocks, without workchain and shard
-	bucket  string
-	values  string // the stream beneath the bucket
-	index   string // the stream of the index
-	nodes   string // of the index, without the chain's time, level and number
+	stream       string // of blocks
+	subject      string // prefix of the subjects of blocks, before workchain and shard
+	bucket       string
+	balances     string // the stream of the bucket
+	index        string // the stream of the index
+	indexSubject string // prefix of the subjects of the index, before creation time, level and number
 }
 
 func namesOf(chain string) names {
 	bucket := chain + "_balances"
 	return names{
-		stream: chain + "_blocks", subject: chain + ".blocks.", bucket: bucket, values: "KV_" + bucket,
-		index: chain + "_index", nodes: chain + ".index.",
+		stream: chain + "_blocks", subject: chain + ".blocks.", bucket: bucket, balances: "KV_" + bucket,
+		index: chain + "_index", indexSubject: chain + ".index.",
 	}
 }
 
-// all has the server look at no subject, which is quicker.
+// all returns the subject that matches everything. The server then compares no subjects,
+// which is faster.
 func (n names) all() string { return ">" }
 
-func (n names) of(b *chaingql.Block) string {
+func (n names) blockSubject(b *chaingql.Block) string {
 	return n.subject + shardName(b)
 }
 
 func shardName(b *chaingql.Block) string { return fmt.Sprintf("%d.%016x", b.Workchain, b.Shard) }
 
-// filter is the subject of the blocks that a query selects.
+// filter returns the subject of the blocks that a query selects.
 func (n names) filter(q chaingql.BlocksQuery) string {
 	if q.Workchain == nil && q.Shard == nil {
 		return n.all()
@@ -80,8 +82,8 @@ func (n names) filter(q chaingql.BlocksQuery) string {
 	return n.subject + workchain + "." + shard
 }
 
-// value is the subject of an account's balance.
-func (n names) value(a *chaingql.Address) string {
+// balanceSubject returns the subject of an account's balance.
+func (n names) balanceSubject(a *chaingql.Address) string {
 	return "$KV." + n.bucket + "." + strconv.Itoa(int(a.Workchain)) + "_" + hex.EncodeToString(a.ID[:])
 }
 
@@ -91,7 +93,7 @@ func encode(b *chaingql.Block, prev *chaingql.Cursor) ([]byte, error) {
 
 var errSubject = errors.New("its subject does not end in a workchain and a shard")
 
-// decode returns a message as a block, or as one that is bad.
+// decode decodes a message. On error it sets bad.
 func (n names) decode(seq uint64, subject string, payload []byte) stored {
 	s, err := n.parse(seq, subject, payload)
 	if err != nil {
@@ -104,14 +106,14 @@ func (n names) decode(seq uint64, subject string, payload []byte) stored {
 func (n names) parse(seq uint64, subject string, payload []byte) (stored, error) {
 	var m message
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return stored{}, fmt.Errorf("it is no block in JSON: %.120q", err.Error()) // which may quote all of the message
+		return stored{}, fmt.Errorf("it is not a block in JSON: %.120q", err.Error()) // cut: it may quote the whole message
 	}
 	s := stored{seq: seq, prev: m.Prev, block: chaingql.Block{SeqNo: m.SeqNo, Time: m.Time.UTC(), Cursor: m.Cursor}}
 	if m.Cursor == "" || checkCursor(m.Cursor) != nil {
 		return stored{}, fmt.Errorf("its cursor %.80q is malformed", m.Cursor)
 	}
 	if hash, err := hex.DecodeString(m.Hash); err != nil || len(hash) != len(s.block.Hash) {
-		return stored{}, fmt.Errorf("its hash %.80q has not 64 hex digits", m.Hash)
+		return stored{}, fmt.Errorf("its hash %.80q does not have 64 hex digits", m.Hash)
 	} else {
 		copy(s.block.Hash[:], hash)
 	}
@@ -121,13 +123,13 @@ func (n names) parse(seq uint64, subject string, payload []byte) (stored, error)
 	}
 	var err error
 	s.block.Workchain, s.block.Shard, err = shardOf(shard)
-	if err == nil && shardName(&s.block) != shard { // pages of the shard would not find it
+	if err == nil && shardName(&s.block) != shard { // pages of the shard would not contain it
 		err = fmt.Errorf("its subject must end in %s, not %.80s", shardName(&s.block), shard)
 	}
 	return s, err
 }
 
-// shardOf reads <workchain>.<shard in 16 hex digits>.
+// shardOf parses <workchain>.<shard in 16 hex digits>.
 func shardOf(name string) (workchain int32, shard uint64, err error) {
 	before, after, _ := strings.Cut(name, ".")
 	w, err := strconv.ParseInt(before, 10, 32)
@@ -140,8 +142,8 @@ func shardOf(name string) (workchain int32, shard uint64, err error) {
 	return int32(w), shard, nil
 }
 
-// MaxCursor is how many bytes a cursor may have at most. They are those that
-// [chaingql.ChainOrder] and [chaingql.SeqCursor] use: 0-9, a-f, m and -.
+// MaxCursor is the maximum length of a cursor in bytes. Cursors consist of the
+// characters of [chaingql.ChainOrder] and [chaingql.SeqCursor]: 0-9, a-f, m and -.
 const MaxCursor = 64
 
 func checkCursor(c chaingql.Cursor) error {

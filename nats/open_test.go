@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -21,7 +21,7 @@ import (
 
 const password = "s3cret-and-more"
 
-// guarded is a server with users that may do more or less.
+// guarded starts a server with users that have different permissions.
 func guarded(t *testing.T) *broker {
 	may := func(denied ...string) *server.Permissions {
 		return &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: denied}}
@@ -46,15 +46,14 @@ func (b *broker) as(user string) string {
 	return fmt.Sprintf("nats://%s:%s@127.0.0.1:%d", user, password, b.port())
 }
 
-// TestMisconfigurationIsOneClearErrorAtStart also sees that no error has the
-// password in it.
-func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
+// TestOpenReportsMisconfigurationInOneLine also checks that no error contains the password.
+func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	open(t, s.as("all"), nil)
 	without := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	empty := newBroker(t)
-	nobody := relay.Free(t)
+	nobody := testkit.FreeAddress(t)
 	half := newBroker(t)
 	if _, err := raw(t, half.ClientURL()).CreateStream(context.Background(),
 		jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true}); err != nil {
@@ -71,7 +70,7 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 			"connect: nats: Authorization Violation"},
 		{"no password", s.ClientURL(), none, "connect: nats: Authorization Violation"},
 		{"a malformed URL", "nats://all:" + password + "@127.0.0.1:port", none, "the URL is malformed"},
-		{"a malformed URL of several", s.as("all") + ",nats://%zz:" + password + "@h", none, "the URL is malformed"},
+		{"one malformed URL of several", s.as("all") + ",nats://%zz:" + password + "@h", none, "the URL is malformed"},
 		{"a URL without a host", "nats://", none, "the URL is malformed"},
 		{"a token with a slash", "nats://" + password + "/x@" + s.Addr().String(), none, "the URL is malformed"},
 		{"a token with a question mark", "nats://" + password + "?x@" + s.Addr().String(), none, "the URL is malformed"},
@@ -81,28 +80,32 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 		{"a password with an @", "nats://all:x@" + password + "@" + s.Addr().String(), none,
 			"connect: nats: Authorization Violation"},
 		{"a password with a comma", "nats://all:" + password + ",x@" + s.Addr().String(), none, "the URL is malformed"},
-		{"a bad name", s.as("all"), natschain.Options{Chain: "a.b"}, "Options.Chain is no name of a chain"},
-		{"a file of credentials that is not there", s.ClientURL(),
+		{"a bad name", s.as("all"), natschain.Options{Chain: "a.b"}, "invalid Options.Chain"},
+		{"a missing credentials file", s.ClientURL(),
 			natschain.Options{Connect: []nats.Option{nats.UserCredentials("/nowhere.creds")}}, "connect: nats: "},
 		{"no JetStream", without.ClientURL(), none, "JetStream is not enabled on the server, or not for this account"},
 		{"no stream", empty.ClientURL(), none,
-			`the stream "chain_blocks" is missing: Open makes it where Options.Create is set`},
+			`the stream "chain_blocks" does not exist: set Options.Create to create it`},
 		{"no bucket", half.ClientURL(), none,
-			`the key-value bucket "chain_balances" is missing: Open makes it where Options.Create is set`},
-		{"more replicas than servers", empty.ClientURL(), three, `make the stream "chain_blocks": nats: API error`},
-		{"may not hear answers", s.as("nobox"), none, `look at the stream "chain_blocks": nats: permissions violation`},
-		{"may not look", s.as("noinfo"), none, `look at the stream "chain_blocks": nats: permissions violation`},
-		{"may not read", s.as("noget"), none, "may not read the stream: nats: permissions violation"},
-		{"may not read batches", s.as("nobatch"), none, "may not read the stream in batches: nats: permissions violation"},
-		{"may not read balances", s.as("nobalance"), none, "may not read the bucket: nats: permissions violation"},
-		{"may not consume", s.as("noconsumer"), none, "may not make a consumer of the stream: nats: permissions violation"},
-		{"may not create", s.as("nocreate"), natschain.Options{Chain: "other", Create: &natschain.Storage{}},
-			`make the stream "other_blocks": nats: permissions violation`},
+			`the key-value bucket "chain_balances" does not exist: set Options.Create to create it`},
+		{"more replicas than servers", empty.ClientURL(), three, `create the stream "chain_blocks": nats: API error`},
+		{"no permission to subscribe", s.as("nobox"), none,
+			`read the state of the stream "chain_blocks": nats: permissions violation`},
+		{"no permission for info", s.as("noinfo"), none,
+			`read the state of the stream "chain_blocks": nats: permissions violation`},
+		{"no permission to read", s.as("noget"), none, "cannot read the stream: nats: permissions violation"},
+		{"no permission to read batches", s.as("nobatch"), none,
+			"cannot read the stream in batches: nats: permissions violation"},
+		{"no permission to read balances", s.as("nobalance"), none, "cannot read the bucket: nats: permissions violation"},
+		{"no permission to consume", s.as("noconsumer"), none,
+			"cannot create a consumer of the stream: nats: permissions violation"},
+		{"no permission to create", s.as("nocreate"), natschain.Options{Chain: "other", Create: &natschain.Storage{}},
+			`create the stream "other_blocks": nats: permissions violation`},
 	}
 	errs := make([]error, len(rows))
 	var opening sync.WaitGroup
 	start := time.Now()
-	for i, row := range rows { // all at once: many wait for what never comes
+	for i, row := range rows { // concurrently: many wait for their timeout
 		opening.Go(func() {
 			var b *natschain.Backend
 			if b, errs[i] = natschain.Open(context.Background(), row.url, &row.opts); errs[i] == nil {
@@ -112,27 +115,27 @@ func TestMisconfigurationIsOneClearErrorAtStart(t *testing.T) {
 	}
 	opening.Wait()
 	if took := time.Since(start); took > patience {
-		t.Errorf("it took %v", took)
+		t.Errorf("Open took %v, want at most %v", took, patience)
 	}
 	for i, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			err := errs[i]
 			if err == nil {
-				t.Fatal("it opens")
+				t.Fatal("Open returned no error")
 			}
 			if !strings.HasPrefix(err.Error(), "natschain: ") || !strings.Contains(err.Error(), row.want) ||
 				strings.Contains(err.Error(), "\n") {
-				t.Errorf("the error is %q", err)
+				t.Errorf("got error %q, want %q in it", err, row.want)
 			}
 			if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), password) {
-				t.Errorf("the password is in %q", err)
+				t.Errorf("error %q contains the password", err)
 			}
 		})
 	}
 }
 
-// refused makes a stream, with which a chain is not to open.
-func refused(t *testing.T, s *broker, chain string, c jetstream.StreamConfig, name, want string) {
+// expectUnsuitable creates a stream with which Open must fail.
+func expectUnsuitable(t *testing.T, s *broker, chain string, c jetstream.StreamConfig, name, want string) {
 	t.Helper()
 	if _, err := raw(t, s.ClientURL()).CreateStream(context.Background(), c); err != nil {
 		t.Fatal(err)
@@ -141,13 +144,13 @@ func refused(t *testing.T, s *broker, chain string, c jetstream.StreamConfig, na
 		&natschain.Options{Chain: chain, Create: &natschain.Storage{}})
 	if err == nil {
 		b.Close()
-		t.Errorf("%s: it opens", name)
+		t.Errorf("%s: Open returned no error", name)
 	} else if !strings.Contains(err.Error(), want) {
-		t.Errorf("%s: the error is %q", name, err)
+		t.Errorf("%s: got error %q, want %q in it", name, err, want)
 	}
 }
 
-func TestStreamThatWillNotDoIsRefused(t *testing.T) {
+func TestOpenRejectsUnsuitableStream(t *testing.T) {
 	s := newBroker(t)
 	good := jetstream.StreamConfig{AllowDirect: true}
 	for i, row := range []struct {
@@ -161,35 +164,35 @@ func TestStreamThatWillNotDoIsRefused(t *testing.T) {
 		{"no direct gets", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "it does not allow direct gets"},
 		{"few messages of a subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 },
 			"it limits the messages of each subject"},
-		{"messages that remove others", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "it lets one message remove"},
+		{"rollup", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "it lets one message remove"},
 		{"messages that expire", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, "it lets single messages expire"},
 	} {
 		chain, c := fmt.Sprint("c", i), good
 		c.Name, c.Subjects = chain+"_blocks", []string{chain + ".blocks.>"}
 		row.change(&c)
-		refused(t, s, chain, c, row.name, row.want)
+		expectUnsuitable(t, s, chain, c, row.name, row.want)
 	}
 }
 
-func TestBucketThatWillNotDoIsRefused(t *testing.T) {
+func TestOpenRejectsUnsuitableBucket(t *testing.T) {
 	s := newBroker(t)
 	for i, row := range []struct {
 		name, want string
 		change     func(*jetstream.StreamConfig)
 	}{
 		{"values that expire", "its values expire after 1h0m0s", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }},
-		{"old values that make room", "it drops the oldest values",
+		{"a full bucket that drops old values", "it drops the oldest values",
 			func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<20, jetstream.DiscardOld }},
 	} {
 		chain := fmt.Sprint("c", i)
 		c := jetstream.StreamConfig{Name: "KV_" + chain + "_balances", Subjects: []string{"$KV." + chain + "_balances.>"},
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew}
 		row.change(&c)
-		refused(t, s, chain, c, row.name, row.want)
+		expectUnsuitable(t, s, chain, c, row.name, row.want)
 	}
 }
 
-func TestStreamWithHolesIsRefused(t *testing.T) {
+func TestOpenRejectsStreamWithGaps(t *testing.T) {
 	s := newBroker(t)
 	js, ctx := raw(t, s.ClientURL()), context.Background()
 	stream, err := js.CreateStream(ctx,
@@ -205,32 +208,32 @@ func TestStreamWithHolesIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := natschain.Open(ctx, s.ClientURL(), nil); err == nil ||
-		!strings.Contains(err.Error(), "it has holes: 1 messages were deleted from its middle") {
-		t.Errorf("the error is %v", err)
+		!strings.Contains(err.Error(), "it has gaps: 1 messages were deleted from its middle") {
+		t.Errorf("got error %v, want one about gaps", err)
 	}
 }
 
-func TestServerThatIsTooOldIsRefused(t *testing.T) {
+func TestOpenRejectsOldServer(t *testing.T) {
 	s := newBroker(t)
 	defer natschain.Need(3, 0)()
 	if _, err := natschain.Open(context.Background(), s.ClientURL(), nil); err == nil ||
 		!strings.Contains(err.Error(), "which is too old: 3.0 or newer is needed") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got error %v, want one about the version", err)
 	}
 }
 
-func TestReaderMayNotWrite(t *testing.T) {
+func TestWriterNeedsPermission(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	open(t, s.as("all"), nil)
 	b := open(t, s.as("reader"), &natschain.Options{})
 	if _, err := b.Writer(context.Background()); err == nil ||
-		!strings.Contains(err.Error(), "may not write to chain.blocks.0.0000000000000000: nats: permissions violation") {
-		t.Errorf("the error is %v", err)
+		!strings.Contains(err.Error(), "cannot write to chain.blocks.0.0000000000000000: nats: permissions violation") {
+		t.Errorf("got error %v, want a permissions violation", err)
 	}
 }
 
-func TestStreamOfOtherSubjectsTakesNoBlocks(t *testing.T) {
+func TestWriterNeedsStreamWithItsSubjects(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	ctx := context.Background()
@@ -239,12 +242,13 @@ func TestStreamOfOtherSubjectsTakesNoBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := open(t, s.ClientURL(), nil)
-	if _, err := b.Writer(ctx); err == nil || !strings.Contains(err.Error(), "no stream takes messages to chain.blocks.") {
-		t.Errorf("the error is %v", err)
+	_, err := b.Writer(ctx)
+	if err == nil || !strings.Contains(err.Error(), "no stream accepts messages to chain.blocks.") {
+		t.Errorf("got error %v, want that no stream accepts the messages", err)
 	}
 }
 
-func TestOpenLeavesWhatIsThereAsItIs(t *testing.T) {
+func TestOpenDoesNotChangeExistingStream(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
 	open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{MaxBytes: 1 << 20, MaxAge: time.Hour,
@@ -256,13 +260,12 @@ func TestOpenLeavesWhatIsThereAsItIs(t *testing.T) {
 	}
 	if c := stream.CachedInfo().Config; c.MaxBytes != 1<<20 || c.MaxAge != time.Hour ||
 		c.Storage != jetstream.MemoryStorage || c.Duplicates != time.Minute {
-		t.Errorf("the stream is %+v", c)
+		t.Errorf("got configuration %+v, want the original one", c)
 	}
 }
 
-// TestStreamOfAnEarlierVersionIsReadAndWritten has a stream as Open made it before
-// it allowed atomic batches, with blocks in it. With Options.Create it is changed
-// to allow them, without it is used as it is.
+// TestStreamOfAnEarlierVersionIsReadAndWritten uses a stream as Open created it before atomic
+// batches. With Options.Create, Open allows them; without it, the stream does not change.
 func TestStreamOfAnEarlierVersionIsReadAndWritten(t *testing.T) {
 	for _, create := range []*natschain.Storage{nil, {}} {
 		s, ctx, all := newBroker(t), context.Background(), blocks(60)
@@ -300,13 +303,14 @@ func TestStreamOfAnEarlierVersionIsReadAndWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Config.AllowAtomicPublish != (create != nil) {
-			t.Errorf("with Options.Create %+v the stream allows atomic batches: %v", create, info.Config.AllowAtomicPublish)
+			t.Errorf("with Options.Create %+v: AllowAtomicPublish is %v, want %v", create,
+				info.Config.AllowAtomicPublish, create != nil)
 		}
 	}
 }
 
-// TestPermissionsOfTheREADMEAreEnough gives each role those, and no others.
-func TestPermissionsOfTheREADMEAreEnough(t *testing.T) {
+// TestPermissionsInREADMEAreSufficient grants each role the listed permissions only.
+func TestPermissionsInREADMEAreSufficient(t *testing.T) {
 	t.Parallel()
 	serves := []string{"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.chain_blocks",
 		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.CONSUMER.MSG.NEXT.>"}
@@ -335,7 +339,7 @@ func TestPermissionsOfTheREADMEAreEnough(t *testing.T) {
 	}
 	if err := w.Prune(ctx, all[20].Cursor); err == nil ||
 		!strings.Contains(err.Error(), "prune: nats: permissions violation") {
-		t.Errorf("who may not prune is told %v", err)
+		t.Errorf("Prune without permission: got error %v, want a permissions violation", err)
 	}
 	if err := writer(t, open(t, s.as("prunes"), none)).Prune(ctx, all[20].Cursor); err != nil {
 		t.Error(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// long is a chain whose shard 0:c... has but few blocks, all of them long ago,
-// and 0:2... a lot at its beginning, and one at its end.
+// long returns a chain in which shard 0:c... has a few old blocks, and 0:2... has many at the
+// beginning and one at the end.
 func long(n int) []chaingql.Block {
 	rng := rand.New(rand.NewPCG(1, 1))
 	all := make([]chaingql.Block, n)
@@ -32,7 +32,7 @@ func long(n int) []chaingql.Block {
 	return all
 }
 
-// traffic is how many messages a server got from its clients, and sent them.
+// traffic returns the number of messages that a server received from clients and sent to them.
 func (b *broker) traffic(t testing.TB) (in, out int64) {
 	v, err := b.Varz(&server.VarzOptions{})
 	if err != nil {
@@ -41,9 +41,9 @@ func (b *broker) traffic(t testing.TB) (in, out int64) {
 	return v.InMsgs, v.OutMsgs
 }
 
-// TestNoPageCostsManyRequests reads pages of a long chain from where nobody has
-// read before, and counts what is sent for them, where nothing is asked again.
-func TestNoPageCostsManyRequests(t *testing.T) {
+// TestPagesNeedFewRequests reads pages of a long chain at cursors that are not cached, and counts
+// the messages.
+func TestPagesNeedFewRequests(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Minute,
 		Create: &natschain.Storage{Memory: true}}), long(30_000), context.Background()
@@ -52,7 +52,7 @@ func TestNoPageCostsManyRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	filling.Close()
-	for s.NumClients() > 1 { // until then the server may have yet to count what was appended
+	for s.NumClients() > 1 { // until then the server may not have counted all appended blocks
 		time.Sleep(time.Millisecond)
 	}
 	workchain := func(w int32) *int32 { return &w }
@@ -88,12 +88,12 @@ func TestNoPageCostsManyRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked, sent := s.traffic(t)
-		if n := asked - in; n > row.most+1 { // the server may count the one before late
-			t.Errorf("%s: %d requests, at most %d were due", row.name, n, row.most)
+		if n := asked - in; n > row.most+1 { // the server may count an earlier request late
+			t.Errorf("%s: got %d requests, want at most %d", row.name, n, row.most)
 		}
-		// Each request has an answer, or two, beside the blocks.
+		// Each request has one or two responses in addition to the blocks.
 		if n := sent - out; n > int64(row.q.First+row.q.Last+chaingql.MaxPage)+2*row.most {
-			t.Errorf("%s: %d messages came for %d blocks", row.name, n, row.q.First+row.q.Last)
+			t.Errorf("%s: got %d messages for %d blocks", row.name, n, row.q.First+row.q.Last)
 		}
 		if want := chaingql.PageOf(all, row.q); !slices.Equal(cursorsOf(page), cursorsOf(want)) {
 			t.Errorf("%s: %s", row.name, difference(cursorsOf(page), cursorsOf(want)))

@@ -11,9 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestConfigurationKeepsStrangersFromPublishing runs a server with the
-// configuration that the README shows.
-func TestConfigurationKeepsStrangersFromPublishing(t *testing.T) {
+// TestConfigurationRestrictsPublishing runs a server with the configuration in the README.
+func TestConfigurationRestrictsPublishing(t *testing.T) {
 	for _, user := range []string{"HOST", "INDEXER", "OPERATOR"} {
 		t.Setenv(user+"_PASSWORD", password)
 	}
@@ -34,7 +33,7 @@ func TestConfigurationKeepsStrangersFromPublishing(t *testing.T) {
 	follow(t, host, "").expect(all[:20])
 
 	if _, err := nats.Connect(s.ClientURL()); err == nil {
-		t.Error("a stranger may connect")
+		t.Error("a client without a user could connect")
 	}
 	for _, forbidden := range []struct{ user, subject string }{
 		{"host", subjectOf(&all[0])}, {"host", "chain.blocks.readme"}, {"host", "$KV.chain_balances.x"},
@@ -56,7 +55,8 @@ func TestConfigurationKeepsStrangersFromPublishing(t *testing.T) {
 		case err := <-refused:
 			if !strings.Contains(err.Error(), "Permissions Violation") &&
 				!strings.Contains(err.Error(), "permissions violation") {
-				t.Errorf("%s publishes to %s: %v", forbidden.user, forbidden.subject, err)
+				t.Errorf("%s publishes to %s: got error %v, want a permissions violation", forbidden.user,
+					forbidden.subject, err)
 			}
 		case <-time.After(patience):
 			t.Errorf("%s may publish to %s", forbidden.user, forbidden.subject)

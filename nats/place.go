@@ -10,17 +10,17 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A place is where a cursor is in the stream.
+// A place is the position of a cursor in the stream.
 type place struct {
-	seq    uint64          // of the newest block at or below the cursor, 0 where there never was one
-	cursor chaingql.Cursor // that block's, "" where it is not known
-	linked bool            // that block names the one before it
-	absent bool            // that block is gone from the stream
-	past   bool            // the cursor is past the newest block
-	gone   bool            // blocks past the cursor may be gone
+	seq       uint64          // number of the newest block at or below the cursor, 0 if there never was one
+	cursor    chaingql.Cursor // cursor of that block, "" if unknown
+	linked    bool            // that block names its predecessor
+	pruned    bool            // that block was removed from the stream
+	beyondEnd bool            // the cursor is after the newest block
+	tooOld    bool            // blocks after the cursor may have been removed
 }
 
-// end is the place that blocks short of the cursor end before.
+// end returns the number at which the blocks before c end, exclusive. p is the place of c.
 func (p place) end(c chaingql.Cursor) uint64 {
 	if p.cursor == c {
 		return p.seq
@@ -28,45 +28,45 @@ func (p place) end(c chaingql.Cursor) uint64 {
 	return p.seq + 1
 }
 
-// place is where a block is.
+// place returns the place of a block.
 func (s *stored) place() place {
 	return place{seq: s.seq, cursor: s.block.Cursor, linked: s.prev != nil}
 }
 
-// place finds a cursor: without a request where it was met lately, which may
-// have been in a stream that is no more (see since), else by search.
+// place returns the place of a cursor, from the cache or by search. A cached place may
+// be of a stream that was replaced since: see checkNotPruned.
 func (b *Backend) place(ctx context.Context, c chaingql.Cursor) (place, error) {
-	if p, known := b.marks.at(c); known {
+	if p, known := b.places.get(c); known {
 		return p, nil
 	}
 	return b.search(ctx, c)
 }
 
-// search finds a cursor by halving what is stored, with one request for each bit
-// of its number. A message that is no block may mislead it: then the two blocks
-// that it ends between are no neighbors, and it looks again, at blocks only.
+// search finds a cursor by binary search, with one request per bit of its number. A
+// message that is not a block may mislead it. Then the two blocks between which it ends
+// are not neighbors, and it searches again among blocks only.
 func (b *Backend) search(ctx context.Context, c chaingql.Cursor) (place, error) {
-	p, sure, err := b.halve(ctx, c, func(seq, _ uint64) (stored, bool, error) {
-		if s, known := b.marks.step(seq); known {
+	p, sure, err := b.binarySearch(ctx, c, func(seq, _ uint64) (stored, bool, error) {
+		if s, known := b.places.searchStep(seq); known {
 			return s, true, nil
 		}
-		s, _, some, err := b.at(ctx, seq)
-		if some {
-			b.marks.noteStep(seq, s)
+		s, _, found, err := b.messageFrom(ctx, seq)
+		if found {
+			b.places.addSearchStep(seq, s)
 		}
-		return s, some, err
+		return s, found, err
 	})
 	if err == nil && !sure {
-		p, _, err = b.halve(ctx, c, func(seq, end uint64) (stored, bool, error) { return b.blockAt(ctx, seq, end) })
+		p, _, err = b.binarySearch(ctx, c, func(seq, end uint64) (stored, bool, error) { return b.blockAt(ctx, seq, end) })
 	}
 	return p, err
 }
 
-// blockAt is the first block from a place in the stream on, short of another.
+// blockAt returns the first block with a number in [seq, end).
 func (b *Backend) blockAt(ctx context.Context, seq, end uint64) (stored, bool, error) {
 	for seq < end {
-		next, _, some, err := b.at(ctx, seq)
-		if err != nil || !some {
+		next, _, found, err := b.messageFrom(ctx, seq)
+		if err != nil || !found {
 			return stored{}, false, err
 		}
 		seq = next.seq
@@ -90,33 +90,33 @@ func (b *Backend) blockAt(ctx context.Context, seq, end uint64) (stored, bool, e
 	return stored{}, false, nil
 }
 
-// halve searches with a function for the first block from a place on. It is sure
-// if the blocks on both sides of the cursor are neighbors.
-func (b *Backend) halve(
+// binarySearch searches for c with a function that returns the first message in [seq, end).
+// The result is sure if the blocks on both sides of the cursor are neighbors.
+func (b *Backend) binarySearch(
 	ctx context.Context, c chaingql.Cursor, at func(seq, end uint64) (stored, bool, error),
 ) (p place, sure bool, err error) {
-	high, some, end, err := b.tail(ctx)
+	high, found, end, err := b.tail(ctx)
 	if err != nil {
 		return place{}, false, err
 	}
-	if !some {
-		return place{seq: end, gone: end > 0}, true, nil
+	if !found {
+		return place{seq: end, tooOld: end > 0}, true, nil
 	}
-	b.marks.note(high)
+	b.places.add(high)
 	if high.block.Cursor <= c {
 		p := high.place()
-		p.past = p.cursor < c
+		p.beyondEnd = p.cursor < c
 		return p, true, nil
 	}
-	var low stored // none yet: reading the oldest block takes the server long, as it is seldom asked for
+	var low stored // not the oldest block: reading it is slow, because it is rarely read
 	thinned := false
 	for from, to := uint64(1), high.seq; from < to && low.block.Cursor != c; {
-		mid := roundest(from, to)
-		s, some, err := at(mid, high.seq)
+		mid := roundestBetween(from, to)
+		s, found, err := at(mid, high.seq)
 		switch {
 		case err != nil:
 			return place{}, false, err
-		case !some || s.seq >= high.seq: // no block is there, or the lower ones went meanwhile
+		case !found || s.seq >= high.seq: // no block, or the lower ones were removed meanwhile
 			to, thinned = mid, true
 		case s.block.Cursor <= c:
 			low, from = s, s.seq+1
@@ -125,93 +125,96 @@ func (b *Backend) halve(
 		}
 	}
 	if low.seq == 0 {
-		low, some, err = at(1, high.seq+1)
+		low, found, err = at(1, high.seq+1)
 		switch {
 		case err != nil:
 			return place{}, false, err
-		case !some: // all of it went meanwhile
-			return place{seq: high.seq, gone: true}, true, nil
+		case !found: // all blocks were removed meanwhile
+			return place{seq: high.seq, tooOld: true}, true, nil
 		case c < low.block.Cursor:
-			sure, err := b.linked(ctx, low)
-			return below(low, c), sure, err
+			sure, err := b.isLinked(ctx, low)
+			return placeBelow(low, c), sure, err
 		}
 	}
 	p = low.place()
 	if thinned {
-		if there, err := b.still(ctx, p); !there || err != nil {
-			return place{seq: high.seq - 1, gone: true}, true, err
+		if there, err := b.present(ctx, p); !there || err != nil {
+			return place{seq: high.seq - 1, tooOld: true}, true, err
 		}
 	}
 	if p.cursor == c {
-		sure, err := b.linked(ctx, low)
+		sure, err := b.isLinked(ctx, low)
 		return p, sure, err
 	}
-	if sure = p.admits(&high); sure && high.prev == nil { // which says little
-		if sure, err = b.linked(ctx, low); sure {
-			sure, err = b.linked(ctx, high)
+	if sure = p.admits(&high); sure && high.prev == nil { // admitted, but without naming its predecessor
+		if sure, err = b.isLinked(ctx, low); sure {
+			sure, err = b.isLinked(ctx, high)
 		}
 	}
 	return p, sure, err
 }
 
-// roundest is the number from one to short of another that the most zero bits
-// end, so that searches come by the same places, which are remembered.
-func roundest(from, to uint64) uint64 {
+// roundestBetween returns the number in [from, to) that ends in the most zero bits.
+// Searches thus visit the same places, which are cached.
+func roundestBetween(from, to uint64) uint64 {
 	low := bits.Len64((from-1)^(to-1)) - 1
 	return (to - 1) >> low << low
 }
 
-// below is the place of a cursor below the oldest block, which tells what the
-// block before it was.
-func below(oldest stored, c chaingql.Cursor) place {
-	p := place{seq: oldest.seq - 1, absent: true}
+// placeBelow returns the place of a cursor below the oldest block. The oldest block
+// contains the cursor of its predecessor.
+func placeBelow(oldest stored, c chaingql.Cursor) place {
+	p := place{seq: oldest.seq - 1, pruned: true}
 	switch {
-	case oldest.prev != nil && *oldest.prev == "": // none is gone
+	case oldest.prev != nil && *oldest.prev == "": // nothing was removed
 		return place{}
 	case oldest.seq == 1:
 	case oldest.prev == nil || c < *oldest.prev:
-		p.gone = true
+		p.tooOld = true
 	default:
 		p.cursor = *oldest.prev
 	}
 	return p
 }
 
-// since sees, when a page was read, that nothing past a place had gone by then:
-// the oldest messages go first. Where the message of the place is not there it
-// looks twice: another stream may have grown up to it between two answers.
-func (b *Backend) since(ctx context.Context, p place) error {
-	if there, err := b.still(ctx, p); there || err != nil {
+// checkNotPruned returns an error if messages after a place were removed. It is called
+// after a page was read. Because the oldest messages are removed first, it suffices that
+// the message of the place exists. If that is missing, it is read twice: a new stream may
+// have grown up to it between two responses.
+func (b *Backend) checkNotPruned(ctx context.Context, p place) error {
+	if there, err := b.present(ctx, p); there || err != nil {
 		return err
 	}
-	if err := b.nothingGone(ctx, p); err != nil {
+	if err := b.checkNextPresent(ctx, p); err != nil {
 		return err
 	}
-	_, err := b.still(ctx, p)
+	_, err := b.present(ctx, p)
 	return err
 }
 
-// still tells whether the message of a place is there, and the one that it was.
-func (b *Backend) still(ctx context.Context, p place) (bool, error) {
-	if p.seq == 0 || p.absent {
+// present reports whether the block of a place is in the stream. It returns errReplaced if
+// a different block is there.
+func (b *Backend) present(ctx context.Context, p place) (bool, error) {
+	if p.seq == 0 || p.pruned {
 		return false, nil
 	}
-	s, some, err := b.block(ctx, wanted{Seq: p.seq})
-	if some && p.cursor != "" && s.block.Cursor != p.cursor {
+	s, found, err := b.block(ctx, getRequest{Seq: p.seq})
+	if found && p.cursor != "" && s.block.Cursor != p.cursor {
 		return false, errReplaced
 	}
-	return some, err
+	return found, err
 }
 
-// nothingGone sees that what is past a place, whose own message is gone, is there.
-func (b *Backend) nothingGone(ctx context.Context, p place) error {
-	next, first, some, err := b.at(ctx, p.seq+1)
+// checkNextPresent returns an error if the message after a place was removed. The message
+// of the place itself is missing.
+func (b *Backend) checkNextPresent(ctx context.Context, p place) error {
+	next, first, found, err := b.messageFrom(ctx, p.seq+1)
 	switch {
 	case err != nil:
 		return err
-	case some && (first == p.seq+1 || p.cursor != "" && next.follows(p.cursor)):
+	case found && (first == p.seq+1 || p.cursor != "" && next.follows(p.cursor)):
 		return nil
-	case some:
+	case found:
 		return chaingql.ErrCursorTooOld
 	}
 	last, err := b.lastSeq(ctx)
@@ -223,55 +226,56 @@ func (b *Backend) nothingGone(ctx context.Context, p place) error {
 	case last == p.seq:
 		return nil
 	}
-	if _, first, some, err = b.at(ctx, p.seq+1); err == nil && (!some || first > p.seq+1) { // else it came between
+	_, first, found, err = b.messageFrom(ctx, p.seq+1)
+	if err == nil && (!found || first > p.seq+1) { // else the message arrived between the two requests
 		return chaingql.ErrCursorTooOld
 	}
 	return err
 }
 
-// missing tells why the stream has not the message behind a place: the oldest
-// ones are gone, or somebody deleted single ones.
-func (b *Backend) missing(ctx context.Context, p place) error {
-	if err := b.since(ctx, p); err != nil {
+// missingError returns the reason that the message after a place is missing: the oldest
+// messages were pruned, or single ones were deleted.
+func (b *Backend) missingError(ctx context.Context, p place) error {
+	if err := b.checkNotPruned(ctx, p); err != nil {
 		return err
 	}
-	next, first, some, err := b.at(ctx, p.seq+1)
-	if err != nil || !some || first == p.seq+1 {
+	next, first, found, err := b.messageFrom(ctx, p.seq+1)
+	if err != nil || !found || first == p.seq+1 {
 		return errors.Join(err, errSkipped)
 	}
-	return fmt.Errorf("messages %d to %d of the stream were deleted, and those before them not", p.seq+1, next.seq-1)
+	return fmt.Errorf("messages %d to %d were deleted from the middle of the stream", p.seq+1, next.seq-1)
 }
 
-// lastSeq is the number of the newest message, which may be gone.
+// lastSeq returns the number of the newest message, which may have been removed.
 func (b *Backend) lastSeq(ctx context.Context) (uint64, error) {
 	info, err := b.info(ctx, b.names.stream)
 	if err != nil {
-		return 0, failed("look at the stream", err)
+		return 0, failed("read the state of the stream", err)
 	}
 	return info.State.LastSeq, nil
 }
 
-// marks are the places of the blocks that were read last, so that who reads on
-// from one costs no search.
-type marks struct {
+// A placeCache contains the places of recently read blocks. A reader that continues from
+// one of them needs no search.
+type placeCache struct {
 	mu     sync.Mutex
 	places map[chaingql.Cursor]place
-	ring   [mostMarks]chaingql.Cursor
+	ring   [maxPlaces]chaingql.Cursor
 	n      int
 
-	steps map[uint64]stored // of searches: the first block from a place on
+	steps map[uint64]stored // results of messageFrom in searches, by number
 }
 
-const mostMarks = 4096
+const maxPlaces = 4096
 
-func (m *marks) at(c chaingql.Cursor) (place, bool) {
+func (m *placeCache) get(c chaingql.Cursor) (place, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p, known := m.places[c]
 	return p, known
 }
 
-func (m *marks) note(blocks ...stored) {
+func (m *placeCache) add(blocks ...stored) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.places == nil {
@@ -280,7 +284,7 @@ func (m *marks) note(blocks ...stored) {
 	for i := range blocks {
 		c := blocks[i].block.Cursor
 		if _, known := m.places[c]; !known {
-			oldest := &m.ring[m.n%mostMarks]
+			oldest := &m.ring[m.n%maxPlaces]
 			delete(m.places, *oldest)
 			*oldest = c
 			m.n++
@@ -289,18 +293,18 @@ func (m *marks) note(blocks ...stored) {
 	}
 }
 
-// step returns the first block from a place on, if that is remembered.
-func (m *marks) step(seq uint64) (stored, bool) {
+// searchStep returns a cached result of messageFrom.
+func (m *placeCache) searchStep(seq uint64) (stored, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, known := m.steps[seq]
 	return s, known
 }
 
-// noteStep remembers the places that many searches come by: each 256th, of a
-// longer stream some of them.
-func (m *marks) noteStep(seq uint64, s stored) {
-	if seq%leaf != 0 {
+// addSearchStep caches the message found at seq if seq is a multiple of leafSize: many
+// binary searches read it. A full cache evicts random entries.
+func (m *placeCache) addSearchStep(seq uint64, s stored) {
+	if seq%leafSize != 0 {
 		return
 	}
 	m.mu.Lock()
@@ -308,8 +312,8 @@ func (m *marks) noteStep(seq uint64, s stored) {
 	if m.steps == nil {
 		m.steps = make(map[uint64]stored)
 	}
-	for other := range m.steps { // any
-		if len(m.steps) < mostMarks {
+	for other := range m.steps { // evicts in random order
+		if len(m.steps) < maxPlaces {
 			break
 		}
 		delete(m.steps, other)
@@ -317,7 +321,7 @@ func (m *marks) noteStep(seq uint64, s stored) {
 	m.steps[seq] = s
 }
 
-func (m *marks) forget() {
+func (m *placeCache) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.places)

@@ -8,14 +8,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-var errDenied = errors.New("the stream denies it: set deny_purge to false")
+var errDenied = errors.New("the stream denies purging, which NATS cannot undo: pruning needs a new stream without deny_purge")
 
-// Prune drops all blocks below a cursor, but never the newest block, which tells
-// where the chain goes on. From then on, reading on from a cursor below the newest
-// block that was dropped is [chaingql.ErrCursorTooOld], and a running Follow that
-// has yet to reach that block ends with it. With the cursor "" it drops nothing,
-// and tells whether it could. After an error it may be called again. It also drops
-// what the index has of those blocks, and logs a warning if it may not.
+// Prune deletes all blocks below a cursor, except the newest block, which shows where
+// the chain continues. After that, reads from a cursor below the newest deleted block
+// return [chaingql.ErrCursorTooOld], and a running Follow that has not reached that
+// block ends with it. With the cursor "", Prune deletes nothing and only reports
+// whether pruning is permitted. After an error it may be called again. Prune also
+// deletes the index of those blocks, and logs a warning if that fails.
 func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err := checkCursor(before); err != nil {
 		return err
@@ -29,19 +29,19 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	case info.Config.DenyPurge || info.Config.Sealed:
 		return failed("prune", errDenied)
 	}
-	keep := uint64(1) // drops nothing
+	keep := uint64(1) // deletes nothing
 	if before != "" {
 		at, err := w.b.search(ctx, before)
 		if err != nil {
 			return failed("prune", err)
 		}
-		newest, some, _, err := w.b.tail(ctx)
-		if err != nil || !some {
+		newest, found, _, err := w.b.tail(ctx)
+		if err != nil || !found {
 			return failed("prune", err)
 		}
 		keep = min(at.end(before), newest.seq)
 	}
-	err = w.b.try(ctx, func(ctx context.Context) error {
+	err = w.b.retry(ctx, func(ctx context.Context) error {
 		s, err := w.b.js.Stream(ctx, w.b.names.stream)
 		if err != nil {
 			return err
@@ -51,5 +51,5 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err == nil {
 		w.pruneIndex(ctx, keep)
 	}
-	return failed("prune", w.b.denied(err))
+	return failed("prune", w.b.permissionError(err))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestPruneKnowsWhatIsGone(t *testing.T) {
+func TestPrunedCursorsAreTooOld(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(100), context.Background()
 	w := writer(t, b)
@@ -35,29 +35,28 @@ func TestPruneKnowsWhatIsGone(t *testing.T) {
 	}
 	for _, too := range []chaingql.Cursor{"", all[0].Cursor, all[38].Cursor} {
 		if c, err := follow(too); !errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("behind %q comes %q, %v", too, c, err)
+			t.Errorf("Follow after %q: got block %q and error %v, want ErrCursorTooOld", too, c, err)
 		}
 	}
-	// Nothing past the newest of those that are gone is gone.
+	// After the newest pruned block, nothing is missing.
 	if c, err := follow(all[39].Cursor); err != nil || c != all[40].Cursor {
-		t.Errorf("behind the newest block that is gone comes %q, %v", c, err)
+		t.Errorf("Follow after the newest pruned block: got %q and error %v, want %q", c, err, all[40].Cursor)
 	}
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 1, After: all[39].Cursor}); err != nil || len(page) != 1 {
-		t.Errorf("behind the newest block that is gone are %v, %v", page, err)
+		t.Errorf("page after the newest pruned block: got %v and error %v, want one block", page, err)
 	}
 	if err := w.Prune(ctx, "ff"); err != nil {
 		t.Fatal(err)
 	}
-	expectStored(t, b, all[99:]) // where the chain goes on
+	expectStored(t, b, all[99:]) // the newest block remains
 	if err := writer(t, b).Append(ctx, all[10:20]...); err != nil {
-		t.Errorf("blocks that were pruned cannot be appended again: %v", err)
+		t.Errorf("Append of pruned blocks: %v", err)
 	}
 	expectStored(t, b, all[99:])
 }
 
-// TestWithoutPrevACursorBelowTheOldestIsTooOld has messages that do not name the
-// one before them.
-func TestWithoutPrevACursorBelowTheOldestIsTooOld(t *testing.T) {
+// TestCursorBelowOldestBlockWithoutPrevIsTooOld uses messages that do not name their predecessor.
+func TestCursorBelowOldestBlockWithoutPrevIsTooOld(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(10), context.Background()
 	js := raw(t, s.ClientURL())
@@ -78,12 +77,12 @@ func TestWithoutPrevACursorBelowTheOldestIsTooOld(t *testing.T) {
 	for i, want := range []error{3: chaingql.ErrCursorTooOld, 4: chaingql.ErrCursorTooOld, 5: nil} {
 		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 3, After: all[i].Cursor}); i >= 3 &&
 			(!errors.Is(err, want) || err == nil && len(page) != 3) {
-			t.Errorf("behind block %d are %v, %v", i, cursorsOf(page), err)
+			t.Errorf("page after block %d: got %v and error %v, want error %v", i, cursorsOf(page), err, want)
 		}
 	}
 }
 
-func TestPruneSaysWhereItIsDenied(t *testing.T) {
+func TestPruneReportsDenyPurge(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
 	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks",
@@ -91,13 +90,13 @@ func TestPruneSaysWhereItIsDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := writer(t, open(t, s.ClientURL(), nil)).Prune(ctx, ""); err == nil ||
-		!strings.Contains(err.Error(), "the stream denies it") {
-		t.Errorf("the error is %v", err)
+		!strings.Contains(err.Error(), "the stream denies purging") {
+		t.Errorf("got error %v, want that the stream denies purging", err)
 	}
 }
 
-// TestChainThatExpiredWholeGoesOn has the server drop the newest block, too.
-func TestChainThatExpiredWholeGoesOn(t *testing.T) {
+// TestChainContinuesAfterAllBlocksExpired lets the server delete even the newest block.
+func TestChainContinuesAfterAllBlocksExpired(t *testing.T) {
 	s := newBroker(t)
 	b, js := open(t, s.ClientURL(), nil), raw(t, s.ClientURL())
 	all, ctx := blocks(20), context.Background()
@@ -117,9 +116,9 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 	if err := w.Append(ctx, all[:10]...); err != nil {
 		t.Fatal(err)
 	}
-	// A conflict makes it look where the stream ends.
+	// A conflict makes the Writer look up the end of the stream.
 	if err := w.Append(ctx, chaingql.Block{Cursor: all[9].Cursor}); !errors.Is(err, natschain.ErrConflict) {
-		t.Errorf("another block is appended: %v", err)
+		t.Errorf("Append of a different block: got error %v, want ErrConflict", err)
 	}
 	expire(200 * time.Millisecond)
 	for {
@@ -133,17 +132,17 @@ func TestChainThatExpiredWholeGoesOn(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	expire(0)
-	known := all[9].Cursor // where a Follow was
+	known := all[9].Cursor // position of a Follow
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); err != nil || len(page) > 0 {
-		t.Errorf("behind the newest block are %v, %v", page, err)
+		t.Errorf("page after the newest block: got %v and error %v, want an empty page", page, err)
 	}
 	_, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: all[4].Cursor})
 	if !errors.Is(err, chaingql.ErrCursorTooOld) {
-		t.Errorf("behind one that is gone: %v", err)
+		t.Errorf("page after an expired block: got error %v, want ErrCursorTooOld", err)
 	}
 	b.Forget()
 	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); !errors.Is(err, chaingql.ErrCursorTooOld) {
-		t.Errorf("behind one that nobody knows of: %v", err)
+		t.Errorf("page after an expired block that is not cached: got error %v, want ErrCursorTooOld", err)
 	}
 	if err := w.Append(ctx, all[5:]...); err != nil {
 		t.Fatal(err)

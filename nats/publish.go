@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/nats-io/nats.go"
@@ -13,16 +14,16 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// errElsewhere is for a message that the stream had already.
-var errElsewhere = errors.New("a block was stored by somebody else")
+// errTailMoved is returned if the stream does not end where the Writer expected.
+var errTailMoved = errors.New("another writer stored a block")
 
-// publish appends the first of the blocks after the tail, and returns how many of
-// them were stored: as many as one atomic batch may have, if the stream allows
-// batches, and else one. Only one proposal is on its way at a time: the place that
-// a message expects does not tell whose message is before it, so a second one
-// could be stored after a foreign block that took the place of the first.
+// publish appends the first of the blocks after the tail and returns how many were
+// stored: one atomic batch if the stream allows batches, one block otherwise. Only one
+// request is in flight at a time. A message states the expected number of its
+// predecessor, not which message that is. A second request in flight could thus be
+// stored after a block of another writer that took the number of the first.
 //
-// A message never names the one before it by id: servers compare that id only
+// Messages never contain the expected id of their predecessor: servers compare it only
 // when a replicated message is committed, and a mismatch stops the stream for good.
 func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, error) {
 	n := min(len(blocks), 1)
@@ -45,9 +46,9 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 	prev := w.tail.cursor
 	for i := range blocks[:n] {
 		s := stored{seq: w.tail.seq + uint64(i) + 1, prev: prev, block: blocks[i]}
-		w.b.marks.note(s)
+		w.b.places.add(s)
 		if i == 0 && (prev == nil || *prev == "") { // the stream had no block
-			w.b.survey.begin(s)
+			w.b.survey.start(s)
 		}
 		w.b.survey.next(&s)
 		w.indexer.appended(s)
@@ -57,8 +58,8 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 	return n, nil
 }
 
-// messages returns the messages of blocks that follow the tail. The first expects
-// to be the next of the stream.
+// messages encodes blocks that follow the tail. The first message expects the tail's
+// number before it.
 func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
 	messages, prev := make([]*nats.Msg, len(blocks)), w.tail.cursor
 	for i := range blocks {
@@ -67,7 +68,7 @@ func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
 			return nil, err
 		}
 		prev = &blocks[i].Cursor
-		messages[i] = &nats.Msg{Subject: w.b.names.of(&blocks[i]), Data: payload, Header: nats.Header{
+		messages[i] = &nats.Msg{Subject: w.b.names.blockSubject(&blocks[i]), Data: payload, Header: nats.Header{
 			jetstream.MsgIDHeader: {messageID(&blocks[i])},
 		}}
 	}
@@ -77,9 +78,9 @@ func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
 	return messages, nil
 }
 
-// publishBatch stores all messages or none. It sends the first alone: a server
-// that knows batches keeps it for later and answers with nothing, any other would
-// store each message as it comes.
+// publishBatch stores all messages or none. It sends the first one and waits: a server
+// that supports batches responds with an empty message; any other would store each
+// message at once.
 func (w *Writer) publishBatch(ctx context.Context, messages []*nats.Msg, last uint64) error {
 	id := nuid.Next()
 	for i, m := range messages {
@@ -87,9 +88,9 @@ func (w *Writer) publishBatch(ctx context.Context, messages []*nats.Msg, last ui
 		m.Header.Set(batchSequence, strconv.Itoa(i+1))
 	}
 	if err := w.request(ctx, messages[0], staged); err != nil {
-		if refused(err, batchesDisabled, batchTooLarge) {
+		if hasCode(err, batchesDisabled, batchTooLarge) {
 			w.batches = false
-			return errElsewhere
+			return errTailMoved
 		}
 		return err
 	}
@@ -101,24 +102,27 @@ func (w *Writer) publishBatch(ctx context.Context, messages []*nats.Msg, last ui
 	commit := messages[len(messages)-1]
 	commit.Header.Set(batchCommit, "1")
 	err := w.request(ctx, commit, last)
-	if refused(err, batchTooLarge) {
+	if hasCode(err, batchTooLarge) {
 		w.batches = false
-		return errElsewhere
+		return errTailMoved
 	}
 	return err
 }
 
 const (
-	batchSize = 512 // messages of a batch; servers take up to 1,000 unless told otherwise
-	staged    = 0   // the number of a message that waits for the rest of its batch
+	maxPending = 512 // messages in flight per call
+	ackWait    = 2 * time.Second
+
+	batchSize = 512 // messages of a batch; the default limit of servers is 1,000
+	staged    = 0   // passed to request as the number of a message that waits for the rest of its batch
 
 	batchID       = "Nats-Batch-Id"
 	batchSequence = "Nats-Batch-Sequence"
 	batchCommit   = "Nats-Batch-Commit"
 )
 
-// request sends a message, and returns nil if it was stored under a number. The
-// answer may be lost, so it waits for ackWait at most.
+// request sends a message and returns nil if it was stored with the number seq. It waits
+// at most ackWait, because the response may be lost.
 func (w *Writer) request(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
@@ -135,25 +139,26 @@ func (w *Writer) request(ctx context.Context, m *nats.Msg, seq uint64) error {
 		Duplicate bool                `json:"duplicate"`
 	}
 	if err := json.Unmarshal(answer.Data, &ack); err != nil {
-		return fmt.Errorf("the server's acknowledgement is malformed: %w", err)
+		return fmt.Errorf("malformed acknowledgement: %w", err)
 	}
 	switch {
 	case ack.Error != nil:
 		return ack.Error
-	case seq == staged: // stored by a server that does not know batches
+	case seq == staged: // stored by a server that does not support batches
 		w.batches = false
-		return errElsewhere
+		return errTailMoved
 	case ack.Duplicate || ack.Sequence != seq:
-		return errElsewhere
+		return errTailMoved
 	}
 	return nil
 }
 
-// messageID is the same for two blocks only where they are.
+// messageID returns the id by which the server recognizes duplicates. Different blocks
+// have different ids.
 func messageID(b *chaingql.Block) string { return fmt.Sprintf("%s.%x", b.Cursor, b.Hash[:8]) }
 
-// send publishes messages, some of them under way at once, and waits for each to
-// be acknowledged. It returns how many were, from the first on.
+// send publishes messages, up to maxPending concurrently, and waits for all
+// acknowledgements. It returns how many were acknowledged, from the first on.
 func (w *Writer) send(ctx context.Context, messages []*nats.Msg,
 	acked func(i int, ack *jetstream.PubAck) error) (int, error) {
 	var underway []jetstream.PubAckFuture
@@ -169,7 +174,7 @@ func (w *Writer) send(ctx context.Context, messages []*nats.Msg,
 		return err
 	}
 	for _, m := range messages {
-		if len(underway) == pending {
+		if len(underway) == maxPending {
 			if err := wait(); err != nil {
 				return done, err
 			}
@@ -188,7 +193,8 @@ func (w *Writer) send(ctx context.Context, messages []*nats.Msg,
 	return done, nil
 }
 
-// acknowledged waits for the server's word, for ackWait at most: it may be lost.
+// acknowledged waits for an acknowledgement. The JetStream client ends the wait after
+// ackWait.
 func acknowledged(ctx context.Context, f jetstream.PubAckFuture) (*jetstream.PubAck, error) {
 	select {
 	case ack := <-f.Ok():

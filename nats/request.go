@@ -13,42 +13,43 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A wanted asks a stream for a message.
-type wanted struct {
+// A getRequest requests messages of a stream.
+type getRequest struct {
 	Seq    uint64 `json:"seq,omitempty"`
-	Next   string `json:"next_by_subj,omitempty"` // from Seq on, the first of this subject
+	Next   string `json:"next_by_subj,omitempty"` // the first of this subject, from Seq on
 	Last   string `json:"last_by_subj,omitempty"`
 	Batch  int    `json:"batch,omitempty"`
-	Bytes  int    `json:"max_bytes,omitempty"` // of a batch, which has one message at least
+	Bytes  int    `json:"max_bytes,omitempty"` // of a batch, which has at least one message
 	NoHead bool   `json:"no_hdr,omitempty"`
 }
 
-// A found is the answer, or the server's no.
-type found struct {
+// A getResponse is the message, or an error of the server.
+type getResponse struct {
 	Error   *jetstream.APIError `json:"error"`
 	Message struct {
-		Subject string `json:"subject"`
-		Seq     uint64 `json:"seq"`
-		Header  []byte `json:"hdrs"`
-		Data    []byte `json:"data"`
+		Subject string    `json:"subject"`
+		Seq     uint64    `json:"seq"`
+		Header  []byte    `json:"hdrs"`
+		Data    []byte    `json:"data"`
+		Time    time.Time `json:"time"`
 	} `json:"message"`
 }
 
-// get asks the stream's leader for one message, which the others may not have
-// yet, or may still have.
-func (b *Backend) get(ctx context.Context, stream string, w wanted) (f found, some bool, err error) {
+// get requests one message from the stream's leader. Other replicas may not have it yet,
+// or may still have it after it was removed.
+func (b *Backend) get(ctx context.Context, stream string, w getRequest) (f getResponse, found bool, err error) {
 	ask, err := json.Marshal(w)
 	if err != nil {
 		return f, false, err
 	}
-	err = b.try(ctx, func(ctx context.Context) error {
-		f = found{}
+	err = b.retry(ctx, func(ctx context.Context) error {
+		f = getResponse{}
 		answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, ask)
 		if err != nil {
 			return err
 		}
 		if err := json.Unmarshal(answer.Data, &f); err != nil {
-			return fmt.Errorf("the answer makes no sense: %w", err)
+			return fmt.Errorf("malformed response: %w", err)
 		}
 		if f.Error != nil && f.Error.ErrorCode != noMessageFound {
 			return f.Error
@@ -58,61 +59,63 @@ func (b *Backend) get(ctx context.Context, stream string, w wanted) (f found, so
 	return f, err == nil && f.Error == nil, err
 }
 
-// block is get for blocks.
-func (b *Backend) block(ctx context.Context, w wanted) (s stored, some bool, err error) {
+// block requests a message of the stream of blocks and decodes it.
+func (b *Backend) block(ctx context.Context, w getRequest) (s stored, found bool, err error) {
 	w.NoHead = true
-	f, some, err := b.get(ctx, b.names.stream, w)
-	if err != nil || !some {
+	f, found, err := b.get(ctx, b.names.stream, w)
+	if err != nil || !found {
 		return stored{}, false, failed("read blocks", err)
 	}
-	return b.names.decode(f.Message.Seq, f.Message.Subject, f.Message.Data), true, nil
+	s = b.names.decode(f.Message.Seq, f.Message.Subject, f.Message.Data)
+	s.received = f.Message.Time
+	return s, true, nil
 }
 
-// newest is the newest message of a subject.
+// newest returns the newest message of a subject.
 func (b *Backend) newest(ctx context.Context, subject string) (stored, bool, error) {
-	return b.block(ctx, wanted{Last: subject})
+	return b.block(ctx, getRequest{Last: subject})
 }
 
-// at is the first well-formed message from a place in the stream on, and the
-// number of the first of all. Messages that are known to be no blocks are passed
-// over without a request, and others that cannot be decoded many at a time.
-func (b *Backend) at(ctx context.Context, seq uint64) (s stored, first uint64, some bool, err error) {
-	s, some, err = b.block(ctx, wanted{Seq: max(seq, 1), Next: b.names.all()})
-	if first = s.seq; err != nil || !some || b.skip(s.seq) == s.seq && s.bad == nil {
-		return s, first, some, err
+// messageFrom returns the first message from seq on that can be decoded, and the number
+// of the first message at all. Messages that are known not to be blocks are skipped
+// without a request; others that cannot be decoded are read in batches.
+func (b *Backend) messageFrom(ctx context.Context, seq uint64) (s stored, first uint64, found bool, err error) {
+	s, found, err = b.block(ctx, getRequest{Seq: max(seq, 1), Next: b.names.all()})
+	if first = s.seq; err != nil || !found || b.skip(s.seq) == s.seq && s.bad == nil {
+		return s, first, found, err
 	}
-	some = false
-	err = b.read(ctx, b.names.all(), s.seq, noEnd, 1, func(messages []stored) (int, error) {
+	found = false
+	err = b.read(ctx, b.names.all(), s.seq, maxSeq, 1, func(messages []stored) (int, error) {
 		for _, m := range messages {
 			if m.bad == nil {
-				s, some = m, true
+				s, found = m, true
 				return 0, nil
 			}
-			b.strays.found(b, m.seq, m.bad)
+			b.strays.report(b, m.seq, m.bad)
 		}
 		return 1, nil
 	})
-	return s, first, some, err
+	return s, first, found, err
 }
 
-// try makes a request, and makes it again where it was not answered: it was lost
-// with a connection, or the stream has no leader at the moment.
-func (b *Backend) try(ctx context.Context, ask func(context.Context) error) error {
+// retry sends a request until it gets a response or the deadline ends: a request may be
+// lost with its connection, or the stream may have no leader for a while.
+func (b *Backend) retry(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	var told error // says more than that time is up
+	var lastErr error // more useful than a deadline error
 	for {
 		once, done := context.WithTimeout(ctx, b.opts.Timeout/attempts)
-		err := ask(once)
+		err := request(once)
 		done()
-		if err == nil || !b.passing(err) {
+		if err == nil || !b.retryable(err) {
 			return err
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {
-			told = err
+			lastErr = err
 		}
 		if ctx.Err() != nil {
-			return cmp.Or(told, err)
+			return cmp.Or(lastErr, err)
 		}
 		pause(ctx, pauseBetween)
 	}
@@ -129,10 +132,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// passing tells errors that may be over at the next attempt.
-func (b *Backend) passing(err error) bool {
+// retryable reports whether the next attempt may succeed.
+func (b *Backend) retryable(err error) bool {
 	var broken net.Error
-	// it was under way when the connection was lost
+	// the request was in flight when the connection was lost
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.As(err, &broken) {
 		return !b.nc.IsClosed()
 	}
@@ -144,10 +147,10 @@ func (b *Backend) passing(err error) bool {
 			return true
 		}
 	}
-	return refused(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
+	return hasCode(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
 }
 
-// The server's own codes.
+// Error codes of the server.
 const (
 	clusterNotAvailable jetstream.ErrorCode = 10008
 	clusterNotLeader    jetstream.ErrorCode = 10009

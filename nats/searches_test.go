@@ -11,9 +11,9 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// TestSearchesThatWaitAreFew has a chain without an index: of more searches than a few
-// the last ones end at once, and not when a Handler has no calls left for others.
-func TestSearchesThatWaitAreFew(t *testing.T) {
+// TestWaitingSearchesAreLimited uses a chain without an index. Searches beyond the limit must fail
+// at once, so that a Handler keeps calls for other requests.
+func TestWaitingSearchesAreLimited(t *testing.T) {
 	all := uneven(6_000)
 	s, _, _ := indexedChain(t, all)
 	if err := raw(t, s.ClientURL()).DeleteStream(t.Context(), "chain_index"); err != nil {

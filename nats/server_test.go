@@ -5,17 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// patience is for what must come.
+// patience is the maximum wait for an event that must happen.
 const patience = 20 * time.Second
 
-// A broker is a NATS server in this process, with files of its own.
+// A broker is a NATS server in this process, with its own files.
 type broker struct {
 	t    testing.TB
 	opts server.Options
@@ -25,7 +25,7 @@ type broker struct {
 // newBroker starts a server on 127.0.0.1 that ends with the test.
 func newBroker(t testing.TB, change ...func(*server.Options)) *broker {
 	t.Helper()
-	port, err := relay.Port()
+	port, err := testkit.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (b *broker) start() {
 	}
 	s.Start()
 	if !s.ReadyForConnections(patience) {
-		b.t.Fatal("the NATS server does not come up")
+		b.t.Fatal("the NATS server is not ready")
 	}
 	b.Server = s
 }
@@ -61,7 +61,7 @@ func (b *broker) stop() {
 
 func (b *broker) port() int { return b.opts.Port }
 
-// open opens a Backend that is closed with the test, and makes what is missing.
+// open opens a Backend and closes it at the end of the test. By default it creates what is missing.
 func open(t testing.TB, url string, opts *natschain.Options) *natschain.Backend {
 	t.Helper()
 	o := natschain.Options{Create: &natschain.Storage{}}
@@ -85,7 +85,7 @@ func writer(t testing.TB, b *natschain.Backend) *natschain.Writer {
 	return w
 }
 
-// raw is a bare connection, for what others may do to a stream.
+// raw returns a JetStream connection, for what other programs may do to a stream.
 func raw(t testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url, opts...)

@@ -12,17 +12,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// oldest is the oldest NATS server that will do: 2.11 gives several messages for
-// one request.
-var oldest = [2]int{2, 11}
+// oldestServer is the oldest supported NATS server: since 2.11 a response can contain
+// several messages.
+var oldestServer = [2]int{2, 11}
 
-// prepare sees that the servers will do, so that what is wrong shows now and not
-// at the first query.
+// prepare checks the server, the streams and the permissions, so that problems appear in
+// Open and not in the first query.
 func (b *Backend) prepare(ctx context.Context) error {
 	version := b.nc.ConnectedServerVersion()
-	if older(version, oldest) {
+	if older(version, oldestServer) {
 		return fmt.Errorf("natschain: the server is NATS %s, which is too old: %d.%d or newer is needed", version,
-			oldest[0], oldest[1])
+			oldestServer[0], oldestServer[1])
 	}
 	blocks, err := b.prepareStream(ctx)
 	if err != nil {
@@ -32,12 +32,12 @@ func (b *Backend) prepare(ctx context.Context) error {
 		return err
 	}
 	b.prepareIndex(ctx)
-	if err := b.mayRead(ctx, blocks.State.LastSeq); err != nil {
+	if err := b.checkReads(ctx, blocks.State.LastSeq); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	_, _, _, err = b.tail(ctx) // surveys the newest messages; else the first page does
+	_, _, _, err = b.tail(ctx) // surveys the newest messages; if that fails, the first page does
 	b.opened.Store(err == nil)
 	return nil
 }
@@ -45,7 +45,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 func older(version string, than [2]int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
-		return false // a build that does not tell
+		return false // a build without a version
 	}
 	major, err := strconv.Atoi(parts[0])
 	if err != nil {
@@ -59,26 +59,26 @@ func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, err
 	name := b.names.stream
 	info, err := b.info(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
-		err = b.try(ctx, func(ctx context.Context) error {
+		err = b.retry(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateStream(ctx, b.streamConfig())
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was quicker
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // created concurrently by another process
 				return nil
 			}
 			return err
 		})
 		if err != nil {
-			return nil, failed(fmt.Sprintf("make the stream %q", name), b.denied(err))
+			return nil, failed(fmt.Sprintf("create the stream %q", name), b.permissionError(err))
 		}
 		info, err = b.info(ctx, name)
 	}
 	if err != nil {
-		return nil, absent(fmt.Sprintf("the stream %q", name), err)
+		return nil, lookupError(fmt.Sprintf("the stream %q", name), err)
 	}
-	if err := b.suits(info); err != nil {
+	if err := b.checkStream(info); err != nil {
 		return nil, err
 	}
 	if info.State.NumDeleted > 0 {
-		if err := b.checkHoles(ctx, info.State.NumDeleted); err != nil {
+		if err := b.checkGaps(ctx, info.State.NumDeleted); err != nil {
 			return nil, err
 		}
 	}
@@ -88,14 +88,15 @@ func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, err
 	return info, nil
 }
 
-// mostHoles is how many holes Open looks at. Reads see each that they come to.
-const mostHoles = 1000
+// maxGapChecks is the number of gaps that Open checks. Reads check each gap that they
+// reach.
+const maxGapChecks = 1000
 
-// checkHoles sees that the messages that were deleted from the middle of the
-// stream were no blocks: that the block after a hole names the one before it.
-func (b *Backend) checkHoles(ctx context.Context, deleted int) error {
+// checkGaps returns an error if blocks were deleted from the middle of the stream. If
+// only other messages were deleted, the block after a gap names the block before it.
+func (b *Backend) checkGaps(ctx context.Context, deleted int) error {
 	var holes []uint64
-	err := b.try(ctx, func(ctx context.Context) error {
+	err := b.retry(ctx, func(ctx context.Context) error {
 		s, err := b.js.Stream(ctx, b.names.stream)
 		if err != nil {
 			return err
@@ -107,34 +108,34 @@ func (b *Backend) checkHoles(ctx context.Context, deleted int) error {
 		return err
 	})
 	if err != nil {
-		return failed("look at the stream's holes", b.denied(err))
+		return failed("list the deleted messages of the stream", b.permissionError(err))
 	}
 	checked, through := 0, uint64(0)
 	for _, seq := range holes {
 		if seq <= through {
 			continue
 		}
-		if checked++; checked > mostHoles {
+		if checked++; checked > maxGapChecks {
 			return nil
 		}
 		const around = 64
 		through = seq + around
 		if _, err := b.chain(ctx, nil, seq-min(seq-1, around), through+1, 2*around+1); err != nil {
-			return fmt.Errorf("natschain: the stream %q will not do: it has holes: "+
+			return fmt.Errorf("natschain: the stream %q is not suitable: it has gaps: "+
 				"%d messages were deleted from its middle: %w", b.names.stream, deleted, err)
 		}
 	}
 	return nil
 }
 
-// allowBatches changes a stream that was made before this package, or the
-// servers, knew atomic batches. Without them a Writer still works, more slowly.
+// allowBatches enables atomic batches on a stream that an earlier version of this package
+// or of the server created. Without them a Writer works, but more slowly.
 func (b *Backend) allowBatches(ctx context.Context, c jetstream.StreamConfig) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 	defer cancel()
 	c.AllowAtomicPublish = true
 	if _, err := b.js.UpdateStream(ctx, c); err != nil {
-		b.opts.Logger.WarnContext(ctx, "atomic batches could not be allowed", "stream", c.Name, "error", b.denied(err))
+		b.opts.Logger.WarnContext(ctx, "atomic batches not enabled", "stream", c.Name, "error", b.permissionError(err))
 	}
 }
 
@@ -154,8 +155,8 @@ func (s *Storage) storage() jetstream.StorageType {
 	return jetstream.FileStorage
 }
 
-// suits tells what of a stream would lose blocks, or cannot be read.
-func (b *Backend) suits(info *jetstream.StreamInfo) error {
+// checkStream returns an error if the stream's settings would lose blocks or prevent reads.
+func (b *Backend) checkStream(info *jetstream.StreamInfo) error {
 	c := &info.Config
 	wrong := ""
 	switch {
@@ -164,21 +165,21 @@ func (b *Backend) suits(info *jetstream.StreamInfo) error {
 	case !c.AllowDirect:
 		wrong = "it does not allow direct gets: set allow_direct"
 	case c.MaxMsgsPerSubject > 0:
-		wrong = "it limits the messages of each subject, which leaves holes: set max_msgs_per_subject to -1"
+		wrong = "it limits the messages of each subject, which leaves gaps: set max_msgs_per_subject to -1"
 	case c.AllowMsgTTL:
-		wrong = "it lets single messages expire, which leaves holes: set allow_msg_ttl to false"
+		wrong = "it lets single messages expire, which leaves gaps: set allow_msg_ttl to false"
 	case c.AllowRollup:
 		wrong = "it lets one message remove all others: set allow_rollup_hdrs to false"
 	default:
 		return nil
 	}
-	return fmt.Errorf("natschain: the stream %q will not do: %s", b.names.stream, wrong)
+	return fmt.Errorf("natschain: the stream %q is not suitable: %s", b.names.stream, wrong)
 }
 
 func (b *Backend) prepareBucket(ctx context.Context) error {
-	info, err := b.info(ctx, b.names.values)
+	info, err := b.info(ctx, b.names.balances)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
-		err = b.try(ctx, func(ctx context.Context) error {
+		err = b.retry(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 				Bucket: b.names.bucket, Description: "balances, by chaingql",
 				Replicas: b.opts.Create.Replicas, Storage: b.opts.Create.storage(),
@@ -189,49 +190,50 @@ func (b *Backend) prepareBucket(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return failed(fmt.Sprintf("make the bucket %q", b.names.bucket), b.denied(err))
+			return failed(fmt.Sprintf("create the bucket %q", b.names.bucket), b.permissionError(err))
 		}
-		info, err = b.info(ctx, b.names.values)
+		info, err = b.info(ctx, b.names.balances)
 	}
 	if err != nil {
-		return absent(fmt.Sprintf("the key-value bucket %q", b.names.bucket), err)
+		return lookupError(fmt.Sprintf("the key-value bucket %q", b.names.bucket), err)
 	}
-	return b.holds(info)
+	return b.checkBucket(info)
 }
 
-// holds tells what of a bucket would lose balances: accounts that the chain knows
-// would not be found.
-func (b *Backend) holds(info *jetstream.StreamInfo) error {
+// checkBucket returns an error if the bucket's settings would lose balances: existing
+// accounts would not be found.
+func (b *Backend) checkBucket(info *jetstream.StreamInfo) error {
 	c := &info.Config
 	wrong := ""
 	switch {
 	case c.MaxAge > 0:
 		wrong = fmt.Sprintf("its values expire after %v: set max_age (ttl) to 0", c.MaxAge)
 	case c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0):
-		wrong = "it drops the oldest values where it is full: set discard to new"
+		wrong = "it drops the oldest values if it is full: set discard to new"
 	default:
 		return nil
 	}
-	return fmt.Errorf("natschain: the key-value bucket %q will not do: %s", b.names.bucket, wrong)
+	return fmt.Errorf("natschain: the key-value bucket %q is not suitable: %s", b.names.bucket, wrong)
 }
 
-// absent says in plain words why something cannot be looked at.
-func absent(what string, err error) error {
+// lookupError explains why the state of a stream or bucket cannot be read.
+func lookupError(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return fmt.Errorf("natschain: %s is missing: Open makes it where Options.Create is set", what)
+		return fmt.Errorf("natschain: %s does not exist: set Options.Create to create it", what)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return failed("JetStream is not enabled on the server, or not for this account", err)
 	}
-	return failed("look at "+what, err)
+	return failed("read the state of "+what, err)
 }
 
-// mayRead does once what Blocks, Balance and Follow will do.
-func (b *Backend) mayRead(ctx context.Context, last uint64) error {
-	nobody := b.names.value(&chaingql.Address{})
+// checkReads sends the requests of Blocks, Balance and Follow once, to find missing
+// permissions.
+func (b *Backend) checkReads(ctx context.Context, last uint64) error {
+	unknown := b.names.balanceSubject(&chaingql.Address{})
 	for _, try := range []struct {
 		what string
 		do   func() error
@@ -239,8 +241,8 @@ func (b *Backend) mayRead(ctx context.Context, last uint64) error {
 		{"read the stream", func() error { _, _, err := b.newest(ctx, b.names.all()); return err }},
 		{"read the stream in batches",
 			func() error { _, _, err := b.batch(ctx, b.names.all(), max(last, 1), 1); return err }},
-		{"read the bucket", func() error { _, _, err := b.get(ctx, b.names.values, wanted{Last: nobody}); return err }},
-		{"make a consumer of the stream", func() error {
+		{"read the bucket", func() error { _, _, err := b.get(ctx, b.names.balances, getRequest{Last: unknown}); return err }},
+		{"create a consumer of the stream", func() error {
 			_, stop, err := b.consume(ctx, last+1)
 			if err == nil {
 				stop()
@@ -249,7 +251,7 @@ func (b *Backend) mayRead(ctx context.Context, last uint64) error {
 		}},
 	} {
 		if err := try.do(); err != nil {
-			return &failure{"may not " + try.what, b.denied(err)}
+			return &failure{"cannot " + try.what, b.permissionError(err)}
 		}
 	}
 	return nil

@@ -2,16 +2,16 @@ package natschain
 
 import "sort"
 
-// A span is a part of the stream, from one message to another.
+// A span is the messages of the stream with numbers in [from, to].
 type span struct{ from, to uint64 }
 
-// spans are parts of the stream, ascending, that do not touch each other: at most
-// mostSpans. Of more, those of the oldest messages are dropped.
+// spans is a set of numbers, as ascending spans with gaps between them. Beyond maxSpans
+// the lowest are dropped.
 type spans []span
 
-const mostSpans = 1024
+const maxSpans = 1024
 
-// at returns the span that a message is in.
+// at returns the span that contains a number.
 func (x spans) at(seq uint64) (span, bool) {
 	i := sort.Search(len(x), func(i int) bool { return x[i].to >= seq })
 	if i == len(x) || x[i].from > seq {
@@ -20,7 +20,7 @@ func (x spans) at(seq uint64) (span, bool) {
 	return x[i], true
 }
 
-// add adds a part, and returns the last message of what it dropped for it, or 0.
+// add adds [from, to]. It returns the last number of the span that it dropped, or 0.
 func (x *spans) add(from, to uint64) (dropped uint64) {
 	s := *x
 	i := sort.Search(len(s), func(i int) bool { return s[i].to+1 >= from })
@@ -36,7 +36,7 @@ func (x *spans) add(from, to uint64) (dropped uint64) {
 	s = append(s, span{})
 	copy(s[i+1:], s[i:])
 	s[i] = span{from, to}
-	if len(s) > mostSpans {
+	if len(s) > maxSpans {
 		dropped = s[0].to
 		s = s[:copy(s, s[1:])]
 	}

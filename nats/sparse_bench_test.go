@@ -16,8 +16,8 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// newProcess starts a server in a process of its own, and returns its URL and its
-// processor time in microseconds, of which Linux alone tells.
+// newProcess starts a server in its own process. It returns the URL and a function for the
+// processor time in microseconds, which works only on Linux.
 func newProcess(b *testing.B) (url string, spent func() float64) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asBroker+"="+b.TempDir())
@@ -34,7 +34,7 @@ func newProcess(b *testing.B) (url string, spent func() float64) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		_ = stdin.Close() // ends it
+		_ = stdin.Close() // ends the process
 		_ = cmd.Wait()
 	})
 	url, err = bufio.NewReader(stdout).ReadString('\n')
@@ -54,9 +54,9 @@ func newProcess(b *testing.B) (url string, spent func() float64) {
 	}
 }
 
-// BenchmarkSparse reads pages of 50 from a million blocks: before, and after, old
-// cursors, near one place ("near") and anywhere ("anywhere", where the server has
-// to read files of 8 MB), each of which the Backend has to search for.
+// BenchmarkSparse reads pages of 50 from a million blocks, before and after old cursors. The cursors
+// are close to each other ("near") or random ("anywhere", for which the server reads files of 8 MB).
+// The Backend has to search for each of them.
 func BenchmarkSparse(b *testing.B) {
 	url, spent := newProcess(b)
 	ctx, all := context.Background(), uneven(million)

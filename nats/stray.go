@@ -12,117 +12,128 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// errStray is the reason for which a well-formed message is not a block.
-var errStray = errors.New("it does not follow the block before it")
+// errStray is the reason that a well-formed message is not a block.
+var errStray = errors.New("the message does not name the block before it as its predecessor")
 
 // A StrayMessage is a message of the stream that is not a block of the chain.
 // Reads skip it.
 type StrayMessage struct {
 	// Seq is the message's number in the stream.
 	Seq uint64
-	// Reason says why it is not a block.
+	// Reason is the reason that it is not a block.
 	Reason error
 }
 
-// strays counts and logs messages that are no blocks, each once in a process.
+// strays counts and logs messages that are not blocks, each once in a process.
 type strays struct {
-	mu      sync.Mutex
-	count   uint64
-	counted spans
-	junk    spans // that cannot be decoded: reads pass them over
-	lines   int   // logged since begun
-	begun   time.Time
-	silent  uint64 // found since the last line
+	mu          sync.Mutex
+	count       uint64
+	reported    spans
+	undecodable spans // that cannot be decoded: reads pass them over
+	logged      int   // lines logged since
+	since       time.Time
+	suppressed  uint64 // not logged since the last line
 }
 
-// mostLines is how many stray messages are logged in a minute.
-const mostLines = 10
+// maxStrayLines is the number of stray messages that are logged per minute.
+const maxStrayLines = 10
 
-func (x *strays) found(b *Backend, seq uint64, reason error) {
+func (x *strays) report(b *Backend, seq uint64, reason error) {
 	x.mu.Lock()
-	_, known := x.counted.at(seq)
+	_, known := x.reported.at(seq)
 	if !known {
-		x.counted.add(seq, seq)
+		x.reported.add(seq, seq)
 		x.count++
 	}
 	if !errors.Is(reason, errStray) {
-		x.junk.add(seq, seq)
+		x.undecodable.add(seq, seq)
 	}
-	if now := time.Now(); !known && now.Sub(x.begun) > time.Minute {
-		x.begun, x.lines = now, 0
+	if now := time.Now(); !known && now.Sub(x.since) > time.Minute {
+		x.since, x.logged = now, 0
 	}
-	others := x.silent
+	others := x.suppressed
 	switch {
 	case known:
-	case x.lines < mostLines:
-		x.lines++
-		x.silent = 0
+	case x.logged < maxStrayLines:
+		x.logged++
+		x.suppressed = 0
 	default:
-		x.silent++
+		x.suppressed++
 		known = true
 	}
 	x.mu.Unlock()
 	if !known {
-		b.opts.Logger.Warn("message of the stream skipped: it is not a block", "stream", b.names.stream, "seq", seq,
+		b.opts.Logger.Warn("stream message skipped: it is not a block of the chain", "stream", b.names.stream, "seq", seq,
 			"error", reason, "others", others)
 	}
 }
 
-// past returns the message after those that cannot be decoded, if one is such.
-func (x *strays) past(seq uint64) (uint64, bool) {
+// afterUndecodable returns the number after the run of undecodable messages that contains
+// seq, and false if there is none.
+func (x *strays) afterUndecodable(seq uint64) (uint64, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s, some := x.junk.at(seq)
-	return s.to + 1, some
+	s, found := x.undecodable.at(seq)
+	return s.to + 1, found
 }
 
-// before returns the first of the messages that cannot be decoded, if one is such.
-func (x *strays) before(seq uint64) (uint64, bool) {
+// firstUndecodable returns the first number of the run of undecodable messages that
+// contains seq, and false if there is none.
+func (x *strays) firstUndecodable(seq uint64) (uint64, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s, some := x.junk.at(seq)
-	return s.from, some
+	s, found := x.undecodable.at(seq)
+	return s.from, found
 }
 
 func (x *strays) forget() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.counted, x.junk = nil, nil
+	x.reported, x.undecodable = nil, nil
 }
 
 // StrayCount returns the number of messages that this Backend skipped because
-// they are not blocks of the chain. A message that is read again counts once, as
-// long as the messages counted are in at most 1,024 places of the stream.
+// they are not blocks of the chain. A message that is read again is not counted
+// again. The Backend remembers the counted messages as up to 1,024 ranges of
+// sequence numbers. Beyond that it forgets the lowest range.
 func (b *Backend) StrayCount() uint64 {
 	b.strays.mu.Lock()
 	defer b.strays.mu.Unlock()
 	return b.strays.count
 }
 
-// skip returns the message after those that are known to be no blocks, if one is
-// such, and else itself.
+// skip returns the first number from seq on that is not known to be a stray message. It
+// skips only numbers that the survey covers: only the survey notices if the stream lost
+// messages and others got their numbers.
 func (b *Backend) skip(seq uint64) uint64 {
-	for {
-		next, some := b.strays.past(seq)
-		if !some {
-			if next, some = b.survey.past(seq); !some {
-				return seq
-			}
-		}
-		seq = next
-	}
+	_, seen := b.survey.snapshot()
+	return b.skipUpTo(seen, seq)
 }
 
-// StrayMessages reads the whole stream, and yields the messages that are not
-// blocks of the chain. It yields an error, and ends, if the stream cannot be
-// read or lacks blocks.
+// skipUpTo does the same as skip, but skips every number up to end that is known to be a stray.
+func (b *Backend) skipUpTo(end, seq uint64) uint64 {
+	for seq <= end {
+		next, found := b.survey.afterStrays(seq)
+		if is, _ := b.survey.is(seq); !found && !is {
+			next, found = b.strays.afterUndecodable(seq)
+		}
+		if !found {
+			break
+		}
+		seq = min(next, end+1)
+	}
+	return seq
+}
+
+// StrayMessages reads the whole stream and yields the messages that are not blocks of
+// the chain. If the stream cannot be read or lacks blocks, it yields an error and ends.
 func (b *Backend) StrayMessages(ctx context.Context) iter.Seq2[StrayMessage, error] {
 	return func(yield func(StrayMessage, error) bool) {
 		var (
-			l      *links
-			unsure []uint64 // they are strays if a block of the chain is after them
+			l      *linker
+			unsure []uint64 // strays if a block of the chain follows them
 		)
-		tell := func() bool {
+		flush := func() bool {
 			for _, seq := range unsure {
 				if !yield(StrayMessage{Seq: seq, Reason: errStray}, nil) {
 					return false
@@ -137,13 +148,13 @@ func (b *Backend) StrayMessages(ctx context.Context) iter.Seq2[StrayMessage, err
 			case err != nil:
 				yield(StrayMessage{}, err)
 				return
-			case len(messages) == 0 || len(unsure) > mostDoubt:
-				if l != nil && l.gap && l.doubt {
-					yield(StrayMessage{}, failed("list stray messages", b.missing(ctx, l.at)))
+			case len(messages) == 0 || len(unsure) > maxForkScan:
+				if l != nil && l.gap && l.forked {
+					yield(StrayMessage{}, failed("list stray messages", b.missingError(ctx, l.at)))
 					return
 				}
 				if len(messages) == 0 {
-					tell()
+					flush()
 					return
 				}
 			case l == nil:
@@ -151,7 +162,7 @@ func (b *Backend) StrayMessages(ctx context.Context) iter.Seq2[StrayMessage, err
 					yield(StrayMessage{}, err)
 					return
 				}
-				l.patient = true
+				l.ignoreForks = true
 			}
 			for _, s := range messages {
 				from = s.seq + 1
@@ -170,7 +181,7 @@ func (b *Backend) StrayMessages(ctx context.Context) iter.Seq2[StrayMessage, err
 				case len(blocks) == 0:
 					unsure = append(unsure, s.seq)
 				}
-				if (len(blocks) > 0 || !l.gap) && !tell() {
+				if (len(blocks) > 0 || !l.gap) && !flush() {
 					return
 				}
 			}
@@ -178,21 +189,22 @@ func (b *Backend) StrayMessages(ctx context.Context) iter.Seq2[StrayMessage, err
 	}
 }
 
-// RemoveStray deletes a message of the stream that is not a block of the chain,
-// and refuses to delete a block, or a message that no block follows yet. Other
-// Backends may be reading meanwhile. It
-// needs permission to publish to $JS.API.STREAM.MSG.DELETE.<chain>_blocks. A
-// stream with deny_delete, as earlier versions of this package made it, permits
-// it only if no block has the message's subject; the message is purged then,
+// RemoveStray deletes a message that is not a block of the chain. It returns an error if
+// the message is a block, or if no block follows it yet. Other Backends may read the
+// stream meanwhile.
+//
+// RemoveStray needs permission to publish to $JS.API.STREAM.MSG.DELETE.<chain>_blocks.
+// In a stream with deny_delete, as earlier versions of this package created it, only
+// messages with a subject that no block has can be removed: RemoveStray purges them,
 // which needs the permission to prune.
 func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 	const what = "remove a stray message"
-	s, some, err := b.block(ctx, wanted{Seq: seq})
-	if err != nil || !some {
+	s, found, err := b.block(ctx, getRequest{Seq: seq})
+	if err != nil || !found {
 		return failed(what, err)
 	}
 	if s.bad == nil {
-		isBlock, err := b.linked(ctx, s)
+		isBlock, err := b.isLinked(ctx, s)
 		switch {
 		case err != nil:
 			return failed(what, err)
@@ -200,39 +212,39 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 			return fmt.Errorf("natschain: message %d of the stream is a block: it is not removed", seq)
 		}
 	}
-	next, some, err := b.blockAt(ctx, seq+1, noEnd-window)
+	next, found, err := b.blockAt(ctx, seq+1, maxSeq-window)
 	switch {
 	case err != nil:
 		return failed(what, err)
-	case !some:
+	case !found:
 		return fmt.Errorf("natschain: message %d of the stream is not removed: append a block first, "+
-			"as the newest message shows where the stream ends", seq)
+			"because the newest message shows where the stream ends", seq)
 	case next.prev == nil:
 		return fmt.Errorf("natschain: message %d of the stream is not removed: the block after it does not name "+
-			"the one before, so readers could not tell that nothing is missing", seq)
+			"its predecessor, so readers could not verify that nothing is missing", seq)
 	}
 	stream, err := b.js.Stream(ctx, b.names.stream)
 	if err != nil {
-		return failed(what, b.denied(err))
+		return failed(what, b.permissionError(err))
 	}
 	if !stream.CachedInfo().Config.DenyDelete {
-		return failed(what, b.denied(b.try(ctx, func(ctx context.Context) error {
+		return failed(what, b.permissionError(b.retry(ctx, func(ctx context.Context) error {
 			err := stream.DeleteMsg(ctx, seq)
-			if refused(err, noMessageFound, noSuchSequence) {
-				return nil // an attempt whose answer was lost
+			if hasCode(err, noMessageFound, noSuchSequence) {
+				return nil // removed by an attempt whose response was lost
 			}
 			return err
 		})))
 	}
-	first, some, err := b.block(ctx, wanted{Seq: 1, Next: s.subject})
+	first, found, err := b.block(ctx, getRequest{Seq: 1, Next: s.subject})
 	switch {
 	case err != nil:
 		return failed(what, err)
-	case !some || first.seq < seq:
+	case !found || first.seq < seq:
 		return fmt.Errorf("natschain: message %d of the stream cannot be removed: the stream has deny_delete, "+
-			"and others have its subject; it is skipped", seq)
+			"and other messages have its subject; reads skip it", seq)
 	}
-	return failed(what, b.denied(b.try(ctx, func(ctx context.Context) error {
+	return failed(what, b.permissionError(b.retry(ctx, func(ctx context.Context) error {
 		return stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject), jetstream.WithPurgeSequence(seq+1))
 	})))
 }

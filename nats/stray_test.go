@@ -1,45 +1,29 @@
 package natschain_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A logbook is where a Backend logs to.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+// A logbook records the log of a Backend.
+type logbook struct{ testkit.Buffer }
 
 func (l *logbook) options() *natschain.Options {
 	return &natschain.Options{Create: &natschain.Storage{}, Logger: slog.New(slog.NewTextHandler(l, nil))}
 }
 
-// strayMessages are what strangers may leave in a stream that has the blocks up
-// to all[at].
+// strayMessages returns messages, as subject and payload, that other programs may publish after
+// all[at].
 func strayMessages(all []chaingql.Block, at int) map[string][2]string {
 	block := func(b chaingql.Block, prev any) string {
 		text := payloadOf(&b)
@@ -73,15 +57,14 @@ func strayMessages(all []chaingql.Block, at int) map[string][2]string {
 		"the highest cursor, and it fits":      {subject, block(highest, all[at].Cursor)},
 		"a cursor of no kind":                  {subject, block(odd, all[at].Cursor)},
 		"a cursor with other characters":       {subject, `{"cursor":"\u0000","hash":"` + strings.Repeat("00", 32) + `"}`},
-		"a seq_no that is none, a block else": {subject,
+		"a block with an invalid seq_no": {subject,
 			strings.Replace(block(all[at+1], all[at].Cursor), `"seq_no":`, `"seq_no":-`, 1)},
 	}
 }
 
-// TestStrayMessageCostsNothingButItself leaves one message after the first block,
-// in the middle and at the end of a chain: Open, pages, Follow and Append work as
-// if it were not there, and the log names it.
-func TestStrayMessageCostsNothingButItself(t *testing.T) {
+// TestStrayMessageIsSkipped publishes one message near the beginning, in the middle and at the end
+// of a chain. Open, pages, Follow and Append must ignore it, and the log must name it.
+func TestStrayMessageIsSkipped(t *testing.T) {
 	all := blocks(120)
 	for name := range strayMessages(all, 40) {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +93,7 @@ func TestStrayMessageCostsNothingButItself(t *testing.T) {
 					t.Errorf("the log does not name message %d: %s", ack.Sequence, book)
 				}
 				if n := b.StrayCount(); n != uint64(i+1) {
-					t.Errorf("%d messages were counted after %d", n, i+1)
+					t.Errorf("got StrayCount %d, want %d", n, i+1)
 				}
 				if i == 1 { // a Writer that has not seen the stream before
 					w = writer(t, fresh)
@@ -148,7 +131,8 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 				}
 				page, err := b.Blocks(context.Background(), q)
 				if due := chaingql.PageOf(want, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(due)) {
-					t.Errorf("of %d blocks %+v reads %v, %v, want %v", len(want), q, cursorsOf(page), err, cursorsOf(due))
+					t.Errorf("%+v of %d blocks: got %v and error %v, want %v", q, len(want), cursorsOf(page), err,
+						cursorsOf(due))
 					return
 				}
 			}
@@ -156,7 +140,7 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 	}
 }
 
-// TestStrayMessagesAreListedAndRemoved has some of each kind among the blocks.
+// TestStrayMessagesAreListedAndRemoved publishes some of each kind among the blocks.
 func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), blocks(120)
 	b, js := open(t, s.ClientURL(), (&logbook{}).options()), raw(t, s.ClientURL())
@@ -181,14 +165,14 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 	live := follow(t, b, all[50].Cursor)
 	live.expect(all[51:101])
 	if err := b.RemoveStray(ctx, 174); err == nil || !strings.Contains(err.Error(), "append a block first") {
-		t.Errorf("of the newest message it said %v", err)
+		t.Errorf("RemoveStray of the newest message: got error %v, want one about appending first", err)
 	}
 	if err := w.Append(ctx, all[:105]...); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.RemoveStray(ctx, 7); err == nil ||
 		!strings.Contains(err.Error(), "message 7 of the stream is a block: it is not removed") {
-		t.Errorf("of a block it said %v", err)
+		t.Errorf("RemoveStray of a block: got error %v, want that it is a block", err)
 	}
 	listed := map[uint64]bool{}
 	for m, err := range b.StrayMessages(ctx) {
@@ -196,7 +180,7 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.Reason == nil || listed[m.Seq] {
-			t.Errorf("message %d is listed for the reason %v", m.Seq, m.Reason)
+			t.Errorf("message %d: got reason %v, or it is listed twice", m.Seq, m.Reason)
 		}
 		listed[m.Seq] = true
 		if err := b.RemoveStray(ctx, m.Seq); err != nil {
@@ -209,12 +193,12 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 		}
 	}
 	if len(listed) != len(left) {
-		t.Errorf("%d messages are listed, %d are strays", len(listed), len(left))
+		t.Errorf("got %d stray messages, want %d", len(listed), len(left))
 	}
 	for m := range b.StrayMessages(ctx) {
-		t.Errorf("message %d is still there", m.Seq)
+		t.Errorf("message %d was not removed", m.Seq)
 	}
-	fresh := open(t, s.ClientURL(), nil) // is not told that there are holes
+	fresh := open(t, s.ClientURL(), nil) // the gaps are not an error
 	expectReads(t, fresh, all[:105])
 	expectReads(t, b, all[:105])
 	if err := writer(t, fresh).Append(ctx, all[90:110]...); err != nil {
@@ -228,9 +212,9 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 	expectReads(t, fresh, all)
 }
 
-// TestStrayMessageOfAStreamThatDeniesDeletion is purged if it has its subject for
-// itself. Else it stays, and is skipped.
-func TestStrayMessageOfAStreamThatDeniesDeletion(t *testing.T) {
+// TestRemoveStrayWithDenyDelete requires that a stray message is purged if no other message has its
+// subject. Otherwise it remains and is skipped.
+func TestRemoveStrayWithDenyDelete(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), blocks(60)
 	js := raw(t, s.ClientURL())
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"},
@@ -253,7 +237,7 @@ func TestStrayMessageOfAStreamThatDeniesDeletion(t *testing.T) {
 		t.Error(err)
 	}
 	if err := b.RemoveStray(ctx, 32); err == nil || !strings.Contains(err.Error(), "the stream has deny_delete") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got error %v, want one about deny_delete", err)
 	}
 	if err := writer(t, b).Append(ctx, all...); err != nil {
 		t.Error(err)
@@ -261,8 +245,8 @@ func TestStrayMessageOfAStreamThatDeniesDeletion(t *testing.T) {
 	expectReads(t, open(t, s.ClientURL(), (&logbook{}).options()), all)
 }
 
-// TestBlockOfTheFarFutureIsRefused also has one that is far, but near enough.
-func TestBlockOfTheFarFutureIsRefused(t *testing.T) {
+// TestAppendRejectsCursorFarAbovePredecessor also appends cursors just below the limit.
+func TestAppendRejectsCursorFarAbovePredecessor(t *testing.T) {
 	b, ctx := open(t, newBroker(t).ClientURL(), nil), context.Background()
 	w := writer(t, b)
 	block := func(n uint64) chaingql.Block {
@@ -275,7 +259,7 @@ func TestBlockOfTheFarFutureIsRefused(t *testing.T) {
 	}
 	for _, blocks := range [][]chaingql.Block{chain[2:3], {block(3 + 2*far)}, {block(2 + far), chain[2]}} {
 		if err := w.Append(ctx, blocks...); err == nil || !strings.Contains(err.Error(), "is too far above") {
-			t.Errorf("%v: the error is %v", cursorsOf(blocks), err)
+			t.Errorf("%v: got error %v, want one about the distance", cursorsOf(blocks), err)
 		}
 	}
 	expectStored(t, b, chain[:2])

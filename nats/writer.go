@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,55 +12,56 @@ import (
 	"github.com/chaingql/chaingql"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 )
 
-// ErrConflict is returned by [Writer.Append] where the chain holds a different
-// block under a cursor, or newer blocks and none under it: a block that appears
-// below a cursor which was already read would never be seen. It is also returned if
-// the chain lost blocks that this Writer saw stored (servers that lost power, a
-// stream that was made again), and the blocks begin after its newest one, unless
-// this Writer stored the first of them directly after that one: append from its
-// newest block on. A chain that is empty now takes only what this Writer began it
-// with; make another Writer to begin it with other blocks.
-var ErrConflict = errors.New("it conflicts with what is stored")
+// ErrConflict is returned by [Writer.Append] if the chain contains a different block
+// with the same cursor, or lacks the block but contains newer ones: readers that are
+// already after its cursor would never receive it.
+//
+// It is also returned if the chain lost blocks that this Writer saw stored, for example
+// because servers lost power or the stream was created again, and the new blocks would
+// leave a gap. Append from the chain's newest block on. If the chain is empty now, the
+// Writer accepts only the block with which it began the chain; to begin with another
+// block, use a new Writer.
+var ErrConflict = errors.New("conflict with stored blocks")
 
-// A Writer fills a chain. Get one from [Backend.Writer]; its methods may be
-// called concurrently, and any number of Writers in any number of processes may
-// write to one chain: each message says behind which one it belongs, so blocks
-// are appended in cursor order or not at all.
+// A Writer writes the blocks and balances of a chain. [Backend.Writer] returns one. Its
+// methods may be called concurrently. Any number of Writers in any number of processes
+// may write to one chain: each message states which one it follows, so blocks are
+// appended in cursor order or not at all.
 type Writer struct {
-	b    *Backend
-	js   jetstream.JetStream
-	turn chan struct{}     // held by the one that appends
-	tail *tail             // of the stream, nil where it has to be looked up; its holder's
-	had  chaingql.Cursor   // of the newest block that was seen stored; its holder's
-	own  []chaingql.Cursor // of the newest blocks it stored, and the one before them; its holder's
+	b          *Backend
+	js         jetstream.JetStream
+	sem        chan struct{}     // held by the running Append; guards the fields below
+	tail       *tail             // end of the stream, nil if it must be looked up
+	newestSeen chaingql.Cursor   // newest block that was seen stored
+	ownRun     []chaingql.Cursor // newest blocks that this Writer stored, and the one before them
 
-	indexing bool // the chain has an index
+	indexing bool // the index exists and this Writer may write to it
 	indexer  indexer
 
-	batches bool          // the stream takes atomic batches; its holder's
-	catchUp time.Duration // that a new leader is given to have that block, too
+	batches bool          // the stream allows atomic batches
+	catchUp time.Duration // how long a new leader may lack the block newestSeen
 }
 
-// A tail is where a stream ends.
+// A tail is the end of a stream.
 type tail struct {
 	seq    uint64
-	cursor *chaingql.Cursor // nil where the newest block is gone
+	cursor *chaingql.Cursor // of the newest block, nil if that was removed
 }
 
-// Writer returns a Writer of the Backend's chain, or an error where it may not
-// write, or the stream cannot be written to. It uses the Backend's connection and
-// ends with its Close.
+// Writer returns a Writer of the Backend's chain. It returns an error if the permission
+// to write is missing or no stream accepts the messages. The Writer uses the Backend's
+// connection, which [Backend.Close] closes.
 func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
-	js, err := jetstream.New(b.nc, jetstream.WithPublishAsyncMaxPending(4*pending),
+	js, err := jetstream.New(b.nc, jetstream.WithPublishAsyncMaxPending(4*maxPending),
 		jetstream.WithPublishAsyncTimeout(ackWait))
 	if err != nil {
 		return nil, failed("open a writer", err)
 	}
-	for _, subject := range []string{b.names.of(&chaingql.Block{}), b.names.value(&chaingql.Address{})} {
-		if err := b.mayWrite(ctx, subject); err != nil {
+	block, balance := b.names.blockSubject(&chaingql.Block{}), b.names.balanceSubject(&chaingql.Address{})
+	for _, subject := range []string{block, balance} {
+		if err := b.checkWrite(ctx, subject); err != nil {
 			return nil, err
 		}
 	}
@@ -69,46 +69,49 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 	if err != nil {
 		return nil, failed("open a writer", err)
 	}
-	w := &Writer{b: b, js: js, turn: make(chan struct{}, 1), catchUp: b.opts.Timeout,
+	w := &Writer{b: b, js: js, sem: make(chan struct{}, 1), catchUp: b.opts.Timeout,
 		batches: info.Config.AllowAtomicPublish}
 	w.indexing = b.openIndex(ctx)
 	if !w.batches {
-		b.opts.Logger.WarnContext(ctx, "stream takes no atomic batches: blocks are appended one by one", "stream",
+		b.opts.Logger.WarnContext(ctx, "stream allows no atomic batches: blocks are appended one by one", "stream",
 			b.names.stream)
 	}
 	return w, nil
 }
 
-// mayWrite sends a message that the stream is bound to refuse.
-func (b *Backend) mayWrite(ctx context.Context, subject string) error {
-	err := b.try(ctx, func(ctx context.Context) error {
+// checkWrite sends a message that the stream must reject, to find missing permissions.
+func (b *Backend) checkWrite(ctx context.Context, subject string) error {
+	err := b.retry(ctx, func(ctx context.Context) error {
 		m := &nats.Msg{Subject: subject,
-			Header: nats.Header{jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(noEnd-1, 10)}}}
+			Header: nats.Header{jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(maxSeq-1, 10)}}}
 		_, err := b.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 		return err
 	})
 	switch {
-	case refused(err, wrongLastSequence):
+	case hasCode(err, wrongLastSequence):
 		return nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("natschain: no stream takes messages to %s", subject)
+		return fmt.Errorf("natschain: no stream accepts messages to %s", subject)
 	case err == nil:
-		err = errors.New("a message was taken that says it belongs elsewhere")
+		err = errors.New("a message with a wrong expected sequence number was stored")
 	}
-	return failed("may not write to "+subject, b.denied(err))
+	return failed("cannot write to "+subject, b.permissionError(err))
 }
 
-// Append appends blocks. They must ascend by cursor, and past every block that
-// the chain ever had, with one exception that lets an indexer go on where it does
-// not know how far it came: blocks that are stored already, and equal, are passed
-// over, as are those that were pruned. [ErrConflict] is for one that differs. A
-// block whose cursor begins with a number that is higher than the one before by
-// more than 16,777,216 and by more than a sixteenth is refused. On
-// error the first of the blocks may be stored: Append again. What was not
-// acknowledged is looked up and sent again until it is, or WriteTimeout ends.
-// Many blocks at once are faster: up to 512 are stored as one atomic batch, if
-// the stream allows that; see [Storage]. After each 256 blocks, and if the index
-// lags, Append also extends the index; an error of that is only logged.
+// Append appends blocks. Their cursors must ascend and be higher than all cursors that
+// the chain ever had. Blocks that are already stored and equal are skipped, and so are
+// pruned ones, so an indexer may repeat blocks. Append returns [ErrConflict] for a block
+// that differs from the stored one. It also rejects a block if the number at the
+// beginning of its cursor exceeds the previous one by more than 16,777,216 and by more
+// than a sixteenth.
+//
+// If a block is not acknowledged, Append checks whether it was stored and sends it
+// again, until WriteTimeout ends. After an error, the first of the blocks may be stored:
+// call Append again with all of them.
+//
+// Many blocks in one call are faster: up to 512 are stored as one atomic batch, if the
+// stream allows that; see [Storage]. After every 256 blocks, and if the index lags,
+// Append also extends the index. Errors of that are only logged.
 func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	for i, b := range blocks {
 		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
@@ -116,33 +119,34 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 				chaingql.ErrBadCursor)
 		}
 		if i > 0 && b.Cursor <= blocks[i-1].Cursor {
-			return fmt.Errorf("natschain: block %d of %d has cursor %q, which is not past %q", i+1, len(blocks), b.Cursor,
+			return fmt.Errorf("natschain: block %d of %d has cursor %q, which is not after %q", i+1, len(blocks), b.Cursor,
 				blocks[i-1].Cursor)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
 	defer cancel()
 	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
+	case w.sem <- struct{}{}:
+		defer func() { <-w.sem }()
 	case <-ctx.Done():
 		return failed("append", ctx.Err())
 	}
 	for len(blocks) > 0 {
-		n, err := w.known(ctx, blocks)
+		n, err := w.countStored(ctx, blocks)
 		if err == nil {
-			if n > 0 && n < len(blocks) && blocks[n-1].Cursor < w.had { // its end was lost, and comes again
-				w.own = append(w.upToOwn(blocks[n-1].Cursor), blocks[n-1].Cursor, blocks[n].Cursor)
+			if n > 0 && n < len(blocks) && blocks[n-1].Cursor < w.newestSeen {
+				// the end of the chain was lost and is appended again
+				w.ownRun = append(w.ownRunBefore(blocks[n-1].Cursor), blocks[n-1].Cursor, blocks[n].Cursor)
 			} else if n > 0 {
-				w.had = max(w.had, blocks[n-1].Cursor)
+				w.newestSeen = max(w.newestSeen, blocks[n-1].Cursor)
 			}
 			blocks = blocks[n:]
-			if err := w.near(blocks); err != nil {
+			if err := w.checkDistance(blocks); err != nil {
 				return err
 			}
 			before := w.tail.cursor
 			n, err = w.publish(ctx, blocks)
-			w.note(before, blocks[:n])
+			w.remember(before, blocks[:n])
 			blocks = blocks[n:]
 			if err == nil {
 				w.index(ctx, n)
@@ -150,8 +154,8 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 		}
 		if err != nil {
 			w.tail = nil
-			if !errors.Is(err, errElsewhere) && !refused(err, wrongLastSequence, sequenceUnderway, batchHasDuplicate) &&
-				!w.b.passing(err) || ctx.Err() != nil {
+			if !errors.Is(err, errTailMoved) && !hasCode(err, wrongLastSequence, sequenceUnderway, batchHasDuplicate) &&
+				!w.b.retryable(err) || ctx.Err() != nil {
 				return failed("append", err)
 			}
 			pause(ctx, pauseBetween)
@@ -160,93 +164,98 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	return nil
 }
 
-// near refuses blocks that readers would not believe, so far is one from the one
-// before it.
-func (w *Writer) near(blocks []chaingql.Block) error {
+// checkDistance rejects cursors so far above their predecessor that readers would treat
+// the block as a stray message.
+func (w *Writer) checkDistance(blocks []chaingql.Block) error {
 	for i, b := range blocks {
 		before := w.tail.cursor
 		if i > 0 {
 			before = &blocks[i-1].Cursor
 		}
-		if before != nil && far(*before, b.Cursor) {
-			return fmt.Errorf("natschain: cursor %q is too far above %q, the one before it", b.Cursor, *before)
+		if before != nil && tooFar(*before, b.Cursor) {
+			return fmt.Errorf("natschain: cursor %q is too far above its predecessor %q", b.Cursor, *before)
 		}
 	}
 	return nil
 }
 
-// known is how many of the blocks are stored already, as they are.
-func (w *Writer) known(ctx context.Context, blocks []chaingql.Block) (int, error) {
+// countStored returns how many of the first blocks are already stored and equal.
+func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int, error) {
+	looked := w.tail == nil
 	for begun := time.Now(); w.tail == nil; {
 		w.indexer.restart()
-		last, err := w.b.lastSeq(ctx) // its message may have been removed
+		last, err := w.b.lastSeq(ctx) // that message may have been removed
 		if err != nil {
 			return 0, err
 		}
-		newest, some, end, err := w.b.tail(ctx)
+		newest, found, end, err := w.b.tail(ctx)
 		end = max(end, last)
 		switch {
 		case err != nil:
 			return 0, err
-		case !some && end > 0:
+		case !found && end > 0:
 			w.tail = &tail{seq: end}
 		case w.continues(newest.block.Cursor, blocks):
 			w.tail = &tail{seq: end, cursor: &newest.block.Cursor}
 		case time.Since(begun) > w.catchUp:
-			return 0, w.lost(newest.block.Cursor)
-		default: // a new leader may have yet to catch up
+			return 0, w.lostError(newest.block.Cursor)
+		default: // a new leader may still have to catch up
 			pause(ctx, pauseBetween)
 		}
 	}
-	if w.tail.cursor == nil { // the stream has forgotten where it was
-		return upTo(blocks, w.had), nil
+	if w.tail.cursor == nil { // all blocks were removed
+		return upTo(blocks, w.newestSeen), nil
 	}
-	if !w.continues(*w.tail.cursor, blocks) { // after blocks that are all stored, which may be any
-		return 0, w.lost(*w.tail.cursor)
+	if !w.continues(*w.tail.cursor, blocks) { // a call whose blocks were all stored may have set any tail
+		return 0, w.lostError(*w.tail.cursor)
 	}
 	n := upTo(blocks, *w.tail.cursor)
-	return n, w.compare(ctx, blocks[:n])
+	there, err := w.compare(ctx, blocks[:n])
+	if err == nil && !there && !looked {
+		err = errTailMoved // the stream has lost them since: look up its end
+	}
+	return n, err
 }
 
-func (w *Writer) lost(newest chaingql.Cursor) error {
-	return fmt.Errorf("the chain ends at cursor %q, and had %q: %w", newest, w.had, ErrConflict)
+func (w *Writer) lostError(newest chaingql.Cursor) error {
+	return fmt.Errorf("the chain ends at cursor %q, but had %q: %w", newest, w.newestSeen, ErrConflict)
 }
 
-// continues reports whether blocks leave no hole after the newest one. They may if
-// the chain lost some that were stored.
+// continues reports whether the blocks follow the newest one without a gap. They may not
+// if the chain lost stored blocks.
 func (w *Writer) continues(newest chaingql.Cursor, blocks []chaingql.Block) bool {
-	if newest >= w.had {
+	if newest >= w.newestSeen {
 		return true
 	}
 	if n := upTo(blocks, newest); n > 0 {
 		return n == len(blocks) || blocks[n-1].Cursor == newest
 	}
-	i := slices.Index(w.own, newest)
-	return i >= 0 && i+1 < len(w.own) && w.own[i+1] == blocks[0].Cursor
+	i := slices.Index(w.ownRun, newest)
+	return i >= 0 && i+1 < len(w.ownRun) && w.ownRun[i+1] == blocks[0].Cursor
 }
 
-// note remembers blocks that it stored after another.
-func (w *Writer) note(before *chaingql.Cursor, blocks []chaingql.Block) {
+// remember records blocks that this Writer stored, and the cursor before them.
+func (w *Writer) remember(before *chaingql.Cursor, blocks []chaingql.Block) {
 	if len(blocks) == 0 {
 		return
 	}
 	if before != nil {
-		w.own = append(w.upToOwn(*before), *before)
+		w.ownRun = append(w.ownRunBefore(*before), *before)
 	}
 	for _, b := range blocks {
-		w.had, w.own = b.Cursor, append(w.own, b.Cursor)
+		w.newestSeen, w.ownRun = b.Cursor, append(w.ownRun, b.Cursor)
 	}
-	if n := len(w.own); n > 2*mostMarks {
-		w.own = slices.Delete(w.own, 0, n-mostMarks)
+	if n := len(w.ownRun); n > 2*maxPlaces {
+		w.ownRun = slices.Delete(w.ownRun, 0, n-maxPlaces)
 	}
 }
 
-// upToOwn returns the cursors before one, none if it is not among them.
-func (w *Writer) upToOwn(c chaingql.Cursor) []chaingql.Cursor {
-	return w.own[:max(0, slices.Index(w.own, c))]
+// ownRunBefore returns the cursors before c in ownRun, none if it does not contain c.
+func (w *Writer) ownRunBefore(c chaingql.Cursor) []chaingql.Cursor {
+	return w.ownRun[:max(0, slices.Index(w.ownRun, c))]
 }
 
-// upTo is how many blocks there are up to and with a cursor.
+// upTo returns the number of blocks up to and including a cursor.
 func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	n, found := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
 		return strings.Compare(string(b.Cursor), string(c))
@@ -257,27 +266,28 @@ func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	return n
 }
 
-// compare sees that blocks are the ones that are stored.
-func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) error {
+// compare returns an error if the stream contains other blocks. It returns false if the
+// stream ends before them.
+func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) (there bool, err error) {
 	if len(blocks) == 0 {
-		return nil
+		return true, nil
 	}
 	at, err := w.b.search(ctx, blocks[0].Cursor)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var before *place
 	for from := at.end(blocks[0].Cursor); len(blocks) > 0; {
-		context := min(from-1, window) // shows which of the messages are blocks
+		context := min(from-1, window) // needed to recognize which messages are blocks
 		if before != nil {
 			context = 0
 		}
-		page, err := w.b.chain(ctx, before, from-context, noEnd, min(len(blocks), chaingql.MaxPage)+int(context))
+		page, err := w.b.chain(ctx, before, from-context, maxSeq, min(len(blocks), chaingql.MaxPage)+int(context))
 		if err != nil {
-			return err
+			return false, err
 		}
 		page = slices.DeleteFunc(page, func(s stored) bool { return s.seq < from })
-		if len(page) > 0 && (at.gone || page[0].seq > from) { // what is below that is gone
+		if len(page) > 0 && (at.tooOld || page[0].seq > from) { // the blocks before were removed
 			n := upTo(blocks, page[0].block.Cursor)
 			if n > 0 && blocks[n-1].Cursor == page[0].block.Cursor {
 				n--
@@ -285,63 +295,25 @@ func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) error {
 			if page[0].prev != nil {
 				n = upTo(blocks, *page[0].prev)
 			}
-			blocks, at.gone = blocks[n:], false
+			blocks, at.tooOld = blocks[n:], false
 		}
 		for _, s := range page[:min(len(page), len(blocks))] {
 			b := blocks[0]
 			if b.Cursor != s.block.Cursor {
-				return fmt.Errorf("cursor %q is not stored, and newer ones are: %w", b.Cursor, ErrConflict)
+				return false, fmt.Errorf("cursor %q is not stored, but newer ones are: %w", b.Cursor, ErrConflict)
 			}
 			at := b.Time
 			b.Time = s.block.Time
 			if b != s.block || !at.Equal(s.block.Time) {
-				return fmt.Errorf("under cursor %q block %v is stored, not %v: %w", b.Cursor, s.block.Hash, b.Hash, ErrConflict)
+				return false, fmt.Errorf("cursor %q has block %v, not %v: %w", b.Cursor, s.block.Hash, b.Hash,
+					ErrConflict)
 			}
 			p := s.place()
 			blocks, from, before = blocks[1:], s.seq+1, &p
 		}
 		if len(page) == 0 {
-			return nil
+			break
 		}
 	}
-	return nil
+	return len(blocks) == 0, nil
 }
-
-// SetBalance gives an account a balance in nano-units. An account with a balance
-// of zero is known all the same.
-func (w *Writer) SetBalance(ctx context.Context, addr chaingql.Address, nano *big.Int) error {
-	return w.SetBalances(ctx, map[chaingql.Address]*big.Int{addr: nano})
-}
-
-// SetBalances is SetBalance for many accounts. On error some may be set. The
-// newest call for an account counts, so have each account written by one process
-// at a time.
-func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]*big.Int) error {
-	left := make([]*nats.Msg, 0, len(balances))
-	for addr, nano := range balances {
-		if nano == nil || nano.Sign() < 0 {
-			return fmt.Errorf("natschain: balance %v of %v is no number of nano-units", nano, addr)
-		}
-		// With an id, what was sent twice is kept once, however late one of them comes.
-		left = append(left, &nats.Msg{Subject: w.b.names.value(&addr), Data: []byte(nano.String()),
-			Header: nats.Header{jetstream.MsgIDHeader: {nuid.Next()}}})
-	}
-	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
-	defer cancel()
-	for len(left) > 0 {
-		n, err := w.send(ctx, left, func(int, *jetstream.PubAck) error { return nil })
-		left = left[n:]
-		if err != nil && (!w.b.passing(err) || ctx.Err() != nil) {
-			return failed("set balances", err)
-		}
-		if err != nil {
-			pause(ctx, pauseBetween)
-		}
-	}
-	return nil
-}
-
-const (
-	pending = 512 // messages that a call has under way
-	ackWait = 2 * time.Second
-)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
-	"github.com/chaingql/chaingql/internal/relay"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -28,7 +28,7 @@ func cursorsOf(blocks []chaingql.Block) []chaingql.Cursor {
 	return cursors
 }
 
-// expectStored sees that a chain is what it should be, page by page.
+// expectStored compares the chain with want, page by page.
 func expectStored(t testing.TB, b chaingql.Backend, want []chaingql.Block) {
 	t.Helper()
 	var got []chaingql.Cursor
@@ -45,22 +45,23 @@ func expectStored(t testing.TB, b chaingql.Backend, want []chaingql.Block) {
 		q.After = page[len(page)-1].Cursor
 	}
 	if wanted := cursorsOf(want); !slices.Equal(got, wanted) {
-		t.Errorf("stored are %s", difference(got, wanted))
+		t.Errorf("stored blocks: %s", difference(got, wanted))
 	}
 }
 
-// difference tells where two lists part.
+// difference describes the first difference of two lists.
 func difference(got, want []chaingql.Cursor) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			return fmt.Sprintf("%q in place %d of %d, where %q was due", got[i], i, len(want), want[i])
+			return fmt.Sprintf("got %q at index %d of %d, want %q", got[i], i, len(want), want[i])
 		}
 	}
-	return fmt.Sprintf("%d blocks of %d", len(got), len(want))
+	return fmt.Sprintf("got %d blocks, want %d", len(got), len(want))
 }
 
-func TestAppendAgainChangesNothing(t *testing.T) {
-	for _, window := range []time.Duration{0, 100 * time.Millisecond} { // the server knows the ids, or has forgotten them
+func TestRepeatedAppendChangesNothing(t *testing.T) {
+	// The server remembers the ids of messages, or has forgotten them.
+	for _, window := range []time.Duration{0, 100 * time.Millisecond} {
 		s := newBroker(t)
 		b := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{Duplicates: window}})
 		all, ctx := blocks(3000), context.Background()
@@ -78,8 +79,7 @@ func TestAppendAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMessagesHaveIDs looks at what keeps doubles out for writers in other
-// languages.
+// TestMessagesHaveIDs checks the ids that prevent duplicates by writers in other languages.
 func TestMessagesHaveIDs(t *testing.T) {
 	s := newBroker(t)
 	w, all, ctx := writer(t, open(t, s.ClientURL(), nil)), blocks(3), context.Background()
@@ -89,11 +89,11 @@ func TestMessagesHaveIDs(t *testing.T) {
 	ack, err := raw(t, s.ClientURL()).Publish(ctx, "chain.blocks.0.8000000000000000", nil,
 		jetstream.WithMsgID(fmt.Sprintf("%s.%x", all[1].Cursor, all[1].Hash[:8])))
 	if err != nil || !ack.Duplicate || ack.Sequence != 2 {
-		t.Errorf("a second message of one id is answered %+v, %v", ack, err)
+		t.Errorf("second message with the same id: got %+v and error %v, want a duplicate of 2", ack, err)
 	}
 }
 
-func TestAppendRefusesWhatDoesNotFit(t *testing.T) {
+func TestAppendRejectsConflictsAndBadOrder(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)
 	w, all, ctx := writer(t, b), blocks(20), context.Background()
@@ -118,11 +118,12 @@ func TestAppendRefusesWhatDoesNotFit(t *testing.T) {
 		{"another shard", changed(func(b *chaingql.Block) { b.Shard ^= 1 << 62 }), natschain.ErrConflict},
 		{"a foreign cursor", []chaingql.Block{{Cursor: "a foreign cursor!"}}, chaingql.ErrBadCursor},
 		{"no cursor", []chaingql.Block{{}}, chaingql.ErrBadCursor},
+		{"one twice", []chaingql.Block{all[12], all[12]}, nil},
 		{"no order", []chaingql.Block{all[12], all[11]}, nil},
 	} {
 		for _, w := range []*natschain.Writer{w, writer(t, b)} {
 			if err := w.Append(ctx, row.blocks...); err == nil || row.want != nil && !errors.Is(err, row.want) {
-				t.Errorf("%s: error %v", row.name, err)
+				t.Errorf("%s: got error %v, want %v", row.name, err, row.want)
 			}
 		}
 	}
@@ -132,8 +133,8 @@ func TestAppendRefusesWhatDoesNotFit(t *testing.T) {
 	expectStored(t, b, slices.Delete(slices.Clone(all), 5, 6))
 }
 
-// TestSeveralProducersWriteOneChain has them write the same chain at their own
-// pace: what is stored is that chain, once and in order.
+// TestSeveralProducersWriteOneChain lets several producers write the same chain at different rates.
+// Each block must be stored once and in order.
 func TestSeveralProducersWriteOneChain(t *testing.T) {
 	s := newBroker(t)
 	all, ctx := blocks(1500), context.Background()
@@ -155,7 +156,7 @@ func TestSeveralProducersWriteOneChain(t *testing.T) {
 	expectStored(t, open(t, s.ClientURL(), nil), all)
 }
 
-// TestProducersOfDifferentChainsConflict has one of them win.
+// TestProducersOfDifferentChainsConflict requires that one of them wins.
 func TestProducersOfDifferentChainsConflict(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
@@ -173,7 +174,7 @@ func TestProducersOfDifferentChainsConflict(t *testing.T) {
 	writing.Wait()
 	won := slices.Index(errs, nil)
 	if won < 0 || !errors.Is(errs[1-won], natschain.ErrConflict) {
-		t.Fatalf("the errors are %v", errs)
+		t.Fatalf("got errors %v, want nil and ErrConflict", errs)
 	}
 	b := open(t, s.ClientURL(), nil)
 	page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: chaingql.MaxPage})
@@ -185,10 +186,10 @@ func TestProducersOfDifferentChainsConflict(t *testing.T) {
 	}
 }
 
-// TestWhatFollowsARefusedBlockIsRefused has somebody else append one block where
-// a Writer believes that the chain ends: none of the Writer's may come behind it,
-// though but the first of them is out of place.
-func TestWhatFollowsARefusedBlockIsRefused(t *testing.T) {
+// TestAppendRejectsAllBlocksAfterForeignBlock lets another Writer append one block at the end that
+// the first Writer expects. None of the first Writer's blocks may follow it, although only the first
+// of them conflicts.
+func TestAppendRejectsAllBlocksAfterForeignBlock(t *testing.T) {
 	s := newBroker(t)
 	ctx, all := context.Background(), blocks(60)
 	fork := slices.Clone(all[30:31])
@@ -210,17 +211,17 @@ func TestWhatFollowsARefusedBlockIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := w.Append(ctx, all[30:50]...); !errors.Is(err, natschain.ErrConflict) {
-			t.Errorf("%s: the error is %v", row.name, err)
+			t.Errorf("%s: got error %v, want ErrConflict", row.name, err)
 		}
 		expectStored(t, b, slices.Concat(all[:30], row.theirs))
 	}
 }
 
-// TestLostAckCostsNothing cuts the connection again and again while a Writer has
-// hundreds of messages under way.
-func TestLostAckCostsNothing(t *testing.T) {
+// TestAppendSurvivesLostAcks cuts the connection repeatedly while a Writer has hundreds of messages in
+// flight.
+func TestAppendSurvivesLostAcks(t *testing.T) {
 	s := newBroker(t)
-	p := relay.New(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
 	w, all, ctx := writer(t, b), blocks(200_000), context.Background()
 	var cutting sync.WaitGroup
@@ -251,8 +252,8 @@ func TestLostAckCostsNothing(t *testing.T) {
 	expectStored(t, open(t, s.ClientURL(), nil), all[:n])
 }
 
-// TestChainOfAnotherHandIsRead reads what a program wrote that has no Writer.
-func TestChainOfAnotherHandIsRead(t *testing.T) {
+// TestMessagesOfOtherProgramsAreRead reads messages that were not written by a Writer.
+func TestMessagesOfOtherProgramsAreRead(t *testing.T) {
 	s := newBroker(t)
 	book := &logbook{}
 	b, ctx := open(t, s.ClientURL(), book.options()), context.Background()
@@ -281,15 +282,15 @@ func TestChainOfAnotherHandIsRead(t *testing.T) {
 			Cursor: "0201"},
 	}
 	if got, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 5}); err != nil || !slices.Equal(got, want) {
-		t.Errorf("the blocks are %v, %v", got, err)
+		t.Errorf("got blocks %v and error %v, want %v", got, err, want)
 	}
 	if got, err := b.Balance(ctx, chaingql.Address{Workchain: -1, ID: hash(0x0f)}); err != nil ||
 		got.String() != "123456789012345678901234567890" {
-		t.Errorf("the balance is %v, %v", got, err)
+		t.Errorf("got balance %v and error %v, want 123456789012345678901234567890", got, err)
 	}
 	for i, wrong := range []struct{ subject, payload, want string }{
 		{"chain.blocks.0.4000000000000000", `no json`, "invalid character"},
-		{"chain.blocks.0.4000000000000000", `{"cursor":"0202","hash":"01"}`, "has not 64 hex digits"},
+		{"chain.blocks.0.4000000000000000", `{"cursor":"0202","hash":"01"}`, "does not have 64 hex digits"},
 		{"chain.blocks.0.4000000000000000", `{"cursor":"","hash":"01"}`, "is malformed"},
 		{"chain.blocks.base.4000000000000000", `{"cursor":"0202","hash":"` + strings.Repeat("01", 32) + `"}`,
 			"does not end in a workchain and a shard"},
@@ -298,24 +299,24 @@ func TestChainOfAnotherHandIsRead(t *testing.T) {
 	} {
 		put(wrong.subject, wrong.payload)
 		if got, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); err != nil || !slices.Equal(got, want[1:]) {
-			t.Errorf("after wrong message %d the newest block is %v, %v", i, got, err)
+			t.Errorf("after wrong message %d: got newest block %v and error %v, want %v", i, got, err, want[1:])
 		}
 		if !strings.Contains(book.String(), wrong.want) {
-			t.Errorf("wrong message %d: the log says %s", i, book)
+			t.Errorf("wrong message %d: got log %s, want %q in it", i, book, wrong.want)
 		}
 	}
 	put("$KV.chain_balances.0_"+strings.Repeat("0f", 32), "12.5")
 	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil ||
-		!strings.Contains(err.Error(), "is no number of nano-units") {
-		t.Errorf("the error is %v", err)
+		!strings.Contains(err.Error(), "is not a number of nano-units") {
+		t.Errorf("got error %v, want that it is not a number", err)
 	}
 	put("$KV.chain_balances.0_"+strings.Repeat("0f", 32), strings.Repeat("9", 500_000))
 	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil || len(err.Error()) > 300 {
-		t.Errorf("of a number of half a million digits the error is %.400v", err)
+		t.Errorf("balance of half a million digits: got error %.400v, want a short one", err)
 	}
 }
 
-func TestAccountThatWasDeletedIsNotFound(t *testing.T) {
+func TestDeletedAccountIsNotFound(t *testing.T) {
 	s := newBroker(t)
 	b, ctx := open(t, s.ClientURL(), nil), context.Background()
 	addr := chaingql.Address{ID: [32]byte{1}}
@@ -330,16 +331,16 @@ func TestAccountThatWasDeletedIsNotFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if nano, err := b.Balance(ctx, addr); !errors.Is(err, chaingql.ErrNotFound) {
-		t.Errorf("the balance is %v, %v", nano, err)
+		t.Errorf("got balance %v and error %v, want ErrNotFound", nano, err)
 	}
 }
 
-func TestNegativeBalanceIsRefused(t *testing.T) {
+func TestSetBalanceRejectsNegative(t *testing.T) {
 	w := writer(t, open(t, newBroker(t).ClientURL(), nil))
 	for _, nano := range []*big.Int{nil, big.NewInt(-1)} {
 		if err := w.SetBalance(context.Background(), chaingql.Address{}, nano); err == nil ||
-			!strings.Contains(err.Error(), "is no number of nano-units") {
-			t.Errorf("the error is %v", err)
+			!strings.Contains(err.Error(), "is not a number of nano-units") {
+			t.Errorf("balance %v: got error %v, want that it is not a number", nano, err)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// BenchmarkCluster takes what docs/scaling.md needs: three brokers that keep all
-// blocks, and ten hosts' Follows, all in this process.
+// BenchmarkCluster measures the numbers of docs/scaling.md: three brokers with three
+// replicas, and the Follows of ten hosts, all in this process.
 func BenchmarkCluster(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -73,7 +73,8 @@ func BenchmarkCluster(b *testing.B) {
 	}
 }
 
-// deliver is from before Append to the last Follow's yield, at 100 blocks a second.
+// deliver measures the time from the start of Append to the yield of the last Follow, at
+// 100 blocks a second.
 func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, followers int,
 	next func(int) []chaingql.Block, from chaingql.Cursor) {
 	const blocks = 500
@@ -91,7 +92,7 @@ func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, 
 			}
 		})
 	}
-	time.Sleep(500 * time.Millisecond) // all follow by then: the first blocks would count their start
+	time.Sleep(500 * time.Millisecond) // until all follow, so that their start is not measured
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	var took []time.Duration
@@ -120,7 +121,7 @@ func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, 
 	b.ReportMetric(0, "ns/op")
 }
 
-// spent is the processor time of this process so far.
+// spent returns the processor time of this process so far.
 func spent() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -129,9 +130,9 @@ func spent() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkArrival is a subscriber that connects, subscribes behind a cursor,
-// gets its first block and leaves, at one host and without the proxy: what a
-// host spends on each that another host has lost, the client's part included.
+// BenchmarkArrival measures a subscriber that connects, subscribes after a cursor,
+// receives its first block and leaves, at one host and without the proxy. This is the
+// cost of each subscriber that moves from another host, including the client's part.
 func BenchmarkArrival(b *testing.B) {
 	c, err := newCluster(context.Background(), b.TempDir(), "127.0.0.1:0", inProcess, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -162,7 +163,7 @@ func BenchmarkArrival(b *testing.B) {
 		s.heard = cancel
 		s.overSocket(ctx, map[string]any{"after": begin})
 		if len(s.got) == 0 {
-			b.Fatal("no block came")
+			b.Fatal("no block received")
 		}
 	}
 	one(chaingql.SeqCursor(stored - 10))

@@ -14,17 +14,17 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// brokers are the servers of one NATS cluster. Each can be stopped, and started
-// again on what it kept.
+// brokers are the servers of one NATS cluster. Each can be stopped and started again
+// with its data.
 type brokers struct {
 	opts   []*server.Options
 	launch launch
 
 	mu      sync.Mutex
-	running []broker // nil where one is stopped
+	running []broker // nil if stopped
 }
 
-// A broker is one server; stop returns when it is gone.
+// A broker is one server. stop returns after it has ended.
 type broker interface{ stop() }
 
 // A launch starts a broker.
@@ -33,7 +33,7 @@ type launch func(*server.Options) (broker, error)
 // newBrokers starts a cluster on 127.0.0.1.
 func newBrokers(dir string, l launch) (*brokers, error) {
 	b := &brokers{launch: l, running: make([]broker, machines)}
-	ports, err := free(2*machines, lasting)
+	ports, err := freePorts(2*machines, stablePorts)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +58,13 @@ func newBrokers(dir string, l launch) (*brokers, error) {
 	return b, nil
 }
 
-// lasting is from where on ports are for those who come back to them.
-const lasting = 10_000
+// stablePorts is the first port of servers that restart on the same port.
+const stablePorts = 10_000
 
-// free finds ports that nobody listens on, in the 10,000 from one on. They are
-// none of those that systems give to outgoing connections: one of these could have
-// a broker's port while it is down, and keep it from coming back.
-func free(n, from int) (ports []int, err error) {
+// freePorts returns unused ports in [from, from+10,000). They are outside the range of
+// outgoing connections: such a connection could take the port of a stopped broker, which
+// then could not restart.
+func freePorts(n, from int) (ports []int, err error) {
 	for len(ports) < n {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", from+rand.IntN(10_000)))
 		switch {
@@ -78,7 +78,7 @@ func free(n, from int) (ports []int, err error) {
 	return ports, nil
 }
 
-// urls are where clients find the cluster.
+// urls returns the URLs of the cluster for clients.
 func (b *brokers) urls() string {
 	var urls []string
 	for _, o := range b.opts {
@@ -126,14 +126,14 @@ func inProcess(opts *server.Options) (broker, error) {
 	}
 	s.ConfigureLogger()
 	s.Start()
-	if !s.ReadyForConnections(gather / 2) {
+	if !s.ReadyForConnections(startTimeout / 2) {
 		s.Shutdown()
-		return nil, errors.New("a NATS server does not come up")
+		return nil, errors.New("a NATS server is not ready for connections")
 	}
 	return local{s}, nil
 }
 
-// stop has the others take over first what it leads.
+// stop hands the streams that the server leads over to the others first.
 func (l local) stop() {
 	l.Shutdown()
 	l.WaitForShutdown()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
@@ -25,35 +25,35 @@ var (
 		"subscribers, half of them over sockets and half over event streams")
 	rate   = flag.Float64("cluster.rate", 30, "blocks a second")
 	rounds = flag.Int("cluster.rounds", 1,
-		"how often each broker and each host is taken down and started again, and once all brokers")
-	limit  = flag.Duration("cluster.for", 5*time.Minute, "how long a run may take")
-	forget = flag.Bool("cluster.forget", false, "have subscribers come back without a cursor, which must fail")
-	logs   = flag.Bool("cluster.log", false, "show the hosts' log")
+		"how often each broker and each host is stopped and started again; all brokers together stop once")
+	limit  = flag.Duration("cluster.for", 5*time.Minute, "maximum duration of a run")
+	forget = flag.Bool("cluster.forget", false, "subscribers reconnect without a cursor, which must fail")
+	logs   = flag.Bool("cluster.log", false, "print the hosts' log")
 )
 
-// TestClusterLosesNothing kills brokers, and kills and stops hosts, while
-// subscribers read. Each of them must get every block that the producer appended
-// from its cursor on, once and in order.
-func TestClusterLosesNothing(t *testing.T) {
+// TestClusterDeliversEachBlockOnce kills brokers, and kills and stops hosts, while
+// subscribers read. Each subscriber must receive every block that the producer appended
+// after its cursor, once and in order.
+func TestClusterDeliversEachBlockOnce(t *testing.T) {
 	lost, twice := live(t, *subscribers, *rounds, *forget)
 	if lost+twice > 0 {
-		t.Errorf("%d lost, %d twice or out of order", lost, twice)
+		t.Errorf("got %d blocks lost and %d repeated or out of order, want none", lost, twice)
 	}
 }
 
-// TestClusterCheckCanFail has subscribers come back as clients do that know of no
-// cursors.
-func TestClusterCheckCanFail(t *testing.T) {
+// TestReconnectWithoutCursorLosesBlocks shows that the check of
+// TestClusterDeliversEachBlockOnce can fail.
+func TestReconnectWithoutCursorLosesBlocks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a second cluster takes its time")
+		t.Skip("a second cluster is slow")
 	}
 	if lost, _ := live(t, 12, 0, true); lost == 0 {
-		t.Error("subscribers that come back without a cursor lost nothing")
+		t.Error("subscribers that reconnected without a cursor lost no block")
 	}
 }
 
-// live returns how many blocks, over all subscribers, were lost, and how many
-// came twice or out of order.
+// live returns the number of blocks, summed over all subscribers, that were lost, and
+// the number that were repeated or out of order.
 func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
@@ -62,7 +62,7 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 		out = slog.NewTextHandler(os.Stderr, nil)
 	}
 	start := time.Now()
-	c, err := newCluster(ctx, t.TempDir(), "127.0.0.1:0", mortal, slog.New(out))
+	c, err := newCluster(ctx, t.TempDir(), "127.0.0.1:0", ownProcess, slog.New(out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 		reading.Go(func() { people[i].run(reads) })
 	}
 	producing.Go(func() { p.run(ctx) })
-	defer func() { // where a disaster was the end of it
+	defer func() { // if disasters failed the test
 		p.over.Store(true)
 		leave()
 		producing.Wait()
@@ -107,64 +107,64 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 	for i, s := range people {
 		l, w := p.judge(s)
 		if (l > 0 || w > 0) && lost+twice == 0 && !forget {
-			t.Errorf("subscriber %d, from %q: %d lost, %d twice, last %q of %q", i, s.begin, l, w,
+			t.Errorf("subscriber %d, from %q: got %d lost, %d repeated, last %q, want last %q", i, s.begin, l, w,
 				s.got[max(0, len(s.got)-1):], last)
 		}
 		lost, twice, connections, delivered = lost+l, twice+w, connections+s.connections, delivered+len(s.got)
 		if s.wrong != "" {
-			t.Errorf("subscriber %d was told %s", i, s.wrong)
+			t.Errorf("subscriber %d received the error %s", i, s.wrong)
 		}
 	}
 	t.Logf("%d blocks to %d subscribers in %v: %d delivered over %d connections, "+
-		"%d lost, %d twice or out of order; longest wait of the producer %v",
+		"%d lost, %d repeated or out of order; longest wait of the producer %v",
 		p.n.Load(), n, time.Since(start).Round(time.Second), delivered, connections, lost, twice,
 		p.longest.Round(time.Millisecond))
 	if connections < 2*n {
-		t.Errorf("%d connections of %d subscribers: hardly any was cut off", connections, n)
+		t.Errorf("got %d connections of %d subscribers: hardly any was disconnected", connections, n)
 	}
 	return lost, twice
 }
 
-// patience is for what must come.
+// patience is the maximum wait for an event that must happen.
 const patience = time.Minute
 
-// early is how many blocks there are before anybody subscribes.
+// early is the number of blocks appended before the first subscription.
 const early = 200
 
-// disasters takes down each host, killed and stopped in turn, and kills each
-// broker, one at a time, and once all of them together.
+// disasters kills or stops each host, alternately, and kills each broker, one at a time.
+// At the end it kills all brokers together.
 func disasters(t *testing.T, c *cluster, rounds int) {
 	t.Helper()
-	calm := func() { time.Sleep(time.Second) } // blocks flow, and servers find each other, before the next
+	calm := func() { time.Sleep(time.Second) } // blocks flow and servers reconnect before the next disaster
 	calm()
-	turn := 0
+	ended := 0
 	host := func(h *host) {
 		end := h.kill
-		if turn++; turn%2 == 0 {
+		if ended++; ended%2 == 0 {
 			end = func() error { return h.stop(drain) }
 		}
 		if err := end(); err != nil {
-			t.Errorf("the end of a host: %v", err)
+			t.Errorf("ending a host: %v", err)
 		}
 		calm()
 		start := time.Now()
 		for err := h.start(context.Background()); err != nil; err = h.start(context.Background()) {
-			if time.Since(start) > patience { // it is started again, as by its supervisor, until the brokers have a leader
-				t.Fatalf("a host does not come up: %v", err)
+			if time.Since(start) > patience { // retried, as by a supervisor, until the brokers have a leader
+				t.Fatalf("a host does not start: %v", err)
 			}
-			t.Logf("a host does not come up at once: %v", err)
+			t.Logf("a host does not start at once: %v", err)
 		}
 		calm()
 	}
 	for range rounds {
 		for i := range machines {
 			c.brokers.stop(i)
-			host(c.hosts[i]) // comes up while a broker is away
+			host(c.hosts[i]) // starts while a broker is down
 			if err := c.brokers.start(i); err != nil {
 				t.Error(err)
 			}
 			if !c.brokers.current(i, patience) {
-				t.Errorf("broker %d has not caught up within %v", i, patience)
+				t.Errorf("broker %d did not catch up within %v", i, patience)
 			}
 		}
 	}
@@ -183,18 +183,18 @@ func disasters(t *testing.T, c *cluster, rounds int) {
 	}
 	for i := range machines {
 		if !c.brokers.current(i, patience) {
-			t.Errorf("broker %d has not come back within %v", i, patience)
+			t.Errorf("broker %d did not catch up within %v", i, patience)
 		}
 	}
 	calm()
 }
 
-// A producer appends a chain that is known beforehand.
+// A producer appends a chain that is known in advance.
 type producer struct {
 	t       *testing.T
 	w       *natschain.Writer
 	chain   []chaingql.Block
-	n       atomic.Int64 // blocks that were appended
+	n       atomic.Int64 // number of appended blocks
 	over    atomic.Bool
 	longest time.Duration
 }
@@ -233,7 +233,7 @@ func (p *producer) run(ctx context.Context) {
 	}
 }
 
-// judge compares what a subscriber got with what was appended.
+// judge compares the blocks that a subscriber received with the appended ones.
 func (p *producer) judge(s *subscriber) (lost, wrong int) {
 	first, _ := slices.BinarySearchFunc(p.chain, s.begin,
 		func(b chaingql.Block, c chaingql.Cursor) int { return cmp.Compare(b.Cursor, c) })
@@ -257,5 +257,5 @@ func TestMain(m *testing.M) {
 		os.Exit(serve(config))
 	}
 	flag.Parse()
-	leak.Main(m, 10*time.Second, "chaingql", "nats-io/nats.go")
+	testkit.RunWithoutLeaks(m, 10*time.Second, "chaingql", "nats-io/nats.go")
 }

@@ -13,9 +13,8 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// A host is what runs on each machine that serves: a Backend on the brokers, a
-// Handler and an HTTP server. It can be stopped or killed, and started again at
-// the same address.
+// A host is the program of each machine that serves: a Backend on the brokers, a Handler
+// and an HTTP server. It can be stopped or killed, and started again at the same address.
 type host struct {
 	brokers string
 	addr    string
@@ -24,13 +23,13 @@ type host struct {
 	backend *natschain.Backend
 	handler *chaingql.Handler
 	server  *http.Server
-	lines   *lines
+	conns   *connTracker
 	served  chan error
 }
 
-// newHost takes an address; start makes it serve.
+// newHost reserves an address. start starts the server.
 func newHost(brokers string, logger *slog.Logger) (*host, error) {
-	ports, err := free(1, lasting)
+	ports, err := freePorts(1, stablePorts)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +46,7 @@ func (h *host) start(ctx context.Context) (err error) {
 		h.backend.Close()
 		return err
 	}
-	h.lines = &lines{Listener: l, open: map[net.Conn]bool{}}
+	h.conns = &connTracker{Listener: l, open: map[net.Conn]bool{}}
 	h.handler = chaingql.New(h.backend, &chaingql.Options{AllowedOrigins: []string{"*"}, Logger: h.logger})
 	h.server = &http.Server{
 		Handler:           mount(h.handler),
@@ -58,11 +57,11 @@ func (h *host) start(ctx context.Context) (err error) {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
 	}
 	h.served = make(chan error, 1)
-	go func() { h.served <- h.server.Serve(h.lines) }()
+	go func() { h.served <- h.server.Serve(h.conns) }()
 	return nil
 }
 
-// stop tells all subscribers where to go on, and lets queries finish.
+// stop ends all subscriptions with the cursor to resume from, and lets queries finish.
 func (h *host) stop(within time.Duration) error {
 	if h.server == nil {
 		return nil
@@ -72,7 +71,7 @@ func (h *host) stop(within time.Duration) error {
 	drained := make(chan error, 1)
 	h.server.RegisterOnShutdown(func() { drained <- h.handler.Shutdown(ctx) })
 	err := h.server.Shutdown(ctx)
-	if errors.Is(err, net.ErrClosed) { // the listener of a host that was killed
+	if errors.Is(err, net.ErrClosed) { // kill has closed the listener
 		err = nil
 	}
 	err = errors.Join(err, <-drained)
@@ -84,22 +83,22 @@ func (h *host) stop(within time.Duration) error {
 	return err
 }
 
-// kill cuts everything first, as a process that dies does, and clears up then.
+// kill resets all connections, as if the process died, and then stops the host.
 func (h *host) kill() error {
-	h.lines.cut()
+	h.conns.reset()
 	return h.stop(drain)
 }
 
-// lines are a host's connections, WebSockets too, of which http.Server knows
-// nothing.
-type lines struct {
+// A connTracker is a listener that tracks its connections. It includes WebSockets, which
+// http.Server does not track.
+type connTracker struct {
 	net.Listener
 	mu   sync.Mutex
 	open map[net.Conn]bool
 	dead bool
 }
 
-func (l *lines) Accept() (net.Conn, error) {
+func (l *connTracker) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -110,11 +109,11 @@ func (l *lines) Accept() (net.Conn, error) {
 		_ = c.Close()
 	}
 	l.open[c] = true
-	return line{c.(*net.TCPConn), l}, nil
+	return trackedConn{c.(*net.TCPConn), l}, nil
 }
 
-// cut loses what was written and not yet read, too.
-func (l *lines) cut() {
+// reset closes the listener and all connections. Unsent data is lost.
+func (l *connTracker) reset() {
 	_ = l.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,12 +124,12 @@ func (l *lines) cut() {
 	}
 }
 
-type line struct {
+type trackedConn struct {
 	*net.TCPConn
-	l *lines
+	l *connTracker
 }
 
-func (c line) Close() error {
+func (c trackedConn) Close() error {
 	c.l.mu.Lock()
 	delete(c.l.open, c.TCPConn)
 	c.l.mu.Unlock()

@@ -1,11 +1,11 @@
-// Command cluster shows the way past one machine, on one: three NATS servers
-// that keep a chain three times, one producer that appends to it, and three
-// chaingql hosts behind a proxy that gives each request to the next of them.
+// Command cluster runs in one process what a deployment runs on several machines: three
+// NATS servers with three replicas of a chain, one producer that appends to it, three
+// chaingql hosts, and a proxy that sends each request to the next host.
 //
 //	cd nats && go run ./examples/cluster
 //
-// Whoever follows blocks with its cursor may do so at any host, and goes on at
-// another where one goes away. It stops cleanly on SIGTERM and SIGINT.
+// A subscriber may resume from its cursor at any host, for example if its host stops. The
+// command stops cleanly on SIGTERM and SIGINT.
 package main
 
 import (
@@ -36,21 +36,21 @@ func main() {
 }
 
 const (
-	machines = 3                // brokers, and hosts
-	drain    = 10 * time.Second // that clients are given to leave at the end
-	gather   = time.Minute      // that brokers are given to find each other
+	machines     = 3                // brokers, and hosts
+	drain        = 10 * time.Second // time for clients to disconnect at the end
+	startTimeout = time.Minute      // time for brokers to form a cluster
 )
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` of the proxy")
 	rate := flags.Float64("rate", 4, "`rounds` a second, each a block of the masterchain and of two shards")
-	dir := flags.String("dir", "", "`directory` that the brokers keep their files in; default: a temporary one")
+	dir := flags.String("dir", "", "`directory` for the files of the brokers; default: a temporary one")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if !(*rate > 0) || *rate > 1000 {
-		return fmt.Errorf("cluster: -rate %v: say more than 0 rounds a second, and at most 1000", *rate)
+		return fmt.Errorf("cluster: -rate %v: it must be above 0 and at most 1000 rounds a second", *rate)
 	}
 	if *dir == "" {
 		if *dir, err = os.MkdirTemp("", "chaingql-cluster-"); err != nil {
@@ -76,7 +76,7 @@ proxy    http://%[1]s/demo/graphql
 # the latest block
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
 
-# each new block, with the cursor to go on from at any host
+# each new block, with the cursor to resume from at any host
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
 
 # a balance
@@ -102,14 +102,14 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 	return err
 }
 
-// A cluster is everything but the producer.
+// A cluster is everything except the producer.
 type cluster struct {
 	brokers *brokers
 	hosts   []*host
 	proxy   *proxy
 }
 
-// newCluster starts everything, and waits until it serves.
+// newCluster starts a cluster and waits until it serves.
 func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Logger) (c *cluster, err error) {
 	c = &cluster{}
 	defer func() {
@@ -120,7 +120,7 @@ func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Lo
 	if c.brokers, err = newBrokers(dir, l); err != nil {
 		return c, err
 	}
-	if err := c.makeChain(ctx); err != nil {
+	if err := c.createChain(ctx); err != nil {
 		return c, err
 	}
 	for range machines {
@@ -137,10 +137,9 @@ func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Lo
 	return c, err
 }
 
-// makeChain makes the stream and the bucket, as soon as the brokers have found
-// each other.
-func (c *cluster) makeChain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, gather)
+// createChain creates the streams and the bucket as soon as the brokers form a cluster.
+func (c *cluster) createChain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		b, err := natschain.Open(ctx, c.brokers.urls(), &natschain.Options{Create: &natschain.Storage{Replicas: machines}})
@@ -170,12 +169,12 @@ func (c *cluster) close() error {
 	return errors.Join(errs...)
 }
 
-// mount puts a Handler where clients look for it.
+// mount registers a Handler at the paths that clients use.
 func mount(h *chaingql.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", h)
-	mux.Handle("/{project}/graphql/{$}", h) // so that neither form is redirected
-	mux.Handle("/graphql", h)               // of clients whose URL names no project
+	mux.Handle("/{project}/graphql/{$}", h) // avoids a redirect
+	mux.Handle("/graphql", h)               // for clients whose URL contains no project
 	mux.Handle("/graphql/{$}", h)
 	return mux
 }

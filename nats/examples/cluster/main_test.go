@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// TestProgramServesWhatItProduces runs the program, and asks it as it says.
-func TestProgramServesWhatItProduces(t *testing.T) {
+// TestProgramServesProducedBlocks runs the program and queries the URL that it prints.
+func TestProgramServesProducedBlocks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	said, stdout := io.Pipe()
+	output, stdout := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- run(ctx, []string{"-addr", "127.0.0.1:0", "-rate", "20", "-dir", t.TempDir()}, stdout)
 		_ = stdout.Close()
 	}()
 	var url string
-	for lines := bufio.NewScanner(said); url == "" && lines.Scan(); {
+	for lines := bufio.NewScanner(output); url == "" && lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), "proxy "); ok {
 			url = strings.TrimSpace(rest)
 		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, said) }()
+	go func() { _, _ = io.Copy(io.Discard, output) }()
 	ask := func(query, want string) {
 		t.Helper()
 		last := ""
@@ -42,7 +42,7 @@ func TestProgramServesWhatItProduces(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		t.Errorf("%s is answered %s", query, last)
+		t.Errorf("%s: got %s, want %s in it", query, last, want)
 	}
 	ask("{blockchain{blocks(workchain:-1,first:3){edges{node{seq_no}}}}}",
 		`{"node":{"seq_no":1}},{"node":{"seq_no":2}},{"node":{"seq_no":3}}`)

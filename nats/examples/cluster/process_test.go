@@ -14,20 +14,21 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// asBroker names the settings that this program is to serve, in place of testing.
+// asBroker is the environment variable with the configuration file of a broker. If it is
+// set, this program runs that broker instead of the tests.
 const asBroker = "CHAINGQL_CLUSTER_BROKER"
 
-// A process is a broker in one of its own, which can be killed: a server that is
-// told to stop hands over to the others first.
+// A process is a broker in its own process, which can be killed. A server that is stopped
+// would hand over to the others first.
 type process struct {
 	cmd    *exec.Cmd
 	health string
-	said   bytes.Buffer
+	output bytes.Buffer
 }
 
-// mortal starts one.
-func mortal(opts *server.Options) (broker, error) {
-	ports, err := free(1, 2*lasting) // none that another one, which is down, comes back to
+// ownProcess starts a broker in its own process.
+func ownProcess(opts *server.Options) (broker, error) {
+	ports, err := freePorts(1, 2*stablePorts) // not the port of a broker that is down
 	if err != nil {
 		return nil, err
 	}
@@ -44,23 +45,23 @@ func mortal(opts *server.Options) (broker, error) {
 	}
 	p := &process{cmd: exec.Command(os.Args[0]), health: fmt.Sprintf("http://127.0.0.1:%d/healthz", ports[0])}
 	p.cmd.Env = append(os.Environ(), asBroker+"="+config)
-	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
-	if _, err := p.cmd.StdinPipe(); err != nil { // which ends with the tests, and the server with it
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if _, err := p.cmd.StdinPipe(); err != nil { // the pipe closes if the tests end, and the server stops
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(gather / 2); !p.answers("?js-enabled-only=true"); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(startTimeout / 2); !p.answers("?js-enabled-only=true"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			p.stop()
-			return nil, fmt.Errorf("a NATS server does not come up: %s", &p.said)
+			return nil, fmt.Errorf("a NATS server does not start: %s", &p.output)
 		}
 	}
 	return p, nil
 }
 
-// serve is what that process does.
+// serve runs a broker until stdin closes.
 func serve(config string) int {
 	opts, err := server.ProcessConfigFile(config)
 	if err == nil {
@@ -88,7 +89,7 @@ func (b *brokers) current(i int, within time.Duration) bool {
 	return false
 }
 
-// answers asks the server itself whether all is well with it.
+// answers reports whether the server's health endpoint returns 200.
 func (p *process) answers(query string) bool {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(p.health + query)
@@ -98,8 +99,8 @@ func (p *process) answers(query string) bool {
 	return res.Body.Close() == nil && res.StatusCode == http.StatusOK
 }
 
-// stop kills it.
+// stop kills the process.
 func (p *process) stop() {
-	_ = p.cmd.Process.Kill() // where that fails it is gone
+	_ = p.cmd.Process.Kill() // an error means that it has ended already
 	_ = p.cmd.Wait()
 }

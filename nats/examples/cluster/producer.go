@@ -18,11 +18,11 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// miner is the account that each round pays.
+// miner is the account whose balance grows with each round.
 var miner = chaingql.Address{ID: sha256.Sum256([]byte("miner"))}
 
-// produce is an indexer: it goes on from what is stored. The Writer tries again
-// by itself what the brokers did not acknowledge.
+// produce is an indexer: it continues after the newest stored block. The Writer repeats
+// writes that the brokers did not acknowledge.
 func produce(ctx context.Context, brokers string, rate float64) error {
 	backend, err := natschain.Open(ctx, brokers, nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func produce(ctx context.Context, brokers string, rate float64) error {
 	}
 }
 
-// round makes the next block of each shard, in cursor order.
+// round returns the next block of each shard, in cursor order.
 func round(seqNo uint32, now time.Time) []chaingql.Block {
 	var blocks []chaingql.Block
 	for _, at := range []struct {

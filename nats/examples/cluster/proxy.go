@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A proxy gives each request, and each WebSocket, to the next host.
+// A proxy forwards each request and each WebSocket to the next host.
 type proxy struct {
 	addr   string
 	server *http.Server
@@ -42,7 +42,7 @@ func newProxy(addr string, hosts []*host, logger *slog.Logger) (*proxy, error) {
 			r.SetXForwarded()
 		},
 		FlushInterval: -1, // each block at once
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { // that host is away: ask again
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { // the host is down: the client should retry
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusBadGateway)
 		},
@@ -56,7 +56,7 @@ func newProxy(addr string, hosts []*host, logger *slog.Logger) (*proxy, error) {
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
 		ErrorLog:          quiet,
-		BaseContext:       func(net.Listener) context.Context { return p.ctx }, // ends WebSockets too
+		BaseContext:       func(net.Listener) context.Context { return p.ctx }, // canceling p.ctx ends WebSockets too
 	}
 	go func() { p.served <- p.server.Serve(l) }()
 	return p, nil

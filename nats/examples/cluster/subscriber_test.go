@@ -18,20 +18,20 @@ import (
 
 const document = `subscription($after: String) { blocks(after: $after) { chain_order } }`
 
-// A subscriber follows all blocks, over sockets or event streams, and comes back
-// with its last cursor each time that it is cut off, to whichever host it gets.
+// A subscriber follows all blocks, over WebSockets or event streams. If it is
+// disconnected, it reconnects with its last cursor, to any host.
 type subscriber struct {
-	address string // of the proxy: host and port
+	address string // host and port of the proxy
 	begin   chaingql.Cursor
 	socket  bool
-	forget  bool // come back from now on, which must lose blocks
+	forget  bool // reconnects without a cursor, which must lose blocks
 	client  *http.Client
-	heard   func() // called for each block, where there is one
+	heard   func() // called for each block, if not nil
 
 	mu          sync.Mutex
 	got         []chaingql.Cursor
 	connections int
-	wrong       string // what must not be said
+	wrong       string // an error that must not occur
 }
 
 func (s *subscriber) at() (c chaingql.Cursor, n int) {
@@ -62,7 +62,7 @@ func (s *subscriber) run(ctx context.Context) {
 	}
 }
 
-// take takes an answer, and tells whether there may be more.
+// take records a response and reports whether more may follow.
 func (s *subscriber) take(payload []byte) bool {
 	var a struct {
 		Data *struct {
@@ -73,10 +73,10 @@ func (s *subscriber) take(payload []byte) bool {
 		Errors []trouble
 	}
 	if err := json.Unmarshal(payload, &a); err != nil {
-		return false // a line that was cut
+		return false // the line is incomplete
 	}
 	if len(a.Errors) > 0 || a.Data == nil {
-		s.told(a.Errors)
+		s.recordErrors(a.Errors)
 		return false
 	}
 	s.mu.Lock()
@@ -93,8 +93,9 @@ type trouble struct {
 	Extensions struct{ Code string }
 }
 
-// told takes down what no healthy chain says: gaps, cursors too old, failures.
-func (s *subscriber) told(errors []trouble) {
+// recordErrors records errors that a healthy chain never returns: gaps, cursors that are
+// too old, failures.
+func (s *subscriber) recordErrors(errors []trouble) {
 	for _, e := range errors {
 		if e.Extensions.Code != "SERVICE_UNAVAILABLE" {
 			s.mu.Lock()
@@ -127,7 +128,7 @@ func (s *subscriber) overSocket(ctx context.Context, variables map[string]any) {
 	if conn.Write(dialling, websocket.MessageText, []byte(`{"type":"connection_init"}`)) != nil {
 		return
 	}
-	if _, _, err := conn.Read(dialling); err != nil { // its ack
+	if _, _, err := conn.Read(dialling); err != nil { // connection_ack
 		return
 	}
 	if conn.Write(dialling, websocket.MessageText, subscribe) != nil {
@@ -158,7 +159,7 @@ func (s *subscriber) overSocket(ctx context.Context, variables map[string]any) {
 		case "error":
 			var errors []trouble
 			_ = json.Unmarshal(m.Payload, &errors)
-			s.told(errors)
+			s.recordErrors(errors)
 			return
 		default:
 			return
@@ -185,7 +186,7 @@ func (s *subscriber) overEventStream(ctx context.Context, variables map[string]a
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
 		if res.StatusCode < 500 {
-			s.told([]trouble{{Message: fmt.Sprint("status ", res.StatusCode)}})
+			s.recordErrors([]trouble{{Message: fmt.Sprint("status ", res.StatusCode)}})
 		}
 		return
 	}

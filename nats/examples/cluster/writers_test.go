@@ -18,12 +18,12 @@ import (
 )
 
 var writersFor = flag.Duration("cluster.writers", 2*time.Second,
-	"how long two Writers compete; from 10s on brokers are killed meanwhile")
+	"how long two Writers compete; from 10s on, brokers are killed meanwhile")
 
-// TestTwoWritersKeepAReplicatedStreamIntact has two Writers append to one stream
-// with three replicas: single blocks and batches, the same blocks and different
-// ones. The chain must stay readable and writable, and keep every block whose
-// Append succeeded. So it must if the stream was made before there were batches.
+// TestTwoWritersKeepAReplicatedStreamIntact lets two Writers append to one stream with
+// three replicas: single blocks and batches, equal blocks and different ones. The chain
+// must remain readable and writable and contain every block whose Append succeeded. The
+// same must hold for a stream that does not allow batches.
 func TestTwoWritersKeepAReplicatedStreamIntact(t *testing.T) {
 	for _, batches := range []bool{true, false} {
 		t.Run(fmt.Sprintf("batches=%v", batches), func(t *testing.T) { compete(t, batches) })
@@ -33,7 +33,7 @@ func TestTwoWritersKeepAReplicatedStreamIntact(t *testing.T) {
 func compete(t *testing.T, batches bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), *writersFor+3*time.Minute)
 	defer cancel()
-	b := replicated(ctx, t, mortal)
+	b := replicated(ctx, t, ownProcess)
 	if !batches {
 		disallowBatches(ctx, t, b)
 	}
@@ -69,8 +69,8 @@ func compete(t *testing.T, batches bool) {
 	g.check(ctx, t, newContestant(t, b, 0))
 }
 
-// TestSecondWriterDoesNotStopAReplicatedStream is the shortest sequence that
-// stopped a stream for good when messages named the one before them by id.
+// TestSecondWriterDoesNotStopAReplicatedStream runs the shortest sequence that stopped a
+// stream for good when messages contained the expected id of their predecessor.
 func TestSecondWriterDoesNotStopAReplicatedStream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -83,17 +83,17 @@ func TestSecondWriterDoesNotStopAReplicatedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := first.w.Append(ctx, first.blocks(4, 6)...); !errors.Is(err, natschain.ErrConflict) {
-		t.Errorf("a Writer whose blocks came too late got %v", err)
+		t.Errorf("Append of late blocks: got error %v, want ErrConflict", err)
 	}
 	if err := first.w.Append(ctx, first.blocks(7, 3)...); err != nil {
-		t.Errorf("the stream takes no more blocks: %v", err)
+		t.Errorf("the stream accepts no more blocks: %v", err)
 	}
 	if page, err := second.b.Blocks(ctx, chaingql.BlocksQuery{First: 20}); err != nil || len(page) != 9 {
-		t.Errorf("%d blocks are stored, %v", len(page), err)
+		t.Errorf("got %d stored blocks and error %v, want 9", len(page), err)
 	}
 }
 
-// replicated starts brokers, and makes a chain with three replicas.
+// replicated starts brokers and creates a chain with three replicas.
 func replicated(ctx context.Context, t *testing.T, l launch) *brokers {
 	t.Helper()
 	b, err := newBrokers(t.TempDir(), l)
@@ -101,13 +101,13 @@ func replicated(ctx context.Context, t *testing.T, l launch) *brokers {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.close)
-	if err := (&cluster{brokers: b}).makeChain(ctx); err != nil {
+	if err := (&cluster{brokers: b}).createChain(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// disallowBatches leaves the stream as versions before atomic batches made it.
+// disallowBatches changes the stream to the settings of versions without atomic batches.
 func disallowBatches(ctx context.Context, t *testing.T, b *brokers) {
 	t.Helper()
 	nc, err := nats.Connect(b.urls())
@@ -134,12 +134,12 @@ func disallowBatches(ctx context.Context, t *testing.T, b *brokers) {
 type contestant struct {
 	b    *natschain.Backend
 	w    *natschain.Writer
-	mark uint64 // tells its own blocks from those of others
+	mark uint64 // distinguishes its blocks from those of others
 }
 
 func newContestant(t *testing.T, b *brokers, mark uint64) *contestant {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), gather)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for {
 		backend, err := natschain.Open(ctx, b.urls(), nil)
@@ -178,8 +178,8 @@ type contest struct {
 	appends, conflicts, failures int
 }
 
-// compete appends until the contest is over. Now and then the blocks have the
-// mark 0, which the others use, too: then they are equal.
+// compete appends until the contest is over. At random, the blocks have the mark 0: then
+// all contestants append equal blocks.
 func (g *contest) compete(ctx context.Context, t *testing.T, c *contestant) {
 	rng := rand.New(rand.NewPCG(c.mark, 7))
 	for !g.over.Load() && ctx.Err() == nil {
@@ -226,8 +226,8 @@ func (g *contest) count(change func()) {
 	change()
 }
 
-// check reads the whole chain: it must have no hole, and each block whose Append
-// succeeded. And it must take more.
+// check reads the whole chain: it must have no gap, contain each block whose Append
+// succeeded, and accept more blocks.
 func (g *contest) check(ctx context.Context, t *testing.T, c *contestant) {
 	t.Helper()
 	n := uint64(0)
@@ -241,7 +241,7 @@ func (g *contest) check(ctx context.Context, t *testing.T, c *contestant) {
 				t.Fatalf("block %d is in place %d", b.SeqNo, n)
 			}
 			if acknowledged, known := g.stored[n]; known && acknowledged != b {
-				t.Fatalf("block %d has mark %d, acknowledged was %d", n, b.Hash[0], acknowledged.Hash[0])
+				t.Fatalf("block %d: got mark %d, want %d, which was acknowledged", n, b.Hash[0], acknowledged.Hash[0])
 			}
 			delete(g.stored, n)
 		}
@@ -251,9 +251,9 @@ func (g *contest) check(ctx context.Context, t *testing.T, c *contestant) {
 		q.After = page[len(page)-1].Cursor
 	}
 	if len(g.stored) > 0 {
-		t.Errorf("%d blocks were acknowledged and are not stored", len(g.stored))
+		t.Errorf("%d acknowledged blocks are not stored", len(g.stored))
 	}
 	if err := c.w.Append(ctx, c.blocks(n+1, 20)...); err != nil {
-		t.Errorf("the stream takes no more blocks: %v", err)
+		t.Errorf("the stream accepts no more blocks: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestFollowThatPruningOvertakesIsTold(t *testing.T) {
+func TestFollowEndsIfPruningOvertakesIt(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(10_000), context.Background()
 	w := writer(t, b)
@@ -25,27 +25,27 @@ func TestFollowThatPruningOvertakesIsTold(t *testing.T) {
 	if err := w.Prune(ctx, all[9000].Cursor); err != nil {
 		t.Fatal(err)
 	}
-	for i := 5; ; i++ { // what is on its way still comes
+	for i := 5; ; i++ { // blocks in flight still arrive
 		select {
 		case c := <-r.blocks:
 			if c != all[i].Cursor {
-				t.Fatalf("%q came, where %q was due", c, all[i].Cursor)
+				t.Fatalf("got block %q, want %q", c, all[i].Cursor)
 			}
 			continue
 		case err := <-r.end:
 			if !errors.Is(err, chaingql.ErrCursorTooOld) {
-				t.Errorf("it ended with %v", err)
+				t.Errorf("Follow ended with %v, want ErrCursorTooOld", err)
 			}
 		case <-time.After(patience):
-			t.Fatal("nothing came")
+			t.Fatal("Follow did not end")
 		}
 		break
 	}
 }
 
-// TestStreamMadeAnewIsNotTakenForTheOld has somebody delete the stream and make
-// another, of which the same numbers mean other blocks.
-func TestStreamMadeAnewIsNotTakenForTheOld(t *testing.T) {
+// TestFollowNoticesReplacedStream deletes the stream and creates another one in which the same
+// numbers have different blocks.
+func TestFollowNoticesReplacedStream(t *testing.T) {
 	for _, size := range []int{50, 300} { // fewer blocks than before, and more
 		s := newBroker(t)
 		b, ctx := open(t, s.ClientURL(), nil), context.Background()
@@ -63,24 +63,24 @@ func TestStreamMadeAnewIsNotTakenForTheOld(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := r.ends(patience)
-		for err != nil && strings.Contains(err.Error(), "stream not found") { // it was quick, and is started again
+		for err != nil && strings.Contains(err.Error(), "stream not found") { // Follow ended before the new stream existed
 			r = follow(t, b, old[199].Cursor)
 			err = r.ends(patience)
 		}
-		if err == nil || !strings.Contains(err.Error(), "was deleted and made anew") {
-			t.Errorf("of %d: it ended with %v", size, err)
+		if err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
+			t.Errorf("%d blocks: Follow ended with %v, want that the stream was created again", size, err)
 		}
 		follow(t, b, old[199].Cursor).expect(other[:3])
 		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: other[2].Cursor}); err != nil ||
 			len(page) != 5 || page[0] != other[3] {
-			t.Errorf("of %d: behind the third block come %v, %v", size, page, err)
+			t.Errorf("%d blocks: page after the third: got %v and error %v", size, page, err)
 		}
 	}
 }
 
-// TestFollowPastTheEndSeesAStreamMadeAnew has its cursor past the newest block of
-// both streams when the second takes the place of the first.
-func TestFollowPastTheEndSeesAStreamMadeAnew(t *testing.T) {
+// TestFollowAfterTheEndNoticesReplacedStream follows from a cursor after the newest block of both
+// streams.
+func TestFollowAfterTheEndNoticesReplacedStream(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(40), context.Background()
 	if err := writer(t, b).Append(ctx, all[:5]...); err != nil {
@@ -109,28 +109,28 @@ func TestFollowPastTheEndSeesAStreamMadeAnew(t *testing.T) {
 	if _, err := js.CreateStream(ctx, stream.CachedInfo().Config); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Append(ctx, all[12:]...); err != nil { // within the moment that a Follow waits before it goes on
+	if err := w.Append(ctx, all[12:]...); err != nil { // before Follow creates its next consumer
 		t.Fatal(err)
 	}
 	for {
 		select {
 		case c := <-r.blocks:
 			if c != all[12].Cursor {
-				t.Errorf("%q came, where %q was due", c, all[12].Cursor)
+				t.Errorf("got block %q, want %q", c, all[12].Cursor)
 			}
 			return
 		case err := <-r.end:
 			t.Log(err)
 			r = follow(t, b, all[9].Cursor)
 		case <-time.After(patience):
-			t.Fatal("nothing came")
+			t.Fatal("got no block")
 		}
 	}
 }
 
-// TestStreamMadeAnewIsSearchedAnew has no Follow that would notice: what is known
-// of the old stream is true of the new one nowhere.
-func TestStreamMadeAnewIsSearchedAnew(t *testing.T) {
+// TestPagesAndWritersNoticeReplacedStream runs no Follow that would notice the new stream. Nothing
+// that is cached about the old stream is true for the new one.
+func TestPagesAndWritersNoticeReplacedStream(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
 	w := writer(t, b)
@@ -141,28 +141,28 @@ func TestStreamMadeAnewIsSearchedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := writer(t, open(t, s.ClientURL(), nil))
-	if err := again.Append(ctx, all[50:150]...); err != nil { // each 50 places lower
+	if err := again.Append(ctx, all[50:150]...); err != nil { // each number is 50 lower
 		t.Fatal(err)
 	}
 	if err := w.Prune(ctx, all[55].Cursor); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Append(ctx, all[60:80]...); err != nil {
-		t.Errorf("blocks that are stored cannot be appended again: %v", err)
+		t.Errorf("Append of stored blocks: %v", err)
 	}
 	if err := w.Append(ctx, slices.Concat(all[60:70], all[71:80])...); !errors.Is(err, natschain.ErrConflict) {
-		t.Errorf("a chain without a block that is stored is appended: %v", err)
+		t.Errorf("Append without a stored block: got error %v, want ErrConflict", err)
 	}
 	q := chaingql.BlocksQuery{First: 10, After: all[79].Cursor}
 	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[80:90])) {
-		t.Errorf("behind block 79 come %v, %v", cursorsOf(page), err)
+		t.Errorf("page after block 79: got %v and error %v", cursorsOf(page), err)
 	}
 	expectStored(t, open(t, s.ClientURL(), nil), all[55:150])
 }
 
-// TestPageBeforeACursorIsOfTheStreamMadeAnew has the new stream begin further
-// back: each cursor is at a higher place.
-func TestPageBeforeACursorIsOfTheStreamMadeAnew(t *testing.T) {
+// TestPageBeforeCursorNoticesReplacedStream creates a stream that begins earlier: each cursor has a
+// higher number.
+func TestPageBeforeCursorNoticesReplacedStream(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
 	if err := writer(t, b).Append(ctx, all[50:150]...); err != nil {
@@ -176,11 +176,11 @@ func TestPageBeforeACursorIsOfTheStreamMadeAnew(t *testing.T) {
 	}
 	q := chaingql.BlocksQuery{Last: 10, Before: all[100].Cursor}
 	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[90:100])) {
-		t.Errorf("before block 100 come %v, %v", cursorsOf(page), err)
+		t.Errorf("page before block 100: got %v and error %v", cursorsOf(page), err)
 	}
 }
 
-func TestBlocksThatSomebodyDeletedAreToldOf(t *testing.T) {
+func TestDeletedBlocksAreReported(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
 	stream, err := raw(t, s.ClientURL()).CreateStream(ctx,
@@ -195,27 +195,27 @@ func TestBlocksThatSomebodyDeletedAreToldOf(t *testing.T) {
 	if err := stream.DeleteMsg(ctx, 30); err != nil {
 		t.Fatal(err)
 	}
-	const told = "messages 30 to 30 of the stream were deleted"
+	const want = "messages 30 to 30 were deleted from the middle of the stream"
 	r := follow(t, b, all[9].Cursor)
 	r.expect(all[10:29])
-	if err := r.ends(patience); !strings.Contains(err.Error(), told) {
-		t.Errorf("it ended with %v", err)
+	if err := r.ends(patience); !strings.Contains(err.Error(), want) {
+		t.Errorf("Follow ended with %v, want %q", err, want)
 	}
 	for _, q := range []chaingql.BlocksQuery{{First: 40}, {Last: 30}, {First: 10, After: all[24].Cursor},
 		{First: 10, After: all[28].Cursor}} {
-		if page, err := b.Blocks(ctx, q); err == nil || !strings.Contains(err.Error(), told) {
-			t.Errorf("of %+v come %v, %v", q, cursorsOf(page), err)
+		if page, err := b.Blocks(ctx, q); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got %v and error %v, want %q", q, cursorsOf(page), err, want)
 		}
 	}
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 10}); err != nil ||
 		!slices.Equal(cursorsOf(page), cursorsOf(all[40:])) {
-		t.Errorf("of those behind it come %v, %v", cursorsOf(page), err)
+		t.Errorf("page after the gap: got %v and error %v, want %v", cursorsOf(page), err, cursorsOf(all[40:]))
 	}
 }
 
-// TestAppendLeavesNoHoleWhereTheChainLostBlocks has a stream that has not the
-// last ones any more, as after a power cut that took all servers.
-func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
+// TestAppendRejectsBlocksAfterLostOnes uses a stream that lost its newest blocks, as after a power cut
+// of all servers.
+func TestAppendRejectsBlocksAfterLostOnes(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(20), context.Background()
 	w := writer(t, b)
@@ -227,12 +227,12 @@ func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 		replaceStream(t, s.ClientURL(), all[:left])
 		for range 2 {
 			if err := w.Append(ctx, all[10:12]...); !errors.Is(err, natschain.ErrConflict) {
-				t.Errorf("with %d of 10 blocks left: the error is %v", left, err)
+				t.Errorf("with %d of 10 blocks left: got error %v, want ErrConflict", left, err)
 			}
 		}
 		expectStored(t, b, all[:left])
 		if err := w.Append(ctx, all[left:10]...); err != nil {
-			t.Errorf("with %d of 10 blocks left: the others cannot be appended again: %v", left, err)
+			t.Errorf("with %d of 10 blocks left: Append of the lost blocks: %v", left, err)
 		}
 	}
 	if err := w.Append(ctx, all[10:]...); err != nil {
@@ -241,7 +241,7 @@ func TestAppendLeavesNoHoleWhereTheChainLostBlocks(t *testing.T) {
 	expectStored(t, b, all)
 }
 
-// replaceStream deletes the stream of the chain, and makes it again with some blocks.
+// replaceStream deletes the stream of the chain and creates it again with the given blocks.
 func replaceStream(t *testing.T, url string, blocks []chaingql.Block) {
 	t.Helper()
 	if err := raw(t, url).DeleteStream(t.Context(), "chain_blocks"); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/chaingql/chaingql"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 func numbered(from, to uint64) (blocks []chaingql.Block) {
@@ -22,7 +23,7 @@ func numbered(from, to uint64) (blocks []chaingql.Block) {
 	return blocks
 }
 
-// publishRun publishes blocks of which each names the one before it, and the first prev.
+// publishRun publishes blocks. Each names its predecessor, and the first one names prev.
 func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.Block) {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -44,10 +45,9 @@ func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.B
 	}
 }
 
-// TestRunOfStrayMessagesCostsNothingButItself has messages after the newest block
-// that name each other: of another chain, of an older part of this one, or of
-// somebody who wants to take the chain over.
-func TestRunOfStrayMessagesCostsNothingButItself(t *testing.T) {
+// TestRunOfStrayMessagesIsSkipped publishes messages after the newest block that name each other: of
+// another chain, of an older part of this one, or of an attacker.
+func TestRunOfStrayMessagesIsSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	unlinked, highest := chaingql.Cursor("0999"), chaingql.Block{Shard: 1 << 63, Cursor: "ffffffffffffffff0"}
 	above := highest
@@ -100,7 +100,8 @@ func TestRunOfStrayMessagesCostsNothingButItself(t *testing.T) {
 				listed = append(listed, m.Seq)
 			}
 			if len(listed) != len(row.run) || listed[0] != 41 {
-				t.Fatalf("%d messages are listed, from %d on", len(listed), listed[:min(len(listed), 1)])
+				t.Fatalf("got %d stray messages from %d on, want %d from 41 on", len(listed),
+					listed[:min(len(listed), 1)], len(row.run))
 			}
 			for _, seq := range listed[:min(len(listed), 3)] {
 				if err := b.RemoveStray(ctx, seq); err != nil {
@@ -109,15 +110,64 @@ func TestRunOfStrayMessagesCostsNothingButItself(t *testing.T) {
 				expectStored(t, open(t, s.ClientURL(), (&logbook{}).options()), all)
 			}
 			if err := b.RemoveStray(ctx, 40); err == nil {
-				t.Error("a block was removed")
+				t.Error("RemoveStray of a block returned no error")
 			}
 		})
 	}
 }
 
-// TestManyMessagesThatAreNoBlocksCostLittle has them after the newest block and
-// then before it.
-func TestManyMessagesThatAreNoBlocksCostLittle(t *testing.T) {
+// TestRunOfStrayMessagesMayBeTheOldest removes the blocks before messages that name each other, as
+// MaxAge does.
+func TestRunOfStrayMessagesMayBeTheOldest(t *testing.T) {
+	all := numbered(101, 180)
+	for _, row := range []struct {
+		name string
+		prev chaingql.Cursor
+		run  []chaingql.Block
+	}{
+		{"two with lower cursors", "0999", numbered(60, 61)},
+		{"three with higher cursors", "0999", numbered(500, 502)},
+		{"two that continue an older block", all[18].Cursor, numbered(121, 122)},
+		{"two with cursors of the blocks", "0999", numbered(141, 142)},
+		{"ten older blocks", all[18].Cursor, all[19:29]},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, ctx := newBroker(t), context.Background()
+			b := open(t, s.ClientURL(), (&logbook{}).options())
+			w := writer(t, b)
+			if err := w.Append(ctx, all[:40]...); err != nil {
+				t.Fatal(err)
+			}
+			publishRun(t, s.ClientURL(), row.prev, row.run)
+			if err := w.Append(ctx, all[40:60]...); err != nil {
+				t.Fatal(err)
+			}
+			stream, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Purge(ctx, jetstream.WithPurgeSequence(41)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(&all[0]), []byte("junk")); err != nil {
+				t.Fatal(err)
+			}
+			publishRun(t, s.ClientURL(), "0999", numbered(900, 902))
+			expectReads(t, b, all[40:60])
+			fresh := open(t, s.ClientURL(), (&logbook{}).options())
+			expectReads(t, fresh, all[40:60])
+			if err := writer(t, fresh).Append(ctx, all[60:]...); err != nil {
+				t.Error(err)
+			}
+			expectReads(t, b, all[40:])
+		})
+	}
+}
+
+// TestManyStrayMessagesAreSkipped publishes 20,000 messages after the newest block, and then blocks
+// after them.
+func TestManyStrayMessagesAreSkipped(t *testing.T) {
 	const junk = 20_000
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 600)
 	book := &logbook{}
@@ -137,10 +187,10 @@ func TestManyMessagesThatAreNoBlocksCostLittle(t *testing.T) {
 	}
 	expectReads(t, b, all[:300])
 	if n := b.StrayCount(); n != junk {
-		t.Errorf("%d messages were counted of %d", n, junk)
+		t.Errorf("got StrayCount %d, want %d", n, junk)
 	}
 	if lines := strings.Count(book.String(), "\n"); lines > 20 {
-		t.Errorf("the log has %d lines", lines)
+		t.Errorf("the log has %d lines, want at most 20", lines)
 	}
 	if err := w.Append(ctx, all[300:500]...); err != nil {
 		t.Fatal(err)
@@ -157,9 +207,9 @@ func TestManyMessagesThatAreNoBlocksCostLittle(t *testing.T) {
 	expectReads(t, b, all[100:])
 }
 
-// TestSubjectOfABlockIsTheOneThatPagesRead has subjects that name a shard in
-// another way: pages of the shard would not have those blocks.
-func TestSubjectOfABlockIsTheOneThatPagesRead(t *testing.T) {
+// TestBlockWithNonCanonicalSubjectIsStray publishes blocks whose subjects spell the shard
+// differently: pages of the shard would not contain them.
+func TestBlockWithNonCanonicalSubjectIsStray(t *testing.T) {
 	s, ctx := newBroker(t), context.Background()
 	book := &logbook{}
 	b := open(t, s.ClientURL(), book.options())
@@ -191,19 +241,19 @@ func TestSubjectOfABlockIsTheOneThatPagesRead(t *testing.T) {
 	shard := all[0].Shard
 	page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 50, Shard: &shard})
 	if err != nil || !slices.Equal(page, all) {
-		t.Errorf("the shard has %v, %v", cursorsOf(page), err)
+		t.Errorf("page of the shard: got %v and error %v, want %v", cursorsOf(page), err, cursorsOf(all))
 	}
 	if n := b.StrayCount(); n != 5 {
-		t.Errorf("%d messages were skipped", n)
+		t.Errorf("got StrayCount %d, want 5", n)
 	}
 	if n := len(book.String()); n > 5000 {
-		t.Errorf("five lines of the log have %d bytes", n)
+		t.Errorf("five log lines have %d bytes, want at most 5000", n)
 	}
 }
 
-// TestAppendThatOverlapsWhatWasLostLeavesNoHole has a chain that lost its end, or
-// all of it, and a Writer that saw it.
-func TestAppendThatOverlapsWhatWasLostLeavesNoHole(t *testing.T) {
+// TestAppendAfterLossLeavesNoGap uses a Writer whose chain lost its newest blocks, or all of them.
+// Append must reject blocks that would leave a gap.
+func TestAppendAfterLossLeavesNoGap(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 20)
 	b := open(t, s.ClientURL(), nil)
 	w := writer(t, b)
@@ -214,13 +264,13 @@ func TestAppendThatOverlapsWhatWasLostLeavesNoHole(t *testing.T) {
 	for _, left := range []int{5, 0} {
 		replaceStream(t, s.ClientURL(), all[:left])
 		if left > 0 {
-			if err := w.Append(ctx, all[:left]...); err != nil { // which are all stored
+			if err := w.Append(ctx, all[:left]...); err != nil { // all of them are stored
 				t.Error(err)
 			}
 		}
 		for _, from := range []int{left + 1, 8, 10} {
 			if err := w.Append(ctx, all[from:12]...); !errors.Is(err, natschain.ErrConflict) {
-				t.Errorf("with %d of 10 blocks left, from block %d on: the error is %v", left, from+1, err)
+				t.Errorf("with %d of 10 blocks left, from block %d on: got error %v, want ErrConflict", left, from+1, err)
 			}
 		}
 		expectStored(t, b, all[:left])

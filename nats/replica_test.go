@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestServerThatLagsIsReadOnFrom has a stream of five blocks whose leader has all
-// of them, and whose other servers, which answer for pages, have fewer at first.
-func TestServerThatLagsIsReadOnFrom(t *testing.T) {
+// TestPagesAreCompleteFromLaggingReplica uses a stream of five blocks. The leader has all of them;
+// the replica that serves pages has fewer at first.
+func TestPagesAreCompleteFromLaggingReplica(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	nc, err := nats.Connect(s.ClientURL())
@@ -27,7 +27,7 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 	all := blocks(5)
 	payload := func(seq int) []byte { return payloadOf(&all[seq-1]) }
 	subject := func(seq int) string { return subjectOf(&all[seq-1]) }
-	var deaf atomic.Int64 // requests that nobody answers, as where there is no leader
+	var deaf atomic.Int64 // requests without a response, as if there were no leader
 	leader := func(m *nats.Msg) {
 		if deaf.Add(-1) >= 0 {
 			return
@@ -57,7 +57,7 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 		has := min(nth/2*2, len(all)) // 0, 2, 2, 4, 4, 5
 		last, n := 0, 0
 		for seq := r.Seq; seq <= has && n < r.Batch; seq++ {
-			if nth == 4 && n == 0 { // the first one is lost on the way
+			if nth == 4 && n == 0 { // the first one is lost in transit
 				last, n = seq, n+1
 				continue
 			}
@@ -89,13 +89,12 @@ func TestServerThatLagsIsReadOnFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := chaingql.PageOf(all, q); !slices.Equal(cursorsOf(page), cursorsOf(want)) {
-			t.Errorf("of %+v came %s", q, difference(cursorsOf(page), cursorsOf(want)))
+			t.Errorf("%+v: %s", q, difference(cursorsOf(page), cursorsOf(want)))
 		}
 	}
 }
 
-// payloadOf and subjectOf are a block's message, as programs in other languages
-// may write it.
+// payloadOf and subjectOf return a block's message as programs in other languages may write it.
 func payloadOf(b *chaingql.Block) []byte {
 	return fmt.Appendf(nil, `{"cursor":%q,"seq_no":%d,"hash":%q,"time":%q}`, b.Cursor, b.SeqNo, b.Hash,
 		b.Time.Format("2006-01-02T15:04:05Z"))

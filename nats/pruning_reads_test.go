@@ -15,31 +15,31 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A shelf is a stream that changes while it is read.
-type shelf struct {
+// A fakeStream is a stream that changes while it is read.
+type fakeStream struct {
 	sync.Mutex
-	blocks []chaingql.Block // by place, from 1 on
-	gone   int              // of them, the oldest
-	missed func(place int)  // changes it when a message is not there
-	sent   func(place int)  // changes it when one was sent in a page
+	blocks []chaingql.Block // message seq is blocks[seq-1]
+	gone   int              // number of removed messages, the oldest ones
+	missed func(seq int)    // called after a request for a missing message, may change the stream
+	sent   func(seq int)    // called after a message was sent in a page, may change the stream
 }
 
-// A request is what a Backend asks a stream for.
+// A request is a request of a Backend to a stream.
 type request struct {
 	Seq, Batch int
 	Last       string `json:"last_by_subj"`
 	Next       string `json:"next_by_subj"`
 }
 
-// newShelf makes an empty shelf, and a Backend on it.
-func newShelf(t *testing.T) (*natschain.Backend, *shelf) {
+// newFakeStream returns an empty fakeStream and a Backend that reads it.
+func newFakeStream(t *testing.T) (*natschain.Backend, *fakeStream) {
 	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	h := &shelf{missed: func(int) {}, sent: func(int) {}}
+	h := &fakeStream{missed: func(int) {}, sent: func(int) {}}
 	for subject, answer := range map[string]func(m *nats.Msg, r request){
 		"$JS.API.STREAM.MSG.GET.chain_blocks": func(m *nats.Msg, r request) { h.get(t, m, r) },
 		"$JS.API.DIRECT.GET.chain_blocks":     func(m *nats.Msg, r request) { h.page(nc, m, r.Seq, r.Batch) },
@@ -60,8 +60,8 @@ func newShelf(t *testing.T) (*natschain.Backend, *shelf) {
 	return natschain.Bare(nc, nil), h
 }
 
-// payload is what the Writer puts there.
-func (h *shelf) payload(place int) []byte {
+// payload returns a message as a Writer encodes it.
+func (h *fakeStream) payload(place int) []byte {
 	prev := chaingql.Cursor("")
 	if place > 1 {
 		prev = h.blocks[place-2].Cursor
@@ -70,7 +70,7 @@ func (h *shelf) payload(place int) []byte {
 	return fmt.Appendf(text[:len(text)-1], `,"prev":%q}`, prev)
 }
 
-func (h *shelf) get(t *testing.T, m *nats.Msg, r request) {
+func (h *fakeStream) get(t *testing.T, m *nats.Msg, r request) {
 	seq := r.Seq
 	switch {
 	case r.Last != "":
@@ -92,7 +92,7 @@ func (h *shelf) get(t *testing.T, m *nats.Msg, r request) {
 	_ = m.Respond(text)
 }
 
-func (h *shelf) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
+func (h *fakeStream) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
 	last := 0
 	for n := 0; n < batch && max(seq, h.gone+1) <= len(h.blocks); n++ {
 		seq = max(seq, h.gone+1)
@@ -112,39 +112,39 @@ func (h *shelf) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
 	}})
 }
 
-// TestStreamThatGrowsBetweenTwoAnswersIsNotTakenForTheOld has a stream made anew
-// that is empty when the message of a cursor is asked for, and has one in that
-// place, and more, when the next is: nothing seems to have gone.
-func TestStreamThatGrowsBetweenTwoAnswersIsNotTakenForTheOld(t *testing.T) {
-	b, h := newShelf(t)
+// TestReplacedStreamIsNoticedWhileItGrows replaces the stream by one that is empty at the request
+// for the message of the cursor and has a message with that number at the next request. Each
+// response alone looks as if nothing were missing.
+func TestReplacedStreamIsNoticedWhileItGrows(t *testing.T) {
+	b, h := newFakeStream(t)
 	all := blocks(20)
 	h.Lock()
 	h.blocks = all[:5]
 	h.Unlock()
 	if page, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 5}); err != nil || len(page) != 5 {
-		t.Fatalf("at first there are %v, %v", page, err)
+		t.Fatalf("first page: got %v and error %v, want 5 blocks", page, err)
 	}
 	h.Lock()
 	h.blocks = nil
-	h.missed = func(place int) {
-		if place == 5 {
+	h.missed = func(seq int) {
+		if seq == 5 {
 			h.blocks = all[8:]
 		}
 	}
 	h.Unlock()
 	page, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 3, After: all[4].Cursor})
 	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[8:11])) {
-		t.Errorf("past the last block of the old stream come %v of %v; %v", cursorsOf(page), cursorsOf(all[8:11]), err)
+		t.Errorf("page after the end of the old stream: got %v and error %v, want %v", cursorsOf(page), err,
+			cursorsOf(all[8:11]))
 	}
 }
 
-// TestPageThatTheOldestBlocksLeaveHasNoHole has the server drop blocks while it
-// sends those before them.
-func TestPageThatTheOldestBlocksLeaveHasNoHole(t *testing.T) {
+// TestPageHasNoGapIfBlocksArePruned removes blocks while the server sends those before them.
+func TestPageHasNoGapIfBlocksArePruned(t *testing.T) {
 	all := blocks(20)
 	for _, row := range []struct {
 		q    chaingql.BlocksQuery
-		want []chaingql.Block // nil where the cursor is too old
+		want []chaingql.Block // nil if the cursor is too old
 	}{
 		{chaingql.BlocksQuery{First: 10}, all[12:]},
 		{chaingql.BlocksQuery{Last: 18}, all[12:]},
@@ -152,11 +152,11 @@ func TestPageThatTheOldestBlocksLeaveHasNoHole(t *testing.T) {
 		{chaingql.BlocksQuery{Last: 18, After: all[0].Cursor}, nil},
 		{chaingql.BlocksQuery{First: 5, After: all[13].Cursor}, all[14:19]},
 	} {
-		b, h := newShelf(t)
+		b, h := newFakeStream(t)
 		h.Lock()
 		h.blocks = all
-		h.sent = func(place int) {
-			if place == 4 {
+		h.sent = func(seq int) {
+			if seq == 4 {
 				h.gone = 12
 			}
 		}
@@ -164,7 +164,7 @@ func TestPageThatTheOldestBlocksLeaveHasNoHole(t *testing.T) {
 		page, err := b.Blocks(context.Background(), row.q)
 		if errors.Is(err, chaingql.ErrCursorTooOld) != (row.want == nil) || row.want != nil && err != nil ||
 			!slices.Equal(cursorsOf(page), cursorsOf(row.want)) {
-			t.Errorf("of %+v come %v, %v", row.q, cursorsOf(page), err)
+			t.Errorf("%+v: got %v and error %v, want %v", row.q, cursorsOf(page), err, cursorsOf(row.want))
 		}
 	}
 }

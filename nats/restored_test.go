@@ -1,0 +1,204 @@
+package natschain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+)
+
+// backups returns functions that copy the stream of blocks and that replace the stream by the copy.
+// Both restart the server.
+func (b *broker) backups() (backUp, restore func()) {
+	stream := filepath.Join(b.opts.StoreDir, "jetstream", "$G", "streams", "chain_blocks")
+	backup := filepath.Join(b.t.TempDir(), "backup")
+	restart := func(from, to string) {
+		b.t.Helper()
+		b.stop()
+		if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+			b.t.Fatal(err)
+		}
+		b.start()
+	}
+	return func() { restart(stream, backup) }, func() { restart(backup, stream) }
+}
+
+// TestIndexOfLostBlocksIsIgnored restores the stream of blocks from a backup, but not the index. The
+// chain continues with other blocks.
+func TestIndexOfLostBlocksIsIgnored(t *testing.T) {
+	s := newBroker(t)
+	opts := natschain.Options{Create: &natschain.Storage{}}
+	write := func(blocks []chaingql.Block) {
+		t.Helper()
+		b := open(t, s.ClientURL(), &opts)
+		defer b.Close()
+		if err := writer(t, b).Append(context.Background(), blocks...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	backUp, restore := s.backups()
+	lost, all := uneven(3000), uneven(3000)
+	for i := 1000; i < len(all); i++ {
+		all[i].Hash[1] = 1
+		if all[i].Workchain == 9 || i%50 == 3 {
+			all[i].Workchain, all[i].Shard = 9, 1<<62
+		}
+	}
+
+	write(lost[:1000])
+	backUp()
+	write(lost[1000:])
+	restore()
+
+	host := open(t, s.ClientURL(), &opts)
+	for at := 1000; at < len(all); {
+		next := min(at+130, len(all))
+		write(all[at:next])
+		at = next
+		w := int32(9)
+		expectPages(t, host, all[:at], []chaingql.BlocksQuery{
+			{Last: 3, Workchain: &w}, {Last: 10, Workchain: &w}, {Last: 50, Workchain: &w},
+			{First: 3, After: all[900].Cursor, Workchain: &w}, {First: 20, After: all[900].Cursor, Workchain: &w},
+		})
+	}
+	expectPages(t, host, all, sparse(all[1100].Cursor))
+	expectPages(t, host, all, sparse(all[2900].Cursor))
+}
+
+// TestWriterStoresMissingNode deletes a node whose leaves are all stored, as if a Writer had died
+// before it stored the node.
+func TestWriterStoresMissingNode(t *testing.T) {
+	all := uneven(2100)
+	s, b, _ := indexedChain(t, all[:2080])
+	ctx := context.Background()
+	index, err := raw(t, s.ClientURL()).Stream(ctx, "chain_index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := fmt.Sprintf("chain.index.%d.1.0", blocks.CachedInfo().Created.UnixNano())
+	node, err := index.GetLastMsgForSubject(ctx, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := index.DeleteMsg(ctx, node.Sequence); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer(t, b).Append(ctx, all[2080:]...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := index.GetLastMsgForSubject(ctx, subject); err != nil {
+		t.Errorf("node %s: %v", subject, err)
+	}
+}
+
+// TestWriterNoticesThatStoredBlocksWereLost restores the stream from a backup without the newest
+// blocks. The Writer that stored them appends them again.
+func TestWriterNoticesThatStoredBlocksWereLost(t *testing.T) {
+	s := newBroker(t)
+	b := open(t, s.ClientURL(), nil)
+	w, all, ctx := writer(t, b), uneven(600), context.Background()
+	backUp, restore := s.backups()
+	if err := w.Append(ctx, all[:300]...); err != nil {
+		t.Fatal(err)
+	}
+	backUp()
+	if err := w.Append(ctx, all[300:]...); err != nil {
+		t.Fatal(err)
+	}
+	restore()
+	if err := w.Append(ctx, all[300:310]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(ctx, all[309:320]...); err != nil {
+		t.Fatal(err)
+	}
+	expectPages(t, open(t, s.ClientURL(), nil), all[:320], []chaingql.BlocksQuery{{First: 1000}, {Last: 5}})
+}
+
+// TestBlocksMayReplaceLostStrays lets a host read messages that are not blocks. The stream is
+// restored from a backup without them, and blocks get their numbers.
+func TestBlocksMayReplaceLostStrays(t *testing.T) {
+	for name, c := range map[string]struct {
+		blocks int  // number of blocks after the strays, which the host reads too
+		stray  bool // another stray is published after the restore
+		read   bool // the host reads pages after the restore
+		follow bool // the host reads the strays only by Follow
+	}{
+		"strays":                       {},
+		"then blocks":                  {blocks: 10},
+		"then another":                 {stray: true},
+		"then blocks, then another":    {blocks: 10, stray: true},
+		"then blocks, then a read":     {blocks: 10, read: true},
+		"then another, then a read":    {stray: true, read: true},
+		"by Follow":                    {follow: true},
+		"then blocks, by Follow":       {blocks: 10, follow: true},
+		"then another, by Follow":      {stray: true, follow: true},
+		"blocks, another, by Follow":   {blocks: 10, stray: true, follow: true},
+		"another, Follow, then a read": {stray: true, read: true, follow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newBroker(t)
+			all, ctx := uneven(600), context.Background()
+			host := open(t, s.ClientURL(), (&logbook{}).options())
+			backUp, restore := s.backups()
+			write := func(blocks []chaingql.Block) {
+				t.Helper()
+				b := open(t, s.ClientURL(), (&logbook{}).options())
+				defer b.Close()
+				if err := writer(t, b).Append(ctx, blocks...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stray := func() {
+				t.Helper()
+				if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(&all[0]), []byte("junk")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(all[:300])
+			backUp()
+			late := chaingql.BlocksQuery{First: 1000, After: all[250].Cursor}
+			expectPages(t, host, all[:300], []chaingql.BlocksQuery{late})
+			live := follow(t, host, all[299].Cursor)
+			for range 20 {
+				stray()
+			}
+			write(all[300 : 300+c.blocks])
+			live.expect(all[300 : 300+c.blocks])
+			for host.StrayCount() < 20 {
+				time.Sleep(time.Millisecond)
+			}
+			if !c.follow {
+				expectPages(t, host, all[:300+c.blocks], []chaingql.BlocksQuery{{Last: 5}, late})
+			}
+			restore()
+			if c.stray {
+				stray()
+			}
+			if c.read {
+				expectPages(t, host, all[:300], []chaingql.BlocksQuery{{Last: 5}})
+			}
+			for at := 350; at <= 450; at += 50 {
+				write(all[at-50 : at])
+				queries := []chaingql.BlocksQuery{{Last: 5}, late, {Last: 120}}
+				for i := 290; i < at; i++ {
+					queries = append(queries, chaingql.BlocksQuery{First: 50, After: all[i].Cursor},
+						chaingql.BlocksQuery{Last: 50, Before: all[i].Cursor})
+				}
+				expectPages(t, host, all[:at], queries)
+				follow(t, host, all[280].Cursor).expect(all[281:at])
+			}
+		})
+	}
+}
