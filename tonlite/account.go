@@ -10,8 +10,8 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// stateRoot is the hash of the state after a block, as the block has it.
-func stateRoot(block *cell.Cell) (h [32]byte, err error) {
+// stateHash returns the hash of the state after a block, from the block.
+func stateHash(block *cell.Cell) (h [32]byte, err error) {
 	update, err := block.PeekRef(2)
 	if err != nil {
 		return h, err
@@ -23,35 +23,35 @@ func stateRoot(block *cell.Cell) (h [32]byte, err error) {
 	return h, nil
 }
 
-// provenBalance reads an account's balance off the proofs of a server's answer:
-// one of the block, one of the state after it. ErrNotFound is proven as well.
-func provenBalance(answer lite.AccountState, block lite.BlockID, account [32]byte) (*big.Int, error) {
+// verifyBalance reads an account's balance from the proofs of a response: one of the
+// block, one of the state after it. ErrNotFound is proven, too.
+func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byte) (*big.Int, error) {
 	proofs, err := parseCells(answer.Proof, 2, maxPathCells)
 	if err != nil {
 		return nil, err
 	}
-	root, err := proven(proofs[0], block.Root)
+	root, err := unwrapProof(proofs[0], block.Root)
 	if err != nil {
 		return nil, err
 	}
-	hash, err := stateRoot(root)
+	hash, err := stateHash(root)
 	if err != nil {
 		return nil, err
 	}
-	state, err := proven(proofs[1], hash)
+	state, err := unwrapProof(proofs[1], hash)
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(state)
+	s, err := openCell(state)
 	if err != nil {
 		return nil, err
 	}
-	in := scan{Slice: s}
+	in := cellReader{Slice: s}
 	in.expect(32, 0x9023afe2, "state of a shard")
 	if in.err != nil {
 		return nil, in.err
 	}
-	accounts, err := below(state, 1)
+	accounts, err := openRef(state, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func provenBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 	if err != nil {
 		return nil, err
 	}
-	leaf, err := find(dict, account[:])
+	leaf, err := lookUp(dict, account[:])
 	if errors.Is(err, errNoKey) {
 		return nil, chaingql.ErrNotFound
 	}
@@ -83,11 +83,11 @@ func provenBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 	if len(answer.State) == 0 {
 		return nil, errors.New("the account's state is missing")
 	}
-	return nano, sameState(answer.State, leaf)
+	return nano, checkState(answer.State, leaf)
 }
 
-// sameState sees that the state that came along is the one that was proven.
-func sameState(data []byte, leaf *cell.Slice) error {
+// checkState checks that the account's state in the response is the proven one.
+func checkState(data []byte, leaf *cell.Slice) error {
 	if _, err := leaf.LoadDict(32); err != nil { // other currencies
 		return err
 	}
@@ -100,7 +100,7 @@ func sameState(data []byte, leaf *cell.Slice) error {
 		return err
 	}
 	if string(given[0].Hash(0)) != string(account.Hash(0)) {
-		return fmt.Errorf("%w: the account's state is another", errProof)
+		return fmt.Errorf("%w: the account's state differs", errProof)
 	}
 	return nil
 }

@@ -14,38 +14,40 @@ import (
 
 var (
 	errClosed = errors.New("tonlite: the Backend was closed")
-	errAnswer = errors.New("an answer is not what was asked for")
+	errAnswer = errors.New("the response does not match the query")
 
-	// errMissing says that no server that can be reached has a block.
+	// errMissing is returned if no reachable server has a block.
 	errMissing = errors.New("tonlite: no lite server has the block")
 
-	// errBehind is errMissing of a server that does not know the newest block yet.
-	errBehind = fmt.Errorf("%w, being behind", errMissing)
+	// errLagging is an errMissing of a server that does not have the newest block yet.
+	errLagging = fmt.Errorf("%w: it lags", errMissing)
 )
 
-// servers are all of the configuration's. The preferred one is asked first, and
-// another where that fails, lies, or does not have what is asked for.
+// servers are the servers of the configuration. The preferred one is queried first, and
+// then the others if it fails, sends false data, or does not have the block.
 type servers struct {
-	all   []*server
-	first atomic.Uint32 // place of the preferred one
-	opts  Options
-	life  context.Context // ends in close
-	end   context.CancelFunc
-	group sync.WaitGroup // attempts to connect
+	all       []*server
+	preferred atomic.Uint32 // index of the preferred server
+	opts      Options
+	ctx       context.Context // canceled by close
+	cancel    context.CancelFunc
+	group     sync.WaitGroup // attempts to connect
 
-	slots   gate // queries that are under way
-	parsers gate // answers that are taken apart
+	queryGate gate // queries in flight
+	parseGate gate // responses being parsed
 }
 
-// maxAsked is how many queries of each use are under way at most, with those of
-// less urgent uses: public servers throttle those who ask more than 32.
-var maxAsked = [uses]int{forFollow: 32, forBalance: 28, forPage: 20, forSearch: 12}
+// maxQueries is the maximum number of queries in flight for each use, including those of
+// less urgent uses. Public servers throttle clients with more than 32.
+var maxQueries = [uses]int{forFollow: 32, forBalance: 28, forPage: 20, forSearch: 12}
 
 func newServers(n network, opts Options) *servers {
-	parsers := max(2, runtime.GOMAXPROCS(0)) // of which pages leave one to others
-	set := &servers{opts: opts, slots: newGate(maxAsked)}
-	set.parsers = newGate([uses]int{forFollow: parsers, forBalance: parsers, forPage: parsers - 1, forSearch: parsers - 1})
-	set.life, set.end = context.WithCancel(context.Background())
+	parsers := max(2, runtime.GOMAXPROCS(0)) // pages leave one to other uses
+	set := &servers{opts: opts, queryGate: newGate(maxQueries)}
+	set.parseGate = newGate([uses]int{
+		forFollow: parsers, forBalance: parsers, forPage: parsers - 1, forSearch: parsers - 1,
+	})
+	set.ctx, set.cancel = context.WithCancel(context.Background())
 	for _, p := range n.servers {
 		set.all = append(set.all, &server{peer: p, zero: n.zero, timeout: opts.Timeout})
 	}
@@ -53,25 +55,25 @@ func newServers(n network, opts Options) *servers {
 }
 
 func (set *servers) close() {
-	set.end()
-	set.hangUp() // whoever began to connect before this is waited for
+	set.cancel()
+	set.closeConnections() // attempts to connect that began before this may still finish
 	set.group.Wait()
-	set.hangUp()
+	set.closeConnections()
 }
 
-func (set *servers) hangUp() {
+func (set *servers) closeConnections() {
 	for _, s := range set.all {
 		s.close()
 	}
 }
 
-// grace is how much longer than the first server others are waited for.
-const grace = 250 * time.Millisecond
+// connectGrace is the time for further servers to connect after the first one.
+const connectGrace = 250 * time.Millisecond
 
-// greet connects to all, and returns when one does well, or none does. Of those
-// that do about as soon the one that is furthest is preferred.
-func (set *servers) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, set.opts.Timeout+time.Second) // each has a deadline of its own
+// connectAll connects to all servers. It returns after one succeeded, or all failed. Of
+// the servers that connect within connectGrace, the one with the newest head is preferred.
+func (set *servers) connectAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, set.opts.Timeout+time.Second) // each attempt has its own deadline
 	defer cancel()
 	type result struct {
 		place int
@@ -80,7 +82,7 @@ func (set *servers) greet(ctx context.Context) error {
 	results := make(chan result, len(set.all))
 	for i, s := range set.all {
 		set.group.Go(func() {
-			_, err := s.connect(ctx, set.life, &set.group)
+			_, err := s.connect(ctx, set.ctx, &set.group)
 			results <- result{i, err}
 		})
 	}
@@ -96,15 +98,15 @@ func (set *servers) greet(ctx context.Context) error {
 			switch {
 			case r.err == nil && (best == nil || s.height() > best.height()):
 				best = s
-				set.first.Store(uint32(r.place))
+				set.preferred.Store(uint32(r.place))
 				if enough == nil {
-					enough = time.After(grace)
+					enough = time.After(connectGrace)
 				}
 			case r.err != nil:
 				if ctx.Err() == nil {
-					set.fail(s, r.err)
+					set.backOff(s, r.err)
 				}
-				failed = also(failed, fmt.Errorf("%s: %w", s.addr, r.err))
+				failed = joinErrors(failed, fmt.Errorf("%s: %w", s.addr, r.err))
 			}
 			continue
 		case <-enough:
@@ -117,35 +119,35 @@ func (set *servers) greet(ctx context.Context) error {
 	return failed
 }
 
-// ask puts a query to one server after the other until an answer stands up to
-// its check. errMissing says that none has it: those who fail now are counted
-// in only if they did well a short while ago.
+// ask sends a query to one server after the other until a response passes check. It
+// returns errMissing if no server has the block. A server that fails now may have it, but
+// only counts if it succeeded recently.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
-	if set.life.Err() != nil {
+	if set.ctx.Err() != nil {
 		return errClosed
 	}
 	var missing, failed error
-	hope := false   // that one which fails just now has it
-	behind := false // one is behind what is known
-	first := int(set.first.Load())
+	hope := false    // a server that fails now may have the block
+	lagging := false // a server lags lagging the known head
+	first := int(set.preferred.Load())
 	for i := range set.all {
 		place := (first + i) % len(set.all)
 		s := set.all[place]
 		err := set.askOne(ctx, s, q, check)
 		switch {
 		case err == nil:
-			if failed != nil || behind { // stay with one that does well
-				set.first.Store(uint32(place))
+			if failed != nil || lagging { // prefer a server that works
+				set.preferred.Store(uint32(place))
 			}
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errMissing):
 			missing = err
-			behind = behind || errors.Is(err, errBehind)
+			lagging = lagging || errors.Is(err, errLagging)
 		default:
-			failed = also(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
-			hope = hope || s.lately()
+			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
+			hope = hope || s.recentlySucceeded()
 		}
 	}
 	if missing != nil && !hope {
@@ -154,73 +156,86 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 	return fmt.Errorf("tonlite: %w", failed)
 }
 
-// askOne puts a query to one server, with a deadline of its own.
+// askOne sends a query to one server, with its own deadline.
 func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check func(lite.Message) error) error {
-	if wait, cause := s.ready(); wait > 0 {
-		return fmt.Errorf("left alone for %v: %w", wait.Round(time.Millisecond), cause)
+	if wait, cause := s.backoffLeft(); wait > 0 {
+		return fmt.Errorf("not used for %v: %w", wait.Round(time.Millisecond), cause)
 	}
 	client, err := set.connect(ctx, s)
 	if err == nil {
 		var answer lite.Message
-		if answer, err = set.put(ctx, s, client, q); err == nil {
-			if err = safely(func() error { return check(answer) }); err == nil {
+		if answer, err = set.query(ctx, s, client, q); err == nil {
+			if err = recoverPanics(func() error { return check(answer) }); err == nil {
 				s.succeeded()
 				return nil
 			}
 			if !errors.Is(err, errMissing) {
-				err = fmt.Errorf("an answer is refused: %w", err)
+				err = fmt.Errorf("invalid response: %w", err)
 			}
 		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var said lite.Error
+	var serverErr lite.Error
 	switch {
-	case errors.As(err, &said):
-		if said.Code == lite.CodeNotFound {
+	case errors.As(err, &serverErr):
+		if serverErr.Code == lite.CodeNotFound {
 			return fmt.Errorf("%w: %w", errMissing, err)
 		}
-		return err // it is well, and will not
+		return err // the server works, but rejects the query
 	case errors.Is(err, errMissing):
 		return err
-	case set.life.Err() != nil:
+	case set.ctx.Err() != nil:
 		return errClosed
-	case errors.Is(err, lite.ErrLost): // may be made anew at once
+	case errors.Is(err, lite.ErrLost): // the next call may reconnect at once
 		return err
 	}
-	set.fail(s, err)
+	set.backOff(s, err)
 	return err
 }
 
-func (set *servers) connect(ctx context.Context, s *server) (*lite.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, set.opts.Timeout)
-	defer cancel()
-	return s.connect(ctx, set.life, &set.group)
+// timeout returns the limit of one query or one attempt to connect. If there are several
+// servers, it is at most half of the time that the call has left. Otherwise a hung server
+// would use up the whole time of each call and would never count as failed.
+func (set *servers) timeout(ctx context.Context) time.Duration {
+	limit := set.opts.Timeout
+	if deadline, found := ctx.Deadline(); found && len(set.all) > 1 {
+		if half := time.Until(deadline) / 2; half > limit/3 { // with less time, a slow server is not at fault
+			limit = min(limit, half)
+		}
+	}
+	return limit
 }
 
-// put asks in turn, as no more than a few queries may be under way. The deadline
-// begins with its turn: a server is not to blame for the wait.
-func (set *servers) put(ctx context.Context, s *server, client *lite.Client, q lite.Message) (lite.Message, error) {
-	leave, err := set.slots.enter(ctx)
+func (set *servers) connect(ctx context.Context, s *server) (*lite.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, set.timeout(ctx))
+	defer cancel()
+	return s.connect(ctx, set.ctx, &set.group)
+}
+
+// query waits for its turn and then sends a query. The deadline begins after the wait, for
+// which the server is not responsible.
+func (set *servers) query(ctx context.Context, s *server, client *lite.Client, q lite.Message) (lite.Message, error) {
+	leave, err := set.queryGate.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	own, cancel := context.WithTimeout(ctx, set.opts.Timeout)
+	own, cancel := context.WithTimeout(ctx, set.timeout(ctx))
 	defer cancel()
 	since := time.Now()
 	answer, err := client.Ask(own, q)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
-		s.drop(client, since)
+		s.closeIfSilent(client, since)
 	}
 	return answer, err
 }
 
-// parse takes an answer apart. No more answers are in parse than there are
-// processors, or two: each may take tens of megabytes while it is.
+// parse runs read, which parses a response. It limits concurrent calls to the number of
+// processors, but at least two: each may take tens of megabytes.
 func (set *servers) parse(ctx context.Context, read func() error) error {
-	leave, err := set.parsers.enter(ctx)
+	leave, err := set.parseGate.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,15 +243,15 @@ func (set *servers) parse(ctx context.Context, read func() error) error {
 	return read()
 }
 
-// also puts errors into one line.
-func also(some, more error) error {
+// joinErrors joins errors in one line.
+func joinErrors(some, more error) error {
 	if some == nil {
 		return more
 	}
 	return fmt.Errorf("%w; %w", some, more)
 }
 
-func (set *servers) fail(s *server, err error) {
+func (set *servers) backOff(s *server, err error) {
 	s.failed(err)
-	set.opts.Logger.Warn("a lite server is left alone for a while", "server", s.addr, "error", err)
+	set.opts.Logger.Warn("lite server not used for a while", "server", s.addr, "error", err)
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// A Backend serves a TON network out of its lite servers. Make one with [Open];
-// its methods may be called concurrently.
+// A Backend serves a TON network from its lite servers. [Open] returns one. Its methods
+// may be called concurrently.
 type Backend struct {
 	servers *servers
-	trust   *trust
-	opts    Options // in force
+	prover  *prover
+	opts    Options // with defaults
 	masters *cache[*master]
 	steps   *cache[[]chaingql.Block]
 
-	pages, searches room
+	pages, searches, newestPages semaphore
 
-	mu     sync.Mutex
-	head   lite.BlockID // the newest masterchain block that is proven
-	live   int          // how many Follows wait for the one after it
-	oldest uint32       // the lowest that was found to be there, or 0
+	mu        sync.Mutex
+	head      lite.BlockID // the newest proven masterchain block
+	following int          // number of Follows that wait for the next one
+	oldest    uint32       // the oldest masterchain block that a server had, or 0
 
 	close sync.Once
 }
@@ -35,17 +35,19 @@ var (
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
 )
 
-var errNoTrust = errors.New("tonlite: the configuration has no init_block past the zero state to prove blocks from: " +
-	"put a key block of the masterchain that you trust there, or set Options.Unproven to take blocks at the servers' word")
+var errNoTrust = errors.New("tonlite: the configuration has no init_block after the zero state to prove blocks from: " +
+	"add a key block of the masterchain that you trust, or set Options.Unproven to accept blocks without proof")
 
-// Open connects to the lite servers that a network's global.config.json names
-// (see [ReadConfig]), and proves the newest masterchain block. One server that
-// does well is enough; the others are tried when they are needed. What is wrong
-// (configuration, keys, network, proof) is one error here. The proof passes every
-// key block since init_block, a few a day and a dozen or so with each answer: of
-// an old configuration that takes its time, up to Options.Timeout for each answer
-// of a server that means ill. The context, best with a deadline, is for opening alone.
-// Close the Backend when it is no longer used.
+// Open connects to the lite servers in a network's global.config.json (see [ReadConfig])
+// and proves the newest masterchain block, unless Options.Unproven is set. One working
+// server is enough; others are tried if necessary. Open returns a one-line error if the
+// configuration, a key, the network or the proof is wrong.
+//
+// The proof goes through every key block since init_block. There are a few per day, and
+// each response covers about a dozen, so Open takes longer the older the configuration
+// is. A malicious server can delay each response by Options.Timeout: pass a context with
+// a deadline. The context applies to Open only. Call Close when the Backend is no longer
+// used.
 func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	o := opts.withDefaults()
 	n, err := parseConfig(config)
@@ -53,7 +55,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		return nil, err
 	}
 	if o.Unproven {
-		o.Logger.Warn("tonlite: Options.Unproven: masterchain blocks are taken at the lite servers' word")
+		o.Logger.Warn("tonlite: Options.Unproven: masterchain blocks are accepted without proof")
 		n.trusted = lite.BlockID{}
 	} else if n.trusted.SeqNo == 0 {
 		return nil, errNoTrust
@@ -61,50 +63,52 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	b := &Backend{
 		servers: newServers(n, o), opts: o,
 		masters: newCache[*master](4 * o.Cache), steps: newCache[[]chaingql.Block](o.Cache),
-		pages: newRoom(maxPages, waitingPages, errPages), searches: newRoom(maxSearches, waitingSearches, errSearches),
+		pages:       newSemaphore(maxPages, waitingPages, errPages),
+		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),
+		newestPages: newSemaphore(1, waitingNewest, errPages),
 	}
-	b.trust = &trust{servers: b.servers, start: n.trusted, key: n.trusted}
-	if err := b.servers.greet(ctx); err != nil {
+	b.prover = &prover{servers: b.servers, initBlock: n.trusted, key: n.trusted}
+	if err := b.servers.connectAll(ctx); err != nil {
 		b.Close()
-		return nil, fmt.Errorf("tonlite: no lite server of the configuration will do: %w", err)
+		return nil, fmt.Errorf("tonlite: no lite server of the configuration works: %w", err)
 	}
-	if _, err := b.current(ctx); err != nil {
+	if _, err := b.currentHead(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("tonlite: the newest masterchain block: %w", err)
 	}
 	return b, nil
 }
 
-// Close ends every Follow and every call that is under way, and closes all
-// connections. Shut the Handler down before. A second Close does nothing.
+// Close ends every Follow and every running call, and closes all connections. Shut down
+// the Handler first. A second Close does nothing.
 func (b *Backend) Close() {
 	b.close.Do(func() {
 		b.servers.close()
 	})
 }
 
-// Balance reads an account's balance after the newest masterchain block, with a
-// proof. Of an account of a workchain it is the balance after the newest block
-// of its shard that the masterchain block commits to.
+// Balance returns an account's proven balance after the newest masterchain block. For an
+// account of a workchain, that is the balance after the newest block of its shard that the
+// masterchain block commits to.
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
-	ctx = with(ctx, forBalance)
-	head, err := b.current(ctx)
+	ctx = withUse(ctx, forBalance)
+	head, err := b.currentHead(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return b.balance(ctx, head, addr)
 }
 
-// Balances reads the balances of several accounts after one masterchain block,
-// some at a time.
+// Balances returns the balances of several accounts after the same masterchain block. It
+// queries up to 8 concurrently.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
-	ctx = with(ctx, forBalance)
-	head, err := b.current(ctx)
+	ctx = withUse(ctx, forBalance)
+	head, err := b.currentHead(ctx)
 	if err != nil {
 		return nil, err
 	}
 	balances := make([]*big.Int, len(addrs))
-	err = together(ctx, len(addrs), func(ctx context.Context, i int) error {
+	err = parallel(ctx, len(addrs), func(ctx context.Context, i int) error {
 		nano, err := b.balance(ctx, head, addrs[i])
 		if err != nil && !errors.Is(err, chaingql.ErrNotFound) {
 			return err
@@ -138,8 +142,8 @@ func (b *Backend) balance(ctx context.Context, head lite.BlockID, addr chaingql.
 			return nil, errors.New("tonlite: the account's shard has no block yet")
 		}
 	}
-	q := lite.Wait{ // of a server that is behind, a moment's patience
-		SeqNo: head.SeqNo, Timeout: uint32(b.opts.Timeout.Milliseconds() / 2),
+	q := lite.Wait{ // lets a lagging server catch up
+		SeqNo: head.SeqNo, Timeout: uint32(b.opts.Timeout.Milliseconds() / 4),
 		Then: lite.GetAccountState{ID: head, Workchain: addr.Workchain, Account: addr.ID},
 	}
 	absent := false
@@ -149,7 +153,7 @@ func (b *Backend) balance(ctx context.Context, head lite.BlockID, addr chaingql.
 			return errAnswer
 		}
 		err := b.servers.parse(ctx, func() (err error) {
-			nano, err = provenBalance(a, block, addr.ID)
+			nano, err = verifyBalance(a, block, addr.ID)
 			return err
 		})
 		if absent = errors.Is(err, chaingql.ErrNotFound); absent {

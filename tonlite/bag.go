@@ -7,23 +7,23 @@ import (
 	"math/bits"
 )
 
-// The most cells that an answer may have, by what it shows. A cell of two bytes
-// takes some 400 in memory, so a bound in bytes alone would not do.
+// The maximum number of cells of a response, by its contents. A limit in bytes is not
+// sufficient: a cell of two bytes takes about 400 in memory.
 const (
-	// maxPathCells is for a proof of one header, account or earlier block: a
-	// dictionary's path has at most 256 forks, each with a pruned branch.
+	// maxPathCells applies to a proof of one header, account or earlier block. The path
+	// in a dictionary has at most 256 forks, each with a pruned branch.
 	maxPathCells = 1 << 11
-	// maxConfigCells is for a proof of the validators of a key block, which may be
-	// a few hundred.
+	// maxConfigCells applies to a proof of the validators of a key block, of which there
+	// may be a few hundred.
 	maxConfigCells = 1 << 14
-	// maxTreeCells is for a whole block or a whole account, the network's own
-	// bound for an account's state.
+	// maxTreeCells applies to a whole block or account. It is the network's limit for the
+	// state of an account.
 	maxTreeCells = 1 << 16
 )
 
 var bagMagic = []byte{0xb5, 0xee, 0x9c, 0x72}
 
-// The kinds of special cells, in the first byte of their data.
+// The types of special cells, in the first byte of their data.
 const (
 	prunedCell       = 1
 	libraryCell      = 2
@@ -31,35 +31,37 @@ const (
 	merkleUpdateCell = 4
 )
 
-// A bag is a serialized bag of cells, before the library reads it.
-type bag struct {
+// A bagOfCells is a serialized bag of cells, before the library parses it.
+type bagOfCells struct {
 	size   int // bytes of a reference
 	count  int
 	cells  []byte
-	starts []uint32 // where each cell begins
-	masks  []byte   // its level mask, computed from the cells below it
+	starts []uint32 // offset of each cell
+	masks  []byte   // level mask of each cell, computed from the cells below
 }
 
-// scanBag checks a bag in one pass, without hashing and in memory of five bytes
-// a cell, and returns how many cells it has. The library makes room for each
-// promised cell and hashes one up to four times, once for each level that it
-// claims to have: so there may be at most limit cells, a cell's level must be
-// the one of the pruned branches below it, and no two cells may share bytes.
+// scanBag checks a bag before the library parses it, and returns its number of cells. It
+// makes one pass, without hashing, with five bytes of memory per cell.
+//
+// The library allocates memory for each announced cell and hashes a cell once for each
+// level that it claims to have, up to four times. Therefore a bag may have at most limit
+// cells, a cell's level must be that of the pruned branches below it, and no two cells may
+// share bytes.
 func scanBag(data []byte, limit int) (cells int, err error) {
 	b, err := openBag(data, limit)
 	if err != nil {
 		return 0, err
 	}
-	for i := b.count - 1; i >= 0; i-- { // references lead to later cells
-		if err := b.level(i); err != nil {
+	for i := b.count - 1; i >= 0; i-- { // references point to later cells
+		if err := b.checkLevel(i); err != nil {
 			return 0, err
 		}
 	}
 	return b.count, nil
 }
 
-// openBag reads the head of a bag and finds its cells.
-func openBag(data []byte, limit int) (b *bag, err error) {
+// openBag parses the header of a bag and finds its cells.
+func openBag(data []byte, limit int) (b *bagOfCells, err error) {
 	if len(data) < 10 || !bytes.Equal(data[:4], bagMagic) {
 		return nil, errCells
 	}
@@ -78,7 +80,7 @@ func openBag(data []byte, limit int) (b *bag, err error) {
 	_ = next(size) // absent
 	length := next(offset)
 	if count > uint64(limit) {
-		return nil, fmt.Errorf("%w: it has %d cells, and %d are enough", errCells, count, limit)
+		return nil, fmt.Errorf("%w: it has %d cells, more than %d", errCells, count, limit)
 	}
 	if count < 1 || roots > count || length > uint64(len(data)) || 2*count > length {
 		return nil, errCells
@@ -92,7 +94,7 @@ func openBag(data []byte, limit int) (b *bag, err error) {
 	if end > len(data) {
 		return nil, errCells
 	}
-	b = &bag{size: size, count: int(count), cells: data[start:end]}
+	b = &bagOfCells{size: size, count: int(count), cells: data[start:end]}
 	b.starts, b.masks = make([]uint32, count), make([]byte, count)
 	cell := 0
 	for i := range b.starts {
@@ -106,11 +108,11 @@ func openBag(data []byte, limit int) (b *bag, err error) {
 			continue
 		}
 		at = index + i*offset
-		told := next(offset)
+		claimed := next(offset)
 		if flags&0x20 != 0 {
-			told /= 2 // the lowest bit is a hint for caches
+			claimed /= 2 // the lowest bit is a hint for caches
 		}
-		if told != uint64(cell) {
+		if claimed != uint64(cell) {
 			return nil, fmt.Errorf("%w: its index is wrong", errCells)
 		}
 	}
@@ -120,7 +122,7 @@ func openBag(data []byte, limit int) (b *bag, err error) {
 	return b, nil
 }
 
-// cellSize returns how many bytes the first cell takes.
+// cellSize returns the size of the first cell in bytes.
 func cellSize(cells []byte, size int) (int, error) {
 	if len(cells) < 2 {
 		return 0, errCells
@@ -132,16 +134,16 @@ func cellSize(cells []byte, size int) (int, error) {
 	return n, nil
 }
 
-// hashBytes returns the size of the hashes and depths that a cell brings along.
+// hashBytes returns the size of the hashes and depths stored in a cell.
 func hashBytes(descriptor byte) int {
 	if descriptor&16 == 0 {
 		return 0
 	}
-	return (bits.Len8(descriptor>>5) + 1) * (32 + 2) // as the library reads them
+	return (bits.Len8(descriptor>>5) + 1) * (32 + 2) // as the library parses them
 }
 
-// level computes the level mask of a cell, and checks the one that it claims.
-func (b *bag) level(i int) error {
+// checkLevel computes the level mask of a cell and compares it with the claimed one.
+func (b *bagOfCells) checkLevel(i int) error {
 	cell := b.cells[b.starts[i]:]
 	descriptor, length := cell[0], (int(cell[1])+1)/2
 	data := cell[2+hashBytes(descriptor):][:length]
@@ -152,7 +154,7 @@ func (b *bag) level(i int) error {
 		copy(field[4-b.size:], refs[:b.size])
 		to := binary.BigEndian.Uint32(field)
 		if to <= uint32(i) || to >= uint32(b.count) {
-			return fmt.Errorf("%w: a reference leads nowhere", errCells)
+			return fmt.Errorf("%w: a reference is out of range", errCells)
 		}
 		below |= b.masks[to]
 	}
@@ -168,11 +170,11 @@ func (b *bag) level(i int) error {
 		case data[0] == merkleProofCell, data[0] == merkleUpdateCell:
 			mask = below >> 1
 		default:
-			return fmt.Errorf("%w: a special cell of no known kind", errCells)
+			return fmt.Errorf("%w: a special cell of unknown type", errCells)
 		}
 	}
 	if mask != descriptor>>5 {
-		return fmt.Errorf("%w: a cell claims a level without a pruned branch", errCells)
+		return fmt.Errorf("%w: the level mask of a cell does not match its pruned branches", errCells)
 	}
 	b.masks[i] = mask
 	return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// widestBag returns a bag of count cells of two bytes, each with up to four
-// below it. A descriptor's bits from 32 on claim a level.
+// widestBag returns a bag of count cells of two bytes, each with up to four references. The bits of
+// claim from 32 on claim a level.
 func widestBag(count int, claim byte) []byte {
 	data := append([]byte{}, 0xb5, 0xee, 0x9c, 0x72, 3, 4)
 	for _, field := range []int{count, 1, 0} { // cells, roots, absent
 		data = append(data, byte(field>>16), byte(field>>8), byte(field))
 	}
 	data = binary.BigEndian.AppendUint32(data, uint32(2*count+3*(count-1)))
-	data = append(data, 0, 0, 0) // the root is the first
+	data = append(data, 0, 0, 0) // the first cell is the root
 	for i := range count {
 		below := min(4, max(0, count-4*i-1))
 		data = append(data, byte(below)|claim, 0)
@@ -30,23 +30,23 @@ func widestBag(count int, claim byte) []byte {
 	return data
 }
 
-// TestAnswersAreRefusedBeforeTheyCostMemory has a server send as many cells as
-// fit in half a megabyte, in place of each kind of answer.
-func TestAnswersAreRefusedBeforeTheyCostMemory(t *testing.T) {
+// TestTooManyCellsAreRejectedWithoutAllocation sends as many cells as fit in half a megabyte, as each
+// kind of response.
+func TestTooManyCellsAreRejectedWithoutAllocation(t *testing.T) {
 	id := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: 7}
-	header := func(data []byte) error { _, err := shown(data, [32]byte{}, maxPathCells); return err }
+	header := func(data []byte) error { _, err := openProof(data, [32]byte{}, maxPathCells); return err }
 	for _, row := range []struct {
 		name string
 		read func(data []byte) error
-		most uint64 // bytes that reading one answer may allocate
+		most uint64 // bytes that parsing one response may allocate
 	}{
 		{"a header", header, 1 << 20},
 		{"an account", func(data []byte) error {
-			_, err := provenBalance(lite.AccountState{Proof: data, State: data}, id, [32]byte{})
+			_, err := verifyBalance(lite.AccountState{Proof: data, State: data}, id, [32]byte{})
 			return err
 		}, 1 << 20},
-		{"signatures", func(data []byte) error { return forward(lite.Link{Dest: data, Config: data}) }, 1 << 20},
-		{"an earlier block", func(data []byte) error { return back(lite.Link{Block: data, State: data}) }, 1 << 20},
+		{"signatures", func(data []byte) error { return checkForward(lite.Link{Dest: data, Config: data}) }, 1 << 20},
+		{"an earlier block", func(data []byte) error { return checkBack(lite.Link{Block: data, State: data}) }, 1 << 20},
 		{"a block", func(data []byte) error {
 			_, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
 			return err
@@ -64,47 +64,72 @@ func TestAnswersAreRefusedBeforeTheyCostMemory(t *testing.T) {
 			err := row.read(data)
 			runtime.ReadMemStats(&after)
 			if err == nil {
-				t.Errorf("%s%s: it is believed", row.name, name)
+				t.Errorf("%s%s: got no error", row.name, name)
 			}
 			if got := after.TotalAlloc - before.TotalAlloc; got > row.most {
-				t.Errorf("%s%s: %d bytes of answer took %d bytes, more than %d", row.name, name, len(data), got, row.most)
+				t.Errorf("%s%s: parsing %d bytes allocated %d bytes, want at most %d", row.name, name, len(data), got, row.most)
 			}
 		}
 	}
 }
 
-func TestLevelWithoutPrunedBranchIsRefused(t *testing.T) {
+func TestLevelWithoutPrunedBranchIsRejected(t *testing.T) {
 	if _, err := scanBag(widestBag(3, 0), 3); err != nil {
-		t.Errorf("a good bag: %v", err)
+		t.Errorf("valid bag: %v", err)
 	}
 	for _, claim := range []byte{1 << 5, 2 << 5, 7 << 5} {
-		if _, err := scanBag(widestBag(3, claim), 3); !errors.Is(err, errCells) {
-			t.Errorf("a level of %b: %v", claim>>5, err)
+		for _, count := range []int{3, 1} { // one cell: only the root
+			if _, err := scanBag(widestBag(count, claim), 3); !errors.Is(err, errCells) {
+				t.Errorf("a level of %b in each of %d cells: got error %v", claim>>5, count, err)
+			}
 		}
 	}
 	if _, err := scanBag(widestBag(4, 0), 3); !errors.Is(err, errCells) {
-		t.Errorf("a cell more than may be: %v", err)
+		t.Errorf("one cell above the limit: got error %v", err)
 	}
 }
 
-// TestIndexMustFitTheCells has an index put two cells in one place.
+// TestIndexMustFitTheCells uses an index with the same offset for two cells.
 func TestIndexMustFitTheCells(t *testing.T) {
 	bag := func(ends ...byte) []byte {
 		head := []byte{0xb5, 0xee, 0x9c, 0x72, 0x81, 1, 3, 1, 0, 8, 0}
 		return append(append(head, ends...), 2, 0, 1, 2, 0, 0, 0, 0)
 	}
 	if cells, err := parseCells(bag(4, 6, 8), 1, 3); err != nil || len(cells) != 1 {
-		t.Errorf("a good index: %v", err)
+		t.Errorf("valid index: %v", err)
 	}
 	for _, ends := range [][]byte{{4, 4, 8}, {4, 8, 6}, {0, 0, 0}, {4, 6, 255}} {
 		if _, err := parseCells(bag(ends...), 1, 3); !errors.Is(err, errCells) {
-			t.Errorf("an index of %d: %v", ends, err)
+			t.Errorf("index %d: got error %v", ends, err)
 		}
 	}
 }
 
-// TestNoMoreAnswersAreParsedThanThereAreProcessors has many arrive at once.
-func TestNoMoreAnswersAreParsedThanThereAreProcessors(t *testing.T) {
+// TestBagIsCheckedAtTheBoundsOfItsFields uses bags whose fields have the maximum, and one more.
+func TestBagIsCheckedAtTheBoundsOfItsFields(t *testing.T) {
+	head := []byte{0xb5, 0xee, 0x9c, 0x72, 1, 1, 2, 1, 0} // two cells, one root
+	for _, row := range []struct {
+		name string
+		data []byte
+		want error
+	}{
+		{"a root without data", []byte{0xb5, 0xee, 0x9c, 0x72, 1, 1, 1, 1, 0, 2, 0, 0, 0}, nil},
+		{"a reference to the last cell", append(head, 5, 0, 1, 0, 1, 0, 0), nil},
+		{"a reference to its own cell", append(head, 5, 0, 1, 0, 0, 0, 0), errCells},
+		{"a reference past the last cell", append(head, 5, 0, 1, 0, 2, 0, 0), errCells},
+		{"a pruned branch without a level", append(head, 6, 0, 1, 0, 1, 8, 2, 1), errCells},
+		{"references of four bytes, lengths of eight", []byte("\xb5\xee\x9c\x72\x04\x08" +
+			"\x00\x00\x00\x02" + "\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x08" +
+			"\x00\x00\x00\x00" + "\x01\x00\x00\x00\x00\x01" + "\x00\x00"), nil},
+	} {
+		if _, err := scanBag(row.data, 3); !errors.Is(err, row.want) {
+			t.Errorf("%s: got error %v, want %v", row.name, err, row.want)
+		}
+	}
+}
+
+// TestConcurrentParsingIsLimited parses many responses concurrently.
+func TestConcurrentParsingIsLimited(t *testing.T) {
 	set := newServers(network{}, Options{})
 	t.Cleanup(set.close)
 	var running, most atomic.Int64
@@ -123,6 +148,6 @@ func TestNoMoreAnswersAreParsedThanThereAreProcessors(t *testing.T) {
 	}
 	all.Wait()
 	if got := int(most.Load()); got > runtime.GOMAXPROCS(0) {
-		t.Errorf("%d answers were parsed at once", got)
+		t.Errorf("%d responses were parsed concurrently", got)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/chaingql/chaingql/tonlite"
 )
 
-// spread reports the middle and the end of what single calls took.
+// spread reports the median and a high percentile of the durations of single calls.
 func spread(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkBalance reads masterchain accounts with proofs, out of real states.
+// BenchmarkBalance reads masterchain accounts with proofs, from recorded states.
 func BenchmarkBalance(b *testing.B) {
 	recording(b)
 	chain, err := states()
@@ -38,8 +38,7 @@ func BenchmarkBalance(b *testing.B) {
 	spread(b, took)
 }
 
-// BenchmarkPage reads the last 50 recorded blocks, with all that they take
-// and out of memory.
+// BenchmarkPage reads the last 50 recorded blocks, with all queries and from the cache.
 func BenchmarkPage(b *testing.B) {
 	recording(b)
 	chain, err := packs()
@@ -78,7 +77,7 @@ func BenchmarkPage(b *testing.B) {
 	})
 }
 
-// BenchmarkFollow follows all 805 recorded blocks, none of them known.
+// BenchmarkFollow follows all 805 recorded blocks with an empty cache.
 func BenchmarkFollow(b *testing.B) {
 	recording(b)
 	chain, err := packs()
@@ -101,8 +100,8 @@ func BenchmarkFollow(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "blocks/s")
 }
 
-// BenchmarkPush measures from a masterchain block's coming on the server to the
-// Follow's yield of it, with the shard blocks that come before it.
+// BenchmarkPush measures the time from the arrival of a masterchain block at the server to its yield by
+// Follow, including the shard blocks before it.
 func BenchmarkPush(b *testing.B) {
 	recording(b)
 	chain, err := packs()
@@ -126,7 +125,7 @@ func BenchmarkPush(b *testing.B) {
 			if block.SeqNo == chain.Last() {
 				break
 			}
-			time.AfterFunc(3*time.Millisecond, func() { // when the Follow waits
+			time.AfterFunc(3*time.Millisecond, func() { // Follow waits by then
 				begin.Store(time.Now().UnixNano())
 				s.Advance(block.SeqNo + 1)
 			})
@@ -149,7 +148,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory is what 805 blocks in the cache take.
+// BenchmarkMemory measures the memory of 805 blocks in the cache.
 func BenchmarkMemory(b *testing.B) {
 	recording(b)
 	chain, err := packs()

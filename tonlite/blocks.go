@@ -10,48 +10,53 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// maxScan is through how many masterchain blocks one page is looked for: as few
-// as are kept, so that a search in vain is not made anew with each call.
-const maxScan = 1000
+// maxScanned is the maximum number of masterchain blocks that are searched for one page.
+// It is below DefaultCache, so a repeated search does not query servers again.
+const maxScanned = 1000
 
-var errTooFar = fmt.Errorf("tonlite: the page is further than %d masterchain blocks away: ask closer to a cursor, or for less", maxScan)
+var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blocks: use a closer cursor, "+
+	"or request fewer blocks", maxScanned)
 
-// Blocks returns a page, as [chaingql.Backend] describes it, as deep as the
-// servers keep history. It costs a query for each masterchain block that is
-// looked through and one for each shard block, unless they were read lately; of
-// the masterchain alone the shard blocks are not read. A page whose filter
-// passes over more than 1,000 masterchain blocks is an error. So is one that has to
-// ask servers while 16 others do and 24 wait, or, with a filter that passes over many
-// blocks, while four do and four wait. Of a workchain that the network does not have
-// there are no blocks.
+// Blocks returns a page, as [chaingql.Backend] describes it, within the history of the
+// servers. A page of a workchain that the network does not have is empty.
+//
+// A page costs one query for each masterchain block in its range and one for each shard
+// block, unless they are cached. Pages of the masterchain do not read shard blocks. Blocks
+// returns an error if:
+//
+//   - the filter skips more than 1,000 masterchain blocks
+//   - the page needs queries while 16 other pages run and 24 wait
+//   - the page has a filter that skips many blocks, while four such pages run and four wait
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ctx = with(ctx, forPage)
-	r, err := b.stretch(ctx, q)
+	s := b.newPageReader(q)
+	defer s.release()
+	ctx = withUse(ctx, s.use)
+	r, err := b.masterRange(ctx, q, s)
 	if err != nil || r.from > r.to || q.First <= 0 && q.Last <= 0 {
 		return nil, err
 	}
-	if none, err := b.matchless(ctx, q); err != nil || none {
+	if none, err := b.neverMatches(ctx, q); err != nil || none {
 		return nil, err
 	}
 	if q.Last > 0 {
-		return b.highest(ctx, q, r)
+		return s.highest(ctx, q, r)
 	}
-	return b.lowest(ctx, q, r)
+	return s.lowest(ctx, q, r)
 }
 
-// matchless says of a filter that there never was a block for it: the masterchain
-// is one shard, and the newest masterchain block commits to each other workchain.
-func (b *Backend) matchless(ctx context.Context, q chaingql.BlocksQuery) (bool, error) {
+// neverMatches reports whether no block can ever match the filter: the masterchain has one
+// shard, and the newest masterchain block commits to every other workchain.
+func (b *Backend) neverMatches(ctx context.Context, q chaingql.BlocksQuery) (bool, error) {
 	switch {
 	case q.Workchain == nil:
 		return false, nil
 	case *q.Workchain == masterchain:
 		return q.Shard != nil && *q.Shard != wholeShard, nil
 	}
-	head, _ := b.newest()
+	head, _ := b.knownHead()
 	m, err := b.chain(ctx, head.SeqNo, head.SeqNo)
 	if err != nil {
 		return false, err
@@ -59,12 +64,13 @@ func (b *Backend) matchless(ctx context.Context, q chaingql.BlocksQuery) (bool, 
 	return !slices.ContainsFunc(m[0].tops, func(top lite.BlockID) bool { return top.Workchain == *q.Workchain }), nil
 }
 
-// A stretch is a run of masterchain blocks.
-type stretch struct{ from, to uint32 }
+// A masterRange is the masterchain blocks with numbers in [from, to].
+type masterRange struct{ from, to uint32 }
 
-// stretch returns where a query's blocks can be. Where it has no After its
-// beginning may be below the history that is kept, unless First asks for it.
-func (b *Backend) stretch(ctx context.Context, q chaingql.BlocksQuery) (r stretch, err error) {
+// masterRange returns the range that can contain a query's blocks. For a query with Last
+// and without After, the range may begin before the servers' history. s is nil for a
+// Follow.
+func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pageReader) (r masterRange, err error) {
 	var after, before place
 	if q.After != "" {
 		if after, err = parseCursor(q.After); err != nil {
@@ -76,26 +82,33 @@ func (b *Backend) stretch(ctx context.Context, q chaingql.BlocksQuery) (r stretc
 			return r, err
 		}
 	}
-	head, err := b.current(ctx)
+	head, err := b.currentHead(ctx)
 	if err != nil {
 		return r, err
 	}
-	r = stretch{max(1, after.first()), head.SeqNo}
+	r = masterRange{max(1, after.first()), head.SeqNo}
 	if q.Before != "" {
 		r.to = min(r.to, before.master)
 	}
 	switch {
 	case q.After == "" && q.First > 0:
-		oldest, err := b.bottom(ctx)
-		r.from = oldest
-		return r, err
+		if err := s.acquire(ctx); err != nil {
+			return r, err
+		}
+		r.from, err = b.oldestStep(ctx)
 	case q.After != "" && r.from <= head.SeqNo:
-		return r, b.reaches(ctx, r.from)
+		if _, known := b.steps.get(r.from); known {
+			return r, nil
+		}
+		if err := s.acquire(ctx); err != nil {
+			return r, err
+		}
+		err = b.checkHistory(ctx, r.from)
 	}
-	return r, nil
+	return r, err
 }
 
-// first is the first masterchain block whose step can have a block past the place.
+// first returns the first masterchain block whose step can contain a block after p.
 func (p place) first() uint32 {
 	if p.last && p.master < 1<<32-1 {
 		return p.master + 1
@@ -103,20 +116,21 @@ func (p place) first() uint32 {
 	return p.master
 }
 
-// lowest reads upwards.
-func (b *Backend) lowest(ctx context.Context, q chaingql.BlocksQuery, r stretch) (page []chaingql.Block, err error) {
-	s := b.search(q.First)
-	defer s.end()
-	for from, n := r.from, window(q.First); from <= r.to; n = min(2*n, abreast) {
-		if from-r.from >= maxScan {
+// lowest returns the first blocks of the range.
+func (s *pageReader) lowest(
+	ctx context.Context, q chaingql.BlocksQuery, r masterRange,
+) (page []chaingql.Block, err error) {
+	b := s.Backend
+	for from, n := r.from, window(q.First); from <= r.to; n = min(2*n, concurrency) {
+		if from-r.from >= maxScanned {
 			return nil, errTooFar
 		}
 		to := from + min(n-1, r.to-from)
-		steps, err := s.read(ctx, q, stretch{from, to}, from-r.from)
+		steps, err := s.read(ctx, q, masterRange{from, to}, from-r.from)
 		if errors.Is(err, errMissing) {
-			err = b.tooOld(ctx, from, err)
-			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // history begins further up by now
-				s.end()
+			err = b.missingError(ctx, from, err)
+			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // old blocks were removed meanwhile
+				s.release()
 				return b.Blocks(ctx, q)
 			}
 		}
@@ -139,24 +153,25 @@ func (b *Backend) lowest(ctx context.Context, q chaingql.BlocksQuery, r stretch)
 	return page, nil
 }
 
-// highest reads downwards, to the end of what is kept.
-func (b *Backend) highest(ctx context.Context, q chaingql.BlocksQuery, r stretch) (page []chaingql.Block, err error) {
+// highest returns the last blocks of the range. It reads backward, at most to the beginning
+// of the history.
+func (s *pageReader) highest(
+	ctx context.Context, q chaingql.BlocksQuery, r masterRange,
+) (page []chaingql.Block, err error) {
 	defer func() { slices.Reverse(page) }()
-	s := b.search(q.Last)
-	defer s.end()
-	for to, n := r.to, window(q.Last); to >= r.from && to > 0; n = min(2*n, abreast) {
-		if r.to-to >= maxScan {
+	for to, n := r.to, window(q.Last); to >= r.from && to > 0; n = min(2*n, concurrency) {
+		if r.to-to >= maxScanned {
 			return nil, errTooFar
 		}
 		from := to - min(n-1, to-r.from)
-		steps, err := s.read(ctx, q, stretch{from, to}, r.to-to)
+		steps, err := s.read(ctx, q, masterRange{from, to}, r.to-to)
 		if errors.Is(err, errMissing) {
-			bottom, lost := b.bottom(ctx)
+			bottom, lost := s.oldestStep(ctx)
 			switch {
 			case lost != nil:
 				return nil, lost
 			case bottom <= from:
-				return nil, err // it should be there
+				return nil, err // the servers should have it
 			case q.After != "":
 				return nil, chaingql.ErrCursorTooOld
 			}
@@ -180,12 +195,12 @@ func (b *Backend) highest(ctx context.Context, q chaingql.BlocksQuery, r stretch
 	return page, nil
 }
 
-// window is how many masterchain blocks are read first for a page: each has a
+// window returns how many masterchain blocks are read first for a page. Each commits to a
 // few shard blocks.
-func window(blocks int) uint32 { return uint32(min(1+blocks/8, abreast)) }
+func window(blocks int) uint32 { return uint32(min(1+blocks/8, concurrency)) }
 
-// known returns the steps of a stretch if all of them are in the cache.
-func (b *Backend) known(r stretch) (steps [][]chaingql.Block, all bool) {
+// cachedSteps returns the steps of a range and whether all of them are in the cache.
+func (b *Backend) cachedSteps(r masterRange) (steps [][]chaingql.Block, all bool) {
 	steps, all = make([][]chaingql.Block, r.to-r.from+1), true
 	for i := range steps {
 		var ok bool
@@ -195,9 +210,9 @@ func (b *Backend) known(r stretch) (steps [][]chaingql.Block, all bool) {
 	return steps, all
 }
 
-// steady reads the blocks of a stretch, by steps.
-func (b *Backend) steady(ctx context.Context, q chaingql.BlocksQuery, r stretch) ([][]chaingql.Block, error) {
-	steps, ok := b.known(r)
+// readSteps returns the blocks of a range, by step.
+func (b *Backend) readSteps(ctx context.Context, q chaingql.BlocksQuery, r masterRange) ([][]chaingql.Block, error) {
+	steps, ok := b.cachedSteps(r)
 	if ok {
 		return steps, nil
 	}
@@ -215,7 +230,7 @@ func (b *Backend) steady(ctx context.Context, q chaingql.BlocksQuery, r stretch)
 		}
 		return steps, nil
 	}
-	err = together(ctx, len(masters), func(ctx context.Context, i int) (err error) {
+	err = parallel(ctx, len(masters), func(ctx context.Context, i int) (err error) {
 		last := before
 		if i > 0 {
 			last = masters[i-1]

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// A cache keeps what was used last, by the seq_no of a masterchain block.
+// A cache keeps the most recently used values, by the seq_no of a masterchain block.
 type cache[V any] struct {
 	size int
 
 	mu     sync.Mutex
 	places map[uint32]*list.Element
-	recent *list.List // of entry[V], the last used in front
+	recent *list.List // of entry[V], the most recently used in front
 }
 
 type entry[V any] struct {

@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	errCells  = errors.New("a bag of cells is damaged")
-	errPruned = errors.New("a proof leaves out what it must show")
-	errProof  = errors.New("a proof does not prove")
+	errCells  = errors.New("a bag of cells is malformed")
+	errPruned = errors.New("a proof omits a required part")
+	errProof  = errors.New("invalid proof")
 )
 
-// safely makes of a panic an error: cells come from strangers, and the library
-// that takes them apart does not always look where it steps.
-func safely(f func() error) (err error) {
+// recoverPanics calls f and turns a panic into an error. Cells come from untrusted servers,
+// and the library that parses them may panic on malformed ones.
+func recoverPanics(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errCells, p)
@@ -25,7 +25,7 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// parseCells reads a bag of cells with so many roots, and at most limit cells.
+// parseCells parses a bag with the given number of roots and at most limit cells.
 func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
 	count, err := scanBag(data, limit)
 	if err != nil {
@@ -40,21 +40,21 @@ func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
 	}
 	seen := make(map[*cell.Cell]bool)
 	for _, c := range cells {
-		if err := sound(c, seen); err != nil {
+		if err := checkSpecialCells(c, seen); err != nil {
 			return nil, err
 		}
 	}
-	if len(seen) != count { // else a true proof could be made as costly as one likes
-		return nil, fmt.Errorf("%w: it has cells that belong to nothing", errCells)
+	if len(seen) != count { // unused cells would make a valid proof arbitrarily expensive
+		return nil, fmt.Errorf("%w: it has unreferenced cells", errCells)
 	}
 	return cells, nil
 }
 
-// sound says whether every special cell is what it says that it is. A pruned
-// branch has its hashes from its own data: what hung below it would be covered by
-// none. A Merkle cell's hash covers what it says that it holds, and the hash of a
-// pruned branch below it at another level: that branch could stand for anything.
-func sound(c *cell.Cell, seen map[*cell.Cell]bool) error {
+// checkSpecialCells checks the parts of special cells that no hash covers. The hashes of a
+// pruned branch come from its own data, so it must have no references. The hash of a Merkle
+// cell covers the hashes that it claims for its references, so these must match: otherwise
+// a pruned branch below it, which has another hash at each level, could stand for anything.
+func checkSpecialCells(c *cell.Cell, seen map[*cell.Cell]bool) error {
 	if seen[c] {
 		return nil
 	}
@@ -64,29 +64,29 @@ func sound(c *cell.Cell, seen map[*cell.Cell]bool) error {
 		switch c.GetType() {
 		case cell.PrunedCellType, cell.LibraryCellType:
 			if len(raw.Refs) > 0 {
-				return fmt.Errorf("%w: cells hang below a pruned branch", errProof)
+				return fmt.Errorf("%w: a pruned branch has references", errProof)
 			}
 		case cell.MerkleProofCellType, cell.MerkleUpdateCellType:
 			for i, r := range raw.Refs {
 				depth := raw.Data[1+32*len(raw.Refs)+2*i:]
 				if string(raw.Data[1+32*i:33+32*i]) != string(r.Hash(0)) || binary.BigEndian.Uint16(depth) != r.Depth(0) {
-					return fmt.Errorf("%w: a Merkle cell holds something else", errProof)
+					return fmt.Errorf("%w: a Merkle cell states another hash or depth than the cell that it refers to", errProof)
 				}
 			}
 		default:
-			return fmt.Errorf("%w: a special cell of no known kind", errCells)
+			return fmt.Errorf("%w: a special cell of unknown type", errCells)
 		}
 	}
 	for _, r := range raw.Refs {
-		if err := sound(r, seen); err != nil {
+		if err := checkSpecialCells(r, seen); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// proven returns the tree that a Merkle proof shows, whose root has a hash.
-func proven(proof *cell.Cell, hash [32]byte) (*cell.Cell, error) {
+// unwrapProof returns the tree in a Merkle proof, whose root must have the given hash.
+func unwrapProof(proof *cell.Cell, hash [32]byte) (*cell.Cell, error) {
 	root, err := cell.UnwrapProof(proof, hash[:])
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errProof, err)
@@ -94,30 +94,30 @@ func proven(proof *cell.Cell, hash [32]byte) (*cell.Cell, error) {
 	return root, nil
 }
 
-// open reads an ordinary cell; a pruned one is not there to be read.
-func open(c *cell.Cell) (*cell.Slice, error) {
+// openCell opens an ordinary cell. It returns errPruned for a pruned one.
+func openCell(c *cell.Cell) (*cell.Slice, error) {
 	if c.GetType() != cell.OrdinaryCellType {
 		return nil, errPruned
 	}
 	return c.BeginParse(), nil
 }
 
-// below opens a reference of a cell.
-func below(c *cell.Cell, i int) (*cell.Slice, error) {
+// openRef opens a reference of a cell.
+func openRef(c *cell.Cell, i int) (*cell.Slice, error) {
 	r, err := c.PeekRef(i)
 	if err != nil {
 		return nil, err
 	}
-	return open(r)
+	return openCell(r)
 }
 
-// A scan reads numbers off a cell. After its first error all is zero.
-type scan struct {
+// A cellReader reads values from a cell. After its first error all values are zero.
+type cellReader struct {
 	*cell.Slice
 	err error
 }
 
-func (s *scan) number(bits uint) uint64 {
+func (s *cellReader) readUint(bits uint) uint64 {
 	if s.err != nil {
 		return 0
 	}
@@ -126,9 +126,9 @@ func (s *scan) number(bits uint) uint64 {
 	return n
 }
 
-func (s *scan) flag() bool { return s.number(1) == 1 }
+func (s *cellReader) readBool() bool { return s.readUint(1) == 1 }
 
-func (s *scan) hash() (h [32]byte) {
+func (s *cellReader) readHash() (h [32]byte) {
 	if s.err != nil {
 		return h
 	}
@@ -139,8 +139,8 @@ func (s *scan) hash() (h [32]byte) {
 	return h
 }
 
-func (s *scan) expect(bits uint, magic uint64, what string) {
-	if s.number(bits) != magic && s.err == nil {
-		s.err = fmt.Errorf("no %s where one belongs", what)
+func (s *cellReader) expect(bits uint, magic uint64, what string) {
+	if s.readUint(bits) != magic && s.err == nil {
+		s.err = fmt.Errorf("%s expected", what)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// FuzzCells puts hostile bags of cells where answers of servers are read: they
-// are refused, without a panic that nobody catches, and without being believed.
+// FuzzCells parses hostile bags of cells as responses of servers. They must be rejected without an
+// uncaught panic.
 func FuzzCells(f *testing.F) {
 	leaf := cell.BeginCell().MustStoreUInt(0x11ef55aa, 32).EndCell()
 	f.Add(leaf.ToBOC())
@@ -27,13 +27,13 @@ func FuzzCells(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, read := range []func() error{
 			func() error {
-				_, err := provenBalance(lite.AccountState{Proof: data, State: data}, id, [32]byte{1})
+				_, err := verifyBalance(lite.AccountState{Proof: data, State: data}, id, [32]byte{1})
 				return err
 			},
 			func() error { _, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true); return err },
-			func() error { return forward(lite.Link{To: id, From: id, Dest: data, Config: data}) },
-			func() error { return back(lite.Link{To: id, From: id, Block: data, State: data}) },
-			func() error { // what is trusted by its hash may still be odd
+			func() error { return checkForward(lite.Link{To: id, From: id, Dest: data, Config: data}) },
+			func() error { return checkBack(lite.Link{To: id, From: id, Block: data, State: data}) },
+			func() error { // a block with the right hash may still be malformed
 				roots, err := parseCells(data, 1, maxTreeCells)
 				if err != nil {
 					return err
@@ -44,58 +44,57 @@ func FuzzCells(f *testing.F) {
 				return errProof
 			},
 		} {
-			err := safely(read)
+			err := recoverPanics(read)
 			if err == nil || errors.Is(err, chaingql.ErrNotFound) {
-				t.Errorf("it is believed: %v", err)
+				t.Errorf("it is accepted: %v", err)
 			}
 		}
 	})
 }
 
-// TestSharedCellsAreNotCountedForEver reads a dictionary of a few cells that
-// stands for four billion keys.
-func TestSharedCellsAreNotCountedForEver(t *testing.T) {
-	c := cell.BeginCell().MustStoreUInt(0, 2).EndCell() // a label of no bits
+// TestSharedCellsDoNotLoopForever reads a dictionary of a few cells that represents four billion keys.
+func TestSharedCellsDoNotLoopForever(t *testing.T) {
+	c := cell.BeginCell().MustStoreUInt(0, 2).EndCell() // an empty label
 	for range 32 {
 		c = cell.BeginCell().MustStoreUInt(0, 2).MustStoreRef(c).MustStoreRef(c).EndCell()
 	}
 	n := 0
-	err := all(c, 32, 1000, func(uint64, *cell.Slice) error { n++; return nil })
+	err := forEach(c, 32, 1000, func(uint64, *cell.Slice) error { n++; return nil })
 	if err == nil || n != 1000 {
-		t.Errorf("%d keys, %v", n, err)
+		t.Errorf("got %d keys and error %v", n, err)
 	}
 	tree := cell.BeginCell().MustStoreUInt(0, 1).MustStoreSlice(make([]byte, 100), 800).EndCell()
 	for range 60 {
 		tree = cell.BeginCell().MustStoreUInt(1, 1).MustStoreRef(tree).MustStoreRef(tree).EndCell()
 	}
 	if tops, err := parseTree(nil, tree, 0, wholeShard); err == nil {
-		t.Errorf("a workchain has %d shards", len(tops))
+		t.Errorf("a workchain has %d shards, want at most the limit", len(tops))
 	}
 }
 
-// TestBagOfManyCellsIsRefused has as many cells as bytes allow, which would take a
-// hundred times the room.
-func TestBagOfManyCellsIsRefused(t *testing.T) {
+// TestBagWithTooManyCellsIsRejected uses as many cells as the bytes allow. They would take a hundred
+// times the memory.
+func TestBagWithTooManyCellsIsRejected(t *testing.T) {
 	for n, want := range map[int]error{maxTreeCells: nil, maxTreeCells + 1: errCells} {
 		if _, err := parseCells(widestBag(n, 0), 1, maxTreeCells); !errors.Is(err, want) {
-			t.Errorf("%d cells: %v, want %v", n, err, want)
+			t.Errorf("%d cells: got error %v, want %v", n, err, want)
 		}
 	}
 }
 
-// TestCellsThatBelongToNothingAreRefused pads a bag: what is shown stays true,
-// and would take as long to read as there is room in an answer.
-func TestCellsThatBelongToNothingAreRefused(t *testing.T) {
+// TestUnreferencedCellsAreRejected pads a bag with unreferenced cells. The proof stays valid, but parsing
+// would be expensive.
+func TestUnreferencedCellsAreRejected(t *testing.T) {
 	for stray, want := range map[byte]error{0: nil, 1: errCells, 3: errCells} {
 		data := []byte{0xb5, 0xee, 0x9c, 0x72, 1, 1, 2 + stray, 1, 0, 5 + 2*stray, 0, 1, 0, 1, 0, 0}
 		data = append(data, make([]byte, 2*stray)...)
 		if _, err := parseCells(data, 1, maxTreeCells); !errors.Is(err, want) {
-			t.Errorf("%d stray cells: %v, want %v", stray, err, want)
+			t.Errorf("%d stray cells: got error %v, want %v", stray, err, want)
 		}
 	}
 }
 
-func TestMerkleCellHoldsWhatItSays(t *testing.T) {
+func TestMerkleCellMustMatchItsReference(t *testing.T) {
 	held := cell.BeginCell().MustStoreUInt(7, 8).EndCell()
 	for name, alter := range map[string]func(data []byte){
 		"":              func([]byte) {},
@@ -104,16 +103,18 @@ func TestMerkleCellHoldsWhatItSays(t *testing.T) {
 	} {
 		data := append(append([]byte{3}, held.Hash(0)...), 0, 0)
 		alter(data)
-		proof := cell.FromRawUnsafe(cell.RawUnsafeCell{IsSpecial: true, BitsSz: uint(8 * len(data)), Data: data, Refs: []*cell.Cell{held}})
+		proof := cell.FromRawUnsafe(cell.RawUnsafeCell{
+			IsSpecial: true, BitsSz: uint(8 * len(data)), Data: data, Refs: []*cell.Cell{held},
+		})
 		within := cell.BeginCell().MustStoreRef(proof).EndCell()
 		if _, err := parseCells(within.ToBOC(), 1, maxTreeCells); (err == nil) != (name == "") {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: got error %v", name, err)
 		}
 	}
 }
 
-// TestLeftOutIsNotAbsent looks keys up in proofs that show the way to one key.
-func TestLeftOutIsNotAbsent(t *testing.T) {
+// TestPrunedKeyIsNotAbsent looks up keys in proofs that contain the path to one key only.
+func TestPrunedKeyIsNotAbsent(t *testing.T) {
 	dict := cell.NewDict(32)
 	value := cell.BeginCell().MustStoreUInt(7, 8).MustStoreRef(cell.BeginCell().EndCell()).EndCell()
 	for _, key := range []int64{1, 2, 3, 1 << 20, 1 << 30, 3 << 30} {
@@ -131,13 +132,15 @@ func TestLeftOutIsNotAbsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := proven(proof, [32]byte(root.Hash()))
+	shown, err := unwrapProof(proof, [32]byte(root.Hash()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, want := range map[uint32]error{2: nil, 1: errPruned, 1 << 30: errPruned, 1<<30 + 1: errPruned, 2 << 30: errPruned, 1 << 29: errNoKey} {
-		if _, err := find(shown, key(n)); !errors.Is(err, want) {
-			t.Errorf("key %x: %v, want %v", n, err, want)
+	for n, want := range map[uint32]error{
+		2: nil, 1: errPruned, 1 << 30: errPruned, 1<<30 + 1: errPruned, 2 << 30: errPruned, 1 << 29: errNoKey,
+	} {
+		if _, err := lookUp(shown, key(n)); !errors.Is(err, want) {
+			t.Errorf("key %x: got error %v, want %v", n, err, want)
 		}
 	}
 }

@@ -20,26 +20,27 @@ import (
 )
 
 const (
-	maxConfig = 4 << 20 // far above the size of any configuration
-	fetching  = 30 * time.Second
+	maxConfig     = 4 << 20 // far above the size of real configurations
+	configTimeout = 30 * time.Second
 
 	maxRedirects = 10
 )
 
-// errURL stands in for the parser's error, which quotes the URL and the secrets
-// that may be in it. Of a good one no more than the host is told.
+// errURL replaces the parser's error, which quotes the URL with any secrets in it. Errors
+// for well-formed URLs contain only the host.
 var errURL = errors.New("tonlite: read the configuration: the URL is malformed")
 
-// errPlain refuses a URL whose answer anybody on the way may change.
-var errPlain = errors.New("tonlite: read the configuration: only https:// is safe: it contains the block that is trusted")
+// errInsecure is returned for URLs without TLS: an attacker could change the response.
+var errInsecure = errors.New("tonlite: read the configuration: only https:// is safe: " +
+	"the configuration contains the trusted block")
 
-// ReadConfig reads a network's global.config.json from a file or, if from begins
-// with https://, from that URL, within 30 seconds. It refuses http:// and
-// redirects to it: the configuration contains the block from which all others
-// are proven. The public network's is at https://ton.org/global.config.json.
+// ReadConfig reads a network's global.config.json from a file or, if from begins with
+// https://, from that URL, within 30 seconds. It returns an error for http:// and redirects
+// to it, because the configuration contains the block from which all others are proven. The
+// configuration of the public network is at https://ton.org/global.config.json.
 func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	if strings.HasPrefix(strings.ToLower(from), "http://") {
-		return nil, errPlain
+		return nil, errInsecure
 	}
 	if !strings.HasPrefix(strings.ToLower(from), "https://") {
 		data, err := os.ReadFile(from)
@@ -48,7 +49,7 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 		}
 		return data, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetching)
+	ctx, cancel := context.WithTimeout(ctx, configTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
@@ -58,7 +59,7 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	client.CheckRedirect = func(next *http.Request, via []*http.Request) error {
 		switch {
 		case next.URL.Scheme != "https":
-			return errPlain
+			return errInsecure
 		case len(via) >= maxRedirects:
 			return errors.New("too many redirects")
 		}
@@ -73,7 +74,7 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("tonlite: read the configuration: %s answers %s", req.URL.Host, res.Status)
+		return nil, fmt.Errorf("tonlite: read the configuration: %s responded with %s", req.URL.Host, res.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxConfig))
 	if err != nil {
@@ -82,11 +83,11 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	return data, nil
 }
 
-// A network is what a configuration says.
+// A network is a parsed configuration.
 type network struct {
 	servers []peer
-	zero    hashes       // of the zero state; zero where it is not said
-	trusted lite.BlockID // the init block; zero where it is the zero state
+	zero    hashes       // of the zero state; zero if not configured
+	trusted lite.BlockID // init_block; zero if it is the zero state
 }
 
 type peer struct {
@@ -96,10 +97,10 @@ type peer struct {
 
 type hashes struct{ root, file [32]byte }
 
-// configFile is the part of global.config.json that is looked at.
+// configFile contains the fields of global.config.json that this package uses.
 type configFile struct {
 	Servers []struct {
-		IP   int64  `json:"ip"` // as a signed number of 32 bits
+		IP   int64  `json:"ip"` // as a signed 32-bit number
 		Port uint16 `json:"port"`
 		ID   struct {
 			Key string `json:"key"`
@@ -118,7 +119,7 @@ type configBlock struct {
 	File      []byte `json:"file_hash"`
 }
 
-var errNoConfig = errors.New("tonlite: there is no configuration: give Open the bytes of the network's global.config.json")
+var errNoConfig = errors.New("tonlite: no configuration: pass the contents of the network's global.config.json")
 
 func parseConfig(data []byte) (n network, err error) {
 	if len(data) == 0 {
@@ -126,7 +127,7 @@ func parseConfig(data []byte) (n network, err error) {
 	}
 	var f configFile
 	if err := json.Unmarshal(data, &f); err != nil {
-		return n, fmt.Errorf("tonlite: the configuration is no global.config.json: %w", err)
+		return n, fmt.Errorf("tonlite: the configuration is not a global.config.json: %w", err)
 	}
 	if len(f.Servers) == 0 {
 		return n, errors.New("tonlite: the configuration has no liteservers")
@@ -148,14 +149,14 @@ func parseConfig(data []byte) (n network, err error) {
 	n.zero = zero
 	if b := f.Validator.InitBlock; b.SeqNo > 0 {
 		if b.Workchain != masterchain || init.root == [32]byte{} {
-			return n, errors.New("tonlite: the configuration's init_block is no block of the masterchain")
+			return n, errors.New("tonlite: the configuration's init_block is not a masterchain block")
 		}
 		n.trusted = lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: b.SeqNo, Root: init.root, File: init.file}
 	}
 	return n, nil
 }
 
-// hashes are zero where the block is not given.
+// hashes returns the hashes of the block. They are zero if the block is not configured.
 func (b configBlock) hashes() (h hashes, ok bool) {
 	if len(b.Root) == 0 && len(b.File) == 0 {
 		return h, true

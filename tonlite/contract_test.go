@@ -11,7 +11,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-func TestMadeChainKeepsTheContract(t *testing.T) {
+func TestContractWithGeneratedChain(t *testing.T) {
 	chain := liteservertest.MadeSimplex(120)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
@@ -25,8 +25,8 @@ func TestMadeChainKeepsTheContract(t *testing.T) {
 	})
 }
 
-// TestChainWithASmallCacheKeepsTheContract reads the same blocks again and again.
-func TestChainWithASmallCacheKeepsTheContract(t *testing.T) {
+// TestContractWithSmallCache reads the same blocks repeatedly.
+func TestContractWithSmallCache(t *testing.T) {
 	chain := liteservertest.Made(40)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
@@ -40,10 +40,9 @@ func TestChainWithASmallCacheKeepsTheContract(t *testing.T) {
 	})
 }
 
-// TestRecordedChainKeepsTheContract is on the blocks of one recording and the
-// masterchain's accounts of another. Of other accounts no state is recorded:
-// that they are not there is shown by the chain that is made.
-func TestRecordedChainKeepsTheContract(t *testing.T) {
+// TestContractWithRecordedChain uses the blocks of one recording and the masterchain accounts of another.
+// States of other accounts are not recorded: a generated chain proves their absence.
+func TestContractWithRecordedChain(t *testing.T) {
 	recording(t)
 	blocks, err := packs()
 	if err != nil {
@@ -65,8 +64,10 @@ func TestRecordedChainKeepsTheContract(t *testing.T) {
 		servers := []*liteservertest.Server{start(t, blocks, nil), start(t, accounts, nil), start(t, made, nil)}
 		return backendtest.Harness{
 			Backend: &recorded{
-				Backend:  open(t, servers[0].Config(), &unproven),
-				accounts: map[int32]*tonlite.Backend{-1: open(t, servers[1].Config(), &unproven), 0: open(t, servers[2].Config(), nil)},
+				Backend: open(t, servers[0].Config(), &unproven),
+				accounts: map[int32]*tonlite.Backend{
+					-1: open(t, servers[1].Config(), &unproven), 0: open(t, servers[2].Config(), nil),
+				},
 			},
 			Blocks:    stored,
 			Balances:  balances,
@@ -86,7 +87,7 @@ func TestRecordedChainKeepsTheContract(t *testing.T) {
 	})
 }
 
-// recorded has its blocks and its accounts from different servers.
+// recorded reads blocks and accounts from different servers.
 type recorded struct {
 	chaingql.Backend
 	accounts map[int32]*tonlite.Backend // by workchain

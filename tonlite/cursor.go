@@ -7,10 +7,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A place is a cursor taken apart: chain_order, as chaingql.ChainOrder writes it.
+// A place is a parsed cursor of the form that chaingql.ChainOrder returns.
 type place struct {
 	master uint32 // the masterchain block, or the one that commits to the block
-	last   bool   // the masterchain block itself, which comes behind those
+	last   bool   // the masterchain block itself, which follows its shard blocks
 }
 
 func parseCursor(c chaingql.Cursor) (p place, err error) {
@@ -38,8 +38,8 @@ func parseCursor(c chaingql.Cursor) (p place, err error) {
 	return p, nil
 }
 
-// readOrdered takes a number off a cursor: hex behind a digit that is its
-// length less one.
+// readOrdered cuts a number from the beginning of s: one digit that is its length minus
+// one, followed by the number in hex.
 func readOrdered(s *string, size int) (n uint64, ok bool) {
 	if *s == "" {
 		return 0, false

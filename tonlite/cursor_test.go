@@ -7,19 +7,20 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestCursorIsWrittenInOneWay: what compares as a string may not be the same
-// place twice.
-func TestCursorIsWrittenInOneWay(t *testing.T) {
+// TestNonCanonicalCursorIsRejected requires one spelling per position, because cursors are compared as
+// strings.
+func TestNonCanonicalCursorIsRejected(t *testing.T) {
 	for _, good := range []chaingql.Cursor{"119m", "7ffffffffm", "1190011901", chaingql.ChainOrder(-2, 0x4<<60, 7, 25)} {
 		if _, err := parseCursor(good); err != nil {
-			t.Errorf("%q: %v", good, err)
+			t.Errorf("%q: got error %v", good, err)
 		}
 	}
 	for _, bad := range []chaingql.Cursor{
-		"m", "9", "119", "119M", "119mm", "119m0", "11Am", "2019m", "8100000000m", "119-0011901", "1190011901x", "119001190", "11900119", "119001199",
+		"m", "9", "119", "119M", "119mm", "119m0", "11Am", "2019m", "8100000000m",
+		"119-0011901", "1190011901x", "119001190", "11900119", "119001199",
 	} {
 		if _, err := parseCursor(bad); !errors.Is(err, chaingql.ErrBadCursor) {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: got error %v, want ErrBadCursor", bad, err)
 		}
 	}
 }

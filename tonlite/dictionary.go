@@ -6,14 +6,14 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// errNoKey says that a dictionary is proven not to have a key.
+// errNoKey is returned if a dictionary provably lacks a key.
 var errNoKey = errors.New("a dictionary does not have a key")
 
-// find looks a key up in a dictionary of which a proof shows the way. Where the
-// way is left out that is errPruned, and never the absence of the key.
-func find(c *cell.Cell, key []byte) (*cell.Slice, error) {
+// lookUp looks up a key in a dictionary in a proof. It returns errNoKey if the key is
+// provably absent, and errPruned if the proof omits the path to the key.
+func lookUp(c *cell.Cell, key []byte) (*cell.Slice, error) {
 	for at, size := uint(0), uint(8*len(key)); ; {
-		s, err := open(c)
+		s, err := openCell(c)
 		if err != nil {
 			return nil, err
 		}
@@ -40,18 +40,18 @@ func find(c *cell.Cell, key []byte) (*cell.Slice, error) {
 	}
 }
 
-// all calls what it is given for the value of each key of so many bits, of which
-// there may be only a few: cells that many share can stand for billions.
-func all(c *cell.Cell, bits uint, most int, value func(key uint64, s *cell.Slice) error) error {
-	s, err := open(c)
+// forEach calls value for each key of the given length. It returns an error if there are
+// more than most keys: a small proof can represent billions, because cells can be shared.
+func forEach(c *cell.Cell, bits uint, most int, value func(key uint64, s *cell.Slice) error) error {
+	s, err := openCell(c)
 	if err != nil {
 		return err
 	}
-	return allBelow(s, bits, most, value)
+	return forEachIn(s, bits, most, value)
 }
 
-// allBelow is all of a dictionary whose root is the rest of a cell.
-func allBelow(root *cell.Slice, bits uint, most int, value func(key uint64, s *cell.Slice) error) error {
+// forEachIn is forEach for a dictionary whose root is the rest of a cell.
+func forEachIn(root *cell.Slice, bits uint, most int, value func(key uint64, s *cell.Slice) error) error {
 	left := most
 	var walk func(s *cell.Slice, key uint64, rest uint) error
 	walk = func(s *cell.Slice, key uint64, rest uint) error {
@@ -76,7 +76,7 @@ func allBelow(root *cell.Slice, bits uint, most int, value func(key uint64, s *c
 			if err != nil {
 				return err
 			}
-			next, err := open(r)
+			next, err := openCell(r)
 			if err != nil {
 				return err
 			}
@@ -93,21 +93,21 @@ func bit(b []byte, i uint) bool { return b[i/8]>>(7-i%8)&1 == 1 }
 
 var errLabel = errors.New("a dictionary's label is too long")
 
-// readLabel reads the part of a key that all keys below a node share.
+// readLabel reads the common prefix of all keys below a node.
 func readLabel(s *cell.Slice, most uint) (label []byte, n uint, err error) {
-	in := scan{Slice: s}
+	in := cellReader{Slice: s}
 	same := false
 	switch {
-	case !in.flag(): // short: its length in ones
-		for in.err == nil && in.flag() {
+	case !in.readBool(): // short: its length in ones
+		for in.err == nil && in.readBool() {
 			n++
 		}
 	default:
 		var fill bool
-		if same = in.flag(); same {
-			fill = in.flag()
+		if same = in.readBool(); same {
+			fill = in.readBool()
 		}
-		n = uint(in.number(lengthBits(most)))
+		n = uint(in.readUint(lengthBits(most)))
 		if same && n <= most && in.err == nil {
 			label = make([]byte, 32)
 			for i := range label {
@@ -129,7 +129,7 @@ func readLabel(s *cell.Slice, most uint) (label []byte, n uint, err error) {
 	return label, n, err
 }
 
-// lengthBits is how many bits write a length up to most.
+// lengthBits returns the number of bits of a length up to most.
 func lengthBits(most uint) (n uint) {
 	for ; most > 0; most >>= 1 {
 		n++

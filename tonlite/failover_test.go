@@ -13,20 +13,20 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// quick has deadlines that a test can wait for.
+// quick has deadlines that are short enough for tests.
 var quick = tonlite.Options{Timeout: time.Second}
 
-// within fails a test where a call takes longer.
+// within fails the test if the call takes longer than limit.
 func within(t *testing.T, limit time.Duration, call func()) {
 	t.Helper()
 	begin := time.Now()
 	call()
 	if took := time.Since(begin); took > limit {
-		t.Errorf("it took %v, more than %v", took, limit)
+		t.Errorf("it took %v, want at most %v", took, limit)
 	}
 }
 
-func TestAnotherServerTakesOver(t *testing.T) {
+func TestFailover(t *testing.T) {
 	chain := liteservertest.Made(30)
 	facts := chain.Blocks()
 	for _, row := range []struct {
@@ -34,14 +34,14 @@ func TestAnotherServerTakesOver(t *testing.T) {
 		fail func(s *liteservertest.Server)
 		opts *tonlite.Options
 	}{
-		{"where one is gone", func(s *liteservertest.Server) { s.Stop() }, nil},
-		{"where one hangs", func(s *liteservertest.Server) { t.Cleanup(s.Stall()) }, &quick},
-		{"where one is behind", func(s *liteservertest.Server) { s.Advance(15) }, &quick},
-		{"where one has forgotten", func(s *liteservertest.Server) { s.Forget(29) }, nil},
-		{"where one lies", func(s *liteservertest.Server) { s.Tell(liteservertest.Garbage) }, nil},
+		{"one server stops", func(s *liteservertest.Server) { s.Stop() }, nil},
+		{"one server hangs", func(s *liteservertest.Server) { t.Cleanup(s.Stall()) }, &quick},
+		{"one server lags", func(s *liteservertest.Server) { s.Advance(15) }, &quick},
+		{"one server deletes blocks", func(s *liteservertest.Server) { s.Forget(29) }, nil},
+		{"one server sends garbage", func(s *liteservertest.Server) { s.Tell(liteservertest.Garbage) }, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			t.Parallel() // some wait for deadlines
+			t.Parallel() // some wait for a deadline
 			first, second := start(t, chain, nil), start(t, chain, nil)
 			first.Advance(15)
 			second.Advance(15)
@@ -54,7 +54,7 @@ func TestAnotherServerTakesOver(t *testing.T) {
 					t.Fatalf("after %d blocks: %v", i, err)
 				}
 				if block != facts[i] {
-					t.Fatalf("block %d is %+v, want %+v", i, block, facts[i])
+					t.Fatalf("block %d: got %+v, want %+v", i, block, facts[i])
 				}
 				if i++; i == len(facts) {
 					break
@@ -67,7 +67,7 @@ func TestAnotherServerTakesOver(t *testing.T) {
 			}
 			for addr, want := range chain.Balances(30) {
 				if nano, err := b.Balance(ctx, addr); err != nil || nano.Cmp(want) != 0 {
-					t.Fatalf("%v has %v, want %v; %v", addr, nano, want, err)
+					t.Fatalf("balance of %v: got %v and error %v, want %v", addr, nano, err, want)
 				}
 			}
 			cold := open(t, second.Config(first), row.opts)
@@ -80,9 +80,9 @@ func TestAnotherServerTakesOver(t *testing.T) {
 	}
 }
 
-// TestHungServerIsGivenUp has nobody but a server that says nothing, and no
-// deadline but the Backend's own.
-func TestHungServerIsGivenUp(t *testing.T) {
+// TestTimeoutLimitsCallsToHungServer uses only one server, which does not respond, and a context without
+// a deadline.
+func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	chain := liteservertest.Made(10)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
@@ -91,22 +91,22 @@ func TestHungServerIsGivenUp(t *testing.T) {
 	resume := s.Stall()
 	within(t, 10*time.Second, func() {
 		if _, err := b.Balance(context.Background(), chaingql.Address{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Balance returned %v", err)
+			t.Errorf("Balance: got error %v", err)
 		}
 	})
 	within(t, 10*time.Second, func() {
 		if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 3}); err == nil {
-			t.Error("Blocks returned no error")
+			t.Error("Blocks: got no error")
 		}
 	})
 	resume()
-	time.Sleep(300 * time.Millisecond) // it is left alone for a moment
+	time.Sleep(300 * time.Millisecond) // the backoff ends
 	stalled := make(chan func(), 1)
 	time.AfterFunc(50*time.Millisecond, func() { stalled <- s.Stall() })
 	within(t, 10*time.Second, func() {
 		for _, err := range b.Follow(context.Background(), newest) {
 			if err == nil {
-				t.Error("Follow of a hung server goes on")
+				t.Error("Follow of a hung server continues")
 			}
 			break
 		}
@@ -114,32 +114,64 @@ func TestHungServerIsGivenUp(t *testing.T) {
 	(<-stalled)()
 }
 
-// TestLostConnectionIsNoticedAtOnce: what is under way when a connection drops
-// does not wait for its deadline.
-func TestLostConnectionIsNoticedAtOnce(t *testing.T) {
+// TestHungServerLeavesTimeForAnother makes calls whose deadline equals the timeout of a query, as a
+// Handler's calls do by default.
+func TestHungServerLeavesTimeForAnother(t *testing.T) {
+	chain := liteservertest.Made(10)
+	for _, row := range []struct {
+		name string
+		fail func(s *liteservertest.Server)
+	}{
+		{"hangs", func(s *liteservertest.Server) { t.Cleanup(s.Stall()) }},
+		{"hangs during the handshake", func(s *liteservertest.Server) { t.Cleanup(s.Stall()); s.Interrupt() }},
+		{"is slow", func(s *liteservertest.Server) { s.Delay(1600 * time.Millisecond) }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			first, second := start(t, chain, nil), start(t, chain, nil)
+			b := open(t, first.Config(second), &tonlite.Options{Timeout: 2 * time.Second})
+			b.Prefer(0)
+			row.fail(first)
+			for addr := range chain.Balances(10) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				if _, err := b.Balance(ctx, addr); err != nil {
+					t.Errorf("Balance returned %v", err)
+				}
+				if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 3}); err != nil {
+					t.Errorf("Blocks returned %v", err)
+				}
+				cancel()
+			}
+		})
+	}
+}
+
+// TestLostConnectionEndsQueriesAtOnce requires that running queries do not wait for their deadline.
+func TestLostConnectionEndsQueriesAtOnce(t *testing.T) {
 	s := start(t, liteservertest.Made(10), nil)
 	b := open(t, s.Config(), &tonlite.Options{Timeout: time.Minute})
 	resume := s.Stall()
 	defer resume()
-	s.Asked() // what Open did
+	s.Asked() // ignores the queries of Open
 	var under sync.WaitGroup
 	defer under.Wait()
 	under.Go(func() {
-		for len(s.Asked()) == 0 { // nothing is under way yet
+		for len(s.Asked()) == 0 { // until a query is in flight
 			time.Sleep(time.Millisecond)
 		}
 		s.Interrupt()
 	})
 	within(t, 30*time.Second, func() {
-		if _, err := b.Balance(context.Background(), chaingql.Address{}); err == nil || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Balance returned %v", err)
+		_, err := b.Balance(context.Background(), chaingql.Address{})
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Balance: got error %v", err)
 		}
 	})
 }
 
-// TestServerThatIsDownIsLeftAlone: it is not asked with every call, and found
-// again when it is back.
-func TestServerThatIsDownIsLeftAlone(t *testing.T) {
+// TestStoppedServerIsQueriedRarely requires that most calls skip a stopped server, and that it is used
+// again after its restart.
+func TestStoppedServerIsQueriedRarely(t *testing.T) {
 	chain := liteservertest.Made(10)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
@@ -148,14 +180,14 @@ func TestServerThatIsDownIsLeftAlone(t *testing.T) {
 	for range 20 {
 		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1})
 		if err == nil {
-			t.Fatal("a server that is down answers")
+			t.Fatal("a stopped server: got no error")
 		}
-		if strings.Contains(err.Error(), "left alone for") && strings.Contains(err.Error(), "connection refused") {
+		if strings.Contains(err.Error(), "not used for") && strings.Contains(err.Error(), "connection refused") {
 			alone++
 		}
 	}
-	if alone < 10 { // each time it is left alone for longer
-		t.Errorf("it was left alone by %d of 20 calls", alone)
+	if alone < 10 { // the backoff grows
+		t.Errorf("%d of 20 calls skipped the server, want at least 10", alone)
 	}
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
@@ -165,12 +197,12 @@ func TestServerThatIsDownIsLeftAlone(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("it is not found again")
+			t.Fatal("the restarted server is not used")
 		}
 	}
 }
 
-func TestClosedBackendEndsWhatIsUnderWay(t *testing.T) {
+func TestCloseEndsRunningCalls(t *testing.T) {
 	chain := liteservertest.Made(10)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
@@ -180,24 +212,25 @@ func TestClosedBackendEndsWhatIsUnderWay(t *testing.T) {
 		last = err
 	}
 	if last == nil || !strings.Contains(last.Error(), "the Backend was closed") {
-		t.Errorf("Follow ended with %v", last)
+		t.Errorf("Follow ended with %v, want that the Backend was closed", last)
 	}
-	if _, err := b.Balance(context.Background(), chaingql.Address{}); err == nil || !strings.Contains(err.Error(), "the Backend was closed") {
-		t.Errorf("Balance returned %v", err)
+	_, err := b.Balance(context.Background(), chaingql.Address{})
+	if err == nil || !strings.Contains(err.Error(), "the Backend was closed") {
+		t.Errorf("Balance: got error %v", err)
 	}
 }
 
-// TestServerThatFellBehindIsPassedOver: with nobody who follows, a page tells
-// what the server knows that is furthest.
-func TestServerThatFellBehindIsPassedOver(t *testing.T) {
+// TestLaggingServerIsSkipped requires that pages contain the newest block of all servers, even without a
+// Follow.
+func TestLaggingServerIsSkipped(t *testing.T) {
 	chain := liteservertest.Made(30)
-	for _, behind := range []int{0, 1} {
+	for _, lagging := range []int{0, 1} {
 		servers := []*liteservertest.Server{start(t, chain, nil), start(t, chain, nil)}
-		servers[behind].Advance(16) // so that it is preferred
-		servers[1-behind].Advance(15)
+		servers[lagging].Advance(16) // makes it the preferred server
+		servers[1-lagging].Advance(15)
 		b := open(t, servers[0].Config(servers[1]), nil)
-		servers[behind].Advance(10)
-		servers[1-behind].Advance(30)
+		servers[lagging].Advance(10)
+		servers[1-lagging].Advance(30)
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5})
 		if err != nil {
 			t.Fatal(err)
@@ -206,9 +239,9 @@ func TestServerThatFellBehindIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestLeavingAFollowIsNoFaultOfTheServer leaves while a new block is proven: others
-// are served on.
-func TestLeavingAFollowIsNoFaultOfTheServer(t *testing.T) {
+// TestCanceledFollowDoesNotBlameServer cancels a Follow while a new block is proven. The server must remain
+// in use.
+func TestCanceledFollowDoesNotBlameServer(t *testing.T) {
 	chain := liteservertest.Made(60)
 	s := start(t, chain, nil)
 	s.Advance(20)
@@ -221,7 +254,7 @@ func TestLeavingAFollowIsNoFaultOfTheServer(t *testing.T) {
 				leave()
 			}
 		})
-		for ctx.Err() == nil && s.Asked()["lookupBlock"] == 0 { // it does not wait yet
+		for ctx.Err() == nil && s.Asked()["lookupBlock"] == 0 { // until Follow waits for a block
 			time.Sleep(10 * time.Microsecond)
 		}
 		s.Advance(seqNo + 1)
@@ -230,23 +263,24 @@ func TestLeavingAFollowIsNoFaultOfTheServer(t *testing.T) {
 		}
 		leave()
 		following.Wait()
-		if _, err := b.Balance(t.Context(), chaingql.Address{Workchain: -1}); err != nil && !errors.Is(err, chaingql.ErrNotFound) {
-			t.Fatalf("at block %d: %v", seqNo, err)
+		_, err := b.Balance(t.Context(), chaingql.Address{Workchain: -1})
+		if err != nil && !errors.Is(err, chaingql.ErrNotFound) {
+			t.Fatalf("at block %d: got error %v", seqNo, err)
 		}
 	}
 }
 
-// TestServerAMomentBehindTakesOver loses the server that told of the newest block
-// while the other one does not have that yet.
-func TestServerAMomentBehindTakesOver(t *testing.T) {
+// TestFailoverToLaggingServer stops the server that named the newest block while the other one does not
+// have that block yet.
+func TestFailoverToLaggingServer(t *testing.T) {
 	chain := liteservertest.Made(30)
 	first, second := start(t, chain, nil), start(t, chain, nil)
 	second.Advance(29)
 	resume := second.Stall()
-	b := open(t, first.Config(second), &tonlite.Options{Timeout: time.Minute}) // which is at 30 then
+	b := open(t, first.Config(second), &tonlite.Options{Timeout: time.Minute}) // with block 30 as the newest one
 	resume()
 	first.Stop()
-	second.Asked() // what Open did
+	second.Asked() // ignores the queries of Open
 	var growing sync.WaitGroup
 	defer growing.Wait()
 	growing.Go(func() {
@@ -260,7 +294,7 @@ func TestServerAMomentBehindTakesOver(t *testing.T) {
 			continue
 		}
 		if nano, err := b.Balance(t.Context(), addr); err != nil || nano.Cmp(want) != 0 {
-			t.Errorf("%v has %v, want %v; %v", addr, nano, want, err)
+			t.Errorf("balance of %v: got %v and error %v, want %v", addr, nano, err, want)
 		}
 		break
 	}

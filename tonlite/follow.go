@@ -12,10 +12,10 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes it:
-// it reads up to the newest masterchain block, and then has a server wait for
-// each next one. When the connection to that server is lost, another one takes
-// its place; where there is none Follow ends.
+// Follow yields every block after a cursor, as [chaingql.Backend] describes it. It reads up
+// to the newest masterchain block and then asks a server to wait for each next one. If the
+// connection to that server is lost, it continues with another server. If no server works,
+// Follow ends with an error.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := b.follow(ctx, after, yield); err != nil {
@@ -24,36 +24,36 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	}
 }
 
-// follow returns why it ended, nil where it was left.
+// follow returns the error that ended it, nil if the caller stopped it.
 func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(b.servers.life, func() { cancel(errClosed) })()
-	next, err := b.beginning(ctx, after)
+	defer context.AfterFunc(b.servers.ctx, func() { cancel(errClosed) })()
+	next, err := b.firstMaster(ctx, after)
 	if err != nil {
-		return b.cause(ctx, err)
+		return b.followError(ctx, err)
 	}
-	l := &line{servers: b.servers}
+	l := &followConn{servers: b.servers}
 	if err := l.connect(ctx); err != nil {
-		return b.cause(ctx, err)
+		return b.followError(ctx, err)
 	}
 	for {
-		head, _ := b.newest()
+		head, _ := b.knownHead()
 		for next <= head.SeqNo {
-			to := next + min(abreast-1, head.SeqNo-next)
-			steps, err := b.steady(ctx, chaingql.BlocksQuery{}, stretch{next, to})
+			to := next + min(concurrency-1, head.SeqNo-next)
+			steps, err := b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
 			if errors.Is(err, errMissing) {
-				err = b.tooOld(ctx, next, err)
+				err = b.missingError(ctx, next, err)
 			}
 			if err != nil {
-				return b.cause(ctx, err)
+				return b.followError(ctx, err)
 			}
 			for _, block := range slices.Concat(steps...) {
 				if block.Cursor <= after {
 					continue
 				}
 				if err := ctx.Err(); err != nil {
-					return b.cause(ctx, err)
+					return b.followError(ctx, err)
 				}
 				if !yield(block, nil) {
 					return nil
@@ -63,29 +63,29 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			next = to + 1
 		}
 		if err := b.await(ctx, l, head.SeqNo+1); err != nil {
-			return b.cause(ctx, err)
+			return b.followError(ctx, err)
 		}
 		next = max(next, head.SeqNo+1)
 	}
 }
 
-// beginning is the masterchain block to begin with.
-func (b *Backend) beginning(ctx context.Context, after chaingql.Cursor) (uint32, error) {
+// firstMaster returns the masterchain block to begin with.
+func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint32, error) {
 	if after == "" {
-		_, err := b.current(ctx)
+		_, err := b.currentHead(ctx)
 		return 1, err
 	}
-	r, err := b.stretch(ctx, chaingql.BlocksQuery{After: after})
+	r, err := b.masterRange(ctx, chaingql.BlocksQuery{After: after}, nil)
 	return r.from, err
 }
 
-// await returns when the masterchain has a block with a seq_no. While it waits
-// the newest block is known without asking.
-func (b *Backend) await(ctx context.Context, l *line, seqNo uint32) error {
-	b.waits(1)
-	defer b.waits(-1)
+// await waits until the masterchain has a block with the given seq_no. While it waits, the
+// newest block is known without a query.
+func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
+	b.addFollowing(1)
+	defer b.addFollowing(-1)
 	for {
-		switch head, _ := b.newest(); {
+		switch head, _ := b.knownHead(); {
 		case head.SeqNo >= seqNo:
 			return nil
 		case head.SeqNo+1 < seqNo:
@@ -93,33 +93,34 @@ func (b *Backend) await(ctx context.Context, l *line, seqNo uint32) error {
 		}
 		id, err := l.wait(ctx, seqNo)
 		if err == nil {
-			if err = safely(func() error { return b.advance(ctx, id) }); err == nil {
-				b.servers.first.Store(uint32(l.place)) // which has what others may not have yet
+			if err = recoverPanics(func() error { return b.advance(ctx, id) }); err == nil {
+				b.servers.preferred.Store(uint32(l.place)) // the others may not have the block yet
 				return nil
 			}
 			if ctx.Err() == nil {
-				b.servers.fail(l.server, err)
+				b.servers.backOff(l.server, err)
 			}
 			err = fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)
 		}
 		if b.opts.Unproven && ctx.Err() == nil && b.dropHead(ctx) {
 			continue
 		}
-		if err := l.move(ctx, err); err != nil {
+		if err := l.switchServer(ctx, err); err != nil {
 			return err
 		}
 	}
 }
 
-func (b *Backend) waits(n int) {
+func (b *Backend) addFollowing(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.live += n
+	b.following += n
 }
 
-// cause tells why a context is done, where that is why a call failed.
-func (b *Backend) cause(ctx context.Context, err error) error {
-	if b.servers.life.Err() != nil {
+// followError returns errClosed if the Backend was closed, the cause of ctx if that ended,
+// and err otherwise.
+func (b *Backend) followError(ctx context.Context, err error) error {
+	if b.servers.ctx.Err() != nil {
 		return errClosed
 	}
 	if ctx.Err() != nil {
@@ -128,75 +129,75 @@ func (b *Backend) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// A line is the connection that a Follow waits on.
-type line struct {
+// A followConn is the connection on which a Follow waits for blocks.
+type followConn struct {
 	servers *servers
 	place   int
 	server  *server
 	client  *lite.Client
 }
 
-// errQuiet says that the masterchain had no new block, as far as a server knows.
-var errQuiet = errors.New("tonlite: no new masterchain block")
+// errNoNewBlock is returned if a server knows no new block of the masterchain.
+var errNoNewBlock = errors.New("tonlite: no new masterchain block")
 
-// errDropped ends a Follow that waits for the block after a head that no server
-// has.
-var errDropped = errors.New("tonlite: no server has the newest masterchain block that was known")
+// errDropped ends a Follow that waits for the block after a head that was dropped because
+// no server has it.
+var errDropped = errors.New("tonlite: no server has the newest known masterchain block")
 
-// minQuiet is how often a server is asked at most that has nothing new.
-const minQuiet = 100 * time.Millisecond
+// minPollInterval is the minimum time between queries to a server that has no new block.
+const minPollInterval = 100 * time.Millisecond
 
-// connect takes the preferred server, or the next one that does well.
-func (l *line) connect(ctx context.Context) error {
-	first := int(l.servers.first.Load())
+// connect uses the preferred server, or the next one that works.
+func (l *followConn) connect(ctx context.Context) error {
+	first := int(l.servers.preferred.Load())
 	var failed error
 	for i := range l.servers.all {
-		err := l.take(ctx, (first+i)%len(l.servers.all))
+		err := l.use(ctx, (first+i)%len(l.servers.all))
 		if err == nil {
 			return nil
 		}
-		failed = also(failed, err)
+		failed = joinErrors(failed, err)
 	}
 	return fmt.Errorf("tonlite: %w", failed)
 }
 
-func (l *line) take(ctx context.Context, place int) error {
+func (l *followConn) use(ctx context.Context, place int) error {
 	s := l.servers.all[place]
-	wait, err := s.ready()
+	wait, err := s.backoffLeft()
 	if wait == 0 {
 		own, cancel := context.WithTimeout(ctx, l.servers.opts.Timeout)
 		defer cancel()
 		var client *lite.Client
-		if client, err = s.connect(own, l.servers.life, &l.servers.group); err == nil {
+		if client, err = s.connect(own, l.servers.ctx, &l.servers.group); err == nil {
 			l.place, l.server, l.client = place, s, client
 			return nil
 		}
 		if ctx.Err() == nil {
-			l.servers.fail(s, err)
+			l.servers.backOff(s, err)
 		}
 	}
 	return fmt.Errorf("lite server %s: %w", s.addr, err)
 }
 
-// move goes on with the next other server, and where there is none returns why
-// it had to. A server that has nothing new is kept where there is no other.
-func (l *line) move(ctx context.Context, why error) error {
+// switchServer continues with the next server that works. If there is none, it returns why,
+// except for errNoNewBlock: then it keeps the server.
+func (l *followConn) switchServer(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	for i := 1; i < len(l.servers.all); i++ {
-		if l.take(ctx, (l.place+i)%len(l.servers.all)) == nil {
+		if l.use(ctx, (l.place+i)%len(l.servers.all)) == nil {
 			return nil
 		}
 	}
-	if errors.Is(why, errQuiet) {
+	if errors.Is(why, errNoNewBlock) {
 		return nil
 	}
 	return why
 }
 
-// wait has the server wait for a masterchain block, and tell which it is.
-func (l *line) wait(ctx context.Context, seqNo uint32) (id lite.BlockID, err error) {
+// wait asks the server to wait for a masterchain block, and returns its id.
+func (l *followConn) wait(ctx context.Context, seqNo uint32) (id lite.BlockID, err error) {
 	patience, begin := l.servers.opts.Timeout, time.Now()
 	own, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
@@ -210,20 +211,20 @@ func (l *line) wait(ctx context.Context, seqNo uint32) (id lite.BlockID, err err
 			return id, nil
 		}
 	}
-	var said lite.Error
-	if errors.As(err, &said) && (said.Code == lite.CodeTimeout || said.Code == lite.CodeNotFound) {
-		select { // a server that does not wait is not asked in a circle
-		case <-time.After(minQuiet - time.Since(begin)):
+	var serverErr lite.Error
+	if errors.As(err, &serverErr) && (serverErr.Code == lite.CodeTimeout || serverErr.Code == lite.CodeNotFound) {
+		select { // a server that does not wait is not polled in a tight loop
+		case <-time.After(minPollInterval - time.Since(begin)):
 		case <-ctx.Done():
 		}
-		return id, errQuiet
+		return id, errNoNewBlock
 	}
 	if ctx.Err() == nil {
 		if own.Err() != nil {
-			l.client.Close() // it has not even said that it waited in vain
+			l.client.Close() // the server did not even report a timeout
 		}
-		if !errors.Is(err, lite.ErrLost) { // else it may be made anew at once
-			l.servers.fail(l.server, err)
+		if !errors.Is(err, lite.ErrLost) { // after ErrLost, the next call may reconnect at once
+			l.servers.backOff(l.server, err)
 		}
 	}
 	return id, fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)

@@ -2,29 +2,28 @@ package tonlite
 
 import "context"
 
-// A use says what a query is for, the most urgent first.
+// A use is the purpose of a query. Lower values are more urgent.
 type use int
 
 const (
-	forFollow use = iota // and for Open
+	forFollow use = iota // and Open
 	forBalance
 	forPage
-	forSearch // a page whose filter passes over many blocks
+	forSearch // a page whose filter skips many blocks
 	uses
 )
 
 type useKey struct{}
 
-func with(ctx context.Context, u use) context.Context { return context.WithValue(ctx, useKey{}, u) }
+func withUse(ctx context.Context, u use) context.Context { return context.WithValue(ctx, useKey{}, u) }
 
 func useOf(ctx context.Context) use {
 	u, _ := ctx.Value(useKey{}).(use)
 	return u
 }
 
-// A gate bounds what is done at a time. Each use may take up less of it than the
-// more urgent ones, so pages that wait for one another leave room for balances,
-// and both leave room for Follow.
+// A gate limits concurrent work. A use may take fewer slots than the more urgent ones, so
+// slots remain for balances if pages wait, and for Follow if both wait.
 type gate [uses]chan struct{}
 
 func newGate(sizes [uses]int) (g gate) {
@@ -34,21 +33,21 @@ func newGate(sizes [uses]int) (g gate) {
 	return g
 }
 
-// enter waits for a place. Call leave afterwards, unless there is an error.
-func (g gate) enter(ctx context.Context) (leave func(), err error) {
+// acquire waits for a slot. Call leave to release it, unless acquire returns an error.
+func (g gate) acquire(ctx context.Context) (leave func(), err error) {
 	u := useOf(ctx)
 	for i := u; i >= 0; i-- {
 		select {
 		case g[i] <- struct{}{}:
 		case <-ctx.Done():
-			g.leave(i+1, u)
+			g.release(i+1, u)
 			return nil, ctx.Err()
 		}
 	}
-	return func() { g.leave(0, u) }, nil
+	return func() { g.release(0, u) }, nil
 }
 
-func (g gate) leave(from, to use) {
+func (g gate) release(from, to use) {
 	for i := from; i <= to; i++ {
 		<-g[i]
 	}

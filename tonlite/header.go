@@ -15,27 +15,27 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// A header is what a block says of itself, and of those that it goes on from:
-// one, or two where shards were merged.
+// A header is the header of a block. It names its predecessors: one, or two after a merge of
+// shards.
 type header struct {
 	time time.Time
 	prev []lite.BlockID
 	key  bool
-	// Of the masterchain alone: the newest key block before it, and whose
-	// signatures it needs.
+	// Only for the masterchain: the previous key block, and the validator set and session
+	// whose signatures it needs.
 	prevKey, set, session uint32
 }
 
-var errOther = errors.New("it is another block than the one asked for")
+var errWrongBlock = errors.New("it is not the requested block")
 
-// parseHeader reads the header of the block with an id, whose hash is known to
-// be right. errPruned says that a proof leaves the predecessors out.
+// parseHeader parses the header of a block whose root hash was checked. It returns errPruned
+// if a proof omits the predecessors.
 func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
-	s, err := open(root)
+	s, err := openCell(root)
 	if err != nil {
 		return h, err
 	}
-	top := scan{Slice: s}
+	top := cellReader{Slice: s}
 	top.expect(32, 0x11ef55aa, "block")
 	if top.err != nil {
 		return h, top.err
@@ -44,40 +44,40 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 	if err != nil {
 		return h, err
 	}
-	if s, err = open(info); err != nil {
+	if s, err = openCell(info); err != nil {
 		return h, err
 	}
-	in := scan{Slice: s}
+	in := cellReader{Slice: s}
 	in.expect(32, 0x9bc7a987, "block header")
-	in.number(32) // version
-	notMaster, merged, _, split := in.flag(), in.flag(), in.flag(), in.flag()
-	in.number(2) // wants to split, to merge
-	h.key = in.flag()
-	in.number(1 + 8) // vertical, flags
-	seqNo := uint32(in.number(32))
-	in.number(32) // vertical
+	in.readUint(32) // version
+	notMaster, merged, _, split := in.readBool(), in.readBool(), in.readBool(), in.readBool()
+	in.readUint(2) // wants to split, to merge
+	h.key = in.readBool()
+	in.readUint(1 + 8) // vertical, flags
+	seqNo := uint32(in.readUint(32))
+	in.readUint(32) // vertical
 	in.expect(2, 0, "shard")
-	prefix, workchain := in.number(6), int32(in.number(32))
-	shard := in.number(64)
+	prefix, workchain := in.readUint(6), int32(in.readUint(32))
+	shard := in.readUint(64)
 	if prefix > 60 {
 		return h, errors.New("a shard's prefix is too long")
 	}
 	shard |= 1 << (63 - prefix)
-	h.time = time.Unix(int64(in.number(32)), 0).UTC()
-	in.number(64) // start_lt
-	in.number(64) // end_lt
-	h.set, h.session = uint32(in.number(32)), uint32(in.number(32))
-	in.number(32) // min_ref_mc_seqno
-	h.prevKey = uint32(in.number(32))
+	h.time = time.Unix(int64(in.readUint(32)), 0).UTC()
+	in.readUint(64) // start_lt
+	in.readUint(64) // end_lt
+	h.set, h.session = uint32(in.readUint(32)), uint32(in.readUint(32))
+	in.readUint(32) // min_ref_mc_seqno
+	h.prevKey = uint32(in.readUint(32))
 	if in.err != nil {
 		return h, in.err
 	}
 	if workchain != id.Workchain || shard != id.Shard || seqNo != id.SeqNo || notMaster != (workchain != masterchain) {
-		return h, fmt.Errorf("%w: (%d,%016x,%d) for %v", errOther, workchain, shard, seqNo, id)
+		return h, fmt.Errorf("%w: (%d,%016x,%d) for %v", errWrongBlock, workchain, shard, seqNo, id)
 	}
 	at := 0
 	if notMaster {
-		at = 1 // behind the reference to the masterchain
+		at = 1 // after the reference to the masterchain
 	}
 	prev, err := info.PeekRef(at)
 	if err != nil {
@@ -87,8 +87,8 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 	return h, err
 }
 
-// parsePrevious reads the blocks that one goes on from. Where its shard was
-// split off or merged they are of other shards than its own.
+// parsePrevious parses the predecessors of a block. After a split or a merge they belong to
+// other shards than the block.
 func parsePrevious(c *cell.Cell, id lite.BlockID, split, merged bool) ([]lite.BlockID, error) {
 	own := id.Shard & -id.Shard // ends the shard's prefix
 	if !merged {
@@ -100,9 +100,9 @@ func parsePrevious(c *cell.Cell, id lite.BlockID, split, merged bool) ([]lite.Bl
 		return []lite.BlockID{b}, err
 	}
 	if own == 1 || split {
-		return nil, errors.New("a shard was merged that cannot be")
+		return nil, errors.New("impossible merge of shards")
 	}
-	if _, err := open(c); err != nil {
+	if _, err := openCell(c); err != nil {
 		return nil, err
 	}
 	var prev []lite.BlockID
@@ -121,47 +121,47 @@ func parsePrevious(c *cell.Cell, id lite.BlockID, split, merged bool) ([]lite.Bl
 }
 
 func parseReference(c *cell.Cell, workchain int32, shard uint64) (id lite.BlockID, err error) {
-	s, err := open(c)
+	s, err := openCell(c)
 	if err != nil {
 		return id, err
 	}
-	in := scan{Slice: s}
-	in.number(64) // end_lt
-	id = lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: uint32(in.number(32)), Root: in.hash(), File: in.hash()}
+	in := cellReader{Slice: s}
+	in.readUint(64) // end_lt
+	id = lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: uint32(in.readUint(32))}
+	id.Root, id.File = in.readHash(), in.readHash()
 	if in.err == nil && bits.OnesCount64(shard) == 0 {
 		in.err = errors.New("a shard has no parent")
 	}
 	return id, in.err
 }
 
-// parseShards reads the newest block of each shard, as a masterchain block
-// commits to them.
+// parseShards parses the newest block of each shard from a masterchain block.
 func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 	extra, err := root.PeekRef(3)
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(extra)
+	s, err := openCell(extra)
 	if err != nil {
 		return nil, err
 	}
-	in := scan{Slice: s}
+	in := cellReader{Slice: s}
 	in.expect(32, 0x4a33f6fd, "block extra")
-	in.hash() // random seed
-	in.hash() // creator
-	if !in.flag() {
-		return nil, errors.New("a masterchain block has nothing of the masterchain")
+	in.readHash() // random seed
+	in.readHash() // creator
+	if !in.readBool() {
+		return nil, errors.New("a masterchain block lacks its masterchain part")
 	}
 	custom, err := extra.PeekRef(3)
 	if err != nil {
 		return nil, err
 	}
-	if s, err = open(custom); err != nil {
+	if s, err = openCell(custom); err != nil {
 		return nil, err
 	}
-	in = scan{Slice: s}
+	in = cellReader{Slice: s}
 	in.expect(16, 0xcca5, "masterchain extra")
-	in.number(1) // key block
+	in.readUint(1) // key block
 	if in.err != nil {
 		return nil, in.err
 	}
@@ -172,7 +172,7 @@ func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = all(workchains, 32, maxShards, func(key uint64, s *cell.Slice) error {
+	err = forEach(workchains, 32, maxShards, func(key uint64, s *cell.Slice) error {
 		tree, err := s.LoadRefCell()
 		if err == nil {
 			tops, err = parseTree(tops, tree, int32(key), wholeShard)
@@ -182,18 +182,18 @@ func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 	return tops, err
 }
 
-// maxShards is how many shards a network may have.
+// maxShards is the maximum number of shards of a network.
 const maxShards = 4096
 
-// parseTree reads the shards of one workchain. Where a shard stands in the tree
-// is what says which it is.
+// parseTree parses the shards of one workchain. A shard is identified by its position in the
+// tree.
 func parseTree(tops []lite.BlockID, c *cell.Cell, workchain int32, shard uint64) ([]lite.BlockID, error) {
-	s, err := open(c)
+	s, err := openCell(c)
 	if err != nil {
 		return nil, err
 	}
-	in := scan{Slice: s}
-	if in.flag() {
+	in := cellReader{Slice: s}
+	if in.readBool() {
 		half := (shard & -shard) / 2
 		if half == 0 || len(tops) >= maxShards {
 			return nil, errors.New("a workchain has too many shards")
@@ -209,13 +209,13 @@ func parseTree(tops []lite.BlockID, c *cell.Cell, workchain int32, shard uint64)
 		}
 		return tops, nil
 	}
-	if kind := in.number(4); kind != 0xa && kind != 0xb && in.err == nil {
-		in.err = errors.New("a shard is described in an unknown way")
+	if kind := in.readUint(4); kind != 0xa && kind != 0xb && in.err == nil {
+		in.err = errors.New("unknown format of a shard description")
 	}
-	id := lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: uint32(in.number(32))}
-	in.number(32) // registered at
-	in.number(64) // start_lt
-	in.number(64) // end_lt
-	id.Root, id.File = in.hash(), in.hash()
+	id := lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: uint32(in.readUint(32))}
+	in.readUint(32) // registered at
+	in.readUint(64) // start_lt
+	in.readUint(64) // end_lt
+	id.Root, id.File = in.readHash(), in.readHash()
 	return append(tops, id), in.err
 }

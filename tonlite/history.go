@@ -9,11 +9,11 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// bottom finds the first masterchain block whose step can be told: the very
-// first, or the one after the oldest that a server has, as which shard blocks
-// are new in a step shows only beside the one before. Servers drop the oldest
-// blocks, so it is searched by halves, and once found looked at again.
-func (b *Backend) bottom(ctx context.Context) (uint32, error) {
+// oldestStep returns the first masterchain block whose step can be computed: block 1, or the
+// one after the oldest that a server has. A step consists of the shard blocks that are new
+// since the previous masterchain block, so that one is needed. oldestStep uses binary search
+// and begins with the last result, because servers delete old blocks over time.
+func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 	b.mu.Lock()
 	low := max(1, b.oldest)
 	head := b.head.SeqNo
@@ -23,7 +23,7 @@ func (b *Backend) bottom(ctx context.Context) (uint32, error) {
 		if err != nil {
 			return 0, err
 		}
-		if deeper { // a server that keeps more is back, or one that lied is found out
+		if deeper { // a server with more history is available again, or another one lied
 			low = 1
 		}
 	}
@@ -55,7 +55,7 @@ func (b *Backend) bottom(ctx context.Context) (uint32, error) {
 	return low, nil
 }
 
-// has asks whether a server has a masterchain block.
+// has reports whether a server has a masterchain block.
 func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
 	_, err := b.lookup(ctx, seqNo, func(lite.BlockID) error { return nil })
 	if errors.Is(err, errMissing) {
@@ -64,22 +64,20 @@ func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
 	return err == nil, err
 }
 
-// reaches says whether what follows from a masterchain block on is all there.
-func (b *Backend) reaches(ctx context.Context, from uint32) error {
-	if _, ok := b.steps.get(from); ok {
-		return nil
-	}
+// checkHistory returns an error if the servers do not have the steps from a masterchain block
+// on.
+func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
 	there, err := b.has(ctx, max(1, from-1))
 	if err == nil && !there {
-		return b.tooOld(ctx, from, errMissing)
+		return b.missingError(ctx, from, errMissing)
 	}
 	return err
 }
 
-// tooOld says why a block cannot be read: it is below the history that is kept,
-// or it should be there and is not.
-func (b *Backend) tooOld(ctx context.Context, from uint32, missing error) error {
-	bottom, err := b.bottom(ctx)
+// missingError returns ErrCursorTooOld if a masterchain block is older than the history of the
+// servers, and missing otherwise.
+func (b *Backend) missingError(ctx context.Context, from uint32, missing error) error {
+	bottom, err := b.oldestStep(ctx)
 	switch {
 	case err != nil:
 		return err

@@ -1,6 +1,7 @@
 package tonlite_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -10,58 +11,64 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// TestHistoryIsAsDeepAsTheServerKeeps forgets block by block: what is gone is
-// ErrCursorTooOld, what is there is told to the last block.
-func TestHistoryIsAsDeepAsTheServerKeeps(t *testing.T) {
+// greatest is the cursor of the last possible masterchain block.
+const greatest chaingql.Cursor = "7ffffffffm"
+
+// TestReadsReachOldestBlockOfServer deletes block by block. Cursors before the oldest block must return
+// ErrCursorTooOld, and all other blocks must be readable.
+func TestReadsReachOldestBlockOfServer(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
-	warm := open(t, s.Config(), nil) // goes on through all that is forgotten
+	warm := open(t, s.Config(), nil) // used during all deletions
 	for _, oldest := range []uint32{2, 3, 20, 38, 39, 40} {
 		s.Forget(oldest)
 		b := open(t, s.Config(), nil)
-		// The shard blocks of the oldest cannot be told from those before it.
+		// The new shard blocks of the oldest block are unknown without its predecessor.
 		gone := chaingql.ChainOrder(-1, 1<<63, oldest, 0)
 		kept := chaingql.PageOf(all, chaingql.BlocksQuery{After: gone, First: 1000})
 		for _, q := range []chaingql.BlocksQuery{
 			{First: 1000}, {Last: 1000}, {First: 7}, {First: 1000, After: gone}, {Last: 1000, After: gone}, {Last: 3},
+			{}, {After: gone}, {First: 7, After: greatest}, {Last: 7, After: greatest},
 		} {
 			page, err := b.Blocks(t.Context(), q)
 			if err != nil {
-				t.Fatalf("with blocks from %d on: %+v: %v", oldest, q, err)
+				t.Fatalf("with blocks from %d on: %+v: got error %v", oldest, q, err)
 			}
 			same(t, page, chaingql.PageOf(kept, q))
 		}
 		for _, before := range []chaingql.Cursor{chaingql.ChainOrder(-1, 1<<63, oldest-1, 0), all[0].Cursor} {
-			for _, q := range []chaingql.BlocksQuery{{First: 7, After: before}, {Last: 7, After: before}, {Last: 1000, After: before}} {
+			for _, q := range []chaingql.BlocksQuery{
+				{First: 7, After: before}, {Last: 7, After: before}, {Last: 1000, After: before},
+			} {
 				if page, err := b.Blocks(t.Context(), q); !errors.Is(err, chaingql.ErrCursorTooOld) {
-					t.Errorf("with blocks from %d on: %+v: %d blocks, %v", oldest, q, len(page), err)
+					t.Errorf("with blocks from %d on: %+v: got %d blocks and error %v", oldest, q, len(page), err)
 				}
 			}
 			for block, err := range b.Follow(t.Context(), before) {
 				if !errors.Is(err, chaingql.ErrCursorTooOld) {
-					t.Errorf("with blocks from %d on: Follow after %q yields %q, %v", oldest, before, block.Cursor, err)
+					t.Errorf("with blocks from %d on: Follow after %q: got %q and error %v", oldest, before, block.Cursor, err)
 				}
 				break
 			}
 		}
 		for block, err := range b.Follow(t.Context(), "") {
 			if !errors.Is(err, chaingql.ErrCursorTooOld) {
-				t.Errorf("with blocks from %d on: Follow from the beginning yields %q, %v", oldest, block.Cursor, err)
+				t.Errorf("with blocks from %d on: Follow from the beginning: got %q and error %v", oldest, block.Cursor, err)
 			}
 			break
 		}
 		if page, err := warm.Blocks(t.Context(), chaingql.BlocksQuery{First: 5}); err != nil {
-			t.Errorf("with blocks from %d on, when there were more: %v", oldest, err)
+			t.Errorf("with blocks from %d on, and a warm cache: got error %v", oldest, err)
 		} else {
 			same(t, page, chaingql.PageOf(kept, chaingql.BlocksQuery{First: 5}))
 		}
 	}
 }
 
-// TestFirstPageBeginsWhereHistoryDoes has the server forget while it is read: who
-// named no cursor is never told that one is too old, nor given a page with a hole.
-func TestFirstPageBeginsWhereHistoryDoes(t *testing.T) {
+// TestFirstPageBeginsWithHistory deletes blocks during reads. A page without a cursor must never return
+// ErrCursorTooOld or have a gap.
+func TestFirstPageBeginsWithHistory(t *testing.T) {
 	chain := liteservertest.Made(300)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
@@ -82,13 +89,13 @@ func TestFirstPageBeginsWhereHistoryDoes(t *testing.T) {
 		}
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 30})
 		if err != nil || len(page) == 0 {
-			t.Fatalf("%d blocks, %v", len(page), err)
+			t.Fatalf("got %d blocks and error %v", len(page), err)
 		}
 		same(t, page, chaingql.PageOf(all, chaingql.BlocksQuery{First: 30, After: before(all, page[0].Cursor)}))
 	}
 }
 
-// before is the cursor of the block before another.
+// before returns the cursor of the previous block.
 func before(all []chaingql.Block, c chaingql.Cursor) chaingql.Cursor {
 	page := chaingql.PageOf(all, chaingql.BlocksQuery{Last: 1, Before: c})
 	if len(page) == 0 {
@@ -97,27 +104,28 @@ func before(all []chaingql.Block, c chaingql.Cursor) chaingql.Cursor {
 	return page[0].Cursor
 }
 
-// TestBlockThatIsNotThereYetIsNotTooOld asks a server that fell behind what it
-// had already told.
-func TestBlockThatIsNotThereYetIsNotTooOld(t *testing.T) {
+// TestMissingNewBlockIsNotTooOld queries a server that lost blocks that it had before.
+func TestMissingNewBlockIsNotTooOld(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	s.Advance(20)
-	for _, q := range []chaingql.BlocksQuery{{Last: 5}, {First: 900, After: all[50].Cursor}, {Last: 5, After: chaingql.ChainOrder(-1, 1<<63, 35, 0)}} {
+	for _, q := range []chaingql.BlocksQuery{
+		{Last: 5}, {First: 900, After: all[50].Cursor}, {Last: 5, After: chaingql.ChainOrder(-1, 1<<63, 35, 0)},
+	} {
 		if page, err := b.Blocks(t.Context(), q); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("%+v: %d blocks, %v", q, len(page), err)
+			t.Errorf("%+v: got %d blocks and error %v", q, len(page), err)
 		}
 	}
 	for _, err := range b.Follow(t.Context(), chaingql.ChainOrder(-1, 1<<63, 30, 0)) {
 		if err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("Follow yields %v", err)
+			t.Errorf("Follow: got error %v", err)
 		}
 		break
 	}
 	if _, err := b.Balance(t.Context(), chaingql.Address{}); err == nil || errors.Is(err, chaingql.ErrNotFound) {
-		t.Errorf("Balance returns %v", err)
+		t.Errorf("Balance: got error %v", err)
 	}
 	s.Advance(40)
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5})
@@ -127,8 +135,30 @@ func TestBlockThatIsNotThereYetIsNotTooOld(t *testing.T) {
 	same(t, page, all[len(all)-5:])
 }
 
-// TestReadingTwiceAsksOnce counts the queries of pages and Follows.
-func TestReadingTwiceAsksOnce(t *testing.T) {
+// TestMissingBlockAfterOldestIsNotTooOld uses a server with the blocks from 24 on that loses its newest
+// blocks, and reads its whole history.
+func TestMissingBlockAfterOldestIsNotTooOld(t *testing.T) {
+	s := start(t, liteservertest.Made(40), nil)
+	s.Forget(24) // the first readable step is that of block 25
+	b := open(t, s.Config(), nil)
+	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil { // finds the oldest block
+		t.Fatal(err)
+	}
+	s.Advance(30)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	oldest, before := chaingql.ChainOrder(-1, 1<<63, 24, 0), chaingql.ChainOrder(-1, 1<<63, 32, 0)
+	for _, q := range []chaingql.BlocksQuery{
+		{First: 900}, {First: 900, After: oldest}, {Last: 900, Before: before}, {Last: 900, Before: before, After: oldest},
+	} {
+		if page, err := b.Blocks(ctx, q); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) || ctx.Err() != nil {
+			t.Errorf("%+v: got %d blocks and error %v", q, len(page), err)
+		}
+	}
+}
+
+// TestRepeatedReadsUseTheCache counts the queries of pages and Follows.
+func TestRepeatedReadsUseTheCache(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
@@ -144,7 +174,7 @@ func TestReadingTwiceAsksOnce(t *testing.T) {
 		}
 	}
 	if first["getBlock"] != 40 || first["getBlockHeader"] != shards {
-		t.Errorf("a page of %d blocks of the masterchain and %d others took %v", 40, shards, first)
+		t.Errorf("a page of %d masterchain blocks and %d others took the queries %v", 40, shards, first)
 	}
 	if _, err := b.Blocks(t.Context(), q); err != nil {
 		t.Fatal(err)
@@ -160,7 +190,7 @@ func TestReadingTwiceAsksOnce(t *testing.T) {
 	}
 	again := s.Asked()
 	if again["getBlock"] != 0 || again["getBlockHeader"] != 0 {
-		t.Errorf("reading it again took %v", again)
+		t.Errorf("reading it again took the queries %v", again)
 	}
 	masters := int32(-1)
 	cold := open(t, s.Config(), nil)
@@ -168,30 +198,48 @@ func TestReadingTwiceAsksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked := s.Asked(); asked["getBlockHeader"] != 0 || asked["getBlock"] > 20 {
-		t.Errorf("a page of the masterchain alone took %v", asked)
+		t.Errorf("a page of the masterchain took the queries %v", asked)
 	}
 }
 
-// TestFilterThatNothingCanMatchIsNoSearch asks for what the network does not have:
-// nobody's history is searched for it.
-func TestFilterThatNothingCanMatchIsNoSearch(t *testing.T) {
+// TestOneServerIsQueriedForTheHead reads balances from two servers with the same newest block.
+func TestOneServerIsQueriedForTheHead(t *testing.T) {
+	chain := liteservertest.Made(10)
+	one, other := start(t, chain, nil), start(t, chain, nil)
+	b := open(t, one.Config(other), nil)
+	one.Asked()
+	other.Asked() // ignores the queries of Open
+	for range 5 {
+		if _, err := b.Balance(t.Context(), chaingql.Address{Workchain: -1}); !errors.Is(err, chaingql.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if n := one.Asked()["getMasterchainInfo"] + other.Asked()["getMasterchainInfo"]; n != 5 {
+		t.Errorf("got %d queries for the newest block, want 5", n)
+	}
+}
+
+// TestImpossibleFilterNeedsNoSearch filters by workchains and shards that the network does not have.
+func TestImpossibleFilterNeedsNoSearch(t *testing.T) {
 	s := start(t, liteservertest.Made(40), nil)
 	b := open(t, s.Config(), nil)
-	s.Asked() // what Open did
+	s.Asked() // ignores the queries of Open
 	masters, foreign, half := int32(-1), int32(5), uint64(0x4<<60)
-	for _, q := range []chaingql.BlocksQuery{{Workchain: &foreign, Last: 3}, {Workchain: &foreign, First: 3}, {Workchain: &masters, Shard: &half, Last: 3}} {
+	for _, q := range []chaingql.BlocksQuery{
+		{Workchain: &foreign, Last: 3}, {Workchain: &foreign, First: 3}, {Workchain: &masters, Shard: &half, Last: 3},
+	} {
 		if page, err := b.Blocks(t.Context(), q); err != nil || len(page) != 0 {
-			t.Errorf("%+v: %d blocks, %v", q, len(page), err)
+			t.Errorf("%+v: got %d blocks and error %v", q, len(page), err)
 		}
 	}
 	if asked := s.Asked(); asked["getBlock"] > 1 || asked["getBlockHeader"] > 0 {
-		t.Errorf("it took %v", asked)
+		t.Errorf("got queries %v, want none", asked)
 	}
 }
 
-// TestHistoryOfAServerThatFailsIsNotGone has one server with all of it, which
-// goes away, and one with the newest blocks.
-func TestHistoryOfAServerThatFailsIsNotGone(t *testing.T) {
+// TestHistoryOfFailedServerIsNotTooOld uses one server with the whole history, which stops, and one with
+// the newest blocks.
+func TestHistoryOfFailedServerIsNotTooOld(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
@@ -205,16 +253,16 @@ func TestHistoryOfAServerThatFailsIsNotGone(t *testing.T) {
 	all.Stop()
 	old.After = chain.Blocks()[60].Cursor
 	if page, err := b.Blocks(t.Context(), old); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-		t.Errorf("%d blocks, %v", len(page), err)
+		t.Errorf("got %d blocks and error %v", len(page), err)
 	}
 	if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 3}); err != nil || len(page) != 3 {
-		t.Errorf("what the other server has: %d blocks, %v", len(page), err)
+		t.Errorf("blocks of the other server: got %d and error %v", len(page), err)
 	}
 }
 
-// TestHistoryComesBackWithTheServerThatHasIt asks for the first page while only a
-// server with the newest blocks is there, and again when the other one is back.
-func TestHistoryComesBackWithTheServerThatHasIt(t *testing.T) {
+// TestHistoryReturnsWithItsServer reads the first page while only a server with the newest blocks runs, and
+// again after the other one has started.
+func TestHistoryReturnsWithItsServer(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
@@ -223,12 +271,12 @@ func TestHistoryComesBackWithTheServerThatHasIt(t *testing.T) {
 	first := chaingql.BlocksQuery{First: 3}
 	page, err := b.Blocks(t.Context(), first)
 	if err != nil || len(page) != 3 || page[0] == chain.Blocks()[0] {
-		t.Fatalf("what is there: %v, %v", page, err)
+		t.Fatalf("first page: got %v and error %v", page, err)
 	}
 	if err := all.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // it is left alone for a while
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // until its backoff ends
 		page, err = b.Blocks(t.Context(), first)
 		if err == nil && page[0] == chain.Blocks()[0] || time.Now().After(end) {
 			break

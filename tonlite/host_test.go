@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,16 +17,11 @@ import (
 	"github.com/coder/websocket/wsjson"
 )
 
-// serve puts a Handler over a backend on 127.0.0.1 until the test ends.
+// serve serves a backend on 127.0.0.1 until the test ends.
 func serve(t testing.TB, b chaingql.Backend) (url string) {
 	t.Helper()
 	h := chaingql.New(b, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
-	server.Start()
+	server := httptest.NewServer(h)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -39,11 +33,13 @@ func serve(t testing.TB, b chaingql.Backend) (url string) {
 	return server.URL + "/demo/graphql"
 }
 
-// subscribe opens a socket and subscribes to all blocks after a cursor. The
-// func that it returns reads the next one.
-func subscribe(ctx context.Context, t testing.TB, url string, after chaingql.Cursor) (next func() (chaingql.Cursor, error)) {
+// subscribe opens a WebSocket and subscribes to all blocks after a cursor. next reads the next one.
+func subscribe(
+	ctx context.Context, t testing.TB, url string, after chaingql.Cursor,
+) (next func() (chaingql.Cursor, error)) {
 	t.Helper()
-	conn, res, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1), &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
+	conn, res, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1),
+		&websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		t.Fatal(err, res)
 	}
@@ -56,10 +52,12 @@ func subscribe(ctx context.Context, t testing.TB, url string, after chaingql.Cur
 	if err := wsjson.Write(ctx, conn, message{Type: "connection_init"}); err != nil {
 		t.Fatal(err)
 	}
-	query := fmt.Sprintf(`{"query":"subscription{blocks(after:%q){chain_order}}"}`, after)
-	query = strings.ReplaceAll(query, `after:"`, `after:\"`)
-	query = strings.ReplaceAll(query, `"){`, `\"){`)
-	if err := wsjson.Write(ctx, conn, message{ID: "1", Type: "subscribe", Payload: json.RawMessage(query)}); err != nil {
+	query := fmt.Sprintf(`subscription{blocks(after:%q){chain_order}}`, after)
+	payload, err := json.Marshal(map[string]string{"query": query})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wsjson.Write(ctx, conn, message{ID: "1", Type: "subscribe", Payload: payload}); err != nil {
 		t.Fatal(err)
 	}
 	return func() (chaingql.Cursor, error) {
@@ -89,9 +87,8 @@ func subscribe(ctx context.Context, t testing.TB, url string, after chaingql.Cur
 	}
 }
 
-// TestSubscriberMissesNothingThroughARestart has one client on one socket, while
-// the lite server is stopped and started again under the Handler.
-func TestSubscriberMissesNothingThroughARestart(t *testing.T) {
+// TestSubscriptionSurvivesServerRestart keeps one client on one socket while the lite server restarts.
+func TestSubscriptionSurvivesServerRestart(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
 	s.Advance(5)
@@ -104,7 +101,7 @@ func TestSubscriberMissesNothingThroughARestart(t *testing.T) {
 			t.Fatalf("after %d blocks: %v", i, err)
 		}
 		if got != want.Cursor {
-			t.Fatalf("block %d is %q, want %q", i, got, want.Cursor)
+			t.Fatalf("block %d: got %q, want %q", i, got, want.Cursor)
 		}
 		if want.Workchain != -1 || want.SeqNo < 5 || want.SeqNo == chain.Last() {
 			continue
@@ -119,10 +116,9 @@ func TestSubscriberMissesNothingThroughARestart(t *testing.T) {
 	}
 }
 
-// TestHistoryThatIsGoneIsToldThroughTheHandler resumes, on a socket and with a
-// page, behind a block that the lite server dropped, and then from the oldest
-// that the answer names.
-func TestHistoryThatIsGoneIsToldThroughTheHandler(t *testing.T) {
+// TestHandlerReportsOldestCursor resumes, on a socket and with a page, after a block that the lite server
+// deleted, and then from the oldest cursor in the error.
+func TestHandlerReportsOldestCursor(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
 	s.Forget(20)
@@ -132,8 +128,9 @@ func TestHistoryThatIsGoneIsToldThroughTheHandler(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	url := serve(t, open(t, s.Config(), nil))
-	if got, err := subscribe(ctx, t, url, gone)(); err == nil || !strings.Contains(err.Error(), `"CURSOR_TOO_OLD"`) || !strings.Contains(err.Error(), oldest) {
-		t.Errorf("a subscriber is told %q, %v, want %s", got, err, oldest)
+	got, err := subscribe(ctx, t, url, gone)()
+	if err == nil || !strings.Contains(err.Error(), `"CURSOR_TOO_OLD"`) || !strings.Contains(err.Error(), oldest) {
+		t.Errorf("subscription: got %q and error %v, want %s", got, err, oldest)
 	}
 	query := fmt.Sprintf(`{"query":"{blockchain{blocks(first:3,after:\"%s\"){edges{cursor}}}}"}`, gone)
 	res, err := http.Post(url, "application/json", strings.NewReader(query))
@@ -144,9 +141,9 @@ func TestHistoryThatIsGoneIsToldThroughTheHandler(t *testing.T) {
 	defer func() { _ = res.Body.Close() }()
 	page, err := io.ReadAll(res.Body)
 	if err != nil || !strings.Contains(string(page), `"CURSOR_TOO_OLD"`) || !strings.Contains(string(page), oldest) {
-		t.Errorf("a page is %s, %v, want %s", page, err, oldest)
+		t.Errorf("page: got %s and error %v, want %s", page, err, oldest)
 	}
 	if got, err := subscribe(ctx, t, url, kept[0].Cursor)(); err != nil || got != kept[1].Cursor {
-		t.Errorf("behind the oldest comes %q, %v, want %q", got, err, kept[1].Cursor)
+		t.Errorf("after the oldest cursor: got %q and error %v, want %q", got, err, kept[1].Cursor)
 	}
 }

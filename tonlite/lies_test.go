@@ -9,20 +9,19 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// TestLiesAreRefused asks one question of a server that lies about it: no
-// answer is ever a wrong one. A second server that tells the truth is asked
-// then, and the answer is right.
-func TestLiesAreRefused(t *testing.T) {
-	chain := liteservertest.MadeSimplex(34) // as it ends, there are two shards
+// TestFalseResponsesAreRejected queries a server that sends false responses. No call may return a wrong
+// result. With a second, honest server the result must be right.
+func TestFalseResponsesAreRejected(t *testing.T) {
+	chain := liteservertest.MadeSimplex(34) // ends with two shards
 	facts := chain.Blocks()
 	masters, workchain := int32(-1), int32(0)
-	var rich chaingql.Address // an account of the first shard
+	var rich chaingql.Address // an account in the first shard
 	for addr, nano := range chain.Balances(34) {
 		if addr.Workchain == 0 && addr.ID[0] < 0x70 && nano.Sign() > 0 {
 			rich = addr
 		}
 	}
-	nobody := chaingql.Address{ID: [32]byte{0x11}}
+	absent := chaingql.Address{ID: [32]byte{0x11}}
 	balance := func(addr chaingql.Address) func(b *tonlite.Backend) (any, error) {
 		return func(b *tonlite.Backend) (any, error) {
 			nano, err := b.Balance(t.Context(), addr)
@@ -74,27 +73,27 @@ func TestLiesAreRefused(t *testing.T) {
 		ask  func(b *tonlite.Backend) (any, error)
 		want string
 	}{
-		{"a balance", liteservertest.FalseBalance, balance(rich), has},
-		{"a balance, by a pruned branch that misleads", liteservertest.FalseUpdate, balance(rich), has},
-		{"a balance, below a pruned branch", liteservertest.FalseRoot, balance(rich), has},
-		{"an account that is there", liteservertest.FalseAbsence, balance(rich), has},
-		{"an account that is there, by another shard", liteservertest.FalseShard, balance(rich), has},
-		{"an account's state", liteservertest.FalseState, balance(rich), has},
-		{"an account without its state", liteservertest.BareAccount, balance(rich), has},
-		{"an account that is not there, by another shard", liteservertest.FalseShard, balance(nobody), "not found"},
-		{"an account, in garbage", liteservertest.Garbage, balance(rich), has},
-		{"an account, by a bomb", liteservertest.Bomb, balance(rich), has},
-		{"the bytes of a masterchain block", liteservertest.FalseBytes, page(early), "right"},
-		{"which block it is", liteservertest.FalseBlock, page(early), "right"},
-		{"a masterchain block, in garbage", liteservertest.Garbage, page(early), "right"},
-		{"a masterchain block, by a bomb", liteservertest.Bomb, page(early), "right"},
-		{"blocks of the past", liteservertest.FalseHistory, page(early), "right"},
-		{"some blocks of the past", liteservertest.FalsePast, page(early), "right"},
-		{"the header of a shard block", liteservertest.FalseHeader, page(shards), "right"},
-		{"whose header it is", liteservertest.FalseNumber, page(shards), "right"},
-		{"all of the past", liteservertest.FalseHistory, follow, "right"},
-		{"the newest block", liteservertest.FalseHead, page(chaingql.BlocksQuery{Last: 1}), "right"},
-		{"what was asked", liteservertest.WrongKind, page(chaingql.BlocksQuery{Last: 1}), "right"},
+		{"false balance", liteservertest.FalseBalance, balance(rich), has},
+		{"false balance with a forged pruned branch", liteservertest.FalseUpdate, balance(rich), has},
+		{"false balance below a pruned branch", liteservertest.FalseRoot, balance(rich), has},
+		{"existing account omitted", liteservertest.FalseAbsence, balance(rich), has},
+		{"existing account, proof of another shard", liteservertest.FalseShard, balance(rich), has},
+		{"state of another account", liteservertest.FalseState, balance(rich), has},
+		{"account without its state", liteservertest.BareAccount, balance(rich), has},
+		{"missing account, proof of another shard", liteservertest.FalseShard, balance(absent), "not found"},
+		{"garbage for an account", liteservertest.Garbage, balance(rich), has},
+		{"bomb for an account", liteservertest.Bomb, balance(rich), has},
+		{"changed bytes of a masterchain block", liteservertest.FalseBytes, page(early), "right"},
+		{"bytes of another block", liteservertest.FalseBlock, page(early), "right"},
+		{"garbage for a masterchain block", liteservertest.Garbage, page(early), "right"},
+		{"bomb for a masterchain block", liteservertest.Bomb, page(early), "right"},
+		{"forged old blocks", liteservertest.FalseHistory, page(early), "right"},
+		{"some forged old blocks", liteservertest.FalsePast, page(early), "right"},
+		{"forged header of a shard block", liteservertest.FalseHeader, page(shards), "right"},
+		{"header of another block", liteservertest.FalseNumber, page(shards), "right"},
+		{"forged old blocks in Follow", liteservertest.FalseHistory, follow, "right"},
+		{"forged newest block", liteservertest.FalseHead, page(chaingql.BlocksQuery{Last: 1}), "right"},
+		{"response to another query", liteservertest.WrongKind, page(chaingql.BlocksQuery{Last: 1}), "right"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			liar, honest := start(t, chain, nil), start(t, chain, nil)
@@ -106,48 +105,49 @@ func TestLiesAreRefused(t *testing.T) {
 			honest.Advance(34)
 			liar.Tell(row.lie)
 			got, err := row.ask(alone)
-			if err == nil && got != row.want { // a lie may concern nothing that was needed
-				t.Errorf("it is believed: %v", got)
+			if err == nil && got != row.want { // the false part may not have been needed
+				t.Errorf("got the false result %v", got)
 			}
-			// Where others follow from a block that is proven, they are read by their true names.
+			// Blocks that follow from a proven block are read by their right ids.
 			if err == nil && row.lie != liteservertest.FalseHistory && row.lie != liteservertest.FalsePast {
-				t.Error("it is not noticed")
+				t.Error("got no error")
 			}
-			if errors.Is(err, chaingql.ErrNotFound) || errors.Is(err, chaingql.ErrCursorTooOld) || errors.Is(err, chaingql.ErrBadCursor) {
-				t.Errorf("the refusal says something of the chain: %v", err)
+			if errors.Is(err, chaingql.ErrNotFound) || errors.Is(err, chaingql.ErrCursorTooOld) ||
+				errors.Is(err, chaingql.ErrBadCursor) {
+				t.Errorf("got error %v, want none of the contract's errors", err)
 			}
 			if got, err := row.ask(both); err != nil || got != row.want {
-				t.Errorf("with an honest server beside the liar: %v, %v", got, err)
+				t.Errorf("with an additional honest server: got %v and error %v", got, err)
 			}
 		})
 	}
 }
 
-// TestProofThatLeadsInCirclesIsRefused has each link be a good one: what is proven
-// is always behind the block that was to be.
-func TestProofThatLeadsInCirclesIsRefused(t *testing.T) {
+// TestCyclicProofIsRejected uses valid links that never reach the target.
+func TestCyclicProofIsRejected(t *testing.T) {
 	s := start(t, liteservertest.Made(30), nil)
 	s.Tell(liteservertest.Circles)
 	b, err := tonlite.Open(t.Context(), s.Config(), nil)
 	if err == nil {
 		b.Close()
-		t.Fatal("it opens")
+		t.Fatal("Open returned no error")
 	}
 	if n := s.Asked()["getBlockProof"]; n > 2 {
-		t.Errorf("it went on for %d answers: %v", n, err)
+		t.Errorf("Open used %d responses: %v", n, err)
 	}
 }
 
-// TestUnprovenNetworkIsStillHashed has a server lie about everything but which
-// masterchain blocks there are, which is taken at its word there.
-func TestUnprovenNetworkIsStillHashed(t *testing.T) {
+// TestUnprovenStillVerifiesHashes sends false responses about everything except the ids of masterchain
+// blocks, which Unproven accepts.
+func TestUnprovenStillVerifiesHashes(t *testing.T) {
 	recording(t)
 	chain, err := states()
 	s := start(t, chain, err)
 	b := open(t, s.Config(), &unproven)
 	for addr := range facts(t, "ton-mainnet-2019-masterchain-accounts-by-block.json").Balances {
 		for _, lie := range []liteservertest.Lie{
-			liteservertest.FalseBalance, liteservertest.FalseUpdate, liteservertest.FalseRoot, liteservertest.FalseAbsence, liteservertest.FalseState, liteservertest.Garbage,
+			liteservertest.FalseBalance, liteservertest.FalseUpdate, liteservertest.FalseRoot,
+			liteservertest.FalseAbsence, liteservertest.FalseState, liteservertest.Garbage,
 		} {
 			s.Tell(liteservertest.Truth)
 			if _, err := b.Balance(t.Context(), addr); err != nil {
@@ -155,9 +155,9 @@ func TestUnprovenNetworkIsStillHashed(t *testing.T) {
 			}
 			s.Tell(lie)
 			if nano, err := b.Balance(t.Context(), addr); err == nil || errors.Is(err, chaingql.ErrNotFound) {
-				t.Errorf("lie %d about %v is believed: %v, %v", lie, addr, nano, err)
+				t.Errorf("lie %d about %v: got %v and error %v", lie, addr, nano, err)
 			}
-			b.Close() // the server is left alone by this one now
+			b.Close() // this Backend does not use the server for a while
 			s.Tell(liteservertest.Truth)
 			b = open(t, s.Config(), &unproven)
 		}

@@ -9,10 +9,9 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// forward checks that a block was signed by the validators whom the newest key
-// block before it names.
-func forward(l lite.Link) error {
-	root, err := shown(l.Dest, l.To.Root, maxPathCells)
+// checkForward checks that a block was signed by the validators in the previous key block.
+func checkForward(l lite.Link) error {
+	root, err := openProof(l.Dest, l.To.Root, maxPathCells)
 	if err != nil {
 		return err
 	}
@@ -22,11 +21,11 @@ func forward(l lite.Link) error {
 	}
 	switch {
 	case h.prevKey != l.From.SeqNo:
-		return fmt.Errorf("%w: a key block is passed over", errProof)
+		return fmt.Errorf("%w: it skips a key block", errProof)
 	case h.key != l.ToKey, h.set != l.SetHash, h.session != l.Catchain:
-		return fmt.Errorf("%w: the block says other things of itself", errProof)
+		return fmt.Errorf("%w: it does not match the block's header", errProof)
 	}
-	if root, err = shown(l.Config, l.From.Root, maxConfigCells); err != nil {
+	if root, err = openProof(l.Config, l.From.Root, maxConfigCells); err != nil {
 		return err
 	}
 	validators, err := parseValidators(root, h.session)
@@ -34,22 +33,22 @@ func forward(l lite.Link) error {
 		return err
 	}
 	if setHash(validators, h.session) != h.set {
-		return fmt.Errorf("%w: other validators than the block names", errProof)
+		return fmt.Errorf("%w: the validator set does not match the block's header", errProof)
 	}
-	return signed(l, validators)
+	return checkSignatures(l, validators)
 }
 
-// shown is the tree that a proof in a bag of its own shows.
-func shown(data []byte, hash [32]byte, limit int) (*cell.Cell, error) {
+// openProof returns the tree of a Merkle proof that is serialized in its own bag.
+func openProof(data []byte, hash [32]byte, limit int) (*cell.Cell, error) {
 	roots, err := parseCells(data, 1, limit)
 	if err != nil {
 		return nil, err
 	}
-	return proven(roots[0], hash)
+	return unwrapProof(roots[0], hash)
 }
 
-// signed sees that more than two thirds of the validators' weight signed.
-func signed(l lite.Link, validators []validator) error {
+// checkSignatures checks that validators with more than two thirds of the weight signed.
+func checkSignatures(l lite.Link, validators []validator) error {
 	text, err := l.SignedText()
 	if err != nil {
 		return fmt.Errorf("%w: %w", errProof, err)
@@ -66,28 +65,28 @@ func signed(l lite.Link, validators []validator) error {
 	for _, s := range l.Signatures {
 		v, ok := known[s.Node]
 		if !ok || !ed25519.Verify(v.key[:], text, s.Sign) {
-			return fmt.Errorf("%w: a signature is nobody's", errProof)
+			return fmt.Errorf("%w: a signature is invalid, repeated, or not from a validator", errProof)
 		}
-		delete(known, s.Node) // nobody counts twice
+		delete(known, s.Node) // each validator counts once
 		weight += v.weight
 	}
 	if weight <= total/3*2+total%3*2/3 {
-		return fmt.Errorf("%w: too few signed it", errProof)
+		return fmt.Errorf("%w: too few signatures", errProof)
 	}
 	return nil
 }
 
-// back checks that a block is named in the state of a later one.
-func back(l lite.Link) error {
-	block, err := shown(l.Block, l.From.Root, maxPathCells)
+// checkBack checks that the state of a later block names the block.
+func checkBack(l lite.Link) error {
+	block, err := openProof(l.Block, l.From.Root, maxPathCells)
 	if err != nil {
 		return err
 	}
-	hash, err := stateRoot(block)
+	hash, err := stateHash(block)
 	if err != nil {
 		return err
 	}
-	state, err := shown(l.State, hash, maxPathCells)
+	state, err := openProof(l.State, hash, maxPathCells)
 	if err != nil {
 		return err
 	}
@@ -95,48 +94,49 @@ func back(l lite.Link) error {
 	if err != nil {
 		return err
 	}
-	s, err := open(extra)
+	s, err := openCell(extra)
 	if err != nil {
 		return err
 	}
-	in := scan{Slice: s}
+	in := cellReader{Slice: s}
 	in.expect(16, 0xcc26, "state of the masterchain")
-	at := 1 // behind the configuration
-	if in.flag() {
-		at++ // and the shards
+	at := 1 // after the configuration
+	if in.readBool() {
+		at++ // and after the shards
 	}
 	if in.err != nil {
 		return in.err
 	}
-	info, err := below(extra, at)
+	info, err := openRef(extra, at)
 	if err != nil {
 		return err
 	}
-	in = scan{Slice: info}
-	in.number(16)
-	in.number(32 + 32) // validators
-	in.number(1)
-	if !in.flag() || in.err != nil {
-		return fmt.Errorf("%w: the state has no earlier blocks", errProof)
+	in = cellReader{Slice: info}
+	in.readUint(16)
+	in.readUint(32 + 32) // validators
+	in.readUint(1)
+	if !in.readBool() || in.err != nil {
+		return fmt.Errorf("%w: the state contains no earlier blocks", errProof)
 	}
 	dict, err := info.LoadRefCell()
 	if err != nil {
 		return err
 	}
-	leaf, err := find(dict, binary.BigEndian.AppendUint32(nil, l.To.SeqNo))
+	leaf, err := lookUp(dict, binary.BigEndian.AppendUint32(nil, l.To.SeqNo))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errProof, err)
 	}
-	in = scan{Slice: leaf}
-	in.number(1)
-	in.number(64) // max_lt
-	key := in.flag()
-	in.number(64) // end_lt
-	seqNo, root, file := uint32(in.number(32)), in.hash(), in.hash()
+	in = cellReader{Slice: leaf}
+	in.readUint(1)
+	in.readUint(64) // max_lt
+	key := in.readBool()
+	in.readUint(64) // end_lt
+	seqNo, root, file := uint32(in.readUint(32)), in.readHash(), in.readHash()
 	if in.err != nil {
 		return in.err
 	}
-	if key != l.ToKey || (lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo, Root: root, File: file}) != l.To {
+	named := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo, Root: root, File: file}
+	if key != l.ToKey || named != l.To {
 		return fmt.Errorf("%w: the state names another block", errProof)
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// linker asks a server for the names of masterchain blocks, and for the first
-// link from one to another.
+// linker returns functions that query a server for the ids of masterchain blocks, and for the first link
+// from one to another.
 func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, to uint32) lite.Link) {
 	t.Helper()
 	s, err := liteservertest.Start(liteservertest.MadeSimplex(30))
@@ -53,13 +53,13 @@ func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, t
 	return id, link
 }
 
-// TestLinksMustLeadOn has every link be a good one. Key blocks are 1, 8, 15, 22, 29.
-func TestLinksMustLeadOn(t *testing.T) {
+// TestProofMustMakeProgress uses valid links only. Key blocks are 1, 8, 15, 22, 29.
+func TestProofMustMakeProgress(t *testing.T) {
 	id, link := linker(t)
 	for _, row := range []struct {
 		name     string
 		from, to uint32
-		path     []uint32 // from there on
+		path     []uint32 // following blocks
 		reached  bool
 	}{
 		{"straight", 1, 18, []uint32{8, 15, 18}, true},
@@ -76,29 +76,30 @@ func TestLinksMustLeadOn(t *testing.T) {
 		{"in a circle", 1, 18, []uint32{8, 1, 8, 15, 18}, false},
 		{"in a circle, by the block itself", 1, 8, []uint32{8, 15, 8}, false},
 		{"away", 8, 18, []uint32{1}, false},
+		{"no nearer, to the other side", 9, 12, []uint32{8, 15}, false},
 	} {
 		p, at := lite.BlockProof{}, row.from
 		for _, next := range row.path {
 			p.Links, at = append(p.Links, link(at, next)), next
 		}
 		for _, p.Complete = range []bool{false, at == row.to} {
-			reached, _, err := along(p, id(row.from), id(row.to))
+			reached, _, err := followLinks(p, id(row.from), id(row.to))
 			if (err == nil) != row.reached || err == nil && reached != id(at) {
-				t.Errorf("%s: to %v, %v", row.name, reached, err)
+				t.Errorf("%s: reached %v with error %v", row.name, reached, err)
 			}
 		}
 	}
 }
 
-// TestLinkIsOfWhatItSays alters every part of a good link: none will do then.
-func TestLinkIsOfWhatItSays(t *testing.T) {
+// TestAlteredLinkIsRejected alters every part of a valid link.
+func TestAlteredLinkIsRejected(t *testing.T) {
 	id, link := linker(t)
 	check := func(l lite.Link) error {
-		return safely(func() error {
+		return recoverPanics(func() error {
 			if l.Back {
-				return back(l)
+				return checkBack(l)
 			}
-			return forward(l)
+			return checkForward(l)
 		})
 	}
 	for _, row := range []struct {
@@ -135,13 +136,13 @@ func TestLinkIsOfWhatItSays(t *testing.T) {
 			l := row.good
 			alter(&l)
 			if check(l) == nil {
-				t.Errorf("%s: %s: it will do", row.name, what)
+				t.Errorf("%s: %s: got no error", row.name, what)
 			}
 		}
 	}
 }
 
-// hung is a proof that shows what it did, below a pruned branch in the root's place.
+// hung returns a proof with the same content, attached to a pruned branch instead of the root.
 func hung(t *testing.T, proof []byte) []byte {
 	t.Helper()
 	if proof == nil {
@@ -154,7 +155,8 @@ func hung(t *testing.T, proof []byte) []byte {
 	root, top := c.MustPeekRef(0), c.ToRawUnsafe()
 	data := binary.BigEndian.AppendUint16(append([]byte{1, 1}, root.Hash(0)...), root.Depth(0))
 	top.Refs = []*cell.Cell{cell.FromRawUnsafe(cell.RawUnsafeCell{
-		IsSpecial: true, LevelMask: cell.LevelMask{Mask: 1}, BitsSz: uint(8 * len(data)), Data: data, Refs: root.ToRawUnsafe().Refs,
+		IsSpecial: true, LevelMask: cell.LevelMask{Mask: 1}, BitsSz: uint(8 * len(data)), Data: data,
+		Refs: root.ToRawUnsafe().Refs,
 	})}
 	return cell.FromRawUnsafe(top).ToBOC()
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// Whatever a Backend starts ends in Close.
-func TestMain(m *testing.M) { leak.Main(m, 5*time.Second, "chaingql", "tonutils") }
+// TestMain fails if goroutines remain: Close must end all of them.
+func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second, "chaingql", "tonutils") }

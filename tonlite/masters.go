@@ -8,48 +8,47 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// A master is a masterchain block: what is needed of it.
+// A master contains the used parts of a masterchain block.
 type master struct {
 	id, prev lite.BlockID
 	header   header
 	tops     []lite.BlockID // the newest block of each shard
 }
 
-var errFork = errors.New("tonlite: the masterchain has another block there than the one that was proven")
+var errFork = errors.New("tonlite: the masterchain has a different block than the proven one")
 
-// current is the newest masterchain block: asked for, unless a Follow waits for
-// the next one and so knows it.
-func (b *Backend) current(ctx context.Context) (lite.BlockID, error) {
-	if head, live := b.newest(); live {
+// currentHead returns the newest masterchain block. It queries a server, unless a Follow waits
+// for the next block and therefore knows the newest one.
+func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
+	if head, live := b.knownHead(); live {
 		return head, nil
 	}
-	behind := false // some server is
+	lagging := false // a server lags
 	err := b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
 		info, ok := answer.(lite.MasterchainInfo)
 		if !ok || info.Last.Workchain != masterchain || info.Last.Shard != wholeShard {
 			return errAnswer
 		}
-		if head, _ := b.newest(); info.Last.SeqNo < head.SeqNo {
-			behind = true
-			return errBehind
+		if head, _ := b.knownHead(); info.Last.SeqNo < head.SeqNo {
+			lagging = true
+			return errLagging
 		}
 		return b.advance(ctx, info.Last)
 	})
-	if b.opts.Unproven && behind && ctx.Err() == nil && b.dropHead(ctx) {
-		return b.current(ctx)
+	if b.opts.Unproven && lagging && ctx.Err() == nil && b.dropHead(ctx) {
+		return b.currentHead(ctx)
 	}
-	head, _ := b.newest()
-	if behind && ctx.Err() == nil {
-		err = nil // nobody tells of a newer one
+	head, _ := b.knownHead()
+	if lagging && ctx.Err() == nil {
+		err = nil // no server has a newer one
 	}
 	return head, err
 }
 
-// dropHead forgets an unproven head, and all that was read by it, if no server
-// has it any more: the server that named it may have made it up. It reports
-// whether there was one to drop.
+// dropHead drops an unproven head, and all cached blocks, if no server has it any more: the
+// server that named it may have invented it. It reports whether it dropped the head.
 func (b *Backend) dropHead(ctx context.Context) bool {
-	head, _ := b.newest()
+	head, _ := b.knownHead()
 	if head.SeqNo == 0 {
 		return false
 	}
@@ -64,41 +63,41 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 	b.head, b.oldest = lite.BlockID{}, 0
 	b.masters.clear()
 	b.steps.clear()
-	b.opts.Logger.Warn("the newest masterchain block was dropped: no lite server has it", "seq_no", head.SeqNo)
+	b.opts.Logger.Warn("newest masterchain block dropped: no lite server has it", "seq_no", head.SeqNo)
 	return true
 }
 
-func (b *Backend) newest() (head lite.BlockID, live bool) {
+func (b *Backend) knownHead() (head lite.BlockID, live bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.head, b.live > 0 && b.head.SeqNo > 0
+	return b.head, b.following > 0 && b.head.SeqNo > 0
 }
 
-// advance takes a block for the newest one once it is proven, unless a newer
-// one is known: the server is behind then.
+// advance proves a block and makes it the head. It ignores a block that is older than the
+// head: the server lags.
 func (b *Backend) advance(ctx context.Context, id lite.BlockID) error {
-	head, _ := b.newest()
+	head, _ := b.knownHead()
 	if id.SeqNo < head.SeqNo || id == head {
 		return nil
 	}
 	if b.opts.Unproven {
-		err := b.follows(ctx, id, head)
+		err := b.acceptUnproven(ctx, id, head)
 		if err != nil && b.dropHead(ctx) {
-			err = b.follows(ctx, id, lite.BlockID{})
+			err = b.acceptUnproven(ctx, id, lite.BlockID{})
 		}
 		return err
 	}
 	if id.SeqNo == head.SeqNo {
 		return errFork
 	}
-	if err := b.trust.prove(ctx, id, head); err != nil {
+	if err := b.prover.prove(ctx, id, head); err != nil {
 		return err
 	}
-	b.adopt(id)
+	b.setHead(id)
 	return nil
 }
 
-func (b *Backend) adopt(id lite.BlockID) {
+func (b *Backend) setHead(id lite.BlockID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if id.SeqNo > b.head.SeqNo {
@@ -106,23 +105,23 @@ func (b *Backend) adopt(id lite.BlockID) {
 	}
 }
 
-// maxLinks is how many masterchain blocks are read before the newest of them is
-// adopted as the head: after a long pause the head moves on in such strides.
+// maxLinks is the number of masterchain blocks that acceptUnproven reads before it moves the
+// head to the newest of them. After a long pause the head moves in steps of that size.
 const maxLinks = 256
 
-// errHead says that a server named a head that is not the chain's.
-var errHead = errors.New("the newest block that it names cannot be read, or does not lead back to the one known before")
+// errHead is returned if a server names a head that is not of the chain.
+var errHead = errors.New("its newest block cannot be read, or does not lead back to the known one")
 
-// follows adopts a head that nobody proves: it must be readable, and lead back to
-// the known one, block by block. If none is known yet, being readable is enough.
-func (b *Backend) follows(ctx context.Context, id, known lite.BlockID) error {
+// acceptUnproven accepts a head without proof. The block must be readable and lead back to the
+// known head, block by block. If no head is known yet, it only has to be readable.
+func (b *Backend) acceptUnproven(ctx context.Context, id, known lite.BlockID) error {
 	if known.SeqNo == 0 {
 		m, err := b.master(ctx, id)
 		if err != nil {
 			return fmt.Errorf("%w: %v", errHead, err) // a server that lacks it lied, so not %w
 		}
 		b.masters.put(id.SeqNo, m)
-		b.adopt(id)
+		b.setHead(id)
 		return nil
 	}
 	if known.SeqNo == id.SeqNo {
@@ -133,47 +132,45 @@ func (b *Backend) follows(ctx context.Context, id, known lite.BlockID) error {
 		if to-known.SeqNo > maxLinks {
 			to, name = known.SeqNo+maxLinks, nil
 		}
-		blocks, err := b.linked(ctx, known.SeqNo+1, to, name)
+		blocks, err := b.readLinked(ctx, known.SeqNo+1, to, name)
 		if err == nil && blocks[0].prev != known {
 			err = errFork
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %v", errHead, err)
 		}
-		b.keep(blocks)
+		b.cacheMasters(blocks)
 		known = blocks[len(blocks)-1].id
-		b.adopt(known)
+		b.setHead(known)
 	}
 	return nil
 }
 
-// chain returns the masterchain blocks from one seq_no to another, which is not
-// past the newest. The last is proven, and each names the one before it. So a
-// server that tells of other blocks is noticed, and they are read by their
-// proper names.
+// chain returns the masterchain blocks in [from, to], where to is not after the head. The last
+// one is proven, and each names its predecessor. If a server returns a different block for a
+// seq_no, chain reads the right one by its id.
 func (b *Backend) chain(ctx context.Context, from, to uint32) ([]*master, error) {
-	blocks, err := b.linked(ctx, from, to, nil)
+	blocks, err := b.readLinked(ctx, from, to, nil)
 	if err == nil {
-		b.keep(blocks)
+		b.cacheMasters(blocks)
 	}
 	return blocks, err
 }
 
-func (b *Backend) keep(blocks []*master) {
+func (b *Backend) cacheMasters(blocks []*master) {
 	for _, m := range blocks {
 		b.masters.put(m.id.SeqNo, m)
 	}
 }
 
-// linked reads the blocks of a chain without keeping them. If last is not nil it
-// is the name of the last one.
-func (b *Backend) linked(ctx context.Context, from, to uint32, last *lite.BlockID) ([]*master, error) {
+// readLinked is chain without caching. If last is not nil, it is the id of the last block.
+func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.BlockID) ([]*master, error) {
 	blocks := make([]*master, to-from+1)
-	err := together(ctx, len(blocks), func(ctx context.Context, i int) (err error) {
+	err := parallel(ctx, len(blocks), func(ctx context.Context, i int) (err error) {
 		if newest := i == len(blocks)-1; newest && last != nil {
 			blocks[i], err = b.master(ctx, *last)
 		} else {
-			blocks[i], err = b.peek(ctx, from+uint32(i), newest)
+			blocks[i], err = b.masterBySeqNo(ctx, from+uint32(i), newest)
 		}
 		return err
 	})
@@ -194,16 +191,16 @@ func (b *Backend) linked(ctx context.Context, from, to uint32, last *lite.BlockI
 	return blocks, nil
 }
 
-// peek reads a masterchain block by its seq_no: the one that is known to be
-// right, or else the one that a server says it is, with a proof if need be.
-func (b *Backend) peek(ctx context.Context, seqNo uint32, proven bool) (*master, error) {
+// masterBySeqNo reads a masterchain block by its seq_no. If the right id is not known, it asks a
+// server for the id and, if proven is set, for a proof.
+func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) (*master, error) {
 	if m, ok := b.masters.get(seqNo); ok {
 		return m, nil
 	}
 	if next, ok := b.masters.get(seqNo + 1); ok {
 		return b.master(ctx, next.prev)
 	}
-	head, _ := b.newest()
+	head, _ := b.knownHead()
 	if head.SeqNo == seqNo {
 		return b.master(ctx, head)
 	}
@@ -211,7 +208,7 @@ func (b *Backend) peek(ctx context.Context, seqNo uint32, proven bool) (*master,
 		if !proven {
 			return nil
 		}
-		return b.trust.prove(ctx, id, head)
+		return b.prover.prove(ctx, id, head)
 	})
 	if err != nil {
 		return nil, err
@@ -219,8 +216,10 @@ func (b *Backend) peek(ctx context.Context, seqNo uint32, proven bool) (*master,
 	return b.master(ctx, id)
 }
 
-// lookup asks which masterchain block has a seq_no.
-func (b *Backend) lookup(ctx context.Context, seqNo uint32, check func(lite.BlockID) error) (id lite.BlockID, err error) {
+// lookup asks a server for the id of the masterchain block with a seq_no.
+func (b *Backend) lookup(
+	ctx context.Context, seqNo uint32, check func(lite.BlockID) error,
+) (id lite.BlockID, err error) {
 	q := lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}
 	err = b.servers.ask(ctx, q, func(answer lite.Message) error {
 		if id, err = lookedUp(answer, seqNo); err != nil {
@@ -239,7 +238,7 @@ func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {
 	return a.ID, nil
 }
 
-// master reads a masterchain block by its name, which its bytes must bear out.
+// master reads a masterchain block by its id, which contains the hash of its content.
 func (b *Backend) master(ctx context.Context, id lite.BlockID) (m *master, err error) {
 	err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
 		return b.servers.parse(ctx, func() error {
@@ -254,7 +253,7 @@ func (b *Backend) master(ctx context.Context, id lite.BlockID) (m *master, err e
 	return m, err
 }
 
-// parseBlock reads a whole block.
+// parseBlock parses a whole block.
 func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, tops []lite.BlockID, err error) {
 	a, ok := answer.(lite.BlockData)
 	if !ok {
@@ -265,7 +264,7 @@ func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, to
 		return h, nil, err
 	}
 	if string(roots[0].Hash(0)) != string(id.Root[:]) {
-		return h, nil, fmt.Errorf("%w: %v", errOther, id)
+		return h, nil, fmt.Errorf("%w: %v", errWrongBlock, id)
 	}
 	if h, err = parseHeader(roots[0], id); err != nil || !shards {
 		return h, nil, err

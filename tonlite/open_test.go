@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// changed is a configuration with something put in place of what is at a path.
+// changed returns a configuration with another value at a path.
 func changed(t *testing.T, config []byte, value any, path ...string) []byte {
 	t.Helper()
 	var all map[string]any
@@ -42,7 +42,7 @@ func changed(t *testing.T, config []byte, value any, path ...string) []byte {
 	return data
 }
 
-func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
+func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	chain := liteservertest.Made(20)
 	s := start(t, chain, nil)
 	good := s.Config()
@@ -70,47 +70,52 @@ func TestWhatIsWrongIsOneClearErrorAtOpen(t *testing.T) {
 		opts   *tonlite.Options
 		want   string
 	}{
-		{"no configuration", nil, none, "there is no configuration"},
-		{"something else", []byte("<html>"), none, "is no global.config.json"},
+		{"no configuration", nil, none, "no configuration"},
+		{"something else", []byte("<html>"), none, "is not a global.config.json"},
 		{"no servers", changed(t, good, []any{}, "liteservers"), none, "has no liteservers"},
-		{"a key that is none", changed(t, good, "c2hvcnQ=", "liteservers", "id", "key"), none, "has no key of 32 bytes"},
-		{"a wrong key", changed(t, good, other, "liteservers", "id", "key"), none, "has it another key?"},
-		{"nobody there", down.Config(), none, "connection refused"},
-		{"nobody who answers", mute.Config(), &quick, "deadline exceeded"},
+		{"a malformed key", changed(t, good, "c2hvcnQ=", "liteservers", "id", "key"), none, "has no key of 32 bytes"},
+		{"a wrong key", changed(t, good, other, "liteservers", "id", "key"), none, "it may have another key"},
+		{"a stopped server", down.Config(), none, "connection refused"},
+		{"a server without responses", mute.Config(), &quick, "deadline exceeded"},
 		{"another network", foreign.Config(), none, "another network"},
-		{"a hash that is none", changed(t, good, "c2hvcnQ=", "validator", "zero_state", "root_hash"), none, "hash that is not 32 bytes"},
-		{"nothing to prove from", changed(t, good, 0, "validator", "init_block", "seqno"), none, "no init_block past the zero state"},
-		{"an init block of a shard", changed(t, good, 0, "validator", "init_block", "workchain"), none, "no block of the masterchain"},
-		{"another init block", changed(t, good, hash, "validator", "init_block", "root_hash"), none, "the newest masterchain block"},
-		{"a proof that begins elsewhere", gap.Config(), none, "its links do not hang together"},
-		{"a server that makes blocks up", liar.Config(), none, "a proof does not prove"},
+		{"a malformed hash", changed(t, good, "c2hvcnQ=", "validator", "zero_state", "root_hash"), none,
+			"hash that is not 32 bytes"},
+		{"nothing to prove from", changed(t, good, 0, "validator", "init_block", "seqno"), none,
+			"no init_block after the zero state"},
+		{"an init block of a shard", changed(t, good, 0, "validator", "init_block", "workchain"), none,
+			"not a masterchain block"},
+		{"another init block", changed(t, good, hash, "validator", "init_block", "root_hash"), none,
+			"the newest masterchain block"},
+		{"a proof that begins elsewhere", gap.Config(), none, "its links are not connected"},
+		{"a server that invents blocks", liar.Config(), none, "invalid proof"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, err := tonlite.Open(t.Context(), row.config, row.opts)
 			if err == nil {
 				b.Close()
-				t.Fatal("it opens")
+				t.Fatal("Open returned no error")
 			}
-			if text := err.Error(); !strings.Contains(text, row.want) || strings.Contains(text, "\n") || !strings.HasPrefix(text, "tonlite: ") {
-				t.Errorf("the error is %q, want it to say %q", text, row.want)
+			text := err.Error()
+			if !strings.Contains(text, row.want) || strings.Contains(text, "\n") || !strings.HasPrefix(text, "tonlite: ") {
+				t.Errorf("got error %q, want one line with %q", text, row.want)
 			}
 		})
 	}
-	t.Run("one server that does well is enough", func(t *testing.T) {
+	t.Run("one working server is enough", func(t *testing.T) {
 		slow := tonlite.Options{Timeout: time.Minute}
 		within(t, 20*time.Second, func() { open(t, down.Config(mute, foreign, s), &slow) })
 	})
-	t.Run("a context that is done", func(t *testing.T) {
+	t.Run("a canceled context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if b, err := tonlite.Open(ctx, good, nil); err == nil {
 			b.Close()
-			t.Error("it opens")
+			t.Error("Open returned no error")
 		}
 	})
 }
 
-func TestConfigurationIsReadFromAFileOrAURL(t *testing.T) {
+func TestReadConfigReadsFileOrURL(t *testing.T) {
 	s := start(t, liteservertest.Made(3), nil)
 	file := filepath.Join(t.TempDir(), "global.config.json")
 	if err := os.WriteFile(file, s.Config(), 0o600); err != nil {
@@ -130,17 +135,20 @@ func TestConfigurationIsReadFromAFileOrAURL(t *testing.T) {
 	}
 	guarded := strings.Replace(web.URL, "://", "://user:s3cret@", 1)
 	for _, from := range []string{
-		file + "x", web.URL + "/elsewhere", guarded + "/elsewhere", strings.Replace(guarded, "user", "%zz", 1), "https://user:s3cret@127.0.0.1:1/",
-		"https://s3cret@127.0.0.1:1/", "https://127.0.0.1:1/?key=s3cret", "http://user:s3cret@127.0.0.1:1/", web.URL + "/elsewhere?key=s3cret",
+		file + "x", web.URL + "/elsewhere", guarded + "/elsewhere",
+		strings.Replace(guarded, "user", "%zz", 1), "https://user:s3cret@127.0.0.1:1/",
+		"https://s3cret@127.0.0.1:1/", "https://127.0.0.1:1/?key=s3cret", "http://user:s3cret@127.0.0.1:1/",
+		web.URL + "/elsewhere?key=s3cret",
 	} {
 		_, err := tonlite.ReadConfig(t.Context(), from)
-		if err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
 }
 
-func TestConfigurationIsNotReadOverPlainHTTP(t *testing.T) {
+func TestReadConfigRejectsPlainHTTP(t *testing.T) {
 	s := start(t, liteservertest.Made(3), nil)
 	asked := false
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -153,11 +161,12 @@ func TestConfigurationIsNotReadOverPlainHTTP(t *testing.T) {
 	defer func(known http.Client) { *http.DefaultClient = known }(*http.DefaultClient)
 	*http.DefaultClient = *web.Client()
 	for _, from := range []string{plain.URL, strings.Replace(plain.URL, "http", "HTTP", 1), web.URL} {
-		if _, err := tonlite.ReadConfig(t.Context(), from); err == nil || !strings.Contains(err.Error(), "only https:// is safe") {
+		_, err := tonlite.ReadConfig(t.Context(), from)
+		if err == nil || !strings.Contains(err.Error(), "only https:// is safe") {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
 	if asked {
-		t.Error("it was asked for over plain http")
+		t.Error("the configuration was requested over plain HTTP")
 	}
 }

@@ -11,31 +11,32 @@ const (
 	DefaultCache   = 1024
 )
 
-// Options say how servers are asked. The zero value is safe in production.
+// Options configure a [Backend]. The zero value is safe in production.
 type Options struct {
-	// Timeout is the deadline of each query to one server, and of each attempt
-	// to connect. A server that lets it pass is left alone for a while and
-	// another one is asked, so a call may take a multiple of it. It is also how
-	// long a server is let wait for the next masterchain block before another
-	// one is tried. Default, also where it is negative: DefaultTimeout.
+	// Timeout limits each query to one server and each attempt to connect. A server that
+	// exceeds it is not used for a while and another one is queried, so a call may take a
+	// multiple of Timeout. If there are several servers and the context of a call has less
+	// than twice Timeout left, one server may take half of the remaining time, so that
+	// another one can still respond. Timeout also limits how long a Follow waits at one
+	// server for the next masterchain block before it tries another. Default, also if
+	// negative: DefaultTimeout.
 	Timeout time.Duration
 
-	// Cache is for how many masterchain blocks the shard blocks that they
-	// commit to are kept in memory, about 1 kB each; of masterchain blocks
-	// alone four times as many are. Default, also where it is negative:
-	// DefaultCache.
+	// Cache is the number of masterchain blocks whose shard blocks are kept in memory, about
+	// 1 kB each. Four times as many masterchain blocks are kept without their shard blocks.
+	// Default, also if negative: DefaultCache.
 	Cache int
 
-	// Unproven takes masterchain blocks at the servers' word: nobody's
-	// signatures are checked. A new head must be readable and must lead back,
-	// block by block, to the one known before; a head that no server has any
-	// more is dropped. Open logs a warning. If Unproven is false, Open refuses a
-	// configuration without an init_block past the zero state. Shard blocks and
-	// balances are proven from masterchain blocks in both modes.
+	// Unproven accepts masterchain blocks without checking signatures. A new head must be
+	// readable and must lead back, block by block, to the head known before; a head that no
+	// server has any more is dropped. Open logs a warning. If Unproven is false, Open returns
+	// an error for a configuration without an init_block after the zero state. In both modes
+	// shard blocks and balances are proven from masterchain blocks.
 	Unproven bool
 
-	// Logger receives servers that fail, answers that are refused, and the
-	// warning of Unproven. Default: slog.Default().
+	// Logger receives warnings: about servers that are not used for a while because they failed or sent an invalid
+	// response, about masterchain blocks that are dropped because no server has them, and, if Unproven is set, that
+	// blocks are accepted without proof. Default: slog.Default().
 	Logger *slog.Logger
 }
 

@@ -12,16 +12,15 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestRecordedChainIsFollowedThroughARestart follows the ten minutes of the
-// public network that are recorded whole, while they happen: the server gets
-// them bit by bit, and is stopped and started again twice.
-func TestRecordedChainIsFollowedThroughARestart(t *testing.T) {
+// TestFollowOfRecordedChainSurvivesRestarts follows ten recorded minutes of the public network. The server
+// gets them step by step and restarts twice.
+func TestFollowOfRecordedChainSurvivesRestarts(t *testing.T) {
 	recording(t)
 	chain, err := packs()
 	s := start(t, chain, err)
 	want := facts(t, "ton-mainnet-genesis.json").Blocks
 	if len(want) != 805 {
-		t.Fatalf("%d blocks are recorded", len(want))
+		t.Fatalf("got %d recorded blocks", len(want))
 	}
 	s.Advance(20)
 	b := open(t, s.Config(), &unproven)
@@ -60,9 +59,8 @@ func TestRecordedChainIsFollowedThroughARestart(t *testing.T) {
 	}
 }
 
-// TestEveryMasterchainAccountIsProvenAfterEachBlock reads all recorded accounts
-// after each of eight blocks.
-func TestEveryMasterchainAccountIsProvenAfterEachBlock(t *testing.T) {
+// TestRecordedBalancesAreProven reads all recorded masterchain accounts after each of eight blocks.
+func TestRecordedBalancesAreProven(t *testing.T) {
 	recording(t)
 	chain, err := states()
 	s := start(t, chain, err)
@@ -80,7 +78,7 @@ func TestEveryMasterchainAccountIsProvenAfterEachBlock(t *testing.T) {
 				t.Fatalf("%v after block %d: %v", a.addr, seqNo, err)
 			}
 			if nano.Cmp(a.nano) != 0 {
-				t.Errorf("%v after block %d has %v, recorded is %v", a.addr, seqNo, nano, a.nano)
+				t.Errorf("%v after block %d: got %v, want %v", a.addr, seqNo, nano, a.nano)
 			}
 			checked++
 		}
@@ -90,7 +88,7 @@ func TestEveryMasterchainAccountIsProvenAfterEachBlock(t *testing.T) {
 	}
 }
 
-// An account is a row of the recording by blocks.
+// An account is a recorded balance after a block.
 type account struct {
 	addr  chaingql.Address
 	nano  *big.Int

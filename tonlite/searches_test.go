@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/tonlite"
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// searching keeps as many searches going as a Handler has calls under way, for a
-// shard that there never was and from many places of the history, until the test ends.
+// searching runs as many searches as a Handler has calls in flight, until the test ends. They search for a
+// shard that never existed, from many positions in the history.
 func searching(t *testing.T, b chaingql.Backend, masters uint32) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -38,14 +39,16 @@ func searching(t *testing.T, b chaingql.Backend, masters uint32) {
 	time.Sleep(500 * time.Millisecond)
 }
 
-// TestSearchesHoldUpNobodyElse reads balances and new blocks while clients search the
-// history for blocks that do not exist.
-func TestSearchesHoldUpNobodyElse(t *testing.T) {
+// TestSearchesDoNotDelayOthers reads balances and new blocks while clients search the history for blocks
+// that do not exist.
+func TestSearchesDoNotDelayOthers(t *testing.T) {
 	chain := liteservertest.Made(610)
 	s := start(t, chain, nil)
 	s.Advance(600)
-	var log safeLog
-	b := open(t, s.Config(), &tonlite.Options{Cache: 16, Timeout: 400 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var log testkit.Buffer
+	b := open(t, s.Config(), &tonlite.Options{
+		Cache: 16, Timeout: 400 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	s.Delay(30 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -54,13 +57,13 @@ func TestSearchesHoldUpNobodyElse(t *testing.T) {
 	within(t, 1500*time.Millisecond, func() { // 60 ms each
 		for range 5 {
 			if _, err := b.Balance(ctx, chaingql.Address{Workchain: -1}); !errors.Is(err, chaingql.ErrNotFound) {
-				t.Errorf("Balance: %v", err)
+				t.Errorf("Balance: got error %v", err)
 			}
 		}
 	})
 	within(t, 3*time.Second, func() {
 		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 3}); err != nil || len(page) != 3 {
-			t.Errorf("a page of %d, %v", len(page), err)
+			t.Errorf("got a page of %d and error %v", len(page), err)
 		}
 	})
 	within(t, 5*time.Second, func() { // 150 ms each
@@ -79,50 +82,115 @@ func TestSearchesHoldUpNobodyElse(t *testing.T) {
 			s.Advance(n)
 		}
 	})
-	if said := log.String(); strings.Contains(said, "left alone") {
-		t.Errorf("a server that does well is left alone: %s", said)
+	if text := log.String(); strings.Contains(text, "not used for a while") {
+		t.Errorf("a working server is not used: %s", text)
 	}
 }
 
-// TestPagesLeaveCallsOfTheHandlerToBalances has more clients than a Handler has calls
-// under way. All of them ask for pages that servers must be asked for.
-func TestPagesLeaveCallsOfTheHandlerToBalances(t *testing.T) {
-	for name, filter := range map[string]string{"pages": "", "searches": `,workchain:0,shard:"5080000000000000"`} {
+// manyPages contains queries that need lite servers. Each is different from the others.
+var manyPages = map[string]func(n uint32) string{
+	"old pages": func(n uint32) string { return fmt.Sprintf("last:50,before:%q", cursor(600-37*n%300)) },
+	"searches": func(n uint32) string {
+		return fmt.Sprintf(`last:50,before:%q,workchain:0,shard:"5080000000000000"`, cursor(600-37*n%300))
+	},
+	"pages after cursors": func(n uint32) string {
+		return fmt.Sprintf("first:%d,after:%q", 1+n%50, cursor(20+37*n%300))
+	},
+	"first pages of missing workchains": func(n uint32) string { return fmt.Sprintf("first:1,workchain:%d", 1000+n) },
+}
+
+// long returns a chain whose generation takes some seconds.
+var long = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(640) })
+
+// A siege is a Handler with 400 clients that request pages.
+type siege struct {
+	*chaingql.Handler
+	t    *testing.T
+	ctx  context.Context
+	live chan struct{} // receives a value when the Handler receives a block from Follow
+	wait *sync.WaitGroup
+}
+
+func newSiege(t *testing.T) (*siege, *liteservertest.Server) {
+	t.Helper()
+	server := start(t, long(), nil)
+	server.Advance(600)
+	server.Forget(10)
+	b := open(t, server.Config(), &tonlite.Options{Cache: 16})
+	server.Delay(100 * time.Millisecond)
+	live := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &siege{t: t, ctx: ctx, live: live, wait: new(sync.WaitGroup), Handler: chaingql.New(b, &chaingql.Options{
+		Logger: slog.New(slog.DiscardHandler),
+		Hooks: chaingql.Hooks{BlockReceived: func(chaingql.Block, time.Duration) {
+			select {
+			case live <- struct{}{}:
+			default:
+			}
+		}},
+	})}
+	t.Cleanup(func() {
+		server.Delay(0) // running queries end soon
+		cancel()
+		s.wait.Wait()
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, server
+}
+
+func (s *siege) ask(query string) (answer string) {
+	body := strings.NewReader(fmt.Sprintf(`{"query":%q}`, query))
+	r := httptest.NewRequestWithContext(s.ctx, http.MethodPost, "/demo/graphql", body)
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Body.String()
+}
+
+func (s *siege) begin(query func(n uint32) string) {
+	for i := range uint32(400) {
+		s.wait.Go(func() {
+			for n := 1000 * i; s.ctx.Err() == nil; n++ {
+				s.ask("{blockchain{blocks(" + query(n) + "){edges{cursor}}}}")
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+}
+
+// follow adds blocks until the Handler receives one.
+func (s *siege) follow(server *liteservertest.Server, from uint32) {
+	s.t.Helper()
+	for n := from; n < from+20; n++ {
+		server.Advance(n)
+		select {
+		case <-s.live:
+			return
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	s.t.Error("the Handler received no block")
+}
+
+// balance requests the balance of an account that does not exist.
+func (s *siege) balance() string {
+	return s.ask(`{blockchain{account(address:"-1:` + strings.Repeat("00", 32) + `"){info{balance}}}}`)
+}
+
+// TestPagesLeaveCallsForBalances uses more clients than a Handler has calls in flight. All of them request
+// pages that need lite servers.
+func TestPagesLeaveCallsForBalances(t *testing.T) {
+	for name, query := range manyPages {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, liteservertest.Made(600), nil)
-			b := open(t, s.Config(), &tonlite.Options{Cache: 16})
-			s.Delay(30 * time.Millisecond)
-			h := chaingql.New(b, &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
-			ctx, cancel := context.WithCancel(context.Background())
-			defer func() {
-				if err := h.Shutdown(context.Background()); err != nil {
-					t.Error(err)
-				}
-			}()
-			var running sync.WaitGroup
-			defer running.Wait()
-			defer cancel()
-			ask := func(query string) string {
-				body := strings.NewReader(fmt.Sprintf(`{"query":%q}`, query))
-				r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/demo/graphql", body)
-				r.Header.Set("Content-Type", "application/json")
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, r)
-				return w.Body.String()
-			}
-			for i := range uint32(100) {
-				running.Go(func() {
-					for n := i; ctx.Err() == nil; n++ {
-						before := chaingql.ChainOrder(-1, 1<<63, 600-37*n%300, 0)
-						ask(fmt.Sprintf(`{blockchain{blocks(last:50,before:%q%s){edges{cursor}}}}`, before, filter))
-					}
-				})
-			}
-			time.Sleep(500 * time.Millisecond)
-			within(t, 3*time.Second, func() { // 60 ms each
+			s, server := newSiege(t)
+			s.ask("{blockchain{blocks(last:1){edges{cursor}}}}")
+			s.follow(server, 601)
+			s.begin(query)
+			within(t, 3*time.Second, func() { // 100 ms each
 				for range 5 {
-					text := ask(`{blockchain{account(address:"-1:` + strings.Repeat("00", 32) + `"){info{balance}}}}`)
-					if !strings.Contains(text, `"balance":"0x0"`) {
+					if text := s.balance(); !strings.Contains(text, `"balance":"0x0"`) {
 						t.Error(text)
 					}
 				}
@@ -131,8 +199,21 @@ func TestPagesLeaveCallsOfTheHandlerToBalances(t *testing.T) {
 	}
 }
 
-// TestSearchesAreFewAtATime has more of them than may be: the others end soon.
-func TestSearchesAreFewAtATime(t *testing.T) {
+// TestPagesDoNotPreventTheStreamFromStarting starts a Handler while clients already request pages.
+func TestPagesDoNotPreventTheStreamFromStarting(t *testing.T) {
+	for _, name := range []string{"old pages", "first pages of missing workchains"} {
+		t.Run(name, func(t *testing.T) {
+			s, server := newSiege(t)
+			s.begin(manyPages[name])
+			within(t, 5*time.Second, func() { s.follow(server, 601) })
+		})
+	}
+}
+
+func cursor(master uint32) chaingql.Cursor { return chaingql.ChainOrder(-1, 1<<63, master, 0) }
+
+// TestConcurrentSearchesAreLimited runs more searches than allowed. The others must fail at once.
+func TestConcurrentSearchesAreLimited(t *testing.T) {
 	s := start(t, liteservertest.Made(200), nil)
 	b := open(t, s.Config(), &tonlite.Options{Cache: 1})
 	s.Delay(30 * time.Millisecond)
@@ -147,34 +228,41 @@ func TestSearchesAreFewAtATime(t *testing.T) {
 		}()
 	}
 	for range 4 {
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "searched for at a time") {
-			t.Errorf("a search more than may be: %v", err)
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many concurrent searches") {
+			t.Errorf("search above the limit: got error %v", err)
 		}
 	}
 	cancel()
 	for range 8 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("a search that may be: %v", err)
+			t.Errorf("search within the limit: got error %v", err)
 		}
 	}
-	if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5, Workchain: &workchain}); err != nil || len(page) != 5 {
-		t.Errorf("a page of %d, %v", len(page), err)
+	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5, Workchain: &workchain})
+	if err != nil || len(page) != 5 {
+		t.Errorf("got a page of %d and error %v", len(page), err)
 	}
 }
 
-type safeLog struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (l *safeLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.Write(p)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Builder.String()
+// TestPageSpansAtMost1000MasterchainBlocks searches as many blocks as a page may skip, and one more.
+func TestPageSpansAtMost1000MasterchainBlocks(t *testing.T) {
+	s := start(t, liteservertest.Made(1001), nil)
+	b := open(t, s.Config(), nil)
+	workchain, never := int32(0), uint64(0x5<<60|0x08<<52)
+	first, last := chaingql.ChainOrder(-1, 1<<63, 1, 0), chaingql.ChainOrder(-1, 1<<63, 1000, 0)
+	for _, row := range []struct {
+		q    chaingql.BlocksQuery
+		want string
+	}{
+		{chaingql.BlocksQuery{First: 60}, "more than 1000"},
+		{chaingql.BlocksQuery{Last: 60}, "more than 1000"},
+		{chaingql.BlocksQuery{First: 60, After: first}, "<nil>"},
+		{chaingql.BlocksQuery{Last: 60, After: first}, "<nil>"},
+		{chaingql.BlocksQuery{Last: 60, Before: last}, "<nil>"},
+	} {
+		row.q.Workchain, row.q.Shard = &workchain, &never
+		if page, err := b.Blocks(t.Context(), row.q); len(page) != 0 || !strings.Contains(fmt.Sprint(err), row.want) {
+			t.Errorf("%+v: got %d blocks and error %v, want %s", row.q, len(page), err, row.want)
+		}
+	}
 }

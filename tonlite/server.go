@@ -9,39 +9,38 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// How long a server that failed is left alone: twice as long each time.
+// The time for which a server is not used after a failure. It doubles with each failure.
 const (
-	minRest = 100 * time.Millisecond
-	maxRest = 5 * time.Second
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 5 * time.Second
 )
 
-// A server is one of those in the configuration, connected or not.
+// A server is a server of the configuration, connected or not.
 type server struct {
 	peer
 	zero    hashes
 	timeout time.Duration
 
-	mu     sync.Mutex
-	client *lite.Client // the newest; it may be lost
-	dial   *dialling    // one that is under way
-	until  time.Time    // left alone till then
-	rest   time.Duration
-	cause  error     // why it is
-	well   time.Time // when it last did well
-	head   uint32    // the newest masterchain block when it was connected
+	mu          sync.Mutex
+	client      *lite.Client // the last connection, which may be lost
+	dialing     *dialAttempt // the attempt in progress
+	retryAt     time.Time    // not used before
+	backoff     time.Duration
+	cause       error     // of the last failure
+	lastSuccess time.Time // time of the last valid response
+	head        uint32    // newest masterchain block at the time of the connection
 }
 
-type dialling struct {
+type dialAttempt struct {
 	done   chan struct{}
 	client *lite.Client
 	err    error
 }
 
-var errNetwork = errors.New("it serves another network than the configuration's")
+var errNetwork = errors.New("it serves another network than the one in the configuration")
 
-// connect returns a connection that stands, and makes one where there is none.
-// Whoever comes while one is made waits for the same. The group owns the
-// attempt, which outlives a caller that does not wait.
+// connect returns the open connection, or dials. Concurrent callers share one attempt. The
+// group owns the attempt, which continues if a caller's context ends.
 func (s *server) connect(ctx context.Context, life context.Context, group *sync.WaitGroup) (*lite.Client, error) {
 	s.mu.Lock()
 	if s.client != nil {
@@ -53,19 +52,19 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 			return s.client, nil
 		}
 	}
-	d := s.dial
+	d := s.dialing
 	if d == nil {
 		if err := life.Err(); err != nil {
 			s.mu.Unlock()
 			return nil, errClosed
 		}
-		d = &dialling{done: make(chan struct{})}
-		s.dial = d
+		d = &dialAttempt{done: make(chan struct{})}
+		s.dialing = d
 		group.Go(func() {
 			var head uint32
-			d.client, head, d.err = s.greet(life)
+			d.client, head, d.err = s.dial(life)
 			s.mu.Lock()
-			s.client, s.dial, s.head = d.client, nil, head
+			s.client, s.dialing, s.head = d.client, nil, head
 			s.mu.Unlock()
 			close(d.done)
 		})
@@ -79,8 +78,8 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 	}
 }
 
-// greet connects, and sees that it is the right network, and how far it is.
-func (s *server) greet(ctx context.Context) (client *lite.Client, head uint32, err error) {
+// dial connects, checks the network, and returns the newest masterchain block.
+func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if client, err = lite.Dial(ctx, s.addr, s.key); err != nil {
@@ -110,37 +109,37 @@ func (s *server) height() uint32 {
 	return s.head
 }
 
-// ready is zero for a server that may be asked, and else how long it is still
-// left alone, and why.
-func (s *server) ready() (time.Duration, error) {
+// backoffLeft returns for how long the server must not be used, and the error that caused it.
+// It returns 0 if the server may be used.
+func (s *server) backoffLeft() (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, time.Until(s.until)), s.cause
+	return max(0, time.Until(s.retryAt)), s.cause
 }
 
 func (s *server) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rest = min(max(minRest, 2*s.rest), maxRest)
-	s.until, s.cause = time.Now().Add(s.rest), err
+	s.backoff = min(max(minBackoff, 2*s.backoff), maxBackoff)
+	s.retryAt, s.cause = time.Now().Add(s.backoff), err
 }
 
 func (s *server) succeeded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rest, s.until, s.cause, s.well = 0, time.Time{}, nil, time.Now()
+	s.backoff, s.retryAt, s.cause, s.lastSuccess = 0, time.Time{}, nil, time.Now()
 }
 
-// lately says of a server that fails whether it did well in the last minute.
-func (s *server) lately() bool {
+// recentlySucceeded reports whether the server sent a valid response in the last minute.
+func (s *server) recentlySucceeded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.well) < time.Minute
+	return time.Since(s.lastSuccess) < time.Minute
 }
 
-// drop closes a connection on which nothing was heard since: it may be dead
-// without either end knowing.
-func (s *server) drop(client *lite.Client, since time.Time) {
+// closeIfSilent closes a connection that has received nothing since the given time. It may be
+// dead, although neither side has noticed.
+func (s *server) closeIfSilent(client *lite.Client, since time.Time) {
 	if client.Heard().Before(since) {
 		client.Close()
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// maxStep is how many shard blocks one masterchain block may commit to.
+// maxStep is the maximum number of shard blocks that are new in one masterchain block.
 const maxStep = 10_000
 
-var errShards = errors.New("tonlite: a masterchain block commits to shard blocks that do not go back to those of the one before it")
+var errShards = errors.New("tonlite: a masterchain block commits to shard blocks that do not lead back to those " +
+	"of its predecessor")
 
-// step returns a masterchain block and the shard blocks that it is the first to
-// commit to, ascending by cursor. The slice is shared. The block before it is
-// nil where it is the first.
+// step returns a masterchain block and the shard blocks that are new in it, ascending by
+// cursor. The slice is shared. before is the previous masterchain block, nil for the first.
 func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block, error) {
 	if blocks, ok := b.steps.get(m.id.SeqNo); ok {
 		return blocks, nil
@@ -31,25 +31,25 @@ func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block
 	}
 	var (
 		mu   sync.Mutex
-		seen = make(map[lite.BlockID]bool) // a merged shard's parents are met twice
+		seen = make(map[lite.BlockID]bool) // after merges, a block is reached more than once
 	)
 	for _, id := range known {
 		seen[id] = true
 	}
 	blocks := []chaingql.Block{m.block()}
-	err := together(ctx, len(m.tops), func(ctx context.Context, i int) error {
+	err := parallel(ctx, len(m.tops), func(ctx context.Context, i int) error {
 		for left := []lite.BlockID{m.tops[i]}; len(left) > 0; {
 			id := left[0]
 			left = left[1:]
 			mu.Lock()
-			done := seen[id] || id.SeqNo == 0 // the zero state is no block
+			done := seen[id] || id.SeqNo == 0 // the zero state is not a block
 			seen[id] = true
 			n := len(blocks)
 			mu.Unlock()
 			if done {
 				continue
 			}
-			if n > maxStep || beneath(known, id) {
+			if n > maxStep || isOlder(known, id) {
 				return errShards
 			}
 			h, err := b.header(ctx, id)
@@ -71,9 +71,9 @@ func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block
 	return blocks, nil
 }
 
-// beneath says of a block that it is older than all that were known of its part
-// of the workchain, so that going on from it leads nowhere.
-func beneath(known []lite.BlockID, id lite.BlockID) bool {
+// isOlder reports whether a block is older than all known blocks of its part of the
+// workchain. Its predecessors then never reach a known one.
+func isOlder(known []lite.BlockID, id lite.BlockID) bool {
 	some := false
 	for _, k := range known {
 		if k.Workchain == id.Workchain && overlap(k.Shard, id.Shard) {
@@ -86,7 +86,7 @@ func beneath(known []lite.BlockID, id lite.BlockID) bool {
 	return some
 }
 
-// overlap says whether one shard is part of the other.
+// overlap reports whether one shard contains the other.
 func overlap(a, b uint64) bool {
 	bit := max(a&-a, b&-b)
 	return (a^b)&^(bit<<1-1) == 0
@@ -106,8 +106,8 @@ func shardBlock(id lite.BlockID, h header, master uint32) chaingql.Block {
 	}
 }
 
-// header reads the header of a block: by a proof of it alone, or out of the
-// whole block where a server's proofs leave the predecessors out.
+// header reads the header of a block from a proof. If the server's proof omits the
+// predecessors, it reads the whole block.
 func (b *Backend) header(ctx context.Context, id lite.BlockID) (h header, err error) {
 	whole := false
 	err = b.servers.ask(ctx, lite.GetBlockHeader{ID: id}, func(answer lite.Message) error {
@@ -116,7 +116,7 @@ func (b *Backend) header(ctx context.Context, id lite.BlockID) (h header, err er
 			return errAnswer
 		}
 		return b.servers.parse(ctx, func() error {
-			root, err := shown(a.Proof, id.Root, maxPathCells)
+			root, err := openProof(a.Proof, id.Root, maxPathCells)
 			if err != nil {
 				return err
 			}
@@ -141,5 +141,5 @@ func (b *Backend) header(ctx context.Context, id lite.BlockID) (h header, err er
 	return h, nil
 }
 
-// prefix is the part of an address that says which shard it is in.
+// prefix returns the part of an address that determines its shard.
 func prefix(addr chaingql.Address) uint64 { return binary.BigEndian.Uint64(addr.ID[:8]) | 1 }

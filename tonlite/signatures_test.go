@@ -2,6 +2,7 @@ package tonlite
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
 	"math/big"
@@ -14,15 +15,14 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// TestRecordedSignaturesAreTheValidators checks the proofs that a node of the
-// public network kept of its first 199 masterchain blocks, and of 606 others:
-// they are sound, and signed by the validators of the configuration, which had
-// not changed when a state was recorded later.
-func TestRecordedSignaturesAreTheValidators(t *testing.T) {
+// TestRecordedProofsAreValid checks the proofs that a node of the public network stored for its first 199
+// masterchain blocks and for 606 others. They must be signed by the validators in a state recorded later,
+// between which and the blocks the configuration did not change.
+func TestRecordedProofsAreValid(t *testing.T) {
 	const raw = "../../shared/realdata/raw"
 	files, err := filepath.Glob(filepath.Join(raw, "packs", "*.pack"))
 	if err != nil || len(files) == 0 {
-		t.Skipf("the recorded chains are not here: %v", err)
+		t.Skipf("the recorded chains are missing: %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(raw, "states", "2660"))
 	if err != nil {
@@ -32,7 +32,7 @@ func TestRecordedSignaturesAreTheValidators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := state[0].MustPeekRef(3).MustPeekRef(1) // behind the shards
+	config := state[0].MustPeekRef(3).MustPeekRef(1) // after the shards
 	signedBlocks, links := 0, 0
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -59,50 +59,90 @@ func TestRecordedSignaturesAreTheValidators(t *testing.T) {
 				links++
 				continue
 			}
-			validators, err := configured(config, h.session)
+			validators, err := validatorsOf(config, h.session)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := setHash(validators, h.session); got != h.set {
-				t.Fatalf("%s: the validators are called %08x, the block says %08x", title, got, h.set)
+				t.Fatalf("%s: got validator set hash %08x, want %08x as in the block", title, got, h.set)
 			}
 			l := lite.Link{To: id, Signatures: recordedSignatures(t, roots[0])}
-			if err := signed(l, validators); err != nil {
+			if err := checkSignatures(l, validators); err != nil {
 				t.Errorf("%s: %v", title, err)
 			}
 			few := l
 			few.Signatures = l.Signatures[:2]
-			if err := signed(few, validators); err == nil {
-				t.Errorf("%s: two signatures will do", title)
+			if err := checkSignatures(few, validators); err == nil {
+				t.Errorf("%s: two signatures are accepted", title)
 			}
 			few.Signatures = append(l.Signatures[:len(l.Signatures)-1:len(l.Signatures)-1], l.Signatures[0])
-			if err := signed(few, validators); err == nil {
+			if err := checkSignatures(few, validators); err == nil {
 				t.Errorf("%s: a signature counts twice", title)
 			}
 			other := l
 			other.To.File[0]++
-			if err := signed(other, validators); err == nil {
-				t.Errorf("%s: the signatures are taken for those of another block", title)
+			if err := checkSignatures(other, validators); err == nil {
+				t.Errorf("%s: the signatures are accepted for another block", title)
 			}
 			signedBlocks++
 		}
 	}
 	if signedBlocks != 199 || links != 606 {
-		t.Errorf("%d signed blocks and %d others were checked", signedBlocks, links)
+		t.Errorf("checked %d signed blocks and %d others", signedBlocks, links)
 	}
 }
 
-// TestStandInsSign has the configuration name validators who stand in for the
-// elected ones, as the network has it in an emergency: to leave them out of a
-// proof is not to show that there are none.
-func TestStandInsSign(t *testing.T) {
+// TestMoreThanTwoThirdsOfTheWeightMustSign uses validators of various weights.
+func TestMoreThanTwoThirdsOfTheWeightMustSign(t *testing.T) {
+	for _, row := range []struct {
+		weights []uint64
+		signing int // number of signatures, by the first validators
+		enough  bool
+	}{
+		{[]uint64{1, 1, 1}, 2, false},
+		{[]uint64{1, 1, 1}, 3, true},
+		{[]uint64{2, 1}, 1, false},
+		{[]uint64{3, 1}, 1, true},
+		{[]uint64{4, 2, 1}, 1, false},
+		{[]uint64{5, 2}, 1, true},
+		{[]uint64{1 << 62, 1 << 62, 1 << 62}, 2, false},
+		{[]uint64{1 << 62, 1<<62 + 1, 1 << 62}, 2, true},
+		{[]uint64{1 << 63, 1 << 63}, 2, false}, // the sum overflows
+	} {
+		l := lite.Link{To: lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: 7}}
+		text, err := l.SignedText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var validators []validator
+		for i, weight := range row.weights {
+			public, private, err := ed25519.GenerateKey(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			validators = append(validators, validator{key: [32]byte(public), weight: weight})
+			if i < row.signing {
+				l.Signatures = append(l.Signatures, lite.Signature{Node: lite.KeyID(public), Sign: ed25519.Sign(private, text)})
+			}
+		}
+		if err := checkSignatures(l, validators); (err == nil) != row.enough {
+			t.Errorf("the first %d of the weights %d: got error %v", row.signing, row.weights, err)
+		}
+	}
+}
+
+// TestTemporaryValidatorsSign uses a configuration with temporary validators, which replace the elected ones
+// in an emergency. A proof that omits them does not prove their absence.
+func TestTemporaryValidatorsSign(t *testing.T) {
 	set := func(key byte) *cell.Cell {
 		list := cell.NewDict(16)
-		v := cell.BeginCell().MustStoreUInt(0x53, 8).MustStoreUInt(0x8e81278a, 32).MustStoreSlice(bytes.Repeat([]byte{key}, 32), 256).MustStoreUInt(1, 64).EndCell()
+		v := cell.BeginCell().MustStoreUInt(0x53, 8).MustStoreUInt(0x8e81278a, 32).
+			MustStoreSlice(bytes.Repeat([]byte{key}, 32), 256).MustStoreUInt(1, 64).EndCell()
 		if err := list.SetIntKey(new(big.Int), v); err != nil {
 			t.Fatal(err)
 		}
-		return cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(1, 16).MustStoreUInt(1, 16).MustStoreUInt(1, 64).MustStoreDict(list).EndCell()
+		return cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(1, 16).
+			MustStoreUInt(1, 16).MustStoreUInt(1, 64).MustStoreDict(list).EndCell()
 	}
 	for _, row := range []struct {
 		name   string
@@ -130,29 +170,29 @@ func TestStandInsSign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := configured(proof.MustPeekRef(0), 1)
+		got, err := validatorsOf(proof.MustPeekRef(0), 1)
 		switch {
 		case row.want == 0 && !errors.Is(err, errPruned):
-			t.Errorf("%s: %v, %v", row.name, got, err)
+			t.Errorf("%s: got %v and error %v", row.name, got, err)
 		case row.want != 0 && (err != nil || len(got) != 1 || got[0].key[0] != row.want):
-			t.Errorf("%s: %v, %v", row.name, got, err)
+			t.Errorf("%s: got %v and error %v", row.name, got, err)
 		}
 	}
 }
 
-// recordedProof takes a node's proof apart: which block it is of, and its tree.
+// recordedProof parses a proof stored by a node. It returns the block and the tree.
 func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, root *cell.Cell) {
 	t.Helper()
-	in := scan{Slice: c.BeginParse()}
+	in := cellReader{Slice: c.BeginParse()}
 	in.expect(8, 0xc3, "proof")
 	in.expect(2, 0, "shard")
-	prefix := in.number(6)
-	id.Workchain, id.Shard = int32(in.number(32)), in.number(64)|1<<(63-prefix)
-	id.SeqNo, id.Root, id.File = uint32(in.number(32)), in.hash(), in.hash()
+	prefix := in.readUint(6)
+	id.Workchain, id.Shard = int32(in.readUint(32)), in.readUint(64)|1<<(63-prefix)
+	id.SeqNo, id.Root, id.File = uint32(in.readUint(32)), in.readHash(), in.readHash()
 	if in.err != nil {
 		t.Fatalf("%s: %v", title, in.err)
 	}
-	root, err := proven(c.MustPeekRef(0), id.Root)
+	root, err := unwrapProof(c.MustPeekRef(0), id.Root)
 	if err != nil {
 		t.Fatalf("%s: %v", title, err)
 	}
@@ -162,23 +202,23 @@ func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, r
 func recordedSignatures(t *testing.T, c *cell.Cell) (signatures []lite.Signature) {
 	t.Helper()
 	s := c.MustPeekRef(1).BeginParse()
-	in := scan{Slice: s}
+	in := cellReader{Slice: s}
 	in.expect(8, 0x11, "signatures")
-	in.number(32 + 32) // validators, session
-	in.number(32)      // how many
-	in.number(64)      // of what weight
-	if !in.flag() || in.err != nil {
-		t.Fatal("there are no signatures", in.err)
+	in.readUint(32 + 32) // validators, session
+	in.readUint(32)      // number of signatures
+	in.readUint(64)      // total weight
+	if !in.readBool() || in.err != nil {
+		t.Fatal("no signatures", in.err)
 	}
 	dict, err := s.LoadRefCell()
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = all(dict, 16, 100, func(_ uint64, s *cell.Slice) error {
-		in := scan{Slice: s}
-		one := lite.Signature{Node: in.hash()}
+	err = forEach(dict, 16, 100, func(_ uint64, s *cell.Slice) error {
+		in := cellReader{Slice: s}
+		one := lite.Signature{Node: in.readHash()}
 		in.expect(4, 5, "signature")
-		r, z := in.hash(), in.hash()
+		r, z := in.readHash(), in.readHash()
 		one.Sign = append(r[:], z[:]...)
 		signatures = append(signatures, one)
 		return in.err

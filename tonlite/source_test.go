@@ -13,14 +13,13 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// recordings are outside of the repository; what needs them is left out
-// where they are not.
+// recordings are not part of the repository. Tests that need them are skipped if they are missing.
 const recordings = "../../shared/realdata"
 
 func recording(t testing.TB) {
 	t.Helper()
 	if _, err := os.Stat(recordings); err != nil {
-		t.Skipf("the recorded chains are not here: %v", err)
+		t.Skipf("the recorded chains are missing: %v", err)
 	}
 }
 
@@ -34,7 +33,7 @@ var states = sync.OnceValues(func() (*liteservertest.Chain, error) {
 
 var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(700) })
 
-// facts are what a recording says of its blocks or accounts.
+// facts returns the blocks or accounts of a recording.
 func facts(t testing.TB, file string) memchain.Recording {
 	t.Helper()
 	f, err := os.Open(filepath.Join(recordings, file))
@@ -74,17 +73,17 @@ func open(t testing.TB, config []byte, opts *tonlite.Options) *tonlite.Backend {
 
 var unproven = tonlite.Options{Unproven: true}
 
-// same compares blocks with the facts.
+// same compares blocks.
 func same(t testing.TB, got, want []chaingql.Block) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
 		g, w := got[i], want[i]
 		g.Time, w.Time = g.Time.UTC(), w.Time.UTC()
 		if g != w {
-			t.Fatalf("block %d of %d is %+v, want %+v", i, len(want), g, w)
+			t.Fatalf("block %d of %d: got %+v, want %+v", i, len(want), g, w)
 		}
 	}
 	if len(got) != len(want) {
-		t.Fatalf("%d blocks, want %d", len(got), len(want))
+		t.Fatalf("got %d blocks, want %d", len(got), len(want))
 	}
 }

@@ -13,27 +13,29 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// answers fails a test unless the Backend has the newest blocks of a chain that
-// ends at a masterchain block, and its balances.
+// answers checks that the Backend returns the newest block and the balances of a chain that ends with
+// masterchain block head.
 func answers(t *testing.T, b *tonlite.Backend, chain *liteservertest.Chain, head uint32) {
 	t.Helper()
 	masters := int32(-1)
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
 	if err != nil || len(page) != 1 || page[0].SeqNo != head {
-		t.Fatalf("the newest block is %v: %v, want %d", page, err, head)
+		t.Fatalf("got newest block %v and error %v, want %d", page, err, head)
 	}
 	for addr, want := range chain.Balances(head) {
 		if nano, err := b.Balance(t.Context(), addr); err != nil || nano.Cmp(want) != 0 {
-			t.Fatalf("%v has %v, want %v: %v", addr, nano, want, err)
+			t.Fatalf("balance of %v: got %v and error %v, want %v", addr, nano, err, want)
 		}
 	}
 }
 
-// TestHeadThatNobodyHasIsNotAdopted has one of two servers name block
-// 4,000,000,000: every call goes on, before, during and after it.
-func TestHeadThatNobodyHasIsNotAdopted(t *testing.T) {
+// TestInventedHeadIsRejected lets one of two servers name block 4,000,000,000. All calls must work before,
+// meanwhile and afterward.
+func TestInventedHeadIsRejected(t *testing.T) {
 	chain := liteservertest.Made(40)
-	for name, opts := range map[string]*tonlite.Options{"proven": {Timeout: time.Second}, "unproven": {Timeout: time.Second, Unproven: true}} {
+	for name, opts := range map[string]*tonlite.Options{
+		"proven": {Timeout: time.Second}, "unproven": {Timeout: time.Second, Unproven: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			liar, honest := start(t, chain, nil), start(t, chain, nil)
 			liar.Advance(20)
@@ -52,9 +54,16 @@ func TestHeadThatNobodyHasIsNotAdopted(t *testing.T) {
 	}
 }
 
-// TestForgedHeadIsDroppedWhenNobodyHasIt has the only server make up a readable
-// block, and then deny it.
-func TestForgedHeadIsDroppedWhenNobodyHasIt(t *testing.T) {
+// TestUnprovenNeedsNoInitBlock uses the configuration of a network without a key block.
+func TestUnprovenNeedsNoInitBlock(t *testing.T) {
+	chain := liteservertest.Made(20)
+	s := start(t, chain, nil)
+	config := changed(t, s.Config(), map[string]any{}, "validator", "init_block")
+	answers(t, open(t, config, &tonlite.Options{Unproven: true}), chain, 20)
+}
+
+// TestForgedHeadIsDropped lets the only server invent a readable block and then deny it.
+func TestForgedHeadIsDropped(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
 	s.Advance(20)
@@ -63,8 +72,9 @@ func TestForgedHeadIsDroppedWhenNobodyHasIt(t *testing.T) {
 	s.Tell(liteservertest.FalseHead)
 	masters := int32(-1)
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
-	if err != nil || len(page) != 1 || page[0] == chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{Last: 1, After: "", Workchain: &masters})[0] {
-		t.Fatalf("the forged block was not shown: %v, %v", page, err)
+	newest := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
+	if err != nil || len(page) != 1 || page[0] == newest[0] {
+		t.Fatalf("the forged block was not accepted: got %v and error %v", page, err)
 	}
 	s.Tell(liteservertest.Truth)
 	answers(t, b, chain, 21)
@@ -80,8 +90,8 @@ func TestForgedHeadIsDroppedWhenNobodyHasIt(t *testing.T) {
 	answers(t, b, chain, 25)
 }
 
-// TestFollowAfterADroppedHeadEnds has a Follow wait for the block after one that
-// its only server has no more.
+// TestFollowAfterADroppedHeadEnds lets a Follow wait for the block after one that its only server no longer
+// has.
 func TestFollowAfterADroppedHeadEnds(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
@@ -92,14 +102,14 @@ func TestFollowAfterADroppedHeadEnds(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, func() { s.Advance(20) })
 	for _, err := range b.Follow(ctx, chaingql.ChainOrder(-1, 1<<63, 22, 22)) {
 		if err == nil || ctx.Err() != nil {
-			t.Errorf("it went on, and ended with %v", err)
+			t.Errorf("Follow ended with %v", err)
 		}
 	}
 	answers(t, b, chain, 20)
 }
 
-// TestUnprovenHeadMovesOnAfterALongPause has no Follow for longer than one stride.
-func TestUnprovenHeadMovesOnAfterALongPause(t *testing.T) {
+// TestUnprovenHeadCatchesUpAfterALongPause adds more blocks than maxLinks without a Follow.
+func TestUnprovenHeadCatchesUpAfterALongPause(t *testing.T) {
 	chain := madeLong()
 	s := start(t, chain, nil)
 	s.Advance(10)
@@ -117,7 +127,7 @@ func TestUnprovenIsLoggedAtEachStart(t *testing.T) {
 		var log bytes.Buffer
 		open(t, s.Config(), &tonlite.Options{Unproven: row.unproven, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if got := strings.Count(log.String(), "level=WARN"); got != row.lines {
-			t.Errorf("Unproven %v: logged %q", row.unproven, log.String())
+			t.Errorf("Unproven %v: got log %q", row.unproven, log.String())
 		}
 	}
 }

@@ -15,7 +15,7 @@ type validator struct {
 	weight       uint64
 }
 
-// parseValidators reads from a key block who signs a block in a session.
+// parseValidators returns the validators that a key block names for a session.
 func parseValidators(key *cell.Cell, session uint32) ([]validator, error) {
 	extra, err := key.PeekRef(3)
 	if err != nil {
@@ -25,51 +25,51 @@ func parseValidators(key *cell.Cell, session uint32) ([]validator, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(custom)
+	s, err := openCell(custom)
 	if err != nil {
 		return nil, err
 	}
-	in := scan{Slice: s}
+	in := cellReader{Slice: s}
 	in.expect(16, 0xcca5, "masterchain extra")
-	if !in.flag() || custom.RefsNum() == 0 {
-		return nil, errors.New("it is no key block")
+	if !in.readBool() || custom.RefsNum() == 0 {
+		return nil, errors.New("it is not a key block")
 	}
-	config, err := custom.PeekRef(int(custom.RefsNum()) - 1) // the last part of a key block's
+	config, err := custom.PeekRef(int(custom.RefsNum()) - 1) // the last reference of a key block
 	if err != nil {
 		return nil, err
 	}
-	return configured(config, session)
+	return validatorsOf(config, session)
 }
 
-// configured reads from the network's configuration who signs a masterchain
-// block in a session: the first of the set, in an order that may be shuffled.
-func configured(config *cell.Cell, session uint32) ([]validator, error) {
-	in, err := parameter(config, 28)
+// validatorsOf returns the validators of the masterchain for a session, from the network's
+// configuration. They are the first of the set, possibly in shuffled order.
+func validatorsOf(config *cell.Cell, session uint32) ([]validator, error) {
+	in, err := configParam(config, 28)
 	if err != nil {
 		return nil, err
 	}
 	shuffled := false
-	switch kind := in.number(8); {
+	switch kind := in.readUint(8); {
 	case kind == 0xc2:
-		in.number(7)
-		shuffled = in.flag()
+		in.readUint(7)
+		shuffled = in.readBool()
 	case kind != 0xc1 && in.err == nil:
 		in.err = errConfig
 	}
 	if in.err != nil {
 		return nil, in.err
 	}
-	in, err = parameter(config, 35) // who stand in for those of 34, where there are any
+	in, err = configParam(config, 35) // temporary validators replace those of parameter 34
 	if errors.Is(err, errNoKey) {
-		in, err = parameter(config, 34)
+		in, err = configParam(config, 34)
 	}
 	if err != nil {
 		return nil, err
 	}
-	kind := in.number(8)
-	in.number(32 + 32) // since, until
-	in.number(16)      // how many in all
-	main := int(in.number(16))
+	kind := in.readUint(8)
+	in.readUint(32 + 32) // since, until
+	in.readUint(16)      // total number
+	main := int(in.readUint(16))
 	var set []validator
 	take := func(_ uint64, s *cell.Slice) error {
 		v, err := parseValidator(s)
@@ -80,15 +80,15 @@ func configured(config *cell.Cell, session uint32) ([]validator, error) {
 	case in.err != nil:
 		return nil, in.err
 	case kind == 0x11:
-		err = allBelow(in.Slice, 16, maxValidators, take)
+		err = forEachIn(in.Slice, 16, maxValidators, take)
 	case kind == 0x12:
-		in.number(64) // weight in all
+		in.readUint(64) // total weight
 		var dict *cell.Cell
-		if !in.flag() || in.err != nil {
+		if !in.readBool() || in.err != nil {
 			return nil, errConfig
 		}
 		if dict, err = in.LoadRefCell(); err == nil {
-			err = all(dict, 16, maxValidators, take)
+			err = forEach(dict, 16, maxValidators, take)
 		}
 	default:
 		err = errConfig
@@ -105,11 +105,11 @@ func configured(config *cell.Cell, session uint32) ([]validator, error) {
 
 const maxValidators = 65536
 
-var errConfig = errors.New("the network's validators are configured in an unknown way")
+var errConfig = errors.New("unknown format of the network's validators")
 
-// parameter opens a part of the network's configuration.
-func parameter(config *cell.Cell, number uint32) (in scan, err error) {
-	leaf, err := find(config, binary.BigEndian.AppendUint32(nil, number))
+// configParam opens a parameter of the network's configuration.
+func configParam(config *cell.Cell, number uint32) (in cellReader, err error) {
+	leaf, err := lookUp(config, binary.BigEndian.AppendUint32(nil, number))
 	if err != nil {
 		return in, err
 	}
@@ -117,25 +117,25 @@ func parameter(config *cell.Cell, number uint32) (in scan, err error) {
 	if err != nil {
 		return in, err
 	}
-	in.Slice, err = open(c)
+	in.Slice, err = openCell(c)
 	return in, err
 }
 
 func parseValidator(s *cell.Slice) (v validator, err error) {
-	in := scan{Slice: s}
-	kind := in.number(8)
+	in := cellReader{Slice: s}
+	kind := in.readUint(8)
 	in.expect(32, 0x8e81278a, "key")
-	v.key, v.weight = in.hash(), in.number(64)
+	v.key, v.weight = in.readHash(), in.readUint(64)
 	switch {
 	case kind == 0x73:
-		v.address = in.hash()
+		v.address = in.readHash()
 	case kind != 0x53 && in.err == nil:
 		in.err = errConfig
 	}
 	return v, in.err
 }
 
-// shuffle puts validators into the order of a session.
+// shuffle returns the validators in the order of a session.
 func shuffle(set []validator, session uint32) []validator {
 	random := ton.NewValidatorSetPRNG(-1<<63, masterchain, session, nil)
 	order := make([]int, len(set))
@@ -151,7 +151,7 @@ func shuffle(set []validator, session uint32) []validator {
 	return shuffled
 }
 
-// setHash is the short name of a set of validators, as headers have it.
+// setHash returns the short hash of a validator set in block headers.
 func setHash(set []validator, session uint32) uint32 {
 	data := binary.LittleEndian.AppendUint32(nil, 0x901660ed)
 	data = binary.LittleEndian.AppendUint32(data, session)

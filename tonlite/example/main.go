@@ -1,11 +1,10 @@
-// Command example serves a TON network out of its lite servers:
+// Command example serves a TON network from its lite servers:
 //
 //	curl -LO https://ton.org/global.config.json
 //	go run ./example -config global.config.json
 //
-// Without a network it replays a chain instead, one masterchain block a second,
-// through a lite server of its own: one that is made for tests, or the archive
-// packs of a node, which have no balances.
+// Without a network it replays a chain, one masterchain block per second, through its own lite
+// server: a generated chain, or the archive packs of a node, which contain no balances.
 //
 //	go run ./example -replay made
 //	go run ./example -replay directory/of/packs
@@ -42,8 +41,8 @@ func main() {
 }
 
 const (
-	drain   = 10 * time.Second // given to clients to leave at the end
-	opening = time.Minute      // given to proofs over years of key blocks
+	drain   = 10 * time.Second // time for clients to disconnect at the end
+	opening = time.Minute      // enough for proofs over years of key blocks
 )
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -51,13 +50,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	from := flags.String("config", "", "`file` or URL of the network's global.config.json")
 	replayed := flags.String("replay", "", "replay a chain instead: `made`, or a directory of archive packs")
 	pace := flags.Duration("pace", time.Second, "replay a masterchain block this often")
-	unproven := flags.Bool("unproven", false, "take masterchain blocks at the servers' word where the configuration has no init_block")
+	unproven := flags.Bool("unproven", false,
+		"accept masterchain blocks without proof, if the configuration has no init_block")
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *pace <= 0 {
-		return fmt.Errorf("example: -pace %v: say a time above zero", *pace)
+		return fmt.Errorf("example: -pace %v: it must be above zero", *pace)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -72,14 +72,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		defer r.server.Stop()
 		running.Go(func() { r.run(ctx, *pace) })
-		config, *unproven = r.server.Config(), *replayed != "made" // packs have nothing to prove from
+		config, *unproven = r.server.Config(), *replayed != "made" // packs contain no trusted block
 	case *from != "":
 		var err error
 		if config, err = tonlite.ReadConfig(ctx, *from); err != nil {
 			return err
 		}
 	default:
-		return errors.New("example: say -config global.config.json, or -replay made")
+		return errors.New("example: set -config global.config.json or -replay made")
 	}
 	opened, done := context.WithTimeout(ctx, opening)
 	backend, err := tonlite.Open(opened, config, &tonlite.Options{Unproven: *unproven, Logger: slog.Default()})
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer backend.Close()
-	states := *replayed == "" || *replayed == "made" // packs have none, and so no balances
+	states := *replayed == "" || *replayed == "made" // packs contain no states, so there are no balances
 	return serve(ctx, backend, *addr, states, stdout)
 }
 
@@ -96,8 +96,8 @@ func serve(ctx context.Context, backend *tonlite.Backend, addr string, states bo
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
-	mux.Handle("/graphql", handler)               // of clients whose URL names no project
+	mux.Handle("/{project}/graphql/{$}", handler) // avoids a redirect
+	mux.Handle("/graphql", handler)               // for clients whose URL contains no project
 	mux.Handle("/graphql/{$}", handler)
 	server := &http.Server{
 		Handler:           mux,

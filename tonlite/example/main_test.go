@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestHostServesAReplay runs the program as its usage says, and asks it.
+// TestHostServesAReplay runs the program as documented and queries it.
 func TestHostServesAReplay(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
@@ -48,14 +48,14 @@ func TestHostServesAReplay(t *testing.T) {
 	first := ask(latest)
 	var seqNo int
 	if _, number, ok := strings.Cut(first, `"seq_no":`); ok {
-		_, _ = fmt.Sscan(number, &seqNo) // none is 0
+		_, _ = fmt.Sscan(number, &seqNo) // 0 if there is none
 	}
 	if seqNo < 21 {
-		t.Errorf("the latest block is %s", first)
+		t.Errorf("got latest block %s", first)
 	}
 	for end := time.Now().Add(10 * time.Second); ask(latest) == first; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("there are no new blocks")
+			t.Fatal("got no new blocks")
 		}
 	}
 	cancel()
@@ -64,9 +64,9 @@ func TestHostServesAReplay(t *testing.T) {
 	}
 }
 
-func TestHostSaysWhatItNeeds(t *testing.T) {
+func TestHostReportsMissingFlags(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), nil, &out); err == nil || !strings.Contains(err.Error(), "-config global.config.json") {
-		t.Errorf("without flags it says %v", err)
+		t.Errorf("without flags: got error %v", err)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// rounds is how long a chain is that is made: ten minutes, by default.
+// rounds is the length of a generated chain: ten minutes at the default pace.
 const rounds = 600
 
-// A replay is a chain that happens again.
+// A replay replays a chain.
 type replay struct {
 	chain  *liteservertest.Chain
 	server *liteservertest.Server
@@ -29,7 +29,7 @@ func newReplay(from string) (r replay, err error) {
 	return r, nil
 }
 
-// run adds a masterchain block at a time, to the chain's end.
+// run adds one masterchain block per pace until the end of the chain.
 func (r replay) run(ctx context.Context, pace time.Duration) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()

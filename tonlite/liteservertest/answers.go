@@ -7,13 +7,12 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
-	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// answer answers one query, unless its context ends before.
+// answer returns the response to a query, nil if ctx ends before.
 func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	s.count(q)
-	if !s.unstalled(ctx) || !s.delayed(ctx) {
+	if !s.awaitResume(ctx) || !s.awaitDelay(ctx) {
 		return nil
 	}
 	if w, ok := q.(lite.Wait); ok {
@@ -25,7 +24,7 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 		}
 		q = w.Then
 	}
-	if !s.unstalled(ctx) {
+	if !s.awaitResume(ctx) {
 		return nil
 	}
 	s.mu.Lock()
@@ -35,7 +34,7 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	if err != nil {
 		a = lite.Error{Code: lite.CodeNotFound, Message: err.Error()}
 	}
-	return lie.tell(s.chain, q, a)
+	return lie.apply(s.chain, q, a)
 }
 
 func (s *Server) count(q lite.Message) {
@@ -48,7 +47,7 @@ func (s *Server) count(q lite.Message) {
 	s.asked[strings.ToLower(kind[:1])+kind[1:]]++
 }
 
-func (s *Server) unstalled(ctx context.Context) bool {
+func (s *Server) awaitResume(ctx context.Context) bool {
 	s.mu.Lock()
 	stalled, resumed := s.stalls > 0, s.resumed
 	s.mu.Unlock()
@@ -63,7 +62,7 @@ func (s *Server) unstalled(ctx context.Context) bool {
 	}
 }
 
-func (s *Server) delayed(ctx context.Context) bool {
+func (s *Server) awaitDelay(ctx context.Context) bool {
 	s.mu.Lock()
 	d := s.delay
 	s.mu.Unlock()
@@ -78,7 +77,7 @@ func (s *Server) delayed(ctx context.Context) bool {
 	}
 }
 
-// wait returns when the masterchain is as far as that, or time is up.
+// wait waits until the masterchain has a block. It returns false after the timeout.
 func (s *Server) wait(ctx context.Context, w lite.Wait) bool {
 	timer := time.NewTimer(time.Duration(w.Timeout) * time.Millisecond)
 	defer timer.Stop()
@@ -99,7 +98,7 @@ func (s *Server) wait(ctx context.Context, w lite.Wait) bool {
 	}
 }
 
-// find answers a query truthfully.
+// find returns the true response to a query.
 func (s *Server) find(q lite.Message) (lite.Message, error) {
 	c := s.chain
 	switch q := q.(type) {
@@ -149,7 +148,7 @@ func (s *Server) find(q lite.Message) (lite.Message, error) {
 
 var errMissing = fmt.Errorf("block is not in db")
 
-// block is a block that the server has and has not forgotten.
+// block returns a block that the server has and has not deleted.
 func (s *Server) block(id lite.BlockID) (*block, error) {
 	b, ok := s.chain.blocks[id]
 	if !ok {
@@ -191,7 +190,7 @@ func (s *Server) accountState(q lite.GetAccountState) (lite.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := lite.AccountState{ID: q.ID, Shard: shard, Proof: cell.ToBOCWithFlags([]*cell.Cell{updateProof(b.root), proof}, true)}
+	a := lite.AccountState{ID: q.ID, Shard: shard, Proof: bag(updateProof(b.root), proof)}
 	if account != nil {
 		a.State = account.ToBOC()
 	}
@@ -201,7 +200,7 @@ func (s *Server) accountState(q lite.GetAccountState) (lite.Message, error) {
 	return a, nil
 }
 
-// contains says whether an account is in a shard.
+// contains reports whether an account is in a shard.
 func contains(shard uint64, account [32]byte) bool {
 	var id uint64
 	for _, b := range account[:8] {

@@ -9,23 +9,23 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// What a block is made of, as the network's schema (block.tlb) has it. Parts
-// that no client of this server looks at are left empty.
+// The structure of blocks according to the network's schema (block.tlb). Parts that no client of this
+// server reads are empty.
 
-// A headline is what goes into a block's header.
-type headline struct {
+// A blockHeader contains the fields of a block's header.
+type blockHeader struct {
 	id           lite.BlockID
 	time         uint32
-	split, merge bool // the first of its shard
+	split, merge bool // the first block of its shard
 	key          bool
 	set          uint32 // validators
 	session      uint32
 	prevKey      uint32
-	master       lite.BlockID // that it knows of
+	master       lite.BlockID // newest masterchain block at that time
 	prev         []lite.BlockID
 }
 
-func (h headline) cell() *cell.Cell {
+func (h blockHeader) cell() *cell.Cell {
 	notMaster := h.id.Workchain != masterchain
 	b := cell.BeginCell().MustStoreUInt(0x9bc7a987, 32).MustStoreUInt(0, 32).
 		MustStoreBoolBit(notMaster).MustStoreBoolBit(h.merge).MustStoreBoolBit(false).MustStoreBoolBit(h.split).
@@ -62,10 +62,11 @@ func reference(id lite.BlockID) *cell.Builder {
 		MustStoreSlice(id.Root[:], 256).MustStoreSlice(id.File[:], 256)
 }
 
-// blockCell is a whole block; custom is what one of the masterchain has more.
-func blockCell(h headline, before, after *cell.Cell, custom *cell.Cell) *cell.Cell {
+// blockCell returns a whole block. custom is the additional part of masterchain blocks.
+func blockCell(h blockHeader, before, after *cell.Cell, custom *cell.Cell) *cell.Cell {
 	empty := cell.BeginCell().EndCell()
-	extra := cell.BeginCell().MustStoreUInt(0x4a33f6fd, 32).MustStoreSlice(make([]byte, 64), 512).MustStoreBoolBit(custom != nil).
+	extra := cell.BeginCell().MustStoreUInt(0x4a33f6fd, 32).MustStoreSlice(make([]byte, 64), 512).
+		MustStoreBoolBit(custom != nil).
 		MustStoreRef(empty).MustStoreRef(empty).MustStoreRef(empty)
 	if custom != nil {
 		extra.MustStoreRef(custom)
@@ -74,7 +75,7 @@ func blockCell(h headline, before, after *cell.Cell, custom *cell.Cell) *cell.Ce
 		MustStoreRef(h.cell()).MustStoreRef(empty).MustStoreRef(update(before, after)).MustStoreRef(extra.EndCell()).EndCell()
 }
 
-// update is a Merkle update from one state to another, of which it shows nothing.
+// update returns a Merkle update from one state to another with pruned contents.
 func update(before, after *cell.Cell) *cell.Cell {
 	data := append([]byte{4}, before.Hash(0)...)
 	data = append(data, after.Hash(0)...)
@@ -86,7 +87,7 @@ func update(before, after *cell.Cell) *cell.Cell {
 	})
 }
 
-// pruned stands for a cell with one hash and depth.
+// pruned returns a pruned branch for a cell with one hash and depth.
 func pruned(level byte, hash []byte, depth uint16) *cell.Cell {
 	data := append([]byte{1, level}, hash...)
 	data = binary.BigEndian.AppendUint16(data, depth)
@@ -95,13 +96,13 @@ func pruned(level byte, hash []byte, depth uint16) *cell.Cell {
 	})
 }
 
-// stateCell is the state of a shard; extra is what the masterchain's has more.
+// stateCell returns the state of a shard. extra is the additional part of the masterchain's state.
 func stateCell(id lite.BlockID, time uint32, balances map[chaingql.Address]*big.Int, extra *cell.Cell) *cell.Cell {
 	empty := cell.BeginCell().EndCell()
 	dict := cell.NewDict(256)
 	for addr, nano := range balances {
 		if addr.Workchain == id.Workchain && contains(id.Shard, addr.ID) {
-			must(dict.Set(bits256(addr.ID), leafCell(addr, nano)))
+			must(dict.Set(bits256(addr.ID), accountLeaf(addr, nano)))
 		}
 	}
 	accounts := cell.BeginCell().MustStoreDict(dict).MustStoreUInt(0, 5+4+1).EndCell()
@@ -113,8 +114,8 @@ func stateCell(id lite.BlockID, time uint32, balances map[chaingql.Address]*big.
 	return b.MustStoreMaybeRef(extra).EndCell()
 }
 
-// leafCell is an account with its balance, in a state's dictionary.
-func leafCell(addr chaingql.Address, nano *big.Int) *cell.Cell {
+// accountLeaf returns an account with its balance, as in a state's dictionary.
+func accountLeaf(addr chaingql.Address, nano *big.Int) *cell.Cell {
 	account := cell.BeginCell().MustStoreBoolBit(true).
 		MustStoreUInt(0b100, 3).MustStoreInt(int64(addr.Workchain), 8).MustStoreSlice(addr.ID[:], 256).
 		MustStoreVarUInt(1, 7).MustStoreVarUInt(100, 7).MustStoreVarUInt(0, 7).MustStoreUInt(0, 32).MustStoreBoolBit(false).
@@ -123,7 +124,7 @@ func leafCell(addr chaingql.Address, nano *big.Int) *cell.Cell {
 		MustStoreRef(account).MustStoreSlice(make([]byte, 32), 256).MustStoreUInt(1, 64).EndCell()
 }
 
-// shardsDict is the newest block of each shard of workchain 0, as a tree.
+// shardsDict returns the newest block of each shard of workchain 0, as a tree.
 func shardsDict(tops []lite.BlockID) *cell.Dictionary {
 	dict := cell.NewDict(32)
 	if len(tops) > 0 {
@@ -153,6 +154,6 @@ func shardLeaf(id lite.BlockID) *cell.Cell {
 
 func must(err error) {
 	if err != nil {
-		panic(err) // cells of our own do not fail
+		panic(err) // generated cells are valid
 	}
 }

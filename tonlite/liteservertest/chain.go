@@ -16,11 +16,11 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// A Chain is what a [Server] serves: blocks as bytes, and the states after
-// some of them. It does not change, so any number of servers may serve it.
+// A Chain contains serialized blocks and the states after some of them. It does not change, so any number
+// of servers may serve it.
 type Chain struct {
 	zeroRoot, zeroFile [32]byte
-	init               lite.BlockID // zero where nothing is signed
+	init               lite.BlockID // zero if no block is signed
 	first, last        uint32       // of the masterchain
 
 	blocks map[lite.BlockID]*block
@@ -32,7 +32,7 @@ type Chain struct {
 	balances map[uint32]map[chaingql.Address]*big.Int
 }
 
-// A name is how blocks are looked up.
+// A name is the key by which blocks are looked up.
 type name struct {
 	workchain int32
 	shard     uint64
@@ -42,16 +42,16 @@ type name struct {
 type block struct {
 	data []byte
 	root *cell.Cell
-	key  uint32         // the newest key block before it; masterchain alone
-	tops []lite.BlockID // masterchain alone
+	key  uint32         // the previous key block; only for the masterchain
+	tops []lite.BlockID // only for the masterchain
 }
 
-// A signature is a set of them: who signed a masterchain block.
+// A signature contains the signatures of a masterchain block.
 type signature struct {
 	toKey        bool
 	set, session uint32
 	signatures   []lite.Signature
-	candidate    []byte // that the signatures are votes for; nil for those of a block's name
+	candidate    []byte // for which the signatures vote; nil if they sign the block's id
 }
 
 func newChain() *Chain {
@@ -62,27 +62,26 @@ func newChain() *Chain {
 	}
 }
 
-// First and Last are the masterchain blocks at the chain's ends.
+// First returns the number of the first masterchain block.
 func (c *Chain) First() uint32 { return c.first }
 
-// Last is described with [Chain.First].
+// Last returns the number of the last masterchain block.
 func (c *Chain) Last() uint32 { return c.last }
 
-// Blocks are the blocks of a chain that was made here, ascending by cursor, as
-// its maker knows them; nil for recorded ones.
+// Blocks returns the blocks of a generated chain, ascending by cursor, and nil for a recorded one.
 func (c *Chain) Blocks() []chaingql.Block { return append([]chaingql.Block(nil), c.facts...) }
 
-// Balances are all accounts of a chain that was made here, after a masterchain
-// block; nil for recorded ones.
+// Balances returns all balances of a generated chain after a masterchain block, and nil for a recorded one.
 func (c *Chain) Balances(seqNo uint32) map[chaingql.Address]*big.Int { return c.balances[seqNo] }
 
-// add takes a block of which the bytes bear out the id.
+// add adds a block. Its id contains the hashes of data.
 func (c *Chain) add(workchain int32, shard uint64, seqNo uint32, data []byte) (lite.BlockID, error) {
 	root, err := cell.FromBOC(data)
 	if err != nil {
 		return lite.BlockID{}, fmt.Errorf("block (%d,%016x,%d): %w", workchain, shard, seqNo, err)
 	}
-	id := lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: seqNo, Root: [32]byte(root.Hash(0)), File: sha256.Sum256(data)}
+	id := lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: seqNo}
+	id.Root, id.File = [32]byte(root.Hash(0)), sha256.Sum256(data)
 	c.blocks[id] = &block{data: data, root: root}
 	c.names[name{workchain, shard, seqNo}] = id
 	if workchain == masterchain {

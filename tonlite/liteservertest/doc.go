@@ -1,7 +1,7 @@
-// Package liteservertest is a lite server for tests: a real one as far as a
-// client can tell, on 127.0.0.1, that serves a chain out of memory.
+// Package liteservertest provides a lite server for tests. It implements the real protocol on 127.0.0.1 and
+// serves a chain from memory.
 //
-//	chain := liteservertest.Made(40) // or Recorded, of a node's archive packs
+//	chain := liteservertest.Made(40) // or Recorded, for a node's archive packs
 //	server, err := liteservertest.Start(chain)
 //	if err != nil {
 //		t.Fatal(err)
@@ -9,8 +9,7 @@
 //	t.Cleanup(server.Stop)
 //	backend, err := tonlite.Open(ctx, server.Config(), nil)
 //
-// It grows when it is told to ([Server.Advance]), forgets ([Server.Forget]),
-// hangs ([Server.Stall]), hangs up ([Server.Interrupt]), goes away and comes
-// back on the same address ([Server.Stop], [Server.Restart]), and lies
-// ([Server.Tell]).
+// Tests can add blocks ([Server.Advance]), delete old ones ([Server.Forget]), stall the server
+// ([Server.Stall]), close its connections ([Server.Interrupt]), restart it on the same address
+// ([Server.Stop], [Server.Restart]), and let it send false responses ([Server.Tell]).
 package liteservertest

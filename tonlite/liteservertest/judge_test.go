@@ -13,11 +13,11 @@ import (
 	"github.com/xssnick/tonutils-go/ton"
 )
 
-// TestAnotherClientIsServed has a client that knows nothing of this module read
-// a chain: its handshake, its idea of the messages, and its own checks.
+// TestAnotherClientIsServed reads a chain with a client that is independent of this module: with its own
+// handshake, messages and checks.
 func TestAnotherClientIsServed(t *testing.T) {
 	if raceEnabled {
-		t.Skip("tonutils-go's package tl steps over what -race checks of pointers; go test -race -gcflags=all=-d=checkptr=0 would do")
+		t.Skip("package tl of tonutils-go fails the pointer checks of -race; use go test -race -gcflags=all=-d=checkptr=0")
 	}
 	chain := liteservertest.Made(30)
 	s, err := liteservertest.Start(chain)
@@ -44,14 +44,14 @@ func TestAnotherClientIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if head.SeqNo != chain.Last() {
-		t.Errorf("the newest block is %d, want %d", head.SeqNo, chain.Last())
+		t.Errorf("got newest block %d, want %d", head.SeqNo, chain.Last())
 	}
 	early, err := api.LookupBlock(ctx, head.Workchain, head.Shard, 12)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := api.VerifyProofChain(ctx, head, early); err != nil {
-		t.Errorf("back to block 12: %v", err)
+		t.Errorf("proof back to block 12: %v", err)
 	}
 	for addr, want := range chain.Balances(chain.Last()) {
 		account, err := api.GetAccount(ctx, head, address.NewAddress(0, byte(addr.Workchain), addr.ID[:]))
@@ -59,7 +59,7 @@ func TestAnotherClientIsServed(t *testing.T) {
 			t.Fatalf("%v: %v", addr, err)
 		}
 		if got := account.State.Balance.Nano(); got.Cmp(want) != 0 {
-			t.Errorf("%v has %v, want %v", addr, got, want)
+			t.Errorf("balance of %v: got %v, want %v", addr, got, want)
 		}
 	}
 	shards, err := api.GetBlockShardsInfo(ctx, head)
@@ -67,15 +67,16 @@ func TestAnotherClientIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(shards) == 0 {
-		t.Error("there are no shards")
+		t.Error("got no shards")
 	}
 	for _, id := range shards {
 		block, err := api.GetBlockData(ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if parents, err := block.BlockInfo.GetParentBlocks(); err != nil || len(parents) == 0 || bytes.Equal(parents[0].RootHash, id.RootHash) {
-			t.Errorf("%v goes on from %v, %v", id, parents, err)
+		parents, err := block.BlockInfo.GetParentBlocks()
+		if err != nil || len(parents) == 0 || bytes.Equal(parents[0].RootHash, id.RootHash) {
+			t.Errorf("predecessors of %v: got %v and error %v", id, parents, err)
 		}
 	}
 	waited := make(chan error, 1)
@@ -84,7 +85,7 @@ func TestAnotherClientIsServed(t *testing.T) {
 		_, err := api.WaitForBlock(25).LookupBlock(ctx, head.Workchain, head.Shard, 25)
 		waited <- err
 	}()
-	time.Sleep(20 * time.Millisecond) // it waits by then, most likely; it must be answered in any case
+	time.Sleep(20 * time.Millisecond) // the query most likely waits by then; it must get a response in any case
 	s.Advance(25)
 	if err := <-waited; err != nil {
 		t.Error(err)

@@ -12,39 +12,38 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// A Lie is what a [Server] can be told to answer instead of the truth. Most are
-// as good as lies can be: whatever is not protected by a hash or a signature
-// that the liar lacks is consistent with them.
+// A Lie is a kind of false response of a [Server]. Most of these responses are as consistent as possible: they are
+// revealed only by hashes and signatures that the server cannot forge.
 type Lie int
 
 // The lies.
 const (
 	Truth        Lie = iota
-	FalseBalance     // each account has a nano-unit more, in a state of the liar's own
-	FalseUpdate      // as FalseBalance, with a block's proof in which a pruned branch stands for that state
-	FalseRoot        // as FalseBalance, with a block's proof of which the root is a pruned branch, and that state's update hangs below it
-	FalseAbsence     // no account is there: the way to it is left out
-	FalseShard       // no account is there: of another shard that is true
-	FalseState       // an account's state is another's
-	BareAccount      // an account is proven, and its state is not given
-	FalseBytes       // a block's bytes have a bit changed
-	FalseBlock       // a block is answered with another block's bytes
-	FalseHeader      // a block's header says another time
-	FalseNumber      // a block's header is another block's, under its name
-	FalseHead        // the newest block is one of the liar's own, which nobody signed
-	FarHead          // the newest block is one that nobody has, with seq_no 4,000,000,000
-	FalseHistory     // every block that is looked up by number is one of the liar's own
-	FalsePast        // some of the blocks that are looked up by number are the liar's own
-	FalseLinks       // the first link of a proof is left out
-	Circles          // the links of proofs are true, and lead back and forth
-	FalseNetwork     // the zero state is another
-	Garbage          // bytes that are no cells
-	Bomb             // a bag of cells that promises billions
-	WrongKind        // the answer to another question
+	FalseBalance     // each account has one nano-unit more, in a forged state
+	FalseUpdate      // as FalseBalance, and a pruned branch in the block's proof stands for the forged state
+	FalseRoot        // as FalseBalance, and the root of the block's proof is a pruned branch with the forged update below
+	FalseAbsence     // no account exists: the proof omits the path to it
+	FalseShard       // no account exists: the proof is of another shard
+	FalseState       // the state of another account
+	BareAccount      // the account is proven, but its state is missing
+	FalseBytes       // one bit of a block is flipped
+	FalseBlock       // the bytes of another block
+	FalseHeader      // a block's header with another time
+	FalseNumber      // the header of another block
+	FalseHead        // the newest block is a forged one without signatures
+	FarHead          // the newest block has seq_no 4,000,000,000 and does not exist
+	FalseHistory     // lookups by number return forged blocks
+	FalsePast        // some lookups by number return forged blocks
+	FalseLinks       // the first link of a proof is missing
+	Circles          // the links of proofs are valid but form a cycle
+	FalseNetwork     // another zero state
+	Garbage          // bytes that are not cells
+	Bomb             // a bag of cells that announces billions of cells
+	WrongKind        // the response to another query
 )
 
-// tell makes a lie of an answer, or of there being none.
-func (l Lie) tell(c *Chain, q, a lite.Message) lite.Message {
+// apply returns the false response in place of a.
+func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 	switch a := a.(type) {
 	case lite.MasterchainInfo:
 		switch l {
@@ -97,7 +96,7 @@ func (l Lie) block(c *Chain, a lite.BlockData) []byte {
 	case FalseBytes:
 		data := append([]byte(nil), a.Data...)
 		data[len(data)/2] ^= 1
-		data = data[:len(data)-4] // with the checksum of what is there now
+		data = data[:len(data)-4] // with a matching checksum
 		return binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 	case FalseBlock:
 		return c.other(a.ID).data
@@ -110,14 +109,14 @@ func (l Lie) spoil(data []byte) []byte {
 	case Garbage:
 		sum := sha256.Sum256(data)
 		return append(append([]byte(nil), data[:len(data)/3]...), sum[:]...)
-	case Bomb: // cells, roots and all else as many as can be written
+	case Bomb: // the maximum in all fields
 		bomb := append([]byte{0xb5, 0xee, 0x9c, 0x72, 4, 8}, bytes.Repeat([]byte{0x7f}, 3*4+8)...)
 		return append(bomb, data...)
 	}
 	return data
 }
 
-// unknown answers for blocks that are the liar's own.
+// unknown returns responses for forged blocks.
 func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 	if l != FalseHead && l != FalseHistory && l != FalsePast {
 		return a
@@ -129,7 +128,7 @@ func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 				return lite.BlockData{ID: id, Data: forged.ToBOC()}
 			}
 		}
-	case lite.GetBlockProof: // signatures of the true one
+	case lite.GetBlockProof: // with the signatures of the true block
 		target, _ := c.master(q.Target.SeqNo)
 		p := lite.BlockProof{From: q.Known, To: q.Known}
 		for p.To.SeqNo != target.SeqNo {
@@ -151,7 +150,7 @@ func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 	return a
 }
 
-// circle leads from the first key block to the second, and back from all others.
+// circle returns a link from the first key block to the second, and back from all others.
 func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
 	link, err := c.forward(q.Known, q.Target)
 	if q.Known != c.init {
@@ -161,13 +160,13 @@ func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
 	return lite.BlockProof{From: q.Known, To: link.To, Links: []lite.Link{link}}
 }
 
-// account lies about an account's state.
+// account returns a false account state.
 func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.AccountState {
 	asked := q.(lite.GetAccountState)
 	block, state := c.blocks[a.Shard], c.states[a.Shard.Root]
 	switch l {
 	case FalseBalance, FalseUpdate, FalseRoot:
-		forged, account := richer(state, chaingql.Address{Workchain: asked.Workchain, ID: asked.Account})
+		forged, account := increaseBalance(state, chaingql.Address{Workchain: asked.Workchain, ID: asked.Account})
 		if forged == nil {
 			return a
 		}
@@ -176,9 +175,9 @@ func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.Account
 		shown := updateProof(block.root)
 		switch l {
 		case FalseUpdate:
-			shown = misleading(block.root, state, forged)
+			shown = forgedUpdateProof(block.root, state, forged)
 		case FalseRoot:
-			shown = hung(block.root, replaced(block.root, 2, update(state, forged)))
+			shown = proofBelowPruned(block.root, withRef(block.root, 2, update(state, forged)))
 		}
 		a.Proof, a.State = bag(shown, proof), account.ToBOC()
 	case FalseAbsence:
@@ -195,7 +194,7 @@ func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.Account
 			}
 		}
 	case FalseState:
-		a.State = leafCell(chaingql.Address{ID: asked.Account}, big.NewInt(7)).MustPeekRef(0).ToBOC()
+		a.State = accountLeaf(chaingql.Address{ID: asked.Account}, big.NewInt(7)).MustPeekRef(0).ToBOC()
 	case BareAccount:
 		a.State = nil
 	default:
@@ -204,8 +203,8 @@ func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.Account
 	return a
 }
 
-// richer is a state in which one account has more, and that account.
-func richer(state *cell.Cell, addr chaingql.Address) (forged, account *cell.Cell) {
+// increaseBalance returns a state in which an account has one nano-unit more, and that account.
+func increaseBalance(state *cell.Cell, addr chaingql.Address) (forged, account *cell.Cell) {
 	dict, err := accounts(state)
 	must(err)
 	if dict == nil {
@@ -220,16 +219,16 @@ func richer(state *cell.Cell, addr chaingql.Address) (forged, account *cell.Cell
 	must(err)
 	nano, err := leaf.LoadBigCoins()
 	must(err)
-	value := leafCell(addr, nano.Add(nano, big.NewInt(1)))
+	value := accountLeaf(addr, nano.Add(nano, big.NewInt(1)))
 	must(dict.Set(key, value))
 	held := cell.BeginCell().MustStoreDict(dict).MustStoreUInt(0, 5+4+1).EndCell()
-	return replaced(state, 1, held), value.MustPeekRef(0)
+	return withRef(state, 1, held), value.MustPeekRef(0)
 }
 
-// misleading is a block's proof whose update of the state shows, in place of the
-// new state, a pruned branch that has the true hash where the block's hash is
-// made of it, and a forged one where a reader would look for the state's.
-func misleading(block, state, forged *cell.Cell) *cell.Cell {
+// forgedUpdateProof returns a block's proof in which a pruned branch replaces the new state. The branch has
+// the true hash at the level that the block's hash covers, and the forged hash at the level that readers
+// use.
+func forgedUpdateProof(block, state, forged *cell.Cell) *cell.Cell {
 	update := block.MustPeekRef(2)
 	branch := update.MustPeekRef(1)
 	data := append([]byte{1, 3}, forged.Hash(0)...)
@@ -241,7 +240,7 @@ func misleading(block, state, forged *cell.Cell) *cell.Cell {
 	raw.Refs = []*cell.Cell{raw.Refs[0], cell.FromRawUnsafe(cell.RawUnsafeCell{
 		IsSpecial: true, LevelMask: cell.LevelMask{Mask: 3}, BitsSz: uint(8 * len(data)), Data: data,
 	})}
-	body := replaced(block, 2, cell.FromRawUnsafe(raw)).ToRawUnsafe()
+	body := withRef(block, 2, cell.FromRawUnsafe(raw)).ToRawUnsafe()
 	body.LevelMask.Mask = 1
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()
@@ -249,9 +248,9 @@ func misleading(block, state, forged *cell.Cell) *cell.Cell {
 	return prove(cell.FromRawUnsafe(body), sk)
 }
 
-// hung is a proof of a cell that shows what is below another: it hangs below a
-// pruned branch, which has the cell's hash.
-func hung(c, other *cell.Cell) *cell.Cell {
+// proofBelowPruned returns a proof of c that contains the references of other, below a pruned branch with the
+// hash of c.
+func proofBelowPruned(c, other *cell.Cell) *cell.Cell {
 	branch := pruned(1, c.Hash(0), c.Depth(0)).ToRawUnsafe()
 	branch.Refs = other.ToRawUnsafe().Refs
 	data := binary.BigEndian.AppendUint16(append([]byte{3}, c.Hash(0)...), c.Depth(0))
@@ -260,27 +259,27 @@ func hung(c, other *cell.Cell) *cell.Cell {
 	})
 }
 
-// replaced is a cell with another one below it.
-func replaced(c *cell.Cell, i int, below *cell.Cell) *cell.Cell {
+// withRef returns a cell with another reference i.
+func withRef(c *cell.Cell, i int, below *cell.Cell) *cell.Cell {
 	raw := c.ToRawUnsafe()
 	raw.Refs = append([]*cell.Cell(nil), raw.Refs...)
 	raw.Refs[i] = below
 	return cell.FromRawUnsafe(raw)
 }
 
-// forge is a block that says another time, under a name that fits it.
+// forge returns a block with another time and the matching id.
 func (c *Chain) forge(id lite.BlockID) (lite.BlockID, *cell.Cell) {
-	const seconds = (32 + 32 + 8 + 8 + 32 + 32 + 2 + 6 + 32 + 64) / 8 // where the time is in a header
+	const seconds = (32 + 32 + 8 + 8 + 32 + 32 + 2 + 6 + 32 + 64) / 8 // offset of the time in a header
 	root := c.blocks[id].root
 	raw := root.MustPeekRef(0).ToRawUnsafe()
 	raw.Data = append([]byte(nil), raw.Data...)
 	raw.Data[seconds+3] ^= 1
-	root = replaced(root, 0, cell.FromRawUnsafe(raw))
+	root = withRef(root, 0, cell.FromRawUnsafe(raw))
 	id.Root, id.File = [32]byte(root.Hash(0)), sha256.Sum256(root.ToBOC())
 	return id, root
 }
 
-// other is another block of the same kind.
+// other returns another block of the same workchain.
 func (c *Chain) other(id lite.BlockID) *block {
 	for other, b := range c.blocks {
 		if other != id && other.Workchain == id.Workchain {

@@ -8,11 +8,11 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// mostLinks is how many links one answer has, so that proofs come in parts.
-const mostLinks = 2
+// maxLinks is the number of links in one response. It is small, so that proofs need several responses.
+const maxLinks = 2
 
-// blockProof leads from one masterchain block to another: back by one link,
-// forward from key block to key block by signatures.
+// blockProof returns a proof from one masterchain block to another: back by one link, forward from key block
+// to key block by signatures.
 func (s *Server) blockProof(q lite.GetBlockProof) (lite.Message, error) {
 	known, err := s.linked(q.Known)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Server) blockProof(q lite.GetBlockProof) (lite.Message, error) {
 		return nil, err
 	}
 	p := lite.BlockProof{From: q.Known, To: q.Known}
-	for p.To != q.Target && len(p.Links) < mostLinks {
+	for p.To != q.Target && len(p.Links) < maxLinks {
 		var l lite.Link
 		b := known
 		if p.To != q.Known {
@@ -45,7 +45,7 @@ func (s *Server) blockProof(q lite.GetBlockProof) (lite.Message, error) {
 	return p, nil
 }
 
-// linked is a block that proofs may go through: key blocks are never forgotten.
+// linked returns a block that proofs may pass. Key blocks are never deleted.
 func (s *Server) linked(id lite.BlockID) (*block, error) {
 	s.mu.Lock()
 	head := s.head
@@ -56,10 +56,10 @@ func (s *Server) linked(id lite.BlockID) (*block, error) {
 	return s.block(id)
 }
 
-// session is that of all votes.
+// session is the session of all votes.
 var session = [32]byte{'s', 'e', 's', 's', 'i', 'o', 'n'}
 
-// forward leads from a key block to the next one, or to what is before that.
+// forward returns a link from a key block to the next one, or to a block before that.
 func (c *Chain) forward(from, target lite.BlockID) (l lite.Link, err error) {
 	to := target
 	for c.blocks[to].key != from.SeqNo {
@@ -67,11 +67,11 @@ func (c *Chain) forward(from, target lite.BlockID) (l lite.Link, err error) {
 	}
 	signed, ok := c.signed[to.SeqNo]
 	if !ok {
-		return l, errors.New("nobody signed it")
+		return l, errors.New("the block has no signatures")
 	}
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()
-	sk.ProofRef(3).ProofRef(3).SetRecursive() // what is of the masterchain, its configuration with it
+	sk.ProofRef(3).ProofRef(3).SetRecursive() // the masterchain part with the configuration
 	return lite.Link{
 		ToKey: signed.toKey, From: from, To: to,
 		Dest: headerProof(c.blocks[to].root).ToBOC(), Config: prove(c.blocks[from].root, sk).ToBOC(),
@@ -80,7 +80,7 @@ func (c *Chain) forward(from, target lite.BlockID) (l lite.Link, err error) {
 	}, nil
 }
 
-// back leads to an earlier block, which is in the state after this one.
+// back returns a link to an earlier block, which the state after this one contains.
 func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
 	state, ok := c.states[from.Root]
 	if !ok {
@@ -90,7 +90,7 @@ func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
 	extra := sk.ProofRef(3)
 	at := 0
 	if custom := state.MustPeekRef(3); custom.RefsNum() == 3 {
-		at = 1 // behind the shards
+		at = 1 // after the shards
 	}
 	extra.ProofRef(at) // the configuration
 	info := extra.ProofRef(at + 1)
@@ -101,11 +101,12 @@ func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
 	}
 	return lite.Link{
 		Back: true, ToKey: c.signed[to.SeqNo].toKey, From: from, To: to,
-		Dest: headerProof(c.blocks[to].root).ToBOC(), Block: updateProof(c.blocks[from].root).ToBOC(), State: prove(state, sk).ToBOC(),
+		Dest: headerProof(c.blocks[to].root).ToBOC(), Block: updateProof(c.blocks[from].root).ToBOC(),
+		State: prove(state, sk).ToBOC(),
 	}, nil
 }
 
-// shardProof shows the shards in the state after a masterchain block.
+// shardProof proves the shards in the state after a masterchain block.
 func (s *Server) shardProof(id lite.BlockID, b *block) []byte {
 	state := s.chain.states[id.Root]
 	sk := cell.CreateProofSkeleton()
@@ -113,11 +114,11 @@ func (s *Server) shardProof(id lite.BlockID, b *block) []byte {
 	return cell.ToBOCWithFlags([]*cell.Cell{updateProof(b.root), prove(state, sk)}, true)
 }
 
-// shardsInfo is the shards of a masterchain block, and that they are its own.
+// shardsInfo returns the shards of a masterchain block with their proof.
 func shardsInfo(id lite.BlockID, b *block) (lite.Message, error) {
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()
-	sk.ProofRef(3).ProofRef(3) // what is of the masterchain
+	sk.ProofRef(3).ProofRef(3) // the masterchain part
 	s := b.root.MustPeekRef(3).MustPeekRef(3).BeginParse()
 	if _, err := s.LoadUInt(17); err != nil {
 		return nil, err
@@ -126,5 +127,6 @@ func shardsInfo(id lite.BlockID, b *block) (lite.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lite.AllShardsInfo{ID: id, Proof: prove(b.root, sk).ToBOC(), Data: cell.BeginCell().MustStoreDict(shards).EndCell().ToBOC()}, nil
+	data := cell.BeginCell().MustStoreDict(shards).EndCell().ToBOC()
+	return lite.AllShardsInfo{ID: id, Proof: prove(b.root, sk).ToBOC(), Data: data}, nil
 }

@@ -13,18 +13,16 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// KeyBlocks is how many masterchain blocks of a chain that is made here lie
-// between key blocks, the first of which is the first block. Validators change
-// with each.
+// KeyBlocks is the distance between key blocks in a generated chain, starting with block 1. Each key block
+// introduces new validators, which sign the blocks after it.
 const KeyBlocks = 7
 
-// Made makes a chain of so many masterchain blocks with states, accounts whose
-// balances change, signatures of validators, and shards that split and merge.
-// It is the same chain each time, and the beginning of a longer one.
+// Made generates a chain with the given number of masterchain blocks, with states, changing balances,
+// signatures of validators, and shards that split and merge. It is deterministic: a shorter chain is the
+// beginning of a longer one.
 func Made(masters int) *Chain { return made(masters, 0) }
 
-// MadeSimplex makes a chain like [Made] that is signed by votes of the Simplex
-// consensus from its third key block on.
+// MadeSimplex is like [Made], but from the third key block on votes of the Simplex consensus sign the blocks.
 func MadeSimplex(masters int) *Chain { return made(masters, 2*KeyBlocks+1) }
 
 func made(masters int, simplex uint32) *Chain {
@@ -47,7 +45,7 @@ func made(masters int, simplex uint32) *Chain {
 	return m.Chain
 }
 
-// A maker makes a chain, one masterchain block after the other.
+// A maker generates a chain, one masterchain block after the other.
 type maker struct {
 	*Chain
 	newest lite.BlockID            // of the masterchain
@@ -56,21 +54,21 @@ type maker struct {
 	prevs  *cell.Dictionary // of the masterchain
 	key    uint32           // the newest key block
 	signer validators
-	// simplex is from which block on Simplex votes sign, 0 for none.
+	// simplex is the first block that Simplex votes sign, 0 for none.
 	simplex uint32
-	seen    map[chaingql.Address]*big.Int // balances, as the newest block of each shard left them
+	seen    map[chaingql.Address]*big.Int // balances after the newest block of each shard
 }
 
-// round makes a masterchain block and the shard blocks that it commits to.
+// round generates a masterchain block and the shard blocks that it commits to.
 func (m *maker) round(seqNo uint32) {
 	at := 1_700_000_000 + 4*seqNo
 	balances := accountsAt(seqNo)
 	for _, shard := range slices.Sorted(maps.Keys(m.shards)) {
 		for range (seqNo + uint32(shard>>60)) % 3 {
-			m.grow(headline{prev: []lite.BlockID{m.shards[shard]}}, shard, seqNo, at, balances)
+			m.grow(blockHeader{prev: []lite.BlockID{m.shards[shard]}}, shard, seqNo, at, balances)
 		}
 	}
-	switch seqNo % 12 { // shards split and merge, twice at a time at the end
+	switch seqNo % 12 { // shards split and merge, several times per round at the end
 	case 2:
 		m.split(wholeShard, seqNo, at, balances)
 	case 4:
@@ -94,7 +92,7 @@ func (m *maker) split(shard uint64, seqNo, at uint32, balances map[chaingql.Addr
 	delete(m.shards, shard)
 	half := (shard & -shard) / 2
 	for _, child := range []uint64{shard - half, shard + half} {
-		m.grow(headline{split: true, prev: []lite.BlockID{parent}}, child, seqNo, at, balances)
+		m.grow(blockHeader{split: true, prev: []lite.BlockID{parent}}, child, seqNo, at, balances)
 	}
 }
 
@@ -103,11 +101,11 @@ func (m *maker) merge(shard uint64, seqNo, at uint32, balances map[chaingql.Addr
 	left, right := m.shards[shard-half], m.shards[shard+half]
 	delete(m.shards, shard-half)
 	delete(m.shards, shard+half)
-	m.grow(headline{merge: true, prev: []lite.BlockID{left, right}}, shard, seqNo, at, balances)
+	m.grow(blockHeader{merge: true, prev: []lite.BlockID{left, right}}, shard, seqNo, at, balances)
 }
 
-// grow makes the next block of a shard.
-func (m *maker) grow(h headline, shard uint64, master, at uint32, balances map[chaingql.Address]*big.Int) {
+// grow generates the next block of a shard.
+func (m *maker) grow(h blockHeader, shard uint64, master, at uint32, balances map[chaingql.Address]*big.Int) {
 	for _, id := range h.prev {
 		h.id.SeqNo = max(h.id.SeqNo, id.SeqNo+1)
 	}
@@ -117,10 +115,10 @@ func (m *maker) grow(h headline, shard uint64, master, at uint32, balances map[c
 	m.shards[shard] = id
 }
 
-// commit makes the masterchain block of a round.
+// commit generates the masterchain block of a round.
 func (m *maker) commit(seqNo, at uint32, balances map[chaingql.Address]*big.Int) {
 	tops := slices.SortedFunc(maps.Values(m.shards), func(a, b lite.BlockID) int { return cmp.Compare(a.Shard, b.Shard) })
-	h := headline{
+	h := blockHeader{
 		id: lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}, time: at,
 		key: seqNo%KeyBlocks == 1, session: seqNo / 3, prevKey: m.key, prev: []lite.BlockID{m.newest},
 	}
@@ -138,7 +136,8 @@ func (m *maker) commit(seqNo, at uint32, balances map[chaingql.Address]*big.Int)
 		MustStoreBoolBit(m.signed[m.newest.SeqNo].toKey).MustStoreUInt(uint64(m.newest.SeqNo)*1_000_000+10, 64).
 		MustStoreBoolBit(m.signed[m.newest.SeqNo].toKey).MustStoreBuilder(reference(m.newest)).EndCell()))
 	info := cell.BeginCell().MustStoreUInt(0, 16).MustStoreUInt(uint64(h.set), 32).MustStoreUInt(uint64(h.session), 32).
-		MustStoreBoolBit(false).MustStoreDict(m.prevs).MustStoreUInt(0, 1+64).MustStoreBoolBit(h.key).MustStoreBoolBit(false).EndCell()
+		MustStoreBoolBit(false).MustStoreDict(m.prevs).MustStoreUInt(0, 1+64).MustStoreBoolBit(h.key).
+		MustStoreBoolBit(false).EndCell()
 	extra := cell.BeginCell().MustStoreUInt(0xcc26, 16).MustStoreDict(shards).MustStoreSlice(make([]byte, 32), 256).
 		MustStoreRef(next.config()).MustStoreRef(info).MustStoreUInt(0, 4+1).EndCell()
 	state := stateCell(h.id, at, balances, extra)
@@ -162,8 +161,10 @@ func (m *maker) commit(seqNo, at uint32, balances map[chaingql.Address]*big.Int)
 	}
 }
 
-// keep takes a block that is ready, and what is known of it.
-func (m *maker) keep(h headline, before, after, custom *cell.Cell, master uint32, balances map[chaingql.Address]*big.Int) lite.BlockID {
+// keep adds a complete block to the chain.
+func (m *maker) keep(
+	h blockHeader, before, after, custom *cell.Cell, master uint32, balances map[chaingql.Address]*big.Int,
+) lite.BlockID {
 	id, err := m.add(h.id.Workchain, h.id.Shard, h.id.SeqNo, blockCell(h, before, after, custom).ToBOC())
 	must(err)
 	m.states[id], m.Chain.states[id.Root] = after, after
@@ -179,9 +180,8 @@ func (m *maker) keep(h headline, before, after, custom *cell.Cell, master uint32
 	return id
 }
 
-// accountsAt are what the accounts of a chain that is made here have after the
-// blocks of a round: some are of the masterchain, some of every shard that there
-// ever is.
+// accountsAt returns the balances of a generated chain after a round. There are accounts of the masterchain
+// and of every shard.
 func accountsAt(seqNo uint32) map[chaingql.Address]*big.Int {
 	balances := make(map[chaingql.Address]*big.Int)
 	for i := range uint32(24) {
@@ -194,7 +194,7 @@ func accountsAt(seqNo uint32) map[chaingql.Address]*big.Int {
 		nano := new(big.Int).Lsh(big.NewInt(int64(1+seqNo*i)), uint(i)*4) // up to 100 bits or so
 		balances[addr] = nano.Add(nano, big.NewInt(int64(seqNo)))
 	}
-	balances[chaingql.Address{ID: [32]byte{0x70}}] = new(big.Int) // is there, and has nothing
+	balances[chaingql.Address{ID: [32]byte{0x70}}] = new(big.Int) // exists, with a balance of zero
 	most := new(big.Int).Lsh(big.NewInt(1), 120)
 	balances[chaingql.Address{ID: [32]byte{0xf0, 1}}] = most.Sub(most, big.NewInt(1))
 	return balances

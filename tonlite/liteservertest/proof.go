@@ -6,15 +6,15 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// headerProof shows a block's header, and nothing else of it.
+// headerProof proves only a block's header.
 func headerProof(root *cell.Cell) *cell.Cell {
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()
 	return prove(root, sk)
 }
 
-// updateProof shows a block's header and what state it leads to. The update of
-// the state is in it whole: pruned, its hash would be a wrong one.
+// updateProof proves a block's header and its state update. The update is complete: pruning it would
+// change its hash.
 func updateProof(root *cell.Cell) *cell.Cell {
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()
@@ -22,7 +22,7 @@ func updateProof(root *cell.Cell) *cell.Cell {
 	return prove(root, sk)
 }
 
-// accountProof shows the way to an account in a state, or to where it would be.
+// accountProof proves an account in a state, or its absence.
 func accountProof(state *cell.Cell, account [32]byte) (proof, value *cell.Cell, err error) {
 	sk := cell.CreateProofSkeleton()
 	dict, err := accounts(state)
@@ -45,7 +45,7 @@ func accountProof(state *cell.Cell, account [32]byte) (proof, value *cell.Cell, 
 	return prove(state, sk), value, nil
 }
 
-// accounts is the dictionary of a state's accounts, nil where there are none.
+// accounts returns the dictionary of a state's accounts, nil if there are none.
 func accounts(state *cell.Cell) (*cell.Dictionary, error) {
 	s := state.MustPeekRef(1).BeginParse()
 	some, err := s.LoadBoolBit()
@@ -59,7 +59,7 @@ func accounts(state *cell.Cell) (*cell.Dictionary, error) {
 	return root.AsDict(256), nil
 }
 
-// accountCell takes the account out of a leaf.
+// accountCell returns the account of a leaf.
 func accountCell(leaf *cell.Slice) (*cell.Cell, error) {
 	if _, err := leaf.LoadUInt(5); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func accountCell(leaf *cell.Slice) (*cell.Cell, error) {
 	return leaf.LoadRefCell()
 }
 
-// prove panics where a skeleton does not fit: it was made for this very cell.
+// prove creates a proof. It panics if the skeleton does not fit the cell.
 func prove(root *cell.Cell, sk *cell.ProofSkeleton) *cell.Cell {
 	proof, err := root.CreateProof(sk)
 	if err != nil {

@@ -12,13 +12,12 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// genesis is the zero state of the public network, of which all recordings are.
+// Hashes of the zero state of the public network, of which all recordings are.
 const genesisRoot, genesisFile = "17a3a92992aabea785a7a090985a265cd31f323d849da51239737e321fb05569",
 	"5e994fcf4d425c0a6ce6a792594b7173205f740a39cd56f537defd28b48a0f6e"
 
-// Recorded reads the node's archive packs of a directory, and serves every
-// block that is in them. There are no states, and nothing can be proven from
-// its beginning: the recording has no key block.
+// Recorded reads all blocks in the archive packs of a directory. The chain has no states and no trusted
+// block: the recording contains no key block.
 func Recorded(dir string) (*Chain, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.pack"))
 	if err != nil {
@@ -36,9 +35,8 @@ func Recorded(dir string) (*Chain, error) {
 	return c, nil
 }
 
-// RecordedStates reads the masterchain blocks of one directory that have a
-// state in another, where files are called as their seq_no. Of other shards
-// there is nothing.
+// RecordedStates reads masterchain blocks from one directory and their states from another. Files are named
+// by seq_no. Blocks without a state and other shards are omitted.
 func RecordedStates(blocks, states string) (*Chain, error) {
 	files, err := os.ReadDir(states)
 	if err != nil {
@@ -61,7 +59,7 @@ func recording() *Chain {
 
 const entryMagic = 0x1e8b
 
-var errPack = errors.New("it is no archive pack")
+var errPack = errors.New("it is not an archive pack")
 
 func (c *Chain) addPack(file string) error {
 	data, err := os.ReadFile(file)
@@ -90,7 +88,7 @@ func (c *Chain) addPack(file string) error {
 	return nil
 }
 
-// addNamed adds a block called `workchain,shard,seq_no):root hash:file hash`.
+// addNamed adds a block with the name `workchain,shard,seq_no):root hash:file hash`.
 func (c *Chain) addNamed(title string, data []byte) error {
 	inner, sums, _ := strings.Cut(title, "):")
 	fields := strings.Split(inner, ",")
@@ -108,7 +106,7 @@ func (c *Chain) addNamed(title string, data []byte) error {
 		return err
 	}
 	if !strings.EqualFold(sums, fmt.Sprintf("%x:%x", id.Root, id.File)) {
-		return errors.New("its bytes are not those of its name")
+		return errors.New("its contents do not match its name")
 	}
 	return nil
 }
@@ -134,7 +132,7 @@ func (c *Chain) addState(blocks, states, seqNo string) error {
 		return err
 	}
 	if want := c.blocks[id].root.MustPeekRef(2).ToRawUnsafe().Data[33:65]; string(state.Hash(0)) != string(want) {
-		return errors.New("it is not the one that the block leads to")
+		return errors.New("it is not the state after the block")
 	}
 	c.states[id.Root] = state
 	return nil

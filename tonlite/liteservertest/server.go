@@ -29,7 +29,7 @@ type Server struct {
 	oldest   uint32
 	grown    chan struct{} // closed when the head moves
 	stalls   int
-	resumed  chan struct{} // closed when nothing is stalled any more
+	resumed  chan struct{} // closed when the last stall ends
 	delay    time.Duration
 	lie      Lie
 	asked    map[string]int
@@ -37,7 +37,7 @@ type Server struct {
 	running sync.WaitGroup
 }
 
-// Start serves a chain to its end. Stop the Server when it is no longer used.
+// Start serves a complete chain. Call Stop if the Server is no longer used.
 func Start(chain *Chain) (*Server, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -49,8 +49,8 @@ func Start(chain *Chain) (*Server, error) {
 		asked: make(map[string]int),
 	}
 	for {
-		// One that systems give to outgoing connections might have such a
-		// connection while the Server is stopped.
+		// The port is outside the range of outgoing connections: one of these could take it while the
+		// Server is stopped.
 		switch err := s.listen(fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); {
 		case err == nil:
 			return s, nil
@@ -86,7 +86,7 @@ func (s *Server) accept(l net.Listener) {
 		}
 		s.conns[conn] = true
 		s.running.Go(func() {
-			_ = lite.Serve(conn, s.key, s.answer) // ends when the client goes, or is sent away
+			_ = lite.Serve(conn, s.key, s.answer) // ends with the connection
 			s.mu.Lock()
 			delete(s.conns, conn)
 			s.mu.Unlock()
@@ -95,20 +95,19 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
-// Stop ends all connections and listens no more. A second Stop does nothing.
+// Stop closes the listener and all connections. A second Stop does nothing.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	if s.listener != nil {
 		_ = s.listener.Close()
 		s.listener = nil
 	}
-	s.hangUp()
+	s.closeConnections()
 	s.mu.Unlock()
 	s.running.Wait()
 }
 
-// Restart listens again where the Server did before it was stopped, with the
-// same key.
+// Restart starts a stopped Server again, with the same address and key.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	stopped, addr := s.listener == nil, s.addr.String()
@@ -119,21 +118,20 @@ func (s *Server) Restart() error {
 	return s.listen(addr)
 }
 
-// Interrupt ends all connections, as a network does; new ones are served.
+// Interrupt closes all connections, like a network failure. New ones are accepted.
 func (s *Server) Interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hangUp()
+	s.closeConnections()
 }
 
-func (s *Server) hangUp() {
+func (s *Server) closeConnections() {
 	for conn := range s.conns {
 		_ = conn.Close()
 	}
 }
 
-// Advance makes a masterchain block the newest, and with it those that it
-// commits to. A lower one than before makes a server that is behind.
+// Advance sets the newest masterchain block. A lower number than before simulates a lagging server.
 func (s *Server) Advance(seqNo uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,15 +140,14 @@ func (s *Server) Advance(seqNo uint32) {
 	s.grown = make(chan struct{})
 }
 
-// Forget drops the masterchain blocks below a seq_no.
+// Forget deletes the masterchain blocks below a seq_no.
 func (s *Server) Forget(below uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.oldest = max(s.oldest, below)
 }
 
-// Stall answers nothing until resume is called; what was asked meanwhile is
-// answered then. Connections stand.
+// Stall delays all responses until resume is called. Connections stay open.
 func (s *Server) Stall() (resume func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,22 +163,21 @@ func (s *Server) Stall() (resume func()) {
 	})
 }
 
-// Delay has each query answered that much later, as a server does that is far away.
+// Delay delays each response by d, like a distant server.
 func (s *Server) Delay(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = d
 }
 
-// Tell has the Server lie from now on; [Truth] ends it.
+// Tell sets the kind of false responses. [Truth] ends them.
 func (s *Server) Tell(lie Lie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lie = lie
 }
 
-// Asked says how many queries of each kind were put since the last call, by
-// their names in the schema.
+// Asked returns the number of queries since the last call, by their names in the schema.
 func (s *Server) Asked() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,25 +186,25 @@ func (s *Server) Asked() map[string]int {
 	return asked
 }
 
-// Addr is where the Server listens, or did.
+// Addr returns the address of the Server, even after Stop.
 func (s *Server) Addr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addr.String()
 }
 
-// Config is the global.config.json of a network with these servers, of which
-// the first one's chain counts.
+// Config returns the global.config.json of a network with these servers. Its blocks are those of s.
 func (s *Server) Config(others ...*Server) []byte {
 	type object = map[string]any
 	var servers []object
 	for _, one := range append([]*Server{s}, others...) {
 		one.mu.Lock()
 		ip := one.addr.IP.To4()
+		key := one.key.Public().(ed25519.PublicKey)
 		servers = append(servers, object{
 			"ip":   int32(ip[0])<<24 | int32(ip[1])<<16 | int32(ip[2])<<8 | int32(ip[3]),
 			"port": one.addr.Port,
-			"id":   object{"@type": "pub.ed25519", "key": base64.StdEncoding.EncodeToString(one.key.Public().(ed25519.PublicKey))},
+			"id":   object{"@type": "pub.ed25519", "key": base64.StdEncoding.EncodeToString(key)},
 		})
 		one.mu.Unlock()
 	}
@@ -223,9 +219,10 @@ func (s *Server) Config(others ...*Server) []byte {
 	if validator["init_block"] = validator["zero_state"]; c.init.SeqNo > 0 {
 		validator["init_block"] = block(c.init.SeqNo, c.init.Root, c.init.File)
 	}
-	data, err := json.MarshalIndent(object{"@type": "config.global", "liteservers": servers, "validator": validator}, "", "  ")
+	config := object{"@type": "config.global", "liteservers": servers, "validator": validator}
+	data, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {
-		panic(err) // of numbers and bytes
+		panic(err) // numbers and bytes are always valid JSON
 	}
 	return data
 }

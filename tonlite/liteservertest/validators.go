@@ -12,11 +12,10 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// validators are the keys that sign masterchain blocks from one key block to
-// the next.
+// validators are the keys that sign masterchain blocks from one key block to the next.
 type validators []ed25519.PrivateKey
 
-// newValidators makes the same four for the same term.
+// newValidators returns four keys, which depend only on the term.
 func newValidators(term byte) (v validators) {
 	for i := range byte(4) {
 		seed := sha256.Sum256([]byte{'v', term, i})
@@ -27,17 +26,17 @@ func newValidators(term byte) (v validators) {
 
 const weight = 10
 
-// config is the part of the configuration that says who signs: all of the set but
-// its last, who has no part in the masterchain.
+// config returns the parameters that name the validators. The last one of the set does not sign masterchain
+// blocks.
 func (v validators) config() *cell.Cell {
 	list := cell.NewDict(16)
-	everybody := append(slices.Clone(v), newValidators(255)[0])
-	for i, key := range everybody {
+	all := append(slices.Clone(v), newValidators(255)[0])
+	for i, key := range all {
 		must(list.SetIntKey(big.NewInt(int64(i)), cell.BeginCell().MustStoreUInt(0x73, 8).MustStoreUInt(0x8e81278a, 32).
 			MustStoreSlice(public(key), 256).MustStoreUInt(weight, 64).MustStoreSlice(make([]byte, 32), 256).EndCell()))
 	}
-	set := cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(uint64(len(everybody)), 16).
-		MustStoreUInt(uint64(len(v)), 16).MustStoreUInt(weight*uint64(len(everybody)), 64).MustStoreDict(list).EndCell()
+	set := cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(uint64(len(all)), 16).
+		MustStoreUInt(uint64(len(v)), 16).MustStoreUInt(weight*uint64(len(all)), 64).MustStoreDict(list).EndCell()
 	catchain := cell.BeginCell().MustStoreUInt(0xc1, 8).MustStoreUInt(200, 32).MustStoreUInt(200, 32).
 		MustStoreUInt(3000, 32).MustStoreUInt(4, 32).EndCell()
 	params := cell.NewDict(32)
@@ -46,7 +45,7 @@ func (v validators) config() *cell.Cell {
 	return params.AsCell()
 }
 
-// hash is the short name of the set in a session, as headers have it.
+// hash returns the short hash of the set in a session, as in block headers.
 func (v validators) hash(session uint32) uint32 {
 	data := binary.LittleEndian.AppendUint32(nil, 0x901660ed)
 	data = binary.LittleEndian.AppendUint32(data, session)
@@ -59,7 +58,7 @@ func (v validators) hash(session uint32) uint32 {
 	return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
 }
 
-// sign signs what a link leads to.
+// sign signs the target of a link.
 func (v validators) sign(l lite.Link) (signatures []lite.Signature) {
 	text, err := l.SignedText()
 	must(err)

@@ -1,7 +1,6 @@
-// Package lite is the protocol of lite servers, both ends of it: encrypted
-// packets over TCP, queries and answers on them, and the messages that are
-// needed here. It takes what a peer sends for what it is, bytes of a stranger:
-// nothing in it panics, and nothing is read without a limit.
+// Package lite implements both sides of the protocol of lite servers: encrypted packets over TCP, queries
+// and responses in them, and the messages that tonlite needs. Peers are not trusted: no input makes it
+// panic, and all reads are limited.
 package lite
 
 import (
@@ -22,34 +21,34 @@ import (
 )
 
 const (
-	maxPacket    = 16 << 20 // past the largest block
-	handshake    = 256      // bytes: key id, client's key, checksum, secrets
-	secrets      = 160      // bytes of randomness that become the keys of both directions
-	writeTimeout = time.Second
+	maxPacket     = 16 << 20 // more than the largest block
+	handshakeSize = 256      // size of key id, client's key, checksum and secret
+	secretSize    = 160      // size of the random secret, from which both ciphers get their keys
+	writeTimeout  = time.Second
 )
 
-// ErrHandshake says that the peer hung up in the handshake: it has another key
-// than it was taken to have.
-var ErrHandshake = errors.New("the server refused the handshake: has it another key?")
+// ErrHandshake is returned if the peer ends the connection in the handshake, usually because it has
+// another key.
+var ErrHandshake = errors.New("the server rejected the handshake: it may have another key")
 
-var errPacket = errors.New("a packet is damaged")
+var errMalformed = errors.New("malformed packet")
 
-// A channel carries packets, encrypted by what was agreed in its handshake.
+// A channel transfers packets, encrypted with the keys of its handshake.
 type channel struct {
 	conn    net.Conn
 	in, out cipher.Stream
 	write   sync.Mutex
 }
 
-// dial connects to the server that has a key. The context bounds it.
+// dial connects to a server with the given key. ctx limits the time.
 func dial(ctx context.Context, addr string, key ed25519.PublicKey) (*channel, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	giveUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	c, err := greet(conn, key)
-	if !giveUp() { // the connection was closed under our hands
+	c, err := clientHandshake(conn, key)
+	if !giveUp() { // ctx ended and closed the connection
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
@@ -59,53 +58,53 @@ func dial(ctx context.Context, addr string, key ed25519.PublicKey) (*channel, er
 	return c, nil
 }
 
-// greet is the client's side of the handshake.
-func greet(conn net.Conn, key ed25519.PublicKey) (*channel, error) {
+// clientHandshake runs the client's side of the handshake.
+func clientHandshake(conn net.Conn, key ed25519.PublicKey) (*channel, error) {
 	_, own, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, err
 	}
 	shared, err := adnl.SharedKey(own, key)
 	if err != nil {
-		return nil, fmt.Errorf("the server's key is no key: %w", err)
+		return nil, fmt.Errorf("malformed key of the server: %w", err)
 	}
-	secret := make([]byte, secrets)
+	secret := make([]byte, secretSize)
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(secret)
-	sealed, err := sealing(shared, sum)
+	sealed, err := handshakeCipher(shared, sum)
 	if err != nil {
 		return nil, err
 	}
 	c := &channel{conn: conn}
-	if c.in, c.out, err = streams(secret); err != nil {
+	if c.in, c.out, err = channelCiphers(secret); err != nil {
 		return nil, err
 	}
-	hello := make([]byte, 0, handshake)
+	hello := make([]byte, 0, handshakeSize)
 	id := KeyID(key)
 	hello = append(hello, id[:]...)
 	hello = append(hello, own.Public().(ed25519.PublicKey)...)
 	hello = append(hello, sum[:]...)
-	hello = hello[:handshake]
-	sealed.XORKeyStream(hello[handshake-secrets:], secret)
+	hello = hello[:handshakeSize]
+	sealed.XORKeyStream(hello[handshakeSize-secretSize:], secret)
 	if _, err := conn.Write(hello); err != nil {
 		return nil, err
 	}
 	switch welcome, err := c.read(); {
-	case errors.Is(err, io.EOF), errors.Is(err, errPacket):
+	case errors.Is(err, io.EOF), errors.Is(err, errMalformed):
 		return nil, ErrHandshake
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrHandshake, err)
 	case len(welcome) > 0:
-		return nil, errPacket
+		return nil, errMalformed
 	}
 	return c, nil
 }
 
-// accept is the server's side of the handshake.
-func accept(conn net.Conn, key ed25519.PrivateKey) (*channel, error) {
-	hello := make([]byte, handshake)
+// serverHandshake runs the server's side of the handshake.
+func serverHandshake(conn net.Conn, key ed25519.PrivateKey) (*channel, error) {
+	hello := make([]byte, handshakeSize)
 	if _, err := io.ReadFull(conn, hello); err != nil {
 		return nil, err
 	}
@@ -116,31 +115,31 @@ func accept(conn net.Conn, key ed25519.PrivateKey) (*channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := sealing(shared, [32]byte(hello[64:96]))
+	sealed, err := handshakeCipher(shared, [32]byte(hello[64:96]))
 	if err != nil {
 		return nil, err
 	}
-	secret := hello[handshake-secrets:]
+	secret := hello[handshakeSize-secretSize:]
 	sealed.XORKeyStream(secret, secret)
 	if sha256.Sum256(secret) != [32]byte(hello[64:96]) {
 		return nil, ErrHandshake
 	}
 	c := &channel{conn: conn}
-	if c.out, c.in, err = streams(secret); err != nil {
+	if c.out, c.in, err = channelCiphers(secret); err != nil {
 		return nil, err
 	}
 	return c, c.send(nil)
 }
 
-// sealing is the cipher of the handshake itself.
-func sealing(shared []byte, sum [32]byte) (cipher.Stream, error) {
+// handshakeCipher returns the cipher of the handshake itself.
+func handshakeCipher(shared []byte, sum [32]byte) (cipher.Stream, error) {
 	key := append(append([]byte{}, shared[:16]...), sum[16:]...)
 	iv := append(append([]byte{}, sum[:4]...), shared[20:32]...)
 	return adnl.NewCipherCtr(key, iv)
 }
 
-// streams are the ciphers to and from the client.
-func streams(secret []byte) (to, from cipher.Stream, err error) {
+// channelCiphers returns the ciphers to and from the client.
+func channelCiphers(secret []byte) (to, from cipher.Stream, err error) {
 	if to, err = adnl.NewCipherCtr(secret[:32], secret[64:80]); err != nil {
 		return nil, nil, err
 	}
@@ -148,7 +147,7 @@ func streams(secret []byte) (to, from cipher.Stream, err error) {
 	return to, from, err
 }
 
-// read returns the next packet's payload. One goroutine reads.
+// read returns the next packet's payload. Only one goroutine may call it.
 func (c *channel) read() ([]byte, error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.conn, head); err != nil {
@@ -157,7 +156,7 @@ func (c *channel) read() ([]byte, error) {
 	c.in.XORKeyStream(head, head)
 	n := binary.LittleEndian.Uint32(head)
 	if n < 64 || n > maxPacket {
-		return nil, errPacket
+		return nil, errMalformed
 	}
 	packet := make([]byte, n)
 	if _, err := io.ReadFull(c.conn, packet); err != nil {
@@ -166,12 +165,12 @@ func (c *channel) read() ([]byte, error) {
 	c.in.XORKeyStream(packet, packet)
 	body, sum := packet[:n-32], packet[n-32:]
 	if sha256.Sum256(body) != [32]byte(sum) {
-		return nil, errPacket
+		return nil, errMalformed
 	}
-	return body[32:], nil // past the nonce
+	return body[32:], nil // after the nonce
 }
 
-// send writes one packet, in a second or not at all.
+// send writes one packet within a second, or closes the connection.
 func (c *channel) send(payload []byte) error {
 	packet := make([]byte, 4+32, 4+64+len(payload))
 	binary.LittleEndian.PutUint32(packet, uint32(64+len(payload)))
@@ -189,7 +188,7 @@ func (c *channel) send(payload []byte) error {
 		return err
 	}
 	if _, err := c.conn.Write(packet); err != nil {
-		_ = c.conn.Close() // half a packet may be out
+		_ = c.conn.Close() // a part of the packet may have been sent
 		return err
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // A Client is one connection to a server. Its methods may be called
-// concurrently. When the connection is lost, what is under way fails at once.
+// concurrently. If the connection is lost, running queries fail at once.
 type Client struct {
 	channel *channel
 	lost    chan struct{}
@@ -24,11 +24,11 @@ type Client struct {
 	calls map[[32]byte]chan []byte
 }
 
-// ErrLost says that a connection ended that had stood.
+// ErrLost is returned if an established connection ended.
 var ErrLost = errors.New("the connection is lost")
 
-// Dial connects to the server that has a key, within the context. Close the
-// Client when it is no longer used.
+// Dial connects to a server with the given key. ctx limits the time. Close the Client if it is no longer
+// used.
 func Dial(ctx context.Context, addr string, key ed25519.PublicKey) (*Client, error) {
 	ch, err := dial(ctx, addr, key)
 	if err != nil {
@@ -45,21 +45,20 @@ func newClient(ch *channel) *Client {
 	return c
 }
 
-// Lost is closed when the connection is.
+// Lost returns a channel that is closed when the connection ends.
 func (c *Client) Lost() <-chan struct{} { return c.lost }
 
-// Heard is when the server last said anything.
+// Heard returns the time of the last packet from the server.
 func (c *Client) Heard() time.Time { return time.Unix(0, c.heard.Load()) }
 
-// Close ends the connection, and returns when nothing of it runs any more.
+// Close closes the connection and waits for its goroutines.
 func (c *Client) Close() {
 	_ = c.channel.conn.Close()
 	c.running.Wait()
 }
 
-// Ask puts a query and waits for its answer, as long as the context allows. An
-// [Error] is what the server said; other errors are the connection's or the
-// context's.
+// Ask sends a query and waits for the response. If the server responds with an error, Ask returns it as an
+// [Error]. Other errors are those of the connection or the context.
 func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -77,10 +76,10 @@ func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
 		delete(c.calls, id)
 		c.mu.Unlock()
 	}()
-	query := text(number(nil, idLite), q.append(nil))
-	if err := c.channel.send(text(append(number(nil, idQuery), id[:]...), query)); err != nil {
+	query := appendBytes(appendUint32(nil, idLite), q.append(nil))
+	if err := c.channel.send(appendBytes(append(appendUint32(nil, idQuery), id[:]...), query)); err != nil {
 		_ = c.channel.conn.Close()
-		<-c.lost // so that whoever asks again does not find it standing
+		<-c.lost // so that the next caller sees that the connection is lost
 		return nil, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	select {
@@ -93,13 +92,13 @@ func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
 	}
 }
 
-// Servers hang up on those who are silent for long, and networks forget them.
+// Servers and networks close connections that are idle for long.
 const (
 	pingEvery = 10 * time.Second
 	deadAfter = 3 * pingEvery
 )
 
-// ping keeps the connection alive, and ends one on which nothing comes back.
+// ping keeps the connection alive and closes it if the server does not respond.
 func (c *Client) ping() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -108,8 +107,9 @@ func (c *Client) ping() {
 		case <-c.lost:
 			return
 		case now := <-tick.C:
-			if now.Sub(c.Heard()) > deadAfter || c.channel.send(long(number(nil, idPing), uint64(now.UnixNano()))) != nil {
-				_ = c.channel.conn.Close() // which listen notices
+			ping := appendUint64(appendUint32(nil, idPing), uint64(now.UnixNano()))
+			if now.Sub(c.Heard()) > deadAfter || c.channel.send(ping) != nil {
+				_ = c.channel.conn.Close() // ends listen
 			}
 		}
 	}
@@ -126,16 +126,16 @@ func (c *Client) listen() {
 		}
 		c.heard.Store(time.Now().UnixNano())
 		r := &reader{rest: payload}
-		if r.number() != idAnswer {
-			continue // a pong, or what is not known here
+		if r.readUint32() != idAnswer {
+			continue // a pong, or an unknown message
 		}
-		id, message := r.hash(), r.text()
+		id, message := r.readHash(), r.readBytes()
 		if r.err != nil {
 			continue
 		}
 		c.mu.Lock()
 		back := c.calls[id]
-		delete(c.calls, id) // one answer is all that is listened to
+		delete(c.calls, id) // further responses to the query are ignored
 		c.mu.Unlock()
 		if back != nil {
 			back <- message

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pair is a client's end and a server's of one connection.
+// pair connects a client and a server.
 func pair(t *testing.T, serve func(net.Conn, ed25519.PrivateKey)) *Client {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(nil)
@@ -19,7 +19,7 @@ func pair(t *testing.T, serve func(net.Conn, ed25519.PrivateKey)) *Client {
 	}
 	near, far := net.Pipe()
 	go serve(far, key)
-	ch, err := greet(near, public)
+	ch, err := clientHandshake(near, public)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,18 +34,18 @@ func TestIdleConnectionIsKept(t *testing.T) {
 		defer c.Close()
 		time.Sleep(10 * time.Minute)
 		if _, err := c.Ask(t.Context(), GetMasterchainInfo{}); err != (Error{Code: 1}) {
-			t.Errorf("after ten minutes it says %v", err)
+			t.Errorf("after ten minutes: got error %v", err)
 		}
 	})
 }
 
-// TestFailedQueryLeavesNoConnectionThatSeemsToStand asks just when the peer has
-// hung up: whoever asks again then must not be given the same connection.
-func TestFailedQueryLeavesNoConnectionThatSeemsToStand(t *testing.T) {
+// TestFailedQueryMarksConnectionLost sends a query just after the peer has closed the connection. The next
+// caller must not use the same connection.
+func TestFailedQueryMarksConnectionLost(t *testing.T) {
 	for range 300 {
 		peers := make(chan net.Conn, 1)
 		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
-			_, _ = accept(conn, key)
+			_, _ = serverHandshake(conn, key)
 			peers <- conn
 		})
 		_ = (<-peers).Close()
@@ -53,26 +53,26 @@ func TestFailedQueryLeavesNoConnectionThatSeemsToStand(t *testing.T) {
 		select {
 		case <-c.Lost():
 		default:
-			t.Errorf("it stands after %v", err)
+			t.Errorf("the connection is not lost after %v", err)
 		}
 		if c.Close(); !errors.Is(err, ErrLost) {
-			t.Fatalf("it ended with %v", err)
+			t.Fatalf("Ask: got error %v", err)
 		}
 	}
 }
 
-func TestDeadConnectionIsGivenUp(t *testing.T) {
+func TestDeadConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
-			ch, err := accept(conn, key)
-			for err == nil { // listens, and says nothing
+			ch, err := serverHandshake(conn, key)
+			for err == nil { // reads, but never responds
 				_, err = ch.read()
 			}
 		})
 		begin := time.Now()
 		_, err := c.Ask(t.Context(), GetMasterchainInfo{})
 		if took := time.Since(begin); !errors.Is(err, ErrLost) || took > time.Minute {
-			t.Errorf("after %v it is %v", took, err)
+			t.Errorf("after %v: got error %v", took, err)
 		}
 		c.Close()
 	})

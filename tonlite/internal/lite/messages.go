@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-var errUnexpected = errors.New("a message is not the one that was due")
+var errUnexpected = errors.New("unexpected or malformed message")
 
-// Numbers of the schema's lines that are used here.
+// Constructor ids of the used messages.
 var (
 	idEd25519      = constructor("pub.ed25519 key:int256 = PublicKey")
 	idQuery        = constructor("adnl.message.query query_id:int256 query:bytes = adnl.Message")
@@ -48,8 +48,7 @@ const (
 	CodeTimeout  = 652
 )
 
-// An Error is an answer by which a server says that it does not have what was
-// asked for, or will not give it.
+// An Error is a response if a server does not have the requested data or rejects the query.
 type Error struct {
 	Code    int32
 	Message string
@@ -57,7 +56,7 @@ type Error struct {
 
 func (e Error) Error() string { return fmt.Sprintf("lite server: error %d: %.200q", e.Code, e.Message) }
 
-// A BlockID names a block by everything that it is known by.
+// A BlockID identifies a block by its position and its hashes.
 type BlockID struct {
 	Workchain int32
 	Shard     uint64
@@ -71,17 +70,17 @@ func (id BlockID) String() string {
 }
 
 func (id BlockID) append(dst []byte) []byte {
-	dst = number(long(number(dst, uint32(id.Workchain)), id.Shard), id.SeqNo)
+	dst = appendUint32(appendUint64(appendUint32(dst, uint32(id.Workchain)), id.Shard), id.SeqNo)
 	return append(append(dst, id.Root[:]...), id.File[:]...)
 }
 
 func (r *reader) blockID() (id BlockID) {
-	id.Workchain, id.Shard, id.SeqNo = int32(r.number()), r.long(), r.number()
-	id.Root, id.File = r.hash(), r.hash()
+	id.Workchain, id.Shard, id.SeqNo = int32(r.readUint32()), r.readUint64(), r.readUint32()
+	id.Root, id.File = r.readHash(), r.readHash()
 	return id
 }
 
-// What a client may ask. Each is a [Message].
+// Queries. Each is a [Message].
 type (
 	GetMasterchainInfo struct{}
 	GetBlock           struct{ ID BlockID }
@@ -98,7 +97,7 @@ type (
 	}
 	GetAllShardsInfo struct{ ID BlockID }
 	GetBlockProof    struct{ Known, Target BlockID }
-	// Wait puts another query off until the server has a masterchain block.
+	// Wait delays another query until the server has a masterchain block.
 	Wait struct {
 		SeqNo   uint32
 		Timeout uint32 // milliseconds
@@ -106,7 +105,7 @@ type (
 	}
 )
 
-// What a server may answer, besides an [Error].
+// Responses, in addition to [Error].
 type (
 	MasterchainInfo struct {
 		Last               BlockID
@@ -137,8 +136,8 @@ type (
 	}
 )
 
-// A Link leads from one masterchain block that is believed to another: forward
-// by signatures of validators, back by the earlier one's place in the state.
+// A Link leads from a trusted masterchain block to another one: forward by signatures of validators, or
+// back by the entry of the earlier block in the state.
 type Link struct {
 	ToKey    bool
 	From, To BlockID
@@ -146,108 +145,108 @@ type Link struct {
 	// Back: the two proofs of the state of From.
 	Back         bool
 	Block, State []byte
-	// Forward: the proof of the configuration in From, and who signed To.
+	// Forward: the proof of the configuration in From, and the signatures of To.
 	Config     []byte
 	SetHash    uint32
 	Catchain   uint32
 	Signatures []Signature
-	// Signed by votes of the Simplex consensus: what they are for.
+	// Only if Simplex votes signed the block: the candidate that they are for.
 	Simplex   bool
 	Session   [32]byte
 	Slot      uint32
 	Candidate []byte
 }
 
-// A Signature is a validator's, named by the hash of its key.
+// A Signature is the signature of a validator, which is identified by the hash of its key.
 type Signature struct {
 	Node [32]byte
 	Sign []byte
 }
 
-// A Message is one line of the schema with its values.
+// A Message is an object of the schema.
 type Message interface{ append(dst []byte) []byte }
 
 func (e Error) append(dst []byte) []byte {
-	return text(number(number(dst, idError), uint32(e.Code)), []byte(e.Message))
+	return appendBytes(appendUint32(appendUint32(dst, idError), uint32(e.Code)), []byte(e.Message))
 }
 
-func (GetMasterchainInfo) append(dst []byte) []byte { return number(dst, idGetMasterchainInfo) }
+func (GetMasterchainInfo) append(dst []byte) []byte { return appendUint32(dst, idGetMasterchainInfo) }
 
-func (q GetBlock) append(dst []byte) []byte { return q.ID.append(number(dst, idGetBlock)) }
+func (q GetBlock) append(dst []byte) []byte { return q.ID.append(appendUint32(dst, idGetBlock)) }
 
 func (q GetBlockHeader) append(dst []byte) []byte {
-	return number(q.ID.append(number(dst, idGetBlockHeader)), 0)
+	return appendUint32(q.ID.append(appendUint32(dst, idGetBlockHeader)), 0)
 }
 
 func (q LookupBlock) append(dst []byte) []byte {
-	dst = number(number(dst, idLookupBlock), 1) // by seqno
-	return number(long(number(dst, uint32(q.Workchain)), q.Shard), q.SeqNo)
+	dst = appendUint32(appendUint32(dst, idLookupBlock), 1) // by seqno
+	return appendUint32(appendUint64(appendUint32(dst, uint32(q.Workchain)), q.Shard), q.SeqNo)
 }
 
 func (q GetAccountState) append(dst []byte) []byte {
-	dst = number(q.ID.append(number(dst, idGetAccountState)), uint32(q.Workchain))
+	dst = appendUint32(q.ID.append(appendUint32(dst, idGetAccountState)), uint32(q.Workchain))
 	return append(dst, q.Account[:]...)
 }
 
 func (q GetAllShardsInfo) append(dst []byte) []byte {
-	return q.ID.append(number(dst, idGetAllShardsInfo))
+	return q.ID.append(appendUint32(dst, idGetAllShardsInfo))
 }
 
 func (q GetBlockProof) append(dst []byte) []byte {
-	return q.Target.append(q.Known.append(number(number(dst, idGetBlockProof), 1)))
+	return q.Target.append(q.Known.append(appendUint32(appendUint32(dst, idGetBlockProof), 1)))
 }
 
 func (q Wait) append(dst []byte) []byte {
-	return q.Then.append(number(number(number(dst, idWait), q.SeqNo), q.Timeout))
+	return q.Then.append(appendUint32(appendUint32(appendUint32(dst, idWait), q.SeqNo), q.Timeout))
 }
 
 func (a MasterchainInfo) append(dst []byte) []byte {
-	dst = append(a.Last.append(number(dst, idMasterchainInfo)), a.State[:]...)
-	dst = number(dst, 0xffffffff) // of the masterchain
+	dst = append(a.Last.append(appendUint32(dst, idMasterchainInfo)), a.State[:]...)
+	dst = appendUint32(dst, 0xffffffff) // of the masterchain
 	return append(append(dst, a.ZeroRoot[:]...), a.ZeroFile[:]...)
 }
 
 func (a BlockData) append(dst []byte) []byte {
-	return text(a.ID.append(number(dst, idBlockData)), a.Data)
+	return appendBytes(a.ID.append(appendUint32(dst, idBlockData)), a.Data)
 }
 
 func (a BlockHeader) append(dst []byte) []byte {
-	return text(number(a.ID.append(number(dst, idBlockHeader)), a.Mode), a.Proof)
+	return appendBytes(appendUint32(a.ID.append(appendUint32(dst, idBlockHeader)), a.Mode), a.Proof)
 }
 
 func (a AccountState) append(dst []byte) []byte {
-	dst = a.Shard.append(a.ID.append(number(dst, idAccountState)))
-	return text(text(text(dst, a.ShardProof), a.Proof), a.State)
+	dst = a.Shard.append(a.ID.append(appendUint32(dst, idAccountState)))
+	return appendBytes(appendBytes(appendBytes(dst, a.ShardProof), a.Proof), a.State)
 }
 
 func (a AllShardsInfo) append(dst []byte) []byte {
-	return text(text(a.ID.append(number(dst, idAllShardsInfo)), a.Proof), a.Data)
+	return appendBytes(appendBytes(a.ID.append(appendUint32(dst, idAllShardsInfo)), a.Proof), a.Data)
 }
 
 func (a BlockProof) append(dst []byte) []byte {
-	dst = a.To.append(a.From.append(truth(number(dst, idPartialBlockProof), a.Complete)))
-	dst = number(dst, uint32(len(a.Links)))
+	dst = a.To.append(a.From.append(appendBool(appendUint32(dst, idPartialBlockProof), a.Complete)))
+	dst = appendUint32(dst, uint32(len(a.Links)))
 	for _, l := range a.Links {
 		id := idLinkForward
 		if l.Back {
 			id = idLinkBack
 		}
-		dst = text(l.To.append(l.From.append(truth(number(dst, id), l.ToKey))), l.Dest)
+		dst = appendBytes(l.To.append(l.From.append(appendBool(appendUint32(dst, id), l.ToKey))), l.Dest)
 		if l.Back {
-			dst = text(text(dst, l.Block), l.State)
+			dst = appendBytes(appendBytes(dst, l.Block), l.State)
 			continue
 		}
-		if dst = text(dst, l.Config); l.Simplex { // which has them the other way round
-			dst = number(number(number(dst, idSimplexSet), l.Catchain), l.SetHash)
+		if dst = appendBytes(dst, l.Config); l.Simplex { // which has the fields in another order
+			dst = appendUint32(appendUint32(appendUint32(dst, idSimplexSet), l.Catchain), l.SetHash)
 		} else {
-			dst = number(number(number(dst, idSignatureSet), l.SetHash), l.Catchain)
+			dst = appendUint32(appendUint32(appendUint32(dst, idSignatureSet), l.SetHash), l.Catchain)
 		}
-		dst = number(dst, uint32(len(l.Signatures)))
+		dst = appendUint32(dst, uint32(len(l.Signatures)))
 		for _, s := range l.Signatures {
-			dst = text(append(dst, s.Node[:]...), s.Sign)
+			dst = appendBytes(append(dst, s.Node[:]...), s.Sign)
 		}
 		if l.Simplex {
-			dst = text(number(append(dst, l.Session[:]...), l.Slot), l.Candidate)
+			dst = appendBytes(appendUint32(append(dst, l.Session[:]...), l.Slot), l.Candidate)
 		}
 	}
 	return dst

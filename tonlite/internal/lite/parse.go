@@ -1,28 +1,28 @@
 package lite
 
-// ParseAnswer reads what a server answered. Where that is an [Error] it is the
-// error. Bytes in the answer are the message's own.
+// ParseAnswer parses a response. It returns an [Error] response as error. The byte slices of the result
+// refer to message.
 func ParseAnswer(message []byte) (Message, error) {
 	r := &reader{rest: message}
 	var m Message
-	switch r.number() {
+	switch r.readUint32() {
 	case idError:
-		e := Error{Code: int32(r.number()), Message: string(r.text())}
+		e := Error{Code: int32(r.readUint32()), Message: string(r.readBytes())}
 		r.fail(e)
 		m = e
 	case idMasterchainInfo:
-		a := MasterchainInfo{Last: r.blockID(), State: r.hash()}
-		r.number()
-		a.ZeroRoot, a.ZeroFile = r.hash(), r.hash()
+		a := MasterchainInfo{Last: r.blockID(), State: r.readHash()}
+		r.readUint32()
+		a.ZeroRoot, a.ZeroFile = r.readHash(), r.readHash()
 		m = a
 	case idBlockData:
-		m = BlockData{r.blockID(), r.text()}
+		m = BlockData{r.blockID(), r.readBytes()}
 	case idBlockHeader:
-		m = BlockHeader{r.blockID(), r.number(), r.text()}
+		m = BlockHeader{r.blockID(), r.readUint32(), r.readBytes()}
 	case idAccountState:
-		m = AccountState{r.blockID(), r.blockID(), r.text(), r.text(), r.text()}
+		m = AccountState{r.blockID(), r.blockID(), r.readBytes(), r.readBytes(), r.readBytes()}
 	case idAllShardsInfo:
-		m = AllShardsInfo{r.blockID(), r.text(), r.text()}
+		m = AllShardsInfo{r.blockID(), r.readBytes(), r.readBytes()}
 	case idPartialBlockProof:
 		m = r.blockProof()
 	default:
@@ -34,39 +34,39 @@ func ParseAnswer(message []byte) (Message, error) {
 	return m, nil
 }
 
-// most is how many links, and how many signatures of one, are looked at.
-const most = 2000
+// maxLinks is the maximum number of links, and of signatures per link.
+const maxLinks = 2000
 
 func (r *reader) blockProof() (p BlockProof) {
 	p.Complete, p.From, p.To = r.truth(), r.blockID(), r.blockID()
 	for n := r.count(); n > 0 && r.err == nil; n-- {
 		var l Link
-		switch r.number() {
+		switch r.readUint32() {
 		case idLinkBack:
 			l.Back = true
 		case idLinkForward:
 		default:
 			r.fail(errUnexpected)
 		}
-		l.ToKey, l.From, l.To, l.Dest = r.truth(), r.blockID(), r.blockID(), r.text()
+		l.ToKey, l.From, l.To, l.Dest = r.truth(), r.blockID(), r.blockID(), r.readBytes()
 		if l.Back {
-			l.Block, l.State = r.text(), r.text()
+			l.Block, l.State = r.readBytes(), r.readBytes()
 		} else {
-			l.Config = r.text()
-			switch r.number() {
+			l.Config = r.readBytes()
+			switch r.readUint32() {
 			case idSignatureSet:
-				l.SetHash, l.Catchain = r.number(), r.number()
+				l.SetHash, l.Catchain = r.readUint32(), r.readUint32()
 			case idSimplexSet:
 				l.Simplex = true
-				l.Catchain, l.SetHash = r.number(), r.number()
+				l.Catchain, l.SetHash = r.readUint32(), r.readUint32()
 			default:
 				r.fail(errSigned)
 			}
 			for n := r.count(); n > 0 && r.err == nil; n-- {
-				l.Signatures = append(l.Signatures, Signature{r.hash(), r.text()})
+				l.Signatures = append(l.Signatures, Signature{r.readHash(), r.readBytes()})
 			}
 			if l.Simplex {
-				l.Session, l.Slot, l.Candidate = r.hash(), r.number(), r.text()
+				l.Session, l.Slot, l.Candidate = r.readHash(), r.readUint32(), r.readBytes()
 			}
 		}
 		p.Links = append(p.Links, l)
@@ -75,29 +75,29 @@ func (r *reader) blockProof() (p BlockProof) {
 }
 
 func (r *reader) count() uint32 {
-	n := r.number()
-	if n > most {
+	n := r.readUint32()
+	if n > maxLinks {
 		r.fail(errUnexpected)
 		return 0
 	}
 	return n
 }
 
-// parseQuery reads what a client asked.
+// parseQuery parses a query of a client.
 func parseQuery(message []byte) (Message, error) {
 	r := &reader{rest: message}
-	if r.number() != idLite {
+	if r.readUint32() != idLite {
 		return nil, errUnexpected
 	}
-	r = &reader{rest: r.text()}
+	r = &reader{rest: r.readBytes()}
 	q := r.query()
 	return q, r.err
 }
 
 func (r *reader) query() Message {
-	switch r.number() {
+	switch r.readUint32() {
 	case idWait:
-		w := Wait{SeqNo: r.number(), Timeout: r.number()}
+		w := Wait{SeqNo: r.readUint32(), Timeout: r.readUint32()}
 		if w.Then = r.query(); w.Then == nil {
 			return nil
 		}
@@ -109,16 +109,16 @@ func (r *reader) query() Message {
 	case idGetBlockHeader:
 		return GetBlockHeader{r.blockID()}
 	case idLookupBlock:
-		if r.number() != 1 {
+		if r.readUint32() != 1 {
 			r.fail(errUnexpected)
 		}
-		return LookupBlock{int32(r.number()), r.long(), r.number()}
+		return LookupBlock{int32(r.readUint32()), r.readUint64(), r.readUint32()}
 	case idGetAccountState:
-		return GetAccountState{r.blockID(), int32(r.number()), r.hash()}
+		return GetAccountState{r.blockID(), int32(r.readUint32()), r.readHash()}
 	case idGetAllShardsInfo:
 		return GetAllShardsInfo{r.blockID()}
 	case idGetBlockProof:
-		if r.number() != 1 {
+		if r.readUint32() != 1 {
 			r.fail(errUnexpected)
 		}
 		return GetBlockProof{r.blockID(), r.blockID()}

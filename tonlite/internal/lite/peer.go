@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Serve speaks the server's side on a connection until that ends, and closes
-// it. Queries are answered concurrently by answer, which returns when its
-// context is done; nil is no answer at all. Serve returns when none runs.
+// Serve runs the server's side of a connection until it ends, and closes it. It calls answer concurrently
+// for each query. answer must return when its context is done; nil sends no response. Serve waits for all
+// running calls.
 func Serve(conn net.Conn, key ed25519.PrivateKey, answer func(context.Context, Message) Message) error {
 	defer func() { _ = conn.Close() }()
 	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
-	c, err := accept(conn, key)
+	c, err := serverHandshake(conn, key)
 	if err != nil {
 		return err
 	}
@@ -33,17 +33,17 @@ func Serve(conn net.Conn, key ed25519.PrivateKey, answer func(context.Context, M
 			return err
 		}
 		r := &reader{rest: payload}
-		switch r.number() {
+		switch r.readUint32() {
 		case idPing:
-			if err := c.send(long(number(nil, idPong), r.long())); err != nil {
+			if err := c.send(appendUint64(appendUint32(nil, idPong), r.readUint64())); err != nil {
 				return err
 			}
-		case idAuthenticate: // whoever it is may ask
-			if err := c.send(text(number(nil, idNonce), r.text())); err != nil {
+		case idAuthenticate: // all clients are accepted
+			if err := c.send(appendBytes(appendUint32(nil, idNonce), r.readBytes())); err != nil {
 				return err
 			}
 		case idQuery:
-			id, query := r.hash(), r.text()
+			id, query := r.readHash(), r.readBytes()
 			if r.err != nil {
 				return r.err
 			}
@@ -54,7 +54,8 @@ func Serve(conn net.Conn, key ed25519.PrivateKey, answer func(context.Context, M
 				} else if a = answer(ctx, q); a == nil {
 					return
 				}
-				_ = c.send(text(append(number(nil, idAnswer), id[:]...), a.append(nil))) // else the reading side ends
+				// If send fails, read fails too and ends the loop.
+				_ = c.send(appendBytes(append(appendUint32(nil, idAnswer), id[:]...), a.append(nil)))
 			})
 		}
 	}

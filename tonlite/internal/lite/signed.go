@@ -15,36 +15,36 @@ var (
 )
 
 var (
-	errSigned    = errors.New("a block is signed in a way that is not known here")
-	errCandidate = errors.New("another block was signed")
+	errSigned    = errors.New("unknown kind of signature")
+	errCandidate = errors.New("the signatures are for another block")
 )
 
-// KeyID is the short name of a key.
-func KeyID(key []byte) [32]byte { return sha256.Sum256(append(number(nil, idEd25519), key...)) }
+// KeyID returns the id of a key.
+func KeyID(key []byte) [32]byte { return sha256.Sum256(append(appendUint32(nil, idEd25519), key...)) }
 
-// SignedText is what validators signed of the block that a link leads to: its
-// name, or, in the Simplex consensus, a vote that finalizes a candidate by its
-// hash, which must be that block's.
+// SignedText returns the text that validators signed for the target of a link: the id of the block or, in
+// the Simplex consensus, a vote that finalizes a candidate. It returns an error if the candidate is not
+// for that block.
 func (l Link) SignedText() ([]byte, error) {
 	if !l.Simplex {
-		return append(append(number(nil, idBlockID), l.To.Root[:]...), l.To.File[:]...), nil
+		return append(append(appendUint32(nil, idBlockID), l.To.Root[:]...), l.To.File[:]...), nil
 	}
 	r := &reader{rest: l.Candidate}
-	if kind := r.number(); kind != idCandidate && kind != idEmpty {
+	if kind := r.readUint32(); kind != idCandidate && kind != idEmpty {
 		return nil, errSigned
 	}
 	if id := r.blockID(); r.err != nil || id != l.To {
 		return nil, errCandidate
 	}
 	hash := sha256.Sum256(l.Candidate)
-	vote := append(number(number(number(nil, idFinalize), idCandidateID), l.Slot), hash[:]...)
-	return text(append(number(nil, idDataToSign), l.Session[:]...), vote), nil
+	vote := append(appendUint32(appendUint32(appendUint32(nil, idFinalize), idCandidateID), l.Slot), hash[:]...)
+	return appendBytes(append(appendUint32(nil, idDataToSign), l.Session[:]...), vote), nil
 }
 
-// Propose makes the candidate by which a block is voted for.
+// Propose returns the candidate for a block.
 func Propose(id BlockID, parent [32]byte) []byte {
-	candidate := id.append(number(nil, idCandidate))
+	candidate := id.append(appendUint32(nil, idCandidate))
 	candidate = append(candidate, make([]byte, 32)...)
-	candidate = number(number(number(candidate, constructor("consensus.candidateParent id:consensus.CandidateId = consensus.CandidateParent")), idCandidateID), id.SeqNo-1)
+	candidate = appendUint32(appendUint32(appendUint32(candidate, constructor("consensus.candidateParent id:consensus.CandidateId = consensus.CandidateParent")), idCandidateID), id.SeqNo-1)
 	return append(candidate, parent[:]...)
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestVoteIsWhatValidatorsSigned checks a vote that one validator of the public
-// network gave for masterchain block 59379986, out of that block's proof.
-func TestVoteIsWhatValidatorsSigned(t *testing.T) {
+// TestRecordedVoteIsValid checks the vote of a validator of the public network for masterchain block
+// 59379986, from that block's proof.
+func TestRecordedVoteIsValid(t *testing.T) {
 	const (
 		key       = "36f7d72b8638d973e81d5d6aa6a2e09d9e5c6a6a000beed5e29718f3ba9ffe7b"
 		node      = "6f65ccb5c78cc441ba926eeac41c8d453cae32bf84d7f2f1b928a5045df61b5f"
@@ -25,25 +25,25 @@ func TestVoteIsWhatValidatorsSigned(t *testing.T) {
 		File: [32]byte(unhex(t, "cb7b0e0feb58d8fa0d705dc377a60136ba9abe5184c8bdd81acec68d1590c1b4")),
 	}}
 	if id := KeyID(unhex(t, key)); hex.EncodeToString(id[:]) != node {
-		t.Errorf("the validator is called %x", id)
+		t.Errorf("got key id %x", id)
 	}
 	text, err := l.SignedText()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !ed25519.Verify(unhex(t, key), text, unhex(t, signature)) {
-		t.Error("the signature is of something else")
+		t.Error("the signature does not match the vote")
 	}
 	other := l
 	other.To.SeqNo++
 	if _, err := other.SignedText(); err == nil {
-		t.Error("the vote is taken for one for another block")
+		t.Error("the vote is accepted for another block")
 	}
 	other = l
 	other.Candidate = append([]byte(nil), l.Candidate...)
 	other.Candidate[len(other.Candidate)-1]++
 	if text, err := other.SignedText(); err == nil && ed25519.Verify(unhex(t, key), text, unhex(t, signature)) {
-		t.Error("the vote is taken for one for another candidate")
+		t.Error("the vote is accepted for another candidate")
 	}
 }
 

@@ -6,17 +6,17 @@ import (
 	"hash/crc32"
 )
 
-var errShort = errors.New("a message ends too soon")
+var errShort = errors.New("truncated message")
 
-// constructor is the number of a line of the schema.
+// constructor returns the id of a line of the schema.
 func constructor(line string) uint32 { return crc32.ChecksumIEEE([]byte(line)) }
 
-func number(dst []byte, n uint32) []byte { return binary.LittleEndian.AppendUint32(dst, n) }
+func appendUint32(dst []byte, n uint32) []byte { return binary.LittleEndian.AppendUint32(dst, n) }
 
-func long(dst []byte, n uint64) []byte { return binary.LittleEndian.AppendUint64(dst, n) }
+func appendUint64(dst []byte, n uint64) []byte { return binary.LittleEndian.AppendUint64(dst, n) }
 
-// text appends bytes behind their length, padded to a multiple of four.
-func text(dst, data []byte) []byte {
+// appendBytes appends the length and the bytes, padded to a multiple of four.
+func appendBytes(dst, data []byte) []byte {
 	n := len(data)
 	if n < 254 {
 		dst = append(dst, byte(n))
@@ -31,14 +31,14 @@ func text(dst, data []byte) []byte {
 	return dst
 }
 
-func truth(dst []byte, v bool) []byte {
+func appendBool(dst []byte, v bool) []byte {
 	if v {
-		return number(dst, idTrue)
+		return appendUint32(dst, idTrue)
 	}
-	return number(dst, idFalse)
+	return appendUint32(dst, idFalse)
 }
 
-// A reader takes a message apart. After its first error all is zero.
+// A reader parses a message. After its first error all values are zero.
 type reader struct {
 	rest []byte
 	err  error
@@ -56,27 +56,27 @@ func (r *reader) take(n int) []byte {
 	return taken
 }
 
-func (r *reader) number() uint32 {
+func (r *reader) readUint32() uint32 {
 	if b := r.take(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
-func (r *reader) long() uint64 {
+func (r *reader) readUint64() uint64 {
 	if b := r.take(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
 }
 
-func (r *reader) hash() (h [32]byte) {
+func (r *reader) readHash() (h [32]byte) {
 	copy(h[:], r.take(32))
 	return h
 }
 
 func (r *reader) truth() bool {
-	switch r.number() {
+	switch r.readUint32() {
 	case idTrue:
 		return true
 	case idFalse:
@@ -86,8 +86,8 @@ func (r *reader) truth() bool {
 	return false
 }
 
-// text returns bytes that the message goes on owning.
-func (r *reader) text() []byte {
+// readBytes returns a slice of the message.
+func (r *reader) readBytes() []byte {
 	head := r.take(1)
 	if head == nil {
 		return nil

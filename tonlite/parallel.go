@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// abreast is how many parts of one task are done at a time.
-const abreast = 8
+// concurrency is the number of parts of one task that run at the same time.
+const concurrency = 8
 
-// together does n parts of a task, some at a time, and waits for them. It
-// returns the first error, which ends the others.
-func together(ctx context.Context, n int, part func(ctx context.Context, i int) error) error {
+// parallel runs n parts of a task, up to concurrency at a time, and waits for them. It
+// returns the first error, which cancels the others.
+func parallel(ctx context.Context, n int, part func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
 	next := make(chan int)
-	for range min(n, abreast) {
+	for range min(n, concurrency) {
 		running.Go(func() {
 			for i := range next {
 				if err := part(ctx, i); err != nil {
