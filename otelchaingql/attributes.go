@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Keys of attributes that the semantic conventions have none for.
+// Attribute keys that the semantic conventions do not define.
 const (
 	keyTransport = attribute.Key("chaingql.transport")
 	keyProject   = attribute.Key("chaingql.project")
@@ -15,39 +15,36 @@ const (
 	keyOrigin    = attribute.Key("chaingql.origin")
 	keyLimit     = attribute.Key("chaingql.limit")
 
-	// On spans alone.
+	// Only on spans.
 	keyHash      = attribute.Key("chaingql.document.hash")
 	keyDelivered = attribute.Key("chaingql.blocks.delivered")
 	keyCursor    = attribute.Key("chaingql.cursor")
 	keyLived     = attribute.Key("chaingql.subscription.duration")
 )
 
-func transport(name string) attribute.KeyValue      { return keyTransport.String(name) }
-func reason(why chaingql.Reason) attribute.KeyValue { return keyReason.String(string(why)) }
-func limitName(name string) attribute.KeyValue      { return keyLimit.String(name) }
-func operationType(of string) attribute.KeyValue    { return semconv.GraphQLOperationTypeKey.String(of) }
+func transport(name chaingql.Transport) attribute.KeyValue { return keyTransport.String(string(name)) }
+func reason(why chaingql.Reason) attribute.KeyValue        { return keyReason.String(string(why)) }
+func limitName(name string) attribute.KeyValue             { return keyLimit.String(name) }
+func operationType(of chaingql.OperationType) attribute.KeyValue {
+	return semconv.GraphQLOperationTypeKey.String(string(of))
+}
 func failure(out chaingql.Outcome) attribute.KeyValue {
 	return semconv.ErrorTypeKey.String(failureOf(out))
 }
 
-// Values of Operation.Type, Operation.Transport and Delivery.From.
-const (
-	query        = "query"
-	subscription = "subscription"
-)
-
+// Values of attributes. Of each of them there is one counter.
 var (
-	types      = [...]string{query, subscription}
-	transports = [...]string{"http", "sse", "graphql-ws", "graphql-transport-ws"}
-	origins    = [...]string{"live", "window", "backend"}
+	types      = [...]chaingql.OperationType{chaingql.OperationQuery, chaingql.OperationSubscription}
+	transports = [...]chaingql.Transport{chaingql.TransportHTTP, chaingql.TransportSSE,
+		chaingql.TransportGraphQLWS, chaingql.TransportGraphQLTransportWS}
+	origins = [...]chaingql.Source{chaingql.SourceLive, chaingql.SourceWindow, chaingql.SourceBackend}
 )
 
-// other stands for a name or an error that is not in a list. (General
-// attributes of the semantic conventions)
+// other replaces names and errors that are not in a list, as the semantic conventions recommend.
 const other = "_OTHER"
 
-// failureOf is what went wrong, as error.type: the code that the client of a
-// query was shown, or the reason why a subscription ended; "" where nothing did.
+// failureOf returns the value of error.type: the code that the client of a query received, or the
+// reason why a subscription ended. It returns "" if the operation did not fail.
 func failureOf(out chaingql.Outcome) string {
 	switch {
 	case !out.Failed:
@@ -60,10 +57,9 @@ func failureOf(out chaingql.Outcome) string {
 	return other
 }
 
-// blameless tells what is no failure of the service: a query that it rightly
-// answered with an error, and a subscription whose end its client or its host
-// wanted, or brought about.
-func blameless(out chaingql.Outcome) bool {
+// notServiceFault reports whether the outcome is not a failure of the service: a query with an error that
+// is the client's fault, or a subscription that ended because of its client or the host.
+func notServiceFault(out chaingql.Outcome) bool {
 	switch out.Code {
 	case "BAD_USER_INPUT", "CURSOR_TOO_OLD", "LIMIT_EXCEEDED":
 		return true
@@ -71,10 +67,10 @@ func blameless(out chaingql.Outcome) bool {
 	return !out.Failed || out.Reason != "" && out.Reason != chaingql.ReasonLost && out.Reason != chaingql.ReasonGap
 }
 
-// names are those operations' that may be told apart.
+// names is the set of operation names that telemetry may contain.
 type names map[string]bool
 
-// of returns what metrics show for a name, if they show any.
+// of returns the metric attribute for a name; "" means no attribute.
 func (n names) of(name string) string {
 	switch {
 	case len(n) == 0:

@@ -13,11 +13,11 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-func subscriptionOf(transport string) chaingql.Operation {
+func subscriptionOf(transport chaingql.Transport) chaingql.Operation {
 	return chaingql.Operation{Type: "subscription", Name: "Live", Hash: "c0ffee", Transport: transport, Project: "demo"}
 }
 
-// delivering is the hook of a delivery, and what it is told.
+// delivering returns the hook of a delivery with its arguments.
 func delivering() (hook func(context.Context, chaingql.Delivery), ctx context.Context, d chaingql.Delivery) {
 	hooks := otelchaingql.Hooks(&otelchaingql.Options{
 		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
@@ -25,13 +25,13 @@ func delivering() (hook func(context.Context, chaingql.Delivery), ctx context.Co
 		Projects:       true, OperationNames: []string{"Live"}, Attributes: []attribute.KeyValue{attribute.String("chain", "test")},
 	})
 	op := subscriptionOf("graphql-transport-ws")
-	return hooks.BlockDelivered, hooks.OperationStarted(context.Background(), op), chaingql.Delivery{Operation: op, Cursor: "1m", Lag: time.Millisecond, From: "live"}
+	return hooks.BlockDelivered, hooks.OperationStarted(context.Background(), op), chaingql.Delivery{Operation: op, Cursor: "1m", Lag: time.Millisecond, Source: "live"}
 }
 
-func TestABlockForASubscriberAllocatesNothing(t *testing.T) {
+func TestBlockDeliveredAllocatesNothing(t *testing.T) {
 	hook, ctx, d := delivering()
 	if n := testing.AllocsPerRun(1000, func() { hook(ctx, d) }); n > 0 {
-		t.Errorf("%v allocations for each block and subscriber", n)
+		t.Errorf("%v allocations per block and subscriber, want 0", n)
 	}
 }
 
@@ -53,7 +53,7 @@ func BenchmarkBlockDeliveredInParallel(b *testing.B) {
 	})
 }
 
-// A query's hooks, with spans that are recorded, and with none.
+// BenchmarkQuery measures the hooks of a query, with recorded spans and without spans.
 func BenchmarkQuery(b *testing.B) {
 	for _, row := range []struct {
 		name    string

@@ -1,11 +1,9 @@
-// Package otelchaingql tells OpenTelemetry what a [chaingql.Handler] does: a
-// span for each operation, and metrics of operations, sockets, blocks, limits
-// and the source.
+// Package otelchaingql exports telemetry of a [chaingql.Handler] with OpenTelemetry: a span for
+// each operation, and metrics of operations, sockets, blocks, limits and the source.
 //
 //	h := chaingql.New(backend, &chaingql.Options{Hooks: otelchaingql.Hooks(nil)})
 //	mux.Handle("/{project}/graphql", otelhttp.NewHandler(h, "graphql", otelhttp.WithServerName("api.example:443")))
 //
-// It depends on OpenTelemetry's API alone: which SDK there is, and where it
-// exports to, Prometheus or a collector, is the host's choice. The README lists
-// each metric, and why the spans are what they are.
+// It depends only on OpenTelemetry's API. The host chooses the SDK and the exporter, for example
+// Prometheus or a collector. The README lists all metrics and explains the spans.
 package otelchaingql

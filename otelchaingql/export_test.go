@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// KeptKinds is for how many of n kinds of operations attributes are kept.
+// KeptKinds returns the number of cached attribute sets after n kinds of operations.
 func KeptKinds(n int) int {
 	m := newMetrics(&Options{MeterProvider: noop.NewMeterProvider()}, nil)
 	for i := range n {

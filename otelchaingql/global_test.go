@@ -15,14 +15,15 @@ import (
 
 var globalsSet bool
 
-// A host may set up OpenTelemetry when its handlers are made already.
-func TestWithoutOptionsTheGlobalProvidersAreUsedWheneverTheyAreSet(t *testing.T) {
+// TestGlobalProvidersMayBeSetLater requires that the default providers are resolved late: a host
+// may set up OpenTelemetry after it has created its Handlers.
+func TestGlobalProvidersMayBeSetLater(t *testing.T) {
 	if globalsSet {
-		t.Skip("what was made before they were set goes to the first of them for good")
+		t.Skip("instruments that exist before the first global provider is set stay with it")
 	}
 	globalsSet = true
 	m := &meter{Hooks: otelchaingql.Hooks(nil), t: t, reader: sdkmetric.NewManualReader()}
-	m.run(queryMine, chaingql.Outcome{}) // is lost, and does no harm
+	m.run(queryMine, chaingql.Outcome{}) // not recorded, but harmless
 	spans := tracetest.NewSpanRecorder()
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader)))
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))

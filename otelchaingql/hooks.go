@@ -11,11 +11,12 @@ import (
 // Scope is the name of the instrumentation scope of all spans and metrics.
 const Scope = "github.com/chaingql/chaingql/otelchaingql"
 
-// Hooks returns hooks for one [chaingql.Handler]; opts may be nil and is copied.
-// Handlers that share them share their metrics too, and the state of the source
-// is then the one's or the other's: give each its own, with Options.Attributes to
-// tell them apart. A host that has hooks of its own sets theirs to functions that
-// call both. Instruments that a MeterProvider refuses go to otel.Handle.
+// Hooks returns hooks for one [chaingql.Handler]. opts may be nil and is copied.
+//
+// Create separate hooks for each Handler and distinguish the Handlers with Options.Attributes. Shared
+// hooks would mix their metrics, and gauges such as chaingql.source.up would show the Handler that
+// reported last. If your program has hooks too, set each field to a function that calls yours and
+// the one of this package. Errors of the MeterProvider are passed to otel.Handle.
 func Hooks(opts *Options) chaingql.Hooks {
 	o := opts.withDefaults()
 	o.Attributes = slices.Clone(o.Attributes)
@@ -26,14 +27,15 @@ func Hooks(opts *Options) chaingql.Hooks {
 	t, m := newTraces(&o, allowed), newMetrics(&o, allowed)
 	return chaingql.Hooks{
 		OperationStarted: func(ctx context.Context, op chaingql.Operation) context.Context {
-			// In any case, or what is finished would be more than what was started.
+			// Deferred, so that the operation counts as started even if started panics: it will be
+			// counted as finished.
 			defer func() { m.operationStarted(ctx, op) }()
 			ctx = t.started(ctx, op)
 			return ctx
 		},
 		OperationFinished: func(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
 			defer t.finished(ctx, op, out)
-			m.operationFinished(ctx, op, out) // while the span is there, for exemplars
+			m.operationFinished(ctx, op, out) // before the span ends, for exemplars
 		},
 		ReadStarted: t.reading,
 		SocketOpened: func(ctx context.Context, s chaingql.Socket) {

@@ -27,7 +27,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A host serves a chain whose calls are watched, and records its spans.
+// A host serves a chain, records the contexts of Backend calls, and records spans.
 type host struct {
 	t     *testing.T
 	spans *tracetest.SpanRecorder
@@ -35,14 +35,14 @@ type host struct {
 	url   string
 
 	mu     sync.Mutex
-	called []context.Context // what the backend was given
+	called []context.Context // contexts of Backend calls
 	fails  error
 }
 
-// w3c reads what the conventions say.
+// w3c is the propagator of the semantic conventions.
 var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// open serves until the test ends; around may put something around the Handler.
+// open starts a host that serves until the test ends. If around is not nil, it wraps the Handler.
 func open(t *testing.T, opts otelchaingql.Options, around func(http.Handler) http.Handler) *host {
 	t.Helper()
 	h := &host{t: t, spans: tracetest.NewSpanRecorder(), chain: memchain.New()}
@@ -74,7 +74,7 @@ func open(t *testing.T, opts otelchaingql.Options, around func(http.Handler) htt
 	return h
 }
 
-// backend notes the contexts of its calls.
+// backend records the contexts of its calls.
 type backend struct {
 	*memchain.Chain
 	h *host
@@ -101,18 +101,18 @@ func (b backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql
 	return b.Chain.Blocks(ctx, q)
 }
 
-// asked returns the span and the baggage that the backend was last given.
+// asked returns the span and the baggage of the last Backend call.
 func (h *host) asked() (trace.SpanContext, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.called) == 0 {
-		h.t.Fatal("the backend was not asked")
+		h.t.Fatal("the backend was not called")
 	}
 	ctx := h.called[len(h.called)-1]
 	return trace.SpanContextFromContext(ctx), baggage.FromContext(ctx).String()
 }
 
-// append adds a block of the masterchain.
+// append appends a masterchain block.
 func (h *host) append(seqNo uint32) {
 	h.t.Helper()
 	b := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: seqNo, Time: time.Now(), Cursor: chaingql.ChainOrder(-1, 1<<63, seqNo, 0)}
@@ -127,7 +127,7 @@ const (
 	newBlocks = `{"query":"subscription Live{blocks(after:\"\"){id}}"%s}`
 )
 
-// post asks over HTTP; pairs are names and values of headers.
+// post sends a query over HTTP. pairs holds names and values of headers.
 func (h *host) post(body string, pairs ...string) string {
 	h.t.Helper()
 	res := h.send(body, pairs...)
@@ -162,13 +162,13 @@ func headers(pairs []string) http.Header {
 	return header
 }
 
-// A socket is a client's.
+// A socket is a client's WebSocket.
 type socket struct {
 	*websocket.Conn
 	h *host
 }
 
-// socket opens one, with connection_init's payload if it is not "".
+// socket opens a WebSocket and sends connection_init, with init as payload unless it is "".
 func (h *host) socket(protocol, init string, pairs ...string) *socket {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -197,7 +197,7 @@ func (s *socket) say(frame string) {
 	}
 }
 
-// hear waits for a message with a text in it.
+// hear reads messages until one contains text.
 func (s *socket) hear(text string) {
 	s.h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -213,14 +213,14 @@ func (s *socket) hear(text string) {
 	}
 }
 
-// start begins an operation as the socket's protocol has it.
+// start starts an operation in the socket's protocol.
 func (s *socket) start(id, payload string) {
 	s.h.t.Helper()
 	typ := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[s.Subprotocol()]
 	s.say(fmt.Sprintf(`{"id":%q,"type":%q,"payload":%s}`, id, typ, payload))
 }
 
-// nextEvent reads an event stream up to the next event's data.
+// nextEvent returns the data of the next event.
 func nextEvent(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	for {
@@ -234,7 +234,7 @@ func nextEvent(t *testing.T, r *bufio.Reader) string {
 	}
 }
 
-// ended waits for a number of spans that have ended, and returns them.
+// ended waits until n spans have ended and returns them.
 func (h *host) ended(n int) []sdktrace.ReadOnlySpan {
 	h.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
@@ -247,7 +247,7 @@ func (h *host) ended(n int) []sdktrace.ReadOnlySpan {
 	}
 }
 
-// attributesOf are a span's, by key.
+// attributesOf returns the attributes of a span by key.
 func attributesOf(s sdktrace.ReadOnlySpan) map[attribute.Key]any {
 	all := map[attribute.Key]any{}
 	for _, a := range s.Attributes() {

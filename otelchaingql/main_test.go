@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// The hooks start nothing.
-func TestMain(m *testing.M) { leak.Main(m, 5*time.Second) }
+// TestMain fails if goroutines remain: the hooks must not start any.
+func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }

@@ -15,23 +15,23 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Bounds of the histograms' buckets, in seconds.
+// Bucket boundaries of the histograms, in seconds.
 var (
-	// A query takes microseconds from memory, and at most
-	// Limits.BackendTimeout for each call of the Backend.
+	// A query takes microseconds if it is served from memory, and at most Limits.BackendTimeout per
+	// Backend call otherwise.
 	boundsQuery = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	// Chains and their indexers take seconds to make a block known.
+	// Chains and indexers publish a block after seconds.
 	boundsReceive = []float64{.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 120, 300, 900, 3600}
-	// A block is handed on in microseconds, and to who lags in a minute.
+	// Live subscribers receive a block within microseconds, lagging ones within a minute.
 	boundsDelivery = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	// Subscriptions live as long as a page is open, or a service up.
+	// Subscriptions last as long as a page is open or a service is running.
 	boundsLong = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600}
-	// The source is tried again after milliseconds at first.
+	// The first retry of the source comes after milliseconds.
 	boundsOutage = []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 4 * 3600}
 )
 
-// metrics are the instruments, and the attributes that go with them. What they
-// are told often has its attributes made before.
+// metrics holds the instruments and their attributes. Attribute sets of frequent measurements are
+// precomputed.
 type metrics struct {
 	operationsStarted, operationsFailed            metric.Int64Counter
 	operationsActive                               metric.Int64UpDownCounter
@@ -48,7 +48,7 @@ type metrics struct {
 
 	names    names
 	projects bool
-	fixed    []attribute.KeyValue // on all
+	fixed    []attribute.KeyValue // on all metrics
 	always   metric.MeasurementOption
 
 	byTransport byTransport
@@ -64,25 +64,25 @@ func newMetrics(o *Options, names names) *metrics {
 	meter := o.MeterProvider.Meter(Scope, metric.WithInstrumentationVersion(chaingql.Version), metric.WithSchemaURL(semconv.SchemaURL))
 	in := instruments{meter}
 	m := &metrics{
-		operationsStarted:    in.counter("chaingql.operations.started", "{operation}", "Operations that passed all checks and were begun."),
-		operationsFailed:     in.counter("chaingql.operations.failed", "{operation}", "Operations whose answer has errors, or that did not end as their client wanted."),
-		operationsActive:     in.level("chaingql.operations.active", "{operation}", "Operations under way: subscriptions, and queries being answered."),
-		queryDuration:        in.histogram("chaingql.query.duration", "Time that a query took to answer.", boundsQuery),
-		subscriptionDuration: in.histogram("chaingql.subscription.duration", "Time that a subscription lived.", boundsLong),
-		socketsActive:        in.level("chaingql.sockets.active", "{socket}", "WebSockets that are open."),
-		socketsClosed:        in.counter("chaingql.sockets.closed", "{socket}", "WebSockets that were closed."),
-		blocksReceived:       in.counter("chaingql.blocks.received", "{block}", "New blocks that the source gave."),
-		blocksDropped:        in.counter("chaingql.blocks.dropped", "{block}", "Blocks that the source gave again or out of order."),
-		blocksDelivered:      in.counter("chaingql.blocks.delivered", "{block}", "Blocks handed to subscriptions' connections."),
-		receiveLag:           in.histogram("chaingql.receive.lag", "Time from a block's generation until it was received.", boundsReceive),
-		deliveryLag:          in.histogram("chaingql.delivery.lag", "Time from when a block was received until a subscription's connection had it.", boundsDelivery),
-		limitsHit:            in.counter("chaingql.limits.hit", "{hit}", "Refusals and cuts for a limit."),
+		operationsStarted:    in.counter("chaingql.operations.started", "{operation}", "Operations that passed all checks and were started."),
+		operationsFailed:     in.counter("chaingql.operations.failed", "{operation}", "Queries with errors in the response, and subscriptions that ended against the client's will."),
+		operationsActive:     in.level("chaingql.operations.active", "{operation}", "Operations in progress: subscriptions and running queries."),
+		queryDuration:        in.histogram("chaingql.query.duration", "Duration of a query.", boundsQuery),
+		subscriptionDuration: in.histogram("chaingql.subscription.duration", "Duration of a subscription.", boundsLong),
+		socketsActive:        in.level("chaingql.sockets.active", "{socket}", "Open WebSockets."),
+		socketsClosed:        in.counter("chaingql.sockets.closed", "{socket}", "Closed WebSockets."),
+		blocksReceived:       in.counter("chaingql.blocks.received", "{block}", "New blocks from the source."),
+		blocksDropped:        in.counter("chaingql.blocks.dropped", "{block}", "Blocks that the source repeated or sent out of order."),
+		blocksDelivered:      in.counter("chaingql.blocks.delivered", "{block}", "Blocks passed to the connections of subscriptions."),
+		receiveLag:           in.histogram("chaingql.receive.lag", "Time from the generation of a block until it was received.", boundsReceive),
+		deliveryLag:          in.histogram("chaingql.delivery.lag", "Time from the receipt of a block until it was passed to the connection of a subscription.", boundsDelivery),
+		limitsHit:            in.counter("chaingql.limits.hit", "{hit}", "Refused or aborted operations and connections, by limit."),
 		failures:             in.counter("chaingql.source.failures", "{failure}", "Failures of the source."),
-		outage:               in.histogram("chaingql.source.outage.duration", "Time from the source's first failure, or last block, until it gave a block again.", boundsOutage),
+		outage:               in.histogram("chaingql.source.outage.duration", "Time from the first failure of the source, or its last block, until the next block.", boundsOutage),
 		names:                names, projects: o.Projects, fixed: o.Attributes,
 	}
-	m.up = made(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"), metric.WithDescription("1 while the source gives blocks, 0 while it fails or is silent; nothing until it was first asked.")))
-	m.lastBlock = made(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"), metric.WithDescription("When the newest block received was generated, as Unix time.")))
+	m.up = checked(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"), metric.WithDescription("1 while the source yields blocks, 0 while it fails or is silent; absent until it is first read.")))
+	m.lastBlock = checked(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"), metric.WithDescription("Unix time at which the newest received block was generated.")))
 	m.always = m.with()
 	m.byTransport = m.transports()
 	for i, t := range types {
@@ -90,15 +90,15 @@ func newMetrics(o *Options, names names) *metrics {
 	}
 	for i, t := range transports {
 		for j, from := range origins {
-			m.deliveries[i][j] = []metric.AddOption{m.with(transport(t), keyOrigin.String(from))}
+			m.deliveries[i][j] = []metric.AddOption{m.with(transport(t), keyOrigin.String(string(from)))}
 		}
 	}
 	for j, from := range origins {
-		m.lags[j] = []metric.RecordOption{m.with(keyOrigin.String(from))}
+		m.lags[j] = []metric.RecordOption{m.with(keyOrigin.String(string(from)))}
 	}
 	m.operations.known = map[kind]metric.MeasurementOption{}
 	m.failed = map[string]metric.MeasurementOption{}
-	// What happens seldom begins at zero: an alert sees its first time, too.
+	// Rare events start at zero, so that an alert on an increase sees the first one, too.
 	for _, what := range []string{failureEnded, failureSilent, failureGap} {
 		m.failed[what] = m.with(semconv.ErrorTypeKey.String(what))
 		m.failures.Add(context.Background(), 0, m.failed[what])
@@ -108,11 +108,12 @@ func newMetrics(o *Options, names names) *metrics {
 	return m
 }
 
-// instruments makes instruments.
+// instruments creates instruments.
 type instruments struct{ metric.Meter }
 
-// made passes on what the API says is usable also where it is refused.
-func made[I any](instrument I, err error) I {
+// checked returns the instrument. On an error, the API returns a usable no-op instrument, and made
+// reports the error.
+func checked[I any](instrument I, err error) I {
 	if err != nil {
 		otel.Handle(err)
 	}
@@ -120,23 +121,23 @@ func made[I any](instrument I, err error) I {
 }
 
 func (in instruments) counter(name, unit, about string) metric.Int64Counter {
-	return made(in.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(about)))
+	return checked(in.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(about)))
 }
 
 func (in instruments) level(name, unit, about string) metric.Int64UpDownCounter {
-	return made(in.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about)))
+	return checked(in.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about)))
 }
 
 func (in instruments) histogram(name, about string, bounds []float64) metric.Float64Histogram {
-	return made(in.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...)))
+	return checked(in.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...)))
 }
 
-// with makes attributes for a measurement.
+// with returns the attribute set of a measurement.
 func (m *metrics) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(m.fixed, attributes)...))
 }
 
-// byTransport are attributes for each transport.
+// byTransport holds an attribute set for each transport.
 type byTransport [len(transports)][]metric.AddOption
 
 func (m *metrics) transports(more ...attribute.KeyValue) (by byTransport) {
@@ -146,21 +147,25 @@ func (m *metrics) transports(more ...attribute.KeyValue) (by byTransport) {
 	return by
 }
 
-// at are those for one transport; there are no others than the known.
-func (by *byTransport) at(transport string) []metric.AddOption {
+// at returns the attribute set of a transport. Unknown transports do not occur.
+func (by *byTransport) at(transport chaingql.Transport) []metric.AddOption {
 	return by[max(0, slices.Index(transports[:], transport))]
 }
 
-// A kind is what operations are counted by.
-type kind struct{ typ, transport, name, project, failure, reason string }
+// A kind is a combination of attribute values by which operations are counted.
+type kind struct {
+	typ                            chaingql.OperationType
+	transport                      chaingql.Transport
+	name, project, failure, reason string
+}
 
-// operations keeps the attributes of kinds that were seen.
+// operations caches the attribute sets of the kinds seen so far.
 type operations struct {
 	mu    sync.RWMutex
 	known map[kind]metric.MeasurementOption
 }
 
-// maxKinds bounds what is kept; projects may be many.
+// maxKinds limits the cache, because there may be many projects.
 const maxKinds = 2000
 
 func (m *metrics) kind(op chaingql.Operation) kind {
@@ -209,7 +214,7 @@ func (m *metrics) operationFinished(ctx context.Context, op chaingql.Operation, 
 	if k.failure = failureOf(out); out.Failed {
 		m.operationsFailed.Add(ctx, 1, m.of(k))
 	}
-	if op.Type != subscription {
+	if op.Type != chaingql.OperationSubscription {
 		m.queryDuration.Record(ctx, out.Duration.Seconds(), m.of(k))
 		return
 	}
@@ -220,7 +225,7 @@ func (m *metrics) operationFinished(ctx context.Context, op chaingql.Operation, 
 func (m *metrics) blockReceived(b chaingql.Block, lag time.Duration) {
 	ctx := context.Background()
 	m.blocksReceived.Add(ctx, 1, m.always)
-	m.receiveLag.Record(ctx, max(0, lag.Seconds()), m.always) // clocks differ, and a sum must not fall
+	m.receiveLag.Record(ctx, max(0, lag.Seconds()), m.always) // clocks may differ, but a sum must not decrease
 	m.source.mu.Lock()
 	defer m.source.mu.Unlock()
 	if !m.source.heard {
@@ -233,20 +238,20 @@ func (m *metrics) blockReceived(b chaingql.Block, lag time.Duration) {
 	}
 }
 
-// blockDelivered is called for every block and subscriber. It has no context,
-// since an exemplar would be of a span that is long over.
+// blockDelivered is called for every block and subscriber. It has no context, because an exemplar
+// would refer to a span that ended long ago.
 func (m *metrics) blockDelivered(d *chaingql.Delivery) {
-	t, from := max(0, slices.Index(transports[:], d.Operation.Transport)), max(0, slices.Index(origins[:], d.From))
+	t, from := max(0, slices.Index(transports[:], d.Operation.Transport)), max(0, slices.Index(origins[:], d.Source))
 	m.blocksDelivered.Add(context.Background(), 1, m.deliveries[t][from]...)
-	if d.From != "backend" { // whose lag is not known
+	if d.Source != chaingql.SourceBackend { // its lag is unknown
 		m.deliveryLag.Record(context.Background(), d.Lag.Seconds(), m.lags[from]...)
 	}
 }
 
-// source is what is known of the source.
+// source holds the known state of the source.
 type source struct {
 	mu     sync.Mutex
-	heard  bool // of it, good or bad
+	heard  bool // the state of the source is known
 	newest time.Time
 }
 
@@ -261,20 +266,20 @@ func (m *metrics) sourceUp(up bool) {
 	m.up.Record(context.Background(), state, m.always)
 }
 
-// Failures of the source, as error.type.
+// Values of error.type for failures of the source.
 const (
 	failureEnded  = "ended"
 	failureSilent = "silent"
 	failureGap    = "gap"
 )
 
-// sourceFailed counts a failure. A gap is none of the stream, which goes on.
+// sourceFailed counts a failure. After a gap the source is still up, because its stream continues.
 func (m *metrics) sourceFailed(err error) {
 	what := failureEnded
 	switch {
 	case errors.Is(err, chaingql.ErrGap):
 		what = failureGap
-	case errors.Is(err, chaingql.ErrSilent):
+	case errors.Is(err, chaingql.ErrSourceStalled):
 		what = failureSilent
 	}
 	if what != failureGap {

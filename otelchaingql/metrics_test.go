@@ -21,7 +21,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A meter is hooks whose metrics can be read.
+// A meter is a set of hooks whose metrics can be read.
 type meter struct {
 	chaingql.Hooks
 	t      *testing.T
@@ -48,8 +48,8 @@ func (m *meter) collect() []metricdata.Metrics {
 	return all.ScopeMetrics[0].Metrics
 }
 
-// read has a line for each series: its name, attributes and value; of a
-// histogram, count and sum.
+// read returns one entry per series: its name and attributes, and its value. The value of a
+// histogram is its count and sum.
 func (m *meter) read() map[string]string {
 	m.t.Helper()
 	series := map[string]string{}
@@ -99,7 +99,7 @@ func sorted(series map[string]string) string {
 	return strings.Join(lines, "\n     ")
 }
 
-// run tells of an operation from its beginning to its end.
+// run calls the hooks for an operation from start to finish.
 func (m *meter) run(op chaingql.Operation, out chaingql.Outcome) {
 	m.OperationFinished(m.OperationStarted(context.Background(), op), op, out)
 }
@@ -135,7 +135,7 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	})
 }
 
-func TestClientsNamesAreInNoMetric(t *testing.T) {
+func TestUnlistedOperationNamesAreNotInMetrics(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for i := range 3000 {
 		op := queryMine
@@ -147,7 +147,7 @@ func TestClientsNamesAreInNoMetric(t *testing.T) {
 	equal(t, "series: "+sorted(got), len(got), 2)
 }
 
-func TestNamesInTheListAndProjectsAreTold(t *testing.T) {
+func TestListedNamesAndProjectsAreInMetrics(t *testing.T) {
 	allowed := []string{"Mine", "Live"}
 	m := metered(t, otelchaingql.Options{OperationNames: allowed, Projects: true})
 	allowed[0] = "Stranger's"
@@ -161,7 +161,7 @@ func TestNamesInTheListAndProjectsAreTold(t *testing.T) {
 	}
 }
 
-// With very many projects attributes are made anew, not kept.
+// If there are more projects than maxKinds, attribute sets are created for each measurement.
 func TestManyProjectsAreAllCounted(t *testing.T) {
 	m := metered(t, otelchaingql.Options{Projects: true})
 	for i := range 5000 {
@@ -188,7 +188,7 @@ func TestAttributesAreOnEverything(t *testing.T) {
 	m.everything()
 	for series := range m.read() {
 		if !strings.Contains(series, "chain=test") {
-			t.Errorf("%s is without", series)
+			t.Errorf("%s lacks the attributes", series)
 		}
 	}
 }
@@ -207,8 +207,8 @@ func TestSocketsAreCounted(t *testing.T) {
 
 func TestDeliveriesAreCountedAndLateOnesTimed(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
-	for _, from := range []string{"live", "live", "window", "backend"} {
-		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), From: from, Lag: 250 * time.Millisecond})
+	for _, from := range []chaingql.Source{"live", "live", "window", "backend"} {
+		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from, Lag: 250 * time.Millisecond})
 	}
 	m.expect("deliveries", map[string]string{
 		"chaingql.blocks.delivered{chaingql.origin=live,chaingql.transport=sse}":    "2",
@@ -219,7 +219,7 @@ func TestDeliveriesAreCountedAndLateOnesTimed(t *testing.T) {
 	})
 }
 
-func TestTheSourcesStateFollowsWhatItDoes(t *testing.T) {
+func TestSourceUpFollowsState(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	up := func() string { return m.read()["chaingql.source.up{}"] }
 	equal(t, "up before anything is known", up(), "")
@@ -233,12 +233,12 @@ func TestTheSourcesStateFollowsWhatItDoes(t *testing.T) {
 	m.SourceFailed(errors.New("line cut"), time.Second)
 	equal(t, "up after a failure", up(), "0")
 	m.BlockReceived(block(at.Add(-time.Minute)), 62*time.Second) // was missing before
-	equal(t, "up before the recovery is told", up(), "0")
+	equal(t, "up before the recovery is reported", up(), "0")
 	equal(t, "time of the newest block", m.read()["chaingql.source.last_block.time{}"], "1700000000.250")
 	m.SourceRecovered(3 * time.Second)
 	equal(t, "up after the recovery", up(), "1")
-	m.SourceFailed(chaingql.ErrSilent, 0)
-	m.BlockReceived(block(at.Add(time.Second)), -time.Second) // a clock that is ahead
+	m.SourceFailed(chaingql.ErrSourceStalled, 0)
+	m.BlockReceived(block(at.Add(time.Second)), -time.Second) // the source's clock is ahead
 	m.BlockDropped(block(at))
 	m.expect("the source", map[string]string{
 		"chaingql.source.up{}":                        "0",
@@ -256,8 +256,8 @@ func TestTheSourcesStateFollowsWhatItDoes(t *testing.T) {
 	equal(t, "up after a failure before any block", other.read()["chaingql.source.up{}"], "0")
 }
 
-// The first of something rare is a rise only from a series that is there.
-func TestWhatHappensSeldomBeginsAtZero(t *testing.T) {
+// Prometheus sees the first rare event as an increase only if the series existed before.
+func TestRareEventsStartAtZero(t *testing.T) {
 	got := metered(t, otelchaingql.Options{}).read()
 	for _, series := range []string{"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
 		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}"} {
@@ -269,11 +269,11 @@ func TestLimitsAreCountedByName(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Depth")
-	m.LimitHit(context.Background(), "Sockets")
-	m.expect("limits", map[string]string{"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Sockets}": "1"})
+	m.LimitHit(context.Background(), "Connections")
+	m.expect("limits", map[string]string{"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Connections}": "1"})
 }
 
-func TestDurationsPointToASpanWhereThereIsOne(t *testing.T) {
+func TestDurationsHaveExemplars(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
 	m.run(queryMine, chaingql.Outcome{Duration: time.Second})
@@ -287,7 +287,7 @@ func TestDurationsPointToASpanWhereThereIsOne(t *testing.T) {
 	}
 }
 
-// everything has each hook told of something, and all that metrics tell apart.
+// everything calls each hook, with every combination that metrics distinguish.
 func (m *meter) everything() {
 	m.run(queryMine, chaingql.Outcome{Failed: true, Code: "TIMEOUT"})
 	m.run(subscriptionOf("sse"), chaingql.Outcome{Failed: true, Reason: chaingql.ReasonLost})
@@ -296,7 +296,7 @@ func (m *meter) everything() {
 	m.SocketClosed(context.Background(), s, chaingql.ReasonClient, nil)
 	m.BlockReceived(chaingql.Block{Time: time.Unix(1, 0)}, time.Second)
 	m.BlockDropped(chaingql.Block{})
-	m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), From: "live"})
+	m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: "live"})
 	m.SourceFailed(errors.New("line cut"), 0)
 	m.SourceRecovered(time.Second)
 	m.LimitHit(context.Background(), "Depth")

@@ -8,48 +8,45 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options say what is told, and to whom. The zero value is safe in production.
+// Options configure the telemetry. The zero value is safe in production.
 type Options struct {
-	// TracerProvider makes the spans. Default: otel.GetTracerProvider(), also
-	// where it is set after Hooks was called.
+	// TracerProvider creates the spans. Default: otel.GetTracerProvider(), even if it is set after
+	// the call of Hooks.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider makes the metrics. Default: otel.GetMeterProvider(), also
-	// where it is set after Hooks was called.
+	// MeterProvider creates the metrics. Default: otel.GetMeterProvider(), even if it is set after
+	// the call of Hooks.
 	MeterProvider metric.MeterProvider
 
-	// Propagator reads what a client says of its trace. Clients' fields are
-	// those of W3C Trace Context and Baggage, so it should be
-	// propagation.TraceContext or a composite with it. Default:
+	// Propagator reads the trace context that a client sends. Clients send the fields of W3C Trace
+	// Context and Baggage, so use propagation.TraceContext or a composite with it. Default:
 	// otel.GetTextMapPropagator(), which reads nothing until it is set.
 	Propagator propagation.TextMapPropagator
 
-	// TrustRemoteParent continues the trace that a client names. Clients then
-	// choose trace ids and, by the sampled flag, which operations are sampled:
-	// set it only if all clients are your own. Default: an operation links to
-	// its client's trace and stays in a trace of the host. otelhttp needs
-	// WithPublicEndpointFn to do the same for the span of the HTTP request.
+	// TrustRemoteParent continues the trace of the client. Clients then choose trace ids and, by
+	// the sampled flag, which operations are sampled. Set it only if all clients are your own.
+	// Default: an operation only links to its client's trace and belongs to a trace of the host.
+	// For the span of the HTTP request, otelhttp needs WithPublicEndpointFn to do the same.
 	TrustRemoteParent bool
 
-	// Baggage passes on the baggage that clients send with a trace, where
-	// Propagator reads it. Every instrumented client that the Backend calls on
-	// with its context sends it further: set this only where all clients are
-	// your own. Default: it is left behind.
+	// Baggage passes the client's baggage to the Backend, if Propagator reads it. Every
+	// instrumented client that the Backend calls with its context sends it on, so set this only if
+	// all clients are your own. Default: baggage is dropped.
 	Baggage bool
 
-	// OperationNames are the names of operations that metrics have in
-	// graphql.operation.name, and spans in their names; every other one is
-	// "_OTHER" in metrics. Default: metrics and span names are without, for
-	// clients choose names, and each would be a time series.
+	// OperationNames lists the operation names that may appear in graphql.operation.name of metrics
+	// and in span names. Metrics show any other name as "_OTHER". Default: metrics and span names
+	// contain no operation name, because clients choose the names and each would be a new time
+	// series.
 	OperationNames []string
 
-	// Projects has the metrics of operations tell projects apart, each a set of
-	// time series. Set it only where an Authorizer says which projects there
-	// are, or any path makes one. Default: they do not.
+	// Projects adds the project to the metrics of operations, with a set of time series for each.
+	// Set it only if an Authorizer restricts the projects: otherwise any path creates one. Default:
+	// false.
 	Projects bool
 
-	// Attributes are put on all spans and metrics, to tell the Handlers of
-	// several chains in one process apart. Hooks copies them.
+	// Attributes are added to all spans and metrics, to distinguish several Handlers in one
+	// process. Hooks copies them.
 	Attributes []attribute.KeyValue
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// The README's table of metrics is what there is: names, kinds, units, and
-// attributes, those that must be asked for in brackets.
-func TestTheReadmeListsEachMetric(t *testing.T) {
+// TestReadmeListsAllMetrics compares the README's table with the metrics: names, kinds, units and
+// attributes. Optional attributes are in brackets.
+func TestReadmeListsAllMetrics(t *testing.T) {
 	plain, all := metered(t, otelchaingql.Options{}), metered(t, otelchaingql.Options{Projects: true, OperationNames: []string{"Mine"}})
 	plain.everything()
 	all.everything()
@@ -48,7 +48,7 @@ func TestTheReadmeListsEachMetric(t *testing.T) {
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("README.md has\n%s\nwhere there are, by name,\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("README.md has\n%s\nwant, by name,\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

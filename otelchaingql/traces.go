@@ -15,13 +15,13 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// traces makes the spans.
+// traces creates the spans.
 type traces struct {
 	tracer              trace.Tracer
 	propagator          propagation.TextMapPropagator
 	trustRemote, passOn bool
 	names               names
-	fixed               []attribute.KeyValue // on all
+	fixed               []attribute.KeyValue // on all spans
 }
 
 func newTraces(o *Options, names names) *traces {
@@ -31,11 +31,11 @@ func newTraces(o *Options, names names) *traces {
 	}
 }
 
-// said has what a client says of its trace, for a Propagator.
-type said chaingql.Trace
+// traceCarrier is the client's trace context as a carrier for a Propagator.
+type traceCarrier chaingql.Trace
 
 // Get implements propagation.TextMapCarrier.
-func (s said) Get(key string) string {
+func (s traceCarrier) Get(key string) string {
 	switch key {
 	case "traceparent":
 		return s.Parent
@@ -47,25 +47,26 @@ func (s said) Get(key string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier: nothing is said to clients.
-func (said) Set(string, string) {}
+// Set implements propagation.TextMapCarrier. It does nothing, because clients receive no trace
+// context.
+func (traceCarrier) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.
-func (said) Keys() []string { return []string{"traceparent", "tracestate", "baggage"} }
+func (traceCarrier) Keys() []string { return []string{"traceparent", "tracestate", "baggage"} }
 
-// join puts an operation into its trace: that of the context, which is a span
-// of the host's around the Handler, unless its client names another one. One
-// named on a socket is nearer to the operation than the handshake was.
+// join returns the context with the parent of an operation's span. The parent is the span in ctx,
+// which the host has started around the Handler, unless the client names another trace. A trace
+// named in a socket message takes precedence over that of the handshake.
 func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Context, []trace.Link) {
 	if op.Trace == (chaingql.Trace{}) {
 		return ctx, nil
 	}
-	far := t.propagator.Extract(context.Background(), said(op.Trace))
+	far := t.propagator.Extract(context.Background(), traceCarrier(op.Trace))
 	if bags := baggage.FromContext(far); t.passOn && bags.Len() > 0 {
 		ctx = baggage.ContextWithBaggage(ctx, bags)
 	}
 	named, here := trace.SpanContextFromContext(far), trace.SpanContextFromContext(ctx)
-	onSocket := op.Transport != "http" && op.Transport != "sse"
+	onSocket := op.Transport != chaingql.TransportHTTP && op.Transport != chaingql.TransportSSE
 	switch {
 	case !named.IsValid(), named.TraceID() == here.TraceID():
 		return ctx, nil
@@ -77,20 +78,20 @@ func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Conte
 	return trace.ContextWithRemoteSpanContext(ctx, named), nil
 }
 
-// maxText bounds what a client may write into each span.
+// maxText is the maximum length, in bytes, of client text in a span.
 const maxText = 100
 
-// short is the beginning of a client's text.
+// short returns the beginning of a client's text.
 func short(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }
 
-// started makes the span of an operation. That of a subscription is over at
-// once, and the context has no more of it than its identity: a hundred thousand
-// of them live for days.
+// started starts the span of an operation. The span of a subscription ends immediately, and the
+// context keeps only its identity, because there may be a hundred thousand subscriptions that last
+// for days.
 func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Context {
 	around, links := t.join(ctx, op)
-	name := op.Type
+	name := string(op.Type)
 	if t.names[op.Name] {
 		name += " " + op.Name
 	}
@@ -100,58 +101,57 @@ func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Con
 		attributes = append(attributes, semconv.GraphQLOperationName(short(op.Name)))
 	}
 	ctx, span := t.tracer.Start(around, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...), trace.WithLinks(links...))
-	if op.Type == subscription {
+	if op.Type == chaingql.OperationSubscription {
 		span.End()
-		return trace.ContextWithSpan(around, past{of: span.SpanContext(), by: span.TracerProvider()})
+		return trace.ContextWithSpan(around, endedSpan{of: span.SpanContext(), by: span.TracerProvider()})
 	}
-	return context.WithValue(ctx, begun{}, span)
+	return context.WithValue(ctx, querySpanKey{}, span)
 }
 
-// begun is the key of a query's span in its context, where the host may have
-// put another one in front: that is not ours to end.
-type begun struct{}
+// querySpanKey is the context key of a query's span. The current span of the context may be another one,
+// which the host has started and must end.
+type querySpanKey struct{}
 
-// past is what is left of a span that has ended: enough for others to be made
-// in its trace.
-type past struct {
+// endedSpan is a reference to an ended span. Spans of the same trace can be created from it.
+type endedSpan struct {
 	noop.Span
 	of trace.SpanContext
 	by trace.TracerProvider
 }
 
 // SpanContext implements trace.Span.
-func (p past) SpanContext() trace.SpanContext { return p.of }
+func (p endedSpan) SpanContext() trace.SpanContext { return p.of }
 
 // TracerProvider implements trace.Span.
-func (p past) TracerProvider() trace.TracerProvider { return p.by }
+func (p endedSpan) TracerProvider() trace.TracerProvider { return p.by }
 
-// finished ends a query's span. The end of a subscription is a span of its own,
-// in the trace of its beginning.
+// finished ends a query's span. The end of a subscription is a separate span in the trace of its
+// start.
 func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
-	span, ok := ctx.Value(begun{}).(trace.Span)
-	if op.Type == subscription {
+	span, ok := ctx.Value(querySpanKey{}).(trace.Span)
+	if op.Type == chaingql.OperationSubscription {
 		attributes := append(make([]attribute.KeyValue, 0, len(t.fixed)+6), t.fixed...)
 		_, span = t.tracer.Start(ctx, "subscription end", trace.WithAttributes(append(attributes,
 			operationType(op.Type), transport(op.Transport), reason(out.Reason), keyDelivered.Int64(int64(out.Blocks)),
 			keyCursor.String(short(string(out.Cursor))), keyLived.Float64(out.Duration.Seconds()))...))
 	} else if !ok {
-		return // it could not be begun
+		return // started has panicked
 	}
 	if out.Failed {
 		span.SetAttributes(failure(out))
 	}
-	if !blameless(out) {
+	if !notServiceFault(out) {
 		about := ""
 		if out.Err != nil {
-			about = strings.ToValidUTF8(out.Err.Error(), "\ufffd") // or an exporter drops all that it would send
+			// An exporter rejects a whole batch with invalid UTF-8.
+			about = strings.ToValidUTF8(out.Err.Error(), "\ufffd")
 		}
 		span.SetStatus(codes.Error, about)
 	}
 	span.End()
 }
 
-// reading hands a query's span on to a call of Blocks, which others may wait
-// for too.
+// reading passes a query's span to a Blocks call, for which other queries may wait, too.
 func (t *traces) reading(ctx, asker context.Context) context.Context {
 	if t.passOn {
 		ctx = baggage.ContextWithBaggage(ctx, baggage.FromContext(asker))

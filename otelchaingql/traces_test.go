@@ -22,7 +22,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// Traces that clients name.
+// Traces of clients.
 const (
 	traceA, traceB, traceC = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c"
 	remote                 = "b7ad6b7169203331"
@@ -30,14 +30,14 @@ const (
 
 func parent(of string) string { return "00-" + of + "-" + remote + "-01" }
 
-// saying is JSON that names a trace.
+// saying returns the JSON extensions that name a trace.
 func saying(of string) string {
 	return fmt.Sprintf(`{"traceparent":%q,"tracestate":"shop=1","baggage":"user=7"}`, parent(of))
 }
 
 func extensions(of string) string { return `,"extensions":` + saying(of) }
 
-func TestTheBackendIsCalledInTheTraceOfItsClient(t *testing.T) {
+func TestBackendIsCalledInTraceOfClient(t *testing.T) {
 	for _, row := range []struct{ name, protocol, header, init, extensions, want string }{
 		{"header", "", traceA, "", "", traceA},
 		{"extensions", "", "", "", traceC, traceC},
@@ -76,16 +76,16 @@ func TestTheBackendIsCalledInTheTraceOfItsClient(t *testing.T) {
 			equal(t, "parent is remote", span.Parent().IsRemote(), true)
 			equal(t, "sampled", got.IsSampled(), true)
 			equal(t, "state", got.TraceState().String(), "shop=1")
-			equal(t, "strangers' baggage", bags, "")
+			equal(t, "client's baggage", bags, "")
 		})
 	}
 }
 
-func TestASpanHasNameKindAndAttributesOfTheConventions(t *testing.T) {
+func TestSpanFollowsConventions(t *testing.T) {
 	h := open(t, otelchaingql.Options{Attributes: []attribute.KeyValue{attribute.String("chain", "test")}}, nil)
 	h.post(fmt.Sprintf(balance, ""))
 	span := h.ended(1)[0]
-	equal(t, "name", span.Name(), "query") // clients' names are not in it
+	equal(t, "name", span.Name(), "query") // without the client's operation name
 	equal(t, "kind", span.SpanKind(), trace.SpanKindServer)
 	equal(t, "status", span.Status().Code, codes.Unset)
 	equal(t, "scope", span.InstrumentationScope().Name, otelchaingql.Scope)
@@ -99,7 +99,7 @@ func TestASpanHasNameKindAndAttributesOfTheConventions(t *testing.T) {
 	}))
 }
 
-func TestListedNamesAreInNamesOfSpansAndLongOnesAreShortened(t *testing.T) {
+func TestSpanNamesContainListedNames(t *testing.T) {
 	h := open(t, otelchaingql.Options{OperationNames: []string{"Mine"}}, nil)
 	h.post(fmt.Sprintf(balance, ""))
 	equal(t, "listed", h.ended(1)[0].Name(), "query Mine")
@@ -109,7 +109,7 @@ func TestListedNamesAreInNamesOfSpansAndLongOnesAreShortened(t *testing.T) {
 	equal(t, "length", len(attributesOf(span)["graphql.operation.name"].(string)), 100)
 }
 
-func TestWhatClientsWriteIsShortInSpans(t *testing.T) {
+func TestClientTextInSpansIsShortened(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.url = strings.Replace(h.url, "demo", strings.Repeat("%C3%BC", 500)+"%FF", 1)
 	long := strings.Repeat("7", 1000)
@@ -126,7 +126,7 @@ func TestWhatClientsWriteIsShortInSpans(t *testing.T) {
 	}
 }
 
-func TestOnlyFailuresOfTheServiceAreErrorsOfSpans(t *testing.T) {
+func TestSpanStatusIsErrorOnlyIfServiceFailed(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.post(`{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`)
 	h.mu.Lock()
@@ -144,26 +144,26 @@ func TestOnlyFailuresOfTheServiceAreErrorsOfSpans(t *testing.T) {
 	}
 }
 
-func TestPagesAreReadInTheTraceOfWhoAskedFirst(t *testing.T) {
+func TestSharedPageIsReadInTraceOfFirstQuery(t *testing.T) {
 	h := open(t, otelchaingql.Options{Baggage: true, TrustRemoteParent: true}, nil)
 	h.append(1)
 	h.post(page, "traceparent", parent(traceA), "baggage", "user=7")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, ctx := range h.called { // the log of blocks reads some for itself
+	for _, ctx := range h.called { // the block log also reads pages without a query
 		if got := trace.SpanContextFromContext(ctx); got.IsValid() {
 			equal(t, "trace", got.TraceID().String(), traceA)
 			if got.SpanID().String() == remote {
-				t.Error("the backend has the client's span, not its operation's")
+				t.Error("the context of the Backend has the client's span, want the operation's")
 			}
 			return
 		}
 	}
-	t.Errorf("none of %d calls is in a trace", len(h.called))
+	t.Errorf("none of %d calls has a trace", len(h.called))
 }
 
-// A span that lives for days is seen by nobody until it ends.
-func TestASubscriptionIsTwoShortSpansOfOneTrace(t *testing.T) {
+// A span is exported only at its end, so a subscription must not be one long span.
+func TestSubscriptionHasTwoShortSpansInOneTrace(t *testing.T) {
 	for _, protocol := range []string{"graphql-ws", "graphql-transport-ws", "sse"} {
 		t.Run(protocol, func(t *testing.T) {
 			h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
@@ -199,7 +199,7 @@ func TestASubscriptionIsTwoShortSpansOfOneTrace(t *testing.T) {
 	}
 }
 
-// within puts a span of the host's around a handler, as otelhttp does.
+// within starts a span around a handler, like otelhttp.
 func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,7 +211,7 @@ func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Hand
 	}
 }
 
-func TestASpanAroundTheHandlerIsTheParent(t *testing.T) {
+func TestHostSpanIsParent(t *testing.T) {
 	var around trace.SpanContext
 	provider := sdktrace.NewTracerProvider()
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, within(provider, &around))
@@ -223,7 +223,7 @@ func TestASpanAroundTheHandlerIsTheParent(t *testing.T) {
 
 	h.post(fmt.Sprintf(balance, extensions(traceC)))
 	span = h.ended(2)[1]
-	equal(t, "parent where the client names another trace", span.Parent().SpanID(), around.SpanID())
+	equal(t, "parent if the client names another trace", span.Parent().SpanID(), around.SpanID())
 	equal(t, "links", len(span.Links()), 1)
 	equal(t, "link", span.Links()[0].SpanContext.TraceID().String(), traceC)
 
@@ -245,20 +245,20 @@ func TestClientTraceIsOnlyLinkedByDefault(t *testing.T) {
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	span := h.ended(1)[0]
 	if got, _ := h.asked(); got.TraceID().String() == traceA || !got.IsValid() {
-		t.Errorf("the backend is called in %v", got)
+		t.Errorf("the Backend has span %v", got)
 	}
 	equal(t, "parent", span.Parent().IsValid(), false)
 	equal(t, "link", span.Links()[0].SpanContext.TraceID().String(), traceA)
 }
 
-func TestBaggageIsPassedOnWhereTheHostSaysSo(t *testing.T) {
+func TestBaggageReachesBackendIfEnabled(t *testing.T) {
 	h := open(t, otelchaingql.Options{Baggage: true, TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, extensions(traceA)))
 	_, bags := h.asked()
 	equal(t, "baggage", bags, "user=7")
 }
 
-func TestTracesThatMakeNoSenseAreNone(t *testing.T) {
+func TestInvalidTraceIsIgnored(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	for i, parent := range []string{"nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01", parent(traceA) + "-more"} {
 		h.post(fmt.Sprintf(balance, ""), "traceparent", parent)
@@ -267,7 +267,7 @@ func TestTracesThatMakeNoSenseAreNone(t *testing.T) {
 	}
 }
 
-func TestTheTraceGoesOnWhereNobodyMakesSpans(t *testing.T) {
+func TestTraceContextPassesWithoutTracer(t *testing.T) {
 	h := open(t, otelchaingql.Options{TracerProvider: noop.NewTracerProvider(), TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	got, _ := h.asked()
@@ -284,21 +284,21 @@ func TestUnsampledOperationsStayUnsampled(t *testing.T) {
 	equal(t, "spans", len(h.spans.Ended()), 0)
 }
 
-// A subscription's context is kept for as long as it lives; a span in it would
-// be too, with all its attributes.
-func TestNothingOfASubscriptionsSpanIsKept(t *testing.T) {
+// The context of a subscription lives as long as the subscription, so it must not hold the span
+// with its attributes.
+func TestSubscriptionDoesNotKeepItsSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	hooks := otelchaingql.Hooks(&otelchaingql.Options{TracerProvider: provider})
 	ctx := hooks.OperationStarted(context.Background(), subscriptionOf("graphql-ws"))
 	left := trace.SpanFromContext(ctx)
 	if _, ok := left.(sdktrace.ReadOnlySpan); ok {
-		t.Error("the context has a whole span")
+		t.Error("the context holds the span with its attributes")
 	}
 	equal(t, "values that are kept", strings.Count(fmt.Sprint(ctx), "WithValue"), 1)
 	equal(t, "identity", left.SpanContext().Equal(spans.Ended()[0].SpanContext()), true)
-	// Clients find their tracer by it: otelhttp.Transport, for one.
-	_, child := left.TracerProvider().Tracer("client").Start(ctx, "a call for a field of the host's")
+	// Instrumented clients such as otelhttp.Transport find their tracer through the span.
+	_, child := left.TracerProvider().Tracer("client").Start(ctx, "a call for a host field")
 	child.End()
 	equal(t, "parent of a call", spans.Ended()[1].Parent().SpanID(), left.SpanContext().SpanID())
 }

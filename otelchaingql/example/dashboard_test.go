@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// A panel of a Grafana dashboard, as far as it asks Prometheus.
+// A panel holds the Prometheus queries of a Grafana panel.
 type panel struct {
 	Title   string
 	Panels  []panel
@@ -26,10 +26,10 @@ type dashboard struct {
 	}
 }
 
-// inventory has, by a series' name, the values of each of its labels.
+// inventory maps each series name to its labels and their values.
 type inventory map[string]map[string][]string
 
-// inventory is what the registry has, with what Prometheus adds.
+// inventory returns the series in the registry, with the labels that Prometheus adds.
 func (tr *trial) inventory() inventory {
 	tr.t.Helper()
 	families, err := tr.tel.registry.Gather()
@@ -63,8 +63,8 @@ func (tr *trial) inventory() inventory {
 	return all
 }
 
-// check tells what an expression asks for and nobody has. It returns the labels
-// that its result is by.
+// check lists the series and labels that expr uses but that do not exist. It also returns the
+// labels of the result.
 func (all inventory) check(expr string) (by []string, wrong []string) {
 	replaced := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(expr)
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(replaced)
@@ -78,7 +78,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 		}
 		known := all[v.Name]
 		if known == nil {
-			wrong = append(wrong, "there is no "+v.Name)
+			wrong = append(wrong, "unknown series "+v.Name)
 			return nil
 		}
 		for _, m := range v.LabelMatchers {
@@ -112,7 +112,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 	return by, wrong
 }
 
-func TestTheDashboardShowsWhatThereIs(t *testing.T) {
+func TestDashboardUsesExistingSeries(t *testing.T) {
 	tr := start(t)
 	tr.everything()
 	all := tr.inventory()
@@ -136,7 +136,7 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 				}
 				for _, label := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
 					if !slices.Contains(by, label[1]) {
-						t.Errorf("panel %q: its legend has %s, which %s is not by", p.Title, label[1], target.Expr)
+						t.Errorf("panel %q: the legend uses the label %s, which is not in the result of %s", p.Title, label[1], target.Expr)
 					}
 				}
 				for name := range all {
@@ -160,7 +160,7 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 			continue
 		}
 		if asked == nil {
-			t.Errorf("variable %s asks %q", v.Name, v.Definition)
+			t.Errorf("variable %s has the definition %q", v.Name, v.Definition)
 			continue
 		}
 		if _, wrong := all.check("sum by (" + asked[2] + ") (" + asked[1] + ")"); wrong != nil {
@@ -174,8 +174,8 @@ var (
 	question = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 )
 
-// A check that finds nothing wrong must be able to.
-func TestTheCheckOfTheDashboardFindsWhatIsNotThere(t *testing.T) {
+// TestDashboardCheckFindsErrors requires that the check can fail.
+func TestDashboardCheckFindsErrors(t *testing.T) {
 	all := inventory{"a_total": {"b": {"x"}, "job": {"any"}}}
 	for expr, want := range map[string]string{
 		`sum by (b) (rate(a_total{b="x", job=~"$job"}[$__rate_interval]))`: "",
@@ -183,7 +183,7 @@ func TestTheCheckOfTheDashboardFindsWhatIsNotThere(t *testing.T) {
 		`a_total{c="x"}`:            "no label c",
 		`a_total{b!="x"}`:           "never",
 		`sum by (c) (a_total)`:      "no label c",
-		`rate(b_total[5m])`:         "no b_total",
+		`rate(b_total[5m])`:         "unknown series b_total",
 		`rate(a_total`:              "parse error",
 		`sum without (b) (a_total)`: "not checked",
 	} {

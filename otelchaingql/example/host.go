@@ -17,14 +17,14 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A host serves a chain, and the metrics of that.
+// A host serves a chain and its metrics.
 type host struct {
 	chain   *memchain.Chain
 	handler *chaingql.Handler
 	mux     *http.ServeMux
 }
 
-// newHost serves a chain by way of a Backend, which may be the chain itself.
+// newHost returns a host of a chain. backend may be the chain itself.
 func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *host {
 	h := &host{chain: chain, mux: http.NewServeMux()}
 	h.handler = chaingql.New(backend, &chaingql.Options{
@@ -34,22 +34,22 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 			Attributes: []attribute.KeyValue{attribute.String("chain", "simulated")},
 		}),
 	})
-	// Around the Handler rather than the mux, so that spans know the pattern,
-	// and a scrape is none. The server's name, and its port, are else what
-	// clients write into Host, and each a time series.
+	// otelhttp wraps the Handler, not the mux, so that spans contain the pattern and scrapes have
+	// no spans. Without a server name, the Host header of clients would be an attribute, with a
+	// time series for each value.
 	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
 		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
 	h.mux.Handle("/{project}/graphql", served)
-	h.mux.Handle("/{project}/graphql/{$}", served) // so that neither form is redirected
-	h.mux.Handle("/graphql", served)               // of clients whose URL names no project
+	h.mux.Handle("/{project}/graphql/{$}", served) // no redirect from the other form
+	h.mux.Handle("/graphql", served)               // for clients that send no project
 	h.mux.Handle("/graphql/{$}", served)
 	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	return h
 }
 
-var errTrouble = errors.New("simulated trouble")
+var errTrouble = errors.New("simulated source failure")
 
-// simulate adds blocks to the chain until ctx is done.
+// simulate appends blocks until ctx is done.
 func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -70,10 +70,10 @@ func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error
 	}
 }
 
-// kept is how many blocks the chain has.
+// kept is the number of blocks that the chain keeps.
 const kept = 10_000
 
-// grow adds a block of the masterchain.
+// grow appends a masterchain block.
 func (h *host) grow(seqNo uint32) error {
 	const shard = 1 << 63
 	if seqNo > kept {

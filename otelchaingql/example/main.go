@@ -1,10 +1,10 @@
-// Command example serves a simulated chain and shows what it does: metrics for
-// Prometheus under /metrics, and traces where it is told to.
+// Command example serves a simulated chain with telemetry: Prometheus metrics at /metrics, and
+// optional traces.
 //
 //	go run . -traces stdout
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 go run . -traces otlp
 //
-// It stops cleanly on SIGTERM and SIGINT.
+// It shuts down gracefully on SIGTERM and SIGINT.
 package main
 
 import (
@@ -26,22 +26,22 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal kills the program
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// drain is how long clients, and then the exporters, are given at the end.
+// drain is the timeout for clients and then for the exporters at the end.
 const drain = 10 * time.Second
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
-	traces := flags.String("traces", "none", "`where` spans go: none, stdout, or otlp, which is configured by OTEL_EXPORTER_OTLP_ENDPOINT and the like")
-	rate := flags.Float64("rate", 1, "simulated `blocks` a second")
-	trouble := flags.Duration("trouble", 0, "have the source fail this often, for something to see")
+	traces := flags.String("traces", "none", "`exporter` of spans: none, stdout, or otlp, which OTEL_EXPORTER_OTLP_ENDPOINT and similar variables configure")
+	rate := flags.Float64("rate", 1, "simulated `blocks` per second")
+	trouble := flags.Duration("trouble", 0, "`interval` of simulated source failures; 0 means none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	server := &http.Server{
 		Handler:           h.mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		ReadTimeout:       10 * time.Second, // limits reading a body; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
@@ -104,5 +104,5 @@ curl http://%[1]s/metrics
 	server.RegisterOnShutdown(func() { drained <- h.handler.Shutdown(leave) })
 	err = errors.Join(err, server.Shutdown(leave), <-drained)
 	running.Wait()
-	return errors.Join(err, t.shutdown(leave)) // last: it takes the others' last spans along
+	return errors.Join(err, t.shutdown(leave)) // last, so that it exports the final spans
 }

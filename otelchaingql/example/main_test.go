@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// Whatever the host starts ends with it.
-func TestMain(m *testing.M) { leak.Main(m, 5*time.Second) }
+// TestMain fails if goroutines remain.
+func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }

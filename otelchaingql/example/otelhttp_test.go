@@ -10,7 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// ended waits for spans to end, and returns them by name.
+// ended waits until spans with these names have ended and returns them by name.
 func (tr *trial) ended(names ...string) map[string]sdktrace.ReadOnlySpan {
 	tr.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
@@ -52,7 +52,7 @@ func attributeOf(span sdktrace.ReadOnlySpan, key attribute.Key) string {
 	return ""
 }
 
-func TestAQueryIsInTheSpanOfItsRequest(t *testing.T) {
+func TestQuerySpanIsChildOfRequestSpan(t *testing.T) {
 	tr := start(t)
 	tr.ask(balance, `"balance"`, "traceparent", traceparent)
 	spans := tr.ended("query", "POST /{project}/graphql")
@@ -67,7 +67,7 @@ func TestAQueryIsInTheSpanOfItsRequest(t *testing.T) {
 	}
 }
 
-func TestASocketWorksUnderOtelhttpAndItsOperationsAreInTheHandshakesSpan(t *testing.T) {
+func TestSocketOperationsAreChildrenOfHandshakeSpan(t *testing.T) {
 	for protocol, typ := range map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"} {
 		t.Run(protocol, func(t *testing.T) {
 			tr := start(t)
@@ -76,7 +76,7 @@ func TestASocketWorksUnderOtelhttpAndItsOperationsAreInTheHandshakesSpan(t *test
 				`{"id":"1","type":"`+typ+`","payload":`+balance+`}`, `{"id":"2","type":"`+typ+`","payload":`+live+`}`)
 			tr.hear(c, block)
 			tr.hear(c, tr.block(2))
-			spans := tr.ended("query", "subscription", "GET /{project}/graphql") // though the socket is open
+			spans := tr.ended("query", "subscription", "GET /{project}/graphql") // the socket is still open
 			handshake := spans["GET /{project}/graphql"]
 			tr.in(handshake, remote)
 			tr.in(spans["query"], handshake.SpanContext().SpanID().String())
@@ -88,12 +88,12 @@ func TestASocketWorksUnderOtelhttpAndItsOperationsAreInTheHandshakesSpan(t *test
 	}
 }
 
-func TestAnEventStreamIsFlushedUnderOtelhttpAndInItsSpan(t *testing.T) {
+func TestEventStreamIsFlushedThroughOtelhttp(t *testing.T) {
 	tr := start(t)
 	first := tr.block(1)
 	events, leave := tr.follow("traceparent", traceparent)
 	tr.event(events, first)
-	tr.event(events, tr.block(2)) // live: nothing waits in a buffer
+	tr.event(events, tr.block(2)) // live, so no middleware buffers
 	begun := tr.ended("subscription")["subscription"]
 	leave()
 	spans := tr.ended("subscription end", "POST /{project}/graphql")

@@ -6,30 +6,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// printed keeps what a program prints.
-type printed struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+// printed records the output of the program.
+type printed struct{ testkit.Buffer }
 
-func (p *printed) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *printed) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
-}
-
-// await waits for what is between two texts.
+// await waits until the output contains before and after, and returns the text between them.
 func (p *printed) await(t *testing.T, before, after string) string {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
@@ -43,7 +29,7 @@ func (p *printed) await(t *testing.T, before, after string) string {
 	return ""
 }
 
-func TestTheProgramServesMetricsAndTracesAndStopsCleanly(t *testing.T) {
+func TestProgramExportsMetricsAndTraces(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var out printed
@@ -63,7 +49,7 @@ func TestTheProgramServesMetricsAndTracesAndStopsCleanly(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		if _ = res.Body.Close(); err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s: %v, %s, want %s in it", url, err, text, want)
+			t.Errorf("%s: %v, %s, want text with %s", url, err, text, want)
 		}
 	}
 	stop()
@@ -77,15 +63,15 @@ func TestTheProgramServesMetricsAndTracesAndStopsCleanly(t *testing.T) {
 	}
 }
 
-func TestTheProgramRefusesWhatMakesNoSense(t *testing.T) {
+func TestProgramRefusesInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{{"-traces", "somewhere"}, {"-rate", "0"}, {"-addr", "nowhere"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
-			t.Errorf("%v is taken", args)
+			t.Errorf("%v: got no error", args)
 		}
 	}
 }
 
-func TestTracesGoToACollector(t *testing.T) {
+func TestTracesReachCollector(t *testing.T) {
 	came := make(chan string, 10)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -105,9 +91,9 @@ func TestTracesGoToACollector(t *testing.T) {
 	select {
 	case got := <-came:
 		if got != "POST /v1/traces" {
-			t.Errorf("the collector got %s", got)
+			t.Errorf("the collector received %s, want POST /v1/traces", got)
 		}
 	default:
-		t.Error("the collector got nothing")
+		t.Error("the collector received nothing")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// What the module's README shows.
+// Code of the module's README.
 
 func Example_mount() {
 	backend, mux := memchain.New(), http.NewServeMux()

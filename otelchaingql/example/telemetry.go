@@ -18,8 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// telemetry is where all that is told goes: metrics to a registry of
-// Prometheus', spans to an exporter.
+// telemetry holds the destinations: a Prometheus registry for metrics and an exporter for spans.
 type telemetry struct {
 	registry   *prometheus.Registry
 	meters     *sdkmetric.MeterProvider

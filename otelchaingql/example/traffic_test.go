@@ -24,7 +24,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A trial is the example's host under traffic.
+// A trial is the example's host under load.
 type trial struct {
 	*host
 	t      *testing.T
@@ -57,8 +57,7 @@ func start(t *testing.T) *trial {
 	return tr
 }
 
-// A source is a chain that gives each block twice, and notes in which span it
-// was asked for a balance.
+// A source is a chain that yields each block twice and records the span of Balance calls.
 type source struct {
 	*memchain.Chain
 	asked atomic.Pointer[trace.SpanContext]
@@ -88,7 +87,7 @@ const (
 	live    = `{"query":"subscription{blocks(after:\"\"){seq_no}}"}`
 )
 
-// send posts to the API; header has names and values.
+// send posts a query. header holds names and values.
 func (tr *trial) send(body string, header ...string) *http.Response {
 	tr.t.Helper()
 	r, err := http.NewRequest("POST", tr.url+"/demo/graphql", strings.NewReader(body))
@@ -141,7 +140,7 @@ func (tr *trial) event(events *bufio.Reader, want string) {
 	}
 }
 
-// socket opens one and says what it is told to.
+// socket opens a WebSocket and sends frames.
 func (tr *trial) socket(protocol string, header http.Header, frames ...string) *websocket.Conn {
 	tr.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -183,7 +182,7 @@ func (tr *trial) block(seqNo uint32) string {
 	return fmt.Sprintf(`"seq_no":%d}`, seqNo)
 }
 
-// scrape is what Prometheus would read.
+// scrape returns the metrics as Prometheus reads them.
 func (tr *trial) scrape() string {
 	tr.t.Helper()
 	res, err := http.Get(tr.url + "/metrics")
@@ -198,7 +197,7 @@ func (tr *trial) scrape() string {
 	return string(text)
 }
 
-// await waits until a scrape has a line that begins like this.
+// await waits until a scrape contains lines with these prefixes.
 func (tr *trial) await(begins ...string) {
 	tr.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
@@ -217,7 +216,7 @@ func (tr *trial) await(begins ...string) {
 	}
 }
 
-// everything has all happen that the dashboard shows.
+// everything produces every event that the dashboard shows.
 func (tr *trial) everything() {
 	tr.t.Helper()
 	tr.ask(balance, `"balance"`)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestWhatStrangersSendMakesNoSeries(t *testing.T) {
+func TestUnknownInputCreatesNoSeries(t *testing.T) {
 	tr := start(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	send := func(n int) {
@@ -19,7 +19,10 @@ func TestWhatStrangersSendMakesNoSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Host = fmt.Sprintf("%s.example:%d", name, 1000+n)
-		for key, value := range map[string]string{"Content-Type": "application/json", "User-Agent": name, "Origin": "https://" + r.Host, "X-Forwarded-Proto": name, "Forwarded": "host=" + name} {
+		for key, value := range map[string]string{
+			"Content-Type": "application/json", "User-Agent": name, "Origin": "https://" + r.Host,
+			"X-Forwarded-Proto": name, "Forwarded": "host=" + name,
+		} {
 			r.Header.Set(key, value)
 		}
 		res, err := client.Do(r)
@@ -44,12 +47,12 @@ func TestWhatStrangersSendMakesNoSeries(t *testing.T) {
 		return n
 	}
 	send(0)
-	tr.await("http_server_request_duration_seconds_count") // the last that is told of a request, behind its answer
+	tr.await("http_server_request_duration_seconds_count") // recorded last, after the response
 	first := series()
 	for n := range 20 {
 		send(1 + n)
 	}
 	if now := series(); now != first {
-		t.Errorf("%d series have become %d", first, now)
+		t.Errorf("got %d series, want %d as before the requests", now, first)
 	}
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// clumsy panics at the beginning of a span of ours.
-type clumsy struct{ sdktrace.SpanProcessor }
+// panickingProcessor panics when a span of this package starts.
+type panickingProcessor struct{ sdktrace.SpanProcessor }
 
-func (clumsy) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
+func (panickingProcessor) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
 	if s.InstrumentationScope().Name == otelchaingql.Scope {
 		panic("s3cret")
 	}
 }
 
-func TestASpanAroundAQueryIsNotOursToEnd(t *testing.T) {
+func TestFinishedEndsOnlyItsOwnSpan(t *testing.T) {
 	for what, row := range map[string]struct {
 		processor sdktrace.SpanProcessor
-		front     bool // the host puts a span of its own in front of ours
+		front     bool // the host starts a span inside the operation's span
 		want      string
 	}{
 		"in front":           {nil, true, "query"},
-		"processor panicked": {clumsy{tracetest.NewSpanRecorder()}, false, ""},
+		"processor panicked": {panickingProcessor{tracetest.NewSpanRecorder()}, false, ""},
 	} {
 		spans := tracetest.NewSpanRecorder()
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
@@ -41,7 +41,7 @@ func TestASpanAroundAQueryIsNotOursToEnd(t *testing.T) {
 		ctx, around := provider.Tracer("host").Start(context.Background(), "around")
 		in := ctx
 		func() {
-			defer func() { _ = recover() }() // as the Handler does
+			defer func() { _ = recover() }() // like the Handler
 			in = m.OperationStarted(ctx, queryMine)
 		}()
 		if row.front {
@@ -53,13 +53,13 @@ func TestASpanAroundAQueryIsNotOursToEnd(t *testing.T) {
 			ended = append(ended, span.Name())
 		}
 		equal(t, what+": ended", strings.Join(ended, " "), row.want)
-		equal(t, what+": the host's goes on", around.IsRecording(), true)
+		equal(t, what+": the host's span continues", around.IsRecording(), true)
 		equal(t, what+": active", m.read()["chaingql.operations.active{chaingql.transport=http,graphql.operation.type=query}"], "0")
 		equal(t, what+": started", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
 	}
 }
 
-func TestWhatIsToldIsUTF8WhateverClientsAndSourcesSay(t *testing.T) {
+func TestTelemetryIsValidUTF8(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), Projects: true})
 	op := queryMine
@@ -67,6 +67,6 @@ func TestWhatIsToldIsUTF8WhateverClientsAndSourcesSay(t *testing.T) {
 	m.run(op, chaingql.Outcome{Failed: true, Err: errors.New("lost \xff")})
 	equal(t, "status", spans.Ended()[0].Status().Description, "lost \ufffd")
 	for series := range m.read() {
-		equal(t, series, strings.ContainsRune(series, utf8.RuneError), false) // as which the encoder shows other bytes
+		equal(t, series, strings.ContainsRune(series, utf8.RuneError), false) // the replacement for invalid bytes
 	}
 }
