@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// arguments that are no addresses, cursors, numbers of blocks or shards.
+// arguments returns invalid and extreme addresses, cursors, page sizes and shards.
 func arguments() []attack {
 	var all []attack
 	zeros := strings.Repeat("0", 64)

@@ -6,27 +6,31 @@ import (
 	"time"
 )
 
-// An attack is one hostile thing that a client does.
+// An attack is one hostile action of a client.
 type attack struct {
-	name string // says in its family what is done
-	// want is what may come of it: alternatives, separated by "|", of words that
-	// must all be in the outcome. Any other outcome is a failure.
+	name string // unique in its family
+	// want lists the permitted outcomes: alternatives separated by "|", each a list of words that
+	// the outcome must contain. Any other outcome is a failure.
 	want   string
-	within time.Duration // the time it may take
-	effort time.Duration // the processor time of the server's it may take; 0 is not looked at
+	within time.Duration // maximum elapsed time
+	cpu    time.Duration // maximum CPU time of the server; 0 means no limit
 	do     func(s *site) (outcome, error)
-	body   func() string // is posted where there is no do; making it takes none of the time
+	body   func() string // posted if do is nil; building it is not timed
 }
 
-// An outcome is what came of an attack. Its class is the code of a refusal,
-// "answered", "served" (a socket or stream that works), "held" (connections that
-// stay open), "closed" with a WebSocket close code, "cut" (the connection ended
-// without a word), "net/http" (refused before the handler saw it), or "no answer".
+// An outcome is the result of an attack. Its class is the code of a refusal, or one of these:
+//   - "answered": a response without an error
+//   - "served": a working socket or stream
+//   - "held": connections that stay open
+//   - "closed": a WebSocket close frame; text holds the code
+//   - "cut": the connection ended without a response
+//   - "net/http": refused before the handler saw the request
+//   - "no answer": a timeout
 type outcome struct{ class, text string }
 
 func (o outcome) String() string { return strings.TrimSpace(o.class + " " + o.text) }
 
-// meets reports whether an outcome is one that was wanted.
+// meets reports whether the outcome is permitted by want.
 func (o outcome) meets(want string) bool {
 	text := o.String()
 	for alternative := range strings.SplitSeq(want, "|") {
@@ -41,28 +45,25 @@ func (o outcome) meets(want string) bool {
 	return false
 }
 
-// A family is attacks of one kind.
+// A family is a group of similar attacks.
 type family struct {
 	name    string
 	attacks []attack
-	// apart is that they are done on a server of the family's own, beside the
-	// other families; atOnce that so are all of them, since they wait for timeouts.
-	apart, atOnce bool
-	kind          string // of that server, if not strong
-	recent        bool   // that honest clients ask for no more than recent blocks meanwhile
-	// honest is the time in which honest queries must be answered, if not a second.
-	honest time.Duration
-	peak   int64 // what the server's RSS may grow by meanwhile, where that is more than maxPeak
+	apart   bool   // run on a separate server, in parallel with other families
+	atOnce  bool   // run all attacks in parallel, because they wait for timeouts
+	kind    string // kind of the separate server; default: strong
+	recent  bool   // honest clients query only the last block meanwhile
+	peak    int64  // maximum RSS growth meanwhile, if larger than maxPeak
 }
 
-// What attacks may take unless they say otherwise: time that a busy machine needs
-// for them, and of documents what they cost, which no neighbour changes.
+// Default limits of an attack: elapsed time, with room for a busy machine, and CPU time for
+// documents, which does not depend on other programs.
 const (
 	usual      = time.Second
 	ofDocument = 100 * time.Millisecond
 )
 
-// Outcomes that are wanted often.
+// Frequent values of attack.want.
 const (
 	refused    = "400 GRAPHQL_PARSE_FAILED|400 GRAPHQL_VALIDATION_FAILED|400 LIMIT_EXCEEDED|400 BAD_USER_INPUT"
 	invalid    = "400 GRAPHQL_VALIDATION_FAILED"
@@ -72,30 +73,31 @@ const (
 	fieldError = "200 BAD_USER_INPUT"
 	overLimit  = "LIMIT_EXCEEDED limit of"
 	answered   = "200 answered"
-	either     = "200|400" // harmless either way
+	either     = "200|400" // both are harmless
 )
 
-// plain is an attack in the usual time.
+// plain returns an attack with the default time limit.
 func plain(name, want string, do func(s *site) (outcome, error)) attack {
 	return attack{name: name, want: want, within: usual, do: do}
 }
 
-// doc posts a document.
+// doc returns an attack that posts a document.
 func doc(name, want, text string) attack { return docWith(name, want, text, nil) }
 
-// docWith posts a document with variables.
+// docWith is like doc, with variables.
 func docWith(name, want, text string, variables any) attack {
 	return posted(name, want, func() string {
 		return asJSON(map[string]any{"query": text, "variables": variables})
 	})
 }
 
-// posted posts a body with a document.
+// posted returns an attack that posts a body with a document, with the default limits of elapsed
+// and CPU time.
 func posted(name, want string, body func() string) attack {
-	return attack{name: name, want: want, within: usual, effort: ofDocument, body: body}
+	return attack{name: name, want: want, within: usual, cpu: ofDocument, body: body}
 }
 
-// docs posts documents that are named by themselves and may come to the same.
+// docs returns one attack for each document, named after its text.
 func docs(want string, texts ...string) []attack {
 	var all []attack
 	for _, text := range texts {
@@ -104,18 +106,18 @@ func docs(want string, texts ...string) []attack {
 	return all
 }
 
-// body posts a body that should have been JSON.
+// body returns an attack that posts an invalid JSON body.
 func body(name, want, text string, headers ...string) attack {
 	return plain(name, want, func(s *site) (outcome, error) { return s.post(text, headers...) })
 }
 
-// wire sends bytes that should have been HTTP.
+// wire returns an attack that sends invalid HTTP.
 func wire(name, want, text string) attack {
 	return plain(name, want, func(s *site) (outcome, error) { return s.send([]byte(text)) })
 }
 
-// grown makes an attack of each size, doubling it: up to a point it may be
-// harmless, and the last one must be refused.
+// grown returns attacks of doubling sizes. Smaller sizes may be answered; the last one must be
+// refused.
 func grown(name, refusal string, from, to int, make func(name, want string, n int) attack) []attack {
 	var all []attack
 	for n := from; ; n *= 2 {
@@ -131,14 +133,14 @@ func grown(name, refusal string, from, to int, make func(name, want string, n in
 	}
 }
 
-// grownDoc grows a document, which may become too large for a body.
+// grownDoc is grown for documents. A document may exceed the body limit.
 func grownDoc(name, refusal string, from, to int, text func(n int) string) []attack {
 	return grown(name, refusal+"|413 LIMIT_EXCEEDED", from, to, func(name, want string, n int) attack {
 		return posted(name, want, func() string { return asJSON(map[string]any{"query": text(n)}) })
 	})
 }
 
-// times joins n copies of a text in which # stands for their number.
+// times concatenates n copies of text and replaces # by the index of the copy.
 func times(n int, text string) string {
 	if !strings.Contains(text, "#") {
 		return strings.Repeat(text, n)
@@ -150,7 +152,7 @@ func times(n int, text string) string {
 	return b.String()
 }
 
-// short is a text as part of a name.
+// short quotes a text for use in an attack name and shortens it.
 func short(text string) string {
 	quoted := fmt.Sprintf("%q", text)
 	if len(quoted) > 100 {

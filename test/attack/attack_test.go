@@ -13,8 +13,8 @@ import (
 
 var (
 	full = flag.Bool("attack.full", false, "all sizes")
-	only = flag.String("attack.only", "", "do the attacks alone that have this in their names")
-	each = flag.Bool("attack.each", false, "say what each attack came to")
+	only = flag.String("attack.only", "", "run only attacks whose name contains this text")
+	each = flag.Bool("attack.each", false, "print the outcome of each attack")
 )
 
 func TestMain(m *testing.M) {
@@ -23,11 +23,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // who waits needs no processor
+	if err := flag.Set("test.parallel", "8"); err != nil { // most attacks wait and need no CPU
 		panic(err)
 	}
 	if *each {
-		show = func(family string, a attack, o outcome, took toll) {
+		show = func(family string, a attack, o outcome, took usage) {
 			fmt.Printf("    %s: %s: %.100s (%v)\n", family, a.name, o, took)
 		}
 	}
@@ -84,7 +84,7 @@ func start(t *testing.T, kind string) *child {
 	t.Cleanup(server.stop)
 	s := &site{addr: server.addr}
 	tries := 0
-	for warm := 0; warm < 20; tries++ { // many servers start at once
+	for warm := 0; warm < 20; tries++ { // retried, because many servers start at once
 		switch err := s.healthy(); {
 		case err == nil:
 			warm++
@@ -95,7 +95,7 @@ func start(t *testing.T, kind string) *child {
 	return server
 }
 
-// chosen leaves the attacks that were asked for.
+// chosen removes the attacks that -attack.only excludes.
 func chosen(f family) family {
 	var kept []attack
 	for _, a := range f.attacks {
@@ -123,7 +123,7 @@ func TestAttacksAreDistinct(t *testing.T) {
 			n++
 			name := f.name + ": " + a.name
 			if names[name] {
-				t.Errorf("%s is there twice", name)
+				t.Errorf("duplicate attack name %s", name)
 			}
 			names[name] = true
 			if a.body == nil {
@@ -131,14 +131,14 @@ func TestAttacksAreDistinct(t *testing.T) {
 			}
 			if text := a.body(); len(text) < 1<<20 {
 				if bodies[text] != "" {
-					t.Errorf("%s is the same as %s", name, bodies[text])
+					t.Errorf("%s has the same body as %s", name, bodies[text])
 				}
 				bodies[text] = name
 			}
 		}
 	}
 	if n < 500 {
-		t.Errorf("%d attacks", n)
+		t.Errorf("%d attacks, want at least 500", n)
 	}
 	fmt.Println(n, "attacks with all sizes")
 }

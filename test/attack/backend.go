@@ -10,11 +10,10 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A stalling backend hangs over the balances of one workchain, whatever their
-// context says.
+// A stalling backend blocks in balance calls for one workchain and ignores their context.
 type stalling struct {
 	*memchain.Chain
-	under, most atomic.Int64 // such calls under way, now and at most
+	under, most atomic.Int64 // blocked calls: current and maximum
 }
 
 const (

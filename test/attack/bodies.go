@@ -11,7 +11,7 @@ import (
 
 const goodBody = `{"query":"{info{version}}"}`
 
-// bodies that are no JSON object, or not the one they say they are.
+// bodies returns invalid JSON bodies and bodies that do not match their headers.
 func bodies() []attack {
 	var all []attack
 	for _, text := range []string{
@@ -40,7 +40,7 @@ func bodies() []attack {
 	} {
 		all = append(all, body(short(text), badRequest, text))
 	}
-	// Keys that are there twice, however they are written.
+	// Duplicate keys, in any spelling.
 	for _, text := range []string{
 		`{"query":"{info{version}}","query":"{info{time}}"}`, `{"query":"{info{version}}","qu\u0065ry":"{info{time}}"}`, `{"query":null,"query":"{info{version}}"}`,
 		`{"query":"{info{version}}","variables":{},"variables":null}`, `{"query":"{info{version}}","variables":{"a":1,"a":2}}`,
@@ -74,7 +74,7 @@ func bodies() []attack {
 	return append(all, sizes()...)
 }
 
-// sizes are bodies by size, and sizes that lie.
+// sizes returns large bodies and wrong Content-Length values.
 func sizes() []attack {
 	all := grown("bytes of space", "413 LIMIT_EXCEEDED limit of 131072 bytes", 64<<10, 8<<20, func(name, want string, n int) attack {
 		return attack{name: name, want: want, within: usual, body: func() string { return goodBody + strings.Repeat(" ", n) }}
@@ -112,8 +112,8 @@ func sizes() []attack {
 		stream("100 MB in one chunk", "413 LIMIT_EXCEEDED", large, "Content-Length:", "Transfer-Encoding: chunked\r\n\r\n6400000"),
 		stream("100 MB to another media type", "415 UNSUPPORTED_MEDIA_TYPE", large, fmt.Sprintf("Content-Length: %d", large), "Content-Type: text/plain"),
 		stream("100 MB to a wrong project", "401 UNAUTHENTICATED", large, fmt.Sprintf("Content-Length: %d", large), "Authorization: Basic bm86bm8="),
-		stream("100 MB that nobody accepts", "406 NOT_ACCEPTABLE", large, fmt.Sprintf("Content-Length: %d", large), "Accept: image/png"),
-		stream("100 MB behind Expect", "413 LIMIT_EXCEEDED|417", large, fmt.Sprintf("Content-Length: %d", large), "Expect: 100-continue"),
+		stream("100 MB with an unsupported Accept", "406 NOT_ACCEPTABLE", large, fmt.Sprintf("Content-Length: %d", large), "Accept: image/png"),
+		stream("100 MB after Expect", "413 LIMIT_EXCEEDED|417", large, fmt.Sprintf("Content-Length: %d", large), "Expect: 100-continue"),
 		stream("2^63-1 bytes promised", "413 LIMIT_EXCEEDED", 1<<20, "Content-Length: 9223372036854775807"),
 		stream("2^63 bytes promised", "net/http 400", 0, "Content-Length: 9223372036854775808"),
 		stream("2^64 bytes promised", "net/http 400", 0, "Content-Length: 18446744073709551616"),
@@ -129,7 +129,7 @@ func sizes() []attack {
 	return all
 }
 
-// spaces are white space without end.
+// spaces is an io.Reader of endless white space.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) {
@@ -144,7 +144,7 @@ func zip(text string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	if _, err := w.Write([]byte(text)); err != nil {
-		panic(err) // into memory
+		panic(err) // a bytes.Buffer does not fail
 	}
 	if err := w.Close(); err != nil {
 		panic(err)

@@ -15,26 +15,27 @@ import (
 	"time"
 )
 
-// asServer has the test binary be a server under attack of the kind it names.
+// asServer is an environment variable. If it is set, the test binary runs as the target server of
+// this kind.
 const asServer = "CHAINGQL_ATTACK_SERVER"
 
-// A child is a server in a process of its own. It ends when its input does, so
-// also with this process.
+// A child is a server in a separate process. It exits when its standard input is closed, so also
+// when this process ends.
 type child struct {
 	kind  string
 	addr  string
-	http2 string // the address that speaks HTTP/2 without TLS, too
+	http2 string // address of the listener that also accepts HTTP/2 without TLS
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	lines chan string
 	died  chan struct{}
 
-	asking sync.Mutex // one at a time
-	mu     sync.Mutex // guards what follows
+	asking sync.Mutex // serializes requests to the child
+	mu     sync.Mutex // guards output
 	output bytes.Buffer
 }
 
-// maxMemory is what a weak server may hold before Go's collector works hard.
+// maxMemory is GOMEMLIMIT for weak servers.
 const maxMemory = "1GiB"
 
 func startChild(kind string) (*child, error) {
@@ -63,10 +64,10 @@ func startChild(kind string) (*child, error) {
 			}
 			select {
 			case c.lines <- line[:len(line)-1]:
-			case <-time.After(time.Minute): // nobody asked
+			case <-time.After(time.Minute): // nobody reads the reply
 			}
 		}
-		_ = c.cmd.Wait() // how it ended, its output tells
+		_ = c.cmd.Wait() // output contains the cause
 		close(c.died)
 	}()
 	addrs, err := c.line(time.Minute)
@@ -78,8 +79,8 @@ func startChild(kind string) (*child, error) {
 	return c, nil
 }
 
-// Write keeps the beginning of what the server says on its error output: how it
-// died is in the first lines.
+// Write keeps the first 2,000 bytes of the server's standard error, which contain the cause of a
+// crash.
 func (c *child) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +90,8 @@ func (c *child) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// said is what the server said on its error output.
-func (c *child) said() string {
+// errorOutput returns the beginning of the server's standard error.
+func (c *child) errorOutput() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.output.String()
@@ -105,7 +106,7 @@ func (c *child) dead() bool {
 	}
 }
 
-// stop ends the server, whatever it is busy with.
+// stop closes the server's input and kills it if it does not exit within a second.
 func (c *child) stop() {
 	c.input.Close()
 	select {
@@ -123,7 +124,7 @@ func (c *child) line(wait time.Duration) (string, error) {
 	case <-c.died:
 		return "", errors.New("the server has ended")
 	case <-time.After(wait):
-		return "", errors.New("the server does not say anything")
+		return "", errors.New("the server does not respond")
 	}
 }
 
@@ -136,11 +137,11 @@ func (c *child) ask(what string) (string, error) {
 	return c.line(time.Minute)
 }
 
-// state asks what the server holds, and at most held.
+// state returns the current resource usage of the server and its peaks.
 func (c *child) state() (state, error) { return c.stateOf("state") }
 
-// anew does so and has all that is at most begin anew.
-func (c *child) anew() (state, error) { return c.stateOf("anew") }
+// resetPeaks resets the peaks of the server and then returns its state.
+func (c *child) resetPeaks() (state, error) { return c.stateOf("reset") }
 
 func (c *child) stateOf(what string) (state, error) {
 	line, err := c.ask(what)
@@ -151,7 +152,7 @@ func (c *child) stateOf(what string) (state, error) {
 	return s, json.Unmarshal([]byte(line), &s)
 }
 
-// spent asks what processor time the server has taken since it began.
+// spent returns the CPU time of the server since it started.
 func (c *child) spent() (time.Duration, error) {
 	line, err := c.ask("spent")
 	if err != nil {
@@ -160,8 +161,8 @@ func (c *child) spent() (time.Duration, error) {
 	return time.ParseDuration(line)
 }
 
-// settled waits until no more goroutines and files are there than were before,
-// and returns what the server holds then, or at last.
+// settled waits until the server has no more goroutines and files than before, or until the wait is
+// over, and returns its state.
 func (c *child) settled(before state, wait time.Duration) (state, error) {
 	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
 		s, err := c.state()
@@ -171,7 +172,7 @@ func (c *child) settled(before state, wait time.Duration) (state, error) {
 	}
 }
 
-// stacks are all the server's goroutines.
+// stacks returns the stacks of all goroutines of the server.
 func (c *child) stacks() string {
 	line, err := c.ask("stacks")
 	if err != nil {

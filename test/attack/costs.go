@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// costs are documents that pass every limit of form and ask for much: of the
-// backend up to 50 calls, which are 2,500 blocks of pages, and no more.
+// costs returns documents that pass all syntactic limits and need many backend calls. Up to 50
+// calls (2,500 blocks) are allowed; one more is refused.
 func costs() []attack {
 	const dear = "400 LIMIT_EXCEEDED costs calls limit of 50"
 	var all []attack
@@ -22,11 +22,11 @@ func costs() []attack {
 		for _, n := range []int{10, 25, 50} {
 			all = append(all, doc(s.name+" by "+itoa(n)+" aliases", answered, s.before+times(n, s.each)+s.after))
 		}
-		// One more, which needs no alias.
+		// One more call, by a field without alias.
 		_, bare, _ := strings.Cut(s.each, ":")
 		all = append(all, doc(s.name+" by 50 aliases and none", dear, s.before+times(50, s.each)+strings.ReplaceAll(bare, "#", "1")+s.after))
 	}
-	for _, s := range []struct{ name, each string }{ // all balances are one call
+	for _, s := range []struct{ name, each string }{ // all balances together need one call
 		{"different accounts", `a#:account(address:"#:` + strings.Repeat("1", 64) + `"){info{balance}}`},
 		{"one account", `a#:account(address:"` + richAddress + `"){info{balance(format:DEC)}}`},
 	} {
@@ -34,7 +34,7 @@ func costs() []attack {
 			all = append(all, doc(s.name+" by "+itoa(n)+" aliases", answered, "{blockchain{"+times(n, s.each)+"}}"))
 		}
 	}
-	// Fragments write few aliases and make many calls of them.
+	// With fragments, few aliases in the document need many calls.
 	for _, r := range []struct {
 		roots, pages int
 		want         string
@@ -54,7 +54,7 @@ func costs() []attack {
 		doc("25 pages of 24 fields by aliases", answered, "{blockchain{"+times(25, "a#:blocks(last:50){edges{node{...N}}}")+"}}fragment N on BlockchainBlock{"+times(24, "b#:chain_order ")+"}"),
 	)
 	for i := range all {
-		all[i].effort = 50 * time.Millisecond
+		all[i].cpu = 50 * time.Millisecond
 	}
 	return all
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// credentials that are none.
+// credentials returns missing, malformed and wrong credentials.
 func credentials() []attack {
 	const no = "401 UNAUTHENTICATED Unauthorized access"
 	basic := func(text string) string {
@@ -30,7 +30,7 @@ func credentials() []attack {
 		"Authorization: Basic OnMzY3JldA==\r\nAuthorization: Basic OnMzY3JldA==", "X: y",
 	} {
 		want := no
-		if strings.Count(h, "OnMzY3JldA==") == 2 && strings.Count(h, "\n") == 1 { // twice the same
+		if strings.Count(h, "OnMzY3JldA==") == 2 && strings.Count(h, "\n") == 1 { // the same credentials twice
 			want += "|answered"
 		}
 		all = append(all, plain("locked, "+short(h), want, func(s *site) (outcome, error) {
@@ -46,7 +46,7 @@ func credentials() []attack {
 			return s.send(request("POST", "/"+project+"/graphql", goodBody, basic(":"+secret)))
 		}))
 	}
-	// Ids are compared in lower case, by all of Unicode: U+212A is a k.
+	// Project ids are compared in Unicode lower case; the lower case of U+212A is k.
 	for _, project := range []string{"KNOWN", "%4bnown", "%e2%84%aanown"} {
 		at := func(name, want, secret string) attack {
 			return plain("project "+project+name, want, func(s *site) (outcome, error) {
@@ -60,7 +60,7 @@ func credentials() []attack {
 			return s.get("/locked/graphql?query={info{version}}" + query)
 		}))
 	}
-	// Whatever is wrong, nothing tells what it is.
+	// Responses must not reveal which part of the credentials is wrong.
 	return append(all, plain("the same answer to all", no, func(s *site) (outcome, error) {
 		first := ""
 		var last outcome
@@ -78,7 +78,7 @@ func credentials() []attack {
 				first = raw
 			}
 			if raw != first {
-				return last, fmt.Errorf("%q is not %q", raw, first)
+				return last, fmt.Errorf("responses differ: %q and %q", raw, first)
 			}
 			if last, err = s.send(text); err != nil {
 				return last, err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// crowds are connections in numbers, which are held, left or cut.
+// crowds returns attacks with many connections that are held, closed or reset.
 func crowds(full bool) []attack {
 	numbers := []int{100, 1000}
 	if full {
@@ -21,21 +21,21 @@ func crowds(full bool) []attack {
 			}})
 		}
 		begun := append(upgrade(path, legacy), textFrame(begin(legacy, `"1"`, query(liveQuery)))...)
-		held("that say nothing", nil, closed)
-		held("that say nothing and are reset", nil, reset)
+		held("that send nothing", nil, closed)
+		held("that send nothing and are reset", nil, reset)
 		held("with half a request line", []byte("POST /op"), closed)
 		held("with half a header", []byte("POST "+path+" HTTP/1.1\r\nHost: a\r\nX: "), reset)
 		held("with half a body", request("POST", path, goodBody)[:200], reset)
-		held("that are sockets and say nothing", upgrade(path, modern), closed)
+		held("that are sockets and send nothing", upgrade(path, modern), closed)
 		held("that are sockets and are reset", upgrade(path, legacy), reset)
-		if n <= 1000 { // 9,000 would be sent 270,000 blocks a second
+		if n <= 1000 { // 9,000 subscribers would receive 270,000 blocks per second
 			held("that subscribe and are closed", begun, closed)
 			held("that subscribe and are reset", begun, reset)
 		}
 		held("in the middle of a frame", append(upgrade(path, modern), final|opText), closed)
 		held("in the middle of a frame and reset", append(upgrade(path, modern), header(final|opText, 1000)...), reset)
 		held("of event streams that are reset", ask("GET", liveQuery), reset)
-		held("of answers that nobody takes", request("POST", path, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id}}}")+"}}")), reset)
+		held("of unread responses", request("POST", path, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id}}}")+"}}")), reset)
 	}
 	for _, step := range []struct {
 		name string
@@ -61,7 +61,7 @@ func crowds(full bool) []attack {
 			return outcome{class: "cut"}, nil
 		}})
 	}
-	return append(all, plain("the write side closed behind a request", answered, func(s *site) (outcome, error) {
+	return append(all, plain("the write side closed after a request", answered, func(s *site) (outcome, error) {
 		return s.ask(goodBody, func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() })
 	}), sock("the write side closed on a socket", "cut|closed", legacy, true, func(w *socket) (outcome, error) {
 		_ = w.Conn.(*net.TCPConn).CloseWrite()
@@ -75,8 +75,8 @@ func crowds(full bool) []attack {
 	}))
 }
 
-// hold opens so many connections, sends a text on each, and does something with
-// all of them open before they leave.
+// hold opens n connections, sends text on each, calls with while all are open, and then calls leave
+// for each.
 func (s *site) hold(n int, text []byte, leave func(net.Conn), with func() error) error {
 	conns := make([]net.Conn, 0, n)
 	defer func() {
@@ -99,10 +99,11 @@ func (s *site) hold(n int, text []byte, leave func(net.Conn), with func() error)
 
 func closed(c net.Conn) { c.Close() }
 
-// reset leaves without the goodbye of TCP.
+// reset closes a connection with a TCP RST.
 func reset(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); c.Close() }
 
-// crowd has so many clients do something at once, and wants the same of all.
+// crowd runs n clients in parallel. If their outcomes have different classes, the result is
+// "mixed".
 func (s *site) crowd(n int, do func(s *site) (outcome, error)) (outcome, error) {
 	var (
 		wg    sync.WaitGroup

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// defaults are documents with default values that take far more memory than text,
-// each different, so that each would be kept.
+// defaults returns documents whose default values need far more memory than their text. Each one is
+// distinct, so that the server would cache all of them.
 func defaults(full bool) []attack {
 	n, sockets := 1500, 20
 	if full {
@@ -27,8 +27,7 @@ func defaults(full bool) []attack {
 	}
 }
 
-// eachPosted posts n documents, one after the other, in which "own" stands for what
-// no other has.
+// eachPosted posts n documents one after another. It replaces "own" in each by a unique text.
 func eachPosted(n int, text string) func(s *site) (last outcome, err error) {
 	return func(s *site) (last outcome, err error) {
 		for i := range n {

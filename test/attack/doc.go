@@ -1,28 +1,26 @@
-// Package attack is what a hostile internet does to a server: thousands of
-// distinct bodies, documents, headers, frames and socket behaviours, in
-// families. Its tests run all of them against chaingql in a process of its own,
-// with default limits, and print a line per family: how many attacks came to
-// what, the slowest, how long an honest subscriber beside them waited for a block
-// at most, and by how much memory, goroutines and file descriptors grew. RESULTS.md
-// keeps such lines.
+// Package attack sends a server thousands of hostile requests: distinct bodies, documents, headers,
+// frames and socket behaviors, grouped into families. Its tests run all of them against chaingql in
+// a separate process with default limits. They print one line per family: the number of attacks per
+// outcome, the slowest one, the longest time that an honest subscriber waited for a block
+// meanwhile, and the growth of memory, goroutines and file descriptors. RESULTS.md keeps such
+// lines.
 //
-// An attack fails its family when it comes to something else than a clear
-// refusal or a harmless answer, takes too long, or leaves the server dead, larger
-// or not able to answer an honest query within a second. Documents are held to
-// some processor time of the server's: the time that passes is also that of
-// whoever else is at work on the machine.
+// An attack fails its family if its outcome is neither a clear refusal nor a harmless response, if
+// it takes too long, or if the server afterwards is dead, uses more memory, or cannot answer an
+// honest query within a second. Documents are also limited in the server's CPU time, because
+// elapsed time includes the work of other programs on the machine.
 //
 //	go test -v .                                     the short form
 //	go test -v . -args -attack.full                  all sizes, and 9,000 connections
 //	go test -v . -run Survives -args -attack.only "half a frame" -attack.each
 //
-// The last one repeats the attacks that have this in their names, and says what
-// each came to.
+// The last command runs only the attacks whose names contain this text, and prints the outcome of
+// each.
 //
-// That the attacks are ones is shown by servers which are weak on purpose:
-// graphql-go/handler as its README has it, and chaingql with all limits turned
-// off. Each comes to harm by the families that the table in weak_test.go names.
+// Deliberately weak servers show that the attacks are effective: graphql-go/handler as its README
+// sets it up, and chaingql with all limits turned off. The table in weak_test.go lists the families
+// that harm them.
 //
-// It is a module of its own, so that the core's go.mod gains nothing by it, and
-// needs Linux, whose /proc tells of memory and files.
+// This is a separate module, so that the core's go.mod gets no dependency from it. It needs Linux:
+// it reads memory and file counts from /proc.
 package attack

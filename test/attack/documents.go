@@ -8,7 +8,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// aliases by which one field is asked for many times.
+// aliases returns documents that select one field many times under different aliases.
 func aliases() []attack {
 	shapes := []struct{ name, before, each, after string }{
 		{"of a field", "{info{", "a#:version ", "}}"},
@@ -28,7 +28,7 @@ func aliases() []attack {
 			return s.before + times(n, s.each) + s.after
 		})...)
 	}
-	for i := range all { // a subscription is not for a POST
+	for i := range all { // a POST with a subscription is answered with 406
 		if strings.Contains(all[i].name, "subscription") {
 			all[i].want += "|406"
 		}
@@ -44,7 +44,7 @@ func aliases() []attack {
 	)...)
 }
 
-// directives that are many, unknown, or where they must not be.
+// directives returns documents with many, unknown or misplaced directives.
 func directives() []attack {
 	var all []attack
 	for _, s := range []struct{ name, before, each, after string }{
@@ -73,7 +73,8 @@ func directives() []attack {
 	return append(all, docs(unparsable, "{info@{version}}", "{info@@skip(if:true){version}}", "{info@skip(){version}}", "{@skip(if:true)}", "{info @ skip(if:true,,:){version}}", "{info@skip(if:){version}}")...)
 }
 
-// sameNames are fields of one name, whose merging is quadratic where it is naive.
+// sameNames returns documents with many fields of one response name. A naive merge of these is
+// quadratic.
 func sameNames() []attack {
 	var all []attack
 	for _, s := range []struct{ name, before, each, after string }{
@@ -105,7 +106,7 @@ func sameNames() []attack {
 	return all
 }
 
-// operations of which there are none, many, or others than are served.
+// operations returns documents without operations, with many, or with unsupported ones.
 func operations() []attack {
 	named := func(name, want, text string, operation any) attack {
 		return plain(name, want, func(s *site) (outcome, error) {
@@ -120,14 +121,14 @@ func operations() []attack {
 	all = append(all, grownDoc("of one name", refused, 2, 2048, func(n int) string { return times(n, "query Q{info{version}}") })...)
 	two := "query A{info{version}}query B{info{time}}"
 	all = append(all,
-		named("two and none chosen", "400 BAD_USER_INPUT", two, nil), named("two and an unknown one chosen", "400 BAD_USER_INPUT", two, "C"),
-		named("two and an empty name", "400 BAD_USER_INPUT", two, ""), named("two and a name of another case", "400 BAD_USER_INPUT", two, "a"),
+		named("two operations, no name", "400 BAD_USER_INPUT", two, nil), named("two operations, an unknown name", "400 BAD_USER_INPUT", two, "C"),
+		named("two operations, an empty name", "400 BAD_USER_INPUT", two, ""), named("two operations, a name in another case", "400 BAD_USER_INPUT", two, "a"),
 		named("a name like a prototype's", "400 BAD_USER_INPUT", two, "__proto__"), named("a name like a constructor's", "400 BAD_USER_INPUT", two, "constructor"),
 		named("a name of 100 kB", "400 BAD_USER_INPUT", two, strings.Repeat("A", 100<<10)), named("a name with NUL", "400 BAD_USER_INPUT", two, "A\x00"),
-		named("a name with a space", "400 BAD_USER_INPUT", two, "A "), named("the name that caches may use for none", "400", two, "\x00"),
-		named("a name for a nameless one", "400 BAD_USER_INPUT", "{info{version}}", "A"),
-		named("markup for a name", "400 BAD_USER_INPUT", two, "<script>alert(1)</script>"),
-		named("a subscription chosen among queries", "406|400", "query A{info{version}}subscription B{blocks{id}}", "B"),
+		named("a name with a space", "400 BAD_USER_INPUT", two, "A "), named("a name that caches may use for no name", "400", two, "\x00"),
+		named("a name for an anonymous operation", "400 BAD_USER_INPUT", "{info{version}}", "A"),
+		named("markup as a name", "400 BAD_USER_INPUT", two, "<script>alert(1)</script>"),
+		named("a subscription selected by name", "406|400", "query A{info{version}}subscription B{blocks{id}}", "B"),
 	)
 	all = append(all, docs(refused,
 		"", " ", "\n", "#", "# nothing", ",,,,", "fragment A on Query{info{version}}", "{}", "query", "query{}", "query A", "subscription", "mutation{a}",

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// edges are documents that just keep each limit, and ones that do not: the
-// refusal names what was exceeded.
+// edges returns documents that just meet each limit and documents that exceed it. The error must
+// name the exceeded limit.
 func edges() []attack {
 	var all []attack
 	for _, e := range []struct {
-		limit string // as the refusal names it
+		limit string // as the error message names it
 		most  int
 		text  func(n int) string
 	}{
@@ -37,20 +37,20 @@ func edges() []attack {
 			doc("twice the "+e.limit, "400 LIMIT_EXCEEDED limit of", e.text(2*e.most)),
 		)
 	}
-	// What a subscription keeps is its variables and some bytes to tell them apart.
+	// A subscription keeps its variables and a few bytes of overhead.
 	for _, kept := range []struct {
 		bytes int
 		want  string
 	}{{4000, "no answer on an open stream"}, {4100, "LIMIT_EXCEEDED limit of 4096 bytes"}} {
 		all = append(all, plain(fmt.Sprintf("variables of a subscription, %d bytes", kept.bytes), kept.want, func(s *site) (outcome, error) {
-			s.patience = usual / 2
+			s.timeout = usual / 2
 			return s.follow(request("POST", path, ofVariable(kept.bytes), "Accept: text/event-stream"))
 		}))
 	}
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	for _, n := range []int{18, 19, 20, 21, 100, 10_000} {
 		want := answered
-		if n > 19 { // the body itself is a level
+		if n > 19 { // the body itself counts as a level
 			want = "400 LIMIT_EXCEEDED limit of 20 nested levels"
 		}
 		all = append(all, body(fmt.Sprintf("variables of %d levels", n), want, `{"query":"{info{version}}","variables":`+deep(n)+`}`))

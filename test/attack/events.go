@@ -16,7 +16,7 @@ import (
 
 const liveQuery = "subscription{blocks{id chain_order}}"
 
-// follow asks for an event stream and takes its first event.
+// follow requests an event stream and returns the outcome of its first event.
 func (s *site) follow(text []byte) (outcome, error) {
 	c, err := s.dial()
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *site) follow(text []byte) (outcome, error) {
 	if err != nil {
 		return ended(err)
 	}
-	// The body is left open: to close it would be to wait for its end.
+	// Body.Close would wait for the end of the stream, so the body is not closed.
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		if err != nil {
@@ -61,7 +61,7 @@ func (s *site) follow(text []byte) (outcome, error) {
 	}
 }
 
-// ask is a request for an event stream, by GET or by POST.
+// ask returns a request for an event stream by GET or POST.
 func ask(method, query string, headers ...string) []byte {
 	if !strings.Contains(strings.Join(headers, "\n"), "Accept: ") {
 		headers = append([]string{"Accept: text/event-stream"}, headers...)
@@ -72,7 +72,7 @@ func ask(method, query string, headers ...string) []byte {
 	return request(method, path+"?query="+url.QueryEscape(query), "", headers...)
 }
 
-// events are streams that are asked for wrongly, or with lies of what was had.
+// events returns malformed requests for event streams and requests with false Last-Event-ID values.
 func events() []attack {
 	stream := func(name, want, method, query string, headers ...string) attack {
 		return plain(name, want, func(s *site) (outcome, error) { return s.follow(ask(method, query, headers...)) })
@@ -83,41 +83,41 @@ func events() []attack {
 		"0", "1", "-1", "x", "null", "undefined", "m", "\xff", "é", "😀", "%00", "../..", "' OR 1=1 --", strings.Repeat("9", 64),
 		strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("a", 100_000), "a\tb", "0 ", "A", "NaN", "1e9", "0m",
 	} {
-		// A cursor past all blocks is good, and waits.
-		all = append(all, plain("had "+short(id), lost+"|no answer", func(s *site) (outcome, error) {
-			s.patience = usual / 3
+		// A cursor after all blocks is valid; the stream waits.
+		all = append(all, plain("Last-Event-ID "+short(id), lost+"|no answer", func(s *site) (outcome, error) {
+			s.timeout = usual / 3
 			return s.follow(ask("GET", liveQuery, "Last-Event-ID: "+id))
 		}))
 	}
 	all = append(all,
-		stream("had two", lost, "GET", liveQuery, "Last-Event-ID: 0", "Last-Event-ID: x"),
-		stream("had nothing, said so", "served", "GET", liveQuery, "Last-Event-ID: "),
-		stream("had a lie that wins over after", mine, "GET", `subscription{blocks(after:""){id}}`, "Last-Event-ID: zzz"),
-		stream("had a lie, of a query", "served|answered|BAD_USER_INPUT", "GET", "{info{version}}", "Last-Event-ID: zzz"),
-		stream("after a lie", mine, "POST", `subscription{blocks(after:"zzz"){id}}`),
-		stream("after NUL", mine, "POST", `subscription{blocks(after:"\u0000"){id}}`),
-		stream("after all there was", "served|CURSOR_TOO_OLD", "POST", `subscription{blocks(after:""){id}}`),
+		stream("two Last-Event-IDs", lost, "GET", liveQuery, "Last-Event-ID: 0", "Last-Event-ID: x"),
+		stream("an empty Last-Event-ID", "served", "GET", liveQuery, "Last-Event-ID: "),
+		stream("an invalid Last-Event-ID overrides after", mine, "GET", `subscription{blocks(after:""){id}}`, "Last-Event-ID: zzz"),
+		stream("an invalid Last-Event-ID with a query", "served|answered|BAD_USER_INPUT", "GET", "{info{version}}", "Last-Event-ID: zzz"),
+		stream("an invalid after", mine, "POST", `subscription{blocks(after:"zzz"){id}}`),
+		stream("NUL as after", mine, "POST", `subscription{blocks(after:"\u0000"){id}}`),
+		stream("an empty after", "served|CURSOR_TOO_OLD", "POST", `subscription{blocks(after:""){id}}`),
 		stream("a query", "served|answered", "POST", "{info{version}}"),
 		stream("a mutation", "GRAPHQL", "POST", "mutation{a}"),
 		stream("a document that does not parse", "GRAPHQL_PARSE_FAILED", "POST", "{"),
 		stream("a cycle", "GRAPHQL_VALIDATION_FAILED", "POST", "subscription{...A}fragment A on Subscription{...A}"),
 		stream("too many aliases", "LIMIT_EXCEEDED", "POST", "subscription{blocks{"+times(51, "a#:id ")+"}}"),
 		stream("two roots", "GRAPHQL_VALIDATION_FAILED", "POST", "subscription{blocks{id}b:blocks{id}}"),
-		stream("a filter that is wrong", "GRAPHQL_VALIDATION_FAILED|BAD_USER_INPUT", "POST", "subscription{blocks(filter:{id:{in:null}}){id}}"),
-		stream("the wrong project's", "401 UNAUTHENTICATED", "GET", liveQuery, "Authorization: Basic Ong="),
-		stream("JSON or events, a subscription", "served", "GET", liveQuery, "Accept: application/json, text/event-stream"),
-		stream("JSON or events, a query", "answered", "GET", "{info{version}}", "Accept: text/event-stream, application/json"),
-		stream("events of quality 0", "406 NOT_ACCEPTABLE", "GET", liveQuery, "Accept: text/event-stream;q=0"),
+		stream("an invalid filter", "GRAPHQL_VALIDATION_FAILED|BAD_USER_INPUT", "POST", "subscription{blocks(filter:{id:{in:null}}){id}}"),
+		stream("a wrong secret", "401 UNAUTHENTICATED", "GET", liveQuery, "Authorization: Basic Ong="),
+		stream("Accept JSON or events, a subscription", "served", "GET", liveQuery, "Accept: application/json, text/event-stream"),
+		stream("Accept JSON or events, a query", "answered", "GET", "{info{version}}", "Accept: text/event-stream, application/json"),
+		stream("Accept events with q=0", "406 NOT_ACCEPTABLE", "GET", liveQuery, "Accept: text/event-stream;q=0"),
 		stream("HEAD", "answered", "HEAD", liveQuery),
 		stream("PUT", "405 METHOD_NOT_ALLOWED", "PUT", liveQuery),
 		stream("gzip", "served", "GET", liveQuery, "Accept-Encoding: gzip"),
 		stream("a range", "served", "GET", liveQuery, "Range: bytes=0-10"),
-		stream("a body beside the URL", "served|400", "GET", liveQuery, "Content-Length: 0"),
+		stream("a body in addition to the URL", "served|400", "GET", liveQuery, "Content-Length: 0"),
 		stream("keep-alive", "served", "GET", liveQuery, "Connection: keep-alive"),
 	)
 	all = append(all, plain("HTTP/1.0", "served|answered|406", func(s *site) (outcome, error) {
 		return s.follow([]byte(strings.Replace(string(ask("GET", liveQuery)), "HTTP/1.1", "HTTP/1.0", 1)))
-	}), plain("left at once, 200 times", "cut", func(s *site) (outcome, error) {
+	}), plain("connect and leave at once, 200 times", "cut", func(s *site) (outcome, error) {
 		for range 200 {
 			c, err := s.dial()
 			if err != nil {
@@ -131,12 +131,12 @@ func events() []attack {
 		}
 		return outcome{class: "cut"}, nil
 	}))
-	all = append(all, attack{name: "2000 readers who had 100 blocks again", want: "served", within: 30 * usual, do: func(s *site) (outcome, error) { return s.replays(2000) }})
+	all = append(all, attack{name: "2000 readers that received 100 old blocks", want: "served", within: 30 * usual, do: func(s *site) (outcome, error) { return s.replays(2000) }})
 	for _, n := range []int{100, 500, 2000} {
 		for _, q := range []string{liveQuery, `subscription{blocks(after:""){id}}`, "subscription{blocks(filter:{id:{in:[" + times(100, `"a"`) + "]}}){id}}"} {
 			all = append(all, attack{name: fmt.Sprintf("%d streams of %s", n, short(q)), want: "served|no answer|CURSOR_TOO_OLD", within: 20 * usual, do: func(s *site) (outcome, error) {
 				return s.crowd(n, func(own *site) (outcome, error) {
-					own.patience = 2 * usual
+					own.timeout = 2 * usual
 					return own.follow(ask("POST", q))
 				})
 			}})
@@ -145,8 +145,8 @@ func events() []attack {
 	return all
 }
 
-// replays are clients who are sent 100 large blocks again and then wait for
-// more: of the buffers that took nothing may stay.
+// replays opens n streams that receive 100 large blocks and then wait for more. Buffers that are
+// idle then must be freed.
 func (s *site) replays(n int) (outcome, error) {
 	const rounds = 100
 	before, err := s.server.state()
@@ -162,7 +162,7 @@ func (s *site) replays(n int) (outcome, error) {
 		}
 		all.Wait()
 	}()
-	places := make(chan struct{}, 50) // if all began at once, others would wait
+	places := make(chan struct{}, 50) // bounds concurrent replays, so that no honest client waits
 	replayed := make(chan error, n)
 	for range n {
 		places <- struct{}{}
@@ -182,7 +182,7 @@ func (s *site) replays(n int) (outcome, error) {
 			}
 			replayed <- err
 			<-places
-			_, _ = io.Copy(io.Discard, lines) // until it is closed
+			_, _ = io.Copy(io.Discard, lines) // until the connection is closed
 		})
 	}
 	for range n {

@@ -1,6 +1,6 @@
 package attack
 
-// families are all there is; full has more sizes.
+// families returns all families. If full is true, they contain more sizes.
 func families(full bool) []family {
 	all := []family{
 		{name: "fragments", attacks: fragments()},
@@ -15,6 +15,7 @@ func families(full bool) []family {
 		{name: "variables", attacks: variables()},
 		{name: "costs", attacks: costs()},
 		{name: "arguments", attacks: arguments()},
+		{name: "arguments of host fields", attacks: hostArguments()},
 		{name: "default values", attacks: defaults(full), apart: true, kind: patient, peak: 200 << 20},
 		{name: "bodies", attacks: bodies()},
 		{name: "headers", attacks: headers()},
@@ -35,7 +36,7 @@ func families(full bool) []family {
 		{name: "stalled backend", attacks: stalled(), apart: true, recent: true},
 		{name: "slow bodies", attacks: slowBodies(), apart: true, peak: 200 << 20},
 		{name: "unread answers", attacks: unreadAnswers(), apart: true, peak: 300 << 20},
-		// An honest query waits for its turn to be decoded, after all bodies that came before it.
+		// Decoding is queued, so an honest query waits for all earlier bodies.
 		{name: "JSON trees", attacks: trees(full), apart: true, recent: true, peak: 140 << 20},
 		{name: "half messages", attacks: halves(full), apart: true, peak: 500 << 20},
 		{name: "variants", attacks: variants(full), apart: true, peak: 250 << 20},

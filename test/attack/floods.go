@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// floods are messages, operations and clients in numbers.
+// floods returns large numbers of messages, operations and clients.
 func floods() []attack {
 	const enough = "closed 1008|closed 4400|cut"
-	const orServed = enough + "|served" // a socket is not read while its queries wait, however many follow
+	const orServed = enough + "|served" // a socket is not read while its queries wait
 	const kept = "served LIMIT_EXCEEDED limit of 4096 bytes"
 	var all []attack
 	for _, protocol := range []string{legacy, modern} {
@@ -43,15 +43,15 @@ func floods() []attack {
 		}
 		for _, n := range []int{1, 8} {
 			much := begin(protocol, `"1"`, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
-			all = append(all, crowded(fmt.Sprintf("queries for much without end on %d sockets (%s)", n, protocol), n, func(s *site) (net.Conn, error) {
+			all = append(all, crowded(fmt.Sprintf("endless expensive queries on %d sockets (%s)", n, protocol), n, func(s *site) (net.Conn, error) {
 				return s.insist(protocol, much)
 			}))
 		}
 		for _, p := range []struct{ name, want, payload string }{
 			{"all blocks", "served|cut", query(`subscription{blocks(after:""){` + times(40, "a#:chain_order ") + "}}")},
-			{"what is retained of long lists", kept, `{"query":"subscription($f:[String]){blocks(filter:{id:{in:$f}}){id}}","variables":{"f":[` + strings.TrimSuffix(strings.Repeat(`"own`+strings.Repeat("a", 250)+`",`, 100), ",") + `]}}`},
-			{"what is retained of long strings", kept, ofVariable(50_000)},
-			{"what is retained of variables that none declared", "served", `{"query":"subscription{blocks(filter:{id:{eq:\"a\"}}){id}}","variables":{"f":"own` + strings.Repeat("a", 50_000) + `"}}`},
+			{"memory of long lists", kept, `{"query":"subscription($f:[String]){blocks(filter:{id:{in:$f}}){id}}","variables":{"f":[` + strings.TrimSuffix(strings.Repeat(`"own`+strings.Repeat("a", 250)+`",`, 100), ",") + `]}}`},
+			{"memory of long strings", kept, ofVariable(50_000)},
+			{"memory of undeclared variables", "served", `{"query":"subscription{blocks(filter:{id:{eq:\"a\"}}){id}}","variables":{"f":"own` + strings.Repeat("a", 50_000) + `"}}`},
 		} {
 			all = append(all, attack{name: "255 operations on each of 5 sockets: " + p.name + " (" + protocol + ")", want: p.want, within: 20 * usual, do: func(s *site) (outcome, error) {
 				return s.crowd(5, func(s *site) (outcome, error) {
@@ -68,14 +68,14 @@ func floods() []attack {
 	}
 	for _, q := range []struct {
 		name, text string
-		most       int // with 1,500 who ask for pages, blocks wait for 2 s on two processors
+		most       int // with 1,500 clients that read pages, blocks are 2 s late on two cores
 	}{
 		{"pages", query("{blockchain{" + times(20, "a#:blocks(last:50){edges{node{id hash}}}") + "}}"), 400},
 		{"balances", query("{blockchain{" + times(40, `a#:account(address:"#:`+strings.Repeat("1", 64)+`"){info{balance}}`) + "}}"), 1500},
 		{"the schema", query("{__schema{types{name description fields{name description args{name description type{name}}type{name}}}}}"), 1500},
 	} {
 		for _, n := range []int{100, q.most} {
-			// Some may be refused, for a limit of what is under way at once.
+			// Some clients may be refused by a limit on concurrent work.
 			all = append(all, attack{name: fmt.Sprintf("%d clients at once ask for %s", n, q.name), want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual, do: func(s *site) (outcome, error) {
 				return s.crowd(n, func(s *site) (outcome, error) { return s.post(q.text) })
 			}})
@@ -84,14 +84,14 @@ func floods() []attack {
 	return all
 }
 
-// insist opens a socket that starts the same operation with ever new ids, as fast
-// as it is read, and takes all answers.
+// insist opens a socket that starts the same operation with new ids as fast as the server reads,
+// and discards all responses.
 func (s *site) insist(protocol, operation string) (net.Conn, error) {
 	w, err := s.open(protocol, true)
 	if err != nil {
 		return nil, err
 	}
-	_ = w.SetDeadline(time.Time{}) // until it is reset
+	_ = w.SetDeadline(time.Time{}) // no deadline: the caller resets the connection
 	go func() { _, _ = io.Copy(io.Discard, w.r) }()
 	go func() {
 		for i := 0; ; i++ {

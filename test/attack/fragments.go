@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fragments that spread themselves, each other, or nothing.
+// fragments returns documents with cyclic, multiplying, unused or unknown fragments.
 func fragments() []attack {
 	ring := func(n int) string {
 		text := "{...F0}"
@@ -45,7 +45,7 @@ func fragments() []attack {
 		doc("operation of each kind over one tripling", invalid, strings.Replace(tripling(31, "...X"), "subscription{", "query Q{info{version}}subscription S{", 1)),
 		doc("cycle of itself, 31 bytes", invalid, `{...A}fragment A on Query{...A}`),
 		doc("cycle that is not used", invalid, `{info{version}}fragment A on Query{...A}`),
-		doc("cycle behind a field", invalid, `{info{...A}}fragment A on Info{version ...A}`),
+		doc("cycle after a field", invalid, `{info{...A}}fragment A on Info{version ...A}`),
 		doc("cycle through an inline fragment", invalid, `{...A}fragment A on Query{...{...on Query{...A}}}`),
 		doc("cycle through its own field", invalid, `{__schema{types{...T}}}fragment T on __Type{ofType{...T}}`),
 		doc("cycle through two fields", invalid, `{__schema{types{...T}}}fragment T on __Type{fields{type{...T}}}`),
@@ -111,10 +111,10 @@ func fragments() []attack {
 		}
 		return text + fmt.Sprintf("fragment F%d on __Type{name}", n)
 	})...)
-	for i := range all { // twice as strict, and more where nothing is walked
-		all[i].effort = 50 * time.Millisecond
+	for i := range all { // a stricter CPU limit, and the strictest for cycles, which need no expansion
+		all[i].cpu = 50 * time.Millisecond
 		if strings.HasPrefix(all[i].name, "cycle") || strings.HasPrefix(all[i].name, "ring") {
-			all[i].effort = 5 * time.Millisecond
+			all[i].cpu = 5 * time.Millisecond
 		}
 	}
 	return all

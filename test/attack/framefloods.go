@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// frameFloods are frames in numbers which ask for nothing: the library that reads
-// them does not report all of them. None needs credentials.
+// frameFloods returns floods of frames without content. The WebSocket library does not report all
+// of them to the handler. No flood needs credentials.
 func frameFloods() []attack {
 	const enough = "closed 1008|cut"
 	var all []attack
@@ -42,10 +42,10 @@ func frameFloods() []attack {
 	return all
 }
 
-// frameFlood sends n frames before any message, whatever the server says. What it costs the server is what is looked at: a second of a
-// processor for half a million would be as bad as not to count them.
+// frameFlood sends n frames before any message and ignores responses. The test measures the
+// server's CPU time: a second for half a million frames would be as bad as not limiting them.
 func frameFlood(name, want, protocol string, first, each []byte, n int) attack {
-	return attack{name: name, want: want, within: 5 * usual, effort: 4 * ofDocument, do: func(s *site) (outcome, error) {
+	return attack{name: name, want: want, within: 5 * usual, cpu: 4 * ofDocument, do: func(s *site) (outcome, error) {
 		w, err := s.open(protocol, false)
 		if err != nil {
 			return outcome{}, err
@@ -63,7 +63,7 @@ func frameFlood(name, want, protocol string, first, each []byte, n int) attack {
 		defer w.Close()
 		w.wait(4 * time.Second)
 		o, err := w.end()
-		<-sent // the close frame stops nobody
+		<-sent // the writer continues after the close frame
 		return o, err
 	}}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// frames that RFC 6455 forbids, and ones that lie.
+// frames returns frames that RFC 6455 forbids and frames with wrong lengths.
 func frames() []attack {
 	const protocolError = "closed 1002|cut"
 	var all []attack
@@ -54,10 +54,10 @@ func frames() []attack {
 	both("compressed without compression", protocolError, frame(final|opText|0x40, deflated(`{"type":"connection_init"}`)))
 	both("compressed bomb", protocolError, frame(final|opText|0x40, deflated(strings.Repeat(" ", 50<<20))))
 	for name, text := range map[string]string{
-		"a byte that is none": "\xff", "half a rune": "\xe2\x82", "an overlong slash": "\xc0\xaf", "a surrogate": "\xed\xa0\x80",
+		"an invalid byte": "\xff", "half a rune": "\xe2\x82", "an overlong slash": "\xc0\xaf", "a surrogate": "\xed\xa0\x80",
 		"past the last rune": "\xf4\x90\x80\x80", "a tail alone": "\x80", "in a string": "{\"type\":\"\xff\"}",
 		"in an id": "{\"id\":\"\xff\",\"type\":\"start\",\"payload\":{\"query\":\"{info{version}}\"}}", "in a key": "{\"\xff\":1}",
-		"behind good JSON": "{\"type\":\"stop\",\"id\":\"1\"}\xff",
+		"after valid JSON": "{\"type\":\"stop\",\"id\":\"1\"}\xff",
 	} {
 		both("not UTF-8: "+name, "closed 1007|closed 4400", textFrame(text))
 	}
@@ -70,16 +70,16 @@ func frames() []attack {
 		both("close "+name, "closed|cut", frame(final|opClose, payload))
 		both("close "+name+" in a message", "closed|cut", frame(opText, "{"), frame(final|opClose, payload))
 	}
-	both("messages behind a close", "closed|cut", frame(final|opClose, "\x03\xe8"), bytes.Repeat(textFrame(`{"type":"ping"}`), 100))
+	both("messages after a close", "closed|cut", frame(final|opClose, "\x03\xe8"), bytes.Repeat(textFrame(`{"type":"ping"}`), 100))
 	both("two closes", "closed|cut", frame(final|opClose, "\x03\xe8"), frame(final|opClose, "\x03\xe8"))
 	both("binary JSON", "served|closed", frame(final|opBinary, `{"type":"ping"}`))
 	both("an empty text", "served|closed 4400", textFrame(""))
 	both("an empty binary", "served|closed", frame(final|opBinary, ""))
-	both("HTTP in the place of frames", protocolError, request("GET", path, ""))
-	both("TLS in the place of frames", protocolError, []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))
+	both("HTTP instead of frames", protocolError, request("GET", path, ""))
+	both("TLS instead of frames", protocolError, []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"))
 	both("zeros", protocolError, make([]byte, 4096))
 	both("ones", protocolError, bytes.Repeat([]byte{0xff}, 4096))
-	both("a pong that nobody asked for", "served", frame(final|opPong, "x"))
+	both("an unsolicited pong", "served", frame(final|opPong, "x"))
 	both("pings of 125 bytes, 100", "served", bytes.Repeat(frame(final|opPing, strings.Repeat("a", 125)), 100))
 	both("a ping in each gap of a message", "served|closed 4400", frame(opText, `{"type":`), ping, frame(opContinue, `"x"`), ping, frame(final|opContinue, "}"))
 	for n := 1 << 10; n <= 1<<20; n *= 4 {
@@ -102,10 +102,10 @@ func deflated(text string) string {
 	var b bytes.Buffer
 	w, err := flate.NewWriter(&b, flate.BestCompression)
 	if err != nil {
-		panic(err) // the level is one
+		panic(err) // the level is valid
 	}
 	if _, err := w.Write([]byte(text)); err != nil {
-		panic(err) // into memory
+		panic(err) // a bytes.Buffer does not fail
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// What one socket may do at once.
+// Default limits of a socket.
 const (
 	socketSubscriptions = 256 // Limits.SocketSubscriptions
 	socketQueries       = 32  // Limits.SocketQueries
 )
 
-// fullSockets are sockets that ask for as much at once as they may, and for more.
+// fullSockets returns sockets that start as many operations as the limits allow, and sockets that
+// start more.
 func fullSockets(full bool) []attack {
 	sockets := 20
 	if full {
@@ -42,7 +43,7 @@ func fullSockets(full bool) []attack {
 		for _, n := range []int{socketQueries, socketQueries + 1, 250} {
 			with(20*usual, fmt.Sprintf("%d queries (%s)", n, protocol), "served all", sockets, func(s *site) (outcome, error) { return s.fill(protocol, 0, n, never, small) })
 		}
-		// Together they are more than Limits.PendingSocketBytes.
+		// Their responses together exceed Limits.PendingSocketBytes.
 		with(20*usual, "40 large queries ("+protocol+")", "served all", sockets/10, func(s *site) (outcome, error) {
 			return s.fill(protocol, 0, 40, never, large)
 		})
@@ -59,8 +60,8 @@ func fullSockets(full bool) []attack {
 	return all
 }
 
-// fill opens a socket with subscriptions and queries at once. All queries must be
-// answered; the outcome tells the first error.
+// fill opens a socket and starts subscriptions and queries together. All queries must be answered.
+// The outcome contains the first error.
 func (s *site) fill(protocol string, subscriptions, queries int, subscription, text string) (outcome, error) {
 	w, err := s.open(protocol, true)
 	if err != nil {
@@ -75,7 +76,7 @@ func (s *site) fill(protocol string, subscriptions, queries int, subscription, t
 		}
 	}()
 	answers := 0
-	o, err := w.hear(func(m told) bool {
+	o, err := w.hear(func(m serverMessage) bool {
 		if strings.HasPrefix(string(m.ID), `"q`) && (m.Type == "data" || m.Type == "next") {
 			answers++
 		}

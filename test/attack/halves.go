@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Of a message of the largest size, so much is sent.
+// Sizes of incomplete messages, and the documented memory that they may take.
 const (
 	messageBytes = 64 << 10 // Limits.MessageBytes
 	halfBytes    = 60_000
 
-	pendingAnswers = 64 << 20 // Limits.PendingAnswerBytes
-	socketCost     = 40 << 10 // of one of Limits.Sockets, in docs/limits.md
+	pendingAnswers = 64 << 20 // Limits.PendingResponseBytes
+	socketCost     = 40 << 10 // of one of Limits.Connections, in docs/limits.md
 )
 
-// halves are sockets on which most of a long message comes, and no end of it.
+// halves returns sockets that send most of a long message and never finish it.
 func halves(full bool) []attack {
 	numbers := []int{3000}
 	if full {
@@ -46,8 +46,8 @@ func halves(full bool) []attack {
 	return all
 }
 
-// half opens sockets that send a text, and compares what the server keeps for them
-// with what is documented.
+// half opens n sockets that send text, and compares the server's memory for them with the
+// documented bound.
 func half(name string, n int, text []byte) attack {
 	most := int64(pendingAnswers + n*socketCost)
 	return attack{name: name, want: "held for", within: 30 * usual, do: func(s *site) (outcome, error) {
@@ -65,8 +65,8 @@ func half(name string, n int, text []byte) attack {
 				switch {
 				case err != nil || kept <= most && over > 3*usual/2:
 					return err
-				case over > 4*usual: // then frames are too late
-					return fmt.Errorf("%d sockets take %d bytes, may take %d", n, kept, most)
+				case over > 4*usual: // after this time the frame timeout closes the sockets
+					return fmt.Errorf("%d sockets keep %d bytes, limit %d", n, kept, most)
 				}
 			}
 		})
@@ -74,18 +74,17 @@ func half(name string, n int, text []byte) attack {
 	}}
 }
 
-// longMessage is an honest client whose message is long: it counts, and comes at
-// once.
+// longMessage sends a long message as an honest client and expects an immediate response.
 func (s *site) longMessage() error {
 	w, err := s.open(modern, true)
 	if err != nil {
-		return fmt.Errorf("%w on a socket: %w", errUnwell, err)
+		return fmt.Errorf("%w on a socket: %w", errUnhealthy, err)
 	}
 	defer w.Close()
 	w.send(textFrame(strings.Replace(w.question(), "{info", strings.Repeat(" ", 20_000)+"{info", 1)))
 	o, err := w.hear(w.honest)
 	if err != nil || o.class != "served" || o.text != "" {
-		return fmt.Errorf("%w on a socket came to %v, %w", errUnwell, o, err)
+		return fmt.Errorf("%w on a socket: outcome %v, %w", errUnhealthy, o, err)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// handshakes that are none, or of somebody who may not.
+// handshakes returns malformed WebSocket handshakes and handshakes of clients without access.
 func handshakes() []attack {
 	hand := func(name, want string, headers ...string) attack {
 		return opening(name, want, upgrade(path, modern, headers...))
@@ -72,12 +72,12 @@ func handshakes() []attack {
 		}),
 		opening("by HTTP/1.0", "400|served|net/http", []byte(strings.Replace(string(upgrade(path, modern)), "HTTP/1.1", "HTTP/1.0", 1))),
 		opening("to another path", "net/http", upgrade("/open/socket", modern)),
-		opening("to a project that is none", "served", upgrade("/nobody/graphql", modern)),
-		opening("to a project by an encoded slash", "served|net/http", upgrade("/open%2fgraphql/graphql", modern)),
+		opening("to an unknown project", "served", upgrade("/nobody/graphql", modern)),
+		opening("to a project with an encoded slash", "served|net/http", upgrade("/open%2fgraphql/graphql", modern)),
 		opening("with a query in the URL", "served", upgrade(path+"?query={...A}fragment%20A%20on%20Query{...A}", modern)),
-		opening("with frames behind it", "served", append(upgrade(path, modern), textFrame(`{"type":"connection_init"}`)...)),
-		opening("with a request behind it", "served", append(upgrade(path, modern), request("GET", path, "")...)),
-		opening("with a megabyte behind it", "served|cut", append(upgrade(path, modern), make([]byte, 1<<20)...)),
+		opening("followed by frames", "served", append(upgrade(path, modern), textFrame(`{"type":"connection_init"}`)...)),
+		opening("followed by a request", "served", append(upgrade(path, modern), request("GET", path, "")...)),
+		opening("followed by a megabyte", "served|cut", append(upgrade(path, modern), make([]byte, 1<<20)...)),
 		opening("twice at once", "served", append(upgrade(path, modern), upgrade(path, modern)...)),
 	)
 	return all

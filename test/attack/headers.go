@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// headers that are huge, doubled, or lie about what follows.
+// headers returns huge, duplicate and false headers.
 func headers() []attack {
 	post := func(name, want string, lines ...string) attack { return body(name, want, goodBody, lines...) }
 	const unsupported = "415 UNSUPPORTED_MEDIA_TYPE"
@@ -75,7 +75,7 @@ func headers() []attack {
 	return append(all, smuggling()...)
 }
 
-// smuggling is HTTP of which two servers might think differently.
+// smuggling returns HTTP requests that two servers might parse differently.
 func smuggling() []attack {
 	const host = "Host: a\r\n"
 	head := "POST " + path + " HTTP/1.1\r\n" + host + "Content-Type: application/json\r\nAccept: application/graphql-response+json\r\n"
@@ -104,7 +104,7 @@ func smuggling() []attack {
 	} {
 		want := "400|answered|413|cut|net/http"
 		all = append(all, wire("chunks "+short(b), want, head+"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"+b))
-		all = append(all, wire("chunks beside a length "+short(b), want, head+"Transfer-Encoding: chunked\r\nContent-Length: 27\r\nConnection: close\r\n\r\n"+b))
+		all = append(all, wire("chunks with a length "+short(b), want, head+"Transfer-Encoding: chunked\r\nContent-Length: 27\r\nConnection: close\r\n\r\n"+b))
 	}
 	for _, line := range []string{
 		"GET", "GET /", "GET / HTTP", "GET / HTTP/9.9", "GET / HTTP/2.0", "GET / HTTP/1.1.1", "GET  / HTTP/1.1", "GET / http/1.1",
@@ -126,7 +126,8 @@ func smuggling() []attack {
 	)
 }
 
-// pipelined sends requests without waiting; there are so many answers at most.
+// pipelined sends requests without waiting for responses. There must be at most that many
+// responses.
 func pipelined(name, text string, most int) attack {
 	return plain(name, "answered", func(s *site) (outcome, error) {
 		c, err := s.dial()
@@ -150,7 +151,7 @@ func pipelined(name, text string, most int) attack {
 			case err != nil:
 				return o, err
 			case n > most:
-				return o, errors.New("more answers than requests")
+				return o, errors.New("more responses than requests")
 			case o.class == "cut" || o.class == "no answer" || o.class == "net/http":
 				return last, nil
 			case last.class == "":

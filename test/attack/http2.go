@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Frames of HTTP/2 (RFC 9113, 6), and flags of them.
+// Frame types and flags of HTTP/2 (RFC 9113, section 6).
 const (
 	h2Data, h2Headers, h2Settings, h2WindowUpdate = 0, 1, 4, 8
 	h2EndStream, h2EndHeaders                     = 1, 4
@@ -18,9 +18,9 @@ func h2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// h2Preface begins a connection whose streams may each be sent so many bytes, and
-// all of them together without an update the 65,535 that HTTP/2 starts with, or
-// without bound if wide.
+// h2Preface returns the preface of a connection. window is the flow-control window of each stream.
+// The window of the connection is the initial 65,535 bytes, or practically unlimited if wide is
+// true.
 func h2Preface(window uint32, wide bool) []byte {
 	b := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	b = append(b, h2Frame(h2Settings, 0, 0, binary.BigEndian.AppendUint32([]byte{0, 4}, window))...)
@@ -30,11 +30,12 @@ func h2Preface(window uint32, wide bool) []byte {
 	return b
 }
 
-// h2Post begins the i-th stream of a connection with a POST that declares a body
-// of length bytes and sends so much of it.
+// h2Post returns the frames of a POST on stream i. It declares a body of length bytes and sends
+// body.
 func h2Post(i int, body string, length int, headers ...string) []byte {
-	text := func(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) } // shorter than 127
-	block := []byte{0x83, 0x86}                                                              // :method POST, :scheme http
+	text := func(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) } // len(s) < 127
+	// :method POST and :scheme http.
+	block := []byte{0x83, 0x86}
 	block = text(append(block, 0x04), path)
 	block = text(append(block, 0x01), "attacked.example")
 	block = text(append(block, 0x0f, 31-15), "application/json")
@@ -51,7 +52,7 @@ func h2Post(i int, body string, length int, headers ...string) []byte {
 	return append(b, h2Frame(h2Data, flags, stream, []byte(body))...)
 }
 
-// dial2 opens a connection of HTTP/2 without TLS and says all of texts on it.
+// dial2 opens an HTTP/2 connection without TLS and writes the preface and all texts.
 func (s *site) dial2(preface []byte, texts ...[]byte) (net.Conn, error) {
 	c, err := s.dialTo(s.server.http2)
 	if err != nil {

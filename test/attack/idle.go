@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// idle are connections that do nothing, each as far as it may get. Those that
-// subscribe ask for what never comes.
+// idle returns connections that stop at each stage of the protocol. The filters of their
+// subscriptions match no block.
 func idle(full bool) []attack {
 	n := 2000
 	if full {
@@ -37,7 +37,7 @@ func idle(full bool) []attack {
 				return s.healthy()
 			})
 			if err == nil {
-				_, err = s.server.settled(before, maxRest) // the next are counted from there
+				_, err = s.server.settled(before, maxRest) // the next attack compares with this state
 			}
 			return o, err
 		}})
@@ -45,10 +45,11 @@ func idle(full bool) []attack {
 	return all
 }
 
-// maxEach is what the server may hold for a client that does nothing.
+// maxEach is the maximum memory, in bytes, that the server may keep for an idle client.
 const maxEach = 64 << 10
 
-// cost is what n clients who are connected cost the server in memory each.
+// cost waits until n clients are connected and reports the server's memory for each. It fails above
+// maxEach.
 func (s *site) cost(before state, n int) (string, error) {
 	for deadline := time.Now().Add(4 * usual); ; time.Sleep(50 * time.Millisecond) {
 		now, err := s.server.state()
@@ -56,13 +57,13 @@ func (s *site) cost(before state, n int) (string, error) {
 			return "", err
 		}
 		each := (now.RSS - before.RSS) / int64(n)
-		switch connected := now.Files >= n; { // beside them there is but a handful
+		switch connected := now.Files >= n; { // the server has only a few other files
 		case connected && each > maxEach:
-			return "", fmt.Errorf("each of %d costs %d bytes of memory", n, each)
+			return "", fmt.Errorf("each of %d connections needs %d bytes of memory", n, each)
 		case connected:
 			return fmt.Sprintf("for %d bytes each", each), nil
 		case time.Now().After(deadline):
-			return "", fmt.Errorf("%d files are open, of %d connections", now.Files, n)
+			return "", fmt.Errorf("%d files are open for %d connections", now.Files, n)
 		}
 	}
 }

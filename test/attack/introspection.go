@@ -2,7 +2,7 @@ package attack
 
 import "strings"
 
-// introspection in loops, and where it must not be.
+// introspection returns recursive and misplaced introspection queries.
 func introspection() []attack {
 	loop := func(n int, open ...string) string {
 		text := "name"
@@ -25,7 +25,7 @@ func introspection() []attack {
 	} {
 		for n := len(s.open); n <= 8; n++ {
 			want := refused + "|" + answered
-			if n >= 4 && s.name != "types within" { // at most three steps through lists
+			if n >= 4 && s.name != "types within" { // the limit is three nested lists
 				want = refused
 			}
 			all = append(all, doc(s.name+", "+itoa(n)+" deep", want, "{__schema{types{"+loop(n, s.open...)+"}}}"))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// lexical are texts that are wrong below grammar.
+// lexical returns documents with lexical errors.
 func lexical() []attack {
 	arg := func(value string) string { return "{blockchain{account(address:" + value + "){info{id}}}}" }
 	num := func(value string) string { return "{blockchain{blocks(first:" + value + "){edges{cursor}}}}" }

@@ -11,7 +11,7 @@ import (
 
 var worst = regexp.MustCompile(`clients can make a Handler keep at most ([\d,]+) MiB`)
 
-// worstCase is the memory in bytes that docs/limits.md states for the default limits.
+// worstCase reads the worst-case memory of the default limits, in bytes, from docs/limits.md.
 func worstCase() (uint64, error) {
 	text, err := os.ReadFile("../../docs/limits.md")
 	if err != nil {
@@ -25,8 +25,8 @@ func worstCase() (uint64, error) {
 	return n << 20, err
 }
 
-// confine has this process die when it asks the system for more memory than the
-// worst case, whether or not it uses that.
+// confine sets RLIMIT_DATA to the worst case: this process dies if it requests more memory, used or
+// not.
 func confine() error {
 	most, err := worstCase()
 	if err != nil {

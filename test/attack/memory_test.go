@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// What docs/limits.md states as the worst case is the limit that the system sets
-// this server. Clients that take nothing ask for gigabytes at once.
-func TestServerSurvivesUnderALimitOfItsWorstCase(t *testing.T) {
+// The server's memory is limited to the worst case of docs/limits.md while clients request
+// gigabytes of responses and do not read them.
+func TestServerStaysWithinDocumentedMemory(t *testing.T) {
 	server := start(t, confined)
-	before, err := server.anew()
+	before, err := server.resetPeaks()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{addr: server.addr, patience: 30 * time.Second, server: server}
+	s := &site{addr: server.addr, timeout: 30 * time.Second, server: server}
 	text := much()
 	var conns []net.Conn
 	defer func() {
@@ -40,21 +40,21 @@ func TestServerSurvivesUnderALimitOfItsWorstCase(t *testing.T) {
 		protocol := []string{legacy, modern}[i%2]
 		said := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) +
 			frameAll(starts(protocol, 32, text))
-		go func() { _, _ = c.Write([]byte(said)) }() // until it is not read any more
+		go func() { _, _ = c.Write([]byte(said)) }() // until the server stops reading
 	}
 	for range 20 {
 		if o, err := s.post(goodBody); err != nil || server.dead() {
-			t.Fatalf("an honest query: %v, %v; the server said %s", o, err, server.said())
+			t.Fatalf("honest query: %v, %v; server output: %s", o, err, server.errorOutput())
 		}
-		time.Sleep(100 * time.Millisecond) // between honest queries
+		time.Sleep(100 * time.Millisecond) // pause between honest queries
 	}
 	after, err := server.state()
 	if err != nil {
-		t.Fatalf("%v; the server said %s", err, server.said())
+		t.Fatalf("%v; server output: %s", err, server.errorOutput())
 	}
 	most, err := worstCase()
 	if err != nil || after.Peak > int64(most) {
-		t.Errorf("the server had %d MiB, %v", after.Peak>>20, err)
+		t.Errorf("peak RSS %d MiB, want at most the worst case; %v", after.Peak>>20, err)
 	}
-	fmt.Printf("worst case %d MiB: RSS %d MiB before, %d MiB at most\n", most>>20, before.RSS>>20, after.Peak>>20)
+	fmt.Printf("worst case %d MiB: RSS %d MiB before, peak %d MiB\n", most>>20, before.RSS>>20, after.Peak>>20)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// begin is a message that starts an operation, in either protocol.
+// begin returns the message that starts an operation.
 func begin(protocol, id, payload string) string {
 	kind := map[string]string{legacy: "start", modern: "subscribe"}[protocol]
 	return fmt.Sprintf(`{"id":%s,"type":"%s","payload":%s}`, id, kind, payload)
@@ -13,9 +13,9 @@ func begin(protocol, id, payload string) string {
 
 func query(text string) string { return `{"query":` + asJSON(text) + `}` }
 
-// wrongPayloads are payloads of operations, and what they come to in either
-// protocol: the legacy one tells an error and goes on; the modern one closes
-// over a wrong type and else tells an error, too.
+// wrongPayloads lists invalid operation payloads with the outcome in each protocol. The legacy
+// protocol sends an error and continues. The modern one closes the socket if a type is wrong, and
+// otherwise sends an error.
 var wrongPayloads = []struct{ payload, legacy, modern string }{
 	{`null`, "served error BAD_REQUEST", "closed 4400"},
 	{`1`, "served error BAD_REQUEST", "closed 4400"},
@@ -53,14 +53,14 @@ var wrongPayloads = []struct{ payload, legacy, modern string }{
 	{`{"query":"{info{version}}","variables":{"__proto__":{"a":1}}}`, "served", "served"},
 }
 
-// notMessages are texts that are no messages.
+// notMessages lists texts that are not messages.
 var notMessages = []string{
 	"", " ", "x", "null", "true", "1", `"x"`, "[]", `[{"type":"connection_init"}]`, "{", "}", "{}}", `{"type"`, `{"type":"stop"`,
 	`{"type":"stop"}x`, `{"type":"stop"}{"type":"stop"}`, "{'type':'stop'}", `{type:"stop"}`, "\x00", "\ufeff{}", "<a/>", "NaN",
 	strings.Repeat("[", 60_000), strings.Repeat(`{"a":`, 12_000), `{"type":"stop","id":"` + strings.Repeat("a", 60_000), "{\"type\":\"stop\",\"id\":\"\n\"}", `{"id":01}`,
 }
 
-// wrongTypes are messages of no type that there is.
+// wrongTypes lists messages of unknown types.
 var wrongTypes = []string{
 	`{}`, `{"type":null}`, `{"type":1}`, `{"type":[]}`, `{"type":{}}`, `{"type":""}`, `{"type":"x"}`, `{"type":"START"}`, `{"type":"Start"}`,
 	`{"TYPE":"start"}`, `{"type":"start "}`, `{"type":"\u0000"}`, `{"type":"__proto__"}`, `{"type":"data","id":"1"}`,
@@ -69,7 +69,7 @@ var wrongTypes = []string{
 	`{"type":"toString"}`, `{"type":"` + strings.Repeat("a", 60_000) + `"}`,
 }
 
-// messages of either protocol that break its rules.
+// messages returns violations of the protocol's message rules.
 func messages(protocol string) []attack {
 	say := func(name, want string, texts ...string) attack { return talk(name, want, protocol, true, texts...) }
 	isLegacy := protocol == legacy
@@ -115,7 +115,7 @@ func messages(protocol string) []attack {
 		say("the same id fifty times", pick("served", "closed 4409"), strings.Split(strings.Repeat(start+"\n", 50), "\n")[:50]...),
 		say("stop without a start", "served", stop),
 		say("stop twice", "served", start, stop, stop),
-		say("stop right behind start, fifty times", "served", strings.Split(strings.Repeat(start+"\n"+stop+"\n", 50), "\n")[:100]...),
+		say("start and immediate stop, fifty times", "served", strings.Split(strings.Repeat(start+"\n"+stop+"\n", 50), "\n")[:100]...),
 		say("init twice", pick("served", "closed 4429"), `{"type":"connection_init"}`),
 		say("init ten times", pick("served", "closed 4429"), strings.Split(strings.Repeat(`{"type":"connection_init"}`+"\n", 10), "\n")[:10]...),
 		say("init of an open project with a wrong secret", pick("served|closed|cut", "closed 4429|closed 4403"), `{"type":"connection_init","payload":{"Authorization":"Basic Ong="}}`),
@@ -147,13 +147,13 @@ func messages(protocol string) []attack {
 		`{"token":"OnMzY3JldA==","secret":"s3cret","Authorization":"Bearer s3cret"}`,
 	} {
 		all = append(all, plain("init of the locked project with "+short(p), "closed|cut", func(s *site) (outcome, error) {
-			return s.knock("locked", protocol, `{"type":"connection_init","payload":`+p+`}`)
+			return s.openAndAsk("locked", protocol, `{"type":"connection_init","payload":`+p+`}`)
 		}))
 	}
 	return all
 }
 
-// starts are messages that start so many operations of different ids.
+// starts returns n messages that start operations with different ids.
 func starts(protocol string, n int, payload string) []string {
 	texts := make([]string, n)
 	for i := range texts {

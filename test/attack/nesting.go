@@ -2,7 +2,7 @@ package attack
 
 import "strings"
 
-// nesting of all that nests, in documents.
+// nesting returns documents with deeply nested selections, values and types.
 func nesting(full bool) []attack {
 	nest := func(before, open, middle, shut, after string) func(n int) string {
 		return func(n int) string {
@@ -27,7 +27,7 @@ func nesting(full bool) []attack {
 		{"brackets alone", nest("", "[", "", "", "")},
 		{"objects", nest("subscription{blocks(filter:", "{OR:", "{}", "}", "){id}}")},
 		{"objects that never close", nest("subscription{blocks(filter:", "{OR:", "", "", "")},
-		{"lists and objects in turn", nest("subscription{blocks(filter:", "{OR:[", "", "]}", "){id}}")},
+		{"alternating lists and objects", nest("subscription{blocks(filter:", "{OR:[", "", "]}", "){id}}")},
 		{"list types", nest("query($a:", "[", "Int", "]", "){info{version}}")},
 		{"list types that never close", nest("query($a:", "[", "", "", "")},
 		{"list types that only close, with a nil type", nest("query($a:", "]", "", "", "){a}")},
@@ -52,7 +52,7 @@ func nesting(full bool) []attack {
 		}
 		all = append(all, nested(s.name, 1_500_000, s.text))
 	}
-	// Just over the edge, and far over it in ways that do not show in braces.
+	// Slightly over the limit, and far over it in syntax without braces.
 	for n := 18; n <= 24; n += 2 {
 		all = append(all,
 			doc("edge of selections, "+itoa(n), refused+"|"+answered, nest("{__schema{types{", "ofType{", "name", "}", "}}}")(n)),
@@ -63,5 +63,5 @@ func nesting(full bool) []attack {
 	return all
 }
 
-// refusedOrLarge: a document of a size may be too large a body.
+// refusedOrLarge also accepts the refusal of a body that is too large.
 const refusedOrLarge = refused + "|413 LIMIT_EXCEEDED"

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// paths are methods, paths and parameters that are not served, or oddly.
+// paths returns unsupported and unusual methods, paths and parameters.
 func paths() []attack {
 	var all []attack
 	for _, m := range []string{

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// persisted are hashes that name nothing, or something else.
+// persisted returns hashes that are malformed, unknown, or belong to another document.
 func persisted() []attack {
 	hash := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 	good, lost := "{info{version}}", hash("never sent")
@@ -24,7 +24,7 @@ func persisted() []attack {
 		`{"version":1.5,"sha256Hash":"` + lost + `"}`, `{"Version":1,"SHA256Hash":"` + lost + `"}`,
 	} {
 		all = append(all, body("alone "+short(p), "PERSISTED_QUERY_NOT_FOUND|400 BAD_REQUEST", "{"+ext(p)+"}"))
-		all = append(all, body("beside a document "+short(p), "400 BAD_REQUEST", `{"query":"{info{version}}",`+ext(p)+"}"))
+		all = append(all, body("with a document "+short(p), "400 BAD_REQUEST", `{"query":"{info{version}}",`+ext(p)+"}"))
 	}
 	pair := func(text, sum string) string {
 		return `{"query":` + asJSON(text) + `,` + ext(`{"version":1,"sha256Hash":"`+sum+`"}`) + "}"

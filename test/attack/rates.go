@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// rates are what clients send whom the host refuses for a while: all are told
-// so, and when to come back, before anything of it is looked at.
+// rates returns requests of rate-limited clients. Each must be refused with a Retry-After time
+// before the server parses it.
 func rates() []attack {
 	const limited = "429 RATE_LIMITED Too many requests"
 	at := "/" + limitedProject + "/graphql"
 	basic := "Authorization: Basic OnMzY3JldA=="
-	told := func(name string, text []byte) attack {
+	rateLimited := func(name string, text []byte) attack {
 		return plain(name, limited, func(s *site) (outcome, error) {
 			c, err := s.dial()
 			if err != nil {
@@ -33,33 +33,33 @@ func rates() []attack {
 				return ended(err)
 			}
 			if after := resp.Header.Get("Retry-After"); after != "2" {
-				return outcome{}, fmt.Errorf("Retry-After is %q", after)
+				return outcome{}, fmt.Errorf("Retry-After is %q, want 2", after)
 			}
 			return judge(resp, content)
 		})
 	}
 	all := []attack{
-		told("a query by POST", request("POST", at, goodBody)),
-		told("a query by GET", request("GET", at+"?query={info{version}}", "")),
-		told("a query with a secret", request("POST", at, goodBody, basic)),
-		told("a body that is no JSON", request("POST", at, "{")),
-		told("a cycle", request("POST", at, query("{...A}fragment A on Query{...A}"))),
-		told("a body of 100 KB", request("POST", at, goodBody+strings.Repeat(" ", 100_000))),
-		told("an event stream", request("GET", at+"?query=subscription{blocks{id}}", "", "Accept: text/event-stream")),
-		told("a handshake with a secret", upgrade(at, modern, basic)),
-		told("a handshake of the legacy protocol with a secret", upgrade(at, legacy, basic)),
+		rateLimited("a query by POST", request("POST", at, goodBody)),
+		rateLimited("a query by GET", request("GET", at+"?query={info{version}}", "")),
+		rateLimited("a query with a secret", request("POST", at, goodBody, basic)),
+		rateLimited("a body that is no JSON", request("POST", at, "{")),
+		rateLimited("a cycle", request("POST", at, query("{...A}fragment A on Query{...A}"))),
+		rateLimited("a body of 100 KB", request("POST", at, goodBody+strings.Repeat(" ", 100_000))),
+		rateLimited("an event stream", request("GET", at+"?query=subscription{blocks{id}}", "", "Accept: text/event-stream")),
+		rateLimited("a handshake with a secret", upgrade(at, modern, basic)),
+		rateLimited("a handshake of the legacy protocol with a secret", upgrade(at, legacy, basic)),
 	}
-	// The newer protocol has no message for it: its close frame's reason tells.
+	// The modern protocol has no message for this error; the reason of its close frame reports it.
 	for _, protocol := range []string{legacy, modern} {
 		want := map[string]string{legacy: "closed 1013 connection_error RATE_LIMITED", modern: "closed 1013"}[protocol]
-		knock := func(name, text string) {
-			all = append(all, plain(name+" ("+protocol+")", want, func(s *site) (outcome, error) { return s.knock(limitedProject, protocol, text) }))
+		openAndAsk := func(name, text string) {
+			all = append(all, plain(name+" ("+protocol+")", want, func(s *site) (outcome, error) { return s.openAndAsk(limitedProject, protocol, text) }))
 		}
-		knock("connection_init", `{"type":"connection_init"}`)
-		knock("connection_init with a secret", `{"type":"connection_init","payload":{"Authorization":"Basic OnMzY3JldA=="}}`)
-		knock("connection_init with a wrong secret", `{"type":"connection_init","payload":{"accessKey":"wrong"}}`)
+		openAndAsk("connection_init", `{"type":"connection_init"}`)
+		openAndAsk("connection_init with a secret", `{"type":"connection_init","payload":{"Authorization":"Basic OnMzY3JldA=="}}`)
+		openAndAsk("connection_init with a wrong secret", `{"type":"connection_init","payload":{"accessKey":"wrong"}}`)
 	}
-	flood := plain("1,000 who do not wait", limited, func(s *site) (outcome, error) {
+	flood := plain("1,000 clients that ignore Retry-After", limited, func(s *site) (outcome, error) {
 		return s.crowd(1000, func(s *site) (outcome, error) { return s.send(request("POST", at, goodBody)) })
 	})
 	flood.within = 5 * usual

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// resumed are subscriptions that match nothing, on two sockets, as many as there
-// are processors for writers: each has all blocks since an old cursor to look at,
-// and nothing to send.
+// resumed returns subscriptions that match nothing, on two sockets, one for each writer on a
+// machine with two cores. Each subscription filters all blocks since an old cursor and sends
+// nothing.
 func resumed(full bool) []attack {
 	lasting := 2 * time.Second
 	if full {
 		lasting = 8 * time.Second
 	}
-	// 8 lists are as much as Limits.VariableBytes lets a filter have.
+	// 8 lists are the maximum that Limits.VariableBytes allows in a filter.
 	list := `id:{in:[` + strings.Repeat(`"a",`, 99) + `"own"]}`
 	filter := "{" + strings.Repeat(list+" OR:{", 7) + list + strings.Repeat("}", 8)
 	var all []attack
@@ -43,15 +43,15 @@ func resumed(full bool) []attack {
 	return all
 }
 
-// resume opens a socket with n subscriptions. If again, it ends and starts them
-// again for as long as it is open, at a rate that it may have.
+// resume opens a socket with n subscriptions. If again is true, it ends and restarts them within
+// the message rate for as long as the socket is open.
 func (s *site) resume(protocol string, n int, again bool, payload func(i int) string) (net.Conn, error) {
 	w, err := s.open(protocol, true)
 	if err != nil {
 		return nil, err
 	}
 	w.wait(time.Hour)
-	go func() { _, _ = w.hear(func(told) bool { return false }) }()
+	go func() { _, _ = w.hear(func(serverMessage) bool { return false }) }()
 	texts := make([]string, n)
 	for i := range texts {
 		texts[i] = begin(protocol, fmt.Sprintf(`"%d"`, i), payload(i))
@@ -61,7 +61,7 @@ func (s *site) resume(protocol string, n int, again bool, payload func(i int) st
 		if err := w.say(texts...); err != nil || !again {
 			return
 		}
-		for range time.Tick(time.Second) { // of 200 messages
+		for range time.Tick(time.Second) { // at most 180 messages, within the rate
 			for i := range min(n, 90) {
 				if err := w.say(fmt.Sprintf(`{"id":"%d","type":"%s"}`, i, stop), texts[i]); err != nil {
 					return
@@ -72,11 +72,11 @@ func (s *site) resume(protocol string, n int, again bool, payload func(i int) st
 	return w.Conn, nil
 }
 
-// receives is an honest client that subscribes, and has blocks in time.
+// receives subscribes as an honest client and expects three blocks within a second.
 func (s *site) receives() error {
 	w, err := s.open(modern, true)
 	if err != nil {
-		return fmt.Errorf("%w on a socket: %w", errUnwell, err)
+		return fmt.Errorf("%w on a socket: %w", errUnhealthy, err)
 	}
 	defer w.Close()
 	w.wait(time.Second)
@@ -87,7 +87,7 @@ func (s *site) receives() error {
 			err = errors.New(short(text))
 		}
 		if err != nil {
-			return fmt.Errorf("%w on a socket: %w", errUnwell, err)
+			return fmt.Errorf("%w on a socket: %w", errUnhealthy, err)
 		}
 	}
 	return nil

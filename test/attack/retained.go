@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// retained are subscriptions in numbers, which keep as much as they may.
+// retained returns as many subscriptions, with as much memory, as the limits allow.
 func retained() []attack {
 	return []attack{
 		subscribed("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED limit of 268435456 bytes", 1000, ofVariable(4000)),
@@ -13,7 +13,7 @@ func retained() []attack {
 	}
 }
 
-// subscribed starts 31 subscriptions of a payload on each of some sockets.
+// subscribed starts 31 subscriptions with payload on each of n sockets.
 func subscribed(name, want string, sockets int, payload string) attack {
 	return attack{name: name, want: want, within: 60 * usual, do: func(s *site) (outcome, error) {
 		var open []*socket
@@ -37,13 +37,13 @@ func subscribed(name, want string, sockets int, payload string) attack {
 	}}
 }
 
-// ofVariable is a subscription with a variable of so many bytes.
+// ofVariable returns a subscription with a variable of about n bytes.
 func ofVariable(n int) string {
 	return `{"query":"subscription($f:String){blocks(filter:{id:{eq:$f}}){id}}","variables":{"f":"own` + strings.Repeat("a", n) + `"}}`
 }
 
-// sendOwn starts operations of a payload in which "own" stands for what no other
-// has, so that nothing is shared.
+// sendOwn starts n operations. It replaces "own" in payload by a unique text, so that the server
+// cannot share any.
 func (w *socket) sendOwn(n int, payload string) {
 	own := w.LocalAddr().String()
 	for i, text := range starts(w.protocol, n, payload) {

@@ -26,35 +26,36 @@ import (
 	"github.com/graphql-go/handler"
 )
 
-// Kinds of servers. All have the same chain, the same projects and the same
-// http.Server around them.
+// Kinds of servers. All serve the same chain and projects with the same http.Server.
 const (
-	strong    = "strong"    // chaingql as it is, but for the rhythm of its keep-alives
-	patient   = "patient"   // chaingql as it is: idle sockets need no pong for 30 s
-	confined  = "confined"  // chaingql as it is, which dies beyond the worst case of docs/limits.md
+	strong    = "strong"    // chaingql with default limits and a KeepAliveInterval of 3 s
+	patient   = "patient"   // chaingql with all defaults; idle sockets need no pong for 30 s
+	confined  = "confined"  // like patient; dies above the worst-case memory of docs/limits.md
 	unlimited = "unlimited" // chaingql with all limits turned off
-	graphqlGo = "graphqlgo" // graphql-go/handler over the same schema, as its README says
+	graphqlGo = "graphqlgo" // graphql-go/handler with the same schema, set up as in its README
 )
 
 const (
 	secret      = "s3cret"
 	richAddress = "0:1111111111111111111111111111111111111111111111111111111111111111"
-	pace        = 100 * time.Millisecond // of the chain
-	history     = 3000                   // blocks before the first request
-	firstMaster = 3000                   // the masterchain block before all of them
+	pace        = 100 * time.Millisecond // time between two rounds of blocks
+	history     = 3000                   // number of blocks before the first request
+	firstMaster = 3000                   // sequence number of the masterchain block before the history
 )
 
-// A state is what a server holds.
+// A state holds the resource usage of a server.
 type state struct {
-	RSS, Peak         int64 // bytes; the peak is since the last "anew"
+	RSS, Peak         int64 // bytes; Peak is the maximum since the last reset
 	Goroutines, Files int
-	Stalled           int64 // calls of the backend that hang, at most at once since then
+	Stalled           int64 // maximum number of blocked Balance calls since the last reset
 }
 
-// serve is the program of a server under attack: it listens on 127.0.0.1, says
-// where in its first line, and answers each line of its input until that ends:
-// "state" with a state, "anew" with one from which on its peaks count, "spent" with
-// the processor time it has taken, "stacks" with all goroutines.
+// serve runs a server under attack on 127.0.0.1 until its standard input is closed. Its first line
+// of output contains the addresses. It replies to each line of input:
+//   - "state": the current state
+//   - "reset": resets the peaks and returns the state
+//   - "spent": the CPU time since the start
+//   - "stacks": the stacks of all goroutines
 func serve(kind string) error {
 	if kind == confined {
 		if err := confine(); err != nil {
@@ -79,8 +80,8 @@ func serve(kind string) error {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn)}
-	// An address of its own: net/http reads malformed requests in another way where
-	// they might be HTTP/2.
+	// HTTP/2 needs a separate listener: with it, net/http parses malformed HTTP/1 requests
+	// differently.
 	second, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -98,9 +99,8 @@ func serve(kind string) error {
 	return <-failed
 }
 
-// smallBuffers makes connections that take little before a write waits: a peer
-// that does not read is noticed soon. A large answer may have to wait for the
-// kernel's late acknowledgements with them, 40 ms each.
+// smallBuffers sets small write buffers on connections, so that a peer that does not read stalls
+// writes soon. A large response may then wait for the kernel's delayed acknowledgments, 40 ms each.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {
@@ -113,30 +113,31 @@ func (l smallBuffers) Accept() (net.Conn, error) {
 
 func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 	opts := &chaingql.Options{
-		Authorizer: gate{chaingql.StaticProjects{
+		Authorizer: rateLimiter{chaingql.StaticProjects{
 			"open": {}, "known": {Secret: secret}, "locked": {Secret: secret, RequireSecret: true},
 		}},
-		KeepAlive: 3 * time.Second, // so that silent peers are noticed soon, and busy ones are not taken for them
-		Logger:    slog.New(slog.DiscardHandler),
+		Schema:            hostFields(),
+		KeepAliveInterval: 3 * time.Second, // short, so that a peer that sends no pong is closed within the time of a test
+		Logger:            slog.New(slog.DiscardHandler),
 	}
 	switch kind {
 	case strong:
 		return chaingql.New(chain, opts), nil
 	case patient, confined:
-		opts.KeepAlive = 0
+		opts.KeepAliveInterval = 0
 		return chaingql.New(chain, opts), nil
 	case graphqlGo:
-		debug.SetMaxStack(64 << 20) // enough to see it die
+		debug.SetMaxStack(64 << 20) // keeps the stack overflow small
 		schema := chaingql.New(chain, opts).Schema()
 		return handler.New(&handler.Config{Schema: &schema, Pretty: false}), nil
 	case unlimited:
 		const off = -1
 		opts.Limits = chaingql.Limits{
 			BodyBytes: off, DocumentBytes: off, Tokens: off, Depth: off, Fields: off, Aliases: off, Directives: off,
-			SameName: off, Operations: off, Fragments: off, Variables: off, ListItems: off, AnswerBytes: off,
-			CacheBytes: off, MessageBytes: off, Sockets: off, MessageRate: off, SocketSubscriptions: off, SocketQueries: off, Requests: off,
-			Calls: off, Blocks: off, IDBytes: off, Subscriptions: off, SubscriptionBytes: off, VariableBytes: off, InFlight: off,
-			PendingBodyBytes: off, PendingAnswerBytes: off, PendingSocketBytes: off,
+			FieldRepeats: off, Operations: off, Fragments: off, Variables: off, ListItems: off, ResponseBytes: off,
+			CacheBytes: off, MessageBytes: off, Connections: off, MessageRate: off, SocketSubscriptions: off, SocketQueries: off, Requests: off,
+			BackendCalls: off, QueryBlocks: off, IDBytes: off, Subscriptions: off, SubscriptionBytes: off, VariableBytes: off, InFlight: off,
+			PendingBodyBytes: off, PendingResponseBytes: off, PendingSocketBytes: off,
 			BodyTimeout: off, WriteTimeout: off, BackendTimeout: off,
 		}
 		return chaingql.New(chain, opts), nil
@@ -144,26 +145,26 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 	return nil, fmt.Errorf("attack: no server of kind %q", kind)
 }
 
-// A gate is where one project's clients always come too often.
-type gate struct{ chaingql.StaticProjects }
+// A rateLimiter authorizes like StaticProjects and rate-limits one project.
+type rateLimiter struct{ chaingql.StaticProjects }
 
 const limitedProject = "limited"
 
-func (g gate) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+func (g rateLimiter) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
 	if c.Project == limitedProject {
-		return nil, chaingql.RateLimited{After: 1500 * time.Millisecond}
+		return nil, chaingql.RateLimitError{RetryAfter: 1500 * time.Millisecond}
 	}
 	return g.StaticProjects.Authorize(ctx, c)
 }
 
-// A shard grows by a block in each round.
+// A shard grows by one block per round.
 type shard struct {
 	workchain int32
 	prefix    uint64
 	seqNo     uint32
 }
 
-// shards are those of the chain, the masterchain last: a round ends with it.
+// shards lists the shards of the chain. The masterchain is last, because its block ends a round.
 var shards = []*shard{{0, 0x4000000000000000, 4000}, {0, 0xc000000000000000, 5000}, {-1, 0x8000000000000000, firstMaster}}
 
 func newChain() (*memchain.Chain, error) {
@@ -183,14 +184,15 @@ func newChain() (*memchain.Chain, error) {
 	return chain, nil
 }
 
-// roundBefore is the end of the round that was so many before the first request.
+// roundBefore returns the cursor of the end of the round that was n rounds before the first
+// request.
 func roundBefore(n uint32) chaingql.Cursor {
 	master := shards[len(shards)-1]
 	seqNo := firstMaster + history/uint32(len(shards)) - n
 	return chaingql.ChainOrder(master.workchain, master.prefix, seqNo, seqNo)
 }
 
-// grow appends a round of blocks at each beat.
+// grow appends a round of blocks at each tick.
 func grow(chain *memchain.Chain) error {
 	for now := range time.Tick(pace) {
 		if err := chain.Append(round(now)...); err != nil {
@@ -215,12 +217,12 @@ func round(now time.Time) []chaingql.Block {
 	return blocks
 }
 
-// control answers whoever started the process; it ends when that has ended.
+// control replies to the commands on standard input until it is closed.
 func control(backend *stalling) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		switch lines.Text() {
-		case "state", "anew":
-			if lines.Text() == "anew" {
+		case "state", "reset":
+			if lines.Text() == "reset" {
 				backend.most.Store(0)
 				if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 					return err
@@ -251,9 +253,9 @@ func control(backend *stalling) error {
 	return nil
 }
 
-// current gives back what memory it can and says what is left.
+// current frees memory and returns the resource usage.
 func current() (state, error) {
-	runtime.GC() // what pools hold goes with the second collection
+	runtime.GC() // FreeOSMemory runs a second collection, which empties sync.Pools
 	debug.FreeOSMemory()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

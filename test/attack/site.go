@@ -17,30 +17,29 @@ import (
 	"time"
 )
 
-// A site is the server under attack as strangers know it.
+// A site is the server under attack as a client sees it.
 type site struct {
-	addr     string
-	patience time.Duration // with an answer
-	recent   bool          // that honest clients ask for no more than recent blocks
-	server   *child        // for attacks that look into it
-	honest   time.Duration // in which an honest query must be answered; 0 is a second
+	addr    string
+	timeout time.Duration // timeout of a connection
+	recent  bool          // honest clients query only the last block
+	server  *child        // for attacks that measure the server
 }
 
 const path = "/open/graphql"
 
-// asJSON is a value's JSON, without the escapes that encoding/json makes for HTML.
+// asJSON returns v as JSON without HTML escaping.
 func asJSON(v any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // of what this package says itself
+		panic(err) // values of this package can be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// request writes down an HTTP request. Headers replace the usual ones of their
-// name; one that is "Name:" alone takes it away.
+// request returns an HTTP request. headers replace default headers with the same name; "Name:"
+// without a value removes one.
 func request(method, path, body string, headers ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", method, path)
@@ -71,7 +70,7 @@ func (s *site) post(body string, headers ...string) (outcome, error) {
 	return s.send(request("POST", path, body, headers...))
 }
 
-// ask posts a body, then does something to the connection and reads the answer.
+// ask posts a body, calls then with the connection, and reads the response.
 func (s *site) ask(body string, then func(net.Conn)) (outcome, error) {
 	c, err := s.dial()
 	if err != nil {
@@ -89,8 +88,8 @@ func (s *site) get(path string, headers ...string) (outcome, error) {
 	return s.send(request("GET", path, "", headers...))
 }
 
-// many posts bodies on one connection; all must come to the same class, of which
-// the last is returned.
+// many posts n bodies on one connection. All outcomes must have the same class; many returns the
+// last one.
 func (s *site) many(n int, text func(i int) string) (last outcome, err error) {
 	c, err := s.dial()
 	if err != nil {
@@ -104,26 +103,26 @@ func (s *site) many(n int, text func(i int) string) (last outcome, err error) {
 		}
 		o, err := answer(r, http.MethodPost)
 		if err != nil || i > 0 && o.class != last.class {
-			return o, fmt.Errorf("number %d of %d came to %v, %w", i, n, o, cmp.Or(err, errors.New("unlike the others")))
+			return o, fmt.Errorf("request %d of %d: outcome %v, %w", i, n, o, cmp.Or(err, errors.New("the class differs")))
 		}
 		last = o
 	}
 	return last, nil
 }
 
-// dial opens a connection that its caller closes.
+// dial opens a connection; the caller closes it.
 func (s *site) dial() (net.Conn, error) { return s.dialTo(s.addr) }
 
 func (s *site) dialTo(addr string) (net.Conn, error) {
-	c, err := net.DialTimeout("tcp", addr, s.patience)
+	c, err := net.DialTimeout("tcp", addr, s.timeout)
 	if err != nil {
 		return nil, err
 	}
-	_ = c.SetDeadline(time.Now().Add(s.patience))
+	_ = c.SetDeadline(time.Now().Add(s.timeout))
 	return c, nil
 }
 
-// send sends bytes on a connection of their own and judges what is answered.
+// send writes text on a new connection and judges the response.
 func (s *site) send(text []byte) (outcome, error) {
 	c, err := s.dial()
 	if err != nil {
@@ -131,7 +130,7 @@ func (s *site) send(text []byte) (outcome, error) {
 	}
 	defer c.Close()
 	sent := make(chan struct{})
-	go func() { // the answer may come before the whole of it is taken
+	go func() { // the response may arrive before the server has read all of it
 		defer close(sent)
 		_, _ = c.Write(text)
 	}()
@@ -142,7 +141,7 @@ func (s *site) send(text []byte) (outcome, error) {
 	return o, err
 }
 
-// raw is all that is answered, without its date.
+// raw returns the whole response without its Date header.
 func (s *site) raw(text []byte) (string, error) {
 	c, err := s.dial()
 	if err != nil {
@@ -156,13 +155,13 @@ func (s *site) raw(text []byte) (string, error) {
 	return regexp.MustCompile(`(?m)^Date: .*$`).ReplaceAllString(string(content), ""), err
 }
 
-// answerOf reads the answer to a POST.
+// answerOf reads the response to a POST.
 func answerOf(c net.Conn) (outcome, error) { return answer(bufio.NewReader(c), http.MethodPost) }
 
-// maxAnswer is more than any answer may have.
+// maxAnswer is larger than any valid response, in bytes.
 const maxAnswer = 8 << 20
 
-// answer reads one answer and judges it.
+// answer reads one response and judges it.
 func answer(r *bufio.Reader, method string) (outcome, error) {
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err == nil && resp.StatusCode == http.StatusContinue {
@@ -174,12 +173,12 @@ func answer(r *bufio.Reader, method string) (outcome, error) {
 	defer resp.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return outcome{}, fmt.Errorf("answer of status %d broke off: %w", resp.StatusCode, err)
+		return outcome{}, fmt.Errorf("response with status %d ended early: %w", resp.StatusCode, err)
 	}
 	return judge(resp, content)
 }
 
-// ended is the outcome of a connection that ended without an answer.
+// ended returns the outcome of a connection that ended without a response.
 func ended(err error) (outcome, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -190,17 +189,17 @@ func ended(err error) (outcome, error) {
 	return outcome{}, err
 }
 
-// An errorAnswer is a GraphQL error as every answer must tell it.
+// An errorAnswer holds the fields that every GraphQL error must have.
 type errorAnswer struct {
 	Message    string
 	Extensions struct{ Code *string }
 }
 
-// leaks is what no answer may tell, of the program or as advice.
+// leaks matches program internals and suggestions, which no error message may contain.
 var leaks = regexp.MustCompile(`\.go:\d|goroutine |panic|runtime error|[Dd]id you mean|memchain|gqlparser`)
 
-// judge says what an answer is, and what every answer must be: no failure of
-// the server's, a GraphQL error in JSON with a code, short.
+// judge returns the outcome of a response and checks the rules for every response: no server error,
+// and a short GraphQL error in JSON with a code.
 func judge(resp *http.Response, content []byte) (outcome, error) {
 	status := fmt.Sprint(resp.StatusCode)
 	media := resp.Header.Get("Content-Type")
@@ -209,9 +208,9 @@ func judge(resp *http.Response, content []byte) (outcome, error) {
 	case resp.StatusCode == http.StatusNotImplemented || resp.StatusCode == http.StatusHTTPVersionNotSupported:
 		return outcome{"net/http", status}, nil
 	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusServiceUnavailable:
-		return outcome{}, fmt.Errorf("a failure of the server: %s", at)
+		return outcome{}, fmt.Errorf("server error: %s", at)
 	case strings.HasPrefix(media, "text/plain"), strings.HasPrefix(media, "text/html"),
-		media == "" && resp.StatusCode >= 300 && len(content) == 0: // of net/http or its mux
+		media == "" && resp.StatusCode >= 300 && len(content) == 0: // from net/http or its mux
 		return outcome{"net/http", status + " " + resp.Header.Get("Location")}, nil
 	case len(content) == 0:
 		return outcome{"answered", status + " empty"}, nil
@@ -227,13 +226,13 @@ func judge(resp *http.Response, content []byte) (outcome, error) {
 	}
 	o, err := judgeJSON(content)
 	if err == nil && resp.StatusCode >= 400 && o.class == "answered" {
-		err = fmt.Errorf("refused without an error: %s", at)
+		err = fmt.Errorf("an error status without errors: %s", at)
 	}
 	o.text = status + " " + o.text
 	return o, err
 }
 
-// judgeJSON judges one GraphQL answer.
+// judgeJSON judges one GraphQL response.
 func judgeJSON(content []byte) (outcome, error) {
 	var keys map[string]json.RawMessage
 	var errs []errorAnswer
@@ -247,21 +246,21 @@ func judgeJSON(content []byte) (outcome, error) {
 		return outcome{class: "answered"}, nil
 	}
 	if err := json.Unmarshal(keys["errors"], &errs); err != nil || len(errs) == 0 {
-		return outcome{}, fmt.Errorf("errors are none: %v: %.200q", err, content)
+		return outcome{}, fmt.Errorf("errors is not a list of errors: %v: %.200q", err, content)
 	}
 	o, err := judgeErrors(errs)
 	switch {
 	case err != nil:
 		return o, fmt.Errorf("%w: %.300q", err, content)
 	case keys["data"] == nil && (len(errs) > 10 || len(content) > 64<<10):
-		return o, fmt.Errorf("refused with %d errors in %d bytes", len(errs), len(content))
+		return o, fmt.Errorf("a refusal has %d errors and %d bytes, want at most 10 and 64 KiB", len(errs), len(content))
 	case len(keys["errors"]) > 70<<10:
-		return o, fmt.Errorf("%d bytes of field errors", len(keys["errors"]))
+		return o, fmt.Errorf("the list of field errors has %d bytes, want at most 70 KiB", len(keys["errors"]))
 	}
 	return o, nil
 }
 
-// judgeErrors is the outcome that errors tell.
+// judgeErrors returns the outcome of the first error after checking all errors.
 func judgeErrors(errs []errorAnswer) (outcome, error) {
 	for _, e := range errs {
 		switch {
@@ -272,13 +271,13 @@ func judgeErrors(errs []errorAnswer) (outcome, error) {
 		case *e.Extensions.Code == "INTERNAL_SERVER_ERROR":
 			return outcome{}, errors.New("an internal error")
 		case leaks.MatchString(e.Message):
-			return outcome{}, fmt.Errorf("an answer that tells too much: %q", e.Message)
+			return outcome{}, fmt.Errorf("a message with internals: %q", e.Message)
 		}
 	}
 	return outcome{*errs[0].Extensions.Code, errs[0].Message}, nil
 }
 
-// judgeEvents judges a whole event stream by its first event.
+// judgeEvents judges an event stream by its first event.
 func judgeEvents(content []byte) (outcome, error) {
 	for line := range strings.Lines(string(content)) {
 		if data, ok := strings.CutPrefix(line, "data:"); ok && strings.TrimSpace(data) != "" {
@@ -290,8 +289,8 @@ func judgeEvents(content []byte) (outcome, error) {
 	return outcome{"answered", "no events"}, nil
 }
 
-// What honest clients ask for, and are answered: a balance and the last block,
-// or that block alone, which needs no call of the backend.
+// Queries of honest clients: a balance and the last block, or only the last block, which needs no
+// backend call.
 const (
 	ofBalance = `{"query":"{blockchain{account(address:\"` + richAddress + `\"){info{balance(format:DEC)}}blocks(last:1){edges{node{seq_no}}}}}"}`
 	ofBlock   = `{"query":"{blockchain{blocks(last:1){edges{node{seq_no}}}}}"}`
@@ -302,21 +301,21 @@ var (
 	blockAnswer   = regexp.MustCompile(`^\{"data":\{"blockchain":\{"blocks":\{"edges":\[\{"node":\{"seq_no":\d+\}\}\]\}\}\}\}\s*$`)
 )
 
-// healthy asks an honest question on a fresh connection, which must be answered
-// rightly within a second, or the family's time.
+// healthy sends an honest query on a new connection. The correct response must arrive within a
+// second.
 func (s *site) healthy() (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w: %w", errUnwell, err)
+			err = fmt.Errorf("%w: %w", errUnhealthy, err)
 		}
 	}()
-	most := cmp.Or(s.honest, time.Second)
+	const most = time.Second
 	question, right := ofBalance, balanceAnswer
 	if s.recent {
 		question, right = ofBlock, blockAnswer
 	}
 	fresh := *s
-	fresh.patience = most
+	fresh.timeout = most
 	c, err := fresh.dial()
 	if err != nil {
 		return err

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Times after which the slow are cut, with a second for a busy machine.
+// Times after which the server closes slow connections, with a second or more for a busy machine.
 const (
 	bodyCut   = 6 * time.Second  // Limits.BodyTimeout, and the host's ReadHeaderTimeout
 	answerCut = 7 * time.Second  // Limits.WriteTimeout, once a write stalls
-	frameCut  = 6 * time.Second  // the rest of a begun message
-	pongCut   = 10 * time.Second // two of the server's KeepAlive, and one to begin
-	initCut   = 11 * time.Second // no connection_init
-	firstCut  = 61 * time.Second // neither connection_init nor an operation, in the legacy protocol
+	frameCut  = 6 * time.Second  // of an incomplete message
+	pongCut   = 10 * time.Second // two keep-alive intervals, and the interval in progress
+	initCut   = 11 * time.Second // without connection_init
+	firstCut  = 61 * time.Second // without connection_init or an operation in the legacy protocol
 	streamCut = 12 * time.Second // a stalled write on a stream or socket
 )
 
-// dribble sends a text at once and another one byte by byte, with pauses, for
-// ever; what comes of it is for the caller to hear.
+// dribble sends head at once and then the bytes of drops one at a time, repeatedly, until stop is
+// called. The caller reads the response.
 func dribble(c net.Conn, head, drops string, pause time.Duration) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -43,8 +43,8 @@ func dribble(c net.Conn, head, drops string, pause time.Duration) (stop func()) 
 	return func() { close(done); c.Close(); <-ended }
 }
 
-// slowPeers are peers that say the rest later, or never; slow ones of bodies,
-// headers, frames, and readers.
+// slowPeers returns peers that send bodies, headers or frames slowly or incompletely, or read
+// slowly.
 func slowPeers(full bool) []attack {
 	var all []attack
 	with := func(within time.Duration, a attack) { a.within = within; all = append(all, a) }
@@ -66,28 +66,28 @@ func slowPeers(full bool) []attack {
 	slowly("a body of a byte a second", tooSlow, bodyCut, head, "{ ", time.Second)
 	slowly("a body of a byte in 10 ms", tooSlow, bodyCut, head, " ", 10*time.Millisecond)
 	slowly("half a body", tooSlow, bodyCut, head+`{"query":`, "", 0)
-	slowly("all of a body but a byte", tooSlow, bodyCut, head+strings.Repeat(" ", 9999), "", 0)
-	slowly("a body behind Expect", tooSlow, bodyCut, strings.Replace(head, "Host:", "Expect: 100-continue\r\nHost:", 1), "", 0)
+	slowly("a body without its last byte", tooSlow, bodyCut, head+strings.Repeat(" ", 9999), "", 0)
+	slowly("a body after Expect", tooSlow, bodyCut, strings.Replace(head, "Host:", "Expect: 100-continue\r\nHost:", 1), "", 0)
 	slowly("chunks that never come", tooSlow, bodyCut, chunked, "", 0)
 	slowly("half a chunk's size", tooSlow, bodyCut, chunked+"ff", "", 0)
-	slowly("a chunk's size without end", tooSlow+"|400", bodyCut, chunked, "0", 50*time.Millisecond)
+	slowly("an endless chunk size", tooSlow+"|400", bodyCut, chunked, "0", 50*time.Millisecond)
 	slowly("half a chunk", tooSlow, bodyCut, chunked+"ff\r\n{", "", 0)
 	slowly("a chunk of 4 GiB", tooSlow, bodyCut, chunked+"ffffffff\r\n"+goodBody, "", 0)
 	slowly("chunks of a byte", tooSlow, bodyCut, chunked, "1\r\n \r\n", 20*time.Millisecond)
 	slowly("chunks without the last one", tooSlow, bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n", len(goodBody), goodBody), "", 0)
-	slowly("trailers without end", tooSlow+"|answered|400", bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n0\r\n", len(goodBody), goodBody), "X: a\r\n", 20*time.Millisecond)
+	slowly("endless trailers", tooSlow+"|answered|400", bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n0\r\n", len(goodBody), goodBody), "X: a\r\n", 20*time.Millisecond)
 	slowly("a slow body of GET", answered, bodyCut, string(request("GET", path+"?query={info{version}}", "", "Content-Length: 100")), "a", 100*time.Millisecond)
 	slowly("a slow body of a wrong type", "415", usual, strings.Replace(head, "application/json", "text/plain", 1), " ", 100*time.Millisecond)
-	slowly("a slow body of who may not", "401", usual, strings.Replace(head, path, "/locked/graphql", 1), " ", 100*time.Millisecond)
+	slowly("a slow body without access", "401", usual, strings.Replace(head, path, "/locked/graphql", 1), " ", 100*time.Millisecond)
 	slowly("a slow body that is too large", "413", usual, strings.Replace(head, "10000", "1000000", 1), " ", 100*time.Millisecond)
 	slowly("a slow body of PUT", "405", usual, strings.Replace(head, "POST", "PUT", 1), " ", 100*time.Millisecond)
-	slowly("a slow body that nobody accepts", "406", usual, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: image/png", 1), " ", 100*time.Millisecond)
+	slowly("a slow body with an unsupported Accept", "406", usual, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: image/png", 1), " ", 100*time.Millisecond)
 	slowly("a slow body of a stream", "events TIMEOUT|408 TIMEOUT|cut", bodyCut, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: text/event-stream", 1), " ", 100*time.Millisecond)
 	slowly("a slow body of a handshake by POST", "415", bodyCut, strings.Replace(string(upgrade(path, modern, "Content-Length: 100")), "GET", "POST", 1), " ", 100*time.Millisecond)
-	// The rest is the host's, whose ReadHeaderTimeout is 5 s.
+	// The http.Server limits these, by a ReadHeaderTimeout of 5 s.
 	slowly("nothing at all", "cut|net/http", bodyCut, "", "", 0)
-	slowly("a line by the byte", "cut|net/http", bodyCut, "", "GET /open/graphql", 100*time.Millisecond)
-	slowly("headers by the byte", "cut|net/http", bodyCut, "GET "+path+" HTTP/1.1\r\n", "X: a\r\n", 100*time.Millisecond)
+	slowly("a request line byte by byte", "cut|net/http", bodyCut, "", "GET /open/graphql", 100*time.Millisecond)
+	slowly("headers byte by byte", "cut|net/http", bodyCut, "GET "+path+" HTTP/1.1\r\n", "X: a\r\n", 100*time.Millisecond)
 	with(bodyCut+usual, plain("forty slow bodies", tooSlow, func(s *site) (outcome, error) {
 		return s.crowd(40, func(s *site) (outcome, error) {
 			c, err := s.dial()
@@ -102,7 +102,7 @@ func slowPeers(full bool) []attack {
 	return append(all, slowSockets(full)...)
 }
 
-// slowReaders ask and do not take the answer.
+// slowReaders returns requests whose responses are not read.
 func slowReaders() []attack {
 	much := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
 	replay := `subscription{blocks(after:""){` + times(45, "a#:chain_order ") + "}}"
@@ -114,7 +114,7 @@ func slowReaders() []attack {
 			}
 			defer dribble(c, text, "", 0)()
 			time.Sleep(rest)
-			// What was on its way is there, and nothing behind it.
+			// Data in flight still arrives; then the connection must end.
 			_ = c.SetReadDeadline(time.Now().Add(usual))
 			_, err = io.Copy(io.Discard, c)
 			if err == nil {
@@ -125,17 +125,17 @@ func slowReaders() []attack {
 	}
 	post := string(request("POST", path, much, "Connection: keep-alive"))
 	all := []attack{
-		unread("a hundred answers that nobody takes", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
-		unread("a stream that nobody takes", "cut", streamCut+2*usual, streamCut, string(ask("POST", replay))),
-		unread("a socket that nobody takes", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
-		unread("a socket of 256 that nobody takes", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)), "")))+frameAll(starts(legacy, 256, query(replay)))),
+		unread("a hundred unread responses", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
+		unread("an unread stream", "cut", streamCut+2*usual, streamCut, string(ask("POST", replay))),
+		unread("an unread socket", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
+		unread("an unread socket with 256 operations", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)), "")))+frameAll(starts(legacy, 256, query(replay)))),
 	}
 	pings := strings.Repeat(string(frame(final|opPing, strings.Repeat("a", 125))), 20_000)
 	for _, protocol := range []string{legacy, modern} {
-		all = append(all, unread("pongs that nobody takes ("+protocol+")", "cut", streamCut+2*usual, streamCut, string(upgrade(path, protocol))+pings))
+		all = append(all, unread("unread pongs ("+protocol+")", "cut", streamCut+2*usual, streamCut, string(upgrade(path, protocol))+pings))
 	}
 	twenty := all[1]
-	twenty.name = "twenty streams that nobody takes"
+	twenty.name = "twenty unread streams"
 	one := twenty.do
 	twenty.do = func(s *site) (outcome, error) { return s.crowd(20, one) }
 	return append(all, twenty)
@@ -149,7 +149,7 @@ func frameAll(texts []string) string {
 	return b.String()
 }
 
-// slowSockets stall on a socket, in frames and between them.
+// slowSockets returns sockets that stall within a frame or between frames.
 func slowSockets(full bool) []attack {
 	var all []attack
 	for _, protocol := range []string{legacy, modern} {
@@ -166,19 +166,19 @@ func slowSockets(full bool) []attack {
 		stall("half a header", gone, frameCut, header(final|opText, 1000)[:3])
 		stall("a header without its mask", gone, frameCut, header(final|opText, 10)[:4])
 		stall("a header alone", gone, frameCut, header(final|opText, 1000))
-		stall("a payload but for a byte", gone, frameCut, append(header(final|opText, 100), make([]byte, 99)...))
+		stall("a payload without its last byte", gone, frameCut, append(header(final|opText, 100), make([]byte, 99)...))
 		stall("half a ping", gone, frameCut, append(header(final|opPing, 10), 'a'))
 		stall("half a close", gone, frameCut, append(header(final|opClose, 10), 3))
 		stall("a fragment without an end", gone, frameCut, frame(opText, "{"))
 		stall("a length of 2^31", gone, frameCut, append(header(final|opText, 1<<31), make([]byte, 1<<10)...))
 		stall("a length of 2^63-1", gone, frameCut, append(header(final|opText, 1<<63-1), make([]byte, 1<<10)...))
 		stall("half a frame with operations running", gone, frameCut, append([]byte(frameAll(starts(protocol, 32, query(liveQuery)))), final|opText))
-		slow := sock("a frame by the byte ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
+		slow := sock("a frame byte by byte ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
 			defer dribble(w.Conn, string(header(final|opText, 10_000)), " ", 100*time.Millisecond)()
 			return w.end()
 		})
 		slow.within = frameCut
-		pieces := sock("fragments by the second ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
+		pieces := sock("fragments with pauses ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
 			w.send(frame(opText, "{"))
 			stop := make(chan struct{})
 			defer close(stop)
@@ -195,7 +195,7 @@ func slowSockets(full bool) []attack {
 			return w.end()
 		})
 		pieces.within = frameCut
-		// One that does not hear pings does not answer them.
+		// A client that ignores pings does not answer them.
 		deaf := sock("no pong ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
 			_, err := io.Copy(io.Discard, w.r)
 			if err == nil {
@@ -204,7 +204,7 @@ func slowSockets(full bool) []attack {
 			return ended(err)
 		})
 		deaf.within = pongCut
-		forty := plain("forty that stall in half a frame ("+protocol+")", gone, func(s *site) (outcome, error) {
+		forty := plain("forty sockets that stall in half a frame ("+protocol+")", gone, func(s *site) (outcome, error) {
 			return s.crowd(40, func(s *site) (outcome, error) {
 				w, err := s.open(protocol, true)
 				if err != nil {
@@ -235,7 +235,7 @@ func slowSockets(full bool) []attack {
 	all = append(all, silent("no connection_init", "closed 4408", modern, initCut))
 	if full {
 		const unused = "closed 1008 connection_error TIMEOUT"
-		all = append(all, silent("not a word", unused, legacy, firstCut))
+		all = append(all, silent("no messages", unused, legacy, firstCut))
 		for _, text := range []string{
 			`{"type":"stop","id":"1"}`, `{"type":"x"}`, "{", begin(legacy, `"1"`, query("{nothing}")), begin(legacy, `"1"`, query("{info{version}}")),
 		} {
@@ -257,7 +257,7 @@ func slowSockets(full bool) []attack {
 	return append(all, half)
 }
 
-// end hears the server out, answering pings, until the connection ends.
+// end reads messages and answers pings until the connection ends.
 func (w *socket) end() (outcome, error) {
-	return w.hear(func(told) bool { return false })
+	return w.hear(func(serverMessage) bool { return false })
 }

@@ -14,21 +14,20 @@ import (
 	"time"
 )
 
-// The subprotocols.
+// WebSocket subprotocols.
 const (
 	legacy = "graphql-ws"
 	modern = "graphql-transport-ws"
 )
 
-// A socket is a client that does WebSocket's framing by hand, so that it can do
-// it wrong.
+// A socket is a WebSocket client that writes frames itself, so that it can write invalid ones.
 type socket struct {
 	net.Conn
 	r        *bufio.Reader
 	protocol string
 }
 
-// Opcodes, and the bit that ends a message.
+// Opcodes, the FIN bit, and the mask bit.
 const (
 	opContinue = 0x0
 	opText     = 0x1
@@ -40,7 +39,7 @@ const (
 	masked     = 0x80
 )
 
-// upgrade is a WebSocket handshake; headers replace the usual ones.
+// upgrade returns a WebSocket handshake. headers replace default headers with the same name.
 func upgrade(path, protocol string, headers ...string) []byte {
 	usual := []string{
 		"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
@@ -65,7 +64,8 @@ func upgrade(path, protocol string, headers ...string) []byte {
 	return request("GET", path, "", append(kept, "Accept:")...)
 }
 
-// open opens a socket, in its subprotocol up to the acknowledgement if ready.
+// open opens a socket. If ready is true, it also sends connection_init and waits for the
+// acknowledgment.
 func (s *site) open(protocol string, ready bool) (*socket, error) {
 	c, err := s.dial()
 	if err != nil {
@@ -98,17 +98,17 @@ func (w *socket) begin(ready bool) error {
 	}
 	text, err := w.next()
 	if err == nil && !strings.Contains(text, "connection_ack") {
-		err = fmt.Errorf("no acknowledgement: %.200q", text)
+		err = fmt.Errorf("no acknowledgment: %.200q", text)
 	}
 	return err
 }
 
-// frame writes down a frame as it should be.
+// frame returns a valid masked frame.
 func frame(first byte, payload string) []byte {
-	return append(header(first, uint64(len(payload))), payload...) // the mask is zero
+	return append(header(first, uint64(len(payload))), payload...) // the mask is zero, so the payload is unchanged
 }
 
-// header is that of a frame whose payload is masked with zeros.
+// header returns the header of a frame with a mask of zeros.
 func header(first byte, length uint64) []byte {
 	h := []byte{first, masked}
 	switch {
@@ -135,12 +135,12 @@ func (w *socket) say(texts ...string) error {
 	return err
 }
 
-// A closeError is the close frame that the server sent.
+// A closeError reports a close frame from the server.
 type closeError struct{ code uint16 }
 
 func (e *closeError) Error() string { return fmt.Sprintf("closed %d", e.code) }
 
-// next is the next text message. It answers pings.
+// next returns the next text message. It answers pings.
 func (w *socket) next() (string, error) {
 	for {
 		var h [2]byte
@@ -156,7 +156,7 @@ func (w *socket) next() (string, error) {
 			n = binary.BigEndian.Uint64(wide[:])
 		}
 		if n > maxAnswer || h[1]&masked != 0 {
-			return "", fmt.Errorf("a frame of the server's is wrong: % x", h)
+			return "", fmt.Errorf("invalid frame from the server: % x", h)
 		}
 		payload := make([]byte, n)
 		if _, err := io.ReadFull(w.r, payload); err != nil {
@@ -179,8 +179,8 @@ func (w *socket) next() (string, error) {
 	}
 }
 
-// A told is a message of the server's, in either protocol.
-type told struct {
+// A serverMessage is a message from the server in either protocol.
+type serverMessage struct {
 	Type    string
 	ID      json.RawMessage
 	Payload json.RawMessage
@@ -188,8 +188,7 @@ type told struct {
 
 const honestID = `"honest"`
 
-// probe asks an honest question on the socket, and hears everything until that
-// is answered or the connection ends.
+// probe sends an honest query and reads messages until its response arrives or the connection ends.
 func (w *socket) probe() (outcome, error) {
 	w.send(textFrame(w.question()))
 	return w.hear(w.honest)
@@ -200,14 +199,13 @@ func (w *socket) question() string {
 	return `{"id":` + honestID + `,"type":"` + start + `","payload":{"query":"{info{version}}"}}`
 }
 
-// honest reports whether a message is the answer to the question, or refuses it.
-func (w *socket) honest(m told) bool {
+// honest reports whether m is the response to the honest query or its refusal.
+func (w *socket) honest(m serverMessage) bool {
 	return string(m.ID) == honestID && (m.Type == "data" || m.Type == "next" || m.Type == "error")
 }
 
-// hear takes what the server says until a message is good. The outcome tells
-// the first error that it heard of.
-func (w *socket) hear(good func(m told) bool) (outcome, error) {
+// hear reads messages until good returns true. The outcome contains the first error message.
+func (w *socket) hear(good func(m serverMessage) bool) (outcome, error) {
 	heard := outcome{class: "served"}
 	for range 100_000 {
 		text, err := w.next()
@@ -220,9 +218,9 @@ func (w *socket) hear(good func(m told) bool) (outcome, error) {
 			o, err := ended(err)
 			return outcome{o.class, heard.text}, err
 		case strings.Contains(text, "INTERNAL_SERVER_ERROR") || leaks.MatchString(text):
-			return heard, fmt.Errorf("a message that tells too much: %.300q", text)
+			return heard, fmt.Errorf("a message with internals: %.300q", text)
 		}
-		var m told
+		var m serverMessage
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
 			return heard, fmt.Errorf("not a message: %.300q", text)
 		}
@@ -240,11 +238,11 @@ func (w *socket) hear(good func(m told) bool) (outcome, error) {
 			return heard, nil
 		}
 	}
-	return heard, errors.New("100,000 messages and no end")
+	return heard, errors.New("no end after 100,000 messages")
 }
 
-// send writes hostile bytes; that the server ends the connection on the way is
-// no error.
+// send writes hostile bytes. It ignores errors, because the server may close the connection
+// meanwhile.
 func (w *socket) send(chunks ...[]byte) {
 	for _, chunk := range chunks {
 		if _, err := w.Write(chunk); err != nil {
@@ -253,11 +251,11 @@ func (w *socket) send(chunks ...[]byte) {
 	}
 }
 
-// framed sends bytes on a socket that is ready for operations, and asks it an
-// honest question.
+// framed returns an attack that sends bytes on a socket after connection_init, and then an honest
+// query.
 func framed(name, want, protocol string, chunks ...[]byte) attack {
 	return sock(name, want, protocol, true, func(w *socket) (outcome, error) {
-		// The question comes behind all of that, however long it takes.
+		// The query follows all chunks, however long they take.
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
@@ -268,7 +266,7 @@ func framed(name, want, protocol string, chunks ...[]byte) attack {
 	})
 }
 
-// talk says texts on a socket and asks it an honest question.
+// talk returns an attack that sends text messages and then an honest query.
 func talk(name, want, protocol string, ready bool, texts ...string) attack {
 	return sock(name, want, protocol, ready, func(w *socket) (outcome, error) {
 		var all []byte
@@ -280,7 +278,7 @@ func talk(name, want, protocol string, ready bool, texts ...string) attack {
 	})
 }
 
-// sock is an attack on an open socket.
+// sock returns an attack that uses an open socket.
 func sock(name, want, protocol string, ready bool, do func(w *socket) (outcome, error)) attack {
 	return plain(name, want, func(s *site) (outcome, error) {
 		w, err := s.open(protocol, ready)
@@ -292,7 +290,7 @@ func sock(name, want, protocol string, ready bool, do func(w *socket) (outcome, 
 	})
 }
 
-// opening is an attack that is a handshake.
+// opening returns an attack that consists of a handshake.
 func opening(name, want string, handshake []byte) attack {
 	return plain(name, want, func(s *site) (outcome, error) {
 		c, err := s.dial()
@@ -311,8 +309,9 @@ func opening(name, want string, handshake []byte) attack {
 	})
 }
 
-// knock opens a socket of a project, says one thing, and asks.
-func (s *site) knock(project, protocol, text string) (outcome, error) {
+// openAndAsk opens a socket of a project, sends one message, and returns the outcome of the query that
+// follows.
+func (s *site) openAndAsk(project, protocol, text string) (outcome, error) {
 	c, err := s.dial()
 	if err != nil {
 		return outcome{}, err
@@ -333,5 +332,5 @@ func (s *site) knock(project, protocol, text string) (outcome, error) {
 	return w.probe()
 }
 
-// wait leaves time to a server that is to lose patience.
+// wait sets the deadline of the connection to d from now.
 func (w *socket) wait(d time.Duration) { _ = w.SetDeadline(time.Now().Add(d)) }

@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// Bounds of what waits for a backend that hangs.
+// Limits of requests that wait for a blocked backend.
 const (
 	inFlight  = 64              // Limits.InFlight
 	requests  = 1024            // Limits.Requests
-	turnAway  = 4 * time.Second // half of Limits.BackendTimeout, and some for a busy machine
+	turnAway  = 4 * time.Second // half of Limits.BackendTimeout, with room for a busy machine
 	stallOver = stallTime + 2*time.Second
 )
 
-// stalled are queries that a backend hangs over, whatever their context says.
+// stalled returns queries for which the backend blocks and ignores the context.
 func stalled() []attack {
 	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledChain, strings.Repeat("1", 64)))
 	ofTwo := query(fmt.Sprintf(`{blockchain{a:account(address:"%d:%s"){info{balance}}b:account(address:"%[1]d:%s"){info{balance}}}}`,
 		stalledChain, strings.Repeat("1", 64), strings.Repeat("2", 64)))
 	all := []attack{
 		{name: "200 clients ask for a balance", want: "refused", within: stallOver, do: func(s *site) (outcome, error) {
-			return s.meanwhile(func() (outcome, error) { return s.besiege(200, ofOne) })
+			return s.meanwhile(func() (outcome, error) { return s.overload(200, ofOne) })
 		}},
 		{name: "1280 queries on 40 sockets", want: "refused", within: stallOver, do: func(s *site) (outcome, error) {
-			return s.besiegeBySockets(40, 32, ofOne)
+			return s.overloadSockets(40, 32, ofOne)
 		}},
 		{name: "200 clients ask for two balances and leave, and more come", want: "503 SERVICE_UNAVAILABLE", within: stallOver, do: func(s *site) (outcome, error) {
 			if o, err := s.crowd(200, func(s *site) (outcome, error) { return s.ask(ofTwo, leaveSoon) }); err != nil || o.class != "no answer" {
 				return o, err
 			}
-			return s.meanwhile(func() (outcome, error) { // what they asked for is still under way
+			return s.meanwhile(func() (outcome, error) { // the earlier backend calls are still running
 				return s.crowd(100, func(s *site) (outcome, error) {
-					s.patience = turnAway
+					s.timeout = turnAway
 					return s.post(ofOne)
 				})
 			})
@@ -49,13 +49,12 @@ func stalled() []attack {
 	return all
 }
 
-// leaveSoon has a client that asked leave again: only an answer is waited for so
-// shortly.
+// leaveSoon makes the client abandon its request after half a second.
 func leaveSoon(c net.Conn) { _ = c.SetReadDeadline(time.Now().Add(usual / 2)) }
 
-// besiege has so many clients ask for what the backend hangs over. No more than
-// may be are under way, all others are turned away in time.
-func (s *site) besiege(n int, body string) (outcome, error) {
+// overload sends n requests for which the backend blocks. Exactly InFlight calls may run; all other
+// requests must be refused in time.
+func (s *site) overload(n int, body string) (outcome, error) {
 	var away atomic.Int64
 	_, err := s.crowd(n, func(s *site) (outcome, error) {
 		begun := time.Now()
@@ -63,7 +62,7 @@ func (s *site) besiege(n int, body string) (outcome, error) {
 		if err == nil && o.meets("503 SERVICE_UNAVAILABLE") {
 			away.Add(1)
 			if took := time.Since(begun); took > turnAway {
-				err = fmt.Errorf("%w: turned away after %v", errLate, took)
+				err = fmt.Errorf("%w: refused after %v", errLate, took)
 			}
 		}
 		return o, err
@@ -77,14 +76,14 @@ func (s *site) besiege(n int, body string) (outcome, error) {
 func (s *site) turnedAway(away, n int) (outcome, error) {
 	held, err := s.server.state()
 	if err == nil && (away != n-inFlight || held.Stalled != inFlight) {
-		err = fmt.Errorf("%d of %d were turned away, %d calls were under way", away, n, held.Stalled)
+		err = fmt.Errorf("%d of %d were refused, %d calls were in flight", away, n, held.Stalled)
 	}
 	return outcome{"refused", fmt.Sprintf("%d of %d", away, n)}, err
 }
 
-// besiegeBySockets does so on sockets. What is more than may be answered at once
-// is refused at once.
-func (s *site) besiegeBySockets(sockets, each int, payload string) (outcome, error) {
+// overloadSockets is overload on sockets. Requests above Limits.Requests must be refused
+// immediately.
+func (s *site) overloadSockets(sockets, each int, payload string) (outcome, error) {
 	var mu sync.Mutex
 	var away, atOnce int
 	_, err := s.crowd(sockets, func(s *site) (outcome, error) {
@@ -99,7 +98,7 @@ func (s *site) besiegeBySockets(sockets, each int, payload string) (outcome, err
 		}
 		var late error
 		answers := 0
-		o, err := w.hear(func(m told) bool {
+		o, err := w.hear(func(m serverMessage) bool {
 			if m.Type != "next" && m.Type != "error" {
 				return false
 			}
@@ -112,7 +111,7 @@ func (s *site) besiegeBySockets(sockets, each int, payload string) (outcome, err
 					atOnce++
 				}
 				if took := time.Since(begun); took > turnAway {
-					late = fmt.Errorf("%w: turned away after %v", errLate, took)
+					late = fmt.Errorf("%w: refused after %v", errLate, took)
 				}
 			}
 			return answers == each
@@ -123,7 +122,7 @@ func (s *site) besiegeBySockets(sockets, each int, payload string) (outcome, err
 		return o, err
 	})
 	if err == nil && atOnce < sockets*each-requests {
-		err = fmt.Errorf("%d of %d were refused at once", atOnce, sockets*each)
+		err = fmt.Errorf("%d of %d requests were refused at once, want at least %d", atOnce, sockets*each, sockets*each-requests)
 	}
 	if err != nil {
 		return outcome{}, err
@@ -131,7 +130,7 @@ func (s *site) besiegeBySockets(sockets, each int, payload string) (outcome, err
 	return s.turnedAway(away, sockets*each)
 }
 
-// meanwhile asks honest questions for as long as something takes.
+// meanwhile sends honest queries until do returns.
 func (s *site) meanwhile(do func() (outcome, error)) (outcome, error) {
 	done, honest := make(chan struct{}), make(chan error)
 	go func() {
@@ -152,8 +151,8 @@ func (s *site) meanwhile(do func() (outcome, error)) (outcome, error) {
 	}()
 	o, err := do()
 	close(done)
-	if unwell := <-honest; unwell != nil && err == nil {
-		err = fmt.Errorf("meanwhile: %w", unwell)
+	if unhealthy := <-honest; unhealthy != nil && err == nil {
+		err = fmt.Errorf("meanwhile: %w", unhealthy)
 	}
 	return o, err
 }

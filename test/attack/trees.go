@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// treeBytes is the size of a tree in JSON that leaves a body below Limits.BodyBytes.
+// treeBytes is the size of a JSON tree that keeps a body below Limits.BodyBytes.
 const treeBytes = 120 << 10
 
-// trees are bodies of JSON that takes many times its size when it is decoded. The
-// operation in them needs nothing of it.
+// trees returns JSON bodies that need many times their size in memory when decoded. The operation
+// does not use the data.
 func trees(full bool) []attack {
 	const asks, waits = `"query":"{info{version}}"`, `"query":"{blockchain{account(address:\"1000:` +
 		`1111111111111111111111111111111111111111111111111111111111111111\"){info{balance}}}}"`
@@ -40,7 +40,7 @@ func trees(full bool) []attack {
 			}
 		}
 	}
-	// A query that waits keeps what was read with it for as long.
+	// A waiting query keeps its decoded body.
 	tree := "[" + strings.Repeat("[],", treeBytes/3) + "[]]"
 	all = append(all, crowdedFor(lasting, "150 connections of arrays in variables of a query that waits", 150, func(s *site) (net.Conn, error) {
 		c, err := s.dial()
@@ -52,28 +52,25 @@ func trees(full bool) []attack {
 	return all
 }
 
-// pressed has clients post a body on connections of their own, at once and again, and
-// take the answers.
+// pressed opens n connections that post body repeatedly at the same time.
 func pressed(name string, lasting time.Duration, n int, body string) attack {
 	text := request("POST", path, body, "Connection: keep-alive")
 	return crowdedFor(lasting, name, n, func(s *site) (net.Conn, error) {
-		return s.repeat(together, func(int) []byte { return text })
+		return s.repeat(burstPause, func(int) []byte { return text })
 	}, func(*site) error { return nil })
 }
 
-// together is the time between the texts of clients that send theirs at once: what
-// many do together takes memory, and in between the processors are free for other
-// families.
-const together = 600 * time.Millisecond
+// burstPause is the time that each connection waits between two requests. All connections send at about the same time,
+// which maximizes memory, and the pauses leave the CPU to other families.
+const burstPause = 600 * time.Millisecond
 
-// repeat opens a connection on which texts are sent, with pauses, and all answers
-// are taken.
+// repeat opens a connection that sends text(i) with pauses and discards the responses.
 func (s *site) repeat(pause time.Duration, text func(i int) []byte) (net.Conn, error) {
 	c, err := s.dial()
 	if err != nil {
 		return nil, err
 	}
-	_ = c.SetDeadline(time.Time{}) // until it is reset
+	_ = c.SetDeadline(time.Time{}) // no deadline: the caller resets the connection
 	go func() { _, _ = io.Copy(io.Discard, c) }()
 	go func() {
 		for i := 0; ; i++ {

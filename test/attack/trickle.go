@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// A trickle is how fast a slow reader reads: 30 kB a second.
+// A slow reader reads 30 kB per second: trickleBytes every trickleEach.
 const (
 	trickleBytes = 3000
 	trickleEach  = 100 * time.Millisecond
 
-	// apart is the time between two answers: if more are made at once than there is
-	// room for, they refuse each other.
+	// apart is the time between two requests. Simultaneous large responses would exceed the limit
+	// and be refused.
 	apart = 8 * time.Millisecond
 )
 
-// large asks for pages of 50 blocks, of 80 kB each. As many as an answer may have are 22.
+// large returns a query for pages of 50 blocks, 80 kB each. A response may contain 22 of them.
 func large(pages int) string {
 	return query("{blockchain{" + times(pages, "a#:blocks(last:50){edges{cursor node{...N}}}") + "}}" +
 		"fragment N on BlockchainBlock{id shard seq_no chain_order workchain_id gen_utime " + times(23, "b#:hash ") + "}")
 }
 
-// trickles read large answers slowly, but all the time: no write to them stalls.
-// Smaller answers fill what room the large ones leave.
+// trickles returns attacks by clients that read responses slowly but steadily, so that no write stalls: first large
+// responses, then smaller ones that fill the rest of the memory limit. Only the first attack reads at once. If full is
+// set, the attacks last longer and include more combinations of transport and format.
 func trickles(full bool) []attack {
 	lasting, sizes := 3*time.Second, []string{large(22), large(5), large(2)}
 	if full {
@@ -61,8 +62,8 @@ func trickles(full bool) []attack {
 	return all
 }
 
-// slowlyRead opens connections that read slowly, and wants large answers for an
-// honest client once they are behind.
+// slowlyRead opens connections that read slowly. Once they lag, an honest client must still receive
+// large responses.
 func slowlyRead(name string, lasting time.Duration, n int, open func(s *site) (net.Conn, error)) attack {
 	text := large(22)
 	begun := time.Time{}
@@ -70,24 +71,24 @@ func slowlyRead(name string, lasting time.Duration, n int, open func(s *site) (n
 		begun = time.Now()
 		return open(s)
 	}, func(s *site) error {
-		if time.Since(begun) < 3*usual/2 { // an answer is cut only if it is a second behind
+		if time.Since(begun) < 3*usual/2 { // a response is aborted only if it is a second late
 			return nil
 		}
 		if o, err := s.post(text); err != nil || !o.meets(answered) {
-			return fmt.Errorf("an honest large query came to %v, %w", o, errors.Join(err, errUnwell))
+			return fmt.Errorf("an honest large query: outcome %v, %w", o, errors.Join(err, errUnhealthy))
 		}
 		return nil
 	})
 }
 
-// trickle asks on a connection and reads slowly.
+// trickle sends a request and reads the response slowly.
 func (s *site) trickle(text []byte) (net.Conn, error) {
 	time.Sleep(apart)
 	c, err := s.dial()
 	if err != nil {
 		return nil, err
 	}
-	_ = c.SetDeadline(time.Time{}) // until it is reset
+	_ = c.SetDeadline(time.Time{}) // no deadline: the caller resets the connection
 	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
 	go func() { _, _ = c.Write(text) }()
 	go func() {
@@ -100,7 +101,7 @@ func (s *site) trickle(text []byte) (net.Conn, error) {
 	return c, nil
 }
 
-// trickle2 asks on n streams of a connection, whose windows it widens slowly.
+// trickle2 sends n requests on one HTTP/2 connection and extends the stream windows slowly.
 func (s *site) trickle2(n int, body, accept string) (net.Conn, error) {
 	c, err := s.dial2(h2Preface(16<<10, true))
 	if err != nil {

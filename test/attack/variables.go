@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// variables of wrong types, depths, sizes and names.
+// variables returns variables with wrong types, depths, sizes and names.
 func variables() []attack {
 	var all []attack
 	raw := func(name, want, query, variables string) {
@@ -69,7 +69,7 @@ func variables() []attack {
 	return all
 }
 
-// variablesGrown are variables by size.
+// variablesGrown returns variables of growing sizes.
 func variablesGrown() []attack {
 	in := "subscription($v:[String]){blocks(filter:{id:{in:$v}}){id}}"
 	shapes := []struct {
@@ -78,7 +78,7 @@ func variablesGrown() []attack {
 		value       func(n int) string
 	}{
 		{"a list", in, 32, 32 << 10, func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(`"a",`, n), ",") + "]" }},
-		{"a list that nobody takes", "{info{version}}", 32, 64 << 10, func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]" }},
+		{"an undeclared list", "{info{version}}", 32, 64 << 10, func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]" }},
 		{"a string", "query($v:String!){blockchain{account(address:$v){info{id}}}}", 1 << 10, 256 << 10, func(n int) string { return `"` + strings.Repeat("a", n) + `"` }},
 		{"a string of escapes", "query($v:String!){blockchain{account(address:$v){info{id}}}}", 1 << 10, 32 << 10, func(n int) string { return `"` + strings.Repeat(`\u0000`, n) + `"` }},
 		{"a number", "query($v:Int){blockchain{blocks(first:$v){edges{cursor}}}}", 16, 128 << 10, func(n int) string { return strings.Repeat("9", n) }},
@@ -96,7 +96,7 @@ func variablesGrown() []attack {
 			return posted(name, want+"|406|"+fieldError, func() string { return text })
 		})...)
 	}
-	// Declared ones by number, and as many values that collide in nothing but case.
+	// Growing numbers of declared variables, and of values whose names differ only in case.
 	all = append(all, grown("declared", "LIMIT_EXCEEDED", 8, 1024, func(name, want string, n int) attack {
 		values := map[string]json.RawMessage{}
 		for i := range n {

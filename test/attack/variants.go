@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// variants are documents whose compilation is repeated: for each of their
-// operations, and for the values that @skip and @include ask for.
+// variants returns documents that the server compiles many times: once per operation, and once per
+// combination of @skip and @include values.
 func variants(full bool) []attack {
 	const block = "id hash seq_no shard chain_order gen_utime workchain_id __typename "
 	const page = "blocks(last:1){edges{cursor node{" + block + "}}}"
-	// Several operations are refused unless one is named. All are compiled.
+	// A document with several operations needs an operation name. All operations are compiled.
 	named := func(name, text string) attack {
 		return posted(name, either, func() string { return asJSON(map[string]any{"query": text, "operationName": "Q0"}) })
 	}
-	chain := func(n, fields int) string { // fragments that spread the next one
+	chain := func(n, fields int) string { // each fragment spreads the next one
 		text := ""
 		for i := range n {
 			next := fmt.Sprintf("...F%d", i+1)
@@ -56,19 +56,19 @@ func variants(full bool) []attack {
 	variant := func(text string, i int) string {
 		var values []string
 		for bit := range 30 {
-			// All but a few are included, so that each variant is large.
+			// Most fields are included, so that each variant is large.
 			values = append(values, fmt.Sprintf(`"v%d":%t`, bit, i>>bit&1 == 0))
 		}
 		return `{"query":` + asJSON(text) + `,"variables":{` + strings.Join(values, ",") + `}}`
 	}
 	all = append(all,
 		attack{name: fmt.Sprintf("%d variants of a document", n), want: answered, within: time.Duration(n) * 10 * time.Millisecond,
-			effort: time.Duration(n) * 5 * time.Millisecond, do: func(s *site) (outcome, error) {
-				s.patience = time.Minute
+			cpu: time.Duration(n) * 5 * time.Millisecond, do: func(s *site) (outcome, error) {
+				s.timeout = time.Minute
 				return s.many(n, func(i int) string { return variant(conditions, i) })
 			}},
 	)
-	// Each connection has variants, or documents, of its own.
+	// Each connection sends its own variants or documents.
 	for _, k := range []struct {
 		name string
 		text func(conn, i int) string
@@ -83,10 +83,10 @@ func variants(full bool) []attack {
 		all = append(all, crowdedFor(lasting, "48 connections of "+k.name, 48, func(s *site) (net.Conn, error) {
 			conn++
 			own := conn
-			return s.repeat(together, func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
+			return s.repeat(burstPause, func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
 		}, func(s *site) error {
 			if o, err := s.post(goodBody); err != nil || !o.meets(answered) {
-				return fmt.Errorf("came to %v, %w", o, errors.Join(err, errUnwell))
+				return fmt.Errorf("outcome %v, %w", o, errors.Join(err, errUnhealthy))
 			}
 			return nil
 		}))

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// A watcher is an honest subscriber beside the attacks: whatever is done to the
-// server, blocks come in order and in time.
+// A watcher is an honest subscriber during the attacks. Blocks must arrive in order and in time.
 type watcher struct {
 	socket *socket
 	server *child
 	done   chan struct{}
-	gap    time.Duration // the longest between two blocks
-	busy   time.Duration // the longest of such that the server can have been at work
+	gap    time.Duration // longest time between two blocks
+	busy   time.Duration // longest part of such a time that the server can have been busy
 	err    error
 }
 
-// watch subscribes. Where a server has no sockets there is nothing to see.
+// watch subscribes. If the server has no sockets, end returns an error.
 func watch(s *site) *watcher {
 	w := &watcher{server: s.server, done: make(chan struct{})}
 	var err error
@@ -42,11 +41,11 @@ func (w *watcher) listen() {
 		text, err := w.socket.next()
 		gap := time.Since(last)
 		last = time.Now()
-		var effort time.Duration
-		if spent, dead := w.server.spent(); dead == nil { // which others find
-			effort, before = spent-before, spent
+		var cpu time.Duration
+		if spent, dead := w.server.spent(); dead == nil { // other checks report a dead server
+			cpu, before = spent-before, spent
 		}
-		w.waited(gap, effort)
+		w.waited(gap, cpu)
 		if err != nil {
 			w.err = err
 			return
@@ -61,20 +60,20 @@ func (w *watcher) listen() {
 	}
 }
 
-// waited notes a gap, and what processor time the server took in it: of many
-// processors, it may be more.
-func (w *watcher) waited(gap, effort time.Duration) {
+// waited records a gap and the CPU time that the server used in it. With several cores, the CPU
+// time may exceed the gap.
+func (w *watcher) waited(gap, cpu time.Duration) {
 	w.gap = max(w.gap, gap)
-	w.busy = max(w.busy, min(gap, effort))
+	w.busy = max(w.busy, min(gap, cpu))
 }
 
-// end stops the watch and says how long blocks were waited for at most.
+// end stops the watcher and returns the longest gap.
 func (w *watcher) end() (time.Duration, error) {
 	if w.socket == nil {
 		return 0, w.err
 	}
 	select {
-	case <-w.done: // too early
+	case <-w.done: // ended before the attacks did
 		return w.gap, w.err
 	default:
 	}
@@ -85,7 +84,7 @@ func (w *watcher) end() (time.Duration, error) {
 
 func (w *watcher) verdict() error {
 	if w.busy > maxGap || w.gap > maxPause {
-		return fmt.Errorf("waited %v for a block at most, and %v while the server was at work", w.gap, w.busy)
+		return fmt.Errorf("longest wait for a block: %v, and %v of a wait while the server was busy", w.gap, w.busy)
 	}
 	return nil
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An audience is a server and its subscribers, each in a process of its own.
+// An audience is a server and its subscribers, each in a separate process.
 type audience struct {
 	*server
 	crowd *process
 	size  int
 }
 
-// gather starts a server and a crowd for it, of nobody yet.
+// gather starts a server and a client process without subscribers.
 func gather(ctx context.Context, peer, streams string) (*audience, error) {
 	s, err := launch(ctx, peer)
 	if err != nil {
@@ -32,8 +32,8 @@ func (a *audience) stop() {
 	a.server.stop()
 }
 
-// grow adds subscribers, and returns when all get blocks: nothing else tells
-// that a stream has started.
+// grow adds n subscribers and waits until all receive blocks. Only a received block proves that a
+// stream has started.
 func (a *audience) grow(n int) error {
 	if err := a.crowd.ask(fmt.Sprintf("connect %d", n), &a.size); err != nil {
 		return fmt.Errorf("%s: %w", a.peer, err)
@@ -48,20 +48,20 @@ func (a *audience) grow(n int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: not all of %d subscribers get blocks", a.peer, a.size)
+	return fmt.Errorf("%s: not all of %d subscribers receive blocks", a.peer, a.size)
 }
 
-// A sent is what sending blocks has taken.
+// A sent holds the cost of sending blocks.
 type sent struct {
-	cpu      float64       // microseconds of the server, per message
-	crowd    float64       // the same of the subscribers
-	p99      time.Duration // from the append to the arrival
+	cpu      float64       // server CPU per message, in microseconds
+	crowd    float64       // client CPU per message, in microseconds
+	p99      time.Duration // from append to arrival
 	last     time.Duration
 	messages int
 	bytes    int // per message
 }
 
-// send appends blocks at once, which every subscriber must get.
+// send appends blocks at once and fails unless every subscriber receives all of them.
 func (a *audience) send(blocks int) (sent, error) {
 	before, err := a.do("state")
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *audience) send(blocks int) (sent, error) {
 		return sent{}, err
 	}
 	if d.Count != blocks*a.size {
-		return sent{}, fmt.Errorf("%s: %d of %d messages came", a.peer, d.Count, blocks*a.size)
+		return sent{}, fmt.Errorf("%s: %d of %d messages arrived", a.peer, d.Count, blocks*a.size)
 	}
 	return sent{
 		cpu:   float64((after.CPU - before.CPU).Nanoseconds()) / 1e3 / float64(d.Count),
@@ -85,7 +85,7 @@ func (a *audience) send(blocks int) (sent, error) {
 	}, nil
 }
 
-// deliver appends blocks and waits for what comes of it.
+// deliver appends blocks and waits for their delivery.
 func (a *audience) deliver(blocks int, limit time.Duration) (at int64, d delivery, err error) {
 	var expecting int
 	if err := a.crowd.ask(fmt.Sprintf("expect %d %d", blocks*a.size, limit.Milliseconds()), &expecting); err != nil {
@@ -95,5 +95,5 @@ func (a *audience) deliver(blocks int, limit time.Duration) (at int64, d deliver
 	if err != nil {
 		return 0, d, err
 	}
-	return then.At, d, a.crowd.hear(&d)
+	return then.At, d, a.crowd.receive(&d)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// The program starts itself as server and as client: here, that is the test.
+// The benchmark starts its own binary as server and client; in tests, that is the test binary.
 func TestMain(m *testing.M) {
 	var err error
 	switch command(os.Args) {
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func TestSchemaIsTheLibrarysOwn(t *testing.T) {
+func TestSchemaFileMatchesSDL(t *testing.T) {
 	if got := chaingql.New(memchain.New(), settings(nil)).SDL(); got != sdl {
-		t.Errorf("schema.graphql is not what Handler.SDL says: go run . sdl >schema.graphql && go generate ./...")
+		t.Errorf("schema.graphql differs from Handler.SDL: go run . sdl >schema.graphql && go generate ./...")
 	}
 }
 
-// read is an answer as JSON has it: two that differ in nothing but white space,
-// the order of keys and how numbers are written are equal.
+// read decodes a response. Responses that differ only in white space, key order or number format
+// are equal.
 func read(t *testing.T, answer []byte) any {
 	t.Helper()
 	var v any
@@ -51,7 +51,7 @@ func read(t *testing.T, answer []byte) any {
 	return v
 }
 
-func TestPeersAnswerAlike(t *testing.T) {
+func TestPeersReturnEqualResponses(t *testing.T) {
 	s, err := source.New()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestPeersAnswerAlike(t *testing.T) {
 	}
 }
 
-func TestNodePeersAnswerAlike(t *testing.T) {
+func TestNodePeersReturnEqualResponses(t *testing.T) {
 	if err := nodeReady(); err != nil {
 		t.Skip(err)
 	}
@@ -132,8 +132,8 @@ func TestNodePeersAnswerAlike(t *testing.T) {
 	}
 }
 
-// Pages of the newest blocks are to come from the window of recent blocks: the
-// allocations are counted so.
+// The allocation figures assume that pages of the newest blocks come from the window of recent
+// blocks.
 func TestNewestBlocksNeedNoBackend(t *testing.T) {
 	s, err := source.New()
 	if err != nil {
@@ -143,13 +143,13 @@ func TestNewestBlocksNeedNoBackend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Prune("z") // now the backend has the newest block alone
+	s.Prune("z") // now the backend has only the newest block
 	answer, err := answerOf(h, queries[2].body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := bytes.Count(answer, []byte(`"block/`)); n != 50 {
-		t.Errorf("%d blocks came without the backend", n)
+		t.Errorf("%d blocks without the backend, want 50", n)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestEveryPartRuns(t *testing.T) {
 			var out bytes.Buffer
 			r := newReport(&out)
 			if err := p.run(t.Context(), quick, r); err != nil {
-				t.Fatalf("%v, behind\n%s", err, &out)
+				t.Fatalf("%v, after output\n%s", err, &out)
 			}
 			if err := r.write(&out, surroundings()); err != nil {
 				t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 const path = "/demo/graphql"
 
-// A caller calls a handler as net/http does, and allocates nothing by itself.
+// A caller calls a handler like net/http does and allocates nothing per call.
 type caller struct {
 	handler  http.Handler
 	request  *http.Request
@@ -22,8 +22,7 @@ type body struct{ bytes.Reader }
 
 func (*body) Close() error { return nil }
 
-// newCaller returns a caller whose requests have a context that can be
-// cancelled, as a server's have.
+// newCaller returns a caller whose requests have a cancelable context, as on a server.
 func newCaller(ctx context.Context, h http.Handler) *caller {
 	c := &caller{handler: h, sent: answer{header: http.Header{}}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1"+path, nil)
@@ -37,7 +36,7 @@ func newCaller(ctx context.Context, h http.Handler) *caller {
 	return c
 }
 
-// call posts a body. The answer is good until the next call.
+// call posts a body. The response is valid until the next call.
 func (c *caller) call(posted []byte) []byte {
 	c.received.Reset(posted)
 	c.request.Body, c.request.ContentLength = &c.received, int64(len(posted))
@@ -47,7 +46,7 @@ func (c *caller) call(posted []byte) []byte {
 	return c.sent.body
 }
 
-// An answer is a ResponseWriter that knows what net/http's does.
+// An answer is a ResponseWriter with the optional methods that net/http's has.
 type answer struct {
 	header http.Header
 	status int
@@ -61,14 +60,14 @@ func (a *answer) Flush()                           {}
 func (a *answer) SetReadDeadline(time.Time) error  { return nil }
 func (a *answer) SetWriteDeadline(time.Time) error { return nil }
 
-// answerOf is what a handler answers to a body.
+// answerOf returns the response of h to a body. It fails unless the status is 200 and the response has data, no errors.
 func answerOf(h http.Handler, posted []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := newCaller(ctx, h)
 	got := c.call(posted)
 	if c.sent.status != http.StatusOK || bytes.Contains(got, []byte(`"errors"`)) || !bytes.Contains(got, []byte(`"data"`)) {
-		return nil, fmt.Errorf("answered %d %.300s to %.300s", c.sent.status, got, posted)
+		return nil, fmt.Errorf("status %d, body %.300s, for request %.300s", c.sent.status, got, posted)
 	}
 	return bytes.Clone(got), nil
 }

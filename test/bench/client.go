@@ -14,42 +14,41 @@ import (
 	"time"
 )
 
-// A crowd is many subscribers on sockets in one process, which has nothing to
-// do beside reading and counting.
+// A crowd is a client process with many subscribers that only reads and counts.
 type crowd struct {
 	addr    string
 	dialect dialect
 	stream  func(int) stream
 	poller  *poller
 	fds     []int
-	rest    [][]byte // of a frame whose end has yet to come
+	rest    [][]byte // incomplete frame of each socket
 	buf     []byte
-	typed   []byte // of a line on standard input
+	typed   []byte // incomplete line of standard input
 	out     *json.Encoder
 
 	wanted   int
-	arrivals []int64 // nanoseconds since 1970
+	arrivals []int64 // Unix time in nanoseconds
 	bytes    int
 	deadline time.Time
-	began    time.Duration // of processor time
+	began    time.Duration // CPU time at the start of expect
 
 	comers *comers
 }
 
-// A delivery is what a crowd says when it has got what it expected, or its time
-// is over. Times are in nanoseconds since 1970.
+// A delivery reports the messages that arrived before the deadline. Times are Unix times in
+// nanoseconds.
 type delivery struct {
 	Count, Bytes   int
 	P50, P99, Last int64
-	CPU            int64 // of the crowd's process, meanwhile
+	CPU            int64 // CPU time of the client process, in nanoseconds
 }
 
-// client is a crowd in a process of its own. It answers each line of its
-// standard input with one line.
+// client runs a crowd in a separate process. It replies to each line of its standard input with one
+// line.
 //
 //	connect N         opens N more sockets, each with its stream
-//	expect N MS       waits, behind a first answer at once, for N messages
-//	come R            has R sockets a second come and go; 0 ends that
+//	expect N MS       replies at once, and again after N messages or MS milliseconds
+//	come R            opens R short-lived sockets per second; 0 stops that and returns their number
 func client(args []string) error {
 	if len(args) != 3 {
 		return errors.New("client: address, peer, and same or different")
@@ -85,15 +84,15 @@ func client(args []string) error {
 			}
 		}
 		if c.wanted > 0 && (len(c.arrivals) >= c.wanted || time.Now().After(c.deadline)) {
-			if err := c.tell(); err != nil {
+			if err := c.writeDelivery(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// tell says what has come.
-func (c *crowd) tell() error {
+// writeDelivery writes the delivery to standard output.
+func (c *crowd) writeDelivery() error {
 	d := delivery{Count: len(c.arrivals), Bytes: c.bytes, CPU: int64(cpu() - c.began)}
 	slices.Sort(c.arrivals)
 	if n := len(c.arrivals); n > 0 {
@@ -103,7 +102,7 @@ func (c *crowd) tell() error {
 	return c.out.Encode(d)
 }
 
-// listen does what lines of standard input say. Its end is io.EOF.
+// listen executes the commands on standard input. It returns io.EOF at its end.
 func (c *crowd) listen() error {
 	n, err := syscall.Read(0, c.buf)
 	switch {
@@ -120,14 +119,14 @@ func (c *crowd) listen() error {
 		if !whole {
 			return nil
 		}
-		if err := c.obey(string(line)); err != nil {
+		if err := c.execute(string(line)); err != nil {
 			return err
 		}
 		c.typed = rest
 	}
 }
 
-func (c *crowd) obey(line string) error {
+func (c *crowd) execute(line string) error {
 	word, numbers, _ := strings.Cut(line, " ")
 	var n, ms int
 	switch _, err := fmt.Sscan(numbers, &n, &ms); {
@@ -178,7 +177,7 @@ func (c *crowd) connect(n int) error {
 	return errors.Join(failed...)
 }
 
-// read takes what has come on one socket.
+// read processes the available data of socket i.
 func (c *crowd) read(i int, now int64) error {
 	n, err := syscall.Read(c.fds[i], c.buf)
 	switch {

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Comers connect, start, stop and leave, so many a second.
+// comers are short-lived clients that connect, subscribe, unsubscribe and leave at a fixed rate.
 type comers struct {
 	quit chan struct{}
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
 	came   int
-	failed error // the first
+	failed error // first error
 }
 
-// stay is how long one stays before it stops its stream.
+// stay is the time between a client's subscribe and unsubscribe messages.
 const stay = 50 * time.Millisecond
 
 func startComers(addr string, d dialect, rate int) *comers {
@@ -52,10 +52,10 @@ func (c *comers) come(addr string, d dialect) {
 	}
 }
 
-// stop ends it and returns how many came.
+// stop waits for all clients and returns their number.
 func (c *comers) stop() (int, error) {
 	if c == nil {
-		return 0, errors.New("nobody comes")
+		return 0, errors.New("no short-lived clients are running")
 	}
 	close(c.quit)
 	c.wg.Wait()

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// burst is how many blocks come at once.
+// burst is the number of blocks that are appended at once.
 const burst = 20
 
-// fanout measures one block, and many, to many subscribers.
+// fanout measures the delivery of one block and of bursts to many subscribers.
 func fanout(ctx context.Context, size sizes, r *report) error {
 	peers := []string{own, gqlgenGo, gophersGo, handmade}
 	t := r.table(fmt.Sprintf("%d subscribers", size.subscribers), append([]string{"measure"}, peers...)...)
 	for _, streams := range []string{"same", "different"} {
 		if streams == "different" {
-			peers = peers[:3] // by hand, all are the same
+			peers = peers[:3] // the handwritten server does not support different streams
 		}
 		if err := fan(ctx, streams, peers, size, r, t); err != nil {
 			return fmt.Errorf("%s: %w", streams, err)
@@ -89,8 +89,7 @@ func fan(ctx context.Context, streams string, peers []string, size sizes, r *rep
 	return nil
 }
 
-// settle brings subscribers, and returns how many kilobytes the server needs for
-// each.
+// settle adds subscribers and returns the server's memory for each, in kilobytes.
 func settle(a *audience, subscribers int) (float64, error) {
 	empty, err := a.do("free")
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// A dialect is a subprotocol's words.
+// A dialect is a subprotocol with the types of its messages.
 type dialect struct{ protocol, start, stop string }
 
-// dialectOf is the newest protocol that a peer speaks.
+// dialectOf returns the newest protocol that a peer supports.
 func dialectOf(peer string) dialect {
 	if peer == gophersGo {
 		return dialect{"graphql-ws", "start", "stop"}
@@ -20,15 +20,14 @@ func dialectOf(peer string) dialect {
 	return dialect{"graphql-transport-ws", "subscribe", "complete"}
 }
 
-// What a server's messages are known by.
+// Substrings that identify messages from the server.
 var (
 	ack      = []byte(`"connection_ack"`)
 	nextWord = []byte(`"next"`)
 	dataWord = []byte(`"type":"data"`)
 )
 
-// A frame is one of a server's, which come whole: none of the peers divides
-// its messages.
+// A frame is an unfragmented frame from the server; no peer fragments messages.
 type frame struct {
 	opcode  byte
 	payload []byte
@@ -41,7 +40,7 @@ const (
 	pongFrame  = 10
 )
 
-// cutFrame takes the first frame off bytes, where it is whole.
+// cutFrame parses the first frame of p. If it is incomplete, rest is p.
 func cutFrame(p []byte) (f frame, rest []byte, whole bool) {
 	if len(p) < 2 {
 		return f, p, false
@@ -62,8 +61,7 @@ func cutFrame(p []byte) (f frame, rest []byte, whole bool) {
 	return frame{p[0] & 0xf, p[head:end]}, p[end:], true
 }
 
-// appendFrame appends a client's frame. Its mask is of zeros, which mask
-// nothing and cost nothing.
+// appendFrame appends a client frame. Its mask is zero, so the payload is unchanged.
 func appendFrame(dst []byte, opcode byte, payload []byte) []byte {
 	dst = append(dst, 0x80|opcode)
 	switch n := len(payload); {
@@ -75,7 +73,7 @@ func appendFrame(dst []byte, opcode byte, payload []byte) []byte {
 	return append(append(dst, 0, 0, 0, 0), payload...)
 }
 
-// message is a client's, in a frame.
+// message returns a client message in a frame.
 func message(kind string, s stream) []byte {
 	text := map[string]any{"type": kind}
 	if s.id != "" {
@@ -86,13 +84,13 @@ func message(kind string, s stream) []byte {
 	}
 	body, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // of our own making
+		panic(err) // built from valid JSON
 	}
 	return appendFrame(nil, textFrame, body)
 }
 
-// openSocket opens a WebSocket and starts a stream, and returns what came
-// behind the ack.
+// openSocket opens a WebSocket, starts a stream and returns the bytes that followed the
+// acknowledgment.
 func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err error) {
 	fd, err = dial(addr)
 	if err != nil {
@@ -115,7 +113,7 @@ func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err erro
 		head = bytes.Index(got, []byte("\r\n\r\n"))
 	}
 	if !bytes.HasPrefix(got, []byte("HTTP/1.1 101 ")) {
-		return 0, nil, fmt.Errorf("the upgrade was answered %.300q", got)
+		return 0, nil, fmt.Errorf("upgrade refused: %.300q", got)
 	}
 	got = got[head+4:]
 	if err := send(fd, message("connection_init", stream{payload: "{}"})); err != nil {
@@ -138,7 +136,7 @@ func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err erro
 	}
 }
 
-// more reads once, and blocks until there is something.
+// more blocks until it has read something and appends it to got.
 func more(fd int, got []byte) ([]byte, error) {
 	var buf [4096]byte
 	for {

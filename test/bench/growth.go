@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// flat is what still counts as no growth.
+// flat is the maximum ratio that counts as no growth.
 const flat = 1.1
 
-// growth measures whether a message and a query cost the same however many
-// connections there are. Servers with few and with many take turns.
+// growth measures whether the cost of a message and of a query depends on the number of
+// connections. Servers with few and with many connections are measured alternately.
 func growth(ctx context.Context, size sizes, r *report) error {
 	var all []*audience
 	var loads []*load
@@ -53,7 +53,7 @@ func growth(ctx context.Context, size sizes, r *report) error {
 		t.add(fmt.Sprint(n), figure(cpu.median(mine)), figure(cpu.median(theirs)), figure(last.median(mine)), figure(last.median(theirs)),
 			figure(asked.median(mine)), figure(asked.median(theirs)))
 	}
-	t.note("By hand, one goroutine writes ready bytes to all sockets: what grows there is the machine's part, whose caches hold the kernel's side of a few sockets only.")
+	t.note("In the handwritten server, one goroutine writes the same bytes to all sockets. Its growth is that of the machine: CPU caches hold the kernel's state of only a few sockets.")
 	few, many := size.growth[0], size.growth[len(size.growth)-1]
 	for _, c := range []struct {
 		costs
@@ -68,7 +68,7 @@ func growth(ctx context.Context, size sizes, r *report) error {
 
 func column(peer string, n int) string { return fmt.Sprint(peer, " ", n) }
 
-// growth is how often the fewest connections' cost is in the worst.
+// growth returns the ratio of the highest cost to the cost with the fewest connections.
 func (c costs) growth(peer string, sizes []int) float64 {
 	var all []float64
 	for _, n := range sizes {
@@ -77,8 +77,8 @@ func (c costs) growth(peer string, sizes []int) float64 {
 	return slices.Max(all)
 }
 
-// measure takes one turn: blocks for about as many messages, however few
-// subscribers there are, and a load of queries.
+// measure runs one round: a load of queries, and enough blocks for about the same number of
+// messages with any number of subscribers.
 func (a *audience) measure(l *load, size sizes, cpu, last, asked costs) error {
 	name := column(a.peer, a.size)
 	var took, late []float64

@@ -13,7 +13,7 @@ import (
 
 var goPeers = []string{own, gqlgenGo, gophersGo, graphqlGo, handmade, constant}
 
-// callers opens peers on one chain.
+// callers opens the peers on one chain.
 func callers(ctx context.Context, s *source.Source, peers ...string) (map[string]*caller, error) {
 	all := map[string]*caller{}
 	for _, peer := range peers {
@@ -32,14 +32,14 @@ func callers(ctx context.Context, s *source.Source, peers ...string) (map[string
 	return all, nil
 }
 
-// alone leaves one processor to the process: with two, the garbage collector
-// would spend what nobody uses on allocations, and it would count.
+// alone sets GOMAXPROCS to 1. With more, the garbage collector would use the idle CPU, and that
+// time would count.
 func alone() (undo func()) {
 	before := runtime.GOMAXPROCS(1)
 	return func() { runtime.GOMAXPROCS(before) }
 }
 
-// inProcess measures what a query costs without a network.
+// inProcess measures the cost of a query without a network.
 func inProcess(ctx context.Context, size sizes, r *report) error {
 	defer alone()()
 	s, err := source.New()
@@ -76,11 +76,11 @@ func inProcess(ctx context.Context, size sizes, r *report) error {
 			r.atLeast("in process, "+q.name+": CPU of "+peer+" over ours", got.ratio(peer, own), targets[peer][q.name])
 		}
 	}
-	t.note("One processor, so that nothing but the query counts: with more, the garbage collector spends what nobody else uses.")
+	t.note("GOMAXPROCS is 1, so that only the query counts: with more, the garbage collector would use the idle CPU.")
 	return nil
 }
 
-// allocations counts them.
+// allocations counts the allocations of a query.
 func allocations(ctx context.Context, size sizes, r *report) error {
 	defer alone()()
 	s, err := source.New()
@@ -110,20 +110,19 @@ func allocations(ctx context.Context, size sizes, r *report) error {
 	return nil
 }
 
-// balanceContract does what asking the backend for a balance takes, whoever
-// asks.
+// balanceContract returns a function with the work of one Balance call that every caller must do.
 func balanceContract(ctx context.Context, s *source.Source) func(int) {
 	addr := source.Address(7)
 	return func(int) {
-		ctx, cancel := context.WithTimeout(ctx, chaingql.DefaultBackendTimeout)
+		ctx, cancel := context.WithTimeout(ctx, chaingql.DefaultLimits().BackendTimeout)
 		if _, err := s.Balance(ctx, addr); err != nil {
-			panic(err) // the account is there
+			panic(err) // the account exists
 		}
 		cancel()
 	}
 }
 
-// allocated is what one of n calls of f allocates.
+// allocated returns the average allocations and bytes of one of n calls of f.
 func allocated(n int, f func(int)) (count, bytes float64) {
 	for i := range n / 10 {
 		f(i)
@@ -138,18 +137,18 @@ func allocated(n int, f func(int)) (count, bytes float64) {
 	return float64(after.Mallocs-before.Mallocs) / float64(n), float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
 }
 
-// sizes are how much is measured.
+// sizes set the amount of work of each part.
 type sizes struct {
-	rounds      int           // turns of each contender
-	slice       time.Duration // of processor time, in process
-	calls       int           // whose allocations are counted
-	load        time.Duration // of one turn over loopback
-	connections int           // over loopback
-	subscribers int           // 10,000 in full
-	blocks      int           // rounds of one block each
+	rounds      int           // rounds of each contender
+	slice       time.Duration // CPU time of one round in process
+	calls       int           // calls per allocation count
+	load        time.Duration // duration of one round over loopback
+	connections int           // connections of a load over loopback
+	subscribers int           // subscribers of the fan-out; 10,000 in full
+	blocks      int           // rounds with one block each
 	bursts      int
-	steady      int   // subscribers beside those that come and go
-	growth      []int // connections
-	plans       []int // cached
-	short, long int   // documents of the floods
+	steady      int   // subscribers during churn
+	growth      []int // numbers of connections for growth
+	plans       []int // numbers of cached plans
+	short, long int   // numbers of documents in the floods
 }

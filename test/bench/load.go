@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// A load is connections that post the same body over and over, one request at
-// a time on each.
+// A load is a set of connections that post the same body repeatedly, one request at a time on each.
 type load struct {
 	poller  *poller
 	request []byte
 	fds     []int
-	got     [][]byte // of the answer under way
+	got     [][]byte // incomplete response of each connection
 	buf     []byte
 }
 
@@ -48,8 +47,7 @@ func (l *load) close() {
 	_ = syscall.Close(l.poller.fd)
 }
 
-// run posts for a time and returns how many requests were answered, and in what
-// time the last was.
+// run posts for d. It returns the number of responses and the time until the last one.
 func (l *load) run(d time.Duration) (answered int, took time.Duration, err error) {
 	start := time.Now()
 	for _, fd := range l.fds {
@@ -58,12 +56,12 @@ func (l *load) run(d time.Duration) (answered int, took time.Duration, err error
 		}
 	}
 	for waiting := len(l.fds); waiting > 0; {
-		events, err := l.poller.wait(patience * 1000)
+		events, err := l.poller.wait(replyTimeout * 1000)
 		if err != nil {
 			return 0, 0, err
 		}
 		if len(events) == 0 {
-			return 0, 0, fmt.Errorf("no answer in %d s", patience)
+			return 0, 0, fmt.Errorf("no response for %d s", replyTimeout)
 		}
 		over := time.Since(start) >= d
 		for _, e := range events {
@@ -86,8 +84,7 @@ func (l *load) run(d time.Duration) (answered int, took time.Duration, err error
 	return answered, time.Since(start), nil
 }
 
-// read takes what has come on a connection and reports whether the answer is
-// whole.
+// read processes the available data of connection i and reports whether its response is complete.
 func (l *load) read(i int) (done bool, err error) {
 	n, err := syscall.Read(l.fds[i], l.buf)
 	switch {
@@ -115,14 +112,14 @@ func (l *load) read(i int) (done bool, err error) {
 	return whole, nil
 }
 
-// isWhole tells whether bytes are a whole answer, which must be of status 200.
+// isWhole reports whether got is a complete response. It returns an error if the status is not 200.
 func isWhole(got []byte) (bool, error) {
 	head := bytes.Index(got, []byte("\r\n\r\n"))
 	if head < 0 {
 		return false, nil
 	}
 	if !bytes.HasPrefix(got, []byte("HTTP/1.1 200 ")) {
-		return false, fmt.Errorf("answered %.300q", got)
+		return false, fmt.Errorf("response %.300q", got)
 	}
 	for _, name := range []string{"Content-Length: ", "content-length: "} {
 		if i := bytes.Index(got[:head], []byte(name)); i >= 0 {
@@ -131,5 +128,5 @@ func isWhole(got []byte) (bool, error) {
 			return len(got) >= head+4+length, err
 		}
 	}
-	return bytes.HasSuffix(got, []byte("\r\n0\r\n\r\n")), nil // in chunks
+	return bytes.HasSuffix(got, []byte("\r\n0\r\n\r\n")), nil // chunked
 }

@@ -52,7 +52,7 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 	return nil
 }
 
-// pound loads the servers in turns.
+// pound loads the servers alternately.
 func pound(ctx context.Context, servers []*server, posted []byte, size sizes) (rates, costs costs, err error) {
 	rates, costs = map[string][]float64{}, map[string][]float64{}
 	loads := map[string]*load{}
@@ -66,7 +66,7 @@ func pound(ctx context.Context, servers []*server, posted []byte, size sizes) (r
 			delete(loads, s.peer)
 			return nil, nil, err
 		}
-		if _, _, err := loads[s.peer].run(size.load); err != nil { // warm
+		if _, _, err := loads[s.peer].run(size.load); err != nil { // warm-up
 			return nil, nil, fmt.Errorf("%s: %w", s.peer, err)
 		}
 	}
@@ -85,8 +85,8 @@ func pound(ctx context.Context, servers []*server, posted []byte, size sizes) (r
 	return rates, costs, nil
 }
 
-// load runs a load and returns requests per second and the server's
-// microseconds of processor time for each.
+// load runs a load and returns requests per second and the server's CPU time per request in
+// microseconds.
 func (s *server) load(l *load, d time.Duration) (rate, cost float64, err error) {
 	before, err := s.do("state")
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *server) load(l *load, d time.Duration) (rate, cost float64, err error) 
 	}
 	after, err := s.do("state")
 	if n == 0 || took == 0 {
-		err = errors.Join(err, errors.New("nothing was answered"))
+		err = errors.Join(err, errors.New("no responses"))
 	}
 	return float64(n) / took.Seconds(), float64((after.CPU - before.CPU).Microseconds()) / float64(n), err
 }

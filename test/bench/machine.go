@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// surroundings are what figures depend on.
+// surroundings lists the facts on which the figures depend.
 func surroundings() [][2]string {
 	return [][2]string{
 		{"date", time.Now().UTC().Format("2006-01-02 15:04 MST")},
@@ -23,10 +23,10 @@ func surroundings() [][2]string {
 	}
 }
 
-// machine is the processor and the system.
+// machine returns the CPU model and the platform.
 func machine() string {
 	model := "processor unknown"
-	text, _ := os.ReadFile("/proc/cpuinfo") // absent elsewhere
+	text, _ := os.ReadFile("/proc/cpuinfo") // Linux only
 	for line := range strings.Lines(string(text)) {
 		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
 			model = strings.TrimSpace(value)
@@ -36,14 +36,14 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s/%s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH)
 }
 
-// busy is what else the machine does, and what this program has just done.
+// busy returns the load average, which includes this program.
 func busy() string {
-	text, _ := os.ReadFile("/proc/loadavg") // absent elsewhere
+	text, _ := os.ReadFile("/proc/loadavg") // Linux only
 	figures, _, _ := strings.Cut(string(text), "/")
 	return figures[:max(0, strings.LastIndexByte(figures, ' '))]
 }
 
-// versions are Go's, Node's and the peers'.
+// versions lists the versions of Go, Node.js and the peers.
 func versions() []string {
 	all := []string{runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -60,7 +60,7 @@ func versions() []string {
 	defer cancel()
 	node, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
-		return all // there is none, and no peer of it
+		return all // without Node.js there are no Node.js peers
 	}
 	all = append(all, "node "+strings.TrimSpace(string(node)))
 	for _, name := range []string{"mercurius", "graphql-jit", "fastify", "graphql-yoga", "graphql"} {

@@ -1,13 +1,13 @@
-// Command bench measures chaingql beside its peers, all on the same chain in
-// memory and the same schema.
+// Command bench measures chaingql and its peers with the same chain in memory and the same schema.
 //
 //	go run . -o RESULTS.md
 //
-// prints what it measures and writes it to a file. -parts chooses what is
-// measured, -quick runs all of it in small, only to see that it runs, and the
-// other flags set sizes; -profiles writes CPU and allocation profiles instead.
-// It needs Linux. The servers are processes of their own, of this
-// program and of Node.js (npm ci in node), and listen on 127.0.0.1.
+// prints the results and writes them to a file. -parts selects what is measured, -quick runs
+// everything in small sizes to check that it works, and other flags set sizes. -profiles writes CPU
+// and allocation profiles instead.
+//
+// It needs Linux. The servers are separate processes, of this program and of Node.js (npm ci in
+// node), and listen on 127.0.0.1.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 //go:embed schema.graphql
 var sdl string
 
-// A part measures something and reports it.
+// A part measures one aspect and reports it.
 type part struct {
 	name string
 	run  func(context.Context, sizes, *report) error
@@ -46,14 +46,14 @@ var parts = []part{
 	{"growth", growth},
 }
 
-// full are the sizes that RESULTS.md is made with.
+// full holds the sizes of RESULTS.md.
 var full = sizes{
 	rounds: 15, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
 	subscribers: 10_000, blocks: 15, bursts: 5, steady: 5000, growth: []int{100, 1000, 5000, 15_000},
 	plans: []int{10, 1000, 100_000}, short: 1_000_000, long: 20_000,
 }
 
-// quick are sizes that show no more than that everything runs.
+// quick holds sizes that only check that everything runs.
 var quick = sizes{
 	rounds: 2, slice: 2 * time.Millisecond, calls: 100, load: 20 * time.Millisecond, connections: 8,
 	subscribers: 40, blocks: 2, bursts: 1, steady: 20, growth: []int{10, 20},
@@ -71,7 +71,7 @@ func main() {
 		err = serve(os.Args[2:])
 	case "client":
 		err = client(os.Args[2:])
-	case "sdl": // for schema.graphql
+	case "sdl": // prints schema.graphql
 		_, err = fmt.Print(chaingql.New(memchain.New(), settings(nil)).SDL())
 	default:
 		err = measure(ctx, os.Args[1:])
@@ -88,22 +88,22 @@ func command(args []string) string {
 	return args[1]
 }
 
-// measure runs the parts that are asked for.
+// measure runs the selected parts.
 func measure(ctx context.Context, args []string) error {
 	size := full
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	out := flags.String("o", "", "file to write the tables to, in Markdown")
-	chosen := flags.String("parts", "", "parts to measure, with commas between: "+strings.Join(names(parts), ",")+" (default all)")
-	inSmall := flags.Bool("quick", false, "measure all in small, only to see that it runs")
+	chosen := flags.String("parts", "", "comma-separated parts to measure: "+strings.Join(names(parts), ",")+" (default all)")
+	inSmall := flags.Bool("quick", false, "measure small sizes, to check that everything runs")
 	profile := flags.String("profiles", "", "write CPU profiles of chaingql into this folder instead: balance, latest, last50, fanout, loopback")
-	limit := flags.Duration("timeout", 10*time.Minute, "time for all of it")
-	flags.IntVar(&size.rounds, "rounds", size.rounds, "turns of each contender")
-	flags.IntVar(&size.subscribers, "subscribers", size.subscribers, "subscribers at once")
-	flags.IntVar(&size.steady, "steady", size.steady, "subscribers beside those that come and go")
-	flags.IntVar(&size.blocks, "blocks", size.blocks, "blocks sent to all subscribers, one by one")
-	flags.IntVar(&size.bursts, "bursts", size.bursts, "bursts of blocks")
-	flags.IntVar(&size.short, "short", size.short, "short documents of the flood")
-	flags.IntVar(&size.long, "long", size.long, "long documents of the flood")
+	limit := flags.Duration("timeout", 10*time.Minute, "time limit of the whole run")
+	flags.IntVar(&size.rounds, "rounds", size.rounds, "rounds of each contender")
+	flags.IntVar(&size.subscribers, "subscribers", size.subscribers, "number of subscribers")
+	flags.IntVar(&size.steady, "steady", size.steady, "number of subscribers during churn")
+	flags.IntVar(&size.blocks, "blocks", size.blocks, "number of blocks sent one by one")
+	flags.IntVar(&size.bursts, "bursts", size.bursts, "number of bursts")
+	flags.IntVar(&size.short, "short", size.short, "number of short documents in the flood")
+	flags.IntVar(&size.long, "long", size.long, "number of long documents in the flood")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

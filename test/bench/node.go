@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// nodeReady tells why the peers of Node.js cannot run.
+// nodeReady returns an error if the Node.js peers cannot run.
 func nodeReady() error {
 	if _, err := exec.LookPath("node"); err != nil {
 		return err
@@ -23,7 +23,7 @@ func nodeReady() error {
 	return nil
 }
 
-// startNode starts a peer of Node.js with a copy of the chain.
+// startNode starts a Node.js peer with a copy of the chain.
 func startNode(ctx context.Context, peer string, s *source.Source) (*process, error) {
 	f, err := os.CreateTemp("", "chain-*.json")
 	if err != nil {
@@ -38,10 +38,10 @@ func startNode(ctx context.Context, peer string, s *source.Source) (*process, er
 		_ = os.Remove(name)
 		return nil, err
 	}
-	return start(ctx, "node", "node/server.js", peer, "schema.graphql", name) // which removes the file
+	return start(ctx, "node", "node/server.js", peer, "schema.graphql", name) // the server removes the file
 }
 
-// copied is the chain as a process that knows nothing of it can read it.
+// copied returns the chain as plain data for another process.
 func copied(s *source.Source) any {
 	type block struct {
 		Hash       string `json:"hash"`
@@ -59,7 +59,7 @@ func copied(s *source.Source) any {
 	for {
 		page, err := s.Blocks(ctx, chaingql.BlocksQuery{After: after, First: chaingql.MaxPage})
 		if err != nil {
-			panic(err) // it is in memory
+			panic(err) // a chain in memory does not fail
 		}
 		if len(page) == 0 {
 			break

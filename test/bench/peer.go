@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// The names of those that are measured.
+// Names of the peers.
 const (
 	own       = "chaingql"
 	gqlgenGo  = "gqlgen"
@@ -29,8 +29,7 @@ const (
 	yoga      = "yoga"
 )
 
-// open makes the handler of a peer written in Go. options are chaingql's alone,
-// and may be nil.
+// open returns the handler of a peer written in Go. options apply only to chaingql and may be nil.
 func open(peer string, s *source.Source, options *chaingql.Options) (http.Handler, error) {
 	switch peer {
 	case own:
@@ -47,18 +46,17 @@ func open(peer string, s *source.Source, options *chaingql.Options) (http.Handle
 		body, err := answerOf(byhand.New(s, pages), queries[0].body)
 		return byhand.Constant(body), err
 	}
-	return nil, fmt.Errorf("no peer is called %q", peer)
+	return nil, fmt.Errorf("unknown peer %q", peer)
 }
 
-// awake returns chaingql's handler when it has heard of a new block, as it has on
-// any chain that goes on: from then on it answers from the window of recent
-// blocks. The chain grows by a few blocks.
+// awake returns chaingql's handler after it has received a new block, as on any live chain. From
+// then on it serves the window of recent blocks. The chain grows by a few blocks meanwhile.
 func awake(s *source.Source, options *chaingql.Options) (http.Handler, error) {
 	heard := make(chan struct{})
 	var once sync.Once
 	options.Hooks.BlockReceived = func(chaingql.Block, time.Duration) { once.Do(func() { close(heard) }) }
 	h := chaingql.New(s, options)
-	if _, err := answerOf(h, queries[1].body); err != nil { // it begins to follow the chain
+	if _, err := answerOf(h, queries[1].body); err != nil { // the first query starts Follow
 		return nil, err
 	}
 	for {
@@ -73,15 +71,16 @@ func awake(s *source.Source, options *chaingql.Options) (http.Handler, error) {
 	}
 }
 
-// settings are the defaults, but for what would get in the way here: the chain
-// stands still while queries are measured, and more clients come than 10,000.
+// settings returns options without two defaults that would disturb measurements: StallTimeout, because
+// the chain does not grow during queries, and the limit on sockets, because more than 10,000 clients
+// connect.
 func settings(options *chaingql.Options) *chaingql.Options {
 	var o chaingql.Options
 	if options != nil {
 		o = *options
 	}
-	o.Silence = -1
-	o.Limits.Sockets = -1
+	o.StallTimeout = -1
+	o.Limits.Connections = -1
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return &o
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// plans measures what the number of cached plans costs, and whether floods of
-// documents stay within the cache's bound.
+// plans measures the cost of many cached plans, and whether floods of documents stay within the
+// cache limit.
 func plans(ctx context.Context, size sizes, r *report) error {
 	defer alone()()
 	s, err := source.New()
@@ -23,7 +23,7 @@ func plans(ctx context.Context, size sizes, r *report) error {
 	if err := cached(ctx, s, size, r); err != nil {
 		return err
 	}
-	t := r.table(fmt.Sprintf("Floods of documents, against a cache of %d MB", chaingql.DefaultCacheBytes>>20), "documents", "heap grew by (MB)", "CPU per document (µs)")
+	t := r.table(fmt.Sprintf("Floods of documents, against a cache of %d MB", chaingql.DefaultLimits().CacheBytes>>20), "documents", "heap grew by (MB)", "CPU per document (µs)")
 	for _, f := range []struct {
 		name string
 		n    int
@@ -38,13 +38,13 @@ func plans(ctx context.Context, size sizes, r *report) error {
 		}
 		name := fmt.Sprintf("%d %s", f.n, f.name)
 		t.add(name, fmt.Sprintf("%.1f", grew), figure(cost))
-		r.atMost("a flood of "+name+" documents: MB of heap", grew, chaingql.DefaultCacheBytes>>20)
+		r.atMost("a flood of "+name+" documents: MB of heap", grew, float64(chaingql.DefaultLimits().CacheBytes>>20))
 	}
 	return nil
 }
 
-// cached measures a query whose plan is one of ever more. The caches take turns,
-// and lie on the same heap.
+// cached measures a query with growing numbers of cached plans. The caches are measured
+// alternately, on the same heap.
 func cached(ctx context.Context, s *source.Source, size sizes, r *report) error {
 	bodies := [][]byte{}
 	for i := range slices.Max(size.plans) {
@@ -59,7 +59,7 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 		c := newCaller(ctx, h)
 		for _, body := range bodies[:n] {
 			if got := c.call(body); !strings.Contains(string(got), `"data"`) {
-				return fmt.Errorf("answered %.300s to %.300s", got, body)
+				return fmt.Errorf("response %.300s for request %.300s", got, body)
 			}
 		}
 		for _, turns := range []int{1, 10, n} {
@@ -78,16 +78,17 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 		t.add(fmt.Sprint(n), figure(got.median(of(n, 1))), figure(got.median(of(n, 10))), figure(got.median(of(n, n))))
 		worst = max(worst, got.ratio(of(n, 10), of(few, 10)))
 	}
-	t.note("All in turn shows what the processor's caches hold of the plans and of the requests, too.")
+	t.note("The last column includes cache misses of the CPU for plans and requests.")
 	r.atMost(fmt.Sprintf("CPU per query, worst of %d to %d cached plans against the fewest", few, slices.Max(size.plans)), worst, flat)
 	return nil
 }
 
-// of names a contender: so many plans, so many of them asked in turn.
+// of returns the name of a contender with that many cached plans, of which turns are requested
+// alternately.
 func of(plans, turns int) string { return fmt.Sprint(plans, " ", turns) }
 
-// flood asks for n documents, each once, and returns the megabytes that are
-// kept of them, and the microseconds that each took.
+// flood requests n documents once each. It returns the growth of the heap in megabytes and the CPU
+// time per document in microseconds.
 func flood(ctx context.Context, s *source.Source, n int, body func(int) []byte) (grew, cost float64, err error) {
 	h, err := open(own, s, nil)
 	if err != nil {
@@ -111,21 +112,21 @@ func flood(ctx context.Context, s *source.Source, n int, body func(int) []byte) 
 	return float64(after-before) / (1 << 20), cost, nil
 }
 
-// live are the bytes on the heap that are in use.
+// live returns the bytes of live heap objects.
 func live() int64 {
 	runtime.GC()
-	runtime.GC() // of what finalizers and pools let go
+	runtime.GC() // frees objects released by finalizers and pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// short is a document of a few bytes.
+// short returns a document of a few bytes.
 func short(i int) []byte {
 	return fmt.Appendf(nil, `{"query":"{a%x:blockchain{blocks(last:1){edges{cursor}}}}"}`, i)
 }
 
-// long is a document of 30 kB: as many long names as the limits let pass.
+// long returns a document of 30 kB, with as many long names as the limits permit.
 func long(i int) []byte {
 	b := fmt.Appendf(nil, `{"query":"{blockchain{blocks(last:1){edges{node{`)
 	pad := strings.Repeat("x", 600)

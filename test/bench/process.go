@@ -14,19 +14,19 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// A process is a child that is told what to do in lines, and answers each with
-// one line of JSON.
+// A process is a child process that reads commands as lines and replies to each with one line of
+// JSON.
 type process struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines *bufio.Reader
 }
 
-// start runs a command.
+// start starts a command.
 func start(ctx context.Context, name string, args ...string) (*process, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "NODE_ENV=production") // as Node's servers are run
+	cmd.Env = append(os.Environ(), "NODE_ENV=production") // the usual setting of Node.js servers
 	cmd.WaitDelay = 5 * time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -42,7 +42,7 @@ func start(ctx context.Context, name string, args ...string) (*process, error) {
 	return &process{cmd, in, bufio.NewReader(out)}, nil
 }
 
-// startSelf runs this program.
+// startSelf starts this program.
 func startSelf(ctx context.Context, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -51,14 +51,14 @@ func startSelf(ctx context.Context, args ...string) (*process, error) {
 	return start(ctx, self, args...)
 }
 
-// tell sends a line.
-func (p *process) tell(line string) error {
+// send writes a line.
+func (p *process) send(line string) error {
 	_, err := io.WriteString(p.in, line+"\n")
 	return err
 }
 
-// hear reads an answer.
-func (p *process) hear(v any) error {
+// receive reads a reply into v.
+func (p *process) receive(v any) error {
 	line, err := p.lines.ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("%v: %w", p.cmd.Args, err)
@@ -66,26 +66,27 @@ func (p *process) hear(v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// ask does both.
+// ask sends a line and reads the reply.
 func (p *process) ask(line string, v any) error {
-	return errors.Join(p.tell(line), p.hear(v))
+	return errors.Join(p.send(line), p.receive(v))
 }
 
-// stop ends it and waits for it.
+// stop closes the process's input and waits until it exits. It kills it after 10 seconds.
 func (p *process) stop() {
-	_ = p.in.Close()                                                            // it ends when there is nothing more to do
-	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() }) // or now
+	// The process exits at the end of its input, or is killed.
+	_ = p.in.Close()
+	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	_ = p.cmd.Wait()
 }
 
-// A server is a peer in a process of its own.
+// A server is a peer in a separate process.
 type server struct {
 	*process
 	peer, addr string
 }
 
-// launch starts the server of a peer.
+// launch starts the server of a Go peer.
 func launch(ctx context.Context, peer string) (*server, error) {
 	if peer == mercurius || peer == yoga {
 		s, err := source.New()
@@ -98,7 +99,7 @@ func launch(ctx context.Context, peer string) (*server, error) {
 	return newServer(peer, p, err)
 }
 
-// launchNode starts the server of a peer of Node.js on a copy of a chain.
+// launchNode starts the server of a Node.js peer with a copy of the chain.
 func launchNode(ctx context.Context, peer string, chain *source.Source) (*server, error) {
 	p, err := startNode(ctx, peer, chain)
 	return newServer(peer, p, err)
@@ -109,14 +110,14 @@ func newServer(peer string, p *process, err error) (*server, error) {
 		return nil, err
 	}
 	s := &server{process: p, peer: peer}
-	if err := s.hear(&s.addr); err != nil {
+	if err := s.receive(&s.addr); err != nil {
 		s.stop()
 		return nil, err
 	}
 	return s, nil
 }
 
-// do tells the server to do something, and returns its state then.
+// do sends a command and returns the state of the server.
 func (s *server) do(line string) (state, error) {
 	var now state
 	err := s.ask(line, &now)

@@ -16,9 +16,8 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// profiles writes where chaingql's processor time goes: for each query in
-// process, with what it allocates, for blocks sent to many subscribers, and for
-// balances over loopback.
+// profiles writes CPU profiles of chaingql: for each query in process, with allocations, for blocks
+// sent to many subscribers, and for balances over loopback.
 func profiles(ctx context.Context, size sizes, dir string) error {
 	s, err := source.New()
 	if err != nil {
@@ -39,7 +38,7 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 	if err := loopbackProfile(ctx, size, dir); err != nil {
 		return err
 	}
-	runtime.MemProfileRate = 1 // last, for it slows everything down
+	runtime.MemProfileRate = 1 // last, because it slows everything down
 	for _, q := range queries {
 		c, err := callers(ctx, s, own)
 		if err != nil {
@@ -52,8 +51,8 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 	return nil
 }
 
-// allocationProfile has all allocations of the process up to now in it: those of
-// one query are what it has more than the profile before (go tool pprof -base).
+// allocationProfile writes all allocations of the process so far. The allocations of one query are
+// the difference to the previous profile (go tool pprof -base).
 func allocationProfile(dir, name string, f func()) (err error) {
 	for range 100_000 {
 		f()
@@ -70,7 +69,7 @@ func create(dir, name string) (*os.File, error) {
 	return os.Create(filepath.Join(dir, strings.ReplaceAll(name, " ", "")+".pprof"))
 }
 
-// profiled calls f for a time.
+// profiled writes a CPU profile of repeated calls of f for d.
 func profiled(dir, name string, d time.Duration, f func() error) (err error) {
 	file, err := create(dir, name)
 	if err != nil {
@@ -89,7 +88,7 @@ func profiled(dir, name string, d time.Duration, f func() error) (err error) {
 	return nil
 }
 
-// fanoutProfile has a server profile itself while it sends blocks.
+// fanoutProfile writes the CPU profile of a server that sends blocks.
 func fanoutProfile(ctx context.Context, size sizes, dir string) error {
 	a, err := gather(ctx, own, "same")
 	if err != nil {
@@ -105,7 +104,7 @@ func fanoutProfile(ctx context.Context, size sizes, dir string) error {
 	})
 }
 
-// loopbackProfile has a server profile itself while it answers queries.
+// loopbackProfile writes the CPU profile of a server that answers queries.
 func loopbackProfile(ctx context.Context, size sizes, dir string) error {
 	s, err := launch(ctx, own)
 	if err != nil {
@@ -123,7 +122,7 @@ func loopbackProfile(ctx context.Context, size sizes, dir string) error {
 	})
 }
 
-// profiled has f called until the server has its profile.
+// profiled calls f until the server has written its profile.
 func (s *server) profiled(ctx context.Context, dir, name string, f func() error) error {
 	const seconds = 5
 	got := make(chan error, 1)

@@ -7,8 +7,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// What is asked. All blocks show the same fields, in queries and in
-// subscriptions.
+// Operations of the benchmark. Queries and subscriptions select the same fields of blocks.
 const (
 	blockFields = `id seq_no workchain_id shard gen_utime chain_order`
 
@@ -18,10 +17,10 @@ const (
 	streamText  = `subscription { blocks { ` + blockFields + ` } }`
 )
 
-// A query is one of the three that everything is measured by.
+// A query is one of the three measured queries.
 type query struct {
 	name string
-	body []byte // of a POST
+	body []byte // body of a POST
 }
 
 var queries = []query{
@@ -30,11 +29,10 @@ var queries = []query{
 	{"last 50", post(last50Text, nil)},
 }
 
-// pages are the texts that the handler written by hand knows, and how many
-// blocks they want.
+// pages maps the texts that the handwritten handler knows to their numbers of blocks.
 var pages = map[string]int{latestText: 1, last50Text: 50}
 
-// post is a request's body.
+// post returns the body of a request.
 func post(text string, variables map[string]any) []byte {
 	request := struct {
 		Query     string         `json:"query"`
@@ -42,23 +40,23 @@ func post(text string, variables map[string]any) []byte {
 	}{text, variables}
 	body, err := json.Marshal(request)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // only strings and numbers
 	}
 	return body
 }
 
-// A stream is what one subscriber asks for.
+// A stream is the subscription of one client.
 type stream struct{ id, payload string }
 
-// sameStream is what all subscribers ask for where they ask for the same.
+// sameStream returns the subscription that all clients share.
 func sameStream(int) stream { return stream{"1", string(post(streamText, nil))} }
 
-// differentStreams is how many different ones there are where they differ.
+// differentStreams is the number of distinct subscriptions of differentStream.
 const differentStreams = 1000
 
-// differentStream is what a subscriber asks for where they differ: in text, in
-// the fields' order, in filter, variables and id. Every filter lets the blocks
-// pass that are appended, so that all get as many messages.
+// differentStream returns subscriptions that differ in text, field order, filter, variables and id.
+// Every filter matches the appended blocks, so that all clients receive the same number of
+// messages.
 func differentStream(i int) stream {
 	n := i % differentStreams
 	orders := []string{

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A report is tables, and what was aimed at beside what was reached.
+// A report holds tables of results, and the targets with the values reached.
 type report struct {
 	tables  []*table
 	targets table
-	log     io.Writer // what is measured, as soon as it is
+	log     io.Writer // progress output
 	missed  int
 }
 
@@ -18,7 +18,7 @@ func newReport(log io.Writer) *report {
 	return &report{log: log, targets: table{title: "Targets", header: []string{"measure", "measured", "target", ""}}}
 }
 
-// A table is one of Markdown's.
+// A table is a Markdown table.
 type table struct {
 	title  string
 	header []string
@@ -36,12 +36,12 @@ func (r *report) table(title string, header ...string) *table {
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 func (t *table) note(text string)    { t.notes = append(t.notes, text) }
 
-// atLeast notes a ratio that should not be below its target.
+// atLeast records a value that should reach its target.
 func (r *report) atLeast(measure string, got, target float64) {
 	r.target(measure, got, fmt.Sprintf("≥ %g", target), got >= target)
 }
 
-// atMost notes a figure that should not be above its target.
+// atMost records a value that should not exceed its target.
 func (r *report) atMost(measure string, got, target float64) {
 	r.target(measure, got, fmt.Sprintf("≤ %g", target), got <= target)
 }
@@ -56,7 +56,7 @@ func (r *report) target(measure string, got float64, target string, met bool) {
 	fmt.Fprintf(r.log, "%-75s %10s  %-8s %s\n", measure, figure(got), target, verdict)
 }
 
-// figure is a number in three digits or so.
+// figure formats a number with about three digits.
 func figure(v float64) string {
 	switch {
 	case v >= 100:
@@ -67,7 +67,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// write writes it all, the targets first.
+// write writes the whole report, targets first.
 func (r *report) write(w io.Writer, facts [][2]string) error {
 	var b strings.Builder
 	b.WriteString("# Measured\n\n" + preamble + "\n")

@@ -13,23 +13,23 @@ import (
 	"strings"
 	"time"
 
-	_ "net/http/pprof" // at /debug/pprof of the process that serves
+	_ "net/http/pprof" // handlers of the server process
 
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// A state is what a server says of itself.
+// A state holds the resource usage of a server.
 type state struct {
-	CPU time.Duration // nanoseconds of processor time
-	RSS int64         // bytes
-	At  int64         // nanoseconds since 1970, when it was asked to do something
+	CPU time.Duration // CPU time
+	RSS int64         // in bytes
+	At  int64         // Unix time in nanoseconds at which the command arrived
 }
 
-// serve is a peer in a process of its own: it prints its address, and then does
-// what lines of its standard input say, answering each with its state.
+// serve runs a peer as a server process. It prints its address, executes each line of its standard
+// input, and replies with its state.
 func serve(args []string) error {
 	if len(args) != 1 {
-		return errors.New("serve: which peer?")
+		return errors.New("serve: want one argument, the peer")
 	}
 	s, err := source.New()
 	if err != nil {
@@ -47,7 +47,7 @@ func serve(args []string) error {
 		return err
 	}
 	server := &http.Server{Handler: mux}
-	go func() { _ = server.Serve(listener) }() // until Close
+	go func() { _ = server.Serve(listener) }() // returns after Close
 	defer server.Close()
 	out := json.NewEncoder(os.Stdout)
 	if err := out.Encode(listener.Addr().String()); err != nil {
@@ -56,7 +56,7 @@ func serve(args []string) error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		at := time.Now().UnixNano()
-		if err := obey(lines.Text(), s); err != nil {
+		if err := execute(lines.Text(), s); err != nil {
 			return err
 		}
 		rss, err := resident()
@@ -70,9 +70,9 @@ func serve(args []string) error {
 	return lines.Err()
 }
 
-// obey does what one line says: "append N" grows the chain by N blocks at once,
-// "free" gives back unused memory, "state" does nothing.
-func obey(line string, s *source.Source) error {
+// execute runs a command: "append N" grows the chain by N blocks at once, "free" returns unused
+// memory to the system, "state" does nothing.
+func execute(line string, s *source.Source) error {
 	word, number, _ := strings.Cut(line, " ")
 	switch word {
 	case "state":
@@ -94,7 +94,7 @@ func obey(line string, s *source.Source) error {
 	return nil
 }
 
-// resident is the memory of this process that is in RAM.
+// resident returns the resident memory of this process in bytes.
 func resident() (int64, error) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// A contender is one of those that take turns.
+// A contender is measured alternately with others.
 type contender struct {
 	name  string
-	slice func() (float64, error) // what one turn measured
+	slice func() (float64, error) // returns the cost measured in one round
 }
 
-// costs are what each contender's turns measured, round by round.
+// costs maps each contender to its cost per round.
 type costs map[string][]float64
 
-// inTurns gives each contender one turn a round, so that whatever slows the
-// machine down meets all of them.
+// inTurns runs every contender once per round, so that a slow machine affects all of them.
 func inTurns(ctx context.Context, rounds int, contenders []contender) (costs, error) {
 	all := costs{}
 	for range rounds {
@@ -36,10 +35,10 @@ func inTurns(ctx context.Context, rounds int, contenders []contender) (costs, er
 	return all, nil
 }
 
-// median is a contender's.
+// median returns the median cost of a contender.
 func (c costs) median(name string) float64 { return median(c[name]) }
 
-// ratio is how often b's cost is in a's: the median of the rounds' ratios.
+// ratio returns the median over the rounds of a's cost divided by b's.
 func (c costs) ratio(a, b string) float64 {
 	var all []float64
 	for i, v := range c[a] {
@@ -56,19 +55,18 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// cpu is the time that the processors have spent on this process.
+// cpu returns the CPU time of this process.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it knows no errors for oneself
+		panic(err) // RUSAGE_SELF does not fail
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// spent is the processor time of one of n calls, garbage collection included,
-// in microseconds.
+// spent returns the CPU time of one of n calls in microseconds, including garbage collection.
 func spent(n int, f func(i int)) float64 {
-	runtime.GC() // of what the contender before has left
+	runtime.GC() // collects garbage of the previous contender
 	before := cpu()
 	for i := range n {
 		f(i)
@@ -76,7 +74,7 @@ func spent(n int, f func(i int)) float64 {
 	return float64((cpu() - before).Nanoseconds()) / 1e3 / float64(n)
 }
 
-// calls is how many calls of f fill a time.
+// calls returns the number of calls of f that take d.
 func calls(d time.Duration, f func(i int)) int {
 	for n := 16; ; n *= 2 {
 		start := time.Now()

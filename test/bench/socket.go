@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// patience is how long a client waits for a server that says nothing.
-const patience = 10 // seconds
+// replyTimeout is the time that a client waits for a silent server.
+const replyTimeout = 10 // seconds
 
-// dial opens a TCP connection whose calls block. Clients here are made of
-// system calls and epoll: they share the machine with what is measured.
+// dial opens a TCP connection with blocking calls. Clients use system calls and epoll directly,
+// because they share the machine with the measured servers.
 func dial(addr string) (fd int, err error) {
 	to, err := net.ResolveTCPAddr("tcp4", addr)
 	if err != nil {
@@ -20,7 +20,7 @@ func dial(addr string) (fd int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	wait := syscall.Timeval{Sec: patience}
+	wait := syscall.Timeval{Sec: replyTimeout}
 	for _, err := range []error{
 		syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1),
 		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait),
@@ -34,7 +34,7 @@ func dial(addr string) (fd int, err error) {
 	return fd, nil
 }
 
-// send writes all of it, to a socket that has room for it.
+// send writes all of p. The socket buffer must have room.
 func send(fd int, p []byte) error {
 	for len(p) > 0 {
 		n, err := syscall.Write(fd, p)
@@ -49,7 +49,7 @@ func send(fd int, p []byte) error {
 	return nil
 }
 
-// A poller waits for many sockets.
+// A poller waits for data on many sockets.
 type poller struct {
 	fd     int
 	events [256]syscall.EpollEvent
@@ -63,7 +63,7 @@ func newPoller() (*poller, error) {
 	return &poller{fd: fd}, nil
 }
 
-// add has wait return a number when a socket can be read, which blocks no more.
+// add registers fd, which becomes non-blocking. wait returns number when it is readable.
 func (p *poller) add(fd, number int) error {
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (p *poller) add(fd, number int) error {
 	return syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(number)})
 }
 
-// wait returns events whose Fd are the numbers; none after a time.
+// wait returns events whose Fd is a registered number, or none after ms milliseconds.
 func (p *poller) wait(ms int) ([]syscall.EpollEvent, error) {
 	for {
 		n, err := syscall.EpollWait(p.fd, p.events[:], ms)

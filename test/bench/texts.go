@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// texts measures documents that were not asked before.
+// texts measures documents that the server has not seen before.
 func texts(ctx context.Context, size sizes, r *report) error {
 	defer alone()()
 	s, err := source.New()
@@ -38,7 +38,7 @@ func texts(ctx context.Context, size sizes, r *report) error {
 	} {
 		var turns []contender
 		for _, peer := range peers {
-			random := rand.New(rand.NewPCG(1, 2)) // the same texts for each
+			random := rand.New(rand.NewPCG(1, 2)) // the same texts for every peer
 			some := func(n int) [][]byte {
 				bodies := [][]byte{}
 				for range n {
@@ -67,8 +67,7 @@ func texts(ctx context.Context, size sizes, r *report) error {
 	return nil
 }
 
-// unseen is a body whose text nobody has asked: the names, the order of the
-// fields and the white space are chance.
+// unseen returns a request with a new text: names, field order and white space are random.
 func unseen(r *rand.Rand) []byte {
 	gap := func() string { return []string{" ", "\n", "  ", "\n  ", "\t", ", "}[r.IntN(6)] }
 	mixed := func(fields ...string) string {
@@ -88,8 +87,7 @@ func unseen(r *rand.Rand) []byte {
 	return post(text, map[string]any{"address": source.Address(r.IntN(source.Accounts)).String()})
 }
 
-// literal is a body whose text differs from others in the address alone, which
-// is one of the chain's in a mixture of cases.
+// literal returns a request whose text contains a random address in mixed case as a literal.
 func literal(r *rand.Rand) []byte {
 	address := []byte(source.Address(r.IntN(source.Accounts)).String())
 	for i, c := range address {

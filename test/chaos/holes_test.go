@@ -11,30 +11,31 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A fate is what becomes of missing blocks.
+// A fate describes what happens to missing blocks.
 type fate struct {
-	restart bool // the service is replaced while it searches for them
-	lost    bool // for good
-	late    bool // they turn up after the service has given them up
+	restart bool // the service is replaced during the search
+	lost    bool // they never appear
+	late    bool // they appear after the service has given up
 }
 
-// A hole is one or more blocks of a shard, one after the other, that the source
-// does not have at first: neither Follow yields them nor does Blocks return them.
+// A hole is one or more consecutive blocks of a shard that the source lacks at first, in Follow and
+// in Blocks.
 type hole struct {
 	fate
-	first   int // the number of the first
+	first   int // number of the first block
 	shard   uint64
 	blocks  map[chaingql.Cursor]bool
-	before  chaingql.Cursor // the block of the shard before them
-	hidden  time.Time       // when they were due
-	noticed chan struct{}   // closed when the service asks Blocks for them
+	before  chaingql.Cursor // previous block of the shard
+	border  bool            // next to a split or merge
+	hidden  time.Time       // when the hole was opened
+	noticed chan struct{}   // closed when the service reads them from Blocks
 
-	// The source's lock guards these.
+	// Guarded by source.mu.
 	asked, filled time.Time
-	replaced      int // the service that was shut down while it searched; -1 for none
+	replaced      int // number of the service that was shut down during the search; -1 for none
 }
 
-// A source has all blocks of a chain except those of holes.
+// A source serves a chain without the blocks of open holes.
 type source struct {
 	*memchain.Chain
 
@@ -42,7 +43,7 @@ type source struct {
 	holes []*hole
 }
 
-// hide opens a hole, before its blocks are committed.
+// hide opens a hole before its blocks are committed.
 func (s *source) hide(h *hole) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,21 +51,21 @@ func (s *source) hide(h *hole) {
 	s.holes = append(s.holes, h)
 }
 
-// fill gives the source the blocks of a hole.
+// fill closes a hole: the source has its blocks from now on.
 func (s *source) fill(h *hole) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.filled = time.Now()
 }
 
-// outlives notes that the hole was being searched for when a service was shut down.
-func (s *source) outlives(h *hole, service int) {
+// replacedDuring records that a service was shut down while it searched for the hole.
+func (s *source) replacedDuring(h *hole, service int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.replaced = service
 }
 
-// lacks tells whether a block is in a hole that is not filled.
+// lacks reports whether a block is in an open hole.
 func (s *source) lacks(c chaingql.Cursor) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,9 +77,8 @@ func (s *source) lacks(c chaingql.Cursor) bool {
 	return false
 }
 
-// missing returns how many blocks are in holes that are not filled. If the query
-// searches for some of them, that is noted: a service asks like that for what its
-// Follow left out, and for nothing else.
+// missing returns the number of blocks in open holes. It also notices searches: only a service that
+// searches for omitted blocks sends such a query.
 func (s *source) missing(q chaingql.BlocksQuery) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,28 +134,29 @@ func (s *source) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[ch
 	}
 }
 
-// strict is how soon missing blocks must turn up for the service to have them for
-// everybody: it searches, and holds pages back, for five seconds, in which some of its reads fail.
+// strict is the time within which missing blocks must appear so that the service delivers them to
+// every subscriber. The service searches, and holds pages back, for five seconds, but some of its
+// reads fail.
 const strict = 3 * time.Second
 
-// A loss is what the source did with the blocks of a hole, in the end.
+// A loss describes a hole at the end of a run.
 type loss struct {
 	*hole
-	optional bool // clients may be sent on without the blocks, if they are told
+	optional bool // clients may continue without the blocks after STREAM_GAP
 }
 
-// String says what became of the block, if anything did.
+// String describes the history of the hole; it is empty without one.
 func (l loss) String() string {
 	if l.hole == nil {
 		return ""
 	}
-	return fmt.Sprintf(", missing behind %q: due %s, searched %s, filled %s",
+	return fmt.Sprintf(", missing after %q: due %s, searched %s, filled %s",
 		l.before, clock(l.hidden), clock(l.asked), clock(l.filled))
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// losses returns all holes by the numbers of their blocks.
+// losses returns all holes, keyed by the numbers of their blocks.
 func (w *world) losses() map[int]loss {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
@@ -169,46 +170,65 @@ func (w *world) losses() map[int]loss {
 	return all
 }
 
-// holeAt makes a hole of a block, of two where that is possible and wanted. Its
-// shard must go on before and after it, and soon, or nobody could notice; and
-// others must have blocks in between, or nobody would have to be sent back.
+// holeAt returns a hole of up to size blocks that starts at block n, or nil. The shard must have
+// blocks shortly before and after the hole, so that the service notices it. Other shards must have
+// blocks in between, so that subscribers receive STREAM_GAP.
 func (t *truth) holeAt(n, size int, f fate) *hole {
 	h := &hole{
 		fate: f, first: n, shard: t.blocks[n].Shard, blocks: map[chaingql.Cursor]bool{},
 		noticed: make(chan struct{}), replaced: -1,
 	}
-	before := t.neighbour(n, -1)
+	before := t.neighbor(n, -1)
 	if before < 0 || n-before > settling {
 		return nil
 	}
-	h.before = t.blocks[before].Cursor
-	for n >= 0 && len(h.blocks) < size {
+	h.before, h.border = t.blocks[before].Cursor, t.blocks[before].Shard != h.shard
+	for n >= 0 && t.blocks[n].Shard == h.shard && len(h.blocks) < size {
 		h.blocks[t.blocks[n].Cursor] = true
-		n = t.neighbour(n, 1)
+		n = t.neighbor(n, 1)
 	}
+	h.border = h.border || n >= 0 && t.blocks[n].Shard != h.shard
 	if n < h.first+3 || n > h.first+settling/2 {
 		return nil
 	}
 	return h
 }
 
-// neighbour returns the number of the next block of a block's shard, in either
-// direction; -1 if there is none, or the shard splits or merges before.
-func (t *truth) neighbour(n, step int) int {
+// neighbor returns the number of the block that follows block n in its shard (step 1), or precedes it (step -1), also
+// across a split or merge. It returns -1 if there is none, or if only the hash of the previous block would show that
+// block n is missing: a merged shard continues the higher of the two numbers.
+func (t *truth) neighbor(n, step int) int {
 	b := t.blocks[n]
 	for i := n + step; i >= 0 && i < len(t.blocks); i += step {
-		switch other := t.blocks[i]; {
-		case other.Workchain != b.Workchain:
-		case other.Shard == b.Shard:
-			return i
-		case overlap(other.Shard, b.Shard):
+		other := t.blocks[i]
+		switch {
+		case other.Workchain != b.Workchain || !overlap(other.Shard, b.Shard):
+		case int(other.SeqNo) != int(b.SeqNo)+step:
+			if step > 0 {
+				return -1 // the other half has the higher number
+			}
+		case step > 0 && other.Shard == parent(b.Shard) && t.hasTwin(n, i):
 			return -1
+		default:
+			return i
 		}
 	}
 	return -1
 }
 
-// overlap tells whether one shard is a part of the other.
+// hasTwin reports whether the other half of a shard that merges in block merged ends with the same number as block n.
+func (t *truth) hasTwin(n, merged int) bool {
+	b := t.blocks[n]
+	other := b.Shard ^ (b.Shard&-b.Shard)<<1
+	for i := merged - 1; i >= 0; i-- {
+		if o := t.blocks[i]; o.Workchain == b.Workchain && o.Shard == other {
+			return o.SeqNo == b.SeqNo
+		}
+	}
+	return false
+}
+
+// overlap reports whether one shard contains the other.
 func overlap(a, b uint64) bool {
 	above := -(max(a&-a, b&-b) << 1)
 	return (a^b)&above == 0

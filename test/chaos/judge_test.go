@@ -1,17 +1,17 @@
 package chaos_test
 
-// A verdict is in what a subscriber's blocks are not as they should be.
+// A verdict counts the errors in the blocks that a subscriber has received.
 type verdict struct {
-	lost, twice, disordered, strange int
-	silent                           int // blocks that the source lost, and that the subscriber was not told of
+	lost, twice, disordered, unexpected int
+	silent                              int // lost blocks for which the subscriber received no STREAM_GAP
 }
 
 func (v *verdict) add(o verdict) {
 	v.lost, v.twice, v.disordered = v.lost+o.lost, v.twice+o.twice, v.disordered+o.disordered
-	v.strange, v.silent = v.strange+o.strange, v.silent+o.silent
+	v.unexpected, v.silent = v.unexpected+o.unexpected, v.silent+o.silent
 }
 
-// judge compares what came with the truth.
+// judge compares the received blocks with the expected ones.
 func judge(got, expected []int32) (v verdict) {
 	seen := make(map[int32]bool, len(got))
 	newest := int32(-1)
@@ -30,12 +30,12 @@ func judge(got, expected []int32) (v verdict) {
 		}
 		delete(seen, n)
 	}
-	v.strange = len(seen)
+	v.unexpected = len(seen)
 	return v
 }
 
-// verdict judges what a subscriber, which is at its end, has got. It returns the
-// blocks that were due too.
+// verdict judges the blocks of a subscriber at the end of a run. It also returns the blocks that
+// were due.
 func (s *subscriber) verdict(losses map[int]loss) (verdict, []int32) {
 	silent := 0
 	got := make(map[int32]bool, len(s.got))
@@ -59,8 +59,8 @@ func (s *subscriber) verdict(losses map[int]loss) (verdict, []int32) {
 	return v, due
 }
 
-// toldOf tells whether a subscriber was sent back to before a block, after the
-// service had noticed that it is missing.
+// toldOf reports whether the subscriber received a STREAM_GAP with a cursor before block n, after
+// the service had noticed the gap.
 func (s *subscriber) toldOf(l loss, n int32) bool {
 	for _, t := range s.sentBack {
 		if t.cursor < s.world.truth.blocks[n].Cursor && !l.asked.IsZero() && !t.when.Before(l.asked) {

@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-func TestMain(m *testing.M) { leak.Main(m, patience) }
+func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, progressTimeout) }
 
-// leftBehind waits until there are no more goroutines than before. It returns
-// the stacks of those that do not go away.
-func leftBehind(before int) string {
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; runtime.Gosched() {
+// leakedGoroutines waits until there are at most that many goroutines. If some do not end, it returns all
+// stacks.
+func leakedGoroutines(before int) string {
+	for deadline := time.Now().Add(progressTimeout); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
 			return string(stacks[:runtime.Stack(stacks, true)])

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// An outcome is what came of a run.
+// An outcome summarizes a run.
 type outcome struct {
 	tally
 	verdict
-	by      map[string]tally // by transport
-	slowLag time.Duration
-	holes   map[fate]int
-	tellers []string // some subscribers that are not well served
+	by       map[string]tally // by transport
+	slowLag  time.Duration
+	holes    map[fate]int
+	borders  int      // holes next to a split or merge
+	problems []string // descriptions of up to ten subscribers with errors
 }
 
 func (w *world) outcome() outcome {
@@ -22,6 +23,9 @@ func (w *world) outcome() outcome {
 	losses := w.losses()
 	for _, h := range w.source.holes {
 		o.holes[h.fate]++
+		if h.border {
+			o.borders++
+		}
 	}
 	for _, s := range w.subscribers {
 		v, due := s.verdict(losses)
@@ -35,8 +39,8 @@ func (w *world) outcome() outcome {
 		} else {
 			o.lag = max(o.lag, s.tally.lag)
 		}
-		if v != (verdict{}) && len(o.tellers) < 10 {
-			o.tellers = append(o.tellers, fmt.Sprintf("subscriber %s: %+v%s", s.name, v, s.astray(due, losses)))
+		if v != (verdict{}) && len(o.problems) < 10 {
+			o.problems = append(o.problems, fmt.Sprintf("subscriber %s: %+v%s", s.name, v, s.firstError(due, losses)))
 		}
 		if s.wrong != "" {
 			w.fault("subscriber %s: %s", s.name, s.wrong)
@@ -45,23 +49,22 @@ func (w *world) outcome() outcome {
 	return o
 }
 
-// astray tells where a subscriber's blocks first are not as they should be, and
-// what happened there.
-func (s *subscriber) astray(expected []int32, losses map[int]loss) string {
+// firstError describes the first wrong block of a subscriber and what happened around it.
+func (s *subscriber) firstError(expected []int32, losses map[int]loss) string {
 	for i, due := range expected {
 		switch {
 		case i >= len(s.got):
-			return fmt.Sprintf(", nothing from block %d on%s", due, s.around(due-5, due+20))
+			return fmt.Sprintf(", no blocks from %d on%s", due, s.around(due-5, due+20))
 		case s.got[i] != due:
 			came, all := s.got[i], s.world.truth.blocks
-			return fmt.Sprintf(", block %d (%q) came where %d (%q) was due%s%s",
+			return fmt.Sprintf(", got block %d (%q), want %d (%q)%s%s",
 				came, all[came].Cursor, due, all[due].Cursor, losses[int(due)], s.around(due-5, max(came, due)+20))
 		}
 	}
 	return ""
 }
 
-// around is what the journal has from between two blocks.
+// around returns the journal entries between two blocks.
 func (s *subscriber) around(from, to int32) string {
 	var all strings.Builder
 	for _, e := range s.journal {
@@ -72,19 +75,19 @@ func (s *subscriber) around(from, to int32) string {
 	return all.String()
 }
 
-// A least is how often something must have happened in a run that tests anything.
+// A least is an event that must occur at least that often, so that a run is meaningful.
 type least struct {
 	what       string
 	n, atLeast int
 }
 
-// leasts are what a run of this kind is for.
-func (w *world) leasts(o outcome) []least {
+// required returns the required events of this kind of run.
+func (w *world) required(o outcome) []least {
 	n := w.chaos.Counts()
 	all := []least{
 		{"failures of the source", n.Failures, w.failures},
 		{"connections cut", int(w.cutsMade()), w.cuts},
-		{"subscribers told CURSOR_TOO_OLD", int(w.told.Load()), len(transports)},
+		{"CURSOR_TOO_OLD received", int(w.tooOld.Load()), len(transports)},
 		{"queries answered", int(w.queries.answered.Load()), queriesDue},
 		{"blocks caught up from the window", int(w.host.recent.Load()), 1},
 		{"blocks caught up from the backend", int(w.host.stored.Load()), 1},
@@ -94,25 +97,28 @@ func (w *world) leasts(o outcome) []least {
 		due := len(slices.DeleteFunc(slices.Clone(w.fates), func(other fate) bool { return other != f }))
 		all = append(all, least{fmt.Sprintf("holes of %+v", f), o.holes[f], due})
 	}
+	if len(w.fates) > 10 {
+		all = append(all, least{"holes next to a split or merge", o.borders, 1})
+	}
 	for _, t := range transports {
 		by := o.by[t.name]
 		all = append(all, least{"resumed over " + t.name, by.resumed, 3},
-			least{"told a position over " + t.name, by.told - by.gaps, 1})
+			least{"ends with a cursor over " + t.name, by.withCursor - by.gaps, 1})
 		if len(w.fates) == 0 {
 			continue
 		}
-		all = append(all, least{"sent back over " + t.name, by.gaps, 1})
+		all = append(all, least{"STREAM_GAP over " + t.name, by.gaps, 1})
 		if w.fates[0].restart {
-			all = append(all, least{"sent back by a service that was replaced, over " + t.name, by.meanwhile, 1})
+			all = append(all, least{"STREAM_GAP from a replaced service, over " + t.name, by.meanwhile, 1})
 		}
 	}
 	if len(w.fates) > 0 {
-		all = append(all, least{"sent back while the service searched", o.meanwhile, 1})
+		all = append(all, least{"STREAM_GAP while the service searched", o.meanwhile, 1})
 	}
 	return all
 }
 
-// missed tells of what happened too seldom.
+// missed lists the events that occurred too seldom.
 func missed(all []least) (texts []string) {
 	for _, l := range all {
 		if l.n < l.atLeast {
@@ -122,7 +128,7 @@ func missed(all []least) (texts []string) {
 	return texts
 }
 
-// table shows the figures of a run.
+// table formats the figures of a run.
 func (w *world) table(o outcome, took time.Duration) string {
 	n := w.chaos.Counts()
 	slow := len(slices.DeleteFunc(slices.Clone(w.subscribers), func(s *subscriber) bool { return !s.peer.slow }))
@@ -146,16 +152,16 @@ func (w *world) table(o outcome, took time.Duration) string {
 		{"handed to connections", fmt.Sprintf("%d as they came; caught up %d from the window, %d from the backend",
 			w.host.handed.Load(), w.host.recent.Load(), w.host.stored.Load())},
 		{"delivered", o.delivered},
-		{"lost, twice, out of order", fmt.Sprintf("%d, %d, %d", o.lost, o.twice, o.disordered+o.strange)},
-		{"lost without a word", o.silent},
+		{"lost, twice, out of order", fmt.Sprintf("%d, %d, %d", o.lost, o.twice, o.disordered+o.unexpected)},
+		{"lost without STREAM_GAP", o.silent},
 		{"connections", fmt.Sprintf("%d, %d of them resumed a subscription", o.connections, o.resumed)},
-		{"ends told with a cursor", fmt.Sprintf("%d, %d of them STREAM_GAP; %d blocks rolled back",
-			o.told, o.gaps, o.forgotten)},
-		{"holes of the source", fmt.Sprintf("%d filled, %d for good, %d filled late; service replaced at %d",
-			repaired, lost, o.holes[fate{late: true}], restarts)},
+		{"ends with a cursor", fmt.Sprintf("%d, %d of them STREAM_GAP; %d blocks rolled back",
+			o.withCursor, o.gaps, o.forgotten)},
+		{"holes of the source", fmt.Sprintf("%d filled, %d for good, %d filled late; %d next to a split or merge; "+
+			"service replaced at %d", repaired, lost, o.holes[fate{late: true}], o.borders, restarts)},
 		{"STREAM_GAP during a search", o.meanwhile},
 		{"sessions expired", w.host.expired.Load()},
-		{"connections cut", fmt.Sprintf("%d, %d of them in mid-frame",
+		{"connections cut", fmt.Sprintf("%d, %d of them within a frame",
 			w.cutsMade(), w.wide.torn.Load()+w.narrow.torn.Load())},
 		{"delays, throttled", fmt.Sprintf("%d, %d",
 			w.wide.delays.Load()+w.narrow.delays.Load(), w.wide.throttled.Load()+w.narrow.throttled.Load())},
@@ -163,8 +169,8 @@ func (w *world) table(o outcome, took time.Duration) string {
 		{"left out, reordered, duplicates", fmt.Sprintf("%d, %d, %d", n.Holes, n.Reordered, n.Duplicates)},
 		{"stalls", n.Stalls},
 		{"pages read", fmt.Sprintf("%d, failed %d, slow %d, hung %d", n.Pages, n.PagesFailed, n.PagesSlow, n.PagesHung)},
-		{"pruned blocks", fmt.Sprintf("%d, told CURSOR_TOO_OLD: %d", w.pruned.Load(), w.told.Load())},
-		{"queries for the latest", fmt.Sprintf("%d, failed %d, behind a subscriber %d",
+		{"pruned blocks", fmt.Sprintf("%d, CURSOR_TOO_OLD received: %d", w.pruned.Load(), w.tooOld.Load())},
+		{"queries for the latest", fmt.Sprintf("%d, failed %d, older than delivered %d",
 			w.queries.answered.Load(), w.queries.failed.Load(), w.queries.behind.Load())},
 		{"longest lag", fmt.Sprintf("%v (of slow subscribers: %v)",
 			o.lag.Round(time.Millisecond), o.slowLag.Round(time.Millisecond))},

@@ -11,34 +11,34 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A peer is one client, which has one connection at a time. On a socket it may
-// have several subscriptions, one of them to a field of the host.
+// A peer is a client with one connection at a time. Over a socket it may have several
+// subscriptions, one of them to a field of the host.
 type peer struct {
 	speaks transport
 	world  *world
 	subs   []*subscriber
-	ticks  bool // subscribes to the host's field too
+	ticks  bool // also subscribes to the host's field
 	slow   bool
 	url    string
 	client *http.Client
-	rng    *rand.Rand // its own goroutine's
+	rng    *rand.Rand // used only by its goroutine
 
-	next time.Time // when a slow one reads on
+	next time.Time // time of the next read of a slow peer
 	ids  int
 }
 
-// A casting is how a peer is.
-type casting struct {
+// A peerConfig holds the properties of a peer.
+type peerConfig struct {
 	speaks      transport
 	filters     []filter // one subscription each
 	begins      int
-	slow, brief bool // brief sessions expire soon
-	steady      bool // its line is never cut
+	slow, brief bool // brief: its sessions expire soon
+	steady      bool // its connection is never cut
 	own, ticks  bool
 	resume      resuming
 }
 
-func newPeer(w *world, id int, c casting) *peer {
+func newPeer(w *world, id int, c peerConfig) *peer {
 	addr, project := w.wide.addr(), "chaos"
 	switch {
 	case c.steady:
@@ -77,7 +77,7 @@ func newPeer(w *world, id int, c casting) *peer {
 	return one
 }
 
-func (c casting) traits() (all string) {
+func (c peerConfig) traits() (all string) {
 	for _, t := range []struct {
 		has  bool
 		name string
@@ -91,7 +91,7 @@ func (c casting) traits() (all string) {
 	return all
 }
 
-// read reads until ctx is done, and comes back after each end.
+// read connects and subscribes until ctx is done, again after each end.
 func (p *peer) read(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -104,7 +104,7 @@ func (p *peer) read(ctx context.Context) {
 	}
 }
 
-// lost ends what still ran when a connection ended.
+// lost ends the subscriptions that were still running when the connection ended.
 func (p *peer) lost(what string) {
 	for _, s := range p.subs {
 		s.mu.Lock()
@@ -116,9 +116,8 @@ func (p *peer) lost(what string) {
 	}
 }
 
-// dawdle waits, if the peer is slow. What it was late is not made good: it never
-// reads quicker than this.
-func (p *peer) dawdle(ctx context.Context, now time.Time) {
+// slowDown waits if the peer is slow. A late read does not make the next one earlier.
+func (p *peer) slowDown(ctx context.Context, now time.Time) {
 	if p.slow {
 		p.next = later(p.next.Add(p.world.slowness()), now)
 		pause(ctx, p.next.Sub(now))
@@ -132,7 +131,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// wrong notes what must not happen on a connection.
+// wrong records a protocol violation of the connection.
 func (p *peer) wrong(format string, args ...any) {
 	s := p.subs[0]
 	s.mu.Lock()
@@ -140,7 +139,7 @@ func (p *peer) wrong(format string, args ...any) {
 	s.fail(format, args...)
 }
 
-// sub returns the subscription of an operation, nil if there is none.
+// sub returns the subscription with an operation id, or nil.
 func (p *peer) sub(id string) *subscriber {
 	for _, s := range p.subs {
 		if s.id == id {
@@ -150,7 +149,7 @@ func (p *peer) sub(id string) *subscriber {
 	return nil
 }
 
-// closing is for a connection_error, which speaks for all operations.
+// closing handles a connection_error, which reports the ends of all operations.
 func (p *peer) closing(t trouble) {
 	code, at := t.Extensions.Code, t.Extensions.Cursor
 	if code != "STREAM_GAP" && code != "SERVICE_UNAVAILABLE" {
@@ -166,9 +165,9 @@ func (p *peer) closing(t trouble) {
 				s.ended(end{t.Message, op.Code, op.Cursor, ""})
 			}
 		}
-	case len(p.subs) == 1 && !p.ticks && at != "": // else it had not begun
+	case len(p.subs) == 1 && !p.ticks && at != "": // without a cursor the subscription had not started
 		p.subs[0].ended(t.end("connection_error"))
-	case code == "STREAM_GAP": // of the only one that had begun, whichever that is
+	case code == "STREAM_GAP": // applies to the only started subscription, which is not identified
 		for _, s := range p.subs {
 			if plain(at) <= plain(s.position()) {
 				s.ended(t.end("connection_error"))
@@ -177,7 +176,7 @@ func (p *peer) closing(t trouble) {
 	}
 }
 
-// check sees that the error of a connection fits its operations.
+// check compares the fields of a connection_error with those of its operations.
 func (p *peer) check(t trouble) {
 	code, lowest := "SERVICE_UNAVAILABLE", ""
 	ops := t.Extensions.Operations
@@ -189,7 +188,7 @@ func (p *peer) check(t trouble) {
 			lowest = op.Cursor
 		}
 		if isBlocks := p.sub(op.ID) != nil; isBlocks == (op.Cursor == "") {
-			p.wrong("connection_error tells of operation %q with cursor %q", op.ID, op.Cursor)
+			p.wrong("connection_error lists operation %q with cursor %q", op.ID, op.Cursor)
 		}
 	}
 	if len(ops) > 0 && (code != t.Extensions.Code || lowest != t.Extensions.Cursor) {
@@ -198,14 +197,14 @@ func (p *peer) check(t trouble) {
 	}
 }
 
-// position is the cursor from which a subscriber would go on.
+// position returns the cursor from which the subscriber would resume.
 func (s *subscriber) position() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at
 }
 
-// An answer is a GraphQL answer to a subscription.
+// An answer is a response to a subscription.
 type answer struct {
 	Data   struct{ Blocks block }
 	Errors []trouble

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// A proxy stands between clients and the service, and is a bad line: it delays,
-// throttles, and cuts, also in the middle of a frame.
+// A proxy forwards connections to the service. It delays, throttles and cuts them, also within a
+// frame.
 type proxy struct {
 	listener net.Listener
 	target   string
-	narrow   bool // small buffers, so that the service sees how slowly a client reads
+	narrow   bool // small buffers, so that slow reads stall the service's writes
 	ctx      context.Context
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 
-	cuts, torn, delays, throttled atomic.Int64 // torn: of the cuts, those in the middle of what was sent
+	cuts, torn, delays, throttled atomic.Int64 // torn: cuts within a message
 
 	mu    sync.Mutex
 	rng   *rand.Rand
 	lines map[*line]struct{}
 }
 
-// A line is one client's connection through the proxy.
+// A line is a client's connection through the proxy.
 type line struct {
 	down, up net.Conn
-	tear     atomic.Bool // at what the service says next
+	tear     atomic.Bool // cut within the next message of the service
 	once     sync.Once
 }
 
-// newProxy listens on 127.0.0.1. It must be closed.
+// newProxy listens on 127.0.0.1. The caller must close it.
 func newProxy(target string, narrow bool, seed uint64) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +47,7 @@ func newProxy(target string, narrow bool, seed uint64) (*proxy, error) {
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// close cuts all lines and waits until nothing runs any more.
+// close cuts all connections and waits for all goroutines.
 func (p *proxy) close() {
 	p.stop()
 	_ = p.listener.Close()
@@ -82,10 +82,10 @@ func (p *proxy) serve(down net.Conn) {
 	l := &line{down: down, up: up}
 	p.mu.Lock()
 	p.lines[l] = struct{}{}
-	toUp, toDown := p.weather(), p.weather()
+	toUp, toDown := p.conditions(), p.conditions()
 	p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		l.close(false) // close may have been through already
+		l.close(false) // close may have run already
 	}
 	var both sync.WaitGroup
 	both.Go(func() { p.pass(l, l.up, l.down, toUp) })
@@ -98,21 +98,21 @@ func (p *proxy) serve(down net.Conn) {
 
 const (
 	narrowBuffer = 8 << 10
-	throttle     = 96 << 10 // bytes a second
+	throttle     = 96 << 10 // bytes per second
 )
 
-// weather is how a direction of a line behaves.
-type weather struct {
+// conditions holds the behavior of one direction of a connection.
+type conditions struct {
 	rng       *rand.Rand
 	throttled bool
 }
 
-func (p *proxy) weather() weather {
-	return weather{rand.New(rand.NewPCG(p.rng.Uint64(), 3)), p.rng.IntN(8) == 0}
+func (p *proxy) conditions() conditions {
+	return conditions{rand.New(rand.NewPCG(p.rng.Uint64(), 3)), p.rng.IntN(8) == 0}
 }
 
-// pass hands on what one side says until that ends, then ends the line.
-func (p *proxy) pass(l *line, to, from net.Conn, w weather) {
+// pass forwards data in one direction until either side closes, and then closes the connection.
+func (p *proxy) pass(l *line, to, from net.Conn, w conditions) {
 	defer l.close(false)
 	if w.throttled {
 		p.throttled.Add(1)
@@ -148,8 +148,7 @@ func (p *proxy) pass(l *line, to, from net.Conn, w weather) {
 	}
 }
 
-// close ends both sides; abruptly means that what was sent and not yet read is
-// lost too.
+// close closes both sides. If abruptly is true, it also discards data in flight.
 func (l *line) close(abruptly bool) (first bool) {
 	l.once.Do(func() {
 		first = true
@@ -163,11 +162,11 @@ func (l *line) close(abruptly bool) (first bool) {
 	return first
 }
 
-// cut cuts a line: at once, or in the middle of what the service says next.
+// cut cuts one connection, either immediately or within the next message of the service.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := range p.lines { // in any order, which is not the seed's
+	for l := range p.lines { // map order, which does not depend on the seed
 		switch p.rng.IntN(4) {
 		case 0, 1:
 			l.tear.Store(true)
@@ -180,7 +179,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// pause waits, and tells whether it waited to the end.
+// pause waits for d and reports whether ctx was not done before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

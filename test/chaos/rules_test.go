@@ -5,29 +5,29 @@ import (
 	"testing"
 )
 
-func TestVerdictCountsWhatIsWrong(t *testing.T) {
+func TestVerdictCountsErrors(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		got  []int32
 		want verdict
 	}{
-		{"right", []int32{2, 4, 6}, verdict{}},
+		{"correct", []int32{2, 4, 6}, verdict{}},
 		{"nothing", nil, verdict{lost: 3}},
 		{"lost", []int32{2, 6}, verdict{lost: 1}},
 		{"twice", []int32{2, 4, 4, 6}, verdict{twice: 1}},
 		{"twice, later", []int32{2, 4, 6, 2}, verdict{twice: 1}},
 		{"out of order", []int32{2, 6, 4}, verdict{disordered: 1}},
-		{"of another filter", []int32{2, 3, 4, 6}, verdict{strange: 1}},
+		{"of another filter", []int32{2, 3, 4, 6}, verdict{unexpected: 1}},
 	} {
 		if got := judge(row.got, []int32{2, 4, 6}); got != row.want {
-			t.Errorf("%s: %+v, not %+v", row.name, got, row.want)
+			t.Errorf("%s: %+v, want %+v", row.name, got, row.want)
 		}
 	}
 }
 
-// TestTheTruthHasNoHoles follows each shard from its parent, or its parents, and
-// sees that each has a block in the end.
-func TestTheTruthHasNoHoles(t *testing.T) {
+// TestChainHasNoHoles follows each shard from its parents and checks that each shard has a block
+// near the end.
+func TestChainHasNoHoles(t *testing.T) {
 	for seed := range uint64(20) {
 		truth, why := newTruth(2000, seed)
 		if why != "" && seed == 0 {
@@ -69,7 +69,7 @@ func TestTheTruthHasNoHoles(t *testing.T) {
 			shards[b.Shard] = b.SeqNo
 		}
 		if splits == 0 || merges == 0 {
-			t.Errorf("seed %d: %d splits, %d merges: too dull a chain", seed, splits, merges)
+			t.Errorf("seed %d: %d splits, %d merges, want at least one of each", seed, splits, merges)
 		}
 		end := map[uint64]bool{}
 		for _, b := range truth.blocks[len(truth.blocks)-settling:] {

@@ -11,11 +11,11 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// people makes the subscribers: of all transports, filters and paces, from a
-// few cursors, so that some operations are equal. The first ones read all blocks
-// at full speed over each transport: in sessions that expire, and on lines that are
-// never cut, so that nothing but the service tells them of a gap.
-func (w *world) people() {
+// addSubscribers creates subscribers with all transports, filters and speeds. They begin at a few
+// cursors, so that some operations are equal. The first ones read all blocks at full speed over
+// each transport, with sessions that expire, or on connections that are never cut: these learn of a
+// gap only from the service.
+func (w *world) addSubscribers() {
 	rng := rand.New(rand.NewPCG(w.seed, 4))
 	filters := w.truth.filters()
 	begins := make([]int, 4)
@@ -23,7 +23,7 @@ func (w *world) people() {
 		begins[i] = w.before()/2 + rng.IntN(w.before()/2)
 	}
 	for id := 0; len(w.subscribers) < w.size.subscribers; id++ {
-		c := casting{
+		c := peerConfig{
 			speaks: transports[id%len(transports)], filters: []filter{filters[0]}, begins: begins[rng.IntN(len(begins))],
 			brief: true, resume: w.resume,
 		}
@@ -46,28 +46,28 @@ func (w *world) people() {
 	}
 }
 
-// late are subscribers with a cursor that has been pruned. Each transport must
-// tell them so.
-func (w *world) late(ctx context.Context) {
+// probePruned subscribes over each transport with a cursor that has been pruned, and expects
+// CURSOR_TOO_OLD.
+func (w *world) probePruned(ctx context.Context) {
 	for i, t := range transports {
 		w.reading.Go(func() {
 			for ctx.Err() == nil {
-				p := newPeer(w, w.size.subscribers+i, casting{speaks: t, filters: w.truth.filters()[:1]})
+				p := newPeer(w, w.size.subscribers+i, peerConfig{speaks: t, filters: w.truth.filters()[:1]})
 				s, floor := p.subs[0], int(w.pruned.Load())
 				t.connect(ctx, p)
 				p.client.CloseIdleConnections()
 				oldest, known := w.truth.place[chaingql.Cursor(s.last.oldest)]
 				switch {
 				case len(s.got) > 0:
-					w.fault("%s was sent a block behind a cursor that has been pruned", s.name)
+					w.fault("%s received a block after a pruned cursor", s.name)
 					return
-				case s.last.code != "CURSOR_TOO_OLD": // cut, most likely
+				case s.last.code != "CURSOR_TOO_OLD": // probably cut
 					pause(ctx, 50*time.Millisecond)
 				case !known || oldest < floor || oldest > int(w.pruned.Load()):
-					w.fault("%s was told that the oldest cursor is %q, not block %d", s.name, s.last.oldest, floor)
+					w.fault("%s: CURSOR_TOO_OLD has oldest cursor %q, want that of block %d", s.name, s.last.oldest, floor)
 					return
 				default:
-					w.told.Add(1)
+					w.tooOld.Add(1)
 					return
 				}
 			}
@@ -75,9 +75,8 @@ func (w *world) late(ctx context.Context) {
 	}
 }
 
-// run lets it all happen and waits until each subscriber has its last block and
-// all has been asked that is to be, or nobody has got anything for as long as
-// patience.
+// run starts all activity. It waits until each subscriber has its last block and all required
+// events have occurred, or until no subscriber has received a block for w.progressTimeout.
 func (w *world) run(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer func() {
@@ -87,14 +86,14 @@ func (w *world) run(limit time.Duration) {
 	for _, p := range w.peers {
 		w.reading.Go(func() { p.read(ctx) })
 	}
-	w.late(ctx)
+	w.probePruned(ctx)
 	w.reading.Go(func() { w.commit(ctx) })
 	w.reading.Go(func() { w.cut(ctx) })
 	w.reading.Go(func() { w.query(ctx) })
 	delivered, since, settled := 0, time.Now(), time.Time{}
 	for {
 		if !pause(ctx, 20*time.Millisecond) {
-			w.fault("not done after %v:\n%s", limit, w.stands())
+			w.fault("not done after %v:\n%s", limit, w.lagging())
 			return
 		}
 		waiting, now := 0, 0
@@ -110,31 +109,31 @@ func (w *world) run(limit time.Duration) {
 		case waiting > 0 || !w.finished():
 			settled = time.Time{}
 		case settled.IsZero():
-			settled = time.Now() // something may yet come twice, or somebody be sent back
+			settled = time.Now() // duplicates or STREAM_GAP may still arrive
 		case time.Since(settled) > 500*time.Millisecond:
 			return
 		}
 		switch {
 		case now > delivered:
 			delivered, since = now, time.Now()
-		case time.Since(since) > w.patience:
+		case time.Since(since) > w.progressTimeout:
 			if w.resume == asDocumented {
-				w.fault("nothing came for %v:\n%s", w.patience, w.stands())
+				w.fault("no block for %v:\n%s", w.progressTimeout, w.lagging())
 			}
 			return
 		}
 	}
 }
 
-// finished tells whether the service has come to the end of the chain, and all has
-// been asked that is to be.
+// finished reports whether the service has reached the end of the chain and all required queries
+// have been answered.
 func (w *world) finished() bool {
-	return w.dry.Load() && w.host.newest.Load() == int64(w.blocks-1) &&
-		w.told.Load() >= int64(len(transports)) && w.queries.answered.Load() >= queriesDue
+	return w.allCommitted.Load() && w.host.newest.Load() == int64(w.blocks-1) &&
+		w.tooOld.Load() >= int64(len(transports)) && w.queries.answered.Load() >= queriesDue
 }
 
-// stands tells of the subscribers that have not all their blocks.
-func (w *world) stands() string {
+// lagging lists the subscribers that lack blocks.
+func (w *world) lagging() string {
 	var all strings.Builder
 	for _, s := range w.subscribers {
 		if all.Len() > 4<<10 {
@@ -151,7 +150,7 @@ func (w *world) stands() string {
 	return all.String()
 }
 
-// heap is what is in use once all that can be freed is.
+// heap returns the live heap in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	for range 2 {

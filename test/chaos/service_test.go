@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A service is a host with a Handler, which can be replaced while it runs.
+// A service is a host with a Handler that can be replaced while it runs.
 type service struct {
 	backend chaingql.Backend
 	window  int
@@ -28,26 +28,26 @@ type service struct {
 	served  chan error
 	running atomic.Pointer[running]
 
-	// Blocks handed to connections as they came; caught up from the window, from the backend.
+	// Delivered blocks by origin: live, window, backend.
 	handed, recent, stored atomic.Int64
 
-	expired atomic.Int64 // subscriptions whose sessions have expired
-	givenUp atomic.Int64 // holes after which the stream went on without the blocks
+	expired atomic.Int64 // subscriptions ended by an expired session
+	givenUp atomic.Int64 // holes that the service gave up
 
-	newest atomic.Int64 // the number of the newest block that Follow yielded to the Handler; -1 for none
+	newest atomic.Int64 // number of the newest block from Follow; -1 for none
 	place  map[chaingql.Cursor]int
 }
 
-// running is one of a service's Handlers.
+// running is the current Handler of a service.
 type running struct {
 	*chaingql.Handler
-	number int // from 0 on
+	number int // counted from 0
 }
 
-// serviceHeader has the number of the Handler that answers.
+// serviceHeader is the response header with the number of the Handler.
 const serviceHeader = "Chaos-Service"
 
-// brief is the project whose sessions expire soon.
+// brief is the project whose sessions expire within a second.
 const brief = "brief"
 
 // Authorize implements [chaingql.Authorizer].
@@ -61,7 +61,7 @@ func (s *service) Authorize(ctx context.Context, c chaingql.Credentials) (contex
 	return ctx, nil
 }
 
-// tick is a field of the host: a number now and then.
+// tick is a subscription field of the host; it yields a number every 100 ms.
 func tick(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		for i := 0; pause(ctx, 100*time.Millisecond) && yield(i, nil); i++ {
@@ -69,7 +69,7 @@ func tick(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
 	}
 }
 
-// newService listens on 127.0.0.1. It must be closed.
+// newService listens on 127.0.0.1. The caller must close it.
 func newService(
 	b chaingql.Backend, place map[chaingql.Cursor]int, window int, logger *slog.Logger,
 ) (*service, error) {
@@ -99,7 +99,7 @@ func newService(
 func (s *service) open(number int) {
 	s.newest.Store(-1)
 	h := chaingql.New(s.backend, &chaingql.Options{
-		Window: s.window, KeepAlive: 5 * time.Second, Logger: s.logger, Authorizer: s,
+		WindowSize: s.window, KeepAliveInterval: 5 * time.Second, Logger: s.logger, Authorizer: s,
 		Limits: chaingql.Limits{BackendTimeout: time.Second},
 		Hooks: chaingql.Hooks{
 			BlockReceived:  func(b chaingql.Block, _ time.Duration) { raise(&s.newest, s.place[b.Cursor]) },
@@ -110,14 +110,16 @@ func (s *service) open(number int) {
 				}
 			},
 		},
-		SubscriptionFields: map[string]chaingql.SubscriptionField{
-			"tick": {Field: &graphql.Field{Type: graphql.Int}, Subscribe: tick},
+		Schema: chaingql.SchemaExtension{
+			Subscriptions: map[string]chaingql.SubscriptionField{
+				"tick": {Field: &graphql.Field{Type: graphql.Int}, Subscribe: tick},
+			},
 		},
 	})
 	s.running.Store(&running{h, number})
 }
 
-// raise makes a number at least n.
+// raise sets a number to n if it is smaller.
 func raise(to *atomic.Int64, n int) {
 	for now := to.Load(); int64(n) > now && !to.CompareAndSwap(now, int64(n)); now = to.Load() {
 	}
@@ -130,20 +132,19 @@ func (s *service) finished(_ context.Context, _ chaingql.Operation, o chaingql.O
 }
 
 func (s *service) delivered(_ context.Context, d chaingql.Delivery) {
-	switch d.From {
-	case "live":
+	switch d.Source {
+	case chaingql.SourceLive:
 		s.handed.Add(1)
-	case "window":
+	case chaingql.SourceWindow:
 		s.recent.Add(1)
-	case "backend":
+	case chaingql.SourceBackend:
 		s.stored.Add(1)
 	}
 }
 
-// replace does as a host that puts a new version in place: the old Handler is
-// shut down, which tells all subscribers, and a new one takes over. Those that
-// read too slowly to be told in time are left behind. It returns the number of
-// the old one.
+// replace behaves like a host that deploys a new version. It shuts the old Handler down, which
+// informs its subscribers, and starts a new one. Subscribers that read too slowly miss the message.
+// It returns the number of the old Handler.
 func (s *service) replace() (old int, err error) {
 	old = s.running.Load().number
 	err = s.shutdown(time.Second)
@@ -163,9 +164,9 @@ func (s *service) shutdown(within time.Duration) error {
 	return nil
 }
 
-// close ends everything and waits for it.
+// close stops everything and waits for it.
 func (s *service) close() error {
-	err := s.shutdown(patience)
+	err := s.shutdown(progressTimeout)
 	if closing := s.server.Close(); closing != nil {
 		err = errors.Join(err, closing)
 	}
@@ -175,8 +176,7 @@ func (s *service) close() error {
 	return err
 }
 
-// narrowing gives connections small buffers, so that it shows soon when a client
-// reads slowly.
+// narrowing sets small write buffers on connections, so that slow readers stall writes soon.
 type narrowing struct{ net.Listener }
 
 func (b narrowing) Accept() (net.Conn, error) {

@@ -10,110 +10,109 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// resuming is where a subscriber goes on after an end.
+// resuming selects how a subscriber resumes after an end.
 type resuming int
 
 const (
 	asDocumented resuming = iota
-	fromNow               // wrong: blocks are lost
-	tooEarly              // wrong, at the block before its last: that one comes twice
-	keeping               // wrong, it keeps its blocks after STREAM_GAP: they come twice
+	fromNow               // wrong: loses blocks
+	tooEarly              // wrong: resumes before its last block, so that it receives that block twice
+	keeping               // wrong: keeps its blocks after STREAM_GAP, so that it receives them twice
 )
 
-// An end is how a subscription ended, or the connection below it.
+// An end describes how a subscription or its connection ended.
 type end struct {
-	what   string // for people
-	code   string // of the error that was told; "" if nothing was
-	cursor string // that was told; "" if none was
-	oldest string // that a CURSOR_TOO_OLD told
+	what   string // description for logs
+	code   string // code of the error; "" if there was none
+	cursor string // cursor of the error; "" if there was none
+	oldest string // oldest cursor in CURSOR_TOO_OLD
 }
 
-// place is where a subscription begins.
+// place is the start of a subscription.
 type place struct {
-	after string // the argument
+	after string // argument after
 	last  string // Last-Event-ID
 }
 
-// A subscriber is one subscription, however often it has to be started again. It
-// does what docs/protocol.md demands of clients, and nothing more: it forgets
-// blocks only after STREAM_GAP.
+// A subscriber is one subscription, which is restarted after each end. It does only what
+// docs/protocol.md requires of clients. In particular it discards blocks only after STREAM_GAP.
 type subscriber struct {
 	name   string
 	peer   *peer
 	filter filter
 	resume resuming
-	own    bool  // goes on after its own last block where it may, else from the cursors that it is told
-	begins int   // the number of the block behind which it begins
-	goal   int32 // that of the last one it gets; -1 for none
+	own    bool  // resumes after its own last block if permitted, otherwise from received cursors
+	begins int   // starts after this block
+	goal   int32 // the last block that matches; -1 for none
 	world  *world
-	id     string // of the operation
+	id     string // operation id
 
 	mu        sync.Mutex
-	got       []int32 // numbers of the blocks that came; what was rolled back is forgotten
-	at        string  // the cursor to go on from
-	service   int     // that it was connected to last
+	got       []int32 // numbers of the received blocks, without discarded ones
+	at        string  // cursor for resuming
+	service   int     // number of the last service
 	tally     tally
 	connected bool
 	last      end
-	wrong     string // what must not happen
+	wrong     string // first protocol violation
 	sentBack  []sentBack
-	excused   map[*hole]bool // it could not be told of these
+	excused   map[*hole]bool // holes about which no service could inform it
 	journal   []entry
 }
 
-// sentBack is one STREAM_GAP.
+// sentBack records one STREAM_GAP.
 type sentBack struct {
-	cursor chaingql.Cursor // without its suffix
+	cursor chaingql.Cursor // without suffix
 	when   time.Time
 }
 
-// An entry is what happened to a subscriber when it had come to a block.
+// An entry is an event in the life of a subscriber, with its last block at that time.
 type entry struct {
 	block int
 	when  time.Time
 	what  string
 }
 
-// note keeps a journal of a subscriber, which is locked.
+// note adds to the journal. The caller holds s.mu.
 func (s *subscriber) note(format string, args ...any) {
-	s.journal = append(s.journal, entry{s.stands(), time.Now(), fmt.Sprintf(format, args...)})
+	s.journal = append(s.journal, entry{s.lastBlock(), time.Now(), fmt.Sprintf(format, args...)})
 }
 
-// stands is the number of the last block that a subscriber, which is locked, has.
-func (s *subscriber) stands() int {
+// lastBlock returns the number of the last received block. The caller holds s.mu.
+func (s *subscriber) lastBlock() int {
 	if n := len(s.got); n > 0 {
 		return int(s.got[n-1])
 	}
 	return s.begins
 }
 
-// fail notes what must not happen to a subscriber, which is locked.
+// fail records the first violation. The caller holds s.mu.
 func (s *subscriber) fail(format string, args ...any) {
 	if s.wrong == "" {
 		s.wrong = fmt.Sprintf(format, args...)
 	}
 }
 
-// A tally is what happened to a subscriber.
+// A tally counts events of a subscriber.
 type tally struct {
 	delivered   int
 	connections int
-	resumed     int // connections that began behind a block that had come before
-	told        int // ends that were told with a cursor
-	gaps        int // of them, those with STREAM_GAP
-	meanwhile   int // of these, those that came while the service searched
-	forgotten   int // blocks that came again because of them
+	resumed     int // connections that resumed after a received block
+	withCursor  int // ends with a cursor
+	gaps        int // ends with STREAM_GAP
+	meanwhile   int // STREAM_GAP while the service searched
+	forgotten   int // blocks discarded after STREAM_GAP
 	lag         time.Duration
 }
 
 func (t *tally) add(o tally) {
 	t.delivered, t.connections, t.resumed = t.delivered+o.delivered, t.connections+o.connections, t.resumed+o.resumed
-	t.told, t.gaps, t.meanwhile = t.told+o.told, t.gaps+o.gaps, t.meanwhile+o.meanwhile
+	t.withCursor, t.gaps, t.meanwhile = t.withCursor+o.withCursor, t.gaps+o.gaps, t.meanwhile+o.meanwhile
 	t.forgotten = t.forgotten + o.forgotten
 }
 
-// place is where the next subscription begins. Those who go on from the cursors
-// of events do it as an EventSource: the argument remains the same.
+// place returns the start of the next subscription. Subscribers that use event ids behave like an
+// EventSource: the argument after never changes.
 func (s *subscriber) place() place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,22 +131,21 @@ func (s *subscriber) place() place {
 	return place{after: at}
 }
 
-// byID tells whether a subscriber goes on from the ids of events.
+// byID reports whether the subscriber resumes with event ids.
 func (s *subscriber) byID() bool { return s.peer.speaks.byID && !s.own }
 
-// took takes down a block that came, with the id of its event if it has one. A
-// slow subscriber waits before it reads on.
-func (s *subscriber) took(ctx context.Context, cursor, id string) {
+// received records a block and the id of its event, if any. A slow subscriber then waits.
+func (s *subscriber) received(ctx context.Context, cursor, id string) {
 	now, w := time.Now(), s.world
 	n, known := w.truth.place[chaingql.Cursor(cursor)]
 	s.mu.Lock()
 	if !known {
-		s.fail("got a block with cursor %q, which no block has", cursor)
+		s.fail("received unknown cursor %q", cursor)
 		s.mu.Unlock()
 		return
 	}
 	if id != "" && string(plain(id)) != cursor {
-		s.fail("the event of block %q has the id %q", cursor, id)
+		s.fail("the event of block %q has id %q", cursor, id)
 	}
 	s.got = append(s.got, int32(n))
 	s.at = cursor
@@ -160,16 +158,16 @@ func (s *subscriber) took(ctx context.Context, cursor, id string) {
 	}
 	s.mu.Unlock()
 	raise(&w.newest, n)
-	s.peer.dawdle(ctx, now)
+	s.peer.slowDown(ctx, now)
 }
 
-// plain is a cursor without the suffix that it may have after STREAM_GAP.
+// plain returns a cursor without the suffix that it may have after STREAM_GAP.
 func plain(cursor string) chaingql.Cursor {
 	c, _, _ := strings.Cut(cursor, "!")
 	return chaingql.Cursor(c)
 }
 
-// ended takes down how a subscription ended.
+// ended records how a subscription ended.
 func (s *subscriber) ended(e end) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,19 +175,19 @@ func (s *subscriber) ended(e end) {
 	s.note("ends: %s %s %s", e.code, e.cursor, e.what)
 	switch {
 	case e.code == "CURSOR_TOO_OLD":
-		s.fail("at cursor %q it was told CURSOR_TOO_OLD with oldest %q", s.at, e.oldest)
+		s.fail("at cursor %q: CURSOR_TOO_OLD with oldest %q", s.at, e.oldest)
 	case e.code != "" && e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE":
-		s.fail("at cursor %q it was told %s: %s", s.at, e.code, e.what)
+		s.fail("at cursor %q: error %s: %s", s.at, e.code, e.what)
 	case e.code == "STREAM_GAP" && e.cursor == "":
-		s.fail("at cursor %q it was told STREAM_GAP without a cursor", s.at)
+		s.fail("at cursor %q: STREAM_GAP without a cursor", s.at)
 	case e.code == "STREAM_GAP":
 		s.goBack(e.cursor)
 	case e.code != "" && e.cursor == "":
-		s.fail("it was told %s without a cursor: %s", e.code, e.what)
+		s.fail("%s without a cursor: %s", e.code, e.what)
 	case e.cursor != "":
-		s.tally.told++
-		if last := s.world.truth.blocks[s.stands()].Cursor; plain(e.cursor) < last {
-			s.fail("it has block %q, and was told %s with cursor %q", last, e.code, e.cursor)
+		s.tally.withCursor++
+		if last := s.world.truth.blocks[s.lastBlock()].Cursor; plain(e.cursor) < last {
+			s.fail("after block %q: error %s with older cursor %q", last, e.code, e.cursor)
 		}
 		if !s.own {
 			s.at = e.cursor
@@ -197,9 +195,9 @@ func (s *subscriber) ended(e end) {
 	}
 }
 
-// goBack discards the blocks from behind a cursor.
+// goBack discards the blocks after a cursor.
 func (s *subscriber) goBack(cursor string) {
-	s.tally.told++
+	s.tally.withCursor++
 	s.tally.gaps++
 	if s.world.searching.Load() {
 		s.tally.meanwhile++
@@ -216,7 +214,7 @@ func (s *subscriber) goBack(cursor string) {
 	}
 }
 
-// began takes down that a subscription was started on a connection to a service.
+// began records a new subscription on a connection to a service.
 func (s *subscriber) began(from place, service int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,14 +225,14 @@ func (s *subscriber) began(from place, service int) {
 		s.tally.resumed++
 	}
 	if service > s.service {
-		s.survive(service)
+		s.excuseHoles(service)
 	}
 	s.service = service
 }
 
-// survive excuses what a subscriber cannot know, because its line was cut before
-// the old service could tell it: a new one knows nothing of what was sent.
-func (s *subscriber) survive(service int) {
+// excuseHoles excuses holes of which the subscriber cannot know: its connection was cut before the old
+// service could report them, and the new service does not know which blocks were sent.
+func (s *subscriber) excuseHoles(service int) {
 	if strings.Contains(s.last.what, shutdownText) {
 		return
 	}
@@ -250,7 +248,7 @@ func (s *subscriber) survive(service int) {
 
 const shutdownText = "Service is shutting down"
 
-// matching are the numbers of the blocks that it asks for.
+// matching returns the numbers of the blocks that match the filter.
 func (s *subscriber) matching() (numbers []int32) {
 	for i := s.begins + 1; i < len(s.world.truth.blocks); i++ {
 		if s.filter.matches(s.world.truth.blocks[i]) {
@@ -260,7 +258,7 @@ func (s *subscriber) matching() (numbers []int32) {
 	return numbers
 }
 
-// done tells whether a subscriber, which is locked, has its last block.
+// done reports whether the subscriber has its last block. The caller holds s.mu.
 func (s *subscriber) done() bool {
 	return s.goal < 0 || len(s.got) > 0 && s.got[len(s.got)-1] >= s.goal
 }

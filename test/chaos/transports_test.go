@@ -13,20 +13,19 @@ import (
 	"github.com/coder/websocket"
 )
 
-// document is what all subscribers send. Who wants to resume asks for
-// chain_order.
+// document is the subscription of all subscribers. Clients need chain_order to resume.
 const document = `subscription($filter: BlockFilter, $after: String) {
   blocks(filter: $filter, after: $after) { id seq_no workchain_id shard gen_utime chain_order }
 }`
 
-const opening = 10 * time.Second // for a connection to stand
+const opening = 10 * time.Second // timeout for opening a connection
 
-// A transport opens one connection, subscribes, hands blocks and ends to the
-// subscribers of a peer, and returns why the connection ended.
+// A transport opens one connection, subscribes, passes blocks and ends to the subscribers of a
+// peer, and returns the reason for which the connection ended.
 type transport struct {
 	name    string
 	connect func(ctx context.Context, p *peer) (what string)
-	byID    bool // events have ids
+	byID    bool // its events have ids
 }
 
 var transports = []transport{
@@ -43,7 +42,8 @@ func overModernSocket(ctx context.Context, p *peer) string {
 	return overSocket(ctx, p, "graphql-transport-ws", "subscribe")
 }
 
-// variables of the document; after is nil where it is to begin now.
+// variables returns the variables of the document. Without a cursor, after is nil and the stream
+// starts now.
 func (s *subscriber) variables(after string) map[string]any {
 	v := map[string]any{"filter": json.RawMessage(s.filter.json)}
 	if after != "" {
@@ -52,16 +52,16 @@ func (s *subscriber) variables(after string) map[string]any {
 	return v
 }
 
-// A socket is a peer's connection.
+// A socket is a WebSocket connection of a peer.
 type socket struct {
 	*websocket.Conn
 	peer    *peer
-	start   string // the type of the message that starts an operation
+	start   string // type of the message that starts an operation
 	service int
 }
 
-// strange is the reason of a connection that the peer gives up.
-const strange = "something unexpected"
+// unexpected is the reason if the peer closes the connection because of a violation.
+const unexpected = "protocol violation"
 
 func overSocket(ctx context.Context, p *peer, protocol, start string) string {
 	ctx, cancel := context.WithCancel(ctx)
@@ -77,7 +77,7 @@ func overSocket(ctx context.Context, p *peer, protocol, start string) string {
 	c := &socket{conn, p, start, serviceOf(res)}
 	defer func() { _ = c.CloseNow() }()
 	err = c.Write(ctx, websocket.MessageText, []byte(`{"type":"connection_init"}`))
-	if err == nil && start == "subscribe" { // wants its ack first
+	if err == nil && start == "subscribe" { // the modern protocol requires the ack first
 		_, _, err = c.Read(ctx)
 	}
 	for _, s := range p.subs {
@@ -91,7 +91,7 @@ func overSocket(ctx context.Context, p *peer, protocol, start string) string {
 	for err == nil {
 		var frame []byte
 		if _, frame, err = c.Read(ctx); err == nil && !c.hear(ctx, frame) {
-			return strange
+			return unexpected
 		}
 	}
 	if status := websocket.CloseStatus(err); status != -1 && status != websocket.StatusGoingAway {
@@ -100,7 +100,7 @@ func overSocket(ctx context.Context, p *peer, protocol, start string) string {
 	return err.Error()
 }
 
-// serviceOf tells which service has answered.
+// serviceOf returns the number of the service that sent the response.
 func serviceOf(res *http.Response) int {
 	n, _ := strconv.Atoi(res.Header.Get(serviceHeader))
 	return n
@@ -114,8 +114,7 @@ func (c *socket) say(ctx context.Context, id string, payload any) error {
 	return c.Write(ctx, websocket.MessageText, frame)
 }
 
-// begin starts a subscription, again if it has ended by itself. Ids are not used
-// twice.
+// begin starts a subscription, also after its end. Operation ids are not reused.
 func (c *socket) begin(ctx context.Context, s *subscriber) error {
 	c.peer.ids++
 	s.id = strconv.Itoa(c.peer.ids)
@@ -124,14 +123,14 @@ func (c *socket) begin(ctx context.Context, s *subscriber) error {
 	return c.say(ctx, s.id, map[string]any{"query": document, "variables": s.variables(from.after)})
 }
 
-// hear takes what a socket said, and tells whether to read on.
+// hear handles a message and reports whether to continue reading.
 func (c *socket) hear(ctx context.Context, frame []byte) bool {
 	var m struct {
 		ID, Type string
 		Payload  json.RawMessage
 	}
 	if err := json.Unmarshal(frame, &m); err != nil {
-		return false // a line that was cut may hand on half a frame
+		return false // a cut connection may deliver half a frame
 	}
 	s := c.peer.sub(m.ID)
 	switch {
@@ -150,7 +149,7 @@ func (c *socket) hear(ctx context.Context, frame []byte) bool {
 			c.peer.wrong("instead of a block: %s", frame)
 			return false
 		}
-		s.took(ctx, string(a.Data.Blocks.ChainOrder), "")
+		s.received(ctx, string(a.Data.Blocks.ChainOrder), "")
 	case s != nil && m.Type == "error":
 		return c.lost(ctx, s, m.Payload)
 	default:
@@ -160,8 +159,8 @@ func (c *socket) hear(ctx context.Context, frame []byte) bool {
 	return true
 }
 
-// lost starts a subscription again whose end does not end the connection. Over
-// graphql-ws, such an end is final.
+// lost restarts a subscription that ended without its connection. In graphql-ws such an end is
+// final.
 func (c *socket) lost(ctx context.Context, s *subscriber, payload []byte) bool {
 	all := make([]trouble, 1)
 	var err error
@@ -184,12 +183,12 @@ func (c *socket) lost(ctx context.Context, s *subscriber, payload []byte) bool {
 		return false
 	}
 	pause(ctx, 5*time.Millisecond)
-	_ = c.begin(ctx, s) // if it cannot be said, there may still be something to read
+	_ = c.begin(ctx, s) // on an error, there may still be messages to read
 	return true
 }
 
-// overEventStream does as an EventSource: its URL remains the same, and where it
-// was is told in Last-Event-ID. Some put it into the URL.
+// overEventStream behaves like an EventSource: its URL does not change, and it sends its position
+// in Last-Event-ID. Some subscribers put the position into the URL.
 func overEventStream(ctx context.Context, p *peer) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -221,7 +220,7 @@ func overEventStream(ctx context.Context, p *peer) string {
 		return "503"
 	default:
 		p.wrong("status %d", res.StatusCode)
-		return strange
+		return unexpected
 	}
 	s.began(from, serviceOf(res))
 	lines := bufio.NewReaderSize(res.Body, 1024)
@@ -240,19 +239,19 @@ func overEventStream(ctx context.Context, p *peer) string {
 			id = value
 		case name == "data":
 			data = value
-		case line != "\n" || event == "": // a comment, or the end of one
+		case line != "\n" || event == "": // a comment or an empty event
 		case event == "next" && s.take(ctx, data, id):
 			event, id, data = "", "", ""
 		case event == "next":
-			return "an error was told"
+			return "error event"
 		default:
 			p.wrong("unexpected event: %s", event)
-			return strange
+			return unexpected
 		}
 	}
 }
 
-// take takes the data of an event, and tells whether it was a block.
+// take handles the data of an event and reports whether it contained a block.
 func (s *subscriber) take(ctx context.Context, data, id string) bool {
 	var a answer
 	if err := json.Unmarshal([]byte(data), &a); err != nil {
@@ -260,7 +259,7 @@ func (s *subscriber) take(ctx context.Context, data, id string) bool {
 		return false
 	}
 	if len(a.Errors) == 0 {
-		s.took(ctx, string(a.Data.Blocks.ChainOrder), id)
+		s.received(ctx, string(a.Data.Blocks.ChainOrder), id)
 		return true
 	}
 	e := a.Errors[0].end("error")

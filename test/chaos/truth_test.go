@@ -20,34 +20,34 @@ const (
 	mostShards  = 8
 	recorded    = "../../../shared/realdata/ton-mainnet-genesis.json"
 
-	// settling blocks end a chain: each shard has a block among them, so that a
-	// hole before them shows.
+	// settling is the number of blocks at the end of a chain that contain a block of each shard, so
+	// that an earlier hole is noticed.
 	settling = 60
 )
 
-// A truth is what a source has had: all blocks, and when each was committed.
+// A truth holds all blocks of a source and the time at which each was committed.
 type truth struct {
 	blocks    []chaingql.Block
 	place     map[chaingql.Cursor]int
-	committed []atomic.Int64 // Unix time in ns; 0 where it was there before the run
-	recorded  int            // how many are of a real chain
+	committed []atomic.Int64 // Unix time in nanoseconds; 0 if committed before the run
+	recorded  int            // number of recorded blocks of a real chain
 }
 
-// newTruth takes up to half of n, at most all, blocks from the recorded chain
-// and makes up the rest. It says why where there is no recording.
+// newTruth takes up to n/2 blocks from the recorded chain and simulates the rest. If there is no
+// recording, it returns the reason.
 func newTruth(n int, seed uint64) (t *truth, why string) {
 	t = &truth{place: make(map[chaingql.Cursor]int, n), committed: make([]atomic.Int64, n)}
 	known, why := recording(n / 2)
 	t.recorded = len(known)
-	t.blocks = goOn(known, n, rand.New(rand.NewPCG(seed, 1)))
+	t.blocks = extend(known, n, rand.New(rand.NewPCG(seed, 1)))
 	for i, b := range t.blocks {
 		t.place[b.Cursor] = i
 	}
 	return t, why
 }
 
-// recording loads the beginning of the recorded chain, up to a block of the
-// masterchain: what comes next is then a new round.
+// recording loads the beginning of the recorded chain, up to a masterchain block, so that the next
+// block starts a round.
 func recording(most int) (blocks []chaingql.Block, why string) {
 	file, err := os.Open(recorded)
 	if err != nil {
@@ -65,13 +65,13 @@ func recording(most int) (blocks []chaingql.Block, why string) {
 	return slices.Clone(blocks), ""
 }
 
-// A tip is the newest block of a shard, or what it took over at a split.
+// A tip is the newest block of a shard, or the last block of its parent after a split.
 type tip struct {
 	seqNo uint32
-	own   bool // it has a block of its own
+	own   bool // the shard has a block of its own
 }
 
-// tips finds the shards of workchain 0 at the end of a chain.
+// tips returns the shards of workchain 0 at the end of a chain.
 func tips(blocks []chaingql.Block) map[uint64]tip {
 	shards := map[uint64]tip{}
 	for _, b := range blocks {
@@ -100,9 +100,9 @@ func parent(shard uint64) uint64 {
 	return shard&^bit&^(bit<<1) | bit<<1
 }
 
-// goOn makes a chain n blocks long: each shard goes on where it stands, and
-// splits and merges by the network's rules.
-func goOn(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
+// extend extends a chain to n blocks. Each shard continues, splits and merges by the rules of the
+// network.
+func extend(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
 	blocks, shards := slices.Clip(known), tips(known)
 	master, at := uint32(0), time.Unix(1_600_000_000, 0).UTC()
 	if len(known) > 0 {
@@ -140,14 +140,14 @@ func goOn(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
 	return blocks[:n:n]
 }
 
-// reshard splits or merges now and then.
+// reshard occasionally splits or merges a shard.
 func reshard(rng *rand.Rand, shards map[uint64]tip) {
 	all := sorted(shards)
 	shard := all[rng.IntN(len(all))]
 	bit := shard & -shard
 	sibling := shard ^ bit<<1
 	switch t := shards[shard]; {
-	case !t.own: // nobody would know that it had been there
+	case !t.own: // clients could not detect a shard without a block
 	case rng.IntN(12) == 0 && len(shards) < mostShards:
 		delete(shards, shard)
 		shards[shard-bit/2], shards[shard+bit/2] = tip{seqNo: t.seqNo}, tip{seqNo: t.seqNo}
@@ -168,14 +168,14 @@ func sorted(shards map[uint64]tip) []uint64 {
 	return all
 }
 
-// A filter is what a subscriber asks for.
+// A filter is the filter of a subscription.
 type filter struct {
 	name    string
 	json    string
 	matches func(chaingql.Block) bool
 }
 
-// filters are some that match much, some that match little.
+// filters returns filters that match many and few blocks.
 func (t *truth) filters() []filter {
 	often := map[uint64]int{}
 	for _, b := range t.blocks {

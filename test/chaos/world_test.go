@@ -20,56 +20,55 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// size is how large a run is.
+// size holds the parameters of a run.
 type size struct {
 	blocks, subscribers, cuts, failures int
-	rate                                float64 // blocks a second
-	holes                               float64 // chance that Follow leaves a block out, and that two come the wrong way round
-	fates                               []fate  // of holes in the source, in this order
+	rate                                float64 // blocks per second
+	holes                               float64 // probability that Follow omits a block, and that it swaps two blocks
+	fates                               []fate  // of the holes in the source, in this order
 	resume                              resuming
-	patience                            time.Duration // default: patience
+	progressTimeout                     time.Duration // maximum time without progress; default: progressTimeout
 }
 
-// A world is all that a run consists of.
+// A world holds everything that belongs to a run.
 type world struct {
 	size
-	seed   uint64
-	truth  *truth
-	why    string // there are no recorded blocks
-	source *source
-	chaos  *backendtest.ChaosBackend
-	host   *service
-	wide   *proxy // for quick subscribers and queries
-	narrow *proxy // for slow ones
+	seed        uint64
+	truth       *truth
+	noRecording string // reason for which there are no recorded blocks
+	source      *source
+	chaos       *backendtest.ChaosBackend
+	host        *service
+	wide        *proxy // for fast subscribers and queries
+	narrow      *proxy // for slow subscribers
 
 	peers       []*peer
-	subscribers []*subscriber // of the peers
+	subscribers []*subscriber // subscriptions of the peers
 	reading     sync.WaitGroup
 
-	decided int          // the number of the block before which the last hole was decided
-	dry     atomic.Bool  // all blocks are committed
-	calm    atomic.Bool  // no lines are cut
-	newest  atomic.Int64 // the newest block that any subscriber was sent
-	pruned  atomic.Int64 // how many blocks
-	queries struct{ answered, failed, behind atomic.Int64 }
-	told    atomic.Int64 // subscribers that came with a pruned cursor and were told so
+	decided      int          // block before which the last hole was decided
+	allCommitted atomic.Bool  // all blocks have been committed
+	pauseCuts    atomic.Bool  // no connections are cut
+	newest       atomic.Int64 // newest block that any subscriber has received
+	pruned       atomic.Int64 // number of pruned blocks
+	queries      struct{ answered, failed, behind atomic.Int64 }
+	tooOld       atomic.Int64 // subscribers that received CURSOR_TOO_OLD for a pruned cursor
 
-	searching atomic.Bool // the service searches for blocks of a hole, and will have them or be replaced
+	searching atomic.Bool // the service searches for blocks; then it will have them or be replaced
 
 	mu     sync.Mutex
 	faults []string
 }
 
-// newWorld brings everything up, with the first tenth of the blocks committed
-// and half of those pruned.
+// newWorld starts everything. A tenth of the blocks is committed, and half of these are pruned.
 func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	w := &world{size: s, seed: seed, source: &source{Chain: memchain.New()}}
-	w.patience = cmp.Or(w.patience, patience)
-	w.truth, w.why = newTruth(s.blocks, seed)
+	w.progressTimeout = cmp.Or(w.progressTimeout, progressTimeout)
+	w.truth, w.noRecording = newTruth(s.blocks, seed)
 	if err := w.source.Append(w.truth.blocks[:w.before()]...); err != nil {
 		return nil, err
 	}
-	// Enough that hardly ever a run has to be given more; see commit.
+	// High enough that commit rarely has to add failures.
 	fails := (float64(s.failures) + 4*math.Sqrt(float64(s.failures)) + 4) / float64(s.blocks-w.before()-settling)
 	w.chaos = backendtest.Chaos(w.source, backendtest.ChaosOptions{
 		Seed: seed, Fail: fails / 2, End: fails / 4, Panic: fails / 4,
@@ -91,10 +90,10 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	return w, err
 }
 
-// before is how many blocks there are at first.
+// before returns the number of blocks that are committed before the run.
 func (w *world) before() int { return w.blocks / 10 }
 
-// close ends the service and the proxies and waits for them.
+// close stops the service and the proxies and waits for them.
 func (w *world) close() error {
 	w.chaos.Calm()
 	err := w.host.close()
@@ -111,16 +110,16 @@ func (w *world) fault(format string, args ...any) {
 	}
 }
 
-// slowness is how long a slow subscriber waits between blocks: it reads a tenth
-// of what comes, and catches up once nothing comes any more.
+// slowness returns the time between two reads of a slow subscriber: it reads a tenth of the rate,
+// and faster after the last block has been committed.
 func (w *world) slowness() time.Duration {
-	if w.dry.Load() {
+	if w.allCommitted.Load() {
 		return time.Duration(float64(time.Second) / w.rate / 4)
 	}
 	return time.Duration(float64(time.Second) / w.rate * 10)
 }
 
-// prune drops the first n blocks.
+// prune removes the first n blocks.
 func (w *world) prune(n int) {
 	if int64(n) > w.pruned.Load() {
 		if err := w.chaos.Prune(context.Background(), w.truth.blocks[n].Cursor); err != nil {
@@ -131,8 +130,8 @@ func (w *world) prune(n int) {
 	}
 }
 
-// query asks for the latest block, again and again: what a subscriber has been
-// sent, a query that begins later must show.
+// query reads the latest block repeatedly. A query must return at least the newest block that a
+// subscriber had received before the query started.
 func (w *world) query(ctx context.Context) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for pause(ctx, 15*time.Millisecond) {
@@ -142,10 +141,10 @@ func (w *world) query(ctx context.Context) {
 		case err != nil:
 			w.queries.failed.Add(1)
 		case !known:
-			w.fault("blocks(last: 1) showed cursor %q, which no block has", latest)
+			w.fault("blocks(last: 1) returned unknown cursor %q", latest)
 		case n < sent:
 			w.queries.behind.Add(1)
-			w.fault("blocks(last: 1) showed block %d (%q) when a subscriber had been sent %d (%q)", n, latest, sent, w.truth.blocks[sent].Cursor)
+			w.fault("blocks(last: 1) returned block %d (%q) after a subscriber had received %d (%q)", n, latest, sent, w.truth.blocks[sent].Cursor)
 		default:
 			w.queries.answered.Add(1)
 		}

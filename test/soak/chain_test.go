@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	kept     = 3000    // blocks that the chain keeps
-	first    = 3 * 100 // number of its first block
-	accounts = 2000    // that clients ask for; the chain has seen the first half of them
+	kept     = 3000    // number of blocks that the chain keeps
+	first    = 3 * 100 // number of the first block
+	accounts = 2000    // queried accounts; the chain knows the first half of them
 )
 
-// shards take turns: the blocks of a round, in the order of their cursors.
+// shards lists the shards in the order of a round's cursors.
 var shards = [3]struct {
 	workchain int32
 	prefix    uint64
 }{{0, 0x4000000000000000}, {0, 0xc000000000000000}, {-1, 0x8000000000000000}}
 
-// blockAt is the block of a number, all of which follows from it but for the
-// hash: that has when the block was committed.
+// blockAt returns block n. It depends only on n, except for the hash, which contains the time of
+// the commit.
 func blockAt(n int, committed time.Time) chaingql.Block {
 	s, seqNo := shards[n%3], uint32(n/3)
 	b := chaingql.Block{
@@ -35,12 +35,12 @@ func blockAt(n int, committed time.Time) chaingql.Block {
 	return b
 }
 
-// cursorAt is the cursor of the block of a number.
+// cursorAt returns the cursor of block n.
 func cursorAt(n int) string { return string(blockAt(n, time.Time{}).Cursor) }
 
-// A block is one that a client was told of.
+// A block is a block in a response.
 type block struct {
-	Hash        string // a subscription's id
+	Hash        string // alias of id in the subscription
 	ID          string
 	SeqNo       int    `json:"seq_no"`
 	WorkchainID int32  `json:"workchain_id"`
@@ -48,8 +48,7 @@ type block struct {
 	ChainOrder  string `json:"chain_order"`
 }
 
-// number checks a block against the chain, and tells which it is and when it was
-// committed.
+// number checks a block against the chain and returns its number and commit time.
 func (b block) number() (n int, committed time.Time, err error) {
 	hash := b.Hash
 	if hash == "" {
@@ -57,23 +56,23 @@ func (b block) number() (n int, committed time.Time, err error) {
 	}
 	raw, err := hex.DecodeString(hash)
 	if err != nil || len(raw) != len(chaingql.Hash{}) {
-		return 0, committed, fmt.Errorf("hash %q is no block's", hash)
+		return 0, committed, fmt.Errorf("hash %q belongs to no block", hash)
 	}
 	n = int(binary.BigEndian.Uint64(raw[24:]))
 	due := blockAt(n, time.Unix(0, int64(binary.BigEndian.Uint64(raw))))
 	if b.SeqNo != int(due.SeqNo) || b.WorkchainID != due.Workchain || b.Shard != fmt.Sprintf("%016x", due.Shard) || b.ChainOrder != string(due.Cursor) {
-		return 0, committed, fmt.Errorf("block %d came as %+v", n, b)
+		return 0, committed, fmt.Errorf("block %d has wrong fields: %+v", n, b)
 	}
 	return n, due.Time, nil
 }
 
-// An interest is the blocks that somebody asks for: every so many.
+// An interest selects every n-th block.
 type interest struct {
 	name      string
-	filter    string // of a subscription, as JSON
-	workchain string // of a query, as JSON
+	filter    string // filter of a subscription, as JSON
+	workchain string // argument of a query, as JSON
 	every     int
-	from      int // the first one of a round
+	from      int // index of the first one in a round
 }
 
 var interests = []interest{
@@ -82,14 +81,14 @@ var interests = []interest{
 	{"a shard", `{"shard":{"eq":"c000000000000000"}}`, "", 3, 1},
 }
 
-// after is the number of the next block of interest.
+// after returns the number of the next selected block after n.
 func (i interest) after(n int) int {
 	for n++; n%i.every != i.from%i.every; n++ {
 	}
 	return n
 }
 
-// before is the number of the last one short of n.
+// before returns the number of the last selected block before n.
 func (i interest) before(n int) int {
 	for n--; n%i.every != i.from%i.every; n-- {
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A child is the service in a process of its own. It ends when its input does,
-// so also with this process.
+// A child is the service in a separate process. It exits when its standard input is closed, so also
+// when this process ends.
 type child struct {
 	addr  string
 	cmd   *exec.Cmd
@@ -22,8 +22,8 @@ type child struct {
 	lines *bufio.Reader
 }
 
-// answering is the time that the service has to say what it holds.
-const answering = 30 * time.Second
+// replyTimeout is the time within which the service must reply to a command.
+const replyTimeout = 30 * time.Second
 
 func startChild(kind string) (*child, error) {
 	c := &child{cmd: exec.Command(os.Args[0])}
@@ -43,13 +43,13 @@ func startChild(kind string) (*child, error) {
 	c.lines = bufio.NewReader(output)
 	if c.addr, err = c.lines.ReadString('\n'); err != nil {
 		c.stop()
-		return nil, fmt.Errorf("the service does not start: %w", err)
+		return nil, fmt.Errorf("the service failed to start: %w", err)
 	}
 	c.addr = strings.TrimSpace(c.addr)
 	return c, nil
 }
 
-// stop ends the service and waits for it.
+// stop closes the service's input and waits until it exits. It kills it after 5 seconds.
 func (c *child) stop() {
 	_ = c.input.Close()
 	ended := time.AfterFunc(5*time.Second, func() { _ = c.cmd.Process.Kill() })
@@ -57,17 +57,18 @@ func (c *child) stop() {
 	_ = c.cmd.Wait()
 }
 
-// ask has the service do something and says what it holds then.
+// ask sends a command to the service and returns its resource usage.
 func (c *child) ask(what string) (held, error) {
 	var h held
 	if _, err := io.WriteString(c.input, what+"\n"); err != nil {
-		return h, fmt.Errorf("the service has stopped: %w", err)
+		return h, fmt.Errorf("the service exited: %w", err)
 	}
-	hung := time.AfterFunc(answering, func() { _ = c.cmd.Process.Signal(syscall.SIGQUIT) }) // its stacks tell why
+	// SIGQUIT makes the service print its stacks.
+	hung := time.AfterFunc(replyTimeout, func() { _ = c.cmd.Process.Signal(syscall.SIGQUIT) })
 	line, err := c.lines.ReadBytes('\n')
 	hung.Stop()
 	if err != nil {
-		return h, fmt.Errorf("the service has stopped: %w", err)
+		return h, fmt.Errorf("the service exited: %w", err)
 	}
 	if err := json.Unmarshal(line, &h.state); err != nil {
 		return h, err
@@ -79,22 +80,22 @@ func (c *child) ask(what string) (held, error) {
 	return h, err
 }
 
-// held is what the service holds.
+// held is the resource usage of the service.
 type held struct {
 	state
-	rss   int64 // bytes
+	rss   int64 // in bytes
 	files int
 }
 
-// memory is what is resident and in use. Of the free pages FreeOSMemory leaves some
-// megabytes now and nothing then, which is more than a leak in ten minutes may be.
+// memory returns the resident memory without free pages. FreeOSMemory leaves up to a few megabytes
+// of free pages, more than a leak in ten minutes may take.
 func (h held) memory() int64 { return h.rss - h.Free }
 
 func (h held) String() string {
 	return fmt.Sprintf("RSS %.1f MB (free %.1f, heap %.1f), %d goroutines, %d files", float64(h.rss)/1e6, float64(h.Free)/1e6, float64(h.Heap)/1e6, h.Goroutines, h.files)
 }
 
-// holds reads what the system knows of a process.
+// holds reads the memory and file count of a process from /proc.
 func holds(pid int) (rss int64, files int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -109,9 +110,8 @@ func holds(pid int) (rss int64, files int, err error) {
 	return rss << 10, len(open), err
 }
 
-// settled waits until nobody is left whose leaving takes a moment: until the
-// service has held no less than before for a second, and as little as it should
-// or the wait is over.
+// settled waits until connections have been released: until the number of goroutines and files has
+// not decreased for a second, and is at most that of most, or until wait is over.
 func (c *child) settled(most *held, wait time.Duration) (held, error) {
 	var least held
 	for deadline, since := time.Now().Add(wait), time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -128,6 +128,6 @@ func (c *child) settled(most *held, wait time.Duration) (held, error) {
 		}
 	}
 	h, err := c.ask("free")
-	h.Goroutines, h.files = least.Goroutines, least.files // what it holds on the way is of no account
+	h.Goroutines, h.files = least.Goroutines, least.files // ignores temporary goroutines and files
 	return h, err
 }

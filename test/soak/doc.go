@@ -1,12 +1,11 @@
-// Package soak holds no code, only a test that serves for a long time what a
-// service on the open internet is sent: honest clients, whose every answer and
-// block is checked, beside hostile ones, while the source fails now and then and
-// the service is restarted. The service is a process of its own, kept busy at a
-// share of the machine. When all have left it must hold what it held after a
-// short run of the same kind, in memory, goroutines and files.
+// Package soak contains only a test that runs a service for a long time under the load of the open
+// internet. Honest clients check every response and block. Hostile clients run at the same time,
+// while the source fails now and then and the service is replaced. The service runs in a separate
+// process that takes a fixed share of the machine. After all clients have left, its memory,
+// goroutines and files must match those after a short run of the same kind.
 //
 //	make soak                                     # ten minutes
 //	make soak SOAK='-soak.for 1h'                 # or longer
-//	make soak SOAK='-soak.for 30s -soak.leak'     # must fail: the service keeps something of each request
+//	make soak SOAK='-soak.for 30s -soak.leak'     # must fail: the service keeps some data of each request
 //	go test .                                     # some seconds
 package soak

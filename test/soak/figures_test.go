@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A histogram counts durations in steps of 5 % from a microsecond up.
+// A histogram counts durations from one microsecond up, in steps of 5 %.
 type histogram [400]atomic.Int64
 
 func (h *histogram) add(d time.Duration) {
@@ -21,7 +21,7 @@ func (h *histogram) add(d time.Duration) {
 	h[min(step, len(h)-1)].Add(1)
 }
 
-// below is the duration that a share of them did not exceed.
+// below returns the duration that a share of the samples does not exceed.
 func (h *histogram) below(share float64) time.Duration {
 	var all, sum int64
 	for i := range h {
@@ -39,7 +39,7 @@ func (h *histogram) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v", h.below(0.5), h.below(0.99))
 }
 
-// counts say how often what happened.
+// counts counts events by name.
 type counts struct {
 	mu sync.Mutex
 	of map[string]int
@@ -73,18 +73,18 @@ func (c *counts) String() string {
 	return strings.Join(all, ", ")
 }
 
-// A meter measures processor time, of two processes and of the machine.
+// A meter measures the CPU time of two processes and of the machine.
 type meter struct {
 	pids          [2]int
 	own           [2]float64
 	machine, busy float64
 }
 
-// A share is what was taken of the machine's processors, by both processes, by
-// the service alone, and by others that are not nice.
+// A share is the used part of the machine's CPU time: by both processes, by the service alone, and
+// by other processes without a positive nice value.
 type share struct{ both, service, others float64 }
 
-// since is the share since it was asked the last time.
+// since returns the share since the previous call.
 func (m *meter) since() (share, error) {
 	before := *m
 	for i, pid := range m.pids {
@@ -102,14 +102,14 @@ func (m *meter) since() (share, error) {
 	for _, ticks := range fields[:8] {
 		m.machine += ticks
 	}
-	m.busy = m.machine - fields[1] - fields[3] - fields[4] // neither what is nice, nor idle
+	m.busy = m.machine - fields[1] - fields[3] - fields[4] // without nice, idle and iowait time
 	all := max(1, m.machine-before.machine)
 	service := (m.own[1] - before.own[1]) / all
 	both := service + (m.own[0]-before.own[0])/all
 	return share{both, service, max(0, (m.busy-before.busy)/all-both)}, nil
 }
 
-// mean is the mean of n shares and one more.
+// mean returns the mean of n shares with mean s and one more.
 func (s share) mean(n float64, next share) share {
 	of := func(a, b float64) float64 { return (a*n + b) / (n + 1) }
 	return share{of(s.both, next.both), of(s.service, next.service), of(s.others, next.others)}
@@ -119,7 +119,7 @@ func (s share) String() string {
 	return fmt.Sprintf("%.0f %% busy (the service %.0f %%, others %.0f %%)", 100*s.both, 100*s.service, 100*s.others)
 }
 
-// stat reads the numbers behind a mark in the first line of a file.
+// stat reads the numbers after mark in the first line of a file.
 func stat(path, mark string) (fields []float64, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -128,11 +128,11 @@ func stat(path, mark string) (fields []float64, err error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	_, rest, _ := strings.Cut(line, mark)
 	for word := range strings.FieldsSeq(rest) {
-		n, _ := strconv.ParseFloat(word, 64) // a state is a letter
+		n, _ := strconv.ParseFloat(word, 64) // fields that are not numbers count as 0
 		fields = append(fields, n)
 	}
 	if len(fields) < 13 && mark == ") " || len(fields) < 8 {
-		return nil, fmt.Errorf("%s reads %q", path, line)
+		return nil, fmt.Errorf("%s: unexpected line %q", path, line)
 	}
 	return fields, nil
 }

@@ -16,33 +16,33 @@ import (
 	"time"
 )
 
-// A hostile client says one thing on a connection of its own, again and again.
+// A hostile client repeatedly opens a connection and sends the same kind of request.
 type hostile struct {
 	name   string
-	number int           // at once
-	rest   time.Duration // between two of them
-	want   string        // a regular expression of what may come of it
-	how    behaviour
+	number int           // number of parallel connections
+	rest   time.Duration // mean pause between two connections
+	want   string        // regular expression of permitted outcomes
+	how    behavior
 	text   func() string
 }
 
-// A behaviour is what it does with its connection. It returns what came of it:
-// an HTTP status with the error's code, then "left" where the client ended the
-// connection, "hung" where nobody did, and nothing where the service did.
-type behaviour func(ctx context.Context, c net.Conn, text string) string
+// A behavior sends a text on a connection and returns the outcome: the HTTP status and error code,
+// if any, followed by "left" if the client closed the connection, by "hung" if nobody did, and by
+// nothing if the service did.
+type behavior func(ctx context.Context, c net.Conn, text string) string
 
 const (
-	patience = 20 * time.Second // more than the service has with anybody
-	deafness = 15 * time.Second // that a client that does not read waits
-	most     = 1 << 20          // of what is sent to it
+	readTimeout = 20 * time.Second // longer than any timeout of the service
+	deafTime    = 15 * time.Second // time that a client waits without reading
+	most        = 1 << 20          // maximum number of bytes that a client reads
 )
 
-// hears reads all that is said until the service ends the connection.
+// hears sends text and reads until the service closes the connection.
 func hears(ctx context.Context, c net.Conn, text string) string {
 	return heard(ctx, c, func() { _, _ = io.WriteString(c, text) })
 }
 
-// dribbles says what is behind the last line break byte by byte.
+// dribbles sends the last line of text one byte at a time.
 func dribbles(ctx context.Context, c net.Conn, text string) string {
 	return heard(ctx, c, func() {
 		at := strings.LastIndexByte(text, '\n') + 1
@@ -53,7 +53,7 @@ func dribbles(ctx context.Context, c net.Conn, text string) string {
 	})
 }
 
-// leaves closes the connection behind what it says, or resets it.
+// leaves sends text and then closes or resets the connection.
 func leaves(_ context.Context, c net.Conn, text string) string {
 	_, _ = io.WriteString(c, text)
 	if rand.IntN(2) == 0 {
@@ -62,7 +62,7 @@ func leaves(_ context.Context, c net.Conn, text string) string {
 	return "left"
 }
 
-// deaf takes nothing of what is answered.
+// deaf sends text and reads nothing.
 func deaf(ctx context.Context, c net.Conn, text string) string {
 	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
 	sent := make(chan struct{})
@@ -70,7 +70,7 @@ func deaf(ctx context.Context, c net.Conn, text string) string {
 		defer close(sent)
 		_, _ = io.WriteString(c, text)
 	}()
-	pause(ctx, deafness)
+	pause(ctx, deafTime)
 	_ = c.Close()
 	<-sent
 	return "left"
@@ -78,11 +78,11 @@ func deaf(ctx context.Context, c net.Conn, text string) string {
 
 func heard(ctx context.Context, c net.Conn, say func()) string {
 	sent := make(chan struct{})
-	go func() { // the answer may come before the whole of it is taken
+	go func() { // the response may arrive before the service has read all of it
 		defer close(sent)
 		say()
 	}()
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(readTimeout))
 	text, err := io.ReadAll(io.LimitReader(c, most))
 	_ = c.Close()
 	<-sent
@@ -113,13 +113,14 @@ func errorCode(text []byte) string {
 
 func codeOf(status int, text []byte) string { return fmt.Sprint(status) + errorCode(text) }
 
-// be is one hostile client.
-func (w *world) be(ctx context.Context, h hostile) {
-	want := regexp.MustCompile(`^(` + h.want + `)( left)?$|^503 SERVICE_UNAVAILABLE( left| hung)?$`) // who is not upgraded may ask for something else
+// runHostile runs one hostile client until ctx is done.
+func (w *world) runHostile(ctx context.Context, h hostile) {
+	// After a refused upgrade, the service may parse the next frames as a request.
+	want := regexp.MustCompile(`^(` + h.want + `)( left)?$|^503 SERVICE_UNAVAILABLE( left| hung)?$`)
 	for pause(ctx, h.rest/2+jitter(h.rest)) {
 		c, err := net.DialTimeout("tcp", w.child.addr, 5*time.Second)
 		if err != nil {
-			w.fault("%s cannot connect: %v", h.name, err)
+			w.fault("%s: connect: %v", h.name, err)
 			continue
 		}
 		off := context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -131,15 +132,15 @@ func (w *world) be(ctx context.Context, h hostile) {
 			w.codes.add(strings.TrimSuffix(strings.TrimSuffix(what, " left"), " hung"))
 		}
 		if ctx.Err() == nil && what != "left" && !want.MatchString(what) {
-			w.fault("%s came to %q", h.name, what)
+			w.fault("%s: unexpected outcome %q", h.name, what)
 		}
 	}
 }
 
-// hostiles are those of a run.
+// hostiles returns the hostile clients of a run.
 func hostiles() []hostile {
 	const refused = `400 (GRAPHQL_PARSE_FAILED|GRAPHQL_VALIDATION_FAILED|LIMIT_EXCEEDED|BAD_USER_INPUT)`
-	const gone = `|101|101 [A-Z_]+` // answered what there was to answer, and closed
+	const gone = `|101|101 [A-Z_]+` // closed, possibly after an upgrade and an error
 	brief, long := 100*time.Millisecond, time.Second
 	much := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
 	live := query(`subscription{blocks{` + times(45, "a#:chain_order ") + `}}`)
@@ -147,7 +148,7 @@ func hostiles() []hostile {
 	half = half[:len(half)-10_000]
 	return []hostile{
 		{"refused documents", 4, brief, refused, hears, func() string { return post(query(oneOf(documents))) }},
-		{"documents that nobody sent before", 2, brief / 4, `200`, hears, func() string {
+		{"new documents", 2, brief / 4, `200`, hears, func() string {
 			return post(query(fmt.Sprintf("{a%d:info{version time}}", rand.Uint64())))
 		}},
 		{"bad JSON", 2, brief, `400 BAD_REQUEST`, hears, func() string { return post(oneOf(badBodies)) }},
@@ -184,9 +185,9 @@ func hostiles() []hostile {
 		{"subscribe and leave", 2, brief, ``, leaves, func() string {
 			return upgrade("open", "graphql-ws") + frame(start("graphql-ws", "1", live))
 		}},
-		{"answers that nobody takes", 3, long, ``, deaf, func() string { return strings.Repeat(post(much, "Connection: keep-alive"), 50) }},
-		{"streams that nobody takes", 3, long, ``, deaf, func() string { return post(live, "Accept: text/event-stream") }},
-		{"sockets that nobody takes", 3, long, ``, deaf, func() string {
+		{"unread responses", 3, long, ``, deaf, func() string { return strings.Repeat(post(much, "Connection: keep-alive"), 50) }},
+		{"unread streams", 3, long, ``, deaf, func() string { return post(live, "Accept: text/event-stream") }},
+		{"unread sockets", 3, long, ``, deaf, func() string {
 			return upgrade("open", "graphql-ws") + strings.Join(numbered(31, frame(start("graphql-ws", "#", live))), "")
 		}},
 	}
@@ -194,7 +195,7 @@ func hostiles() []hostile {
 
 var protocols = []string{"graphql-ws", "graphql-transport-ws"}
 
-// documents are each refused.
+// documents lists documents that must be refused.
 var documents = []string{
 	`{...A}fragment A on Query{...A}`,
 	`{info{version}}fragment A on Query{...B}fragment B on Query{...A}`,
@@ -218,11 +219,11 @@ func oneOf(texts []string) string { return texts[rand.IntN(len(texts))] }
 
 func random(n int) []byte {
 	b := make([]byte, n)
-	_, _ = crypto.Read(b) // never fails
+	_, _ = crypto.Read(b) // crypto/rand never fails
 	return b
 }
 
-// times joins n copies of a text in which # is their number.
+// times concatenates n copies of text and replaces # by the number of the copy.
 func times(n int, text string) string { return strings.Join(numbered(n, text), "") }
 
 func numbered(n int, text string) (all []string) {
@@ -243,7 +244,7 @@ func post(body string, headers ...string) string {
 	return request("POST", "/open/graphql", body, headers...)
 }
 
-// request writes down an HTTP request, with the usual headers where none is given.
+// request returns an HTTP request with default headers.
 func request(method, path, body string, headers ...string) string {
 	all := strings.Join(append(headers, ""), "\r\n")
 	for _, usual := range []string{"Host: soak.example", "Connection: close", "Accept: application/graphql-response+json", "Content-Type: application/json"} {
@@ -259,7 +260,7 @@ func upgrade(project, protocol string) string {
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: "+protocol)
 }
 
-// frame is a text as a client sends it, masked with zeros.
+// frame returns a text frame of a client, with a zero mask.
 func frame(text string) string {
 	h := []byte{0x81, 0x80}
 	if n := len(text); n < 126 {

@@ -17,14 +17,14 @@ import (
 
 var basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(":"+secret))
 
-// A question is what an honest client asks, and how it judges the answer.
+// A question is a query with a check of its response.
 type question struct {
 	document  string
 	variables string
 	judge     func(data answer) error
 }
 
-// An answer is all that any question may get.
+// An answer holds the data of any response.
 type answer struct {
 	Blockchain struct {
 		Account struct {
@@ -47,7 +47,7 @@ const (
 	askLatest = `{ blockchain { blocks(last: 1) { edges { node { hash seq_no workchain_id shard chain_order } } } } }`
 )
 
-// question makes up one of the usual ones.
+// question returns a random query.
 func (w *world) question() question {
 	seen := int(w.seen.Load())
 	switch rand.IntN(3) {
@@ -56,7 +56,7 @@ func (w *world) question() question {
 		a, due := address(account).String(), balance(account).String()
 		return question{askBalance, fmt.Sprintf(`{"a":%q}`, a), func(data answer) error {
 			if i := data.Blockchain.Account.Info; i.Address != a || i.Balance != due {
-				return fmt.Errorf("account %s has %s, not %+v", a, due, i)
+				return fmt.Errorf("account %s: balance %s expected, got %+v", a, due, i)
 			}
 			return nil
 		}}
@@ -65,12 +65,12 @@ func (w *world) question() question {
 		return question{askPage, fmt.Sprintf(`{"w":%s,"n":%d,"b":%q}`, of.workchain, n, cursorAt(before)), func(data answer) error {
 			edges, due := data.Blockchain.Blocks.Edges, before
 			if len(edges) != n {
-				return fmt.Errorf("a page of %d has %d blocks", n, len(edges))
+				return fmt.Errorf("a page of %d blocks has %d", n, len(edges))
 			}
 			for i := n - 1; i >= 0; i-- {
 				due = of.before(due)
 				if got, _, err := edges[i].Node.number(); err != nil || got != due || edges[i].Cursor != cursorAt(due) {
-					return fmt.Errorf("block %d is at %q where %d was due: %w", got, edges[i].Cursor, due, err)
+					return fmt.Errorf("block %d with cursor %q, want block %d: %w", got, edges[i].Cursor, due, err)
 				}
 			}
 			return nil
@@ -79,20 +79,20 @@ func (w *world) question() question {
 	return question{askLatest, "null", func(data answer) error {
 		edges := data.Blockchain.Blocks.Edges
 		if len(edges) != 1 {
-			return fmt.Errorf("%d blocks are the latest", len(edges))
+			return fmt.Errorf("%d blocks for last: 1", len(edges))
 		}
 		n, _, err := edges[0].Node.number()
 		if err == nil && n < seen {
-			err = fmt.Errorf("block %d is the latest when a subscriber has had %d", n, seen)
+			err = fmt.Errorf("latest block is %d after a subscriber received %d", n, seen)
 		}
 		return err
 	}}
 }
 
-// later is when a client asks again that was told that there is no service.
+// later is the pause before a retry after SERVICE_UNAVAILABLE.
 const later = 100 * time.Millisecond
 
-// query asks question after question, at the pace of the moment.
+// query sends queries at the current rate until ctx is done.
 func (w *world) query(ctx context.Context) {
 	for ctx.Err() == nil {
 		start := time.Now()
@@ -109,7 +109,7 @@ func (w *world) query(ctx context.Context) {
 	}
 }
 
-// ask asks by POST or GET, with the document or by its hash.
+// ask sends a query by POST or GET, with its text or its hash.
 func (w *world) ask(ctx context.Context, q question) error {
 	get, byHash, locked := rand.IntN(3) == 0, rand.IntN(3) == 0, rand.IntN(2) == 0
 	extensions := ""
@@ -124,7 +124,7 @@ func (w *world) ask(ctx context.Context, q question) error {
 		data, err := w.exchange(ctx, get, locked, document, q.variables, extensions)
 		switch {
 		case errors.Is(err, errNotPersisted) && document == "":
-			document = q.document // it is made known by that
+			document = q.document // sending both registers the document
 			continue
 		case err != nil:
 			return err
@@ -135,7 +135,7 @@ func (w *world) ask(ctx context.Context, q question) error {
 
 var errNotPersisted = errors.New("PERSISTED_QUERY_NOT_FOUND")
 
-// exchange makes one request.
+// exchange sends one request.
 func (w *world) exchange(ctx context.Context, get, locked bool, document, variables, extensions string) (data answer, err error) {
 	project := "open"
 	if locked {

@@ -24,8 +24,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// The test binary is the service where the environment says so, and a leaking
-// one where it says leaking.
+// Values of the environment variable asService, with which the test binary runs as the service. A
+// leaking service keeps memory and goroutines of requests.
 const (
 	asService = "CHAINGQL_SOAK_SERVICE"
 	sound     = "sound"
@@ -34,22 +34,22 @@ const (
 
 const (
 	secret     = "s3cret"
-	pace       = 50 * time.Millisecond // a round of blocks
-	interrupts = 150                   // a source breaks off each time after so many blocks
-	restarting = time.Second           // what Shutdown is given
+	pace       = 50 * time.Millisecond // time between two rounds of blocks
+	interrupts = 150                   // number of blocks between two failures of the source
+	restarting = time.Second           // timeout of Shutdown
 )
 
-// A state is what the service says of itself.
+// A state is the service's reply to a command.
 type state struct {
 	Goroutines int
-	Heap       int64  // bytes of objects
-	Free       int64  // bytes of pages that Go's runtime keeps for later
-	Newest     int    // the newest block
-	Stacks     string // where they were asked for
-	Trouble    string // why it could not do what it was asked to
+	Heap       int64  // bytes of heap objects
+	Free       int64  // bytes of free pages that the Go runtime has not returned
+	Newest     int    // number of the newest block
+	Stacks     string // reply to "stacks"
+	Trouble    string // error of the command
 }
 
-// A service is a host of a Handler, which can be replaced while it serves.
+// A service is a host with a Handler that can be replaced while it runs.
 type service struct {
 	backend chaingql.Backend
 	chain   *memchain.Chain
@@ -57,8 +57,8 @@ type service struct {
 	handler atomic.Pointer[chaingql.Handler]
 }
 
-// serve is the program of the service: it listens on 127.0.0.1, says where, and
-// answers each line of its input with a state until that ends.
+// serve runs the service on 127.0.0.1. It prints its address and replies to each line of standard
+// input with a state.
 func serve(kind string) error {
 	s := &service{chain: memchain.New()}
 	for account := range accounts / 2 {
@@ -85,7 +85,7 @@ func serve(kind string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{ // as SECURITY.md has it
+	server := &http.Server{ // as SECURITY.md recommends
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -97,23 +97,23 @@ func serve(kind string) error {
 	failed := make(chan error, 3)
 	go func() { failed <- server.Serve(listener) }()
 	go func() { failed <- s.grow() }()
-	go func() { failed <- s.obey() }()
+	go func() { failed <- s.execute() }()
 	fmt.Println(listener.Addr())
 	return <-failed
 }
 
 func (s *service) open() *chaingql.Handler {
 	return chaingql.New(s.backend, &chaingql.Options{
-		Authorizer: chaingql.StaticProjects{"open": {}, "locked": {Secret: secret, RequireSecret: true}},
-		KeepAlive:  2 * time.Second,
-		// Full after seconds: a cache that fills for an hour cannot be told from a leak.
+		Authorizer:        chaingql.StaticProjects{"open": {}, "locked": {Secret: secret, RequireSecret: true}},
+		KeepAliveInterval: 2 * time.Second,
+		// Full after a few seconds: a cache that grows for an hour would look like a leak.
 		Limits: chaingql.Limits{CacheBytes: 1 << 20},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 }
 
-// grow appends a round of blocks at each beat, drops the oldest, and breaks the
-// source off now and then.
+// grow appends a round of blocks at each tick. Every 150 blocks it interrupts the source and prunes
+// the oldest blocks.
 func (s *service) grow() error {
 	for now := range time.Tick(pace) {
 		for range shards {
@@ -123,7 +123,7 @@ func (s *service) grow() error {
 			}
 			s.newest.Store(int64(n))
 			if n%interrupts == 0 {
-				s.chain.Interrupt(errors.New("soak: the source broke off"))
+				s.chain.Interrupt(errors.New("soak: the source was interrupted"))
 				s.chain.Prune(blockAt(n-kept, now).Cursor)
 			}
 		}
@@ -131,8 +131,8 @@ func (s *service) grow() error {
 	return nil
 }
 
-// obey does what the process is told that started this one.
-func (s *service) obey() error {
+// execute runs the commands on standard input.
+func (s *service) execute() error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var now state
 		switch lines.Text() {
@@ -142,7 +142,7 @@ func (s *service) obey() error {
 			}
 		case "free":
 			debug.FreeOSMemory()
-			debug.FreeOSMemory() // what was in a pool goes with the second one
+			debug.FreeOSMemory() // the second collection empties sync.Pools
 		case "stacks":
 			var text strings.Builder
 			if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil {
@@ -161,19 +161,19 @@ func (s *service) obey() error {
 	return nil
 }
 
-// replace does as a host that puts a new version in place.
+// replace behaves like a host that deploys a new version.
 func (s *service) replace() error {
 	ctx, cancel := context.WithTimeout(context.Background(), restarting)
 	defer cancel()
 	err := s.handler.Load().Shutdown(ctx)
 	s.handler.Store(s.open())
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil // who reads nothing is not to be told
+		return nil // clients that read nothing cannot be informed
 	}
 	return err
 }
 
-// slow answers for balances after a while.
+// slow delays balances by 1 ms.
 type slow struct{ *backendtest.ChaosBackend }
 
 func (b slow) Balance(ctx context.Context, a chaingql.Address) (*big.Int, error) {
@@ -187,13 +187,13 @@ func (b slow) Balance(ctx context.Context, a chaingql.Address) (*big.Int, error)
 	}
 }
 
-// leaky keeps something of each request, and a goroutine of some.
+// leaky keeps 8 KiB of each request and a goroutine for every tenth.
 func leaky(h http.Handler) http.Handler {
 	var mu sync.Mutex
 	var left [][]byte
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		if len(left) < 50_000 { // enough to be seen
+		if len(left) < 50_000 { // enough to be detected
 			left = append(left, []byte(strings.Repeat("x", 8<<10)))
 			if len(left)%10 == 0 {
 				go func() { select {} }()

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/leak"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 var (
-	length   = flag.Duration("soak.for", 2*time.Second, "how long the load lasts, beside a warm-up of a tenth and the clients' leaving")
-	restarts = flag.Int("soak.restarts", 1, "restarts of the service meanwhile")
-	busy     = flag.Float64("soak.busy", 0.6, "share of the machine's processors to take, of what others leave")
-	leakFlag = flag.Bool("soak.leak", false, "have the service keep something of each request, which must fail")
-	forget   = flag.Bool("soak.forget", false, "have subscribers come back without a cursor, which must fail")
+	length   = flag.Duration("soak.for", 2*time.Second, "duration of the load, without the warm-up of a tenth and the shutdown")
+	restarts = flag.Int("soak.restarts", 1, "number of restarts of the service")
+	busy     = flag.Float64("soak.busy", 0.6, "share of the machine's CPU time to use")
+	leakFlag = flag.Bool("soak.leak", false, "let the service keep some data of each request; the run must then fail")
+	forget   = flag.Bool("soak.forget", false, "let subscribers resume without a cursor; the run must then fail")
 )
 
 func TestMain(m *testing.M) {
@@ -28,10 +28,10 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	code := m.Run()
-	os.Exit(leak.Judge(code, os.Stderr, 5*time.Second))
+	os.Exit(testkit.CheckLeaks(code, os.Stderr, 5*time.Second))
 }
 
-// sized is a run of a length, with what else hangs on that.
+// sized returns the parameters of a run of that length.
 func sized(length time.Duration) size {
 	within := func(least, d, most time.Duration) time.Duration { return min(max(least, d), most) }
 	return size{
@@ -43,7 +43,7 @@ func sized(length time.Duration) size {
 	}
 }
 
-func TestSoakEndsAsItBegan(t *testing.T) {
+func TestSoakReleasesAllResources(t *testing.T) {
 	s := sized(*length)
 	s.leak, s.forget = *leakFlag, *forget
 	for _, fault := range soak(t, s) {
@@ -51,26 +51,26 @@ func TestSoakEndsAsItBegan(t *testing.T) {
 	}
 }
 
-func TestSoakCanFail(t *testing.T) {
+func TestSoakDetectsLeaksAndLostBlocks(t *testing.T) {
 	s := sized(2 * time.Second)
 	s.leak, s.forget, s.leaving = true, true, 2*time.Second
 	faults := strings.Join(soak(t, s), "\n")
-	due := []string{"lost or doubled", "goroutines"}
+	due := []string{"lost or duplicate", "goroutines"}
 	if !raceEnabled {
 		due = append(due, "memory")
 	}
 	for _, word := range due {
 		if !strings.Contains(faults, word) {
-			t.Errorf("nothing is said of %s: %s", word, faults)
+			t.Errorf("no fault mentions %s: %s", word, faults)
 		}
 	}
 }
 
-// soak runs a world, and says what was wrong in it.
+// soak runs a world and returns its faults.
 func soak(t *testing.T, s size) (faults []string) {
 	t.Helper()
 	if _, err := stat("/proc/stat", "cpu "); err != nil {
-		t.Skipf("processes are measured by /proc: %v", err)
+		t.Skipf("this test needs /proc: %v", err)
 	}
 	kind := sound
 	if s.leak {
@@ -104,35 +104,35 @@ func soak(t *testing.T, s size) (faults []string) {
 	faults = append(warming.faults, w.faults...)
 	most := before.memory() / 10
 	if s.length < time.Minute {
-		most += 8 << 20 // seconds do not warm all there is
+		most += 8 << 20 // a short warm-up does not fill all caches and pools
 	}
-	// The race detector's own memory is not given back.
+	// The race detector does not return its own memory.
 	if grown := after.memory() - before.memory(); grown > most && !raceEnabled {
-		faults = append(faults, fmt.Sprintf("the memory has grown by %.1f MB: %v, then %v", float64(grown)/1e6, before, after))
+		faults = append(faults, fmt.Sprintf("memory has grown by %.1f MB: %v, then %v", float64(grown)/1e6, before, after))
 	}
 	if after.Goroutines > before.Goroutines || after.files > before.files {
 		h, err := c.ask("stacks")
-		faults = append(faults, fmt.Sprintf("goroutines or files were left: %v, then %v (%v)\n%s", before, after, err, h.Stacks))
+		faults = append(faults, fmt.Sprintf("goroutines or files leaked: %v, then %v (%v)\n%s", before, after, err, h.Stacks))
 	}
 	return faults
 }
 
-// table shows the figures of a run.
+// table formats the figures of a run.
 func (w *world) table(before, after held) string {
 	var t strings.Builder
 	for _, row := range [][2]any{
-		{"load", fmt.Sprintf("%v, behind a warm-up of %v", w.length, w.warm)},
+		{"load", fmt.Sprintf("%v, after a warm-up of %v", w.length, w.warm)},
 		{"restarts of the service, failures of its source", fmt.Sprintf("%d, %d", w.restarted, w.blocks/interrupts)},
-		{"processors", w.mean},
+		{"CPU", w.mean},
 		{"honest queries", fmt.Sprintf("%d, %v", w.answered.Load(), &w.latency)},
 		{"blocks to honest subscribers", fmt.Sprintf("%d (of %d committed), from commit to receipt %v", w.delivered.Load(), w.blocks, &w.delivery)},
 		{"hostile connections", w.hostilities.Load()},
-		{"answers by code", &w.codes},
-		{"honest clients told of a restart", w.unavailable.Load()},
-		{"wrong answers, lost blocks, other errors", w.wrong.Load()},
+		{"responses by code", &w.codes},
+		{"SERVICE_UNAVAILABLE during restarts", w.unavailable.Load()},
+		{"wrong responses, lost blocks, other errors", w.wrong.Load()},
 		{"after warm-up", before},
 		{"at the end", after},
-		{"memory, free pages left out", fmt.Sprintf("%+.1f %%", 100*float64(after.memory()-before.memory())/float64(before.memory()))},
+		{"memory without free pages", fmt.Sprintf("%+.1f %%", 100*float64(after.memory()-before.memory())/float64(before.memory()))},
 	} {
 		fmt.Fprintf(&t, "\n| %s | %v |", row[0], row[1])
 	}

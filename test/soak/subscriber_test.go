@@ -20,17 +20,17 @@ const subscription = `subscription($filter: BlockFilter, $after: String) {
   blocks(filter: $filter, after: $after) { id seq_no workchain_id shard chain_order }
 }`
 
-// A subscriber must get each block of its interest, once and in order, however
-// often it leaves and the service is restarted.
+// A subscriber must receive each block of its interest once and in order, even if it disconnects or
+// the service restarts.
 type subscriber struct {
 	*world
 	name     string
-	protocol string // "" is an event stream
+	protocol string // "" means an event stream
 	interest interest
 	project  string
 	client   *http.Client
-	next     atomic.Int64 // the number of the block that is due
-	joined   time.Time    // blocks from before are caught up with
+	next     atomic.Int64 // number of the next expected block
+	joined   time.Time    // start of the subscription; earlier blocks are caught up
 }
 
 func newSubscriber(w *world, i, newest int) *subscriber {
@@ -44,8 +44,7 @@ func newSubscriber(w *world, i, newest int) *subscriber {
 	return s
 }
 
-// live reads until ctx is done. Now and then it leaves, and comes back with its
-// cursor.
+// live subscribes until ctx is done. It disconnects now and then and resumes with its cursor.
 func (s *subscriber) live(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -79,7 +78,7 @@ func (s *subscriber) visit(ctx context.Context) error {
 	return s.overSocket(ctx, cursor)
 }
 
-// take checks what came.
+// take checks a received block.
 func (s *subscriber) take(payload []byte) error {
 	var a struct {
 		Data   struct{ Blocks block }
@@ -98,7 +97,7 @@ func (s *subscriber) take(payload []byte) error {
 	due := int(s.next.Load())
 	s.next.Store(int64(s.interest.after(n)))
 	if n != due {
-		return fmt.Errorf("lost or doubled: block %d came where %d was due", n, due)
+		return fmt.Errorf("lost or duplicate: got block %d, want %d", n, due)
 	}
 	if committed.After(s.joined) {
 		s.delivery.add(time.Since(committed))
@@ -184,8 +183,8 @@ func (s *subscriber) overSocket(ctx context.Context, cursor string) error {
 	}
 }
 
-// ended is why a socket did not go on. That the service goes away may be told
-// by the close alone.
+// ended converts the error of a socket. A close with 1001 means that the service is unavailable,
+// even without a message.
 func ended(err error) error {
 	if websocket.CloseStatus(err) == websocket.StatusGoingAway {
 		return errUnavailable
@@ -222,7 +221,7 @@ func (s *subscriber) overEvents(ctx context.Context, cursor string) error {
 	for lines := bufio.NewReader(resp.Body); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return fmt.Errorf("an event stream ends without a word: %w", err)
+			return fmt.Errorf("event stream ended without an error event: %w", err)
 		}
 		if data, ok := strings.CutPrefix(line, "data:"); ok && strings.TrimSpace(data) != "" {
 			if err := s.take([]byte(data)); err != nil {
@@ -232,7 +231,7 @@ func (s *subscriber) overEvents(ctx context.Context, cursor string) error {
 	}
 }
 
-// refused is why no socket or event stream was opened.
+// refused returns the error of a refused request.
 func (s *subscriber) refused(resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	if err != nil {

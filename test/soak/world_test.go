@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// size is how large a run is.
+// size holds the parameters of a run.
 type size struct {
 	length, warm, every time.Duration
 	restarts            int
-	busy                float64       // share of the machine's processors that the load is to take
-	stay                time.Duration // about how long a subscriber stays
-	leaving             time.Duration // that the service has to notice that everybody left
-	leak                bool          // the service keeps something of each request
-	forget              bool          // subscribers come back without a cursor
+	busy                float64       // target share of the machine's CPU time
+	stay                time.Duration // approximate duration of a subscription
+	leaving             time.Duration // time in which the service must notice that all clients left
+	leak                bool          // the service keeps some data of each request
+	forget              bool          // subscribers resume without a cursor
 }
 
 const (
 	queriers    = 64
 	subscribers = 36
-	quickest    = time.Millisecond // between two queries of one querier
+	quickest    = time.Millisecond // minimum time between two queries of a client
 	slowest     = 200 * time.Millisecond
 )
 
@@ -41,19 +41,19 @@ type world struct {
 	meter  meter
 	begun  time.Time
 
-	over atomic.Bool  // who is here stays to have all its blocks
-	pace atomic.Int64 // between two queries of one querier, ns
-	seen atomic.Int64 // the newest block that any subscriber had
-	away atomic.Int64 // who came before may be told that there is no service, Unix time in ns
+	over atomic.Bool  // subscribers stay until they have all blocks
+	pace atomic.Int64 // time between two queries of a client, in nanoseconds
+	seen atomic.Int64 // newest block that any subscriber has received
+	away atomic.Int64 // clients that connected before this Unix time (ns) may receive SERVICE_UNAVAILABLE
 
-	// Since the load began.
-	codes                            counts // of all answers
+	// Counted from the start of the load.
+	codes                            counts // of all responses
 	latency, delivery                histogram
 	answered, delivered, hostilities atomic.Int64
 	unavailable, wrong               atomic.Int64 // of honest clients
-	blocks                           int          // committed meanwhile
+	blocks                           int          // committed during the load
 	restarted                        int
-	recently, mean                   share // of the processors
+	recently, mean                   share // of the CPU time
 	measured                         int
 
 	mu     sync.Mutex
@@ -73,7 +73,7 @@ func (w *world) fault(format string, args ...any) {
 	}
 }
 
-// honest takes down how an honest client fared that came at a time.
+// honest records the result of an honest client that connected at time came.
 func (w *world) honest(who string, came time.Time, err error) {
 	switch {
 	case err == nil:
@@ -90,7 +90,7 @@ func (w *world) saw(n int64) {
 	}
 }
 
-// load lets everybody come, stay for a while, and leave.
+// load starts all clients, lets them run, and waits until the subscribers have caught up.
 func (w *world) load(length time.Duration, restarts int) error {
 	now, err := w.child.ask("state")
 	if err != nil {
@@ -102,32 +102,32 @@ func (w *world) load(length time.Duration, restarts int) error {
 	w.begun = time.Now()
 	w.pace.CompareAndSwap(0, int64(20*time.Millisecond))
 	ctx, cancel := context.WithCancel(context.Background())
-	var people sync.WaitGroup
-	defer people.Wait()
+	var clients sync.WaitGroup
+	defer clients.Wait()
 	defer cancel()
 	var subscribed []*subscriber
 	for i := range subscribers {
 		s := newSubscriber(w, i, now.Newest)
 		subscribed = append(subscribed, s)
-		people.Go(func() { s.live(ctx) })
+		clients.Go(func() { s.live(ctx) })
 	}
 	for range queriers {
-		people.Go(func() { w.query(ctx) })
+		clients.Go(func() { w.query(ctx) })
 	}
 	for _, h := range hostiles() {
 		for range h.number {
-			people.Go(func() { w.be(ctx, h) })
+			clients.Go(func() { w.runHostile(ctx, h) })
 		}
 	}
-	if err := w.tend(length, restarts); err != nil {
+	if err := w.controlLoad(length, restarts); err != nil {
 		return err
 	}
 	return w.catchUp(subscribed, now.Newest)
 }
 
-// tend looks after the load for as long as it is to last, which is counted in
-// beats: while this process is held up, nobody asks for anything.
-func (w *world) tend(length time.Duration, restarts int) error {
+// controlLoad adjusts the load for that length. It counts ticks, because no client sends anything while
+// this process is suspended.
+func (w *world) controlLoad(length time.Duration, restarts int) error {
 	w.meter.pids = [2]int{os.Getpid(), w.child.cmd.Process.Pid}
 	if _, err := w.meter.since(); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (w *world) tend(length time.Duration, restarts int) error {
 	return nil
 }
 
-// restart has the service replaced while everybody goes on.
+// restart replaces the service while all clients continue.
 func (w *world) restart() error {
 	w.away.Store(math.MaxInt64)
 	_, err := w.child.ask("replace")
@@ -166,8 +166,8 @@ func (w *world) restart() error {
 	return err
 }
 
-// catchUp waits until each subscriber has what has been committed behind the
-// block that was the newest before.
+// catchUp waits until each subscriber has received all blocks that were committed after block
+// before.
 func (w *world) catchUp(subscribed []*subscriber, before int) error {
 	now, err := w.child.ask("state")
 	if err != nil {
@@ -181,14 +181,13 @@ func (w *world) catchUp(subscribed []*subscriber, before int) error {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if next := int(s.next.Load()); next <= now.Newest {
-			w.fault("%s lost what is behind block %d, up to %d", s.name, next, now.Newest)
+			w.fault("%s lost blocks %d to %d", s.name, next, now.Newest)
 		}
 	}
 	return nil
 }
 
-// steer has the queriers ask more often where the processors are not busy
-// enough, and less often where they are too busy.
+// steer adjusts the query rate to the target CPU share.
 func (w *world) steer() error {
 	s, err := w.meter.since()
 	if err != nil {
@@ -202,7 +201,7 @@ func (w *world) steer() error {
 	return nil
 }
 
-// show prints how things are.
+// show logs the current figures.
 func (w *world) show() error {
 	h, err := w.child.ask("state")
 	if err != nil {
@@ -216,7 +215,7 @@ func (w *world) show() error {
 
 func jitter(most time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(most) + 1)) }
 
-// pause waits, and tells whether it is to go on.
+// pause waits for d and reports whether ctx is not done.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d > 0 {
 		timer := time.NewTimer(d)

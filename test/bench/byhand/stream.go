@@ -16,9 +16,9 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// A stream writes each new block, encoded once, to all sockets: what that costs
-// is the kernel's part. It understands no more than this program's own client
-// says, in one frame a packet, and takes every subscription for the same.
+// A stream encodes each new block once and writes it to all sockets, so that its cost is mostly the
+// kernel's. It understands only this program's client, with one frame per packet, and treats all
+// subscriptions the same.
 type stream struct {
 	source *source.Source
 	once   sync.Once
@@ -47,11 +47,11 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request) {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\nSec-WebSocket-Accept: " +
 		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"))
-	go s.listen(conn)
+	go s.serveConn(conn)
 }
 
-// listen goes on until the client leaves.
-func (s *stream) listen(conn net.Conn) {
+// serveConn answers connection_init, adds conn to the recipients on subscribe, and reads until the client disconnects.
+func (s *stream) serveConn(conn net.Conn) {
 	buf := make([]byte, 1024)
 	for {
 		n, err := conn.Read(buf)
@@ -73,7 +73,7 @@ func (s *stream) listen(conn net.Conn) {
 	}
 }
 
-// start follows the chain for as long as the process lives.
+// start follows the chain until the process exits.
 func (s *stream) start() {
 	newest, err := s.source.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1})
 	if err != nil || len(newest) == 0 {
@@ -85,12 +85,12 @@ func (s *stream) start() {
 			m.Payload.Data.Blocks = nodeOf(&b, b.Hash.String())
 			text, err := json.Marshal(m)
 			if err != nil {
-				panic(err) // strings and numbers
+				panic(err) // only strings and numbers
 			}
 			frame := appendText(nil, text)
 			s.mu.Lock()
 			for conn := range s.conns {
-				_, _ = conn.Write(frame) // who is gone is found by listen
+				_, _ = conn.Write(frame) // listen removes closed connections
 			}
 			s.mu.Unlock()
 		}

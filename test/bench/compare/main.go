@@ -1,11 +1,11 @@
-// Command compare measures the speed of this tree beside that of an earlier commit.
+// Command compare compares the speed of this tree with that of an earlier commit.
 //
 //	make compare BASE=<commit>
 //
-// It builds the worker with both, and has the two processes do the same work in
-// turns, in an order that changes from round to round. For each kind of work it
-// prints the median of the rounds' ratios with its 95 % interval, and it fails if
-// an interval reaches 3 % more than the earlier commit needs.
+// It builds the worker with both trees and runs the same work in the two processes alternately, in
+// an order that changes every round. For each kind of work it prints the median ratio of the rounds
+// with its 95 % confidence interval. It fails if an interval reaches 3 % more than the earlier
+// commit needs.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"text/tabwriter"
 )
 
-// A work is one kind of work, done a number of times in each round.
+// A work is one kind of work with its repetitions per round.
 type work struct {
 	name, unit string
 	times      int
@@ -44,8 +44,8 @@ const allowed = 1.03
 
 func main() {
 	base := flag.String("base", "", "the commit to compare with")
-	rounds := flag.Int("rounds", 24, "how often each kind of work is measured, at least 20")
-	only := flag.String("only", "", "the one kind of work to measure")
+	rounds := flag.Int("rounds", 24, "number of rounds, at least 20")
+	only := flag.String("only", "", "measure only this kind of work")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -57,7 +57,7 @@ func main() {
 
 func run(ctx context.Context, base string, rounds int, only string, out io.Writer) error {
 	if base == "" || rounds < 20 {
-		return fmt.Errorf("it needs -base and at least 20 rounds")
+		return fmt.Errorf("-base and at least 20 -rounds are required")
 	}
 	dir, err := os.MkdirTemp("", "compare")
 	if err != nil {
@@ -72,7 +72,7 @@ func run(ctx context.Context, base string, rounds int, only string, out io.Write
 	if _, err := output(ctx, root, "git", "worktree", "add", "--quiet", "--detach", earlier, base); err != nil {
 		return err
 	}
-	defer func() { // also if ctx has ended
+	defer func() { // even if ctx has been canceled
 		_, _ = output(context.WithoutCancel(ctx), root, "git", "worktree", "remove", "--force", earlier)
 	}()
 	a, err := start(ctx, root, dir, "a", earlier)
@@ -112,7 +112,7 @@ func run(ctx context.Context, base string, rounds int, only string, out io.Write
 	return nil
 }
 
-// measure has both do the same work in turns.
+// measure runs the same work in both processes alternately.
 func measure(ctx context.Context, a, b *process, w work, rounds int) (before, now, ratios []float64, err error) {
 	for i := range rounds + 1 {
 		var cost [2]float64
@@ -125,7 +125,7 @@ func measure(ctx context.Context, a, b *process, w work, rounds int) (before, no
 		if err := ctx.Err(); err != nil {
 			return nil, nil, nil, err
 		}
-		if i > 0 { // the first round warms up
+		if i > 0 { // the first round is a warm-up
 			before, now, ratios = append(before, cost[0]), append(now, cost[1]), append(ratios, cost[1]/cost[0])
 		}
 	}
@@ -138,12 +138,12 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// interval is the 95 % confidence interval of the median, from order statistics:
-// how many of n values are below the median is binomial.
+// interval returns the 95 % confidence interval of the median from order statistics: the number of
+// values below the median has a binomial distribution.
 func interval(values []float64) (low, high float64) {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	k := 0 // the probability of at most k values below the median is at most 2.5 %
+	k := 0 // P(at most k values below the median) <= 2.5 %
 	for chance := math.Pow(0.5, float64(n)); chance <= 0.025; k++ {
 		term := 1.0
 		for i := range k + 1 {
@@ -162,7 +162,7 @@ type process struct {
 	out     *bufio.Scanner
 }
 
-// start builds the worker of root with the core of tree.
+// start builds the worker in root with the core of tree.
 func start(ctx context.Context, root, dir, name, tree string) (*process, error) {
 	module := filepath.Join(dir, name)
 	if err := os.Mkdir(module, 0o755); err != nil {
@@ -173,7 +173,7 @@ func start(ctx context.Context, root, dir, name, tree string) (*process, error) 
 		return nil, err
 	}
 	for to, from := range map[string]string{
-		"go.sum": filepath.Join(tree, "go.sum"), "main.go": filepath.Join(root, "internal/bench/compare/worker/main.go"),
+		"go.sum": filepath.Join(tree, "go.sum"), "main.go": filepath.Join(root, "test/bench/compare/worker/main.go"),
 	} {
 		content, err := os.ReadFile(from)
 		if err != nil {
@@ -200,18 +200,18 @@ func start(ctx context.Context, root, dir, name, tree string) (*process, error) 
 	return p, p.command.Start()
 }
 
-// do returns the cost of one piece of the work.
+// do returns the cost of one unit of the work.
 func (p *process) do(w work) (float64, error) {
 	if _, err := fmt.Fprintln(p.in, w.name, w.times); err != nil {
 		return 0, err
 	}
 	if !p.out.Scan() {
-		return 0, fmt.Errorf("the worker has ended: %w", p.out.Err())
+		return 0, fmt.Errorf("the worker exited: %w", p.out.Err())
 	}
 	return strconv.ParseFloat(p.out.Text(), 64)
 }
 
-// stop ends the worker, whose input is over.
+// stop closes the worker's input and waits until it exits.
 func (p *process) stop() {
 	_ = p.in.Close()
 	_ = p.command.Wait()

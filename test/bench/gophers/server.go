@@ -1,5 +1,5 @@
-// Package gophers serves the chain by graph-gophers/graphql-go and
-// graph-gophers/graphql-transport-ws, as their READMEs say.
+// Package gophers serves the chain with graph-gophers/graphql-go and
+// graph-gophers/graphql-transport-ws, set up as in their READMEs.
 package gophers
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// New returns the server for a schema in SDL.
+// New returns a server for a schema in SDL.
 func New(s *source.Source, sdl string) (http.Handler, error) {
 	schema, err := graphql.ParseSchema(sdl, &root{s, source.NewFeed(s, live)})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package gqlgen serves the chain by 99designs/gqlgen: generated.go and models.go
-// are what it makes of the schema, with its own settings.
+// Package gqlgen serves the chain with 99designs/gqlgen, which generates generated.go and models.go
+// from the schema.
 package gqlgen
 
 //go:generate go tool gqlgen generate

@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// root makes the resolvers of each type.
+// root returns the resolvers of each type.
 type root struct {
 	source *source.Source
 	feed   *source.Feed[*Block]

@@ -13,8 +13,8 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// New returns the server that gqlgen's NewDefaultServer makes, its query cache
-// of 1,000 documents included, without the form for uploads.
+// New returns the server of gqlgen's NewDefaultServer, with its query cache of 1,000 documents but
+// without the multipart form transport.
 func New(s *source.Source) http.Handler {
 	srv := handler.New(NewExecutableSchema(Config{Resolvers: &root{s, source.NewFeed(s, live)}}))
 	srv.AddTransport(transport.Websocket{KeepAlivePingInterval: 10 * time.Second})

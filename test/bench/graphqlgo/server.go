@@ -1,5 +1,5 @@
-// Package graphqlgo serves queries by graphql-go/graphql and graphql-go/handler,
-// as their READMEs say. The two have no subscriptions over WebSocket.
+// Package graphqlgo serves queries with graphql-go/graphql and graphql-go/handler, set up as in
+// their READMEs. They do not support subscriptions over WebSocket.
 package graphqlgo
 
 import (
@@ -27,7 +27,7 @@ type account struct {
 	raw  string
 }
 
-// field declares a field that is read from a value of type T.
+// field returns a field that get reads from a value of type T.
 func field[T any](of graphql.Output, get func(T) any) *graphql.Field {
 	return &graphql.Field{Type: of, Resolve: func(p graphql.ResolveParams) (any, error) { return get(p.Source.(T)), nil }}
 }

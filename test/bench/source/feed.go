@@ -7,12 +7,12 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// waiting is how many blocks may wait for one subscriber: more than any burst
-// that is measured, so that none is lost or held up.
+// waiting is the number of blocks that can be queued for one subscriber. It exceeds any measured
+// burst, so that no block is dropped or delayed.
 const waiting = 64
 
-// A Feed hands the new blocks of one Follow to all subscribers of a peer that
-// has nothing of the kind. Each block is converted once for all.
+// A Feed delivers the new blocks of one Follow to all subscribers, for peers without such a
+// mechanism. Each block is converted once.
 type Feed[T any] struct {
 	source  *Source
 	convert func(chaingql.Block) T
@@ -28,13 +28,12 @@ type sub[T any] struct {
 	left    <-chan struct{}
 }
 
-// NewFeed returns a feed that starts with its first subscriber.
+// NewFeed returns a feed that calls Follow at its first Subscribe.
 func NewFeed[T any](s *Source, convert func(chaingql.Block) T) *Feed[T] {
 	return &Feed[T]{source: s, convert: convert, subs: map[*sub[T]]struct{}{}}
 }
 
-// Subscribe gives the new blocks that match until ctx is done. The channel is
-// never closed.
+// Subscribe delivers new blocks that match until ctx is done. The channel is never closed.
 func (f *Feed[T]) Subscribe(ctx context.Context, matches func(*chaingql.Block) bool) <-chan T {
 	f.once.Do(func() {
 		newest, err := f.source.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1})
@@ -55,7 +54,7 @@ func (f *Feed[T]) Subscribe(ctx context.Context, matches func(*chaingql.Block) b
 	return s.to
 }
 
-// run goes on as long as the process: the chain never fails.
+// run delivers blocks until the process exits; this chain's Follow never ends.
 func (f *Feed[T]) run(after chaingql.Cursor) {
 	for b := range f.source.Follow(context.Background(), after) {
 		v := f.convert(b)

@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Is is a condition on one value; what is nil does not count.
+// Is is a condition on one value. Nil fields are ignored.
 type Is[T cmp.Ordered] struct {
 	Eq, Ne, Gt, Lt, Ge, Le *T
 	In, NotIn              []*T
@@ -21,7 +21,7 @@ type Filter struct {
 	Or                    *Filter
 }
 
-// Matches tells whether the filter lets a block pass. A nil one lets all pass.
+// Matches reports whether b passes the filter. A nil filter matches every block.
 func (f *Filter) Matches(b *chaingql.Block) bool {
 	if f == nil {
 		return true

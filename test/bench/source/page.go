@@ -10,22 +10,22 @@ import (
 
 const pageSize = 50
 
-// Ask is what the field blocks is asked, nil where an argument is absent.
+// Ask holds the arguments of the field blocks; nil if absent.
 type Ask struct {
 	Workchain           *int
 	Shard               *string
 	First, Last         *int
 	After, Before       *string
-	AllowInconsistently *bool // accepted, without effect
+	AllowInconsistently *bool // accepted and ignored
 }
 
-// A Page is what it answers.
+// A Page is the result of the field blocks.
 type Page struct {
 	Blocks               []chaingql.Block
 	HasNext, HasPrevious bool
 }
 
-// Start and End are the page's first and last cursors.
+// Start returns the cursor of the page's first block.
 func (p *Page) Start() string {
 	if len(p.Blocks) == 0 {
 		return ""
@@ -33,7 +33,7 @@ func (p *Page) Start() string {
 	return string(p.Blocks[0].Cursor)
 }
 
-// End is the page's last cursor.
+// End returns the cursor of the page's last block.
 func (p *Page) End() string {
 	if len(p.Blocks) == 0 {
 		return ""
@@ -41,8 +41,8 @@ func (p *Page) End() string {
 	return string(p.Blocks[len(p.Blocks)-1].Cursor)
 }
 
-// Page reads one page of blocks, and one block more to know whether there are
-// more.
+// Page reads one page of blocks, and one more block to know whether there is a next or previous
+// page.
 func (s *Source) Page(ctx context.Context, ask Ask) (*Page, error) {
 	q, err := ask.query()
 	if err != nil {

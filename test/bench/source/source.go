@@ -1,6 +1,6 @@
-// Package source is the one chain that all peers serve, and what their resolvers
-// have in common: arguments checked as the API wants them, pages, filters and a
-// feed of new blocks. No peer is made slower by a chain of its own.
+// Package source is the chain that all peers serve, with code that their resolvers share: argument
+// checks, pages, filters and a feed of new blocks. All peers have the same data source, so none is
+// slowed down by its own.
 package source
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// What the chain holds before anything is measured.
+// Size of the chain at the start.
 const (
-	MasterBlocks = 1024 // and as many of workchain 0 between them
+	MasterBlocks = 1024 // and the same number in workchain 0
 	Accounts     = 1000
 
 	masterShard = 1 << 63
-	genesis     = 1_700_000_000 // seconds since 1970
+	genesis     = 1_700_000_000 // Unix time
 )
 
-// A Source is the chain. It is safe for concurrent use, but for Grow.
+// A Source is the chain. All methods except Grow are safe for concurrent use.
 type Source struct {
 	*memchain.Chain
 	height uint32
 }
 
-// New returns a chain, always the same.
+// New returns the chain; its content is always the same.
 func New() (*Source, error) {
 	s := &Source{Chain: memchain.New()}
 	for i := range Accounts {
@@ -58,8 +58,8 @@ func (s *Source) Grow() error {
 	return nil
 }
 
-// block makes a block. One of workchain 0 is ordered by the block of the
-// masterchain before it, so that the two alternate.
+// block returns a block. A block of workchain 0 is ordered by the preceding masterchain block, so
+// that the two alternate.
 func block(workchain int32, seqNo, master uint32) chaingql.Block {
 	b := chaingql.Block{
 		Workchain: workchain, Shard: masterShard, SeqNo: seqNo,
@@ -72,7 +72,7 @@ func block(workchain int32, seqNo, master uint32) chaingql.Block {
 	return b
 }
 
-// Address is the account of a number below Accounts.
+// Address returns the address of account i, for i below Accounts.
 func Address(i int) chaingql.Address {
 	a := chaingql.Address{}
 	for j := 0; j < len(a.ID); j += 4 {
@@ -81,10 +81,10 @@ func Address(i int) chaingql.Address {
 	return a
 }
 
-// ErrAddress is the API's own answer to an address that is none.
+// ErrAddress is the API's error for an invalid address.
 var ErrAddress = errors.New("Invalid account address")
 
-// Account reads an address.
+// Account parses an address.
 func Account(address string) (chaingql.Address, error) {
 	a, err := chaingql.ParseAddress(address)
 	if err != nil {
@@ -93,7 +93,7 @@ func Account(address string) (chaingql.Address, error) {
 	return a, nil
 }
 
-// Text is a balance as the API writes it.
+// Text returns a balance in the API's format.
 func (s *Source) Text(ctx context.Context, addr chaingql.Address, dec bool) (string, error) {
 	nano, err := s.Balance(ctx, addr)
 	switch {
@@ -108,7 +108,7 @@ func (s *Source) Text(ctx context.Context, addr chaingql.Address, dec bool) (str
 	return "0x" + nano.Text(16), nil
 }
 
-// Shard is a shard as the API writes it.
+// Shard returns a shard in the API's format.
 func Shard(b *chaingql.Block) string {
 	var prefix [8]byte
 	binary.BigEndian.PutUint64(prefix[:], b.Shard)

@@ -1,10 +1,9 @@
-// Command host serves a chain that stands still: what is asked twice is
-// answered alike.
+// Command host serves a chain that does not grow, so that repeated queries have equal responses.
 //
 //	go run . [blocks.json [accounts.json]]
 //
-// Without files the chain is a simulated one. It prints its URL and ends when
-// its standard input does.
+// Without files the chain is simulated. The command prints its URL and exits when its standard
+// input is closed.
 package main
 
 import (
@@ -33,7 +32,7 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	// Judges ask all they have over one socket.
+	// The validators send all messages over one socket.
 	handler := chaingql.New(chain, &chaingql.Options{Limits: chaingql.Limits{MessageRate: -1}})
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
@@ -43,7 +42,7 @@ func main() {
 	}
 	fmt.Printf("http://%s/demo/graphql\n", listener.Addr())
 	go func() { log.Fatal(http.Serve(listener, mux)) }()
-	_, _ = io.Copy(io.Discard, os.Stdin) // until whoever started it is gone
+	_, _ = io.Copy(io.Discard, os.Stdin) // until standard input is closed
 }
 
 func add(chain *memchain.Chain, path string) error {

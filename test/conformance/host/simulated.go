@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	rounds      = 80 // of a block of each shard and one of the masterchain
+	rounds      = 80 // one block per shard and one of the masterchain
 	masterchain = -1
 	wholeShard  = 1 << 63
 )
 
-// genesis is the time of the first simulated blocks.
+// genesis is the time of the first simulated block.
 var genesis = time.Unix(1573822385, 0)
 
-// simulate fills a chain with blocks and accounts that are the same each time.
+// simulate fills a chain with blocks and accounts. The content is always the same.
 func simulate(chain *memchain.Chain) error {
 	for n := uint32(1); n <= rounds; n++ {
 		err := chain.Append(block(0, 0x4<<60, n), block(0, 0xc<<60, n), block(masterchain, wholeShard, n))

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// told prints what a handler answers to pages.
-func told(h http.Handler) http.Handler {
+// logged prints a line for each response of h.
+func logged(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(&answer{w, r}, r)
 	})
@@ -22,17 +22,17 @@ type answer struct {
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 func (a *answer) WriteHeader(status int) {
-	a.tell(status)
+	a.print(status)
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack opens a socket, whose header is not written through us.
+// Hijack prints the line of a WebSocket handshake, whose header does not pass WriteHeader.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	a.tell(http.StatusSwitchingProtocols)
+	a.print(http.StatusSwitchingProtocols)
 	return http.NewResponseController(a.ResponseWriter).Hijack()
 }
 
-func (a *answer) tell(status int) {
+func (a *answer) print(status int) {
 	line := fmt.Sprintf("%s %s %d", a.asked.Method, a.asked.Header.Get("Origin"), status)
 	if origin := a.Header().Get("Access-Control-Allow-Origin"); origin != "" {
 		line += ", readable by " + origin

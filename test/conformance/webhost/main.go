@@ -1,10 +1,10 @@
-// Command webhost serves a simulated chain, a block every 200 ms, to web pages:
-// to the explorer, or to those of a folder.
+// Command webhost serves a simulated chain with one block every 200 ms, and either the explorer or
+// a folder of web pages.
 //
 //	go run ./webhost [-origin scheme://host:port]... [-secret secret] [-pages folder]
 //
-// It prints its URL, then a line for each answer as its header goes out, and
-// ends when its standard input does.
+// It prints its URL, then a line for each response header. It exits when its standard input is
+// closed.
 package main
 
 import (
@@ -26,19 +26,19 @@ import (
 func main() {
 	log.SetFlags(0)
 	opts := &chaingql.Options{}
-	flag.Func("origin", "whose pages may call; repeatable", func(s string) error {
+	flag.Func("origin", "origin whose pages may use the API; repeatable", func(s string) error {
 		opts.AllowedOrigins = append(opts.AllowedOrigins, s)
 		return nil
 	})
-	secret := flag.String("secret", "", "that the project demo needs")
-	pages := flag.String("pages", "", "`folder` to serve in the explorer's place")
+	secret := flag.String("secret", "", "secret of the project demo")
+	pages := flag.String("pages", "", "`folder` to serve instead of the explorer")
 	flag.Parse()
 	if *secret != "" {
 		opts.Authorizer = chaingql.StaticProjects{"demo": {Secret: *secret, RequireSecret: true}}
 	}
 	chain := memchain.New()
 	mux := http.NewServeMux()
-	mux.Handle("/demo/graphql", told(chaingql.New(chain, opts)))
+	mux.Handle("/demo/graphql", logged(chaingql.New(chain, opts)))
 	if *pages == "" {
 		mux.Handle("/", explorer.New(nil))
 		mux.Handle("/tools/explorer/", http.StripPrefix("/tools/explorer", explorer.New(nil)))
@@ -52,7 +52,7 @@ func main() {
 	fmt.Printf("http://%s/demo/graphql\n", listener.Addr())
 	go grow(chain)
 	go func() { log.Fatal(http.Serve(listener, mux)) }()
-	_, _ = io.Copy(io.Discard, os.Stdin) // until whoever started it is gone
+	_, _ = io.Copy(io.Discard, os.Stdin) // until standard input is closed
 }
 
 func grow(chain *memchain.Chain) {

@@ -1,5 +1,5 @@
-// Command worker does what compare asks for on its standard input, a line each:
-// the kind of work and how often. It answers with the cost of one.
+// Command worker executes the commands of compare: each line of standard input holds a kind of work
+// and its repetitions. It replies with the cost of one repetition.
 package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// A host is a Handler over a chain, reachable over loopback too.
+// A host is a Handler over a chain, also reachable over loopback.
 type host struct {
 	chain   *memchain.Chain
 	handler *chaingql.Handler
@@ -78,8 +78,9 @@ func serve() error {
 	h.addr = listener.Addr().String()
 	server := &http.Server{Handler: h.handler, ReadHeaderTimeout: 10 * time.Second}
 	defer func() { _ = server.Close() }()
-	go func() { _ = server.Serve(listener) }() // until it is closed
-	live, err := h.dial(1)                     // the source is followed as on a host with subscribers
+	go func() { _ = server.Serve(listener) }() // returns after Close
+	// With one subscriber, the Handler follows the source as in production.
+	live, err := h.dial(1)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func serve() error {
 	return nil
 }
 
-// grow appends blocks of two workchains in turns.
+// grow appends blocks of two workchains alternately.
 func (h *host) grow(n int) error {
 	for range n {
 		h.height++
@@ -123,8 +124,8 @@ func (h *host) grow(n int) error {
 	return nil
 }
 
-// query returns the CPU time of one of n queries in ns. One processor is left to
-// them: with more, the garbage collector spends time that nobody else needs.
+// query returns the CPU time of one of n queries in nanoseconds. It sets GOMAXPROCS to 1: with
+// more, the garbage collector would use the idle CPU.
 func (h *host) query(body string, n int) (float64, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://x/p/graphql", nil)
@@ -152,7 +153,7 @@ func (h *host) query(body string, n int) (float64, error) {
 	return float64(cpu()-before) / float64(n), nil
 }
 
-// A discard is a client that looks at nothing but the status.
+// A discard is a ResponseWriter that records only the status and the size.
 type discard struct {
 	header        http.Header
 	status, bytes int
@@ -165,8 +166,8 @@ func (d *discard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fanOut returns the CPU time in ns of one block for one subscriber, of n blocks.
-// The subscribers are a process of their own.
+// fanOut returns the CPU time in nanoseconds of delivering one block to one subscriber, averaged
+// over n blocks. The subscribers run in a separate process.
 func (h *host) fanOut(n int) (float64, error) {
 	p, err := h.dial(subscribers)
 	if err != nil {
@@ -184,7 +185,7 @@ func (h *host) fanOut(n int) (float64, error) {
 	return float64(cpu()-before) / float64(n*subscribers), nil
 }
 
-// memory returns the bytes that one of n idle sockets takes.
+// memory returns the heap and stack memory of one of n idle sockets, in bytes.
 func (h *host) memory(n int) (float64, error) {
 	before := inUse()
 	p, err := h.dial(n)
@@ -196,7 +197,7 @@ func (h *host) memory(n int) (float64, error) {
 }
 
 func inUse() int64 {
-	for range 3 { // sockets that have ended are given up step by step
+	for range 3 { // closed sockets are released step by step
 		time.Sleep(100 * time.Millisecond)
 		debug.FreeOSMemory()
 	}
@@ -213,7 +214,7 @@ func cpu() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// A party is a process of peers.
+// A party is a process with subscribers.
 type party struct {
 	command *exec.Cmd
 	in      io.Closer
@@ -237,7 +238,7 @@ func (h *host) dial(n int) (*party, error) {
 	p := &party{c, in}
 	if !bufio.NewScanner(out).Scan() {
 		p.stop()
-		return nil, errors.New("the peers did not come")
+		return nil, errors.New("the subscribers did not connect")
 	}
 	time.Sleep(100 * time.Millisecond)
 	return p, nil
@@ -248,7 +249,8 @@ func (p *party) stop() {
 	_ = p.command.Wait()
 }
 
-// peers subscribes n sockets to all blocks, says so, and reads until its input ends.
+// peers subscribes n sockets to all blocks, prints a line, and reads until its standard input is
+// closed.
 func peers(addr, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {
@@ -292,7 +294,7 @@ func peers(addr, count string) error {
 	return err
 }
 
-// frame is a client's text frame, whose mask is zero.
+// frame returns a client text frame with a zero mask.
 func frame(text string) string {
 	head := []byte{0x81, 0x80 | byte(len(text))}
 	if len(text) > 125 {

@@ -1,0 +1,79 @@
+package attack
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chaingql/chaingql"
+	"github.com/graphql-go/graphql"
+)
+
+// hostFields returns fields of a host whose argument has a recursive input type with defaults.
+func hostFields() chaingql.SchemaExtension {
+	var filter *graphql.InputObject
+	filter = graphql.NewInputObject(graphql.InputObjectConfig{Name: "TransferFilter",
+		Fields: graphql.InputObjectConfigFieldMapThunk(func() graphql.InputObjectConfigFieldMap {
+			return graphql.InputObjectConfigFieldMap{
+				"and":  {Type: graphql.NewList(filter)},
+				"memo": {Type: graphql.String},
+				"min":  {Type: graphql.Int, DefaultValue: 0},
+			}
+		})})
+	count := &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{"filter": {Type: filter}},
+		Resolve: func(graphql.ResolveParams) (any, error) { return 1, nil }}
+	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Fields: graphql.Fields{"transfers": count}})
+	wallets := &graphql.Field{Type: graphql.NewList(wallet),
+		Resolve: func(graphql.ResolveParams) (any, error) { return make([]struct{}, 100), nil }}
+	return chaingql.SchemaExtension{Queries: graphql.Fields{"transfers": count, "wallets": wallets}}
+}
+
+// hostArguments returns large arguments of a host's fields. A naive server copies them for each
+// alias and for each item of a list.
+func hostArguments() []attack {
+	const declared = "query($f:TransferFilter){"
+	objects := func(n int) string { // in lists of up to 90
+		var lists []string
+		for ; n > 0; n -= 91 {
+			lists = append(lists, `{"and":[`+strings.TrimSuffix(strings.Repeat("{},", min(n-1, 90)), ",")+"]}")
+		}
+		return `{"and":[` + strings.Join(lists, ",") + "]}"
+	}
+	given := func(name, want, text, value string) attack {
+		return posted(name, want, func() string {
+			return `{"query":` + asJSON(declared+text+"}") + `,"variables":{"f":` + value + `}}`
+		})
+	}
+	literal := strings.ReplaceAll(objects(600), `"`, "")
+	all := []attack{
+		doc("a literal for each item of a list by 45 aliases", answered,
+			"{"+times(45, "a#:wallets{...W}")+"}fragment W on Wallet{transfers(filter:"+literal+")}"),
+		given("a variable by 45 aliases", answered, times(45, "a#:transfers(filter:$f)"), objects(600)),
+		given("a variable for each item of a list by 45 aliases", answered,
+			times(45, "a#:wallets{transfers(filter:$f)}"), objects(600)),
+		given("a variable in literals for each item of a list", answered,
+			times(45, "a#:wallets{transfers(filter:{and:[$f,$f,$f]})}"), objects(600)),
+		doc("a default value for each item of a list by 45 aliases", answered,
+			"query($f:TransferFilter="+literal+"){"+times(45, "a#:wallets{transfers(filter:$f)}")+"}"),
+		given("a text of 100 kB for each item of a list", answered, times(45, "a#:wallets{transfers(filter:$f)}"),
+			`{"memo":"`+strings.Repeat("a", 100_000)+`"}`),
+		given("null in lists", overLimit, "transfers(filter:$f)",
+			`{"and":[`+strings.TrimSuffix(strings.Repeat(`{"and":[`+strings.Repeat("null,", 99)+`null]},`, 50), ",")+`]}`),
+		doc("a default value of 2,000 objects", overLimit,
+			"query($f:TransferFilter="+strings.ReplaceAll(objects(2000), `"`, "")+"){transfers(filter:$f)}"),
+	}
+	// All variables of an operation have one limit.
+	var values []string
+	for i := range 20 {
+		values = append(values, fmt.Sprintf(`"f%d":%s`, i, objects(90)))
+	}
+	all = append(all, posted("20 variables of 90 objects", overLimit, func() string {
+		text := "query(" + times(20, "$f#:TransferFilter ") + "){" + times(20, "a#:transfers(filter:$f#)") + "}"
+		return `{"query":` + asJSON(text) + `,"variables":{` + strings.Join(values, ",") + `}}`
+	}))
+	all = append(all, grown("objects in a variable", overLimit, 64, 32<<10, func(name, want string, n int) attack {
+		return given(name, want, "transfers(filter:$f)", objects(n))
+	})...)
+	return append(all, grown("objects in each other", overLimit+"|406", 4, 4096, func(name, want string, n int) attack {
+		return given(name, want, "transfers(filter:$f)", strings.Repeat(`{"and":`, n)+"{}"+strings.Repeat("}", n))
+	})...)
+}
