@@ -1,7 +1,7 @@
-# What `make` runs is what CI runs; see .ci/run for the whole of it.
+# CI runs these targets; see .ci/run.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
-# Modules of their own, so that the core's go.mod gains nothing by them.
+# Separate modules, so that their dependencies stay out of the core's go.mod.
 MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name node_modules -prune -o -name go.mod -print)))))
 
 .PHONY: test test-386 cross lint modules bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
@@ -13,11 +13,11 @@ test:
 test-386:
 	GOARCH=386 go test ./...
 
-# The core builds for 32-bit platforms, and its limits hold there.
+# The core must build on 32-bit platforms, and its limits must hold there.
 cross:
 	GOARCH=386 go build ./...
 	GOARCH=arm go build ./...
-	GOARCH=386 go test -run 'Limit|TimeToComeBack|Overflow' . ./internal/plan
+	GOARCH=386 go test -run 'Limit|RetryAfter|Overflow' . ./internal/plan
 
 lint:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed: $$unformatted"; exit 1; }
@@ -32,20 +32,20 @@ modules:
 	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && $$staticcheck ./... && go test $$race ./...) || exit 1; \
 	done
 
-# Side by side with peers, as ratios, in one run of some six minutes; the tables
-# are kept in test/bench/RESULTS.md.
+# Compares chaingql with other servers in about six minutes. The tables are stored in
+# test/bench/RESULTS.md.
 bench:
 	cd test/bench/node && npm ci --no-audit --no-fund
 	cd test/bench && go run . -o RESULTS.md
 
-# The speed of this tree beside that of an earlier commit, in turns: COMPARE="-only balance" for one of them.
+# Compares the speed of this tree with that of the commit BASE. COMPARE="-only balance" selects one measurement.
 compare:
 	cd test/bench && go run ./compare -base $(BASE) $(COMPARE)
 
 microbench:
 	go test -run '^$$' -bench . -benchmem ./...
 
-# Each parser for two minutes, or FUZZTIME; findings stay as seeds in testdata/fuzz.
+# Fuzzes each parser for two minutes, or for FUZZTIME. Findings are stored as seeds in testdata/fuzz.
 fuzz:
 	@for pkg in $$(go list ./...); do \
 	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -53,39 +53,39 @@ fuzz:
 	  done; \
 	done
 
-# Known vulnerabilities of what is used, for machines that reach their database.
+# Checks dependencies for known vulnerabilities. Needs network access to the database.
 vuln:
 	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
 
-# Subscribers through cut lines, from a source that fails, repeats, leaves out and
-# loses blocks, of services that are replaced: nothing may be lost without a word.
-# Two minutes at most; the seed is printed.
+# Runs subscribers while connections are cut, services are replaced, and the source fails,
+# repeats, omits and loses blocks. No block may be lost without STREAM_GAP. Takes at most
+# four minutes and logs its seed.
 chaos:
-	cd test/chaos && go test . -run TestChaos -count=1 -v -timeout 2m -chaos.blocks 5000 -chaos.subscribers 240 -chaos.rate 100 \
-	  -chaos.rounds 2 -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 100s $(CHAOS)
+	cd test/chaos && go test . -run TestChaos -count=1 -v -timeout 5m -chaos.blocks 5000 -chaos.subscribers 240 -chaos.rate 100 \
+	  -chaos.rounds 2 -chaos.cuts 500 -chaos.failures 50 -chaos.holes 0.005 -chaos.for 240s $(CHAOS)
 
-# Hostile bodies, documents, frames and peers by the thousands, in all sizes; its
-# short form is among the modules' tests. Lines are kept in test/attack/RESULTS.md.
+# Sends thousands of hostile bodies, documents, frames and connections in all sizes. `make
+# modules` runs the short form. Results are stored in test/attack/RESULTS.md.
 attack:
 	cd test/attack && go test -count=1 -v . -args -attack.full
 
-# Honest and hostile clients for ten minutes, at 60 % of the machine, through
-# restarts: nothing may be lost, nor held when they have left.
+# Runs honest and hostile clients for ten minutes at 60 % CPU, with restarts of the service. No
+# block may be lost, and the service must release all resources after the clients have left.
 soak:
-	cd test/soak && go test . -run TestSoakEndsAsItBegan -count=1 -v -timeout 0 -soak.for 10m -soak.restarts 5 $(SOAK)
+	cd test/soak && go test . -run TestSoakReleasesAllResources -count=1 -v -timeout 0 -soak.for 10m -soak.restarts 5 $(SOAK)
 
-# The explorer's assets, of packages from npm that explorer/web's lock file pins.
+# Builds the explorer's assets from npm packages that explorer/web's lock file pins.
 explorer:
 	cd explorer/web && npm ci --ignore-scripts --no-audit --no-fund && node build.js
 
-# Are they what is built from their sources?
+# Checks that the committed assets match their sources.
 explorer-check:
 	cd explorer/web && npm ci --ignore-scripts --no-audit --no-fund && node build.js --check
 
-# Clients and judges from npm, against the main program.
+# Runs third-party clients and validators from npm against examples/server.
 conformance:
 	cd test/conformance && npm ci --no-audit --no-fund && npm test
 
-# The TypeScript client's example; the Go one is among the modules.
+# Tests the example client in TypeScript. `make modules` tests the one in Go.
 clients:
 	cd examples/clients/typescript && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm test

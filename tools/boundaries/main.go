@@ -1,12 +1,11 @@
-// Command boundaries finds comparisons whose boundary no test notices. In each
-// named package it swaps every < with <= and every > with >=, one at a time, and
-// runs the tests of the package and then those of the packages named by -also.
-// A swap that all of them pass is printed: it needs a test, or a reason why the
-// boundary makes no difference.
+// Command boundaries finds comparisons whose boundary is not tested. In each named package it
+// replaces every < with <= and every > with >=, one at a time, and runs the tests of the package
+// and then those of the packages given with -also. It prints each replacement that passes all
+// tests: that comparison needs a test, or a reason why the boundary does not matter.
 //
 //	cd tools && go run ./boundaries -C .. -also . ./internal/blocklog ./memchain
 //
-// Nothing in the tree is changed: the swapped file is passed to go test by -overlay.
+// The source tree is not changed: go test reads the modified file with -overlay.
 package main
 
 import (
@@ -27,20 +26,20 @@ import (
 
 var swapped = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
 
-// A comparison is one place in a file.
+// A comparison is a comparison operator in a file.
 type comparison struct {
 	file   string
 	at     token.Position
-	length int // of the operator
+	length int // length of the operator
 	to     string
-	text   string // of its line
+	text   string // source line
 }
 
 func main() {
 	root := flag.String("C", ".", "the directory of the module")
-	also := flag.String("also", "", "packages, separated by commas, whose tests run if those of the package pass")
+	also := flag.String("also", "", "comma-separated packages whose tests also run if those of the package pass")
 	only := flag.String("only", "", "swap only in files whose path contains this text")
-	limit := flag.Duration("timeout", 2*time.Minute, "the longest that one run of tests may take")
+	limit := flag.Duration("timeout", 2*time.Minute, "timeout of one test run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -74,15 +73,15 @@ func run(ctx context.Context, root string, dirs []string, also, only string, lim
 			if !noticed {
 				unnoticed++
 				name, _ := filepath.Rel(root, c.file)
-				fmt.Printf("%s:%d:%d: not noticed as %s: %s\n", name, c.at.Line, c.at.Column, c.to, c.text)
+				fmt.Printf("%s:%d:%d: tests pass with %s: %s\n", name, c.at.Line, c.at.Column, c.to, c.text)
 			}
 		}
 	}
-	fmt.Printf("%d comparisons swapped, %d not noticed\n", tried, unnoticed)
+	fmt.Printf("%d comparisons replaced, %d without a failing test\n", tried, unnoticed)
 	return nil
 }
 
-// comparisons lists those in a directory's files, tests left out.
+// comparisons lists the comparisons in a directory's files, without tests.
 func comparisons(dir, only string) ([]comparison, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -115,8 +114,7 @@ func comparisons(dir, only string) ([]comparison, error) {
 	return found, nil
 }
 
-// noticed reports whether any test fails, or does not compile or end, with a
-// comparison swapped.
+// noticed reports whether a test fails, does not compile, or times out with the replaced operator.
 func noticed(ctx context.Context, root string, c comparison, packages []string, limit time.Duration) (bool, error) {
 	dir, err := os.MkdirTemp("", "boundaries")
 	if err != nil {
