@@ -66,14 +66,16 @@ func (r *pruneLoad) report(format string, args ...any) {
 	}
 }
 
-// prune drops all but the last 200 blocks, a few at a time, so that each Prune
-// meets a page.
+// prune drops all but the last 200 blocks, mostly one at a time, so that each Prune meets a page.
 func (r *pruneLoad) prune(t *trial) {
 	defer close(r.over)
 	rng := rand.New(rand.NewPCG(9, 0))
 	for n := 0; n < len(r.all)-200; {
 		<-r.read
-		n += 1 + rng.IntN(3)
+		n++
+		if rng.IntN(8) == 0 {
+			n += 2
+		}
 		r.begun.Store(int64(n))
 		if err := t.Prune(r.all[n].Cursor); err != nil {
 			r.report("Harness.Prune(%q): %v", r.all[n].Cursor, err)
