@@ -105,6 +105,24 @@ func TestFilesHaveAtMost350LinesOf120Columns(t *testing.T) {
 	}
 }
 
+// A test file of the root begins with the name of the file that it tests, so that it is listed next to it.
+func TestRootTestFilesAreNamedAfterTheFileThatTheyTest(t *testing.T) {
+	named := []string{"architecture", "docs", "example", "export", "helpers", "main", "norace", "race"}
+	files := goFiles(t)["."]
+	for _, file := range files {
+		if source, test := strings.CutSuffix(file, ".go"); !strings.HasSuffix(source, "_test") && test {
+			named = append(named, source)
+		}
+	}
+	for _, file := range files {
+		name, test := strings.CutSuffix(file, "_test.go")
+		subject, _, _ := strings.Cut(name, "_")
+		if test && !slices.Contains(named, subject) {
+			t.Errorf("%s tests no file %s.go", file, subject)
+		}
+	}
+}
+
 func TestCoreDependsOnFourLibraries(t *testing.T) {
 	text, err := os.ReadFile("go.mod")
 	if err != nil {

@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
 var idShown = regexp.MustCompile(`"extensions":\{"code":"INTERNAL_SERVER_ERROR","id":"([0-9a-f]{16})"\}`)
 
 // masked checks that a response contains only an error id, and that the log line with this id contains rest.
-func masked(t *testing.T, response string, log *logBuffer, rest ...string) {
+func masked(t *testing.T, response string, log *testkit.Buffer, rest ...string) {
 	t.Helper()
 	shown := idShown.FindStringSubmatch(response)
 	if shown == nil || !strings.Contains(response, `"message":"Internal server error"`) {

@@ -172,7 +172,7 @@ func TestHeadOfAnEventStreamEndsAtOnce(t *testing.T) {
 	res := do(h, "HEAD", "/demo/graphql?query="+url.QueryEscape(allBlocks), "", "Accept", "text/event-stream")
 	equal(t, "status", res.Code, 200)
 	equal(t, "type", res.Header().Get("Content-Type"), "text/event-stream; charset=utf-8")
-	equal(t, "evaluations", h.Feeds(), 0)
+	equal(t, "evaluations", h.ShareGroups(), 0)
 }
 
 func TestExpiredCredentialsEndAnEventStream(t *testing.T) {
@@ -251,7 +251,7 @@ func TestDisconnectedEventStreamIsReleased(t *testing.T) {
 		h, _, n := serveChain(t, chaingql.Options{})
 		e := n.stream(t, allBlocks)
 		synctest.Wait()
-		equal(t, "evaluations", h.Feeds(), 1)
+		equal(t, "evaluations", h.ShareGroups(), 1)
 		_ = e.res.Body.Close()
 		for {
 			if _, err := e.res.Body.Read(make([]byte, 1)); err != nil {
@@ -262,6 +262,6 @@ func TestDisconnectedEventStreamIsReleased(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * chaingql.DefaultKeepAliveInterval)
-		equal(t, "evaluations", h.Feeds(), 0)
+		equal(t, "evaluations", h.ShareGroups(), 0)
 	})
 }

@@ -27,11 +27,11 @@ func (h *Handler) Retained() (count, bytes int) {
 	return h.subscriptionQuota.count, h.subscriptionQuota.bytes
 }
 
-// Feeds returns the number of evaluations per new block.
-func (h *Handler) Feeds() int { return h.blocks.Stats().Groups }
+// ShareGroups returns the number of evaluations per new block.
+func (h *Handler) ShareGroups() int { return h.blocks.Stats().Groups }
 
-// Guests returns the number of open event streams.
-func (h *Handler) Guests() int { return h.streams.Staying() }
+// EventStreams returns the number of open event streams.
+func (h *Handler) EventStreams() int { return h.streams.Staying() }
 
 // Defaults returns the options with all defaults.
 func Defaults() Options { return Options{}.withDefaults() }

@@ -11,36 +11,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A logBuffer collects log output.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // newHandler returns a Handler, which is shut down at the end of the test, and its log.
-func newHandler(t testing.TB, b chaingql.Backend, opts chaingql.Options) (*chaingql.Handler, *logBuffer) {
+func newHandler(t testing.TB, b chaingql.Backend, opts chaingql.Options) (*chaingql.Handler, *testkit.Buffer) {
 	t.Helper()
-	log := &logBuffer{}
+	log := &testkit.Buffer{}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}

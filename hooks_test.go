@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -272,7 +273,7 @@ func TestNilHooksAreSkipped(t *testing.T) {
 
 func TestDebugLogHasTheEventsOfHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &logBuffer{}
+		log := &testkit.Buffer{}
 		debug := slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Logger: slog.New(debug)})
 		n := serve(t, mounted(h))

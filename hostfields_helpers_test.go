@@ -11,6 +11,7 @@ import (
 	"github.com/graphql-go/graphql/language/ast"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -96,7 +97,7 @@ func newObject(name string, fields graphql.Fields) *graphql.Object {
 }
 
 // newQueryHandler returns a Handler with additional queries, and its log.
-func newQueryHandler(t testing.TB, fields graphql.Fields) (*chaingql.Handler, *logBuffer) {
+func newQueryHandler(t testing.TB, fields graphql.Fields) (*chaingql.Handler, *testkit.Buffer) {
 	return newHandler(t, memchain.New(), chaingql.Options{Schema: chaingql.SchemaExtension{Queries: fields}})
 }
 

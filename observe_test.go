@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
 // newDenyingHandler returns a Handler, its log at debug level and its denials.
-func newDenyingHandler(t *testing.T, auth chaingql.Authorizer) (*chaingql.Handler, *logBuffer, *[]chaingql.Denial) {
-	log, denials := &logBuffer{}, &[]chaingql.Denial{}
+func newDenyingHandler(
+	t *testing.T, auth chaingql.Authorizer,
+) (*chaingql.Handler, *testkit.Buffer, *[]chaingql.Denial) {
+	log, denials := &testkit.Buffer{}, &[]chaingql.Denial{}
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{
 		Authorizer: auth,
 		Logger:     slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),

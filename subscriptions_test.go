@@ -167,13 +167,13 @@ func TestEqualOperationsShareOneEvaluation(t *testing.T) {
 		} {
 			s.send(fmt.Sprintf(`{"id":%d,"type":"start","payload":%s}`, i, c.payload))
 			synctest.Wait()
-			equal(t, "evaluations after "+c.payload, h.Feeds(), c.feeds)
+			equal(t, "evaluations after "+c.payload, h.ShareGroups(), c.feeds)
 		}
 		commit(t, chain, masterBlock(5, strings.Repeat("0", 64)))
 		equal(t, "frames", len(s.receive()), 7)
 		_ = s.CloseNow()
 		synctest.Wait()
-		equal(t, "evaluations without subscribers", h.Feeds(), 0)
+		equal(t, "evaluations without subscribers", h.ShareGroups(), 0)
 	})
 }
 

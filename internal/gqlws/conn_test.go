@@ -9,15 +9,17 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 const startA = `{"id":"a","type":"start","payload":{"query":"subscription{a}"}}`
 
 func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testkit.Buffer
 		o := testOptions
-		o.Logger = log.logger()
+		o.Logger = loggerTo(&log)
 		s, ss := NewServer(o), newFakeSession(t)
 		p := dial(t, s, ss) // does not read
 		p.sendText(startA)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 func TestSessionLimitIsCalled(t *testing.T) {
@@ -65,9 +67,9 @@ func (panicSession) Closed(error)                   { panic("Closed") }
 
 func TestPanicsInSessionAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testkit.Buffer
 		o := testOptions
-		o.Logger = log.logger()
+		o.Logger = loggerTo(&log)
 		s, ss := NewServer(o), newFakeSession(t)
 		ss.opened = "unknown" // panicSession does not call Opened of ss
 		p := dial(t, s, panicSession{ss}).startReading()

@@ -1,11 +1,9 @@
 package gqlws
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,33 +27,16 @@ var testOptions = Options{
 	MaxSockets:        10,
 }
 
-// A logBuffer is a log that tests can read.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (n *logBuffer) Write(p []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.b.Write(p)
-}
-
-func (n *logBuffer) String() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.b.String()
-}
-
-func (n *logBuffer) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelInfo}))
+// loggerTo returns a logger that writes lines from INFO on to log.
+func loggerTo(log *testkit.Buffer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
 // expectCutLogged checks that the log has one line about a cut connection and that it contains want. If want is empty,
 // there must be no such line.
-func expectCutLogged(t *testing.T, n *logBuffer, want string) {
+func expectCutLogged(t *testing.T, log *testkit.Buffer, want string) {
 	t.Helper()
-	got := n.String()
+	got := log.String()
 	lines := strings.Count(got, "connection cut")
 	if want == "" && lines > 0 || want != "" && (lines != 1 || !strings.Contains(got, want)) {
 		t.Errorf("logged %q\nwant   %q", got, want)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 const legacyShutdown = `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`
@@ -222,9 +224,9 @@ func TestCutIsLoggedWithCursors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log logBuffer
+				var log testkit.Buffer
 				o := testOptions
-				o.Logger, o.MaxSubscriptions = log.logger(), 0
+				o.Logger, o.MaxSubscriptions = loggerTo(&log), 0
 				s, ss := NewServer(o), newFakeSession(t)
 				p := dial(t, s, ss).startReading()
 				for i := range tc.streams {

@@ -9,13 +9,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 func TestPeerThatIgnoresPingsIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testkit.Buffer
 		o := testOptions
-		o.Logger = log.logger()
+		o.Logger = loggerTo(&log)
 		s, ss := NewServer(o), newFakeSession(t)
 		p := dial(t, s, ss)
 		p.noAnswers = true

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -158,4 +159,21 @@ func TestRecentUnreadResponsesDoNotBlockSmallOnes(t *testing.T) {
 			t.Error("small queries were refused")
 		}
 	})
+}
+
+// A panickingReader is a request body that the host's middleware has wrapped.
+type panickingReader struct{}
+
+func (panickingReader) Read([]byte) (int, error) { panic("middleware") }
+
+// If a body whose reader panicked still counted, the budget would later end other bodies.
+func TestPanicsOfBodiesFreeTheirMemory(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	r := httptest.NewRequest("POST", "/demo/graphql", panickingReader{})
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	equal(t, "status", w.Code, 500)
+	bodies, _ := h.Pending()
+	equal(t, "bytes of bodies", bodies, 0)
 }

@@ -107,9 +107,9 @@ func TestHooksReportHowAnEventStreamEnded(t *testing.T) {
 			t.Errorf("a ResponseWriter that cannot flush: %+v", last)
 		}
 		synctest.Wait()
-		if started != 22 || finished != started || h.Feeds() != 0 || h.Guests() != 0 {
+		if started != 22 || finished != started || h.ShareGroups() != 0 || h.EventStreams() != 0 {
 			t.Errorf("%d started, %d finished, %d evaluations and %d streams left", started,
-				finished, h.Feeds(), h.Guests())
+				finished, h.ShareGroups(), h.EventStreams())
 		}
 	})
 }
