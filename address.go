@@ -11,8 +11,11 @@ import (
 
 // An Address identifies an account: its workchain and 256 bits. Addresses are comparable, so they can be map keys.
 type Address struct {
-	Workchain int32    // -1 is the masterchain
-	ID        [32]byte // the account's id in the workchain
+	// Workchain is the number of the workchain; -1 is the masterchain.
+	Workchain int32
+
+	// ID is the account's id in the workchain.
+	ID [32]byte
 }
 
 // String returns the raw form, `<workchain>:<64 lower-case hex digits>`.

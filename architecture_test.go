@@ -2,6 +2,7 @@ package chaingql_test
 
 import (
 	"bytes"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -102,6 +103,34 @@ func TestFilesHaveAtMost350LinesOf120Columns(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestFieldsOfExportedStructsHaveACommentAboveThem(t *testing.T) {
+	files := goFiles(t)
+	for _, file := range slices.Concat(files["."], files["memchain"], files["backendtest"], files["explorer"]) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		positions := token.NewFileSet()
+		parsed, err := parser.ParseFile(positions, file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			def, ok := n.(*ast.TypeSpec)
+			if !ok || !def.Name.IsExported() {
+				return true
+			}
+			if body, ok := def.Type.(*ast.StructType); ok {
+				for _, f := range body.Fields.List {
+					if len(f.Names) > 0 && f.Names[0].IsExported() && f.Doc == nil {
+						t.Errorf("%s: %s.%s has no comment above it", positions.Position(f.Pos()), def.Name, f.Names[0])
+					}
+				}
+			}
+			return false
+		})
 	}
 }
 

@@ -26,21 +26,41 @@ type ChaosOptions struct {
 	// Blocks have the same faults in each run.
 	Seed uint64
 
-	// Rates per block that Follow is about to yield.
-	Fail      float64 // Follow ends with ErrChaos in place of the block
-	End       float64 // Follow ends without an error, which the contract forbids
-	Panic     float64 // Follow panics with ErrChaos
-	Stall     float64 // Follow pauses before the block
-	Hole      float64 // the block is omitted
-	Duplicate float64 // the block is yielded twice
-	Replay    float64 // after the block, one of the last few blocks is yielded again
-	Swap      float64 // the block is yielded after its successor
+	// Fail is the rate of Follows that end with ErrChaos in place of a block.
+	Fail float64
 
-	// Rates per call of Blocks.
-	PageFail  float64 // Blocks returns ErrChaos
-	PagePanic float64 // Blocks panics with ErrChaos
-	PageSlow  float64 // Blocks pauses before it returns
-	PageHang  float64 // Blocks returns only when its context is done
+	// End is the rate of Follows that end without an error in place of a block, which the contract forbids.
+	End float64
+
+	// Panic is the rate of Follows that panic with ErrChaos in place of a block.
+	Panic float64
+
+	// Stall is the rate of blocks before which Follow pauses.
+	Stall float64
+
+	// Hole is the rate of blocks that Follow omits.
+	Hole float64
+
+	// Duplicate is the rate of blocks that Follow yields twice.
+	Duplicate float64
+
+	// Replay is the rate of blocks after which Follow repeats one of the last few blocks.
+	Replay float64
+
+	// Swap is the rate of blocks that Follow yields after their successor.
+	Swap float64
+
+	// PageFail is the rate of calls of Blocks that return ErrChaos.
+	PageFail float64
+
+	// PagePanic is the rate of calls of Blocks that panic with ErrChaos.
+	PagePanic float64
+
+	// PageSlow is the rate of calls of Blocks that pause before they return.
+	PageSlow float64
+
+	// PageHang is the rate of calls of Blocks that return only when their context is done.
+	PageHang float64
 
 	// Longest is the maximum duration of a Stall or PageSlow; the minimum is a tenth
 	// of it. Default: [DefaultLongest].
@@ -49,18 +69,38 @@ type ChaosOptions struct {
 
 // ChaosCounts holds the number of calls and faults of a [ChaosBackend].
 type ChaosCounts struct {
-	Follows    int // Follows that were started
-	Failures   int // Follows that ended before their context and were not left by their caller
-	Panics     int // Failures that were panics with ErrChaos
-	Stalls     int
-	Duplicates int
-	Reordered  int // blocks yielded after a newer one, by Replay or Swap
-	Holes      int // blocks that were omitted
+	// Follows is the number of Follows that were started.
+	Follows int
 
-	Pages       int // calls of Blocks
-	PagesFailed int // including panics
-	PagesSlow   int
-	PagesHung   int
+	// Failures is the number of Follows that ended before their context and were not left by their caller.
+	Failures int
+
+	// Panics is the number of Failures that were panics with ErrChaos.
+	Panics int
+
+	// Stalls is the number of pauses of Follows.
+	Stalls int
+
+	// Duplicates is the number of blocks that were yielded twice.
+	Duplicates int
+
+	// Reordered is the number of blocks that were yielded after a newer one, by Replay or Swap.
+	Reordered int
+
+	// Holes is the number of blocks that were omitted.
+	Holes int
+
+	// Pages is the number of calls of Blocks.
+	Pages int
+
+	// PagesFailed is the number of calls of Blocks that failed, panics included.
+	PagesFailed int
+
+	// PagesSlow is the number of calls of Blocks that paused.
+	PagesSlow int
+
+	// PagesHung is the number of calls of Blocks that hung.
+	PagesHung int
 }
 
 // A ChaosBackend wraps a Backend and adds faults: Follow fails, stalls, and repeats,
