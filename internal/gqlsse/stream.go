@@ -1,5 +1,9 @@
 // Package gqlsse writes GraphQL over Server-Sent Events in the distinct connections
 // mode: one event stream per request. It does not depend on a schema.
+//
+// It is our own because libraries for event streams (r3labs/sse, tmaxmax/go-sse)
+// broadcast from queues and drop events of slow clients. A stream here pulls events
+// when its client has taken the last ones, with a deadline for each write.
 package gqlsse
 
 import (

@@ -2,8 +2,9 @@ package gqlws
 
 import "encoding/binary"
 
-// Frames are built here so that several can be sent in one write; the library writes only the close frame. Frames are
-// not fragmented and, as RFC 6455 (5.2) requires of servers, not masked.
+// Frames are built here because coder/websocket writes each one with a system call and a lock of its own. Built here,
+// several blocks go to a peer in one write without blocking (BenchmarkFrame, BenchmarkBurst). The library writes only
+// the close frame. Frames are not fragmented and, as RFC 6455 (5.2) requires of servers, not masked.
 
 const (
 	finText = 0x81

@@ -17,6 +17,8 @@ import (
 // RunWithoutLeaks runs the tests of a package and exits, with 1 if goroutines are left after patience: some are about to
 // end. If texts are given, only goroutines count whose stacks have one of them. Call it from TestMain.
 //
+// It is our own because go.uber.org/goleak would be a dependency of the core's go.mod.
+//
 // Patience is counted in checks of 10 ms: while this process does not run, ending goroutines do not either.
 func RunWithoutLeaks(m *testing.M, patience time.Duration, texts ...string) {
 	os.Exit(CheckLeaks(m.Run(), os.Stderr, patience, texts...))

@@ -12,6 +12,9 @@ import (
 
 // A Gate counts what is in progress, refuses what exceeds its limit, and can be
 // closed and drained. Its methods are safe for concurrent use.
+//
+// It is our own because golang.org/x/sync/semaphore can be neither closed nor drained,
+// and because a request then costs two atomic additions (BenchmarkGate in the root).
 type Gate struct {
 	limit   int64         // in progress at once; 0 means any number
 	inside  atomic.Int64  // in progress; plus closed if the gate is closed

@@ -9,9 +9,9 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// A Group lets callers that ask for the same thing at the same time share one call,
-// like golang.org/x/sync/singleflight. In addition the call has a context, which
-// ends when all its callers have left, each caller can leave before the call
+// A Group lets callers that ask for the same thing at the same time share one call. It
+// is our own because golang.org/x/sync/singleflight passes no context: here a call's
+// context ends when all its callers have left, each caller can leave before the call
 // returns, and a call that takes long is not joined any more.
 type Group[K comparable, V any] struct {
 	// JoinWithin is how long after its start a call can be joined; 0 means until it
