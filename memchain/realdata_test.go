@@ -3,26 +3,19 @@ package memchain_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// recorded reads a file of recorded chain data outside of the module, or skips the test.
+// recorded reads a file of recorded chain data.
 func recorded(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "shared", "realdata", name))
-	if os.IsNotExist(err) {
-		t.Skipf("no recorded chain data here: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.ReadGzip(t, filepath.Join("..", "testdata", "recordings", name+".gz"))
 }
 
 func load(t *testing.T, name string) memchain.Recording {

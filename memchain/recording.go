@@ -1,7 +1,9 @@
 package memchain
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -39,13 +41,25 @@ type Recording struct {
 // Blocks may be in any order. Those without chain_order are skipped. If an account has
 // several rows, the one with the highest state_seq_no is used. If the file deviates from
 // the format or has unknown members, Load returns an error that names the row and the
-// problem. Load reads all of r into memory.
+// problem. Load reads all of r into memory. It may be compressed with gzip.
 func Load(r io.Reader) (Recording, error) {
-	rec, err := load(r)
+	rec, err := loadCompressed(r)
 	if err != nil {
 		return Recording{}, fmt.Errorf("memchain: recording: %w", err)
 	}
 	return rec, nil
+}
+
+func loadCompressed(r io.Reader) (Recording, error) {
+	text := bufio.NewReader(r)
+	if magic, _ := text.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return load(text)
+	}
+	unpacked, err := gzip.NewReader(text)
+	if err != nil {
+		return Recording{}, err
+	}
+	return load(unpacked)
 }
 
 // Add appends a recording's blocks to the chain and sets its balances in one atomic step. If it returns an error, the

@@ -1,6 +1,8 @@
 package memchain_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"maps"
 	"math/big"
 	"strings"
@@ -150,6 +152,20 @@ func TestLoadSortsBlocksAndKeepsNewestBalance(t *testing.T) {
 		if nano.Int64() != 6 || addr.Workchain != 0 {
 			t.Errorf("%v has %v", addr, nano)
 		}
+	}
+}
+
+func TestRecordingMayBeCompressed(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write([]byte(`{"blocks":[` + goodBlock + `]}`))
+	_ = w.Close()
+	rec, err := memchain.Load(bytes.NewReader(packed.Bytes()))
+	if err != nil || len(rec.Blocks) != 1 {
+		t.Errorf("got %d blocks and error %v, want one block", len(rec.Blocks), err)
+	}
+	if _, err := memchain.Load(bytes.NewReader(packed.Bytes()[:packed.Len()-10])); err == nil {
+		t.Error("a truncated recording was loaded")
 	}
 }
 

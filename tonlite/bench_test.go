@@ -21,7 +21,6 @@ func spread(b *testing.B, took []time.Duration) {
 
 // BenchmarkBalance reads masterchain accounts with proofs, from recorded states.
 func BenchmarkBalance(b *testing.B) {
-	recording(b)
 	chain, err := states()
 	s := start(b, chain, err)
 	backend := open(b, s.Config(), &unproven)
@@ -40,7 +39,6 @@ func BenchmarkBalance(b *testing.B) {
 
 // BenchmarkPage reads the last 50 recorded blocks, with all queries and from the cache.
 func BenchmarkPage(b *testing.B) {
-	recording(b)
 	chain, err := packs()
 	s := start(b, chain, err)
 	q := chaingql.BlocksQuery{Last: 50}
@@ -79,7 +77,6 @@ func BenchmarkPage(b *testing.B) {
 
 // BenchmarkFollow follows all 805 recorded blocks with an empty cache.
 func BenchmarkFollow(b *testing.B) {
-	recording(b)
 	chain, err := packs()
 	s := start(b, chain, err)
 	n := 0
@@ -103,7 +100,6 @@ func BenchmarkFollow(b *testing.B) {
 // BenchmarkPush measures the time from the arrival of a masterchain block at the server to its yield by
 // Follow, including the shard blocks before it.
 func BenchmarkPush(b *testing.B) {
-	recording(b)
 	chain, err := packs()
 	s := start(b, chain, err)
 	first := uint32(20)
@@ -150,7 +146,6 @@ func BenchmarkOpen(b *testing.B) {
 
 // BenchmarkMemory measures the memory of 805 blocks in the cache.
 func BenchmarkMemory(b *testing.B) {
-	recording(b)
 	chain, err := packs()
 	s := start(b, chain, err)
 	held := func() float64 {

@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/big"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/chaingql/chaingql"
-	"github.com/chaingql/chaingql/tonlite/internal/lite"
 	"github.com/xssnick/tonutils-go/tvm/cell"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
 // FuzzCells parses hostile bags of cells as responses of servers. They must be rejected without an
@@ -20,9 +20,7 @@ func FuzzCells(f *testing.F) {
 	f.Add(leaf.ToBOC())
 	f.Add(cell.ToBOCWithFlags([]*cell.Cell{leaf, leaf}, true))
 	f.Add([]byte{0xb5, 0xee, 0x9c, 0x72, 4, 8, 0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0})
-	if data, err := os.ReadFile(filepath.Join("../../shared/realdata/raw/blocks", "2660")); err == nil {
-		f.Add(data)
-	}
+	f.Add(testkit.ReadGzip(f, "testdata/blocks/2660.gz"))
 	id := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: 2660}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, read := range []func() error{

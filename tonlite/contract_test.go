@@ -43,7 +43,6 @@ func TestContractWithSmallCache(t *testing.T) {
 // TestContractWithRecordedChain uses the blocks of one recording and the masterchain accounts of another.
 // States of other accounts are not recorded: a generated chain proves their absence.
 func TestContractWithRecordedChain(t *testing.T) {
-	recording(t)
 	blocks, err := packs()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +51,7 @@ func TestContractWithRecordedChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored := facts(t, "ton-mainnet-genesis.json").Blocks
+	stored := facts(t, "ton-mainnet-genesis").Blocks
 	balances := make(map[chaingql.Address]*big.Int)
 	for _, a := range recordedAccounts(t) {
 		if a.seqNo == accounts.Last() {

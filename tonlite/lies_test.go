@@ -140,11 +140,10 @@ func TestCyclicProofIsRejected(t *testing.T) {
 // TestUnprovenStillVerifiesHashes sends false responses about everything except the ids of masterchain
 // blocks, which Unproven accepts.
 func TestUnprovenStillVerifiesHashes(t *testing.T) {
-	recording(t)
 	chain, err := states()
 	s := start(t, chain, err)
 	b := open(t, s.Config(), &unproven)
-	for addr := range facts(t, "ton-mainnet-2019-masterchain-accounts-by-block.json").Balances {
+	for addr := range facts(t, "ton-mainnet-2019-masterchain-accounts-by-block").Balances {
 		for _, lie := range []liteservertest.Lie{
 			liteservertest.FalseBalance, liteservertest.FalseUpdate, liteservertest.FalseRoot,
 			liteservertest.FalseAbsence, liteservertest.FalseState, liteservertest.Garbage,

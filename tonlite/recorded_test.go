@@ -4,21 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"math/big"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 // TestFollowOfRecordedChainSurvivesRestarts follows ten recorded minutes of the public network. The server
 // gets them step by step and restarts twice.
 func TestFollowOfRecordedChainSurvivesRestarts(t *testing.T) {
-	recording(t)
 	chain, err := packs()
 	s := start(t, chain, err)
-	want := facts(t, "ton-mainnet-genesis.json").Blocks
+	want := facts(t, "ton-mainnet-genesis").Blocks
 	if len(want) != 805 {
 		t.Fatalf("got %d recorded blocks", len(want))
 	}
@@ -61,7 +60,6 @@ func TestFollowOfRecordedChainSurvivesRestarts(t *testing.T) {
 
 // TestRecordedBalancesAreProven reads all recorded masterchain accounts after each of eight blocks.
 func TestRecordedBalancesAreProven(t *testing.T) {
-	recording(t)
 	chain, err := states()
 	s := start(t, chain, err)
 	s.Advance(chain.First())
@@ -97,17 +95,14 @@ type account struct {
 
 func recordedAccounts(t testing.TB) (accounts []account) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(recordings, "ton-mainnet-2019-masterchain-accounts-by-block.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := "ton-mainnet-2019-masterchain-accounts-by-block.json.gz"
 	var file struct {
 		Accounts []struct {
 			Address, Balance string
 			SeqNo            uint32 `json:"state_seq_no"`
 		}
 	}
-	if err := json.Unmarshal(data, &file); err != nil {
+	if err := json.Unmarshal(testkit.ReadGzip(t, filepath.Join(recordings, name)), &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range file.Accounts {

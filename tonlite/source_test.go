@@ -13,22 +13,15 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// recordings are not part of the repository. Tests that need them are skipped if they are missing.
-const recordings = "../../shared/realdata"
-
-func recording(t testing.TB) {
-	t.Helper()
-	if _, err := os.Stat(recordings); err != nil {
-		t.Skipf("the recorded chains are missing: %v", err)
-	}
-}
+// recordings is the folder of recorded blocks and accounts as JSON, which the core's tests use too.
+const recordings = "../testdata/recordings"
 
 var packs = sync.OnceValues(func() (*liteservertest.Chain, error) {
-	return liteservertest.Recorded(filepath.Join(recordings, "raw/packs"))
+	return liteservertest.Recorded("testdata/packs")
 })
 
 var states = sync.OnceValues(func() (*liteservertest.Chain, error) {
-	return liteservertest.RecordedStates(filepath.Join(recordings, "raw/blocks"), filepath.Join(recordings, "raw/states"))
+	return liteservertest.RecordedStates("testdata/blocks", "testdata/states")
 })
 
 var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(700) })
@@ -36,7 +29,7 @@ var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteserverte
 // facts returns the blocks or accounts of a recording.
 func facts(t testing.TB, file string) memchain.Recording {
 	t.Helper()
-	f, err := os.Open(filepath.Join(recordings, file))
+	f, err := os.Open(filepath.Join(recordings, file+".json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

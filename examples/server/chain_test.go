@@ -103,7 +103,7 @@ func newest(t *testing.T, chain *memchain.Chain, n int) []chaingql.Block {
 }
 
 func TestReplayYieldsRecordingInOrder(t *testing.T) {
-	rec, err := load(recorded(t, "ton-mainnet-genesis.json"))
+	rec, err := load(recorded("ton-mainnet-genesis"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +155,8 @@ func TestReplayKeepsRate(t *testing.T) {
 }
 
 func TestSimulationContinuesRecording(t *testing.T) {
-	files := []string{"ton-mainnet-genesis.json", "everscale-mainnet-2020-09-20.json", "everscale-mainnet-2021-05-27.json",
-		"ton-mainnet-2019-with-states.json", "ton-mainnet-2020-02-27.json"}
+	files := []string{"ton-mainnet-genesis", "everscale-mainnet-2020-09-20", "everscale-mainnet-2021-05-27",
+		"ton-mainnet-2019-with-states", "ton-mainnet-2020-02-27"}
 	type source struct {
 		name   string
 		blocks func(*testing.T) []chaingql.Block
@@ -172,7 +172,7 @@ func TestSimulationContinuesRecording(t *testing.T) {
 	}
 	for _, name := range files {
 		sources = append(sources, source{name, func(t *testing.T) []chaingql.Block {
-			rec, err := load(recorded(t, name))
+			rec, err := load(recorded(name))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,7 @@
 // recording.
 //
 //	go run ./examples/server
-//	go run ./examples/server -chain blocks.json -rate 20 -accounts accounts.json
+//	go run ./examples/server -chain testdata/recordings/ton-mainnet-genesis.json.gz -rate 20
 //	go run ./examples/server -project demo -project shop=s3cret
 //
 // It shuts down gracefully on SIGTERM and SIGINT.

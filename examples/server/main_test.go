@@ -32,14 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// recorded returns the path of a recorded file or skips the test.
-func recorded(t *testing.T, name string) string {
-	t.Helper()
-	path := filepath.Join("..", "..", "..", "shared", "realdata", name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the recorded data is not here: %v", err)
-	}
-	return path
+// recorded returns the path of a recorded file.
+func recorded(name string) string {
+	return filepath.Join("..", "..", "testdata", "recordings", name+".json.gz")
 }
 
 func written(t *testing.T, text string) string {

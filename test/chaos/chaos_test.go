@@ -53,9 +53,6 @@ func live(t *testing.T, sizes ...size) ([]*world, []outcome) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.noRecording != "" {
-			t.Log(w.noRecording)
-		}
 		warm(t, w)
 		worlds, most = append(worlds, w), most+s.most()
 	}

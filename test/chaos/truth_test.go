@@ -18,7 +18,7 @@ const (
 	masterchain = -1
 	wholeShard  = 1 << 63
 	mostShards  = 8
-	recorded    = "../../../shared/realdata/ton-mainnet-genesis.json"
+	recorded    = "../../testdata/recordings/ton-mainnet-genesis.json.gz"
 
 	// settling is the number of blocks at the end of a chain that contain a block of each shard, so
 	// that an earlier hole is noticed.
@@ -33,36 +33,38 @@ type truth struct {
 	recorded  int            // number of recorded blocks of a real chain
 }
 
-// newTruth takes up to n/2 blocks from the recorded chain and simulates the rest. If there is no
-// recording, it returns the reason.
-func newTruth(n int, seed uint64) (t *truth, why string) {
-	t = &truth{place: make(map[chaingql.Cursor]int, n), committed: make([]atomic.Int64, n)}
-	known, why := recording(n / 2)
+// newTruth takes up to n/2 blocks from the recorded chain and simulates the rest.
+func newTruth(n int, seed uint64) (*truth, error) {
+	t := &truth{place: make(map[chaingql.Cursor]int, n), committed: make([]atomic.Int64, n)}
+	known, err := recording(n / 2)
+	if err != nil {
+		return nil, err
+	}
 	t.recorded = len(known)
 	t.blocks = extend(known, n, rand.New(rand.NewPCG(seed, 1)))
 	for i, b := range t.blocks {
 		t.place[b.Cursor] = i
 	}
-	return t, why
+	return t, nil
 }
 
 // recording loads the beginning of the recorded chain, up to a masterchain block, so that the next
 // block starts a round.
-func recording(most int) (blocks []chaingql.Block, why string) {
+func recording(most int) ([]chaingql.Block, error) {
 	file, err := os.Open(recorded)
 	if err != nil {
-		return nil, fmt.Sprintf("simulated blocks only: %v", err)
+		return nil, err
 	}
 	defer func() { _ = file.Close() }()
 	rec, err := memchain.Load(file)
 	if err != nil {
-		return nil, fmt.Sprintf("simulated blocks only: %v", err)
+		return nil, err
 	}
-	blocks = rec.Blocks[:min(most, len(rec.Blocks))]
+	blocks := rec.Blocks[:min(most, len(rec.Blocks))]
 	for len(blocks) > 0 && blocks[len(blocks)-1].Workchain != masterchain {
 		blocks = blocks[:len(blocks)-1]
 	}
-	return slices.Clone(blocks), ""
+	return slices.Clone(blocks), nil
 }
 
 // A tip is the newest block of a shard, or the last block of its parent after a split.

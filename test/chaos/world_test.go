@@ -33,14 +33,13 @@ type size struct {
 // A world holds everything that belongs to a run.
 type world struct {
 	size
-	seed        uint64
-	truth       *truth
-	noRecording string // reason for which there are no recorded blocks
-	source      *source
-	chaos       *backendtest.ChaosBackend
-	host        *service
-	wide        *proxy // for fast subscribers and queries
-	narrow      *proxy // for slow subscribers
+	seed   uint64
+	truth  *truth
+	source *source
+	chaos  *backendtest.ChaosBackend
+	host   *service
+	wide   *proxy // for fast subscribers and queries
+	narrow *proxy // for slow subscribers
 
 	peers       []*peer
 	subscribers []*subscriber // subscriptions of the peers
@@ -64,7 +63,10 @@ type world struct {
 func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	w := &world{size: s, seed: seed, source: &source{Chain: memchain.New()}}
 	w.progressTimeout = cmp.Or(w.progressTimeout, progressTimeout)
-	w.truth, w.noRecording = newTruth(s.blocks, seed)
+	var err error
+	if w.truth, err = newTruth(s.blocks, seed); err != nil {
+		return nil, err
+	}
 	if err := w.source.Append(w.truth.blocks[:w.before()]...); err != nil {
 		return nil, err
 	}
@@ -80,7 +82,6 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	if logs {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	var err error
 	if w.host, err = newService(w.chaos, w.truth.place, max(16, min(256, s.blocks/10)), logger); err != nil {
 		return nil, err
 	}

@@ -95,12 +95,12 @@ const cases = [
       const line = adapter.open(server, {})
       const after = chain.cursorBefore(200)
       const sizes = [1, 2, 3, 4, 5]
-      const pages = await Promise.all(sizes.map((first) => line.ask({ query: documents.page, variables: { workchain: chain.recorded ? -1 : 0, first, after } })))
+      const pages = await Promise.all(sizes.map((first) => line.ask({ query: documents.page, variables: { workchain: -1, first, after } })))
       sizes.forEach((first, i) => {
         const { edges, pageInfo } = plain(pages[i]).blockchain.blocks
         assert.equal(edges.length, first)
         assert.equal(pageInfo.endCursor, edges.at(-1).cursor)
-        chain.checkAfter(edges.map(({ node: { hash, ...rest } }) => ({ ...rest, id: hash })), after, chain.recorded ? masterchain : basechain)
+        chain.checkAfter(edges.map(({ node: { hash, ...rest } }) => ({ ...rest, id: hash })), after, masterchain)
       })
       const address = `0:${'ab'.repeat(32)}`
       const asked = await line.ask({ query: documents.account, variables: { address, format: 'DEC' } })
@@ -118,7 +118,7 @@ const cases = [
       const line = adapter.open(server, {})
       const operation = { query: documents.blocks, variables: { filter: { workchain_id: { eq: -1 } } } }
       const listener = new Listener(line, operation)
-      const result = chain.checkLive(await listener.upTo(chain.live(masterchain)), masterchain)
+      const result = chain.check(await listener.upTo(chain.live(masterchain)), masterchain)
       line.close()
       return result
     },
@@ -138,14 +138,14 @@ const cases = [
         [listen({ shard: { eq: shard } }), (b) => b.shard === shard],
         [listen({ workchain_id: { eq: -1 }, OR: { shard: { eq: shard } } }), (b) => b.workchain_id === -1 || b.shard === shard],
       ]
-      await left.upTo(chain.recorded ? 100 : 4)
+      await left.upTo(100)
       left.leave()
       const had = left.blocks.length
       await line.ask({ query: documents.version })
       if (onSocket(adapter)) await until(() => end(frames) > 0)
       await listen({ seq_no: { ge: 0 } }).upTo(1)
       const answered = frames.length
-      for (const [listener, matches] of listeners) chain.checkLive(await listener.upTo(chain.live(matches)), matches)
+      for (const [listener, matches] of listeners) chain.check(await listener.upTo(chain.live(matches)), matches)
       assert.equal(left.blocks.length, had, 'blocks after unsubscribe')
       if (onSocket(adapter)) {
         await until(() => frames.slice(answered).some((f) => f.from === 'server')) // it goes on

@@ -1,9 +1,11 @@
 package liteservertest
 
 import (
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,10 +18,10 @@ import (
 const genesisRoot, genesisFile = "17a3a92992aabea785a7a090985a265cd31f323d849da51239737e321fb05569",
 	"5e994fcf4d425c0a6ce6a792594b7173205f740a39cd56f537defd28b48a0f6e"
 
-// Recorded reads all blocks in the archive packs of a directory. The chain has no states and no trusted
-// block: the recording contains no key block.
+// Recorded reads all blocks in the archive packs of a directory: files *.pack, or *.pack.gz if they are
+// compressed with gzip. The chain has no states and no trusted block: the recording contains no key block.
 func Recorded(dir string) (*Chain, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.pack"))
+	files, err := filepath.Glob(filepath.Join(dir, "*.pack*"))
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,8 @@ func Recorded(dir string) (*Chain, error) {
 }
 
 // RecordedStates reads masterchain blocks from one directory and their states from another. Files are named
-// by seq_no. Blocks without a state and other shards are omitted.
+// by seq_no, followed by .gz if they are compressed with gzip. Blocks without a state and other shards are
+// omitted.
 func RecordedStates(blocks, states string) (*Chain, error) {
 	files, err := os.ReadDir(states)
 	if err != nil {
@@ -51,6 +54,23 @@ func RecordedStates(blocks, states string) (*Chain, error) {
 	return c, nil
 }
 
+// readFile returns the contents of a file, which is compressed if its name ends with .gz.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if !strings.HasSuffix(path, ".gz") {
+		return io.ReadAll(f)
+	}
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(unpacked)
+}
+
 func recording() *Chain {
 	c := newChain()
 	c.zeroRoot, c.zeroFile = unhex(genesisRoot), unhex(genesisFile)
@@ -62,7 +82,7 @@ const entryMagic = 0x1e8b
 var errPack = errors.New("it is not an archive pack")
 
 func (c *Chain) addPack(file string) error {
-	data, err := os.ReadFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return err
 	}
@@ -111,12 +131,12 @@ func (c *Chain) addNamed(title string, data []byte) error {
 	return nil
 }
 
-func (c *Chain) addState(blocks, states, seqNo string) error {
-	n, err := strconv.ParseUint(seqNo, 10, 32)
+func (c *Chain) addState(blocks, states, file string) error {
+	n, err := strconv.ParseUint(strings.TrimSuffix(file, ".gz"), 10, 32)
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(filepath.Join(blocks, seqNo))
+	data, err := readFile(filepath.Join(blocks, file))
 	if err != nil {
 		return err
 	}
@@ -124,7 +144,7 @@ func (c *Chain) addState(blocks, states, seqNo string) error {
 	if err != nil {
 		return err
 	}
-	if data, err = os.ReadFile(filepath.Join(states, seqNo)); err != nil {
+	if data, err = readFile(filepath.Join(states, file)); err != nil {
 		return err
 	}
 	state, err := cell.FromBOC(data)

@@ -133,24 +133,17 @@ export default [
   {
     name: 'curl, balances', phase: 'apart',
     run: async () => {
-      let accounts = 0, files = 0
-      for (const name of ['ton-mainnet-2019-masterchain-accounts-by-block.json', 'everscale-mainnet-2020-08-20-accounts.json']) {
+      let accounts = 0
+      const files = ['ton-mainnet-2019-masterchain-accounts-by-block', 'everscale-mainnet-2020-08-20-accounts']
+      for (const name of files) {
         const file = recording(name)
-        if (!file) continue
         const server = await serve('-accounts', file.path)
         const newest = newestBalances(file)
         await balances(server.url, newest)
         await server.stop()
         accounts += newest.size
-        files++
       }
-      if (files > 0) return `${accounts} accounts of ${files} files`
-      const server = await serve()
-      const address = server.greeting.join('\n').match(/0:[0-9a-f]{64}/)[0]
-      const { body } = await post(server.url, `{blockchain{account(address:"${address}"){info{balance(format:DEC)}}}}`)
-      assert.match(body.data.blockchain.account.info.balance, /^[1-9][0-9]*$/)
-      await server.stop()
-      return 'a simulated account'
+      return `${accounts} accounts of ${files.length} files`
     },
   },
   {

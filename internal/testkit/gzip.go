@@ -1,0 +1,27 @@
+package testkit
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"testing"
+)
+
+// ReadGzip returns the contents of a file that is compressed with gzip, such as a recording in testdata.
+func ReadGzip(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	contents, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return contents
+}
