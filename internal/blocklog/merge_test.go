@@ -242,6 +242,40 @@ func TestResumePointIsBeforeAnUncheckedMerge(t *testing.T) {
 	})
 }
 
+// While the blocks of another gap are searched for, and after that, the unchecked merge still counts.
+func TestResumePointIsBeforeAnUncheckedMergeDuringAnotherSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3})
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		bases, all := joinAt(t, l, blocksOf(0)), joinAt(t, l, blocksOf(-1, 0))
+		f.set(func() { f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown } })
+		f.growSkipped([]int{6}, Place{0, left, 3}, base(4))
+		time.Sleep(repairTimeout)
+		synctest.Wait()
+		expectNow(t, bases, 7)
+		expectNow(t, all, 7)
+		f.lacks[9] = true
+		f.growSkipped([]int{9}, master(2), master(3), master(4))
+		time.Sleep(time.Second)
+		expectNow(t, all, 8)
+		expectResumePoint(t, "a reader of the merged shard", bases, 5, true)
+		expectResumePoint(t, "a reader of both", all, 5, true)
+		time.Sleep(repairTimeout)
+		expectResumePoint(t, "after the other search", bases, 5, true)
+		_, mark, _ := bases.ResumePoint()
+		f.set(func() { f.before = nil })
+		time.Sleep(2 * DefaultMaxBackoff)
+		f.grow(master(5))
+		i := blocksOf(0)
+		i.Mark = mark
+		again := joinAt(t, l, i, 5)
+		time.Sleep(repairTimeout) // its page waits for block 9
+		expectEventually(t, again, 6, 7)
+	})
+}
+
 func TestResumePointIsAfterACompleteMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()

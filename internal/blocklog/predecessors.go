@@ -191,7 +191,7 @@ func (l *Log[B]) recheck() {
 		l.rechecks.blocks = nil
 	}
 	if err == nil && len(f.missing) == 0 {
-		l.clearOpenGap()
+		l.setOpenGaps()
 		return
 	}
 	l.mu.Lock()
@@ -205,7 +205,7 @@ func (l *Log[B]) recheck() {
 	v := emptyView[B](l.view.Load().newest) // a reader that resumes from before reads from the source
 	v.arrived = l.view.Load().arrived
 	l.view.Store(&v)
-	l.clearOpenGap()
+	l.setOpenGaps()
 	l.mu.Unlock()
 	l.callWakes()
 	l.logUnrepaired(u.workchain, u.after, u.cursor, ended, err)

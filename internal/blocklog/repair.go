@@ -31,13 +31,13 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 	switch {
 	case v == verdictGap:
 		l.stale() // queries must ask the source, which may have the missing blocks
-		l.openGap.Store(&openGap{at.Workchain, after, l.gaps.Load() + 1})
+		l.setOpenGaps(openGap{at.Workchain, after, l.gaps.Load() + 1})
 	case l.src.Before != nil:
 		known, begun := l.heads.clone(), l.startCursor
 		find = func(ctx context.Context) (f found[B], err error) {
 			if f, err = l.findUnnumbered(ctx, b, cursor, at, v, known, begun); err != nil {
 				l.stale()
-				l.openGap.Store(&openGap{workchain: at.Workchain, after: after})
+				l.setOpenGaps(openGap{workchain: at.Workchain, after: after})
 			}
 			return f, err
 		}
@@ -65,7 +65,7 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 			guard.Stack(err))
 		return true
 	case len(f.missing) == 0:
-		l.clearOpenGap()
+		l.setOpenGaps()
 		return true
 	}
 	l.insertFound(f, at.Workchain, cursor)
@@ -190,7 +190,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 			}
 		}
 	})
-	if l.openGap.Load() != nil {
+	if len(*l.openGaps.Load()) > 0 {
 		l.gaps.Add(1) // readers that ResumePoint ended during the search have the next number, and may lack the blocks
 	}
 	old, late := l.view.Load(), 0
@@ -219,7 +219,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 	l.stats.GapsRepaired++
 	l.stats.Blocks += uint64(late)
 	l.stats.EndedByGap += uint64(ended)
-	l.clearOpenGap()
+	l.setOpenGaps()
 	l.mu.Unlock()
 	l.callWakes()
 	for _, e := range missing[:late] {
@@ -274,7 +274,7 @@ func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int)
 	v := emptyView[B](mark{l.delivered.next + 1, cursor})
 	v.arrived, v.fresh = time.Now(), true
 	l.publish(&v)
-	l.clearOpenGap()
+	l.setOpenGaps()
 	l.mu.Unlock()
 	return ended
 }

@@ -7,14 +7,13 @@ type openGap struct {
 	number    uint32 // the number that the gap will have; 0 if it is not certain that there is one
 }
 
-// clearOpenGap clears openGap when a search has ended. If a block is still unchecked, its gap becomes the open one.
-// Called by the following goroutine.
-func (l *Log[B]) clearOpenGap() {
-	l.openGap.Store(nil)
-	if len(l.rechecks.blocks) > 0 {
-		u := l.rechecks.blocks[0]
-		l.openGap.Store(&openGap{workchain: u.workchain, after: u.after})
+// setOpenGaps sets the open gaps: those of a search that has begun, if any, and those before unchecked blocks. Called by
+// the following goroutine.
+func (l *Log[B]) setOpenGaps(search ...openGap) {
+	for _, u := range l.rechecks.blocks {
+		search = append(search, openGap{workchain: u.workchain, after: u.after})
 	}
+	l.openGaps.Store(&search)
 }
 
 // ResumePoint returns the cursor and Mark from which a client can resume if the Reader is closed now. If no gap affects
@@ -26,37 +25,40 @@ func (l *Log[B]) clearOpenGap() {
 // ResumePoint may be called at any time.
 func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
 	cursor = r.Cursor()
-	open := r.log.openGap.Load() // read before r.lost, which is set when the search ends
+	open := *r.log.openGaps.Load() // read before r.lost, which is set when the search ends
 	g := r.group
 	g.mu.Lock()
 	at, returned, start, gap, closed := r.at, r.lastReturned, r.start, r.lost == ErrGap, r.slot < 0
 	reported, lasting := r.reportedGap, r.reportedLasting
-	unaffected := open != nil && !gap && !closed && at.next == catchingUp && returned <= open.after
-	if unaffected { // it may have passed the gap with blocks that do not match
-		cursor = min(cursor, max(open.after, start))
-	}
 	if gap && !closed {
 		cursor = at.cursor // the gap may have been found since Cursor was called
 	}
-	mark = r.mark(cursor)
 	g.mu.Unlock()
+	if closed || gap {
+		open = nil
+	}
+	reached := cursor
+	for _, o := range open {
+		before := max(min(o.after, reached), start)
+		switch {
+		case before == reached:
+			continue
+		case at.next == catchingUp && returned <= o.after: // it may have passed the gap with blocks that do not match
+		default:
+			if may, err := g.mayMatch(o.workchain); err == nil && !may {
+				continue
+			}
+			gap, reported = true, max(reported, o.number)
+		}
+		cursor = min(cursor, before)
+	}
 	switch {
-	case closed:
-		return cursor, mark, nil
-	case gap:
-		return cursor, mark, ErrGap
-	case open == nil || unaffected:
-		return cursor, mark, nil
+	case closed || !gap:
+		return cursor, r.Mark(cursor), nil
+	case cursor == reached:
+		return cursor, r.Mark(cursor), ErrGap
+	case reported == 0:
+		return cursor, 0, ErrGap
 	}
-	before := max(min(open.after, cursor), start)
-	if before == cursor {
-		return cursor, mark, nil
-	}
-	if may, err := g.mayMatch(open.workchain); err == nil && !may {
-		return cursor, mark, nil
-	}
-	if reported = max(reported, open.number); reported == 0 {
-		return before, 0, ErrGap
-	}
-	return before, newMark(reported, lasting) | markHere, ErrGap
+	return cursor, newMark(reported, lasting) | markHere, ErrGap
 }
