@@ -262,6 +262,9 @@ func TestResumePointIsBeforeAnUncheckedMergeDuringAnotherSearch(t *testing.T) {
 		expectNow(t, all, 8)
 		expectResumePoint(t, "a reader of the merged shard", bases, 5, true)
 		expectResumePoint(t, "a reader of both", all, 5, true)
+		if _, mark, _ := all.ResumePoint(); mark != 0 {
+			t.Errorf("mark %x counts the later gap as reported", mark)
+		}
 		time.Sleep(repairTimeout)
 		expectResumePoint(t, "after the other search", bases, 5, true)
 		_, mark, _ := bases.ResumePoint()

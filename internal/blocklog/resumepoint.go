@@ -37,7 +37,7 @@ func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
 	if closed || gap {
 		open = nil
 	}
-	reached := cursor
+	reached, number := cursor, uint32(0)
 	for _, o := range open {
 		before := max(min(o.after, reached), start)
 		switch {
@@ -48,7 +48,12 @@ func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
 			if may, err := g.mayMatch(o.workchain); err == nil && !may {
 				continue
 			}
-			gap, reported = true, max(reported, o.number)
+			if gap = true; before < cursor {
+				number = 0 // the client is not sent back for the later gap
+			}
+			if before <= cursor {
+				number = max(number, o.number)
+			}
 		}
 		cursor = min(cursor, before)
 	}
@@ -57,7 +62,8 @@ func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
 		return cursor, r.Mark(cursor), nil
 	case cursor == reached:
 		return cursor, r.Mark(cursor), ErrGap
-	case reported == 0:
+	}
+	if reported = max(reported, number); reported == 0 {
 		return cursor, 0, ErrGap
 	}
 	return cursor, newMark(reported, lasting) | markHere, ErrGap
