@@ -35,6 +35,25 @@ func TestGapInAQuietShardIsReported(t *testing.T) {
 	}
 }
 
+// Follow skips a block of the quiet shard. A client that catches up reads it from a page, and becomes live.
+func TestGapInAQuietShardIsReportedAlthoughAnotherClientHasTheBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.recents = 1
+		f.grow(base(1), master(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		live := joinAt(t, l, blocksOf())
+		f.growSkipped([]int{3}, base(2), master(2))
+		synctest.Wait()
+		expectNow(t, live, 4)
+		expectEventually(t, joinAt(t, l, blocksOf(), 1), 2, 3, 4)
+		f.grow(base(3))
+		synctest.Wait()
+		expectGap(t, live, 2)
+	})
+}
+
 // The gap that begins later may show first. Its client must still be sent back for the other one.
 func TestBothOverlappingGapsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
