@@ -179,6 +179,27 @@ func TestBlockBeforeASkippedMergeIsFound(t *testing.T) {
 	})
 }
 
+// The search for a block finds a skipped merge of other shards, and a skipped block of one of its halves. The block
+// before that one is lost.
+func TestGapBeforeASkippedMergeOfOtherShardsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lower, upper = right - right&-right>>1, right + right&-right>>1
+		f := newShardSource()
+		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf())
+		f.lacks[7] = true
+		f.growSkipped([]int{7, 8, 11, 12}, Place{0, lower, 4}, Place{0, lower, 5}, Place{0, upper, 5}, Place{0, upper, 6},
+			Place{0, right, 7}, Place{0, left, 3}, Place{0, left, 4})
+		synctest.Wait()
+		expectNow(t, r, 9, 10, 12, 13)
+		f.grow(Place{0, right, 8})
+		time.Sleep(repairTimeout + time.Second)
+		expectGap(t, r, 6) // its start
+	})
+}
+
 // A shard splits after a long time without blocks, and its halves split again or merge, before the log has received a
 // block of any of them. Of all these blocks only the last one arrives.
 func TestBlocksSkippedOverSeveralSplitsAndMergesAreFound(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
@@ -126,6 +127,7 @@ func (l *Log[B]) search(find func(context.Context) (found[B], error)) (f found[B
 // they do not close the gap, it returns errStillMissing.
 func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, after string) (f found[B], err error) {
 	f = found[B]{after: after, heads: l.heads.clone()}
+	var later []uint64 // shards with a gap that does not concern b
 	for range repairPages {
 		blocks, err := l.src.Between(ctx, after, b, repairBlocks)
 		if err != nil {
@@ -140,11 +142,20 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 			if e.cursor >= cursor || p.Workchain != at.Workchain {
 				return f, fmt.Errorf("between: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
 			}
-			if f.heads.check(p) == verdictGap && !overlap(shardOf(p), shardOf(at)) && !f.heads.passed(p, e.cursor) {
-				continue // this gap began before after, and is found when a block of its shard arrives
-			}
-			if from := f.heads.before(p); f.heads.check(p) == verdictMerge && from < f.after {
+			v := f.heads.check(p)
+			if from := f.heads.before(p); v == verdictMerge && from < f.after {
 				return l.findMissing(ctx, b, cursor, at, from) // an earlier block of the other half may be missing
+			}
+			if v == verdictMerge && slices.ContainsFunc(later, func(s uint64) bool { return overlap(s, shardOf(p)) }) {
+				v = verdictGap // which the number does not show
+			}
+			switch {
+			case v != verdictGap || f.heads.passed(p, e.cursor):
+			case overlap(shardOf(p), shardOf(at)):
+				return f, errStillMissing
+			default:
+				later = append(later, shardOf(p)) // this gap is found when a block of its shard arrives
+				continue
 			}
 			if err := f.add(p, e); err != nil {
 				return f, err
