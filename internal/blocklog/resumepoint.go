@@ -1,5 +1,7 @@
 package blocklog
 
+import "slices"
+
 // An openGap is a gap whose blocks are being searched for. Readers may have received blocks after it.
 type openGap struct {
 	workchain int32
@@ -14,6 +16,15 @@ func (l *Log[B]) setOpenGaps(search ...openGap) {
 		search = append(search, openGap{workchain: u.workchain, after: u.after})
 	}
 	l.openGaps.Store(&search)
+}
+
+// skipsOpenGap reports whether a reader in the window would pass a gap without ErrGap: ResumePoint has reported the gap
+// to its client during the search. The reader reads pages instead, which may have some of the missing blocks. Called
+// with both locks held.
+func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
+	return slices.ContainsFunc(*l.openGaps.Load(), func(o openGap) bool {
+		return o.number > 0 && o.number <= r.reportedGap && r.at.cursor <= o.after
+	})
 }
 
 // ResumePoint returns the cursor and Mark from which a client can resume if the Reader is closed now. If no gap affects
