@@ -32,13 +32,13 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 	switch {
 	case v == verdictGap:
 		l.stale() // queries must ask the source, which may have the missing blocks
-		l.setOpenGaps(openGap{at.Workchain, after, l.gaps.Load() + 1})
+		l.setOpenGaps(openGap{at.Workchain, after, cursor, l.gaps.Load() + 1})
 	case l.src.Before != nil:
 		known, begun := l.heads.clone(), l.startCursor
 		find = func(ctx context.Context) (f found[B], err error) {
 			if f, err = l.findUnnumbered(ctx, b, cursor, at, v, known, begun); err != nil {
 				l.stale()
-				l.setOpenGaps(openGap{workchain: at.Workchain, after: after})
+				l.setOpenGaps(openGap{at.Workchain, after, cursor, 0})
 			}
 			return f, err
 		}

@@ -6,6 +6,7 @@ import "slices"
 type openGap struct {
 	workchain int32
 	after     string // the position before the gap
+	until     string // the cursor of the block that shows it
 	number    uint32 // the number that the gap will have; 0 if it is not certain that there is one
 }
 
@@ -13,7 +14,7 @@ type openGap struct {
 // the following goroutine.
 func (l *Log[B]) setOpenGaps(search ...openGap) {
 	for _, u := range l.rechecks.blocks {
-		search = append(search, openGap{workchain: u.workchain, after: u.after})
+		search = append(search, openGap{workchain: u.workchain, after: u.after, until: u.cursor})
 	}
 	l.openGaps.Store(&search)
 }
@@ -23,7 +24,7 @@ func (l *Log[B]) setOpenGaps(search ...openGap) {
 // with both locks held.
 func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
 	return slices.ContainsFunc(*l.openGaps.Load(), func(o openGap) bool {
-		return o.number > 0 && o.number <= r.reportedGap && r.at.cursor <= o.after
+		return o.number > 0 && o.number <= r.reportedGap && r.at.cursor < o.until
 	})
 }
 

@@ -164,6 +164,32 @@ func TestClientThatLeftDuringRepairReceivesTheBlockThatIsStored(t *testing.T) {
 	})
 }
 
+// The client started after the block before the gap.
+func TestClientThatStartedLateAndLeftDuringRepairReceivesTheBlockThatIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(base(1), master(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf(0))
+		f.lacks[4] = true
+		f.growSkipped([]int{3, 4}, base(2), base(3), master(2), base(4))
+		time.Sleep(time.Second)
+		cursor, mark, err := r.ResumePoint()
+		if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
+			t.Fatalf("got resume point %q, %v", cursor, err)
+		}
+		i := blocksOf(0)
+		i.Mark = mark
+		r = joinAt(t, l, i, 2)
+		expectNow(t, r)
+		time.Sleep(2 * repairTimeout)
+		if item, err := r.Next(); err != nil || item.Cursor != cursorOf(3) {
+			t.Errorf("read %q, %v; want block 3", item.Cursor, err)
+		}
+	})
+}
+
 // ResumePoint reported the gap to two clients during the search. One resumes meanwhile, reads on without the missing
 // block and leaves again: when the block is found, the gap must be reported to it once more. The other one resumes
 // after that, and receives the block.
