@@ -68,8 +68,8 @@ func (s *handover[B]) compare(with shardHeads) {
 }
 
 // learn records heads that a reader knows when it becomes live, of shards that the log does not know: it receives the
-// next blocks of these shards. A head after the start of the log is not recorded: it is a block that Follow has skipped,
-// and other readers lack it. Called with the log's lock held.
+// next blocks of these shards. A head after the start of the log is not recorded: it is a block that Follow has
+// skipped, and other readers lack it. Called with the log's lock held.
 func (l *Log[B]) learn(s *handover[B]) {
 	if s == nil || !l.checked() {
 		return

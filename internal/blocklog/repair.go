@@ -143,8 +143,10 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 				return f, fmt.Errorf("between: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
 			}
 			v := f.heads.check(p)
-			if from := f.heads.before(p); v == verdictMerge && from < f.after {
-				return l.findMissing(ctx, b, cursor, at, from) // an earlier block of the other half may be missing
+			if from, err := l.searchFrom(ctx, e, p, v, f); err != nil {
+				return f, err
+			} else if from < f.after {
+				return l.findMissing(ctx, b, cursor, at, from)
 			}
 			if v == verdictMerge && slices.ContainsFunc(later, func(s uint64) bool { return overlap(s, shardOf(p)) }) {
 				v = verdictGap // which the number does not show

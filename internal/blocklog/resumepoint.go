@@ -10,8 +10,8 @@ type openGap struct {
 	number    uint32 // the number that the gap will have; 0 if it is not certain that there is one
 }
 
-// setOpenGaps sets the open gaps: those of a search that has begun, if any, and those before unchecked blocks. Called by
-// the following goroutine.
+// setOpenGaps sets the open gaps: that of a search which has begun, if any, and those before unchecked blocks. Called
+// by the following goroutine.
 func (l *Log[B]) setOpenGaps(search ...openGap) {
 	for _, u := range l.rechecks.blocks {
 		search = append(search, openGap{workchain: u.workchain, after: u.after, until: u.cursor})
