@@ -132,7 +132,7 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 		own := p.stored
 		r.awaited, r.catchUp = nil, &own
 		return true, nil
-	case l.covers(r.at.cursor, p != nil && p.state == pageParked):
+	case l.covers(r.at.cursor, p != nil && p.state == pageParked) && !l.skipsOpenGap(r):
 		if l.checkHandover(s); s.hasGaps() {
 			return true, nil
 		}

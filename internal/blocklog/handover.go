@@ -68,7 +68,8 @@ func (s *handover[B]) compare(with shardHeads) {
 }
 
 // learn records heads that a reader knows when it becomes live, of shards that the log does not know: it receives the
-// next blocks of these shards. Called with the log's lock held.
+// next blocks of these shards. A head after the start of the log is not recorded: it is a block that Follow has
+// skipped, and other readers lack it. Called with the log's lock held.
 func (l *Log[B]) learn(s *handover[B]) {
 	if s == nil || !l.checked() {
 		return
@@ -76,7 +77,8 @@ func (l *Log[B]) learn(s *handover[B]) {
 	if l.learned == nil {
 		l.learned = make(shardHeads)
 	}
-	l.learned.fill(s.heads)
+	heads, _ := s.heads.upTo(l.startCursor)
+	l.learned.fill(heads)
 }
 
 // addLearned adds the learned heads to the log's own. Called by the following goroutine.

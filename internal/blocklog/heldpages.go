@@ -93,7 +93,7 @@ func (l *Log[B]) headsOf(r *Reader[B]) (heads shardHeads, began string, exact bo
 // its lower heads count, and all of the readers may end because of the gap. Called with both locks held.
 func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 	heads, began, exact := l.headsOf(r)
-	if len(p.waiting) == 0 {
+	if len(p.waiting) == 0 && p.state != pageReading { // otherwise a reader that has left may know more heads
 		p.known, p.since, p.exact = heads, began, exact
 		return
 	}

@@ -68,10 +68,10 @@ type Log[B any] struct {
 	view          atomic.Pointer[view[B]] // replaced under mu, by the following goroutine
 	reached       atomic.Pointer[string]  // highest cursor shown, if it was after the newest block at that time
 	lateGaps      atomic.Pointer[[]lateGap[B]]
-	gaps          atomic.Uint32           // number of the newest gap, from 1 on; changes under mu
-	pageEnd       atomic.Uint64           // number of readers that ended at a gap in stored blocks
-	lastingNumber atomic.Uint32           // number of the newest lasting gap, from 1 on; changes under mu
-	openGap       atomic.Pointer[openGap] // set during the search for a gap; stays set if the log is closed meanwhile
+	gaps          atomic.Uint32             // number of the newest gap, from 1 on; changes under mu
+	pageEnd       atomic.Uint64             // number of readers that ended at a gap in stored blocks
+	lastingNumber atomic.Uint32             // number of the newest lasting gap, from 1 on; changes under mu
+	openGaps      atomic.Pointer[[]openGap] // remain if the log is closed during a search
 
 	workchains atomic.Pointer[[]int32] // all that had a block; written by the following goroutine
 
@@ -146,6 +146,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	l.view.Store(&view[B]{})
 	l.gaps.Store(1)
 	l.workchains.Store(new([]int32))
+	l.openGaps.Store(new([]openGap))
 	l.byKey, l.pages = make(map[string]*shareGroup[B]), make(map[string]*page[B])
 	l.lastingGaps = make(map[string]lastingGap)
 	l.future.lowest, l.held.limit = true, maxHeldPages

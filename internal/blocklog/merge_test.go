@@ -179,6 +179,27 @@ func TestBlockBeforeASkippedMergeIsFound(t *testing.T) {
 	})
 }
 
+// The search for a block finds a skipped merge of other shards, and a skipped block of one of its halves. The block
+// before that one is lost.
+func TestGapBeforeASkippedMergeOfOtherShardsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lower, upper = right - right&-right>>1, right + right&-right>>1
+		f := newShardSource()
+		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf())
+		f.lacks[7] = true
+		f.growSkipped([]int{7, 8, 11, 12}, Place{0, lower, 4}, Place{0, lower, 5}, Place{0, upper, 5}, Place{0, upper, 6},
+			Place{0, right, 7}, Place{0, left, 3}, Place{0, left, 4})
+		synctest.Wait()
+		expectNow(t, r, 9, 10, 12, 13)
+		f.grow(Place{0, right, 8})
+		time.Sleep(repairTimeout + time.Second)
+		expectGap(t, r, 6) // its start
+	})
+}
+
 // A shard splits after a long time without blocks, and its halves split again or merge, before the log has received a
 // block of any of them. Of all these blocks only the last one arrives.
 func TestBlocksSkippedOverSeveralSplitsAndMergesAreFound(t *testing.T) {
@@ -239,6 +260,43 @@ func TestResumePointIsBeforeAnUncheckedMerge(t *testing.T) {
 		f.grow(master(3))
 		synctest.Wait()
 		expectGap(t, r, 5)
+	})
+}
+
+// While the blocks of another gap are searched for, and after that, the unchecked merge still counts.
+func TestResumePointIsBeforeAnUncheckedMergeDuringAnotherSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3})
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		bases, all := joinAt(t, l, blocksOf(0)), joinAt(t, l, blocksOf(-1, 0))
+		f.set(func() { f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown } })
+		f.growSkipped([]int{6}, Place{0, left, 3}, base(4))
+		time.Sleep(repairTimeout)
+		synctest.Wait()
+		expectNow(t, bases, 7)
+		expectNow(t, all, 7)
+		f.lacks[9] = true
+		f.growSkipped([]int{9}, master(2), master(3), master(4))
+		time.Sleep(time.Second)
+		expectNow(t, all, 8)
+		expectResumePoint(t, "a reader of the merged shard", bases, 5, true)
+		expectResumePoint(t, "a reader of both", all, 5, true)
+		if _, mark, _ := all.ResumePoint(); mark != 0 {
+			t.Errorf("mark %x counts the later gap as reported", mark)
+		}
+		time.Sleep(repairTimeout)
+		expectResumePoint(t, "after the other search", bases, 5, true)
+		_, mark, _ := bases.ResumePoint()
+		f.set(func() { f.before = nil })
+		time.Sleep(2 * DefaultMaxBackoff)
+		f.grow(master(5))
+		i := blocksOf(0)
+		i.Mark = mark
+		again := joinAt(t, l, i, 5)
+		time.Sleep(repairTimeout) // its page waits for block 9
+		expectEventually(t, again, 6, 7)
 	})
 }
 

@@ -157,6 +157,30 @@ func (l *Log[B]) blocksBefore(
 	return all, heads, nil
 }
 
+// searchFrom returns the position from which a search must begin that has found a block: before f.after if an earlier
+// block of the other half of a merge may be missing, or if the block is the first known one of its shard and the log
+// lacks others before it.
+func (l *Log[B]) searchFrom(ctx context.Context, e entry[B], at Place, v verdict, f found[B]) (string, error) {
+	switch {
+	case v == verdictMerge:
+		return f.heads.before(at), nil
+	case v != verdictFirst || l.src.Before == nil:
+		return f.after, nil
+	}
+	all, _, err := l.blocksBefore(ctx, e.block, at, v, f.heads, l.startCursor)
+	if err != nil || len(all) == 0 || all[0].cursor > f.after {
+		return f.after, err
+	}
+	before, err := l.src.Before(ctx, all[0].block, nil, 1)
+	if err != nil {
+		return "", fmt.Errorf("before: %w", err)
+	}
+	for _, b := range before {
+		return l.src.Cursor(b), nil
+	}
+	return "", nil
+}
+
 // predecessors returns the shards whose last block may be the predecessor of a block of the given shard.
 func predecessors(shard uint64, v verdict) []uint64 {
 	var all []uint64
@@ -191,7 +215,7 @@ func (l *Log[B]) recheck() {
 		l.rechecks.blocks = nil
 	}
 	if err == nil && len(f.missing) == 0 {
-		l.clearOpenGap()
+		l.setOpenGaps()
 		return
 	}
 	l.mu.Lock()
@@ -205,7 +229,7 @@ func (l *Log[B]) recheck() {
 	v := emptyView[B](l.view.Load().newest) // a reader that resumes from before reads from the source
 	v.arrived = l.view.Load().arrived
 	l.view.Store(&v)
-	l.clearOpenGap()
+	l.setOpenGaps()
 	l.mu.Unlock()
 	l.callWakes()
 	l.logUnrepaired(u.workchain, u.after, u.cursor, ended, err)

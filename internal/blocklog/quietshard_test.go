@@ -35,6 +35,44 @@ func TestGapInAQuietShardIsReported(t *testing.T) {
 	}
 }
 
+// Follow skips a block of the quiet shard. A client that catches up reads it from a page, and becomes live.
+func TestGapInAQuietShardIsReportedAlthoughAnotherClientHasTheBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.recents = 1
+		f.grow(base(1), master(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		live := joinAt(t, l, blocksOf())
+		f.growSkipped([]int{3}, base(2), master(2))
+		synctest.Wait()
+		expectNow(t, live, 4)
+		expectEventually(t, joinAt(t, l, blocksOf(), 1), 2, 3, 4)
+		f.grow(base(3))
+		synctest.Wait()
+		expectGap(t, live, 2)
+	})
+}
+
+// Follow skips two blocks of the quiet shard. The search for a block of another shard finds only the second one.
+func TestGapInAQuietShardIsReportedAlthoughALaterBlockIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.recents = 1
+		f.grow(base(1), Place{0, right, 2}, Place{0, left, 2})
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf())
+		f.growSkipped([]int{4, 6, 7}, Place{0, right, 3}, Place{0, left, 3}, Place{0, left, 4}, Place{0, right, 4})
+		synctest.Wait()
+		expectNow(t, r, 5)
+		f.grow(Place{0, left, 5}, Place{0, right, 5})
+		synctest.Wait()
+		expectGap(t, r, 3)
+		expectEventually(t, joinAt(t, l, blocksOf(), 3), 4, 5, 6, 7, 8, 9)
+	})
+}
+
 // The gap that begins later may show first. Its client must still be sent back for the other one.
 func TestBothOverlappingGapsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
@@ -31,13 +32,13 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 	switch {
 	case v == verdictGap:
 		l.stale() // queries must ask the source, which may have the missing blocks
-		l.openGap.Store(&openGap{at.Workchain, after, l.gaps.Load() + 1})
+		l.setOpenGaps(openGap{at.Workchain, after, cursor, l.gaps.Load() + 1})
 	case l.src.Before != nil:
 		known, begun := l.heads.clone(), l.startCursor
 		find = func(ctx context.Context) (f found[B], err error) {
 			if f, err = l.findUnnumbered(ctx, b, cursor, at, v, known, begun); err != nil {
 				l.stale()
-				l.openGap.Store(&openGap{workchain: at.Workchain, after: after})
+				l.setOpenGaps(openGap{at.Workchain, after, cursor, 0})
 			}
 			return f, err
 		}
@@ -65,7 +66,7 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 			guard.Stack(err))
 		return true
 	case len(f.missing) == 0:
-		l.clearOpenGap()
+		l.setOpenGaps()
 		return true
 	}
 	l.insertFound(f, at.Workchain, cursor)
@@ -126,6 +127,7 @@ func (l *Log[B]) search(find func(context.Context) (found[B], error)) (f found[B
 // they do not close the gap, it returns errStillMissing.
 func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, after string) (f found[B], err error) {
 	f = found[B]{after: after, heads: l.heads.clone()}
+	var later []uint64 // shards with a gap that does not concern b
 	for range repairPages {
 		blocks, err := l.src.Between(ctx, after, b, repairBlocks)
 		if err != nil {
@@ -140,11 +142,22 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 			if e.cursor >= cursor || p.Workchain != at.Workchain {
 				return f, fmt.Errorf("between: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
 			}
-			if f.heads.check(p) == verdictGap && !overlap(shardOf(p), shardOf(at)) && !f.heads.passed(p, e.cursor) {
-				continue // this gap began before after, and is found when a block of its shard arrives
+			v := f.heads.check(p)
+			if from, err := l.searchFrom(ctx, e, p, v, f); err != nil {
+				return f, err
+			} else if from < f.after {
+				return l.findMissing(ctx, b, cursor, at, from)
 			}
-			if from := f.heads.before(p); f.heads.check(p) == verdictMerge && from < f.after {
-				return l.findMissing(ctx, b, cursor, at, from) // an earlier block of the other half may be missing
+			if v == verdictMerge && slices.ContainsFunc(later, func(s uint64) bool { return overlap(s, shardOf(p)) }) {
+				v = verdictGap // which the number does not show
+			}
+			switch {
+			case v != verdictGap || f.heads.passed(p, e.cursor):
+			case overlap(shardOf(p), shardOf(at)):
+				return f, errStillMissing
+			default:
+				later = append(later, shardOf(p)) // this gap is found when a block of its shard arrives
+				continue
 			}
 			if err := f.add(p, e); err != nil {
 				return f, err
@@ -190,7 +203,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 			}
 		}
 	})
-	if l.openGap.Load() != nil {
+	if len(*l.openGaps.Load()) > 0 {
 		l.gaps.Add(1) // readers that ResumePoint ended during the search have the next number, and may lack the blocks
 	}
 	old, late := l.view.Load(), 0
@@ -219,7 +232,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 	l.stats.GapsRepaired++
 	l.stats.Blocks += uint64(late)
 	l.stats.EndedByGap += uint64(ended)
-	l.clearOpenGap()
+	l.setOpenGaps()
 	l.mu.Unlock()
 	l.callWakes()
 	for _, e := range missing[:late] {
@@ -274,7 +287,7 @@ func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int)
 	v := emptyView[B](mark{l.delivered.next + 1, cursor})
 	v.arrived, v.fresh = time.Now(), true
 	l.publish(&v)
-	l.clearOpenGap()
+	l.setOpenGaps()
 	l.mu.Unlock()
 	return ended
 }

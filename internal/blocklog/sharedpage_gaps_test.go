@@ -9,7 +9,11 @@ import (
 // Two readers wait for the same page. One of them passed a missing block before it was stored, the other one after
 // that.
 func TestReadersOfOnePageReceiveTheirOwnGaps(t *testing.T) {
-	for name, first := range map[string]bool{"the one that lacks it asks first": true, "it asks last": false} {
+	for name, tt := range map[string]struct{ first, alone bool }{
+		"the one that lacks it asks first":           {true, false},
+		"it asks last":                               {false, false},
+		"it asks last, after the other one has left": {false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
@@ -51,7 +55,7 @@ func TestReadersOfOnePageReceiveTheirOwnGaps(t *testing.T) {
 				takes(has, 200) // up to 203
 				f.paging = make(chan struct{})
 				ask := []*Reader[shardBlock]{lacks, has}
-				if !first {
+				if !tt.first {
 					ask = []*Reader[shardBlock]{has, lacks}
 				}
 				for _, r := range ask {
@@ -59,6 +63,9 @@ func TestReadersOfOnePageReceiveTheirOwnGaps(t *testing.T) {
 						t.Fatal(item, err)
 					}
 					synctest.Wait()
+					if r == has && tt.alone {
+						has.Close()
+					}
 				}
 				close(f.paging)
 				time.Sleep(time.Minute)

@@ -6,7 +6,8 @@ import (
 )
 
 // An Account counts the memory in bytes that a connection uses for its peer: unsent query responses, frames that are
-// being written, and long messages that have not arrived completely. Its methods must not block.
+// being written, queued control frames beyond maxOutbox, and long messages that have not arrived completely. Its
+// methods must not block.
 type Account interface {
 	// Add adds n bytes, which may be negative. If n is positive, it may cut connections that do not progress, including
 	// this one.

@@ -2,6 +2,8 @@ package gqlws
 
 import (
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -80,4 +82,38 @@ func TestQueryStartsIfExpectedResponsesFit(t *testing.T) {
 		}
 		c.cancel()
 	}
+}
+
+// A sumAccount is an Account that adds up what is counted.
+type sumAccount struct{ sum atomic.Int64 }
+
+func (a *sumAccount) Add(n int)    { a.sum.Add(int64(n)) }
+func (a *sumAccount) Progress(int) {}
+func (a *sumAccount) Close()       {}
+
+// The pong to a long ping message is as long. While the peer does not read it, what exceeds maxOutbox is counted.
+func TestLongQueuedFramesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 100 << 10
+		account := new(sumAccount)
+		o := testOptions
+		o.MaxMessage = 2 * size
+		o.Account = func(Session, func()) Account { return account }
+		s, ss := NewServer(o), newFakeSession(t)
+		p := dialAs(t, s, ss, "graphql-transport-ws", nil)
+		p.sendText(`{"type":"ping"}`) // its pong is in a write that waits for the peer
+		synctest.Wait()
+		p.sendText(fmt.Sprintf(`{"type":"ping","payload":{"a":"%s"}}`, strings.Repeat("x", size)))
+		synctest.Wait()
+		if sum := account.sum.Load(); sum < size-maxOutbox {
+			t.Errorf("%d bytes are counted while a pong of %d bytes is queued", sum, size)
+		}
+		p.startReading()
+		synctest.Wait()
+		if sum := account.sum.Load(); sum != 0 {
+			t.Errorf("%d bytes are counted after the peer has read, want 0", sum)
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
 }

@@ -111,6 +111,12 @@ func (c *conn) throttle() {
 	if !c.mustThrottle() {
 		return
 	}
+	if n := c.outboxBytes - maxOutbox; n > 0 { // a long pong, or long errors
+		c.mu.Unlock()
+		c.account.Add(n) // may cut this connection
+		c.mu.Lock()
+		defer c.account.Add(-n)
+	}
 	began, timedOut := time.Now(), false
 	if d := c.options.QueryWait; d > 0 && c.hasWaitingQueries() {
 		timer := c.afterFunc(d, func() {
