@@ -177,3 +177,25 @@ func TestPanicsOfBodiesFreeTheirMemory(t *testing.T) {
 	bodies, _ := h.Pending()
 	equal(t, "bytes of bodies", bodies, 0)
 }
+
+// Responses over HTTP do not cut others that are within their second. A query on a socket does: if there is no room for
+// what sockets and event streams send, they must be cut themselves.
+func TestSocketsNeedNotWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newPagesHandler(t, 4<<20)
+		n := serve(t, h)
+		large := pages()
+		for range 6 {
+			n.wire(t).post("/demo/graphql", large, len(large))
+			synctest.Wait()
+		}
+		equal(t, "status over HTTP", post(h, large).Code, 503)
+		s := n.socket(t)
+		s.SetReadLimit(-1)
+		s.send(`{"id":"1","type":"start","payload":` + large + `}`)
+		got := s.receive()
+		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"data","id":"1","payload":{"data":{`) {
+			t.Errorf("on a socket: %.200s", got)
+		}
+	})
+}

@@ -117,10 +117,10 @@ type Limits struct {
 
 	// PendingResponseBytes is the maximum memory of responses that are produced or wait for their client, over HTTP, on
 	// event streams and on sockets, and of long messages on sockets that have arrived in part. When it is reached,
-	// clients that receive less than 256 KiB per second are cut, the slowest first: sockets and event streams at
-	// once, responses over HTTP only if they are a second behind that rate, or a tenth of a second if they have at
-	// most 64 KiB. If that frees too little, the new response is refused with 503. Responses of more than 64 KiB
-	// leave an eighth of it to smaller ones. Default: 64 MiB.
+	// clients that receive less than 256 KiB per second are cut, the slowest first. A new response on a socket or an
+	// event stream cuts them at once; one over HTTP only if they are a second behind that rate, or a tenth of a
+	// second if it has at most 64 KiB. If that frees too little, the new response is refused with 503. Responses of
+	// more than 64 KiB leave an eighth of it to smaller ones. Default: 64 MiB.
 	PendingResponseBytes int
 
 	// PendingSocketBytes is the size of waiting query responses on one socket beyond which nothing more is read from it

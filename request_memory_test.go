@@ -106,6 +106,23 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 			})
 			return body(strings.Replace(q, "{", "("+variables+"){", 1)+pages+"}}", nil)
 		},
+		"balances in many places": func(q string) string {
+			accounts := many(24, func(i int) string {
+				return fmt.Sprintf(" a%d:account(address:\"0:%064x\"){...p}", i, i)
+			})
+			infos := many(5, func(i int) string { return fmt.Sprintf("i%d:info{...b}", i) })
+			balances := many(11, func(i int) string { return fmt.Sprintf("b%d:balance ", i) })
+			return body(q+accounts+"}}fragment p on BlockchainAccountQuery{"+infos+
+				"}fragment b on BlockchainAccount{"+balances+"}", nil)
+		},
+		"accounts in many places": func(q string) string {
+			accounts := many(24, func(i int) string {
+				return fmt.Sprintf(" a%d:account(address:\"0:%064x\"){info{balance}}", i, i)
+			})
+			spreads := many(20, func(i int) string { return fmt.Sprintf("b%d:blockchain{...p}", i) })
+			return body(strings.Replace(q, "{blockchain", "{"+spreads+"blockchain", 1)+
+				"}}fragment p on BlockchainQuery{"+accounts+"}", nil)
+		},
 		"extensions": func(q string) string {
 			return strings.TrimSuffix(body(q+"}}", nil), "}") + `,"extensions":{"a":[` + lists + `]}}`
 		},

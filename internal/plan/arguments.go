@@ -33,8 +33,10 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	for _, a := range node.Arguments {
 		variables = k.countVariables(a.Value) || variables
 	}
-	if !k.compiled[node] {
-		k.compiled[node], k.steps = true, steps // the first time does not count: it is linear in the document
+	if !k.compiled[node] { // the first time does not count: it is linear in the document
+		k.compiled[node] = true
+		k.uncounted += steps - k.steps
+		k.steps = steps
 	}
 	if k.exhausted() {
 		return

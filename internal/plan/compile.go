@@ -85,6 +85,7 @@ type compiler struct {
 	// the document are not enough: an interface of many types multiplies selections.
 	fields, steps int
 	compiled      map[*ast.Field]bool // fields whose literals were compiled
+	uncounted     int                 // steps that were taken for that
 
 	sharing
 }
@@ -93,25 +94,27 @@ type compiler struct {
 // spread in hundreds of places and have names and literals of kilobytes.
 type sharing struct {
 	keys      map[string]string       // response names as JSON
-	leaves    map[leafSite]*leafField // the last compiled one for each site
+	fields    map[site][]*sharedField // that cost nothing
 	arguments map[callSite]*field     // the first field that was compiled from each site
 }
 
 func newSharing() sharing {
-	return sharing{map[string]string{}, map[leafSite]*leafField{}, map[callSite]*field{}}
+	return sharing{map[string]string{}, map[site][]*sharedField{}, map[callSite]*field{}}
 }
 
-// A leafSite identifies a field without arguments and selections in the document.
-type leafSite struct {
+// A site identifies a field in the document.
+type site struct {
 	object *ast.Definition
 	node   *ast.Field
 	comma  bool
 }
 
-// A leafField is the field that nodes with one response name were compiled to.
-type leafField struct {
-	nodes []*ast.Field
-	field *field
+// A sharedField is the field that nodes with one response name were compiled to, with
+// all fields below. Each further place of it counts as if it was compiled again.
+type sharedField struct {
+	nodes         []*ast.Field
+	field         *field
+	fields, steps int
 }
 
 // identities is the last id of a plan or an operation.
@@ -219,17 +222,23 @@ func (k *compiler) included(directives ast.DirectiveList) bool {
 	return true
 }
 
-// field compiles a field. A field without arguments and selections is compiled once
-// for all places that select it by the same nodes.
+// field compiles a field. One that costs nothing is compiled once for all places that
+// select it by the same nodes.
 func (k *compiler) field(object *ast.Definition, a *fieldGroup, comma bool) *field {
-	place := leafSite{object, a.nodes[0], comma}
-	if known := k.sharing.leaves[place]; known != nil && slices.Equal(known.nodes, a.nodes) {
-		return known.field
+	place := site{object, a.nodes[0], comma}
+	for _, known := range k.sharing.fields[place] {
+		if slices.Equal(known.nodes, a.nodes) {
+			k.fields -= known.fields
+			k.steps = max(k.steps-known.steps, -1) // which were not taken
+			return known.field
+		}
 	}
+	cost, priced, batch := k.plan.fixedCost, len(k.plan.priced), len(k.plan.batch)
+	fields, steps := k.fields, k.steps-k.uncounted
 	f := k.newField(object, a, comma)
-	if f.typename != nil || f.typ.leaf != "" && f.constant == nil && f.dynamic == nil &&
-		f.source.Resolve == nil && f.source.Cost == nil && f.info == nil {
-		k.sharing.leaves[place] = &leafField{a.nodes, f}
+	if k.plan.fixedCost == cost && len(k.plan.priced) == priced && len(k.plan.batch) == batch {
+		shared := &sharedField{a.nodes, f, fields - k.fields, steps - k.steps + k.uncounted}
+		k.sharing.fields[place] = append(k.sharing.fields[place], shared)
 	}
 	return f
 }

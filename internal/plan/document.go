@@ -276,6 +276,8 @@ func (op *operation) bind(c *Cache, values []any, valueOf lookup) ([]any, Errors
 		value, present := valueOf(v.name)
 		var err *Error
 		switch {
+		case present && value == nil && v.scalar == "Boolean" && v.hasDefault && slices.Contains(op.conditions, i):
+			err = inputError("Variable \"$%s\" must not be null where a \"Boolean!\" is expected.", v.name)
 		case present && (value != nil || !v.typ.NonNull):
 			value, err = v.read(c, value, &remaining)
 		case present:

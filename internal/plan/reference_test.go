@@ -43,7 +43,8 @@ func (r *reference) run(text, operation string, given map[string]any) (data stri
 		switch {
 		case !present && v.DefaultValue != nil:
 			r.vars[v.Variable], err = r.literal(v.Type, v.DefaultValue)
-		case !present && v.Type.NonNull, present && value == nil && v.Type.NonNull:
+		case !present && v.Type.NonNull, present && value == nil && v.Type.NonNull,
+			present && value == nil && strings.Contains(text, "(if: $"+v.Variable+")"):
 			err = errRefused
 		case present:
 			r.vars[v.Variable], err = r.json(v.Type, value)
