@@ -162,7 +162,7 @@ func (s *siege) begin(query func(n uint32) string) {
 	time.Sleep(500 * time.Millisecond)
 }
 
-// follow adds blocks for 10 s until the Handler receives one. Its start alone takes some 30 queries in a row, and
+// follow adds blocks for 20 s until the Handler receives one. Its start alone takes some 30 queries in a row, and
 // it may check for missing blocks for 5 s.
 func (s *siege) follow(server *liteservertest.Server, from uint32) {
 	s.t.Helper()
@@ -171,7 +171,7 @@ func (s *siege) follow(server *liteservertest.Server, from uint32) {
 		select {
 		case <-s.live:
 			return
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(time.Second):
 		}
 	}
 	s.t.Error("the Handler received no block")
