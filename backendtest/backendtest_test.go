@@ -245,7 +245,7 @@ func TestEachViolationIsReported(t *testing.T) {
 		}
 	}
 	for _, b := range slices.Concat(
-		brokenAnswers, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces,
+		brokenAnswers, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces, brokenCaches,
 	) {
 		t.Run(b.name, func(t *testing.T) {
 			var reported []string

@@ -58,6 +58,7 @@ func spoil(v *big.Int) {
 
 func balancesComeBackExactly(t *trial) {
 	for i, nano := range balances() {
+		t.expectNotFound(account(0, fmt.Sprint(i))) // a Backend must not remember that
 		t.setBalance(account(0, fmt.Sprint(i)), nano)
 	}
 	for i, nano := range balances() {
@@ -100,16 +101,20 @@ func recordedBalancesComeBack(t *trial) {
 
 func unknownAccountIsNotFound(t *trial) {
 	for _, workchain := range []int32{0, -1} {
-		addr := account(workchain, "nobody")
-		what := fmt.Sprintf("Balance(%v) of an account that the chain never saw", addr)
-		nano := new(big.Int)
-		err := t.promptly(t.Patience, what, func() (err error) {
-			nano, err = t.Backend.Balance(t.ctx, addr)
-			return err
-		}, mayDoEither)
-		if !errors.Is(err, chaingql.ErrNotFound) {
-			t.Fatalf("%s returned %v and error %v: the error must be ErrNotFound", what, nano, err)
-		}
+		t.expectNotFound(account(workchain, "nobody"))
+	}
+}
+
+func (t *trial) expectNotFound(addr chaingql.Address) {
+	t.Helper()
+	what := fmt.Sprintf("Balance(%v) of an account that the chain never saw", addr)
+	nano := new(big.Int)
+	err := t.promptly(t.Patience, what, func() (err error) {
+		nano, err = t.Backend.Balance(t.ctx, addr)
+		return err
+	}, mayDoEither)
+	if !errors.Is(err, chaingql.ErrNotFound) {
+		t.Fatalf("%s returned %v and error %v: the error must be ErrNotFound", what, nano, err)
 	}
 }
 
@@ -129,6 +134,10 @@ func balancesTogether(t *trial) {
 	for range 2 { // the second time after the first result was modified
 		t.expectBalances(b, addrs, want)
 	}
+	last := len(addrs) - 1 // a Backend must not remember that it was unknown
+	want[last] = big.NewInt(8)
+	t.setBalance(addrs[last], want[last])
+	t.expectBalances(b, addrs, want)
 }
 
 // manyAddresses is the number of addresses in one call of Balances.

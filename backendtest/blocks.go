@@ -12,14 +12,20 @@ import (
 )
 
 func emptyChainHasNoBlocks(t *trial) {
+	t.fill(0, 40)
 	workchain, shard := int32(-1), uint64(1)<<63
-	for _, q := range []chaingql.BlocksQuery{
+	queries := []chaingql.BlocksQuery{
 		{First: 1}, {Last: 1}, {First: chaingql.MaxPage}, {Last: chaingql.MaxPage},
 		{First: 1, Workchain: &workchain, Shard: &shard},
-	} {
+	}
+	for _, q := range queries {
 		if page := t.page(q); len(page) > 0 {
 			t.Fatalf("%s of an empty chain has %d blocks", describe(q), len(page))
 		}
+	}
+	t.grow(40)
+	for _, q := range queries { // a Backend must not remember empty pages
+		t.expectPage(q)
 	}
 }
 

@@ -110,10 +110,14 @@ func followedBlocksAreStored(t *trial) {
 	defer appending.Wait()
 	for range 40 {
 		before, next := t.stored[len(t.stored)-1], t.coming[:1:1]
+		for _, q := range []chaingql.BlocksQuery{{Last: 1}, {First: 2, After: before.Cursor}} {
+			t.expectPage(q) // a Backend must not remember these pages
+		}
 		var err error
 		appending.Go(func() { err = t.Append(next) })
 		f.expect(next)
 		t.stored, t.coming = append(t.stored[:len(t.stored):len(t.stored)], next...), t.coming[1:]
+		t.expectPage(chaingql.BlocksQuery{Last: 1})
 		t.expectPage(chaingql.BlocksQuery{Last: 2})
 		t.expectPage(chaingql.BlocksQuery{First: 2, After: before.Cursor})
 		if appending.Wait(); err != nil {
@@ -153,6 +157,7 @@ func cursorPastTheNewestWaits(t *trial) {
 	f.quiet()
 	t.grow(10)
 	f.quiet()
+	t.expectPage(chaingql.BlocksQuery{Last: 5, Before: past})
 	t.grow(40)
 	f.expect(t.stored[60:])
 }

@@ -69,7 +69,10 @@ func prunedHistoryIsTooOld(t *trial) {
 		}
 	}
 	oldest := t.stored[0].Cursor
-	for _, q := range []chaingql.BlocksQuery{{First: 5, After: oldest}, {Last: 1000, After: oldest}, {First: 5, Before: oldest}} {
+	for _, q := range []chaingql.BlocksQuery{
+		{First: 5, After: oldest}, {Last: 1000, After: oldest}, {First: 5, Before: oldest}, {Last: 5, Before: oldest},
+		{First: 5, Before: gone[10].Cursor}, {Last: 5, Before: gone[10].Cursor}, // only After is too old
+	} {
 		t.expectPage(q)
 	}
 	t.follow(oldest).expect(t.stored[1:])

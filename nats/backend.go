@@ -24,6 +24,7 @@ type Backend struct {
 	survey   survey
 	opened   atomic.Bool // Open has surveyed the newest messages
 	searches searchQueue
+	slow     atomic.Int32 // slow pages in progress
 }
 
 // A semaphore admits one call at a time.
@@ -74,6 +75,37 @@ func (q searchQueue) acquire(ctx context.Context) error {
 func (q searchQueue) release() {
 	q.running.release()
 	<-q.admitted
+}
+
+// maxSlowPages is the number of slow pages that may be read during a search, which
+// delays every request for blocks. It is about half of a Handler's calls in flight.
+const maxSlowPages = 2 * (1 + maxWaitingSearches)
+
+// admitSlow counts a slow page until leave is called. It returns an error if a search
+// runs and there are too many.
+func (b *Backend) admitSlow() (leave func(), err error) {
+	leave = func() { b.slow.Add(-1) }
+	if b.slow.Add(1) > maxSlowPages && len(b.searches.admitted) > 0 {
+		leave()
+		return nil, failed("read blocks", errTooManySearches)
+	}
+	return leave, nil
+}
+
+// isSlow reports whether a page may need many requests: it has a cursor whose place is
+// not cached, or a filter without a cursor.
+func (b *Backend) isSlow(q chaingql.BlocksQuery) bool {
+	cursors := 0
+	for _, c := range []chaingql.Cursor{q.After, q.Before} {
+		if c == "" {
+			continue
+		}
+		if _, known := b.places.get(c); !known {
+			return true
+		}
+		cursors++
+	}
+	return cursors == 0 && b.names.filter(q) != b.names.all()
 }
 
 var (

@@ -17,13 +17,21 @@ import (
 //
 // In a chain without an index the server searches for such blocks, in at most 40
 // requests whose cost grows with the chain. One search runs at a time and 16 wait;
-// further calls return an error.
+// further calls return an error. During searches, at most 34 pages may have a cursor
+// that was not used recently, or a filter without a cursor.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor
 	}
 	if max(q.First, q.Last) <= 0 {
 		return nil, nil
+	}
+	if b.isSlow(q) {
+		leave, err := b.admitSlow()
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()

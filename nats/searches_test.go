@@ -3,11 +3,13 @@ package natschain_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
@@ -47,4 +49,43 @@ func TestWaitingSearchesAreLimited(t *testing.T) {
 		}
 	}
 	expectPages(t, b, all, []chaingql.BlocksQuery{q})
+}
+
+// TestSlowPagesAreLimitedDuringSearch requests pages that need many requests while a search runs and the server does
+// not respond. Those beyond the limit must fail at once: a Handler has 64 calls, and some must remain for balances.
+func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
+	all := uneven(6_000)
+	s, _, _ := indexedChain(t, all)
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{})
+	end, err := b.Search(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume := p.Stall()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ended := make(chan error, 64)
+	for i := range cap(ended) {
+		go func() {
+			q := chaingql.BlocksQuery{Before: all[1_000+i].Cursor, Last: 10}
+			if i%2 == 0 {
+				q = chaingql.BlocksQuery{Workchain: &all[i].Workchain, First: 10 + i}
+			}
+			_, err := b.Blocks(ctx, q)
+			ended <- err
+		}()
+	}
+	for range 30 {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many searches") {
+			t.Errorf("page above the limit: got error %v", err)
+		}
+	}
+	resume()
+	end()
+	for range 34 {
+		if err := <-ended; err != nil {
+			t.Errorf("page within the limit: got error %v", err)
+		}
+	}
 }

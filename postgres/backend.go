@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5"
@@ -71,8 +72,8 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	if err := checkHosts(&conn.Config); err != nil {
 		return nil, err
 	}
-	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > o.Timeout {
-		conn.ConnectTimeout = o.Timeout
+	if limit := o.Timeout / time.Duration(addresses(conn)); conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
+		conn.ConnectTimeout = limit // for each address: a server that hangs leaves time for the next one
 	}
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "chaingql"
@@ -99,6 +100,19 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// addresses returns the number of servers in the DSN.
+func addresses(c *pgx.ConnConfig) int {
+	type address struct {
+		host string
+		port uint16
+	}
+	all := map[address]bool{{c.Host, c.Port}: true}
+	for _, f := range c.Fallbacks { // with TLS and without, an address occurs twice
+		all[address{f.Host, f.Port}] = true
+	}
+	return len(all)
 }
 
 // prepare checks the database, so that Open reports problems and not the first query.

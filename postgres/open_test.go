@@ -206,3 +206,17 @@ func TestErrorMentionsPollForPooler(t *testing.T) {
 	err := postgres.Failed("connect", &pgconn.PgError{Severity: "ERROR", Code: "42P05", Message: `prepared statement "x" already exists`})
 	expectError(t, err, "for PgBouncer in transaction mode set Options.Poll")
 }
+
+// TestHungServerIsPassedOver names two servers in the DSN. The first one accepts connections but never responds.
+func TestHungServerIsPassedOver(t *testing.T) {
+	t.Parallel() // it waits for timeouts
+	s := sharedServer(t)
+	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
+	defer p.Stall()()
+	dsn := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=postgres dbname=postgres sslmode=disable", p.Port(), s.port)
+	b := open(t, dsn, &postgres.Options{Timeout: 2 * time.Second})
+	if err := writer(t, b).Append(t.Context(), at("01")...); err != nil {
+		t.Fatal(err)
+	}
+	read(t, b, "").expect(t, at("01")...)
+}

@@ -40,7 +40,8 @@ type Options struct {
 	// if it is negative: DefaultLook.
 	Look time.Duration
 
-	// Timeout limits each read and each attempt to connect. Default, also if it is negative:
+	// Timeout limits each read and each attempt to connect. If the DSN has several hosts, the
+	// attempt at each of them has an equal part of it. Default, also if it is negative:
 	// DefaultTimeout.
 	Timeout time.Duration
 

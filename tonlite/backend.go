@@ -24,7 +24,7 @@ type Backend struct {
 
 	mu        sync.Mutex
 	head      lite.BlockID // the newest proven masterchain block
-	following int          // number of Follows that wait for the next one
+	following int          // number of Follows that wait for the next one at a server
 	oldest    uint32       // the oldest masterchain block that a server had, or 0
 
 	close sync.Once

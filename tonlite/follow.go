@@ -37,6 +37,8 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	if err := l.connect(ctx); err != nil {
 		return b.followError(ctx, err)
 	}
+	heads := b.trackHead(ctx, l)
+	defer func() { cancel(nil); <-heads.ended }()
 	for {
 		head, _ := b.knownHead()
 		for next <= head.SeqNo {
@@ -62,11 +64,44 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			}
 			next = to + 1
 		}
-		if err := b.await(ctx, l, head.SeqNo+1); err != nil {
-			return b.followError(ctx, err)
+		select {
+		case <-heads.moved:
+		case <-heads.ended:
+			return b.followError(ctx, heads.err)
 		}
 		next = max(next, head.SeqNo+1)
 	}
+}
+
+// A headTracker follows the newest masterchain block while a Follow yields blocks, which may
+// take any time. Meanwhile no call has to query a server for that block.
+type headTracker struct {
+	moved chan struct{} // receives a value after the head moved
+	ended chan struct{}
+	err   error // read after ended
+}
+
+// trackHead starts a tracker. It ends with ctx, or with an error if no server works.
+func (b *Backend) trackHead(ctx context.Context, l *followConn) *headTracker {
+	t := &headTracker{moved: make(chan struct{}, 1), ended: make(chan struct{})}
+	head, _ := b.knownHead()
+	b.addFollowing(1)
+	go func() {
+		defer close(t.ended)
+		defer b.addFollowing(-1)
+		for seqNo := head.SeqNo; ; {
+			if t.err = b.await(ctx, l, seqNo+1); t.err != nil {
+				return
+			}
+			head, _ := b.knownHead()
+			seqNo = max(seqNo+1, head.SeqNo)
+			select {
+			case t.moved <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return t
 }
 
 // firstMaster returns the masterchain block to begin with.
@@ -79,11 +114,8 @@ func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint3
 	return r.from, err
 }
 
-// await waits until the masterchain has a block with the given seq_no. While it waits, the
-// newest block is known without a query.
+// await waits until the masterchain has a block with the given seq_no.
 func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
-	b.addFollowing(1)
-	defer b.addFollowing(-1)
 	for {
 		switch head, _ := b.knownHead(); {
 		case head.SeqNo >= seqNo:
