@@ -63,8 +63,9 @@ type Authorizer interface {
 
 // Credentials are the credentials that a client sent, and its request.
 type Credentials struct {
-	// Project is the wildcard {project} of the host's pattern, or else the segment of the path before the last. It is
-	// in lower case and may be empty.
+	// Project is the wildcard {project} of the host's pattern, in lower case. It is empty if the pattern given to
+	// [Mount] has no such wildcard. If the Handler was mounted without Mount and the wildcard, it is the segment of the
+	// path before the last, and empty if there is none.
 	Project string
 	// Secret is the password of `Authorization: Basic`, whose user name must
 	// be empty, or the secret in connection_init.
@@ -206,9 +207,12 @@ func basicSecret(header string) (secret string, ok bool, err error) {
 	return secret, true, nil
 }
 
-// projectOf returns the id of the project in lower case: the wildcard {project} of the host's pattern, or else the
-// segment of the path before the last.
+// projectOf returns the id of the project in lower case: "" if Mount was called without the wildcard {project}, the
+// wildcard if the host's pattern has it, or else the segment of the path before the last.
 func projectOf(r *http.Request) string {
+	if r.PathValue(noProject) != "" {
+		return ""
+	}
 	if id := r.PathValue("project"); id != "" {
 		return strings.ToLower(id)
 	}

@@ -2,8 +2,7 @@
 // [http.Handler].
 //
 //	h := chaingql.New(backend, nil)
-//	mux.Handle("/{project}/graphql", h)
-//	mux.Handle("/{project}/graphql/{$}", h) // neither form is redirected
+//	chaingql.Mount(mux, "/{project}/graphql", h) // with and without a slash at the end
 //
 // The API is that of the public services of Everscale- and TON-like networks, and works with their clients: account
 // balances, pages of blocks, and live blocks. Queries arrive by HTTP GET and POST or over a WebSocket, live blocks

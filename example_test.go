@@ -38,8 +38,7 @@ func Example() {
 		},
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", h)
-	mux.Handle("/{project}/graphql/{$}", h) // so that neither form is redirected
+	chaingql.Mount(mux, "/{project}/graphql", h)
 
 	defer h.Shutdown(context.Background())
 	fmt.Println(ask(mux, "/demo/graphql", `{blockchain{blocks(last:1){edges{node{hash}}}}}`))
@@ -53,8 +52,7 @@ func ExampleNew() {
 
 	handler := chaingql.New(chain, &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // so that neither form is redirected
+	chaingql.Mount(mux, "/{project}/graphql", handler)
 
 	query := `{blockchain{account(address:"` + account.String() + `"){info{balance(format:DEC)}}}}`
 	fmt.Println(ask(mux, "/demo/graphql", query))

@@ -40,8 +40,7 @@ func newHandler(t testing.TB, b chaingql.Backend, opts chaingql.Options) (*chain
 // mounted returns a mux with the handler, mounted like in the package comment.
 func mounted(h http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", h)
-	mux.Handle("/{project}/graphql/{$}", h)
+	chaingql.Mount(mux, "/{project}/graphql", h)
 	return mux
 }
 

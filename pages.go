@@ -55,12 +55,12 @@ func place(sorted []Block, c Cursor) (int, bool) {
 	})
 }
 
-// DefaultPoll is the default interval of [Poll].
-const DefaultPoll = time.Second
+// defaultPoll is the default interval of [Poll].
+const defaultPoll = time.Second
 
 // Poll implements a Backend's Follow with its Blocks: it reads page after page from the cursor and, when there are no
-// more blocks, tries again at each interval (every; [DefaultPoll] if it is not positive). It ends like Follow, with
-// one error: that of Blocks or of the context.
+// more blocks, tries again at each interval (every; one second if it is not positive). It ends like Follow, with one
+// error: that of Blocks or of the context.
 //
 // A page after "" starts with the oldest stored block, but Follow must end with [ErrCursorTooOld] if older blocks
 // were pruned. A Backend that prunes therefore replaces "" by a cursor that Blocks accepts and that is before every
@@ -71,7 +71,7 @@ func Poll(
 	ctx context.Context, blocks func(context.Context, BlocksQuery) ([]Block, error), after Cursor, every time.Duration,
 ) iter.Seq2[Block, error] {
 	if every <= 0 {
-		every = DefaultPoll
+		every = defaultPoll
 	}
 	return func(yield func(Block, error) bool) {
 		for after := after; ; {

@@ -1,7 +1,7 @@
 // Package explorer is a web site for exploring the API: GraphiQL with the schema's documentation,
 // and a live view of the chain.
 //
-//	mux.Handle("/{project}/graphql", h) // of chaingql.New
+//	chaingql.Mount(mux, "/{project}/graphql", h) // of chaingql.New
 //	mux.Handle("/", explorer.New(nil))
 //
 // It works offline. Its pages contact only the host's origin and the API, and their

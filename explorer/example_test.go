@@ -16,8 +16,7 @@ func ExampleNew() {
 	pages := explorer.New(&explorer.Options{Project: "shop", Title: "Our chain"})
 
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", api)
-	mux.Handle("/{project}/graphql/{$}", api)
+	chaingql.Mount(mux, "/{project}/graphql", api)
 	mux.Handle("/tools/explorer/", http.StripPrefix("/tools/explorer", pages))
 
 	w := httptest.NewRecorder()

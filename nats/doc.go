@@ -6,7 +6,7 @@
 //		log.Fatal(err) // no server, wrong credentials, no JetStream, no stream, no permission, too old a server
 //	}
 //	defer backend.Close()
-//	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
+//	chaingql.Mount(mux, "/{project}/graphql", chaingql.New(backend, nil))
 //
 // Blocks are messages of a stream, in cursor order. Balances are values of a
 // key-value bucket. [Options].Chain names both. Any number of hosts can serve one

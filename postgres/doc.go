@@ -6,7 +6,7 @@
 //		log.Fatal(err) // no such database, no permission, too old a server, tables missing
 //	}
 //	defer backend.Close()
-//	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
+//	chaingql.Mount(mux, "/{project}/graphql", chaingql.New(backend, nil))
 //
 // Open creates the tables in a schema of their own ([Options].Schema). NOTIFY only wakes
 // a Follow, which then reads the table from its own cursor on. If a notification is

@@ -19,7 +19,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer backend.Close() // after the Handler's Shutdown
-	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
+	chaingql.Mount(mux, "/{project}/graphql", chaingql.New(backend, nil))
 
 	log.Print(http.ListenAndServe("127.0.0.1:8080", mux))
 }

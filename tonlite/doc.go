@@ -10,7 +10,7 @@
 //		log.Fatal(err) // no server responds, a wrong key, another network, no proof
 //	}
 //	defer backend.Close()
-//	mux.Handle("/{project}/graphql", chaingql.New(backend, nil))
+//	chaingql.Mount(mux, "/{project}/graphql", chaingql.New(backend, nil))
 //
 // # Trust
 //

@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -23,12 +25,23 @@ import (
 const drain = 20 * time.Second
 
 func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	listener, err := net.Listen("tcp", ":8080")
+	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		log.Fatal(err)
 	}
+	fmt.Printf(`serving on http://%[1]s/demo/graphql
+
+# a query
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{info{version}}"}'
+
+# a subscription, which receives the reason when the process gets SIGTERM
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{seq_no chain_order}}"}'
+
+`, listener.Addr())
 	if err := run(ctx, listener, memchain.New()); err != nil { // replace with your Backend
 		log.Fatal(err)
 	}
@@ -39,10 +52,8 @@ func main() {
 func run(ctx context.Context, listener net.Listener, backend chaingql.Backend) error {
 	handler := chaingql.New(backend, nil)
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // no redirect from the other form
-	mux.Handle("/graphql", handler)               // for clients that send no project
-	mux.Handle("/graphql/{$}", handler)
+	chaingql.Mount(mux, "/{project}/graphql", handler)
+	chaingql.Mount(mux, "/graphql", handler) // for clients that send no project
 	// The pod is ready until the listener is closed.
 	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
 	server := &http.Server{

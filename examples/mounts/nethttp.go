@@ -1,13 +1,15 @@
 package mounts
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/chaingql/chaingql"
+)
 
 // NetHTTP mounts h on an http.ServeMux.
 func NetHTTP(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", h)
-	mux.Handle("/{project}/graphql/{$}", h) // no redirect from the other form
-	mux.Handle("/graphql", h)               // for clients that send no project
-	mux.Handle("/graphql/{$}", h)
+	chaingql.Mount(mux, "/{project}/graphql", h)
+	chaingql.Mount(mux, "/graphql", h) // for clients that send no project
 	return mux
 }

@@ -177,6 +177,10 @@ func load(path string) (memchain.Recording, error) {
 }
 
 func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
+	listener, err := net.Listen("tcp", cfg.addr)
+	if err != nil {
+		return err
+	}
 	chain := memchain.New()
 	balances := cfg.balances
 	if len(balances) == 0 {
@@ -192,10 +196,8 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	}
 	handler := chaingql.New(chain, opts)
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // no redirect from the other form
-	mux.Handle("/graphql", handler)               // for clients that send no project
-	mux.Handle("/graphql/{$}", handler)
+	chaingql.Mount(mux, "/{project}/graphql", handler)
+	chaingql.Mount(mux, "/graphql", handler) // for clients that send no project
 	id, _ := cfg.projects.first()
 	mux.Handle("/", explorer.New(&explorer.Options{Project: id, Account: account(balances)}))
 	server := &http.Server{
@@ -207,10 +209,6 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
 	}
 
-	listener, err := net.Listen("tcp", cfg.addr)
-	if err != nil {
-		return err
-	}
 	greet(stdout, listener.Addr(), cfg, balances)
 
 	ctx, cancel := context.WithCancel(ctx)

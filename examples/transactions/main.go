@@ -2,12 +2,8 @@
 // ones.
 //
 //	go run ./examples/transactions
-//	curl http://127.0.0.1:8080/demo/graphql -H 'Content-Type: application/json' \
-//	  -d '{"query":"{transactions(first:3){id amount(unit:COIN) from{address transactions(first:2){id}}}}"}'
-//	npx wscat -c ws://127.0.0.1:8080/demo/graphql -s graphql-ws -w -1 \
-//	  -x '{"id":"1","type":"start","payload":{"query":"subscription{transactions{id block to{address}}}"}}'
 //
-// It shuts down gracefully on SIGTERM and SIGINT.
+// It prints commands to copy and paste, and shuts down gracefully on SIGTERM and SIGINT.
 package main
 
 import (
@@ -35,7 +31,18 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal kills the program
 	listener, err := net.Listen("tcp", *addr)
 	if err == nil {
-		fmt.Printf("serving on http://%s/demo/graphql\n", listener.Addr())
+		fmt.Printf(`serving on http://%[1]s/demo/graphql
+
+# the newest transactions, with those of their senders
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{transactions(first:3){id amount(unit:COIN) from{address transactions(first:2){id}}}}"}'
+
+# each new transaction
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{transactions{id block to{address}}}"}'
+
+# the same over a WebSocket
+npx wscat -c ws://%[1]s/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":{"query":"subscription{transactions{id block to{address}}}"}}'
+
+`, listener.Addr())
 		err = serve(ctx, listener, time.Second)
 	}
 	if err != nil {
@@ -49,10 +56,8 @@ func serve(ctx context.Context, listener net.Listener, pace time.Duration) error
 	chain, book := memchain.New(), &ledger{}
 	handler := chaingql.New(chain, options(book))
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler)
-	mux.Handle("/graphql", handler) // for clients that send no project
-	mux.Handle("/graphql/{$}", handler)
+	chaingql.Mount(mux, "/{project}/graphql", handler)
+	chaingql.Mount(mux, "/graphql", handler) // for clients that send no project
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,

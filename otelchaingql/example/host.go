@@ -39,10 +39,8 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 	// time series for each value.
 	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
 		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
-	h.mux.Handle("/{project}/graphql", served)
-	h.mux.Handle("/{project}/graphql/{$}", served) // no redirect from the other form
-	h.mux.Handle("/graphql", served)               // for clients that send no project
-	h.mux.Handle("/graphql/{$}", served)
+	chaingql.Mount(h.mux, "/{project}/graphql", served)
+	chaingql.Mount(h.mux, "/graphql", served) // for clients that send no project
 	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	return h
 }

@@ -48,9 +48,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if !(*rate > 0 && *rate <= 1000) {
 		return fmt.Errorf("-rate must be over 0 and at most 1,000 blocks a second, not %v", *rate)
 	}
-	t, err := openTelemetry(ctx, *traces, stdout)
+	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
+	}
+	t, err := openTelemetry(ctx, *traces, stdout)
+	if err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	chain := memchain.New()
 	h := newHost(t, chain, chain)
@@ -61,10 +65,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
-	}
-	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		return errors.Join(err, t.shutdown(ctx))
 	}
 	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
 

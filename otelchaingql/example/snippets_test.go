@@ -21,8 +21,7 @@ func Example_mount() {
 
 	h := chaingql.New(backend, &chaingql.Options{Hooks: otelchaingql.Hooks(nil)})
 	served := otelhttp.NewHandler(h, "graphql", otelhttp.WithServerName("api.example:443"))
-	mux.Handle("/{project}/graphql", served)
-	mux.Handle("/{project}/graphql/{$}", served)
+	chaingql.Mount(mux, "/{project}/graphql", served)
 }
 
 func Example_prometheus() {

@@ -52,6 +52,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if !(*rate >= 0 && *rate <= 1000) {
 		return errors.New("-simulate: from 0 to 1000 rounds a second")
 	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close() // the server closes it too
 	backend, err := postgres.Open(ctx, *dsn, &postgres.Options{Schema: *schema, Poll: *poll})
 	if err != nil {
 		return err
@@ -60,10 +65,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // avoids a redirect
-	mux.Handle("/graphql", handler)               // for clients whose URL contains no project
-	mux.Handle("/graphql/{$}", handler)
+	chaingql.Mount(mux, "/{project}/graphql", handler)
+	chaingql.Mount(mux, "/graphql", handler) // for clients whose URL contains no project
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -71,10 +74,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
-	}
-	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		return err
 	}
 	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
 

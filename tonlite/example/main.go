@@ -81,6 +81,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	default:
 		return errors.New("example: set -config global.config.json or -replay made")
 	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close() // the server closes it too
 	opened, done := context.WithTimeout(ctx, opening)
 	backend, err := tonlite.Open(opened, config, &tonlite.Options{Unproven: *unproven, Logger: slog.Default()})
 	done()
@@ -89,16 +94,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	defer backend.Close()
 	states := *replayed == "" || *replayed == "made" // packs contain no states, so there are no balances
-	return serve(ctx, backend, *addr, states, stdout)
+	return serve(ctx, backend, listener, states, stdout)
 }
 
-func serve(ctx context.Context, backend *tonlite.Backend, addr string, states bool, stdout io.Writer) error {
+func serve(ctx context.Context, backend *tonlite.Backend, listener net.Listener, states bool, stdout io.Writer) error {
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", handler)
-	mux.Handle("/{project}/graphql/{$}", handler) // avoids a redirect
-	mux.Handle("/graphql", handler)               // for clients whose URL contains no project
-	mux.Handle("/graphql/{$}", handler)
+	chaingql.Mount(mux, "/{project}/graphql", handler)
+	chaingql.Mount(mux, "/graphql", handler) // for clients whose URL contains no project
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -106,10 +109,6 @@ func serve(ctx context.Context, backend *tonlite.Backend, addr string, states bo
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
-	}
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return err
 	}
 	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
 
@@ -133,6 +132,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 			failed <- err
 		}
 	})
+	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-failed:

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -111,9 +112,14 @@ type cluster struct {
 
 // newCluster starts a cluster and waits until it serves.
 func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Logger) (c *cluster, err error) {
+	listener, err := net.Listen("tcp", addr) // first, because the rest takes seconds
+	if err != nil {
+		return nil, err
+	}
 	c = &cluster{}
 	defer func() {
 		if err != nil {
+			_ = listener.Close()
 			err = errors.Join(err, c.close())
 		}
 	}()
@@ -133,8 +139,8 @@ func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Lo
 			return c, err
 		}
 	}
-	c.proxy, err = newProxy(addr, c.hosts, logger)
-	return c, err
+	c.proxy = newProxy(listener, c.hosts, logger)
+	return c, nil
 }
 
 // createChain creates the streams and the bucket as soon as the brokers form a cluster.
@@ -172,9 +178,7 @@ func (c *cluster) close() error {
 // mount registers a Handler at the paths that clients use.
 func mount(h *chaingql.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", h)
-	mux.Handle("/{project}/graphql/{$}", h) // avoids a redirect
-	mux.Handle("/graphql", h)               // for clients whose URL contains no project
-	mux.Handle("/graphql/{$}", h)
+	chaingql.Mount(mux, "/{project}/graphql", h)
+	chaingql.Mount(mux, "/graphql", h) // for clients whose URL contains no project
 	return mux
 }

@@ -22,11 +22,7 @@ type proxy struct {
 	cancel context.CancelFunc
 }
 
-func newProxy(addr string, hosts []*host, logger *slog.Logger) (*proxy, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
+func newProxy(l net.Listener, hosts []*host, logger *slog.Logger) *proxy {
 	var next atomic.Uint64
 	p := &proxy{
 		addr:   l.Addr().String(),
@@ -59,7 +55,7 @@ func newProxy(addr string, hosts []*host, logger *slog.Logger) (*proxy, error) {
 		BaseContext:       func(net.Listener) context.Context { return p.ctx }, // canceling p.ctx ends WebSockets too
 	}
 	go func() { p.served <- p.server.Serve(l) }()
-	return p, nil
+	return p
 }
 
 func (p *proxy) close() error {
