@@ -22,49 +22,52 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A Harness holds a Backend under test and functions that change its source. Backend
-// is required, and either Append or Blocks. If another field is nil, the rules that
-// need it are skipped. The functions may be called while the Backend is in use.
-// SetBalance may run concurrently with Append, and with itself for other accounts.
+// A Harness holds a Backend under test and functions that change its source. Set Backend,
+// and either Append or Blocks. All other fields are optional: [Run] skips each rule that
+// needs a field that is not set.
+//
+// Run calls the functions while it uses the Backend. It may call SetBalance concurrently
+// with Append, and concurrently with another SetBalance for a different account.
 type Harness struct {
 	// Backend is the Backend under test.
 	Backend chaingql.Backend
 
-	// Append commits blocks in the given order. When it returns, Blocks of the Backend
-	// must find them. If Append is set, the source must be empty when it is opened.
+	// Append commits blocks in the given order. When Append returns, Backend.Blocks must
+	// find the new blocks. If Append is set, the source must be empty when it is opened.
 	Append func(blocks []chaingql.Block) error
-	// Blocks holds all blocks of the source if Append is nil, ascending by cursor. There
-	// must be at least 30 blocks, of several shards; a few hundred are better. The source
-	// must not change during a test.
+	// Blocks holds all blocks of the source, ascending by cursor. It is used only if Append
+	// is nil. It must have at least 30 blocks, from several shards; a few hundred are
+	// better. The source must not change during a test.
 	Blocks []chaingql.Block
-	// Cursor returns the n-th cursor of a source that numbers its blocks itself, as
-	// [chaingql.SeqCursor] does. It must ascend with n, which starts at 1 and skips some
-	// numbers. If it is nil, blocks passed to Append have cursors of [chaingql.ChainOrder].
+	// Cursor returns the cursor for the number n, like [chaingql.SeqCursor]. Set it if the
+	// source does not use the cursors of [chaingql.ChainOrder]: the blocks that Run passes
+	// to Append then have cursors made by this function. A greater n must yield a greater
+	// cursor. n is at least 1, and Run does not use every number.
 	Cursor func(n uint64) chaingql.Cursor
 	// Foreign is a cursor that the Backend must reject. Default: "a foreign cursor!".
 	Foreign chaingql.Cursor
 
 	// SetBalance sets the balance of an account. It must copy nano.
 	SetBalance func(addr chaingql.Address, nano *big.Int) error
-	// Balances holds the balances of accounts that exist when the source is opened.
+	// Balances holds the balances of some accounts that exist when the source is opened.
 	Balances map[chaingql.Address]*big.Int
 
-	// Prune drops all blocks below a cursor, but never the newest block, even if the
-	// cursor is past it. It is called while pages are read and Follows run, by one
-	// goroutine at a time.
+	// Prune drops all blocks with a cursor less than before. It must keep the newest
+	// block of the chain even if the cursor of that block is less than before. Run calls
+	// Prune while Blocks and Follow are running, but from only one goroutine at a time.
 	Prune func(before chaingql.Cursor) error
 	// Reopen opens the source again, like a restarted program: the Backend that it
-	// returns must not use state that the first one has cached. It must be closed when
-	// the test ends.
+	// returns must not use anything that the first Backend has cached. Reopen must
+	// arrange that the new Backend is closed when the test ends.
 	Reopen func() (chaingql.Backend, error)
-	// Interrupt makes every running Follow fail, like a lost connection. Later Follows
-	// must work.
+	// Interrupt makes every running Follow fail, like a lost connection. Calls of Follow
+	// that start later must work.
 	Interrupt func()
-	// Stall makes the source stop responding, like a network that drops packets, until
-	// resume is called.
+	// Stall makes the source stop responding, like a network that drops all packets. The
+	// source must respond again after resume is called.
 	Stall func() (resume func())
 
-	// Patience is the maximum time to wait for an expected result. Default: 10 s.
+	// Patience is the maximum time that a rule waits for an expected result. Default: 10 s.
 	Patience time.Duration
 }
 
@@ -72,90 +75,90 @@ type Harness struct {
 const Prompt = 2 * time.Second
 
 const (
-	fewest          = 30
+	minBlocks       = 30
 	defaultPatience = 10 * time.Second
 	defaultForeign  = "a foreign cursor!"
 )
 
-// A rule checks one sentence of the contract.
+// A rule checks one requirement of the contract of [chaingql.Backend].
 type rule struct {
 	name  string
-	needs []string // fields of Harness
+	needs []string // names of the Harness fields that must be set
 	check func(*trial)
 }
 
 var rules = []rule{
-	{"balances come back exactly", needs("SetBalance"), balancesComeBackExactly},
-	{"a balance is the caller's own", needs("SetBalance"), balanceIsTheCallersOwn},
-	{"accounts of different workchains have separate balances", needs("SetBalance"), workchainsAreToldApart},
-	{"recorded balances come back exactly", needs("Balances"), recordedBalancesComeBack},
-	{"an unknown account is ErrNotFound", nil, unknownAccountIsNotFound},
-	{"Balances agrees with Balance", needs("SetBalance"), balancesTogether},
-	{"Balances takes 100 addresses", nil, manyBalancesTogether},
-	{"balances hold while they are written", needs("SetBalance"), balancesHoldWhileWritten},
-	{"balances are remembered after a restart", needs("SetBalance", "Reopen"), balancesAreRememberedAfterRestart},
+	{"Balance returns the exact value that was set", needs("SetBalance"), balanceIsExact},
+	{"Balance returns a value that the caller owns", needs("SetBalance"), callerOwnsBalance},
+	{"equal account IDs in different workchains have separate balances", needs("SetBalance"), workchainsAreSeparate},
+	{"Balance returns the exact values in Harness.Balances", needs("Balances"), recordedBalanceIsExact},
+	{"Balance returns ErrNotFound for an unknown account", nil, unknownAccountIsNotFound},
+	{"Balances returns the exact values in the order of the addresses", needs("SetBalance"), batchIsExact},
+	{"Balances accepts 100 addresses", nil, batchOf100IsAccepted},
+	{"Balance is correct while balances are being set", needs("SetBalance"), balanceIsCorrectDuringWrites},
+	{"balances survive a restart", needs("SetBalance", "Reopen"), balancesSurviveRestart},
 
-	{"an empty chain has no blocks and no error", needs("Append"), emptyChainHasNoBlocks},
-	{"blocks come back exactly", needs("Append"), blocksComeBackExactly},
-	{"a page is what was asked for", nil, pageIsWhatWasAskedFor},
-	{"random pages are right", nil, randomPagesAreRight},
-	{"First and Last go up to 1,000", nil, pagesGoUpToMaxPage},
-	{"a page is the caller's own", nil, pageIsTheCallersOwn},
-	{"a foreign cursor is ErrBadCursor", nil, foreignCursorIsBad},
-	{"pruned history is ErrCursorTooOld", needs("Prune"), prunedHistoryIsTooOld},
-	{"the newest pruned block's own cursor is not too old", needs("Prune"), newestPrunedIsNotTooOld},
-	{"a page without After begins with the oldest block kept", needs("Prune"), pageBeginsWithTheOldestKept},
-	{"a Follow from the start is too old once a block is pruned", needs("Prune"), followFromTheBeginningIsTooOld},
+	{"Blocks returns no blocks and no error for an empty chain", needs("Append"), emptyChainHasNoBlocks},
+	{"Blocks and Follow preserve every field of a block", needs("Append"), blockFieldsArePreserved},
+	{"a page has exactly the blocks that the query selects", nil, pageMatchesQuery},
+	{"pages of random queries are correct", nil, randomPagesAreCorrect},
+	{"First and Last may be up to 1,000", nil, pagesGoUpToMaxPage},
+	{"Blocks returns a page that the caller owns", nil, callerOwnsPage},
+	{"Blocks and Follow reject a foreign cursor with ErrBadCursor", nil, foreignCursorIsBad},
+	{"a cursor before a pruned block is too old", needs("Prune"), cursorBeforePrunedBlockIsTooOld},
+	{"the cursor of the newest pruned block is not too old", needs("Prune"), newestPrunedIsNotTooOld},
+	{"a page without After starts with the oldest stored block", needs("Prune"), pageStartsWithOldestStored},
+	{"the empty cursor is too old for Follow if any block was pruned", needs("Prune"), followFromStartIsTooOld},
 	{"the newest block is never pruned", needs("Append", "Prune"), newestIsNeverPruned},
-	{"what was pruned is remembered after a restart", needs("Prune", "Reopen"), prunedIsRememberedAfterRestart},
+	{"ErrCursorTooOld is returned after a restart too", needs("Prune", "Reopen"), prunedPositionSurvivesRestart},
 
-	{"Follow yields the stored blocks and waits", nil, followYieldsStoredBlocks},
-	{"Follow of an empty chain waits", needs("Append"), followOfEmptyChainWaits},
-	{"Follow has no seam between stored and new blocks", needs("Append"), followHasNoSeam},
-	{"several Follows do not mind each other", nil, severalFollows},
-	{"a block that Follow yielded is in Blocks", needs("Append"), followedBlocksAreStored},
-	{"a Follow that is read slowly drops nothing", needs("Append"), slowFollowDropsNothing},
-	{"a cursor past the newest block waits", needs("Append"), cursorPastTheNewestWaits},
-	{"a Follow ends when its caller breaks out of the loop", nil, followThatIsLeftEnds},
-	{"an interrupted Follow ends with one error and can be resumed", needs("Interrupt"), interruptedFollowCanBeResumed},
-	{"a Follow that pruning overtakes does not skip", needs("Prune"), overtakenFollowDoesNotSkip},
-	{"a Follow that has read what is pruned goes on", needs("Append", "Prune"), followThatIsAheadGoesOn},
+	{"Follow yields the stored blocks and then waits", nil, followYieldsStoredBlocks},
+	{"Follow of an empty chain waits for the first block", needs("Append"), followOfEmptyChainWaits},
+	{"Follow skips no block between the stored and the new blocks", needs("Append"), followSkipsNoNewBlock},
+	{"concurrent calls of Follow do not affect each other", nil, concurrentFollows},
+	{"Blocks returns each block that Follow has yielded", needs("Append"), followedBlocksAreStored},
+	{"Follow drops no block if its caller reads slowly", needs("Append"), slowFollowDropsNothing},
+	{"Follow from a cursor after the newest block waits", needs("Append"), followFromFutureCursorWaits},
+	{"Follow returns when its caller breaks out of the loop", nil, followReturnsAfterBreak},
+	{"an interrupted Follow yields one error and can be resumed", needs("Interrupt"), interruptedFollowCanBeResumed},
+	{"Follow does not silently skip pruned blocks", needs("Prune"), overtakenFollowDoesNotSkip},
+	{"Follow continues if blocks that it has yielded are pruned", needs("Append", "Prune"), followIgnoresPruningBehindIt},
 
-	{"a call whose context is done fails", nil, doneContextFails},
-	{"a call returns when its context is done", nil, callReturnsWithItsContext},
+	{"a call whose context is already done fails", nil, doneContextFails},
+	{"a call returns promptly when its context is done", nil, callReturnsWithItsContext},
 	{"a call to a stalled source returns when its context is done", needs("Stall"), stalledCallReturnsWithItsContext},
-	{"a Follow ends when its context is done", nil, followEndsWithItsContext},
+	{"Follow ends when its context is done", nil, followEndsWithItsContext},
 
-	{"pages and Follows hold while blocks are appended", needs("Append"), allHoldsUnderLoad},
-	{"pages and Follows hold while blocks are pruned", needs("Append", "Prune"), allHoldsWhilePruned},
+	{"Blocks and Follow are correct while blocks are appended", needs("Append"), correctDuringAppend},
+	{"Blocks and Follow are correct while blocks are pruned", needs("Append", "Prune"), correctDuringPrune},
 }
 
 func needs(fields ...string) []string { return fields }
 
-// Run checks a Backend against the rules of [chaingql.Backend], each in a subtest
-// with a source of its own. It skips rules that need a field which the Harness lacks,
-// and logs them in one line.
+// Run checks a Backend against the rules of [chaingql.Backend]. Each rule is a subtest
+// with a new source. Run skips each rule that needs a Harness field that is not set, and
+// logs the skipped rules in one line.
 //
-// Each call of open must return a new source and register its cleanup with t.Cleanup.
+// Each call of open must create a new source and register its cleanup with t.Cleanup.
 // Run the test with the race detector if possible.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
-	var left string
+	var skipped string
 	try := make([]bool, len(rules))
 	if !t.Run("the source opens", func(t *testing.T) {
 		h := open(t)
 		if fault := h.fault(); fault != "" {
 			t.Fatal(fault)
 		}
-		left = h.leavesOut()
+		skipped = h.skippedRules()
 		for i, ru := range rules {
 			try[i] = h.lacks(ru) == ""
 		}
 	}) {
 		return
 	}
-	if left != "" {
-		t.Log(left)
+	if skipped != "" {
+		t.Log(skipped)
 	}
 	for i, ru := range rules {
 		if try[i] {
@@ -164,26 +167,28 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 }
 
-// fault returns a message if the harness is invalid, and otherwise "".
+// fault returns a description of the problem if h is invalid, or "" if h is valid.
 func (h Harness) fault() string {
 	switch {
 	case h.Backend == nil:
-		return "Harness has no Backend"
-	case h.Append == nil && len(h.Blocks) < fewest:
-		return fmt.Sprintf("Harness has no Append, and %d Blocks: at least %d are needed", len(h.Blocks), fewest)
+		return "Harness.Backend is nil"
+	case h.Append == nil && len(h.Blocks) < minBlocks:
+		return fmt.Sprintf("Harness.Append is nil and Harness.Blocks has %d blocks: it needs at least %d",
+			len(h.Blocks), minBlocks)
 	}
 	for i := range h.Blocks {
 		if c := h.Blocks[i].Cursor; !printable(c) {
 			return fmt.Sprintf("Harness.Blocks has cursor %q", c) + notPrintable
 		}
 		if i > 0 && h.Blocks[i].Cursor <= h.Blocks[i-1].Cursor {
-			return fmt.Sprintf("Harness.Blocks has cursor %q after %q: they must ascend", h.Blocks[i].Cursor, h.Blocks[i-1].Cursor)
+			return fmt.Sprintf("Harness.Blocks has cursor %q after %q: cursors must ascend",
+				h.Blocks[i].Cursor, h.Blocks[i-1].Cursor)
 		}
 	}
 	return ""
 }
 
-// lacks returns the first field that ru needs and h does not set, or "".
+// lacks returns the name of the first field that ru needs and h does not set, or "" if h sets all of them.
 func (h Harness) lacks(ru rule) string {
 	has := map[string]bool{
 		"Append": h.Append != nil, "SetBalance": h.SetBalance != nil, "Balances": len(h.Balances) > 0,
@@ -197,16 +202,16 @@ func (h Harness) lacks(ru rule) string {
 	return ""
 }
 
-// leavesOut returns the log line about skipped rules, or "" if there are none.
-func (h Harness) leavesOut() string {
-	var left []string
+// skippedRules returns the log line about the rules that h skips, or "" if it skips none.
+func (h Harness) skippedRules() string {
+	var skipped []string
 	for _, ru := range rules {
 		if field := h.lacks(ru); field != "" {
-			left = append(left, fmt.Sprintf("%q (no Harness.%s)", ru.name, field))
+			skipped = append(skipped, fmt.Sprintf("%q (Harness.%s is not set)", ru.name, field))
 		}
 	}
-	if left == nil {
+	if skipped == nil {
 		return ""
 	}
-	return fmt.Sprintf("backendtest: left out %d of %d rules: %s", len(left), len(rules), strings.Join(left, ", "))
+	return fmt.Sprintf("backendtest: skipped %d of %d rules: %s", len(skipped), len(rules), strings.Join(skipped, ", "))
 }

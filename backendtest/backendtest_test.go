@@ -19,7 +19,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// fullHarness returns a Harness that supports every rule except those about stalls and batches.
+// fullHarness returns a Harness for c that sets every optional field except Stall, Blocks
+// and Balances.
 func fullHarness(c *memchain.Chain) Harness {
 	return Harness{
 		Backend:    c,
@@ -31,12 +32,12 @@ func fullHarness(c *memchain.Chain) Harness {
 	}
 }
 
-func TestMemchainPasses(t *testing.T) {
+func TestMemchainPassesAllRules(t *testing.T) {
 	t.Parallel()
 	Run(t, func(*testing.T) Harness { return fullHarness(memchain.New()) })
 }
 
-func TestSequentialCursorsPass(t *testing.T) {
+func TestBackendWithSeqCursorsPassesAllRules(t *testing.T) {
 	checkAllRules(t, func() Harness {
 		h := fullHarness(memchain.New())
 		h.Cursor = chaingql.SeqCursor
@@ -44,7 +45,7 @@ func TestSequentialCursorsPass(t *testing.T) {
 	})
 }
 
-func TestPolledChainPasses(t *testing.T) {
+func TestBackendThatPollsPassesAllRules(t *testing.T) {
 	checkAllRules(t, func() Harness {
 		c := memchain.New()
 		h := fullHarness(c)
@@ -54,22 +55,24 @@ func TestPolledChainPasses(t *testing.T) {
 	})
 }
 
+// polled is a chain whose Follow polls Blocks.
 type polled struct{ *memchain.Chain }
 
 func (p polled) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return chaingql.Poll(ctx, p.Blocks, cmp.Or(after, "0"), 2*time.Millisecond)
 }
 
-// A stallable is a chain. If it is stalled, its calls wait until it resumes or their context is done.
+// A stallable is a chain that can be stalled. While it is stalled, each call waits until
+// the chain resumes or the context of the call is done.
 type stallable struct {
 	*memchain.Chain
-	silent *atomic.Pointer[chan struct{}]
+	resumed *atomic.Pointer[chan struct{}] // nil if the chain is not stalled
 }
 
 func (s stallable) wait(ctx context.Context) error {
-	if over := s.silent.Load(); over != nil {
+	if resumed := s.resumed.Load(); resumed != nil {
 		select {
-		case <-*over:
+		case <-*resumed:
 		case <-ctx.Done():
 		}
 	}
@@ -77,9 +80,9 @@ func (s stallable) wait(ctx context.Context) error {
 }
 
 func (s stallable) stall() (resume func()) {
-	over := make(chan struct{})
-	s.silent.Store(&over)
-	return func() { s.silent.Store(nil); close(over) }
+	resumed := make(chan struct{})
+	s.resumed.Store(&resumed)
+	return func() { s.resumed.Store(nil); close(resumed) }
 }
 
 func (s stallable) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
@@ -103,7 +106,7 @@ func (s stallable) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaing
 	return s.Chain.Blocks(ctx, q)
 }
 
-func TestStallableSourcePasses(t *testing.T) {
+func TestBackendWithStallPassesAllRules(t *testing.T) {
 	checkAllRules(t, func() Harness {
 		c := memchain.New()
 		h := fullHarness(c)
@@ -114,7 +117,7 @@ func TestStallableSourcePasses(t *testing.T) {
 	})
 }
 
-func TestHarnessWithRecordedBlocksPasses(t *testing.T) {
+func TestHarnessWithBlocksInsteadOfAppendPasses(t *testing.T) {
 	t.Parallel()
 	Run(t, func(t *testing.T) Harness {
 		c := memchain.New()
@@ -131,23 +134,23 @@ func TestHarnessWithRecordedBlocksPasses(t *testing.T) {
 	})
 }
 
-func TestSkippedRulesAreNamed(t *testing.T) {
+func TestSkippedRulesAreLoggedInOneLine(t *testing.T) {
 	h := fullHarness(memchain.New())
 	h.Prune, h.Interrupt = nil, nil
-	got := h.leavesOut()
+	got := h.skippedRules()
 	for _, want := range []string{
-		fmt.Sprintf("left out 12 of %d rules", len(rules)),
-		`"pruned history is ErrCursorTooOld" (no Harness.Prune)`,
-		`"an interrupted Follow ends with one error and can be resumed" (no Harness.Interrupt)`,
-		`(no Harness.Stall)`, `(no Harness.Balances)`,
+		fmt.Sprintf("skipped 12 of %d rules", len(rules)),
+		`"a cursor before a pruned block is too old" (Harness.Prune is not set)`,
+		`"an interrupted Follow yields one error and can be resumed" (Harness.Interrupt is not set)`,
+		`(Harness.Stall is not set)`, `(Harness.Balances is not set)`,
 	} {
 		if !strings.Contains(got, want) || strings.Contains(got, "\n") {
-			t.Errorf("got %q, want one line with %q", got, want)
+			t.Errorf("got log text %q, want one line that contains %q", got, want)
 		}
 	}
 }
 
-func TestInvalidHarnessIsRefused(t *testing.T) {
+func TestInvalidHarnessIsRejected(t *testing.T) {
 	blocks := Chain(60, 1)
 	swapped := slices.Clone(blocks)
 	swapped[3], swapped[4] = swapped[4], swapped[3]
@@ -155,20 +158,20 @@ func TestInvalidHarnessIsRefused(t *testing.T) {
 		h    Harness
 		want string
 	}{
-		{Harness{}, "no Backend"},
-		{Harness{Backend: memchain.New()}, "0 Blocks: at least 30 are needed"},
-		{Harness{Backend: memchain.New(), Blocks: blocks[:29]}, "29 Blocks"},
-		{Harness{Backend: memchain.New(), Blocks: swapped}, "they must ascend"},
+		{Harness{}, "Backend is nil"},
+		{Harness{Backend: memchain.New()}, "has 0 blocks: it needs at least 30"},
+		{Harness{Backend: memchain.New(), Blocks: blocks[:29]}, "has 29 blocks"},
+		{Harness{Backend: memchain.New(), Blocks: swapped}, "cursors must ascend"},
 		{Harness{Backend: memchain.New(), Blocks: blocks}, ""},
 		{fullHarness(memchain.New()), ""},
 	} {
 		if got := row.h.fault(); !strings.Contains(got, row.want) || (row.want == "") != (got == "") {
-			t.Errorf("got %q, want %q", got, row.want)
+			t.Errorf("fault returned %q, want a text with %q", got, row.want)
 		}
 	}
 }
 
-// A reportRecorder records the failures that rules report.
+// A reportRecorder is a reporter that records the failures.
 type reportRecorder struct {
 	mu       sync.Mutex
 	reported []string
@@ -187,7 +190,8 @@ func (n *reportRecorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// ruleFailures runs each rule in a bubble and yields its failures, prefixed with the name of the rule.
+// ruleFailures runs each rule in a synctest bubble and yields the failures, each with the
+// name of its rule as a prefix.
 func ruleFailures(t *testing.T, open func(context.Context, *memchain.Chain) Harness) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, ru := range rules {
@@ -200,11 +204,12 @@ func ruleFailures(t *testing.T, open func(context.Context, *memchain.Chain) Harn
 	}
 }
 
+// failuresOf runs ru in a synctest bubble and returns the failures that it reports.
 func failuresOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chain) Harness) []string {
 	var n reportRecorder
 	synctest.Test(t, func(*testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel() // ends goroutines that a broken Backend left
+		defer cancel() // ends the goroutines that a broken Backend left running
 		h := open(ctx, memchain.New())
 		if h.lacks(ru) != "" {
 			return
@@ -219,7 +224,7 @@ func failuresOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chai
 	return n.reported
 }
 
-// checkAllRules is like Run, but runs each rule in a bubble.
+// checkAllRules is like Run, but runs each rule in a synctest bubble.
 func checkAllRules(t *testing.T, open func() Harness) {
 	t.Helper()
 	for reported := range ruleFailures(t, func(context.Context, *memchain.Chain) Harness { return open() }) {
@@ -227,10 +232,10 @@ func checkAllRules(t *testing.T, open func() Harness) {
 	}
 }
 
-func TestEachViolationIsReported(t *testing.T) {
+func TestEachBrokenBackendFailsARule(t *testing.T) {
 	correct := func(_ context.Context, c *memchain.Chain) Harness { return fullHarness(c) }
 	for reported := range ruleFailures(t, correct) {
-		t.Fatalf("a correct Backend fails: %q", reported)
+		t.Fatalf("a correct Backend failed a rule: %q", reported)
 	}
 	broken := func(b brokenBackend) func(context.Context, *memchain.Chain) Harness {
 		return func(ctx context.Context, c *memchain.Chain) Harness {
@@ -241,11 +246,11 @@ func TestEachViolationIsReported(t *testing.T) {
 	}
 	for _, b := range unusual {
 		for reported := range ruleFailures(t, broken(b)) {
-			t.Errorf("%s is allowed, but fails: %q", b.name, reported)
+			t.Errorf("the contract allows %s, but a rule failed: %q", b.name, reported)
 		}
 	}
 	for _, b := range slices.Concat(
-		brokenAnswers, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces, brokenCaches,
+		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces, brokenCaches,
 	) {
 		t.Run(b.name, func(t *testing.T) {
 			var reported []string
@@ -256,7 +261,7 @@ func TestEachViolationIsReported(t *testing.T) {
 				}
 				reported = append(reported, line)
 			}
-			t.Errorf("no rule reported %q, only\n%s", b.want, strings.Join(reported, "\n"))
+			t.Errorf("no rule reported a text with %q; all reports:\n%s", b.want, strings.Join(reported, "\n"))
 		})
 	}
 }

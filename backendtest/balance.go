@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// balances holds values at the limits of number types.
+// balances returns balances at and just above the limits of common number types.
 func balances() []*big.Int {
 	pow := func(n uint, plus int64) *big.Int {
 		v := new(big.Int).Lsh(big.NewInt(1), n)
@@ -20,11 +20,11 @@ func balances() []*big.Int {
 	}
 	return []*big.Int{
 		big.NewInt(0), big.NewInt(1),
-		pow(53, 1),  // past float64
-		pow(63, 0),  // past int64
-		pow(64, -1), // the end of uint64
-		pow(64, 0),
-		pow(120, -1), // the largest balance of an account
+		pow(53, 1),   // a float64 cannot represent it exactly
+		pow(63, 0),   // overflows int64
+		pow(64, -1),  // the maximum of uint64
+		pow(64, 0),   // overflows uint64
+		pow(120, -1), // the maximum balance of an account
 	}
 }
 
@@ -33,22 +33,24 @@ func account(workchain int32, name string) chaingql.Address {
 	return chaingql.Address{Workchain: workchain, ID: sha256.Sum256([]byte("backendtest: " + name))}
 }
 
+// setBalance sets a balance in the source.
 func (t *trial) setBalance(addr chaingql.Address, nano *big.Int) {
 	t.Helper()
 	if err := t.SetBalance(addr, nano); err != nil {
-		t.Fatalf("Harness.SetBalance(%v, %v): %v", addr, nano, err)
+		t.Fatalf("Harness.SetBalance(%v, %v) failed: %v", addr, nano, err)
 	}
 }
 
+// expectBalance checks that Balance returns want. why states the rule in messages.
 func (t *trial) expectBalance(addr chaingql.Address, want *big.Int, why string) {
 	t.Helper()
 	if got := t.balance(addr); got.Cmp(want) != 0 {
-		t.Fatalf("Balance(%v) is %v, want %v: %s", addr, got, want, why)
+		t.Fatalf("Balance(%v) returned %v, want %v: %s", addr, got, want, why)
 	}
 }
 
-// spoil modifies a balance, as a caller that owns it may.
-func spoil(v *big.Int) {
+// overwrite changes the value and the memory of v, which the owner of v may do.
+func overwrite(v *big.Int) {
 	digits := v.Bits()
 	for i := range digits {
 		digits[i] = ^digits[i]
@@ -56,46 +58,50 @@ func spoil(v *big.Int) {
 	v.SetInt64(-1)
 }
 
-func balancesComeBackExactly(t *trial) {
+func balanceIsExact(t *trial) {
 	for i, nano := range balances() {
 		t.expectNotFound(account(0, fmt.Sprint(i))) // a Backend must not remember that
 		t.setBalance(account(0, fmt.Sprint(i)), nano)
 	}
 	for i, nano := range balances() {
-		t.expectBalance(account(0, fmt.Sprint(i)), nano, "a balance must come back to the last nano-unit, up to 2^120-1")
+		t.expectBalance(account(0, fmt.Sprint(i)), nano, "balances up to 2^120-1 must be exact to the nano-unit")
 	}
 	addr := account(0, "0")
 	t.setBalance(addr, big.NewInt(7))
-	t.expectBalance(addr, big.NewInt(7), "the newest balance counts")
+	t.expectBalance(addr, big.NewInt(7), "Balance must return the balance that was set last")
 }
 
-func balanceIsTheCallersOwn(t *trial) {
+func callerOwnsBalance(t *trial) {
 	for i, nano := range balances() {
 		addr := account(0, fmt.Sprint(i))
 		given := new(big.Int).Set(nano)
 		t.setBalance(addr, given)
-		spoil(given)
-		t.expectBalance(addr, nano, "the value that SetBalance was given was changed afterwards, and the source must have kept a copy")
-		spoil(t.balance(addr))
-		t.expectBalance(addr, nano, "the value that Balance returned before was changed, and it must be the caller's own")
+		overwrite(given)
+		t.expectBalance(addr, nano, "the test modified the value after it passed it to SetBalance, which must copy it")
+		overwrite(t.balance(addr))
+		t.expectBalance(addr, nano, callerModifiedBalance)
 	}
 }
 
-func workchainsAreToldApart(t *trial) {
+const callerModifiedBalance = "the test modified the value that an earlier call of Balance returned: " +
+	"Balance must return a copy"
+
+func workchainsAreSeparate(t *trial) {
 	workchains := []int32{0, -1, 1, math.MinInt32, math.MaxInt32}
 	for i, workchain := range workchains {
 		t.setBalance(account(workchain, "one"), big.NewInt(int64(100+i)))
 	}
 	for i, workchain := range workchains {
-		t.expectBalance(account(workchain, "one"), big.NewInt(int64(100+i)), "accounts of the same ID live in every workchain, negative ones too")
+		t.expectBalance(account(workchain, "one"), big.NewInt(int64(100+i)),
+			"accounts with the same ID in different workchains must have separate balances")
 	}
 }
 
-func recordedBalancesComeBack(t *trial) {
+func recordedBalanceIsExact(t *trial) {
 	for addr, nano := range t.Balances {
-		t.expectBalance(addr, nano, "a balance must come back to the last nano-unit")
-		spoil(t.balance(addr))
-		t.expectBalance(addr, nano, "the value that Balance returned before was changed, and it must be the caller's own")
+		t.expectBalance(addr, nano, "a balance must be exact to the nano-unit")
+		overwrite(t.balance(addr))
+		t.expectBalance(addr, nano, callerModifiedBalance)
 	}
 }
 
@@ -107,7 +113,7 @@ func unknownAccountIsNotFound(t *trial) {
 
 func (t *trial) expectNotFound(addr chaingql.Address) {
 	t.Helper()
-	what := fmt.Sprintf("Balance(%v) of an account that the chain never saw", addr)
+	what := fmt.Sprintf("Balance(%v) of an account that has never been on the chain", addr)
 	nano := new(big.Int)
 	err := t.promptly(t.Patience, what, func() (err error) {
 		nano, err = t.Backend.Balance(t.ctx, addr)
@@ -118,8 +124,8 @@ func (t *trial) expectNotFound(addr chaingql.Address) {
 	}
 }
 
-// balancesTogether checks a Backend that is also a BalanceBatcher.
-func balancesTogether(t *trial) {
+// batchIsExact checks Balances if the Backend is also a BalanceBatcher.
+func batchIsExact(t *trial) {
 	b, ok := t.Backend.(chaingql.BalanceBatcher)
 	if !ok {
 		return
@@ -131,7 +137,7 @@ func balancesTogether(t *trial) {
 		addrs, want = append(addrs, addr), append(want, nano)
 	}
 	addrs, want = append(addrs, account(-1, "nobody")), append(want, nil)
-	for range 2 { // the second time after the first result was modified
+	for range 2 { // twice, because expectBalances modifies the result, which must not affect the next call
 		t.expectBalances(b, addrs, want)
 	}
 	last := len(addrs) - 1 // a Backend must not remember that it was unknown
@@ -140,12 +146,12 @@ func balancesTogether(t *trial) {
 	t.expectBalances(b, addrs, want)
 }
 
-// manyAddresses is the number of addresses in one call of Balances.
+// manyAddresses is the number of addresses that one call of Balances must accept.
 const manyAddresses = 100
 
-// manyBalancesTogether asks a BalanceBatcher for known accounts, if there are any,
-// among unknown ones.
-func manyBalancesTogether(t *trial) {
+// batchOf100IsAccepted calls Balances with 100 addresses if the Backend is also a
+// BalanceBatcher. Up to half of them are known accounts, the others are unknown.
+func batchOf100IsAccepted(t *trial) {
 	b, ok := t.Backend.(chaingql.BalanceBatcher)
 	if !ok {
 		return
@@ -174,6 +180,7 @@ func manyBalancesTogether(t *trial) {
 	t.expectBalances(b, addrs, want)
 }
 
+// expectBalances checks that Balances returns want, and then modifies the result.
 func (t *trial) expectBalances(b chaingql.BalanceBatcher, addrs []chaingql.Address, want []*big.Int) {
 	t.Helper()
 	var got []*big.Int
@@ -182,34 +189,36 @@ func (t *trial) expectBalances(b chaingql.BalanceBatcher, addrs []chaingql.Addre
 		return err
 	}, mustSucceed)
 	if len(got) != len(want) {
-		t.Fatalf("Balances returned %d balances for %d addresses", len(got), len(want))
+		t.Fatalf("Balances returned %d values for %d addresses: it must return one per address", len(got), len(want))
 	}
 	for i, nano := range got {
 		switch {
 		case want[i] == nil && nano != nil:
-			t.Fatalf("Balances has %v for %v, which the chain never saw: it must be nil", nano, addrs[i])
+			t.Fatalf("Balances returned %v for %v: it must return nil for an account that has never been on the chain",
+				nano, addrs[i])
 		case want[i] != nil && (nano == nil || nano.Cmp(want[i]) != 0):
-			t.Fatalf("Balances has %v for %v at place %d instead of %v: they must be in the order of the addresses", nano, addrs[i], i, want[i])
+			t.Fatalf("Balances returned %v for %v at index %d, want %v: it must return new values, "+
+				"in the order of the addresses", nano, addrs[i], i, want[i])
 		case nano != nil:
-			spoil(nano)
+			overwrite(nano)
 		}
 	}
 }
 
-func balancesAreRememberedAfterRestart(t *trial) {
-	t.fill(fewest, 0)
+func balancesSurviveRestart(t *trial) {
+	t.fill(minBlocks, 0)
 	for i, nano := range balances() {
 		t.setBalance(account(int32(i%2-1), fmt.Sprint(i)), nano)
 	}
 	t.reopen()
 	for i, nano := range balances() {
-		t.expectBalance(account(int32(i%2-1), fmt.Sprint(i)), nano, "a balance that was set must be remembered after a restart")
+		t.expectBalance(account(int32(i%2-1), fmt.Sprint(i)), nano, "a balance must survive a restart")
 	}
 }
 
-// balancesHoldWhileWritten sets and reads balances at the same time, for the race
-// detector above all. Each account has one writer, whose newest balance counts.
-func balancesHoldWhileWritten(t *trial) {
+// balanceIsCorrectDuringWrites sets and reads balances concurrently, mainly for the race
+// detector. Each account has one writer, and Balance must return what that writer set last.
+func balanceIsCorrectDuringWrites(t *trial) {
 	const writers, rounds = 4, 50
 	addr := func(writer int) chaingql.Address {
 		return account(int32(-(writer % 2)), fmt.Sprint("written ", writer))
@@ -224,12 +233,14 @@ func balancesHoldWhileWritten(t *trial) {
 		running.Go(func() {
 			for n := int64(1); n <= rounds; n++ {
 				if err := t.SetBalance(addr(i), big.NewInt(n)); err != nil {
-					faults <- fmt.Sprintf("Harness.SetBalance: %v", err)
+					faults <- fmt.Sprintf("Harness.SetBalance failed: %v", err)
 					return
 				}
 				got, err := t.Backend.Balance(t.ctx, addr(i))
 				if err != nil || got == nil || got.Int64() != n {
-					faults <- fmt.Sprintf("Balance(%v), while others were written, is %v with error %v, want %d", addr(i), got, err, n)
+					faults <- fmt.Sprintf(
+						"Balance(%v), while other balances were set, returned %v and error %v, want %d",
+						addr(i), got, err, n)
 					return
 				}
 			}
@@ -239,13 +250,15 @@ func balancesHoldWhileWritten(t *trial) {
 			for range rounds {
 				if isBatcher {
 					if _, err := together.Balances(t.ctx, []chaingql.Address{other, addr(i)}); err != nil {
-						faults <- fmt.Sprintf("Balances, while they were written: %v", err)
+						faults <- fmt.Sprintf("Balances failed while balances were set: %v", err)
 						return
 					}
 				}
 				got, err := t.Backend.Balance(t.ctx, other)
 				if err != nil || got == nil || got.Int64() < newest {
-					faults <- fmt.Sprintf("Balance(%v), while it was written, is %v with error %v, want at least %d", other, got, err, newest)
+					faults <- fmt.Sprintf(
+						"Balance(%v), while this balance was set, returned %v and error %v, want at least %d",
+						other, got, err, newest)
 					return
 				}
 				newest = got.Int64()
@@ -258,6 +271,7 @@ func balancesHoldWhileWritten(t *trial) {
 		t.Errorf("%s", fault)
 	}
 	for i := range writers {
-		t.expectBalance(addr(i), big.NewInt(rounds), "the newest balance counts, also if others are written at the same time")
+		t.expectBalance(addr(i), big.NewInt(rounds),
+			"Balance must return the balance that was set last, even if other balances are set at the same time")
 	}
 }

@@ -20,7 +20,7 @@ func emptyChainHasNoBlocks(t *trial) {
 	}
 	for _, q := range queries {
 		if page := t.page(q); len(page) > 0 {
-			t.Fatalf("%s of an empty chain has %d blocks", describe(q), len(page))
+			t.Fatalf("%s returned %d blocks of an empty chain; want none", describe(q), len(page))
 		}
 	}
 	t.grow(40)
@@ -29,7 +29,8 @@ func emptyChainHasNoBlocks(t *trial) {
 	}
 }
 
-// extremes returns blocks with values at the limits of their types.
+// extremes returns blocks whose fields have the lowest or highest values of their types,
+// or values that overflow 8, 16, 24 or 31 bits.
 func (t *trial) extremes() []chaingql.Block {
 	const newest = math.MaxUint32
 	at := func(workchain int32, shard uint64, seqNo, unix uint32, hash byte) chaingql.Block {
@@ -43,7 +44,7 @@ func (t *trial) extremes() []chaingql.Block {
 		at(math.MaxInt32, wholeShard, 1, 1<<31-1, 1),
 		at(math.MinInt32, wholeShard, 1<<31, 1<<31, 2),
 		at(127, wholeShard, 1<<24, 1<<31+1, 3),
-		at(128, 1, newest, newest-1, 4), // the deepest shards, and values past 8, 16, 24 and 31 bits
+		at(128, 1, newest, newest-1, 4),
 		at(-129, math.MaxUint64, newest-1, newest-1, 5),
 		at(256, 1<<62, 1<<16, newest-1, 6),
 		at(32768, 3<<62, 1<<31+1, newest-1, 7),
@@ -58,11 +59,13 @@ func (t *trial) extremes() []chaingql.Block {
 			b.Cursor = chaingql.ChainOrder(b.Workchain, b.Shard, b.SeqNo, newest)
 		}
 	}
-	slices.SortFunc(blocks, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+	slices.SortFunc(blocks, func(a, b chaingql.Block) int {
+		return strings.Compare(string(a.Cursor), string(b.Cursor))
+	})
 	return blocks
 }
 
-func blocksComeBackExactly(t *trial) {
+func blockFieldsArePreserved(t *trial) {
 	t.coming = t.extremes()
 	t.grow(len(t.coming))
 	all := t.stored
@@ -81,16 +84,18 @@ func blocksComeBackExactly(t *trial) {
 	t.follow("").expect(all)
 }
 
-// pageIsWhatWasAskedFor tries queries that other Backends got wrong, one at a time, so
-// that the failure names the cause.
-func pageIsWhatWasAskedFor(t *trial) {
+// pageMatchesQuery tries queries for which other Backends returned wrong pages. It starts
+// with simple queries, so that the failure message shows the cause.
+func pageMatchesQuery(t *trial) {
 	t.fill(400, 0)
 	n := len(t.stored)
 	low, mid, high := t.stored[n/4].Cursor, t.stored[n/2].Cursor, t.stored[n*3/4].Cursor
 	for _, q := range []chaingql.BlocksQuery{
 		{First: 1}, {Last: 1}, {First: 7}, {Last: 7}, {First: 101}, {Last: 101},
-		{First: 7, After: mid}, {Last: 7, After: mid}, {Last: 7, After: t.stored[n-1].Cursor}, {First: 7, After: t.stored[n-1].Cursor},
-		{First: 7, Before: mid}, {Last: 7, Before: mid}, {First: 7, Before: t.stored[0].Cursor}, {Last: 7, Before: t.stored[0].Cursor},
+		{First: 7, After: mid}, {Last: 7, After: mid},
+		{Last: 7, After: t.stored[n-1].Cursor}, {First: 7, After: t.stored[n-1].Cursor},
+		{First: 7, Before: mid}, {Last: 7, Before: mid},
+		{First: 7, Before: t.stored[0].Cursor}, {Last: 7, Before: t.stored[0].Cursor},
 		{First: 7, After: low, Before: high}, {Last: 7, After: low, Before: high},
 		{First: 7, After: high, Before: low}, {Last: 7, After: high, Before: low}, {First: 7, After: mid, Before: mid},
 	} {
@@ -110,10 +115,10 @@ func pageIsWhatWasAskedFor(t *trial) {
 	t.expectPage(chaingql.BlocksQuery{Last: 7, Workchain: &none})
 }
 
-func randomPagesAreRight(t *trial) {
+func randomPagesAreCorrect(t *trial) {
 	t.fill(700, 100)
 	rng := rand.New(rand.NewPCG(1, 2))
-	cursors := t.strangers()
+	cursors := t.unusedCursors()
 	if cursors == nil {
 		for _, b := range t.stored {
 			cursors = append(cursors, b.Cursor)
@@ -127,7 +132,9 @@ func randomPagesAreRight(t *trial) {
 	}
 }
 
-func randomQuery(rng *rand.Rand, stored []chaingql.Block, strangers []chaingql.Cursor) (q chaingql.BlocksQuery) {
+// randomQuery returns a query with random filters. After and Before are empty, a cursor
+// of a stored block, or one of cursors.
+func randomQuery(rng *rand.Rand, stored []chaingql.Block, cursors []chaingql.Cursor) (q chaingql.BlocksQuery) {
 	n := 1 + rng.IntN(12)
 	if rng.IntN(4) == 0 {
 		n = 1 + rng.IntN(chaingql.MaxPage)
@@ -138,7 +145,7 @@ func randomQuery(rng *rand.Rand, stored []chaingql.Block, strangers []chaingql.C
 		q.Last = n
 	}
 	if rng.IntN(2) == 0 {
-		workchain := int32(7) // without blocks
+		workchain := int32(7) // has no blocks
 		if rng.IntN(8) > 0 {
 			workchain = pick(rng, stored).Workchain
 		}
@@ -147,7 +154,7 @@ func randomQuery(rng *rand.Rand, stored []chaingql.Block, strangers []chaingql.C
 	if rng.IntN(3) == 0 {
 		shard := pick(rng, stored).Shard
 		if rng.IntN(8) == 0 {
-			shard = 1 // deeper than any
+			shard = 1 // deeper than any shard of the chain
 		}
 		q.Shard = &shard
 	}
@@ -156,7 +163,7 @@ func randomQuery(rng *rand.Rand, stored []chaingql.Block, strangers []chaingql.C
 		case 0, 1:
 			return pick(rng, stored).Cursor
 		case 2:
-			return pick(rng, strangers)
+			return pick(rng, cursors)
 		}
 		return ""
 	}
@@ -174,7 +181,7 @@ func pagesGoUpToMaxPage(t *trial) {
 	}
 }
 
-func pageIsTheCallersOwn(t *trial) {
+func callerOwnsPage(t *trial) {
 	t.fill(100, 0)
 	for _, q := range t.filtered(chaingql.BlocksQuery{First: 50}, chaingql.BlocksQuery{Last: 50},
 		chaingql.BlocksQuery{First: 50, After: t.stored[0].Cursor}) {
@@ -186,7 +193,8 @@ func pageIsTheCallersOwn(t *trial) {
 		page = append(page, page...)
 		clear(page)
 		if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
-			t.Fatalf("%s %s. The page that it returned before was written to, and must be the caller's own", describe(q), fault)
+			t.Fatalf("%s %s, after the test modified the page of an earlier call: the caller must own each page",
+				describe(q), fault)
 		}
 	}
 }
@@ -197,15 +205,18 @@ func foreignCursorIsBad(t *trial) {
 		{First: 1, After: t.Foreign}, {Last: 1, After: t.Foreign},
 		{First: 1, Before: t.Foreign}, {Last: 1, Before: t.Foreign},
 	} {
-		t.expectRefusal(q, chaingql.ErrBadCursor, "ErrBadCursor, as its cursor is not one of this chain's")
+		t.expectError(q, chaingql.ErrBadCursor, "ErrBadCursor because the cursor does not belong to this chain")
 	}
 	f := t.follow(t.Foreign)
 	if it := f.next("ErrBadCursor"); !errors.Is(it.err, chaingql.ErrBadCursor) {
-		t.Fatalf("%s yielded first cursor %q and error %v: it must yield ErrBadCursor, as its cursor is not one of this chain's", f.name, it.block.Cursor, it.err)
+		t.Fatalf("%s first yielded cursor %q and error %v: it must yield ErrBadCursor "+
+			"because the cursor does not belong to this chain", f.name, it.block.Cursor, it.err)
 	}
 }
 
-func (t *trial) expectRefusal(q chaingql.BlocksQuery, want error, due string) {
+// expectError checks that Blocks returns the error want. due describes that error and
+// its reason in messages.
+func (t *trial) expectError(q chaingql.BlocksQuery, want error, due string) {
 	t.Helper()
 	var page []chaingql.Block
 	err := t.promptly(t.Patience, describe(q), func() (err error) {

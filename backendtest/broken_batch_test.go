@@ -11,7 +11,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// changedBatcher applies change to the result of Balances.
+// changedBatcher is a chain that applies change to each result of Balances.
 type changedBatcher struct {
 	*memchain.Chain
 	change func([]*big.Int) []*big.Int
@@ -22,7 +22,7 @@ func (b changedBatcher) Balances(ctx context.Context, addrs []chaingql.Address) 
 	return b.change(found), err
 }
 
-// batchOverride is a chain with another Balances.
+// batchOverride is a chain whose Balances method is replaced with a function.
 type batchOverride struct {
 	*memchain.Chain
 	balances func(context.Context, []chaingql.Address) ([]*big.Int, error)
@@ -32,7 +32,8 @@ func (b batchOverride) Balances(ctx context.Context, addrs []chaingql.Address) (
 	return b.balances(ctx, addrs)
 }
 
-// blockedBatcher ignores the context while the source is stalled.
+// blockedBatcher is a stallable whose Balances ignores its context while the source is
+// stalled.
 type blockedBatcher struct{ stallable }
 
 func (s blockedBatcher) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
@@ -42,27 +43,29 @@ func (s blockedBatcher) Balances(ctx context.Context, addrs []chaingql.Address) 
 	return s.Chain.Balances(ctx, addrs)
 }
 
+// changeBatch breaks Balances: it applies change to each result.
 func changeBatch(change func([]*big.Int) []*big.Int) breakFunc {
 	return func(_ context.Context, c *memchain.Chain, h *Harness) { h.Backend = changedBatcher{c, change} }
 }
 
+// brokenBatches have wrong Balances or Blocks.
 var brokenBatches = []brokenBackend{
-	{"balances without unknown accounts", changeBatch(func(found []*big.Int) []*big.Int {
+	{"Balances omits unknown accounts", changeBatch(func(found []*big.Int) []*big.Int {
 		return slices.DeleteFunc(found, func(v *big.Int) bool { return v == nil })
-	}), "Balances returned 7 balances for 9 addresses"},
-	{"balances out of order", changeBatch(func(found []*big.Int) []*big.Int {
+	}), "Balances returned 7 values for 9 addresses"},
+	{"Balances returns values in the wrong order", changeBatch(func(found []*big.Int) []*big.Int {
 		slices.Reverse(found)
 		return found
-	}), "they must be in the order of the addresses"},
-	{"zero for unknown accounts in a batch", changeBatch(func(found []*big.Int) []*big.Int {
+	}), "it must return new values, in the order of the addresses"},
+	{"Balances returns zero for unknown accounts", changeBatch(func(found []*big.Int) []*big.Int {
 		for i, v := range found {
 			if v == nil {
 				found[i] = new(big.Int)
 			}
 		}
 		return found
-	}), "which the chain never saw: it must be nil"},
-	{"a batch of balances shared with the caller", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}), "it must return nil for an account that has never been on the chain"},
+	{"Balances returns the same values to all callers", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var kept []*big.Int
 		h.Backend = changedBatcher{c, func(found []*big.Int) []*big.Int {
 			if kept == nil {
@@ -70,26 +73,26 @@ var brokenBatches = []brokenBackend{
 			}
 			return slices.Clone(kept)
 		}}
-	}, "they must be in the order of the addresses"},
-	{"a batch that ignores its context", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "it must return new values, in the order of the addresses"},
+	{"Balances ignores its context", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = batchOverride{c, func(_ context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 			return c.Balances(context.Background(), addrs)
 		}}
-	}, "a call whose context is done fails: Balances with a context that is done returned no error"},
-	{"a stalled batch that ignores its context", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "a call whose context is already done fails: Balances with a done context returned no error"},
+	{"Balances ignores its context during a stall", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		s := stallable{c, new(atomic.Pointer[chan struct{}])}
 		h.Stall = s.stall
 		h.Backend = blockedBatcher{s}
-	}, "Balances to a stalled source"},
-	{"balances of at most 50 accounts", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "Balances, whose context expired while the source was stalled, did not return"},
+	{"Balances accepts at most 50 addresses", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = batchOverride{c, func(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 			if len(addrs) > 50 {
 				return nil, errors.New("too many parameters")
 			}
 			return c.Balances(ctx, addrs)
 		}}
-	}, "Balances takes 100 addresses: Balances of 100 addresses returned too many parameters"},
-	{"pages older than Follow", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "Balances accepts 100 addresses: Balances of 100 addresses failed: too many parameters"},
+	{"pages lack a block that Follow has yielded", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var asked atomic.Int64
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
 			page, err := c.Blocks(ctx, q)
@@ -98,5 +101,5 @@ var brokenBatches = []brokenBackend{
 			}
 			return page, err
 		}}
-	}, "leaves out cursor"},
+	}, "omitted cursor"},
 }

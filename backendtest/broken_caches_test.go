@@ -35,20 +35,20 @@ func cachePages(selects func(query, []block) bool) breakFunc {
 var brokenCaches = []brokenBackend{
 	{
 		"empty pages that are cached", cachePages(func(_ query, page []block) bool { return len(page) == 0 }),
-		"a block that Follow yielded is in Blocks: Blocks(After",
+		"Blocks returns each block that Follow has yielded: Blocks(After",
 	},
 	{
 		"empty pages of a workchain that are cached",
 		cachePages(func(q query, page []block) bool { return len(page) == 0 && !unfiltered(q) }),
-		"an empty chain has no blocks and no error: Blocks(Workchain",
+		"Blocks returns no blocks and no error for an empty chain: Blocks(Workchain",
 	},
 	{
 		"a newest block that is cached", cachePages(func(q query, _ []block) bool { return q == query{Last: 1} }),
-		"a block that Follow yielded is in Blocks: Blocks(Last 1)",
+		"Blocks returns each block that Follow has yielded: Blocks(Last 1)",
 	},
 	{
 		"pages before a cursor that are cached", cachePages(func(q query, _ []block) bool { return q.Before != "" }),
-		"a cursor past the newest block waits: Blocks(Before",
+		"Follow from a cursor after the newest block waits: Blocks(Before",
 	},
 	{"unknown accounts that are cached", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var unknown sync.Map
@@ -62,7 +62,7 @@ var brokenCaches = []brokenBackend{
 			}
 			return nano, err
 		}}
-	}, "balances come back exactly: Balance("},
+	}, "Balance returns the exact value that was set: Balance("},
 	{"pages before a pruned cursor that are too old", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 			if q.Before != "" && q.Before <= r.newestPruned() {
@@ -70,5 +70,5 @@ var brokenCaches = []brokenBackend{
 			}
 			return c.Blocks(ctx, q)
 		}}
-	}), "pruned history is ErrCursorTooOld: Blocks(Before"},
+	}), "a cursor before a pruned block is too old: Blocks(Before"},
 }

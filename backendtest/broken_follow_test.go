@@ -10,10 +10,10 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A yieldFunc receives what Follow yields.
+// A yieldFunc receives the blocks and errors that Follow yields.
 type yieldFunc = func(block, error) bool
 
-// changeFollow replaces Follow by change, which may use the Follow of c.
+// changeFollow replaces Follow with change, which may call c.Follow.
 func changeFollow(
 	change func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc),
 ) breakFunc {
@@ -24,23 +24,24 @@ func changeFollow(
 	}
 }
 
+// brokenFollows have a wrong Follow, or a method that ignores its context.
 var brokenFollows = []brokenBackend{
-	{"Blocks that ignores its context", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"Blocks ignores its context", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
 			return c.Blocks(context.WithoutCancel(ctx), q)
 		}}
-	}, "with a context that is done returned no error"},
-	{"Balance that ignores its context", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "with a done context returned no error"},
+	{"Balance ignores its context", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, balance: func(ctx context.Context, a chaingql.Address) (*big.Int, error) {
 			return c.Balance(context.WithoutCancel(ctx), a)
 		}}
-	}, "Balance with a context that is done returned no error"},
-	{"Follow that ignores its context", func(stop context.Context, c *memchain.Chain, h *Harness) {
+	}, "Balance with a done context returned no error"},
+	{"Follow ignores its context", func(stop context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, follow: func(_ context.Context, after chaingql.Cursor) seq {
 			return c.Follow(stop, after)
 		}}
-	}, "did not return within 2s after its context ended"},
-	{"a stalled Blocks that ignores its context", func(stop context.Context, c *memchain.Chain, h *Harness) {
+	}, "did not return within 2s after its context was canceled"},
+	{"Blocks ignores its context during a stall", func(stop context.Context, c *memchain.Chain, h *Harness) {
 		var stalled atomic.Bool
 		h.Stall = func() func() { stalled.Store(true); return func() { stalled.Store(false) } }
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
@@ -49,10 +50,10 @@ var brokenFollows = []brokenBackend{
 			}
 			return c.Blocks(ctx, q)
 		}}
-	}, "to a stalled source, whose context ends meanwhile, did not return within"},
+	}, "whose context expired while the source was stalled, did not return within"},
 
 	{
-		"a gap between stored and new blocks",
+		"Follow skips blocks between the stored and the new ones",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			page, err := c.Blocks(ctx, query{First: 100_000, After: after})
 			for _, b := range page {
@@ -65,11 +66,11 @@ var brokenFollows = []brokenBackend{
 			}
 			c.Follow(ctx, after)(yield)
 		}),
-		"Follow has no seam between stored and new blocks: Follow(after \"\") yielded nothing for 10s",
+		"Follow skips no block between the stored and the new blocks: Follow(after \"\") yielded nothing for 10s",
 	},
-	{"the newest stored block three times", repeatNewest(3), "again: blocks must ascend"},
+	{"Follow yields the newest stored block three times", repeatNewest(3), "again: blocks must ascend"},
 	{
-		"blocks out of order",
+		"Follow yields two blocks in the wrong order",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			var held *block
 			var n int
@@ -89,7 +90,7 @@ var brokenFollows = []brokenBackend{
 		"skipped cursor",
 	},
 	{
-		"repeated blocks",
+		"Follow repeats an old block",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			var last []block
 			c.Follow(ctx, after)(func(b block, err error) bool {
@@ -100,7 +101,7 @@ var brokenFollows = []brokenBackend{
 		"blocks must ascend",
 	},
 	{
-		"a Follow that jumps to the newest",
+		"Follow starts after the newest block instead of its cursor",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			if newest, _ := c.Blocks(ctx, query{Last: 1}); len(newest) > 0 {
 				after = max(after, newest[0].Cursor)
@@ -110,7 +111,7 @@ var brokenFollows = []brokenBackend{
 		"yielded nothing for 10s",
 	},
 	{
-		"a Follow that ends with the stored blocks",
+		"Follow returns after the stored blocks",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			page, err := c.Blocks(ctx, query{First: 100_000, After: after})
 			for _, b := range page {
@@ -122,10 +123,10 @@ var brokenFollows = []brokenBackend{
 				yield(block{}, err)
 			}
 		}),
-		"ended without an error",
+		"yielded no error before it returned",
 	},
 	{
-		"a Follow that does not wait after the newest block",
+		"Follow yields an error for a cursor after the newest block",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			if newest, _ := c.Blocks(ctx, query{Last: 1}); len(newest) > 0 && after > newest[0].Cursor {
 				yield(block{}, errors.New("no such block"))
@@ -133,33 +134,33 @@ var brokenFollows = []brokenBackend{
 			}
 			c.Follow(ctx, after)(yield)
 		}),
-		"it must wait for new blocks: no such block",
+		"with error no such block: it must wait for new blocks",
 	},
 	{
-		"two errors",
+		"Follow yields two errors",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			c.Follow(ctx, after)(func(b block, err error) bool {
 				return yield(b, err) && (err == nil || yield(b, err))
 			})
 		}),
-		"it must yield one error and end",
+		"it must yield only one error and then return",
 	},
 	{
-		"a Follow that continues after its loop is left",
+		"Follow continues after its caller breaks out of the loop",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			c.Follow(ctx, after)(func(b block, err error) bool { yield(b, err); return err == nil })
 		}),
-		"went on after its loop was left",
+		"called yield again after yield had returned false",
 	},
 	{
-		"a Follow that panics",
+		"Follow panics",
 		changeFollow(func(_ *memchain.Chain, _ context.Context, _ chaingql.Cursor, _ yieldFunc) {
 			panic("index out of range")
 		}),
 		"panicked: index out of range",
 	},
 	{
-		"an ignored interruption",
+		"Follow hides an interruption",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			for again := true; again; {
 				again = false
@@ -174,10 +175,10 @@ var brokenFollows = []brokenBackend{
 				})
 			}
 		}),
-		"want an error, because the source was interrupted",
+		"want an error because the source was interrupted",
 	},
 	{
-		"an interruption that loses a block",
+		"Follow loses a block when it is interrupted",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			var held *block
 			c.Follow(ctx, after)(func(b block, err error) bool {
@@ -194,7 +195,7 @@ var brokenFollows = []brokenBackend{
 	},
 }
 
-// oldest returns the cursor of the oldest block that is kept.
+// oldest returns the cursor of the oldest stored block.
 func oldest(c *memchain.Chain) chaingql.Cursor {
 	page, _ := c.Blocks(context.Background(), query{First: 1})
 	return page[0].Cursor

@@ -12,12 +12,14 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
+// unfiltered reports whether q selects all workchains and shards.
 func unfiltered(q query) bool { return q.Workchain == nil && q.Shard == nil }
 
-// brokenPlaces are right for most queries, and wrong for those of a workchain or shard, for cursors without a block,
-// or after a restart.
+// brokenPlaces are correct for most calls. They are wrong for queries with a workchain or
+// shard, for cursors that no block has, for a Follow whose first cursor is pruned, or after
+// a restart.
 var brokenPlaces = []brokenBackend{
-	{"a workchain among the first 1,000 blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"a query with a filter reads only 1,000 blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Prune = nil
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
 			if unfiltered(q) {
@@ -27,8 +29,8 @@ var brokenPlaces = []brokenBackend{
 			page, err := c.Blocks(ctx, all)
 			return chaingql.PageOf(page, q), err
 		}}
-	}, "First and Last go up to 1,000: Blocks("},
-	{"pages of a workchain that are shared", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "First and Last may be up to 1,000: Blocks("},
+	{"pages of queries with a filter share memory", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var mu sync.Mutex
 		pages := make(map[string][]block)
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
@@ -44,8 +46,8 @@ var brokenPlaces = []brokenBackend{
 			}
 			return pages[key], nil
 		}}
-	}, "a page is the caller's own: Blocks("},
-	{"a cursor without a block that is never too old", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
+	}, "Blocks returns a page that the caller owns: Blocks("},
+	{"a cursor that no block has is never too old", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 			page, err := c.Blocks(ctx, q)
 			isBlock := func(b block) bool { return b.Cursor == q.After }
@@ -58,8 +60,8 @@ var brokenPlaces = []brokenBackend{
 			}
 			return page, err
 		}}
-	}), "pruned history is ErrCursorTooOld: Blocks("},
-	{"a Follow from a cursor without a block that begins with the newest",
+	}), "a cursor before a pruned block is too old: Blocks("},
+	{"Follow from a cursor that no block has skips the stored blocks",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			if at, _ := c.Blocks(ctx, query{Last: 1, Before: after + "0"}); len(at) > 0 && at[0].Cursor != after {
 				if newest, _ := c.Blocks(ctx, query{Last: 1}); newest[0].Cursor > after {
@@ -67,8 +69,8 @@ var brokenPlaces = []brokenBackend{
 				}
 			}
 			c.Follow(ctx, after)(yield)
-		}), "Follow yields the stored blocks and waits: Follow("},
-	{"a page of a shard after the newest pruned block that is too old", changePruned(
+		}), "Follow yields the stored blocks and then waits: Follow("},
+	{"Blocks with a shard returns ErrCursorTooOld for the newest pruned cursor", changePruned(
 		func(r *pruneRecord, c *memchain.Chain) override {
 			return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 				if newest := r.newestPruned(); q.Shard != nil && q.After != "" && q.After == newest {
@@ -77,8 +79,8 @@ var brokenPlaces = []brokenBackend{
 				return c.Blocks(ctx, q)
 			}}
 		},
-	), "the newest pruned block's own cursor is not too old: Blocks("},
-	{"a Follow that ends when its first cursor is too old", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	), "the cursor of the newest pruned block is not too old: Blocks("},
+	{"Follow ends when its first cursor becomes too old", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Interrupt = nil
 		h.Backend = override{Chain: c, follow: func(ctx context.Context, first chaingql.Cursor) seq {
 			return chaingql.Poll(ctx, func(ctx context.Context, q query) ([]block, error) {
@@ -89,12 +91,12 @@ var brokenPlaces = []brokenBackend{
 				return c.Blocks(ctx, q)
 			}, first, time.Millisecond)
 		}}
-	}, "a Follow that has read what is pruned goes on: Follow("},
-	{"balances that are lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "Follow continues if blocks that it has yielded are pruned: Follow("},
+	{"balances are lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Reopen = func() (chaingql.Backend, error) {
 			return override{Chain: c, balance: func(context.Context, chaingql.Address) (*big.Int, error) {
 				return nil, chaingql.ErrNotFound
 			}}, nil
 		}
-	}, "balances are remembered after a restart: Balance("},
+	}, "balances survive a restart: Balance("},
 }

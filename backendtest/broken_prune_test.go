@@ -11,7 +11,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A pruneRecord remembers the newest pruned block.
+// A pruneRecord holds the cursor of the newest pruned block.
 type pruneRecord struct {
 	mu     sync.Mutex
 	newest chaingql.Cursor
@@ -23,7 +23,7 @@ func (r *pruneRecord) newestPruned() chaingql.Cursor {
 	return r.newest
 }
 
-// record notes that the blocks of c before a cursor are pruned.
+// record records that the blocks of c with a cursor less than before are pruned.
 func (r *pruneRecord) record(c *memchain.Chain, before chaingql.Cursor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,8 @@ func (r *pruneRecord) record(c *memchain.Chain, before chaingql.Cursor) {
 	}
 }
 
-// changePruned returns a Backend with another behavior after pruning.
+// changePruned sets the Backend to the result of breaks, which may behave wrongly after
+// pruning. r is updated before each pruning.
 func changePruned(breaks func(r *pruneRecord, c *memchain.Chain) override) breakFunc {
 	return func(_ context.Context, c *memchain.Chain, h *Harness) {
 		r := new(pruneRecord)
@@ -50,43 +51,45 @@ func changePruned(breaks func(r *pruneRecord, c *memchain.Chain) override) break
 	}
 }
 
+// tooOld is a result of Follow that yields only ErrCursorTooOld.
 func tooOld(yield func(block, error) bool) { yield(block{}, chaingql.ErrCursorTooOld) }
 
+// brokenPrunes behave wrongly after pruning.
 var brokenPrunes = []brokenBackend{
-	{"newest pruned cursor too old for Blocks", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+	{"Blocks rejects the newest pruned cursor", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 			if newest := r.newestPruned(); q.After != "" && q.After == newest {
 				return nil, chaingql.ErrCursorTooOld
 			}
 			return c.Blocks(ctx, q)
 		}}
-	}), "the newest pruned block's own cursor is not too old: Blocks(After"},
-	{"newest pruned cursor too old for Follow", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+	}), "the cursor of the newest pruned block is not too old: Blocks(After"},
+	{"Follow rejects the newest pruned cursor", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
 			if newest := r.newestPruned(); after != "" && after == newest {
 				return tooOld
 			}
 			return c.Follow(ctx, after)
 		}}
-	}), "the newest pruned block's own cursor is not too old: Follow(after"},
-	{"pages of a shard from pruned cursors", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+	}), "the cursor of the newest pruned block is not too old: Follow(after"},
+	{"Blocks with a shard accepts an old cursor", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 			if newest := r.newestPruned(); q.Shard != nil && q.After != "" {
 				q.After = max(q.After, newest)
 			}
 			return c.Blocks(ctx, q)
 		}}
-	}), "pruned history is ErrCursorTooOld: Blocks("},
-	{"ErrCursorTooOld for a page from \"\"", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+	}), "a cursor before a pruned block is too old: Blocks("},
+	{"Blocks rejects the empty cursor as too old", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 			if q.After == "" && r.newestPruned() != "" {
 				return nil, chaingql.ErrCursorTooOld
 			}
 			return c.Blocks(ctx, q)
 		}}
-	}), "a page without After begins with the oldest block kept: Blocks("},
+	}), "a page without After starts with the oldest stored block: Blocks("},
 	{
-		"a Follow from \"\" that begins with the oldest block kept",
+		"Follow with the empty cursor starts with the oldest stored block",
 		changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 			return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
 				if after == "" {
@@ -95,28 +98,29 @@ var brokenPrunes = []brokenBackend{
 				return c.Follow(ctx, after)
 			}}
 		}),
-		"a Follow from the start is too old once a block is pruned: Follow(after \"\")",
+		"the empty cursor is too old for Follow if any block was pruned: Follow(after \"\")",
 	},
-	{"a Follow from \"\" by Poll", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
+	{"Follow passes the empty cursor to Poll", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
 			return chaingql.Poll(ctx, c.Blocks, after, time.Millisecond)
 		}}
-	}), "a Follow from the start is too old once a block is pruned: Follow(after \"\")"},
+	}), "the empty cursor is too old for Follow if any block was pruned: Follow(after \"\")"},
 	{
-		"a Follow from \"\" that checks for pruned blocks only at its start",
+		"Follow with the empty cursor checks for pruned blocks only once",
 		changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 			return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
 				if after == "" && r.newestPruned() != "" {
 					return tooOld
 				}
-				// The interval is longer than the rule waits before it prunes.
+				// The rule calls Append and Prune after 50 ms of the bubble's clock. That is not a multiple of 3 ms,
+				// so Poll does not read between the two calls.
 				return chaingql.Poll(ctx, c.Blocks, after, 3*time.Millisecond)
 			}}
 		}),
-		"a Follow that pruning overtakes does not skip: Follow(after \"\") skipped",
+		"Follow does not silently skip pruned blocks: Follow(after \"\") skipped",
 	},
-	{"a chain that loses its newest block", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		r := new(pruneRecord) // c keeps all blocks
+	{"Prune drops the newest block", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		r := new(pruneRecord) // Blocks and Follow hide the blocks that r records; c keeps all blocks
 		h.Prune = func(before chaingql.Cursor) error {
 			r.record(c, before)
 			return nil
@@ -136,7 +140,7 @@ var brokenPrunes = []brokenBackend{
 			return c.Follow(ctx, after)
 		}}
 	}, "the newest block is never pruned: Blocks("},
-	{"a chain that forgets pruning when it is reopened", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"the pruned position is lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Reopen = func() (chaingql.Backend, error) {
 			kept, err := c.Blocks(context.Background(), query{First: 1000})
 			if err != nil {
@@ -145,23 +149,26 @@ var brokenPrunes = []brokenBackend{
 			again := memchain.New()
 			return again, again.Append(kept...)
 		}
-	}, "what was pruned is remembered after a restart: Blocks("},
-	{"pages with a race between check and read", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
+	}, "ErrCursorTooOld is returned after a restart too: Blocks("},
+	{"Blocks checks the cursor before it reads", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 			return checkThenRead(ctx, c, q, pace)
 		}}
-	}), "while blocks were pruned, leaves out cursor"},
-	{"a Follow with a race between check and read", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
+	}), "while blocks were pruned, omitted cursor"},
+	{"Follow checks the cursor before it reads", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
 			blocks := func(ctx context.Context, q query) ([]block, error) { return checkThenRead(ctx, c, q, pace) }
 			return chaingql.Poll(ctx, blocks, after, time.Millisecond)
 		}}
-	}), "pages and Follows hold while blocks are pruned: Follow"},
+	}), "Blocks and Follow are correct while blocks are pruned: Follow"},
 }
 
+// pace pauses for a moment, in which blocks can be pruned.
 func pace() { time.Sleep(time.Millisecond) }
 
-// checkThenRead first checks whether the cursor is too old and then reads the page, without a common transaction.
+// checkThenRead checks whether the cursor is too old, calls between, and then reads the
+// page. Blocks may be pruned between the check and the read, because they are not in one
+// transaction.
 func checkThenRead(ctx context.Context, c *memchain.Chain, q query, between func()) ([]block, error) {
 	if _, err := c.Blocks(ctx, query{First: 1, After: q.After}); err != nil {
 		return nil, err
@@ -174,11 +181,13 @@ func checkThenRead(ctx context.Context, c *memchain.Chain, q query, between func
 	return chaingql.PageOf(page, q), nil
 }
 
-// The rule must find the race even without a pause between check and read. Each run has about 500 chances to meet it
-// (none of 1,000 runs missed it). A machine that is busy enough to miss it finds it in the next run.
-func TestPruneBetweenCheckAndReadIsReported(t *testing.T) {
+// The rule must detect blocks that are pruned between the check and the read even if the
+// Backend does not pause between the two. One run of the rule has about 500 chances to
+// detect it, and 1,000 of 1,000 runs did. A busy machine may miss all of them, so the test
+// allows three attempts.
+func TestPruneBetweenCheckAndReadIsDetectedWithoutPause(t *testing.T) {
 	i := slices.IndexFunc(rules, func(ru rule) bool {
-		return ru.name == "pages and Follows hold while blocks are pruned"
+		return ru.name == "Blocks and Follow are correct while blocks are pruned"
 	})
 	for range 3 {
 		found := false
@@ -192,7 +201,7 @@ func TestPruneBetweenCheckAndReadIsReported(t *testing.T) {
 			})) > 0
 		}
 		if !found {
-			t.Errorf("rule %q missed the race in three runs", rules[i].name)
+			t.Errorf("rule %q did not detect the race in three attempts", rules[i].name)
 		}
 	}
 }

@@ -21,7 +21,8 @@ type (
 
 var pow120 = balances()[6]
 
-// override is a chain with one replaced method.
+// override is a chain. If one of its functions is not nil, it replaces the method of that
+// name.
 type override struct {
 	*memchain.Chain
 	balance func(context.Context, chaingql.Address) (*big.Int, error)
@@ -50,7 +51,7 @@ func (w override) Follow(ctx context.Context, after chaingql.Cursor) seq {
 	return w.follow(ctx, after)
 }
 
-// changeQuery applies change to the queries of Blocks.
+// changeQuery breaks Blocks: it applies change to each query.
 func changeQuery(change func(*query)) breakFunc {
 	return func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
@@ -60,7 +61,7 @@ func changeQuery(change func(*query)) breakFunc {
 	}
 }
 
-// changePage applies change to the results of Blocks.
+// changePage breaks Blocks: it applies change to each page.
 func changePage(change func(query, []block) []block) breakFunc {
 	return func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
@@ -70,7 +71,7 @@ func changePage(change func(query, []block) []block) breakFunc {
 	}
 }
 
-// changeBalance applies change to the results of Balance.
+// changeBalance breaks Balance: it applies change to each result.
 func changeBalance(change func(*big.Int, error) (*big.Int, error)) breakFunc {
 	return func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, balance: func(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
@@ -79,18 +80,20 @@ func changeBalance(change func(*big.Int, error) (*big.Int, error)) breakFunc {
 	}
 }
 
-// A breakFunc changes h, a Harness for c, so that it violates a rule. stop ends at the end of the rule.
+// A breakFunc changes h, a Harness for c, so that its Backend violates a rule. stop is
+// canceled when the rule ends.
 type breakFunc func(stop context.Context, c *memchain.Chain, h *Harness)
 
-// A brokenBackend violates one rule.
+// A brokenBackend makes a Backend that violates a rule.
 type brokenBackend struct {
 	name   string
 	breaks breakFunc
-	want   string // substring of the reported failure
+	want   string // a substring of the failure that a rule must report
 }
 
-var brokenAnswers = []brokenBackend{
-	{"balances shared with the caller", func(_ context.Context, c *memchain.Chain, h *Harness) {
+// brokenResults return wrong results from Balance, Blocks or Follow.
+var brokenResults = []brokenBackend{
+	{"Balance returns the same big.Int to all callers", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var shared sync.Map
 		h.Backend = override{Chain: c, balance: func(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 			if v, ok := shared.Load(addr); ok {
@@ -102,8 +105,8 @@ var brokenAnswers = []brokenBackend{
 			}
 			return v, err
 		}}
-	}, "and it must be the caller's own"},
-	{"balances stored by reference", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "Balance must return a copy"},
+	{"SetBalance keeps a reference to its argument", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var kept sync.Map
 		h.SetBalance = func(addr chaingql.Address, nano *big.Int) error { kept.Store(addr, nano); return nil }
 		h.Backend = override{Chain: c, balance: func(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
@@ -113,22 +116,22 @@ var brokenAnswers = []brokenBackend{
 			}
 			return new(big.Int).Set(v.(*big.Int)), ctx.Err()
 		}}
-	}, "the source must have kept a copy"},
-	{"balances as floats", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
+	}, "passed it to SetBalance, which must copy it"},
+	{"balances are float64 values", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
 		if err != nil {
 			return v, err
 		}
 		f, _ := v.Float64()
 		v, _ = big.NewFloat(f).Int(nil)
 		return v, nil
-	}), "is 9007199254740992, want 9007199254740993: a balance must come back to the last nano-unit"},
-	{"balances in 64 bits", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
+	}), "returned 9007199254740992, want 9007199254740993: balances up to 2^120-1 must be exact to the nano-unit"},
+	{"balances are truncated to 64 bits", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
 		if err != nil {
 			return v, err
 		}
 		return new(big.Int).SetUint64(v.Uint64()), nil
-	}), "is 0, want 18446744073709551616"},
-	{"accounts of all workchains mixed up", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}), "returned 0, want 18446744073709551616"},
+	{"the workchain of an account is ignored", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.SetBalance = func(a chaingql.Address, nano *big.Int) error {
 			a.Workchain = 0
 			c.SetBalance(a, nano)
@@ -138,24 +141,24 @@ var brokenAnswers = []brokenBackend{
 			a.Workchain = 0
 			return c.Balance(ctx, a)
 		}}
-	}, "live in every workchain, negative ones too"},
-	{"nil for an unknown account", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
+	}, "accounts with the same ID in different workchains must have separate balances"},
+	{"Balance returns nil for an unknown account", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
 		if errors.Is(err, chaingql.ErrNotFound) {
 			return nil, nil
 		}
 		return v, err
 	}), "returned <nil> and error <nil>: the error must be ErrNotFound"},
-	{"zero for an unknown account", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
+	{"Balance returns zero for an unknown account", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
 		if errors.Is(err, chaingql.ErrNotFound) {
 			return new(big.Int), nil
 		}
 		return v, err
 	}), "returned 0 and error <nil>: the error must be ErrNotFound"},
-	{"Balance that panics", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
+	{"Balance panics for an unknown account", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
 		return new(big.Int).Set(v), err
 	}), "panicked: "},
 
-	{"an error for an empty chain", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"Blocks returns an error for an empty chain", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
 			page, err := c.Blocks(ctx, q)
 			if err == nil && len(page) == 0 {
@@ -163,50 +166,53 @@ var brokenAnswers = []brokenBackend{
 			}
 			return page, err
 		}}
-	}, "an empty chain has no blocks and no error: Blocks(First 1) returned no rows"},
-	{"Last in descending order", changePage(func(q query, page []block) []block {
+	}, "Blocks returns no blocks and no error for an empty chain: Blocks(First 1) failed: no rows"},
+	{"Last returns blocks in descending order", changePage(func(q query, page []block) []block {
 		if q.Last > 0 {
 			slices.Reverse(page)
 		}
 		return page
-	}), "blocks must ascend, whichever end was asked for"},
+	}), "blocks must ascend, for First and for Last"},
 	{"Last returns the first blocks", changeQuery(func(q *query) {
 		q.First, q.Last = q.First+q.Last, 0
-	}), "it must hold the highest that match"},
-	{"After inclusive", changePage(func(q query, page []block) []block {
+	}), "matching blocks with the highest cursors"},
+	{"After is inclusive", changePage(func(q query, page []block) []block {
 		if q.After != "" && q.First > 1 && len(page) > 0 {
 			page = append([]block{{Cursor: q.After}}, page[:len(page)-1]...)
 		}
 		return page
-	}), "which is After itself: a page begins past it"},
+	}), "which is equal to After: the cursors of a page must be greater than After"},
 	{"After skips a block", changePage(func(q query, page []block) []block {
 		if q.After != "" && q.First > 0 && len(page) > 0 {
 			page = page[1:]
 		}
 		return page
-	}), "it must hold the lowest that match"},
-	{"Before inclusive", changeQuery(func(q *query) {
+	}), "matching blocks with the lowest cursors"},
+	{"Before is inclusive", changeQuery(func(q *query) {
 		if q.Before != "" {
 			q.Before += "0"
 		}
-	}), "which is Before itself: a page ends short of it"},
-	{"After ignored", changeQuery(func(q *query) { q.After = "" }), "which is below After"},
-	{"Before ignored", changeQuery(func(q *query) { q.Before = "" }), "which is Before itself"},
-	{"Shard ignored", changeQuery(func(q *query) { q.Shard = nil }), "only the shard asked for may come"},
-	{"Workchain ignored", changeQuery(func(q *query) { q.Workchain = nil }), "only the workchain asked for may come"},
-	{"seq_no used as a unique key", changePage(func(_ query, page []block) []block {
+	}), "which is equal to Before: the cursors of a page must be less than Before"},
+	{"After is ignored", changeQuery(func(q *query) { q.After = "" }), "which is less than After"},
+	{"Before is ignored", changeQuery(func(q *query) { q.Before = "" }), "which is equal to Before"},
+	{"Shard is ignored", changeQuery(func(q *query) { q.Shard = nil }), "only blocks of the requested shard"},
+	{
+		"Workchain is ignored", changeQuery(func(q *query) { q.Workchain = nil }),
+		"only blocks of the requested workchain",
+	},
+	{"seq_no is used as a unique key", changePage(func(_ query, page []block) []block {
 		return slices.CompactFunc(page, func(a, b block) bool { return a.SeqNo == b.SeqNo })
-	}), "leaves out cursor"},
-	{"blocks with another's hash", changePage(func(_ query, page []block) []block {
+	}), "omitted cursor"},
+	{"blocks have a wrong hash", changePage(func(_ query, page []block) []block {
 		for i := range page {
 			page[i].Hash = chaingql.Hash{}
 		}
 		return page
-	}), "with hash 0000000000000000000000000000000000000000000000000000000000000000, stored as"},
-	{"pages of at most 100", changeQuery(func(q *query) {
+	}), "with hash 0000000000000000000000000000000000000000000000000000000000000000, but the stored block has"},
+	{"pages have at most 100 blocks", changeQuery(func(q *query) {
 		q.First, q.Last = min(q.First, 100), min(q.Last, 100)
-	}), "and has 100 blocks of "},
-	{"pages shared between callers", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}), "and returned 100 blocks: it must return the "},
+	{"pages share memory between callers", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var mu sync.Mutex
 		var all []block
 		h.Append = func(blocks []block) error {
@@ -224,8 +230,8 @@ var brokenAnswers = []brokenBackend{
 			}
 			return page, err
 		}}
-	}, "must be the caller's own"},
-	{"foreign cursors accepted by Blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	}, "the caller must own each page"},
+	{"Blocks accepts foreign cursors", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
 			page, err := c.Blocks(ctx, q)
 			if errors.Is(err, chaingql.ErrBadCursor) {
@@ -235,7 +241,7 @@ var brokenAnswers = []brokenBackend{
 		}}
 	}, "the error must be ErrBadCursor"},
 	{
-		"foreign cursors accepted by Follow",
+		"Follow accepts foreign cursors",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			if after == defaultForeign {
 				after = ""
@@ -244,7 +250,7 @@ var brokenAnswers = []brokenBackend{
 		}),
 		"it must yield ErrBadCursor",
 	},
-	{"pruned history skipped in a page", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"Blocks silently skips pruned blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
 			page, err := c.Blocks(ctx, q)
 			if errors.Is(err, chaingql.ErrCursorTooOld) {
@@ -255,7 +261,7 @@ var brokenAnswers = []brokenBackend{
 		}}
 	}, "the error must be ErrCursorTooOld"},
 	{
-		"pruned history skipped by Follow",
+		"Follow silently skips pruned blocks",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			if _, err := c.Blocks(ctx, query{First: 1, After: after}); errors.Is(err, chaingql.ErrCursorTooOld) {
 				after = oldest(c)
@@ -264,7 +270,7 @@ var brokenAnswers = []brokenBackend{
 		}),
 		"it must yield ErrCursorTooOld",
 	},
-	{"pages from a cache", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"pages come from a stale cache", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var calls atomic.Int64
 		var stale atomic.Pointer[[]block]
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
@@ -280,5 +286,5 @@ var brokenAnswers = []brokenBackend{
 			}
 			return page, err
 		}}
-	}, "while blocks were appended, leaves out cursor"},
+	}, "while blocks were appended, omitted cursor"},
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// repeatNewest yields the newest stored block several times before the new ones.
+// repeatNewest breaks Follow: it yields the newest stored block the given number of times
+// before the new blocks.
 func repeatNewest(times int) breakFunc {
 	return changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 		newest, _ := c.Blocks(ctx, query{Last: 1})
@@ -28,12 +29,12 @@ func repeatNewest(times int) breakFunc {
 	})
 }
 
-// unusual holds Backends that the contract allows.
+// unusual holds changes of a Backend that the contract allows.
 var unusual = []brokenBackend{
-	{name: "a block twice between stored and new ones", breaks: repeatNewest(2)},
+	{name: "Follow yields the newest stored block twice", breaks: repeatNewest(2)},
 }
 
-// changeBlocks applies change to each block of Blocks and Follow.
+// changeBlocks breaks Blocks: it applies change to each block of each page.
 func changeBlocks(change func(*block)) breakFunc {
 	return changePage(func(_ query, page []block) []block {
 		for i := range page {
@@ -43,28 +44,29 @@ func changeBlocks(change func(*block)) breakFunc {
 	})
 }
 
+// brokenValues change or lose stored data.
 var brokenValues = []brokenBackend{
-	{"seq_no in 31 bits", changeBlocks(func(b *block) {
+	{"Blocks truncates seq_no to 31 bits", changeBlocks(func(b *block) {
 		b.SeqNo &= 1<<31 - 1
-	}), "with seq_no 2147483646, stored as 4294967294"},
-	{"time in 31 bits", changeBlocks(func(b *block) {
+	}), "with seq_no 2147483646, but the stored block has 4294967294"},
+	{"Blocks truncates the time to 31 bits", changeBlocks(func(b *block) {
 		b.Time = time.Unix(b.Time.Unix()&(1<<31-1), 0)
-	}), "with time 2038-01-19 03:14:06 +0000 UTC, stored as 2106-02-07 06:28:14"},
-	{"workchain in 8 bits", changeBlocks(func(b *block) {
+	}), "with time 2038-01-19 03:14:06 +0000 UTC, but the stored block has 2106-02-07 06:28:14"},
+	{"Blocks truncates the workchain to 8 bits", changeBlocks(func(b *block) {
 		b.Workchain = int32(int8(b.Workchain))
-	}), "with workchain 127, stored as -129"},
-	{"shard in 63 bits", changeBlocks(func(b *block) { b.Shard &^= 1 }), "with shard"},
+	}), "with workchain 127, but the stored block has -129"},
+	{"Blocks truncates the shard to 63 bits", changeBlocks(func(b *block) { b.Shard &^= 1 }), "with shard"},
 	{
-		"seq_no of Follow in 31 bits",
+		"Follow truncates seq_no to 31 bits",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			c.Follow(ctx, after)(func(b block, err error) bool {
 				b.SeqNo &= 1<<31 - 1
 				return yield(b, err)
 			})
 		}),
-		"blocks come back exactly: Follow",
+		"Blocks and Follow preserve every field of a block: Follow",
 	},
-	{"a Follow that is 20 ms ahead of its pages", func(ctx context.Context, c *memchain.Chain, h *Harness) {
+	{"Follow yields a block 20 ms before Blocks returns it", func(ctx context.Context, c *memchain.Chain, h *Harness) {
 		ahead := memchain.New()
 		h.Append = func(blocks []block) error {
 			if err := ahead.Append(blocks...); err != nil {
@@ -74,9 +76,9 @@ var brokenValues = []brokenBackend{
 			return c.Append(blocks...)
 		}
 		h.Backend = override{Chain: c, follow: ahead.Follow}
-	}, "a block that Follow yielded is in Blocks: Blocks("},
+	}, "Blocks returns each block that Follow has yielded: Blocks("},
 	{
-		"a Follow whose full buffer drops blocks",
+		"Follow drops blocks when its buffer is full",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -106,9 +108,9 @@ var brokenValues = []brokenBackend{
 				}
 			}
 		}),
-		"a Follow that is read slowly drops nothing: Follow",
+		"Follow drops no block if its caller reads slowly: Follow",
 	},
-	{"cursors that are not ASCII", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"cursors have non-ASCII characters", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		bytes := func(s chaingql.Cursor) chaingql.Cursor {
 			b := []byte(s)
 			for i := range b {
@@ -139,7 +141,7 @@ var brokenValues = []brokenBackend{
 			}
 		}}
 	}, "a cursor must be printable ASCII without spaces"},
-	{"balances written without a lock", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"SetBalance loses concurrent changes", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var all atomic.Pointer[map[chaingql.Address]*big.Int]
 		all.Store(&map[chaingql.Address]*big.Int{})
 		h.SetBalance = func(addr chaingql.Address, nano *big.Int) error {
@@ -156,5 +158,5 @@ var brokenValues = []brokenBackend{
 			return nil, chaingql.ErrNotFound
 		}
 		h.Backend = struct{ chaingql.Backend }{override{Chain: c, balance: balance}}
-	}, "balances hold while they are written: "},
+	}, "Balance is correct while balances are being set: "},
 }

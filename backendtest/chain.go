@@ -16,11 +16,13 @@ const (
 	mostShards  = 8
 )
 
-// Chain generates the first n blocks of a chain with a masterchain and a workchain 0
-// whose shards split and merge. The same seed yields the same chain; a smaller n yields
-// its beginning. Blocks ascend by cursor, made by [chaingql.ChainOrder]. In each shard,
-// seq_no increases by one. After a split it continues from the parent's, after a merge
-// from the higher of the two.
+// Chain generates the first n blocks of a chain that has a masterchain and a workchain 0
+// whose shards split and merge. The same seed always yields the same chain, and a smaller
+// n yields a prefix of it.
+//
+// The blocks ascend by cursor; [chaingql.ChainOrder] makes the cursors. In each shard,
+// seq_no increases by one. After a split, seq_no continues from the parent shard. After a
+// merge, it continues from the higher seq_no of the two merged shards.
 func Chain(n int, seed uint64) []chaingql.Block {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	shards := map[uint64]height{wholeShard: {}}
@@ -43,28 +45,32 @@ func Chain(n int, seed uint64) []chaingql.Block {
 			}
 		}
 		add(masterchain, wholeShard, master)
-		slices.SortFunc(round, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+		slices.SortFunc(round, func(a, b chaingql.Block) int {
+			return strings.Compare(string(a.Cursor), string(b.Cursor))
+		})
 		blocks = append(blocks, round...)
 		reshard(rng, shards)
 	}
 	return blocks[:n:n]
 }
 
-// A height holds the newest seq_no of a shard and the one that the shard inherited
-// when it was split off or merged.
+// A height holds the newest seq_no of a shard, and the seq_no that the shard inherited
+// from its parents when a split or merge created it.
 type height struct{ seqNo, inherited uint32 }
 
+// started reports whether the shard has a block of its own.
 func (h height) started() bool { return h.seqNo > h.inherited }
 
-// reshard randomly splits or merges a shard. A shard without a block of its own stays
-// as it is, because no block would show that it existed.
+// reshard picks a random shard and splits it, merges it with its sibling, or leaves it
+// unchanged. It never splits or merges a shard without a block of its own, because then
+// no block would show that the shard existed.
 func reshard(rng *rand.Rand, shards map[uint64]height) {
 	shard := pick(rng, sortedShards(shards))
 	h := shards[shard]
 	if !h.started() {
 		return
 	}
-	bit := shard & -shard // ends the prefix
+	bit := shard & -shard // the lowest set bit, which terminates the prefix
 	switch rng.IntN(6) {
 	case 0, 1:
 		if len(shards) < mostShards {

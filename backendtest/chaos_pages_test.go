@@ -13,12 +13,13 @@ import (
 
 // pageResult is the result of one call of Blocks.
 type pageResult struct {
-	page  int // blocks
+	page  int // number of blocks
 	err   error
 	panic any
 	took  time.Duration
 }
 
+// readPage calls Blocks with a context that expires after an hour.
 func readPage(t testing.TB, b chaingql.Backend) (a pageResult) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -31,12 +32,12 @@ func readPage(t testing.TB, b chaingql.Backend) (a pageResult) {
 	return a
 }
 
-func TestEachFaultOfBlocksOccurs(t *testing.T) {
+func TestEachFaultOfBlocksOccursAndIsCounted(t *testing.T) {
 	chain := chainOf(t, backendtest.Chain(20, 1))
 	for _, row := range []struct {
 		name    string
 		options backendtest.ChaosOptions
-		want    pageResult // took is the minimum
+		want    pageResult // want.took is the minimum
 		counts  backendtest.ChaosCounts
 	}{
 		{"none", backendtest.ChaosOptions{}, pageResult{page: 10}, backendtest.ChaosCounts{Pages: 1}},
@@ -72,7 +73,7 @@ func TestEachFaultOfBlocksOccurs(t *testing.T) {
 	}
 }
 
-func TestCalmReleasesStalledCalls(t *testing.T) {
+func TestCalmEndsPausesOfRunningCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := backendtest.Chain(50, 1)
 		options := backendtest.ChaosOptions{Stall: 1, PageHang: 1, Longest: 24 * time.Hour}
@@ -84,15 +85,15 @@ func TestCalmReleasesStalledCalls(t *testing.T) {
 		chaos.Calm()
 		chaos.Calm()
 		if h := <-followed; len(h.numbers) != 50 || h.took != time.Second || h.faults() != (faults{}) {
-			t.Errorf("Follow: %+v", h)
+			t.Errorf("Follow returned %+v, want all 50 blocks after 1s without faults", h)
 		}
 		if a := <-paged; a.page != 10 || a.took != time.Second {
-			t.Errorf("Blocks: %+v", a)
+			t.Errorf("Blocks returned %+v, want 10 blocks after 1s", a)
 		}
 	})
 }
 
-func TestStalledCallsEndWithTheirContext(t *testing.T) {
+func TestPausedCallsReturnWhenTheirContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options := backendtest.ChaosOptions{Stall: 1, PageSlow: 1, Longest: 24 * time.Hour}
 		chaos := backendtest.Chaos(chainOf(t, backendtest.Chain(50, 1)), options)
@@ -104,13 +105,13 @@ func TestStalledCallsEndWithTheirContext(t *testing.T) {
 			ends = append(ends, err)
 		}
 		if _, err := chaos.Blocks(ctx, chaingql.BlocksQuery{First: 1}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Blocks: %v", err)
+			t.Errorf("Blocks returned error %v, want DeadlineExceeded", err)
 		}
 		if len(ends) != 1 || !errors.Is(ends[0], context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("Follow yielded %v within %v", ends, time.Since(start))
+			t.Errorf("Follow yielded errors %v within %v, want one DeadlineExceeded after 1s", ends, time.Since(start))
 		}
 		if n := chaos.Counts(); n.Failures != 0 {
-			t.Errorf("a canceled context counts as %d failures, want 0", n.Failures)
+			t.Errorf("Counts has %d failures, want 0: a Follow whose context is done is no failure", n.Failures)
 		}
 	})
 }

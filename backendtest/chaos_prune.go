@@ -6,9 +6,12 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Prune makes c behave as if all blocks below before had been pruned; the newest block of
-// the chain always remains. [ChaosBackend.Calm] does not undo it. Prune changes nothing in
-// the wrapped Backend. It calls its Blocks and returns the error if a call fails.
+// Prune makes c behave as if all blocks with a cursor less than before had been pruned,
+// except the newest block of the chain, which always remains. [ChaosBackend.Calm] does not
+// undo this.
+//
+// Prune does not change the wrapped Backend. It reads cursors with Blocks of the wrapped
+// Backend and returns any error of those calls.
 func (c *ChaosBackend) Prune(ctx context.Context, before chaingql.Cursor) error {
 	newest, err := c.Backend.Blocks(ctx, chaingql.BlocksQuery{Last: 1})
 	if err != nil || len(newest) == 0 || before == "" {
@@ -31,9 +34,9 @@ func (c *ChaosBackend) pruned() chaingql.Cursor {
 	return c.floor
 }
 
-// kept restricts q to blocks that are not pruned. It returns ErrCursorTooOld if q
-// continues from a pruned position.
-func (c *ChaosBackend) kept(q *chaingql.BlocksQuery) error {
+// skipPruned restricts q to blocks that are not pruned. It returns ErrCursorTooOld if a
+// block after q.After was pruned.
+func (c *ChaosBackend) skipPruned(q *chaingql.BlocksQuery) error {
 	floor := c.pruned()
 	switch {
 	case q.After == "":

@@ -8,7 +8,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestPruningChaosPasses(t *testing.T) {
+func TestChaosPrunePassesAllRules(t *testing.T) {
 	checkAllRules(t, func() Harness {
 		c := memchain.New()
 		h := fullHarness(c)
@@ -30,6 +30,6 @@ func TestChaosPruneWithEmptyCursorKeepsAllBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page, err := chaos.Blocks(t.Context(), query{First: 5}); err != nil || len(page) != 3 {
-		t.Errorf("%d blocks of 3 are left, error %v", len(page), err)
+		t.Errorf("Blocks returned %d blocks and error %v, want 3 blocks", len(page), err)
 	}
 }

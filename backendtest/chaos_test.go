@@ -15,6 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
+// chainOf returns a new chain with blocks.
 func chainOf(t testing.TB, blocks []chaingql.Block) *memchain.Chain {
 	t.Helper()
 	chain := memchain.New()
@@ -24,15 +25,15 @@ func chainOf(t testing.TB, blocks []chaingql.Block) *memchain.Chain {
 	return chain
 }
 
-// followResult holds the numbers of the blocks that a Follow yielded, and its end.
+// followResult holds the blocks that a Follow yielded, and how it ended.
 type followResult struct {
-	numbers []int
+	numbers []int // the index of each block in the chain
 	err     error
 	panic   any
 	took    time.Duration
 }
 
-// follow reads Follow until it ends or yields the last block.
+// follow reads from Follow until Follow ends or yields the last of blocks.
 func follow(t testing.TB, b chaingql.Backend, blocks []chaingql.Block) (h followResult) {
 	number := make(map[chaingql.Cursor]int, len(blocks))
 	for i, block := range blocks {
@@ -57,17 +58,17 @@ func follow(t testing.TB, b chaingql.Backend, blocks []chaingql.Block) (h follow
 	return h
 }
 
-func TestChaosWithoutRatesPasses(t *testing.T) {
+func TestChaosWithoutFaultsPassesAllRules(t *testing.T) {
 	t.Parallel()
 	checkContract(t, backendtest.ChaosOptions{})
 }
 
-func TestSlowChaosPasses(t *testing.T) {
+func TestChaosWithPausesPassesAllRules(t *testing.T) {
 	t.Parallel()
 	checkContract(t, backendtest.ChaosOptions{Stall: 0.02, PageSlow: 0.1, Longest: 2 * time.Millisecond})
 }
 
-func TestCalmedChaosPasses(t *testing.T) {
+func TestChaosPassesAllRulesAfterCalm(t *testing.T) {
 	t.Parallel()
 	checkContract(t, backendtest.ChaosOptions{
 		Fail: 1, End: 1, Panic: 1, Stall: 1, Hole: 1, Duplicate: 1, Replay: 1, Swap: 1,
@@ -75,6 +76,8 @@ func TestCalmedChaosPasses(t *testing.T) {
 	}, (*backendtest.ChaosBackend).Calm)
 }
 
+// checkContract runs the rules with a ChaosBackend, to which it first applies the
+// functions in with.
 func checkContract(t *testing.T, o backendtest.ChaosOptions, with ...func(*backendtest.ChaosBackend)) {
 	backendtest.Run(t, func(*testing.T) backendtest.Harness {
 		chain := memchain.New()
@@ -92,7 +95,7 @@ func checkContract(t *testing.T, o backendtest.ChaosOptions, with ...func(*backe
 	})
 }
 
-func TestEachFollowFaultOccurs(t *testing.T) {
+func TestEachFaultOfFollowOccursAndIsCounted(t *testing.T) {
 	blocks := backendtest.Chain(400, 1)
 	for _, row := range []struct {
 		name    string
@@ -138,14 +141,15 @@ func TestEachFollowFaultOccurs(t *testing.T) {
 				chaos := backendtest.Chaos(chainOf(t, blocks), row.options)
 				h := follow(t, chaos, blocks)
 				if n := chaos.Counts(); !row.want(h, n) {
-					t.Errorf("counts %+v\nresult %+v\nfaults %+v", n, h, h.faults())
+					t.Errorf("wrong result\ncounts: %+v\nresult: %+v\nfaults: %+v", n, h, h.faults())
 				}
 			})
 		})
 	}
 }
 
-// faults counts blocks that a Follow skipped, repeated, or yielded after a later one.
+// faults holds the numbers of blocks that a Follow skipped, yielded twice in a row, or
+// yielded after a newer block.
 type faults struct{ missing, repeated, descending int }
 
 func (h followResult) faults() (o faults) {
@@ -166,20 +170,22 @@ func (h followResult) faults() (o faults) {
 	return o
 }
 
-func TestSwapExchangesNeighbors(t *testing.T) {
+func TestSwapYieldsNeighborsInReverseOrder(t *testing.T) {
 	blocks := backendtest.Chain(6, 1)
 	chaos := backendtest.Chaos(chainOf(t, blocks), backendtest.ChaosOptions{Swap: 1})
 	if h := follow(t, chaos, blocks[:5]); fmt.Sprint(h.numbers) != "[1 0 3 2 0 4]" {
-		t.Errorf("got %v", h.numbers) // the last block is not in the list, so its number is 0
+		// follow knows only five of the six blocks and reports the sixth as 0, before the 4.
+		t.Errorf("got blocks %v, want [1 0 3 2 0 4]", h.numbers)
 	}
 }
 
+// everything has all faults.
 var everything = backendtest.ChaosOptions{
 	Seed: 3, Fail: 0.01, End: 0.005, Panic: 0.005, Stall: 0.02, Hole: 0.05, Duplicate: 0.05, Replay: 0.05, Swap: 0.05,
 	PageFail: 0.1, PagePanic: 0.05, PageSlow: 0.1, PageHang: 0.1, Longest: time.Second,
 }
 
-func TestChaosDependsOnlyOnItsSeed(t *testing.T) {
+func TestSameSeedCausesSameFaults(t *testing.T) {
 	blocks := backendtest.Chain(300, 1)
 	run := func(seed uint64) (all string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,15 +201,16 @@ func TestChaosDependsOnlyOnItsSeed(t *testing.T) {
 		return all
 	}
 	if a, b := run(1), run(1); a != b {
-		t.Errorf("two runs with the same seed differ:\n%s\n%s", a, b)
+		t.Errorf("two runs with seed 1 differ:\n%s\n%s", a, b)
 	}
 	if run(1) == run(2) {
-		t.Error("runs with different seeds are equal")
+		t.Error("runs with seeds 1 and 2 do not differ")
 	}
 }
 
-// Like a Handler, the reader calls Follow again from its position and reads skipped blocks with Blocks.
-func TestReaderThatResumesAndRepairsGetsAllBlocks(t *testing.T) {
+// Like a Handler, the reader in this test calls Follow again after each failure, from the
+// last cursor that it received, and uses Blocks to read blocks that Follow skipped.
+func TestReaderCanRecoverAllBlocksFromChaos(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := backendtest.Chain(2000, 5)
 		chaos := backendtest.Chaos(chainOf(t, blocks), everything)
@@ -241,7 +248,7 @@ func TestReaderThatResumesAndRepairsGetsAllBlocks(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, blocks) {
-			t.Errorf("got %d blocks up to %q of %d", len(got), last(), len(blocks))
+			t.Errorf("got %d blocks up to cursor %q, want all %d blocks", len(got), last(), len(blocks))
 		}
 		n := chaos.Counts()
 		for what, count := range map[string]int{
@@ -250,7 +257,7 @@ func TestReaderThatResumesAndRepairsGetsAllBlocks(t *testing.T) {
 			"holes": n.Holes, "pages failed": n.PagesFailed, "pages slow": n.PagesSlow, "pages hung": n.PagesHung,
 		} {
 			if count == 0 {
-				t.Errorf("no %s: %+v", what, n)
+				t.Errorf("the count of %s is 0, so the test did not check this fault; all counts: %+v", what, n)
 			}
 		}
 	})

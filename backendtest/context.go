@@ -8,12 +8,14 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A call reads something from a Backend that is available at once.
+// A call is a call of a Backend method for data that is already stored, so that a correct
+// Backend can return it at once.
 type call struct {
 	name string
 	make func(context.Context) error
 }
 
+// calls returns a call of each Backend method except Follow.
 func (t *trial) calls() []call {
 	addr := account(0, "one")
 	if t.SetBalance != nil {
@@ -47,17 +49,18 @@ func doneContextFails(t *trial) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
 	for _, c := range t.calls() {
-		t.promptly(Prompt, c.name+" with a context that is done", func() error { return c.make(ctx) }, mustFail)
+		t.promptly(Prompt, c.name+" with a done context", func() error { return c.make(ctx) }, mustFail)
 	}
 }
 
-// callReturnsWithItsContext cancels calls after slightly different delays.
+// callReturnsWithItsContext makes calls whose contexts expire after various short delays.
 func callReturnsWithItsContext(t *trial) {
 	t.fill(50, 0)
 	for _, c := range t.calls() {
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.ctx, time.Duration(i)*20*time.Microsecond)
-			t.promptly(Prompt, c.name+" whose context ends meanwhile", func() error { return c.make(ctx) }, mayDoEither)
+			what := c.name + ", whose context expired during the call,"
+			t.promptly(Prompt, what, func() error { return c.make(ctx) }, mayDoEither)
 			cancel()
 		}
 	}
@@ -65,19 +68,20 @@ func callReturnsWithItsContext(t *trial) {
 
 func stalledCallReturnsWithItsContext(t *trial) {
 	t.fill(50, 0)
-	f := t.follow(t.stored[len(t.stored)-1].Cursor) // which must return at the end, stalled or not
+	f := t.follow(t.stored[len(t.stored)-1].Cursor) // stop checks that it returns although the source is stalled
 	f.quiet()
 	resume := t.Stall()
 	defer resume()
 	for _, c := range t.calls() {
-		ctx, cancel := context.WithTimeout(t.ctx, calm)
-		t.promptly(calm+Prompt, c.name+" to a stalled source, whose context ends meanwhile,", func() error { return c.make(ctx) }, mustFail)
+		ctx, cancel := context.WithTimeout(t.ctx, quietTime)
+		what := c.name + ", whose context expired while the source was stalled,"
+		t.promptly(quietTime+Prompt, what, func() error { return c.make(ctx) }, mustFail)
 		cancel()
 	}
 	f.stop()
 	g := t.follow(t.stored[0].Cursor)
 	select {
-	case <-time.After(calm):
+	case <-time.After(quietTime):
 	case <-g.returned:
 	}
 	g.stop()
@@ -88,10 +92,10 @@ func followEndsWithItsContext(t *trial) {
 	n := len(t.stored)
 	done, cancel := context.WithCancel(t.ctx)
 	cancel()
-	for _, from := range []int{0, n - 1} { // before it begins
+	for _, from := range []int{0, n - 1} { // the context is done before Follow starts
 		t.read(done, cancel, t.stored[from].Cursor).endsBecause("its context is done", Prompt)
 	}
-	for _, from := range []int{0, n - 1} { // while it catches up, and while it waits
+	for _, from := range []int{0, n - 1} { // the context is canceled while Follow catches up or waits
 		f := t.follow(t.stored[from].Cursor)
 		f.expect(t.stored[from+1 : min(n, from+20)])
 		f.cancel()
@@ -99,10 +103,10 @@ func followEndsWithItsContext(t *trial) {
 	}
 }
 
-// endsBecause checks that a Follow ends in time with exactly one error.
+// endsBecause checks that the Follow yields exactly one error within limit and then returns.
 func (f *reading) endsBecause(why string, limit time.Duration) {
 	f.t.Helper()
-	err := f.end("an error, because "+why+",", limit)
+	err := f.end("an error because "+why, limit)
 	w := within(Prompt)
 	defer w.Stop()
 	for {
@@ -113,7 +117,8 @@ func (f *reading) endsBecause(why string, limit time.Duration) {
 			f.t.Fatalf("%s %s", f.name, it.fault)
 		case <-w.C:
 			if w.over() {
-				f.t.Fatalf("%s yielded its error (%v), because %s, and did not return: it must end with it", f.name, err, why)
+				f.t.Fatalf("%s yielded error %v because %s, but did not return within %v: it must return after an error",
+					f.name, err, why, Prompt)
 			}
 		}
 	}

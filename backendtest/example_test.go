@@ -13,7 +13,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// The function creates a new source for each rule and a Harness with the supported operations.
+// Run calls the function once for each rule. The function creates a new source and returns
+// a Harness with the operations that the source supports.
 func ExampleRun() {
 	TestBackend := func(t *testing.T) {
 		backendtest.Run(t, func(t *testing.T) backendtest.Harness {
@@ -31,7 +32,7 @@ func ExampleRun() {
 	// Output: passed: true
 }
 
-// passes runs a test like go test, without its output.
+// passes runs a test and reports whether it passes. It hides the output of the test.
 func passes(test func(*testing.T)) bool {
 	verbose := flag.Lookup("test.v").Value
 	before := verbose.String()
@@ -54,7 +55,7 @@ func ExampleChain() {
 	// workchain 0, shard 8000000000000000, seq_no 4, cursor 02000401
 }
 
-// A Chaos that skips blocks and fails lets you test the errors that subscribers receive.
+// A ChaosBackend that omits blocks and fails shows which errors your subscribers receive.
 func ExampleChaos() {
 	chain := memchain.New()
 	if err := chain.Append(backendtest.Chain(20, 1)...); err != nil {
@@ -68,7 +69,7 @@ func ExampleChaos() {
 		}
 		fmt.Println("cursor", block.Cursor)
 	}
-	fmt.Println("left out:", broken.Counts().Holes)
+	fmt.Println("omitted blocks:", broken.Counts().Holes)
 	// Output:
 	// cursor 01000201
 	// cursor 01m
@@ -76,5 +77,5 @@ func ExampleChaos() {
 	// cursor 02000501
 	// cursor 02m
 	// failed: true
-	// left out: 2
+	// omitted blocks: 2
 }

@@ -8,34 +8,36 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// pageFault returns the rule that a page breaks, or "".
+// pageFault describes how page differs from the page that q selects from stored, or
+// returns "" if it does not differ. The description continues a sentence about the call.
 func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.Block) string {
 	byCursor := func(b chaingql.Block, c chaingql.Cursor) int { return strings.Compare(string(b.Cursor), string(c)) }
 	for i, b := range page {
 		at := func(format string, args ...any) string {
-			return fmt.Sprintf("has cursor %q", b.Cursor) + fmt.Sprintf(format, args...)
+			return fmt.Sprintf("returned cursor %q", b.Cursor) + fmt.Sprintf(format, args...)
 		}
 		switch {
 		case b.Cursor == "":
-			return "has a block without a cursor"
+			return "returned a block without a cursor"
 		case !printable(b.Cursor):
 			return at(notPrintable)
 		case i > 0 && b.Cursor == page[i-1].Cursor:
 			return at(" twice")
 		case i > 0 && b.Cursor < page[i-1].Cursor:
-			return at(" after %q: blocks must ascend, whichever end was asked for", page[i-1].Cursor)
+			return at(" after %q: blocks must ascend, for First and for Last", page[i-1].Cursor)
 		case q.Workchain != nil && b.Workchain != *q.Workchain:
-			return at(" of workchain %d: only the workchain asked for may come", b.Workchain)
+			return at(" in workchain %d: a page must have only blocks of the requested workchain", b.Workchain)
 		case q.Shard != nil && b.Shard != *q.Shard:
-			return at(" of shard %016x: only the shard asked for may come, not those that it was split from or into", b.Shard)
+			return at(" in shard %016x: a page must have only blocks of the requested shard, "+
+				"not of its parents or children", b.Shard)
 		case q.After != "" && b.Cursor == q.After:
-			return at(", which is After itself: a page begins past it")
+			return at(", which is equal to After: the cursors of a page must be greater than After")
 		case b.Cursor < q.After:
-			return at(", which is below After")
+			return at(", which is less than After")
 		case q.Before != "" && b.Cursor == q.Before:
-			return at(", which is Before itself: a page ends short of it")
+			return at(", which is equal to Before: the cursors of a page must be less than Before")
 		case q.Before != "" && b.Cursor > q.Before:
-			return at(", which is above Before")
+			return at(", which is greater than Before")
 		}
 		j, found := slices.BinarySearchFunc(stored, b.Cursor, byCursor)
 		if !found {
@@ -46,7 +48,7 @@ func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.
 		}
 	}
 	if n := q.First + q.Last; len(page) > n {
-		return fmt.Sprintf("has %d blocks: at most %d were asked for", len(page), n)
+		return fmt.Sprintf("returned %d blocks, but the query requested at most %d", len(page), n)
 	}
 	want := chaingql.PageOf(stored, q)
 	for _, b := range want {
@@ -55,14 +57,16 @@ func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.
 			if q.Last > 0 {
 				end = "highest"
 			}
-			return fmt.Sprintf("leaves out cursor %q and has %d blocks of %d: it must hold the %s that match", b.Cursor, len(page), len(want), end)
+			return fmt.Sprintf("omitted cursor %q and returned %d blocks: "+
+				"it must return the %d matching blocks with the %s cursors", b.Cursor, len(page), len(want), end)
 		}
 	}
 	return ""
 }
 
-const notPrintable = ": a cursor must be printable ASCII without spaces, or clients cannot send it back"
+const notPrintable = ": a cursor must be printable ASCII without spaces, so that clients can send it back"
 
+// printable reports whether c consists of printable ASCII characters without spaces.
 func printable(c chaingql.Cursor) bool {
 	for i := range len(c) {
 		if c[i] <= ' ' || c[i] > '~' {
@@ -72,23 +76,25 @@ func printable(c chaingql.Cursor) bool {
 	return true
 }
 
-// blockFault returns how a block differs from the stored one, or "".
+// blockFault describes the first field of got that differs from want, the stored block,
+// or returns "" if no field differs.
 func blockFault(got, want chaingql.Block) string {
 	switch {
 	case got.Workchain != want.Workchain:
-		return fmt.Sprintf("with workchain %d, stored as %d", got.Workchain, want.Workchain)
+		return fmt.Sprintf("with workchain %d, but the stored block has %d", got.Workchain, want.Workchain)
 	case got.Shard != want.Shard:
-		return fmt.Sprintf("with shard %016x, stored as %016x", got.Shard, want.Shard)
+		return fmt.Sprintf("with shard %016x, but the stored block has %016x", got.Shard, want.Shard)
 	case got.SeqNo != want.SeqNo:
-		return fmt.Sprintf("with seq_no %d, stored as %d", got.SeqNo, want.SeqNo)
+		return fmt.Sprintf("with seq_no %d, but the stored block has %d", got.SeqNo, want.SeqNo)
 	case got.Hash != want.Hash:
-		return fmt.Sprintf("with hash %v, stored as %v", got.Hash, want.Hash)
+		return fmt.Sprintf("with hash %v, but the stored block has %v", got.Hash, want.Hash)
 	case got.Time.Unix() != want.Time.Unix():
-		return fmt.Sprintf("with time %v, stored as %v", got.Time, want.Time)
+		return fmt.Sprintf("with time %v, but the stored block has %v", got.Time, want.Time)
 	}
 	return ""
 }
 
+// describe returns q as a call of Blocks, for messages.
 func describe(q chaingql.BlocksQuery) string {
 	var args []string
 	add := func(format string, value any) { args = append(args, fmt.Sprintf(format, value)) }

@@ -16,10 +16,10 @@ func followYieldsStoredBlocks(t *trial) {
 		f.quiet()
 		f.stop()
 	}
-	if t.Append != nil { // a recorded source may have dropped its beginning
+	if t.Append != nil { // if it is nil, the source may have pruned blocks before it was opened
 		t.follow("").expect(t.stored)
 	}
-	for _, c := range t.strangers() {
+	for _, c := range t.unusedCursors() {
 		if rest := t.after(c); len(rest) > 0 && len(rest) < n/2 { // between two blocks
 			t.follow(c).expect(rest)
 			break
@@ -38,9 +38,10 @@ func followOfEmptyChainWaits(t *trial) {
 	f.quiet()
 }
 
-// followHasNoSeam appends while a Follow catches up: while it reads the stored blocks,
-// and repeatedly around the moment when it switches to new ones.
-func followHasNoSeam(t *trial) {
+// followSkipsNoNewBlock appends blocks while a Follow yields the stored blocks. It also
+// repeatedly appends blocks at about the moment when a Follow has yielded the last stored
+// block and starts to wait for new ones.
+func followSkipsNoNewBlock(t *trial) {
 	t.fill(300, 300)
 	f := t.follow("")
 	f.expect(t.stored[:10])
@@ -69,7 +70,7 @@ func followHasNoSeam(t *trial) {
 		f.expect(due)
 		appending.Wait()
 		if err != nil {
-			t.Fatalf("Harness.Append: %v", err)
+			t.Fatalf("Harness.Append failed: %v", err)
 		}
 		t.stored = append(t.stored, next...)
 		t.coming = t.coming[3:]
@@ -77,7 +78,7 @@ func followHasNoSeam(t *trial) {
 	}
 }
 
-func severalFollows(t *trial) {
+func concurrentFollows(t *trial) {
 	t.fill(200, 40)
 	n := len(t.stored)
 	from := []int{0, n / 3, n - 2, n - 1}
@@ -88,7 +89,7 @@ func severalFollows(t *trial) {
 	for j := len(all) - 1; j >= 0; j-- {
 		all[j].expect(t.stored[from[j]+1:])
 	}
-	all[0].stop() // which the others must not notice
+	all[0].stop() // must not affect the other Follow calls
 	if t.Append != nil {
 		t.grow(40)
 		for _, f := range all[1:] {
@@ -100,12 +101,12 @@ func severalFollows(t *trial) {
 	}
 }
 
-// followedBlocksAreStored reads pages as soon as Follow yields a block, while
-// Append may still be running.
+// followedBlocksAreStored reads pages as soon as Follow has yielded a block. The Append of
+// that block may still be running then.
 func followedBlocksAreStored(t *trial) {
 	t.fill(20, 40)
 	f := t.follow(t.stored[19].Cursor)
-	f.quiet() // so that it yields new blocks, not stored ones
+	f.quiet() // Follow now waits, so the blocks below are new ones and not stored ones
 	var appending sync.WaitGroup
 	defer appending.Wait()
 	for range 40 {
@@ -121,13 +122,13 @@ func followedBlocksAreStored(t *trial) {
 		t.expectPage(chaingql.BlocksQuery{Last: 2})
 		t.expectPage(chaingql.BlocksQuery{First: 2, After: before.Cursor})
 		if appending.Wait(); err != nil {
-			t.Fatalf("Harness.Append: %v", err)
+			t.Fatalf("Harness.Append failed: %v", err)
 		}
 	}
 }
 
-// slowFollowDropsNothing appends more than a buffer holds while a live Follow is
-// not read. The Follow must yield all blocks or end with an error.
+// slowFollowDropsNothing appends more blocks than a Backend is likely to buffer while the
+// rule does not read from a Follow. The Follow must yield all blocks or end with an error.
 func slowFollowDropsNothing(t *trial) {
 	t.fill(20, 2501)
 	f := t.follow(t.stored[18].Cursor)
@@ -139,7 +140,7 @@ func slowFollowDropsNothing(t *trial) {
 	for _, due := range t.stored[21:] {
 		it := f.next("cursor \"" + string(due.Cursor) + "\", which is stored")
 		if it.err != nil {
-			break // and the next Follow has the rest
+			break // the next Follow must yield the other blocks
 		}
 		f.take(it.block, due)
 	}
@@ -147,7 +148,7 @@ func slowFollowDropsNothing(t *trial) {
 	t.follow(f.last).expect(rest[:min(len(rest), 50)])
 }
 
-func cursorPastTheNewestWaits(t *trial) {
+func followFromFutureCursorWaits(t *trial) {
 	t.fill(50, 50)
 	past := t.coming[9].Cursor
 	for _, q := range []chaingql.BlocksQuery{{First: 5, After: past}, {Last: 5, After: past}, {Last: 5, Before: past}} {
@@ -162,7 +163,7 @@ func cursorPastTheNewestWaits(t *trial) {
 	f.expect(t.stored[60:])
 }
 
-func followThatIsLeftEnds(t *trial) {
+func followReturnsAfterBreak(t *trial) {
 	t.fill(100, 0)
 	f := t.follow(t.stored[0].Cursor)
 	f.expect(t.stored[1:3])
@@ -183,14 +184,14 @@ func interruptedFollowCanBeResumed(t *trial) {
 	g.endsBecause("the source was interrupted", t.Patience)
 
 	if t.Append != nil {
-		t.grow(20) // while nobody follows
+		t.grow(20) // while no Follow is running
 	}
 	h := t.follow(g.last)
 	h.expect(t.after(g.last))
 	h.quiet()
 }
 
-// after returns the stored blocks past a cursor.
+// after returns the stored blocks after the cursor c.
 func (t *trial) after(c chaingql.Cursor) []chaingql.Block {
 	return chaingql.PageOf(t.stored, chaingql.BlocksQuery{After: c, First: len(t.stored)})
 }

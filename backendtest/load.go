@@ -12,19 +12,19 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// allHoldsUnderLoad reads pages and follows while blocks are appended. A page must have
-// all blocks appended before the call, in order. It may have blocks that are appended
-// during the call.
-func allHoldsUnderLoad(t *trial) {
+// correctDuringAppend calls Blocks and Follow while blocks are appended. A page must have
+// all matching blocks that were appended before the call, in order. It may also have
+// blocks that are appended during the call.
+func correctDuringAppend(t *trial) {
 	t.fill(200, 400)
 	var (
 		all     = append(t.stored[:200:200], t.coming...)
-		begun   atomic.Int64 // blocks that may be there
-		done    atomic.Int64 // blocks that must be there
+		begun   atomic.Int64 // number of blocks whose Append has started: a page may have them
+		done    atomic.Int64 // number of blocks whose Append has returned: a page must have them
 		running sync.WaitGroup
 		faults  = make(chan string, 16)
-		read    = make(chan struct{}) // a reader is about to read
-		written = make(chan struct{}) // all blocks are there
+		read    = make(chan struct{}) // receives a value when a reader is about to call Blocks
+		written = make(chan struct{}) // closed when all blocks are appended
 	)
 	begun.Store(200)
 	done.Store(200)
@@ -42,11 +42,11 @@ func allHoldsUnderLoad(t *trial) {
 		defer close(written)
 		rng := rand.New(rand.NewPCG(3, 4))
 		for n := 200; n < len(all); {
-			<-read // so that each Append meets a page
+			<-read // so that each Append runs at the same time as a call of Blocks
 			next := min(n+1+rng.IntN(8), len(all))
 			begun.Store(int64(next))
 			if err := t.Append(all[n:next:next]); err != nil {
-				report("Harness.Append: %v", err)
+				report("Harness.Append failed: %v", err)
 				return
 			}
 			done.Store(int64(next))
@@ -62,13 +62,13 @@ func allHoldsUnderLoad(t *trial) {
 				select {
 				case read <- struct{}{}:
 				case <-written:
-					more-- // some are read when all is there
+					more-- // after all blocks are appended, read some more pages
 				}
 				q := randomQuery(rng, all, []chaingql.Cursor{all[len(all)-1].Cursor})
 				before := int(done.Load())
 				page, err := t.Backend.Blocks(t.ctx, q)
 				if err != nil {
-					report("%s, while blocks were appended: %v", describe(q), err)
+					report("%s failed while blocks were appended: %v", describe(q), err)
 				} else if fault := loadedPageFault(all[:begun.Load()], before, q, page); fault != "" {
 					report("%s, while blocks were appended, %s", describe(q), fault)
 				}
@@ -82,9 +82,10 @@ func allHoldsUnderLoad(t *trial) {
 			addr := account(0, "one")
 			for i := range int64(100) {
 				if err := t.SetBalance(addr, big.NewInt(i)); err != nil {
-					report("Harness.SetBalance: %v", err)
+					report("Harness.SetBalance failed: %v", err)
 				} else if got, err := t.Backend.Balance(t.ctx, addr); err != nil || got == nil || got.Int64() != i {
-					report("Balance(%v), while blocks were appended, is %v with error %v, where it is %d in the source", addr, got, err, i)
+					report("Balance(%v), while blocks were appended, returned %v and error %v, want %d",
+						addr, got, err, i)
 				}
 			}
 		}()
@@ -100,8 +101,10 @@ func allHoldsUnderLoad(t *trial) {
 	middle.expect(all[151:])
 }
 
-// loadedPageFault checks a page that was read while blocks were appended: it must be
-// correct for some moment between the call and its return.
+// loadedPageFault checks a page that was read while blocks were appended. The page must be
+// correct for some moment between the call and its return. before is the number of blocks
+// that were appended before the call; all also has the blocks that were appended, or whose
+// Append was running, when Blocks returned.
 func loadedPageFault(all []chaingql.Block, before int, q chaingql.BlocksQuery, page []chaingql.Block) string {
 	moment := before
 	if len(page) > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// pruneBelow drops the n oldest blocks and returns them.
+// pruneBelow prunes the n oldest blocks and returns them.
 func (t *trial) pruneBelow(n int) (gone []chaingql.Block) {
 	t.Helper()
 	gone, t.stored = t.stored[:n:n], t.stored[n:]
@@ -14,24 +14,28 @@ func (t *trial) pruneBelow(n int) (gone []chaingql.Block) {
 	return gone
 }
 
+// pruneTo calls Harness.Prune.
 func (t *trial) pruneTo(before chaingql.Cursor) {
 	t.Helper()
 	if err := t.Prune(before); err != nil {
-		t.Fatalf("Harness.Prune(%q): %v", before, err)
+		t.Fatalf("Harness.Prune(%q) failed: %v", before, err)
 	}
 }
 
-// expectTooOld checks that pages and Follows from a cursor fail with ErrCursorTooOld.
+// expectTooOld checks that Blocks and Follow return ErrCursorTooOld for the cursor c.
 func (t *trial) expectTooOld(c chaingql.Cursor) {
 	t.Helper()
 	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: c}, chaingql.BlocksQuery{Last: 5, After: c}) {
-		t.expectRefusal(q, chaingql.ErrCursorTooOld, "ErrCursorTooOld, as a block after the cursor is gone")
+		t.expectError(q, chaingql.ErrCursorTooOld, tooOldBecause)
 	}
 	t.expectFollowTooOld(c)
 }
 
-// filtered returns queries as they are, and for the workchain, the shard and both of
-// the newest block: sources often read these by indexes of their own.
+const tooOldBecause = "ErrCursorTooOld because a block after the cursor was pruned"
+
+// filtered returns each query without a filter, and with the shard, the workchain, and
+// both of the newest block as filters. A source often uses a different index for each of
+// these, so one of them can be wrong while the others are correct.
 func (t *trial) filtered(queries ...chaingql.BlocksQuery) (all []chaingql.BlocksQuery) {
 	newest := t.stored[len(t.stored)-1]
 	for _, q := range queries {
@@ -46,24 +50,26 @@ func (t *trial) filtered(queries ...chaingql.BlocksQuery) (all []chaingql.Blocks
 	return all
 }
 
+// expectFollowTooOld checks that Follow yields ErrCursorTooOld for the cursor c.
 func (t *trial) expectFollowTooOld(c chaingql.Cursor) {
 	t.Helper()
 	f := t.follow(c)
-	it := f.next("ErrCursorTooOld, as a block after the cursor is gone")
+	it := f.next(tooOldBecause)
 	if !errors.Is(it.err, chaingql.ErrCursorTooOld) {
-		t.Fatalf("%s yielded first cursor %q and error %v: it must yield ErrCursorTooOld, as a block after its cursor is gone", f.name, it.block.Cursor, it.err)
+		t.Fatalf("%s first yielded cursor %q and error %v: it must yield %s",
+			f.name, it.block.Cursor, it.err, tooOldBecause)
 	}
 	f.stop()
 }
 
-func prunedHistoryIsTooOld(t *trial) {
+func cursorBeforePrunedBlockIsTooOld(t *trial) {
 	t.fill(60, 0)
-	strangers := t.strangers()
+	unusedCursors := t.unusedCursors()
 	gone := t.pruneBelow(20)
 	for _, b := range []chaingql.Block{gone[0], gone[10], gone[18]} {
 		t.expectTooOld(b.Cursor)
 	}
-	for _, c := range strangers {
+	for _, c := range unusedCursors {
 		if c < gone[19].Cursor { // between pruned blocks
 			t.expectTooOld(c)
 		}
@@ -81,15 +87,17 @@ func prunedHistoryIsTooOld(t *trial) {
 func newestPrunedIsNotTooOld(t *trial) {
 	t.fill(60, 0)
 	gone := t.pruneBelow(20)
-	newest := gone[len(gone)-1].Cursor // nothing after it is gone
-	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: newest}, chaingql.BlocksQuery{Last: 1000, After: newest}) {
+	newest := gone[len(gone)-1].Cursor // not too old, because all blocks after it are stored
+	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: newest},
+		chaingql.BlocksQuery{Last: 1000, After: newest}) {
 		t.expectPage(q)
 	}
 	t.follow(newest).expect(t.stored)
 }
 
-// pageBeginsWithTheOldestKept reads pages from "", which is never too old for Blocks.
-func pageBeginsWithTheOldestKept(t *trial) {
+// pageStartsWithOldestStored reads pages with an empty After, which is never too old for
+// Blocks.
+func pageStartsWithOldestStored(t *trial) {
 	t.fill(60, 0)
 	t.pruneBelow(20)
 	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5}, chaingql.BlocksQuery{Last: chaingql.MaxPage},
@@ -98,9 +106,9 @@ func pageBeginsWithTheOldestKept(t *trial) {
 	}
 }
 
-// followFromTheBeginningIsTooOld follows from "", which is before every block that
-// was pruned.
-func followFromTheBeginningIsTooOld(t *trial) {
+// followFromStartIsTooOld calls Follow with the cursor "", which is before every pruned
+// block.
+func followFromStartIsTooOld(t *trial) {
 	t.fill(60, 0)
 	t.pruneBelow(1)
 	t.expectFollowTooOld("")
@@ -108,8 +116,8 @@ func followFromTheBeginningIsTooOld(t *trial) {
 	t.expectFollowTooOld("")
 }
 
-// newestIsNeverPruned prunes past the newest block, which must remain: without it, the
-// position at which the chain continues is lost.
+// newestIsNeverPruned calls Prune with a cursor after the newest block. The newest block
+// must remain, because its cursor is the position from which the Handler continues.
 func newestIsNeverPruned(t *trial) {
 	t.fill(60, 40)
 	gone, newest := t.stored[:59:59], t.stored[59:]
@@ -126,27 +134,27 @@ func newestIsNeverPruned(t *trial) {
 	f.expect(t.stored[1:])
 }
 
-// prunedIsRememberedAfterRestart reopens a chain that lost its oldest blocks, and one
-// that lost all but the newest.
-func prunedIsRememberedAfterRestart(t *trial) {
+// prunedPositionSurvivesRestart reopens the source twice: after the oldest blocks are
+// pruned, and after all blocks except the newest are pruned.
+func prunedPositionSurvivesRestart(t *trial) {
 	t.fill(60, 0)
 	for _, n := range []int{20, len(t.stored) - 21} {
 		gone := t.pruneBelow(n)
 		t.reopen()
-		newest := gone[n-1].Cursor // nothing after it is gone
+		newest := gone[n-1].Cursor // not too old, because all blocks after it are stored
 		t.expectTooOld(gone[n-2].Cursor)
 		t.expectFollowTooOld("")
 		for _, q := range []chaingql.BlocksQuery{{First: 5}, {Last: chaingql.MaxPage}, {First: 5, After: newest}} {
 			t.expectPage(q)
 		}
 		t.follow(newest).expect(t.stored)
-		f := t.follow(t.stored[len(t.stored)-1].Cursor) // as the Handler does
+		f := t.follow(t.stored[len(t.stored)-1].Cursor) // like the Handler
 		f.quiet()
 	}
 }
 
-// overtakenFollowDoesNotSkip prunes blocks that a Follow has yet to yield: one that
-// began when the chain was empty, and one that has read some.
+// overtakenFollowDoesNotSkip prunes blocks that a Follow has not yielded yet. It checks a
+// Follow that started when the chain was empty, and one that has yielded some blocks.
 func overtakenFollowDoesNotSkip(t *trial) {
 	t.fill(0, 100)
 	if t.Append != nil {
@@ -165,8 +173,9 @@ func overtakenFollowDoesNotSkip(t *trial) {
 	f.expectOrTooOld(all[10:])
 }
 
-// followThatIsAheadGoesOn prunes blocks that a Follow has yielded, among them the one at its first cursor.
-func followThatIsAheadGoesOn(t *trial) {
+// followIgnoresPruningBehindIt prunes blocks that a Follow has yielded, and the block whose
+// cursor was passed to Follow.
+func followIgnoresPruningBehindIt(t *trial) {
 	t.fill(60, 20)
 	f := t.follow(t.stored[0].Cursor)
 	f.expect(t.stored[1:])
@@ -176,14 +185,16 @@ func followThatIsAheadGoesOn(t *trial) {
 	f.expect(t.stored[20:])
 }
 
-// expectOrTooOld reads these blocks, or some of them and then ErrCursorTooOld.
+// expectOrTooOld checks that Follow yields all blocks in want, or some of them and then
+// ErrCursorTooOld.
 func (f *reading) expectOrTooOld(want []chaingql.Block) {
 	f.t.Helper()
 	for _, due := range want {
 		it := f.next("a block or ErrCursorTooOld")
 		if it.err != nil {
 			if !errors.Is(it.err, chaingql.ErrCursorTooOld) {
-				f.t.Fatalf("%s ended after cursor %q, when the block after it was pruned, with %v: it must be ErrCursorTooOld", f.name, f.last, it.err)
+				f.t.Fatalf("%s ended after cursor %q with error %v: it must yield %s",
+					f.name, f.last, it.err, tooOldBecause)
 			}
 			return
 		}

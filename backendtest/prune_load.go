@@ -12,28 +12,29 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A pruneLoad prunes the oldest blocks of a chain while other goroutines read pages and follow it.
+// A pruneLoad prunes the oldest blocks of a chain while other goroutines call Blocks and
+// Follow.
 type pruneLoad struct {
 	all    []chaingql.Block
-	begun  atomic.Int64 // blocks that may be gone
-	done   atomic.Int64 // blocks that must be gone
-	over   chan struct{}
-	read   chan struct{} // a reader is about to read
-	pruned chan struct{} // blocks went since the last Follow
+	begun  atomic.Int64  // number of blocks whose Prune has started: they may be gone
+	done   atomic.Int64  // number of blocks whose Prune has returned: they must be gone
+	over   chan struct{} // closed when the last Prune has returned
+	read   chan struct{} // receives a value when a reader is about to call Blocks
+	pruned chan struct{} // has a value if blocks were pruned since the last call of Follow
 	faults chan string
 }
 
-// allHoldsWhilePruned reads pages and follows from cursors around the oldest block
-// while blocks are pruned repeatedly. If a Backend checks in one statement whether a
-// cursor is too old and reads the page in another, it omits the blocks that are pruned
-// between the two.
-func allHoldsWhilePruned(t *trial) {
+// correctDuringPrune calls Blocks and Follow with cursors near the oldest stored block
+// while blocks are pruned repeatedly. It detects a Backend that checks in one statement
+// whether a cursor is too old and reads the page in another: blocks that are pruned
+// between the two statements are missing from the page without an error.
+func correctDuringPrune(t *trial) {
 	t.fill(1200, 1)
 	r := &pruneLoad{
 		all: t.stored, over: make(chan struct{}), read: make(chan struct{}), pruned: make(chan struct{}, 1),
 		faults: make(chan string, 16),
 	}
-	slow := t.follow(r.all[0].Cursor) // is overtaken
+	slow := t.follow(r.all[0].Cursor) // is read only after the last Prune
 	var running sync.WaitGroup
 	running.Go(func() { r.prune(t) })
 	for reader := range 4 {
@@ -49,24 +50,26 @@ func allHoldsWhilePruned(t *trial) {
 	rng := rand.New(rand.NewPCG(8, 0))
 	for {
 		select {
-		case <-r.pruned: // no more Follows than that: their loop must leave the rest its time
+		case <-r.pruned: // at most one Follow per Prune, to leave CPU time to the other goroutines
 			r.follows(t, rng)
 			continue
 		case <-r.over:
 		}
 		break
 	}
-	r.judge(slow, 1, len(r.all))
+	r.checkFollow(slow, 1, len(r.all))
 }
 
+// report records a violation of the contract.
 func (r *pruneLoad) report(format string, args ...any) {
 	select {
 	case r.faults <- fmt.Sprintf(format, args...):
-	default: // enough is enough
+	default: // the first 16 violations are enough
 	}
 }
 
-// prune drops all but the last 200 blocks, mostly one at a time, so that each Prune meets a page.
+// prune prunes all blocks except the last 200, mostly one at a time. It waits for a reader
+// before each Prune, so that Prune runs at the same time as a call of Blocks.
 func (r *pruneLoad) prune(t *trial) {
 	defer close(r.over)
 	rng := rand.New(rand.NewPCG(9, 0))
@@ -78,7 +81,7 @@ func (r *pruneLoad) prune(t *trial) {
 		}
 		r.begun.Store(int64(n))
 		if err := t.Prune(r.all[n].Cursor); err != nil {
-			r.report("Harness.Prune(%q): %v", r.all[n].Cursor, err)
+			r.report("Harness.Prune(%q) failed: %v", r.all[n].Cursor, err)
 			return
 		}
 		r.done.Store(int64(n))
@@ -89,6 +92,7 @@ func (r *pruneLoad) prune(t *trial) {
 	}
 }
 
+// pages reads and checks pages until pruning is over.
 func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
 	for {
 		select {
@@ -98,9 +102,9 @@ func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
 		}
 		q := chaingql.BlocksQuery{First: 1 + rng.IntN(60)}
 		if rng.IntN(4) == 0 {
-			q.First, q.Last = 0, chaingql.MaxPage // down to the oldest
+			q.First, q.Last = 0, chaingql.MaxPage // a page that includes the oldest block
 		}
-		if rng.IntN(4) > 0 { // most often the one cursor that the next Prune makes too old
+		if rng.IntN(4) > 0 { // most often the cursor that the next Prune makes too old
 			q.After = r.all[max(0, int(r.done.Load())-1+max(0, rng.IntN(6)-3))].Cursor
 		}
 		if rng.IntN(3) == 0 {
@@ -115,8 +119,10 @@ func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
 	}
 }
 
-// pageFault checks a page that was read while blocks were pruned: it must be correct
-// for some moment between the call and its return.
+// pageFault checks a page that was read while blocks were pruned. The page must be correct
+// for some moment between the call and its return. before is the number of blocks that
+// were pruned before the call; after also counts those whose Prune had started when the
+// call returned.
 func (r *pruneLoad) pageFault(before, after int, q chaingql.BlocksQuery, page []chaingql.Block, err error) string {
 	byCursor := func(b chaingql.Block, c chaingql.Cursor) int { return strings.Compare(string(b.Cursor), string(c)) }
 	moment := after
@@ -126,28 +132,29 @@ func (r *pruneLoad) pageFault(before, after int, q chaingql.BlocksQuery, page []
 		case errors.Is(err, chaingql.ErrCursorTooOld) && next < after:
 			return ""
 		case err == nil && next < before:
-			return fmt.Sprintf("returned %d blocks and no error: it must be ErrCursorTooOld, as a block after the cursor is gone", len(page))
+			return fmt.Sprintf("returned %d blocks and no error: it must return %s", len(page), tooOldBecause)
 		}
-		moment = 0 // nothing after the cursor was gone
+		moment = 0 // no block after the cursor was pruned
 	} else if len(page) > 0 {
 		place, _ := slices.BinarySearchFunc(r.all, page[0].Cursor, byCursor)
 		moment = min(after, max(before, place))
 	}
 	if err != nil {
-		return fmt.Sprintf("returned %v", err)
+		return fmt.Sprintf("failed: %v", err)
 	}
 	return pageFault(r.all[moment:], q, page)
 }
 
-// follows reads a few blocks from cursors around the oldest block.
+// follows calls Follow with a cursor near the oldest stored block and checks a few blocks.
 func (r *pruneLoad) follows(t *trial, rng *rand.Rand) {
 	from := max(1, int(r.done.Load())+max(0, rng.IntN(6)-3))
-	r.judge(t.follow(r.all[from-1].Cursor), from, 20)
+	r.checkFollow(t.follow(r.all[from-1].Cursor), from, 20)
 }
 
-// judge reads up to n blocks of a Follow, starting with block number next. The Follow
-// must not omit any. It may end with ErrCursorTooOld if the next block was pruned.
-func (r *pruneLoad) judge(f *reading, next, n int) {
+// checkFollow checks that f yields the n blocks from index next of r.all, or as many as r.all
+// has. The Follow must not omit any of them. It may end with ErrCursorTooOld if the next
+// block was pruned.
+func (r *pruneLoad) checkFollow(f *reading, next, n int) {
 	t := f.t
 	t.Helper()
 	defer f.stop()
@@ -158,9 +165,11 @@ func (r *pruneLoad) judge(f *reading, next, n int) {
 		case it.err == nil:
 			f.take(it.block, r.all[next])
 		case !errors.Is(it.err, chaingql.ErrCursorTooOld):
-			t.Fatalf("%s ended after cursor %q with %v: it must be ErrCursorTooOld", f.name, f.last, it.err)
+			t.Fatalf("%s ended after cursor %q with error %v: the only allowed error is ErrCursorTooOld",
+				f.name, f.last, it.err)
 		case next >= int(r.begun.Load()):
-			t.Fatalf("%s ended after cursor %q with ErrCursorTooOld, but the block after it was not pruned", f.name, f.last)
+			t.Fatalf("%s ended after cursor %q with ErrCursorTooOld, but no block after this cursor was pruned",
+				f.name, f.last)
 		default:
 			return
 		}

@@ -12,32 +12,35 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A reading runs one Follow, whose results a rule reads at its own pace.
+// A reading is one call of Follow on its own goroutine. The rule reads the results at its
+// own pace.
 type reading struct {
 	t        *trial
-	name     string
-	last     chaingql.Cursor // the newest that was read
-	again    chaingql.Block  // the newest that was read; without a cursor before the first, and once it has come twice
+	name     string          // describes the call in messages
+	last     chaingql.Cursor // cursor of the last block that the rule read, or the start cursor
+	again    chaingql.Block  // the block that may be yielded once more; zero if there is none
 	items    chan item
 	cancel   context.CancelFunc
-	left     chan struct{} // closed when nothing will be read any more
-	returned chan struct{} // closed when the Follow has returned
+	left     chan struct{} // closed when the rule stops reading
+	returned chan struct{} // closed when Follow has returned
 	stopped  bool
-	late     string // how it misbehaved when nothing was read any more; read after returned
+	late     string // violation after the rule stopped reading; may be read after returned is closed
 }
 
-// An item is one result of a Follow: a block, an error, or a violation of the protocol.
+// An item is one result of a Follow: a block, an error, or a violation of the contract.
 type item struct {
 	block chaingql.Block
 	err   error
-	fault string
+	fault string // describes the violation
 }
 
+// follow calls Follow and returns the running call.
 func (t *trial) follow(after chaingql.Cursor) *reading {
 	ctx, cancel := context.WithCancel(t.ctx)
 	return t.read(ctx, cancel, after)
 }
 
+// read is like follow with the given context. cancel must cancel ctx.
 func (t *trial) read(ctx context.Context, cancel context.CancelFunc, after chaingql.Cursor) *reading {
 	f := &reading{
 		t: t, name: fmt.Sprintf("Follow(after %q)", after), last: after,
@@ -49,6 +52,7 @@ func (t *trial) read(ctx context.Context, cancel context.CancelFunc, after chain
 	return f
 }
 
+// run calls follow and passes its results to the rule.
 func (f *reading) run(follow func() iter.Seq2[chaingql.Block, error]) {
 	defer close(f.returned)
 	defer func() {
@@ -60,13 +64,13 @@ func (f *reading) run(follow func() iter.Seq2[chaingql.Block, error]) {
 	follow()(func(b chaingql.Block, err error) bool {
 		switch {
 		case left:
-			f.late = "went on after its loop was left: it must return once yield returned false"
-			runtime.Goexit() // else it might go on for ever
+			f.late = "called yield again after yield had returned false: it must return"
+			runtime.Goexit() // otherwise Follow might continue forever
 		case failed:
 			left = true
-			f.say(item{fault: "yielded again after its error: it must yield one error and end"})
+			f.say(item{fault: "called yield again after an error: it must yield only one error and then return"})
 		case err != nil:
-			failed = true // and let it go on, to see that it does not
+			failed = true // yield returns true, to check that Follow returns without another call of yield
 			f.say(item{err: err})
 		default:
 			left = !f.say(item{block: b})
@@ -74,11 +78,12 @@ func (f *reading) run(follow func() iter.Seq2[chaingql.Block, error]) {
 		return !left
 	})
 	if !failed && !left {
-		f.say(item{fault: "ended without an error: it must yield one when its context is done or its source fails"})
+		f.say(item{fault: "yielded no error before it returned: " +
+			"it must yield one error when its context is done or its source fails"})
 	}
 }
 
-// say passes an item to the rule, unless the rule has stopped reading.
+// say passes an item to the rule. It returns false if the rule has stopped reading.
 func (f *reading) say(it item) bool {
 	select {
 	case <-f.left:
@@ -93,12 +98,13 @@ func (f *reading) say(it item) bool {
 	}
 }
 
-// next waits for the next item.
+// next waits for the next item. due describes the expected item in messages.
 func (f *reading) next(due string) item {
 	f.t.Helper()
 	return f.nextWithin(due, f.t.Patience)
 }
 
+// nextWithin is like next with the given time limit.
 func (f *reading) nextWithin(due string, limit time.Duration) item {
 	f.t.Helper()
 	w := within(limit)
@@ -115,15 +121,15 @@ func (f *reading) nextWithin(due string, limit time.Duration) item {
 			return it
 		case <-w.C:
 			if w.over() {
-				f.t.Fatalf("%s yielded nothing for %v after cursor %q, want %s", f.name, limit, f.last, due)
+				f.t.Fatalf("%s yielded nothing for %v after cursor %q; want %s", f.name, limit, f.last, due)
 				return item{}
 			}
 		}
 	}
 }
 
-// repeats reports whether the newest block was yielded a second time, which is allowed
-// between the stored blocks and the new ones.
+// repeats reports whether the item repeats the previous block. The contract allows this
+// once, between the stored and the new blocks. The rule fails if the two copies differ.
 func (f *reading) repeats(it item) bool {
 	if it.err != nil || it.fault != "" || it.block.Cursor == "" || it.block.Cursor != f.again.Cursor {
 		return false
@@ -135,26 +141,28 @@ func (f *reading) repeats(it item) bool {
 	return true
 }
 
-// expect reads the next items, which must be these blocks.
+// expect checks that the next items are the blocks in want.
 func (f *reading) expect(want []chaingql.Block) {
 	f.t.Helper()
 	for _, b := range want {
 		it := f.next(fmt.Sprintf("cursor %q, which is stored", b.Cursor))
 		if it.err != nil {
-			f.t.Fatalf("%s ended after cursor %q before cursor %q: %v", f.name, f.last, b.Cursor, it.err)
+			f.t.Fatalf("%s ended after cursor %q with error %v; want cursor %q, which is stored",
+				f.name, f.last, it.err, b.Cursor)
 		}
 		f.take(it.block, b)
 	}
 }
 
-// take compares a block with the expected one.
+// take checks that Follow yielded the expected block, and records it as the last one.
 func (f *reading) take(got, want chaingql.Block) {
 	f.t.Helper()
 	switch {
 	case !printable(got.Cursor):
 		f.t.Fatalf("%s yielded cursor %q%s", f.name, got.Cursor, notPrintable)
 	case got.Cursor == f.last:
-		f.t.Fatalf("%s yielded cursor %q again: blocks must ascend, and only the newest may come twice", f.name, got.Cursor)
+		f.t.Fatalf("%s yielded cursor %q again: blocks must ascend; only the newest stored block may be yielded twice",
+			f.name, got.Cursor)
 	case got.Cursor < f.last:
 		f.t.Fatalf("%s yielded cursor %q after %q: blocks must ascend", f.name, got.Cursor, f.last)
 	case got.Cursor > want.Cursor:
@@ -168,8 +176,8 @@ func (f *reading) take(got, want chaingql.Block) {
 	f.last, f.again = got.Cursor, got
 }
 
-// end reads up to the expected error. The blocks before it must be the stored ones
-// without a gap.
+// end reads until the expected error and returns it. It checks that Follow yields the
+// next stored blocks without a gap until then.
 func (f *reading) end(due string, limit time.Duration) error {
 	f.t.Helper()
 	for {
@@ -184,19 +192,19 @@ func (f *reading) end(due string, limit time.Duration) error {
 			i++
 		}
 		if i == len(f.t.stored) {
-			f.t.Fatalf("%s yielded cursor %q after %q, which was the newest", f.name, it.block.Cursor, f.last)
+			f.t.Fatalf("%s yielded cursor %q, but no block after cursor %q is stored", f.name, it.block.Cursor, f.last)
 		}
 		f.take(it.block, f.t.stored[i])
 	}
 }
 
-// calm is the time for which a Follow must stay quiet if no block is expected.
-const calm = 50 * time.Millisecond
+// quietTime is the time for which a rule waits to see that Follow yields nothing.
+const quietTime = 50 * time.Millisecond
 
-// quiet checks that the Follow yields nothing.
+// quiet checks that Follow yields nothing for quietTime.
 func (f *reading) quiet() {
 	f.t.Helper()
-	timer := time.NewTimer(calm)
+	timer := time.NewTimer(quietTime)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -207,16 +215,17 @@ func (f *reading) quiet() {
 		case it.fault != "":
 			f.t.Fatalf("%s %s", f.name, it.fault)
 		case it.err != nil:
-			f.t.Fatalf("%s ended after cursor %q: it must wait for new blocks: %v", f.name, f.last, it.err)
+			f.t.Fatalf("%s ended after cursor %q with error %v: it must wait for new blocks", f.name, f.last, it.err)
 		case it.block.Cursor <= f.last:
-			f.t.Fatalf("%s yielded cursor %q after %q: blocks must ascend, and no block was expected", f.name, it.block.Cursor, f.last)
+			f.t.Fatalf("%s yielded cursor %q after %q: blocks must ascend, and no block was expected",
+				f.name, it.block.Cursor, f.last)
 		default:
 			f.t.Fatalf("%s yielded cursor %q after %q, but no block was expected", f.name, it.block.Cursor, f.last)
 		}
 	}
 }
 
-// stop cancels the Follow's context and checks that it returns.
+// stop cancels the context of the Follow and checks that the Follow returns.
 func (f *reading) stop() {
 	f.t.Helper()
 	if f.stopped {
@@ -244,7 +253,7 @@ func (f *reading) stop() {
 			return
 		case <-w.C:
 			if w.over() {
-				f.t.Errorf("%s did not return within %v after its context ended", f.name, Prompt)
+				f.t.Errorf("%s did not return within %v after its context was canceled", f.name, Prompt)
 				return
 			}
 		}
@@ -252,7 +261,7 @@ func (f *reading) stop() {
 }
 
 // leave stops reading, like a break in a range loop, and checks that the Follow returns
-// at its next block.
+// when it yields its next block.
 func (f *reading) leave() {
 	f.t.Helper()
 	close(f.left)
@@ -260,11 +269,11 @@ func (f *reading) leave() {
 	defer w.Stop()
 	for {
 		select {
-		case <-f.returned: // stop will see how
+		case <-f.returned: // stop reports f.late
 			return
 		case <-w.C:
 			if w.over() {
-				f.t.Fatalf("%s did not return within %v after its caller left the loop", f.name, Prompt)
+				f.t.Fatalf("%s did not return within %v after its caller broke out of the loop", f.name, Prompt)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
@@ -12,23 +13,24 @@ import (
 )
 
 // A reporter has the methods of testing.T that the rules use. The tests of this package
-// replace it with one that records messages.
+// pass a reporter that records the messages.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any) // only on the rule's own goroutine
+	Fatalf(format string, args ...any) // call it only on the goroutine that runs the rule
 }
 
-// A trial runs one rule on one source.
+// A trial is one run of a rule, with its own source.
 type trial struct {
 	reporter
 	Harness
 	ctx      context.Context
-	stored   []chaingql.Block // what the source holds
-	coming   []chaingql.Block // what can be appended to it
-	readings []*reading
+	stored   []chaingql.Block // the blocks in the source
+	coming   []chaingql.Block // the blocks that grow will append
+	readings []*reading       // all Follow calls of the rule
 }
 
+// try checks ru with h and reports violations to r.
 func (ru rule) try(r reporter, h Harness) {
 	if h.Patience <= 0 {
 		h.Patience = defaultPatience
@@ -47,8 +49,8 @@ func (ru rule) try(r reporter, h Harness) {
 	ru.check(t)
 }
 
-// fill appends n blocks and prepares more for grow. If the source has no Append, its
-// own blocks are used.
+// fill generates n+more blocks and appends the first n of them; grow appends the others
+// later. If Append is nil, fill uses the blocks in Harness.Blocks instead.
 func (t *trial) fill(n, more int) {
 	t.Helper()
 	if t.Append == nil {
@@ -70,7 +72,7 @@ func (t *trial) grow(n int) {
 	for n > 0 {
 		batch := min(n, 100)
 		if err := t.Append(t.coming[:batch:batch]); err != nil {
-			t.Fatalf("Harness.Append of %d blocks, the first at %q: %v", batch, t.coming[0].Cursor, err)
+			t.Fatalf("Harness.Append failed for %d blocks from cursor %q: %v", batch, t.coming[0].Cursor, err)
 		}
 		t.stored = append(t.stored[:len(t.stored):len(t.stored)], t.coming[:batch]...)
 		t.coming = t.coming[batch:]
@@ -78,17 +80,19 @@ func (t *trial) grow(n int) {
 	}
 }
 
+// reopen replaces the Backend with the one that Harness.Reopen returns.
 func (t *trial) reopen() {
 	t.Helper()
 	var err error
 	if t.Backend, err = t.Reopen(); err != nil {
-		t.Fatalf("Harness.Reopen: %v", err)
+		t.Fatalf("Harness.Reopen failed: %v", err)
 	}
 }
 
-// strangers returns well-formed cursors without a block, between and past the stored
-// ones. If the source has no Append, none are known.
-func (t *trial) strangers() []chaingql.Cursor {
+// unusedCursors returns valid cursors that no stored block has. Some of them are between
+// stored blocks, some after the newest. If Append is nil, it returns nil because the
+// format of the cursors is unknown.
+func (t *trial) unusedCursors() []chaingql.Cursor {
 	if t.Append == nil {
 		return nil
 	}
@@ -109,21 +113,21 @@ func (t *trial) strangers() []chaingql.Cursor {
 	return cursors
 }
 
-// balance reads a balance that must exist.
+// balance reads a balance. The rule fails if Balance returns an error.
 func (t *trial) balance(addr chaingql.Address) *big.Int {
 	t.Helper()
 	var got *big.Int
 	t.promptly(t.Patience, fmt.Sprintf("Balance(%v)", addr), func() (err error) {
 		got, err = t.Backend.Balance(t.ctx, addr)
 		if err == nil && got == nil {
-			err = fmt.Errorf("a nil balance and no error")
+			err = errors.New("neither a balance nor an error")
 		}
 		return err
 	}, mustSucceed)
 	return got
 }
 
-// page reads a page, which must not fail.
+// page reads a page. The rule fails if Blocks returns an error.
 func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
 	t.Helper()
 	var got []chaingql.Block
@@ -134,7 +138,7 @@ func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
 	return got
 }
 
-// expectPage reads a page and compares it with the stored blocks.
+// expectPage checks that Blocks returns the page that q selects from the stored blocks.
 func (t *trial) expectPage(q chaingql.BlocksQuery) {
 	t.Helper()
 	if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
@@ -142,6 +146,7 @@ func (t *trial) expectPage(q chaingql.BlocksQuery) {
 	}
 }
 
+// An outcome says whether a call must return an error.
 type outcome string
 
 const (
@@ -150,7 +155,8 @@ const (
 	mayDoEither outcome = ""
 )
 
-// promptly makes a call that must return in time, with or without an error.
+// promptly makes a call that must return within limit and with the wanted outcome, and
+// returns its error. what describes the call in messages.
 func (t *trial) promptly(limit time.Duration, what string, call func() error, want outcome) error {
 	t.Helper()
 	type answer struct {
@@ -175,7 +181,7 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 			case a.panic != "":
 				t.Fatalf("%s panicked: %s", what, a.panic)
 			case a.err != nil && want == mustSucceed:
-				t.Fatalf("%s returned %v", what, a.err)
+				t.Fatalf("%s failed: %v", what, a.err)
 			case a.err == nil && want == mustFail:
 				t.Fatalf("%s returned no error: a call whose context is done must fail", what)
 			}
@@ -189,13 +195,15 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 	}
 }
 
-// A wait limits the time for a result, counted in ticks: if the whole process pauses,
-// only one or two ticks are lost, and the result can still arrive in the others.
+// A wait limits the time to wait for a result. It counts ticks instead of comparing
+// times: a pause of the whole process then costs only one or two ticks, and the result
+// can still arrive during the remaining ticks.
 type wait struct {
 	*time.Ticker
-	left int
+	left int // ticks until the limit
 }
 
+// within returns a wait of the given duration.
 func within(limit time.Duration) *wait {
 	const steps = 10
 	return &wait{time.NewTicker(max(1, limit/steps)), steps}
@@ -207,4 +215,5 @@ func (w *wait) over() bool {
 	return w.left == 0
 }
 
+// pick returns a random element.
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }

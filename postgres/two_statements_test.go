@@ -125,7 +125,8 @@ func TestContractRejectsPageAndFloorInTwoTransactions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	program := exec.CommandContext(ctx, os.Args[0], "-test.run",
-		"^TestContractWithPageAndFloorInOneTransaction$/^(the_source_opens|pages_and_Follows_hold_while_blocks_are_pruned)$")
+		"^TestContractWithPageAndFloorInOneTransaction$/"+
+			"^(the_source_opens|Blocks_and_Follow_are_correct_while_blocks_are_pruned)$")
 	program.Env = append(os.Environ(), inTwoTransactions+"=1")
 	output, err := program.CombinedOutput()
 	if err == nil || !strings.Contains(string(output), ", while blocks were pruned, ") {

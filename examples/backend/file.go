@@ -1,5 +1,6 @@
-// Package backend is a minimal Backend: a chain in a file, to which an indexer appends a line of
-// JSON for each block and each balance. docs/backend.md explains it.
+// Package backend is a minimal chaingql.Backend. It reads a chain from a file, to which an indexer
+// appends one line of JSON for each block and for each change of a balance. docs/backend.md
+// explains the code.
 package backend
 
 import (
@@ -25,7 +26,7 @@ type Record struct {
 	Balance *big.Int          `json:",omitempty"`
 }
 
-// A File is a [chaingql.Backend] that reads a file that another process appends to.
+// A File is a [chaingql.Backend] that reads a chain from a file while another process appends to it.
 type File struct {
 	file *os.File
 
@@ -35,7 +36,7 @@ type File struct {
 	balances map[chaingql.Address]*big.Int
 }
 
-// Open opens a file. It may be empty.
+// Open opens the file at path, which may be empty.
 func Open(path string) (*File, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -71,7 +72,8 @@ func (f *File) catchUp(ctx context.Context) error {
 	}
 }
 
-// take adds complete lines, unless another call has added them already.
+// take parses text, the complete lines from byte offset of the file, and adds their records to f.
+// If another call has added them already, take does nothing.
 func (f *File) take(offset int64, text []byte) error {
 	var records []Record
 	for decoder := json.NewDecoder(bytes.NewReader(text)); decoder.More(); {
@@ -90,7 +92,7 @@ func (f *File) take(offset int64, text []byte) error {
 		switch {
 		case r.Block != nil:
 			if n := len(f.blocks); n > 0 && r.Block.Cursor <= f.blocks[n-1].Cursor {
-				return fmt.Errorf("cursor %q comes after %q", r.Block.Cursor, f.blocks[n-1].Cursor)
+				return fmt.Errorf("cursor %q comes after %q: cursors must ascend", r.Block.Cursor, f.blocks[n-1].Cursor)
 			}
 			f.blocks = append(f.blocks, *r.Block)
 		case r.Account != nil && r.Balance != nil:
@@ -101,7 +103,7 @@ func (f *File) take(offset int64, text []byte) error {
 	return nil
 }
 
-// Balance returns the balance in the newest line of an account.
+// Balance returns the balance from the newest line for the account.
 func (f *File) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	if err := f.catchUp(ctx); err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func (f *File) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, er
 	return new(big.Int).Set(balance), nil // the caller may modify it
 }
 
-// Blocks returns a page of the blocks.
+// Blocks returns the page of blocks that q selects.
 func (f *File) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if !ours(q.After) || !ours(q.Before) {
 		return nil, chaingql.ErrBadCursor
@@ -132,7 +134,7 @@ func (f *File) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.B
 // ours reports whether chaingql.ChainOrder could have returned c.
 func ours(c chaingql.Cursor) bool { return strings.Trim(string(c), "0123456789abcdefm-") == "" }
 
-// Follow checks for new lines every 50 ms.
+// Follow polls the file for new lines every 50 ms.
 func (f *File) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return chaingql.Poll(ctx, f.Blocks, after, 50*time.Millisecond)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/chaingql/chaingql/examples/backend"
 )
 
-// TestFileKeepsContract checks the rules of chaingql.Backend.
-func TestFileKeepsContract(t *testing.T) {
+// TestFilePassesAllRules checks that File satisfies the contract of chaingql.Backend.
+func TestFilePassesAllRules(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		path := filepath.Join(t.TempDir(), "chain")
 		appendTo(t, path, "")
@@ -44,6 +44,7 @@ func TestFileKeepsContract(t *testing.T) {
 	})
 }
 
+// open opens a File and closes it when the test ends.
 func open(t *testing.T, path string) *backend.File {
 	t.Helper()
 	file, err := backend.Open(path)
@@ -54,7 +55,7 @@ func open(t *testing.T, path string) *backend.File {
 	return file
 }
 
-// appendRecords appends to the file like an indexer.
+// appendRecords appends one line for each record, like an indexer.
 func appendRecords(path string, records []backend.Record) error {
 	var lines []byte
 	for _, r := range records {
@@ -83,26 +84,29 @@ func appendTo(t *testing.T, path, text string) {
 	}
 }
 
-func TestIncompleteLineIsReadLater(t *testing.T) {
+func TestIncompleteLineIsReadWhenItIsComplete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chain")
-	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":1,"Time":"2026-01-01T00:00:00Z","Cursor":"01m"}}`+"\n"+`{"Block":{"Workchain":-1,"Se`)
+	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":1,"Time":"2026-01-01T00:00:00Z","Cursor":"01m"}}`+"\n"+
+		`{"Block":{"Workchain":-1,"Se`)
 	file := open(t, path)
 	page, err := file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
 	if err != nil || len(page) != 1 {
-		t.Errorf("with half a line: %v, %v", page, err)
+		t.Errorf("with an incomplete second line, Blocks returned %v and error %v, want the first block", page, err)
 	}
 	appendTo(t, path, `qNo":2,"Time":"2026-01-01T00:00:01Z","Cursor":"02m"}}`+"\n")
 	page, err = file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
 	if err != nil || len(page) != 2 || page[1].SeqNo != 2 {
-		t.Errorf("with the complete line: %v, %v", page, err)
+		t.Errorf("with a complete second line, Blocks returned %v and error %v, want two blocks", page, err)
 	}
 	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":3,"Time":"2026-01-01T00:00:02Z","Cursor":"02m"}}`+"\n")
-	if _, err = file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10}); err == nil || !strings.Contains(err.Error(), `cursor "02m" comes after "02m"`) {
-		t.Errorf("with a cursor that does not ascend: %v", err)
+	const want = `cursor "02m" comes after "02m"`
+	_, err = file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("with a cursor that does not ascend, Blocks returned error %v, want %q", err, want)
 	}
 }
 
-func TestFileIsServed(t *testing.T) {
+func TestHandlerServesBlocksOfFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chain")
 	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":1,"Time":"2026-01-01T00:00:00Z","Cursor":"01m"}}`+"\n")
 	handler := chaingql.New(open(t, path), &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -111,9 +115,9 @@ func TestFileIsServed(t *testing.T) {
 	handler.ServeHTTP(w, r)
 	const want = `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"seq_no":1}}]}}}}`
 	if got := w.Body.String(); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("got response %s, want %s", got, want)
 	}
 	if err := handler.Shutdown(t.Context()); err != nil {
-		t.Error(err)
+		t.Errorf("Shutdown failed: %v", err)
 	}
 }
