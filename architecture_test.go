@@ -73,6 +73,7 @@ func TestPackagesImportOnlyAllowedPackages(t *testing.T) {
 					t.Errorf("%s imports %s: the root may import only internal packages", file, path)
 				case dir != "." && strings.HasPrefix(imported, "internal/"):
 					t.Errorf("%s imports %s: only the root may import internal packages", file, path)
+				case dir == "chaingqltest" && imported == "memchain":
 				case dir != "." && imported != "" && !strings.HasPrefix(dir, "examples/") && !test:
 					t.Errorf("%s imports %s: public packages may import only the root", file, path)
 				}
@@ -85,7 +86,7 @@ func TestFilesHaveAtMost350LinesOf120Columns(t *testing.T) {
 	for dir, files := range goFiles(t) {
 		for _, file := range files {
 			test := strings.HasSuffix(file, "_test.go")
-			wrapped := dir == "." || test && (dir == "backendtest" || dir == "memchain")
+			wrapped := dir == "." || test && (dir == "backendtest" || dir == "memchain") || dir == "chaingqltest"
 			if test && !wrapped {
 				continue
 			}
