@@ -16,21 +16,23 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// files maps the names of assets to their contents, which are gzip except for LICENSES.txt.
+// files maps the names of assets to their contents. All contents are compressed with gzip, except
+// that of LICENSES.txt.
 type files map[string][]byte
 
 var assets = load()
 
-// noContentPolicy is the Content-Security-Policy of responses that are not pages: opened directly,
-// they can load nothing.
+// noContentPolicy is the Content-Security-Policy of responses that are not pages. If a visitor opens
+// such a response in the browser, it cannot load anything.
 const noContentPolicy = "default-src 'none'; frame-ancestors 'none'"
 
 const licenses = "LICENSES.txt"
 
+// load reads the embedded assets.
 func load() files {
 	entries, err := assetFiles.ReadDir("assets")
 	if err != nil {
-		panic(err) // the files are embedded
+		panic(err) // impossible, because the files are embedded
 	}
 	found := files{}
 	for _, entry := range entries {
@@ -45,8 +47,8 @@ func load() files {
 
 func (f files) have(name string) bool { return f[name] != nil }
 
-// name returns the path of the file that the build made from a source file, for example
-// live-HASH.js from live.js.
+// name returns the path of the asset that was built from a source file. For example, the asset for
+// live.js is assets/live-HASH.js.
 func (f files) name(source string) string {
 	extension := path.Ext(source)
 	stem := strings.TrimSuffix(source, extension) + "-"
@@ -56,9 +58,10 @@ func (f files) name(source string) string {
 			return "assets/" + name
 		}
 	}
-	panic("explorer: " + source + " was not built: make explorer") // every test would fail
+	panic("explorer: no asset for " + source + ": run make explorer") // makes every test fail
 }
 
+// types maps file extensions to media types.
 var types = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
@@ -67,9 +70,10 @@ var types = map[string]string{
 	".txt": "text/plain; charset=utf-8",
 }
 
+// serve responds with the asset of this name, which must exist.
 func (f files) serve(w http.ResponseWriter, r *http.Request, name string) {
 	header, content := w.Header(), f[name]
-	header.Set("Content-Security-Policy", noContentPolicy) // also applies to workers
+	header.Set("Content-Security-Policy", noContentPolicy) // browsers apply it to workers too
 	header.Set("Content-Type", types[path.Ext(name)])
 	write, size := func() { _, _ = w.Write(content) }, len(content) // an error means that the client has disconnected
 	if name == licenses {
@@ -77,7 +81,7 @@ func (f files) serve(w http.ResponseWriter, r *http.Request, name string) {
 	} else {
 		header.Set("Cache-Control", "public, max-age=31536000, immutable") // the name contains a hash of the content
 		header.Set("Vary", "Accept-Encoding")
-		if takesGzip(r) {
+		if acceptsGzip(r) {
 			header.Set("Content-Encoding", "gzip")
 		} else {
 			write, size = func() { unpack(w, content) }, int(binary.LittleEndian.Uint32(content[len(content)-4:]))
@@ -89,16 +93,17 @@ func (f files) serve(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
+// unpack writes the decompressed content.
 func unpack(w io.Writer, content []byte) {
 	r, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
-		panic(fmt.Errorf("explorer: %w", err)) // the files are embedded
+		panic(fmt.Errorf("explorer: decompressing an asset: %w", err)) // impossible, because the files are embedded
 	}
 	_, _ = io.Copy(w, r) // an error means that the client has disconnected
 }
 
-// takesGzip reports whether the client accepts gzip, as all browsers do.
-func takesGzip(r *http.Request) bool {
+// acceptsGzip reports whether the client accepts gzip. All browsers do.
+func acceptsGzip(r *http.Request) bool {
 	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		coding, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
 		if coding == "gzip" || coding == "*" {

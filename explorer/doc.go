@@ -1,13 +1,14 @@
-// Package explorer is a web site for exploring the API: GraphiQL with the schema's documentation,
-// and a live view of the chain.
+// Package explorer serves a web site for exploring the API. The site has two pages: GraphiQL with
+// the documentation of the schema, and a live view of the chain.
 //
-//	chaingql.Mount(mux, "/{project}/graphql", h) // of chaingql.New
+//	chaingql.Mount(mux, "/{project}/graphql", h) // h is a Handler from chaingql.New
 //	mux.Handle("/", explorer.New(nil))
 //
-// It works offline. Its pages contact only the host's origin and the API, and their
-// Content-Security-Policy permits only their own scripts. A secret that a visitor enters is never
-// in a URL and never in localStorage. On request it is kept for the browser tab.
+// The site needs no Internet access: browsers load all files from its own origin and otherwise
+// contact only the API. The Content-Security-Policy of the pages permits only their own scripts. A
+// secret that a visitor enters is never in a URL and never in localStorage. If the visitor requests
+// it, the page keeps the secret in sessionStorage until the browser tab is closed.
 //
-// `make explorer` builds the pages' files in assets. Their licenses are in LICENSES.txt, which is
-// also served.
+// `make explorer` builds the files in the folder assets. Their licenses are in LICENSES.txt, which
+// is served too.
 package explorer

@@ -19,13 +19,14 @@ const (
 	DefaultAccount  = "-1:0000000000000000000000000000000000000000000000000000000000000000"
 )
 
-// Options configure [New]. The zero value fits if the API is mounted on the same mux at
+// Options configures [New]. Use the zero value if the API is on the same origin at
 // /{project}/graphql.
 type Options struct {
-	// Endpoint is the URL of the API: an http or https URL, or a path on the explorer's origin.
-	// {project} in its path is replaced by the project that the visitor enters; without it, the
-	// pages do not ask for a project. If the API has another origin, its AllowedOrigins must
-	// contain that of the explorer. Default: [DefaultEndpoint].
+	// Endpoint is the URL of the API: an http or https URL, or a path on the origin of the
+	// explorer. The pages replace {project} in its path with the project that the visitor enters.
+	// If Endpoint does not contain {project}, the pages do not ask for a project. If the API has
+	// another origin, the AllowedOrigins option of the API must contain the origin of the
+	// explorer. Default: [DefaultEndpoint].
 	Endpoint string
 
 	// Project is the initial value of the project field. Default: [DefaultProject].
@@ -38,18 +39,20 @@ type Options struct {
 	Account string
 }
 
-// A Handler serves the explorer. Create it with [New]. It is safe for concurrent use. Mount it at /
-// or, with [http.StripPrefix], under a path that ends with a slash. (If the same [http.ServeMux]
-// has /{project}/graphql, it reports a conflict with /explorer/, but not with / or
-// /tools/explorer/.)
+// A Handler serves the explorer. Create it with [New]. It is safe for concurrent use.
+//
+// Mount it at / or, with [http.StripPrefix], at a path that ends with a slash. Do not mount it at
+// /explorer/ if the same [http.ServeMux] has the pattern /{project}/graphql: the two patterns
+// conflict, so that the mux panics. The patterns / and /tools/explorer/ do not conflict.
 type Handler struct {
-	connectTo string // connect-src of the pages
-	live      string
-	graphiql  [2]string // the page before and after the nonce
+	connectTo string    // value of connect-src in the policy of the pages
+	live      string    // the page with the live view
+	graphiql  [2]string // the page with GraphiQL, before and after the nonce
 }
 
-// New returns a Handler. opts may be nil and is copied. New panics if Endpoint is neither a path
-// nor an http or https URL, because that is a programming error.
+// New returns a Handler. opts may be nil. New copies opts, so that later changes have no effect. It
+// panics if Endpoint is neither a path nor an http or https URL, because that is a programming
+// error.
 func New(opts *Options) *Handler {
 	var o Options
 	if opts != nil {
@@ -68,8 +71,8 @@ func New(opts *Options) *Handler {
 	return h
 }
 
-// sources returns the connect-src sources for an endpoint. 'self' includes WebSockets of the same
-// origin.
+// sources returns the value of connect-src that permits requests and WebSockets to the endpoint.
+// The source 'self' includes WebSockets to the same origin.
 func sources(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	switch {
@@ -77,26 +80,30 @@ func sources(endpoint string) (string, error) {
 		return "", err
 	case u.Scheme == "" && u.Host == "":
 		return "'self'", nil
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(u.Host, ";,'*"):
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		strings.ContainsAny(u.Host, ";,'*"):
 		return "", fmt.Errorf("%q is neither a path nor an http or https URL", endpoint)
 	}
 	socket := strings.Replace(u.Scheme, "http", "ws", 1)
 	return fmt.Sprintf("%s://%s %s://%s", u.Scheme, u.Host, socket, u.Host), nil
 }
 
-// Content-Security-Policies. The live view's scripts change the document only through DOM nodes, so it
-// needs no exceptions. GraphiQL's editor needs three:
-//   - style elements that it creates, which carry the nonce of the response;
-//   - style attributes, which only 'unsafe-inline' permits (style-src-attr does not permit scripts
-//     or style elements);
-//   - images in its style sheet, as data: URLs.
+// The Content-Security-Policies of the pages. The scripts of the live view never create markup from
+// strings, so its policy needs no exceptions. The editor of GraphiQL needs three:
+//   - It creates style elements. They have the nonce of the response.
+//   - It sets style attributes, which only 'unsafe-inline' permits. In style-src-attr,
+//     'unsafe-inline' permits neither scripts nor style elements.
+//   - Its style sheet has images in data: URLs.
 const (
-	everyPolicy    = "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	livePolicy     = everyPolicy + "; style-src 'self'; img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'; connect-src "
-	graphiqlPolicy = everyPolicy + "; style-src 'self' 'nonce-%s'; style-src-attr 'unsafe-inline'; img-src 'self' data:; font-src 'self'; worker-src 'self'; connect-src "
+	everyPolicy = "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'none'; " +
+		"frame-ancestors 'none'"
+	livePolicy = everyPolicy + "; style-src 'self'; img-src 'self'; require-trusted-types-for 'script'; " +
+		"trusted-types 'none'; connect-src "
+	graphiqlPolicy = everyPolicy + "; style-src 'self' 'nonce-%s'; style-src-attr 'unsafe-inline'; " +
+		"img-src 'self' data:; font-src 'self'; worker-src 'self'; connect-src "
 )
 
-// ServeHTTP serves GET and HEAD.
+// ServeHTTP serves the pages and their assets. It accepts only GET and HEAD.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -122,6 +129,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// answer responds with a page and its Content-Security-Policy.
 func answer(w http.ResponseWriter, r *http.Request, page, policy string) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)

@@ -9,11 +9,12 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// nonceHere is the placeholder for the nonce of a response.
+// nonceHere is the placeholder in a page for the nonce of the response.
 const nonceHere = "{nonce}"
 
-// page fills in a page. It does not use html/template, which would prevent dead-code elimination by
-// the linker and add three megabytes to the host's program.
+// page returns a page with all placeholders except the nonce replaced. It does not use
+// html/template, because that package prevents dead-code elimination by the linker and adds three
+// megabytes to the program of the host.
 func page(name string, o Options) string {
 	hidden := "hidden"
 	if strings.Contains(o.Endpoint, "{project}") {
@@ -35,10 +36,11 @@ func page(name string, o Options) string {
 	return strings.NewReplacer(fill...).Replace(text)
 }
 
+// part returns a file of the folder pages.
 func part(name string) string {
 	text, err := pageFiles.ReadFile("pages/" + name + ".html")
 	if err != nil {
-		panic(err) // the files are embedded
+		panic(err) // impossible, because the files are embedded
 	}
 	return string(text)
 }

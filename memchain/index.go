@@ -6,19 +6,21 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// An index holds the numbers of the blocks that match a filter by workchain, shard or
-// both. Without it, a page of a workchain with few blocks would scan the whole chain.
-// Numbers ascend and count all blocks that the chain ever had, from 0. As in
-// Chain.blocks, elements are never changed, so readers share lists without a lock.
+// An index holds, for each filter by workchain, shard or both, the numbers of the blocks
+// that match. Without the index, a page of a workchain with few blocks would need a scan of
+// the whole chain. The numbers ascend and count all blocks that the chain ever had, from 0.
+// As in Chain.blocks, elements are never changed, so readers need no lock to read a list.
 type index map[filter][]int
 
-// A filter holds the fields of a BlocksQuery that select a list of the index.
+// A filter selects the blocks of a workchain, of a shard, or of both. It is a key of the
+// index.
 type filter struct {
 	workchain            int32
 	shard                uint64
 	byWorkchain, byShard bool
 }
 
+// filterOf returns the filter of a query.
 func filterOf(q chaingql.BlocksQuery) (f filter) {
 	if q.Workchain != nil {
 		f.workchain, f.byWorkchain = *q.Workchain, true
@@ -29,6 +31,7 @@ func filterOf(q chaingql.BlocksQuery) (f filter) {
 	return f
 }
 
+// add adds the number of block b to each list whose filter matches b.
 func (x index) add(number int, b chaingql.Block) {
 	for _, f := range []filter{
 		{workchain: b.Workchain, byWorkchain: true},
@@ -39,7 +42,7 @@ func (x index) add(number int, b chaingql.Block) {
 	}
 }
 
-// prune drops all numbers below one.
+// prune drops all numbers less than number.
 func (x index) prune(number int) {
 	for f, numbers := range x {
 		switch n, _ := slices.BinarySearch(numbers, number); n {
@@ -52,11 +55,12 @@ func (x index) prune(number int) {
 	}
 }
 
-// pageOf returns the same page as chaingql.PageOf for a query with a filter. numbers
-// holds the numbers of the matching blocks; blocks[0] has the number first.
+// pageOf returns the same page as chaingql.PageOf for a query with a filter, but uses the
+// index. numbers has the numbers of the blocks that match the filter. first is the number
+// of blocks[0].
 func pageOf(blocks []chaingql.Block, first int, numbers []int, q chaingql.BlocksQuery) []chaingql.Block {
 	if q.After != "" {
-		from, _ := slices.BinarySearch(numbers, first+after(blocks, q.After))
+		from, _ := slices.BinarySearch(numbers, first+upTo(blocks, q.After))
 		numbers = numbers[from:]
 	}
 	if q.Before != "" {

@@ -7,5 +7,5 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain fails if goroutines remain after the tests.
+// TestMain runs the tests and fails if goroutines are still running after them.
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 3*time.Second) }

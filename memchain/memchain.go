@@ -1,6 +1,6 @@
 // Package memchain implements a [chaingql.Backend] in memory for tests, demonstrations
 // and replays. Blocks come from [Chain.Append] or from a recording of a real chain (see
-// [Load]) and are kept until [Chain.Prune] drops them.
+// [Load]). A chain keeps its blocks until [Chain.Prune] drops them.
 package memchain
 
 import (
@@ -19,25 +19,26 @@ import (
 // MaxCursor is the maximum length of a cursor in bytes.
 const MaxCursor = 64
 
-var errInterrupted = errors.New("memchain: interrupted")
+var errInterrupted = errors.New("memchain: Follow was interrupted by Chain.Interrupt")
 
-// A Chain is a chain in memory. Make one with [New]; its methods may be called
+// A Chain is a chain in memory. Create it with [New]. Its methods may be called
 // concurrently.
 type Chain struct {
 	mu       sync.RWMutex
-	blocks   []chaingql.Block // ascending; elements are never changed, so readers share it without a lock
+	blocks   []chaingql.Block // ascending; elements are never changed, so readers need no lock to read them
 	index    index
 	dropped  int             // number of pruned blocks
 	floor    chaingql.Cursor // cursor of the newest pruned block
 	balances map[chaingql.Address]*big.Int
 	grown    chan struct{} // closed and replaced when blocks are appended
-	line     *line
+	line     *line         // connects the Follow calls that start now; Interrupt replaces it
 }
 
-// A line ends all Follows that started with it when Interrupt closes cut.
+// A line stands for the connection to a source. Each Follow uses the line that was current
+// when it started, and ends when Interrupt closes cut.
 type line struct {
 	cut   chan struct{}
-	cause error // written before cut is closed
+	cause error // set before cut is closed
 }
 
 var (
@@ -55,12 +56,13 @@ func New() *Chain {
 	}
 }
 
-// Append commits blocks after the newest. If it returns an error, the chain is
-// unchanged. Cursors must ascend and be greater than that of every earlier block.
+// Append adds blocks to the end of the chain. Their cursors must ascend, and be greater
+// than the cursor of every block that the chain ever had. If Append returns an error, the
+// chain is unchanged.
 //
-// A cursor has at most [MaxCursor] of the characters that [chaingql.ChainOrder] and
-// [chaingql.SeqCursor] use: 0-9, a-f, m and -. If a cursor is empty or has others, the
-// error wraps [chaingql.ErrBadCursor]. Append does not keep the slice.
+// A cursor has 1 to [MaxCursor] of the characters that [chaingql.ChainOrder] and
+// [chaingql.SeqCursor] use: 0-9, a-f, m and -. The error for any other cursor wraps
+// [chaingql.ErrBadCursor]. Append does not keep the slice.
 func (c *Chain) Append(blocks ...chaingql.Block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,10 +76,12 @@ func (c *Chain) append(blocks []chaingql.Block) error {
 	newest := c.newest()
 	for i, b := range blocks {
 		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
-			return fmt.Errorf("memchain: block %d of %d has cursor %.80q: %w", i+1, len(blocks), b.Cursor, chaingql.ErrBadCursor)
+			return fmt.Errorf("memchain: block %d of %d has cursor %.80q: %w",
+				i+1, len(blocks), b.Cursor, chaingql.ErrBadCursor)
 		}
 		if b.Cursor <= newest {
-			return fmt.Errorf("memchain: block %d of %d has cursor %q, which is not past %q", i+1, len(blocks), b.Cursor, newest)
+			return fmt.Errorf("memchain: block %d of %d has cursor %q, which is not greater than the previous cursor %q",
+				i+1, len(blocks), b.Cursor, newest)
 		}
 		newest = b.Cursor
 	}
@@ -90,6 +94,7 @@ func (c *Chain) append(blocks []chaingql.Block) error {
 	return nil
 }
 
+// newest returns the cursor of the newest block, or "" if the chain is empty.
 func (c *Chain) newest() chaingql.Cursor {
 	if len(c.blocks) == 0 {
 		return ""
@@ -97,11 +102,12 @@ func (c *Chain) newest() chaingql.Cursor {
 	return c.blocks[len(c.blocks)-1].Cursor
 }
 
-// SetBalance sets the balance of an account in nano-units. It copies nano. An account
-// with a balance of zero exists. SetBalance panics if nano is nil or negative.
+// SetBalance sets the balance of an account in nano-units. It copies nano. If nano is
+// zero, the account exists and [Chain.Balance] returns zero instead of
+// [chaingql.ErrNotFound]. SetBalance panics if nano is nil or negative.
 func (c *Chain) SetBalance(addr chaingql.Address, nano *big.Int) {
 	if nano == nil || nano.Sign() < 0 {
-		panic(fmt.Sprintf("memchain: balance %v of %v", nano, addr))
+		panic(fmt.Sprintf("memchain: SetBalance of account %v: invalid balance %v", addr, nano))
 	}
 	nano = new(big.Int).Set(nano)
 	c.mu.Lock()
@@ -109,10 +115,10 @@ func (c *Chain) SetBalance(addr chaingql.Address, nano *big.Int) {
 	c.balances[addr] = nano
 }
 
-// Prune drops all blocks below a cursor, except for the newest block of the chain. From
-// then on, reading from a cursor below the newest dropped block fails with
-// [chaingql.ErrCursorTooOld], and so does a running Follow that has not reached that
-// block.
+// Prune drops all blocks with a cursor less than before, except for the newest block of
+// the chain. Afterwards, Blocks and Follow return [chaingql.ErrCursorTooOld] for every
+// cursor that is less than the cursor of the newest dropped block. A running Follow that
+// has not yielded that block ends with the same error.
 func (c *Chain) Prune(before chaingql.Cursor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,8 +132,10 @@ func (c *Chain) Prune(before chaingql.Cursor) {
 	c.index.prune(c.dropped)
 }
 
-// without returns s without its first n elements. It copies the rest if that is the smaller part. Otherwise the memory
-// of the n elements is freed when the slice grows: a copy each time would keep the lock for long if the chain is long.
+// without returns s without its first n elements. If at most about half of s remains, without
+// copies the remaining elements and the old memory is freed. Otherwise the memory of the n
+// elements is freed when append next reallocates the slice: copying a long chain on each
+// call would hold the lock for too long.
 func without[T any](s []T, n int) []T {
 	if n >= len(s)/2 {
 		return slices.Clone(s[n:])
@@ -135,8 +143,9 @@ func without[T any](s []T, n int) []T {
 	return s[n:]
 }
 
-// Interrupt ends every running Follow with err, like a source that loses its
-// connection. If err is nil, a default error is used. Later Follows are not affected.
+// Interrupt ends every running Follow with err, like a source that loses its connection.
+// If err is nil, a default error is used. Interrupt does not affect calls of Follow that
+// start later.
 func (c *Chain) Interrupt(err error) {
 	if err == nil {
 		err = errInterrupted
@@ -148,8 +157,8 @@ func (c *Chain) Interrupt(err error) {
 	c.line = &line{cut: make(chan struct{})}
 }
 
-// Balance returns a copy of the account's balance, or [chaingql.ErrNotFound] if neither
-// SetBalance nor Add has set one.
+// Balance returns a copy of the account's balance. It returns [chaingql.ErrNotFound] if
+// neither [Chain.SetBalance] nor [Chain.Add] has set the balance of the account.
 func (c *Chain) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -163,7 +172,8 @@ func (c *Chain) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, e
 	return new(big.Int).Set(nano), nil
 }
 
-// Balances returns copies of the balances of addrs, nil for accounts without one.
+// Balances returns copies of the balances of addrs, in the same order. The balance of an
+// unknown account is nil.
 func (c *Chain) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -179,7 +189,7 @@ func (c *Chain) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.
 	return found, nil
 }
 
-// Blocks returns one page of the blocks, as [chaingql.Backend] describes it.
+// Blocks returns the page of blocks that q selects, as [chaingql.Backend] specifies.
 func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -200,9 +210,9 @@ func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.
 	return chaingql.PageOf(blocks, q), nil
 }
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes it. It wakes
-// as soon as blocks are appended. A slow caller blocks nothing else. If blocks were
-// pruned, the cursor "" is too old.
+// Follow yields every block after the cursor from, as [chaingql.Backend] specifies. It
+// yields new blocks as soon as they are appended. A slow caller delays neither Append nor
+// any other caller. If any block was pruned, the cursor "" is too old.
 func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := checkCursor(from); err != nil {
@@ -224,7 +234,7 @@ func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chai
 					yield(chaingql.Block{}, err)
 					return
 				}
-				if b.Cursor <= last { // last may have been past the newest block
+				if b.Cursor <= last { // possible only if from was after the newest block
 					continue
 				}
 				if !yield(b, nil) {
@@ -246,22 +256,25 @@ func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chai
 	}
 }
 
-// since returns the blocks from number next on, the number of the first of them, and a
-// channel that is closed when more are appended. Numbers count all blocks that the chain
-// ever had, from 0. If next is negative or was pruned, the position after last is used.
-func (c *Chain) since(last chaingql.Cursor, next int) (blocks []chaingql.Block, at int, grown <-chan struct{}, err error) {
+// since returns the blocks from number next on, the number of the first of these blocks,
+// and a channel that is closed when more blocks are appended. Numbers count all blocks that
+// the chain ever had, from 0. If next is negative or the block with that number was pruned,
+// since returns the blocks after the cursor last instead.
+func (c *Chain) since(
+	last chaingql.Cursor, next int,
+) (blocks []chaingql.Block, at int, grown <-chan struct{}, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if next < c.dropped {
 		if last < c.floor {
 			return nil, 0, nil, chaingql.ErrCursorTooOld
 		}
-		next = c.dropped + after(c.blocks, last)
+		next = c.dropped + upTo(c.blocks, last)
 	}
 	return c.blocks[next-c.dropped:], next, c.grown, nil
 }
 
-// err returns the cause if l was cut, and otherwise ctx's error.
+// err returns the cause of the interruption if l was cut, and ctx.Err() otherwise.
 func (l *line) err(ctx context.Context) error {
 	select {
 	case <-l.cut:
@@ -271,7 +284,7 @@ func (l *line) err(ctx context.Context) error {
 	}
 }
 
-// below returns the number of blocks below a cursor.
+// below returns the number of blocks with a cursor less than c.
 func below(blocks []chaingql.Block, c chaingql.Cursor) int {
 	n, _ := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
 		return strings.Compare(string(b.Cursor), string(c))
@@ -279,8 +292,8 @@ func below(blocks []chaingql.Block, c chaingql.Cursor) int {
 	return n
 }
 
-// after returns the number of blocks up to and including a cursor.
-func after(blocks []chaingql.Block, c chaingql.Cursor) int {
+// upTo returns the number of blocks with a cursor less than or equal to c.
+func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	n := below(blocks, c)
 	if n < len(blocks) && blocks[n].Cursor == c {
 		n++
@@ -288,6 +301,8 @@ func after(blocks []chaingql.Block, c chaingql.Cursor) int {
 	return n
 }
 
+// checkCursor returns an error if c is too long or has characters that no cursor of a Chain
+// has. The empty cursor is valid.
 func checkCursor(c chaingql.Cursor) error {
 	if len(c) > MaxCursor || strings.Trim(string(c), "0123456789abcdefm-") != "" {
 		return chaingql.ErrBadCursor

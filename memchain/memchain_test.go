@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestChainKeepsContract(t *testing.T) {
+func TestChainPassesAllBackendRules(t *testing.T) {
 	backendtest.Run(t, func(*testing.T) backendtest.Harness {
 		c := memchain.New()
 		return backendtest.Harness{
@@ -28,6 +28,7 @@ func TestChainKeepsContract(t *testing.T) {
 	})
 }
 
+// at returns blocks with these cursors and no other fields.
 func at(cursors ...chaingql.Cursor) []chaingql.Block {
 	blocks := make([]chaingql.Block, len(cursors))
 	for i, c := range cursors {
@@ -36,15 +37,17 @@ func at(cursors ...chaingql.Cursor) []chaingql.Block {
 	return blocks
 }
 
+// cursors returns the cursors of a page, separated by spaces.
 func cursors(t *testing.T, c *memchain.Chain, q chaingql.BlocksQuery) string {
 	t.Helper()
 	page, err := c.Blocks(t.Context(), q)
 	if err != nil {
-		t.Fatalf("Blocks: %v", err)
+		t.Fatalf("Blocks failed: %v", err)
 	}
 	return list(page)
 }
 
+// list returns the cursors of blocks, separated by spaces.
 func list(blocks []chaingql.Block) string {
 	var all []string
 	for _, b := range blocks {
@@ -53,21 +56,21 @@ func list(blocks []chaingql.Block) string {
 	return strings.Join(all, " ")
 }
 
-func TestAppendIsAtomic(t *testing.T) {
+func TestFailedAppendDoesNotChangeChain(t *testing.T) {
 	long := chaingql.Cursor(strings.Repeat("a", 64))
 	for _, row := range []struct {
 		name   string
 		blocks []chaingql.Block
-		want   string // substring of the error; "" if the blocks are accepted
+		want   string // a substring of the error; "" if Append must succeed
 	}{
-		{"nothing", nil, ""},
-		{"ascending", at("06", "07m"), ""},
+		{"no blocks", nil, ""},
+		{"ascending cursors", at("06", "07m"), ""},
 		{"the longest cursor", at(long), ""},
-		{"too long a cursor", at("06", long+"0"), "block 2 of 2 has cursor"},
-		{"the newest block again", at("05"), `block 1 of 1 has cursor "05", which is not past "05"`},
-		{"below the newest", at("06", "04"), `block 2 of 2 has cursor "04", which is not past "06"`},
-		{"a duplicate", at("06", "06"), `block 2 of 2 has cursor "06", which is not past "06"`},
-		{"no cursor", at("06", ""), `block 2 of 2 has cursor ""`},
+		{"a cursor that is too long", at("06", long+"0"), "block 2 of 2 has cursor"},
+		{"the newest block again", at("05"), `block 1 of 1 has cursor "05", which is not greater than the previous cursor`},
+		{"descending cursors", at("06", "04"), `block 2 of 2 has cursor "04", which is not greater than the previous cursor`},
+		{"a duplicate cursor", at("06", "06"), `block 2 of 2 has cursor "06", which is not greater than the previous cursor`},
+		{"an empty cursor", at("06", ""), `block 2 of 2 has cursor ""`},
 		{
 			"an invalid character", at("06", "07", "08z"),
 			`block 3 of 3 has cursor "08z": chaingql: not a cursor of this chain`,
@@ -83,17 +86,18 @@ func TestAppendIsAtomic(t *testing.T) {
 			got := cursors(t, c, chaingql.BlocksQuery{First: 10})
 			if row.want == "" {
 				if want := strings.TrimSpace("05 " + list(row.blocks)); err != nil || got != want {
-					t.Errorf("holds %s with error %v, want %s", got, err, want)
+					t.Errorf("Append returned error %v and the chain has blocks %s, want no error and %s", err, got, want)
 				}
 			} else if err == nil || got != "05" ||
 				!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("holds %s with error %v, want 05 and %q", got, err, row.want)
+				t.Errorf("Append returned error %v and the chain has blocks %s, want an error with %q and only block 05",
+					err, got, row.want)
 			}
 		})
 	}
 }
 
-func TestAppendCopiesBlocks(t *testing.T) {
+func TestAppendDoesNotKeepSlice(t *testing.T) {
 	c := memchain.New()
 	blocks := at("01", "02")
 	if err := c.Append(blocks...); err != nil {
@@ -101,7 +105,7 @@ func TestAppendCopiesBlocks(t *testing.T) {
 	}
 	blocks[0].Cursor = "09"
 	if got := cursors(t, c, chaingql.BlocksQuery{First: 10}); got != "01 02" {
-		t.Errorf("holds %s", got)
+		t.Errorf("the chain has blocks %s after the appended slice was modified, want 01 02", got)
 	}
 }
 
@@ -110,7 +114,7 @@ func TestSetBalancePanicsOnInvalidBalance(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("SetBalance accepted %v", nano)
+					t.Errorf("SetBalance with balance %v did not panic", nano)
 				}
 			}()
 			memchain.New().SetBalance(chaingql.Address{}, nano)
@@ -118,28 +122,28 @@ func TestSetBalancePanicsOnInvalidBalance(t *testing.T) {
 	}
 }
 
-func TestCursorBeforeLastPrunedBlockIsTooOld(t *testing.T) {
+func TestCursorBeforeNewestPrunedBlockIsTooOld(t *testing.T) {
 	for _, row := range []struct {
 		name          string
-		prune         []chaingql.Cursor
-		kept          string
-		tooOld, still []chaingql.Cursor
+		prune         []chaingql.Cursor // arguments of successive calls of Prune
+		kept          string            // cursors of the remaining blocks
+		tooOld, valid []chaingql.Cursor
 	}{
-		{"nothing", []chaingql.Cursor{"", "02"}, "02 04 06 08", nil, []chaingql.Cursor{"01", "02", "09"}},
+		{"no block pruned", []chaingql.Cursor{"", "02"}, "02 04 06 08", nil, []chaingql.Cursor{"01", "02", "09"}},
 		{
-			"up to a block", []chaingql.Cursor{"06"}, "06 08",
+			"pruned before a block", []chaingql.Cursor{"06"}, "06 08",
 			[]chaingql.Cursor{"01", "02", "03"}, []chaingql.Cursor{"04", "05", "06", "08", "09"},
 		},
 		{
-			"up to between blocks", []chaingql.Cursor{"05"}, "06 08",
+			"pruned before a cursor between two blocks", []chaingql.Cursor{"05"}, "06 08",
 			[]chaingql.Cursor{"02", "03"}, []chaingql.Cursor{"04", "05", "06"},
 		},
 		{
-			"twice", []chaingql.Cursor{"03", "07", "05"}, "08",
+			"pruned three times", []chaingql.Cursor{"03", "07", "05"}, "08",
 			[]chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "07", "08"},
 		},
 		{
-			"all but the newest", []chaingql.Cursor{"0f", "f"}, "08",
+			"all blocks except the newest pruned", []chaingql.Cursor{"0f", "f"}, "08",
 			[]chaingql.Cursor{"02", "04", "05"}, []chaingql.Cursor{"06", "08", "09"},
 		},
 	} {
@@ -152,38 +156,40 @@ func TestCursorBeforeLastPrunedBlockIsTooOld(t *testing.T) {
 				c.Prune(before)
 			}
 			if got := cursors(t, c, chaingql.BlocksQuery{First: 10}); got != row.kept {
-				t.Errorf("keeps %q, want %q", got, row.kept)
+				t.Errorf("the chain has blocks %q, want %q", got, row.kept)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			for _, after := range row.tooOld {
 				_, err := c.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: after})
 				if !errors.Is(err, chaingql.ErrCursorTooOld) {
-					t.Errorf("Blocks after %q: %v", after, err)
+					t.Errorf("Blocks after %q returned error %v, want ErrCursorTooOld", after, err)
 				}
 				for b, err := range c.Follow(ctx, after) {
 					if !errors.Is(err, chaingql.ErrCursorTooOld) {
-						t.Errorf("Follow after %q: %q, %v", after, b.Cursor, err)
+						t.Errorf("Follow after %q yielded cursor %q and error %v, want ErrCursorTooOld",
+							after, b.Cursor, err)
 						break
 					}
 				}
 			}
-			for _, after := range row.still {
+			for _, after := range row.valid {
 				if _, err := c.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: after}); err != nil {
-					t.Errorf("Blocks after %q: %v", after, err)
+					t.Errorf("Blocks after %q failed: %v", after, err)
 				}
 			}
 			if err := c.Append(at("08")...); err == nil {
-				t.Error("Append accepted a pruned block again")
+				t.Error("Append of the newest block a second time succeeded, want an error")
 			}
 			if err := c.Append(at("0a")...); err != nil {
-				t.Error(err)
+				t.Errorf("Append of a new block failed: %v", err)
 			}
 		})
 	}
 }
 
-// read records the results of Follow in the background. yielded returns them, separated by spaces.
+// read calls Follow in a goroutine and records its results. yielded returns the cursors and
+// errors so far, separated by spaces.
 func read(ctx context.Context, c *memchain.Chain, after chaingql.Cursor) (yielded func() string) {
 	var mu sync.Mutex
 	var all []string
@@ -206,7 +212,7 @@ func read(ctx context.Context, c *memchain.Chain, after chaingql.Cursor) (yielde
 	}
 }
 
-func TestFollowWakesImmediately(t *testing.T) {
+func TestFollowYieldsNewBlocksWithoutDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := memchain.New()
@@ -229,29 +235,29 @@ func TestFollowWakesImmediately(t *testing.T) {
 			}
 		}
 		if passed := time.Since(began); passed != 0 {
-			t.Errorf("%v passed, want 0", passed)
+			t.Errorf("Follow took %v of the fake clock's time, want 0", passed)
 		}
 	})
 }
 
-func TestFollowAfterFutureCursorSurvivesPruning(t *testing.T) {
+func TestFollowFromFutureCursorContinuesAfterPruning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := memchain.New()
 		yielded := read(ctx, c, "04")
 		synctest.Wait()
 		_ = c.Append(at("02", "04")...)
-		c.Prune("0f") // blocks before its cursor
+		c.Prune("0f") // drops block 02, which is before the cursor of the Follow
 		_ = c.Append(at("05")...)
 		if got := yielded(); got != "05" {
-			t.Errorf("Follow yielded %q", got)
+			t.Errorf("Follow yielded %q, want only block 05", got)
 		}
 		cancel()
 		synctest.Wait()
 	})
 }
 
-func TestInterruptEndsOnlyRunningFollows(t *testing.T) {
+func TestInterruptEndsOnlyRunningFollowCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := memchain.New()
@@ -261,17 +267,18 @@ func TestInterruptEndsOnlyRunningFollows(t *testing.T) {
 		c.Interrupt(errors.New("wire cut"))
 		third := read(ctx, c, "")
 		if a, b, d := first(), second(), third(); a != "01 wire cut." || b != "wire cut." || d != "01" {
-			t.Errorf("Follows yielded %q, %q and %q", a, b, d)
+			t.Errorf("the interrupted Follow calls yielded %q and %q, want the error of Interrupt at the end", a, b)
+			t.Errorf("a Follow call after Interrupt yielded %q, want 01", d)
 		}
 		c.Interrupt(nil)
-		if got := third(); got != "01 memchain: interrupted." {
-			t.Errorf("Follow yielded %q", got)
+		if got := third(); got != "01 memchain: Follow was interrupted by Chain.Interrupt." {
+			t.Errorf("after Interrupt(nil), Follow has yielded %q, want the default error", got)
 		}
 		cancel()
 	})
 }
 
-func TestFollowOvertakenByPruningEnds(t *testing.T) {
+func TestFollowEndsIfItsNextBlockIsPruned(t *testing.T) {
 	c := memchain.New()
 	_ = c.Append(at("01", "02")...)
 	var got []string
@@ -287,11 +294,11 @@ func TestFollowOvertakenByPruningEnds(t *testing.T) {
 		}
 	}
 	if want := "01 02 " + chaingql.ErrCursorTooOld.Error(); strings.Join(got, " ") != want {
-		t.Errorf("read %q", got)
+		t.Errorf("Follow yielded %q, want %q", got, want)
 	}
 }
 
-func TestAppendWorksInsideFollow(t *testing.T) {
+func TestAppendIsPossibleInsideLoopOverFollow(t *testing.T) {
 	c := memchain.New()
 	_ = c.Append(at("01")...)
 	n := 0

@@ -23,6 +23,7 @@ func grow(t *testing.T, c *memchain.Chain, from, to uint64) {
 	}
 }
 
+// allocated returns the number of bytes that do allocates.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -31,16 +32,16 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Prune blocks readers, so it must be cheap.
-func TestPruneDoesNotCopyChain(t *testing.T) {
+// Prune holds the lock that readers need, so it must be fast.
+func TestPruneOfFewBlocksDoesNotCopyChain(t *testing.T) {
 	c := memchain.New()
 	grow(t, c, 0, 100_000)
 	if bytes := allocated(func() { c.Prune(chaingql.SeqCursor(10)) }); bytes > 64<<10 {
-		t.Errorf("pruning 10 blocks allocated %d bytes", bytes)
+		t.Errorf("Prune of 10 blocks allocated %d bytes, want at most 64 KiB", bytes)
 	}
 }
 
-func TestPrunedBlocksAreFreed(t *testing.T) {
+func TestMemoryOfPrunedBlocksIsFreed(t *testing.T) {
 	c := memchain.New()
 	heap := func() int {
 		runtime.GC()
@@ -56,12 +57,12 @@ func TestPrunedBlocksAreFreed(t *testing.T) {
 		}
 	}
 	if grown := heap() - before; grown > 10<<20 {
-		t.Errorf("a chain with 10,000 blocks uses %d bytes", grown)
+		t.Errorf("a chain with 10,000 stored and 290,000 pruned blocks uses %d bytes, want at most 10 MiB", grown)
 	}
 	runtime.KeepAlive(c)
 }
 
-func TestAddPublishesBlocksAndBalancesTogether(t *testing.T) {
+func TestAddMakesBalancesVisibleBeforeFollowYieldsBlocks(t *testing.T) {
 	account := chaingql.Address{ID: [32]byte{1}}
 	for range 50 {
 		c := memchain.New()
@@ -86,7 +87,7 @@ func TestAddPublishesBlocksAndBalancesTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-seen; errors.Is(err, chaingql.ErrNotFound) {
-			t.Fatal("Follow yielded a block before its balances were visible")
+			t.Fatal("Follow yielded a block before the balances of the same Add were visible")
 		}
 	}
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// recorded reads a file of recorded chain data.
+// recorded returns the contents of a recording in testdata/recordings.
 func recorded(t *testing.T, name string) []byte {
 	t.Helper()
 	return testkit.ReadGzip(t, filepath.Join("..", "testdata", "recordings", name+".gz"))
 }
 
+// load loads a recording in testdata/recordings.
 func load(t *testing.T, name string) memchain.Recording {
 	t.Helper()
 	rec, err := memchain.Load(strings.NewReader(string(recorded(t, name))))
@@ -27,11 +28,13 @@ func load(t *testing.T, name string) memchain.Recording {
 	return rec
 }
 
-func TestRecordedBlocksAreLoaded(t *testing.T) {
+func TestLoadReturnsAllRecordedBlocks(t *testing.T) {
 	for _, row := range []struct {
-		file                  string
-		blocks, out, computed int
-		linked                int // blocks with a recorded predecessor
+		file     string
+		blocks   int // number of loaded blocks
+		leftOut  int // number of blocks without chain_order
+		computed int // number of blocks whose chain_order can be computed
+		linked   int // number of blocks whose predecessor is recorded too
 	}{
 		{"ton-mainnet-genesis.json", 805, 0, 805, 803},
 		{"everscale-mainnet-2020-09-20.json", 155, 0, 155, 138},
@@ -41,13 +44,13 @@ func TestRecordedBlocksAreLoaded(t *testing.T) {
 	} {
 		t.Run(row.file, func(t *testing.T) {
 			rec := load(t, row.file)
-			if len(rec.Blocks) != row.blocks || rec.LeftOut != row.out || rec.Network == "" {
-				t.Errorf("%q has %d blocks and left %d out, want %d and %d",
-					rec.Network, len(rec.Blocks), rec.LeftOut, row.blocks, row.out)
+			if len(rec.Blocks) != row.blocks || rec.LeftOut != row.leftOut || rec.Network == "" {
+				t.Errorf("recording of network %q has %d blocks and LeftOut %d, want a name, %d blocks and LeftOut %d",
+					rec.Network, len(rec.Blocks), rec.LeftOut, row.blocks, row.leftOut)
 			}
 			linked, computed := checkRecorded(t, recorded(t, row.file), rec)
 			if linked != row.linked || computed != row.computed {
-				t.Errorf("%d blocks with a recorded predecessor and %d computed cursors, want %d and %d",
+				t.Errorf("%d blocks have a recorded predecessor and %d have a computable cursor, want %d and %d",
 					linked, computed, row.linked, row.computed)
 			}
 			c := memchain.New()
@@ -56,14 +59,15 @@ func TestRecordedBlocksAreLoaded(t *testing.T) {
 			}
 			page, err := c.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1000})
 			if err != nil || len(page) != row.blocks {
-				t.Errorf("the chain has %d blocks: %v", len(page), err)
+				t.Errorf("after Add, Blocks returned %d blocks and error %v, want %d blocks", len(page), err, row.blocks)
 			}
 		})
 	}
 }
 
-// checkRecorded compares the loaded blocks with the file: recorded predecessors must match
-// prev_hash, and ChainOrder must return the recorded cursors.
+// checkRecorded compares the loaded blocks with the file. The hash of each recorded
+// predecessor must be equal to prev_hash, and ChainOrder must return the recorded cursor.
+// checkRecorded returns the numbers of blocks for which it could check this.
 func checkRecorded(t *testing.T, data []byte, rec memchain.Recording) (linked, computed int) {
 	var file struct {
 		Blocks []struct {
@@ -96,7 +100,7 @@ func checkRecorded(t *testing.T, data []byte, rec memchain.Recording) (linked, c
 		for _, from := range []uint64{shard, parent} {
 			if hash, found := hashes[key(b.Workchain, from, b.SeqNo-1)]; found {
 				if linked++; hash != b.PrevHash {
-					t.Errorf("%d:%s %d follows %s, not the recorded %s",
+					t.Errorf("block %d:%s %d has prev_hash %s, but the recorded predecessor has hash %s",
 						b.Workchain, b.Shard, b.SeqNo, b.PrevHash, hash)
 				}
 				break
@@ -107,19 +111,19 @@ func checkRecorded(t *testing.T, data []byte, rec memchain.Recording) (linked, c
 		}
 		if got := loaded[b.ChainOrder]; got.Hash.String() != b.Hash || got.Shard != shard || got.SeqNo != b.SeqNo ||
 			got.Workchain != b.Workchain || got.Time.Unix() != b.GenUtime {
-			t.Errorf("cursor %s was loaded as %+v, want %+v", b.ChainOrder, got, b)
+			t.Errorf("Load returned %+v for cursor %s, want %+v", got, b.ChainOrder, b)
 		}
 		if b.Workchain == -1 || b.MasterSeqNo != 0 {
 			computed++
 			if got := chaingql.ChainOrder(b.Workchain, shard, b.SeqNo, b.MasterSeqNo); string(got) != b.ChainOrder {
-				t.Errorf("ChainOrder returned %s, want the recorded %s", got, b.ChainOrder)
+				t.Errorf("ChainOrder returned %s, want the recorded chain_order %s", got, b.ChainOrder)
 			}
 		}
 	}
 	return linked, computed
 }
 
-func TestRecordedAccountsHaveNewestBalance(t *testing.T) {
+func TestLoadReturnsNewestRecordedBalances(t *testing.T) {
 	for _, row := range []struct {
 		file     string
 		accounts int
@@ -150,8 +154,8 @@ func TestRecordedAccountsHaveNewestBalance(t *testing.T) {
 		t.Run(row.file, func(t *testing.T) {
 			rec := load(t, row.file)
 			if len(rec.Balances) != row.accounts || len(rec.Blocks) != 0 || rec.LeftOut != 0 {
-				t.Errorf("has %d accounts, want %d, and %d blocks, want 0",
-					len(rec.Balances), row.accounts, len(rec.Blocks))
+				t.Errorf("Load returned %d balances, %d blocks and LeftOut %d, want %d, 0 and 0",
+					len(rec.Balances), len(rec.Blocks), rec.LeftOut, row.accounts)
 			}
 			addr, err := chaingql.ParseAddress(row.address)
 			if err != nil {
@@ -162,7 +166,7 @@ func TestRecordedAccountsHaveNewestBalance(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := c.Balance(t.Context(), addr); err != nil || got.String() != row.balance {
-				t.Errorf("%s has %v (%v), want %s", row.address, got, err, row.balance)
+				t.Errorf("Balance of %s returned %v and error %v, want %s", row.address, got, err, row.balance)
 			}
 		})
 	}

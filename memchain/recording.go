@@ -18,30 +18,32 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A Recording holds blocks and balances of a real chain, read by [Load].
+// A Recording holds recorded blocks and balances of a real chain. [Load] reads it from a
+// file.
 type Recording struct {
-	// Network describes the recorded network.
+	// Network is the name or description of the recorded network.
 	Network string
-	// Blocks ascend by cursor, which is their recorded chain_order.
+	// Blocks holds the recorded blocks, ascending by cursor. The cursor of a block is its
+	// recorded chain_order.
 	Blocks []chaingql.Block
-	// LeftOut is the number of blocks that Load skipped because they have no chain_order
-	// and therefore no position.
+	// LeftOut is the number of blocks that Load skipped because they have no chain_order,
+	// so that their position in the chain is unknown.
 	LeftOut int
 	// Balances holds the newest recorded balance of each account.
 	Balances map[chaingql.Address]*big.Int
 }
 
-// Load reads a recording: one JSON object with blocks, accounts or both.
+// Load reads a recording from r: one JSON object with blocks, accounts or both.
 //
 //	{"network": "…",
 //	 "blocks": [{"workchain": -1, "shard": "8000000000000000", "seq_no": 1, "hash": "…64 hex digits…",
 //	             "gen_utime": 1573822385, "chain_order": "01m"}],
 //	 "accounts": [{"address": "-1:…64 hex digits…", "balance": "5000000000", "state_seq_no": 0}]}
 //
-// Blocks may be in any order. Those without chain_order are skipped. If an account has
-// several rows, the one with the highest state_seq_no is used. If the file deviates from
-// the format or has unknown members, Load returns an error that names the row and the
-// problem. Load reads all of r into memory. It may be compressed with gzip.
+// The blocks may be in any order. Load skips blocks without chain_order. If an account has
+// several rows, Load uses the row with the highest state_seq_no. If the recording deviates
+// from the format or has unknown members, Load returns an error that names the row and the
+// problem. The recording may be compressed with gzip. Load reads all of it into memory.
 func Load(r io.Reader) (Recording, error) {
 	rec, err := loadCompressed(r)
 	if err != nil {
@@ -50,6 +52,7 @@ func Load(r io.Reader) (Recording, error) {
 	return rec, nil
 }
 
+// loadCompressed loads a recording and decompresses it if it starts like a gzip file.
 func loadCompressed(r io.Reader) (Recording, error) {
 	text := bufio.NewReader(r)
 	if magic, _ := text.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -62,12 +65,13 @@ func loadCompressed(r io.Reader) (Recording, error) {
 	return load(unpacked)
 }
 
-// Add appends a recording's blocks to the chain and sets its balances in one atomic step. If it returns an error, the
-// chain is unchanged. Add does not keep references to the recording's slice, map or balances.
+// Add appends the blocks of a recording to the chain and sets the recorded balances, in one
+// atomic step. If it returns an error, the chain is unchanged. Add does not keep references
+// to the slice, the map or the balances of the recording.
 func (c *Chain) Add(rec Recording) error {
 	for addr, nano := range rec.Balances {
 		if nano == nil || nano.Sign() < 0 {
-			return fmt.Errorf("memchain: balance %v of %v", nano, addr)
+			return fmt.Errorf("memchain: recording has an invalid balance %v for account %v", nano, addr)
 		}
 	}
 	c.mu.Lock()
@@ -81,7 +85,8 @@ func (c *Chain) Add(rec Recording) error {
 	return nil
 }
 
-// Members of type any are valid in a file but ignored.
+// The JSON objects of a recording. A recording may have the members of type any, but Load
+// ignores their values.
 type (
 	recordedFile struct {
 		Network    string            `json:"network"`
@@ -118,6 +123,7 @@ type (
 	}
 )
 
+// load reads a recording that is not compressed.
 func load(r io.Reader) (rec Recording, err error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -128,7 +134,7 @@ func load(r io.Reader) (rec Recording, err error) {
 		return rec, err
 	}
 	if file.Blocks == nil && file.Accounts == nil {
-		return rec, errors.New("has neither blocks nor accounts")
+		return rec, errors.New("object has neither blocks nor accounts")
 	}
 	rec.Network = file.Network
 	for i, row := range file.Blocks {
@@ -154,6 +160,8 @@ func load(r io.Reader) (rec Recording, err error) {
 	return rec, err
 }
 
+// loadBlock parses and checks one row of blocks. The cursor of the block is empty if the
+// row has no chain_order.
 func loadBlock(row []byte) (b chaingql.Block, err error) {
 	var f recordedBlock
 	if err := decode(row, &f); err != nil {
@@ -171,14 +179,14 @@ func loadBlock(row []byte) (b chaingql.Block, err error) {
 	case f.GenUtime == nil:
 		return b, errors.New("gen_utime is missing")
 	case *f.GenUtime < 0 || *f.GenUtime > 1<<32-1:
-		return b, fmt.Errorf("gen_utime %d is not a time in 32 bits", *f.GenUtime)
+		return b, fmt.Errorf("gen_utime %d is not a 32-bit Unix time in seconds", *f.GenUtime)
 	}
 	var shard [8]byte
 	if err := decodeHex(shard[:], "shard", f.Shard); err != nil {
 		return b, err
 	}
 	if b.Shard = binary.BigEndian.Uint64(shard[:]); b.Shard == 0 {
-		return b, errors.New("shard is zero")
+		return b, errors.New("shard is zero, so it has no terminating bit")
 	}
 	if err := decodeHex(b.Hash[:], "hash", f.Hash); err != nil {
 		return b, err
@@ -202,6 +210,8 @@ func loadBlock(row []byte) (b chaingql.Block, err error) {
 	return b, nil
 }
 
+// loadAccounts parses and checks the rows of accounts, and returns the newest balance of
+// each account.
 func loadAccounts(rows []json.RawMessage) (map[chaingql.Address]*big.Int, error) {
 	balances := make(map[chaingql.Address]*big.Int, len(rows))
 	seen := make(map[chaingql.Address]uint32, len(rows))
@@ -227,7 +237,7 @@ func loadAccounts(rows []json.RawMessage) (map[chaingql.Address]*big.Int, error)
 			return nil, fmt.Errorf("account %d: balance %.80q is not a plain decimal number", i+1, *f.Balance)
 		}
 		if seqNo, again := seen[addr]; again && seqNo == *f.StateSeqNo {
-			return nil, fmt.Errorf("account %d: %v has two rows with state_seq_no %d", i+1, addr, seqNo)
+			return nil, fmt.Errorf("account %d: an earlier row of account %v has state_seq_no %d too", i+1, addr, seqNo)
 		} else if again && seqNo > *f.StateSeqNo {
 			continue
 		}
@@ -237,10 +247,12 @@ func loadAccounts(rows []json.RawMessage) (map[chaingql.Address]*big.Int, error)
 	return balances, nil
 }
 
-// maxDigits is the maximum number of digits of a balance: 256 bits, twice as many as the
-// network can express.
+// maxDigits is the maximum number of digits of a balance. It is enough for 256 bits, twice
+// as many as the network uses.
 const maxDigits = 78
 
+// parseBalance parses a decimal number without a sign or leading zeros, and reports whether
+// it is valid.
 func parseBalance(s string) (*big.Int, bool) {
 	if s == "" || len(s) > maxDigits || strings.Trim(s, "0123456789") != "" || (s[0] == '0' && s != "0") {
 		return nil, false
@@ -248,8 +260,8 @@ func parseBalance(s string) (*big.Int, bool) {
 	return new(big.Int).SetString(s, 10)
 }
 
-// decodeHex decodes s, which must have exactly the length of dst. It does nothing if s
-// is nil.
+// decodeHex decodes the hex digits in s, which must fill dst exactly. If s is nil, it does
+// nothing. name is the name of the value in errors.
 func decodeHex(dst []byte, name string, s *string) error {
 	if s == nil {
 		return nil
@@ -263,10 +275,10 @@ func decodeHex(dst []byte, name string, s *string) error {
 	return fmt.Errorf("%s %.80q is not %d hex digits", name, *s, digits)
 }
 
-// decode reads one JSON object and returns an error if anything follows it.
+// decode decodes one JSON object. It returns an error if data is not exactly one object.
 func decode(data []byte, into any) error {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '{' {
-		return fmt.Errorf("%.20q… is not an object", trimmed)
+		return fmt.Errorf("%.20q… is not a JSON object", trimmed)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -274,16 +286,16 @@ func decode(data []byte, into any) error {
 	var mistyped *json.UnmarshalTypeError
 	switch {
 	case errors.Is(err, io.EOF):
-		return errors.New("is empty")
+		return errors.New("JSON text is empty")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("is truncated")
+		return errors.New("JSON text is truncated")
 	case errors.As(err, &mistyped):
-		return fmt.Errorf("%s is a %s, which does not fit %v", mistyped.Field, mistyped.Value, mistyped.Type)
+		return fmt.Errorf("%s: JSON %s is not a valid %v", mistyped.Field, mistyped.Value, mistyped.Type)
 	case err != nil:
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("has data after its end")
+		return errors.New("there is data after the JSON object")
 	}
 	return nil
 }
