@@ -67,9 +67,9 @@ func TestFailedAppendDoesNotChangeChain(t *testing.T) {
 		{"ascending cursors", at("06", "07m"), ""},
 		{"the longest cursor", at(long), ""},
 		{"a cursor that is too long", at("06", long+"0"), "block 2 of 2 has cursor"},
-		{"the newest block again", at("05"), `block 1 of 1 has cursor "05", which is not greater than the previous cursor`},
-		{"descending cursors", at("06", "04"), `block 2 of 2 has cursor "04", which is not greater than the previous cursor`},
-		{"a duplicate cursor", at("06", "06"), `block 2 of 2 has cursor "06", which is not greater than the previous cursor`},
+		{"the newest again", at("05"), `block 1 of 1 has cursor "05", which is not greater than the previous cursor`},
+		{"descending cursors", at("06", "04"), `block 2 of 2 has cursor "04", which is not greater than`},
+		{"a duplicate cursor", at("06", "06"), `block 2 of 2 has cursor "06", which is not greater than`},
 		{"an empty cursor", at("06", ""), `block 2 of 2 has cursor ""`},
 		{
 			"an invalid character", at("06", "07", "08z"),
@@ -86,11 +86,11 @@ func TestFailedAppendDoesNotChangeChain(t *testing.T) {
 			got := cursors(t, c, chaingql.BlocksQuery{First: 10})
 			if row.want == "" {
 				if want := strings.TrimSpace("05 " + list(row.blocks)); err != nil || got != want {
-					t.Errorf("Append returned error %v and the chain has blocks %s, want no error and %s", err, got, want)
+					t.Errorf("Append returned error %v, then the chain has %s, want no error and %s", err, got, want)
 				}
 			} else if err == nil || got != "05" ||
 				!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("Append returned error %v and the chain has blocks %s, want an error with %q and only block 05",
+				t.Errorf("Append returned error %v, then the chain has %s, want an error with %q and only 05",
 					err, got, row.want)
 			}
 		})

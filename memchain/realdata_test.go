@@ -59,7 +59,7 @@ func TestLoadReturnsAllRecordedBlocks(t *testing.T) {
 			}
 			page, err := c.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1000})
 			if err != nil || len(page) != row.blocks {
-				t.Errorf("after Add, Blocks returned %d blocks and error %v, want %d blocks", len(page), err, row.blocks)
+				t.Errorf("after Add, Blocks returned %d blocks, %v, want %d", len(page), err, row.blocks)
 			}
 		})
 	}

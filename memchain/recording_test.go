@@ -100,7 +100,7 @@ func TestLoadReportsMalformedRecordingInOneLine(t *testing.T) {
 		{"a balance in hex", account(`"5"`, `"0x5"`), `balance "0x5" is not`},
 		{"a balance with a leading zero", account(`"5"`, `"05"`), `balance "05" is not`},
 		{"an empty balance", account(`"5"`, `""`), `balance "" is not`},
-		{"a balance that is too long", account(`"5"`, `"`+strings.Repeat("9", 79)+`"`), `is not a plain decimal number`},
+		{"a long balance", account(`"5"`, `"`+strings.Repeat("9", 79)+`"`), `is not a plain decimal number`},
 		{
 			"two balances with the same state_seq_no",
 			`{"accounts":[` + goodRow + `,` + strings.Replace(goodRow, `"5"`, `"6"`, 1) + `]}`,
