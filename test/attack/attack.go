@@ -9,23 +9,26 @@ import (
 // An attack is one hostile action of a client.
 type attack struct {
 	name string // unique in its family
-	// want lists the permitted outcomes: alternatives separated by "|", each a list of words that
-	// the outcome must contain. Any other outcome is a failure.
+	// want lists the permitted outcomes, separated by "|". Each is a list of words, all of which the
+	// outcome must contain. Any other outcome is a failure.
 	want   string
 	within time.Duration // maximum elapsed time
 	cpu    time.Duration // maximum CPU time of the server; 0 means no limit
-	do     func(s *site) (outcome, error)
-	body   func() string // posted if do is nil; building it is not timed
+	do     func(s *target) (outcome, error)
+	body   func() string // returns the body to post if do is nil; building it is not timed
 }
 
-// An outcome is the result of an attack. Its class is the code of a refusal, or one of these:
-//   - "answered": a response without an error
-//   - "served": a working socket or stream
-//   - "held": connections that stay open
-//   - "closed": a WebSocket close frame; text holds the code
+// An outcome is the result of an attack. Its class is the GraphQL error code of the response, or one
+// of these:
+//   - "answered": the response has no error
+//   - "served": the socket or stream works
+//   - "held": the connections stay open
+//   - "closed" and a code: the server sent a WebSocket close frame
+//   - "refused": the server sent an error message on a socket, or refused some of many requests
+//   - "mixed": several clients had outcomes of different classes
 //   - "cut": the connection ended without a response
-//   - "net/http": refused before the handler saw the request
-//   - "no answer": a timeout
+//   - "net/http": net/http refused the request before the handler saw it
+//   - "no answer": no response arrived before the timeout
 type outcome struct{ class, text string }
 
 func (o outcome) String() string { return strings.TrimSpace(o.class + " " + o.text) }
@@ -47,20 +50,20 @@ func (o outcome) meets(want string) bool {
 
 // A family is a group of similar attacks.
 type family struct {
-	name    string
-	attacks []attack
-	apart   bool   // run on a separate server, in parallel with other families
-	atOnce  bool   // run all attacks in parallel, because they wait for timeouts
-	kind    string // kind of the separate server; default: strong
-	recent  bool   // honest clients query only the last block meanwhile
-	peak    int64  // maximum RSS growth meanwhile, if larger than maxPeak
+	name     string
+	attacks  []attack
+	separate bool   // run on a separate server, in parallel with other families
+	atOnce   bool   // run all attacks in parallel, because they wait for timeouts
+	kind     string // kind of the separate server; default: strong
+	recent   bool   // honest clients query only the last block during the attacks
+	peak     int64  // maximum RSS growth during the attacks, if larger than maxPeak
 }
 
-// Default limits of an attack: elapsed time, with room for a busy machine, and CPU time for
-// documents, which does not depend on other programs.
+// Default limits of an attack. The limit of elapsed time is generous, because the machine may be busy.
+// The CPU time that a document takes does not depend on other programs.
 const (
-	usual      = time.Second
-	ofDocument = 100 * time.Millisecond
+	usual       = time.Second
+	documentCPU = 100 * time.Millisecond
 )
 
 // Frequent values of attack.want.
@@ -73,11 +76,11 @@ const (
 	fieldError = "200 BAD_USER_INPUT"
 	overLimit  = "LIMIT_EXCEEDED limit of"
 	answered   = "200 answered"
-	either     = "200|400" // both are harmless
+	either     = "200|400" // the response may be an error or not; both are harmless
 )
 
 // plain returns an attack with the default time limit.
-func plain(name, want string, do func(s *site) (outcome, error)) attack {
+func plain(name, want string, do func(s *target) (outcome, error)) attack {
 	return attack{name: name, want: want, within: usual, do: do}
 }
 
@@ -91,10 +94,10 @@ func docWith(name, want, text string, variables any) attack {
 	})
 }
 
-// posted returns an attack that posts a body with a document, with the default limits of elapsed
-// and CPU time.
+// posted returns an attack that posts the body that the function body returns. The body contains a
+// document, so the attack has the default limits of elapsed time and CPU time.
 func posted(name, want string, body func() string) attack {
-	return attack{name: name, want: want, within: usual, cpu: ofDocument, body: body}
+	return attack{name: name, want: want, within: usual, cpu: documentCPU, body: body}
 }
 
 // docs returns one attack for each document, named after its text.
@@ -106,18 +109,18 @@ func docs(want string, texts ...string) []attack {
 	return all
 }
 
-// body returns an attack that posts an invalid JSON body.
+// body returns an attack that posts text with the given headers.
 func body(name, want, text string, headers ...string) attack {
-	return plain(name, want, func(s *site) (outcome, error) { return s.post(text, headers...) })
+	return plain(name, want, func(s *target) (outcome, error) { return s.post(text, headers...) })
 }
 
-// wire returns an attack that sends invalid HTTP.
+// wire returns an attack that sends text, which is often invalid HTTP, to a new connection.
 func wire(name, want, text string) attack {
-	return plain(name, want, func(s *site) (outcome, error) { return s.send([]byte(text)) })
+	return plain(name, want, func(s *target) (outcome, error) { return s.send([]byte(text)) })
 }
 
-// grown returns attacks of doubling sizes. Smaller sizes may be answered; the last one must be
-// refused.
+// grown returns attacks of doubling sizes from "from" to "to". The server may answer the smaller sizes
+// and must refuse the last one.
 func grown(name, refusal string, from, to int, make func(name, want string, n int) attack) []attack {
 	var all []attack
 	for n := from; ; n *= 2 {
@@ -133,14 +136,15 @@ func grown(name, refusal string, from, to int, make func(name, want string, n in
 	}
 }
 
-// grownDoc is grown for documents. A document may exceed the body limit.
+// grownDoc is like grown, with attacks that post documents. Because a document may exceed the body
+// limit, refusals with status 413 are also permitted.
 func grownDoc(name, refusal string, from, to int, text func(n int) string) []attack {
 	return grown(name, refusal+"|413 LIMIT_EXCEEDED", from, to, func(name, want string, n int) attack {
 		return posted(name, want, func() string { return asJSON(map[string]any{"query": text(n)}) })
 	})
 }
 
-// times concatenates n copies of text and replaces # by the index of the copy.
+// times concatenates n copies of text. In each copy, it replaces # with the index of the copy.
 func times(n int, text string) string {
 	if !strings.Contains(text, "#") {
 		return strings.Repeat(text, n)

@@ -12,13 +12,13 @@ import (
 )
 
 var (
-	full = flag.Bool("attack.full", false, "all sizes")
+	full = flag.Bool("attack.full", false, "run attacks of all sizes")
 	only = flag.String("attack.only", "", "run only attacks whose name contains this text")
 	each = flag.Bool("attack.each", false, "print the outcome of each attack")
 )
 
 func TestMain(m *testing.M) {
-	if kind := os.Getenv(asServer); kind != "" {
+	if kind := os.Getenv(serverKindEnv); kind != "" {
 		fmt.Fprintln(os.Stderr, serve(kind))
 		os.Exit(1)
 	}
@@ -45,7 +45,7 @@ func TestServerSurvivesEveryAttack(t *testing.T) {
 		defer mu.Unlock()
 		fmt.Println(&r)
 		for _, f := range r.failures {
-			t.Errorf("%s: %s: %s", f.kind, f.attack, f.text)
+			t.Errorf("%s: attack %q: %s", f.kind, f.attack, f.text)
 		}
 		results = append(results, r)
 	}
@@ -55,7 +55,7 @@ func TestServerSurvivesEveryAttack(t *testing.T) {
 			if f = chosen(f); len(f.attacks) == 0 {
 				continue
 			}
-			if !f.apart {
+			if !f.separate {
 				together = append(together, f)
 				continue
 			}
@@ -82,9 +82,9 @@ func start(t *testing.T, kind string) *child {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.stop)
-	s := &site{addr: server.addr}
+	s := &target{addr: server.addr}
 	tries := 0
-	for warm := 0; warm < 20; tries++ { // retried, because many servers start at once
+	for warm := 0; warm < 20; tries++ { // errors are ignored at first, because many servers start at once
 		switch err := s.healthy(); {
 		case err == nil:
 			warm++
@@ -95,7 +95,7 @@ func start(t *testing.T, kind string) *child {
 	return server
 }
 
-// chosen removes the attacks that -attack.only excludes.
+// chosen returns f without the attacks that -attack.only excludes.
 func chosen(f family) family {
 	var kept []attack
 	for _, a := range f.attacks {
@@ -131,14 +131,14 @@ func TestAttacksAreDistinct(t *testing.T) {
 			}
 			if text := a.body(); len(text) < 1<<20 {
 				if bodies[text] != "" {
-					t.Errorf("%s has the same body as %s", name, bodies[text])
+					t.Errorf("attack %s has the same body as %s", name, bodies[text])
 				}
 				bodies[text] = name
 			}
 		}
 	}
 	if n < 500 {
-		t.Errorf("%d attacks, want at least 500", n)
+		t.Errorf("found %d attacks, want at least 500", n)
 	}
-	fmt.Println(n, "attacks with all sizes")
+	fmt.Println(n, "attacks of all sizes")
 }

@@ -10,15 +10,17 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A stalling backend blocks in balance calls for one workchain and ignores their context.
+// A stalling backend blocks balance calls for accounts in stalledWorkchain. A blocked call ignores its
+// context and lasts stallTime.
 type stalling struct {
 	*memchain.Chain
-	under, most atomic.Int64 // blocked calls: current and maximum
+	blocked    atomic.Int64 // number of calls that block now
+	maxBlocked atomic.Int64 // maximum of blocked since the last reset
 }
 
 const (
-	stalledChain = 1000
-	stallTime    = 10 * time.Second
+	stalledWorkchain = 1000
+	stallTime        = 10 * time.Second
 )
 
 func (b *stalling) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
@@ -32,12 +34,12 @@ func (b *stalling) Balances(ctx context.Context, addrs []chaingql.Address) ([]*b
 }
 
 func (b *stalling) stall(addr chaingql.Address) {
-	if addr.Workchain != stalledChain {
+	if addr.Workchain != stalledWorkchain {
 		return
 	}
-	under := b.under.Add(1)
-	defer b.under.Add(-1)
-	for most := b.most.Load(); under > most && !b.most.CompareAndSwap(most, under); most = b.most.Load() {
+	n := b.blocked.Add(1)
+	defer b.blocked.Add(-1)
+	for old := b.maxBlocked.Load(); n > old && !b.maxBlocked.CompareAndSwap(old, n); old = b.maxBlocked.Load() {
 	}
 	time.Sleep(stallTime)
 }

@@ -91,7 +91,7 @@ func sizes() []attack {
 		return body(name, badRequest+"|413", "["+strings.TrimSuffix(strings.Repeat(goodBody+",", n), ",")+"]")
 	})...)
 	stream := func(name, want string, total int64, head ...string) attack {
-		return plain(name, want, func(s *site) (outcome, error) {
+		return plain(name, want, func(s *target) (outcome, error) {
 			c, err := s.dial()
 			if err != nil {
 				return outcome{}, err
@@ -103,7 +103,7 @@ func sizes() []attack {
 				_, _ = io.CopyN(c, spaces{}, total)
 			}()
 			defer func() { c.Close(); <-sent }()
-			return answerOf(c)
+			return readPostResponse(c)
 		})
 	}
 	large := int64(100 << 20)

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// asServer is an environment variable. If it is set, the test binary runs as the target server of
-// this kind.
-const asServer = "CHAINGQL_ATTACK_SERVER"
+// serverKindEnv is the name of an environment variable. If it is set, the test binary runs a server
+// whose kind is the value of the variable.
+const serverKindEnv = "CHAINGQL_ATTACK_SERVER"
 
-// A child is a server in a separate process. It exits when its standard input is closed, so also
-// when this process ends.
+// A child is a server in a separate process. It exits when its standard input is closed, and
+// therefore also when this process ends.
 type child struct {
 	kind  string
 	addr  string
@@ -35,12 +35,12 @@ type child struct {
 	output bytes.Buffer
 }
 
-// maxMemory is GOMEMLIMIT for weak servers.
+// maxMemory is the GOMEMLIMIT of weak servers.
 const maxMemory = "1GiB"
 
 func startChild(kind string) (*child, error) {
 	c := &child{kind: kind, cmd: exec.Command(os.Args[0]), lines: make(chan string, 1), died: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), asServer+"="+kind, "GOTRACEBACK=single")
+	c.cmd.Env = append(os.Environ(), serverKindEnv+"="+kind, "GOTRACEBACK=single")
 	if kind != strong && kind != confined {
 		c.cmd.Env = append(c.cmd.Env, "GOMEMLIMIT="+maxMemory)
 	}
@@ -64,7 +64,7 @@ func startChild(kind string) (*child, error) {
 			}
 			select {
 			case c.lines <- line[:len(line)-1]:
-			case <-time.After(time.Minute): // nobody reads the reply
+			case <-time.After(time.Minute): // the caller that asked has stopped waiting
 			}
 		}
 		_ = c.cmd.Wait() // output contains the cause
@@ -74,7 +74,7 @@ func startChild(kind string) (*child, error) {
 	c.addr, c.http2, _ = strings.Cut(addrs, " ")
 	if err != nil {
 		c.stop()
-		return nil, fmt.Errorf("start: %w", err)
+		return nil, fmt.Errorf("start server: %w", err)
 	}
 	return c, nil
 }
@@ -117,21 +117,23 @@ func (c *child) stop() {
 	}
 }
 
+// line returns the next line that the server prints.
 func (c *child) line(wait time.Duration) (string, error) {
 	select {
 	case line := <-c.lines:
 		return line, nil
 	case <-c.died:
-		return "", errors.New("the server has ended")
+		return "", errors.New("the server has exited")
 	case <-time.After(wait):
-		return "", errors.New("the server does not respond")
+		return "", errors.New("the server does not reply to commands")
 	}
 }
 
-func (c *child) ask(what string) (string, error) {
+// ask sends a command to the server and returns its reply.
+func (c *child) ask(command string) (string, error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
-	if _, err := io.WriteString(c.input, what+"\n"); err != nil {
+	if _, err := io.WriteString(c.input, command+"\n"); err != nil {
 		return "", err
 	}
 	return c.line(time.Minute)
@@ -143,8 +145,8 @@ func (c *child) state() (state, error) { return c.stateOf("state") }
 // resetPeaks resets the peaks of the server and then returns its state.
 func (c *child) resetPeaks() (state, error) { return c.stateOf("reset") }
 
-func (c *child) stateOf(what string) (state, error) {
-	line, err := c.ask(what)
+func (c *child) stateOf(command string) (state, error) {
+	line, err := c.ask(command)
 	if err != nil {
 		return state{}, err
 	}
@@ -152,7 +154,7 @@ func (c *child) stateOf(what string) (state, error) {
 	return s, json.Unmarshal([]byte(line), &s)
 }
 
-// spent returns the CPU time of the server since it started.
+// spent returns the CPU time that the server has used since it started.
 func (c *child) spent() (time.Duration, error) {
 	line, err := c.ask("spent")
 	if err != nil {
@@ -161,8 +163,8 @@ func (c *child) spent() (time.Duration, error) {
 	return time.ParseDuration(line)
 }
 
-// settled waits until the server has no more goroutines and files than before, or until the wait is
-// over, and returns its state.
+// settled waits until the server has no more goroutines and files than in the state before, but not
+// longer than wait. It returns the server's last state.
 func (c *child) settled(before state, wait time.Duration) (state, error) {
 	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
 		s, err := c.state()

@@ -33,7 +33,7 @@ func credentials() []attack {
 		if strings.Count(h, "OnMzY3JldA==") == 2 && strings.Count(h, "\n") == 1 { // the same credentials twice
 			want += "|answered"
 		}
-		all = append(all, plain("locked, "+short(h), want, func(s *site) (outcome, error) {
+		all = append(all, plain("locked, "+short(h), want, func(s *target) (outcome, error) {
 			return s.send(request("POST", "/locked/graphql", goodBody, h))
 		}))
 	}
@@ -42,26 +42,26 @@ func credentials() []attack {
 		"%ff", "ｌocked", "%c4%b1", "admin", strings.Repeat("a", 8000), "%25", "open%0d%0aX:y", "open;x=y", "open,known", "known%2fgraphql",
 		"%2e%2e", "%2e",
 	} {
-		all = append(all, plain("project "+short(project), no+"|net/http", func(s *site) (outcome, error) {
+		all = append(all, plain("project "+short(project), no+"|net/http", func(s *target) (outcome, error) {
 			return s.send(request("POST", "/"+project+"/graphql", goodBody, basic(":"+secret)))
 		}))
 	}
 	// Project ids are compared in Unicode lower case; the lower case of U+212A is k.
 	for _, project := range []string{"KNOWN", "%4bnown", "%e2%84%aanown"} {
 		at := func(name, want, secret string) attack {
-			return plain("project "+project+name, want, func(s *site) (outcome, error) {
+			return plain("project "+project+name, want, func(s *target) (outcome, error) {
 				return s.send(request("POST", "/"+project+"/graphql", goodBody, basic(":"+secret)))
 			})
 		}
 		all = append(all, at(" with its secret", answered, secret), at(" with another one", no, "wrong"))
 	}
 	for _, query := range []string{"&secret=s3cret", "&accessKey=s3cret", "&Authorization=Basic%20OnMzY3JldA==", "&access_token=s3cret"} {
-		all = append(all, plain("in the URL, "+query, no, func(s *site) (outcome, error) {
+		all = append(all, plain("in the URL, "+query, no, func(s *target) (outcome, error) {
 			return s.get("/locked/graphql?query={info{version}}" + query)
 		}))
 	}
 	// Responses must not reveal which part of the credentials is wrong.
-	return append(all, plain("the same answer to all", no, func(s *site) (outcome, error) {
+	return append(all, plain("the same answer to all", no, func(s *target) (outcome, error) {
 		first := ""
 		var last outcome
 		for _, text := range [][]byte{

@@ -28,8 +28,8 @@ func defaults(full bool) []attack {
 }
 
 // eachPosted posts n documents one after another. It replaces "own" in each by a unique text.
-func eachPosted(n int, text string) func(s *site) (last outcome, err error) {
-	return func(s *site) (last outcome, err error) {
+func eachPosted(n int, text string) func(s *target) (last outcome, err error) {
+	return func(s *target) (last outcome, err error) {
 		for i := range n {
 			text := strings.Replace(text, "own", fmt.Sprint("n", i), 1)
 			if last, err = s.post(asJSON(map[string]any{"query": text})); err != nil {

@@ -109,7 +109,7 @@ func sameNames() []attack {
 // operations returns documents without operations, with many, or with unsupported ones.
 func operations() []attack {
 	named := func(name, want, text string, operation any) attack {
-		return plain(name, want, func(s *site) (outcome, error) {
+		return plain(name, want, func(s *target) (outcome, error) {
 			return s.post(asJSON(map[string]any{"query": text, "operationName": operation}))
 		})
 	}

@@ -17,7 +17,7 @@ import (
 const liveQuery = "subscription{blocks{id chain_order}}"
 
 // follow requests an event stream and returns the outcome of its first event.
-func (s *site) follow(text []byte) (outcome, error) {
+func (s *target) follow(text []byte) (outcome, error) {
 	c, err := s.dial()
 	if err != nil {
 		return outcome{}, err
@@ -34,7 +34,7 @@ func (s *site) follow(text []byte) (outcome, error) {
 	}
 	// Body.Close would wait for the end of the stream, so the body is not closed.
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		content, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 		if err != nil {
 			return ended(err)
 		}
@@ -62,7 +62,7 @@ func (s *site) follow(text []byte) (outcome, error) {
 }
 
 // ask returns a request for an event stream by GET or POST.
-func ask(method, query string, headers ...string) []byte {
+func streamRequest(method, query string, headers ...string) []byte {
 	if !strings.Contains(strings.Join(headers, "\n"), "Accept: ") {
 		headers = append([]string{"Accept: text/event-stream"}, headers...)
 	}
@@ -75,7 +75,7 @@ func ask(method, query string, headers ...string) []byte {
 // events returns malformed requests for event streams and requests with false Last-Event-ID values.
 func events() []attack {
 	stream := func(name, want, method, query string, headers ...string) attack {
-		return plain(name, want, func(s *site) (outcome, error) { return s.follow(ask(method, query, headers...)) })
+		return plain(name, want, func(s *target) (outcome, error) { return s.follow(streamRequest(method, query, headers...)) })
 	}
 	const mine, lost = "BAD_USER_INPUT", "served|BAD_USER_INPUT|CURSOR_TOO_OLD"
 	var all []attack
@@ -84,9 +84,9 @@ func events() []attack {
 		strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("a", 100_000), "a\tb", "0 ", "A", "NaN", "1e9", "0m",
 	} {
 		// A cursor after all blocks is valid; the stream waits.
-		all = append(all, plain("Last-Event-ID "+short(id), lost+"|no answer", func(s *site) (outcome, error) {
+		all = append(all, plain("Last-Event-ID "+short(id), lost+"|no answer", func(s *target) (outcome, error) {
 			s.timeout = usual / 3
-			return s.follow(ask("GET", liveQuery, "Last-Event-ID: "+id))
+			return s.follow(streamRequest("GET", liveQuery, "Last-Event-ID: "+id))
 		}))
 	}
 	all = append(all,
@@ -115,15 +115,15 @@ func events() []attack {
 		stream("a body in addition to the URL", "served|400", "GET", liveQuery, "Content-Length: 0"),
 		stream("keep-alive", "served", "GET", liveQuery, "Connection: keep-alive"),
 	)
-	all = append(all, plain("HTTP/1.0", "served|answered|406", func(s *site) (outcome, error) {
-		return s.follow([]byte(strings.Replace(string(ask("GET", liveQuery)), "HTTP/1.1", "HTTP/1.0", 1)))
-	}), plain("connect and leave at once, 200 times", "cut", func(s *site) (outcome, error) {
+	all = append(all, plain("HTTP/1.0", "served|answered|406", func(s *target) (outcome, error) {
+		return s.follow([]byte(strings.Replace(string(streamRequest("GET", liveQuery)), "HTTP/1.1", "HTTP/1.0", 1)))
+	}), plain("connect and leave at once, 200 times", "cut", func(s *target) (outcome, error) {
 		for range 200 {
 			c, err := s.dial()
 			if err != nil {
 				return outcome{}, err
 			}
-			_, err = c.Write(ask("GET", liveQuery))
+			_, err = c.Write(streamRequest("GET", liveQuery))
 			c.Close()
 			if err != nil {
 				return outcome{}, err
@@ -131,13 +131,13 @@ func events() []attack {
 		}
 		return outcome{class: "cut"}, nil
 	}))
-	all = append(all, attack{name: "2000 readers that received 100 old blocks", want: "served", within: 30 * usual, do: func(s *site) (outcome, error) { return s.replays(2000) }})
+	all = append(all, attack{name: "2000 readers that received 100 old blocks", want: "served", within: 30 * usual, do: func(s *target) (outcome, error) { return s.replays(2000) }})
 	for _, n := range []int{100, 500, 2000} {
 		for _, q := range []string{liveQuery, `subscription{blocks(after:""){id}}`, "subscription{blocks(filter:{id:{in:[" + times(100, `"a"`) + "]}}){id}}"} {
-			all = append(all, attack{name: fmt.Sprintf("%d streams of %s", n, short(q)), want: "served|no answer|CURSOR_TOO_OLD", within: 20 * usual, do: func(s *site) (outcome, error) {
-				return s.crowd(n, func(own *site) (outcome, error) {
+			all = append(all, attack{name: fmt.Sprintf("%d streams of %s", n, short(q)), want: "served|no answer|CURSOR_TOO_OLD", within: 20 * usual, do: func(s *target) (outcome, error) {
+				return s.inParallel(n, func(own *target) (outcome, error) {
 					own.timeout = 2 * usual
-					return own.follow(ask("POST", q))
+					return own.follow(streamRequest("POST", q))
 				})
 			}})
 		}
@@ -147,13 +147,13 @@ func events() []attack {
 
 // replays opens n streams that receive 100 large blocks and then wait for more. Buffers that are
 // idle then must be freed.
-func (s *site) replays(n int) (outcome, error) {
+func (s *target) replays(n int) (outcome, error) {
 	const rounds = 100
 	before, err := s.server.state()
 	if err != nil {
 		return outcome{}, err
 	}
-	text := ask("POST", fmt.Sprintf(`subscription{blocks(after:"%s" filter:{workchain_id:{eq:-1}}){`, roundBefore(rounds))+times(20, "a#:chain_order ")+"chain_order}}")
+	text := streamRequest("POST", fmt.Sprintf(`subscription{blocks(after:"%s" filter:{workchain_id:{eq:-1}}){`, roundBefore(rounds))+times(20, "a#:chain_order ")+"chain_order}}")
 	var conns []net.Conn
 	var all sync.WaitGroup
 	defer func() {

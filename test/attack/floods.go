@@ -43,8 +43,8 @@ func floods() []attack {
 		}
 		for _, n := range []int{1, 8} {
 			much := begin(protocol, `"1"`, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
-			all = append(all, crowded(fmt.Sprintf("endless expensive queries on %d sockets (%s)", n, protocol), n, func(s *site) (net.Conn, error) {
-				return s.insist(protocol, much)
+			all = append(all, withConnections(fmt.Sprintf("endless expensive queries on %d sockets (%s)", n, protocol), n, func(s *target) (net.Conn, error) {
+				return s.floodOperations(protocol, much)
 			}))
 		}
 		for _, p := range []struct{ name, want, payload string }{
@@ -53,8 +53,8 @@ func floods() []attack {
 			{"memory of long strings", kept, ofVariable(50_000)},
 			{"memory of undeclared variables", "served", `{"query":"subscription{blocks(filter:{id:{eq:\"a\"}}){id}}","variables":{"f":"own` + strings.Repeat("a", 50_000) + `"}}`},
 		} {
-			all = append(all, attack{name: "255 operations on each of 5 sockets: " + p.name + " (" + protocol + ")", want: p.want, within: 20 * usual, do: func(s *site) (outcome, error) {
-				return s.crowd(5, func(s *site) (outcome, error) {
+			all = append(all, attack{name: "255 operations on each of 5 sockets: " + p.name + " (" + protocol + ")", want: p.want, within: 20 * usual, do: func(s *target) (outcome, error) {
+				return s.inParallel(5, func(s *target) (outcome, error) {
 					w, err := s.open(protocol, true)
 					if err != nil {
 						return outcome{}, err
@@ -76,17 +76,17 @@ func floods() []attack {
 	} {
 		for _, n := range []int{100, q.most} {
 			// Some clients may be refused by a limit on concurrent work.
-			all = append(all, attack{name: fmt.Sprintf("%d clients at once ask for %s", n, q.name), want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual, do: func(s *site) (outcome, error) {
-				return s.crowd(n, func(s *site) (outcome, error) { return s.post(q.text) })
+			all = append(all, attack{name: fmt.Sprintf("%d clients at once ask for %s", n, q.name), want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual, do: func(s *target) (outcome, error) {
+				return s.inParallel(n, func(s *target) (outcome, error) { return s.post(q.text) })
 			}})
 		}
 	}
 	return all
 }
 
-// insist opens a socket that starts the same operation with new ids as fast as the server reads,
+// floodOperations opens a socket that starts the same operation with new ids as fast as the server reads,
 // and discards all responses.
-func (s *site) insist(protocol, operation string) (net.Conn, error) {
+func (s *target) floodOperations(protocol, operation string) (net.Conn, error) {
 	w, err := s.open(protocol, true)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func frameFloods() []attack {
 // frameFlood sends n frames before any message and ignores responses. The test measures the
 // server's CPU time: a second for half a million frames would be as bad as not limiting them.
 func frameFlood(name, want, protocol string, first, each []byte, n int) attack {
-	return attack{name: name, want: want, within: 5 * usual, cpu: 4 * ofDocument, do: func(s *site) (outcome, error) {
+	return attack{name: name, want: want, within: 5 * usual, cpu: 4 * documentCPU, do: func(s *target) (outcome, error) {
 		w, err := s.open(protocol, false)
 		if err != nil {
 			return outcome{}, err

@@ -67,7 +67,7 @@ func handshakes() []attack {
 		hand("Upgrade to two", "served|400", "Upgrade: h2c, websocket"),
 		hand("Upgrade to a version", badRequest, "Upgrade: websocket/13"),
 		hand("Upgrade to h2c", badRequest, "Upgrade: h2c"),
-		opening("by POST", "400|405|415", []byte(strings.Replace(string(upgrade(path, modern)), "GET", "POST", 1))), plain("by HEAD", "400|406|answered", func(s *site) (outcome, error) {
+		opening("by POST", "400|405|415", []byte(strings.Replace(string(upgrade(path, modern)), "GET", "POST", 1))), plain("by HEAD", "400|406|answered", func(s *target) (outcome, error) {
 			return s.send([]byte(strings.Replace(string(upgrade(path, modern)), "GET", "HEAD", 1)))
 		}),
 		opening("by HTTP/1.0", "400|served|net/http", []byte(strings.Replace(string(upgrade(path, modern)), "HTTP/1.1", "HTTP/1.0", 1))),

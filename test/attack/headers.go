@@ -64,13 +64,13 @@ func headers() []attack {
 		all = append(all, post("harmless "+short(h), "200 answered", h))
 	}
 	all = append(all, grown("headers", "net/http 431", 64, 128<<10, func(name, want string, n int) attack {
-		return plain(name, want+"|cut", func(s *site) (outcome, error) { return s.post(goodBody, times(n, "X-A#: aaaaaaaa\r\n")+"X: x") })
+		return plain(name, want+"|cut", func(s *target) (outcome, error) { return s.post(goodBody, times(n, "X-A#: aaaaaaaa\r\n")+"X: x") })
 	})...)
 	all = append(all, grown("bytes of one header", "net/http 431", 32<<10, 4<<20, func(name, want string, n int) attack {
-		return plain(name, want+"|cut", func(s *site) (outcome, error) { return s.post(goodBody, "X-A: "+strings.Repeat("a", n)) })
+		return plain(name, want+"|cut", func(s *target) (outcome, error) { return s.post(goodBody, "X-A: "+strings.Repeat("a", n)) })
 	})...)
 	all = append(all, grown("bytes of a header's name", "net/http 431", 32<<10, 4<<20, func(name, want string, n int) attack {
-		return plain(name, want+"|cut", func(s *site) (outcome, error) { return s.post(goodBody, strings.Repeat("a", n)+": a") })
+		return plain(name, want+"|cut", func(s *target) (outcome, error) { return s.post(goodBody, strings.Repeat("a", n)+": a") })
 	})...)
 	return append(all, smuggling()...)
 }
@@ -129,7 +129,7 @@ func smuggling() []attack {
 // pipelined sends requests without waiting for responses. There must be at most that many
 // responses.
 func pipelined(name, text string, most int) attack {
-	return plain(name, "answered", func(s *site) (outcome, error) {
+	return plain(name, "answered", func(s *target) (outcome, error) {
 		c, err := s.dial()
 		if err != nil {
 			return outcome{}, err
@@ -146,7 +146,7 @@ func pipelined(name, text string, most int) attack {
 			if n == most {
 				return last, nil
 			}
-			o, err := answer(r, http.MethodPost)
+			o, err := readResponse(r, http.MethodPost)
 			switch {
 			case err != nil:
 				return o, err

@@ -53,7 +53,7 @@ func h2Post(i int, body string, length int, headers ...string) []byte {
 }
 
 // dial2 opens an HTTP/2 connection without TLS and writes the preface and all texts.
-func (s *site) dial2(preface []byte, texts ...[]byte) (net.Conn, error) {
+func (s *target) dial2(preface []byte, texts ...[]byte) (net.Conn, error) {
 	c, err := s.dialTo(s.server.http2)
 	if err != nil {
 		return nil, err

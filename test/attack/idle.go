@@ -22,15 +22,15 @@ func idle(full bool) []attack {
 		{"connection_init alone", string(upgrade(path, modern)) + first},
 		{"a subscription", string(upgrade(path, modern)) + first + string(textFrame(begin(modern, `"1"`, never)))},
 		{"a subscription of the legacy protocol", string(upgrade(path, legacy)) + first + string(textFrame(begin(legacy, `"1"`, never)))},
-		{"an event stream", string(ask("GET", `subscription{blocks(filter:{id:{eq:"none"}}){id}}`))},
+		{"an event stream", string(streamRequest("GET", `subscription{blocks(filter:{id:{eq:"none"}}){id}}`))},
 	} {
-		all = append(all, attack{name: fmt.Sprintf("%d idle: %s", n, k.name), want: "held", within: 20 * usual, do: func(s *site) (outcome, error) {
+		all = append(all, attack{name: fmt.Sprintf("%d idle: %s", n, k.name), want: "held", within: 20 * usual, do: func(s *target) (outcome, error) {
 			before, err := s.server.state()
 			if err != nil {
 				return outcome{}, err
 			}
 			o := outcome{class: "held"}
-			err = s.hold(n, []byte(k.text), closed, func() error {
+			err = s.hold(n, []byte(k.text), closeConn, func() error {
 				if o.text, err = s.cost(before, n); err != nil {
 					return err
 				}
@@ -50,7 +50,7 @@ const maxEach = 64 << 10
 
 // cost waits until n clients are connected and reports the server's memory for each. It fails above
 // maxEach.
-func (s *site) cost(before state, n int) (string, error) {
+func (s *target) cost(before state, n int) (string, error) {
 	for deadline := time.Now().Add(4 * usual); ; time.Sleep(50 * time.Millisecond) {
 		now, err := s.server.state()
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-var worst = regexp.MustCompile(`clients can make a Handler keep at most ([\d,]+) MiB`)
+var statedWorstCase = regexp.MustCompile(`clients can make a Handler keep at most ([\d,]+) MiB`)
 
 // worstCase reads the worst-case memory of the default limits, in bytes, from docs/limits.md.
 func worstCase() (uint64, error) {
@@ -17,20 +17,20 @@ func worstCase() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	found := worst.FindSubmatch(text)
+	found := statedWorstCase.FindSubmatch(text)
 	if found == nil {
-		return 0, errors.New("attack: docs/limits.md does not state the worst case")
+		return 0, errors.New("docs/limits.md does not state the worst-case memory")
 	}
 	n, err := strconv.ParseUint(strings.ReplaceAll(string(found[1]), ",", ""), 10, 32)
 	return n << 20, err
 }
 
-// confine sets RLIMIT_DATA to the worst case: this process dies if it requests more memory, used or
-// not.
-func confine() error {
-	most, err := worstCase()
+// limitMemory sets RLIMIT_DATA of this process to the documented worst case. If the process then
+// requests more memory from the kernel, the Go runtime ends it.
+func limitMemory() error {
+	limit, err := worstCase()
 	if err != nil {
 		return err
 	}
-	return syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: most, Max: most})
+	return syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: limit, Max: limit})
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// The server's memory is limited to the worst case of docs/limits.md while clients request
-// gigabytes of responses and do not read them.
-func TestServerStaysWithinDocumentedMemory(t *testing.T) {
+// Clients request gigabytes of responses and do not read them. The server's memory is limited to the
+// worst case that docs/limits.md states, so the server exits if it needs more.
+func TestUnreadResponsesStayWithinDocumentedMemory(t *testing.T) {
 	server := start(t, confined)
 	before, err := server.resetPeaks()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{addr: server.addr, timeout: 30 * time.Second, server: server}
-	text := much()
+	s := &target{addr: server.addr, timeout: 30 * time.Second, server: server}
+	text := expensiveQuery()
 	var conns []net.Conn
 	defer func() {
 		for _, c := range conns {
@@ -38,13 +38,13 @@ func TestServerStaysWithinDocumentedMemory(t *testing.T) {
 		c, err := s.dial()
 		keep(c, err)
 		protocol := []string{legacy, modern}[i%2]
-		said := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) +
+		sent := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) +
 			frameAll(starts(protocol, 32, text))
-		go func() { _, _ = c.Write([]byte(said)) }() // until the server stops reading
+		go func() { _, _ = c.Write([]byte(sent)) }() // until the server stops reading
 	}
 	for range 20 {
 		if o, err := s.post(goodBody); err != nil || server.dead() {
-			t.Fatalf("honest query: %v, %v; server output: %s", o, err, server.errorOutput())
+			t.Fatalf("honest query failed: outcome %v, error %v; server output: %s", o, err, server.errorOutput())
 		}
 		time.Sleep(100 * time.Millisecond) // pause between honest queries
 	}
@@ -52,9 +52,9 @@ func TestServerStaysWithinDocumentedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; server output: %s", err, server.errorOutput())
 	}
-	most, err := worstCase()
-	if err != nil || after.Peak > int64(most) {
-		t.Errorf("peak RSS %d MiB, want at most the worst case; %v", after.Peak>>20, err)
+	limit, err := worstCase()
+	if err != nil || after.Peak > int64(limit) {
+		t.Errorf("peak RSS is %d MiB, want at most the documented worst case of %d MiB; error %v", after.Peak>>20, limit>>20, err)
 	}
-	fmt.Printf("worst case %d MiB: RSS %d MiB before, peak %d MiB\n", most>>20, before.RSS>>20, after.Peak>>20)
+	fmt.Printf("worst case %d MiB: RSS %d MiB before, peak %d MiB\n", limit>>20, before.RSS>>20, after.Peak>>20)
 }

@@ -146,7 +146,7 @@ func messages(protocol string) []attack {
 		`{"a":[` + strings.Repeat(`{"":0},`, 1000) + `1]}`, `{"a":[` + strings.Repeat("[],", 2700) + `1]}`,
 		`{"token":"OnMzY3JldA==","secret":"s3cret","Authorization":"Bearer s3cret"}`,
 	} {
-		all = append(all, plain("init of the locked project with "+short(p), "closed|cut", func(s *site) (outcome, error) {
+		all = append(all, plain("init of the locked project with "+short(p), "closed|cut", func(s *target) (outcome, error) {
 			return s.openAndAsk("locked", protocol, `{"type":"connection_init","payload":`+p+`}`)
 		}))
 	}

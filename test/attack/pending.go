@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// much returns a query of the maximum cost: 50 pages of 50 blocks.
-func much() string {
+// expensiveQuery returns a query that has the maximum permitted cost. It reads 50 pages of 50 blocks.
+func expensiveQuery() string {
 	return query("{blockchain{" + times(50, "a#:blocks(last:50){edges{cursor node{id hash shard seq_no chain_order workchain_id gen_utime __typename}}}") + "}}")
 }
 
-// during repeats the health check for d and returns its first error.
-func (s *site) during(d time.Duration) error {
+// healthyFor repeats the health check for the duration d and returns its first error.
+func (s *target) healthyFor(d time.Duration) error {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if err := s.healthy(); err != nil {
 			return err
@@ -22,14 +22,16 @@ func (s *site) during(d time.Duration) error {
 	return nil
 }
 
-// crowded opens n connections and requires for 4 seconds that honest clients are served.
-func crowded(name string, n int, open func(s *site) (net.Conn, error)) attack {
-	return crowdedFor(4*time.Second, name, n, open, func(s *site) error { return nil })
+// withConnections returns an attack that opens n connections and keeps them open for four seconds.
+// Meanwhile, honest clients must be served.
+func withConnections(name string, n int, open func(s *target) (net.Conn, error)) attack {
+	return withConnectionsFor(4*time.Second, name, n, open, func(s *target) error { return nil })
 }
 
-// crowdedFor is like crowded for a time d. The function honest must succeed repeatedly, too.
-func crowdedFor(d time.Duration, name string, n int, open func(s *site) (net.Conn, error), honest func(s *site) error) attack {
-	return attack{name: name, want: "held", within: 30 * time.Second, do: func(s *site) (outcome, error) {
+// withConnectionsFor is like withConnections, but keeps the connections open for the duration d. The
+// function honest is called repeatedly and must succeed each time.
+func withConnectionsFor(d time.Duration, name string, n int, open func(s *target) (net.Conn, error), honest func(s *target) error) attack {
+	return attack{name: name, want: "held", within: 30 * time.Second, do: func(s *target) (outcome, error) {
 		var conns []net.Conn
 		defer func() {
 			for _, c := range conns {
@@ -47,7 +49,7 @@ func crowdedFor(d time.Duration, name string, n int, open func(s *site) (net.Con
 			if err := honest(s); err != nil {
 				return outcome{}, err
 			}
-			if err := s.during(100 * time.Millisecond); err != nil {
+			if err := s.healthyFor(100 * time.Millisecond); err != nil {
 				return outcome{}, err
 			}
 		}
@@ -55,7 +57,7 @@ func crowdedFor(d time.Duration, name string, n int, open func(s *site) (net.Con
 	}}
 }
 
-// streams concatenates the frames of n streams.
+// streams concatenates text(0), ..., text(n-1), which are the frames of n streams.
 func streams(n int, text func(i int) []byte) []byte {
 	var all []byte
 	for i := range n {
@@ -64,7 +66,7 @@ func streams(n int, text func(i int) []byte) []byte {
 	return all
 }
 
-// slowBodies returns more incomplete bodies than the server accepts requests at once.
+// slowBodies returns attacks that send incomplete bodies, more than the server accepts at once.
 func slowBodies() []attack {
 	var all []attack
 	for _, k := range []struct {
@@ -76,7 +78,7 @@ func slowBodies() []attack {
 		head := request("POST", path, strings.Repeat(" ", 100_000))
 		head = append(head[:len(head)-100_000:len(head)-100_000], k.sent...)
 		if len(k.sent) < 10_000 { // longer bodies would overload the machine, not the server
-			all = append(all, crowded("1200 incomplete bodies with "+k.name, 1200, func(s *site) (net.Conn, error) {
+			all = append(all, withConnections("1200 incomplete bodies with "+k.name, 1200, func(s *target) (net.Conn, error) {
 				c, err := s.dial()
 				if err == nil {
 					_, err = c.Write(head)
@@ -84,7 +86,7 @@ func slowBodies() []attack {
 				return c, err
 			}))
 		}
-		all = append(all, crowded("22 HTTP/2 connections with 95 incomplete bodies with "+k.name, 22, func(s *site) (net.Conn, error) {
+		all = append(all, withConnections("22 HTTP/2 connections with 95 incomplete bodies with "+k.name, 22, func(s *target) (net.Conn, error) {
 			return s.dial2(h2Preface(65535, false), streams(95, func(i int) []byte {
 				return h2Post(i, k.sent[:min(len(k.sent), 10_000)], 100_000)
 			}))
@@ -93,10 +95,10 @@ func slowBodies() []attack {
 	return all
 }
 
-// unreadAnswers returns requests on streams and sockets whose large responses are never read.
-func unreadAnswers() []attack {
-	text := much()
-	all := []attack{plain("a response that is read", answered, func(s *site) (outcome, error) { return s.post(text) })}
+// unreadResponses returns attacks that request large responses and never read them.
+func unreadResponses() []attack {
+	text := expensiveQuery()
+	all := []attack{plain("a response that is read", answered, func(s *target) (outcome, error) { return s.post(text) })}
 	for _, k := range []struct {
 		name   string
 		window uint32
@@ -105,12 +107,12 @@ func unreadAnswers() []attack {
 		{"without a window", 0, false}, {"with the usual window", 65535, false}, {"with an unlimited window", 1<<31 - 1, true},
 	} {
 		for _, accept := range []string{"application/json", "text/event-stream"} {
-			all = append(all, crowded(fmt.Sprintf("11 HTTP/2 connections with 95 streams %s (%s)", k.name, accept), 11, func(s *site) (net.Conn, error) {
+			all = append(all, withConnections(fmt.Sprintf("11 HTTP/2 connections with 95 streams %s (%s)", k.name, accept), 11, func(s *target) (net.Conn, error) {
 				return s.dial2(h2Preface(k.window, k.wide), streams(95, func(i int) []byte { return h2Post(i, text, len(text), "accept", accept) }))
 			}))
 		}
 	}
-	all = append(all, crowded("100 connections of unread responses", 100, func(s *site) (net.Conn, error) {
+	all = append(all, withConnections("100 connections of unread responses", 100, func(s *target) (net.Conn, error) {
 		c, err := s.dial()
 		if err == nil {
 			_, err = c.Write(request("POST", path, text, "Connection: keep-alive"))
@@ -119,13 +121,13 @@ func unreadAnswers() []attack {
 	}))
 	for _, protocol := range []string{legacy, modern} {
 		for _, k := range []struct{ sockets, queries int }{{6, 32}, {32, 32}, {200, 32}, {32, 500}} {
-			all = append(all, crowded(fmt.Sprintf("%d deaf sockets with %d queries (%s)", k.sockets, k.queries, protocol), k.sockets, func(s *site) (net.Conn, error) {
+			all = append(all, withConnections(fmt.Sprintf("%d sockets that do not read, with %d queries (%s)", k.sockets, k.queries, protocol), k.sockets, func(s *target) (net.Conn, error) {
 				c, err := s.dial()
 				if err != nil {
 					return nil, err
 				}
-				said := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, k.queries, text))
-				go func() { _, _ = c.Write([]byte(said)) }() // until the server stops reading
+				sent := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, k.queries, text))
+				go func() { _, _ = c.Write([]byte(sent)) }() // until the server stops reading
 				return c, nil
 			}))
 		}
@@ -139,7 +141,7 @@ func longHeaders() []attack {
 	for _, name := range []string{"Accept", "Content-Type"} {
 		for _, item := range []string{"a/b,", "a/b;c=d,", "a/b;q=0.1,", ";a=b", `;a="`, ",", "*/*;*=a,", "a/b;a*0=x;a*1=y,"} {
 			text := name + ": application/json" + strings.Repeat(item, 900_000/len(item))
-			all = append(all, attack{name: name + " of 900 kB of " + item, want: "406 NOT_ACCEPTABLE|415 UNSUPPORTED_MEDIA_TYPE", within: usual, cpu: 40 * time.Millisecond, do: func(s *site) (outcome, error) {
+			all = append(all, attack{name: name + " of 900 kB of " + item, want: "406 NOT_ACCEPTABLE|415 UNSUPPORTED_MEDIA_TYPE", within: usual, cpu: 40 * time.Millisecond, do: func(s *target) (outcome, error) {
 				return s.post(goodBody, text)
 			}})
 		}

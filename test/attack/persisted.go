@@ -39,22 +39,22 @@ func persisted() []attack {
 		body("unknown", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+lost+`"}`)+"}"),
 	)
 	floods := []attack{
-		plain("3,000 documents to be kept", answered, func(s *site) (outcome, error) {
+		plain("3,000 documents to be kept", answered, func(s *target) (outcome, error) {
 			return s.many(3000, func(i int) string {
 				text := fmt.Sprintf("{info{version}}#%d%s", i, strings.Repeat("x", 20_000))
 				return pair(text, hash(text))
 			})
 		}),
-		plain("3,000 documents of many fields", answered, func(s *site) (outcome, error) {
+		plain("3,000 documents of many fields", answered, func(s *target) (outcome, error) {
 			return s.many(3000, func(i int) string {
 				text := fmt.Sprintf("{a%d:info{version}}", i) + "query B{" + times(40, "a#:info{version time}") + "}"
 				return `{"operationName":"B",` + pair("query A"+text, hash("query A"+text))[1:]
 			})
 		}),
-		plain("3,000 documents that are refused", invalid, func(s *site) (outcome, error) {
+		plain("3,000 documents that are refused", invalid, func(s *target) (outcome, error) {
 			return s.many(3000, func(i int) string { return fmt.Sprintf(`{"query":"{nothing%d}"}`, i) })
 		}),
-		plain("3,000 operation names", "400 BAD_USER_INPUT", func(s *site) (outcome, error) {
+		plain("3,000 operation names", "400 BAD_USER_INPUT", func(s *target) (outcome, error) {
 			return s.many(3000, func(i int) string { return fmt.Sprintf(`{"query":"query A{info{version}}","operationName":"B%d"}`, i) })
 		}),
 	}

@@ -32,12 +32,12 @@ func resumed(full bool) []attack {
 			if !full && (protocol == modern) != (k.name == "the beginning") {
 				continue
 			}
-			all = append(all, crowdedFor(lasting, "2 sockets with 256 subscriptions resumed from "+k.name+" ("+protocol+")", 2, func(s *site) (net.Conn, error) {
+			all = append(all, withConnectionsFor(lasting, "2 sockets with 256 subscriptions resumed from "+k.name+" ("+protocol+")", 2, func(s *target) (net.Conn, error) {
 				return s.resume(protocol, 256, full, func(i int) string {
 					own := strings.ReplaceAll(filter, "own", fmt.Sprint(i))
 					return query(`subscription{blocks(after:"` + k.after(i) + `" filter:` + own + `){id}}`)
 				})
-			}, (*site).receives))
+			}, (*target).receives))
 		}
 	}
 	return all
@@ -45,25 +45,25 @@ func resumed(full bool) []attack {
 
 // resume opens a socket with n subscriptions. If again is true, it ends and restarts them within
 // the message rate for as long as the socket is open.
-func (s *site) resume(protocol string, n int, again bool, payload func(i int) string) (net.Conn, error) {
+func (s *target) resume(protocol string, n int, again bool, payload func(i int) string) (net.Conn, error) {
 	w, err := s.open(protocol, true)
 	if err != nil {
 		return nil, err
 	}
 	w.wait(time.Hour)
-	go func() { _, _ = w.hear(func(serverMessage) bool { return false }) }()
+	go func() { _, _ = w.readUntil(func(serverMessage) bool { return false }) }()
 	texts := make([]string, n)
 	for i := range texts {
 		texts[i] = begin(protocol, fmt.Sprintf(`"%d"`, i), payload(i))
 	}
 	stop := map[string]string{legacy: "stop", modern: "complete"}[protocol]
 	go func() {
-		if err := w.say(texts...); err != nil || !again {
+		if err := w.writeText(texts...); err != nil || !again {
 			return
 		}
 		for range time.Tick(time.Second) { // at most 180 messages, within the rate
 			for i := range min(n, 90) {
-				if err := w.say(fmt.Sprintf(`{"id":"%d","type":"%s"}`, i, stop), texts[i]); err != nil {
+				if err := w.writeText(fmt.Sprintf(`{"id":"%d","type":"%s"}`, i, stop), texts[i]); err != nil {
 					return
 				}
 			}
@@ -73,7 +73,7 @@ func (s *site) resume(protocol string, n int, again bool, payload func(i int) st
 }
 
 // receives subscribes as an honest client and expects three blocks within a second.
-func (s *site) receives() error {
+func (s *target) receives() error {
 	w, err := s.open(modern, true)
 	if err != nil {
 		return fmt.Errorf("%w on a socket: %w", errUnhealthy, err)

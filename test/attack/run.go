@@ -12,15 +12,16 @@ import (
 
 // Kinds of failures.
 const (
-	wrong        = "wrong"        // an outcome that is not permitted
-	slow         = "slow"         // too much elapsed or CPU time
+	wrong        = "wrong"        // the outcome is not permitted
+	slow         = "slow"         // the attack took too much elapsed or CPU time
 	unresponsive = "unresponsive" // an honest client was not served within a second
 	dead         = "dead"         // the process exited
-	memory       = "memory"       // too much memory during or after the attacks
-	goroutines   = "goroutines"   // goroutines or files that were not released
+	memory       = "memory"       // the server used too much memory during or after the attacks
+	goroutines   = "goroutines"   // the server did not release goroutines or files
 )
 
-// A failure describes one failed check. attack names the attack that reproduces it.
+// A failure describes one failed check. The field attack is the name of the attack that reproduces the
+// failure.
 type failure struct{ kind, attack, text string }
 
 // A result summarizes the attacks of a family.
@@ -30,21 +31,21 @@ type result struct {
 	classes    map[string]int
 	slowest    time.Duration
 	mostCPU    time.Duration // maximum CPU time of the attacks that limit it
-	gap        time.Duration // longest wait of an honest subscriber between two rounds of blocks
-	growth     int64         // of the RSS, in bytes
+	gap        time.Duration // longest time that an honest subscriber waited for a block
+	growth     int64         // growth of the RSS until after the attacks, in bytes
 	peak       int64         // maximum growth of the RSS, in bytes
-	goroutines int           // growth
-	files      int           // growth of file descriptors
+	goroutines int           // increase in the number of goroutines
+	files      int           // increase in the number of open files
 	failures   []failure
 }
 
-// Limits of a family.
+// Limits that apply to each family.
 const (
 	maxGrowth = 100 << 20
 	maxPeak   = 100 << 20
-	maxGap    = 2 * time.Second  // wait for a block while the server uses CPU time
-	maxPause  = 10 * time.Second // wait for a block if the server is idle
-	maxRest   = 15 * time.Second // wait until connections, goroutines and files are released
+	maxGap    = 2 * time.Second  // an honest subscriber's wait for a block while the server uses CPU time
+	maxPause  = 10 * time.Second // an honest subscriber's wait for a block in any case
+	maxRest   = 15 * time.Second // time until the server has released goroutines and files
 )
 
 // String returns the line of the family in the report.
@@ -66,7 +67,7 @@ type run struct {
 	family  family
 	server  *child
 	timeout time.Duration
-	enough  []string // one failure of these kinds ends the run
+	enough  []string // kinds of failure that end the run
 	result  result
 	mu      sync.Mutex // guards result
 }
@@ -74,8 +75,8 @@ type run struct {
 // show, if not nil, is called after each attack with its outcome.
 var show func(family string, a attack, o outcome, took usage)
 
-// attackWith executes all attacks of a family. It stops after the first failure of a kind in
-// enough.
+// attackWith executes the attacks of a family. It stops early after a failure whose kind is in enough,
+// after maxFailures failures, or if the server has exited.
 func attackWith(f family, server *child, timeout time.Duration, enough ...string) result {
 	r := &run{family: f, server: server, timeout: timeout, enough: enough}
 	r.result = result{family: f.name, classes: map[string]int{}}
@@ -84,7 +85,7 @@ func attackWith(f family, server *child, timeout time.Duration, enough ...string
 		r.fail(dead, "before the attacks", err.Error())
 		return r.result
 	}
-	w := watch(&site{addr: server.addr, timeout: timeout, server: server})
+	w := watch(&target{addr: server.addr, timeout: timeout, server: server})
 	if f.atOnce {
 		var all sync.WaitGroup
 		for _, a := range f.attacks {
@@ -106,8 +107,8 @@ func attackWith(f family, server *child, timeout time.Duration, enough ...string
 	return r.result
 }
 
-// checkReleased compares the server's resources with the state before the attacks, after it has
-// closed its connections.
+// checkReleased waits until the server has closed the attackers' connections and then compares its
+// resource usage with the state before the attacks.
 func (r *run) checkReleased(before state, peak int64) {
 	after, err := r.server.settled(before, maxRest)
 	if err != nil {
@@ -118,10 +119,10 @@ func (r *run) checkReleased(before state, peak int64) {
 	res.growth, res.peak = after.RSS-before.RSS, after.Peak-before.RSS
 	res.goroutines, res.files = after.Goroutines-before.Goroutines, after.Files-before.Files
 	if res.growth > maxGrowth || res.peak > peak {
-		r.fail(memory, "all attacks", fmt.Sprintf("RSS grew by %d bytes, at its peak by %d", res.growth, res.peak))
+		r.fail(memory, "all attacks", fmt.Sprintf("RSS grew by %d bytes after the attacks, and by %d bytes at its peak", res.growth, res.peak))
 	}
 	if res.goroutines > 0 || res.files > 0 {
-		r.fail(goroutines, "all attacks", fmt.Sprintf("%d goroutines and %d files more than before:\n%.4000s",
+		r.fail(goroutines, "all attacks", fmt.Sprintf("%d goroutines and %d files were not released:\n%.4000s",
 			res.goroutines, res.files, r.server.stacks()))
 	}
 }
@@ -140,19 +141,19 @@ func (r *run) fail(kind, attack, text string) {
 	r.result.failures = append(r.result.failures, failure{kind, attack, text})
 }
 
-// Errors that a busy machine can also cause. The attack is repeated.
+// Errors that a busy machine can also cause. An attack that fails with one of them is repeated.
 var (
-	errLate      = errors.New("late")
-	errUnhealthy = errors.New("an honest query")
+	errLate      = errors.New("response was late")
+	errUnhealthy = errors.New("honest query failed")
 )
 
-// do executes one attack and then checks the server. If something took too long, it tries again,
-// because only a slow server is slow each time.
+// do executes one attack and then checks the server. If the attack or an honest query took too long,
+// do repeats the attack, because only a slow server is slow each time.
 func (r *run) do(a attack) {
-	s := &site{r.server.addr, max(r.timeout, a.within+time.Second), r.family.recent, r.server}
+	s := &target{r.server.addr, max(r.timeout, a.within+time.Second), r.family.recent, r.server}
 	if a.do == nil {
 		text := a.body()
-		a.do = func(s *site) (outcome, error) { return s.post(text) }
+		a.do = func(s *target) (outcome, error) { return s.post(text) }
 	}
 	again := 1
 	if a.within <= usual && r.enough == nil { // a weak server is expected to be slow
@@ -191,7 +192,7 @@ func (t usage) String() string {
 }
 
 // measured executes an attack and measures its usage.
-func (r *run) measured(s *site, a attack) (o outcome, took usage, err error) {
+func (r *run) measured(s *target, a attack) (o outcome, took usage, err error) {
 	var before, after time.Duration
 	if a.cpu > 0 {
 		if before, err = r.server.spent(); err != nil {
@@ -210,11 +211,11 @@ func (r *run) measured(s *site, a attack) (o outcome, took usage, err error) {
 	return o, took, err
 }
 
-func (r *run) attempt(s *site, a attack) (outcome, usage, *failure) {
+func (r *run) attempt(s *target, a attack) (outcome, usage, *failure) {
 	o, took, err := r.measured(s, a)
 	well := s.healthy()
 	if well != nil {
-		// The output of a dying process may arrive late.
+		// The process may be exiting. Wait, because its error output may arrive late.
 		select {
 		case <-r.server.died:
 		case <-time.After(time.Second):
@@ -225,7 +226,7 @@ func (r *run) attempt(s *site, a attack) (outcome, usage, *failure) {
 	case r.server.dead():
 		kind, text = dead, fmt.Sprintf("the server exited: %.300q", r.server.errorOutput())
 	case well != nil:
-		kind, text = unresponsive, fmt.Sprintf("afterwards: %v (outcome %v, %v)", well, o, err)
+		kind, text = unresponsive, fmt.Sprintf("after the attack: %v (outcome of the attack: %v, %v)", well, o, err)
 	case took.time > a.within:
 		kind, text = slow, fmt.Sprintf("took %v, limit %v; outcome %v, %v", took, a.within, o, err)
 	case took.cpu > a.cpu:

@@ -26,21 +26,21 @@ import (
 	"github.com/graphql-go/handler"
 )
 
-// Kinds of servers. All serve the same chain and projects with the same http.Server.
+// Kinds of servers. All serve the same chain and the same projects with the same http.Server settings.
 const (
 	strong    = "strong"    // chaingql with default limits and a KeepAliveInterval of 3 s
 	patient   = "patient"   // chaingql with all defaults; idle sockets need no pong for 30 s
-	confined  = "confined"  // like patient; dies above the worst-case memory of docs/limits.md
+	confined  = "confined"  // like patient, but exits if it needs more than the worst-case memory in docs/limits.md
 	unlimited = "unlimited" // chaingql with all limits turned off
 	graphqlGo = "graphqlgo" // graphql-go/handler with the same schema, set up as in its README
 )
 
 const (
-	secret      = "s3cret"
-	richAddress = "0:1111111111111111111111111111111111111111111111111111111111111111"
-	pace        = 100 * time.Millisecond // time between two rounds of blocks
-	history     = 3000                   // number of blocks before the first request
-	firstMaster = 3000                   // sequence number of the masterchain block before the history
+	secret        = "s3cret"
+	richAddress   = "0:1111111111111111111111111111111111111111111111111111111111111111"
+	roundInterval = 100 * time.Millisecond // time between two rounds of blocks
+	history       = 3000                   // number of blocks before the first request
+	firstMaster   = 3000                   // sequence number of the masterchain block before the history
 )
 
 // A state holds the resource usage of a server.
@@ -51,14 +51,14 @@ type state struct {
 }
 
 // serve runs a server under attack on 127.0.0.1 until its standard input is closed. Its first line
-// of output contains the addresses. It replies to each line of input:
-//   - "state": the current state
-//   - "reset": resets the peaks and returns the state
-//   - "spent": the CPU time since the start
-//   - "stacks": the stacks of all goroutines
+// of output contains its addresses. It replies to each line of input, which is one of these commands:
+//   - "state" returns the current state
+//   - "reset" resets the peaks and returns the state
+//   - "spent" returns the CPU time since the start
+//   - "stacks" returns the stacks of all goroutines
 func serve(kind string) error {
 	if kind == confined {
-		if err := confine(); err != nil {
+		if err := limitMemory(); err != nil {
 			return err
 		}
 	}
@@ -79,14 +79,19 @@ func serve(kind string) error {
 		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn)}
-	// HTTP/2 needs a separate listener: with it, net/http parses malformed HTTP/1 requests
-	// differently.
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second,
+		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn),
+	}
+	// HTTP/2 has a separate listener, because a server that accepts HTTP/2 parses malformed HTTP/1
+	// requests differently.
 	second, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	http2 := &http.Server{Handler: mux, ReadHeaderTimeout: server.ReadHeaderTimeout, IdleTimeout: server.IdleTimeout, ErrorLog: server.ErrorLog}
+	http2 := &http.Server{
+		Handler: mux, ReadHeaderTimeout: server.ReadHeaderTimeout, IdleTimeout: server.IdleTimeout, ErrorLog: server.ErrorLog,
+	}
 	http2.Protocols = new(http.Protocols)
 	http2.Protocols.SetUnencryptedHTTP2(true)
 	http2.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 100}
@@ -99,8 +104,9 @@ func serve(kind string) error {
 	return <-failed
 }
 
-// smallBuffers sets small write buffers on connections, so that a peer that does not read stalls
-// writes soon. A large response may then wait for the kernel's delayed acknowledgments, 40 ms each.
+// smallBuffers is a listener that sets small write buffers on its connections. If a peer does not
+// read, writes to it therefore stall soon. As a side effect, the kernel may delay acknowledgments in a
+// large response by 40 ms each.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {
@@ -117,7 +123,7 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 			"open": {}, "known": {Secret: secret}, "locked": {Secret: secret, RequireSecret: true},
 		}},
 		Schema:            hostFields(),
-		KeepAliveInterval: 3 * time.Second, // short, so that a peer that sends no pong is closed within the time of a test
+		KeepAliveInterval: 3 * time.Second, // short, so that a test sees peers without pongs being closed
 		Logger:            slog.New(slog.DiscardHandler),
 	}
 	switch kind {
@@ -127,7 +133,7 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		opts.KeepAliveInterval = 0
 		return chaingql.New(chain, opts), nil
 	case graphqlGo:
-		debug.SetMaxStack(64 << 20) // keeps the stack overflow small
+		debug.SetMaxStack(64 << 20) // so that infinite recursion ends the process soon
 		schema := chaingql.New(chain, opts).Schema()
 		return handler.New(&handler.Config{Schema: &schema, Pretty: false}), nil
 	case unlimited:
@@ -142,10 +148,11 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		}
 		return chaingql.New(chain, opts), nil
 	}
-	return nil, fmt.Errorf("attack: no server of kind %q", kind)
+	return nil, fmt.Errorf("unknown kind of server: %q", kind)
 }
 
-// A rateLimiter authorizes like StaticProjects and rate-limits one project.
+// A rateLimiter authorizes requests like StaticProjects, but rejects those to limitedProject with a
+// RateLimitError.
 type rateLimiter struct{ chaingql.StaticProjects }
 
 const limitedProject = "limited"
@@ -157,14 +164,15 @@ func (g rateLimiter) Authorize(ctx context.Context, c chaingql.Credentials) (con
 	return g.StaticProjects.Authorize(ctx, c)
 }
 
-// A shard grows by one block per round.
+// A shard is a shard of the chain. Each round appends one block to it.
 type shard struct {
 	workchain int32
 	prefix    uint64
 	seqNo     uint32
 }
 
-// shards lists the shards of the chain. The masterchain is last, because its block ends a round.
+// shards lists the shards of the chain. The masterchain is the last element, because its block ends
+// each round.
 var shards = []*shard{{0, 0x4000000000000000, 4000}, {0, 0xc000000000000000, 5000}, {-1, 0x8000000000000000, firstMaster}}
 
 func newChain() (*memchain.Chain, error) {
@@ -174,35 +182,36 @@ func newChain() (*memchain.Chain, error) {
 		return nil, err
 	}
 	chain.SetBalance(rich, big.NewInt(1234567890123456789))
-	most := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 127), big.NewInt(1))
-	chain.SetBalance(chaingql.Address{Workchain: math.MinInt32, ID: sha256.Sum256([]byte("richest"))}, most)
+	largest := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 127), big.NewInt(1))
+	chain.SetBalance(chaingql.Address{Workchain: math.MinInt32, ID: sha256.Sum256([]byte("richest"))}, largest)
 	for range history / len(shards) {
-		if err := chain.Append(round(time.Now())...); err != nil {
+		if err := chain.Append(nextRound(time.Now())...); err != nil {
 			return nil, err
 		}
 	}
 	return chain, nil
 }
 
-// roundBefore returns the cursor of the end of the round that was n rounds before the first
-// request.
+// roundBefore returns the cursor of the last block in the round that was appended n rounds before the
+// first request.
 func roundBefore(n uint32) chaingql.Cursor {
 	master := shards[len(shards)-1]
 	seqNo := firstMaster + history/uint32(len(shards)) - n
 	return chaingql.ChainOrder(master.workchain, master.prefix, seqNo, seqNo)
 }
 
-// grow appends a round of blocks at each tick.
+// grow appends a round of blocks to the chain every roundInterval.
 func grow(chain *memchain.Chain) error {
-	for now := range time.Tick(pace) {
-		if err := chain.Append(round(now)...); err != nil {
+	for now := range time.Tick(roundInterval) {
+		if err := chain.Append(nextRound(now)...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func round(now time.Time) []chaingql.Block {
+// nextRound returns the next block of each shard in cursor order.
+func nextRound(now time.Time) []chaingql.Block {
 	master := shards[len(shards)-1].seqNo + 1
 	blocks := make([]chaingql.Block, len(shards))
 	for i, s := range shards {
@@ -217,13 +226,13 @@ func round(now time.Time) []chaingql.Block {
 	return blocks
 }
 
-// control replies to the commands on standard input until it is closed.
+// control executes the commands on standard input until the input is closed.
 func control(backend *stalling) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		switch lines.Text() {
 		case "state", "reset":
 			if lines.Text() == "reset" {
-				backend.most.Store(0)
+				backend.maxBlocked.Store(0)
 				if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 					return err
 				}
@@ -232,7 +241,7 @@ func control(backend *stalling) error {
 			if err != nil {
 				return err
 			}
-			s.Stalled = backend.most.Load()
+			s.Stalled = backend.maxBlocked.Load()
 			if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
 				return err
 			}
@@ -253,7 +262,7 @@ func control(backend *stalling) error {
 	return nil
 }
 
-// current frees memory and returns the resource usage.
+// current frees unused memory and returns the resource usage of this process.
 func current() (state, error) {
 	runtime.GC() // FreeOSMemory runs a second collection, which empties sync.Pools
 	debug.FreeOSMemory()

@@ -20,7 +20,7 @@ const (
 	modern = "graphql-transport-ws"
 )
 
-// A socket is a WebSocket client that writes frames itself, so that it can write invalid ones.
+// A socket is a WebSocket client that encodes frames itself, so that it can send invalid frames.
 type socket struct {
 	net.Conn
 	r        *bufio.Reader
@@ -39,7 +39,8 @@ const (
 	masked     = 0x80
 )
 
-// upgrade returns a WebSocket handshake. headers replace default headers with the same name.
+// upgrade returns the request of a WebSocket handshake. Each line of headers replaces the default
+// header with the same name.
 func upgrade(path, protocol string, headers ...string) []byte {
 	usual := []string{
 		"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
@@ -64,9 +65,9 @@ func upgrade(path, protocol string, headers ...string) []byte {
 	return request("GET", path, "", append(kept, "Accept:")...)
 }
 
-// open opens a socket. If ready is true, it also sends connection_init and waits for the
+// open opens a socket. If ready is true, open also sends connection_init and waits for the
 // acknowledgment.
-func (s *site) open(protocol string, ready bool) (*socket, error) {
+func (s *target) open(protocol string, ready bool) (*socket, error) {
 	c, err := s.dial()
 	if err != nil {
 		return nil, err
@@ -88,27 +89,28 @@ func (w *socket) begin(ready bool) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return fmt.Errorf("handshake refused with %d", resp.StatusCode)
+		return fmt.Errorf("handshake was refused with status %d", resp.StatusCode)
 	}
 	if !ready {
 		return nil
 	}
-	if err := w.say(`{"type":"connection_init","payload":{}}`); err != nil {
+	if err := w.writeText(`{"type":"connection_init","payload":{}}`); err != nil {
 		return err
 	}
 	text, err := w.next()
 	if err == nil && !strings.Contains(text, "connection_ack") {
-		err = fmt.Errorf("no acknowledgment: %.200q", text)
+		err = fmt.Errorf("received %.200q instead of an acknowledgment", text)
 	}
 	return err
 }
 
-// frame returns a valid masked frame.
+// frame returns a masked frame. The argument first is its first byte: the FIN bit, reserved bits and
+// opcode.
 func frame(first byte, payload string) []byte {
 	return append(header(first, uint64(len(payload))), payload...) // the mask is zero, so the payload is unchanged
 }
 
-// header returns the header of a frame with a mask of zeros.
+// header returns a frame header with a mask of zeros.
 func header(first byte, length uint64) []byte {
 	h := []byte{first, masked}
 	switch {
@@ -126,7 +128,8 @@ func header(first byte, length uint64) []byte {
 
 func textFrame(text string) []byte { return frame(final|opText, text) }
 
-func (w *socket) say(texts ...string) error {
+// writeText sends one text message for each text.
+func (w *socket) writeText(texts ...string) error {
 	var b []byte
 	for _, text := range texts {
 		b = append(b, textFrame(text)...)
@@ -140,7 +143,7 @@ type closeError struct{ code uint16 }
 
 func (e *closeError) Error() string { return fmt.Sprintf("closed %d", e.code) }
 
-// next returns the next text message. It answers pings.
+// next returns the next text message. Meanwhile, it replies to pings.
 func (w *socket) next() (string, error) {
 	for {
 		var h [2]byte
@@ -155,7 +158,7 @@ func (w *socket) next() (string, error) {
 			}
 			n = binary.BigEndian.Uint64(wide[:])
 		}
-		if n > maxAnswer || h[1]&masked != 0 {
+		if n > maxResponse || h[1]&masked != 0 {
 			return "", fmt.Errorf("invalid frame from the server: % x", h)
 		}
 		payload := make([]byte, n)
@@ -188,24 +191,25 @@ type serverMessage struct {
 
 const honestID = `"honest"`
 
-// probe sends an honest query and reads messages until its response arrives or the connection ends.
+// probe sends an honest query and reads messages until the response arrives or the connection ends.
 func (w *socket) probe() (outcome, error) {
-	w.send(textFrame(w.question()))
-	return w.hear(w.honest)
+	w.send(textFrame(w.honestQuery()))
+	return w.readUntil(w.isHonestReply)
 }
 
-func (w *socket) question() string {
+func (w *socket) honestQuery() string {
 	start := map[string]string{legacy: "start", modern: "subscribe"}[w.protocol]
 	return `{"id":` + honestID + `,"type":"` + start + `","payload":{"query":"{info{version}}"}}`
 }
 
-// honest reports whether m is the response to the honest query or its refusal.
-func (w *socket) honest(m serverMessage) bool {
+// isHonestReply reports whether m is the response to the honest query, or the error that refuses it.
+func (w *socket) isHonestReply(m serverMessage) bool {
 	return string(m.ID) == honestID && (m.Type == "data" || m.Type == "next" || m.Type == "error")
 }
 
-// hear reads messages until good returns true. The outcome contains the first error message.
-func (w *socket) hear(good func(m serverMessage) bool) (outcome, error) {
+// readUntil reads messages until done returns true or the connection ends. The outcome contains the
+// first error message.
+func (w *socket) readUntil(done func(m serverMessage) bool) (outcome, error) {
 	heard := outcome{class: "served"}
 	for range 100_000 {
 		text, err := w.next()
@@ -217,15 +221,15 @@ func (w *socket) hear(good func(m serverMessage) bool) (outcome, error) {
 		case err != nil:
 			o, err := ended(err)
 			return outcome{o.class, heard.text}, err
-		case strings.Contains(text, "INTERNAL_SERVER_ERROR") || leaks.MatchString(text):
-			return heard, fmt.Errorf("a message with internals: %.300q", text)
+		case strings.Contains(text, "INTERNAL_SERVER_ERROR") || internals.MatchString(text):
+			return heard, fmt.Errorf("a message reveals internals: %.300q", text)
 		}
 		var m serverMessage
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
-			return heard, fmt.Errorf("not a message: %.300q", text)
+			return heard, fmt.Errorf("a message is not a JSON object: %.300q", text)
 		}
-		done := good(m)
-		if done && m.Type == "error" {
+		last := done(m)
+		if last && m.Type == "error" {
 			heard.class = "refused"
 		}
 		if heard.text == "" && strings.Contains(m.Type, "error") {
@@ -234,15 +238,15 @@ func (w *socket) hear(good func(m serverMessage) bool) (outcome, error) {
 		if heard.text == "" && strings.Contains(string(m.Payload), `"errors":`) {
 			heard.text = fmt.Sprintf("data with errors %.250s", m.Payload)
 		}
-		if done {
+		if last {
 			return heard, nil
 		}
 	}
-	return heard, errors.New("no end after 100,000 messages")
+	return heard, errors.New("received 100,000 messages but not the expected one")
 }
 
-// send writes hostile bytes. It ignores errors, because the server may close the connection
-// meanwhile.
+// send writes hostile bytes. It ignores errors, because the server may close the connection at any
+// time.
 func (w *socket) send(chunks ...[]byte) {
 	for _, chunk := range chunks {
 		if _, err := w.Write(chunk); err != nil {
@@ -251,22 +255,23 @@ func (w *socket) send(chunks ...[]byte) {
 	}
 }
 
-// framed returns an attack that sends bytes on a socket after connection_init, and then an honest
-// query.
+// framed returns an attack that sends chunks of bytes on a socket after connection_init, and then an
+// honest query.
 func framed(name, want, protocol string, chunks ...[]byte) attack {
 	return sock(name, want, protocol, true, func(w *socket) (outcome, error) {
-		// The query follows all chunks, however long they take.
+		// The query must follow all chunks, even if writing them takes long.
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
-			w.send(append(slices.Clip(chunks), textFrame(w.question()))...)
+			w.send(append(slices.Clip(chunks), textFrame(w.honestQuery()))...)
 		}()
 		defer func() { w.Close(); <-sent }()
-		return w.hear(w.honest)
+		return w.readUntil(w.isHonestReply)
 	})
 }
 
-// talk returns an attack that sends text messages and then an honest query.
+// talk returns an attack that sends text messages and then an honest query. If ready is true, it sends
+// connection_init first.
 func talk(name, want, protocol string, ready bool, texts ...string) attack {
 	return sock(name, want, protocol, ready, func(w *socket) (outcome, error) {
 		var all []byte
@@ -278,9 +283,9 @@ func talk(name, want, protocol string, ready bool, texts ...string) attack {
 	})
 }
 
-// sock returns an attack that uses an open socket.
+// sock returns an attack that opens a socket and calls do with it.
 func sock(name, want, protocol string, ready bool, do func(w *socket) (outcome, error)) attack {
-	return plain(name, want, func(s *site) (outcome, error) {
+	return plain(name, want, func(s *target) (outcome, error) {
 		w, err := s.open(protocol, ready)
 		if err != nil {
 			return outcome{}, err
@@ -290,9 +295,9 @@ func sock(name, want, protocol string, ready bool, do func(w *socket) (outcome, 
 	})
 }
 
-// opening returns an attack that consists of a handshake.
+// opening returns an attack that consists of a WebSocket handshake.
 func opening(name, want string, handshake []byte) attack {
-	return plain(name, want, func(s *site) (outcome, error) {
+	return plain(name, want, func(s *target) (outcome, error) {
 		c, err := s.dial()
 		if err != nil {
 			return outcome{}, err
@@ -305,13 +310,13 @@ func opening(name, want string, handshake []byte) attack {
 		if status, err := r.Peek(12); err == nil && string(status[9:]) == "101" {
 			return outcome{"served", "101"}, nil
 		}
-		return answer(r, "GET")
+		return readResponse(r, "GET")
 	})
 }
 
-// openAndAsk opens a socket of a project, sends one message, and returns the outcome of the query that
-// follows.
-func (s *site) openAndAsk(project, protocol, text string) (outcome, error) {
+// openAndAsk opens a socket for a project, sends one message and then an honest query, and returns the
+// outcome of the query.
+func (s *target) openAndAsk(project, protocol, text string) (outcome, error) {
 	c, err := s.dial()
 	if err != nil {
 		return outcome{}, err
@@ -326,7 +331,7 @@ func (s *site) openAndAsk(project, protocol, text string) (outcome, error) {
 		return ended(err)
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return outcome{}, fmt.Errorf("handshake refused with %d", resp.StatusCode)
+		return outcome{}, fmt.Errorf("handshake was refused with status %d", resp.StatusCode)
 	}
 	w.send(textFrame(text))
 	return w.probe()

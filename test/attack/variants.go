@@ -63,7 +63,7 @@ func variants(full bool) []attack {
 	}
 	all = append(all,
 		attack{name: fmt.Sprintf("%d variants of a document", n), want: answered, within: time.Duration(n) * 10 * time.Millisecond,
-			cpu: time.Duration(n) * 5 * time.Millisecond, do: func(s *site) (outcome, error) {
+			cpu: time.Duration(n) * 5 * time.Millisecond, do: func(s *target) (outcome, error) {
 				s.timeout = time.Minute
 				return s.many(n, func(i int) string { return variant(conditions, i) })
 			}},
@@ -80,11 +80,11 @@ func variants(full bool) []attack {
 		{"documents with conditions", func(conn, i int) string { return variant(fmt.Sprintf("#%d,%d\n", conn, i)+conditions, i) }},
 	} {
 		conn := 0
-		all = append(all, crowdedFor(lasting, "48 connections of "+k.name, 48, func(s *site) (net.Conn, error) {
+		all = append(all, withConnectionsFor(lasting, "48 connections of "+k.name, 48, func(s *target) (net.Conn, error) {
 			conn++
 			own := conn
 			return s.repeat(burstPause, func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
-		}, func(s *site) error {
+		}, func(s *target) error {
 			if o, err := s.post(goodBody); err != nil || !o.meets(answered) {
 				return fmt.Errorf("outcome %v, %w", o, errors.Join(err, errUnhealthy))
 			}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A weakness states that at least one attack of a family harms a server in one of these ways. A
-// refusal with another message is not harm.
+// A weakness states that a kind of server is harmed by at least one of the selected attacks. A refusal
+// with an unexpected message is not harm.
 type weakness struct {
-	kind, family string
-	attacks      string // attacks whose name contains this text
-	harm         []string
+	kind, family string   // kind of the server and family of the attacks
+	attacks      string   // selects the attacks whose names contain this text
+	harm         []string // kinds of failure that count as harm
 }
 
-// weak lists the servers that prove that the attacks are effective.
+// weak lists the harm that weak servers must suffer. It proves that the attacks are effective.
 var weak = []weakness{
 	{graphqlGo, "fragments", "cycle", []string{dead}},
 	{graphqlGo, "nesting", "nil type", []string{dead, unresponsive, slow}},
@@ -28,11 +28,11 @@ var weak = []weakness{
 	{unlimited, "arguments of host fields", "20 variables", []string{wrong}}, // all are accepted
 	{unlimited, "bodies", "100 MB", []string{memory}},
 	{unlimited, "floods", "endless expensive queries", []string{slow, unresponsive, memory}},
-	{unlimited, "unread answers", "deaf sockets", []string{slow, unresponsive, memory, dead}},
+	{unlimited, "unread responses", "sockets that do not read", []string{slow, unresponsive, memory, dead}},
 	{unlimited, "variants", "operations that spread", []string{slow, unresponsive}},
 	{unlimited, "full sockets", "64 queries that wait", []string{wrong}}, // all 64 run
 	{unlimited, "full sockets", "257 subscriptions", []string{wrong}},    // all 257 are accepted
-	{unlimited, "half messages", "most of a frame (", []string{wrong, memory}},
+	{unlimited, "incomplete messages", "most of a frame (", []string{wrong, memory}},
 	{unlimited, "slow peers", "a body", []string{slow}},
 	{unlimited, "stalled backend", "200 clients ask for a balance", []string{wrong}}, // 200 calls run
 }
@@ -40,7 +40,7 @@ var weak = []weakness{
 // weakTimeout is the timeout of requests to weak servers.
 const weakTimeout = 2 * time.Second
 
-func TestWeakServersComeToHarm(t *testing.T) {
+func TestWeakServersAreHarmed(t *testing.T) {
 	byName := map[string]family{}
 	for _, f := range families(false) {
 		byName[f.name] = f
@@ -51,13 +51,13 @@ func TestWeakServersComeToHarm(t *testing.T) {
 		r := attackWith(f, start(t, w.kind), weakTimeout, w.harm...)
 		harm := slices.IndexFunc(r.failures, func(f failure) bool { return slices.Contains(w.harm, f.kind) })
 		if harm < 0 {
-			t.Fatalf("no harm by %d attacks", r.number)
+			t.Fatalf("none of %d attacks harmed the server", r.number)
 		}
 		fmt.Printf("%s, %s: %s by %.150s\n", w.kind, w.family, r.failures[harm].kind, r.failures[harm].attack+": "+r.failures[harm].text)
 	}
 	var together []weakness
 	for _, w := range weak {
-		if !byName[w.family].apart {
+		if !byName[w.family].separate {
 			together = append(together, w)
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 
 // costs returns documents that pass all syntactic limits and need many backend calls. Up to 50
 // calls (2,500 blocks) are allowed; one more is refused.
-func costs() []attack {
-	const dear = "400 LIMIT_EXCEEDED costs calls limit of 50"
+func queryCosts() []attack {
+	const tooExpensive = "400 LIMIT_EXCEEDED costs calls limit of 50"
 	var all []attack
 	for _, s := range []struct{ name, before, each, after string }{
 		{"pages of 50", "{blockchain{", "a#:blocks(last:50){edges{node{id hash seq_no shard chain_order gen_utime workchain_id}cursor}}", "}}"},
@@ -24,7 +24,7 @@ func costs() []attack {
 		}
 		// One more call, by a field without alias.
 		_, bare, _ := strings.Cut(s.each, ":")
-		all = append(all, doc(s.name+" by 50 aliases and none", dear, s.before+times(50, s.each)+strings.ReplaceAll(bare, "#", "1")+s.after))
+		all = append(all, doc(s.name+" by 50 aliases and none", tooExpensive, s.before+times(50, s.each)+strings.ReplaceAll(bare, "#", "1")+s.after))
 	}
 	for _, s := range []struct{ name, each string }{ // all balances together need one call
 		{"different accounts", `a#:account(address:"#:` + strings.Repeat("1", 64) + `"){info{balance}}`},
@@ -38,14 +38,14 @@ func costs() []attack {
 	for _, r := range []struct {
 		roots, pages int
 		want         string
-	}{{5, 10, answered}, {3, 17, dear}, {10, 6, dear}, {20, 20, dear}} {
+	}{{5, 10, answered}, {3, 17, tooExpensive}, {10, 6, tooExpensive}, {20, 20, tooExpensive}} {
 		text := "{" + times(r.roots, "a#:blockchain{...P}") + "}fragment P on BlockchainQuery{" + times(r.pages, "b#:blocks(last:50){edges{cursor}}") + "}"
 		all = append(all, doc(itoa(r.roots)+" roots of "+itoa(r.pages)+" pages", r.want, text))
 	}
 	pages := "{blockchain{" + times(50, "a#:blocks(last:$n){edges{cursor}}") + "blocks(last:$n){edges{cursor}}}}"
 	all = append(all,
-		docWith("51 pages by variables", dear, "query($n:Int)"+pages, map[string]int{"n": 50}),
-		docWith("51 pages of a block by variables", dear, "query($n:Int)"+pages, map[string]int{"n": 1}),
+		docWith("51 pages by variables", tooExpensive, "query($n:Int)"+pages, map[string]int{"n": 50}),
+		docWith("51 pages of a block by variables", tooExpensive, "query($n:Int)"+pages, map[string]int{"n": 1}),
 		doc("51 pages of which 50 are skipped", answered, "{blockchain{...P@skip(if:true)blocks(last:50){edges{cursor}}}}fragment P on BlockchainQuery{"+times(50, "a#:blocks(last:50){edges{cursor}}")+"}"),
 		doc("a page by fragments", answered, "{blockchain{blocks(last:50){edges{"+strings.Repeat("...F ", 25)+"}}}}fragment F on BlockchainBlocksEdge{node{id hash seq_no shard chain_order gen_utime workchain_id}}"),
 		doc("a page of the largest number", answered, "{blockchain{blocks(first:2147483647){edges{cursor}}}}"),

@@ -22,7 +22,7 @@ const (
 
 // dribble sends head at once and then the bytes of drops one at a time, repeatedly, until stop is
 // called. The caller reads the response.
-func dribble(c net.Conn, head, drops string, pause time.Duration) (stop func()) {
+func sendSlowly(c net.Conn, head, drops string, pause time.Duration) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -49,13 +49,13 @@ func slowPeers(full bool) []attack {
 	var all []attack
 	with := func(within time.Duration, a attack) { a.within = within; all = append(all, a) }
 	slowly := func(name, want string, within time.Duration, head, drops string, pause time.Duration) {
-		with(within, plain(name, want, func(s *site) (outcome, error) {
+		with(within, plain(name, want, func(s *target) (outcome, error) {
 			c, err := s.dial()
 			if err != nil {
 				return outcome{}, err
 			}
-			defer dribble(c, head, drops, pause)()
-			return answerOf(c)
+			defer sendSlowly(c, head, drops, pause)()
+			return readPostResponse(c)
 		}))
 	}
 	const tooSlow = "408 TIMEOUT|cut"
@@ -88,14 +88,14 @@ func slowPeers(full bool) []attack {
 	slowly("nothing at all", "cut|net/http", bodyCut, "", "", 0)
 	slowly("a request line byte by byte", "cut|net/http", bodyCut, "", "GET /open/graphql", 100*time.Millisecond)
 	slowly("headers byte by byte", "cut|net/http", bodyCut, "GET "+path+" HTTP/1.1\r\n", "X: a\r\n", 100*time.Millisecond)
-	with(bodyCut+usual, plain("forty slow bodies", tooSlow, func(s *site) (outcome, error) {
-		return s.crowd(40, func(s *site) (outcome, error) {
+	with(bodyCut+usual, plain("forty slow bodies", tooSlow, func(s *target) (outcome, error) {
+		return s.inParallel(40, func(s *target) (outcome, error) {
 			c, err := s.dial()
 			if err != nil {
 				return outcome{}, err
 			}
-			defer dribble(c, head, " ", 200*time.Millisecond)()
-			return answerOf(c)
+			defer sendSlowly(c, head, " ", 200*time.Millisecond)()
+			return readPostResponse(c)
 		})
 	}))
 	all = append(all, slowReaders()...)
@@ -107,12 +107,12 @@ func slowReaders() []attack {
 	much := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
 	replay := `subscription{blocks(after:""){` + times(45, "a#:chain_order ") + "}}"
 	unread := func(name, want string, within, rest time.Duration, text string) attack {
-		return attack{name: name, want: want, within: within + usual, do: func(s *site) (outcome, error) {
+		return attack{name: name, want: want, within: within + usual, do: func(s *target) (outcome, error) {
 			c, err := s.dial()
 			if err != nil {
 				return outcome{}, err
 			}
-			defer dribble(c, text, "", 0)()
+			defer sendSlowly(c, text, "", 0)()
 			time.Sleep(rest)
 			// Data in flight still arrives; then the connection must end.
 			_ = c.SetReadDeadline(time.Now().Add(usual))
@@ -126,7 +126,7 @@ func slowReaders() []attack {
 	post := string(request("POST", path, much, "Connection: keep-alive"))
 	all := []attack{
 		unread("a hundred unread responses", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
-		unread("an unread stream", "cut", streamCut+2*usual, streamCut, string(ask("POST", replay))),
+		unread("an unread stream", "cut", streamCut+2*usual, streamCut, string(streamRequest("POST", replay))),
 		unread("an unread socket", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
 		unread("an unread socket with 256 operations", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)), "")))+frameAll(starts(legacy, 256, query(replay)))),
 	}
@@ -137,7 +137,7 @@ func slowReaders() []attack {
 	twenty := all[1]
 	twenty.name = "twenty unread streams"
 	one := twenty.do
-	twenty.do = func(s *site) (outcome, error) { return s.crowd(20, one) }
+	twenty.do = func(s *target) (outcome, error) { return s.inParallel(20, one) }
 	return append(all, twenty)
 }
 
@@ -174,7 +174,7 @@ func slowSockets(full bool) []attack {
 		stall("a length of 2^63-1", gone, frameCut, append(header(final|opText, 1<<63-1), make([]byte, 1<<10)...))
 		stall("half a frame with operations running", gone, frameCut, append([]byte(frameAll(starts(protocol, 32, query(liveQuery)))), final|opText))
 		slow := sock("a frame byte by byte ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
-			defer dribble(w.Conn, string(header(final|opText, 10_000)), " ", 100*time.Millisecond)()
+			defer sendSlowly(w.Conn, string(header(final|opText, 10_000)), " ", 100*time.Millisecond)()
 			return w.end()
 		})
 		slow.within = frameCut
@@ -204,8 +204,8 @@ func slowSockets(full bool) []attack {
 			return ended(err)
 		})
 		deaf.within = pongCut
-		forty := plain("forty sockets that stall in half a frame ("+protocol+")", gone, func(s *site) (outcome, error) {
-			return s.crowd(40, func(s *site) (outcome, error) {
+		forty := plain("forty sockets that stall in half a frame ("+protocol+")", gone, func(s *target) (outcome, error) {
+			return s.inParallel(40, func(s *target) (outcome, error) {
 				w, err := s.open(protocol, true)
 				if err != nil {
 					return outcome{}, err
@@ -219,7 +219,7 @@ func slowSockets(full bool) []attack {
 		all = append(all, slow, pieces, deaf, forty)
 	}
 	silent := func(name, want, protocol string, within time.Duration, texts ...string) attack {
-		a := plain(name, want, func(s *site) (outcome, error) {
+		a := plain(name, want, func(s *target) (outcome, error) {
 			w, err := s.open(protocol, false)
 			if err != nil {
 				return outcome{}, err
@@ -242,7 +242,7 @@ func slowSockets(full bool) []attack {
 			all = append(all, silent("a message alone: "+short(text), "closed 1008", legacy, firstCut, text))
 		}
 	}
-	half := plain("half a handshake", "cut|net/http", func(s *site) (outcome, error) {
+	half := plain("half a handshake", "cut|net/http", func(s *target) (outcome, error) {
 		c, err := s.dial()
 		if err != nil {
 			return outcome{}, err
@@ -251,7 +251,7 @@ func slowSockets(full bool) []attack {
 		if _, err := c.Write(upgrade(path, modern)[:100]); err != nil {
 			return ended(err)
 		}
-		return answer(bufio.NewReader(c), "GET")
+		return readResponse(bufio.NewReader(c), "GET")
 	})
 	half.within = bodyCut
 	return append(all, half)
@@ -259,5 +259,5 @@ func slowSockets(full bool) []attack {
 
 // end reads messages and answers pings until the connection ends.
 func (w *socket) end() (outcome, error) {
-	return w.hear(func(serverMessage) bool { return false })
+	return w.readUntil(func(serverMessage) bool { return false })
 }

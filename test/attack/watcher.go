@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// A watcher is an honest subscriber during the attacks. Blocks must arrive in order and in time.
+// A watcher is an honest subscriber during the attacks. It checks that blocks arrive in order and in
+// time.
 type watcher struct {
 	socket *socket
 	server *child
 	done   chan struct{}
-	gap    time.Duration // longest time between two blocks
-	busy   time.Duration // longest part of such a time that the server can have been busy
+	gap    time.Duration // longest gap, which is the time between two blocks
+	busy   time.Duration // longest time that the server can have been busy within one gap
 	err    error
 }
 
-// watch subscribes. If the server has no sockets, end returns an error.
-func watch(s *site) *watcher {
+// watch subscribes to all blocks. If that fails, end returns the error.
+func watch(s *target) *watcher {
 	w := &watcher{server: s.server, done: make(chan struct{})}
 	var err error
 	if w.socket, err = s.open(legacy, false); err == nil {
 		w.socket.wait(time.Hour)
-		err = w.socket.say(`{"id":"w","type":"start","payload":{"query":"subscription{blocks{chain_order}}"}}`)
+		err = w.socket.writeText(`{"id":"w","type":"start","payload":{"query":"subscription{blocks{chain_order}}"}}`)
 	}
 	if err != nil {
 		w.socket, w.err = nil, fmt.Errorf("subscribe: %w", err)
@@ -42,7 +43,7 @@ func (w *watcher) listen() {
 		gap := time.Since(last)
 		last = time.Now()
 		var cpu time.Duration
-		if spent, dead := w.server.spent(); dead == nil { // other checks report a dead server
+		if spent, err := w.server.spent(); err == nil { // an error means that the server exited, which other checks report
 			cpu, before = spent-before, spent
 		}
 		w.waited(gap, cpu)
@@ -53,15 +54,15 @@ func (w *watcher) listen() {
 		_, rest, ok := strings.Cut(text, `"chain_order":"`)
 		cursor, _, _ := strings.Cut(rest, `"`)
 		if !ok || cursor <= order {
-			w.err = fmt.Errorf("%.200q after %q", text, order)
+			w.err = fmt.Errorf("received %.200q after the block with cursor %q", text, order)
 			return
 		}
 		order = cursor
 	}
 }
 
-// waited records a gap and the CPU time that the server used in it. With several cores, the CPU
-// time may exceed the gap.
+// waited records a gap and the CPU time that the server used in it. On several cores, the CPU time can
+// exceed the gap.
 func (w *watcher) waited(gap, cpu time.Duration) {
 	w.gap = max(w.gap, gap)
 	w.busy = max(w.busy, min(gap, cpu))
@@ -73,7 +74,7 @@ func (w *watcher) end() (time.Duration, error) {
 		return 0, w.err
 	}
 	select {
-	case <-w.done: // ended before the attacks did
+	case <-w.done: // the subscription ended during the attacks
 		return w.gap, w.err
 	default:
 	}
@@ -82,9 +83,11 @@ func (w *watcher) end() (time.Duration, error) {
 	return w.gap, w.verdict()
 }
 
+// verdict returns an error if a block was late. Only long waits are errors if the server was not busy,
+// because other programs can have delayed it.
 func (w *watcher) verdict() error {
 	if w.busy > maxGap || w.gap > maxPause {
-		return fmt.Errorf("longest wait for a block: %v, and %v of a wait while the server was busy", w.gap, w.busy)
+		return fmt.Errorf("a block was late: the longest gap was %v, and the server was busy for up to %v of a gap", w.gap, w.busy)
 	}
 	return nil
 }

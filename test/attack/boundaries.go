@@ -7,7 +7,7 @@ import (
 
 // edges returns documents that just meet each limit and documents that exceed it. The error must
 // name the exceeded limit.
-func edges() []attack {
+func boundaries() []attack {
 	var all []attack
 	for _, e := range []struct {
 		limit string // as the error message names it
@@ -42,7 +42,7 @@ func edges() []attack {
 		bytes int
 		want  string
 	}{{4000, "no answer on an open stream"}, {4100, "LIMIT_EXCEEDED limit of 4096 bytes"}} {
-		all = append(all, plain(fmt.Sprintf("variables of a subscription, %d bytes", kept.bytes), kept.want, func(s *site) (outcome, error) {
+		all = append(all, plain(fmt.Sprintf("variables of a subscription, %d bytes", kept.bytes), kept.want, func(s *target) (outcome, error) {
 			s.timeout = usual / 2
 			return s.follow(request("POST", path, ofVariable(kept.bytes), "Accept: text/event-stream"))
 		}))

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Sizes of incomplete messages, and the documented memory that they may take.
+// Sizes of incomplete messages, and the memory that the documentation permits for them.
 const (
 	messageBytes = 64 << 10 // Limits.MessageBytes
-	halfBytes    = 60_000
+	sentBytes    = 60_000
 
 	pendingAnswers = 64 << 20 // Limits.PendingResponseBytes
 	socketCost     = 40 << 10 // of one of Limits.Connections, in docs/limits.md
 )
 
 // halves returns sockets that send most of a long message and never finish it.
-func halves(full bool) []attack {
+func incompleteMessages(full bool) []attack {
 	numbers := []int{3000}
 	if full {
 		numbers = append(numbers, 9000)
 	}
-	blank := strings.Repeat(" ", halfBytes)
-	fragments := string(frame(opText, blank[:halfBytes/8])) + strings.Repeat(string(frame(opContinue, blank[:halfBytes/8])), 7)
+	blank := strings.Repeat(" ", sentBytes)
+	fragments := string(frame(opText, blank[:sentBytes/8])) + strings.Repeat(string(frame(opContinue, blank[:sentBytes/8])), 7)
 	var all []attack
 	for _, n := range numbers {
 		for _, protocol := range []string{legacy, modern} {
@@ -39,7 +39,7 @@ func halves(full bool) []attack {
 				if !full && (protocol == legacy) != (k.name == "fragments") {
 					continue
 				}
-				all = append(all, half(fmt.Sprintf("%d sockets with most of %s (%s)", n, k.name, protocol), n, []byte(k.text)))
+				all = append(all, incompleteMessage(fmt.Sprintf("%d sockets with most of %s (%s)", n, k.name, protocol), n, []byte(k.text)))
 			}
 		}
 	}
@@ -48,9 +48,9 @@ func halves(full bool) []attack {
 
 // half opens n sockets that send text, and compares the server's memory for them with the
 // documented bound.
-func half(name string, n int, text []byte) attack {
+func incompleteMessage(name string, n int, text []byte) attack {
 	most := int64(pendingAnswers + n*socketCost)
-	return attack{name: name, want: "held for", within: 30 * usual, do: func(s *site) (outcome, error) {
+	return attack{name: name, want: "held for", within: 30 * usual, do: func(s *target) (outcome, error) {
 		before, err := s.server.state()
 		if err != nil {
 			return outcome{}, err
@@ -75,14 +75,14 @@ func half(name string, n int, text []byte) attack {
 }
 
 // longMessage sends a long message as an honest client and expects an immediate response.
-func (s *site) longMessage() error {
+func (s *target) longMessage() error {
 	w, err := s.open(modern, true)
 	if err != nil {
 		return fmt.Errorf("%w on a socket: %w", errUnhealthy, err)
 	}
 	defer w.Close()
-	w.send(textFrame(strings.Replace(w.question(), "{info", strings.Repeat(" ", 20_000)+"{info", 1)))
-	o, err := w.hear(w.honest)
+	w.send(textFrame(strings.Replace(w.honestQuery(), "{info", strings.Repeat(" ", 20_000)+"{info", 1)))
+	o, err := w.readUntil(w.isHonestReply)
 	if err != nil || o.class != "served" || o.text != "" {
 		return fmt.Errorf("%w on a socket: outcome %v, %w", errUnhealthy, o, err)
 	}
