@@ -7,7 +7,7 @@ MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name
 # The modules that users import. A release tags the core and each of them.
 RELEASED = postgres nats tonlite otelchaingql
 
-.PHONY: test test-386 cross lint modules api api-check rehearse bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
+.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -42,6 +42,13 @@ api:
 api-check:
 	@current=$$(mktemp -d) && tools/api.sh $$current $(RELEASED) && diff -u api $$current || \
 	  { echo "run make api, and commit its changes with yours"; exit 1; }
+
+# The oldest Go of each go.mod: all tests, and a build of what users import.
+oldest:
+	tools/oldest.sh $(RELEASED)
+
+oldest-build:
+	tools/oldest.sh -build $(RELEASED)
 
 # What would users get from go get if this were released now?
 rehearse:
