@@ -7,7 +7,7 @@ MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name
 # The modules that users import. A release tags the core and each of them.
 RELEASED = postgres nats tonlite otelchaingql
 
-.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
+.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -53,6 +53,13 @@ oldest-build:
 # What would users get from go get if this were released now?
 rehearse:
 	tools/rehearse.sh $(RELEASED)
+
+# Prepares and tags a release: docs/releasing.md. DRY=-n changes nothing.
+version:
+	tools/version.sh $(VERSION)
+
+release:
+	tools/release.sh $(DRY) $(VERSION) $(RELEASED)
 
 # Compares chaingql with other servers in about six minutes. The tables are stored in
 # test/bench/RESULTS.md.

@@ -87,3 +87,17 @@ func TestAllModulesAreReleased(t *testing.T) {
 	slices.Sort(want)
 	equal(t, "modules", strings.Join(modules, " "), strings.Join(want, " "))
 }
+
+// SUPPORT.md must name the Go versions of the go.mod files.
+func TestSupportedGoVersionsAreThoseOfTheModules(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\d+\\.\\d+)").FindAllStringSubmatch(read(t, "SUPPORT.md"), -1)
+	for _, row := range rows {
+		file := strings.TrimPrefix(row[1]+"/go.mod", "chaingql/")
+		if !regexp.MustCompile(`\ngo ` + row[2] + `(\.0)?\n`).MatchString(read(t, file)) {
+			t.Errorf("%s does not have Go %s", file, row[2])
+		}
+	}
+	if len(rows) < 5 {
+		t.Errorf("found only %v", rows)
+	}
+}
