@@ -4,7 +4,10 @@ STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 # Separate modules, so that their dependencies stay out of the core's go.mod.
 MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name node_modules -prune -o -name go.mod -print)))))
 
-.PHONY: test test-386 cross lint modules bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
+# The modules that users import. A release tags the core and each of them.
+RELEASED = postgres nats tonlite otelchaingql
+
+.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -31,6 +34,32 @@ modules:
 	  case $$module in test/chaos | test/soak) race=-race ;; *) race= ;; esac; \
 	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && $$staticcheck ./... && go test $$race ./...) || exit 1; \
 	done
+
+# The exported API of each module, so that a change of the code shows its changes of the API.
+api:
+	tools/api.sh $@ $(RELEASED)
+
+api-check:
+	@current=$$(mktemp -d) && tools/api.sh $$current $(RELEASED) && diff -u api $$current || \
+	  { echo "run make api, and commit its changes with yours"; exit 1; }
+
+# The oldest Go of each go.mod: all tests, and a build of what users import.
+oldest:
+	tools/oldest.sh $(RELEASED)
+
+oldest-build:
+	tools/oldest.sh -build $(RELEASED)
+
+# What would users get from go get if this were released now?
+rehearse:
+	tools/rehearse.sh $(RELEASED)
+
+# Prepares and tags a release: docs/releasing.md. DRY=-n changes nothing.
+version:
+	tools/version.sh $(VERSION)
+
+release:
+	tools/release.sh $(DRY) $(VERSION) $(RELEASED)
 
 # Compares chaingql with other servers in about six minutes. The tables are stored in
 # test/bench/RESULTS.md.

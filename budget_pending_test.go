@@ -324,7 +324,7 @@ func TestBudgetIsEmptyAfterAllTransports(t *testing.T) {
 		h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 		n := serve(t, h)
 		for transport, ask := range allTransports {
-			if got := ask(t, n, "{info{version}}", nil); !strings.Contains(got, "0.1.0") {
+			if got := ask(t, n, "{info{version}}", nil); !strings.Contains(got, chaingql.Version) {
 				t.Errorf("%s: %s", transport, got)
 			}
 		}

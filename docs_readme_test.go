@@ -88,7 +88,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// buildElsewhere builds a program in a new module that uses this checkout of the library. It downloads nothing.
+// buildElsewhere builds a program in a new module that uses this checkout of the library, and downloads nothing. In a
+// rehearsal of a release (tools/rehearse.sh) the module is empty, and go get downloads the version README_VERSION.
 func buildElsewhere(t *testing.T, program string) (binary string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,21 +97,33 @@ func buildElsewhere(t *testing.T, program string) (binary string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, needed, _ := strings.Cut(read(t, "go.mod"), "\nrequire (")
-	mod := fmt.Sprintf("module example\n\ngo 1.25\n\nrequire %[1]s v0.0.0\n\nreplace %[1]s => %[2]s\n\nrequire (%[3]s",
-		module, checkout, needed)
-	for name, text := range map[string]string{"main.go": program, "go.mod": mod, "go.sum": read(t, "go.sum")} {
+	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	binary = filepath.Join(dir, "example")
-	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", binary, ".")
-	build.Dir = dir
-	build.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the program does not build: %v\n%s", err, output)
+	run := func(env, arguments []string) {
+		command := exec.CommandContext(t.Context(), "go", arguments...)
+		command.Dir = dir
+		command.Env = append(os.Environ(), env...)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(arguments, " "), err, output)
+		}
 	}
+	write("main.go", program)
+	const empty = "module example\n\ngo 1.25\n"
+	binary = filepath.Join(dir, "example")
+	if version := os.Getenv("README_VERSION"); version != "" {
+		write("go.mod", empty)
+		run(nil, []string{"get", module + "@" + version})
+		run(nil, []string{"build", "-o", binary, "."})
+		return binary
+	}
+	_, needed, _ := strings.Cut(read(t, "go.mod"), "\nrequire (")
+	write("go.mod", empty+fmt.Sprintf("\nrequire %[1]s v0.0.0\n\nreplace %[1]s => %[2]s\n\nrequire (%[3]s",
+		module, checkout, needed))
+	write("go.sum", read(t, "go.sum"))
+	run([]string{"GOPROXY=off", "GOWORK=off"}, []string{"build", "-mod=mod", "-o", binary, "."})
 	return binary
 }
 

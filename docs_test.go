@@ -23,14 +23,14 @@ type fence struct {
 
 var named = regexp.MustCompile(`^<!-- (\S+) -->$`)
 
-// documents returns README.md, SECURITY.md and the files in docs.
+// documents returns README.md, SECURITY.md, SUPPORT.md and the files in docs.
 func documents(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("docs/*.md")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("docs has %v, %v", files, err)
 	}
-	return append(files, "README.md", "SECURITY.md")
+	return append(files, "README.md", "SECURITY.md", "SUPPORT.md")
 }
 
 // fences returns the code blocks of a document. If strict is true, indented code without a fence is an error.

@@ -3,7 +3,7 @@ module github.com/chaingql/chaingql/nats
 go 1.26.0
 
 require (
-	github.com/chaingql/chaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
 	github.com/coder/websocket v1.8.15
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0

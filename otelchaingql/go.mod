@@ -3,7 +3,7 @@ module github.com/chaingql/chaingql/otelchaingql
 go 1.26.0
 
 require (
-	github.com/chaingql/chaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
 	github.com/coder/websocket v1.8.15
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0

@@ -3,7 +3,7 @@ module github.com/chaingql/chaingql/tonlite
 go 1.25.0
 
 require (
-	github.com/chaingql/chaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
 	github.com/coder/websocket v1.8.15
 	github.com/xssnick/tonutils-go v1.12.0
 )

@@ -3,7 +3,7 @@ module github.com/chaingql/chaingql/examples/mounts
 go 1.25.0
 
 require (
-	github.com/chaingql/chaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
 	github.com/coder/websocket v1.8.15
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0

@@ -3,8 +3,8 @@ module github.com/chaingql/chaingql/otelchaingql/example
 go 1.26.0
 
 require (
-	github.com/chaingql/chaingql v0.0.0
-	github.com/chaingql/chaingql/otelchaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
+	github.com/chaingql/chaingql/otelchaingql v0.1.0
 	github.com/coder/websocket v1.8.15
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/prometheus v0.315.0

@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/99designs/gqlgen v0.17.81
-	github.com/chaingql/chaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
 	github.com/graph-gophers/graphql-go v1.11.0
 	github.com/graph-gophers/graphql-transport-ws v0.0.2
 	github.com/graphql-go/graphql v0.8.1

@@ -3,7 +3,7 @@ module github.com/chaingql/chaingql/test/soak
 go 1.25.0
 
 require (
-	github.com/chaingql/chaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
 	github.com/coder/websocket v1.8.15
 )
 

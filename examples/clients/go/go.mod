@@ -6,7 +6,7 @@ tool github.com/Khan/genqlient
 
 require (
 	github.com/Khan/genqlient v0.8.1
-	github.com/chaingql/chaingql v0.0.0
+	github.com/chaingql/chaingql v0.1.0
 	github.com/coder/websocket v1.8.15
 	github.com/vektah/gqlparser/v2 v2.5.64
 )

@@ -2,7 +2,7 @@ module github.com/chaingql/chaingql/test/conformance/host
 
 go 1.25
 
-require github.com/chaingql/chaingql v0.0.0
+require github.com/chaingql/chaingql v0.1.0
 
 require (
 	github.com/agnivade/levenshtein v1.2.2 // indirect
