@@ -7,7 +7,7 @@ MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name
 # The modules that users import. A release tags the core and each of them.
 RELEASED = postgres nats tonlite otelchaingql
 
-.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
+.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release workflow bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -16,8 +16,10 @@ test:
 test-386:
 	GOARCH=386 go test ./...
 
-# The core must build on 32-bit platforms, and its limits must hold there.
+# The core must build on other systems and on 32-bit platforms, and its limits must hold there.
 cross:
+	GOOS=darwin GOARCH=arm64 go vet ./...
+	GOOS=windows go vet ./...
 	GOARCH=386 go build ./...
 	GOARCH=arm go build ./...
 	GOARCH=386 go test -run 'Limit|RetryAfter|Overflow' . ./internal/plan
@@ -60,6 +62,10 @@ version:
 
 release:
 	tools/release.sh $(DRY) $(VERSION) $(RELEASED)
+
+# Checks the GitHub workflow.
+workflow:
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.9
 
 # Compares chaingql with other servers in about six minutes. The tables are stored in
 # test/bench/RESULTS.md.

@@ -137,7 +137,7 @@ func TestFieldsOfExportedStructsHaveACommentAboveThem(t *testing.T) {
 
 // A test file of the root begins with the name of the file that it tests, so that it is listed next to it.
 func TestRootTestFilesAreNamedAfterTheFileThatTheyTest(t *testing.T) {
-	named := []string{"architecture", "docs", "example", "export", "helpers", "main", "norace", "race"}
+	named := []string{"architecture", "docs", "example", "export", "helpers", "main", "norace", "race", "release"}
 	files := goFiles(t)["."]
 	for _, file := range files {
 		if source, test := strings.CutSuffix(file, ".go"); !strings.HasSuffix(source, "_test") && test {

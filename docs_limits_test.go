@@ -68,34 +68,6 @@ func amount(t *testing.T, text string) int64 {
 	return n * units[unit]
 }
 
-// The limits in README.md must match the defaults.
-func TestReadmeLimitsMatch(t *testing.T) {
-	l := chaingql.Defaults().Limits
-	text := read(t, "README.md")
-	for _, row := range [][]int{
-		{50, l.QueryBlocks, l.BackendCalls},
-		{l.BodyBytes >> 10, l.DocumentBytes >> 10, l.Depth},
-		{l.Connections, l.Subscriptions, l.SocketSubscriptions, l.SocketQueries, l.MessageRate},
-	} {
-		var cells []string
-		for _, n := range row {
-			cells = append(cells, grouped(n)+`( KiB)?`)
-		}
-		if !regexp.MustCompile(`\| ` + strings.Join(cells, "; ") + ` \|\n`).MatchString(text) {
-			t.Errorf("README.md has no row of %v", row)
-		}
-	}
-}
-
-// grouped formats a number with commas.
-func grouped(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
 // The documented worst-case memory must be the sum of its parts, which follow from the defaults.
 func TestDocumentedWorstCaseIsTheSumOfItsParts(t *testing.T) {
 	l := chaingql.Defaults().Limits

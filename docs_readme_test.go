@@ -34,6 +34,17 @@ func firstProgram(t *testing.T) (program, curl string) {
 	return program, curl
 }
 
+// A reader has one minute.
+func TestReadmeIsShort(t *testing.T) {
+	program, _ := firstProgram(t)
+	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 120 {
+		t.Errorf("README.md has %d lines, more than 120", lines)
+	}
+	if lines := strings.Count(program, "\n"); lines >= 25 {
+		t.Errorf("the program has %d lines, not fewer than 25", lines)
+	}
+}
+
 // The test builds the program in an empty module and runs the curl line against it. It replaces the port, which may be
 // in use.
 func TestReadmeProgramServes(t *testing.T) {
@@ -199,10 +210,9 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 	return ok && x.Name == pkg
 }
 
-// The README's comparison must match the last measured run and include every missed target.
-func TestReadmeComparisonMatchesResults(t *testing.T) {
-	_, shown, _ := strings.Cut(read(t, "README.md"), "## How it compares")
-	shown, _, _ = strings.Cut(shown, "\n## ")
+// The comparison in docs/benchmarks.md must match the last measured run and include every missed target.
+func TestComparisonMatchesResults(t *testing.T) {
+	shown, _, _ := strings.Cut(read(t, "docs/benchmarks.md"), "\n## ")
 	measured := read(t, "test/bench/RESULTS.md")
 	rows := 0
 	for line := range strings.Lines(shown) {
@@ -223,9 +233,9 @@ func TestReadmeComparisonMatchesResults(t *testing.T) {
 	}
 }
 
-// The client versions in the README must be those that the conformance tests install.
-func TestReadmeClientVersionsAreTested(t *testing.T) {
-	_, table, _ := strings.Cut(read(t, "README.md"), "| client | version |")
+// The client versions in docs/clients.md must be those that the conformance tests install.
+func TestClientVersionsAreTested(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "docs/clients.md"), "| client | version |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	installed := read(t, "test/conformance/package.json")
 	versions := regexp.MustCompile(`\d+\.\d+\.\d+`).FindAllString(table, -1)
@@ -241,8 +251,8 @@ func TestReadmeClientVersionsAreTested(t *testing.T) {
 
 var large = regexp.MustCompile(`\d{1,3}(?:,\d{3})+`)
 
-// Large figures in the README's text must be in a file of results.
-func TestReadmeFiguresWereMeasured(t *testing.T) {
+// Large figures in the text of docs/benchmarks.md must be in a file of results.
+func TestFiguresWereMeasured(t *testing.T) {
 	var results string
 	for _, file := range []string{
 		"test/chaos/RESULTS.md", "test/soak/RESULTS.md", "test/attack/RESULTS.md", "test/bench/RESULTS.md",
@@ -251,7 +261,7 @@ func TestReadmeFiguresWereMeasured(t *testing.T) {
 	}
 	results = strings.ReplaceAll(results, ",", "")
 	figures := 0
-	for line := range strings.Lines(read(t, "README.md")) {
+	for line := range strings.Lines(read(t, "docs/benchmarks.md")) {
 		if strings.HasPrefix(line, "|") {
 			continue // tables have their own tests
 		}
