@@ -15,6 +15,9 @@ package backendtest
 import (
 	"fmt"
 	"math/big"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,59 +88,118 @@ type rule struct {
 	name  string
 	needs []string // names of the Harness fields that must be set
 	check func(*trial)
+	basis []string // names of rules without which this rule would only fail for the same reason
 }
 
-var rules = []rule{
-	{"Balance returns the exact value that was set", needs("SetBalance"), balanceIsExact},
-	{"Balance returns a value that the caller owns", needs("SetBalance"), callerOwnsBalance},
-	{"equal account IDs in different workchains have separate balances", needs("SetBalance"), workchainsAreSeparate},
-	{"Balance returns the exact values in Harness.Balances", needs("Balances"), recordedBalanceIsExact},
-	{"Balance returns ErrNotFound for an unknown account", nil, unknownAccountIsNotFound},
-	{"Balances returns the exact values in the order of the addresses", needs("SetBalance"), batchIsExact},
-	{"Balances accepts 100 addresses", nil, batchOf100IsAccepted},
-	{"Balance is correct while balances are being set", needs("SetBalance"), balanceIsCorrectDuringWrites},
-	{"balances survive a restart", needs("SetBalance", "Reopen"), balancesSurviveRestart},
+// Rules that are the basis of others.
+const (
+	balanceBasis = "Balance returns the exact value that was set"
+	pageBasis    = "a page has exactly the blocks that the query selects"
+	endBasis     = "Follow ends when its context is done"
+	followBasis  = "Follow yields the stored blocks and then waits"
+)
 
-	{"Blocks returns no blocks and no error for an empty chain", needs("Append"), emptyChainHasNoBlocks},
-	{"Blocks and Follow preserve every field of a block", needs("Append"), blockFieldsArePreserved},
-	{"a page has exactly the blocks that the query selects", nil, pageMatchesQuery},
-	{"pages of random queries are correct", nil, randomPagesAreCorrect},
-	{"First and Last may be up to 1,000", nil, pagesGoUpToMaxPage},
-	{"Blocks returns a page that the caller owns", nil, callerOwnsPage},
-	{"Blocks and Follow reject a foreign cursor with ErrBadCursor", nil, foreignCursorIsBad},
-	{"a cursor before a pruned block is too old", needs("Prune"), cursorBeforePrunedBlockIsTooOld},
-	{"the cursor of the newest pruned block is not too old", needs("Prune"), newestPrunedIsNotTooOld},
-	{"a page without After starts with the oldest stored block", needs("Prune"), pageStartsWithOldestStored},
-	{"the empty cursor is too old for Follow if any block was pruned", needs("Prune"), followFromStartIsTooOld},
-	{"the newest block is never pruned", needs("Append", "Prune"), newestIsNeverPruned},
-	{"ErrCursorTooOld is returned after a restart too", needs("Prune", "Reopen"), prunedPositionSurvivesRestart},
-
-	{"Follow yields the stored blocks and then waits", nil, followYieldsStoredBlocks},
-	{"Follow of an empty chain waits for the first block", needs("Append"), followOfEmptyChainWaits},
-	{"Follow skips no block between the stored and the new blocks", needs("Append"), followSkipsNoNewBlock},
-	{"concurrent calls of Follow do not affect each other", nil, concurrentFollows},
-	{"Blocks returns each block that Follow has yielded", needs("Append"), followedBlocksAreStored},
-	{"Follow drops no block if its caller reads slowly", needs("Append"), slowFollowDropsNothing},
-	{"Follow from a cursor after the newest block waits", needs("Append"), followFromFutureCursorWaits},
-	{"Follow returns when its caller breaks out of the loop", nil, followReturnsAfterBreak},
-	{"an interrupted Follow yields one error and can be resumed", needs("Interrupt"), interruptedFollowCanBeResumed},
-	{"Follow does not silently skip pruned blocks", needs("Prune"), overtakenFollowDoesNotSkip},
-	{"Follow continues if blocks that it has yielded are pruned", needs("Append", "Prune"), followIgnoresPruningBehindIt},
-
-	{"a call whose context is already done fails", nil, doneContextFails},
-	{"a call returns promptly when its context is done", nil, callReturnsWithItsContext},
-	{"a call to a stalled source returns when its context is done", needs("Stall"), stalledCallReturnsWithItsContext},
-	{"Follow ends when its context is done", nil, followEndsWithItsContext},
-
-	{"Blocks and Follow are correct while blocks are appended", needs("Append"), correctDuringAppend},
-	{"Blocks and Follow are correct while blocks are pruned", needs("Append", "Prune"), correctDuringPrune},
+// on adds a basis to rules.
+func on(basis string, rules ...rule) []rule {
+	for i := range rules {
+		rules[i].basis = append(rules[i].basis, basis)
+	}
+	return rules
 }
 
+// needs names the Harness fields that a rule needs.
 func needs(fields ...string) []string { return fields }
 
+// rules are in the order in which Run checks them. The basis of a rule comes before it.
+var rules = slices.Concat(
+	[]rule{
+		{name: "Balance returns ErrNotFound for an unknown account", check: unknownAccountIsNotFound},
+		{name: "Balance returns the exact values in Harness.Balances", needs: needs("Balances"),
+			check: recordedBalanceIsExact},
+		{name: "Balances accepts 100 addresses", check: batchOf100IsAccepted},
+		{name: balanceBasis, needs: needs("SetBalance"), check: balanceIsExact},
+	},
+	on(balanceBasis, []rule{
+		{name: "Balance returns a value that the caller owns", needs: needs("SetBalance"), check: callerOwnsBalance},
+		{name: "equal account IDs in different workchains have separate balances", needs: needs("SetBalance"),
+			check: workchainsAreSeparate},
+		{name: "Balances returns the exact values in the order of the addresses", needs: needs("SetBalance"),
+			check: batchIsExact},
+		{name: "Balance is correct while balances are being set", needs: needs("SetBalance"),
+			check: balanceIsCorrectDuringWrites},
+		{name: "balances survive a restart", needs: needs("SetBalance", "Reopen"), check: balancesSurviveRestart},
+	}...),
+
+	[]rule{
+		{name: "a call whose context is already done fails", check: doneContextFails},
+		{name: "a call returns promptly when its context is done", check: callReturnsWithItsContext},
+		{name: "a call to a stalled source returns when its context is done", needs: needs("Stall"),
+			check: stalledCallReturnsWithItsContext},
+		{name: endBasis, check: followEndsWithItsContext},
+	},
+
+	[]rule{
+		{name: "Blocks returns no blocks and no error for an empty chain", needs: needs("Append"),
+			check: emptyChainHasNoBlocks},
+		{name: pageBasis, check: pageMatchesQuery},
+	},
+	on(pageBasis, []rule{
+		{name: "pages of random queries are correct", check: randomPagesAreCorrect},
+		{name: "First and Last may be up to 1,000", check: pagesGoUpToMaxPage},
+		{name: "Blocks returns a page that the caller owns", check: callerOwnsPage},
+		{name: "a cursor before a pruned block is too old", needs: needs("Prune"),
+			check: cursorBeforePrunedBlockIsTooOld},
+		{name: "the cursor of the newest pruned block is not too old", needs: needs("Prune"),
+			check: newestPrunedIsNotTooOld},
+		{name: "a page without After starts with the oldest stored block", needs: needs("Prune"),
+			check: pageStartsWithOldestStored},
+		{name: "the newest block is never pruned", needs: needs("Append", "Prune"), check: newestIsNeverPruned},
+		{name: "ErrCursorTooOld is returned after a restart too", needs: needs("Prune", "Reopen"),
+			check: prunedPositionSurvivesRestart},
+	}...),
+
+	on(endBasis, []rule{
+		{name: "Blocks and Follow preserve every field of a block", needs: needs("Append"),
+			check: blockFieldsArePreserved},
+		{name: "Blocks and Follow reject a foreign cursor with ErrBadCursor", check: foreignCursorIsBad},
+		{name: "the empty cursor is too old for Follow if any block was pruned", needs: needs("Prune"),
+			check: followFromStartIsTooOld},
+		{name: followBasis, check: followYieldsStoredBlocks},
+	}...),
+	on(followBasis, slices.Concat([]rule{
+		{name: "Follow of an empty chain waits for the first block", needs: needs("Append"),
+			check: followOfEmptyChainWaits},
+		{name: "Follow skips no block between the stored and the new blocks", needs: needs("Append"),
+			check: followSkipsNoNewBlock},
+		{name: "concurrent calls of Follow do not affect each other", check: concurrentFollows},
+		{name: "Follow drops no block if its caller reads slowly", needs: needs("Append"),
+			check: slowFollowDropsNothing},
+		{name: "Follow from a cursor after the newest block waits", needs: needs("Append"),
+			check: followFromFutureCursorWaits},
+		{name: "Follow returns when its caller breaks out of the loop", check: followReturnsAfterBreak},
+		{name: "an interrupted Follow yields one error and can be resumed", needs: needs("Interrupt"),
+			check: interruptedFollowCanBeResumed},
+		{name: "Follow does not silently skip pruned blocks", needs: needs("Prune"), check: overtakenFollowDoesNotSkip},
+		{name: "Follow continues if blocks that it has yielded are pruned", needs: needs("Append", "Prune"),
+			check: followIgnoresPruningBehindIt},
+	},
+		on(pageBasis, []rule{
+			{name: "Blocks returns each block that Follow has yielded", needs: needs("Append"),
+				check: followedBlocksAreStored},
+			{name: "Blocks and Follow are correct while blocks are appended", needs: needs("Append"),
+				check: correctDuringAppend},
+			{name: "Blocks and Follow are correct while blocks are pruned", needs: needs("Append", "Prune"),
+				check: correctDuringPrune},
+		}...),
+	)...),
+)
+
 // Run checks a Backend against the rules of [chaingql.Backend]. Each rule is a subtest
-// with a new source. Run skips each rule that needs a Harness field that is not set, and
-// logs the skipped rules in one line.
+// with a new source, whose failures are reported at the line that calls Run.
+//
+// Run skips each rule that needs a Harness field that is not set, and prints the skipped
+// rules to standard error. If a rule fails, it also skips the rules that would fail for
+// the same reason, and logs their names.
 //
 // Each call of open must create a new source and register its cleanup with t.Cleanup.
 // Run the test with the race detector if possible.
@@ -146,6 +208,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	var skipped string
 	try := make([]bool, len(rules))
 	if !t.Run("the source opens", func(t *testing.T) {
+		t.Helper()
 		h := open(t)
 		if fault := h.fault(); fault != "" {
 			t.Fatal(fault)
@@ -158,12 +221,28 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		return
 	}
 	if skipped != "" {
-		t.Log(skipped)
+		fmt.Fprintln(os.Stderr, skipped)
 	}
+	failed := map[string]bool{} // by name of a rule; also rules that were skipped because another one failed
+	var unchecked []string
 	for i, ru := range rules {
-		if try[i] {
-			t.Run(ru.name, func(t *testing.T) { ru.try(t, open(t)) })
+		switch {
+		case !try[i]:
+		case slices.ContainsFunc(ru.basis, func(name string) bool { return failed[name] }):
+			failed[ru.name] = true
+			unchecked = append(unchecked, strconv.Quote(ru.name))
+		default:
+			failed[ru.name] = !t.Run(ru.name, func(t *testing.T) {
+				t.Helper()
+				for _, failure := range ru.try(open(t)) {
+					t.Error(failure)
+				}
+			})
 		}
+	}
+	if unchecked != nil {
+		t.Logf("backendtest: skipped %d rules because rules that they build on failed: %s",
+			len(unchecked), strings.Join(unchecked, ", "))
 	}
 }
 

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"math/big"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -171,25 +169,6 @@ func TestInvalidHarnessIsRejected(t *testing.T) {
 	}
 }
 
-// A reportRecorder is a reporter that records the failures.
-type reportRecorder struct {
-	mu       sync.Mutex
-	reported []string
-}
-
-func (n *reportRecorder) Helper() {}
-
-func (n *reportRecorder) Errorf(format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.reported = append(n.reported, fmt.Sprintf(format, args...))
-}
-
-func (n *reportRecorder) Fatalf(format string, args ...any) {
-	n.Errorf(format, args...)
-	runtime.Goexit()
-}
-
 // ruleFailures runs each rule in a synctest bubble and yields the failures, each with the
 // name of its rule as a prefix.
 func ruleFailures(t *testing.T, open func(context.Context, *memchain.Chain) Harness) iter.Seq[string] {
@@ -205,8 +184,9 @@ func ruleFailures(t *testing.T, open func(context.Context, *memchain.Chain) Harn
 }
 
 // failuresOf runs ru in a synctest bubble and returns the failures that it reports.
-func failuresOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chain) Harness) []string {
-	var n reportRecorder
+func failuresOf(
+	t *testing.T, ru rule, open func(context.Context, *memchain.Chain) Harness,
+) (failures []string) {
 	synctest.Test(t, func(*testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel() // ends the goroutines that a broken Backend left running
@@ -214,14 +194,9 @@ func failuresOf(t *testing.T, ru rule, open func(context.Context, *memchain.Chai
 		if h.lacks(ru) != "" {
 			return
 		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			ru.try(&n, h)
-		}()
-		<-done
+		failures = ru.try(h)
 	})
-	return n.reported
+	return failures
 }
 
 // checkAllRules is like Run, but runs each rule in a synctest bubble.

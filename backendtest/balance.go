@@ -35,7 +35,6 @@ func account(workchain int32, name string) chaingql.Address {
 
 // setBalance sets a balance in the source.
 func (t *trial) setBalance(addr chaingql.Address, nano *big.Int) {
-	t.Helper()
 	if err := t.SetBalance(addr, nano); err != nil {
 		t.Fatalf("Harness.SetBalance(%v, %v) failed: %v", addr, nano, err)
 	}
@@ -43,7 +42,6 @@ func (t *trial) setBalance(addr chaingql.Address, nano *big.Int) {
 
 // expectBalance checks that Balance returns want. why states the rule in messages.
 func (t *trial) expectBalance(addr chaingql.Address, want *big.Int, why string) {
-	t.Helper()
 	if got := t.balance(addr); got.Cmp(want) != 0 {
 		t.Fatalf("Balance(%v) returned %v, want %v: %s", addr, got, want, why)
 	}
@@ -112,7 +110,6 @@ func unknownAccountIsNotFound(t *trial) {
 }
 
 func (t *trial) expectNotFound(addr chaingql.Address) {
-	t.Helper()
 	what := fmt.Sprintf("Balance(%v) of an account that has never been on the chain", addr)
 	nano := new(big.Int)
 	err := t.promptly(t.Patience, what, func() (err error) {
@@ -182,7 +179,6 @@ func batchOf100IsAccepted(t *trial) {
 
 // expectBalances checks that Balances returns want, and then modifies the result.
 func (t *trial) expectBalances(b chaingql.BalanceBatcher, addrs []chaingql.Address, want []*big.Int) {
-	t.Helper()
 	var got []*big.Int
 	t.promptly(t.Patience, fmt.Sprintf("Balances of %d addresses", len(addrs)), func() (err error) {
 		got, err = b.Balances(t.ctx, addrs)

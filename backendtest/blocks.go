@@ -217,7 +217,6 @@ func foreignCursorIsBad(t *trial) {
 // expectError checks that Blocks returns the error want. due describes that error and
 // its reason in messages.
 func (t *trial) expectError(q chaingql.BlocksQuery, want error, due string) {
-	t.Helper()
 	var page []chaingql.Block
 	err := t.promptly(t.Patience, describe(q), func() (err error) {
 		page, err = t.Backend.Blocks(t.ctx, q)

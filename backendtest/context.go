@@ -105,7 +105,6 @@ func followEndsWithItsContext(t *trial) {
 
 // endsBecause checks that the Follow yields exactly one error within limit and then returns.
 func (f *reading) endsBecause(why string, limit time.Duration) {
-	f.t.Helper()
 	err := f.end("an error because "+why, limit)
 	w := within(Prompt)
 	defer w.Stop()

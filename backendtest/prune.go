@@ -8,7 +8,6 @@ import (
 
 // pruneBelow prunes the n oldest blocks and returns them.
 func (t *trial) pruneBelow(n int) (gone []chaingql.Block) {
-	t.Helper()
 	gone, t.stored = t.stored[:n:n], t.stored[n:]
 	t.pruneTo(t.stored[0].Cursor)
 	return gone
@@ -16,7 +15,6 @@ func (t *trial) pruneBelow(n int) (gone []chaingql.Block) {
 
 // pruneTo calls Harness.Prune.
 func (t *trial) pruneTo(before chaingql.Cursor) {
-	t.Helper()
 	if err := t.Prune(before); err != nil {
 		t.Fatalf("Harness.Prune(%q) failed: %v", before, err)
 	}
@@ -24,7 +22,6 @@ func (t *trial) pruneTo(before chaingql.Cursor) {
 
 // expectTooOld checks that Blocks and Follow return ErrCursorTooOld for the cursor c.
 func (t *trial) expectTooOld(c chaingql.Cursor) {
-	t.Helper()
 	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: c}, chaingql.BlocksQuery{Last: 5, After: c}) {
 		t.expectError(q, chaingql.ErrCursorTooOld, tooOldBecause)
 	}
@@ -52,7 +49,6 @@ func (t *trial) filtered(queries ...chaingql.BlocksQuery) (all []chaingql.Blocks
 
 // expectFollowTooOld checks that Follow yields ErrCursorTooOld for the cursor c.
 func (t *trial) expectFollowTooOld(c chaingql.Cursor) {
-	t.Helper()
 	f := t.follow(c)
 	it := f.next(tooOldBecause)
 	if !errors.Is(it.err, chaingql.ErrCursorTooOld) {
@@ -188,7 +184,6 @@ func followIgnoresPruningBehindIt(t *trial) {
 // expectOrTooOld checks that Follow yields all blocks in want, or some of them and then
 // ErrCursorTooOld.
 func (f *reading) expectOrTooOld(want []chaingql.Block) {
-	f.t.Helper()
 	for _, due := range want {
 		it := f.next("a block or ErrCursorTooOld")
 		if it.err != nil {

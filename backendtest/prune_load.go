@@ -156,7 +156,6 @@ func (r *pruneLoad) follows(t *trial, rng *rand.Rand) {
 // block was pruned.
 func (r *pruneLoad) checkFollow(f *reading, next, n int) {
 	t := f.t
-	t.Helper()
 	defer f.stop()
 	f.name += ", while blocks were pruned,"
 	for end := min(next+n, len(r.all)); next < end; next++ {

@@ -100,13 +100,11 @@ func (f *reading) say(it item) bool {
 
 // next waits for the next item. due describes the expected item in messages.
 func (f *reading) next(due string) item {
-	f.t.Helper()
 	return f.nextWithin(due, f.t.Patience)
 }
 
 // nextWithin is like next with the given time limit.
 func (f *reading) nextWithin(due string, limit time.Duration) item {
-	f.t.Helper()
 	w := within(limit)
 	defer w.Stop()
 	for {
@@ -143,7 +141,6 @@ func (f *reading) repeats(it item) bool {
 
 // expect checks that the next items are the blocks in want.
 func (f *reading) expect(want []chaingql.Block) {
-	f.t.Helper()
 	for _, b := range want {
 		it := f.next(fmt.Sprintf("cursor %q, which is stored", b.Cursor))
 		if it.err != nil {
@@ -156,7 +153,6 @@ func (f *reading) expect(want []chaingql.Block) {
 
 // take checks that Follow yielded the expected block, and records it as the last one.
 func (f *reading) take(got, want chaingql.Block) {
-	f.t.Helper()
 	switch {
 	case !printable(got.Cursor):
 		f.t.Fatalf("%s yielded cursor %q%s", f.name, got.Cursor, notPrintable)
@@ -179,7 +175,6 @@ func (f *reading) take(got, want chaingql.Block) {
 // end reads until the expected error and returns it. It checks that Follow yields the
 // next stored blocks without a gap until then.
 func (f *reading) end(due string, limit time.Duration) error {
-	f.t.Helper()
 	for {
 		it := f.nextWithin(due, limit)
 		if it.err != nil {
@@ -203,7 +198,6 @@ const quietTime = 50 * time.Millisecond
 
 // quiet checks that Follow yields nothing for quietTime.
 func (f *reading) quiet() {
-	f.t.Helper()
 	timer := time.NewTimer(quietTime)
 	defer timer.Stop()
 	select {
@@ -227,7 +221,6 @@ func (f *reading) quiet() {
 
 // stop cancels the context of the Follow and checks that the Follow returns.
 func (f *reading) stop() {
-	f.t.Helper()
 	if f.stopped {
 		return
 	}
@@ -263,7 +256,6 @@ func (f *reading) stop() {
 // leave stops reading, like a break in a range loop, and checks that the Follow returns
 // when it yields its next block.
 func (f *reading) leave() {
-	f.t.Helper()
 	close(f.left)
 	w := within(Prompt)
 	defer w.Stop()

@@ -6,23 +6,36 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/chaingql/chaingql"
 )
 
-// A reporter has the methods of testing.T that the rules use. The tests of this package
-// pass a reporter that records the messages.
-type reporter interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any) // call it only on the goroutine that runs the rule
+// A report collects the failures of a rule. Its methods may be called concurrently.
+type report struct {
+	mu       sync.Mutex
+	failures []string
+}
+
+// Errorf adds a failure.
+func (r *report) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+// Fatalf adds a failure and ends the rule. Call it only on the goroutine that runs the rule.
+func (r *report) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
 }
 
 // A trial is one run of a rule, with its own source.
 type trial struct {
-	reporter
+	report
 	Harness
 	ctx      context.Context
 	stored   []chaingql.Block // the blocks in the source
@@ -30,8 +43,8 @@ type trial struct {
 	readings []*reading       // all Follow calls of the rule
 }
 
-// try checks ru with h and reports violations to r.
-func (ru rule) try(r reporter, h Harness) {
+// try checks ru with h and returns the failures.
+func (ru rule) try(h Harness) []string {
 	if h.Patience <= 0 {
 		h.Patience = defaultPatience
 	}
@@ -39,20 +52,25 @@ func (ru rule) try(r reporter, h Harness) {
 		h.Foreign = defaultForeign
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &trial{reporter: r, Harness: h, ctx: ctx}
-	defer func() {
-		cancel()
-		for _, f := range t.readings {
-			f.stop()
-		}
+	t := &trial{Harness: h, ctx: ctx}
+	done := make(chan struct{})
+	go func() { // because Fatalf ends the goroutine
+		defer close(done)
+		defer func() {
+			cancel()
+			for _, f := range t.readings {
+				f.stop()
+			}
+		}()
+		ru.check(t)
 	}()
-	ru.check(t)
+	<-done
+	return t.failures
 }
 
 // fill generates n+more blocks and appends the first n of them; grow appends the others
 // later. If Append is nil, fill uses the blocks in Harness.Blocks instead.
 func (t *trial) fill(n, more int) {
-	t.Helper()
 	if t.Append == nil {
 		t.stored = t.Blocks
 		return
@@ -68,7 +86,6 @@ func (t *trial) fill(n, more int) {
 
 // grow appends the next n blocks.
 func (t *trial) grow(n int) {
-	t.Helper()
 	for n > 0 {
 		batch := min(n, 100)
 		if err := t.Append(t.coming[:batch:batch]); err != nil {
@@ -82,7 +99,6 @@ func (t *trial) grow(n int) {
 
 // reopen replaces the Backend with the one that Harness.Reopen returns.
 func (t *trial) reopen() {
-	t.Helper()
 	var err error
 	if t.Backend, err = t.Reopen(); err != nil {
 		t.Fatalf("Harness.Reopen failed: %v", err)
@@ -115,7 +131,6 @@ func (t *trial) unusedCursors() []chaingql.Cursor {
 
 // balance reads a balance. The rule fails if Balance returns an error.
 func (t *trial) balance(addr chaingql.Address) *big.Int {
-	t.Helper()
 	var got *big.Int
 	t.promptly(t.Patience, fmt.Sprintf("Balance(%v)", addr), func() (err error) {
 		got, err = t.Backend.Balance(t.ctx, addr)
@@ -129,7 +144,6 @@ func (t *trial) balance(addr chaingql.Address) *big.Int {
 
 // page reads a page. The rule fails if Blocks returns an error.
 func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
-	t.Helper()
 	var got []chaingql.Block
 	t.promptly(t.Patience, describe(q), func() (err error) {
 		got, err = t.Backend.Blocks(t.ctx, q)
@@ -140,7 +154,6 @@ func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
 
 // expectPage checks that Blocks returns the page that q selects from the stored blocks.
 func (t *trial) expectPage(q chaingql.BlocksQuery) {
-	t.Helper()
 	if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
 		t.Fatalf("%s %s", describe(q), fault)
 	}
@@ -158,7 +171,6 @@ const (
 // promptly makes a call that must return within limit and with the wanted outcome, and
 // returns its error. what describes the call in messages.
 func (t *trial) promptly(limit time.Duration, what string, call func() error, want outcome) error {
-	t.Helper()
 	type answer struct {
 		err   error
 		panic string
