@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,29 @@ func TestFieldsOfExportedStructsHaveACommentAboveThem(t *testing.T) {
 			}
 			return false
 		})
+	}
+}
+
+// testkit.Missing names what is missing, and fails in CI. With t.Skip, a test could be skipped there unnoticed.
+func TestOnlyTestkitSkipsTests(t *testing.T) {
+	skip := regexp.MustCompile(`\b[tbf]\.(Skip|Skipf|SkipNow)\(`)
+	files := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "node_modules":
+			return filepath.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			files++
+			if found := skip.FindString(read(t, path)); found != "" {
+				t.Errorf("%s calls %s: call testkit.Missing, or log the reason and return", path, found)
+			}
+		}
+		return nil
+	})
+	if err != nil || files < 300 {
+		t.Errorf("read %d files, %v", files, err)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestStatementEndedByServerAfterDeadlineIsDeadlineExceeded(t *testing.T) {
 func TestFrozenWriterProcess(t *testing.T) {
 	dsn := os.Getenv(frozenDSN)
 	if dsn == "" {
-		t.Skip("not a process of another test")
+		return // this is not the process of the other test
 	}
 	size, _ := strconv.Atoi(os.Getenv(frozenBatch))
 	poll, _ := time.ParseDuration(os.Getenv(frozenPoll))

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
-	"github.com/jackc/pgx/v5"
 )
 
 // TestContractThroughPgBouncer runs each transaction on another connection. It is skipped if PgBouncer is
@@ -50,7 +51,7 @@ func pgbouncer(t *testing.T) string {
 			return program
 		}
 	}
-	t.Skip("PgBouncer is not installed")
+	testkit.Missing(t, "pgbouncer")
 	return ""
 }
 

@@ -218,7 +218,7 @@ func sharedServer(t testing.TB) *server {
 	t.Helper()
 	s, err := shared()
 	if errors.Is(err, errNoServer) {
-		t.Skip(err)
+		testkit.Missing(t, "PostgreSQL")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func ownServer(t testing.TB, set ...string) *server {
 func owned(t testing.TB, s *server, err error) *server {
 	t.Helper()
 	if errors.Is(err, errNoServer) {
-		t.Skip(err)
+		testkit.Missing(t, "PostgreSQL")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
 )
 
@@ -36,7 +37,7 @@ func TestTablesRejectInvalidRows(t *testing.T) {
 func TestCursorsCompareBytewiseInAnyCollation(t *testing.T) {
 	s := sharedServer(t)
 	if s.version(t) < 150000 {
-		t.Skip("a database with this collation needs PostgreSQL 15")
+		testkit.Missing(t, "PostgreSQL 15, which this collation needs,")
 	}
 	database := fmt.Sprintf("sorted%d", schemas.Add(1))
 	s.admin(t, "CREATE DATABASE "+database+" TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'und-u-ka-shifted-kn'")

@@ -69,7 +69,7 @@ func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 	t.Helper()
 	program, err := exec.LookPath(p.program)
 	if err != nil {
-		t.Skipf("%s is not on this machine", p.program)
+		testkit.Missing(t, p.program)
 	}
 	dir, address := t.TempDir(), testkit.FreeAddress(t)
 	text, err := os.ReadFile(filepath.Join("proxies", p.file))

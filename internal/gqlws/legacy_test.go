@@ -60,7 +60,7 @@ func FuzzLegacyDecode(f *testing.F) {
 	l := legacy{maxID: 32}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if !utf8.Valid(frame) {
-			t.Skip("the connection does not decode invalid UTF-8")
+			return // a connection ends before it decodes invalid UTF-8
 		}
 		m := l.decode(frame)
 		refused := m.kind == kindMalformed || m.kind == kindInvalid

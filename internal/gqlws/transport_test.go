@@ -124,7 +124,7 @@ func FuzzTransportDecode(f *testing.F) {
 	tr := transport{maxID: 32}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if !utf8.Valid(frame) {
-			t.Skip("the connection does not decode invalid UTF-8")
+			return // a connection ends before it decodes invalid UTF-8
 		}
 		m := tr.decode(frame)
 		switch {

@@ -70,7 +70,7 @@ func TestSoakDetectsLeaksAndLostBlocks(t *testing.T) {
 func soak(t *testing.T, s size) (faults []string) {
 	t.Helper()
 	if _, err := stat("/proc/stat", "cpu "); err != nil {
-		t.Skipf("this test needs /proc: %v", err)
+		testkit.Missing(t, "/proc")
 	}
 	kind := sound
 	if s.leak {

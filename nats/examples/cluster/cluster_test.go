@@ -44,9 +44,6 @@ func TestClusterDeliversEachBlockOnce(t *testing.T) {
 // TestReconnectWithoutCursorLosesBlocks shows that the check of
 // TestClusterDeliversEachBlockOnce can fail.
 func TestReconnectWithoutCursorLosesBlocks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a second cluster is slow")
-	}
 	if lost, _ := live(t, 12, 0, true); lost == 0 {
 		t.Error("subscribers that reconnected without a cursor lost no block")
 	}
