@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// arguments returns invalid and extreme addresses, cursors, page sizes and shards.
+// arguments returns documents whose arguments are invalid or extreme addresses, cursors, page sizes and
+// shards.
 func arguments() []attack {
 	var all []attack
 	zeros := strings.Repeat("0", 64)
@@ -42,16 +43,16 @@ func arguments() []attack {
 		"workchain:2147483647", "workchain:-2147483648", "workchain:1", "shard:\"0000000000000000\"", "shard:\"ffffffffffffffff\"", "first:51", "last:1000", "last:2147483647",
 		"first:null last:null", "allow_latest_inconsistent_data:true", "after:null", "workchain:null shard:null",
 	} {
-		all = append(all, doc("page at the edge "+short(p), answered, "{blockchain{blocks("+p+"){edges{cursor}}}}"))
+		all = append(all, doc("page at the limit "+short(p), answered, "{blockchain{blocks("+p+"){edges{cursor}}}}"))
 	}
 	for _, p := range []string{
 		"workchain:\"0\"", "workchain:1.0", "workchain:2147483648", "first:true", "first:ONE", "first:[1]", "first:{}", "after:1", "after:[\"\"]",
 		"nothing:1", "first:$x", "shard:8000000000000000", "first:1 first:2",
 	} {
-		all = append(all, doc("page that is invalid "+short(p), refused, "{blockchain{blocks("+p+"){edges{cursor}}}}"))
+		all = append(all, doc("page with invalid arguments "+short(p), refused, "{blockchain{blocks("+p+"){edges{cursor}}}}"))
 	}
-	all = append(all, doc("errors of fields with paths of 30 kB", fieldError, "{blockchain{"+times(49, strings.Repeat("a", 600)+`#:account(address:"no"){info{id}}`)+"}}"))
-	return append(all, grownDoc("errors of fields by aliases", refused+"|"+fieldError, 2, 64, func(n int) string {
+	all = append(all, doc("field errors with paths of 30 kB", fieldError, "{blockchain{"+times(49, strings.Repeat("a", 600)+`#:account(address:"no"){info{id}}`)+"}}"))
+	return append(all, grownDoc("field errors by aliases", refused+"|"+fieldError, 2, 64, func(n int) string {
 		return "{blockchain{" + times(n, `a#:account(address:"no"){info{id}}`) + "}}"
 	})...)
 }

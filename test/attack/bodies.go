@@ -11,7 +11,7 @@ import (
 
 const goodBody = `{"query":"{info{version}}"}`
 
-// bodies returns invalid JSON bodies and bodies that do not match their headers.
+// bodies returns requests whose bodies are invalid JSON or do not match the headers.
 func bodies() []attack {
 	var all []attack
 	for _, text := range []string{
@@ -40,7 +40,7 @@ func bodies() []attack {
 	} {
 		all = append(all, body(short(text), badRequest, text))
 	}
-	// Duplicate keys, in any spelling.
+	// Duplicate keys, some of them with escapes.
 	for _, text := range []string{
 		`{"query":"{info{version}}","query":"{info{time}}"}`, `{"query":"{info{version}}","qu\u0065ry":"{info{time}}"}`, `{"query":null,"query":"{info{version}}"}`,
 		`{"query":"{info{version}}","variables":{},"variables":null}`, `{"query":"{info{version}}","variables":{"a":1,"a":2}}`,
@@ -50,9 +50,9 @@ func bodies() []attack {
 		`{"query":"{info{version}}","variables":{"a":{"b":1,"b":1}}}`, `{"query":"{info{version}}","variables":{"":1,"":2}}`,
 		`{"query":"{info{version}}","extensions":{"persistedQuery":{"version":1,"version":1}}}`,
 	} {
-		all = append(all, body("twice "+short(text), badRequest, text))
+		all = append(all, body("duplicate key "+short(text), badRequest, text))
 	}
-	values := map[string]string{"a number": "1", "a boolean": "true", "an array": "[]", "an object": "{}", "a string": `"x"`, "a huge number": "1e400", "an array of it": `["{info{version}}"]`}
+	values := map[string]string{"a number": "1", "a boolean": "true", "an array": "[]", "an object": "{}", "a string": `"x"`, "a huge number": "1e400", "an array of a document": `["{info{version}}"]`}
 	for key, right := range map[string]string{"query": "a string", "operationName": "a string", "variables": "an object", "extensions": "an object"} {
 		for name, value := range values {
 			if name == right {
@@ -74,7 +74,7 @@ func bodies() []attack {
 	return append(all, sizes()...)
 }
 
-// sizes returns large bodies and wrong Content-Length values.
+// sizes returns requests with large bodies or wrong Content-Length values.
 func sizes() []attack {
 	all := grown("bytes of space", "413 LIMIT_EXCEEDED limit of 131072 bytes", 64<<10, 8<<20, func(name, want string, n int) attack {
 		return attack{name: name, want: want, within: usual, body: func() string { return goodBody + strings.Repeat(" ", n) }}
@@ -108,7 +108,7 @@ func sizes() []attack {
 	}
 	large := int64(100 << 20)
 	all = append(all,
-		stream("100 MB as said", "413 LIMIT_EXCEEDED", large, fmt.Sprintf("Content-Length: %d", large)),
+		stream("100 MB with a Content-Length", "413 LIMIT_EXCEEDED", large, fmt.Sprintf("Content-Length: %d", large)),
 		stream("100 MB in one chunk", "413 LIMIT_EXCEEDED", large, "Content-Length:", "Transfer-Encoding: chunked\r\n\r\n6400000"),
 		stream("100 MB to another media type", "415 UNSUPPORTED_MEDIA_TYPE", large, fmt.Sprintf("Content-Length: %d", large), "Content-Type: text/plain"),
 		stream("100 MB to a wrong project", "401 UNAUTHENTICATED", large, fmt.Sprintf("Content-Length: %d", large), "Authorization: Basic bm86bm8="),
@@ -129,7 +129,7 @@ func sizes() []attack {
 	return all
 }
 
-// spaces is an io.Reader of endless white space.
+// spaces is an endless io.Reader of white space.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) {

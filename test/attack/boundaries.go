@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// edges returns documents that just meet each limit and documents that exceed it. The error must
-// name the exceeded limit.
+// boundaries returns, for each limit, documents that just meet the limit and documents that exceed it.
+// The error must name the exceeded limit.
 func boundaries() []attack {
 	var all []attack
 	for _, e := range []struct {
-		limit string // as the error message names it
-		most  int
+		limit string // as in the error message
+		max   int
 		text  func(n int) string
 	}{
 		{"limit of 50 aliases", 50, func(n int) string { return "{info{" + times(n, "a#:version ") + "}}" }},
@@ -33,11 +33,11 @@ func boundaries() []attack {
 	} {
 		within := "answered|operation name|406"
 		all = append(all,
-			doc("as much as the "+e.limit, within, e.text(e.most)), doc("one over the "+e.limit, "400 LIMIT_EXCEEDED "+e.limit, e.text(e.most+1)),
-			doc("twice the "+e.limit, "400 LIMIT_EXCEEDED limit of", e.text(2*e.most)),
+			doc("exactly the "+e.limit, within, e.text(e.max)), doc("one over the "+e.limit, "400 LIMIT_EXCEEDED "+e.limit, e.text(e.max+1)),
+			doc("twice the "+e.limit, "400 LIMIT_EXCEEDED limit of", e.text(2*e.max)),
 		)
 	}
-	// A subscription keeps its variables and a few bytes of overhead.
+	// A subscription keeps its variables, which need a few bytes in addition to their text.
 	for _, kept := range []struct {
 		bytes int
 		want  string
@@ -50,7 +50,7 @@ func boundaries() []attack {
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	for _, n := range []int{18, 19, 20, 21, 100, 10_000} {
 		want := answered
-		if n > 19 { // the body itself counts as a level
+		if n > 19 { // because the body itself counts as a level
 			want = "400 LIMIT_EXCEEDED limit of 20 nested levels"
 		}
 		all = append(all, body(fmt.Sprintf("variables of %d levels", n), want, `{"query":"{info{version}}","variables":`+deep(n)+`}`))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// credentials returns missing, malformed and wrong credentials.
+// credentials returns requests with missing, malformed or wrong credentials.
 func credentials() []attack {
 	const no = "401 UNAUTHENTICATED Unauthorized access"
 	basic := func(text string) string {
@@ -46,22 +46,22 @@ func credentials() []attack {
 			return s.send(request("POST", "/"+project+"/graphql", goodBody, basic(":"+secret)))
 		}))
 	}
-	// Project ids are compared in Unicode lower case; the lower case of U+212A is k.
+	// Project ids are compared in Unicode lower case. The last id starts with U+212A, whose lower case is k.
 	for _, project := range []string{"KNOWN", "%4bnown", "%e2%84%aanown"} {
 		at := func(name, want, secret string) attack {
 			return plain("project "+project+name, want, func(s *target) (outcome, error) {
 				return s.send(request("POST", "/"+project+"/graphql", goodBody, basic(":"+secret)))
 			})
 		}
-		all = append(all, at(" with its secret", answered, secret), at(" with another one", no, "wrong"))
+		all = append(all, at(" with its secret", answered, secret), at(" with a wrong secret", no, "wrong"))
 	}
 	for _, query := range []string{"&secret=s3cret", "&accessKey=s3cret", "&Authorization=Basic%20OnMzY3JldA==", "&access_token=s3cret"} {
-		all = append(all, plain("in the URL, "+query, no, func(s *target) (outcome, error) {
+		all = append(all, plain("secret in the URL, "+query, no, func(s *target) (outcome, error) {
 			return s.get("/locked/graphql?query={info{version}}" + query)
 		}))
 	}
 	// Responses must not reveal which part of the credentials is wrong.
-	return append(all, plain("the same answer to all", no, func(s *target) (outcome, error) {
+	return append(all, plain("the same response to all wrong credentials", no, func(s *target) (outcome, error) {
 		first := ""
 		var last outcome
 		for _, text := range [][]byte{

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// defaults returns documents whose default values need far more memory than their text. Each one is
-// distinct, so that the server would cache all of them.
+// defaults returns attacks with documents whose default values need far more memory than their text.
+// The documents are distinct, so a naive server would cache all of them.
 func defaults(full bool) []attack {
 	n, sockets := 1500, 20
 	if full {
@@ -27,7 +27,8 @@ func defaults(full bool) []attack {
 	}
 }
 
-// eachPosted posts n documents one after another. It replaces "own" in each by a unique text.
+// eachPosted returns a function that posts n documents one after another. In each document, it replaces
+// "own" with a unique text.
 func eachPosted(n int, text string) func(s *target) (last outcome, err error) {
 	return func(s *target) (last outcome, err error) {
 		for i := range n {

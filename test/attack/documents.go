@@ -28,7 +28,7 @@ func aliases() []attack {
 			return s.before + times(n, s.each) + s.after
 		})...)
 	}
-	for i := range all { // a POST with a subscription is answered with 406
+	for i := range all { // the response to a subscription by POST has status 406
 		if strings.Contains(all[i].name, "subscription") {
 			all[i].want += "|406"
 		}
@@ -51,7 +51,7 @@ func directives() []attack {
 		{"skip on a field", "{info", "@skip(if:false)", "{version}}"},
 		{"unknown on a field", "{info", "@a ", "{version}}"},
 		{"unknown with arguments", "{info", "@a(b:1)", "{version}}"},
-		{"unknown ones, all different", "{info", "@a# ", "{version}}"},
+		{"different unknown directives", "{info", "@a# ", "{version}}"},
 		{"on an operation", "query", "@a ", "{info{version}}"},
 		{"on a fragment", "{...A}fragment A on Query", "@a ", "{info{version}}"},
 		{"on a spread", "{...A", "@include(if:true)", "}fragment A on Query{info{version}}"},
@@ -73,8 +73,8 @@ func directives() []attack {
 	return append(all, docs(unparsable, "{info@{version}}", "{info@@skip(if:true){version}}", "{info@skip(){version}}", "{@skip(if:true)}", "{info @ skip(if:true,,:){version}}", "{info@skip(if:){version}}")...)
 }
 
-// sameNames returns documents with many fields of one response name. A naive merge of these is
-// quadratic.
+// sameNames returns documents with many fields of the same response name. A naive server needs
+// quadratic time to merge these fields.
 func sameNames() []attack {
 	var all []attack
 	for _, s := range []struct{ name, before, each, after string }{
@@ -88,7 +88,7 @@ func sameNames() []attack {
 		{"in inline fragments", "{", "...on Query{info{version}}", "}"},
 		{"in nested sets", "{", "blockchain{blocks{edges{node{id}}}}", "}"},
 		{"unknown fields", "{", "nothing ", "}"},
-		{"unknown fields, all different", "{", "nothing# ", "}"},
+		{"different unknown fields", "{", "nothing# ", "}"},
 		{"unknown arguments", "{info(", "a#:1 ", "){version}}"},
 		{"one argument", "{blockchain{blocks(", "first:1 ", "){edges{cursor}}}}"},
 		{"one key of an object", "subscription{blocks(filter:{", `id:{eq:"1"}`, "}){id}}"},
@@ -106,7 +106,7 @@ func sameNames() []attack {
 	return all
 }
 
-// operations returns documents without operations, with many, or with unsupported ones.
+// operations returns documents that have no operations, many operations, or unsupported operations.
 func operations() []attack {
 	named := func(name, want, text string, operation any) attack {
 		return plain(name, want, func(s *target) (outcome, error) {
@@ -123,9 +123,9 @@ func operations() []attack {
 	all = append(all,
 		named("two operations, no name", "400 BAD_USER_INPUT", two, nil), named("two operations, an unknown name", "400 BAD_USER_INPUT", two, "C"),
 		named("two operations, an empty name", "400 BAD_USER_INPUT", two, ""), named("two operations, a name in another case", "400 BAD_USER_INPUT", two, "a"),
-		named("a name like a prototype's", "400 BAD_USER_INPUT", two, "__proto__"), named("a name like a constructor's", "400 BAD_USER_INPUT", two, "constructor"),
+		named("a name that JavaScript objects have", "400 BAD_USER_INPUT", two, "__proto__"), named("a name that JavaScript classes have", "400 BAD_USER_INPUT", two, "constructor"),
 		named("a name of 100 kB", "400 BAD_USER_INPUT", two, strings.Repeat("A", 100<<10)), named("a name with NUL", "400 BAD_USER_INPUT", two, "A\x00"),
-		named("a name with a space", "400 BAD_USER_INPUT", two, "A "), named("a name that caches may use for no name", "400", two, "\x00"),
+		named("a name with a space", "400 BAD_USER_INPUT", two, "A "), named("a name that a cache might use for an anonymous operation", "400", two, "\x00"),
 		named("a name for an anonymous operation", "400 BAD_USER_INPUT", "{info{version}}", "A"),
 		named("markup as a name", "400 BAD_USER_INPUT", two, "<script>alert(1)</script>"),
 		named("a subscription selected by name", "406|400", "query A{info{version}}subscription B{blocks{id}}", "B"),

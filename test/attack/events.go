@@ -32,7 +32,7 @@ func (s *target) follow(text []byte) (outcome, error) {
 	if err != nil {
 		return ended(err)
 	}
-	// Body.Close would wait for the end of the stream, so the body is not closed.
+	// The body is not closed, because Body.Close would wait for the end of the stream.
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		content, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 		if err != nil {
@@ -61,7 +61,7 @@ func (s *target) follow(text []byte) (outcome, error) {
 	}
 }
 
-// ask returns a request for an event stream by GET or POST.
+// streamRequest returns a request for an event stream by GET or POST.
 func streamRequest(method, query string, headers ...string) []byte {
 	if !strings.Contains(strings.Join(headers, "\n"), "Accept: ") {
 		headers = append([]string{"Accept: text/event-stream"}, headers...)
@@ -72,7 +72,7 @@ func streamRequest(method, query string, headers ...string) []byte {
 	return request(method, path+"?query="+url.QueryEscape(query), "", headers...)
 }
 
-// events returns malformed requests for event streams and requests with false Last-Event-ID values.
+// events returns requests for event streams that are malformed or have false Last-Event-ID values.
 func events() []attack {
 	stream := func(name, want, method, query string, headers ...string) attack {
 		return plain(name, want, func(s *target) (outcome, error) { return s.follow(streamRequest(method, query, headers...)) })
@@ -83,7 +83,7 @@ func events() []attack {
 		"0", "1", "-1", "x", "null", "undefined", "m", "\xff", "é", "😀", "%00", "../..", "' OR 1=1 --", strings.Repeat("9", 64),
 		strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("a", 100_000), "a\tb", "0 ", "A", "NaN", "1e9", "0m",
 	} {
-		// A cursor after all blocks is valid; the stream waits.
+		// A cursor after all blocks is valid. The stream then waits for blocks.
 		all = append(all, plain("Last-Event-ID "+short(id), lost+"|no answer", func(s *target) (outcome, error) {
 			s.timeout = usual / 3
 			return s.follow(streamRequest("GET", liveQuery, "Last-Event-ID: "+id))
@@ -112,7 +112,7 @@ func events() []attack {
 		stream("PUT", "405 METHOD_NOT_ALLOWED", "PUT", liveQuery),
 		stream("gzip", "served", "GET", liveQuery, "Accept-Encoding: gzip"),
 		stream("a range", "served", "GET", liveQuery, "Range: bytes=0-10"),
-		stream("a body in addition to the URL", "served|400", "GET", liveQuery, "Content-Length: 0"),
+		stream("a GET with a Content-Length", "served|400", "GET", liveQuery, "Content-Length: 0"),
 		stream("keep-alive", "served", "GET", liveQuery, "Connection: keep-alive"),
 	)
 	all = append(all, plain("HTTP/1.0", "served|answered|406", func(s *target) (outcome, error) {
@@ -145,8 +145,8 @@ func events() []attack {
 	return all
 }
 
-// replays opens n streams that receive 100 large blocks and then wait for more. Buffers that are
-// idle then must be freed.
+// replays opens n streams that receive 100 old blocks and then wait for new ones. The server must then
+// free the buffers of the idle streams.
 func (s *target) replays(n int) (outcome, error) {
 	const rounds = 100
 	before, err := s.server.state()
@@ -162,10 +162,10 @@ func (s *target) replays(n int) (outcome, error) {
 		}
 		all.Wait()
 	}()
-	places := make(chan struct{}, 50) // bounds concurrent replays, so that no honest client waits
+	slots := make(chan struct{}, 50) // bounds concurrent replays, so that no honest client has to wait
 	replayed := make(chan error, n)
 	for range n {
-		places <- struct{}{}
+		slots <- struct{}{}
 		c, err := s.dial()
 		if err != nil {
 			return outcome{}, err
@@ -181,7 +181,7 @@ func (s *target) replays(n int) (outcome, error) {
 				}
 			}
 			replayed <- err
-			<-places
+			<-slots
 			_, _ = io.Copy(io.Discard, lines) // until the connection is closed
 		})
 	}

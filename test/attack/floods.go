@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// floods returns large numbers of messages, operations and clients.
+// floods returns attacks with large numbers of messages, operations and clients.
 func floods() []attack {
 	const enough = "closed 1008|closed 4400|cut"
-	const orServed = enough + "|served" // a socket is not read while its queries wait
+	const orServed = enough + "|served" // the server does not read a socket while its queries wait
 	const kept = "served LIMIT_EXCEEDED limit of 4096 bytes"
 	var all []attack
 	for _, protocol := range []string{legacy, modern} {
@@ -28,7 +28,7 @@ func floods() []attack {
 		}
 		live := query(liveQuery)
 		for _, n := range []int{1000, 20_000} {
-			many("stops of nothing", enough, n, func(int) string { return stop })
+			many("stops of unknown operations", enough, n, func(int) string { return stop })
 			many("starts", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), live) })
 			many("queries", orServed, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{info{version}}")) })
 			many("refused operations", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{nothing}")) })
@@ -38,13 +38,13 @@ func floods() []attack {
 				}
 				return stop
 			})
-			many("pings of the protocol", enough, n, func(int) string { return `{"type":"ping"}` })
+			many("protocol pings", enough, n, func(int) string { return `{"type":"ping"}` })
 			many("wrong types", enough, n, func(int) string { return `{"type":"x"}` })
 		}
 		for _, n := range []int{1, 8} {
-			much := begin(protocol, `"1"`, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
+			expensive := begin(protocol, `"1"`, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
 			all = append(all, withConnections(fmt.Sprintf("endless expensive queries on %d sockets (%s)", n, protocol), n, func(s *target) (net.Conn, error) {
-				return s.floodOperations(protocol, much)
+				return s.floodOperations(protocol, expensive)
 			}))
 		}
 		for _, p := range []struct{ name, want, payload string }{
@@ -68,15 +68,15 @@ func floods() []attack {
 	}
 	for _, q := range []struct {
 		name, text string
-		most       int // with 1,500 clients that read pages, blocks are 2 s late on two cores
+		clients    int // 1,500 clients that read pages would delay blocks by 2 s on two cores
 	}{
 		{"pages", query("{blockchain{" + times(20, "a#:blocks(last:50){edges{node{id hash}}}") + "}}"), 400},
 		{"balances", query("{blockchain{" + times(40, `a#:account(address:"#:`+strings.Repeat("1", 64)+`"){info{balance}}`) + "}}"), 1500},
 		{"the schema", query("{__schema{types{name description fields{name description args{name description type{name}}type{name}}}}}"), 1500},
 	} {
-		for _, n := range []int{100, q.most} {
-			// Some clients may be refused by a limit on concurrent work.
-			all = append(all, attack{name: fmt.Sprintf("%d clients at once ask for %s", n, q.name), want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual, do: func(s *target) (outcome, error) {
+		for _, n := range []int{100, q.clients} {
+			// Limits on concurrent work may refuse some of the clients.
+			all = append(all, attack{name: fmt.Sprintf("%d concurrent clients ask for %s", n, q.name), want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual, do: func(s *target) (outcome, error) {
 				return s.inParallel(n, func(s *target) (outcome, error) { return s.post(q.text) })
 			}})
 		}

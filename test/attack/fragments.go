@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// fragments returns documents with cyclic, multiplying, unused or unknown fragments.
+// fragments returns documents with fragments that are cyclic, unused or unknown, or that multiply the
+// number of fields.
 func fragments() []attack {
 	ring := func(n int) string {
 		text := "{...F0}"
@@ -37,13 +38,13 @@ func fragments() []attack {
 		return text + fmt.Sprintf("fragment F%d on Subscription{%s}", n, end)
 	}
 	all := []attack{
-		doc("subscription's fragments that triple an unknown one", invalid, tripling(31, "...X")),
-		doc("subscription's fragments that triple two unknown ones", invalid, tripling(31, "...X ...Y")),
-		doc("subscription's fragments that triple an inline fragment", invalid, tripling(31, "...{...X}")),
-		doc("subscription's fragments that triple an unknown type", invalid, tripling(31, "...on X{...Y}")),
-		doc("query's fragments that triple an unknown one", invalid, strings.ReplaceAll(strings.TrimPrefix(tripling(31, "...X"), "subscription"), "Subscription", "Query")),
-		doc("operation of each kind over one tripling", invalid, strings.Replace(tripling(31, "...X"), "subscription{", "query Q{info{version}}subscription S{", 1)),
-		doc("cycle of itself, 31 bytes", invalid, `{...A}fragment A on Query{...A}`),
+		doc("subscription fragments that triple an unknown fragment", invalid, tripling(31, "...X")),
+		doc("subscription fragments that triple two unknown fragments", invalid, tripling(31, "...X ...Y")),
+		doc("subscription fragments that triple an inline fragment", invalid, tripling(31, "...{...X}")),
+		doc("subscription fragments that triple an unknown type", invalid, tripling(31, "...on X{...Y}")),
+		doc("query fragments that triple an unknown fragment", invalid, strings.ReplaceAll(strings.TrimPrefix(tripling(31, "...X"), "subscription"), "Subscription", "Query")),
+		doc("query and subscription in a document with tripling fragments", invalid, strings.Replace(tripling(31, "...X"), "subscription{", "query Q{info{version}}subscription S{", 1)),
+		doc("cycle of one fragment, 31 bytes", invalid, `{...A}fragment A on Query{...A}`),
 		doc("cycle that is not used", invalid, `{info{version}}fragment A on Query{...A}`),
 		doc("cycle after a field", invalid, `{info{...A}}fragment A on Info{version ...A}`),
 		doc("cycle through an inline fragment", invalid, `{...A}fragment A on Query{...{...on Query{...A}}}`),
@@ -54,8 +55,8 @@ func fragments() []attack {
 		doc("cycle in a subscription", invalid, `subscription{...A}fragment A on Subscription{...A}`),
 		doc("cycle below a subscription's root", invalid, `subscription{blocks{...A}}fragment A on Block{id ...A}`),
 		doc("two cycles that touch", invalid, `{...A}fragment A on Query{...B ...C}fragment B on Query{...A}fragment C on Query{...A}`),
-		doc("two cycles apart", invalid, `{...A ...B}fragment A on Query{...A}fragment B on Query{...B}`),
-		doc("way into a cycle", invalid, `{...A}fragment A on Query{...B}fragment B on Query{...C}fragment C on Query{...B}`),
+		doc("two separate cycles", invalid, `{...A ...B}fragment A on Query{...A}fragment B on Query{...B}`),
+		doc("path into a cycle", invalid, `{...A}fragment A on Query{...B}fragment B on Query{...C}fragment C on Query{...B}`),
 		doc("cycle on an interface", invalid, `{__schema{types{name}}}fragment N on Node{...N}`),
 		doc("cycle on an unknown type", refused, `{...A}fragment A on Nowhere{...A}`),
 		doc("cycle in a document without operation", refused, `fragment A on Query{...A}`),
@@ -63,7 +64,7 @@ func fragments() []attack {
 		doc("cycle of same-named fragments", refused, `{...A}fragment A on Query{...A}fragment A on Query{...A}`),
 		doc("cycle between an alias and its fragment", invalid, `{b:blockchain{...B}}fragment B on BlockchainQuery{...C}fragment C on BlockchainQuery{...B}`),
 		doc("ring with variables", refused, `query($a:String!){...A}fragment A on Query{blockchain{account(address:$a){info{id}}}...B}fragment B on Query{...A}`),
-		doc("spread of nothing", invalid, `{...A}`),
+		doc("spread of an unknown fragment", invalid, `{...A}`),
 		doc("spread of a type", invalid, `{...Query}`),
 		doc("spread of a fragment called on", refused, `{...on}fragment on on Query{info{version}}`),
 		doc("fragment called on", unparsable, `fragment on on Query{info{version}}`),
@@ -73,14 +74,14 @@ func fragments() []attack {
 		doc("fragment on an enum", invalid, `{...A}fragment A on BigIntFormat{HEX}`),
 		doc("fragment on an unrelated type", invalid, `{info{...A}}fragment A on BlockchainBlock{id}`),
 		doc("fragment on the other root", invalid, `{...A}fragment A on Subscription{blocks{id}}`),
-		doc("fragment on introspection's type", invalid, `{...A}fragment A on __Schema{types{name}}`),
+		doc("fragment on an introspection type", invalid, `{...A}fragment A on __Schema{types{name}}`),
 		doc("fragment with variables of its own", refused, `{...A}fragment A($x:Int) on Query{info{version}}`),
 		doc("fragment without selections", refused, `{...A}fragment A on Query{}`),
 		doc("fragment without a type", unparsable, `{...A}fragment A{info{version}}`),
-		doc("fragments of one name", invalid, `{...A}fragment A on Query{info{version}}fragment A on Query{info{time}}`),
-		doc("inline fragment of nothing", unparsable, `{...}`),
+		doc("fragments with the same name", invalid, `{...A}fragment A on Query{info{version}}fragment A on Query{info{time}}`),
+		doc("inline fragment without selections", unparsable, `{...}`),
 		doc("inline fragment on an impossible type", invalid, `{info{...on Block{id}}}`),
-		doc("fragment between two of one name", invalid, `{...B ...A}fragment A on Query{info{version}}fragment B on Query{...A}fragment A on Query{...B}`),
+		doc("fragment between two fragments of the same name", invalid, `{...B ...A}fragment A on Query{info{version}}fragment B on Query{...A}fragment A on Query{...B}`),
 	}
 	for n := 2; n <= 64; n *= 2 {
 		all = append(all, doc(fmt.Sprintf("ring of %d", n), refused, ring(n)))
@@ -104,14 +105,14 @@ func fragments() []attack {
 	all = append(all, grownDoc("spreads of one inline fragment", overLimit, 16, 4096, func(n int) string {
 		return "{" + times(n, "...{info{version}}") + "}"
 	})...)
-	all = append(all, grownDoc("three-fold, on different types", refused, 2, 32, func(n int) string {
+	all = append(all, grownDoc("tripling by spreads and inline fragments", refused, 2, 32, func(n int) string {
 		text := "{__schema{types{...F0}}}"
 		for i := range n {
 			text += fmt.Sprintf("fragment F%d on __Type{...F%d ...on __Type{...F%d ...F%d}}", i, i+1, i+1, i+1)
 		}
 		return text + fmt.Sprintf("fragment F%d on __Type{name}", n)
 	})...)
-	for i := range all { // a stricter CPU limit, and the strictest for cycles, which need no expansion
+	for i := range all { // stricter CPU limits, especially for cycles, which the server need not expand
 		all[i].cpu = 50 * time.Millisecond
 		if strings.HasPrefix(all[i].name, "cycle") || strings.HasPrefix(all[i].name, "ring") {
 			all[i].cpu = 5 * time.Millisecond

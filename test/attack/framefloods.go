@@ -7,7 +7,7 @@ import (
 )
 
 // frameFloods returns floods of frames without content. The WebSocket library does not report all
-// of them to the handler. No flood needs credentials.
+// of these frames to the handler. The client needs no credentials for any flood.
 func frameFloods() []attack {
 	const enough = "closed 1008|cut"
 	var all []attack
@@ -19,7 +19,7 @@ func frameFloods() []attack {
 		{"pings", nil, frame(final|opPing, "x")},
 		{"bare pongs", nil, frame(final|opPong, "")},
 		{"pongs", nil, frame(final|opPong, "x")},
-		{"the longest pongs", nil, frame(final|opPong, string(make([]byte, 125)))},
+		{"pongs of maximum length", nil, frame(final|opPong, string(make([]byte, 125)))},
 		{"empty fragments", frame(opText, ""), frame(opContinue, "")},
 		{"empty fragments and pongs", frame(opText, ""), append(frame(opContinue, ""), frame(final|opPong, "")...)},
 		{"fragments of a byte", frame(opText, ""), frame(opContinue, " ")},
@@ -42,8 +42,9 @@ func frameFloods() []attack {
 	return all
 }
 
-// frameFlood sends n frames before any message and ignores responses. The test measures the
-// server's CPU time: a second for half a million frames would be as bad as not limiting them.
+// frameFlood returns an attack that sends n frames before any message and ignores responses. It limits
+// the server's CPU time, because a server that spends a second on half a million frames does not limit
+// them effectively.
 func frameFlood(name, want, protocol string, first, each []byte, n int) attack {
 	return attack{name: name, want: want, within: 5 * usual, cpu: 4 * documentCPU, do: func(s *target) (outcome, error) {
 		w, err := s.open(protocol, false)

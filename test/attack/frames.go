@@ -45,8 +45,8 @@ func frames() []attack {
 	for _, n := range []uint64{1 << 31, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
 		both(fmt.Sprintf("fragment of %d bytes, %d sent", n, 1<<20), protocolError+"|closed 1009", append(header(opText, n), strings.Repeat("a", 1<<20)...))
 	}
-	both("length written too long", protocolError+"|served|closed 4400", append([]byte{final | opText, masked | 126, 0, 2, 0, 0, 0, 0}, "{}"...))
-	both("length written far too long", protocolError+"|served|closed 4400", append([]byte{final | opText, masked | 127, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0}, "{}"...))
+	both("length in more bytes than necessary", protocolError+"|served|closed 4400", append([]byte{final | opText, masked | 126, 0, 2, 0, 0, 0, 0}, "{}"...))
+	both("length in far more bytes than necessary", protocolError+"|served|closed 4400", append([]byte{final | opText, masked | 127, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0}, "{}"...))
 	both("continuation without a start", protocolError, frame(final|opContinue, "{}"))
 	both("continuation without a start or an end", protocolError, frame(opContinue, "{}"))
 	both("a text within a text", protocolError, frame(opText, "{"), frame(final|opText, "}"))
@@ -55,7 +55,7 @@ func frames() []attack {
 	both("compressed bomb", protocolError, frame(final|opText|0x40, deflated(strings.Repeat(" ", 50<<20))))
 	for name, text := range map[string]string{
 		"an invalid byte": "\xff", "half a rune": "\xe2\x82", "an overlong slash": "\xc0\xaf", "a surrogate": "\xed\xa0\x80",
-		"past the last rune": "\xf4\x90\x80\x80", "a tail alone": "\x80", "in a string": "{\"type\":\"\xff\"}",
+		"after the last rune": "\xf4\x90\x80\x80", "a continuation byte alone": "\x80", "in a string": "{\"type\":\"\xff\"}",
 		"in an id": "{\"id\":\"\xff\",\"type\":\"start\",\"payload\":{\"query\":\"{info{version}}\"}}", "in a key": "{\"\xff\":1}",
 		"after valid JSON": "{\"type\":\"stop\",\"id\":\"1\"}\xff",
 	} {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// handshakes returns malformed WebSocket handshakes and handshakes of clients without access.
+// handshakes returns WebSocket handshakes that are malformed, or that come from clients without access.
 func handshakes() []attack {
 	hand := func(name, want string, headers ...string) attack {
 		return opening(name, want, upgrade(path, modern, headers...))
@@ -45,7 +45,7 @@ func handshakes() []attack {
 	all = append(all,
 		hand("two origins", "403|served|400", "Origin: http://attacked.example", "Origin: https://evil.example"),
 		hand("two origins, the foreign one first", "403", "Origin: https://evil.example", "Origin: http://attacked.example"),
-		hand("foreign origin with a good host ahead", "403", "X-Forwarded-Host: evil.example", "Origin: https://evil.example"),
+		hand("foreign origin in X-Forwarded-Host", "403", "X-Forwarded-Host: evil.example", "Origin: https://evil.example"),
 		hand("own origin", "served", "Origin: http://attacked.example"),
 		hand("no version", badRequest, "Sec-WebSocket-Version:"),
 		hand("no key", badRequest, "Sec-WebSocket-Key:"),
@@ -60,7 +60,7 @@ func handshakes() []attack {
 		hand("a secret of another scheme", "served", "Authorization: Bearer x"),
 		hand("compression", "served", "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits; server_no_context_takeover"),
 		hand("compression with nonsense", "served|400", "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=99"),
-		hand("ten thousand extensions", "served|400", "Sec-WebSocket-Extensions: "+strings.Repeat("permessage-deflate,", 10_000)),
+		hand("10,000 extensions", "served|400", "Sec-WebSocket-Extensions: "+strings.Repeat("permessage-deflate,", 10_000)),
 		hand("a body", "served|400", "Content-Length: 5"),
 		hand("a chunked body", "served|400", "Transfer-Encoding: chunked"),
 		hand("Upgrade in capitals", "served", "Upgrade: WEBSOCKET"),

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// headers returns huge, duplicate and false headers.
+// headers returns requests with huge, duplicate or false headers.
 func headers() []attack {
 	post := func(name, want string, lines ...string) attack { return body(name, want, goodBody, lines...) }
 	const unsupported = "415 UNSUPPORTED_MEDIA_TYPE"
@@ -34,7 +34,7 @@ func headers() []attack {
 	for _, e := range []string{"gzip", "br", "deflate", "zstd", "gzip, gzip", "compress", "x", strings.Repeat("gzip,", 1000), "identity, gzip"} {
 		all = append(all, post("encoding "+short(e), unsupported, "Content-Encoding: "+e))
 	}
-	all = append(all, body("gzip that says so", unsupported, zip(strings.Repeat(goodBody, 1000)), "Content-Encoding: gzip"))
+	all = append(all, body("gzip with the header for it", unsupported, zip(strings.Repeat(goodBody, 1000)), "Content-Encoding: gzip"))
 	for _, a := range []string{
 		"text/html", "image/*", "application/xml", "application/graphql", "x", ";", ";q=1", "application/json;q=0", "*/*;q=0",
 		"text/event-stream;q=0", "application/*;q=0, text/*;q=0", "text/plain, text/html",
@@ -119,16 +119,16 @@ func smuggling() []attack {
 		wire("HTTP/1.1 without a host", "net/http 400", "GET "+path+"?query={info{version}} HTTP/1.1\r\n\r\n"),
 		wire("HTTP/1.0 with chunks", "answered|net/http|400|415|cut", "POST "+path+" HTTP/1.0\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk),
 		pipelined("a hundred requests at once", strings.Repeat(string(request("POST", path, goodBody, "Connection: keep-alive")), 100), 100),
-		pipelined("a refused one between", string(request("POST", path, goodBody, "Connection: keep-alive"))+string(request("POST", path, "[]", "Connection: keep-alive"))+string(request("POST", path, goodBody)), 3),
+		pipelined("a refused request between two others", string(request("POST", path, goodBody, "Connection: keep-alive"))+string(request("POST", path, "[]", "Connection: keep-alive"))+string(request("POST", path, goodBody)), 3),
 		pipelined("a length that is too short", strings.Replace(string(request("POST", path, goodBody+"}", "Connection: keep-alive")), "Length: 28", "Length: 27", 1), 1),
 		pipelined("GET with a body", string(request("GET", path+"?query={info{version}}", "", "Content-Length: 27"))+goodBody, 1),
 		pipelined("GET with a body that is a request", string(request("GET", path+"?query={info{version}}", "", "Connection: keep-alive", fmt.Sprintf("Content-Length: %d", len(second))))+second, 1),
 	)
 }
 
-// pipelined sends requests without waiting for responses. There must be at most that many
-// responses.
-func pipelined(name, text string, most int) attack {
+// pipelined returns an attack that sends the requests in text without waiting for responses. The
+// outcome is the first response. The attack reads at most max responses.
+func pipelined(name, text string, max int) attack {
 	return plain(name, "answered", func(s *target) (outcome, error) {
 		c, err := s.dial()
 		if err != nil {
@@ -143,14 +143,14 @@ func pipelined(name, text string, most int) attack {
 		defer func() { c.Close(); <-sent }()
 		last, r := outcome{}, bufio.NewReader(c)
 		for n := 0; ; n++ {
-			if n == most {
+			if n == max {
 				return last, nil
 			}
 			o, err := readResponse(r, http.MethodPost)
 			switch {
 			case err != nil:
 				return o, err
-			case n > most:
+			case n > max:
 				return o, errors.New("more responses than requests")
 			case o.class == "cut" || o.class == "no answer" || o.class == "net/http":
 				return last, nil

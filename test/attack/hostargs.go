@@ -8,7 +8,8 @@ import (
 	"github.com/graphql-go/graphql"
 )
 
-// hostFields returns fields of a host whose argument has a recursive input type with defaults.
+// hostFields returns fields that a host adds to the schema. Their argument has a recursive input type
+// with default values.
 func hostFields() chaingql.SchemaExtension {
 	var filter *graphql.InputObject
 	filter = graphql.NewInputObject(graphql.InputObjectConfig{Name: "TransferFilter",
@@ -27,11 +28,11 @@ func hostFields() chaingql.SchemaExtension {
 	return chaingql.SchemaExtension{Queries: graphql.Fields{"transfers": count, "wallets": wallets}}
 }
 
-// hostArguments returns large arguments of a host's fields. A naive server copies them for each
-// alias and for each item of a list.
+// hostArguments returns queries with large arguments for fields that the host added. A naive server
+// copies the arguments for each alias and for each list item.
 func hostArguments() []attack {
 	const declared = "query($f:TransferFilter){"
-	objects := func(n int) string { // in lists of up to 90
+	objects := func(n int) string { // n objects in lists of at most 90
 		var lists []string
 		for ; n > 0; n -= 91 {
 			lists = append(lists, `{"and":[`+strings.TrimSuffix(strings.Repeat("{},", min(n-1, 90)), ",")+"]}")
@@ -61,7 +62,7 @@ func hostArguments() []attack {
 		doc("a default value of 2,000 objects", overLimit,
 			"query($f:TransferFilter="+strings.ReplaceAll(objects(2000), `"`, "")+"){transfers(filter:$f)}"),
 	}
-	// All variables of an operation have one limit.
+	// The variables of an operation together have one limit.
 	var values []string
 	for i := range 20 {
 		values = append(values, fmt.Sprintf(`"f%d":%s`, i, objects(90)))
@@ -73,7 +74,7 @@ func hostArguments() []attack {
 	all = append(all, grown("objects in a variable", overLimit, 64, 32<<10, func(name, want string, n int) attack {
 		return given(name, want, "transfers(filter:$f)", objects(n))
 	})...)
-	return append(all, grown("objects in each other", overLimit+"|406", 4, 4096, func(name, want string, n int) attack {
+	return append(all, grown("objects nested in each other", overLimit+"|406", 4, 4096, func(name, want string, n int) attack {
 		return given(name, want, "transfers(filter:$f)", strings.Repeat(`{"and":`, n)+"{}"+strings.Repeat("}", n))
 	})...)
 }

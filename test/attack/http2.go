@@ -12,15 +12,16 @@ const (
 	h2EndStream, h2EndHeaders                     = 1, 4
 )
 
+// h2Frame returns an HTTP/2 frame.
 func h2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	n := len(payload)
 	b := binary.BigEndian.AppendUint32([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags}, stream)
 	return append(b, payload...)
 }
 
-// h2Preface returns the preface of a connection. window is the flow-control window of each stream.
-// The window of the connection is the initial 65,535 bytes, or practically unlimited if wide is
-// true.
+// h2Preface returns the preface of a connection. The argument window is the flow-control window of each
+// stream. If wide is true, the window of the connection is practically unlimited. Otherwise it is the
+// initial 65,535 bytes.
 func h2Preface(window uint32, wide bool) []byte {
 	b := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	b = append(b, h2Frame(h2Settings, 0, 0, binary.BigEndian.AppendUint32([]byte{0, 4}, window))...)
@@ -30,8 +31,8 @@ func h2Preface(window uint32, wide bool) []byte {
 	return b
 }
 
-// h2Post returns the frames of a POST on stream i. It declares a body of length bytes and sends
-// body.
+// h2Post returns the frames of the i-th POST on a connection. The request declares a body of length
+// bytes and contains the bytes of body, which may be fewer.
 func h2Post(i int, body string, length int, headers ...string) []byte {
 	text := func(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) } // len(s) < 127
 	// :method POST and :scheme http.
@@ -52,7 +53,7 @@ func h2Post(i int, body string, length int, headers ...string) []byte {
 	return append(b, h2Frame(h2Data, flags, stream, []byte(body))...)
 }
 
-// dial2 opens an HTTP/2 connection without TLS and writes the preface and all texts.
+// dial2 opens an HTTP/2 connection without TLS and writes the preface and then all texts.
 func (s *target) dial2(preface []byte, texts ...[]byte) (net.Conn, error) {
 	c, err := s.dialTo(s.server.http2)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// idle returns connections that stop at each stage of the protocol. The filters of their
-// subscriptions match no block.
+// idle returns attacks by many connections that become idle. Each attack stops at another stage of the
+// protocol. The subscriptions filter for a block that does not exist.
 func idle(full bool) []attack {
 	n := 2000
 	if full {
@@ -37,7 +37,7 @@ func idle(full bool) []attack {
 				return s.healthy()
 			})
 			if err == nil {
-				_, err = s.server.settled(before, maxRest) // the next attack compares with this state
+				_, err = s.server.settled(before, maxRest) // because the next attack compares with this state
 			}
 			return o, err
 		}})
@@ -45,11 +45,11 @@ func idle(full bool) []attack {
 	return all
 }
 
-// maxEach is the maximum memory, in bytes, that the server may keep for an idle client.
+// maxEach is the maximum number of bytes that the server may keep in memory for one idle client.
 const maxEach = 64 << 10
 
-// cost waits until n clients are connected and reports the server's memory for each. It fails above
-// maxEach.
+// cost waits until n clients are connected and returns a text with the server's memory per client. It
+// returns an error if that exceeds maxEach.
 func (s *target) cost(before state, n int) (string, error) {
 	for deadline := time.Now().Add(4 * usual); ; time.Sleep(50 * time.Millisecond) {
 		now, err := s.server.state()
@@ -59,11 +59,11 @@ func (s *target) cost(before state, n int) (string, error) {
 		each := (now.RSS - before.RSS) / int64(n)
 		switch connected := now.Files >= n; { // the server has only a few other files
 		case connected && each > maxEach:
-			return "", fmt.Errorf("each of %d connections needs %d bytes of memory", n, each)
+			return "", fmt.Errorf("each of %d connections needs %d bytes of memory, limit %d", n, each, maxEach)
 		case connected:
 			return fmt.Sprintf("for %d bytes each", each), nil
 		case time.Now().After(deadline):
-			return "", fmt.Errorf("%d files are open for %d connections", now.Files, n)
+			return "", fmt.Errorf("server has only %d open files for %d connections", now.Files, n)
 		}
 	}
 }

@@ -10,20 +10,20 @@ import (
 // Sizes of incomplete messages, and the memory that the documentation permits for them.
 const (
 	messageBytes = 64 << 10 // Limits.MessageBytes
-	sentBytes    = 60_000
+	partialBytes = 60_000   // part of a message that a client sends
 
-	pendingAnswers = 64 << 20 // Limits.PendingResponseBytes
-	socketCost     = 40 << 10 // of one of Limits.Connections, in docs/limits.md
+	pendingResponses = 64 << 20 // Limits.PendingResponseBytes
+	socketCost       = 40 << 10 // memory per connection in docs/limits.md
 )
 
-// halves returns sockets that send most of a long message and never finish it.
+// incompleteMessages returns attacks by sockets that send most of a long message and never the rest.
 func incompleteMessages(full bool) []attack {
 	numbers := []int{3000}
 	if full {
 		numbers = append(numbers, 9000)
 	}
-	blank := strings.Repeat(" ", sentBytes)
-	fragments := string(frame(opText, blank[:sentBytes/8])) + strings.Repeat(string(frame(opContinue, blank[:sentBytes/8])), 7)
+	blank := strings.Repeat(" ", partialBytes)
+	fragments := string(frame(opText, blank[:partialBytes/8])) + strings.Repeat(string(frame(opContinue, blank[:partialBytes/8])), 7)
 	var all []attack
 	for _, n := range numbers {
 		for _, protocol := range []string{legacy, modern} {
@@ -46,10 +46,10 @@ func incompleteMessages(full bool) []attack {
 	return all
 }
 
-// half opens n sockets that send text, and compares the server's memory for them with the
-// documented bound.
+// incompleteMessage returns an attack that sends text on each of n sockets. The server must not use
+// more memory for the sockets than documented.
 func incompleteMessage(name string, n int, text []byte) attack {
-	most := int64(pendingAnswers + n*socketCost)
+	limit := int64(pendingResponses + n*socketCost)
 	return attack{name: name, want: "held for", within: 30 * usual, do: func(s *target) (outcome, error) {
 		before, err := s.server.state()
 		if err != nil {
@@ -63,10 +63,10 @@ func incompleteMessage(name string, n int, text []byte) attack {
 				o.text = fmt.Sprintf("for %d bytes of memory", kept)
 				err = errors.Join(err, s.longMessage(), s.healthy())
 				switch {
-				case err != nil || kept <= most && over > 3*usual/2:
+				case err != nil || kept <= limit && over > 3*usual/2:
 					return err
-				case over > 4*usual: // after this time the frame timeout closes the sockets
-					return fmt.Errorf("%d sockets keep %d bytes, limit %d", n, kept, most)
+				case over > 4*usual: // later, the server closes the sockets because of the frame timeout
+					return fmt.Errorf("%d sockets use %d bytes of memory, limit %d", n, kept, limit)
 				}
 			}
 		})
@@ -74,7 +74,8 @@ func incompleteMessage(name string, n int, text []byte) attack {
 	}}
 }
 
-// longMessage sends a long message as an honest client and expects an immediate response.
+// longMessage sends a long message as an honest client. It returns an error unless the query in the
+// message is answered.
 func (s *target) longMessage() error {
 	w, err := s.open(modern, true)
 	if err != nil {

@@ -16,16 +16,16 @@ func introspection() []attack {
 		name string
 		open []string
 	}{
-		{"fields and types", []string{"fields{type{"}}, {"fields with deprecated ones", []string{"fields(includeDeprecated:true){type{"}},
+		{"fields and types", []string{"fields{type{"}}, {"fields including deprecated ones", []string{"fields(includeDeprecated:true){type{"}},
 		{"interfaces", []string{"interfaces{"}},
 		{"possible types", []string{"possibleTypes{"}},
 		{"interfaces and possible types", []string{"interfaces{", "possibleTypes{"}},
-		{"input fields", []string{"inputFields{type{"}}, {"arguments", []string{"fields{args{type{"}}, {"types within", []string{"ofType{"}},
-		{"fields and types within", []string{"fields{type{ofType{"}}, {"fields and interfaces", []string{"fields{type{", "interfaces{"}},
+		{"input fields", []string{"inputFields{type{"}}, {"arguments", []string{"fields{args{type{"}}, {"wrapped types", []string{"ofType{"}},
+		{"fields and wrapped types", []string{"fields{type{ofType{"}}, {"fields and interfaces", []string{"fields{type{", "interfaces{"}},
 	} {
 		for n := len(s.open); n <= 8; n++ {
 			want := refused + "|" + answered
-			if n >= 4 && s.name != "types within" { // the limit is three nested lists
+			if n >= 4 && s.name != "wrapped types" { // the limit is three nested lists
 				want = refused
 			}
 			all = append(all, doc(s.name+", "+itoa(n)+" deep", want, "{__schema{types{"+loop(n, s.open...)+"}}}"))

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// treeBytes is the size of a JSON tree that keeps a body below Limits.BodyBytes.
+// treeBytes is the size in bytes of a JSON tree. A body that contains it stays below Limits.BodyBytes.
 const treeBytes = 120 << 10
 
-// trees returns JSON bodies that need many times their size in memory when decoded. The operation
-// does not use the data.
+// jsonTrees returns attacks with JSON bodies that need many times their size in memory when decoded.
+// The operation does not use this data.
 func jsonTrees(full bool) []attack {
 	const asks, waits = `"query":"{info{version}}"`, `"query":"{blockchain{account(address:\"1000:` +
 		`1111111111111111111111111111111111111111111111111111111111111111\"){info{balance}}}}"`
@@ -23,26 +23,26 @@ func jsonTrees(full bool) []attack {
 	var all []attack
 	for _, n := range clients {
 		for _, shape := range []struct{ name, item string }{
-			{"empty arrays", "[],"}, {"empty objects", "{},"}, {"objects of a key", `{"":0},`}, {"arrays in arrays", "[[[[[[[[]]]]]]]],"},
+			{"empty arrays", "[],"}, {"empty objects", "{},"}, {"objects with a key", `{"":0},`}, {"arrays in arrays", "[[[[[[[[]]]]]]]],"},
 		} {
 			items := strings.Repeat(shape.item, treeBytes/len(shape.item))
 			tree := "[" + items[:len(items)-1] + "]"
 			half := "[" + items[:len(items)/2/len(shape.item)*len(shape.item)-1] + "]"
 			for _, place := range []struct{ name, body string }{
-				{"variables that the operation does not have", `{` + asks + `,"variables":{"a":` + tree + `}}`},
+				{"variables that the operation does not declare", `{` + asks + `,"variables":{"a":` + tree + `}}`},
 				{"extensions", `{` + asks + `,"extensions":{"a":` + tree + `}}`},
 				{"variables and extensions", `{` + asks + `,"variables":{"a":` + half + `},"extensions":{"a":` + half + `}}`},
 			} {
 				if !full && shape.item != "[]," && place.name != "extensions" {
 					continue
 				}
-				all = append(all, repeatedPosts(fmt.Sprintf("%d connections of %s in %s", n, shape.name, place.name), lasting, n, place.body))
+				all = append(all, repeatedPosts(fmt.Sprintf("%d connections with %s in %s", n, shape.name, place.name), lasting, n, place.body))
 			}
 		}
 	}
-	// A waiting query keeps its decoded body.
+	// A query keeps its decoded body while it waits for the backend.
 	tree := "[" + strings.Repeat("[],", treeBytes/3) + "[]]"
-	all = append(all, withConnectionsFor(lasting, "150 connections of arrays in variables of a query that waits", 150, func(s *target) (net.Conn, error) {
+	all = append(all, withConnectionsFor(lasting, "150 connections with arrays in the variables of a waiting query", 150, func(s *target) (net.Conn, error) {
 		c, err := s.dial()
 		if err == nil {
 			_, err = c.Write(request("POST", path, `{`+waits+`,"variables":{"a":`+tree+`}}`))
@@ -52,7 +52,7 @@ func jsonTrees(full bool) []attack {
 	return all
 }
 
-// pressed opens n connections that post body repeatedly at the same time.
+// repeatedPosts returns an attack by n connections that post body repeatedly at the same time.
 func repeatedPosts(name string, lasting time.Duration, n int, body string) attack {
 	text := request("POST", path, body, "Connection: keep-alive")
 	return withConnectionsFor(lasting, name, n, func(s *target) (net.Conn, error) {
@@ -60,11 +60,12 @@ func repeatedPosts(name string, lasting time.Duration, n int, body string) attac
 	}, func(*target) error { return nil })
 }
 
-// burstPause is the time that each connection waits between two requests. All connections send at about the same time,
-// which maximizes memory, and the pauses leave the CPU to other families.
+// burstPause is the time that a connection waits between two requests. All connections send at about
+// the same time, which maximizes memory use. The pauses leave CPU time to other families.
 const burstPause = 600 * time.Millisecond
 
-// repeat opens a connection that sends text(i) with pauses and discards the responses.
+// repeat opens a connection that sends text(0), text(1) and so on, pauses after each, and discards the
+// responses.
 func (s *target) repeat(pause time.Duration, text func(i int) []byte) (net.Conn, error) {
 	c, err := s.dial()
 	if err != nil {

@@ -10,7 +10,7 @@ func lexical() []attack {
 	arg := func(value string) string { return "{blockchain{account(address:" + value + "){info{id}}}}" }
 	num := func(value string) string { return "{blockchain{blocks(first:" + value + "){edges{cursor}}}}" }
 	all := []attack{
-		doc("BOM before", answered, "\ufeff{info{version}}"), doc("BOM within", refused+"|"+answered, "{info\ufeff{version}}"),
+		doc("BOM at the start", answered, "\ufeff{info{version}}"), doc("BOM in the middle", refused+"|"+answered, "{info\ufeff{version}}"),
 		doc("BOM in a name", refused+"|"+answered, "{in\ufefffo{version}}"), doc("two BOMs", refused+"|"+answered, "\ufeff\ufeff{info{version}}"),
 		doc("line separators", unparsable, "{info\u2028{version}}"), doc("a no-break space", unparsable, "{info\u00a0{version}}"),
 		doc("a zero-width space", unparsable, "{in\u200bfo{version}}"), doc("right to left", unparsable, "{\u202einfo{version}}"),

@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// begin returns the message that starts an operation.
+// begin returns the message that starts an operation. The id and payload are JSON.
 func begin(protocol, id, payload string) string {
 	kind := map[string]string{legacy: "start", modern: "subscribe"}[protocol]
 	return fmt.Sprintf(`{"id":%s,"type":"%s","payload":%s}`, id, kind, payload)
 }
 
+// query returns the payload of an operation that consists of a document.
 func query(text string) string { return `{"query":` + asJSON(text) + `}` }
 
-// wrongPayloads lists invalid operation payloads with the outcome in each protocol. The legacy
-// protocol sends an error and continues. The modern one closes the socket if a type is wrong, and
-// otherwise sends an error.
+// wrongPayloads lists invalid operation payloads and their outcome in each protocol. In the legacy
+// protocol, the server sends an error and continues. In the modern protocol, it closes the socket if a
+// value has the wrong type, and otherwise sends an error.
 var wrongPayloads = []struct{ payload, legacy, modern string }{
 	{`null`, "served error BAD_REQUEST", "closed 4400"},
 	{`1`, "served error BAD_REQUEST", "closed 4400"},
@@ -53,14 +54,14 @@ var wrongPayloads = []struct{ payload, legacy, modern string }{
 	{`{"query":"{info{version}}","variables":{"__proto__":{"a":1}}}`, "served", "served"},
 }
 
-// notMessages lists texts that are not messages.
+// notMessages lists texts that are not messages of either protocol.
 var notMessages = []string{
 	"", " ", "x", "null", "true", "1", `"x"`, "[]", `[{"type":"connection_init"}]`, "{", "}", "{}}", `{"type"`, `{"type":"stop"`,
 	`{"type":"stop"}x`, `{"type":"stop"}{"type":"stop"}`, "{'type':'stop'}", `{type:"stop"}`, "\x00", "\ufeff{}", "<a/>", "NaN",
 	strings.Repeat("[", 60_000), strings.Repeat(`{"a":`, 12_000), `{"type":"stop","id":"` + strings.Repeat("a", 60_000), "{\"type\":\"stop\",\"id\":\"\n\"}", `{"id":01}`,
 }
 
-// wrongTypes lists messages of unknown types.
+// wrongTypes lists messages whose types are unknown or are sent only by servers.
 var wrongTypes = []string{
 	`{}`, `{"type":null}`, `{"type":1}`, `{"type":[]}`, `{"type":{}}`, `{"type":""}`, `{"type":"x"}`, `{"type":"START"}`, `{"type":"Start"}`,
 	`{"TYPE":"start"}`, `{"type":"start "}`, `{"type":"\u0000"}`, `{"type":"__proto__"}`, `{"type":"data","id":"1"}`,
@@ -69,7 +70,7 @@ var wrongTypes = []string{
 	`{"type":"toString"}`, `{"type":"` + strings.Repeat("a", 60_000) + `"}`,
 }
 
-// messages returns violations of the protocol's message rules.
+// messages returns attacks that violate the message rules of a protocol.
 func messages(protocol string) []attack {
 	say := func(name, want string, texts ...string) attack { return talk(name, want, protocol, true, texts...) }
 	isLegacy := protocol == legacy

@@ -33,7 +33,7 @@ func nesting(full bool) []attack {
 		{"list types that only close, with a nil type", nest("query($a:", "]", "", "", "){a}")},
 		{"default values", nest("query($a:Int=", "[", "1", "]", "){info{version}}")},
 		{"arguments of directives", nest("{info@include(if:", "[", "true", "]", "){version}}")},
-		{"arguments of an operation's directives", nest("query@a(b:", "{c:", "1", "}", "){info{version}}")},
+		{"arguments of operation directives", nest("query@a(b:", "{c:", "1", "}", "){info{version}}")},
 		{"parentheses", nest("{a", "(", "", ")", "}")},
 		{"block strings", nest("{a(b:", `"""`, "", "", ")}")},
 	}
@@ -43,8 +43,8 @@ func nesting(full bool) []attack {
 	}
 	all := []attack{
 		doc("a nil type", unparsable, `query($a:]){a}`),
-		doc("a type of nothing", unparsable, `query($a:[]){a}`),
-		doc("a type of two", unparsable, `query($a:[Int Int]){a}`),
+		doc("a list type without an item type", unparsable, `query($a:[]){a}`),
+		doc("a list type with two item types", unparsable, `query($a:[Int Int]){a}`),
 	}
 	for _, s := range shapes {
 		for n := 32; n <= most; n *= 8 {
@@ -52,7 +52,7 @@ func nesting(full bool) []attack {
 		}
 		all = append(all, nested(s.name, 1_500_000, s.text))
 	}
-	// Slightly over the limit, and far over it in syntax without braces.
+	// Depths near the limit.
 	for n := 18; n <= 24; n += 2 {
 		all = append(all,
 			doc("edge of selections, "+itoa(n), refused+"|"+answered, nest("{__schema{types{", "ofType{", "name", "}", "}}}")(n)),
@@ -63,5 +63,5 @@ func nesting(full bool) []attack {
 	return all
 }
 
-// refusedOrLarge also accepts the refusal of a body that is too large.
+// refusedOrLarge permits the outcomes of refused, and the refusal of a body that is too large.
 const refusedOrLarge = refused + "|413 LIMIT_EXCEEDED"

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// paths returns unsupported and unusual methods, paths and parameters.
+// paths returns requests with unsupported or unusual methods, paths and parameters.
 func paths() []attack {
 	var all []attack
 	for _, m := range []string{

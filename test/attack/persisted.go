@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// persisted returns hashes that are malformed, unknown, or belong to another document.
+// persisted returns requests for persisted documents whose hashes are malformed, unknown, or belong to
+// another document. It also returns floods of documents that the server might cache.
 func persisted() []attack {
 	hash := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 	good, lost := "{info{version}}", hash("never sent")
@@ -23,23 +24,23 @@ func persisted() []attack {
 		`{"version":1,"sha256Hash":"__proto__"}`, `{"version":1,"sha256Hash":"../../etc/passwd"}`, `{"version":-1,"sha256Hash":"` + lost + `"}`,
 		`{"version":1.5,"sha256Hash":"` + lost + `"}`, `{"Version":1,"SHA256Hash":"` + lost + `"}`,
 	} {
-		all = append(all, body("alone "+short(p), "PERSISTED_QUERY_NOT_FOUND|400 BAD_REQUEST", "{"+ext(p)+"}"))
-		all = append(all, body("with a document "+short(p), "400 BAD_REQUEST", `{"query":"{info{version}}",`+ext(p)+"}"))
+		all = append(all, body("hash alone "+short(p), "PERSISTED_QUERY_NOT_FOUND|400 BAD_REQUEST", "{"+ext(p)+"}"))
+		all = append(all, body("hash with a document "+short(p), "400 BAD_REQUEST", `{"query":"{info{version}}",`+ext(p)+"}"))
 	}
 	pair := func(text, sum string) string {
 		return `{"query":` + asJSON(text) + `,` + ext(`{"version":1,"sha256Hash":"`+sum+`"}`) + "}"
 	}
 	all = append(all,
-		body("another document's", badRequest, pair(good, lost)), body("another document's that is known", badRequest, pair("{info{time}}", hash(good))),
-		body("of a document that is refused", invalid, pair("{nothing}", hash("{nothing}"))),
-		body("of a document that does not parse", unparsable, pair("{", hash("{"))),
-		body("of a cycle", invalid, pair("{...A}fragment A on Query{...A}", hash("{...A}fragment A on Query{...A}"))),
-		body("of a cycle, alone", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+hash("{...A}fragment A on Query{...A}")+`"}`)+"}"),
-		body("of nothing, with an empty query", "PERSISTED_QUERY_NOT_FOUND|400", pair("", hash(""))),
-		body("unknown", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+lost+`"}`)+"}"),
+		body("hash of an unknown document", badRequest, pair(good, lost)), body("hash of another known document", badRequest, pair("{info{time}}", hash(good))),
+		body("hash of a document that is refused", invalid, pair("{nothing}", hash("{nothing}"))),
+		body("hash of a document that does not parse", unparsable, pair("{", hash("{"))),
+		body("hash of a cycle", invalid, pair("{...A}fragment A on Query{...A}", hash("{...A}fragment A on Query{...A}"))),
+		body("hash of a cycle, without the document", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+hash("{...A}fragment A on Query{...A}")+`"}`)+"}"),
+		body("hash of an empty document, with an empty query", "PERSISTED_QUERY_NOT_FOUND|400", pair("", hash(""))),
+		body("hash of an unknown document, without a document", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+lost+`"}`)+"}"),
 	)
 	floods := []attack{
-		plain("3,000 documents to be kept", answered, func(s *target) (outcome, error) {
+		plain("3,000 documents to be persisted", answered, func(s *target) (outcome, error) {
 			return s.many(3000, func(i int) string {
 				text := fmt.Sprintf("{info{version}}#%d%s", i, strings.Repeat("x", 20_000))
 				return pair(text, hash(text))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// costs returns documents that pass all syntactic limits and need many backend calls. Up to 50
-// calls (2,500 blocks) are allowed; one more is refused.
+// queryCosts returns documents that meet all syntactic limits and need many backend calls. A document
+// may need up to 50 calls, which read 2,500 blocks. A document that needs more must be refused.
 func queryCosts() []attack {
 	const tooExpensive = "400 LIMIT_EXCEEDED costs calls limit of 50"
 	var all []attack
@@ -15,18 +15,18 @@ func queryCosts() []attack {
 		{"pages of 50 from the start", "{blockchain{", `a#:blocks(first:50 after:""){edges{node{id hash}cursor}}`, "}}"},
 		{"different pages", "{blockchain{", "a#:blocks(first:5#){edges{node{id}}}", "}}"},
 		{"pages of a workchain", "{blockchain{", "a#:blocks(workchain:# last:50){edges{node{id}}}", "}}"},
-		{"pages of a shard that is not there", "{blockchain{", `a#:blocks(shard:"8000000000000000" workchain:# first:50){edges{node{id}}}`, "}}"},
+		{"pages of a shard that does not exist", "{blockchain{", `a#:blocks(shard:"8000000000000000" workchain:# first:50){edges{node{id}}}`, "}}"},
 		{"roots", "{", "a#:blockchain{blocks(last:50){edges{node{id}}}}", "}"},
 		{"infos", "{", "a#:info{version time latency blocksLatency lastBlockTime endpoints rempEnabled}", "}"},
 	} {
 		for _, n := range []int{10, 25, 50} {
 			all = append(all, doc(s.name+" by "+itoa(n)+" aliases", answered, s.before+times(n, s.each)+s.after))
 		}
-		// One more call, by a field without alias.
+		// A field without an alias adds one more call.
 		_, bare, _ := strings.Cut(s.each, ":")
-		all = append(all, doc(s.name+" by 50 aliases and none", tooExpensive, s.before+times(50, s.each)+strings.ReplaceAll(bare, "#", "1")+s.after))
+		all = append(all, doc(s.name+" by 50 aliases and a field without alias", tooExpensive, s.before+times(50, s.each)+strings.ReplaceAll(bare, "#", "1")+s.after))
 	}
-	for _, s := range []struct{ name, each string }{ // all balances together need one call
+	for _, s := range []struct{ name, each string }{ // one call returns all balances
 		{"different accounts", `a#:account(address:"#:` + strings.Repeat("1", 64) + `"){info{balance}}`},
 		{"one account", `a#:account(address:"` + richAddress + `"){info{balance(format:DEC)}}`},
 	} {
@@ -34,7 +34,7 @@ func queryCosts() []attack {
 			all = append(all, doc(s.name+" by "+itoa(n)+" aliases", answered, "{blockchain{"+times(n, s.each)+"}}"))
 		}
 	}
-	// With fragments, few aliases in the document need many calls.
+	// Because fragments multiply fields, a document with few aliases can need many calls.
 	for _, r := range []struct {
 		roots, pages int
 		want         string
@@ -48,9 +48,9 @@ func queryCosts() []attack {
 		docWith("51 pages of a block by variables", tooExpensive, "query($n:Int)"+pages, map[string]int{"n": 1}),
 		doc("51 pages of which 50 are skipped", answered, "{blockchain{...P@skip(if:true)blocks(last:50){edges{cursor}}}}fragment P on BlockchainQuery{"+times(50, "a#:blocks(last:50){edges{cursor}}")+"}"),
 		doc("a page by fragments", answered, "{blockchain{blocks(last:50){edges{"+strings.Repeat("...F ", 25)+"}}}}fragment F on BlockchainBlocksEdge{node{id hash seq_no shard chain_order gen_utime workchain_id}}"),
-		doc("a page of the largest number", answered, "{blockchain{blocks(first:2147483647){edges{cursor}}}}"),
+		doc("a page of the largest size", answered, "{blockchain{blocks(first:2147483647){edges{cursor}}}}"),
 		doc("a page of fields by aliases", answered, "{blockchain{blocks(last:50){edges{node{"+times(50, "a#:id ")+"}}}}}"),
-		doc("everything of the schema", answered, "{__schema{types{name description fields{name description args{name description type{name ofType{name ofType{name}}}}type{name ofType{name ofType{name}}}}}}}"),
+		doc("the complete schema", answered, "{__schema{types{name description fields{name description args{name description type{name ofType{name ofType{name}}}}type{name ofType{name ofType{name}}}}}}}"),
 		doc("25 pages of 24 fields by aliases", answered, "{blockchain{"+times(25, "a#:blocks(last:50){edges{node{...N}}}")+"}}fragment N on BlockchainBlock{"+times(24, "b#:chain_order ")+"}"),
 	)
 	for i := range all {

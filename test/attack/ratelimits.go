@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// rates returns requests of rate-limited clients. Each must be refused with a Retry-After time
-// before the server parses it.
+// rateLimits returns requests by rate-limited clients. The server must refuse each request before it
+// parses it, and must send a Retry-After header.
 func rateLimits() []attack {
 	const limited = "429 RATE_LIMITED Too many requests"
 	at := "/" + limitedProject + "/graphql"
@@ -33,7 +33,7 @@ func rateLimits() []attack {
 				return ended(err)
 			}
 			if after := resp.Header.Get("Retry-After"); after != "2" {
-				return outcome{}, fmt.Errorf("Retry-After is %q, want 2", after)
+				return outcome{}, fmt.Errorf("Retry-After is %q, want \"2\"", after)
 			}
 			return judge(resp, content)
 		})
@@ -42,14 +42,14 @@ func rateLimits() []attack {
 		rateLimited("a query by POST", request("POST", at, goodBody)),
 		rateLimited("a query by GET", request("GET", at+"?query={info{version}}", "")),
 		rateLimited("a query with a secret", request("POST", at, goodBody, basic)),
-		rateLimited("a body that is no JSON", request("POST", at, "{")),
+		rateLimited("a body that is not JSON", request("POST", at, "{")),
 		rateLimited("a cycle", request("POST", at, query("{...A}fragment A on Query{...A}"))),
 		rateLimited("a body of 100 KB", request("POST", at, goodBody+strings.Repeat(" ", 100_000))),
 		rateLimited("an event stream", request("GET", at+"?query=subscription{blocks{id}}", "", "Accept: text/event-stream")),
 		rateLimited("a handshake with a secret", upgrade(at, modern, basic)),
 		rateLimited("a handshake of the legacy protocol with a secret", upgrade(at, legacy, basic)),
 	}
-	// The modern protocol has no message for this error; the reason of its close frame reports it.
+	// The modern protocol has no message for this error, so the close frame reports it.
 	for _, protocol := range []string{legacy, modern} {
 		want := map[string]string{legacy: "closed 1013 connection_error RATE_LIMITED", modern: "closed 1013"}[protocol]
 		openAndAsk := func(name, text string) {

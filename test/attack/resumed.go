@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// resumed returns subscriptions that match nothing, on two sockets, one for each writer on a
-// machine with two cores. Each subscription filters all blocks since an old cursor and sends
-// nothing.
+// resumed returns attacks by subscriptions that resume from an old cursor and filter for blocks that do
+// not exist. The server thus reads many blocks and sends none. There are two sockets, so that they
+// occupy both writers on a machine with two cores.
 func resumed(full bool) []attack {
 	lasting := 2 * time.Second
 	if full {
 		lasting = 8 * time.Second
 	}
-	// 8 lists are the maximum that Limits.VariableBytes allows in a filter.
+	// Limits.VariableBytes permits at most 8 such lists in a filter.
 	list := `id:{in:[` + strings.Repeat(`"a",`, 99) + `"own"]}`
 	filter := "{" + strings.Repeat(list+" OR:{", 7) + list + strings.Repeat("}", 8)
 	var all []attack
@@ -26,7 +26,7 @@ func resumed(full bool) []attack {
 			after func(i int) string
 		}{
 			{"the beginning", func(int) string { return "" }},
-			{"cursors of their own", func(i int) string { return string(roundBefore(uint32(999 - i))) }},
+			{"different cursors", func(i int) string { return string(roundBefore(uint32(999 - i))) }},
 			{"the beginning of the window", func(int) string { return string(roundBefore(300)) }},
 		} {
 			if !full && (protocol == modern) != (k.name == "the beginning") {
@@ -43,8 +43,8 @@ func resumed(full bool) []attack {
 	return all
 }
 
-// resume opens a socket with n subscriptions. If again is true, it ends and restarts them within
-// the message rate for as long as the socket is open.
+// resume opens a socket with n subscriptions. If again is true, it ends and restarts subscriptions for
+// as long as the socket is open, but not more often than the message rate permits.
 func (s *target) resume(protocol string, n int, again bool, payload func(i int) string) (net.Conn, error) {
 	w, err := s.open(protocol, true)
 	if err != nil {
@@ -72,7 +72,8 @@ func (s *target) resume(protocol string, n int, again bool, payload func(i int) 
 	return w.Conn, nil
 }
 
-// receives subscribes as an honest client and expects three blocks within a second.
+// receives subscribes as an honest client. It returns an error unless three blocks arrive within a
+// second.
 func (s *target) receives() error {
 	w, err := s.open(modern, true)
 	if err != nil {

@@ -9,33 +9,34 @@ import (
 	"time"
 )
 
-// Times after which the server closes slow connections, with a second or more for a busy machine.
+// Maximum times until the server closes a slow connection. They include at least a second more than the
+// timeout, because the machine may be busy.
 const (
-	bodyCut   = 6 * time.Second  // Limits.BodyTimeout, and the host's ReadHeaderTimeout
-	answerCut = 7 * time.Second  // Limits.WriteTimeout, once a write stalls
-	frameCut  = 6 * time.Second  // of an incomplete message
-	pongCut   = 10 * time.Second // two keep-alive intervals, and the interval in progress
-	initCut   = 11 * time.Second // without connection_init
+	bodyCut   = 6 * time.Second  // after Limits.BodyTimeout or the host's ReadHeaderTimeout
+	answerCut = 7 * time.Second  // after Limits.WriteTimeout for a stalled response
+	frameCut  = 6 * time.Second  // after an incomplete message
+	pongCut   = 10 * time.Second // after two missed pongs
+	initCut   = 11 * time.Second // without connection_init in the modern protocol
 	firstCut  = 61 * time.Second // without connection_init or an operation in the legacy protocol
-	streamCut = 12 * time.Second // a stalled write on a stream or socket
+	streamCut = 12 * time.Second // after a stalled write on a stream or socket
 )
 
-// dribble sends head at once and then the bytes of drops one at a time, repeatedly, until stop is
-// called. The caller reads the response.
-func sendSlowly(c net.Conn, head, drops string, pause time.Duration) (stop func()) {
+// sendSlowly sends head at once. Then it sends the bytes of rest one at a time, with a pause before
+// each byte and repeatedly from the start, until stop is called. The caller reads the response.
+func sendSlowly(c net.Conn, head, rest string, pause time.Duration) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if _, err := io.WriteString(c, head); err != nil || drops == "" {
+		if _, err := io.WriteString(c, head); err != nil || rest == "" {
 			return
 		}
-		for i := 0; ; i = (i + 1) % len(drops) {
+		for i := 0; ; i = (i + 1) % len(rest) {
 			select {
 			case <-done:
 				return
 			case <-time.After(pause):
 			}
-			if _, err := c.Write([]byte{drops[i]}); err != nil {
+			if _, err := c.Write([]byte{rest[i]}); err != nil {
 				return
 			}
 		}
@@ -43,8 +44,8 @@ func sendSlowly(c net.Conn, head, drops string, pause time.Duration) (stop func(
 	return func() { close(done); c.Close(); <-ended }
 }
 
-// slowPeers returns peers that send bodies, headers or frames slowly or incompletely, or read
-// slowly.
+// slowPeers returns attacks by peers that send bodies, headers or frames slowly or incompletely, or
+// that do not read.
 func slowPeers(full bool) []attack {
 	var all []attack
 	with := func(within time.Duration, a attack) { a.within = within; all = append(all, a) }
@@ -77,14 +78,14 @@ func slowPeers(full bool) []attack {
 	slowly("chunks without the last one", tooSlow, bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n", len(goodBody), goodBody), "", 0)
 	slowly("endless trailers", tooSlow+"|answered|400", bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n0\r\n", len(goodBody), goodBody), "X: a\r\n", 20*time.Millisecond)
 	slowly("a slow body of GET", answered, bodyCut, string(request("GET", path+"?query={info{version}}", "", "Content-Length: 100")), "a", 100*time.Millisecond)
-	slowly("a slow body of a wrong type", "415", usual, strings.Replace(head, "application/json", "text/plain", 1), " ", 100*time.Millisecond)
+	slowly("a slow body of an unsupported type", "415", usual, strings.Replace(head, "application/json", "text/plain", 1), " ", 100*time.Millisecond)
 	slowly("a slow body without access", "401", usual, strings.Replace(head, path, "/locked/graphql", 1), " ", 100*time.Millisecond)
 	slowly("a slow body that is too large", "413", usual, strings.Replace(head, "10000", "1000000", 1), " ", 100*time.Millisecond)
 	slowly("a slow body of PUT", "405", usual, strings.Replace(head, "POST", "PUT", 1), " ", 100*time.Millisecond)
 	slowly("a slow body with an unsupported Accept", "406", usual, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: image/png", 1), " ", 100*time.Millisecond)
 	slowly("a slow body of a stream", "events TIMEOUT|408 TIMEOUT|cut", bodyCut, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: text/event-stream", 1), " ", 100*time.Millisecond)
 	slowly("a slow body of a handshake by POST", "415", bodyCut, strings.Replace(string(upgrade(path, modern, "Content-Length: 100")), "GET", "POST", 1), " ", 100*time.Millisecond)
-	// The http.Server limits these, by a ReadHeaderTimeout of 5 s.
+	// The ReadHeaderTimeout of the http.Server, 5 s, ends these connections.
 	slowly("nothing at all", "cut|net/http", bodyCut, "", "", 0)
 	slowly("a request line byte by byte", "cut|net/http", bodyCut, "", "GET /open/graphql", 100*time.Millisecond)
 	slowly("headers byte by byte", "cut|net/http", bodyCut, "GET "+path+" HTTP/1.1\r\n", "X: a\r\n", 100*time.Millisecond)
@@ -102,7 +103,7 @@ func slowPeers(full bool) []attack {
 	return append(all, slowSockets(full)...)
 }
 
-// slowReaders returns requests whose responses are not read.
+// slowReaders returns attacks by peers that do not read responses.
 func slowReaders() []attack {
 	much := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
 	replay := `subscription{blocks(after:""){` + times(45, "a#:chain_order ") + "}}"
@@ -114,7 +115,7 @@ func slowReaders() []attack {
 			}
 			defer sendSlowly(c, text, "", 0)()
 			time.Sleep(rest)
-			// Data in flight still arrives; then the connection must end.
+			// The peer first receives data that was in flight. Then the connection must end.
 			_ = c.SetReadDeadline(time.Now().Add(usual))
 			_, err = io.Copy(io.Discard, c)
 			if err == nil {
@@ -149,7 +150,7 @@ func frameAll(texts []string) string {
 	return b.String()
 }
 
-// slowSockets returns sockets that stall within a frame or between frames.
+// slowSockets returns attacks by sockets that stall within a frame or between frames.
 func slowSockets(full bool) []attack {
 	var all []attack
 	for _, protocol := range []string{legacy, modern} {
@@ -195,16 +196,16 @@ func slowSockets(full bool) []attack {
 			return w.end()
 		})
 		pieces.within = frameCut
-		// A client that ignores pings does not answer them.
-		deaf := sock("no pong ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
+		// This client discards pings and therefore sends no pongs.
+		silentPeer := sock("no pong ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
 			_, err := io.Copy(io.Discard, w.r)
 			if err == nil {
 				return outcome{class: "cut"}, nil
 			}
 			return ended(err)
 		})
-		deaf.within = pongCut
-		forty := plain("forty sockets that stall in half a frame ("+protocol+")", gone, func(s *target) (outcome, error) {
+		silentPeer.within = pongCut
+		forty := plain("forty sockets that stall within a frame ("+protocol+")", gone, func(s *target) (outcome, error) {
 			return s.inParallel(40, func(s *target) (outcome, error) {
 				w, err := s.open(protocol, true)
 				if err != nil {
@@ -216,7 +217,7 @@ func slowSockets(full bool) []attack {
 			})
 		})
 		forty.within = frameCut + usual
-		all = append(all, slow, pieces, deaf, forty)
+		all = append(all, slow, pieces, silentPeer, forty)
 	}
 	silent := func(name, want, protocol string, within time.Duration, texts ...string) attack {
 		a := plain(name, want, func(s *target) (outcome, error) {
@@ -257,7 +258,7 @@ func slowSockets(full bool) []attack {
 	return append(all, half)
 }
 
-// end reads messages and answers pings until the connection ends.
+// end reads messages and replies to pings until the connection ends.
 func (w *socket) end() (outcome, error) {
 	return w.readUntil(func(serverMessage) bool { return false })
 }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Limits of requests that wait for a blocked backend.
+// Limits that apply to requests while the backend blocks.
 const (
 	inFlight       = 64              // Limits.InFlight
 	requests       = 1024            // Limits.Requests
-	maxRefusalTime = 4 * time.Second // half of Limits.BackendTimeout, with room for a busy machine
+	maxRefusalTime = 4 * time.Second // more than half of Limits.BackendTimeout, because the machine may be busy
 	stallOver      = stallTime + 2*time.Second
 )
 
-// stalled returns queries for which the backend blocks and ignores the context.
+// stalled returns attacks whose queries make the backend block and ignore its context.
 func stalled() []attack {
 	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledWorkchain, strings.Repeat("1", 64)))
 	ofTwo := query(fmt.Sprintf(`{blockchain{a:account(address:"%d:%s"){info{balance}}b:account(address:"%[1]d:%s"){info{balance}}}}`,
@@ -29,7 +29,7 @@ func stalled() []attack {
 		{name: "1280 queries on 40 sockets", want: "refused", within: stallOver, do: func(s *target) (outcome, error) {
 			return s.overloadSockets(40, 32, ofOne)
 		}},
-		{name: "200 clients ask for two balances and leave, and more come", want: "503 SERVICE_UNAVAILABLE", within: stallOver, do: func(s *target) (outcome, error) {
+		{name: "200 clients ask for two balances and leave, and 100 more arrive", want: "503 SERVICE_UNAVAILABLE", within: stallOver, do: func(s *target) (outcome, error) {
 			if o, err := s.inParallel(200, func(s *target) (outcome, error) { return s.postThen(ofTwo, leaveSoon) }); err != nil || o.class != "no answer" {
 				return o, err
 			}
@@ -42,7 +42,7 @@ func stalled() []attack {
 		}},
 	}
 	for _, protocol := range []string{legacy, modern} {
-		all = append(all, withConnections("8 sockets with queries without end ("+protocol+")", 8, func(s *target) (net.Conn, error) {
+		all = append(all, withConnections("8 sockets with endless queries ("+protocol+")", 8, func(s *target) (net.Conn, error) {
 			return s.floodOperations(protocol, begin(protocol, `"1"`, ofOne))
 		}))
 	}
@@ -52,17 +52,17 @@ func stalled() []attack {
 // leaveSoon makes the client abandon its request after half a second.
 func leaveSoon(c net.Conn) { _ = c.SetReadDeadline(time.Now().Add(usual / 2)) }
 
-// overload sends n requests for which the backend blocks. Exactly InFlight calls may run; all other
-// requests must be refused in time.
+// overload sends n requests for which the backend blocks. Exactly Limits.InFlight backend calls may
+// run. All other requests must be refused within maxRefusalTime.
 func (s *target) overload(n int, body string) (outcome, error) {
-	var away atomic.Int64
+	var rejected atomic.Int64
 	_, err := s.inParallel(n, func(s *target) (outcome, error) {
 		begun := time.Now()
 		o, err := s.post(body)
 		if err == nil && o.meets("503 SERVICE_UNAVAILABLE") {
-			away.Add(1)
+			rejected.Add(1)
 			if took := time.Since(begun); took > maxRefusalTime {
-				err = fmt.Errorf("%w: refused after %v", errLate, took)
+				err = fmt.Errorf("%w: request was refused after %v", errLate, took)
 			}
 		}
 		return o, err
@@ -70,22 +70,24 @@ func (s *target) overload(n int, body string) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return s.checkRefused(int(away.Load()), n)
+	return s.checkRefused(int(rejected.Load()), n)
 }
 
-func (s *target) checkRefused(away, n int) (outcome, error) {
+// checkRefused checks that all requests but Limits.InFlight were refused.
+func (s *target) checkRefused(rejected, n int) (outcome, error) {
 	held, err := s.server.state()
-	if err == nil && (away != n-inFlight || held.Stalled != inFlight) {
-		err = fmt.Errorf("%d of %d were refused, %d calls were in flight", away, n, held.Stalled)
+	if err == nil && (rejected != n-inFlight || held.Stalled != inFlight) {
+		err = fmt.Errorf("%d of %d requests were refused and %d backend calls were in flight, want %d and %d",
+			rejected, n, held.Stalled, n-inFlight, inFlight)
 	}
-	return outcome{"refused", fmt.Sprintf("%d of %d", away, n)}, err
+	return outcome{"refused", fmt.Sprintf("%d of %d", rejected, n)}, err
 }
 
-// overloadSockets is overload on sockets. Requests above Limits.Requests must be refused
-// immediately.
+// overloadSockets is like overload, but sends the requests on sockets. Requests above Limits.Requests
+// must be refused immediately.
 func (s *target) overloadSockets(sockets, each int, payload string) (outcome, error) {
 	var mu sync.Mutex
-	var away, atOnce int
+	var rejected, immediately int
 	_, err := s.inParallel(sockets, func(s *target) (outcome, error) {
 		w, err := s.open(modern, true)
 		if err != nil {
@@ -106,12 +108,12 @@ func (s *target) overloadSockets(sockets, each int, payload string) (outcome, er
 			if strings.Contains(string(m.Payload), `"SERVICE_UNAVAILABLE"`) {
 				mu.Lock()
 				defer mu.Unlock()
-				away++
+				rejected++
 				if strings.Contains(string(m.Payload), "Too many requests at once.") {
-					atOnce++
+					immediately++
 				}
 				if took := time.Since(begun); took > maxRefusalTime {
-					late = fmt.Errorf("%w: refused after %v", errLate, took)
+					late = fmt.Errorf("%w: request was refused after %v", errLate, took)
 				}
 			}
 			return answers == each
@@ -121,16 +123,18 @@ func (s *target) overloadSockets(sockets, each int, payload string) (outcome, er
 		}
 		return o, err
 	})
-	if err == nil && atOnce < sockets*each-requests {
-		err = fmt.Errorf("%d of %d requests were refused at once, want at least %d", atOnce, sockets*each, sockets*each-requests)
+	if err == nil && immediately < sockets*each-requests {
+		err = fmt.Errorf("%d of %d requests were refused immediately, want at least %d",
+			immediately, sockets*each, sockets*each-requests)
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	return s.checkRefused(away, sockets*each)
+	return s.checkRefused(rejected, sockets*each)
 }
 
-// meanwhile sends honest queries until do returns.
+// whileHealthy calls do and sends honest queries until do returns. It returns an error if an honest
+// query fails.
 func (s *target) whileHealthy(do func() (outcome, error)) (outcome, error) {
 	done, honest := make(chan struct{}), make(chan error)
 	go func() {
@@ -152,7 +156,7 @@ func (s *target) whileHealthy(do func() (outcome, error)) (outcome, error) {
 	o, err := do()
 	close(done)
 	if unhealthy := <-honest; unhealthy != nil && err == nil {
-		err = fmt.Errorf("meanwhile: %w", unhealthy)
+		err = fmt.Errorf("during the attack: %w", unhealthy)
 	}
 	return o, err
 }

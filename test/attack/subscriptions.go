@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// retained returns as many subscriptions, with as much memory, as the limits allow.
+// retained returns attacks with as many subscriptions, and as much memory for them, as the limits allow.
 func retained() []attack {
 	return []attack{
 		subscribed("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED limit of 268435456 bytes", 1000, ofVariable(4000)),
@@ -13,7 +13,7 @@ func retained() []attack {
 	}
 }
 
-// subscribed starts 31 subscriptions with payload on each of n sockets.
+// subscribed returns an attack that starts 31 subscriptions with the given payload on each socket.
 func subscribed(name, want string, sockets int, payload string) attack {
 	return attack{name: name, want: want, within: 60 * usual, do: func(s *target) (outcome, error) {
 		var open []*socket
@@ -42,8 +42,8 @@ func ofVariable(n int) string {
 	return `{"query":"subscription($f:String){blocks(filter:{id:{eq:$f}}){id}}","variables":{"f":"own` + strings.Repeat("a", n) + `"}}`
 }
 
-// sendOwn starts n operations. It replaces "own" in payload by a unique text, so that the server
-// cannot share any.
+// sendOwn starts n operations. In each payload, it replaces "own" with a unique text, so that the
+// server cannot share work between the operations.
 func (w *socket) sendOwn(n int, payload string) {
 	own := w.LocalAddr().String()
 	for i, text := range starts(w.protocol, n, payload) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// variables returns variables with wrong types, depths, sizes and names.
+// variables returns requests whose variables have wrong types, depths, sizes or names.
 func variables() []attack {
 	var all []attack
 	raw := func(name, want, query, variables string) {
@@ -28,7 +28,7 @@ func variables() []attack {
 			`{"seq_no":{"eq":"1"}}`, `{"workchain_id":{"eq":1.5}}`, `{"workchain_id":{"eq":2147483648}}`, `{"OR":1}`, `{"OR":[]}`, `{"AND":{}}`,
 			`{"__proto__":{}}`, `{"constructor":{"prototype":{}}}`, `{"id":{"__proto__":1}}`, `{"id":{"like":"%"}}`, `{"id":{"eq":{"$gt":""}}}`,
 			`{"toString":1}`, `{"hasOwnProperty":1}`, `{"id":{"in":{"length":1000000000}}}`, `{"id":{"in":[[]]}}`, `{"id":{"in":[["a"]]}}`, `{"":1}`}},
-		{"ID of the schema's", `query($v:String!){__type(name:$v){name}}`, []string{`1`, `null`, `[]`, `{}`}},
+		{"Name of a type", `query($v:String!){__type(name:$v){name}}`, []string{`1`, `null`, `[]`, `{}`}},
 	} {
 		for _, w := range of.wrong {
 			raw(of.kind+" is "+w, badInput+"|406", of.query, `{"v":`+w+`}`)
@@ -36,7 +36,7 @@ func variables() []attack {
 		if strings.Contains(of.query, "!)") {
 			raw(of.kind+" is missing", badInput, of.query, `{}`)
 			raw(of.kind+" is in another case", badInput, of.query, `{"V":"a"}`)
-			raw(of.kind+" is null altogether", badInput, of.query, `null`)
+			raw(of.kind+" is missing because all variables are null", badInput, of.query, `null`)
 		}
 	}
 	good := "{info{version}}"
@@ -44,11 +44,11 @@ func variables() []attack {
 		"__proto__", "constructor", "toString", "hasOwnProperty", "valueOf", "__defineGetter__", "prototype", "", "\u0000", "a.b", "a[0]", "$a",
 		"length", "\ufeff", "😀",
 	} {
-		raw("unknown one called "+short(name), answered, good, `{`+asJSON(name)+`:{"polluted":true}}`)
+		raw("unknown variable called "+short(name), answered, good, `{`+asJSON(name)+`:{"polluted":true}}`)
 	}
 	for _, name := range []string{"__proto__", "constructor", "toString", "hasOwnProperty", "prototype"} {
-		raw("declared one called "+name, answered, "query($"+name+":Int){blockchain{blocks(first:$"+name+"){edges{cursor}}}}", `{"`+name+`":1}`)
-		raw("declared one called "+name+", missing", badInput, "query($"+name+":Boolean!){info@skip(if:$"+name+"){version}}", `{}`)
+		raw("declared variable called "+name, answered, "query($"+name+":Int){blockchain{blocks(first:$"+name+"){edges{cursor}}}}", `{"`+name+`":1}`)
+		raw("declared variable called "+name+", missing", badInput, "query($"+name+":Boolean!){info@skip(if:$"+name+"){version}}", `{}`)
 	}
 	for _, q := range []string{
 		"query($a:Nothing){info{version}}", "query($a:Block){info{version}}", "query($a:Query!){info{version}}", "query($a:Node){info{version}}",
@@ -69,7 +69,7 @@ func variables() []attack {
 	return all
 }
 
-// variablesGrown returns variables of growing sizes.
+// variablesGrown returns requests with variables of growing sizes.
 func variablesGrown() []attack {
 	in := "subscription($v:[String]){blocks(filter:{id:{in:$v}}){id}}"
 	shapes := []struct {
@@ -96,7 +96,7 @@ func variablesGrown() []attack {
 			return posted(name, want+"|406|"+fieldError, func() string { return text })
 		})...)
 	}
-	// Growing numbers of declared variables, and of values whose names differ only in case.
+	// Growing numbers of declared variables.
 	all = append(all, grown("declared", "LIMIT_EXCEEDED", 8, 1024, func(name, want string, n int) attack {
 		values := map[string]json.RawMessage{}
 		for i := range n {

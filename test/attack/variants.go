@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// variants returns documents that the server compiles many times: once per operation, and once per
-// combination of @skip and @include values.
+// variants returns documents that the server compiles many times, because it compiles a document once
+// per operation and once per combination of @skip and @include values.
 func variants(full bool) []attack {
 	const block = "id hash seq_no shard chain_order gen_utime workchain_id __typename "
 	const page = "blocks(last:1){edges{cursor node{" + block + "}}}"
-	// A document with several operations needs an operation name. All operations are compiled.
+	// A request that contains several operations must name one. The server compiles all of them.
 	named := func(name, text string) attack {
 		return posted(name, either, func() string { return asJSON(map[string]any{"query": text, "operationName": "Q0"}) })
 	}
@@ -80,13 +80,13 @@ func variants(full bool) []attack {
 		{"documents with conditions", func(conn, i int) string { return variant(fmt.Sprintf("#%d,%d\n", conn, i)+conditions, i) }},
 	} {
 		conn := 0
-		all = append(all, withConnectionsFor(lasting, "48 connections of "+k.name, 48, func(s *target) (net.Conn, error) {
+		all = append(all, withConnectionsFor(lasting, "48 connections with "+k.name, 48, func(s *target) (net.Conn, error) {
 			conn++
 			own := conn
 			return s.repeat(burstPause, func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
 		}, func(s *target) error {
 			if o, err := s.post(goodBody); err != nil || !o.meets(answered) {
-				return fmt.Errorf("outcome %v, %w", o, errors.Join(err, errUnhealthy))
+				return fmt.Errorf("honest query: outcome %v, %w", o, errors.Join(err, errUnhealthy))
 			}
 			return nil
 		}))

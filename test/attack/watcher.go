@@ -43,7 +43,8 @@ func (w *watcher) listen() {
 		gap := time.Since(last)
 		last = time.Now()
 		var cpu time.Duration
-		if spent, err := w.server.spent(); err == nil { // an error means that the server exited, which other checks report
+		// An error means that the server has exited, which other checks report.
+		if spent, err := w.server.spent(); err == nil {
 			cpu, before = spent-before, spent
 		}
 		w.waited(gap, cpu)

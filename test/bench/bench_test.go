@@ -19,7 +19,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// The benchmark starts its own binary as server and client; in tests, that is the test binary.
+// The benchmark starts its own binary as server and as client. In tests, its binary is the test binary.
 func TestMain(m *testing.M) {
 	var err error
 	switch command(os.Args) {
@@ -37,22 +37,22 @@ func TestMain(m *testing.M) {
 
 func TestSchemaFileMatchesSDL(t *testing.T) {
 	if got := chaingql.New(memchain.New(), settings(nil)).SDL(); got != sdl {
-		t.Errorf("schema.graphql differs from Handler.SDL: go run . sdl >schema.graphql && go generate ./...")
+		t.Errorf("schema.graphql differs from Handler.SDL; update it: go run . sdl >schema.graphql && go generate ./...")
 	}
 }
 
-// read decodes a response. Responses that differ only in white space, key order or number format
-// are equal.
-func read(t *testing.T, answer []byte) any {
+// read decodes a response, so that responses that differ only in white space, key order or number
+// format compare equal.
+func read(t *testing.T, response []byte) any {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal(answer, &v); err != nil {
-		t.Fatalf("%v in %.300s", err, answer)
+	if err := json.Unmarshal(response, &v); err != nil {
+		t.Fatalf("response is not JSON: %v: %.300s", err, response)
 	}
 	return v
 }
 
-func TestPeersReturnEqualResponses(t *testing.T) {
+func TestGoPeersReturnEqualResponses(t *testing.T) {
 	s, err := source.New()
 	if err != nil {
 		t.Fatal(err)
@@ -80,21 +80,21 @@ func TestPeersReturnEqualResponses(t *testing.T) {
 			if _, measured := asked[name]; limited && (!measured || name != "balance" && (peer == constant || name != "latest" && name != "last 50")) {
 				continue
 			}
-			got, err := answerOf(handlers[peer], body)
+			got, err := respond(handlers[peer], body)
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, peer, err)
 				continue
 			}
-			if answer := read(t, got); want == nil {
-				want = answer
-			} else if !reflect.DeepEqual(answer, want) {
-				t.Errorf("%s: %s answers\n%s\nand %s\n%v", name, peer, got, own, want)
+			if response := read(t, got); want == nil {
+				want = response
+			} else if !reflect.DeepEqual(response, want) {
+				t.Errorf("%s: response of %s is\n%s\nwant\n%v", name, peer, got, want)
 			}
 		}
 	}
 }
 
-func TestNodePeersReturnEqualResponses(t *testing.T) {
+func TestNodePeersReturnSameResponsesAsChaingql(t *testing.T) {
 	if err := nodeReady(); err != nil {
 		testkit.Missing(t, "a Node.js peer ("+err.Error()+")")
 	}
@@ -113,28 +113,28 @@ func TestNodePeersReturnEqualResponses(t *testing.T) {
 		}
 		defer server.stop()
 		for _, q := range queries {
-			want, err := answerOf(h, q.body)
+			want, err := respond(h, q.body)
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer, err := http.Post("http://"+server.addr+path, "application/json", bytes.NewReader(q.body))
+			response, err := http.Post("http://"+server.addr+path, "application/json", bytes.NewReader(q.body))
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := io.ReadAll(answer.Body)
-			_ = answer.Body.Close()
+			got, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(read(t, got), read(t, want)) {
-				t.Errorf("%s: %s answers\n%s\nand %s\n%s", q.name, peer, got, own, want)
+				t.Errorf("%s: response of %s is\n%s\nwant\n%s", q.name, peer, got, want)
 			}
 		}
 	}
 }
 
-// The allocation figures assume that pages of the newest blocks come from the window of recent
-// blocks.
+// The allocation figures assume that pages of the newest blocks need no backend call, because they come
+// from the window of recent blocks.
 func TestNewestBlocksNeedNoBackend(t *testing.T) {
 	s, err := source.New()
 	if err != nil {
@@ -145,12 +145,12 @@ func TestNewestBlocksNeedNoBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Prune("z") // now the backend has only the newest block
-	answer, err := answerOf(h, queries[2].body)
+	response, err := respond(h, queries[2].body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(answer, []byte(`"block/`)); n != 50 {
-		t.Errorf("%d blocks without the backend, want 50", n)
+	if n := bytes.Count(response, []byte(`"block/`)); n != 50 {
+		t.Errorf("response has %d blocks that the backend no longer has, want 50", n)
 	}
 }
 
@@ -160,13 +160,13 @@ func TestEveryPartRuns(t *testing.T) {
 			var out bytes.Buffer
 			r := newReport(&out)
 			if err := p.run(t.Context(), quick, r); err != nil {
-				t.Fatalf("%v, after output\n%s", err, &out)
+				t.Fatalf("part failed: %v; output:\n%s", err, &out)
 			}
-			if err := r.write(&out, surroundings()); err != nil {
+			if err := r.write(&out, environment()); err != nil {
 				t.Fatal(err)
 			}
 			if len(r.tables) == 0 || len(r.targets.rows) == 0 {
-				t.Errorf("nothing was measured:\n%s", &out)
+				t.Errorf("part reported no table or no target:\n%s", &out)
 			}
 			t.Log(out.String())
 		})

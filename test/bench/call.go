@@ -10,12 +10,12 @@ import (
 
 const path = "/demo/graphql"
 
-// A caller calls a handler like net/http does and allocates nothing per call.
+// A caller calls a handler in the same way as net/http, but without allocations of its own.
 type caller struct {
 	handler  http.Handler
 	request  *http.Request
 	received body
-	sent     answer
+	sent     recorder
 }
 
 type body struct{ bytes.Reader }
@@ -24,10 +24,10 @@ func (*body) Close() error { return nil }
 
 // newCaller returns a caller whose requests have a cancelable context, as on a server.
 func newCaller(ctx context.Context, h http.Handler) *caller {
-	c := &caller{handler: h, sent: answer{header: http.Header{}}}
+	c := &caller{handler: h, sent: recorder{header: http.Header{}}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1"+path, nil)
 	if err != nil {
-		panic(err) // a constant URL
+		panic(err) // the constant URL is valid
 	}
 	r.RequestURI, r.RemoteAddr = path, "127.0.0.1:1234"
 	r.Header.Set("Content-Type", "application/json")
@@ -36,7 +36,7 @@ func newCaller(ctx context.Context, h http.Handler) *caller {
 	return c
 }
 
-// call posts a body. The response is valid until the next call.
+// call posts a body and returns the body of the response, which is valid until the next call.
 func (c *caller) call(posted []byte) []byte {
 	c.received.Reset(posted)
 	c.request.Body, c.request.ContentLength = &c.received, int64(len(posted))
@@ -46,28 +46,30 @@ func (c *caller) call(posted []byte) []byte {
 	return c.sent.body
 }
 
-// An answer is a ResponseWriter with the optional methods that net/http's has.
-type answer struct {
+// A recorder is a ResponseWriter that records the response. It has the optional methods of the
+// ResponseWriter in net/http.
+type recorder struct {
 	header http.Header
 	status int
 	body   []byte
 }
 
-func (a *answer) Header() http.Header              { return a.header }
-func (a *answer) WriteHeader(status int)           { a.status = status }
-func (a *answer) Write(p []byte) (int, error)      { a.body = append(a.body, p...); return len(p), nil }
-func (a *answer) Flush()                           {}
-func (a *answer) SetReadDeadline(time.Time) error  { return nil }
-func (a *answer) SetWriteDeadline(time.Time) error { return nil }
+func (a *recorder) Header() http.Header              { return a.header }
+func (a *recorder) WriteHeader(status int)           { a.status = status }
+func (a *recorder) Write(p []byte) (int, error)      { a.body = append(a.body, p...); return len(p), nil }
+func (a *recorder) Flush()                           {}
+func (a *recorder) SetReadDeadline(time.Time) error  { return nil }
+func (a *recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// answerOf returns the response of h to a body. It fails unless the status is 200 and the response has data, no errors.
-func answerOf(h http.Handler, posted []byte) ([]byte, error) {
+// respond posts a body to h and returns the body of the response. It returns an error unless the status
+// is 200 and the response has data and no errors.
+func respond(h http.Handler, posted []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := newCaller(ctx, h)
 	got := c.call(posted)
 	if c.sent.status != http.StatusOK || bytes.Contains(got, []byte(`"errors"`)) || !bytes.Contains(got, []byte(`"data"`)) {
-		return nil, fmt.Errorf("status %d, body %.300s, for request %.300s", c.sent.status, got, posted)
+		return nil, fmt.Errorf("response has status %d and body %.300s; the request was %.300s", c.sent.status, got, posted)
 	}
 	return bytes.Clone(got), nil
 }

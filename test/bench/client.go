@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// A crowd is a client process with many subscribers that only reads and counts.
-type crowd struct {
+// subscribers is the state of a client process with many subscribers. The process only reads and counts
+// messages.
+type subscribers struct {
 	addr    string
 	dialect dialect
 	stream  func(int) stream
@@ -30,34 +31,34 @@ type crowd struct {
 	arrivals []int64 // Unix time in nanoseconds
 	bytes    int
 	deadline time.Time
-	began    time.Duration // CPU time at the start of expect
+	began    time.Duration // CPU time of this process when the command expect arrived
 
-	comers *comers
+	shortLived *shortLived
 }
 
-// A delivery reports the messages that arrived before the deadline. Times are Unix times in
-// nanoseconds.
+// A delivery describes the messages that arrived before the deadline.
 type delivery struct {
-	Count, Bytes   int
-	P50, P99, Last int64
-	CPU            int64 // CPU time of the client process, in nanoseconds
+	Count, Bytes int   // number of messages, and the size of all together
+	P99, Last    int64 // arrival times of a message, as Unix time in nanoseconds
+	CPU          int64 // CPU time of the client process for reading, in nanoseconds
 }
 
-// client runs a crowd in a separate process. It replies to each line of its standard input with one
-// line.
+// client runs a client process. It replies to each line of its standard input, which is a command, with
+// a line on its standard output.
 //
-//	connect N         opens N more sockets, each with its stream
-//	expect N MS       replies at once, and again after N messages or MS milliseconds
-//	come R            opens R short-lived sockets per second; 0 stops that and returns their number
+//	connect N     opens N more sockets and subscribes on each
+//	expect N MS   replies immediately, and again after N messages or MS milliseconds
+//	churn R       starts R short-lived clients per second
+//	churn 0       stops that and replies with the number of short-lived clients
 func client(args []string) error {
 	if len(args) != 3 {
-		return errors.New("client: address, peer, and same or different")
+		return errors.New("client needs three arguments: the address, the peer, and \"same\" or \"different\"")
 	}
 	p, err := newPoller()
 	if err != nil {
 		return err
 	}
-	c := &crowd{addr: args[0], dialect: dialectOf(args[1]), stream: sameStream, poller: p, buf: make([]byte, 256<<10), out: json.NewEncoder(os.Stdout)}
+	c := &subscribers{addr: args[0], dialect: dialectOf(args[1]), stream: sameStream, poller: p, buf: make([]byte, 256<<10), out: json.NewEncoder(os.Stdout)}
 	if args[2] == "different" {
 		c.stream = differentStream
 	}
@@ -91,19 +92,19 @@ func client(args []string) error {
 	}
 }
 
-// writeDelivery writes the delivery to standard output.
-func (c *crowd) writeDelivery() error {
+// writeDelivery writes a delivery to standard output and stops expecting messages.
+func (c *subscribers) writeDelivery() error {
 	d := delivery{Count: len(c.arrivals), Bytes: c.bytes, CPU: int64(cpu() - c.began)}
 	slices.Sort(c.arrivals)
 	if n := len(c.arrivals); n > 0 {
-		d.P50, d.P99, d.Last = c.arrivals[n/2], c.arrivals[n*99/100], c.arrivals[n-1]
+		d.P99, d.Last = c.arrivals[n*99/100], c.arrivals[n-1]
 	}
 	c.wanted = 0
 	return c.out.Encode(d)
 }
 
-// listen executes the commands on standard input. It returns io.EOF at its end.
-func (c *crowd) listen() error {
+// listen executes the available commands on standard input. It returns io.EOF at the end of the input.
+func (c *subscribers) listen() error {
 	n, err := syscall.Read(0, c.buf)
 	switch {
 	case err == syscall.EAGAIN || err == syscall.EINTR:
@@ -126,7 +127,7 @@ func (c *crowd) listen() error {
 	}
 }
 
-func (c *crowd) execute(line string) error {
+func (c *subscribers) execute(line string) error {
 	word, numbers, _ := strings.Cut(line, " ")
 	var n, ms int
 	switch _, err := fmt.Sscan(numbers, &n, &ms); {
@@ -140,33 +141,33 @@ func (c *crowd) execute(line string) error {
 		c.wanted, c.arrivals, c.bytes = n, c.arrivals[:0], 0
 		c.began = cpu()
 		c.deadline = time.Now().Add(time.Duration(ms) * time.Millisecond)
-	case word == "come":
+	case word == "churn":
 		if n > 0 {
-			c.comers = startComers(c.addr, c.dialect, n)
+			c.shortLived = startShortLived(c.addr, c.dialect, n)
 			break
 		}
-		came, err := c.comers.stop()
+		connected, err := c.shortLived.stop()
 		if err != nil {
 			return err
 		}
-		return c.out.Encode(came)
+		return c.out.Encode(connected)
 	default:
-		return fmt.Errorf("client: %q", line)
+		return fmt.Errorf("client received an unknown command: %q", line)
 	}
 	return c.out.Encode(len(c.fds))
 }
 
-// connect opens n sockets, a few at a time.
-func (c *crowd) connect(n int) error {
+// connect opens n sockets, four at a time.
+func (c *subscribers) connect(n int) error {
 	base := len(c.fds)
 	c.fds, c.rest = append(c.fds, make([]int, n)...), append(c.rest, make([][]byte, n)...)
-	const lanes = 4
-	failed := make([]error, lanes)
+	const workers = 4
+	failed := make([]error, workers)
 	var wg sync.WaitGroup
-	for lane := range lanes {
+	for w := range workers {
 		wg.Go(func() {
-			for i := base + lane; i < base+n && failed[lane] == nil; i += lanes {
-				c.fds[i], c.rest[i], failed[lane] = openSocket(c.addr, c.dialect, c.stream(i))
+			for i := base + w; i < base+n && failed[w] == nil; i += workers {
+				c.fds[i], c.rest[i], failed[w] = openSocket(c.addr, c.dialect, c.stream(i))
 			}
 		})
 	}
@@ -177,8 +178,8 @@ func (c *crowd) connect(n int) error {
 	return errors.Join(failed...)
 }
 
-// read processes the available data of socket i.
-func (c *crowd) read(i int, now int64) error {
+// read processes the available data of socket i. The argument now is the arrival time of its messages.
+func (c *subscribers) read(i int, now int64) error {
 	n, err := syscall.Read(c.fds[i], c.buf)
 	switch {
 	case err == syscall.EAGAIN || err == syscall.EINTR:
@@ -186,7 +187,7 @@ func (c *crowd) read(i int, now int64) error {
 	case err != nil:
 		return fmt.Errorf("socket %d: %w", i, err)
 	case n == 0:
-		return fmt.Errorf("socket %d: closed by the server", i)
+		return fmt.Errorf("socket %d: server closed the connection", i)
 	}
 	p := c.buf[:n]
 	if len(c.rest[i]) > 0 {
@@ -205,12 +206,12 @@ func (c *crowd) read(i int, now int64) error {
 				return err
 			}
 		case f.opcode == closeFrame:
-			return fmt.Errorf("socket %d: closed: %.200q", i, f.payload)
+			return fmt.Errorf("socket %d: server sent a close frame: %.200q", i, f.payload)
 		case bytes.Contains(f.payload, nextWord) || bytes.Contains(f.payload, dataWord):
 			c.arrivals = append(c.arrivals, now)
 			c.bytes += len(f.payload)
 		case bytes.Contains(f.payload, []byte(`"error"`)):
-			return fmt.Errorf("socket %d: %.300s", i, f.payload)
+			return fmt.Errorf("socket %d: server sent an error: %.300s", i, f.payload)
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// burst is the number of blocks that are appended at once.
+// burst is the number of blocks in a burst, which are appended at once.
 const burst = 20
 
-// fanout measures the delivery of one block and of bursts to many subscribers.
+// fanout measures the delivery of single blocks and of bursts to many subscribers.
 func fanout(ctx context.Context, size sizes, r *report) error {
 	peers := []string{own, gqlgenGo, gophersGo, handmade}
 	t := r.table(fmt.Sprintf("%d subscribers", size.subscribers), append([]string{"measure"}, peers...)...)
@@ -17,16 +17,20 @@ func fanout(ctx context.Context, size sizes, r *report) error {
 		if streams == "different" {
 			peers = peers[:3] // the handwritten server does not support different streams
 		}
-		if err := fan(ctx, streams, peers, size, r, t); err != nil {
+		if err := fanoutOf(ctx, streams, peers, size, r, t); err != nil {
 			return fmt.Errorf("%s: %w", streams, err)
 		}
 	}
-	t.note(fmt.Sprintf("The different ones are of %d texts, filters, variables and ids. gqlgen and graph-gophers get the blocks from one feed that converts each block once and filters; each subscription has a channel. graph-gophers speaks graphql-ws, the others graphql-transport-ws. By hand is one goroutine that encodes each block once and writes it to all sockets: the cost of writing.", differentStreams))
+	t.note(fmt.Sprintf("There are %d different queries, which differ in text, filter, variables and id. "+
+		"gqlgen and graph-gophers receive the blocks from one feed, which converts each block once, filters, and has a channel for each subscription. "+
+		"graph-gophers speaks graphql-ws, and the others speak graphql-transport-ws. "+
+		"\"By hand\" is one goroutine that encodes each block once and writes it to all sockets, so it shows the cost of writing.", differentStreams))
 	return nil
 }
 
-func fan(ctx context.Context, streams string, peers []string, size sizes, r *report, t *table) error {
-	var all []*audience
+// fanoutOf runs the measurements with the same or with different queries.
+func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r *report, t *table) error {
+	var all []*subscribedServer
 	defer func() {
 		for _, a := range all {
 			a.stop()
@@ -34,41 +38,42 @@ func fan(ctx context.Context, streams string, peers []string, size sizes, r *rep
 	}()
 	memory := costs{}
 	for _, peer := range peers {
-		a, err := gather(ctx, peer, streams)
+		a, err := launchSubscribed(ctx, peer, streams)
 		if err != nil {
 			return err
 		}
 		all = append(all, a)
-		used, err := settle(a, size.subscribers)
+		used, err := memoryPerSubscriber(a, size.subscribers)
 		if err != nil {
 			return err
 		}
 		memory[peer] = []float64{used}
 	}
 	cpu, last := costs{}, costs{}
-	bytes, crowd := 0, []float64{}
+	bytes, clientCPU := 0, []float64{}
 	for range size.blocks {
 		for _, a := range all {
 			s, err := a.send(1)
 			if err != nil {
 				return err
 			}
-			cpu[a.peer], last[a.peer] = append(cpu[a.peer], s.cpu), append(last[a.peer], s.last.Seconds()*1000)
-			bytes, crowd = s.bytes, append(crowd, s.crowd)
+			cpu[a.peer], last[a.peer] = append(cpu[a.peer], s.serverCPU), append(last[a.peer], s.last.Seconds()*1000)
+			bytes, clientCPU = s.bytes, append(clientCPU, s.clientCPU)
 		}
 	}
-	who := fmt.Sprintf("%d subscribers, %s queries", size.subscribers, streams)
+	setup := fmt.Sprintf("%d subscribers, %s queries", size.subscribers, streams)
 	t.show(streams+" queries: CPU per message (µs)", cpu, peers)
 	t.show(streams+" queries: time to the last delivery (ms)", last, peers)
 	t.show(streams+" queries: memory per idle subscribed connection (kB of RSS)", memory, peers)
 	if streams == "different" {
-		r.atMost(who+": our CPU per message over gqlgen's", cpu.ratio(own, gqlgenGo), 0.48)
+		r.atMost(setup+": our CPU per message over gqlgen's", cpu.ratio(own, gqlgenGo), 0.48)
 		return nil
 	}
-	r.atMost(who+": our CPU per message over gqlgen's", cpu.ratio(own, gqlgenGo), 0.45)
-	r.atMost(who+": our time to the last delivery over gqlgen's", last.ratio(own, gqlgenGo), 0.45)
+	r.atMost(setup+": our CPU per message over gqlgen's", cpu.ratio(own, gqlgenGo), 0.45)
+	r.atMost(setup+": our time to the last delivery over gqlgen's", last.ratio(own, gqlgenGo), 0.45)
 	r.atMost("memory per idle subscribed connection, ours over gqlgen's", memory.ratio(own, gqlgenGo), 0.25)
-	t.note(fmt.Sprintf("A message of the same query has about %d bytes. Reading one takes the client, which has a process of its own, %.1f µs.", bytes, median(crowd)))
+	t.note(fmt.Sprintf("A message of the same query has about %d bytes. "+
+		"The client, which is a separate process, needs %.1f µs of CPU time to read a message.", bytes, median(clientCPU)))
 	rate := costs{}
 	for range size.bursts {
 		for _, a := range all {
@@ -84,13 +89,13 @@ func fan(ctx context.Context, streams string, peers []string, size sizes, r *rep
 		}
 	}
 	t.show(fmt.Sprintf("same queries, a burst of %d blocks: messages per second", burst), rate, peers)
-	t.note("graph-gophers has no part in the bursts: it lost messages in some and closed sockets in others.")
+	t.note("The bursts are not measured for graph-gophers, because it lost messages in some bursts and closed sockets in others.")
 	r.atLeast(fmt.Sprintf("a burst of %d blocks: our messages per second over gqlgen's", burst), rate.ratio(own, gqlgenGo), 5)
 	return nil
 }
 
-// settle adds subscribers and returns the server's memory for each, in kilobytes.
-func settle(a *audience, subscribers int) (float64, error) {
+// memoryPerSubscriber adds subscribers and returns the server's memory per subscriber in kilobytes.
+func memoryPerSubscriber(a *subscribedServer, subscribers int) (float64, error) {
 	empty, err := a.do("free")
 	if err != nil {
 		return 0, err
@@ -103,6 +108,7 @@ func settle(a *audience, subscribers int) (float64, error) {
 	return float64(full.RSS-empty.RSS) / 1000 / float64(subscribers), err
 }
 
+// show adds a row with the median costs of the peers.
 func (t *table) show(measure string, c costs, peers []string) {
 	row := []string{measure}
 	for _, peer := range peers {

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// A dialect is a subprotocol with the types of its messages.
+// A dialect is a WebSocket subprotocol, with the types of the messages that start and stop an operation.
 type dialect struct{ protocol, start, stop string }
 
-// dialectOf returns the newest protocol that a peer supports.
+// dialectOf returns the newest subprotocol that a peer supports.
 func dialectOf(peer string) dialect {
 	if peer == gophersGo {
 		return dialect{"graphql-ws", "start", "stop"}
@@ -27,7 +27,7 @@ var (
 	dataWord = []byte(`"type":"data"`)
 )
 
-// A frame is an unfragmented frame from the server; no peer fragments messages.
+// A frame is a frame from the server. It contains a whole message, because no peer fragments messages.
 type frame struct {
 	opcode  byte
 	payload []byte
@@ -61,7 +61,7 @@ func cutFrame(p []byte) (f frame, rest []byte, whole bool) {
 	return frame{p[0] & 0xf, p[head:end]}, p[end:], true
 }
 
-// appendFrame appends a client frame. Its mask is zero, so the payload is unchanged.
+// appendFrame appends a client frame to dst. The mask is zero, so the payload is unchanged.
 func appendFrame(dst []byte, opcode byte, payload []byte) []byte {
 	dst = append(dst, 0x80|opcode)
 	switch n := len(payload); {
@@ -73,7 +73,7 @@ func appendFrame(dst []byte, opcode byte, payload []byte) []byte {
 	return append(append(dst, 0, 0, 0, 0), payload...)
 }
 
-// message returns a client message in a frame.
+// message returns a frame with a client message of the given type.
 func message(kind string, s stream) []byte {
 	text := map[string]any{"type": kind}
 	if s.id != "" {
@@ -84,13 +84,13 @@ func message(kind string, s stream) []byte {
 	}
 	body, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // built from valid JSON
+		panic(err) // the payload of a stream is valid JSON
 	}
 	return appendFrame(nil, textFrame, body)
 }
 
-// openSocket opens a WebSocket, starts a stream and returns the bytes that followed the
-// acknowledgment.
+// openSocket opens a WebSocket and starts a stream. It also returns the bytes that it has read after
+// the acknowledgment.
 func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err error) {
 	fd, err = dial(addr)
 	if err != nil {
@@ -113,7 +113,7 @@ func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err erro
 		head = bytes.Index(got, []byte("\r\n\r\n"))
 	}
 	if !bytes.HasPrefix(got, []byte("HTTP/1.1 101 ")) {
-		return 0, nil, fmt.Errorf("upgrade refused: %.300q", got)
+		return 0, nil, fmt.Errorf("server refused the upgrade: %.300q", got)
 	}
 	got = got[head+4:]
 	if err := send(fd, message("connection_init", stream{payload: "{}"})); err != nil {
@@ -130,13 +130,13 @@ func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err erro
 		case bytes.Contains(f.payload, ack):
 			return fd, rest, send(fd, message(d.start, s))
 		case f.opcode == closeFrame:
-			return 0, nil, fmt.Errorf("closed: %.300q", f.payload)
+			return 0, nil, fmt.Errorf("server closed the socket: %.300q", f.payload)
 		}
 		got = rest
 	}
 }
 
-// more blocks until it has read something and appends it to got.
+// more reads from fd, blocking until data is available, and appends the data to got.
 func more(fd int, got []byte) ([]byte, error) {
 	var buf [4096]byte
 	for {

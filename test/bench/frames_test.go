@@ -21,32 +21,32 @@ func TestCutFrameReturnsOnlyCompleteFrames(t *testing.T) {
 		p = append(append(p, text...), "next"...)
 		for _, part := range [][]byte{p[:1], p[:len(p)-5]} {
 			if _, rest, whole := cutFrame(part); whole || !bytes.Equal(rest, part) {
-				t.Errorf("the first %d bytes of a frame of %d bytes count as complete", len(part), size)
+				t.Errorf("cutFrame treats the first %d bytes of a frame as complete; its payload has %d bytes", len(part), size)
 			}
 		}
 		f, rest, whole := cutFrame(p)
 		if !whole || f.opcode != textFrame || string(f.payload) != text || string(rest) != "next" {
-			t.Errorf("frame of %d bytes: whole %v, opcode %d, %d bytes, rest %q", size, whole, f.opcode, len(f.payload), rest)
+			t.Errorf("payload of %d bytes: cutFrame returns whole %v, opcode %d, a payload of %d bytes and rest %q", size, whole, f.opcode, len(f.payload), rest)
 		}
 	}
 }
 
-func TestResponseIsWholeOnlyAtItsEnd(t *testing.T) {
-	for _, answer := range []string{
+func TestIsWholeReportsOnlyCompleteResponses(t *testing.T) {
+	for _, response := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello",
 		"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
 	} {
-		for n := range len(answer) {
-			if whole, err := isWhole([]byte(answer[:n])); whole || err != nil {
-				t.Errorf("isWhole(%q) = %v, %v, want false", answer[:n], whole, err)
+		for n := range len(response) {
+			if whole, err := isWhole([]byte(response[:n])); whole || err != nil {
+				t.Errorf("isWhole(%q) = %v, %v, want false", response[:n], whole, err)
 			}
 		}
-		if whole, err := isWhole([]byte(answer)); !whole || err != nil {
-			t.Errorf("isWhole(%q) = %v, %v, want true", answer, whole, err)
+		if whole, err := isWhole([]byte(response)); !whole || err != nil {
+			t.Errorf("isWhole(%q) = %v, %v, want true", response, whole, err)
 		}
 	}
 	if _, err := isWhole([]byte("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")); err == nil {
-		t.Error("status 503 is accepted")
+		t.Error("isWhole accepts a response with status 503")
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
+// goPeers lists chaingql and the peers that are written in Go.
 var goPeers = []string{own, gqlgenGo, gophersGo, graphqlGo, handmade, constant}
 
-// callers opens the peers on one chain.
+// callers returns a caller for each peer. All peers serve the chain of s.
 func callers(ctx context.Context, s *source.Source, peers ...string) (map[string]*caller, error) {
 	all := map[string]*caller{}
 	for _, peer := range peers {
@@ -24,7 +25,7 @@ func callers(ctx context.Context, s *source.Source, peers ...string) (map[string
 		c := newCaller(ctx, h)
 		all[peer] = c
 		for _, q := range queries {
-			if _, err := answerOf(h, q.body); err != nil {
+			if _, err := respond(h, q.body); err != nil {
 				return nil, fmt.Errorf("%s: %w", peer, err)
 			}
 		}
@@ -32,16 +33,16 @@ func callers(ctx context.Context, s *source.Source, peers ...string) (map[string
 	return all, nil
 }
 
-// alone sets GOMAXPROCS to 1. With more, the garbage collector would use the idle CPU, and that
-// time would count.
-func alone() (undo func()) {
+// singleProc sets GOMAXPROCS to 1 until undo is called. With a higher value, the garbage collector
+// would use idle CPUs, and that CPU time would count as the cost of queries.
+func singleProc() (undo func()) {
 	before := runtime.GOMAXPROCS(1)
 	return func() { runtime.GOMAXPROCS(before) }
 }
 
-// inProcess measures the cost of a query without a network.
+// inProcess measures the cost of a query without a network connection.
 func inProcess(ctx context.Context, size sizes, r *report) error {
-	defer alone()()
+	defer singleProc()()
 	s, err := source.New()
 	if err != nil {
 		return err
@@ -57,13 +58,13 @@ func inProcess(ctx context.Context, size sizes, r *report) error {
 	}
 	t := r.table("In process: CPU per query (µs)", append([]string{"query"}, goPeers...)...)
 	for _, q := range queries {
-		var turns []contender
+		var contenders []contender
 		for _, peer := range goPeers {
 			call := func(int) { all[peer].call(q.body) }
-			n := calls(size.slice, call)
-			turns = append(turns, contender{peer, func() (float64, error) { return spent(n, call), nil }})
+			n := callsIn(size.slice, call)
+			contenders = append(contenders, contender{peer, func() (float64, error) { return cpuPerCall(n, call), nil }})
 		}
-		got, err := inTurns(ctx, size.rounds, turns)
+		got, err := alternate(ctx, size.rounds, contenders)
 		if err != nil {
 			return err
 		}
@@ -76,13 +77,13 @@ func inProcess(ctx context.Context, size sizes, r *report) error {
 			r.atLeast("in process, "+q.name+": CPU of "+peer+" over ours", got.ratio(peer, own), targets[peer][q.name])
 		}
 	}
-	t.note("GOMAXPROCS is 1, so that only the query counts: with more, the garbage collector would use the idle CPU.")
+	t.note("GOMAXPROCS is 1, so that only the query counts. With a higher value, the garbage collector would use idle CPUs.")
 	return nil
 }
 
-// allocations counts the allocations of a query.
+// allocations counts the allocations per query.
 func allocations(ctx context.Context, size sizes, r *report) error {
-	defer alone()()
+	defer singleProc()()
 	s, err := source.New()
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func allocations(ctx context.Context, size sizes, r *report) error {
 		return err
 	}
 	targets := map[string]float64{"balance": 4, "latest": 4, "last 50": 6}
-	t := r.table("Allocations per query (count / bytes)", append(append([]string{"query"}, goPeers...), "the backend's part in chaingql's")...)
+	t := r.table("Allocations per query (count / bytes)", append(append([]string{"query"}, goPeers...), "the backend's part in that of chaingql")...)
 	contracts := map[string]func(int){"balance": balanceContract(ctx, s), "latest": func(int) {}, "last 50": func(int) {}}
 	for _, q := range queries {
 		row := []string{q.name}
@@ -106,11 +107,12 @@ func allocations(ctx context.Context, size sizes, r *report) error {
 		t.add(append(row, fmt.Sprintf("%.0f / %.0f", contract, bytes))...)
 		r.atMost("in process, "+q.name+": allocations without the backend's part", counts[own]-contract, targets[q.name])
 	}
-	t.note("The backend's part of a balance is a context with a deadline, and the call: its answer is the caller's own copy. Pages of the newest blocks come from the window of recent blocks, without the backend.")
+	t.note("For a balance, the backend's part is a context with a deadline and the call of Balance, whose result is a copy for the caller. " +
+		"Pages of the newest blocks come from the window of recent blocks and need no backend call.")
 	return nil
 }
 
-// balanceContract returns a function with the work of one Balance call that every caller must do.
+// balanceContract returns a function that calls Balance and does no more than every caller must do.
 func balanceContract(ctx context.Context, s *source.Source) func(int) {
 	addr := source.Address(7)
 	return func(int) {
@@ -122,7 +124,8 @@ func balanceContract(ctx context.Context, s *source.Source) func(int) {
 	}
 }
 
-// allocated returns the average allocations and bytes of one of n calls of f.
+// allocated calls f n times and returns the average number of allocations, and of allocated bytes, per
+// call.
 func allocated(n int, f func(int)) (count, bytes float64) {
 	for i := range n / 10 {
 		f(i)
@@ -137,18 +140,18 @@ func allocated(n int, f func(int)) (count, bytes float64) {
 	return float64(after.Mallocs-before.Mallocs) / float64(n), float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
 }
 
-// sizes set the amount of work of each part.
+// sizes determine the amount of work in each part.
 type sizes struct {
-	rounds      int           // rounds of each contender
-	slice       time.Duration // CPU time of one round in process
-	calls       int           // calls per allocation count
-	load        time.Duration // duration of one round over loopback
-	connections int           // connections of a load over loopback
-	subscribers int           // subscribers of the fan-out; 10,000 in full
-	blocks      int           // rounds with one block each
-	bursts      int
-	steady      int   // subscribers during churn
-	growth      []int // numbers of connections for growth
-	plans       []int // numbers of cached plans
-	short, long int   // numbers of documents in the floods
+	rounds      int           // number of rounds
+	slice       time.Duration // time for one contender in one round in process
+	calls       int           // number of calls whose allocations are counted
+	load        time.Duration // time for one contender in one round over loopback
+	connections int           // number of connections in a load over loopback
+	subscribers int           // number of subscribers in the fan-out
+	blocks      int           // number of blocks that are sent one by one
+	bursts      int           // number of bursts
+	steady      int           // number of steady subscribers during churn
+	growth      []int         // numbers of connections in growth
+	plans       []int         // numbers of cached plans
+	short, long int           // numbers of short and of long documents in the floods
 }

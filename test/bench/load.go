@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A load is a set of connections that post the same body repeatedly, one request at a time on each.
+// A load is a set of connections that post the same body repeatedly. Each connection sends its next
+// request when it has received the response to the previous one.
 type load struct {
 	poller  *poller
 	request []byte
@@ -47,7 +48,8 @@ func (l *load) close() {
 	_ = syscall.Close(l.poller.fd)
 }
 
-// run posts for d. It returns the number of responses and the time until the last one.
+// run posts requests for the duration d and waits for the last responses. It returns the number of
+// responses and the elapsed time.
 func (l *load) run(d time.Duration) (answered int, took time.Duration, err error) {
 	start := time.Now()
 	for _, fd := range l.fds {
@@ -61,7 +63,7 @@ func (l *load) run(d time.Duration) (answered int, took time.Duration, err error
 			return 0, 0, err
 		}
 		if len(events) == 0 {
-			return 0, 0, fmt.Errorf("no response for %d s", replyTimeout)
+			return 0, 0, fmt.Errorf("the server sent no response within %d s", replyTimeout)
 		}
 		over := time.Since(start) >= d
 		for _, e := range events {
@@ -84,7 +86,7 @@ func (l *load) run(d time.Duration) (answered int, took time.Duration, err error
 	return answered, time.Since(start), nil
 }
 
-// read processes the available data of connection i and reports whether its response is complete.
+// read reads the available data of connection i. It reports whether the response is complete.
 func (l *load) read(i int) (done bool, err error) {
 	n, err := syscall.Read(l.fds[i], l.buf)
 	switch {
@@ -112,14 +114,14 @@ func (l *load) read(i int) (done bool, err error) {
 	return whole, nil
 }
 
-// isWhole reports whether got is a complete response. It returns an error if the status is not 200.
+// isWhole reports whether got is a complete HTTP response. It returns an error if the status is not 200.
 func isWhole(got []byte) (bool, error) {
 	head := bytes.Index(got, []byte("\r\n\r\n"))
 	if head < 0 {
 		return false, nil
 	}
 	if !bytes.HasPrefix(got, []byte("HTTP/1.1 200 ")) {
-		return false, fmt.Errorf("response %.300q", got)
+		return false, fmt.Errorf("response does not have status 200: %.300q", got)
 	}
 	for _, name := range []string{"Content-Length: ", "content-length: "} {
 		if i := bytes.Index(got[:head], []byte(name)); i >= 0 {

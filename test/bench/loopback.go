@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// loopback measures whole servers over HTTP on this machine.
+// loopback measures complete servers over HTTP on this machine.
 func loopback(ctx context.Context, size sizes, r *report) error {
 	peers := goPeers
 	if err := nodeReady(); err != nil {
-		r.log.Write(fmt.Appendf(nil, "without %s and %s: %v\n", mercurius, yoga, err))
+		r.log.Write(fmt.Appendf(nil, "%s and %s are not measured: %v\n", mercurius, yoga, err))
 	} else {
 		peers = append(peers[:len(peers):len(peers)], mercurius, yoga)
 	}
@@ -23,7 +23,7 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 	rate := r.table(fmt.Sprintf("Over loopback, %d connections: requests per second", size.connections), append([]string{"query"}, peers...)...)
 	cost := r.table("Over loopback: CPU of the server per request (µs)", append([]string{"query"}, peers...)...)
 	for _, q := range queries {
-		rates, costs, err := pound(ctx, servers, q.body, size)
+		rates, costs, err := alternateLoads(ctx, servers, q.body, size)
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.name, err)
 		}
@@ -38,7 +38,7 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 		case "balance", "latest":
 			r.atLeast("loopback, "+q.name+": our requests per second over gqlgen's", rates.ratio(own, gqlgenGo), 2.4)
 			if q.name == "balance" {
-				rate.note(fmt.Sprintf("The constant answer reaches %.2f times gqlgen's rate (2.75 expected): no server on net/http can do better.", rates.ratio(constant, gqlgenGo)))
+				rate.note(fmt.Sprintf("The server with a constant response reaches %.2f times gqlgen's rate (2.75 was expected). No server on net/http can be much faster.", rates.ratio(constant, gqlgenGo)))
 			}
 		case "last 50":
 			r.atLeast("loopback, last 50: our requests per second over gqlgen's", rates.ratio(own, gqlgenGo), 10)
@@ -48,12 +48,13 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 			}
 		}
 	}
-	cost.note("The client has a process of its own and shares the cores with the server.")
+	cost.note("The client is a separate process that shares the cores with the server.")
 	return nil
 }
 
-// pound loads the servers alternately.
-func pound(ctx context.Context, servers []*server, posted []byte, size sizes) (rates, costs costs, err error) {
+// alternateLoads posts the same body to all servers alternately. It returns the number of requests per
+// second and the CPU time per request of each server.
+func alternateLoads(ctx context.Context, servers []*server, posted []byte, size sizes) (rates, costs costs, err error) {
 	rates, costs = map[string][]float64{}, map[string][]float64{}
 	loads := map[string]*load{}
 	defer func() {
@@ -85,8 +86,8 @@ func pound(ctx context.Context, servers []*server, posted []byte, size sizes) (r
 	return rates, costs, nil
 }
 
-// load runs a load and returns requests per second and the server's CPU time per request in
-// microseconds.
+// load runs l for the duration d. It returns the number of requests per second, and the server's CPU
+// time per request in microseconds.
 func (s *server) load(l *load, d time.Duration) (rate, cost float64, err error) {
 	before, err := s.do("state")
 	if err != nil {
@@ -98,11 +99,12 @@ func (s *server) load(l *load, d time.Duration) (rate, cost float64, err error) 
 	}
 	after, err := s.do("state")
 	if n == 0 || took == 0 {
-		err = errors.Join(err, errors.New("no responses"))
+		err = errors.Join(err, errors.New("the server sent no responses"))
 	}
 	return float64(n) / took.Seconds(), float64((after.CPU - before.CPU).Microseconds()) / float64(n), err
 }
 
+// launchAll starts the servers of all peers. If one fails, it returns those that are running.
 func launchAll(ctx context.Context, peers []string) (servers []*server, err error) {
 	for _, peer := range peers {
 		s, err := launch(ctx, peer)

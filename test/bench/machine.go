@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// surroundings lists the facts on which the figures depend.
-func surroundings() [][2]string {
+// environment lists facts about the machine and its software, on which the figures depend.
+func environment() [][2]string {
 	return [][2]string{
 		{"date", time.Now().UTC().Format("2006-01-02 15:04 MST")},
 		{"machine", machine()},
-		{"load average at the end", busy()},
+		{"load average at the end", loadAverage()},
 		{"versions", strings.Join(versions(), ", ")},
 	}
 }
 
-// machine returns the CPU model and the platform.
+// machine returns the number of cores, the CPU model and the platform.
 func machine() string {
-	model := "processor unknown"
+	model := "an unknown CPU"
 	text, _ := os.ReadFile("/proc/cpuinfo") // Linux only
 	for line := range strings.Lines(string(text)) {
 		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
@@ -36,8 +36,8 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s/%s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH)
 }
 
-// busy returns the load average, which includes this program.
-func busy() string {
+// loadAverage returns the load average of the machine, which includes the load of this program.
+func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg") // Linux only
 	figures, _, _ := strings.Cut(string(text), "/")
 	return figures[:max(0, strings.LastIndexByte(figures, ' '))]
@@ -60,7 +60,7 @@ func versions() []string {
 	defer cancel()
 	node, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
-		return all // without Node.js there are no Node.js peers
+		return all // without Node.js, its peers are not measured
 	}
 	all = append(all, "node "+strings.TrimSpace(string(node)))
 	for _, name := range []string{"mercurius", "graphql-jit", "fastify", "graphql-yoga", "graphql"} {

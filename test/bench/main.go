@@ -1,13 +1,15 @@
-// Command bench measures chaingql and its peers with the same chain in memory and the same schema.
+// Command bench measures chaingql and its peers, which are other GraphQL servers. All of them serve
+// the same schema and the same chain from memory.
 //
 //	go run . -o RESULTS.md
 //
-// prints the results and writes them to a file. -parts selects what is measured, -quick runs
-// everything in small sizes to check that it works, and other flags set sizes. -profiles writes CPU
-// and allocation profiles instead.
+// The command prints the results and writes them to RESULTS.md. The flag -parts selects the parts to
+// measure. With -quick, all sizes are small, to check that every part runs. With -profiles, the command
+// writes CPU and allocation profiles of chaingql instead. Other flags set sizes.
 //
-// It needs Linux. The servers are separate processes, of this program and of Node.js (npm ci in
-// node), and listen on 127.0.0.1.
+// The command needs Linux. The servers are separate processes that listen on 127.0.0.1. Those in Go run
+// this program. Those in JavaScript run Node.js and need the packages that npm ci installs in the
+// directory node.
 package main
 
 import (
@@ -29,7 +31,7 @@ import (
 //go:embed schema.graphql
 var sdl string
 
-// A part measures one aspect and reports it.
+// A part is a group of measurements. Its function run adds their results to a report.
 type part struct {
 	name string
 	run  func(context.Context, sizes, *report) error
@@ -38,7 +40,7 @@ type part struct {
 var parts = []part{
 	{"inprocess", inProcess},
 	{"allocations", allocations},
-	{"texts", texts},
+	{"unseen", unseenDocuments},
 	{"plans", plans},
 	{"loopback", loopback},
 	{"fanout", fanout},
@@ -46,14 +48,14 @@ var parts = []part{
 	{"growth", growth},
 }
 
-// full holds the sizes of RESULTS.md.
+// full holds the sizes that RESULTS.md was measured with.
 var full = sizes{
 	rounds: 15, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
 	subscribers: 10_000, blocks: 15, bursts: 5, steady: 5000, growth: []int{100, 1000, 5000, 15_000},
 	plans: []int{10, 1000, 100_000}, short: 1_000_000, long: 20_000,
 }
 
-// quick holds sizes that only check that everything runs.
+// quick holds small sizes, which are enough to check that every part runs.
 var quick = sizes{
 	rounds: 2, slice: 2 * time.Millisecond, calls: 100, load: 20 * time.Millisecond, connections: 8,
 	subscribers: 40, blocks: 2, bursts: 1, steady: 20, growth: []int{10, 20},
@@ -88,26 +90,26 @@ func command(args []string) string {
 	return args[1]
 }
 
-// measure runs the selected parts.
+// measure runs the selected parts and writes the report.
 func measure(ctx context.Context, args []string) error {
 	size := full
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	out := flags.String("o", "", "file to write the tables to, in Markdown")
+	out := flags.String("o", "", "file to write the results to, in Markdown")
 	chosen := flags.String("parts", "", "comma-separated parts to measure: "+strings.Join(names(parts), ",")+" (default all)")
-	inSmall := flags.Bool("quick", false, "measure small sizes, to check that everything runs")
-	profile := flags.String("profiles", "", "write CPU profiles of chaingql into this folder instead: balance, latest, last50, fanout, loopback")
+	small := flags.Bool("quick", false, "measure with small sizes, to check that every part runs")
+	profile := flags.String("profiles", "", "measure nothing and write CPU and allocation profiles of chaingql into this folder")
 	limit := flags.Duration("timeout", 10*time.Minute, "time limit of the whole run")
-	flags.IntVar(&size.rounds, "rounds", size.rounds, "rounds of each contender")
+	flags.IntVar(&size.rounds, "rounds", size.rounds, "number of rounds")
 	flags.IntVar(&size.subscribers, "subscribers", size.subscribers, "number of subscribers")
 	flags.IntVar(&size.steady, "steady", size.steady, "number of subscribers during churn")
-	flags.IntVar(&size.blocks, "blocks", size.blocks, "number of blocks sent one by one")
+	flags.IntVar(&size.blocks, "blocks", size.blocks, "number of blocks that are sent one by one")
 	flags.IntVar(&size.bursts, "bursts", size.bursts, "number of bursts")
 	flags.IntVar(&size.short, "short", size.short, "number of short documents in the flood")
 	flags.IntVar(&size.long, "long", size.long, "number of long documents in the flood")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *inSmall {
+	if *small {
 		size = quick
 	}
 	ctx, cancel := context.WithTimeout(ctx, *limit)
@@ -127,7 +129,7 @@ func measure(ctx context.Context, args []string) error {
 		fmt.Printf("   %s took %.0f s\n", p.name, time.Since(begin).Seconds())
 	}
 	took := fmt.Sprintf("%.0f s", time.Since(start).Seconds())
-	facts := append(surroundings(), [2]string{"command", "go run . " + strings.Join(args, " ") + " (" + took + ")"})
+	facts := append(environment(), [2]string{"command", "go run . " + strings.Join(args, " ") + " (" + took + ")"})
 	if err := r.write(os.Stdout, facts); err != nil || *out == "" {
 		return err
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// nodeReady returns an error if the Node.js peers cannot run.
+// nodeReady returns an error if Node.js or the packages of its peers are not installed.
 func nodeReady() error {
 	if _, err := exec.LookPath("node"); err != nil {
 		return err
 	}
 	if _, err := os.Stat("node/node_modules/mercurius"); err != nil {
-		return fmt.Errorf("npm ci in node: %w", err)
+		return fmt.Errorf("packages are missing; run npm ci in the directory node: %w", err)
 	}
 	return nil
 }
@@ -30,7 +30,7 @@ func startNode(ctx context.Context, peer string, s *source.Source) (*process, er
 		return nil, err
 	}
 	name := f.Name()
-	err = json.NewEncoder(f).Encode(copied(s))
+	err = json.NewEncoder(f).Encode(chainData(s))
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
@@ -41,8 +41,8 @@ func startNode(ctx context.Context, peer string, s *source.Source) (*process, er
 	return start(ctx, "node", "node/server.js", peer, "schema.graphql", name) // the server removes the file
 }
 
-// copied returns the chain as plain data for another process.
-func copied(s *source.Source) any {
+// chainData returns the blocks and balances of the chain as data that can be encoded as JSON.
+func chainData(s *source.Source) any {
 	type block struct {
 		Hash       string `json:"hash"`
 		SeqNo      uint32 `json:"seq_no"`
@@ -59,7 +59,7 @@ func copied(s *source.Source) any {
 	for {
 		page, err := s.Blocks(ctx, chaingql.BlocksQuery{After: after, First: chaingql.MaxPage})
 		if err != nil {
-			panic(err) // a chain in memory does not fail
+			panic(err) // a chain in memory returns no errors
 		}
 		if len(page) == 0 {
 			break

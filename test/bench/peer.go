@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// Names of the peers.
+// Names of chaingql and its peers.
 const (
 	own       = "chaingql"
 	gqlgenGo  = "gqlgen"
@@ -29,11 +29,12 @@ const (
 	yoga      = "yoga"
 )
 
-// open returns the handler of a peer written in Go. options apply only to chaingql and may be nil.
+// open returns the handler of a peer that is written in Go. The options are used only for chaingql and
+// may be nil.
 func open(peer string, s *source.Source, options *chaingql.Options) (http.Handler, error) {
 	switch peer {
 	case own:
-		return awake(s, settings(options))
+		return openLive(s, settings(options))
 	case gqlgenGo:
 		return gqlgen.New(s), nil
 	case gophersGo:
@@ -43,20 +44,20 @@ func open(peer string, s *source.Source, options *chaingql.Options) (http.Handle
 	case handmade:
 		return byhand.New(s, pages), nil
 	case constant:
-		body, err := answerOf(byhand.New(s, pages), queries[0].body)
+		body, err := respond(byhand.New(s, pages), queries[0].body)
 		return byhand.Constant(body), err
 	}
 	return nil, fmt.Errorf("unknown peer %q", peer)
 }
 
-// awake returns chaingql's handler after it has received a new block, as on any live chain. From
-// then on it serves the window of recent blocks. The chain grows by a few blocks meanwhile.
-func awake(s *source.Source, options *chaingql.Options) (http.Handler, error) {
-	heard := make(chan struct{})
+// openLive returns a handler of chaingql that has received a new block, as on any live chain, and
+// therefore serves recent blocks from its window. It appends a few blocks to the chain.
+func openLive(s *source.Source, options *chaingql.Options) (http.Handler, error) {
+	received := make(chan struct{})
 	var once sync.Once
-	options.Hooks.BlockReceived = func(chaingql.Block, time.Duration) { once.Do(func() { close(heard) }) }
+	options.Hooks.BlockReceived = func(chaingql.Block, time.Duration) { once.Do(func() { close(received) }) }
 	h := chaingql.New(s, options)
-	if _, err := answerOf(h, queries[1].body); err != nil { // the first query starts Follow
+	if _, err := respond(h, queries[1].body); err != nil { // the first query starts Follow
 		return nil, err
 	}
 	for {
@@ -64,16 +65,16 @@ func awake(s *source.Source, options *chaingql.Options) (http.Handler, error) {
 			return nil, err
 		}
 		select {
-		case <-heard:
+		case <-received:
 			return h, nil
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
-// settings returns options without two defaults that would disturb measurements: StallTimeout, because
-// the chain does not grow during queries, and the limit on sockets, because more than 10,000 clients
-// connect.
+// settings returns a copy of options in which two defaults that would disturb measurements are turned
+// off: StallTimeout, because the chain does not grow during queries, and the limit on connections,
+// because more than 10,000 clients connect.
 func settings(options *chaingql.Options) *chaingql.Options {
 	var o chaingql.Options
 	if options != nil {

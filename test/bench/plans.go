@@ -12,10 +12,10 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// plans measures the cost of many cached plans, and whether floods of documents stay within the
-// cache limit.
+// plans measures whether queries become slower if the server caches many plans, and whether its memory
+// stays within the cache limit during floods of documents.
 func plans(ctx context.Context, size sizes, r *report) error {
-	defer alone()()
+	defer singleProc()()
 	s, err := source.New()
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func plans(ctx context.Context, size sizes, r *report) error {
 	if err := cached(ctx, s, size, r); err != nil {
 		return err
 	}
-	t := r.table(fmt.Sprintf("Floods of documents, against a cache of %d MB", chaingql.DefaultLimits().CacheBytes>>20), "documents", "heap grew by (MB)", "CPU per document (µs)")
+	t := r.table(fmt.Sprintf("Floods of documents, with a cache limit of %d MB", chaingql.DefaultLimits().CacheBytes>>20), "documents", "growth of the heap (MB)", "CPU per document (µs)")
 	for _, f := range []struct {
 		name string
 		n    int
@@ -43,8 +43,8 @@ func plans(ctx context.Context, size sizes, r *report) error {
 	return nil
 }
 
-// cached measures a query with growing numbers of cached plans. The caches are measured
-// alternately, on the same heap.
+// cached measures a query with growing numbers of cached plans. There is one server for each number, and
+// the servers are measured alternately in the same process.
 func cached(ctx context.Context, s *source.Source, size sizes, r *report) error {
 	bodies := [][]byte{}
 	for i := range slices.Max(size.plans) {
@@ -59,47 +59,47 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 		c := newCaller(ctx, h)
 		for _, body := range bodies[:n] {
 			if got := c.call(body); !strings.Contains(string(got), `"data"`) {
-				return fmt.Errorf("response %.300s for request %.300s", got, body)
+				return fmt.Errorf("response has no data: %.300s; the request was %.300s", got, body)
 			}
 		}
-		for _, turns := range []int{1, 10, n} {
-			call := func(i int) { c.call(bodies[i%turns]) }
-			count := max(turns, calls(size.slice, call))
-			contenders = append(contenders, contender{of(n, turns), func() (float64, error) { return spent(count, call), nil }})
+		for _, used := range []int{1, 10, n} {
+			call := func(i int) { c.call(bodies[i%used]) }
+			count := max(used, callsIn(size.slice, call))
+			contenders = append(contenders, contender{cachedName(n, used), func() (float64, error) { return cpuPerCall(count, call), nil }})
 		}
 	}
-	got, err := inTurns(ctx, max(2, size.rounds/2), contenders)
+	got, err := alternate(ctx, max(2, size.rounds/2), contenders)
 	if err != nil {
 		return err
 	}
-	t := r.table("Growth with cached plans: CPU per query (µs)", "plans", "always the same", "ten in turn", "all in turn")
+	t := r.table("Growth with cached plans: CPU per query (µs)", "plans", "one plan used", "ten plans used in turn", "all plans used in turn")
 	worst, few := 0.0, size.plans[0]
 	for _, n := range size.plans {
-		t.add(fmt.Sprint(n), figure(got.median(of(n, 1))), figure(got.median(of(n, 10))), figure(got.median(of(n, n))))
-		worst = max(worst, got.ratio(of(n, 10), of(few, 10)))
+		t.add(fmt.Sprint(n), figure(got.median(cachedName(n, 1))), figure(got.median(cachedName(n, 10))), figure(got.median(cachedName(n, n))))
+		worst = max(worst, got.ratio(cachedName(n, 10), cachedName(few, 10)))
 	}
-	t.note("The last column includes cache misses of the CPU for plans and requests.")
-	r.atMost(fmt.Sprintf("CPU per query, worst of %d to %d cached plans against the fewest", few, slices.Max(size.plans)), worst, flat)
+	t.note("The last column includes CPU cache misses for plans and requests.")
+	r.atMost(fmt.Sprintf("CPU per query, worst of %d to %d cached plans against the fewest", few, slices.Max(size.plans)), worst, maxGrowth)
 	return nil
 }
 
-// of returns the name of a contender with that many cached plans, of which turns are requested
-// alternately.
-func of(plans, turns int) string { return fmt.Sprint(plans, " ", turns) }
+// cachedName returns the name of the contender that has the given number of cached plans and uses the
+// given number of them in turn.
+func cachedName(plans, used int) string { return fmt.Sprint(plans, " ", used) }
 
-// flood requests n documents once each. It returns the growth of the heap in megabytes and the CPU
-// time per document in microseconds.
+// flood requests n different documents, each once. It returns the growth of the heap in megabytes and
+// the CPU time per document in microseconds.
 func flood(ctx context.Context, s *source.Source, n int, body func(int) []byte) (grew, cost float64, err error) {
 	h, err := open(own, s, nil)
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := answerOf(h, body(n)); err != nil {
+	if _, err := respond(h, body(n)); err != nil {
 		return 0, 0, err
 	}
 	c := newCaller(ctx, h)
-	before := live()
-	cost = spent(n, func(i int) {
+	before := liveHeap()
+	cost = cpuPerCall(n, func(i int) {
 		if ctx.Err() == nil {
 			c.call(body(i))
 		}
@@ -107,26 +107,27 @@ func flood(ctx context.Context, s *source.Source, n int, body func(int) []byte) 
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	after := live()
+	after := liveHeap()
 	runtime.KeepAlive(h)
 	return float64(after-before) / (1 << 20), cost, nil
 }
 
-// live returns the bytes of live heap objects.
-func live() int64 {
+// liveHeap returns the size of all live heap objects in bytes.
+func liveHeap() int64 {
 	runtime.GC()
-	runtime.GC() // frees objects released by finalizers and pools
+	runtime.GC() // collects objects that finalizers and pools have released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// short returns a document of a few bytes.
+// short returns a request with a short document, which differs for each i.
 func short(i int) []byte {
 	return fmt.Appendf(nil, `{"query":"{a%x:blockchain{blocks(last:1){edges{cursor}}}}"}`, i)
 }
 
-// long returns a document of 30 kB, with as many long names as the limits permit.
+// long returns a request with a document of 30 kB, which differs for each i. The document has as many
+// long names as the limits permit.
 func long(i int) []byte {
 	b := fmt.Appendf(nil, `{"query":"{blockchain{blocks(last:1){edges{node{`)
 	pad := strings.Repeat("x", 600)

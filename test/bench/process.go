@@ -14,15 +14,15 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// A process is a child process that reads commands as lines and replies to each with one line of
-// JSON.
+// A process is a child process that reads one command per line and replies to each command with one
+// line of JSON.
 type process struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines *bufio.Reader
 }
 
-// start starts a command.
+// start starts a program as a child process.
 func start(ctx context.Context, name string, args ...string) (*process, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr
@@ -42,7 +42,7 @@ func start(ctx context.Context, name string, args ...string) (*process, error) {
 	return &process{cmd, in, bufio.NewReader(out)}, nil
 }
 
-// startSelf starts this program.
+// startSelf starts this program as a child process.
 func startSelf(ctx context.Context, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -51,13 +51,13 @@ func startSelf(ctx context.Context, args ...string) (*process, error) {
 	return start(ctx, self, args...)
 }
 
-// send writes a line.
+// send sends a command.
 func (p *process) send(line string) error {
 	_, err := io.WriteString(p.in, line+"\n")
 	return err
 }
 
-// receive reads a reply into v.
+// receive decodes a reply into v.
 func (p *process) receive(v any) error {
 	line, err := p.lines.ReadBytes('\n')
 	if err != nil {
@@ -66,27 +66,27 @@ func (p *process) receive(v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// ask sends a line and reads the reply.
+// ask sends a command and decodes the reply into v.
 func (p *process) ask(line string, v any) error {
 	return errors.Join(p.send(line), p.receive(v))
 }
 
-// stop closes the process's input and waits until it exits. It kills it after 10 seconds.
+// stop closes the input of the process and waits until the process exits. It kills the process after 10
+// seconds.
 func (p *process) stop() {
-	// The process exits at the end of its input, or is killed.
 	_ = p.in.Close()
 	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	_ = p.cmd.Wait()
 }
 
-// A server is a peer in a separate process.
+// A server is a process in which a peer serves the chain.
 type server struct {
 	*process
 	peer, addr string
 }
 
-// launch starts the server of a Go peer.
+// launch starts the server of a peer.
 func launch(ctx context.Context, peer string) (*server, error) {
 	if peer == mercurius || peer == yoga {
 		s, err := source.New()
@@ -105,6 +105,7 @@ func launchNode(ctx context.Context, peer string, chain *source.Source) (*server
 	return newServer(peer, p, err)
 }
 
+// newServer reads the address that a started process prints.
 func newServer(peer string, p *process, err error) (*server, error) {
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func newServer(peer string, p *process, err error) (*server, error) {
 	return s, nil
 }
 
-// do sends a command and returns the state of the server.
+// do sends a command and returns the state with which the server replies.
 func (s *server) do(line string) (state, error) {
 	var now state
 	err := s.ask(line, &now)

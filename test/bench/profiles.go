@@ -16,8 +16,9 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// profiles writes CPU profiles of chaingql: for each query in process, with allocations, for blocks
-// sent to many subscribers, and for balances over loopback.
+// profiles writes profiles of chaingql into dir. For each query in process, it writes a CPU profile and
+// an allocation profile. It also writes a CPU profile of sending blocks to many subscribers, and one of
+// balances over loopback.
 func profiles(ctx context.Context, size sizes, dir string) error {
 	s, err := source.New()
 	if err != nil {
@@ -38,7 +39,7 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 	if err := loopbackProfile(ctx, size, dir); err != nil {
 		return err
 	}
-	runtime.MemProfileRate = 1 // last, because it slows everything down
+	runtime.MemProfileRate = 1 // set after the CPU profiles, because it slows everything down
 	for _, q := range queries {
 		c, err := callers(ctx, s, own)
 		if err != nil {
@@ -51,8 +52,8 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 	return nil
 }
 
-// allocationProfile writes all allocations of the process so far. The allocations of one query are
-// the difference to the previous profile (go tool pprof -base).
+// allocationProfile calls f many times and writes all allocations of the process so far. To see the
+// allocations of f alone, subtract the previous profile (go tool pprof -base).
 func allocationProfile(dir, name string, f func()) (err error) {
 	for range 100_000 {
 		f()
@@ -65,11 +66,12 @@ func allocationProfile(dir, name string, f func()) (err error) {
 	return pprof.Lookup("allocs").WriteTo(file, 0)
 }
 
+// create creates the file of a profile.
 func create(dir, name string) (*os.File, error) {
 	return os.Create(filepath.Join(dir, strings.ReplaceAll(name, " ", "")+".pprof"))
 }
 
-// profiled writes a CPU profile of repeated calls of f for d.
+// profiled calls f repeatedly for the duration d and writes a CPU profile.
 func profiled(dir, name string, d time.Duration, f func() error) (err error) {
 	file, err := create(dir, name)
 	if err != nil {
@@ -88,9 +90,9 @@ func profiled(dir, name string, d time.Duration, f func() error) (err error) {
 	return nil
 }
 
-// fanoutProfile writes the CPU profile of a server that sends blocks.
+// fanoutProfile writes the CPU profile of a server that sends blocks to many subscribers.
 func fanoutProfile(ctx context.Context, size sizes, dir string) error {
-	a, err := gather(ctx, own, "same")
+	a, err := launchSubscribed(ctx, own, "same")
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func fanoutProfile(ctx context.Context, size sizes, dir string) error {
 	})
 }
 
-// loopbackProfile writes the CPU profile of a server that answers queries.
+// loopbackProfile writes the CPU profile of a server that answers queries over loopback.
 func loopbackProfile(ctx context.Context, size sizes, dir string) error {
 	s, err := launch(ctx, own)
 	if err != nil {
@@ -122,7 +124,7 @@ func loopbackProfile(ctx context.Context, size sizes, dir string) error {
 	})
 }
 
-// profiled calls f until the server has written its profile.
+// profiled calls f repeatedly while it fetches a CPU profile from the server.
 func (s *server) profiled(ctx context.Context, dir, name string, f func() error) error {
 	const seconds = 5
 	got := make(chan error, 1)
@@ -141,21 +143,22 @@ func (s *server) profiled(ctx context.Context, dir, name string, f func() error)
 	}
 }
 
+// fetch writes the response to a GET into a profile file.
 func fetch(ctx context.Context, url, dir, name string) (err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	file, err := create(dir, name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	_, err = io.Copy(file, answer.Body)
+	_, err = io.Copy(file, response.Body)
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// Operations of the benchmark. Queries and subscriptions select the same fields of blocks.
+// Operations of the benchmark. Queries for blocks and subscriptions select the same block fields.
 const (
 	blockFields = `id seq_no workchain_id shard gen_utime chain_order`
 
@@ -29,10 +29,11 @@ var queries = []query{
 	{"last 50", post(last50Text, nil)},
 }
 
-// pages maps the texts that the handwritten handler knows to their numbers of blocks.
+// pages maps each query text that requests blocks to the number of blocks. The handwritten handler
+// needs it.
 var pages = map[string]int{latestText: 1, last50Text: 50}
 
-// post returns the body of a request.
+// post returns the body of a POST with a document and its variables.
 func post(text string, variables map[string]any) []byte {
 	request := struct {
 		Query     string         `json:"query"`
@@ -40,7 +41,7 @@ func post(text string, variables map[string]any) []byte {
 	}{text, variables}
 	body, err := json.Marshal(request)
 	if err != nil {
-		panic(err) // only strings and numbers
+		panic(err) // text and variables consist of strings, numbers, lists and maps
 	}
 	return body
 }
@@ -51,12 +52,12 @@ type stream struct{ id, payload string }
 // sameStream returns the subscription that all clients share.
 func sameStream(int) stream { return stream{"1", string(post(streamText, nil))} }
 
-// differentStreams is the number of distinct subscriptions of differentStream.
+// differentStreams is the number of distinct subscriptions that differentStream returns.
 const differentStreams = 1000
 
-// differentStream returns subscriptions that differ in text, field order, filter, variables and id.
-// Every filter matches the appended blocks, so that all clients receive the same number of
-// messages.
+// differentStream returns the subscription of client i. The subscriptions differ in text, field order,
+// filter, variables and id. Every filter matches all appended blocks, so that all clients receive the
+// same number of messages.
 func differentStream(i int) stream {
 	n := i % differentStreams
 	orders := []string{

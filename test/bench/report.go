@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A report holds tables of results, and the targets with the values reached.
+// A report consists of tables with results, and of a table that compares some results with targets.
 type report struct {
 	tables  []*table
 	targets table
@@ -36,12 +36,12 @@ func (r *report) table(title string, header ...string) *table {
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 func (t *table) note(text string)    { t.notes = append(t.notes, text) }
 
-// atLeast records a value that should reach its target.
+// atLeast records a value that should be at least as high as its target.
 func (r *report) atLeast(measure string, got, target float64) {
 	r.target(measure, got, fmt.Sprintf("≥ %g", target), got >= target)
 }
 
-// atMost records a value that should not exceed its target.
+// atMost records a value that should be at most as high as its target.
 func (r *report) atMost(measure string, got, target float64) {
 	r.target(measure, got, fmt.Sprintf("≤ %g", target), got <= target)
 }
@@ -56,7 +56,7 @@ func (r *report) target(measure string, got float64, target string, met bool) {
 	fmt.Fprintf(r.log, "%-75s %10s  %-8s %s\n", measure, figure(got), target, verdict)
 }
 
-// figure formats a number with about three digits.
+// figure formats a number with about three significant digits.
 func figure(v float64) string {
 	switch {
 	case v >= 100:
@@ -67,7 +67,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// write writes the whole report, targets first.
+// write writes the report in Markdown: the facts about the run, the targets and then all tables.
 func (r *report) write(w io.Writer, facts [][2]string) error {
 	var b strings.Builder
 	b.WriteString("# Measured\n\n" + preamble + "\n")
@@ -81,9 +81,9 @@ func (r *report) write(w io.Writer, facts [][2]string) error {
 	return err
 }
 
-const preamble = `Costs are processor time (getrusage), garbage collection included, of the process that serves. Contenders take
-turns in one run and medians are shown; a ratio is the median of the turns' ratios. The machine's speed drifts, the
-ratios hardly do.
+const preamble = `Costs are the CPU time of the server process (getrusage), including garbage collection. One run measures all servers
+alternately, in rounds. Each figure is the median of the rounds, and each ratio is the median of the ratios of the
+rounds: the speed of the machine changes over time, but the ratios hardly do.
 `
 
 func (t *table) write(b *strings.Builder) {

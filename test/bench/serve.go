@@ -13,23 +13,23 @@ import (
 	"strings"
 	"time"
 
-	_ "net/http/pprof" // handlers of the server process
+	_ "net/http/pprof" // registers handlers for profiles of the server process
 
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
 // A state holds the resource usage of a server.
 type state struct {
-	CPU time.Duration // CPU time
-	RSS int64         // in bytes
-	At  int64         // Unix time in nanoseconds at which the command arrived
+	CPU time.Duration // CPU time since the start
+	RSS int64         // resident memory in bytes
+	At  int64         // time when the command arrived, as Unix time in nanoseconds
 }
 
-// serve runs a peer as a server process. It prints its address, executes each line of its standard
-// input, and replies with its state.
+// serve runs a peer as a server process. It prints its address, executes the command in each line of its
+// standard input, and replies to each command with its state.
 func serve(args []string) error {
 	if len(args) != 1 {
-		return errors.New("serve: want one argument, the peer")
+		return errors.New("serve needs one argument, the name of the peer")
 	}
 	s, err := source.New()
 	if err != nil {
@@ -70,8 +70,10 @@ func serve(args []string) error {
 	return lines.Err()
 }
 
-// execute runs a command: "append N" grows the chain by N blocks at once, "free" returns unused
-// memory to the system, "state" does nothing.
+// execute executes one of these commands:
+//   - "append N" appends N blocks to the chain at once
+//   - "free" returns unused memory to the system
+//   - "state" does nothing
 func execute(line string, s *source.Source) error {
 	word, number, _ := strings.Cut(line, " ")
 	switch word {
@@ -89,7 +91,7 @@ func execute(line string, s *source.Source) error {
 			}
 		}
 	default:
-		return fmt.Errorf("serve: %q", line)
+		return fmt.Errorf("server received an unknown command: %q", line)
 	}
 	return nil
 }

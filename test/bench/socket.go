@@ -6,11 +6,12 @@ import (
 	"syscall"
 )
 
-// replyTimeout is the time that a client waits for a silent server.
-const replyTimeout = 10 // seconds
+// replyTimeout is the maximum time, in seconds, that a client waits for data from a server.
+const replyTimeout = 10
 
-// dial opens a TCP connection with blocking calls. Clients use system calls and epoll directly,
-// because they share the machine with the measured servers.
+// dial opens a TCP connection and returns its file descriptor, which is in blocking mode. Clients use
+// system calls and epoll directly to need little CPU time, because they share the machine with the
+// measured servers.
 func dial(addr string) (fd int, err error) {
 	to, err := net.ResolveTCPAddr("tcp4", addr)
 	if err != nil {
@@ -34,7 +35,7 @@ func dial(addr string) (fd int, err error) {
 	return fd, nil
 }
 
-// send writes all of p. The socket buffer must have room.
+// send writes all of p. If fd is non-blocking, the socket buffer must have room for p.
 func send(fd int, p []byte) error {
 	for len(p) > 0 {
 		n, err := syscall.Write(fd, p)
@@ -63,7 +64,7 @@ func newPoller() (*poller, error) {
 	return &poller{fd: fd}, nil
 }
 
-// add registers fd, which becomes non-blocking. wait returns number when it is readable.
+// add makes fd non-blocking and registers it. When fd is readable, wait returns an event with number.
 func (p *poller) add(fd, number int) error {
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return err
@@ -71,7 +72,8 @@ func (p *poller) add(fd, number int) error {
 	return syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(number)})
 }
 
-// wait returns events whose Fd is a registered number, or none after ms milliseconds.
+// wait blocks until a file descriptor is readable or ms milliseconds have passed. The field Fd of an
+// event is the number that was registered with add.
 func (p *poller) wait(ms int) ([]syscall.EpollEvent, error) {
 	for {
 		n, err := syscall.EpollWait(p.fd, p.events[:], ms)

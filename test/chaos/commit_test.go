@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// commit appends the blocks at their rate, or more slowly if cuts and the service lag on a busy
-// machine. Meanwhile it opens holes, prunes history, interrupts the source and replaces the
+// commit appends the blocks at the rate of the run, or more slowly if the service or the cuts lag on a
+// busy machine. Between blocks, it opens holes, prunes old blocks, interrupts the source and replaces the
 // service.
 func (w *world) commit(ctx context.Context) {
 	var open *hole
 	fates, next := w.fates, time.Now()
 	for n := w.before(); n < w.blocks; n++ {
-		if n == w.blocks-settling && open != nil { // the service has enough blocks to notice it
+		if n == w.blocks-settling && open != nil { // the service has enough blocks to notice the hole
 			w.wait(ctx, progressTimeout, open.isNoticed)
 		}
 		for open.isNoticed() || !w.due(n, next, open != nil) {
@@ -38,7 +38,7 @@ func (w *world) commit(ctx context.Context) {
 		}
 		w.truth.committed[n].Store(time.Now().UnixNano())
 		if err := w.source.Append(w.truth.blocks[n]); err != nil {
-			w.fault("commit: %v", err)
+			w.fault("appending a block failed: %v", err)
 			return
 		}
 		switch {
@@ -49,16 +49,16 @@ func (w *world) commit(ctx context.Context) {
 		}
 	}
 	if open != nil {
-		w.fault("the service has not noticed the hole at block %d", open.first)
+		w.fault("service has not noticed the hole at block %d", open.first)
 	}
 	w.allCommitted.Store(true)
 }
 
-// due reports whether block n should be committed now. If searching is true, a hole is open, and
-// the service may need more blocks to notice it.
+// due reports whether block n should be committed now. The argument next is the time for it at the rate
+// of the run. If searching is true, a hole is open, and the service may need more blocks to notice it.
 func (w *world) due(n int, next time.Time, searching bool) bool {
 	if n == w.blocks-settling && w.chaos.Counts().Failures < w.failures {
-		w.interrupt() // faults occur per followed block, and too few blocks may have been followed
+		w.interrupt() // the random failures were too few
 		return false
 	}
 	lines := w.before() + (w.blocks-w.before())*(int(w.cutsMade())+4)/(w.cuts+4)
@@ -76,12 +76,13 @@ func (w *world) due(n int, next time.Time, searching bool) bool {
 	return n < max(w.decided, newest)+ahead
 }
 
-// lastHole returns the block at which the last hole may begin, because each hole must be noticed
-// before the end.
+// lastHole returns the number of the last block at which a hole may begin. The service could not notice a
+// later hole before the end of the chain.
 func (w *world) lastHole() int { return w.blocks - 3*settling }
 
-// hide opens the next hole if it is due and the service is close enough to notice it. After the
-// last hole it opens more while required events are missing.
+// hide opens a hole at block n if the next hole is due and the service does not lag too much to notice
+// it. It returns the hole, or nil, and the remaining fates. After the last fate, it opens more holes until
+// the required events have occurred.
 func (w *world) hide(n int, fates []fate) (*hole, []fate) {
 	if n >= w.lastHole() || len(w.fates) == 0 || int(w.host.newest.Load()) < n-settling/3 {
 		return nil, fates
@@ -94,12 +95,13 @@ func (w *world) hide(n int, fates []fate) (*hole, []fate) {
 			return nil, fates
 		}
 		f = fates[0]
-	case w.toldWhileSearching():
+	case w.gapReportedDuringSearch():
 		return nil, nil
 	}
 	h := w.truth.holeAt(n, 1+n%2, f)
-	// Every second hole waits for a split or merge. One that stays does not: if the shard continues late, clients that
-	// read few blocks at a time and resume from a chain_order never pass it (docs/protocol.md).
+	// Every second hole should be next to a split or merge. A hole that is never filled must not be: if the
+	// shard continues late, clients that read few blocks at a time and resume from a chain_order never
+	// get past the hole (docs/protocol.md).
 	if h == nil || f.lost && h.border || opened%2 > 0 && !f.lost && !h.border && n < due+settling {
 		return nil, fates
 	}
@@ -125,21 +127,21 @@ func (h *hole) isNoticed() bool {
 
 // decide applies the fate of a hole while the service searches for the missing blocks.
 func (w *world) decide(ctx context.Context, h *hole) {
-	switch givenUp := w.host.givenUp.Load(); {
+	switch unrepaired := w.host.unrepaired.Load(); {
 	case h.restart:
 		w.searching.Store(true)
 		old, err := w.host.replace()
 		if err != nil {
-			w.fault("replacing the service: %v", err)
+			w.fault("replacing the service failed: %v", err)
 		}
 		w.source.replacedDuring(h, old)
-		pause(ctx, 50*time.Millisecond) // messages of the old service may still arrive
+		pause(ctx, 50*time.Millisecond) // because messages of the old service may still arrive
 		w.searching.Store(false)
 	case h.lost || h.late:
-		w.wait(ctx, 2*progressTimeout, func() bool { return w.host.givenUp.Load() > givenUp })
+		w.wait(ctx, 2*progressTimeout, func() bool { return w.host.unrepaired.Load() > unrepaired })
 	default: // sessions expire during the search
 		w.searching.Store(true)
-		w.wait(ctx, strict*2/3, w.toldWhileSearching)
+		w.wait(ctx, repairDeadline*2/3, w.gapReportedDuringSearch)
 		pause(ctx, 50*time.Millisecond)
 		w.searching.Store(false)
 	}
@@ -148,22 +150,22 @@ func (w *world) decide(ctx context.Context, h *hole) {
 	}
 }
 
-// wait polls until a condition holds or the time is over.
-func (w *world) wait(ctx context.Context, most time.Duration, until func() bool) {
-	for deadline := time.Now().Add(most); !until() && time.Now().Before(deadline); {
+// wait polls until the function until returns true, but not longer than limit.
+func (w *world) wait(ctx context.Context, limit time.Duration, until func() bool) {
+	for deadline := time.Now().Add(limit); !until() && time.Now().Before(deadline); {
 		if !pause(ctx, 2*time.Millisecond) {
 			return
 		}
 	}
 }
 
-// toldWhileSearching reports whether subscribers received STREAM_GAP during a search: over each
-// transport if the service is replaced, over any transport if sessions expire.
-func (w *world) toldWhileSearching() bool {
+// gapReportedDuringSearch reports whether enough subscribers received STREAM_GAP during a search. If the
+// service is replaced, there must be one for each transport. Otherwise, one subscriber is enough.
+func (w *world) gapReportedDuringSearch() bool {
 	reached := map[string]bool{}
 	for _, s := range w.subscribers {
 		s.mu.Lock()
-		if s.tally.meanwhile > 0 {
+		if s.tally.duringSearch > 0 {
 			reached[s.peer.speaks.name] = true
 		}
 		s.mu.Unlock()
@@ -172,9 +174,9 @@ func (w *world) toldWhileSearching() bool {
 }
 
 // interrupt makes the source fail.
-func (w *world) interrupt() { w.source.Interrupt(errors.New("chaos: the source was interrupted")) }
+func (w *world) interrupt() { w.source.Interrupt(errors.New("chaos: the test interrupted the source")) }
 
-// slowest returns the oldest position of any subscriber.
+// slowest returns the number of the last block that the slowest subscriber has received.
 func (w *world) slowest() int {
 	slowest := w.blocks
 	for _, s := range w.subscribers {
@@ -185,8 +187,8 @@ func (w *world) slowest() int {
 	return slowest
 }
 
-// cut cuts connections until the last block is committed, 20 % more than required. One in five
-// belongs to a slow subscriber.
+// cut cuts connections until the last block is committed. It cuts 20 % more than required. One in five of
+// the connections belongs to a slow subscriber.
 func (w *world) cut(ctx context.Context) {
 	start, lasts := time.Now(), float64(w.blocks-w.before())/w.rate
 	every := time.Duration(lasts / (3 * float64(w.cuts+4)) * float64(time.Second))

@@ -11,31 +11,32 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A fate describes what happens to missing blocks.
+// A fate describes what happens while and after the service searches for the blocks of a hole. The zero
+// fate means that the blocks appear during the search.
 type fate struct {
 	restart bool // the service is replaced during the search
-	lost    bool // they never appear
-	late    bool // they appear after the service has given up
+	lost    bool // the blocks never appear
+	late    bool // the blocks appear after the service has stopped searching
 }
 
-// A hole is one or more consecutive blocks of a shard that the source lacks at first, in Follow and
-// in Blocks.
+// A hole consists of one or more consecutive blocks of a shard. While the hole is open, neither Follow
+// nor Blocks returns these blocks.
 type hole struct {
 	fate
 	first   int // number of the first block
 	shard   uint64
 	blocks  map[chaingql.Cursor]bool
-	before  chaingql.Cursor // previous block of the shard
-	border  bool            // next to a split or merge
+	before  chaingql.Cursor // cursor of the previous block of the shard
+	border  bool            // the hole is next to a split or merge of shards
 	hidden  time.Time       // when the hole was opened
-	noticed chan struct{}   // closed when the service reads them from Blocks
+	noticed chan struct{}   // closed when the service searches for the blocks with Blocks
 
 	// Guarded by source.mu.
-	asked, filled time.Time
-	replaced      int // number of the service that was shut down during the search; -1 for none
+	asked, filled time.Time // when the service started to search, and when the hole was filled
+	replaced      int       // number of the service that was shut down during the search; -1 if there is none
 }
 
-// A source serves a chain without the blocks of open holes.
+// A source is a backend that serves a chain without the blocks of open holes.
 type source struct {
 	*memchain.Chain
 
@@ -51,14 +52,14 @@ func (s *source) hide(h *hole) {
 	s.holes = append(s.holes, h)
 }
 
-// fill closes a hole: the source has its blocks from now on.
+// fill closes a hole, so that the source has its blocks from now on.
 func (s *source) fill(h *hole) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.filled = time.Now()
 }
 
-// replacedDuring records that a service was shut down while it searched for the hole.
+// replacedDuring records that a service was shut down while it searched for the blocks of h.
 func (s *source) replacedDuring(h *hole, service int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +78,8 @@ func (s *source) lacks(c chaingql.Cursor) bool {
 	return false
 }
 
-// missing returns the number of blocks in open holes. It also notices searches: only a service that
-// searches for omitted blocks sends such a query.
+// missing returns the number of blocks in open holes. It also records whether the query searches for
+// these blocks: only a service that searches for missing blocks sends such a query.
 func (s *source) missing(q chaingql.BlocksQuery) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,35 +135,35 @@ func (s *source) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[ch
 	}
 }
 
-// strict is the time within which missing blocks must appear so that the service delivers them to
-// every subscriber. The service searches, and holds pages back, for five seconds, but some of its
-// reads fail.
-const strict = 3 * time.Second
+// repairDeadline is the time within which missing blocks must appear to be delivered to every subscriber.
+// The service searches for them, and holds back pages, for five seconds. But some of its reads fail, so
+// the time is shorter.
+const repairDeadline = 3 * time.Second
 
-// A loss describes a hole at the end of a run.
+// A loss describes a missing block at the end of a run by its hole.
 type loss struct {
 	*hole
-	optional bool // clients may continue without the blocks after STREAM_GAP
+	optional bool // the blocks appeared late or never, so STREAM_GAP may replace them
 }
 
-// String describes the history of the hole; it is empty without one.
+// String describes the history of the hole. It returns "" for the zero loss.
 func (l loss) String() string {
 	if l.hole == nil {
 		return ""
 	}
-	return fmt.Sprintf(", missing after %q: due %s, searched %s, filled %s",
+	return fmt.Sprintf(", in a hole after %q: opened %s, search started %s, filled %s",
 		l.before, clock(l.hidden), clock(l.asked), clock(l.filled))
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// losses returns all holes, keyed by the numbers of their blocks.
+// losses maps the number of each block in a hole to the loss.
 func (w *world) losses() map[int]loss {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
 	all := map[int]loss{}
 	for _, h := range w.source.holes {
-		l := loss{h, h.filled.IsZero() || h.filled.Sub(h.hidden) > strict}
+		l := loss{h, h.filled.IsZero() || h.filled.Sub(h.hidden) > repairDeadline}
 		for c := range h.blocks {
 			all[w.truth.place[c]] = l
 		}
@@ -170,9 +171,9 @@ func (w *world) losses() map[int]loss {
 	return all
 }
 
-// holeAt returns a hole of up to size blocks that starts at block n, or nil. The shard must have
-// blocks shortly before and after the hole, so that the service notices it. Other shards must have
-// blocks in between, so that subscribers receive STREAM_GAP.
+// holeAt returns a hole of up to size blocks that starts at block n. It returns nil if such a hole would
+// not be useful. The shard must have blocks shortly before and after the hole, so that the service
+// notices it. Other shards must have blocks in between, so that subscribers receive STREAM_GAP.
 func (t *truth) holeAt(n, size int, f fate) *hole {
 	h := &hole{
 		fate: f, first: n, shard: t.blocks[n].Shard, blocks: map[chaingql.Cursor]bool{},
@@ -194,9 +195,10 @@ func (t *truth) holeAt(n, size int, f fate) *hole {
 	return h
 }
 
-// neighbor returns the number of the block that follows block n in its shard (step 1), or precedes it (step -1), also
-// across a split or merge. It returns -1 if there is none, or if only the hash of the previous block would show that
-// block n is missing: a merged shard continues the higher of the two numbers.
+// neighbor returns the number of the block that follows block n in its shard if step is 1, or that
+// precedes it if step is -1. The two blocks may be separated by a split or merge. It returns -1 if there
+// is no such block. It also returns -1 if sequence numbers do not show that block n is missing: a merged
+// shard continues the higher of two sequence numbers, so the block with the lower number can be missing.
 func (t *truth) neighbor(n, step int) int {
 	b := t.blocks[n]
 	for i := n + step; i >= 0 && i < len(t.blocks); i += step {
@@ -205,7 +207,7 @@ func (t *truth) neighbor(n, step int) int {
 		case other.Workchain != b.Workchain || !overlap(other.Shard, b.Shard):
 		case int(other.SeqNo) != int(b.SeqNo)+step:
 			if step > 0 {
-				return -1 // the other half has the higher number
+				return -1 // the other half of the merged shard has the higher number
 			}
 		case step > 0 && other.Shard == parent(b.Shard) && t.hasTwin(n, i):
 			return -1
@@ -216,7 +218,8 @@ func (t *truth) neighbor(n, step int) int {
 	return -1
 }
 
-// hasTwin reports whether the other half of a shard that merges in block merged ends with the same number as block n.
+// hasTwin reports whether block n and the last block of its sibling shard have the same sequence number.
+// The argument merged is the number of the block in which the two shards have merged.
 func (t *truth) hasTwin(n, merged int) bool {
 	b := t.blocks[n]
 	other := b.Shard ^ (b.Shard&-b.Shard)<<1

@@ -11,31 +11,32 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A peer is a client with one connection at a time. Over a socket it may have several
-// subscriptions, one of them to a field of the host.
+// A peer is a client with one connection at a time. On a socket, it may have several subscriptions, one of
+// which may select a field that the host added.
 type peer struct {
 	speaks transport
 	world  *world
 	subs   []*subscriber
-	ticks  bool // also subscribes to the host's field
+	ticks  bool // also subscribes to the field tick, which the host added
 	slow   bool
 	url    string
 	client *http.Client
-	rng    *rand.Rand // used only by its goroutine
+	rng    *rand.Rand // used only by the goroutine of the peer
 
-	next time.Time // time of the next read of a slow peer
-	ids  int
+	next time.Time // time of the next read if the peer is slow
+	ids  int       // number of operation ids that have been used
 }
 
 // A peerConfig holds the properties of a peer.
 type peerConfig struct {
-	speaks      transport
-	filters     []filter // one subscription each
-	begins      int
-	slow, brief bool // brief: its sessions expire soon
-	steady      bool // its connection is never cut
-	own, ticks  bool
-	resume      resuming
+	speaks     transport
+	filters    []filter // one for each subscription
+	begins     int      // number of the block after which it starts
+	slow       bool
+	expiring   bool // sessions expire within a second
+	steady     bool // the connection is never cut
+	own, ticks bool
+	resume     resuming
 }
 
 func newPeer(w *world, id int, c peerConfig) *peer {
@@ -46,8 +47,8 @@ func newPeer(w *world, id int, c peerConfig) *peer {
 	case c.slow:
 		addr = w.narrow.addr()
 	}
-	if c.brief {
-		project = brief
+	if c.expiring {
+		project = expiring
 	}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
@@ -77,12 +78,13 @@ func newPeer(w *world, id int, c peerConfig) *peer {
 	return one
 }
 
+// traits describes the properties of a peer, for its name.
 func (c peerConfig) traits() (all string) {
 	for _, t := range []struct {
 		has  bool
 		name string
 	}{
-		{c.slow, "slow"}, {c.steady, "steady"}, {c.brief, "brief"}, {c.own, "by its own blocks"}, {c.ticks, "with ticks"},
+		{c.slow, "slow"}, {c.steady, "steady"}, {c.expiring, "expiring"}, {c.own, "resumes from its blocks"}, {c.ticks, "with ticks"},
 	} {
 		if t.has {
 			all += ", " + t.name
@@ -91,7 +93,7 @@ func (c peerConfig) traits() (all string) {
 	return all
 }
 
-// read connects and subscribes until ctx is done, again after each end.
+// read connects and subscribes. It repeats this after each end of the connection, until ctx is done.
 func (p *peer) read(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -104,7 +106,7 @@ func (p *peer) read(ctx context.Context) {
 	}
 }
 
-// lost ends the subscriptions that were still running when the connection ended.
+// lost records the end of all subscriptions that were still running when the connection ended.
 func (p *peer) lost(what string) {
 	for _, s := range p.subs {
 		s.mu.Lock()
@@ -116,7 +118,7 @@ func (p *peer) lost(what string) {
 	}
 }
 
-// slowDown waits if the peer is slow. A late read does not make the next one earlier.
+// slowDown waits if the peer is slow. After a late read, the next read is not earlier than usual.
 func (p *peer) slowDown(ctx context.Context, now time.Time) {
 	if p.slow {
 		p.next = later(p.next.Add(p.world.slowness()), now)
@@ -131,7 +133,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// wrong records a protocol violation of the connection.
+// wrong records a protocol violation on the connection.
 func (p *peer) wrong(format string, args ...any) {
 	s := p.subs[0]
 	s.mu.Lock()
@@ -139,7 +141,7 @@ func (p *peer) wrong(format string, args ...any) {
 	s.fail(format, args...)
 }
 
-// sub returns the subscription with an operation id, or nil.
+// sub returns the subscription with the given operation id, or nil.
 func (p *peer) sub(id string) *subscriber {
 	for _, s := range p.subs {
 		if s.id == id {
@@ -149,11 +151,11 @@ func (p *peer) sub(id string) *subscriber {
 	return nil
 }
 
-// closing handles a connection_error, which reports the ends of all operations.
-func (p *peer) closing(t trouble) {
+// closing handles a connection_error, which reports the end of all operations on the connection.
+func (p *peer) closing(t graphqlError) {
 	code, at := t.Extensions.Code, t.Extensions.Cursor
 	if code != "STREAM_GAP" && code != "SERVICE_UNAVAILABLE" {
-		p.wrong("connection_error with code %q: %s", code, t.Message)
+		p.wrong("connection_error has the unexpected code %q: %s", code, t.Message)
 		return
 	}
 	ops := t.Extensions.Operations
@@ -165,9 +167,9 @@ func (p *peer) closing(t trouble) {
 				s.ended(end{t.Message, op.Code, op.Cursor, ""})
 			}
 		}
-	case len(p.subs) == 1 && !p.ticks && at != "": // without a cursor the subscription had not started
+	case len(p.subs) == 1 && !p.ticks && at != "": // if there is no cursor, the subscription had not started
 		p.subs[0].ended(t.end("connection_error"))
-	case code == "STREAM_GAP": // applies to the only started subscription, which is not identified
+	case code == "STREAM_GAP": // only one subscription had started, but the message does not identify it
 		for _, s := range p.subs {
 			if plain(at) <= plain(s.position()) {
 				s.ended(t.end("connection_error"))
@@ -176,8 +178,8 @@ func (p *peer) closing(t trouble) {
 	}
 }
 
-// check compares the fields of a connection_error with those of its operations.
-func (p *peer) check(t trouble) {
+// check checks that the code and the cursor of a connection_error match those of the listed operations.
+func (p *peer) check(t graphqlError) {
 	code, lowest := "SERVICE_UNAVAILABLE", ""
 	ops := t.Extensions.Operations
 	for _, op := range ops {
@@ -188,11 +190,11 @@ func (p *peer) check(t trouble) {
 			lowest = op.Cursor
 		}
 		if isBlocks := p.sub(op.ID) != nil; isBlocks == (op.Cursor == "") {
-			p.wrong("connection_error lists operation %q with cursor %q", op.ID, op.Cursor)
+			p.wrong("connection_error lists the operation %q with the cursor %q", op.ID, op.Cursor)
 		}
 	}
 	if len(ops) > 0 && (code != t.Extensions.Code || lowest != t.Extensions.Cursor) {
-		p.wrong("connection_error has code %s, cursor %q, but its operations %+v",
+		p.wrong("connection_error has code %s and cursor %q, but lists the operations %+v",
 			t.Extensions.Code, t.Extensions.Cursor, ops)
 	}
 }
@@ -204,17 +206,17 @@ func (s *subscriber) position() string {
 	return s.at
 }
 
-// An answer is a response to a subscription.
-type answer struct {
+// A response is one result of a subscription.
+type response struct {
 	Data   struct{ Blocks block }
-	Errors []trouble
+	Errors []graphqlError
 }
 
 type block struct {
 	ChainOrder chaingql.Cursor `json:"chain_order"`
 }
 
-type trouble struct {
+type graphqlError struct {
 	Message    string
 	Extensions struct {
 		Code, Cursor, Oldest string
@@ -222,6 +224,6 @@ type trouble struct {
 	}
 }
 
-func (t trouble) end(what string) end {
+func (t graphqlError) end(what string) end {
 	return end{what + ": " + t.Message, t.Extensions.Code, t.Extensions.Cursor, t.Extensions.Oldest}
 }

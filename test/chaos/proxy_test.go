@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-// A proxy forwards connections to the service. It delays, throttles and cuts them, also within a
-// frame.
+// A proxy forwards connections to the service. It delays, throttles and cuts them. Some cuts are in the
+// middle of a frame.
 type proxy struct {
 	listener net.Listener
 	target   string
-	narrow   bool // small buffers, so that slow reads stall the service's writes
+	narrow   bool // use small buffers, so that a slow reader stalls the writes of the service
 	ctx      context.Context
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 
-	cuts, torn, delays, throttled atomic.Int64 // torn: cuts within a message
+	cuts, torn, delays, throttled atomic.Int64 // torn counts the cuts in the middle of a message
 
 	mu    sync.Mutex
 	rng   *rand.Rand
 	lines map[*line]struct{}
 }
 
-// A line is a client's connection through the proxy.
+// A line is one connection through the proxy. It consists of the connection from the client, down, and
+// the connection to the service, up.
 type line struct {
 	down, up net.Conn
-	tear     atomic.Bool // cut within the next message of the service
+	tear     atomic.Bool // cut the line in the middle of the next message of the service
 	once     sync.Once
 }
 
-// newProxy listens on 127.0.0.1. The caller must close it.
+// newProxy starts a proxy on 127.0.0.1. The caller must close it.
 func newProxy(target string, narrow bool, seed uint64) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +48,7 @@ func newProxy(target string, narrow bool, seed uint64) (*proxy, error) {
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// close cuts all connections and waits for all goroutines.
+// close closes all connections and waits until all goroutines have ended.
 func (p *proxy) close() {
 	p.stop()
 	_ = p.listener.Close()
@@ -85,7 +86,7 @@ func (p *proxy) serve(down net.Conn) {
 	toUp, toDown := p.conditions(), p.conditions()
 	p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		l.close(false) // close may have run already
+		l.close(false) // close may have run before the line was registered
 	}
 	var both sync.WaitGroup
 	both.Go(func() { p.pass(l, l.up, l.down, toUp) })
@@ -97,21 +98,22 @@ func (p *proxy) serve(down net.Conn) {
 }
 
 const (
-	narrowBuffer = 8 << 10
-	throttle     = 96 << 10 // bytes per second
+	narrowBuffer = 8 << 10  // size of small buffers, in bytes
+	throttle     = 96 << 10 // rate of throttled connections, in bytes per second
 )
 
-// conditions holds the behavior of one direction of a connection.
+// conditions determine how a connection is delayed in one direction.
 type conditions struct {
 	rng       *rand.Rand
 	throttled bool
 }
 
+// conditions returns random conditions. The caller holds p.mu.
 func (p *proxy) conditions() conditions {
 	return conditions{rand.New(rand.NewPCG(p.rng.Uint64(), 3)), p.rng.IntN(8) == 0}
 }
 
-// pass forwards data in one direction until either side closes, and then closes the connection.
+// pass forwards data in one direction. When either side has closed its connection, it closes the line.
 func (p *proxy) pass(l *line, to, from net.Conn, w conditions) {
 	defer l.close(false)
 	if w.throttled {
@@ -148,7 +150,8 @@ func (p *proxy) pass(l *line, to, from net.Conn, w conditions) {
 	}
 }
 
-// close closes both sides. If abruptly is true, it also discards data in flight.
+// close closes both connections and reports whether it was the first call. If abruptly is true, it also
+// discards data in flight.
 func (l *line) close(abruptly bool) (first bool) {
 	l.once.Do(func() {
 		first = true
@@ -162,11 +165,11 @@ func (l *line) close(abruptly bool) (first bool) {
 	return first
 }
 
-// cut cuts one connection, either immediately or within the next message of the service.
+// cut cuts one line, either immediately or in the middle of the next message of the service.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := range p.lines { // map order, which does not depend on the seed
+	for l := range p.lines { // the order is random and does not depend on the seed
 		switch p.rng.IntN(4) {
 		case 0, 1:
 			l.tear.Store(true)
@@ -179,7 +182,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// pause waits for d and reports whether ctx was not done before.
+// pause waits for d. It returns false if ctx is done before d has passed.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

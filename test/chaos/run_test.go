@@ -11,10 +11,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// addSubscribers creates subscribers with all transports, filters and speeds. They begin at a few
-// cursors, so that some operations are equal. The first ones read all blocks at full speed over
-// each transport, with sessions that expire, or on connections that are never cut: these learn of a
-// gap only from the service.
+// addSubscribers creates subscribers with all transports, filters and speeds. They start at one of four
+// cursors, so that some operations are equal. For each transport, the first subscribers read all blocks
+// at full speed in sessions that expire. Later ones read all blocks at full speed on connections that are
+// never cut, because such a connection ends only if the service reports a gap.
 func (w *world) addSubscribers() {
 	rng := rand.New(rand.NewPCG(w.seed, 4))
 	filters := w.truth.filters()
@@ -25,14 +25,14 @@ func (w *world) addSubscribers() {
 	for id := 0; len(w.subscribers) < w.size.subscribers; id++ {
 		c := peerConfig{
 			speaks: transports[id%len(transports)], filters: []filter{filters[0]}, begins: begins[rng.IntN(len(begins))],
-			brief: true, resume: w.resume,
+			expiring: true, resume: w.resume,
 		}
 		if id >= 2*len(transports) {
 			c.filters[0] = filters[rng.IntN(len(filters))]
-			c.slow, c.brief, c.steady = id%5 == 4, id%7 == 6, id%10 == 9
+			c.slow, c.expiring, c.steady = id%5 == 4, id%7 == 6, id%10 == 9
 		}
 		if n := len(transports); id/n == 2 {
-			c.filters[0], c.slow, c.brief, c.steady = filters[0], false, false, true
+			c.filters[0], c.slow, c.expiring, c.steady = filters[0], false, false, true
 		}
 		c.own = id >= len(transports) && rng.IntN(2) == 0
 		if !c.speaks.byID {
@@ -46,8 +46,8 @@ func (w *world) addSubscribers() {
 	}
 }
 
-// probePruned subscribes over each transport with a cursor that has been pruned, and expects
-// CURSOR_TOO_OLD.
+// probePruned subscribes over each transport from a cursor whose blocks have been pruned. The service
+// must respond with CURSOR_TOO_OLD.
 func (w *world) probePruned(ctx context.Context) {
 	for i, t := range transports {
 		w.reading.Go(func() {
@@ -61,10 +61,10 @@ func (w *world) probePruned(ctx context.Context) {
 				case len(s.got) > 0:
 					w.fault("%s received a block after a pruned cursor", s.name)
 					return
-				case s.last.code != "CURSOR_TOO_OLD": // probably cut
+				case s.last.code != "CURSOR_TOO_OLD": // the connection was probably cut
 					pause(ctx, 50*time.Millisecond)
 				case !known || oldest < floor || oldest > int(w.pruned.Load()):
-					w.fault("%s: CURSOR_TOO_OLD has oldest cursor %q, want that of block %d", s.name, s.last.oldest, floor)
+					w.fault("%s: CURSOR_TOO_OLD has the oldest cursor %q, want the cursor of block %d", s.name, s.last.oldest, floor)
 					return
 				default:
 					w.tooOld.Add(1)
@@ -75,8 +75,9 @@ func (w *world) probePruned(ctx context.Context) {
 	}
 }
 
-// run starts all activity. It waits until each subscriber has its last block and all required
-// events have occurred, or until no subscriber has received a block for w.progressTimeout.
+// run starts subscribers, commits, cuts and queries. It waits until each subscriber has its last block
+// and all required events have occurred, or until no subscriber has received a block for
+// w.progressTimeout.
 func (w *world) run(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer func() {
@@ -93,7 +94,7 @@ func (w *world) run(limit time.Duration) {
 	delivered, since, settled := 0, time.Now(), time.Time{}
 	for {
 		if !pause(ctx, 20*time.Millisecond) {
-			w.fault("not done after %v:\n%s", limit, w.lagging())
+			w.fault("run did not end within %v:\n%s", limit, w.lagging())
 			return
 		}
 		waiting, now := 0, 0
@@ -118,21 +119,21 @@ func (w *world) run(limit time.Duration) {
 			delivered, since = now, time.Now()
 		case time.Since(since) > w.progressTimeout:
 			if w.resume == asDocumented {
-				w.fault("no block for %v:\n%s", w.progressTimeout, w.lagging())
+				w.fault("no subscriber received a block for %v:\n%s", w.progressTimeout, w.lagging())
 			}
 			return
 		}
 	}
 }
 
-// finished reports whether the service has reached the end of the chain and all required queries
-// have been answered.
+// finished reports whether the service has received the last block and the required numbers of queries
+// and of CURSOR_TOO_OLD errors have been reached.
 func (w *world) finished() bool {
 	return w.allCommitted.Load() && w.host.newest.Load() == int64(w.blocks-1) &&
 		w.tooOld.Load() >= int64(len(transports)) && w.queries.answered.Load() >= queriesDue
 }
 
-// lagging lists the subscribers that lack blocks.
+// lagging describes the subscribers that lack blocks.
 func (w *world) lagging() string {
 	var all strings.Builder
 	for _, s := range w.subscribers {
@@ -142,7 +143,7 @@ func (w *world) lagging() string {
 		}
 		s.mu.Lock()
 		if !s.done() {
-			fmt.Fprintf(&all, "  subscriber %s has %d of %d blocks, stands at %q, connected: %v, last end: %s %s %s\n",
+			fmt.Fprintf(&all, "  subscriber %s has %d of %d blocks, cursor %q, connected: %v, last end: %s %s %s\n",
 				s.name, len(s.got), len(s.matching()), s.at, s.connected, s.last.code, s.last.what, s.last.cursor)
 		}
 		s.mu.Unlock()
@@ -150,7 +151,7 @@ func (w *world) lagging() string {
 	return all.String()
 }
 
-// heap returns the live heap in bytes.
+// heap returns the size of all live heap objects in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	for range 2 {

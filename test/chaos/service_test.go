@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A service is a host with a Handler that can be replaced while it runs.
+// A service is a host program with a Handler, which can be replaced while the program runs.
 type service struct {
 	backend chaingql.Backend
 	window  int
@@ -28,40 +28,41 @@ type service struct {
 	served  chan error
 	running atomic.Pointer[running]
 
-	// Delivered blocks by origin: live, window, backend.
-	handed, recent, stored atomic.Int64
+	// Numbers of delivered blocks by origin.
+	live, fromWindow, fromBackend atomic.Int64
 
-	expired atomic.Int64 // subscriptions ended by an expired session
-	givenUp atomic.Int64 // holes that the service gave up
+	expired    atomic.Int64 // number of subscriptions that ended because their session expired
+	unrepaired atomic.Int64 // number of holes for which the service stopped searching
 
-	newest atomic.Int64 // number of the newest block from Follow; -1 for none
-	place  map[chaingql.Cursor]int
+	newest atomic.Int64            // number of the newest block from Follow; -1 if there is none
+	place  map[chaingql.Cursor]int // maps cursors to numbers of blocks
 }
 
 // running is the current Handler of a service.
 type running struct {
 	*chaingql.Handler
-	number int // counted from 0
+	number int // 0 for the first Handler of the service
 }
 
-// serviceHeader is the response header with the number of the Handler.
+// serviceHeader is the name of a response header that contains the number of the Handler.
 const serviceHeader = "Chaos-Service"
 
-// brief is the project whose sessions expire within a second.
-const brief = "brief"
+// expiring is the name of a project whose sessions expire within a second.
+const expiring = "expiring"
 
 // Authorize implements [chaingql.Authorizer].
 func (s *service) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
-	if c.Project == brief {
+	if c.Project == expiring {
 		lasts := 300*time.Millisecond + rand.N(600*time.Millisecond)
-		expiring, cancel := context.WithTimeout(ctx, lasts)
-		context.AfterFunc(expiring, cancel)
-		ctx = expiring
+		limited, cancel := context.WithTimeout(ctx, lasts)
+		context.AfterFunc(limited, cancel)
+		ctx = limited
 	}
 	return ctx, nil
 }
 
-// tick is a subscription field of the host; it yields a number every 100 ms.
+// tick is the Subscribe function of a subscription field that the host adds. It yields a number every
+// 100 ms.
 func tick(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		for i := 0; pause(ctx, 100*time.Millisecond) && yield(i, nil); i++ {
@@ -69,7 +70,7 @@ func tick(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
 	}
 }
 
-// newService listens on 127.0.0.1. The caller must close it.
+// newService starts a service on 127.0.0.1. The caller must close it.
 func newService(
 	b chaingql.Backend, place map[chaingql.Cursor]int, window int, logger *slog.Logger,
 ) (*service, error) {
@@ -92,10 +93,11 @@ func newService(
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
-	go func() { s.served <- s.server.Serve(narrowing{listener}) }()
+	go func() { s.served <- s.server.Serve(smallBuffers{listener}) }()
 	return s, nil
 }
 
+// open creates a new Handler and makes it the current one.
 func (s *service) open(number int) {
 	s.newest.Store(-1)
 	h := chaingql.New(s.backend, &chaingql.Options{
@@ -106,7 +108,7 @@ func (s *service) open(number int) {
 			BlockDelivered: s.delivered, OperationFinished: s.finished,
 			SourceFailed: func(err error, _ time.Duration) {
 				if errors.Is(err, chaingql.ErrGap) {
-					s.givenUp.Add(1)
+					s.unrepaired.Add(1)
 				}
 			},
 		},
@@ -119,7 +121,7 @@ func (s *service) open(number int) {
 	s.running.Store(&running{h, number})
 }
 
-// raise sets a number to n if it is smaller.
+// raise sets the value of "to" to n if the value is smaller than n.
 func raise(to *atomic.Int64, n int) {
 	for now := to.Load(); int64(n) > now && !to.CompareAndSwap(now, int64(n)); now = to.Load() {
 	}
@@ -134,17 +136,17 @@ func (s *service) finished(_ context.Context, _ chaingql.Operation, o chaingql.O
 func (s *service) delivered(_ context.Context, d chaingql.Delivery) {
 	switch d.Source {
 	case chaingql.SourceLive:
-		s.handed.Add(1)
+		s.live.Add(1)
 	case chaingql.SourceWindow:
-		s.recent.Add(1)
+		s.fromWindow.Add(1)
 	case chaingql.SourceBackend:
-		s.stored.Add(1)
+		s.fromBackend.Add(1)
 	}
 }
 
-// replace behaves like a host that deploys a new version. It shuts the old Handler down, which
-// informs its subscribers, and starts a new one. Subscribers that read too slowly miss the message.
-// It returns the number of the old Handler.
+// replace does the same as a host that deploys a new version: it shuts down the old Handler, which sends
+// its subscribers an error with a cursor, and opens a new Handler. Subscribers that read too slowly do
+// not receive the error. It returns the number of the old Handler.
 func (s *service) replace() (old int, err error) {
 	old = s.running.Load().number
 	err = s.shutdown(time.Second)
@@ -159,12 +161,12 @@ func (s *service) shutdown(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := s.running.Load().Shutdown(ctx); err != nil {
-		return fmt.Errorf("Shutdown: %w", err)
+		return fmt.Errorf("Shutdown returned: %w", err)
 	}
 	return nil
 }
 
-// close stops everything and waits for it.
+// close stops the Handler and the HTTP server and waits until both have stopped.
 func (s *service) close() error {
 	err := s.shutdown(progressTimeout)
 	if closing := s.server.Close(); closing != nil {
@@ -176,10 +178,11 @@ func (s *service) close() error {
 	return err
 }
 
-// narrowing sets small write buffers on connections, so that slow readers stall writes soon.
-type narrowing struct{ net.Listener }
+// smallBuffers is a listener that sets small write buffers on its connections, so that writes to slow
+// readers stall soon.
+type smallBuffers struct{ net.Listener }
 
-func (b narrowing) Accept() (net.Conn, error) {
+func (b smallBuffers) Accept() (net.Conn, error) {
 	conn, err := b.Listener.Accept()
 	if err == nil {
 		_ = conn.(*net.TCPConn).SetWriteBuffer(16 << 10)

@@ -10,14 +10,14 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// resuming selects how a subscriber resumes after an end.
+// A resuming selects how a subscriber resumes after its subscription has ended.
 type resuming int
 
 const (
 	asDocumented resuming = iota
-	fromNow               // wrong: loses blocks
-	tooEarly              // wrong: resumes before its last block, so that it receives that block twice
-	keeping               // wrong: keeps its blocks after STREAM_GAP, so that it receives them twice
+	fromNow               // wrong: resumes without a cursor, so that it loses blocks
+	tooEarly              // wrong: resumes before its last block, so that it receives that block again
+	keepBlocks            // wrong: keeps its blocks after STREAM_GAP, so that it receives some again
 )
 
 // An end describes how a subscription or its connection ended.
@@ -25,60 +25,62 @@ type end struct {
 	what   string // description for logs
 	code   string // code of the error; "" if there was none
 	cursor string // cursor of the error; "" if there was none
-	oldest string // oldest cursor in CURSOR_TOO_OLD
+	oldest string // oldest available cursor, from the error CURSOR_TOO_OLD
 }
 
-// place is the start of a subscription.
+// A place is the position at which a subscription starts.
 type place struct {
-	after string // argument after
-	last  string // Last-Event-ID
+	after string // value of the argument "after"
+	last  string // value of the header Last-Event-ID
 }
 
-// A subscriber is one subscription, which is restarted after each end. It does only what
-// docs/protocol.md requires of clients. In particular it discards blocks only after STREAM_GAP.
+// A subscriber is one subscription, which is restarted after each end. It does no more than
+// docs/protocol.md requires of clients. In particular, it discards blocks only after STREAM_GAP.
 type subscriber struct {
 	name   string
 	peer   *peer
 	filter filter
 	resume resuming
-	own    bool  // resumes after its own last block if permitted, otherwise from received cursors
-	begins int   // starts after this block
-	goal   int32 // the last block that matches; -1 for none
+	own    bool  // resumes after its last block if the protocol permits it, not from cursors of errors and events
+	begins int   // number of the block after which it starts
+	goal   int32 // number of the last block that matches the filter; -1 if there is none
 	world  *world
-	id     string // operation id
+	id     string // current operation id
 
 	mu        sync.Mutex
-	got       []int32 // numbers of the received blocks, without discarded ones
-	at        string  // cursor for resuming
-	service   int     // number of the last service
+	got       []int32 // numbers of the received blocks, except discarded blocks
+	at        string  // cursor from which it resumes
+	service   int     // number of the service of the last connection
 	tally     tally
 	connected bool
 	last      end
 	wrong     string // first protocol violation
-	sentBack  []sentBack
-	excused   map[*hole]bool // holes about which no service could inform it
+	rewinds   []rewind
+	excused   map[*hole]bool // holes that no service could report to it
 	journal   []entry
 }
 
-// sentBack records one STREAM_GAP.
-type sentBack struct {
-	cursor chaingql.Cursor // without suffix
+// A rewind records one STREAM_GAP.
+type rewind struct {
+	cursor chaingql.Cursor // cursor of the error, without its suffix
 	when   time.Time
 }
 
-// An entry is an event in the life of a subscriber, with its last block at that time.
+// An entry is an event in the journal of a subscriber. The field block is the number of its last block at
+// that time.
 type entry struct {
 	block int
 	when  time.Time
 	what  string
 }
 
-// note adds to the journal. The caller holds s.mu.
+// note adds an entry to the journal. The caller holds s.mu.
 func (s *subscriber) note(format string, args ...any) {
 	s.journal = append(s.journal, entry{s.lastBlock(), time.Now(), fmt.Sprintf(format, args...)})
 }
 
-// lastBlock returns the number of the last received block. The caller holds s.mu.
+// lastBlock returns the number of the last block that was received and not discarded. The caller holds
+// s.mu.
 func (s *subscriber) lastBlock() int {
 	if n := len(s.got); n > 0 {
 		return int(s.got[n-1])
@@ -86,33 +88,33 @@ func (s *subscriber) lastBlock() int {
 	return s.begins
 }
 
-// fail records the first violation. The caller holds s.mu.
+// fail records a violation of the protocol if it is the first one. The caller holds s.mu.
 func (s *subscriber) fail(format string, args ...any) {
 	if s.wrong == "" {
 		s.wrong = fmt.Sprintf(format, args...)
 	}
 }
 
-// A tally counts events of a subscriber.
+// A tally counts the events of one or more subscribers.
 type tally struct {
-	delivered   int
-	connections int
-	resumed     int // connections that resumed after a received block
-	withCursor  int // ends with a cursor
-	gaps        int // ends with STREAM_GAP
-	meanwhile   int // STREAM_GAP while the service searched
-	forgotten   int // blocks discarded after STREAM_GAP
-	lag         time.Duration
+	delivered    int           // blocks received
+	connections  int           // connections, each with a new subscription
+	resumed      int           // connections that resumed after a received block
+	withCursor   int           // ends with a cursor
+	gaps         int           // ends with STREAM_GAP
+	duringSearch int           // ends with STREAM_GAP while the service searched
+	forgotten    int           // blocks discarded after STREAM_GAP
+	lag          time.Duration // longest time from the commit of a block until it was received
 }
 
 func (t *tally) add(o tally) {
 	t.delivered, t.connections, t.resumed = t.delivered+o.delivered, t.connections+o.connections, t.resumed+o.resumed
-	t.withCursor, t.gaps, t.meanwhile = t.withCursor+o.withCursor, t.gaps+o.gaps, t.meanwhile+o.meanwhile
+	t.withCursor, t.gaps, t.duringSearch = t.withCursor+o.withCursor, t.gaps+o.gaps, t.duringSearch+o.duringSearch
 	t.forgotten = t.forgotten + o.forgotten
 }
 
-// place returns the start of the next subscription. Subscribers that use event ids behave like an
-// EventSource: the argument after never changes.
+// place returns the position at which the next subscription starts. Subscribers that use event ids behave
+// like an EventSource: their argument "after" never changes.
 func (s *subscriber) place() place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,18 +136,19 @@ func (s *subscriber) place() place {
 // byID reports whether the subscriber resumes with event ids.
 func (s *subscriber) byID() bool { return s.peer.speaks.byID && !s.own }
 
-// received records a block and the id of its event, if any. A slow subscriber then waits.
+// received records a block and the id of its event, which is empty if there is no event. A slow
+// subscriber then waits.
 func (s *subscriber) received(ctx context.Context, cursor, id string) {
 	now, w := time.Now(), s.world
 	n, known := w.truth.place[chaingql.Cursor(cursor)]
 	s.mu.Lock()
 	if !known {
-		s.fail("received unknown cursor %q", cursor)
+		s.fail("received a block with the unknown cursor %q", cursor)
 		s.mu.Unlock()
 		return
 	}
 	if id != "" && string(plain(id)) != cursor {
-		s.fail("the event of block %q has id %q", cursor, id)
+		s.fail("event with the block %q has the id %q", cursor, id)
 	}
 	s.got = append(s.got, int32(n))
 	s.at = cursor
@@ -161,7 +164,7 @@ func (s *subscriber) received(ctx context.Context, cursor, id string) {
 	s.peer.slowDown(ctx, now)
 }
 
-// plain returns a cursor without the suffix that it may have after STREAM_GAP.
+// plain returns a cursor without its suffix. Cursors may have a suffix after STREAM_GAP.
 func plain(cursor string) chaingql.Cursor {
 	c, _, _ := strings.Cut(cursor, "!")
 	return chaingql.Cursor(c)
@@ -172,22 +175,22 @@ func (s *subscriber) ended(e end) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.connected = e, false
-	s.note("ends: %s %s %s", e.code, e.cursor, e.what)
+	s.note("ended with code %q, cursor %q: %s", e.code, e.cursor, e.what)
 	switch {
 	case e.code == "CURSOR_TOO_OLD":
-		s.fail("at cursor %q: CURSOR_TOO_OLD with oldest %q", s.at, e.oldest)
+		s.fail("at cursor %q: received CURSOR_TOO_OLD with the oldest cursor %q", s.at, e.oldest)
 	case e.code != "" && e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE":
-		s.fail("at cursor %q: error %s: %s", s.at, e.code, e.what)
+		s.fail("at cursor %q: received the unexpected error %s: %s", s.at, e.code, e.what)
 	case e.code == "STREAM_GAP" && e.cursor == "":
-		s.fail("at cursor %q: STREAM_GAP without a cursor", s.at)
+		s.fail("at cursor %q: received STREAM_GAP without a cursor", s.at)
 	case e.code == "STREAM_GAP":
-		s.goBack(e.cursor)
+		s.rewindTo(e.cursor)
 	case e.code != "" && e.cursor == "":
-		s.fail("%s without a cursor: %s", e.code, e.what)
+		s.fail("received %s without a cursor: %s", e.code, e.what)
 	case e.cursor != "":
 		s.tally.withCursor++
 		if last := s.world.truth.blocks[s.lastBlock()].Cursor; plain(e.cursor) < last {
-			s.fail("after block %q: error %s with older cursor %q", last, e.code, e.cursor)
+			s.fail("after block %q: received the error %s with the older cursor %q", last, e.code, e.cursor)
 		}
 		if !s.own {
 			s.at = e.cursor
@@ -195,16 +198,16 @@ func (s *subscriber) ended(e end) {
 	}
 }
 
-// goBack discards the blocks after a cursor.
-func (s *subscriber) goBack(cursor string) {
+// rewindTo discards the blocks after a cursor.
+func (s *subscriber) rewindTo(cursor string) {
 	s.tally.withCursor++
 	s.tally.gaps++
 	if s.world.searching.Load() {
-		s.tally.meanwhile++
+		s.tally.duringSearch++
 	}
-	s.sentBack = append(s.sentBack, sentBack{plain(cursor), time.Now()})
+	s.rewinds = append(s.rewinds, rewind{plain(cursor), time.Now()})
 	s.at = cursor
-	for s.resume != keeping && len(s.got) > 0 {
+	for s.resume != keepBlocks && len(s.got) > 0 {
 		n := len(s.got) - 1
 		if s.world.truth.blocks[s.got[n]].Cursor <= chaingql.Cursor(cursor) {
 			return
@@ -214,11 +217,11 @@ func (s *subscriber) goBack(cursor string) {
 	}
 }
 
-// began records a new subscription on a connection to a service.
+// began records that the subscription has started at a position on a connection to a service.
 func (s *subscriber) began(from place, service int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note("begins %+v, service %d", from, service)
+	s.note("started at %+v on service %d", from, service)
 	s.connected = true
 	s.tally.connections++
 	if s.resume != fromNow && len(s.got) > 0 {
@@ -230,8 +233,9 @@ func (s *subscriber) began(from place, service int) {
 	s.service = service
 }
 
-// excuseHoles excuses holes of which the subscriber cannot know: its connection was cut before the old
-// service could report them, and the new service does not know which blocks were sent.
+// excuseHoles marks holes that no service could report to the subscriber. Its connection was cut before
+// the old service could report them, and the new service does not know which blocks were sent. The
+// caller holds s.mu.
 func (s *subscriber) excuseHoles(service int) {
 	if strings.Contains(s.last.what, shutdownText) {
 		return
@@ -248,7 +252,7 @@ func (s *subscriber) excuseHoles(service int) {
 
 const shutdownText = "Service is shutting down"
 
-// matching returns the numbers of the blocks that match the filter.
+// matching returns the numbers of the blocks after the start that match the filter.
 func (s *subscriber) matching() (numbers []int32) {
 	for i := s.begins + 1; i < len(s.world.truth.blocks); i++ {
 		if s.filter.matches(s.world.truth.blocks[i]) {
@@ -258,7 +262,7 @@ func (s *subscriber) matching() (numbers []int32) {
 	return numbers
 }
 
-// done reports whether the subscriber has its last block. The caller holds s.mu.
+// done reports whether the subscriber has received its last block. The caller holds s.mu.
 func (s *subscriber) done() bool {
 	return s.goal < 0 || len(s.got) > 0 && s.got[len(s.got)-1] >= s.goal
 }

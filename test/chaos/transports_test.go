@@ -13,19 +13,24 @@ import (
 	"github.com/coder/websocket"
 )
 
-// document is the subscription of all subscribers. Clients need chain_order to resume.
+// document is the document that all subscribers send. It selects chain_order, because clients need it to
+// resume.
 const document = `subscription($filter: BlockFilter, $after: String) {
   blocks(filter: $filter, after: $after) { id seq_no workchain_id shard gen_utime chain_order }
 }`
 
-const opening = 10 * time.Second // timeout for opening a connection
+// openTimeout is the maximum time for opening a connection.
+const openTimeout = 10 * time.Second
 
-// A transport opens one connection, subscribes, passes blocks and ends to the subscribers of a
-// peer, and returns the reason for which the connection ended.
+// A transport is one of the three ways to subscribe.
 type transport struct {
-	name    string
-	connect func(ctx context.Context, p *peer) (what string)
-	byID    bool // its events have ids
+	name string
+
+	// connect opens one connection and subscribes. It reports blocks, and ends of subscriptions, to the
+	// subscribers of p. When the connection has ended, connect returns the reason.
+	connect func(ctx context.Context, p *peer) (reason string)
+
+	byID bool // events have ids, with which clients can resume
 }
 
 var transports = []transport{
@@ -42,8 +47,8 @@ func overModernSocket(ctx context.Context, p *peer) string {
 	return overSocket(ctx, p, "graphql-transport-ws", "subscribe")
 }
 
-// variables returns the variables of the document. Without a cursor, after is nil and the stream
-// starts now.
+// variables returns the variables of the document. If the cursor after is empty, the stream starts with
+// the next block.
 func (s *subscriber) variables(after string) map[string]any {
 	v := map[string]any{"filter": json.RawMessage(s.filter.json)}
 	if after != "" {
@@ -55,18 +60,19 @@ func (s *subscriber) variables(after string) map[string]any {
 // A socket is a WebSocket connection of a peer.
 type socket struct {
 	*websocket.Conn
-	peer    *peer
-	start   string // type of the message that starts an operation
-	service int
+	peer      *peer
+	startType string // type of the message that starts an operation
+	service   int    // number of the service that accepted the connection
 }
 
-// unexpected is the reason if the peer closes the connection because of a violation.
+// unexpected is the reason for the end of a connection that the peer closes because the service violates
+// the protocol.
 const unexpected = "protocol violation"
 
 func overSocket(ctx context.Context, p *peer, protocol, start string) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	dialling, stop := context.WithTimeout(ctx, opening)
+	dialling, stop := context.WithTimeout(ctx, openTimeout)
 	conn, res, err := websocket.Dial(dialling, p.url, &websocket.DialOptions{
 		HTTPClient: p.client, Subprotocols: []string{protocol},
 	})
@@ -77,7 +83,7 @@ func overSocket(ctx context.Context, p *peer, protocol, start string) string {
 	c := &socket{conn, p, start, serviceOf(res)}
 	defer func() { _ = c.CloseNow() }()
 	err = c.Write(ctx, websocket.MessageText, []byte(`{"type":"connection_init"}`))
-	if err == nil && start == "subscribe" { // the modern protocol requires the ack first
+	if err == nil && start == "subscribe" { // this protocol requires that the client waits for the ack
 		_, _, err = c.Read(ctx)
 	}
 	for _, s := range p.subs {
@@ -86,16 +92,16 @@ func overSocket(ctx context.Context, p *peer, protocol, start string) string {
 		}
 	}
 	if err == nil && p.ticks {
-		err = c.say(ctx, "ticks", map[string]any{"query": `subscription{tick}`})
+		err = c.start(ctx, "ticks", map[string]any{"query": `subscription{tick}`})
 	}
 	for err == nil {
 		var frame []byte
-		if _, frame, err = c.Read(ctx); err == nil && !c.hear(ctx, frame) {
+		if _, frame, err = c.Read(ctx); err == nil && !c.handle(ctx, frame) {
 			return unexpected
 		}
 	}
 	if status := websocket.CloseStatus(err); status != -1 && status != websocket.StatusGoingAway {
-		p.wrong("the socket was closed: %v", err)
+		p.wrong("service closed the socket with an unexpected status: %v", err)
 	}
 	return err.Error()
 }
@@ -106,25 +112,26 @@ func serviceOf(res *http.Response) int {
 	return n
 }
 
-func (c *socket) say(ctx context.Context, id string, payload any) error {
-	frame, err := json.Marshal(map[string]any{"id": id, "type": c.start, "payload": payload})
+// start sends the message that starts an operation.
+func (c *socket) start(ctx context.Context, id string, payload any) error {
+	frame, err := json.Marshal(map[string]any{"id": id, "type": c.startType, "payload": payload})
 	if err != nil {
 		return err
 	}
 	return c.Write(ctx, websocket.MessageText, frame)
 }
 
-// begin starts a subscription, also after its end. Operation ids are not reused.
+// begin starts a subscription, or restarts it after its end. Each start uses a new operation id.
 func (c *socket) begin(ctx context.Context, s *subscriber) error {
 	c.peer.ids++
 	s.id = strconv.Itoa(c.peer.ids)
 	from := s.place()
 	s.began(from, c.service)
-	return c.say(ctx, s.id, map[string]any{"query": document, "variables": s.variables(from.after)})
+	return c.start(ctx, s.id, map[string]any{"query": document, "variables": s.variables(from.after)})
 }
 
-// hear handles a message and reports whether to continue reading.
-func (c *socket) hear(ctx context.Context, frame []byte) bool {
+// handle handles a message. It reports whether to continue reading.
+func (c *socket) handle(ctx context.Context, frame []byte) bool {
 	var m struct {
 		ID, Type string
 		Payload  json.RawMessage
@@ -138,39 +145,39 @@ func (c *socket) hear(ctx context.Context, frame []byte) bool {
 	case m.Type == "ping":
 		return c.Write(ctx, websocket.MessageText, []byte(`{"type":"pong"}`)) == nil
 	case m.Type == "connection_error":
-		var t trouble
+		var t graphqlError
 		if err := json.Unmarshal(m.Payload, &t); err != nil {
-			c.peer.wrong("unreadable: %s", frame)
+			c.peer.wrong("cannot decode the payload of %s", frame)
 		}
 		c.peer.closing(t)
 	case s != nil && (m.Type == "data" || m.Type == "next"):
-		var a answer
+		var a response
 		if err := json.Unmarshal(m.Payload, &a); err != nil || len(a.Errors) > 0 {
-			c.peer.wrong("instead of a block: %s", frame)
+			c.peer.wrong("message has no block: %s", frame)
 			return false
 		}
 		s.received(ctx, string(a.Data.Blocks.ChainOrder), "")
 	case s != nil && m.Type == "error":
-		return c.lost(ctx, s, m.Payload)
+		return c.restart(ctx, s, m.Payload)
 	default:
-		c.peer.wrong("unexpected: %s", frame)
+		c.peer.wrong("message is unexpected: %s", frame)
 		return false
 	}
 	return true
 }
 
-// lost restarts a subscription that ended without its connection. In graphql-ws such an end is
-// final.
-func (c *socket) lost(ctx context.Context, s *subscriber, payload []byte) bool {
-	all := make([]trouble, 1)
+// restart restarts a subscription that ended while its connection stays open. It reports whether to
+// continue reading. In graphql-ws, clients treat such an end as final, so it is a violation.
+func (c *socket) restart(ctx context.Context, s *subscriber, payload []byte) bool {
+	all := make([]graphqlError, 1)
 	var err error
-	if c.start == "start" {
+	if c.startType == "start" {
 		err = json.Unmarshal(payload, &all[0])
 	} else {
 		err = json.Unmarshal(payload, &all)
 	}
 	if err != nil || len(all) != 1 {
-		c.peer.wrong("unreadable: %s", payload)
+		c.peer.wrong("cannot decode the error %s", payload)
 		return false
 	}
 	e := all[0].end("error")
@@ -178,17 +185,18 @@ func (c *socket) lost(ctx context.Context, s *subscriber, payload []byte) bool {
 	if e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE" {
 		return false
 	}
-	if c.start == "start" {
-		c.peer.wrong("the client would not come back after %s", payload)
+	if c.startType == "start" {
+		c.peer.wrong("client would not reconnect after the error %s", payload)
 		return false
 	}
 	pause(ctx, 5*time.Millisecond)
-	_ = c.begin(ctx, s) // on an error, there may still be messages to read
+	_ = c.begin(ctx, s) // if it fails, there may still be messages to read
 	return true
 }
 
-// overEventStream behaves like an EventSource: its URL does not change, and it sends its position
-// in Last-Event-ID. Some subscribers put the position into the URL.
+// overEventStream subscribes over an event stream. Most subscribers behave like an EventSource: their URL
+// does not change, and they send their position in the header Last-Event-ID. The others put their
+// position into the URL.
 func overEventStream(ctx context.Context, p *peer) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -207,7 +215,7 @@ func overEventStream(ctx context.Context, p *peer) string {
 	if from.last != "" {
 		r.Header.Set("Last-Event-ID", from.last)
 	}
-	waiting := time.AfterFunc(opening, cancel)
+	waiting := time.AfterFunc(openTimeout, cancel)
 	res, err := p.client.Do(r)
 	waiting.Stop()
 	if err != nil {
@@ -219,7 +227,7 @@ func overEventStream(ctx context.Context, p *peer) string {
 	case http.StatusServiceUnavailable:
 		return "503"
 	default:
-		p.wrong("status %d", res.StatusCode)
+		p.wrong("response has the unexpected status %d", res.StatusCode)
 		return unexpected
 	}
 	s.began(from, serviceOf(res))
@@ -240,22 +248,22 @@ func overEventStream(ctx context.Context, p *peer) string {
 		case name == "data":
 			data = value
 		case line != "\n" || event == "": // a comment or an empty event
-		case event == "next" && s.take(ctx, data, id):
+		case event == "next" && s.handleEvent(ctx, data, id):
 			event, id, data = "", "", ""
 		case event == "next":
 			return "error event"
 		default:
-			p.wrong("unexpected event: %s", event)
+			p.wrong("event has the unexpected name %s", event)
 			return unexpected
 		}
 	}
 }
 
-// take handles the data of an event and reports whether it contained a block.
-func (s *subscriber) take(ctx context.Context, data, id string) bool {
-	var a answer
+// handleEvent handles the data of an event. It reports whether the event contained a block.
+func (s *subscriber) handleEvent(ctx context.Context, data, id string) bool {
+	var a response
 	if err := json.Unmarshal([]byte(data), &a); err != nil {
-		s.peer.wrong("unreadable: %s", data)
+		s.peer.wrong("cannot decode the event %s", data)
 		return false
 	}
 	if len(a.Errors) == 0 {
@@ -264,7 +272,7 @@ func (s *subscriber) take(ctx context.Context, data, id string) bool {
 	}
 	e := a.Errors[0].end("error")
 	if e.cursor != id {
-		s.peer.wrong("the event of an error has the id %q, and the error the cursor %q", id, e.cursor)
+		s.peer.wrong("error has the cursor %q, but its event has the id %q", e.cursor, id)
 	}
 	s.ended(e)
 	return false

@@ -20,17 +20,20 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// size holds the parameters of a run.
+// A size holds the parameters of a run.
 type size struct {
-	blocks, subscribers, cuts, failures int
-	rate                                float64 // blocks per second
-	holes                               float64 // probability that Follow omits a block, and that it swaps two blocks
-	fates                               []fate  // of the holes in the source, in this order
-	resume                              resuming
-	progressTimeout                     time.Duration // maximum time without progress; default: progressTimeout
+	blocks          int           // number of blocks
+	subscribers     int           // number of subscribers
+	cuts            int           // minimum number of connections to cut
+	failures        int           // minimum number of source failures
+	rate            float64       // blocks per second
+	holes           float64       // probability that Follow omits a block, and that it swaps two blocks
+	fates           []fate        // fates of the holes in the source, in chain order
+	resume          resuming      // how subscribers resume
+	progressTimeout time.Duration // maximum time without progress; 0 means the constant progressTimeout
 }
 
-// A world holds everything that belongs to a run.
+// A world holds the state of a run: the chain, its source, the service, proxies and subscribers.
 type world struct {
 	size
 	seed   uint64
@@ -42,24 +45,26 @@ type world struct {
 	narrow *proxy // for slow subscribers
 
 	peers       []*peer
-	subscribers []*subscriber // subscriptions of the peers
+	subscribers []*subscriber // all subscriptions of all peers
 	reading     sync.WaitGroup
 
-	decided      int          // block before which the last hole was decided
+	decided      int          // number of the next block when the fate of the last hole was applied
 	allCommitted atomic.Bool  // all blocks have been committed
-	pauseCuts    atomic.Bool  // no connections are cut
-	newest       atomic.Int64 // newest block that any subscriber has received
+	pauseCuts    atomic.Bool  // if true, no connections are cut
+	newest       atomic.Int64 // number of the newest block that any subscriber has received
 	pruned       atomic.Int64 // number of pruned blocks
 	queries      struct{ answered, failed, behind atomic.Int64 }
-	tooOld       atomic.Int64 // subscribers that received CURSOR_TOO_OLD for a pruned cursor
+	tooOld       atomic.Int64 // number of subscribers that received CURSOR_TOO_OLD for a pruned cursor
 
-	searching atomic.Bool // the service searches for blocks; then it will have them or be replaced
+	// searching is true while the service searches for blocks that will appear, or until it is replaced.
+	searching atomic.Bool
 
 	mu     sync.Mutex
 	faults []string
 }
 
-// newWorld starts everything. A tenth of the blocks is committed, and half of these are pruned.
+// newWorld starts the service and the proxies. It commits a tenth of the blocks and prunes half of
+// those.
 func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	w := &world{size: s, seed: seed, source: &source{Chain: memchain.New()}}
 	w.progressTimeout = cmp.Or(w.progressTimeout, progressTimeout)
@@ -70,7 +75,7 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	if err := w.source.Append(w.truth.blocks[:w.before()]...); err != nil {
 		return nil, err
 	}
-	// High enough that commit rarely has to add failures.
+	// The probability of a failure is so high that commit rarely has to cause additional failures.
 	fails := (float64(s.failures) + 4*math.Sqrt(float64(s.failures)) + 4) / float64(s.blocks-w.before()-settling)
 	w.chaos = backendtest.Chaos(w.source, backendtest.ChaosOptions{
 		Seed: seed, Fail: fails / 2, End: fails / 4, Panic: fails / 4,
@@ -103,6 +108,7 @@ func (w *world) close() error {
 	return err
 }
 
+// fault records an error in the run. It keeps only the first 20 errors.
 func (w *world) fault(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,8 +117,8 @@ func (w *world) fault(format string, args ...any) {
 	}
 }
 
-// slowness returns the time between two reads of a slow subscriber: it reads a tenth of the rate,
-// and faster after the last block has been committed.
+// slowness returns the time between two reads of a slow subscriber. The subscriber reads at a tenth of
+// the block rate until the last block has been committed, and then faster.
 func (w *world) slowness() time.Duration {
 	if w.allCommitted.Load() {
 		return time.Duration(float64(time.Second) / w.rate / 4)
@@ -120,18 +126,18 @@ func (w *world) slowness() time.Duration {
 	return time.Duration(float64(time.Second) / w.rate * 10)
 }
 
-// prune removes the first n blocks.
+// prune prunes the first n blocks of the source.
 func (w *world) prune(n int) {
 	if int64(n) > w.pruned.Load() {
 		if err := w.chaos.Prune(context.Background(), w.truth.blocks[n].Cursor); err != nil {
-			w.fault("pruning: %v", err)
+			w.fault("pruning failed: %v", err)
 			return
 		}
 		w.pruned.Store(int64(n))
 	}
 }
 
-// query reads the latest block repeatedly. A query must return at least the newest block that a
+// query queries the latest block repeatedly. The block must not be older than the newest block that any
 // subscriber had received before the query started.
 func (w *world) query(ctx context.Context) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -142,16 +148,18 @@ func (w *world) query(ctx context.Context) {
 		case err != nil:
 			w.queries.failed.Add(1)
 		case !known:
-			w.fault("blocks(last: 1) returned unknown cursor %q", latest)
+			w.fault("blocks(last: 1) returned the unknown cursor %q", latest)
 		case n < sent:
 			w.queries.behind.Add(1)
-			w.fault("blocks(last: 1) returned block %d (%q) after a subscriber had received %d (%q)", n, latest, sent, w.truth.blocks[sent].Cursor)
+			w.fault("blocks(last: 1) returned block %d (%q) after a subscriber had received block %d (%q)",
+				n, latest, sent, w.truth.blocks[sent].Cursor)
 		default:
 			w.queries.answered.Add(1)
 		}
 	}
 }
 
+// latest queries the cursor of the latest block.
 func (w *world) latest(ctx context.Context, client *http.Client) (chaingql.Cursor, error) {
 	body := strings.NewReader(`{"query":"{blockchain{blocks(last:1){edges{node{chain_order}}}}}"}`)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.wide.addr()+"/chaos/graphql", body)
@@ -170,13 +178,13 @@ func (w *world) latest(ctx context.Context, client *http.Client) (chaingql.Curso
 				Blocks struct{ Edges []struct{ Node block } }
 			}
 		}
-		Errors []trouble
+		Errors []graphqlError
 	}
 	if err := json.NewDecoder(res.Body).Decode(&a); err != nil {
 		return "", err
 	}
 	if len(a.Errors) > 0 || len(a.Data.Blockchain.Blocks.Edges) == 0 {
-		return "", errors.New("no block")
+		return "", errors.New("the response has no block")
 	}
 	return a.Data.Blockchain.Blocks.Edges[0].Node.ChainOrder, nil
 }

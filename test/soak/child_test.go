@@ -27,7 +27,7 @@ const replyTimeout = 30 * time.Second
 
 func startChild(kind string) (*child, error) {
 	c := &child{cmd: exec.Command(os.Args[0])}
-	c.cmd.Env = append(os.Environ(), asService+"="+kind)
+	c.cmd.Env = append(os.Environ(), serviceKindEnv+"="+kind)
 	c.cmd.Stderr = os.Stderr
 	var err error
 	if c.input, err = c.cmd.StdinPipe(); err != nil {
@@ -58,8 +58,8 @@ func (c *child) stop() {
 }
 
 // ask sends a command to the service and returns its resource usage.
-func (c *child) ask(what string) (held, error) {
-	var h held
+func (c *child) ask(what string) (usage, error) {
+	var h usage
 	if _, err := io.WriteString(c.input, what+"\n"); err != nil {
 		return h, fmt.Errorf("the service exited: %w", err)
 	}
@@ -76,12 +76,12 @@ func (c *child) ask(what string) (held, error) {
 	if h.Trouble != "" {
 		return h, errors.New(h.Trouble)
 	}
-	h.rss, h.files, err = holds(c.cmd.Process.Pid)
+	h.rss, h.files, err = processUsage(c.cmd.Process.Pid)
 	return h, err
 }
 
-// held is the resource usage of the service.
-type held struct {
+// usage is the resource usage of the service.
+type usage struct {
 	state
 	rss   int64 // in bytes
 	files int
@@ -89,14 +89,14 @@ type held struct {
 
 // memory returns the resident memory without free pages. FreeOSMemory leaves up to a few megabytes
 // of free pages, more than a leak in ten minutes may take.
-func (h held) memory() int64 { return h.rss - h.Free }
+func (h usage) memory() int64 { return h.rss - h.Free }
 
-func (h held) String() string {
+func (h usage) String() string {
 	return fmt.Sprintf("RSS %.1f MB (free %.1f, heap %.1f), %d goroutines, %d files", float64(h.rss)/1e6, float64(h.Free)/1e6, float64(h.Heap)/1e6, h.Goroutines, h.files)
 }
 
 // holds reads the memory and file count of a process from /proc.
-func holds(pid int) (rss int64, files int, err error) {
+func processUsage(pid int) (rss int64, files int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, 0, err
@@ -112,8 +112,8 @@ func holds(pid int) (rss int64, files int, err error) {
 
 // settled waits until connections have been released: until the number of goroutines and files has
 // not decreased for a second, and is at most that of most, or until wait is over.
-func (c *child) settled(most *held, wait time.Duration) (held, error) {
-	var least held
+func (c *child) settled(most *usage, wait time.Duration) (usage, error) {
+	var least usage
 	for deadline, since := time.Now().Add(wait), time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		h, err := c.ask("state")
 		if err != nil {

@@ -33,18 +33,18 @@ type behavior func(ctx context.Context, c net.Conn, text string) string
 
 const (
 	readTimeout = 20 * time.Second // longer than any timeout of the service
-	deafTime    = 15 * time.Second // time that a client waits without reading
-	most        = 1 << 20          // maximum number of bytes that a client reads
+	unreadTime    = 15 * time.Second // time that a client waits without reading
+	maxRead        = 1 << 20          // maximum number of bytes that a client reads
 )
 
-// hears sends text and reads until the service closes the connection.
-func hears(ctx context.Context, c net.Conn, text string) string {
-	return heard(ctx, c, func() { _, _ = io.WriteString(c, text) })
+// sendAndRead sends text and reads until the service closes the connection.
+func sendAndRead(ctx context.Context, c net.Conn, text string) string {
+	return readResponse(ctx, c, func() { _, _ = io.WriteString(c, text) })
 }
 
-// dribbles sends the last line of text one byte at a time.
-func dribbles(ctx context.Context, c net.Conn, text string) string {
-	return heard(ctx, c, func() {
+// sendSlowly sends the last line of text one byte at a time.
+func sendSlowly(ctx context.Context, c net.Conn, text string) string {
+	return readResponse(ctx, c, func() {
 		at := strings.LastIndexByte(text, '\n') + 1
 		_, err := io.WriteString(c, text[:at])
 		for ; err == nil && pause(ctx, 50*time.Millisecond); at++ {
@@ -53,8 +53,8 @@ func dribbles(ctx context.Context, c net.Conn, text string) string {
 	})
 }
 
-// leaves sends text and then closes or resets the connection.
-func leaves(_ context.Context, c net.Conn, text string) string {
+// sendAndLeave sends text and then closes or resets the connection.
+func sendAndLeave(_ context.Context, c net.Conn, text string) string {
 	_, _ = io.WriteString(c, text)
 	if rand.IntN(2) == 0 {
 		_ = c.(*net.TCPConn).SetLinger(0)
@@ -62,28 +62,28 @@ func leaves(_ context.Context, c net.Conn, text string) string {
 	return "left"
 }
 
-// deaf sends text and reads nothing.
-func deaf(ctx context.Context, c net.Conn, text string) string {
+// sendAndNeverRead sends text and reads nothing.
+func sendAndNeverRead(ctx context.Context, c net.Conn, text string) string {
 	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		_, _ = io.WriteString(c, text)
 	}()
-	pause(ctx, deafTime)
+	pause(ctx, unreadTime)
 	_ = c.Close()
 	<-sent
 	return "left"
 }
 
-func heard(ctx context.Context, c net.Conn, say func()) string {
+func readResponse(ctx context.Context, c net.Conn, say func()) string {
 	sent := make(chan struct{})
 	go func() { // the response may arrive before the service has read all of it
 		defer close(sent)
 		say()
 	}()
 	_ = c.SetReadDeadline(time.Now().Add(readTimeout))
-	text, err := io.ReadAll(io.LimitReader(c, most))
+	text, err := io.ReadAll(io.LimitReader(c, maxRead))
 	_ = c.Close()
 	<-sent
 	what := ""
@@ -91,7 +91,7 @@ func heard(ctx context.Context, c net.Conn, say func()) string {
 		what = string(status[1]) + errorCode(text)
 	}
 	switch {
-	case ctx.Err() != nil || len(text) == most:
+	case ctx.Err() != nil || len(text) == maxRead:
 		what += " left"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		what += " hung"
@@ -142,52 +142,52 @@ func hostiles() []hostile {
 	const refused = `400 (GRAPHQL_PARSE_FAILED|GRAPHQL_VALIDATION_FAILED|LIMIT_EXCEEDED|BAD_USER_INPUT)`
 	const gone = `|101|101 [A-Z_]+` // closed, possibly after an upgrade and an error
 	brief, long := 100*time.Millisecond, time.Second
-	much := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
+	expensive := query("{blockchain{" + times(40, "a#:blocks(last:50){edges{node{id hash shard chain_order}}}") + "}}")
 	live := query(`subscription{blocks{` + times(45, "a#:chain_order ") + `}}`)
 	half := post(strings.Repeat(" ", 10_000))
 	half = half[:len(half)-10_000]
 	return []hostile{
-		{"refused documents", 4, brief, refused, hears, func() string { return post(query(oneOf(documents))) }},
-		{"new documents", 2, brief / 4, `200`, hears, func() string {
+		{"refused documents", 4, brief, refused, sendAndRead, func() string { return post(query(oneOf(documents))) }},
+		{"new documents", 2, brief / 4, `200`, sendAndRead, func() string {
 			return post(query(fmt.Sprintf("{a%d:info{version time}}", rand.Uint64())))
 		}},
-		{"bad JSON", 2, brief, `400 BAD_REQUEST`, hears, func() string { return post(oneOf(badBodies)) }},
-		{"huge bodies", 2, brief, `|413 LIMIT_EXCEEDED`, hears, func() string { return post(strings.Repeat(" ", 1<<20)) }},
-		{"huge chunks", 1, brief, `|413 LIMIT_EXCEEDED`, hears, func() string {
+		{"bad JSON", 2, brief, `400 BAD_REQUEST`, sendAndRead, func() string { return post(oneOf(badBodies)) }},
+		{"huge bodies", 2, brief, `|413 LIMIT_EXCEEDED`, sendAndRead, func() string { return post(strings.Repeat(" ", 1<<20)) }},
+		{"huge chunks", 1, brief, `|413 LIMIT_EXCEEDED`, sendAndRead, func() string {
 			return strings.Replace(post(""), "Content-Length: 0", "Transfer-Encoding: chunked", 1) + "ffffff\r\n" + strings.Repeat(" ", 1<<20)
 		}},
-		{"slow bodies", 8, long, `|408 TIMEOUT`, dribbles, func() string { return half + " " }},
-		{"slow headers", 4, long, `|408|400`, dribbles, func() string { return "GET /open/graphql HTTP/1.1\nX: " + strings.Repeat("a", 1000) }},
-		{"wrong secrets", 2, brief, `401 UNAUTHENTICATED`, hears, func() string {
+		{"slow bodies", 8, long, `|408 TIMEOUT`, sendSlowly, func() string { return half + " " }},
+		{"slow headers", 4, long, `|408|400`, sendSlowly, func() string { return "GET /open/graphql HTTP/1.1\nX: " + strings.Repeat("a", 1000) }},
+		{"wrong secrets", 2, brief, `401 UNAUTHENTICATED`, sendAndRead, func() string {
 			return request("POST", "/locked/graphql", query("{info{version}}"), "Authorization: Basic "+base64.StdEncoding.EncodeToString(random(24)))
 		}},
-		{"unknown projects", 1, brief, `401 UNAUTHENTICATED`, hears, func() string {
+		{"unknown projects", 1, brief, `401 UNAUTHENTICATED`, sendAndRead, func() string {
 			return request("POST", fmt.Sprintf("/p%d/graphql", rand.Uint64()), query("{info{version}}"))
 		}},
-		{"wrong secrets on sockets", 2, brief, gone, hears, func() string {
+		{"wrong secrets on sockets", 2, brief, gone, sendAndRead, func() string {
 			return upgrade("locked", oneOf(protocols)) + frame(`{"type":"connection_init","payload":{"Authorization":"Basic eA=="}}`)
 		}},
-		{"random bytes", 2, brief, `|400`, hears, func() string { return string(random(500)) + "\r\n\r\n" }},
-		{"random bodies", 1, brief, `400 BAD_REQUEST`, hears, func() string { return post(string(random(500))) }},
-		{"random frames", 2, brief, gone, hears, func() string { return upgrade("open", oneOf(protocols)) + string(random(500)) }},
-		{"half frames", 8, long, gone, hears, func() string {
+		{"random bytes", 2, brief, `|400`, sendAndRead, func() string { return string(random(500)) + "\r\n\r\n" }},
+		{"random bodies", 1, brief, `400 BAD_REQUEST`, sendAndRead, func() string { return post(string(random(500))) }},
+		{"random frames", 2, brief, gone, sendAndRead, func() string { return upgrade("open", oneOf(protocols)) + string(random(500)) }},
+		{"half frames", 8, long, gone, sendAndRead, func() string {
 			return upgrade("open", oneOf(protocols)) + frame(`{"type":"connection_init"}`) + frame(strings.Repeat(" ", 1000))[:3+rand.IntN(900)]
 		}},
-		{"sockets that say nothing", 8, long, gone, hears, func() string { return upgrade("open", oneOf(protocols)) }},
-		{"floods", 2, long, gone, hears, func() string {
+		{"sockets that say nothing", 8, long, gone, sendAndRead, func() string { return upgrade("open", oneOf(protocols)) }},
+		{"floods", 2, long, gone, sendAndRead, func() string {
 			protocol := oneOf(protocols)
 			text := oneOf([]string{`{"type":"ping"}`, `{"type":"x"}`, "{", start(protocol, "1", live), start(protocol, "#", query("{nothing}")), start(protocol, "#", live)})
 			return upgrade("open", protocol) + frame(`{"type":"connection_init"}`) + strings.Join(numbered(1000, frame(text)), "")
 		}},
-		{"connect and leave", 2, brief, ``, leaves, func() string { return "" }},
-		{"ask and leave", 2, brief, ``, leaves, func() string { return post(much) }},
-		{"stream and leave", 1, brief, ``, leaves, func() string { return post(live, "Accept: text/event-stream") }},
-		{"subscribe and leave", 2, brief, ``, leaves, func() string {
+		{"connect and leave", 2, brief, ``, sendAndLeave, func() string { return "" }},
+		{"ask and leave", 2, brief, ``, sendAndLeave, func() string { return post(expensive) }},
+		{"stream and leave", 1, brief, ``, sendAndLeave, func() string { return post(live, "Accept: text/event-stream") }},
+		{"subscribe and leave", 2, brief, ``, sendAndLeave, func() string {
 			return upgrade("open", "graphql-ws") + frame(start("graphql-ws", "1", live))
 		}},
-		{"unread responses", 3, long, ``, deaf, func() string { return strings.Repeat(post(much, "Connection: keep-alive"), 50) }},
-		{"unread streams", 3, long, ``, deaf, func() string { return post(live, "Accept: text/event-stream") }},
-		{"unread sockets", 3, long, ``, deaf, func() string {
+		{"unread responses", 3, long, ``, sendAndNeverRead, func() string { return strings.Repeat(post(expensive, "Connection: keep-alive"), 50) }},
+		{"unread streams", 3, long, ``, sendAndNeverRead, func() string { return post(live, "Accept: text/event-stream") }},
+		{"unread sockets", 3, long, ``, sendAndNeverRead, func() string {
 			return upgrade("open", "graphql-ws") + strings.Join(numbered(31, frame(start("graphql-ws", "#", live))), "")
 		}},
 	}

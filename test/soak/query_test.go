@@ -18,14 +18,14 @@ import (
 var basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(":"+secret))
 
 // A question is a query with a check of its response.
-type question struct {
+type checkedQuery struct {
 	document  string
 	variables string
-	judge     func(data answer) error
+	judge     func(data responseData) error
 }
 
 // An answer holds the data of any response.
-type answer struct {
+type responseData struct {
 	Blockchain struct {
 		Account struct {
 			ID   string
@@ -48,13 +48,13 @@ const (
 )
 
 // question returns a random query.
-func (w *world) question() question {
+func (w *world) randomQuery() checkedQuery {
 	seen := int(w.seen.Load())
 	switch rand.IntN(3) {
 	case 0:
 		account := rand.IntN(accounts)
 		a, due := address(account).String(), balance(account).String()
-		return question{askBalance, fmt.Sprintf(`{"a":%q}`, a), func(data answer) error {
+		return checkedQuery{askBalance, fmt.Sprintf(`{"a":%q}`, a), func(data responseData) error {
 			if i := data.Blockchain.Account.Info; i.Address != a || i.Balance != due {
 				return fmt.Errorf("account %s: balance %s expected, got %+v", a, due, i)
 			}
@@ -62,7 +62,7 @@ func (w *world) question() question {
 		}}
 	case 1:
 		before, n, of := seen-rand.IntN(kept/2), 1+rand.IntN(50), interests[rand.IntN(2)]
-		return question{askPage, fmt.Sprintf(`{"w":%s,"n":%d,"b":%q}`, of.workchain, n, cursorAt(before)), func(data answer) error {
+		return checkedQuery{askPage, fmt.Sprintf(`{"w":%s,"n":%d,"b":%q}`, of.workchain, n, cursorAt(before)), func(data responseData) error {
 			edges, due := data.Blockchain.Blocks.Edges, before
 			if len(edges) != n {
 				return fmt.Errorf("a page of %d blocks has %d", n, len(edges))
@@ -76,7 +76,7 @@ func (w *world) question() question {
 			return nil
 		}}
 	}
-	return question{askLatest, "null", func(data answer) error {
+	return checkedQuery{askLatest, "null", func(data responseData) error {
 		edges := data.Blockchain.Blocks.Edges
 		if len(edges) != 1 {
 			return fmt.Errorf("%d blocks for last: 1", len(edges))
@@ -89,20 +89,20 @@ func (w *world) question() question {
 	}}
 }
 
-// later is the pause before a retry after SERVICE_UNAVAILABLE.
-const later = 100 * time.Millisecond
+// retryPause is the pause before a retry after SERVICE_UNAVAILABLE.
+const retryPause = 100 * time.Millisecond
 
 // query sends queries at the current rate until ctx is done.
 func (w *world) query(ctx context.Context) {
 	for ctx.Err() == nil {
 		start := time.Now()
-		if err := w.ask(ctx, w.question()); ctx.Err() == nil {
+		if err := w.ask(ctx, w.randomQuery()); ctx.Err() == nil {
 			if err == nil {
 				w.latency.add(time.Since(start))
 			}
-			w.honest("query", start, err)
+			w.recordResult("query", start, err)
 			if errors.Is(err, errUnavailable) {
-				pause(ctx, later)
+				pause(ctx, retryPause)
 			}
 		}
 		pause(ctx, time.Duration(w.pace.Load())-time.Since(start))
@@ -110,7 +110,7 @@ func (w *world) query(ctx context.Context) {
 }
 
 // ask sends a query by POST or GET, with its text or its hash.
-func (w *world) ask(ctx context.Context, q question) error {
+func (w *world) ask(ctx context.Context, q checkedQuery) error {
 	get, byHash, locked := rand.IntN(3) == 0, rand.IntN(3) == 0, rand.IntN(2) == 0
 	extensions := ""
 	if byHash {
@@ -136,7 +136,7 @@ func (w *world) ask(ctx context.Context, q question) error {
 var errNotPersisted = errors.New("PERSISTED_QUERY_NOT_FOUND")
 
 // exchange sends one request.
-func (w *world) exchange(ctx context.Context, get, locked bool, document, variables, extensions string) (data answer, err error) {
+func (w *world) exchange(ctx context.Context, get, locked bool, document, variables, extensions string) (data responseData, err error) {
 	project := "open"
 	if locked {
 		project = "locked"
@@ -183,8 +183,8 @@ func (w *world) exchange(ctx context.Context, get, locked bool, document, variab
 	}
 	w.codes.add(codeOf(resp.StatusCode, text))
 	var a struct {
-		Data   answer
-		Errors []trouble
+		Data   responseData
+		Errors []graphqlError
 	}
 	switch err := json.Unmarshal(text, &a); {
 	case err != nil:

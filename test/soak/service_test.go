@@ -24,10 +24,10 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// Values of the environment variable asService, with which the test binary runs as the service. A
+// Values of the environment variable serviceKindEnv, with which the test binary runs as the service. A
 // leaking service keeps memory and goroutines of requests.
 const (
-	asService = "CHAINGQL_SOAK_SERVICE"
+	serviceKindEnv = "CHAINGQL_SOAK_SERVICE"
 	sound     = "sound"
 	leaking   = "leaking"
 )
@@ -35,8 +35,8 @@ const (
 const (
 	secret     = "s3cret"
 	pace       = 50 * time.Millisecond // time between two rounds of blocks
-	interrupts = 150                   // number of blocks between two failures of the source
-	restarting = time.Second           // timeout of Shutdown
+	interruptEvery = 150                   // number of blocks between two failures of the source
+	shutdownTimeout = time.Second           // timeout of Shutdown
 )
 
 // A state is the service's reply to a command.
@@ -112,7 +112,7 @@ func (s *service) open() *chaingql.Handler {
 	})
 }
 
-// grow appends a round of blocks at each tick. Every 150 blocks it interrupts the source and prunes
+// grow appends a round of blocks at each tick. Every 150 blocks it interruptEvery the source and prunes
 // the oldest blocks.
 func (s *service) grow() error {
 	for now := range time.Tick(pace) {
@@ -122,7 +122,7 @@ func (s *service) grow() error {
 				return err
 			}
 			s.newest.Store(int64(n))
-			if n%interrupts == 0 {
+			if n%interruptEvery == 0 {
 				s.chain.Interrupt(errors.New("soak: the source was interrupted"))
 				s.chain.Prune(blockAt(n-kept, now).Cursor)
 			}
@@ -163,7 +163,7 @@ func (s *service) execute() error {
 
 // replace behaves like a host that deploys a new version.
 func (s *service) replace() error {
-	ctx, cancel := context.WithTimeout(context.Background(), restarting)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	err := s.handler.Load().Shutdown(ctx)
 	s.handler.Store(s.open())

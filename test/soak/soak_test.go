@@ -20,7 +20,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if kind := os.Getenv(asService); kind != "" {
+	if kind := os.Getenv(serviceKindEnv); kind != "" {
 		if err := serve(kind); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -32,19 +32,19 @@ func TestMain(m *testing.M) {
 }
 
 // sized returns the parameters of a run of that length.
-func sized(length time.Duration) size {
+func sizeFor(length time.Duration) size {
 	within := func(least, d, most time.Duration) time.Duration { return min(max(least, d), most) }
 	return size{
 		length: length, restarts: *restarts, busy: *busy,
 		warm:    within(time.Second, length/10, time.Minute),
 		every:   within(time.Second, length/20, 30*time.Second),
 		stay:    within(time.Second, length/30, 20*time.Second),
-		leaving: 20 * time.Second,
+		releaseTime: 20 * time.Second,
 	}
 }
 
 func TestSoakReleasesAllResources(t *testing.T) {
-	s := sized(*length)
+	s := sizeFor(*length)
 	s.leak, s.forget = *leakFlag, *forget
 	for _, fault := range soak(t, s) {
 		t.Error(fault)
@@ -52,8 +52,8 @@ func TestSoakReleasesAllResources(t *testing.T) {
 }
 
 func TestSoakDetectsLeaksAndLostBlocks(t *testing.T) {
-	s := sized(2 * time.Second)
-	s.leak, s.forget, s.leaving = true, true, 2*time.Second
+	s := sizeFor(2 * time.Second)
+	s.leak, s.forget, s.releaseTime = true, true, 2*time.Second
 	faults := strings.Join(soak(t, s), "\n")
 	due := []string{"lost or duplicate", "goroutines"}
 	if !raceEnabled {
@@ -86,7 +86,7 @@ func soak(t *testing.T, s size) (faults []string) {
 	if err := warming.load(s.warm, 1); err != nil {
 		t.Fatal(err)
 	}
-	before, err := c.settled(nil, s.leaving)
+	before, err := c.settled(nil, s.releaseTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func soak(t *testing.T, s size) (faults []string) {
 	if err := w.load(s.length, s.restarts); err != nil {
 		t.Fatal(err)
 	}
-	after, err := c.settled(&before, s.leaving)
+	after, err := c.settled(&before, s.releaseTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +118,11 @@ func soak(t *testing.T, s size) (faults []string) {
 }
 
 // table formats the figures of a run.
-func (w *world) table(before, after held) string {
+func (w *world) table(before, after usage) string {
 	var t strings.Builder
 	for _, row := range [][2]any{
 		{"load", fmt.Sprintf("%v, after a warm-up of %v", w.length, w.warm)},
-		{"restarts of the service, failures of its source", fmt.Sprintf("%d, %d", w.restarted, w.blocks/interrupts)},
+		{"restarts of the service, failures of its source", fmt.Sprintf("%d, %d", w.restarted, w.blocks/interruptEvery)},
 		{"CPU", w.mean},
 		{"honest queries", fmt.Sprintf("%d, %v", w.answered.Load(), &w.latency)},
 		{"blocks to honest subscribers", fmt.Sprintf("%d (of %d committed), from commit to receipt %v", w.delivered.Load(), w.blocks, &w.delivery)},

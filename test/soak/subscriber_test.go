@@ -45,7 +45,7 @@ func newSubscriber(w *world, i, newest int) *subscriber {
 }
 
 // live subscribes until ctx is done. It disconnects now and then and resumes with its cursor.
-func (s *subscriber) live(ctx context.Context) {
+func (s *subscriber) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		visit, leave := context.WithCancel(ctx)
@@ -54,19 +54,19 @@ func (s *subscriber) live(ctx context.Context) {
 				leave()
 			}
 		})
-		came := time.Now()
-		err := s.visit(visit)
+		connected := time.Now()
+		err := s.connectOnce(visit)
 		left := visit.Err() != nil
 		timer.Stop()
 		leave()
 		if !left {
-			s.honest(s.name, came, err)
+			s.recordResult(s.name, connected, err)
 		}
-		pause(ctx, later/2+jitter(later))
+		pause(ctx, retryPause/2+jitter(retryPause))
 	}
 }
 
-func (s *subscriber) visit(ctx context.Context) error {
+func (s *subscriber) connectOnce(ctx context.Context) error {
 	cursor := ""
 	if !s.forget || s.joined.IsZero() {
 		cursor = cursorAt(s.interest.before(int(s.next.Load())))
@@ -79,10 +79,10 @@ func (s *subscriber) visit(ctx context.Context) error {
 }
 
 // take checks a received block.
-func (s *subscriber) take(payload []byte) error {
+func (s *subscriber) receive(payload []byte) error {
 	var a struct {
 		Data   struct{ Blocks block }
-		Errors []trouble
+		Errors []graphqlError
 	}
 	if err := json.Unmarshal(payload, &a); err != nil {
 		return fmt.Errorf("%w: %.200q", err, payload)
@@ -103,7 +103,7 @@ func (s *subscriber) take(payload []byte) error {
 		s.delivery.add(time.Since(committed))
 	}
 	s.delivered.Add(1)
-	s.saw(int64(n))
+	s.recordSeen(int64(n))
 	return nil
 }
 
@@ -159,15 +159,15 @@ func (s *subscriber) overSocket(ctx context.Context, cursor string) error {
 			err = ended(conn.Write(ctx, websocket.MessageText, []byte(`{"type":"pong"}`)))
 		case "ka", "pong":
 		case "data", "next":
-			err = s.take(m.Payload)
+			err = s.receive(m.Payload)
 		case "connection_error":
 			if !strings.Contains(string(frame), "shutting down") {
 				return fmt.Errorf("unexpected %s", frame)
 			}
 			return errUnavailable
 		case "error":
-			var one trouble
-			var several []trouble
+			var one graphqlError
+			var several []graphqlError
 			if json.Unmarshal(m.Payload, &several) == nil && len(several) > 0 {
 				one = several[0]
 			} else if err := json.Unmarshal(m.Payload, &one); err != nil {
@@ -224,7 +224,7 @@ func (s *subscriber) overEvents(ctx context.Context, cursor string) error {
 			return fmt.Errorf("event stream ended without an error event: %w", err)
 		}
 		if data, ok := strings.CutPrefix(line, "data:"); ok && strings.TrimSpace(data) != "" {
-			if err := s.take([]byte(data)); err != nil {
+			if err := s.receive([]byte(data)); err != nil {
 				return err
 			}
 		}
@@ -233,7 +233,7 @@ func (s *subscriber) overEvents(ctx context.Context, cursor string) error {
 
 // refused returns the error of a refused request.
 func (s *subscriber) refused(resp *http.Response) error {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRead))
 	if err != nil {
 		return err
 	}
@@ -245,15 +245,15 @@ func (s *subscriber) refused(resp *http.Response) error {
 	return fmt.Errorf("refused with %s", code)
 }
 
-// A trouble is a GraphQL error.
-type trouble struct {
+// A graphqlError is a GraphQL error.
+type graphqlError struct {
 	Message    string
 	Extensions struct{ Code string }
 }
 
 var errUnavailable = errors.New("SERVICE_UNAVAILABLE")
 
-func (t trouble) err() error {
+func (t graphqlError) err() error {
 	if t.Extensions.Code == errUnavailable.Error() {
 		return errUnavailable
 	}

@@ -20,7 +20,7 @@ type size struct {
 	restarts            int
 	busy                float64       // target share of the machine's CPU time
 	stay                time.Duration // approximate duration of a subscription
-	leaving             time.Duration // time in which the service must notice that all clients left
+	releaseTime             time.Duration // time in which the service must notice that all clients left
 	leak                bool          // the service keeps some data of each request
 	forget              bool          // subscribers resume without a cursor
 }
@@ -44,7 +44,7 @@ type world struct {
 	over atomic.Bool  // subscribers stay until they have all blocks
 	pace atomic.Int64 // time between two queries of a client, in nanoseconds
 	seen atomic.Int64 // newest block that any subscriber has received
-	away atomic.Int64 // clients that connected before this Unix time (ns) may receive SERVICE_UNAVAILABLE
+	restartEnd atomic.Int64 // clients that connected before this Unix time (ns) may receive SERVICE_UNAVAILABLE
 
 	// Counted from the start of the load.
 	codes                            counts // of all responses
@@ -73,19 +73,19 @@ func (w *world) fault(format string, args ...any) {
 	}
 }
 
-// honest records the result of an honest client that connected at time came.
-func (w *world) honest(who string, came time.Time, err error) {
+// honest records the result of an honest client that connected at time connected.
+func (w *world) recordResult(who string, connected time.Time, err error) {
 	switch {
 	case err == nil:
 		w.answered.Add(1)
-	case errors.Is(err, errUnavailable) && came.UnixNano() < w.away.Load():
+	case errors.Is(err, errUnavailable) && connected.UnixNano() < w.restartEnd.Load():
 		w.unavailable.Add(1)
 	default:
 		w.fault("%s: %v", who, err)
 	}
 }
 
-func (w *world) saw(n int64) {
+func (w *world) recordSeen(n int64) {
 	for seen := w.seen.Load(); n > seen && !w.seen.CompareAndSwap(seen, n); seen = w.seen.Load() {
 	}
 }
@@ -96,7 +96,7 @@ func (w *world) load(length time.Duration, restarts int) error {
 	if err != nil {
 		return err
 	}
-	w.saw(int64(now.Newest))
+	w.recordSeen(int64(now.Newest))
 	w.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: queriers}}
 	defer w.client.CloseIdleConnections()
 	w.begun = time.Now()
@@ -109,7 +109,7 @@ func (w *world) load(length time.Duration, restarts int) error {
 	for i := range subscribers {
 		s := newSubscriber(w, i, now.Newest)
 		subscribed = append(subscribed, s)
-		clients.Go(func() { s.live(ctx) })
+		clients.Go(func() { s.run(ctx) })
 	}
 	for range queriers {
 		clients.Go(func() { w.query(ctx) })
@@ -138,12 +138,12 @@ func (w *world) controlLoad(length time.Duration, restarts int) error {
 	shown := time.Duration(0)
 	for since := shown; since < length; since += beat {
 		<-beats.C
-		if err := w.steer(); err != nil {
+		if err := w.adjustRate(); err != nil {
 			return err
 		}
 		if since-shown >= w.every {
 			shown += w.every
-			if err := w.show(); err != nil {
+			if err := w.logFigures(); err != nil {
 				return err
 			}
 		}
@@ -151,7 +151,7 @@ func (w *world) controlLoad(length time.Duration, restarts int) error {
 			if err := w.restart(); err != nil {
 				return err
 			}
-			since += restarting
+			since += shutdownTimeout
 		}
 	}
 	return nil
@@ -159,9 +159,9 @@ func (w *world) controlLoad(length time.Duration, restarts int) error {
 
 // restart replaces the service while all clients continue.
 func (w *world) restart() error {
-	w.away.Store(math.MaxInt64)
+	w.restartEnd.Store(math.MaxInt64)
 	_, err := w.child.ask("replace")
-	w.away.Store(time.Now().UnixNano())
+	w.restartEnd.Store(time.Now().UnixNano())
 	w.restarted++
 	return err
 }
@@ -188,7 +188,7 @@ func (w *world) catchUp(subscribed []*subscriber, before int) error {
 }
 
 // steer adjusts the query rate to the target CPU share.
-func (w *world) steer() error {
+func (w *world) adjustRate() error {
 	s, err := w.meter.since()
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (w *world) steer() error {
 }
 
 // show logs the current figures.
-func (w *world) show() error {
+func (w *world) logFigures() error {
 	h, err := w.child.ask("state")
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package byhand shows the lower bounds: a handler written only for the measured queries, and a
-// handler with a constant response.
+// Package byhand contains two handlers that show how low the costs can be. One is written only for the
+// measured queries, and the other has a constant response.
 package byhand
 
 import (
@@ -59,9 +59,9 @@ type node struct {
 	ChainOrder string `json:"chain_order"`
 }
 
-// New returns a handler that decodes requests with encoding/json and encodes the chain's last
-// blocks or an account. It does not know GraphQL. pages maps the query texts for blocks to their
-// numbers of blocks. Any other query returns a balance, and a GET opens a WebSocket.
+// New returns a handler that decodes requests and encodes responses with encoding/json. It does not
+// parse GraphQL: pages maps the query texts that request the last blocks to the number of blocks, any
+// other query returns a balance, and a GET opens a WebSocket.
 func New(s *source.Source, pages map[string]int) http.Handler {
 	live := &stream{source: s, conns: map[net.Conn]struct{}{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +120,7 @@ func balance(r *http.Request, s *source.Source, address string) (*account, error
 	return &account{state{addr.String(), text}}, err
 }
 
-// Constant responds to every request with body.
+// Constant returns a handler that responds to every request with body.
 func Constant(body []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(w, body) })
 }
@@ -128,5 +128,5 @@ func Constant(body []byte) http.Handler {
 func write(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // the client is gone
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// A stream encodes each new block once and writes it to all sockets, so that its cost is mostly the
-// kernel's. It understands only this program's client, with one frame per packet, and treats all
-// subscriptions the same.
+// A stream encodes each new block once and writes it to all sockets, so that most of its cost is in the
+// kernel. It works only with the client of this benchmark, which sends one frame per packet, and it
+// treats all subscriptions the same.
 type stream struct {
 	source *source.Source
 	once   sync.Once
@@ -50,7 +50,8 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request) {
 	go s.serveConn(conn)
 }
 
-// serveConn answers connection_init, adds conn to the recipients on subscribe, and reads until the client disconnects.
+// serveConn reads messages until the client disconnects. It acknowledges connection_init, and on
+// subscribe it adds conn to the connections that receive blocks.
 func (s *stream) serveConn(conn net.Conn) {
 	buf := make([]byte, 1024)
 	for {
@@ -73,11 +74,11 @@ func (s *stream) serveConn(conn net.Conn) {
 	}
 }
 
-// start follows the chain until the process exits.
+// start starts a goroutine that follows the chain until the process exits.
 func (s *stream) start() {
 	newest, err := s.source.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1})
 	if err != nil || len(newest) == 0 {
-		panic("byhand: an empty chain")
+		panic("byhand: the chain has no blocks")
 	}
 	go func() {
 		for b := range s.source.Follow(context.Background(), newest[0].Cursor) {
@@ -85,12 +86,12 @@ func (s *stream) start() {
 			m.Payload.Data.Blocks = nodeOf(&b, b.Hash.String())
 			text, err := json.Marshal(m)
 			if err != nil {
-				panic(err) // only strings and numbers
+				panic(err) // a message consists of strings and numbers
 			}
 			frame := appendText(nil, text)
 			s.mu.Lock()
 			for conn := range s.conns {
-				_, _ = conn.Write(frame) // listen removes closed connections
+				_, _ = conn.Write(frame) // if this fails, serveConn removes the connection
 			}
 			s.mu.Unlock()
 		}

@@ -1,11 +1,11 @@
-// Command compare compares the speed of this tree with that of an earlier commit.
+// Command compare compares the speed of this source tree with that of an earlier commit.
 //
 //	make compare BASE=<commit>
 //
-// It builds the worker with both trees and runs the same work in the two processes alternately, in
-// an order that changes every round. For each kind of work it prints the median ratio of the rounds
-// with its 95 % confidence interval. It fails if an interval reaches 3 % more than the earlier
-// commit needs.
+// The command builds the worker program with both trees. It runs the same work in the two processes
+// alternately and reverses their order after each round. For each kind of work, it prints the median of
+// the ratios of the rounds and the 95 % confidence interval of this median. The command fails if the
+// upper end of an interval is 1.03 or higher, so if this tree may need 3 % more than the earlier commit.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"text/tabwriter"
 )
 
-// A work is one kind of work with its repetitions per round.
+// A work is one kind of work, which is repeated times times in each round.
 type work struct {
 	name, unit string
 	times      int
@@ -39,11 +39,11 @@ var works = []work{
 	{"memory", "bytes per idle socket", 500},
 }
 
-// allowed is the ratio that the interval must stay below.
-const allowed = 1.03
+// maxRatio is the ratio that each interval must stay below.
+const maxRatio = 1.03
 
 func main() {
-	base := flag.String("base", "", "the commit to compare with")
+	base := flag.String("base", "", "the earlier commit")
 	rounds := flag.Int("rounds", 24, "number of rounds, at least 20")
 	only := flag.String("only", "", "measure only this kind of work")
 	flag.Parse()
@@ -57,7 +57,7 @@ func main() {
 
 func run(ctx context.Context, base string, rounds int, only string, out io.Writer) error {
 	if base == "" || rounds < 20 {
-		return fmt.Errorf("-base and at least 20 -rounds are required")
+		return fmt.Errorf("-base is required, and -rounds must be at least 20")
 	}
 	dir, err := os.MkdirTemp("", "compare")
 	if err != nil {
@@ -72,7 +72,7 @@ func run(ctx context.Context, base string, rounds int, only string, out io.Write
 	if _, err := output(ctx, root, "git", "worktree", "add", "--quiet", "--detach", earlier, base); err != nil {
 		return err
 	}
-	defer func() { // even if ctx has been canceled
+	defer func() { // also if ctx is canceled
 		_, _ = output(context.WithoutCancel(ctx), root, "git", "worktree", "remove", "--force", earlier)
 	}()
 	a, err := start(ctx, root, dir, "a", earlier)
@@ -99,7 +99,7 @@ func run(ctx context.Context, base string, rounds int, only string, out io.Write
 		}
 		low, high := interval(ratios)
 		fmt.Fprintf(table, "%s\t%s\t%.0f\t%.0f\t%.3f\t%.3f to %.3f\n", w.name, w.unit, median(before), median(now), median(ratios), low, high)
-		if high >= allowed {
+		if high >= maxRatio {
 			slower = append(slower, w.name)
 		}
 	}
@@ -107,12 +107,13 @@ func run(ctx context.Context, base string, rounds int, only string, out io.Write
 		return err
 	}
 	if len(slower) > 0 {
-		return fmt.Errorf("the interval reaches %v: %s", allowed, strings.Join(slower, ", "))
+		return fmt.Errorf("the confidence interval of the ratio reaches %v for %s", maxRatio, strings.Join(slower, ", "))
 	}
 	return nil
 }
 
-// measure runs the same work in both processes alternately.
+// measure runs the same work in both processes alternately. It returns the costs of process a, the costs
+// of process b and their ratios, each with one element per round.
 func measure(ctx context.Context, a, b *process, w work, rounds int) (before, now, ratios []float64, err error) {
 	for i := range rounds + 1 {
 		var cost [2]float64
@@ -138,12 +139,12 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// interval returns the 95 % confidence interval of the median from order statistics: the number of
-// values below the median has a binomial distribution.
+// interval returns the 95 % confidence interval of the median. It uses order statistics, because the
+// number of values below the median has a binomial distribution.
 func interval(values []float64) (low, high float64) {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	k := 0 // P(at most k values below the median) <= 2.5 %
+	k := 0 // at the end, P(at most k-1 values are below the median) is at most 2.5 %
 	for chance := math.Pow(0.5, float64(n)); chance <= 0.025; k++ {
 		term := 1.0
 		for i := range k + 1 {
@@ -155,14 +156,15 @@ func interval(values []float64) (low, high float64) {
 	return sorted[k], sorted[n-1-k]
 }
 
-// A process is a worker built with one tree.
+// A process is a worker program that was built with one source tree.
 type process struct {
 	command *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Scanner
 }
 
-// start builds the worker in root with the core of tree.
+// start builds and starts the worker. The source of the worker comes from root, and chaingql comes from
+// tree.
 func start(ctx context.Context, root, dir, name, tree string) (*process, error) {
 	module := filepath.Join(dir, name)
 	if err := os.Mkdir(module, 0o755); err != nil {
@@ -200,13 +202,13 @@ func start(ctx context.Context, root, dir, name, tree string) (*process, error) 
 	return p, p.command.Start()
 }
 
-// do returns the cost of one unit of the work.
+// do runs w in the worker and returns the cost of one repetition.
 func (p *process) do(w work) (float64, error) {
 	if _, err := fmt.Fprintln(p.in, w.name, w.times); err != nil {
 		return 0, err
 	}
 	if !p.out.Scan() {
-		return 0, fmt.Errorf("the worker exited: %w", p.out.Err())
+		return 0, fmt.Errorf("the worker exited before it replied: %w", p.out.Err())
 	}
 	return strconv.ParseFloat(p.out.Text(), 64)
 }
@@ -217,6 +219,7 @@ func (p *process) stop() {
 	_ = p.command.Wait()
 }
 
+// output runs a command and returns its output without surrounding white space.
 func output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = dir

@@ -31,7 +31,7 @@ type edge struct{ block *chaingql.Block }
 func (e *edge) Node() *node    { return &node{fields{e.block}} }
 func (e *edge) Cursor() string { return string(e.block.Cursor) }
 
-// fields resolves the block fields that queries and subscriptions share.
+// fields resolves the block fields that are the same in queries and subscriptions.
 type fields struct{ b *chaingql.Block }
 
 func (f fields) SeqNo() *float64     { n := float64(f.b.SeqNo); return &n }

@@ -1,5 +1,5 @@
-// Package gophers serves the chain with graph-gophers/graphql-go and
-// graph-gophers/graphql-transport-ws, set up as in their READMEs.
+// Package gophers serves the benchmark's chain with graph-gophers/graphql-go and
+// graph-gophers/graphql-transport-ws, which it sets up as their READMEs do.
 package gophers
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// New returns a server for a schema in SDL.
+// New returns a handler that serves the chain of s. The argument sdl is the schema.
 func New(s *source.Source, sdl string) (http.Handler, error) {
 	schema, err := graphql.ParseSchema(sdl, &root{s, source.NewFeed(s, live)})
 	if err != nil {

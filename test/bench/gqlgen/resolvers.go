@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// root returns the resolvers of each type.
+// A root implements gqlgen's ResolverRoot, which returns the resolvers of each type.
 type root struct {
 	source *source.Source
 	feed   *source.Feed[*Block]

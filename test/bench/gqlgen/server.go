@@ -13,8 +13,8 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// New returns the server of gqlgen's NewDefaultServer, with its query cache of 1,000 documents but
-// without the multipart form transport.
+// New returns a handler that serves the chain of s. It has the settings of gqlgen's NewDefaultServer,
+// including a cache for 1,000 documents, but not the transport for multipart forms.
 func New(s *source.Source) http.Handler {
 	srv := handler.New(NewExecutableSchema(Config{Resolvers: &root{s, source.NewFeed(s, live)}}))
 	srv.AddTransport(transport.Websocket{KeepAlivePingInterval: 10 * time.Second})

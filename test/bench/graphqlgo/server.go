@@ -1,5 +1,6 @@
-// Package graphqlgo serves queries with graphql-go/graphql and graphql-go/handler, set up as in
-// their READMEs. They do not support subscriptions over WebSocket.
+// Package graphqlgo serves queries about the benchmark's chain with graphql-go/graphql and
+// graphql-go/handler, which it sets up as their READMEs do. They do not support subscriptions over
+// WebSocket.
 package graphqlgo
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// New returns the server.
+// New returns a handler that serves the chain of s.
 func New(s *source.Source) (http.Handler, error) {
 	schema, err := graphql.NewSchema(graphql.SchemaConfig{Query: query(s)})
 	if err != nil {
@@ -27,17 +28,17 @@ type account struct {
 	raw  string
 }
 
-// field returns a field that get reads from a value of type T.
+// field returns a field whose resolver calls get with the parent object, which has type T.
 func field[T any](of graphql.Output, get func(T) any) *graphql.Field {
 	return &graphql.Field{Type: of, Resolve: func(p graphql.ResolveParams) (any, error) { return get(p.Source.(T)), nil }}
 }
 
-func present(graphql.ResolveParams) (any, error) { return struct{}{}, nil }
+func emptyObject(graphql.ResolveParams) (any, error) { return struct{}{}, nil }
 
 func query(s *source.Source) *graphql.Object {
 	return graphql.NewObject(graphql.ObjectConfig{Name: "Query", Fields: graphql.Fields{
-		"info":       {Type: info(), Resolve: present},
-		"blockchain": {Type: blockchain(s), Resolve: present},
+		"info":       {Type: info(), Resolve: emptyObject},
+		"blockchain": {Type: blockchain(s), Resolve: emptyObject},
 	}})
 }
 
@@ -75,9 +76,9 @@ func blockchain(s *source.Source) *graphql.Object {
 			},
 			Resolve: func(p graphql.ResolveParams) (any, error) {
 				page, err := s.Page(p.Context, source.Ask{
-					Workchain: given[int](p, "workchain"), Shard: given[string](p, "shard"),
-					First: given[int](p, "first"), After: given[string](p, "after"),
-					Last: given[int](p, "last"), Before: given[string](p, "before"),
+					Workchain: argument[int](p, "workchain"), Shard: argument[string](p, "shard"),
+					First: argument[int](p, "first"), After: argument[string](p, "after"),
+					Last: argument[int](p, "last"), Before: argument[string](p, "before"),
 				})
 				if err != nil {
 					return nil, err
@@ -88,7 +89,8 @@ func blockchain(s *source.Source) *graphql.Object {
 	}})
 }
 
-func given[T any](p graphql.ResolveParams, name string) *T {
+// argument returns an argument of a field, or nil if it is absent.
+func argument[T any](p graphql.ResolveParams, name string) *T {
 	if v, ok := p.Args[name].(T); ok {
 		return &v
 	}

@@ -1,4 +1,4 @@
-// Resolvers of what is measured, on a copy of the chain.
+// Resolvers for the measured fields. They read a copy of the chain.
 const pageSize = 50
 
 export function resolvers({ blocks, balances }) {

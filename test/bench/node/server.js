@@ -1,9 +1,9 @@
-// Serves a copy of the chain by mercurius or graphql-yoga.
+// Serves a copy of the chain with mercurius or graphql-yoga.
 //
 //	node server.js mercurius|yoga schema.graphql chain.json
 //
-// It removes chain.json, prints its address, and answers each line of its
-// standard input with its state.
+// The program removes chain.json and prints its address. It replies to each
+// line of its standard input with its resource usage.
 import { createServer } from 'node:http'
 import { readFileSync, unlinkSync } from 'node:fs'
 import { createInterface } from 'node:readline'

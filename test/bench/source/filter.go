@@ -7,13 +7,13 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Is is a condition on one value. Nil fields are ignored.
+// Is is a condition on one value. It holds if all comparisons hold; a comparison that is nil is ignored.
 type Is[T cmp.Ordered] struct {
 	Eq, Ne, Gt, Lt, Ge, Le *T
 	In, NotIn              []*T
 }
 
-// A Filter is a condition on a block.
+// A Filter is a condition on a block. It holds if all its fields hold, or if the filter Or holds.
 type Filter struct {
 	ID, Shard, ChainOrder *Is[string]
 	SeqNo, GenUtime       *Is[float64]
@@ -21,7 +21,7 @@ type Filter struct {
 	Or                    *Filter
 }
 
-// Matches reports whether b passes the filter. A nil filter matches every block.
+// Matches reports whether b matches the filter. A nil filter matches every block.
 func (f *Filter) Matches(b *chaingql.Block) bool {
 	if f == nil {
 		return true

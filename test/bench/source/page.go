@@ -8,9 +8,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
+// pageSize is the default and the maximum number of blocks on a page.
 const pageSize = 50
 
-// Ask holds the arguments of the field blocks; nil if absent.
+// Ask holds the arguments of the query field "blocks". An argument that is absent is nil.
 type Ask struct {
 	Workchain           *int
 	Shard               *string
@@ -19,13 +20,13 @@ type Ask struct {
 	AllowInconsistently *bool // accepted and ignored
 }
 
-// A Page is the result of the field blocks.
+// A Page is the result of the query field "blocks".
 type Page struct {
 	Blocks               []chaingql.Block
 	HasNext, HasPrevious bool
 }
 
-// Start returns the cursor of the page's first block.
+// Start returns the cursor of the first block on the page, or "" if the page is empty.
 func (p *Page) Start() string {
 	if len(p.Blocks) == 0 {
 		return ""
@@ -33,7 +34,7 @@ func (p *Page) Start() string {
 	return string(p.Blocks[0].Cursor)
 }
 
-// End returns the cursor of the page's last block.
+// End returns the cursor of the last block on the page, or "" if the page is empty.
 func (p *Page) End() string {
 	if len(p.Blocks) == 0 {
 		return ""
@@ -41,8 +42,8 @@ func (p *Page) End() string {
 	return string(p.Blocks[len(p.Blocks)-1].Cursor)
 }
 
-// Page reads one page of blocks, and one more block to know whether there is a next or previous
-// page.
+// Page returns the page of blocks that ask selects. It reads one more block than the page contains, to
+// know whether there is a next or a previous page.
 func (s *Source) Page(ctx context.Context, ask Ask) (*Page, error) {
 	q, err := ask.query()
 	if err != nil {
@@ -90,9 +91,9 @@ func (a *Ask) query() (chaingql.BlocksQuery, error) {
 	}
 	switch {
 	case a.First != nil && (a.Last != nil || a.Before != nil), a.Last != nil && a.After != nil:
-		return q, errors.New("first goes with after, last with before")
+		return q, errors.New("use first only with after, and last only with before")
 	case a.First != nil && *a.First < 1, a.Last != nil && *a.Last < 1:
-		return q, errors.New("a page has at least one block")
+		return q, errors.New("first and last must be at least 1")
 	case a.First != nil:
 		q.First = min(*a.First, pageSize)
 	case a.Last != nil:

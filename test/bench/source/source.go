@@ -1,6 +1,6 @@
-// Package source is the chain that all peers serve, with code that their resolvers share: argument
-// checks, pages, filters and a feed of new blocks. All peers have the same data source, so none is
-// slowed down by its own.
+// Package source contains the chain that all servers of the benchmark serve. It also contains code that
+// their resolvers share: argument checks, pages, filters and a feed of new blocks. Because all servers
+// have the same data source, a slow data source cannot distort the comparison.
 package source
 
 import (
@@ -15,22 +15,25 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// Size of the chain at the start.
+// Initial size of the chain.
 const (
-	MasterBlocks = 1024 // and the same number in workchain 0
-	Accounts     = 1000
+	// MasterBlocks is the number of masterchain blocks. Workchain 0 has the same number of blocks.
+	MasterBlocks = 1024
+
+	// Accounts is the number of accounts that have a balance.
+	Accounts = 1000
 
 	masterShard = 1 << 63
 	genesis     = 1_700_000_000 // Unix time
 )
 
-// A Source is the chain. All methods except Grow are safe for concurrent use.
+// A Source is the chain in memory. All methods except Grow are safe for concurrent use.
 type Source struct {
 	*memchain.Chain
 	height uint32
 }
 
-// New returns the chain; its content is always the same.
+// New returns a chain of the initial size. Its content is always the same.
 func New() (*Source, error) {
 	s := &Source{Chain: memchain.New()}
 	for i := range Accounts {
@@ -58,8 +61,8 @@ func (s *Source) Grow() error {
 	return nil
 }
 
-// block returns a block. A block of workchain 0 is ordered by the preceding masterchain block, so
-// that the two alternate.
+// block returns a block. The argument master is the sequence number of the masterchain block that
+// orders it, so that blocks of the masterchain and of workchain 0 alternate.
 func block(workchain int32, seqNo, master uint32) chaingql.Block {
 	b := chaingql.Block{
 		Workchain: workchain, Shard: masterShard, SeqNo: seqNo,
@@ -72,7 +75,7 @@ func block(workchain int32, seqNo, master uint32) chaingql.Block {
 	return b
 }
 
-// Address returns the address of account i, for i below Accounts.
+// Address returns the address of the i-th account. The account has a balance if i is in [0, Accounts).
 func Address(i int) chaingql.Address {
 	a := chaingql.Address{}
 	for j := 0; j < len(a.ID); j += 4 {
@@ -81,10 +84,10 @@ func Address(i int) chaingql.Address {
 	return a
 }
 
-// ErrAddress is the API's error for an invalid address.
+// ErrAddress is returned by Account for an invalid address.
 var ErrAddress = errors.New("Invalid account address")
 
-// Account parses an address.
+// Account parses the address of an account.
 func Account(address string) (chaingql.Address, error) {
 	a, err := chaingql.ParseAddress(address)
 	if err != nil {
@@ -93,7 +96,8 @@ func Account(address string) (chaingql.Address, error) {
 	return a, nil
 }
 
-// Text returns a balance in the API's format.
+// Text returns the balance of an account as the API formats it: in decimal if dec is true, and otherwise
+// in hexadecimal.
 func (s *Source) Text(ctx context.Context, addr chaingql.Address, dec bool) (string, error) {
 	nano, err := s.Balance(ctx, addr)
 	switch {
@@ -108,7 +112,7 @@ func (s *Source) Text(ctx context.Context, addr chaingql.Address, dec bool) (str
 	return "0x" + nano.Text(16), nil
 }
 
-// Shard returns a shard in the API's format.
+// Shard returns the shard of a block as the API formats it, in 16 hexadecimal digits.
 func Shard(b *chaingql.Block) string {
 	var prefix [8]byte
 	binary.BigEndian.PutUint64(prefix[:], b.Shard)

@@ -1,5 +1,5 @@
-// Command worker executes the commands of compare: each line of standard input holds a kind of work
-// and its repetitions. It replies with the cost of one repetition.
+// Command worker does the work that command compare measures. Each line of its standard input contains
+// a kind of work and the number of repetitions. The worker replies with the cost of one repetition.
 package main
 
 import (
@@ -39,7 +39,7 @@ var bodies = map[string]string{
 }
 
 func main() {
-	err := errors.New("worker: unknown arguments")
+	err := errors.New("unknown arguments")
 	switch {
 	case len(os.Args) == 1:
 		err = serve()
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// A host is a Handler over a chain, also reachable over loopback.
+// A host is a Handler with its chain. An http.Server on the loopback interface serves it, too.
 type host struct {
 	chain   *memchain.Chain
 	handler *chaingql.Handler
@@ -79,7 +79,7 @@ func serve() error {
 	server := &http.Server{Handler: h.handler, ReadHeaderTimeout: 10 * time.Second}
 	defer func() { _ = server.Close() }()
 	go func() { _ = server.Serve(listener) }() // returns after Close
-	// With one subscriber, the Handler follows the source as in production.
+	// The Handler follows the chain only while there is a subscriber.
 	live, err := h.dial(1)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func serve() error {
 	return nil
 }
 
-// grow appends blocks of two workchains alternately.
+// grow appends n blocks, alternating between two workchains.
 func (h *host) grow(n int) error {
 	for range n {
 		h.height++
@@ -124,8 +124,8 @@ func (h *host) grow(n int) error {
 	return nil
 }
 
-// query returns the CPU time of one of n queries in nanoseconds. It sets GOMAXPROCS to 1: with
-// more, the garbage collector would use the idle CPU.
+// query runs n queries and returns the CPU time per query in nanoseconds. It sets GOMAXPROCS to 1,
+// because with a higher value, the garbage collector would use idle CPUs.
 func (h *host) query(body string, n int) (float64, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://x/p/graphql", nil)
@@ -145,7 +145,7 @@ func (h *host) query(body string, n int) (float64, error) {
 	}
 	run(n / 10)
 	if w.status >= 300 || w.bytes < 50 {
-		return 0, fmt.Errorf("status %d with %d bytes", w.status, w.bytes)
+		return 0, fmt.Errorf("query failed with status %d and a response of %d bytes", w.status, w.bytes)
 	}
 	runtime.GC()
 	before := cpu()
@@ -153,7 +153,7 @@ func (h *host) query(body string, n int) (float64, error) {
 	return float64(cpu()-before) / float64(n), nil
 }
 
-// A discard is a ResponseWriter that records only the status and the size.
+// A discard is a ResponseWriter that records only the status and the size of the response.
 type discard struct {
 	header        http.Header
 	status, bytes int
@@ -166,8 +166,8 @@ func (d *discard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fanOut returns the CPU time in nanoseconds of delivering one block to one subscriber, averaged
-// over n blocks. The subscribers run in a separate process.
+// fanOut delivers n blocks to many subscribers, which run in a separate process. It returns the CPU time
+// per block and subscriber in nanoseconds.
 func (h *host) fanOut(n int) (float64, error) {
 	p, err := h.dial(subscribers)
 	if err != nil {
@@ -185,7 +185,7 @@ func (h *host) fanOut(n int) (float64, error) {
 	return float64(cpu()-before) / float64(n*subscribers), nil
 }
 
-// memory returns the heap and stack memory of one of n idle sockets, in bytes.
+// memory opens n idle sockets and returns the heap and stack memory per socket in bytes.
 func (h *host) memory(n int) (float64, error) {
 	before := inUse()
 	p, err := h.dial(n)
@@ -196,8 +196,9 @@ func (h *host) memory(n int) (float64, error) {
 	return float64(inUse()-before) / float64(n), nil
 }
 
+// inUse returns the bytes of heap and stack memory in use.
 func inUse() int64 {
-	for range 3 { // closed sockets are released step by step
+	for range 3 { // repeated, because closed sockets are not released all at once
 		time.Sleep(100 * time.Millisecond)
 		debug.FreeOSMemory()
 	}
@@ -206,6 +207,7 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
+// cpu returns the CPU time that this process has used, in nanoseconds.
 func cpu() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -214,14 +216,14 @@ func cpu() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// A party is a process with subscribers.
-type party struct {
+// A peerProcess is a child process with subscribers.
+type peerProcess struct {
 	command *exec.Cmd
 	in      io.Closer
 }
 
-// dial starts n peers and returns when all of them have subscribed.
-func (h *host) dial(n int) (*party, error) {
+// dial starts a process with n subscribers. It returns when all of them have subscribed.
+func (h *host) dial(n int) (*peerProcess, error) {
 	c := exec.CommandContext(context.Background(), os.Args[0], "peers", h.addr, strconv.Itoa(n))
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
@@ -235,22 +237,22 @@ func (h *host) dial(n int) (*party, error) {
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	p := &party{c, in}
+	p := &peerProcess{c, in}
 	if !bufio.NewScanner(out).Scan() {
 		p.stop()
-		return nil, errors.New("the subscribers did not connect")
+		return nil, errors.New("subscribers could not connect")
 	}
 	time.Sleep(100 * time.Millisecond)
 	return p, nil
 }
 
-func (p *party) stop() {
+func (p *peerProcess) stop() {
 	_ = p.in.Close()
 	_ = p.command.Wait()
 }
 
-// peers subscribes n sockets to all blocks, prints a line, and reads until its standard input is
-// closed.
+// peers opens sockets, subscribes to all blocks on each and prints a line when all are connected. Then
+// it reads blocks until its standard input is closed. The argument count is the number of sockets.
 func peers(addr, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {
@@ -272,17 +274,17 @@ func peers(addr, count string) error {
 		}
 		ready.Add(1)
 		go func() {
-			seen, said := make([]byte, 0, 4096), false
+			seen, connected := make([]byte, 0, 4096), false
 			for part := make([]byte, 4096); ; {
 				k, err := c.Read(part)
 				if err != nil {
 					return
 				}
-				if said {
+				if connected {
 					continue
 				}
 				if seen = append(seen, part[:k]...); strings.Contains(string(seen), "connection_ack") {
-					said, seen = true, nil
+					connected, seen = true, nil
 					ready.Done()
 				}
 			}
@@ -294,7 +296,7 @@ func peers(addr, count string) error {
 	return err
 }
 
-// frame returns a client text frame with a zero mask.
+// frame returns a text frame of a client. The mask is zero, so the text is unchanged.
 func frame(text string) string {
 	head := []byte{0x81, 0x80 | byte(len(text))}
 	if len(text) > 125 {

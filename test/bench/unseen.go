@@ -9,9 +9,9 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// texts measures documents that the server has not seen before.
-func texts(ctx context.Context, size sizes, r *report) error {
-	defer alone()()
+// unseenDocuments measures requests whose documents the server has not seen before.
+func unseenDocuments(ctx context.Context, size sizes, r *report) error {
+	defer singleProc()()
 	s, err := source.New()
 	if err != nil {
 		return err
@@ -21,22 +21,22 @@ func texts(ctx context.Context, size sizes, r *report) error {
 	if err != nil {
 		return err
 	}
-	t := r.table("Documents not asked before: CPU per query (µs)", append([]string{"document"}, peers...)...)
+	t := r.table("Unseen documents: CPU per query (µs)", append([]string{"document"}, peers...)...)
 	for _, kind := range []struct {
 		name string
 		body func(*rand.Rand) []byte
 		want func(costs)
 	}{
-		{"new aliases, order, white space", unseen, func(c costs) {
-			r.atMost("a text never seen before: our CPU over gqlgen's", c.ratio(own, gqlgenGo), 1)
-			r.atMost("a text never seen before: our CPU over graph-gophers's", c.ratio(own, gophersGo), 1.25)
+		{"new aliases, field order and white space", unseen, func(c costs) {
+			r.atMost("an unseen document: our CPU over gqlgen's", c.ratio(own, gqlgenGo), 1)
+			r.atMost("an unseen document: our CPU over graph-gophers's", c.ratio(own, gophersGo), 1.25)
 		}},
-		{"another address written into it", literal, func(c costs) {
-			r.atLeast("another literal in the text: CPU of gqlgen over ours (aim: 10)", c.ratio(gqlgenGo, own), 3)
-			r.atLeast("another literal in the text: CPU of graph-gophers over ours (aim: 10)", c.ratio(gophersGo, own), 3)
+		{"another address as a literal", literal, func(c costs) {
+			r.atLeast("another literal in a document: CPU of gqlgen over ours (aim: 10)", c.ratio(gqlgenGo, own), 3)
+			r.atLeast("another literal in a document: CPU of graph-gophers over ours (aim: 10)", c.ratio(gophersGo, own), 3)
 		}},
 	} {
-		var turns []contender
+		var contenders []contender
 		for _, peer := range peers {
 			random := rand.New(rand.NewPCG(1, 2)) // the same texts for every peer
 			some := func(n int) [][]byte {
@@ -47,17 +47,17 @@ func texts(ctx context.Context, size sizes, r *report) error {
 				return bodies
 			}
 			for _, body := range some(20) {
-				if _, err := answerOf(all[peer].handler, body); err != nil {
+				if _, err := respond(all[peer].handler, body); err != nil {
 					return fmt.Errorf("%s: %w", peer, err)
 				}
 			}
 			n := max(20, int(size.slice.Microseconds()/50))
-			turns = append(turns, contender{peer, func() (float64, error) {
+			contenders = append(contenders, contender{peer, func() (float64, error) {
 				bodies := some(n)
-				return spent(n, func(i int) { all[peer].call(bodies[i]) }), nil
+				return cpuPerCall(n, func(i int) { all[peer].call(bodies[i]) }), nil
 			}})
 		}
-		got, err := inTurns(ctx, size.rounds, turns)
+		got, err := alternate(ctx, size.rounds, contenders)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func texts(ctx context.Context, size sizes, r *report) error {
 	return nil
 }
 
-// unseen returns a request with a new text: names, field order and white space are random.
+// unseen returns a request with a new document. Its names, field order and white space are random.
 func unseen(r *rand.Rand) []byte {
 	gap := func() string { return []string{" ", "\n", "  ", "\n  ", "\t", ", "}[r.IntN(6)] }
 	mixed := func(fields ...string) string {
@@ -87,7 +87,7 @@ func unseen(r *rand.Rand) []byte {
 	return post(text, map[string]any{"address": source.Address(r.IntN(source.Accounts)).String()})
 }
 
-// literal returns a request whose text contains a random address in mixed case as a literal.
+// literal returns a request whose document contains a random address, in mixed case, as a literal.
 func literal(r *rand.Rand) []byte {
 	address := []byte(source.Address(r.IntN(source.Accounts)).String())
 	for i, c := range address {

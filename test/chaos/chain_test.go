@@ -17,23 +17,23 @@ import (
 const (
 	masterchain = -1
 	wholeShard  = 1 << 63
-	mostShards  = 8
+	maxShards   = 8
 	recorded    = "../../testdata/recordings/ton-mainnet-genesis.json.gz"
 
-	// settling is the number of blocks at the end of a chain that contain a block of each shard, so
-	// that an earlier hole is noticed.
+	// settling is a number of blocks. The last settling blocks of a chain contain a block of each shard,
+	// so that the service notices all earlier holes.
 	settling = 60
 )
 
-// A truth holds all blocks of a source and the time at which each was committed.
+// A truth is the ground truth of a run: all blocks of the chain, and the time when each was committed.
 type truth struct {
 	blocks    []chaingql.Block
-	place     map[chaingql.Cursor]int
-	committed []atomic.Int64 // Unix time in nanoseconds; 0 if committed before the run
-	recorded  int            // number of recorded blocks of a real chain
+	place     map[chaingql.Cursor]int // maps the cursor of each block to its number, its index in blocks
+	committed []atomic.Int64          // Unix time in nanoseconds; 0 if committed before the run
+	recorded  int                     // number of blocks from the recording of a real chain
 }
 
-// newTruth takes up to n/2 blocks from the recorded chain and simulates the rest.
+// newTruth returns a chain of n blocks. Up to n/2 blocks are from a recording, and the rest are simulated.
 func newTruth(n int, seed uint64) (*truth, error) {
 	t := &truth{place: make(map[chaingql.Cursor]int, n), committed: make([]atomic.Int64, n)}
 	known, err := recording(n / 2)
@@ -48,9 +48,9 @@ func newTruth(n int, seed uint64) (*truth, error) {
 	return t, nil
 }
 
-// recording loads the beginning of the recorded chain, up to a masterchain block, so that the next
-// block starts a round.
-func recording(most int) ([]chaingql.Block, error) {
+// recording loads up to limit blocks from the beginning of the recorded chain. The last one is a
+// masterchain block, so that the next block starts a round.
+func recording(limit int) ([]chaingql.Block, error) {
 	file, err := os.Open(recorded)
 	if err != nil {
 		return nil, err
@@ -60,27 +60,27 @@ func recording(most int) ([]chaingql.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks := rec.Blocks[:min(most, len(rec.Blocks))]
+	blocks := rec.Blocks[:min(limit, len(rec.Blocks))]
 	for len(blocks) > 0 && blocks[len(blocks)-1].Workchain != masterchain {
 		blocks = blocks[:len(blocks)-1]
 	}
 	return slices.Clone(blocks), nil
 }
 
-// A tip is the newest block of a shard, or the last block of its parent after a split.
+// A tip is the last block of a shard. Directly after a split or merge, it is the last block of a parent.
 type tip struct {
 	seqNo uint32
-	own   bool // the shard has a block of its own
+	own   bool // the block belongs to the shard itself, not to a parent
 }
 
-// tips returns the shards of workchain 0 at the end of a chain.
+// tips returns the tip of each shard of workchain 0 at the end of a chain.
 func tips(blocks []chaingql.Block) map[uint64]tip {
 	shards := map[uint64]tip{}
 	for _, b := range blocks {
 		if b.Workchain != 0 {
 			continue
 		}
-		if _, goesOn := shards[b.Shard]; !goesOn {
+		if _, continuing := shards[b.Shard]; !continuing {
 			bit := b.Shard & -b.Shard
 			if before, split := shards[parent(b.Shard)]; split && b.Shard != wholeShard {
 				shards[b.Shard^bit<<1] = tip{seqNo: before.seqNo}
@@ -97,13 +97,13 @@ func tips(blocks []chaingql.Block) map[uint64]tip {
 	return shards
 }
 
+// parent returns the shard that results if a shard merges with its sibling.
 func parent(shard uint64) uint64 {
 	bit := shard & -shard
 	return shard&^bit&^(bit<<1) | bit<<1
 }
 
-// extend extends a chain to n blocks. Each shard continues, splits and merges by the rules of the
-// network.
+// extend extends a chain to n blocks. Shards continue, split and merge by the rules of the TON network.
 func extend(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
 	blocks, shards := slices.Clip(known), tips(known)
 	master, at := uint32(0), time.Unix(1_600_000_000, 0).UTC()
@@ -142,15 +142,15 @@ func extend(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
 	return blocks[:n:n]
 }
 
-// reshard occasionally splits or merges a shard.
+// reshard occasionally splits a shard, or merges two shards.
 func reshard(rng *rand.Rand, shards map[uint64]tip) {
 	all := sorted(shards)
 	shard := all[rng.IntN(len(all))]
 	bit := shard & -shard
 	sibling := shard ^ bit<<1
 	switch t := shards[shard]; {
-	case !t.own: // clients could not detect a shard without a block
-	case rng.IntN(12) == 0 && len(shards) < mostShards:
+	case !t.own: // every shard must have a block, because clients cannot detect a shard without one
+	case rng.IntN(12) == 0 && len(shards) < maxShards:
 		delete(shards, shard)
 		shards[shard-bit/2], shards[shard+bit/2] = tip{seqNo: t.seqNo}, tip{seqNo: t.seqNo}
 	case rng.IntN(12) == 0 && shard != wholeShard && shards[sibling].own:
@@ -161,6 +161,7 @@ func reshard(rng *rand.Rand, shards map[uint64]tip) {
 	}
 }
 
+// sorted returns the shards in ascending order.
 func sorted(shards map[uint64]tip) []uint64 {
 	all := make([]uint64, 0, len(shards))
 	for shard := range shards {
@@ -170,14 +171,14 @@ func sorted(shards map[uint64]tip) []uint64 {
 	return all
 }
 
-// A filter is the filter of a subscription.
+// A filter is the filter of a subscription, as the JSON value of a variable and as a function.
 type filter struct {
 	name    string
 	json    string
 	matches func(chaingql.Block) bool
 }
 
-// filters returns filters that match many and few blocks.
+// filters returns filters of which some match many blocks and some match few.
 func (t *truth) filters() []filter {
 	often := map[uint64]int{}
 	for _, b := range t.blocks {

@@ -2,8 +2,11 @@ package chaos_test
 
 // A verdict counts the errors in the blocks that a subscriber has received.
 type verdict struct {
-	lost, twice, disordered, unexpected int
-	silent                              int // lost blocks for which the subscriber received no STREAM_GAP
+	lost       int // blocks that were due and did not arrive
+	twice      int // blocks that arrived again
+	disordered int // blocks that arrived after a later block
+	unexpected int // blocks that were not due
+	silent     int // blocks that the source never had, and for which the subscriber received no STREAM_GAP
 }
 
 func (v *verdict) add(o verdict) {
@@ -11,7 +14,7 @@ func (v *verdict) add(o verdict) {
 	v.unexpected, v.silent = v.unexpected+o.unexpected, v.silent+o.silent
 }
 
-// judge compares the received blocks with the expected ones.
+// judge compares the received blocks with the blocks that were due.
 func judge(got, expected []int32) (v verdict) {
 	seen := make(map[int32]bool, len(got))
 	newest := int32(-1)
@@ -34,8 +37,8 @@ func judge(got, expected []int32) (v verdict) {
 	return v
 }
 
-// verdict judges the blocks of a subscriber at the end of a run. It also returns the blocks that
-// were due.
+// verdict judges the blocks that a subscriber has received at the end of a run. It also returns the
+// numbers of the blocks that were due.
 func (s *subscriber) verdict(losses map[int]loss) (verdict, []int32) {
 	silent := 0
 	got := make(map[int32]bool, len(s.got))
@@ -50,7 +53,7 @@ func (s *subscriber) verdict(losses map[int]loss) (verdict, []int32) {
 			due = append(due, n)
 			continue
 		}
-		if !excused && !s.toldOf(l, n) {
+		if !excused && !s.receivedGapFor(l, n) {
 			silent++
 		}
 	}
@@ -59,10 +62,10 @@ func (s *subscriber) verdict(losses map[int]loss) (verdict, []int32) {
 	return v, due
 }
 
-// toldOf reports whether the subscriber received a STREAM_GAP with a cursor before block n, after
+// receivedGapFor reports whether the subscriber received a STREAM_GAP with a cursor before block n, after
 // the service had noticed the gap.
-func (s *subscriber) toldOf(l loss, n int32) bool {
-	for _, t := range s.sentBack {
+func (s *subscriber) receivedGapFor(l loss, n int32) bool {
+	for _, t := range s.rewinds {
 		if t.cursor < s.world.truth.blocks[n].Cursor && !l.asked.IsZero() && !t.when.Before(l.asked) {
 			return true
 		}

@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// A contender is measured alternately with others.
+// A contender is one of several things whose costs are compared.
 type contender struct {
-	name  string
-	slice func() (float64, error) // returns the cost measured in one round
+	name    string
+	measure func() (float64, error) // measures the cost once
 }
 
-// costs maps each contender to its cost per round.
+// costs maps the name of each contender to its costs, one for each round.
 type costs map[string][]float64
 
-// inTurns runs every contender once per round, so that a slow machine affects all of them.
-func inTurns(ctx context.Context, rounds int, contenders []contender) (costs, error) {
+// alternate measures every contender once per round. If the machine becomes slower or faster during the
+// run, this therefore affects all contenders.
+func alternate(ctx context.Context, rounds int, contenders []contender) (costs, error) {
 	all := costs{}
 	for range rounds {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, c := range contenders {
-			v, err := c.slice()
+			v, err := c.measure()
 			if err != nil {
 				return nil, err
 			}
@@ -38,7 +39,8 @@ func inTurns(ctx context.Context, rounds int, contenders []contender) (costs, er
 // median returns the median cost of a contender.
 func (c costs) median(name string) float64 { return median(c[name]) }
 
-// ratio returns the median over the rounds of a's cost divided by b's.
+// ratio divides the cost of contender a by that of b in each round, and returns the median of these
+// ratios.
 func (c costs) ratio(a, b string) float64 {
 	var all []float64
 	for i, v := range c[a] {
@@ -47,6 +49,7 @@ func (c costs) ratio(a, b string) float64 {
 	return median(all)
 }
 
+// median returns the median of the values, or 0 if there are none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -55,7 +58,7 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// cpu returns the CPU time of this process.
+// cpu returns the CPU time that this process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -64,9 +67,10 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// spent returns the CPU time of one of n calls in microseconds, including garbage collection.
-func spent(n int, f func(i int)) float64 {
-	runtime.GC() // collects garbage of the previous contender
+// cpuPerCall calls f n times. It returns the CPU time per call in microseconds, which includes garbage
+// collection.
+func cpuPerCall(n int, f func(i int)) float64 {
+	runtime.GC() // collects the garbage of the previous contender, so that it does not count
 	before := cpu()
 	for i := range n {
 		f(i)
@@ -74,8 +78,8 @@ func spent(n int, f func(i int)) float64 {
 	return float64((cpu() - before).Nanoseconds()) / 1e3 / float64(n)
 }
 
-// calls returns the number of calls of f that take d.
-func calls(d time.Duration, f func(i int)) int {
+// callsIn returns how often f can be called within the duration d.
+func callsIn(d time.Duration, f func(i int)) int {
 	for n := 16; ; n *= 2 {
 		start := time.Now()
 		for i := range n {
