@@ -10,7 +10,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// This example mounts the explorer next to its API.
+// This example mounts the explorer and the API on the same mux.
 func ExampleNew() {
 	api := chaingql.New(memchain.New(), &chaingql.Options{Authorizer: chaingql.StaticProjects{"shop": {}}})
 	pages := explorer.New(&explorer.Options{Project: "shop", Title: "Our chain"})

@@ -15,7 +15,7 @@ const (
 	keyOrigin    = attribute.Key("chaingql.origin")
 	keyLimit     = attribute.Key("chaingql.limit")
 
-	// Only on spans.
+	// The following attributes are only on spans.
 	keyHash      = attribute.Key("chaingql.document.hash")
 	keyDelivered = attribute.Key("chaingql.blocks.delivered")
 	keyCursor    = attribute.Key("chaingql.cursor")
@@ -32,7 +32,7 @@ func failure(out chaingql.Outcome) attribute.KeyValue {
 	return semconv.ErrorTypeKey.String(failureOf(out))
 }
 
-// Values of attributes. Of each of them there is one counter.
+// The values of three attributes. metrics has precomputed attribute sets for each value.
 var (
 	types      = [...]chaingql.OperationType{chaingql.OperationQuery, chaingql.OperationSubscription}
 	transports = [...]chaingql.Transport{chaingql.TransportHTTP, chaingql.TransportSSE,
@@ -40,11 +40,13 @@ var (
 	origins = [...]chaingql.Source{chaingql.SourceLive, chaingql.SourceWindow, chaingql.SourceBackend}
 )
 
-// other replaces names and errors that are not in a list, as the semantic conventions recommend.
+// other is the attribute value for operation names that are not in Options.OperationNames, and for
+// errors without a code. The semantic conventions recommend this value.
 const other = "_OTHER"
 
-// failureOf returns the value of error.type: the code that the client of a query received, or the
-// reason why a subscription ended. It returns "" if the operation did not fail.
+// failureOf returns the value of error.type for a failed operation. For a query, it is the code of
+// the error that the client received. For a subscription, it is the reason why it ended. If the
+// operation did not fail, failureOf returns "".
 func failureOf(out chaingql.Outcome) string {
 	switch {
 	case !out.Failed:
@@ -57,8 +59,8 @@ func failureOf(out chaingql.Outcome) string {
 	return other
 }
 
-// notServiceFault reports whether the outcome is not a failure of the service: a query with an error that
-// is the client's fault, or a subscription that ended because of its client or the host.
+// notServiceFault reports whether the service worked correctly. This includes queries with an error
+// that their client caused, and subscriptions that their client or the host ended.
 func notServiceFault(out chaingql.Outcome) bool {
 	switch out.Code {
 	case "BAD_USER_INPUT", "CURSOR_TOO_OLD", "LIMIT_EXCEEDED":
@@ -67,10 +69,11 @@ func notServiceFault(out chaingql.Outcome) bool {
 	return !out.Failed || out.Reason != "" && out.Reason != chaingql.ReasonLost && out.Reason != chaingql.ReasonGap
 }
 
-// names is the set of operation names that telemetry may contain.
+// names is the set of operation names that metrics and span names may contain.
 type names map[string]bool
 
-// of returns the metric attribute for a name; "" means no attribute.
+// of returns the value of the metric attribute for an operation name. If it returns "", the metric
+// has no such attribute.
 func (n names) of(name string) string {
 	switch {
 	case len(n) == 0:

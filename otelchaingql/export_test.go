@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// KeptKinds returns the number of cached attribute sets after n kinds of operations.
+// KeptKinds returns the number of attribute sets in the cache after operations of n kinds.
 func KeptKinds(n int) int {
 	m := newMetrics(&Options{MeterProvider: noop.NewMeterProvider()}, nil)
 	for i := range n {

@@ -11,12 +11,14 @@ import (
 // Scope is the name of the instrumentation scope of all spans and metrics.
 const Scope = "github.com/chaingql/chaingql/otelchaingql"
 
-// Hooks returns hooks for one [chaingql.Handler]. opts may be nil and is copied.
+// Hooks returns the hooks for one [chaingql.Handler]. opts may be nil. Hooks copies opts.
 //
-// Create separate hooks for each Handler and distinguish the Handlers with Options.Attributes. Shared
-// hooks would mix their metrics, and gauges such as chaingql.source.up would show the Handler that
-// reported last. If your program has hooks too, set each field to a function that calls yours and
-// the one of this package. Errors of the MeterProvider are passed to otel.Handle.
+// Call Hooks once for each Handler, and distinguish the Handlers with Options.Attributes. If two
+// Handlers share their hooks, their metrics are mixed, and gauges such as chaingql.source.up show
+// the Handler that reported last.
+//
+// If your program has its own hooks too, replace each field that you need with a function that calls
+// both hooks. Errors of the MeterProvider are passed to otel.Handle.
 func Hooks(opts *Options) chaingql.Hooks {
 	o := opts.withDefaults()
 	o.Attributes = slices.Clone(o.Attributes)
@@ -27,15 +29,15 @@ func Hooks(opts *Options) chaingql.Hooks {
 	t, m := newTraces(&o, allowed), newMetrics(&o, allowed)
 	return chaingql.Hooks{
 		OperationStarted: func(ctx context.Context, op chaingql.Operation) context.Context {
-			// Deferred, so that the operation counts as started even if started panics: it will be
-			// counted as finished.
+			// The call is deferred, so that the operation is counted as started even if t.started
+			// panics. OperationFinished will be called in any case and count it as finished.
 			defer func() { m.operationStarted(ctx, op) }()
 			ctx = t.started(ctx, op)
 			return ctx
 		},
 		OperationFinished: func(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
 			defer t.finished(ctx, op, out)
-			m.operationFinished(ctx, op, out) // before the span ends, for exemplars
+			m.operationFinished(ctx, op, out) // before the span ends, so that exemplars can refer to it
 		},
 		ReadStarted: t.reading,
 		SocketOpened: func(ctx context.Context, s chaingql.Socket) {

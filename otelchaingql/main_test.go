@@ -7,5 +7,6 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain fails if goroutines remain: the hooks must not start any.
+// TestMain runs the tests and fails if goroutines are still running after them, because the hooks
+// must not start goroutines.
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }

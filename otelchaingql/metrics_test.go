@@ -28,6 +28,7 @@ type meter struct {
 	reader *sdkmetric.ManualReader
 }
 
+// metered returns the hooks for opts with a meter.
 func metered(t *testing.T, opts otelchaingql.Options) *meter {
 	m := &meter{t: t, reader: sdkmetric.NewManualReader()}
 	opts.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader))
@@ -35,6 +36,7 @@ func metered(t *testing.T, opts otelchaingql.Options) *meter {
 	return m
 }
 
+// collect returns the current metrics of the hooks.
 func (m *meter) collect() []metricdata.Metrics {
 	m.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -44,12 +46,12 @@ func (m *meter) collect() []metricdata.Metrics {
 	if len(all.ScopeMetrics) == 0 {
 		return nil
 	}
-	equal(m.t, "scope", all.ScopeMetrics[0].Scope.Name, otelchaingql.Scope)
+	equal(m.t, "instrumentation scope", all.ScopeMetrics[0].Scope.Name, otelchaingql.Scope)
 	return all.ScopeMetrics[0].Metrics
 }
 
-// read returns one entry per series: its name and attributes, and its value. The value of a
-// histogram is its count and sum.
+// read returns the values of all time series. A key consists of the name and the attributes of a
+// series. The value of a histogram consists of its count and its sum.
 func (m *meter) read() map[string]string {
 	m.t.Helper()
 	series := map[string]string{}
@@ -75,21 +77,23 @@ func (m *meter) read() map[string]string {
 				put(metric.Name, p.Attributes, fmt.Sprintf("%d in %gs", p.Count, p.Sum))
 			}
 		default:
-			m.t.Errorf("%s: %T", metric.Name, data)
+			m.t.Errorf("metric %s has data of unexpected type %T", metric.Name, data)
 		}
 	}
 	return series
 }
 
+// expect checks the values of all time series. It ignores series that are 0 and not in want.
 func (m *meter) expect(what string, want map[string]string) {
 	m.t.Helper()
 	got := m.read()
 	maps.DeleteFunc(got, func(series, value string) bool { _, wanted := want[series]; return value == "0" && !wanted })
 	if !maps.Equal(got, want) {
-		m.t.Errorf("%s:\n got %s\nwant %s", what, sorted(got), sorted(want))
+		m.t.Errorf("time series of %s:\n got %s\nwant %s", what, sorted(got), sorted(want))
 	}
 }
 
+// sorted returns one line per series, sorted by name.
 func sorted(series map[string]string) string {
 	var lines []string
 	for k, v := range series {
@@ -99,7 +103,7 @@ func sorted(series map[string]string) string {
 	return strings.Join(lines, "\n     ")
 }
 
-// run calls the hooks for an operation from start to finish.
+// run calls the hooks for the start and the end of an operation.
 func (m *meter) run(op chaingql.Operation, out chaingql.Outcome) {
 	m.OperationFinished(m.OperationStarted(context.Background(), op), op, out)
 }
@@ -112,7 +116,8 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	m.run(queryMine, chaingql.Outcome{Duration: 2 * time.Second, Failed: true, Code: "TIMEOUT"})
 	m.run(queryMine, chaingql.Outcome{Failed: true})
 	m.run(subscriptionOf("sse"), chaingql.Outcome{Duration: time.Hour, Reason: chaingql.ReasonClient, Blocks: 7})
-	m.run(subscriptionOf("graphql-ws"), chaingql.Outcome{Duration: time.Minute, Failed: true, Reason: chaingql.ReasonGap, Err: chaingql.ErrGap})
+	m.run(subscriptionOf("graphql-ws"),
+		chaingql.Outcome{Duration: time.Minute, Failed: true, Reason: chaingql.ReasonGap, Err: chaingql.ErrGap})
 	m.OperationStarted(context.Background(), subscriptionOf("graphql-transport-ws"))
 	const q, s = "chaingql.transport=http,graphql.operation.type=query", "graphql.operation.type=subscription"
 	m.expect("operations", map[string]string{
@@ -135,7 +140,7 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	})
 }
 
-func TestUnlistedOperationNamesAreNotInMetrics(t *testing.T) {
+func TestClientTextCreatesNoTimeSeriesByDefault(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for i := range 3000 {
 		op := queryMine
@@ -144,10 +149,10 @@ func TestUnlistedOperationNamesAreNotInMetrics(t *testing.T) {
 	}
 	got := m.read()
 	maps.DeleteFunc(got, func(_, value string) bool { return value == "0" })
-	equal(t, "series: "+sorted(got), len(got), 2)
+	equal(t, "number of time series after 3,000 different operations:\n"+sorted(got)+"\n", len(got), 2)
 }
 
-func TestListedNamesAndProjectsAreInMetrics(t *testing.T) {
+func TestMetricsContainListedOperationNamesAndProjects(t *testing.T) {
 	allowed := []string{"Mine", "Live"}
 	m := metered(t, otelchaingql.Options{OperationNames: allowed, Projects: true})
 	allowed[0] = "Stranger's"
@@ -157,12 +162,15 @@ func TestListedNamesAndProjectsAreInMetrics(t *testing.T) {
 	m.run(stranger, chaingql.Outcome{})
 	got := m.read()
 	for _, name := range []string{"Mine", "_OTHER"} {
-		equal(t, name, got["chaingql.operations.started{chaingql.project=demo,chaingql.transport=http,graphql.operation.name="+name+",graphql.operation.type=query}"], "1")
+		series := "chaingql.operations.started{chaingql.project=demo,chaingql.transport=http," +
+			"graphql.operation.name=" + name + ",graphql.operation.type=query}"
+		equal(t, series, got[series], "1")
 	}
 }
 
-// If there are more projects than maxKinds, attribute sets are created for each measurement.
-func TestManyProjectsAreAllCounted(t *testing.T) {
+// If there are more kinds of operations than the cache holds, attribute sets are created for each
+// measurement.
+func TestOperationsAreCountedIfAttributeCacheIsFull(t *testing.T) {
 	m := metered(t, otelchaingql.Options{Projects: true})
 	for i := range 5000 {
 		op := queryMine
@@ -177,23 +185,23 @@ func TestManyProjectsAreAllCounted(t *testing.T) {
 			}
 		}
 	}
-	equal(t, "operations", sum, 5000)
-	equal(t, "attributes that are kept", otelchaingql.KeptKinds(5000), 2000)
+	equal(t, "number of counted operations", sum, 5000)
+	equal(t, "number of cached attribute sets", otelchaingql.KeptKinds(5000), 2000)
 }
 
-func TestAttributesAreOnEverything(t *testing.T) {
+func TestAllMetricsHaveOptionsAttributes(t *testing.T) {
 	all := []attribute.KeyValue{attribute.String("chain", "test")}
 	m := metered(t, otelchaingql.Options{Attributes: all})
 	all[0] = attribute.String("chain", "another")
 	m.everything()
 	for series := range m.read() {
 		if !strings.Contains(series, "chain=test") {
-			t.Errorf("%s lacks the attributes", series)
+			t.Errorf("series %s does not have the attribute chain=test from Options.Attributes", series)
 		}
 	}
 }
 
-func TestSocketsAreCounted(t *testing.T) {
+func TestOpenAndClosedSocketsAreCounted(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	s := chaingql.Socket{Protocol: "graphql-ws", Project: "demo", Remote: "192.0.2.1:1"}
 	m.SocketOpened(context.Background(), s)
@@ -205,10 +213,11 @@ func TestSocketsAreCounted(t *testing.T) {
 	})
 }
 
-func TestDeliveriesAreCountedAndLateOnesTimed(t *testing.T) {
+func TestDeliveriesAreCountedAndTheirLagIsMeasured(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for _, from := range []chaingql.Source{"live", "live", "window", "backend"} {
-		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from, Lag: 250 * time.Millisecond})
+		d := chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from, Lag: 250 * time.Millisecond}
+		m.BlockDelivered(context.Background(), d)
 	}
 	m.expect("deliveries", map[string]string{
 		"chaingql.blocks.delivered{chaingql.origin=live,chaingql.transport=sse}":    "2",
@@ -219,24 +228,24 @@ func TestDeliveriesAreCountedAndLateOnesTimed(t *testing.T) {
 	})
 }
 
-func TestSourceUpFollowsState(t *testing.T) {
+func TestSourceUpShowsStateOfSource(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	up := func() string { return m.read()["chaingql.source.up{}"] }
-	equal(t, "up before anything is known", up(), "")
+	equal(t, "source.up before any block or failure", up(), "")
 	at := time.Unix(1_700_000_000, 250_000_000)
 	block := func(t time.Time) chaingql.Block { return chaingql.Block{Time: t} }
 	m.BlockReceived(block(at), 2*time.Second)
-	equal(t, "up with a block", up(), "1")
-	m.SourceFailed(fmt.Errorf("left out: %w", chaingql.ErrGap), 0)
-	equal(t, "up after a gap", up(), "1")
+	equal(t, "source.up after a block", up(), "1")
+	m.SourceFailed(fmt.Errorf("missing blocks: %w", chaingql.ErrGap), 0)
+	equal(t, "source.up after a gap", up(), "1")
 	m.SourceFailed(errors.New("line cut"), time.Second)
 	m.SourceFailed(errors.New("line cut"), time.Second)
-	equal(t, "up after a failure", up(), "0")
-	m.BlockReceived(block(at.Add(-time.Minute)), 62*time.Second) // was missing before
-	equal(t, "up before the recovery is reported", up(), "0")
-	equal(t, "time of the newest block", m.read()["chaingql.source.last_block.time{}"], "1700000000.250")
+	equal(t, "source.up after a failure", up(), "0")
+	m.BlockReceived(block(at.Add(-time.Minute)), 62*time.Second) // a repaired block, older than the newest
+	equal(t, "source.up after a block, before SourceRecovered", up(), "0")
+	equal(t, "generation time of the newest block", m.read()["chaingql.source.last_block.time{}"], "1700000000.250")
 	m.SourceRecovered(3 * time.Second)
-	equal(t, "up after the recovery", up(), "1")
+	equal(t, "source.up after SourceRecovered", up(), "1")
 	m.SourceFailed(chaingql.ErrSourceStalled, 0)
 	m.BlockReceived(block(at.Add(time.Second)), -time.Second) // the source's clock is ahead
 	m.BlockDropped(block(at))
@@ -253,41 +262,47 @@ func TestSourceUpFollowsState(t *testing.T) {
 	})
 	other := metered(t, otelchaingql.Options{})
 	other.SourceFailed(errors.New("refused"), time.Second)
-	equal(t, "up after a failure before any block", other.read()["chaingql.source.up{}"], "0")
+	equal(t, "source.up after a failure before any block", other.read()["chaingql.source.up{}"], "0")
 }
 
-// Prometheus sees the first rare event as an increase only if the series existed before.
-func TestRareEventsStartAtZero(t *testing.T) {
+// Prometheus sees the first event as an increase only if the series existed before.
+func TestCountersOfRareEventsStartAtZero(t *testing.T) {
 	got := metered(t, otelchaingql.Options{}).read()
-	for _, series := range []string{"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
-		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}"} {
+	for _, series := range []string{
+		"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
+		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}",
+	} {
 		equal(t, series, got[series], "0")
 	}
 }
 
-func TestLimitsAreCountedByName(t *testing.T) {
+func TestLimitHitsAreCountedByLimit(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Connections")
-	m.expect("limits", map[string]string{"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Connections}": "1"})
+	m.expect("limits", map[string]string{
+		"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Connections}": "1",
+	})
 }
 
-func TestDurationsHaveExemplars(t *testing.T) {
+func TestQueryDurationHasExemplarWithSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
-	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	m := metered(t, otelchaingql.Options{TracerProvider: provider})
 	m.run(queryMine, chaingql.Outcome{Duration: time.Second})
 	for _, metric := range m.collect() {
 		if metric.Name == "chaingql.query.duration" {
 			exemplars := metric.Data.(metricdata.Histogram[float64]).DataPoints[0].Exemplars
-			if id := spans.Ended()[0].SpanContext().SpanID(); len(exemplars) != 1 || string(exemplars[0].SpanID) != string(id[:]) {
-				t.Errorf("exemplars %v, want one of %v", exemplars, id)
+			id := spans.Ended()[0].SpanContext().SpanID()
+			if len(exemplars) != 1 || string(exemplars[0].SpanID) != string(id[:]) {
+				t.Errorf("the metric has exemplars %v, want one with span %v", exemplars, id)
 			}
 		}
 	}
 }
 
-// everything calls each hook, with every combination that metrics distinguish.
+// everything calls each hook, so that every metric with every attribute exists.
 func (m *meter) everything() {
 	m.run(queryMine, chaingql.Outcome{Failed: true, Code: "TIMEOUT"})
 	m.run(subscriptionOf("sse"), chaingql.Outcome{Failed: true, Reason: chaingql.ReasonLost})

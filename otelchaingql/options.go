@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options configure the telemetry. The zero value is safe in production.
+// Options configures [Hooks]. The zero value is safe in production.
 type Options struct {
 	// TracerProvider creates the spans. Default: otel.GetTracerProvider(), even if it is set after
 	// the call of Hooks.
@@ -19,37 +19,42 @@ type Options struct {
 	MeterProvider metric.MeterProvider
 
 	// Propagator reads the trace context that a client sends. Clients send the fields of W3C Trace
-	// Context and Baggage, so use propagation.TraceContext or a composite with it. Default:
-	// otel.GetTextMapPropagator(), which reads nothing until it is set.
+	// Context and W3C Baggage, so use propagation.TraceContext or a composite propagator that
+	// contains it. Default: otel.GetTextMapPropagator(), which reads nothing until the host sets
+	// the global propagator.
 	Propagator propagation.TextMapPropagator
 
-	// TrustRemoteParent continues the trace of the client. Clients then choose trace ids and, by
-	// the sampled flag, which operations are sampled. Set it only if all clients are your own.
-	// Default: an operation only links to its client's trace and belongs to a trace of the host.
-	// For the span of the HTTP request, otelhttp needs WithPublicEndpointFn to do the same.
+	// TrustRemoteParent makes an operation part of the trace that its client names. Clients then
+	// choose the trace ids. With the sampled flag, they also choose which operations are sampled.
+	// Set it only if all clients are your own. Default: an operation belongs to a trace of the
+	// host and only has a link to the client's trace.
+	//
+	// The span of the HTTP request belongs to otelhttp, which continues the client's trace by
+	// default. To change this, set its option WithPublicEndpointFn.
 	TrustRemoteParent bool
 
-	// Baggage passes the client's baggage to the Backend, if Propagator reads it. Every
-	// instrumented client that the Backend calls with its context sends it on, so set this only if
-	// all clients are your own. Default: baggage is dropped.
+	// Baggage adds the baggage of the client to the context of Backend calls, if Propagator reads
+	// baggage. Instrumented clients that the Backend uses send this baggage to their servers, so
+	// set it only if all clients are your own. Default: baggage is dropped.
 	Baggage bool
 
-	// OperationNames lists the operation names that may appear in graphql.operation.name of metrics
-	// and in span names. Metrics show any other name as "_OTHER". Default: metrics and span names
-	// contain no operation name, because clients choose the names and each would be a new time
-	// series.
+	// OperationNames lists the operation names that may appear in span names and in the attribute
+	// graphql.operation.name of metrics. Metrics show any other name as "_OTHER". Default: span
+	// names and metrics contain no operation name, because clients choose the names and each name
+	// would be a new time series.
 	OperationNames []string
 
-	// Projects adds the project to the metrics of operations, with a set of time series for each.
-	// Set it only if an Authorizer restricts the projects: otherwise any path creates one. Default:
-	// false.
+	// Projects adds the project to the metrics of operations, so that each project has its own time
+	// series. Set it only if an Authorizer restricts the projects. Otherwise a client can create
+	// new time series with any URL path. Default: false.
 	Projects bool
 
-	// Attributes are added to all spans and metrics, to distinguish several Handlers in one
-	// process. Hooks copies them.
+	// Attributes are added to all spans and metrics, for example to distinguish several Handlers in
+	// one process. Hooks copies the slice.
 	Attributes []attribute.KeyValue
 }
 
+// withDefaults returns a copy of o with defaults for the fields that are not set. o may be nil.
 func (o *Options) withDefaults() Options {
 	var in Options
 	if o != nil {

@@ -13,10 +13,11 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// TestReadmeListsAllMetrics compares the README's table with the metrics: names, kinds, units and
-// attributes. Optional attributes are in brackets.
+// TestReadmeListsAllMetrics compares the table in README.md with the metrics: names, kinds, units
+// and attributes. Optional attributes are in brackets.
 func TestReadmeListsAllMetrics(t *testing.T) {
-	plain, all := metered(t, otelchaingql.Options{}), metered(t, otelchaingql.Options{Projects: true, OperationNames: []string{"Mine"}})
+	plain := metered(t, otelchaingql.Options{})
+	all := metered(t, otelchaingql.Options{Projects: true, OperationNames: []string{"Mine"}})
 	plain.everything()
 	all.everything()
 	always := map[string][]attribute.Key{}
@@ -34,7 +35,8 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 			}
 			names = append(names, name)
 		}
-		want = append(want, fmt.Sprintf("| `%s` | %s | `%s` | %s |", metric.Name, kind, metric.Unit, strings.Join(names, " ")))
+		row := fmt.Sprintf("| `%s` | %s | `%s` | %s |", metric.Name, kind, metric.Unit, strings.Join(names, " "))
+		want = append(want, row)
 	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -47,11 +49,13 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("README.md has\n%s\nwant, by name,\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(got, want) {
+		t.Errorf("README.md has the table\n%s\nwant these rows, sorted by name:\n%s",
+			strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
+// kindOf returns the kind of a metric and the sorted keys of its attributes.
 func kindOf(t *testing.T, data metricdata.Aggregation) (kind string, keys []attribute.Key) {
 	t.Helper()
 	add := func(set attribute.Set) {
@@ -83,7 +87,7 @@ func kindOf(t *testing.T, data metricdata.Aggregation) (kind string, keys []attr
 			add(p.Attributes)
 		}
 	default:
-		t.Errorf("%T", data)
+		t.Errorf("metric has data of unexpected type %T", data)
 	}
 	slices.Sort(keys)
 	return kind, keys

@@ -18,10 +18,11 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// asProgram is an environment variable. If it is set, the test binary runs the program in a
-// separate process, which can receive signals.
+// asProgram is an environment variable. If it is set, the test binary runs main instead of the
+// tests. Tests use it to run the server in a separate process, which can receive signals.
 const asProgram = "CHAINGQL_TEST_AS_PROGRAM"
 
+// TestMain runs the tests and fails if goroutines are still running after them.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
@@ -32,11 +33,12 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// recorded returns the path of a recorded file.
+// recorded returns the path of a recording in testdata/recordings.
 func recorded(name string) string {
 	return filepath.Join("..", "..", "testdata", "recordings", name+".json.gz")
 }
 
+// written writes text to a temporary file and returns its path.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.json")
@@ -46,7 +48,7 @@ func written(t *testing.T, text string) string {
 	return path
 }
 
-func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
+func TestUsageErrorsExitWithCode2AndPrintOneLine(t *testing.T) {
 	const block = `{"workchain":-1,"shard":"8000000000000000","seq_no":1,"hash":"%s","gen_utime":1}`
 	unordered := fmt.Sprintf(`{"blocks":[`+block+`]}`, strings.Repeat("ab", 32))
 	for _, test := range []struct {
@@ -55,57 +57,58 @@ func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 		want string // substring of the line
 	}{
 		{"unknown flag", []string{"-port", "80"}, "-port"},
-		{"argument", []string{"chain.json"}, `"chain.json"`},
+		{"unexpected argument", []string{"chain.json"}, `"chain.json"`},
 		{"flag without value", []string{"-chain"}, "-chain"},
 		{"address without port", []string{"-addr", "127.0.0.1"}, "missing port"},
 		{"port out of range", []string{"-addr", "127.0.0.1:99999"}, "-addr"},
-		{"rate zero", []string{"-rate", "0"}, "-rate"},
-		{"rate negative", []string{"-rate", "-1"}, "-rate"},
-		{"rate NaN", []string{"-rate", "NaN"}, "-rate"},
-		{"rate infinite", []string{"-rate", "Inf"}, "-rate"},
-		{"lead negative", []string{"-lead", "-1s"}, "-lead"},
-		{"rate no number", []string{"-rate", "fast"}, "-rate"},
-		{"project empty", []string{"-project", ""}, "no project id"},
-		{"project with slash", []string{"-project", "a/b"}, `"a/b"`},
-		{"project with quote", []string{"-project", "a'b"}, `"a'b"`},
-		{"project dots", []string{"-project", ".."}, `".."`},
-		{"secret empty", []string{"-project", "demo="}, "secret"},
-		{"project twice", []string{"-project", "demo", "-project", "Demo=s"}, "twice"},
-		{"chain not there", []string{"-chain", "no-such-file"}, "no-such-file"},
-		{"chain a folder", []string{"-chain", "."}, "directory"},
-		{"chain empty", []string{"-chain", written(t, "")}, "file.json"},
-		{"chain no JSON", []string{"-chain", written(t, "blocks\nblocks")}, "file.json"},
-		{"chain cut short", []string{"-chain", written(t, `{"blocks":[`)}, "file.json"},
-		{"chain with a wrong block", []string{"-chain", written(t, `{"blocks":[{"seq_no":-1}]}`)}, "block 1"},
-		{"chain without blocks", []string{"-chain", written(t, `{"blocks":[]}`)}, "no block"},
-		{"chain without chain_order", []string{"-chain", written(t, unordered)}, "chain_order"},
-		{"accounts not there", []string{"-accounts", "no-such-file"}, "no-such-file"},
-		{"accounts wrong", []string{"-accounts", written(t, `{"accounts":[{"address":"x"}]}`)}, "account 1"},
-		{"accounts without any", []string{"-accounts", written(t, `{"accounts":[]}`)}, "no accounts"},
+		{"zero rate", []string{"-rate", "0"}, "-rate"},
+		{"negative rate", []string{"-rate", "-1"}, "-rate"},
+		{"NaN as rate", []string{"-rate", "NaN"}, "-rate"},
+		{"infinite rate", []string{"-rate", "Inf"}, "-rate"},
+		{"negative lead", []string{"-lead", "-1s"}, "-lead"},
+		{"text as rate", []string{"-rate", "fast"}, "-rate"},
+		{"empty project id", []string{"-project", ""}, "no project id"},
+		{"slash in project id", []string{"-project", "a/b"}, `"a/b"`},
+		{"quote in project id", []string{"-project", "a'b"}, `"a'b"`},
+		{"dots as project id", []string{"-project", ".."}, `".."`},
+		{"empty secret", []string{"-project", "demo="}, "secret"},
+		{"duplicate project id", []string{"-project", "demo", "-project", "Demo=s"}, "twice"},
+		{"missing chain file", []string{"-chain", "no-such-file"}, "no-such-file"},
+		{"folder as chain file", []string{"-chain", "."}, "directory"},
+		{"empty chain file", []string{"-chain", written(t, "")}, "file.json"},
+		{"chain file without JSON", []string{"-chain", written(t, "blocks\nblocks")}, "file.json"},
+		{"truncated chain file", []string{"-chain", written(t, `{"blocks":[`)}, "file.json"},
+		{"invalid block", []string{"-chain", written(t, `{"blocks":[{"seq_no":-1}]}`)}, "block 1"},
+		{"chain file without blocks", []string{"-chain", written(t, `{"blocks":[]}`)}, "no block"},
+		{"chain file without chain_order", []string{"-chain", written(t, unordered)}, "chain_order"},
+		{"missing accounts file", []string{"-accounts", "no-such-file"}, "no-such-file"},
+		{"invalid account", []string{"-accounts", written(t, `{"accounts":[{"address":"x"}]}`)}, "account 1"},
+		{"accounts file without accounts", []string{"-accounts", written(t, `{"accounts":[]}`)}, "no accounts"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), test.args, &stdout, &stderr)
 			line, rest, _ := strings.Cut(stderr.String(), "\n")
 			if code != exitUsage || rest != "" || !strings.HasPrefix(line, "server: ") || !strings.Contains(line, test.want) {
-				t.Errorf("exit code %d, want %d; stderr %q, want one line with %q", code, exitUsage, stderr.String(), test.want)
+				t.Errorf("got exit code %d and stderr %q, want %d and one line with %q",
+					code, stderr.String(), exitUsage, test.want)
 			}
 			if stdout.Len() > 0 {
-				t.Errorf("stdout %q", stdout.String())
+				t.Errorf("stdout is %q, want nothing", stdout.String())
 			}
 		})
 	}
 }
 
-func TestHelpListsFlags(t *testing.T) {
+func TestHelpListsAllFlags(t *testing.T) {
 	for _, arg := range []string{"-h", "-help", "--help"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{arg}, &stdout, &stderr); code != exitDone || stderr.Len() > 0 {
-			t.Errorf("%s: exit code %d, stderr %q", arg, code, stderr.String())
+			t.Errorf("%s: got exit code %d and stderr %q, want %d and nothing", arg, code, stderr.String(), exitDone)
 		}
 		flags := regexp.MustCompile(`(?m)^  -(\w+)`).FindAllString(stdout.String(), -1)
 		if want := "[  -accounts   -addr   -chain   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
-			t.Errorf("%s: flags %v, want %s", arg, flags, want)
+			t.Errorf("%s: the help lists the flags %v, want %s", arg, flags, want)
 		}
 	}
 }
@@ -119,7 +122,7 @@ func TestAddressInUseExitsWithCode1(t *testing.T) {
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"-addr", taken.Addr().String()}, io.Discard, &stderr)
 	if code != exitFailed || !strings.Contains(stderr.String(), "address already in use") {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+		t.Errorf("got exit code %d and stderr %q, want %d and the reason", code, stderr.String(), exitFailed)
 	}
 }
 
@@ -127,10 +130,10 @@ func TestAddressInUseExitsWithCode1(t *testing.T) {
 type program struct {
 	greeting string
 	url      string
-	stop     func() (code int, rest string)
+	stop     func() (code int, rest string) // stops the server; rest is what it printed after the greeting
 }
 
-// launch starts the program and waits until it has printed its greeting.
+// launch starts the server and waits until it has printed its greeting.
 func launch(t *testing.T, args ...string) program {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -146,7 +149,7 @@ func launch(t *testing.T, args ...string) program {
 		chunk := make([]byte, 4096)
 		n, err := out.Read(chunk)
 		if err != nil {
-			t.Fatalf("after %q: %v", greeting.String(), err)
+			t.Fatalf("the server ended before it printed its whole greeting: %v; it printed %q", err, greeting.String())
 		}
 		greeting.Write(chunk[:n])
 	}
@@ -160,8 +163,8 @@ func launch(t *testing.T, args ...string) program {
 	return p
 }
 
-// The SDK retries a 404 for two minutes, so a URL without a project must have an immediate
-// response.
+// The network's SDK for clients retries a request for two minutes if the status is 404, so a URL
+// without a project must have another status.
 func TestURLWithoutProjectIsNot404(t *testing.T) {
 	for _, test := range []struct {
 		args   []string
@@ -175,14 +178,15 @@ func TestURLWithoutProjectIsNot404(t *testing.T) {
 			}
 			_ = res.Body.Close()
 			if res.StatusCode != test.status || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
-				t.Errorf("%v: %s: %d %v, want %d", test.args, path, res.StatusCode, res.Header, test.status)
+				t.Errorf("server with arguments %v: GET %s returned status %d and headers %v, want status %d and JSON",
+					test.args, path, res.StatusCode, res.Header, test.status)
 			}
 		}
 		p.stop()
 	}
 }
 
-func TestGreetingContainsCommands(t *testing.T) {
+func TestGreetingShowsURLsAndCommands(t *testing.T) {
 	open := launch(t)
 	want := strings.ReplaceAll(`serving on http://ADDR/demo/graphql
 simulating a chain: every second a masterchain block and one of each of two shards
@@ -201,30 +205,42 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 
 `, "ADDR", strings.TrimSuffix(strings.TrimPrefix(open.url, "http://"), "/demo/graphql"))
 	if open.greeting != want {
-		t.Errorf("greeting:\n%s\nwant:\n%s", open.greeting, want)
+		t.Errorf("got greeting:\n%s\nwant:\n%s", open.greeting, want)
 	}
 	open.stop()
 
-	const chain = `{"blocks":[{"workchain":-1,"shard":"8000000000000000","seq_no":7,"hash":"%[1]s","gen_utime":1,"chain_order":"07m"},
+	const chain = `{"blocks":[
+		{"workchain":-1,"shard":"8000000000000000","seq_no":7,"hash":"%[1]s","gen_utime":1,"chain_order":"07m"},
 		{"workchain":-1,"shard":"8000000000000000","seq_no":8,"hash":"%[1]s","gen_utime":2}]}`
 	for _, test := range []struct {
 		name string
 		args []string
 		want []string
 	}{
-		{"project", []string{"-project", "shop", "-project", "other=x"}, []string{"/shop/graphql\n", "curl http://127", "npx wscat -c ws://127"}},
-		{"secret", []string{"-project", "shop=s3cret"}, []string{"/shop/graphql\n", "curl -u ':s3cret' http://127", "npx wscat --auth ':s3cret' -c ws://127"}},
-		{"quoted secret", []string{"-project", "shop=it's"}, []string{`curl -u ':it'\''s' http://127`, `npx wscat --auth ':it'\''s' -c`}},
-		{"everywhere", []string{"-addr", "0.0.0.0:0"}, []string{"serving on http://127.0.0.1:"}},
-		{"recording", []string{"-chain", written(t, fmt.Sprintf(chain, strings.Repeat("ab", 32)))},
-			[]string{"\nreplaying 1 recorded blocks in 3s, 10 a second, then simulating\n", "\nleaving out 1 recorded blocks without chain_order\n"}},
+		{
+			"first project without a secret", []string{"-project", "shop", "-project", "other=x"},
+			[]string{"/shop/graphql\n", "curl http://127", "npx wscat -c ws://127"},
+		},
+		{
+			"project with a secret", []string{"-project", "shop=s3cret"},
+			[]string{"/shop/graphql\n", "curl -u ':s3cret' http://127", "npx wscat --auth ':s3cret' -c ws://127"},
+		},
+		{
+			"secret with a quote", []string{"-project", "shop=it's"},
+			[]string{`curl -u ':it'\''s' http://127`, `npx wscat --auth ':it'\''s' -c`},
+		},
+		{"all interfaces", []string{"-addr", "0.0.0.0:0"}, []string{"serving on http://127.0.0.1:"}},
+		{"recording", []string{"-chain", written(t, fmt.Sprintf(chain, strings.Repeat("ab", 32)))}, []string{
+			"\nreplaying 1 recorded blocks in 3s, 10 a second, then simulating\n",
+			"\nleaving out 1 recorded blocks without chain_order\n",
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := launch(t, test.args...)
 			defer p.stop()
 			for _, part := range test.want {
 				if !strings.Contains(p.greeting, part) {
-					t.Errorf("greeting lacks %q:\n%s", part, p.greeting)
+					t.Errorf("the greeting does not contain %q:\n%s", part, p.greeting)
 				}
 			}
 		})
@@ -233,7 +249,8 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 
 var curlLine = regexp.MustCompile(`(?m)^curl (?:-u '([^']*)' )?(\S+) -H '([^:]+): ([^']+)' -d '([^']+)'$`)
 
-// curl sends the request of the n-th printed curl command.
+// curl sends the request of the n-th curl command in the greeting, counted from 0, and decodes the
+// response.
 func (p program) curl(t *testing.T, n int, answer any) {
 	t.Helper()
 	line := curlLine.FindAllStringSubmatch(p.greeting, -1)[n]
@@ -251,14 +268,14 @@ func (p program) curl(t *testing.T, n int, answer any) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status)
+		t.Fatalf("POST %s returned status %s, want 200", line[2], resp.Status)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestPrintedCommandsWork(t *testing.T) {
+func TestCurlCommandsInGreetingWork(t *testing.T) {
 	for _, args := range [][]string{nil, {"-project", "shop"}, {"-project", "shop=s3cret"}} {
 		p := launch(t, args...)
 		var latest struct {
@@ -268,7 +285,7 @@ func TestPrintedCommandsWork(t *testing.T) {
 			p.curl(t, 0, &latest)
 		}
 		if b := latest.Data.Blockchain.Blocks.Edges[0].Node; b.SeqNo == 0 || len(b.Hash) != 64 {
-			t.Errorf("%v: latest block %+v", args, b)
+			t.Errorf("server with arguments %v: the latest block is %+v, want a seq_no and a hash", args, b)
 		}
 		var account struct {
 			Data struct {
@@ -279,15 +296,16 @@ func TestPrintedCommandsWork(t *testing.T) {
 		}
 		p.curl(t, 1, &account)
 		if got := account.Data.Blockchain.Account.Info.Balance; got != "1000000000" {
-			t.Errorf("%v: balance %q", args, got)
+			t.Errorf("server with arguments %v: the balance is %q, want 1000000000", args, got)
 		}
 		if code, rest := p.stop(); code != exitDone || rest != "stopping\n" {
-			t.Errorf("%v: exit code %d, output %q", args, code, rest)
+			t.Errorf("server with arguments %v: got exit code %d and final output %q, want %d and stopping",
+				args, code, rest, exitDone)
 		}
 	}
 }
 
-func TestMissingSecretIsRefused(t *testing.T) {
+func TestRequestWithoutSecretIs401(t *testing.T) {
 	p := launch(t, "-project", "shop=s3cret")
 	defer p.stop()
 	for _, path := range []string{p.url, p.url + "/", strings.Replace(p.url, "/shop/", "/demo/", 1)} {
@@ -297,7 +315,7 @@ func TestMissingSecretIsRefused(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s: %s", path, resp.Status)
+			t.Errorf("GET %s without a secret returned status %s, want 401", path, resp.Status)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
+// TestMain runs the tests and fails if goroutines are still running after them.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
@@ -35,12 +36,13 @@ func started(t *testing.T) (address string) {
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("the program ended with %v", err)
+			t.Errorf("serve failed: %v", err)
 		}
 	})
 	return listener.Addr().String() + "/demo/graphql"
 }
 
+// ask sends a query over HTTP and returns the response.
 func ask(t *testing.T, address, query string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"query": query})
@@ -59,11 +61,12 @@ func ask(t *testing.T, address, query string) string {
 	return string(answer)
 }
 
-func TestTransactionsAreServedWithBlocks(t *testing.T) {
+func TestHandlerServesTransactionsAndTheirBlocks(t *testing.T) {
 	address := started(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, "ws://"+address, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
+	options := &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}}
+	conn, _, err := websocket.Dial(ctx, "ws://"+address, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,26 +94,29 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(frame, &m); err != nil {
-			t.Fatalf("%v: %s", err, frame)
+			t.Fatalf("message %s is not valid: %v", frame, err)
 		}
 		return m
 	}
 	say(`{"type":"connection_init"}`)
 	if m := hear(); m.Type != "connection_ack" {
-		t.Fatalf("init: %+v", m)
+		t.Fatalf("got the first message %+v, want connection_ack", m)
 	}
-	say(`{"id":"1","type":"subscribe","payload":{"query":"subscription{transactions(account:\"` + wallet(1) + `\"){id block amount to{address}}}"}}`)
+	say(`{"id":"1","type":"subscribe","payload":{"query":` +
+		`"subscription{transactions(account:\"` + wallet(1) + `\"){id block amount to{address}}}"}}`)
 	last := 0
 	for range 6 {
 		m := hear()
 		tx, n := m.Payload.Data.Transactions, 0
-		if _, err := fmt.Sscanf(tx.ID, "tx%d", &n); m.Type != "next" || err != nil || n <= last || tx.Block == "" || tx.Amount != fmt.Sprint(n/2*1_500_000_000) {
-			t.Errorf("got %+v after transaction %d", m, last)
+		_, err := fmt.Sscanf(tx.ID, "tx%d", &n)
+		want := fmt.Sprint(n / 2 * 1_500_000_000)
+		if m.Type != "next" || err != nil || n <= last || tx.Block == "" || tx.Amount != want {
+			t.Errorf("got message %+v after transaction %d, want a later transaction with amount %s", m, last, want)
 		}
 		last = n
 		answer := ask(t, address, `{blockchain{blocks(after:"",last:null,first:50){edges{node{chain_order}}}}}`)
 		if !strings.Contains(answer, `"`+tx.Block+`"`) && n < 90 {
-			t.Errorf("block %q is not in %s", tx.Block, answer)
+			t.Errorf("block %q of transaction %s is not among the blocks %s", tx.Block, tx.ID, answer)
 		}
 	}
 
@@ -130,9 +136,11 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tx := got.Data.Transactions; len(tx) != 3 || !strings.Contains(tx[0].Amount, ".") || len(tx[2].From.Transactions) != 1 {
-		t.Errorf("newest three transactions: %s", answer)
+		t.Errorf("the query for the newest three transactions returned %s", answer)
 	}
-	if answer := ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`); !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
-		t.Errorf("nested lists: %s", answer)
+	const want = "costs 101 calls of the backend, more than the limit of 50"
+	answer = ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`)
+	if !strings.Contains(answer, want) {
+		t.Errorf("the query with nested lists returned %s, want an error with %q", answer, want)
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// A panel holds the Prometheus queries of a Grafana panel.
+// A panel is a panel or a row of a Grafana dashboard, with its Prometheus queries.
 type panel struct {
 	Title   string
 	Panels  []panel
 	Targets []struct{ Expr, LegendFormat string }
 }
 
+// A dashboard is a Grafana dashboard.
 type dashboard struct {
 	Panels     []panel
 	Templating struct {
@@ -29,7 +30,7 @@ type dashboard struct {
 // inventory maps each series name to its labels and their values.
 type inventory map[string]map[string][]string
 
-// inventory returns the series in the registry, with the labels that Prometheus adds.
+// inventory returns the series in the registry. It adds the labels that Prometheus adds.
 func (tr *trial) inventory() inventory {
 	tr.t.Helper()
 	families, err := tr.tel.registry.Gather()
@@ -63,8 +64,8 @@ func (tr *trial) inventory() inventory {
 	return all
 }
 
-// check lists the series and labels that expr uses but that do not exist. It also returns the
-// labels of the result.
+// check returns the labels by which the query expr groups its result. wrong describes each series,
+// label and label value in expr that does not exist.
 func (all inventory) check(expr string) (by []string, wrong []string) {
 	replaced := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(expr)
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(replaced)
@@ -89,7 +90,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 			if values == nil {
 				wrong = append(wrong, fmt.Sprintf("%s has no label %s", v.Name, m.Name))
 			} else if !strings.Contains(m.Value, "$") && !slices.ContainsFunc(values, m.Matches) {
-				wrong = append(wrong, fmt.Sprintf("%s is never %s", v.Name, m))
+				wrong = append(wrong, fmt.Sprintf("no series %s has %s", v.Name, m))
 			}
 		}
 		for _, above := range path {
@@ -98,7 +99,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 				continue
 			}
 			if sum.Without {
-				wrong = append(wrong, "without is not checked")
+				wrong = append(wrong, "the test does not support without")
 			}
 			by = append(by, sum.Grouping...)
 			for _, label := range sum.Grouping {
@@ -112,7 +113,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 	return by, wrong
 }
 
-func TestDashboardUsesExistingSeries(t *testing.T) {
+func TestDashboardShowsAllMetricsAndUsesOnlyExistingSeries(t *testing.T) {
 	tr := start(t)
 	tr.everything()
 	all := tr.inventory()
@@ -132,11 +133,12 @@ func TestDashboardUsesExistingSeries(t *testing.T) {
 			for _, target := range p.Targets {
 				by, wrong := all.check(target.Expr)
 				for _, w := range wrong {
-					t.Errorf("panel %q: %s, in %s", p.Title, w, target.Expr)
+					t.Errorf("panel %q: query %s: %s", p.Title, target.Expr, w)
 				}
 				for _, label := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
 					if !slices.Contains(by, label[1]) {
-						t.Errorf("panel %q: the legend uses the label %s, which is not in the result of %s", p.Title, label[1], target.Expr)
+						t.Errorf("panel %q: the legend uses the label %s, which is not in the result of query %s",
+							p.Title, label[1], target.Expr)
 					}
 				}
 				for name := range all {
@@ -151,7 +153,7 @@ func TestDashboardUsesExistingSeries(t *testing.T) {
 	for name := range all {
 		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
 		if strings.HasPrefix(name, "chaingql_") && !shown[base] {
-			t.Errorf("no panel shows %s", base)
+			t.Errorf("no panel shows metric %s", base)
 		}
 	}
 	for _, v := range d.Templating.List {
@@ -160,11 +162,11 @@ func TestDashboardUsesExistingSeries(t *testing.T) {
 			continue
 		}
 		if asked == nil {
-			t.Errorf("variable %s has the definition %q", v.Name, v.Definition)
+			t.Errorf("variable %s has definition %q, want label_values(query, label)", v.Name, v.Definition)
 			continue
 		}
 		if _, wrong := all.check("sum by (" + asked[2] + ") (" + asked[1] + ")"); wrong != nil {
-			t.Errorf("variable %s: %v", v.Name, wrong)
+			t.Errorf("variable %s: definition %s: %v", v.Name, v.Definition, wrong)
 		}
 	}
 }
@@ -174,22 +176,23 @@ var (
 	question = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 )
 
-// TestDashboardCheckFindsErrors requires that the check can fail.
-func TestDashboardCheckFindsErrors(t *testing.T) {
+// TestCheckOfDashboardQueriesFindsErrors tests inventory.check, on which the test of the dashboard
+// depends.
+func TestCheckOfDashboardQueriesFindsErrors(t *testing.T) {
 	all := inventory{"a_total": {"b": {"x"}, "job": {"any"}}}
 	for expr, want := range map[string]string{
 		`sum by (b) (rate(a_total{b="x", job=~"$job"}[$__rate_interval]))`: "",
-		`a_total{b="y"}`:            "never",
+		`a_total{b="y"}`:            "no series a_total has b=",
 		`a_total{c="x"}`:            "no label c",
-		`a_total{b!="x"}`:           "never",
+		`a_total{b!="x"}`:           "no series a_total has b!=",
 		`sum by (c) (a_total)`:      "no label c",
 		`rate(b_total[5m])`:         "unknown series b_total",
 		`rate(a_total`:              "parse error",
-		`sum without (b) (a_total)`: "not checked",
+		`sum without (b) (a_total)`: "does not support without",
 	} {
 		_, wrong := all.check(expr)
 		if got := fmt.Sprint(wrong); want == "" && wrong != nil || !strings.Contains(got, want) {
-			t.Errorf("%s: %v, want %q", expr, got, want)
+			t.Errorf("query %s: check found %v, want %q", expr, got, want)
 		}
 	}
 }

@@ -17,14 +17,15 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A host serves a chain and its metrics.
+// A host serves a simulated chain and the metrics.
 type host struct {
 	chain   *memchain.Chain
 	handler *chaingql.Handler
 	mux     *http.ServeMux
 }
 
-// newHost returns a host of a chain. backend may be the chain itself.
+// newHost returns a host that serves backend. The host appends blocks to chain, which may be the
+// backend itself.
 func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *host {
 	h := &host{chain: chain, mux: http.NewServeMux()}
 	h.handler = chaingql.New(backend, &chaingql.Options{
@@ -34,11 +35,12 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 			Attributes: []attribute.KeyValue{attribute.String("chain", "simulated")},
 		}),
 	})
-	// otelhttp wraps the Handler, not the mux, so that spans contain the pattern and scrapes have
-	// no spans. Without a server name, the Host header of clients would be an attribute, with a
-	// time series for each value.
+	// otelhttp wraps the Handler and not the mux, so that spans contain the pattern and requests for
+	// /metrics have no spans. Without a server name, the Host header of clients would be an attribute,
+	// with a time series for each value.
 	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
-		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
+		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters),
+		otelhttp.WithPropagators(t.propagator))
 	chaingql.Mount(h.mux, "/{project}/graphql", served)
 	chaingql.Mount(h.mux, "/graphql", served) // for clients that send no project
 	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -47,7 +49,8 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 
 var errTrouble = errors.New("simulated source failure")
 
-// simulate appends blocks until ctx is done.
+// simulate appends a block each time that every has passed, until ctx is done. If trouble is
+// positive, it also simulates a failure of the source each time that trouble has passed.
 func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

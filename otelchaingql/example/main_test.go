@@ -7,5 +7,5 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain fails if goroutines remain.
+// TestMain runs the tests and fails if goroutines are still running after them.
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }

@@ -28,21 +28,23 @@ func (tr *trial) ended(names ...string) map[string]sdktrace.ReadOnlySpan {
 			return spans
 		}
 		if time.Now().After(end) {
-			tr.t.Fatalf("no span %q has ended, of %d", missing, len(spans))
+			tr.t.Fatalf("no span with the name %q has ended, only spans with %d other names", missing, len(spans))
 		}
 	}
 }
 
+// in checks that a span is in the client's trace and has this parent.
 func (tr *trial) in(span sdktrace.ReadOnlySpan, parent string) {
 	tr.t.Helper()
 	if got := span.SpanContext().TraceID().String(); got != traceID {
-		tr.t.Errorf("%s is in trace %s, want the client's", span.Name(), got)
+		tr.t.Errorf("span %s is in trace %s, want the client's trace %s", span.Name(), got, traceID)
 	}
 	if got := span.Parent().SpanID().String(); got != parent {
-		tr.t.Errorf("%s has parent %s, want %s", span.Name(), got, parent)
+		tr.t.Errorf("span %s has parent %s, want %s", span.Name(), got, parent)
 	}
 }
 
+// attributeOf returns the value of an attribute, or "" if the span does not have it.
 func attributeOf(span sdktrace.ReadOnlySpan, key attribute.Key) string {
 	for _, a := range span.Attributes() {
 		if a.Key == key {
@@ -60,10 +62,10 @@ func TestQuerySpanIsChildOfRequestSpan(t *testing.T) {
 	tr.in(request, remote)
 	tr.in(query, request.SpanContext().SpanID().String())
 	if got := tr.source.asked.Load(); got.SpanID() != query.SpanContext().SpanID() {
-		t.Errorf("the backend has span %v, want the query's", got.SpanID())
+		t.Errorf("the context of the backend has span %v, want the span of the query", got.SpanID())
 	}
 	if got := attributeOf(request, "http.route"); got != "/{project}/graphql" {
-		t.Errorf("route %q", got)
+		t.Errorf("attribute http.route is %q, want /{project}/graphql", got)
 	}
 }
 
@@ -88,12 +90,12 @@ func TestSocketOperationsAreChildrenOfHandshakeSpan(t *testing.T) {
 	}
 }
 
-func TestEventStreamIsFlushedThroughOtelhttp(t *testing.T) {
+func TestOtelhttpDoesNotBufferEventStreams(t *testing.T) {
 	tr := start(t)
 	first := tr.block(1)
 	events, leave := tr.follow("traceparent", traceparent)
 	tr.event(events, first)
-	tr.event(events, tr.block(2)) // live, so no middleware buffers
+	tr.event(events, tr.block(2)) // arrives while the stream is open, so no middleware buffers it
 	begun := tr.ended("subscription")["subscription"]
 	leave()
 	spans := tr.ended("subscription end", "POST /{project}/graphql")

@@ -25,7 +25,7 @@ func (p *printed) await(t *testing.T, before, after string) string {
 			}
 		}
 	}
-	t.Fatalf("no %q in %s", before, p)
+	t.Fatalf("the output has no text between %q and %q:\n%s", before, after, p)
 	return ""
 }
 
@@ -49,29 +49,29 @@ func TestProgramExportsMetricsAndTraces(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		if _ = res.Body.Close(); err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s: %v, %s, want text with %s", url, err, text, want)
+			t.Errorf("GET %s: got error %v and body %s, want a body with %s", url, err, text, want)
 		}
 	}
 	stop()
 	if err := <-done; err != nil {
-		t.Error(err)
+		t.Errorf("run failed: %v", err)
 	}
 	for _, span := range []string{`"Name": "query"`, `"Name": "GET /{project}/graphql"`} {
 		if !strings.Contains(out.String(), span) {
-			t.Errorf("no span %s was printed", span)
+			t.Errorf("the output does not contain a span with %s", span)
 		}
 	}
 }
 
-func TestProgramRefusesInvalidFlags(t *testing.T) {
+func TestProgramRejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{{"-traces", "somewhere"}, {"-rate", "0"}, {"-addr", "nowhere"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
-			t.Errorf("%v: got no error", args)
+			t.Errorf("run with the arguments %v returned no error", args)
 		}
 	}
 }
 
-func TestTracesReachCollector(t *testing.T) {
+func TestOTLPExporterSendsSpansToCollector(t *testing.T) {
 	came := make(chan string, 10)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -86,7 +86,7 @@ func TestTracesReachCollector(t *testing.T) {
 	_, span := tel.tracers.Tracer("test").Start(t.Context(), "a span")
 	span.End()
 	if err := tel.shutdown(t.Context()); err != nil {
-		t.Error(err)
+		t.Errorf("shutdown failed: %v", err)
 	}
 	select {
 	case got := <-came:

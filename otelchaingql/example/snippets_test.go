@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// Code of the module's README.
+// The code snippets in the README of the module otelchaingql.
 
 func Example_mount() {
 	backend, mux := memchain.New(), http.NewServeMux()

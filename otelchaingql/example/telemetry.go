@@ -18,7 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// telemetry holds the destinations: a Prometheus registry for metrics and an exporter for spans.
+// telemetry holds the providers of metrics and spans, and the Prometheus registry with the metrics.
 type telemetry struct {
 	registry   *prometheus.Registry
 	meters     *sdkmetric.MeterProvider
@@ -26,14 +26,19 @@ type telemetry struct {
 	propagator propagation.TextMapPropagator
 }
 
-func openTelemetry(ctx context.Context, traces string, stdout io.Writer, more ...sdktrace.TracerProviderOption) (*telemetry, error) {
+// openTelemetry sets up the providers. traces is the value of the flag -traces.
+func openTelemetry(
+	ctx context.Context, traces string, stdout io.Writer, more ...sdktrace.TracerProviderOption,
+) (*telemetry, error) {
 	t := &telemetry{registry: prometheus.NewRegistry(), propagator: propagation.TraceContext{}}
-	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	t.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics, err := prometheusexporter.New(prometheusexporter.WithRegisterer(t.registry))
 	if err != nil {
 		return nil, err
 	}
-	about, err := resource.Merge(resource.Default(), resource.NewSchemaless(attribute.String("service.name", "chaingql-example")))
+	service := resource.NewSchemaless(attribute.String("service.name", "chaingql-example"))
+	about, err := resource.Merge(resource.Default(), service)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +64,7 @@ func openTelemetry(ctx context.Context, traces string, stdout io.Writer, more ..
 	return t, nil
 }
 
+// shutdown exports the remaining spans and stops the providers.
 func (t *telemetry) shutdown(ctx context.Context) error {
 	return errors.Join(t.tracers.Shutdown(ctx), t.meters.Shutdown(ctx))
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A trial is the example's host under load.
+// A trial is a running host of the example with a client.
 type trial struct {
 	*host
 	t      *testing.T
@@ -34,6 +34,7 @@ type trial struct {
 	source *source
 }
 
+// start starts a host that runs until the test ends.
 func start(t *testing.T) *trial {
 	t.Helper()
 	tr := &trial{t: t, spans: tracetest.NewSpanRecorder()}
@@ -49,7 +50,7 @@ func start(t *testing.T) *trial {
 		ctx, cancel := context.WithTimeout(context.Background(), drain)
 		defer cancel()
 		if err := errors.Join(tr.handler.Shutdown(ctx), tel.shutdown(ctx)); err != nil {
-			t.Error(err)
+			t.Errorf("shutdown failed: %v", err)
 		}
 		srv.Close()
 	})
@@ -57,7 +58,8 @@ func start(t *testing.T) *trial {
 	return tr
 }
 
-// A source is a chain that yields each block twice and records the span of Balance calls.
+// A source is a chain that yields each block twice and records the span in the context of the last
+// Balance call.
 type source struct {
 	*memchain.Chain
 	asked atomic.Pointer[trace.SpanContext]
@@ -83,11 +85,12 @@ const (
 	traceID, remote = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	traceparent     = "00-" + traceID + "-" + remote + "-01"
 
-	balance = `{"query":"{blockchain{account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}"}`
+	address = "0:abababababababababababababababababababababababababababababababab"
+	balance = `{"query":"{blockchain{account(address:\"` + address + `\"){info{balance}}}}"}`
 	live    = `{"query":"subscription{blocks(after:\"\"){seq_no}}"}`
 )
 
-// send posts a query. header holds names and values.
+// send sends a query over HTTP. header has names and values in turn.
 func (tr *trial) send(body string, header ...string) *http.Response {
 	tr.t.Helper()
 	r, err := http.NewRequest("POST", tr.url+"/demo/graphql", strings.NewReader(body))
@@ -106,6 +109,7 @@ func (tr *trial) send(body string, header ...string) *http.Response {
 	return res
 }
 
+// ask sends a query over HTTP and checks that the response contains want.
 func (tr *trial) ask(body, want string, header ...string) {
 	tr.t.Helper()
 	res := tr.send(body, header...)
@@ -115,11 +119,11 @@ func (tr *trial) ask(body, want string, header ...string) {
 		tr.t.Fatal(err)
 	}
 	if !strings.Contains(string(answer), want) {
-		tr.t.Errorf("%s: %s, want %s in it", body, answer, want)
+		tr.t.Errorf("query %s: got response %s, want %s in it", body, answer, want)
 	}
 }
 
-// follow opens an event stream.
+// follow subscribes over an event stream.
 func (tr *trial) follow(header ...string) (events *bufio.Reader, leave func()) {
 	tr.t.Helper()
 	res := tr.send(live, append(header, "Accept", "text/event-stream")...)
@@ -127,12 +131,13 @@ func (tr *trial) follow(header ...string) (events *bufio.Reader, leave func()) {
 	return bufio.NewReader(res.Body), func() { _ = res.Body.Close() }
 }
 
+// event reads lines until one contains want.
 func (tr *trial) event(events *bufio.Reader, want string) {
 	tr.t.Helper()
 	for {
 		line, err := events.ReadString('\n')
 		if err != nil {
-			tr.t.Fatalf("waiting for %s: %v", want, err)
+			tr.t.Fatalf("no event with %s arrived: %v", want, err)
 		}
 		if strings.Contains(line, want) {
 			return
@@ -140,13 +145,15 @@ func (tr *trial) event(events *bufio.Reader, want string) {
 	}
 }
 
-// socket opens a WebSocket and sends frames.
+// socket opens a WebSocket and sends connection_init and then frames.
 func (tr *trial) socket(protocol string, header http.Header, frames ...string) *websocket.Conn {
 	tr.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	c, _, err := websocket.Dial(ctx, tr.url+"/demo/graphql", &websocket.DialOptions{HTTPClient: client, HTTPHeader: header, Subprotocols: []string{protocol}})
+	c, _, err := websocket.Dial(ctx, tr.url+"/demo/graphql", &websocket.DialOptions{
+		HTTPClient: client, HTTPHeader: header, Subprotocols: []string{protocol},
+	})
 	if err != nil {
 		tr.t.Fatal(err)
 	}
@@ -159,6 +166,7 @@ func (tr *trial) socket(protocol string, header http.Header, frames ...string) *
 	return c
 }
 
+// hear reads messages until one contains want.
 func (tr *trial) hear(c *websocket.Conn, want string) {
 	tr.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -166,7 +174,7 @@ func (tr *trial) hear(c *websocket.Conn, want string) {
 	for {
 		_, frame, err := c.Read(ctx)
 		if err != nil {
-			tr.t.Fatalf("waiting for %s: %v", want, err)
+			tr.t.Fatalf("no message with %s arrived: %v", want, err)
 		}
 		if strings.Contains(string(frame), want) {
 			return
@@ -174,6 +182,7 @@ func (tr *trial) hear(c *websocket.Conn, want string) {
 	}
 }
 
+// block appends a block and returns a text that only messages about this block contain.
 func (tr *trial) block(seqNo uint32) string {
 	tr.t.Helper()
 	if err := tr.grow(seqNo); err != nil {
@@ -182,7 +191,7 @@ func (tr *trial) block(seqNo uint32) string {
 	return fmt.Sprintf(`"seq_no":%d}`, seqNo)
 }
 
-// scrape returns the metrics as Prometheus reads them.
+// scrape returns the metrics in the format of Prometheus.
 func (tr *trial) scrape() string {
 	tr.t.Helper()
 	res, err := http.Get(tr.url + "/metrics")
@@ -211,12 +220,12 @@ func (tr *trial) await(begins ...string) {
 			return
 		}
 		if time.Now().After(end) {
-			tr.t.Fatalf("no %s in:\n%s", missing, text)
+			tr.t.Fatalf("no line starts with %s in the metrics:\n%s", missing, text)
 		}
 	}
 }
 
-// everything produces every event that the dashboard shows.
+// everything causes every event that the dashboard shows.
 func (tr *trial) everything() {
 	tr.t.Helper()
 	tr.ask(balance, `"balance"`)

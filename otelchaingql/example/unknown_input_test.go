@@ -8,13 +8,14 @@ import (
 	"testing"
 )
 
-func TestUnknownInputCreatesNoSeries(t *testing.T) {
+func TestUnknownClientInputCreatesNoTimeSeries(t *testing.T) {
 	tr := start(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	send := func(n int) {
 		t.Helper()
 		name := fmt.Sprint("N", n)
-		r, err := http.NewRequest("POST", tr.url+"/"+name+"/graphql?"+name, strings.NewReader(`{"query":"query `+name+`{__typename}"}`))
+		body := strings.NewReader(`{"query":"query ` + name + `{__typename}"}`)
+		r, err := http.NewRequest("POST", tr.url+"/"+name+"/graphql?"+name, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +32,7 @@ func TestUnknownInputCreatesNoSeries(t *testing.T) {
 		}
 		defer res.Body.Close()
 		if answer, err := io.ReadAll(res.Body); err != nil || string(answer) != `{"data":{"__typename":"Query"}}` {
-			t.Fatalf("%v, %s", err, answer)
+			t.Fatalf("query %s: got error %v and response %s", name, err, answer)
 		}
 	}
 	series := func() (n int) {
@@ -47,12 +48,13 @@ func TestUnknownInputCreatesNoSeries(t *testing.T) {
 		return n
 	}
 	send(0)
-	tr.await("http_server_request_duration_seconds_count") // recorded last, after the response
+	tr.await("http_server_request_duration_seconds_count") // the last metric of a request, recorded after the response
 	first := series()
 	for n := range 20 {
 		send(1 + n)
 	}
 	if now := series(); now != first {
-		t.Errorf("got %d series, want %d as before the requests", now, first)
+		t.Errorf("there are %d time series after 20 requests with new names, want %d as after the first request",
+			now, first)
 	}
 }

@@ -7,24 +7,27 @@ import (
 	"fmt"
 )
 
-// An SDK provides the two functions of the networks' SDK that an app needs to follow blocks:
-// net.query and net.subscribe.
+// An SDK provides two functions of the networks' SDK that an app needs to follow blocks: net.query and
+// net.subscribe.
 //
-// After a lost connection, the SDK restarts each subscription with its original variables. It first
-// calls on with an error. Only after an [SDKError] with the code [GraphQLError] it does not restart
-// it.
+// If the connection is lost, the SDK calls on with an error, reconnects, and restarts each subscription
+// with its original variables. If on receives an [SDKError] with the code [GraphQLError], the
+// subscription has ended and is not restarted.
 type SDK interface {
-	// Query returns the data of a query's response.
+	// Query runs a query and returns the data of the response.
 	Query(ctx context.Context, document string, variables map[string]any) (data json.RawMessage, err error)
 
-	// Subscribe calls on with the data of each event, or with an error, one call at a time.
-	Subscribe(document string, variables map[string]any, on func(data json.RawMessage, err error)) (unsubscribe func(), err error)
+	// Subscribe starts a subscription. It calls on with the data of each event or with an error,
+	// one call at a time.
+	Subscribe(
+		document string, variables map[string]any, on func(data json.RawMessage, err error),
+	) (unsubscribe func(), err error)
 }
 
-// GraphQLError is the code of an SDKError that ends a subscription: the service has refused it.
+// GraphQLError is the code of the SDKError with which the service refuses or ends a subscription.
 const GraphQLError = 608
 
-// An SDKError is an error of the SDK.
+// An SDKError is an error that the SDK passes to its caller.
 type SDKError struct {
 	Code    int
 	Message string
@@ -32,43 +35,49 @@ type SDKError struct {
 
 func (e *SDKError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// An SDKBlock is a block of [FollowFrom] and [FollowNew].
+// An SDKBlock is a block that [FollowFrom] and [FollowNew] pass to the app.
 type SDKBlock struct {
 	SeqNo      float64 `json:"seq_no"`
 	ChainOrder string  `json:"chain_order"`
 }
 
-// FollowFrom subscribes with a cursor. It passes each block after the cursor to each exactly once,
-// even if the connection is lost.
+// FollowFrom subscribes to all blocks after the cursor after. It calls the function each exactly once
+// for each block, even if the connection is lost.
 //
-// The service sends blocks at least once: after each reconnect, it repeats all blocks since the
-// cursor. FollowFrom drops known blocks by their chain_order, so both the repetition and the memory
-// for it grow with the time since the cursor. Unsubscribe from time to time and call FollowFrom
-// with a newer cursor. If the service has pruned the blocks after the cursor, a reconnect ends the
-// subscription with CURSOR_TOO_OLD, and ended is called with the error.
+// After each reconnect, the service sends all blocks after the cursor again. FollowFrom remembers the
+// chain_order of each block and drops the blocks that it knows. The number of repeated blocks and the
+// memory therefore grow with time: unsubscribe from time to time and call FollowFrom with a newer
+// cursor. If the service has pruned a block after the cursor, the subscription ends at the next
+// reconnect with CURSOR_TOO_OLD, and FollowFrom calls ended with the error.
 func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	known := make(map[string]bool)
-	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order}}`, map[string]any{"after": after},
-		func(data json.RawMessage, err error) {
-			if err != nil {
-				if givenUp(err) {
-					ended(err)
-				}
-				return // the SDK reconnects
+	const document = `subscription($after:String){blocks(after:$after){seq_no chain_order}}`
+	on := func(data json.RawMessage, err error) {
+		if err != nil {
+			if givenUp(err) {
+				ended(err)
 			}
-			if b := liveBlock(data); !known[b.ChainOrder] {
-				known[b.ChainOrder] = true
-				each(b)
-			}
-		})
+			return // the SDK reconnects, unless it has given up
+		}
+		if b := liveBlock(data); !known[b.ChainOrder] {
+			known[b.ChainOrder] = true
+			each(b)
+		}
+	}
+	return sdk.Subscribe(document, map[string]any{"after": after}, on)
 }
 
-// FollowNew subscribes without a cursor, so that a reconnect repeats nothing. Blocks that the
-// subscription misses during an interruption are read with blocks(after:) when the next block
-// arrives. after is the cursor of the last block that the app has. Each block after it is passed to
-// each exactly once and in order. ended is called if the service refuses the subscription.
-func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
-	missing := true // blocks after the cursor may be missing
+// FollowNew subscribes to new blocks without a cursor, so that the service repeats no block after a
+// reconnect. Blocks that were committed during the interruption are missing from the subscription.
+// When the next block arrives, FollowNew reads the missing blocks with the query blocks(after:).
+//
+// after is the cursor of the last block that the app has processed. FollowNew calls the function each
+// exactly once for each block after it, in order. It calls ended if the service refuses or ends the
+// subscription.
+func FollowNew(
+	ctx context.Context, sdk SDK, after string, each func(SDKBlock), ended func(error),
+) (unsubscribe func(), err error) {
+	missing := true // whether blocks between after and the next event may be missing
 	return sdk.Subscribe(`subscription{blocks{seq_no chain_order}}`, nil, func(data json.RawMessage, err error) {
 		if err != nil {
 			missing = true
@@ -80,7 +89,7 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 		b := liveBlock(data)
 		if missing {
 			if after, err = readMissing(ctx, sdk, after, b.ChainOrder, each); err != nil {
-				return // retried, together with b, when the next block arrives
+				return // when the next block arrives, readMissing is called again and reads b too
 			}
 			missing = false
 		}
@@ -91,11 +100,13 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 	})
 }
 
-// readMissing passes the blocks between two cursors to each and returns the cursor of the last one.
+// readMissing calls each for all blocks between two cursors and returns the cursor of the last block for
+// which it has called each.
 func readMissing(ctx context.Context, sdk SDK, after, before string, each func(SDKBlock)) (last string, err error) {
+	const document = `query($after:String){blockchain{blocks(first:50,after:$after){
+		edges{node{seq_no chain_order}}}}}`
 	for {
-		data, err := sdk.Query(ctx, `query($after:String){blockchain{blocks(first:50,after:$after){edges{node{seq_no chain_order}}}}}`,
-			map[string]any{"after": after})
+		data, err := sdk.Query(ctx, document, map[string]any{"after": after})
 		if err != nil {
 			return after, err
 		}
@@ -120,11 +131,13 @@ func readMissing(ctx context.Context, sdk SDK, after, before string, each func(S
 	}
 }
 
+// givenUp reports whether the SDK will not restart the subscription after err.
 func givenUp(err error) bool {
 	var e *SDKError
 	return errors.As(err, &e) && e.Code == GraphQLError
 }
 
+// liveBlock returns the block of an event.
 func liveBlock(data json.RawMessage) SDKBlock {
 	var event struct{ Blocks SDKBlock }
 	_ = json.Unmarshal(data, &event) // the service sends valid JSON

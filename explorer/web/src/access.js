@@ -1,5 +1,6 @@
-// Which project, with which secret: the form above each page. A secret is kept
-// for the tab where that was asked for, and nowhere else.
+// The form at the top of each page, in which the visitor enters the project and
+// its secret. The secret is stored only if the visitor requests it, and only in
+// the sessionStorage of the tab.
 const form = document.querySelector('#access')
 const { project, secret, keep } = form.elements
 const place = 'chaingql:access'
@@ -9,7 +10,7 @@ project.value = kept.project ?? project.value
 secret.value = kept.secret ?? ''
 keep.checked = kept.secret !== undefined
 
-// access is where the API is, and what a request shows there.
+// access returns the URLs of the API and the headers for a request.
 export function access() {
   const url = new URL(form.dataset.endpoint.replaceAll('{project}', encodeURIComponent(project.value.trim() || project.defaultValue)), document.baseURI)
   const socket = new URL(url)
@@ -22,7 +23,8 @@ function basic(password) {
   return `Basic ${btoa(String.fromCharCode(...bytes))}`
 }
 
-// onAccess calls told whenever the form is sent.
+// onAccess calls told each time the form is submitted. It returns a function that
+// removes this listener.
 export function onAccess(told) {
   const heard = () => told(access())
   form.addEventListener('submit', heard)
@@ -33,7 +35,7 @@ function save() {
   store()?.setItem(place, JSON.stringify({ project: project.value.trim(), secret: keep.checked ? secret.value : undefined }))
 }
 
-// store is none where the browser is told to keep nothing.
+// store returns sessionStorage, or undefined if the browser settings forbid storage.
 function store() {
   try {
     return sessionStorage

@@ -1,8 +1,9 @@
-// The address box: a balance, asked again when blocks come.
+// The address field and the balance of that account. A new block makes it request
+// the balance again.
 import { data } from './api.js'
 
 const query = 'query balance($address: String!) { blockchain { account(address: $address) { info { address balance(format: DEC) } } } }'
-const pace = 1000 // between two questions, at least
+const pace = 1000 // minimum time between two requests, in milliseconds
 
 export class Account {
   address = ''
@@ -24,15 +25,16 @@ export class Account {
     this.refresh()
   }
 
-  // turn is to another project.
+  // turn switches to another project.
   turn(to) {
     this.to = to
     this.asked = 0
     this.refresh()
   }
 
-  // refresh is called with each block. What comes too soon has its turn later: it may
-  // be the last for long.
+  // refresh requests the balance. It is called for each new block. If the previous
+  // request was less than pace ago, it postpones the request instead of dropping it,
+  // because the next block may come much later.
   async refresh(block) {
     clearTimeout(this.later)
     if (!this.address) return
@@ -49,7 +51,7 @@ export class Account {
     if (address !== this.address || to !== this.to) return this.refresh(block)
     if (found instanceof Error) {
       this.show({ text: found.message, bad: true })
-      if (found.extensions?.code === 'BAD_USER_INPUT') this.address = '' // it is no better at the next block
+      if (found.extensions?.code === 'BAD_USER_INPUT') this.address = '' // the address stays invalid, so do not request it at the next block
       return
     }
     const { balance } = found.blockchain.account.info
@@ -57,14 +59,14 @@ export class Account {
   }
 
   show({ text, more = '', bad = false }) {
-    if (this.balance.textContent !== text) this.balance.textContent = text // or else it is read out again
+    if (this.balance.textContent !== text) this.balance.textContent = text // an unchanged text must not be set again, because screen readers would read it out again
     this.balance.classList.toggle('bad', bad)
     this.input.setAttribute('aria-invalid', bad)
     this.at.textContent = more
   }
 }
 
-// units are a thousand million nano-units each.
+// units formats an amount of nano-units in units of 10^9 nano-units.
 function units(nano) {
   const digits = nano.padStart(10, '0')
   return `${BigInt(digits.slice(0, -9)).toLocaleString('en')}.${digits.slice(-9)}`

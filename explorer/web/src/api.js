@@ -1,11 +1,12 @@
-// One request by HTTP. Without cookies: with them the browser would itself ask
-// for a password where it is refused.
+// ask sends one request over HTTP and returns the response. It sends no credentials
+// of the browser, because otherwise the browser would ask the visitor for a password
+// if the API rejects the request.
 export async function ask({ url, headers }, body, signal) {
   let response
   try {
     response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(body), credentials: 'omit', signal })
   } catch (err) {
-    if (signal?.aborted) throw err // as whoever gave up puts it
+    if (signal?.aborted) throw err // the reason that was passed to abort
     throw new Error('The server cannot be reached.', { cause: err })
   }
   const type = response.headers.get('content-type') ?? ''
@@ -13,9 +14,10 @@ export async function ask({ url, headers }, body, signal) {
   return response.json()
 }
 
-export const patience = 10_000 // milliseconds: a line that is dead does not say so
+export const patience = 10_000 // timeout in milliseconds, because a dead connection reports no error
 
-// data is what a request brings in time, or its first error thrown.
+// data returns the data of a response. It throws the first error of the response, or
+// an error if there is no response within the timeout.
 export async function data(to, query, variables, signal) {
   const giveUp = new AbortController()
   const leave = () => giveUp.abort()

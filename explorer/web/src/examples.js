@@ -1,4 +1,4 @@
-// The tabs that GraphiQL opens with.
+// The tabs that GraphiQL shows on the first visit.
 export const examples = (account) => [
   {
     query: `# The masterchain's latest blocks.

@@ -1,5 +1,6 @@
-// How GraphiQL asks: queries by HTTP, subscriptions by graphql-transport-ws, each
-// with the form's secret, which the headers editor overrides.
+// The fetcher for GraphiQL. It sends queries over HTTP and subscriptions over
+// graphql-transport-ws, each with the secret from the form. Headers from the headers
+// editor have priority.
 import { getOperationAST, parse } from 'graphql'
 import { ask } from './api.js'
 import { closing } from './closing.js'
@@ -7,7 +8,7 @@ import { line } from './line.js'
 
 export function fetcherOf(access) {
   return (params, { headers } = {}) => {
-    const to = access() // as the form is now, sent or not
+    const to = access() // the current contents of the form, even if it was not submitted
     const own = { ...to, headers: merged(to.headers, headers) }
     const operation = operationOf(params)
     const asked = { ...params, operationName: operation?.name?.value ?? params.operationName }
@@ -15,18 +16,20 @@ export function fetcherOf(access) {
   }
 }
 
-// operationOf is the one that is meant. Just after a turn to another tab GraphiQL
-// names that of the tab before.
+// operationOf returns the operation to run. If the document has no operation with
+// operationName, it returns the only operation: immediately after the visitor changes
+// the tab, GraphiQL still passes the operation name of the previous tab.
 function operationOf({ query, operationName }) {
   try {
     const document = parse(query)
     return getOperationAST(document, operationName) ?? getOperationAST(document)
   } catch {
-    return undefined // the server says what is wrong with it
+    return undefined // the response of the server will describe the syntax error
   }
 }
 
-// merged has Authorization as the socket's first message spells it.
+// merged returns all headers; later ones replace earlier ones. It spells Authorization
+// as the server expects it in the first message of a WebSocket.
 function merged(...all) {
   const headers = {}
   for (const [name, value] of all.flatMap((some) => Object.entries(some ?? {}))) {
@@ -35,8 +38,9 @@ function merged(...all) {
   return headers
 }
 
-// subscription is one by a socket of its own. Whoever left it hears no more: by then
-// GraphiQL may be at another, which it would take for ended.
+// subscription runs a subscription on a new WebSocket. After unsubscribe it passes
+// nothing more to GraphiQL: GraphiQL may already run another subscription, and would
+// think that the new one has ended.
 function subscription(to, params) {
   return {
     subscribe(sink) {
@@ -51,7 +55,7 @@ function subscription(to, params) {
         unsubscribe() {
           left = true
           stop()
-          client.dispose().catch(() => {}) // it never came about
+          client.dispose().catch(() => {}) // ignore the error of a connection that was never established
         },
       }
     },

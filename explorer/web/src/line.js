@@ -1,12 +1,13 @@
-// A socket that notices when its line is dead, which the line does not say: by the
-// handshake that nobody answers, and by a ping behind which nothing comes.
+// A WebSocket client that detects a dead connection, for which the browser reports no
+// error. The connection counts as dead if the handshake takes too long, or if nothing
+// arrives for a while after a ping.
 import { createClient } from 'graphql-ws'
 import { patience } from './api.js'
 
-const beat = 5000 // between pings, and behind one until something is overdue
+const beat = 5000 // milliseconds between two pings, and maximum wait after a ping
 
-// line is graphql-ws's client of one connection: it does not begin another by
-// itself, which would be without the blocks in between.
+// line returns a graphql-ws client for one connection. The client does not reconnect by
+// itself, because its subscription would then lack the blocks in between.
 export function line({ socket, headers }, connected = () => {}) {
   let overdue
   const content = () => {
@@ -24,7 +25,7 @@ export function line({ socket, headers }, connected = () => {}) {
         connected()
       },
       ping: (received) => received || expect(),
-      message: () => overdue && expect(), // on a slow line a pong is long behind what else is on its way
+      message: () => overdue && expect(), // on a slow connection, many messages may arrive before the pong
       pong: (received) => received && content(),
       closed: () => {
         content()

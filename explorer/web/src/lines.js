@@ -1,9 +1,10 @@
-// Which blocks are missing from a stream: numbers go up by one in each shard, from
-// the parent's at a split, from the higher of the two at a merge.
+// Counts the blocks that are missing from a stream. In each shard, seq_no increases by
+// one. After a split it continues from the parent shard, and after a merge from the
+// higher of the two shards.
 export class Lines {
   last = new Map()
 
-  // add takes the next block, and counts those that are missing before it.
+  // add records the next block and returns the number of blocks that are missing before it.
   add({ workchain_id, shard, seq_no }) {
     const at = BigInt(`0x${shard}`)
     const bit = at & -at

@@ -1,5 +1,5 @@
-// The editor makes style elements, which the page's policy refuses but from
-// whoever knows its nonce.
+// The editor creates style elements. The policy of the page permits only style elements
+// with the nonce of the response, so this adds the nonce.
 const { nonce } = document.querySelector('meta[nonce]')
 const create = document.createElement
 

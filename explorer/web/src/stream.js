@@ -1,5 +1,5 @@
-// The live blocks, over as many connections as it takes: each goes on behind the
-// last block of the one before.
+// A stream of blocks. If a connection is lost, the stream connects again and continues
+// after the last block that it received.
 import { data } from './api.js'
 import { closing } from './closing.js'
 import { line } from './line.js'
@@ -8,18 +8,19 @@ const fields = 'id: hash seq_no workchain_id shard gen_utime chain_order'
 const newest = `query newest($last: Int) { info { time } blockchain { blocks(last: $last) { edges { node { ${fields} } } } } }`
 const live = `subscription live($after: String) { blocks(after: $after) { ${fields.replace('id: hash', 'id')} } }`
 
-const stored = 50 // blocks to begin with
-const silence = 5000 // after which it is asked whether the chain stands still
-const slowest = 10_000 // between two attempts
+const stored = 50 // number of stored blocks to show first
+const silence = 5000 // milliseconds without a block after which the stream checks whether the chain was restarted
+const slowest = 10_000 // maximum milliseconds between two attempts to connect
 
 export class Stream {
   cursor = undefined // of the last block
-  time = 0 // of the last block, seconds
-  ahead = 0 // how much the server's clock is ahead, milliseconds
+  time = 0 // of the last block, in seconds
+  ahead = 0 // server clock minus browser clock, in milliseconds
   attempts = 0
   leaving = new AbortController()
 
-  // told gets block(block, how), state(name, detail), rewind(cursor) and restart(why).
+  // told receives the calls block(block, how), state(name, detail), rewind(cursor) and
+  // restart(why).
   constructor(to, told) {
     Object.assign(this, { to, told })
   }
@@ -40,7 +41,8 @@ export class Stream {
     }
   }
 
-  // connection brings blocks until it ends, and is why it did.
+  // connection passes blocks to told until the connection ends, and returns the reason
+  // why it ended.
   async connection() {
     const began = this.cursor
     const sent = Date.now()
@@ -65,7 +67,7 @@ export class Stream {
         if (target === undefined) return
         if (this.cursor < target) return this.told.state('behind')
         this.told.state('live', resumed ? caught : undefined)
-        target = undefined // as far as the chain had come
+        target = undefined // the stream has reached the block that was the newest when it connected
       }
       const stop = client.subscribe({ query: live, variables: { after: this.cursor } }, {
         next: ({ data, errors }) => {
@@ -84,7 +86,7 @@ export class Stream {
         clearTimeout(watch)
         watch = setTimeout(() => {
           listen()
-          this.restarted().then((why) => why && end({ restart: why }), () => {}) // if the line is lost, it will tell
+          this.restarted().then((why) => why && end({ restart: why }), () => {}) // ignore errors: a lost connection is detected elsewhere
         }, silence)
       }
       const leave = () => end({})
@@ -93,15 +95,16 @@ export class Stream {
         this.leaving.signal.removeEventListener('abort', leave)
         resolve(why)
         stop()
-        client.dispose().catch(() => {}) // it never came about
+        client.dispose().catch(() => {}) // ignore the error of a connection that was never established
       }
       this.leaving.signal.addEventListener('abort', leave)
       listen()
     })
   }
 
-  // restarted is why a chain that is silent will not go on: it is another one by
-  // now, whose blocks come below our cursor though they are younger.
+  // restarted returns a message if the chain was replaced with a new one. The newest block
+  // of the new chain has a lower cursor than the last block of the stream, but a later time.
+  // Such a stream would never continue.
   async restarted() {
     const { blockchain } = await data(this.to, newest, { last: 1 }, this.leaving.signal)
     const node = blockchain.blocks.edges[0]?.node
@@ -125,7 +128,8 @@ export class Stream {
     this.told.restart(why)
   }
 
-  // pause waits, or until the browser has a network again.
+  // pause waits for the given time, but less if the browser goes online or the stream is
+  // closed.
   pause(time) {
     return new Promise((resolve) => {
       const go = () => {

@@ -10,7 +10,8 @@ export class Tables {
     this.place = place
   }
 
-  // add puts blocks on top, given with their lag in seconds or null.
+  // add inserts a block at the top of the table of its workchain. lag is in seconds, or
+  // null if it is unknown.
   add(block, lag) {
     const body = this.tables.get(block.workchain_id) ?? this.table(block.workchain_id)
     const row = body.insertRow(0)

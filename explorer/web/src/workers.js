@@ -1,4 +1,4 @@
-// The editor's workers, which are files beside this one.
+// The workers of the editor. Their files are in the same folder as this script.
 const urls = WORKERS
 
 globalThis.MonacoEnvironment = {

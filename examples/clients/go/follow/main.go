@@ -1,4 +1,5 @@
-// Command follow prints an account's balance, then each new masterchain block.
+// Command follow prints the balance of an account, if it is given one, and then each new masterchain
+// block.
 //
 //	go run ./follow -service http://127.0.0.1:8080 -project demo
 package main
@@ -28,6 +29,8 @@ func main() {
 	}
 }
 
+// follow prints the balance of address, unless address is "", and then each new masterchain block until
+// ctx is done.
 func follow(ctx context.Context, c *chain.Client, address string) error {
 	if address != "" {
 		nano, err := c.Balance(ctx, address)
