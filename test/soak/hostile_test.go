@@ -33,8 +33,8 @@ type behavior func(ctx context.Context, c net.Conn, text string) string
 
 const (
 	readTimeout = 20 * time.Second // longer than any timeout of the service
-	unreadTime    = 15 * time.Second // time that a client waits without reading
-	maxRead        = 1 << 20          // maximum number of bytes that a client reads
+	unreadTime  = 15 * time.Second // time that a client waits without reading
+	maxRead     = 1 << 20          // maximum number of bytes that a client reads
 )
 
 // sendAndRead sends text and reads until the service closes the connection.

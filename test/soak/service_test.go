@@ -28,14 +28,14 @@ import (
 // leaking service keeps memory and goroutines of requests.
 const (
 	serviceKindEnv = "CHAINGQL_SOAK_SERVICE"
-	sound     = "sound"
-	leaking   = "leaking"
+	sound          = "sound"
+	leaking        = "leaking"
 )
 
 const (
-	secret     = "s3cret"
-	pace       = 50 * time.Millisecond // time between two rounds of blocks
-	interruptEvery = 150                   // number of blocks between two failures of the source
+	secret          = "s3cret"
+	pace            = 50 * time.Millisecond // time between two rounds of blocks
+	interruptEvery  = 150                   // number of blocks between two failures of the source
 	shutdownTimeout = time.Second           // timeout of Shutdown
 )
 

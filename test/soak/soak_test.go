@@ -36,9 +36,9 @@ func sizeFor(length time.Duration) size {
 	within := func(least, d, most time.Duration) time.Duration { return min(max(least, d), most) }
 	return size{
 		length: length, restarts: *restarts, busy: *busy,
-		warm:    within(time.Second, length/10, time.Minute),
-		every:   within(time.Second, length/20, 30*time.Second),
-		stay:    within(time.Second, length/30, 20*time.Second),
+		warm:        within(time.Second, length/10, time.Minute),
+		every:       within(time.Second, length/20, 30*time.Second),
+		stay:        within(time.Second, length/30, 20*time.Second),
 		releaseTime: 20 * time.Second,
 	}
 }

@@ -20,7 +20,7 @@ type size struct {
 	restarts            int
 	busy                float64       // target share of the machine's CPU time
 	stay                time.Duration // approximate duration of a subscription
-	releaseTime             time.Duration // time in which the service must notice that all clients left
+	releaseTime         time.Duration // time in which the service must notice that all clients left
 	leak                bool          // the service keeps some data of each request
 	forget              bool          // subscribers resume without a cursor
 }
@@ -41,9 +41,9 @@ type world struct {
 	meter  meter
 	begun  time.Time
 
-	over atomic.Bool  // subscribers stay until they have all blocks
-	pace atomic.Int64 // time between two queries of a client, in nanoseconds
-	seen atomic.Int64 // newest block that any subscriber has received
+	over       atomic.Bool  // subscribers stay until they have all blocks
+	pace       atomic.Int64 // time between two queries of a client, in nanoseconds
+	seen       atomic.Int64 // newest block that any subscriber has received
 	restartEnd atomic.Int64 // clients that connected before this Unix time (ns) may receive SERVICE_UNAVAILABLE
 
 	// Counted from the start of the load.
