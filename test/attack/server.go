@@ -72,8 +72,7 @@ func serve(kind string) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", h)
-	mux.Handle("/{project}/graphql/{$}", h)
+	chaingql.Mount(mux, "/{project}/graphql", h)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
