@@ -52,7 +52,7 @@ export const cases = [
     name: `${newest.name}, all workchains`, phase: 'live',
     async run({ server, chain }) {
       const line = newest.open(server, {})
-      const result = chain.checkLive(await new Listener(line, { query: blocks }).upTo(chain.few))
+      const result = chain.check(await new Listener(line, { query: blocks }).upTo(chain.few))
       line.close()
       return result
     },

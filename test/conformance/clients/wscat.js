@@ -76,7 +76,7 @@ export default [
       const wscat = new Wscat(server.socket)
       await wscat.connected()
       wscat.type(subscribe('1', `subscription{blocks{${fields}}}`))
-      const result = chain.checkLive(await blocks(wscat, '1', chain.few))
+      const result = chain.check(await blocks(wscat, '1', chain.few))
       await wscat.close()
       return result
     },
@@ -88,7 +88,7 @@ export default [
       const wscat = new Wscat(server.socket, '-w', '-1', '-x', subscribe(7, query))
       const masterchain = (b) => b.workchain_id === -1
       const count = chain.blocks.slice(0, chain.length).filter(masterchain).length + 2
-      const result = chain.checkLive(await blocks(wscat, 7, count), masterchain)
+      const result = chain.check(await blocks(wscat, 7, count), masterchain)
       await wscat.close()
       return result
     },
@@ -103,7 +103,7 @@ export default [
       assert.deepEqual(await wscat.next(), { type: 'connection_ack' })
       assert.deepEqual(await wscat.next(), { type: 'pong', payload: { n: 1 } })
       const masterchain = (b) => b.workchain_id === -1
-      const result = chain.checkLive(await blocks(wscat, 'a b', chain.live(masterchain), 'next'), masterchain)
+      const result = chain.check(await blocks(wscat, 'a b', chain.live(masterchain), 'next'), masterchain)
       await wscat.close()
       return result
     },
