@@ -21,8 +21,8 @@ type accounts struct {
 	balances   []pgtype.Numeric
 }
 
-// accountsOf checks balances and sorts them by account. All Writers must lock rows in the
-// same order to avoid deadlocks.
+// accountsOf checks balances and sorts them by account, so that all Writers lock the rows
+// in the same order and cannot deadlock.
 func accountsOf(balances map[chaingql.Address]*big.Int) (a accounts, err error) {
 	addrs := slices.SortedFunc(maps.Keys(balances), func(x, y chaingql.Address) int {
 		return cmp.Or(cmp.Compare(x.Workchain, y.Workchain), bytes.Compare(x.ID[:], y.ID[:]))
@@ -30,7 +30,8 @@ func accountsOf(balances map[chaingql.Address]*big.Int) (a accounts, err error) 
 	for i := range addrs {
 		v := balances[addrs[i]]
 		if v == nil || v.Sign() < 0 || v.Cmp(balanceLimit) >= 0 {
-			return a, fmt.Errorf("postgres: balance %v of %v is negative or not below 10^%d", v, addrs[i], maxDigits)
+			return a, fmt.Errorf("postgres: balance %v of account %v must be at least 0 and less than 10^%d",
+				v, addrs[i], maxDigits)
 		}
 		a.workchains = append(a.workchains, addrs[i].Workchain)
 		a.ids = append(a.ids, addrs[i].ID[:])
@@ -41,7 +42,7 @@ func accountsOf(balances map[chaingql.Address]*big.Int) (a accounts, err error) 
 
 var balanceLimit = new(big.Int).Exp(big.NewInt(10), big.NewInt(maxDigits), nil)
 
-// source returns balances as arrays.
+// source returns a FROM item that yields the balances from array arguments.
 func (a accounts) source() source {
 	return source{
 		from: "unnest($1::int4[], $2::bytea[], $3::numeric[]) n (" + accountColumns + ")",
@@ -49,7 +50,8 @@ func (a accounts) source() source {
 	}
 }
 
-// stage sends balances into a temporary table, which is empty again after the transaction.
+// stage copies the balances to a temporary table, which PostgreSQL empties at the end of
+// the transaction.
 func (a accounts) stage(ctx context.Context, tx pgx.Tx) (source, error) {
 	return stage(ctx, tx, "chaingql_accounts", "(workchain int4, id bytea, balance numeric)", accountColumns,
 		pgx.CopyFromSlice(len(a.ids), func(i int) ([]any, error) {
@@ -59,7 +61,8 @@ func (a accounts) stage(ctx context.Context, tx pgx.Tx) (source, error) {
 
 const accountColumns = "workchain, id, balance"
 
-// setBalances stores balances. The source contains them in the order of accountsOf.
+// setBalances stores the balances that changed yields. They must be in the order of
+// accountsOf. If the chain was replaced, setBalances returns errReplaced.
 func (w *Writer) setBalances(ctx context.Context, tx pgx.Tx, changed source) error {
 	done, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (%s) SELECT %[2]s FROM %s"+
 		" WHERE EXISTS (SELECT FROM %s WHERE chain = $%d)"+

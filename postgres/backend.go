@@ -15,28 +15,29 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// oldestServer is the oldest supported PostgreSQL version, as in server_version_num.
+// oldestServer is the oldest supported PostgreSQL version, in the format of the setting
+// server_version_num.
 var oldestServer = 130000
 
-// MaxCursor is the maximum length of a cursor in bytes. Cursors consist of the characters
-// of [chaingql.ChainOrder] and [chaingql.SeqCursor]: 0-9, a-f, m and -.
+// MaxCursor is the maximum length of a cursor in bytes. A cursor may contain only the
+// characters that [chaingql.ChainOrder] and [chaingql.SeqCursor] use: 0-9, a-f, m and -.
 const MaxCursor = 64
 
-// A Backend serves the chain in one schema of a database. [Open] returns one. Its
-// methods are safe for concurrent use.
+// A Backend serves the chain that is stored in one schema of a PostgreSQL database. [Open]
+// returns a Backend. Its methods are safe for concurrent use.
 type Backend struct {
 	pool      *pgxpool.Pool
-	opts      Options // with defaults
+	opts      Options // with defaults applied
 	tables    tables
-	chain     string // chaingql_state.chain, read by Open
+	chain     string // the chain's identifier, which Open reads from chaingql_state
 	listen    subscription
-	writerSem chan struct{} // held by the Writer that may begin a transaction
+	writerSem chan struct{} // semaphore of size 1 for transactions that append or prune
 	answered  atomic.Uint64 // number of successful reads
-	stored    struct {      // by Writers of this Backend
+	stored    struct {      // what the Writers of this Backend have stored
 		sync.Mutex
-		newest  chaingql.Cursor
-		blocks  int // appended
-		analyze int // value of blocks at which statistics are refreshed
+		newest  chaingql.Cursor // newest cursor that was stored
+		blocks  int             // number of blocks that were appended
+		analyze int             // value of blocks at which the planner's statistics are refreshed next
 	}
 	closed chan struct{}
 	close  sync.Once
@@ -47,18 +48,18 @@ var (
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
 )
 
-// tables are the names of the tables, quoted.
+// tables holds the quoted names of the tables.
 type tables struct{ blocks, accounts, state string }
 
-// Open connects to a database, checks it, and creates the tables if they are missing.
+// Open connects to a database, checks it, and creates or migrates the tables if necessary.
 //
-// The DSN is a postgres:// URL or a string of key=value pairs, as for libpq, with pgx's
-// keys in addition. Set pool_max_conns: its default is 4, or the number of processors if
-// that is higher.
+// The dsn is a postgres:// URL or a string of key=value pairs, as for libpq. It may also
+// contain the keys of pgxpool. Set the key pool_max_conns, the maximum number of
+// connections: its default is 4, or the number of processors if that is higher.
 //
-// Open returns an error if the address, password, permissions, version or tables are
-// wrong, or if a pooler does not forward notifications. Errors do not contain the DSN.
-// ctx applies only to opening. Close the Backend when it is no longer used.
+// Open returns an error if the address, password, permissions, server version or tables are
+// wrong, or if a connection pooler does not forward notifications. Errors do not contain the
+// dsn. ctx applies only to the call of Open. Close the Backend when it is no longer used.
 func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -72,8 +73,10 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	if err := checkHosts(&conn.Config); err != nil {
 		return nil, err
 	}
-	if limit := o.Timeout / time.Duration(addresses(conn)); conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
-		conn.ConnectTimeout = limit // for each address: a server that hangs leaves time for the next one
+	// Each server gets an equal part of Timeout, so that a server that hangs leaves time for the next one.
+	limit := o.Timeout / time.Duration(addresses(conn))
+	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
+		conn.ConnectTimeout = limit
 	}
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "chaingql"
@@ -102,20 +105,21 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	return b, nil
 }
 
-// addresses returns the number of servers in the DSN.
+// addresses returns the number of different servers in the DSN.
 func addresses(c *pgx.ConnConfig) int {
 	type address struct {
 		host string
 		port uint16
 	}
 	all := map[address]bool{{c.Host, c.Port}: true}
-	for _, f := range c.Fallbacks { // with TLS and without, an address occurs twice
+	for _, f := range c.Fallbacks { // an address occurs twice if it is tried with TLS and without
 		all[address{f.Host, f.Port}] = true
 	}
 	return len(all)
 }
 
-// prepare checks the database, so that Open reports problems and not the first query.
+// prepare checks the database and migrates its tables. If there is a problem, Open then
+// reports it, instead of the first query.
 func (b *Backend) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.WriteTimeout)
 	defer cancel()
@@ -155,8 +159,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 	return b.checkNotifications(ctx)
 }
 
-// checkNotifications checks that a notification arrives. Through a pooler, LISTEN may
-// succeed although no notification ever arrives.
+// checkNotifications sends a notification and checks that it arrives. Through a connection
+// pooler, LISTEN may succeed although the pooler never forwards a notification.
 func (b *Backend) checkNotifications(ctx context.Context) error {
 	const what = "listen for new blocks"
 	conn, err := b.listen.dial(ctx)
@@ -176,7 +180,7 @@ func (b *Backend) checkNotifications(ctx context.Context) error {
 		case err == nil && note.Payload == token:
 			return nil
 		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
-			return failed("no notification arrives: for PgBouncer in transaction mode set Options.Poll", err)
+			return failed("no notification arrived: for PgBouncer in transaction mode set Options.Poll", err)
 		case err != nil:
 			return failed(what, err)
 		}
@@ -200,7 +204,7 @@ func dotted(version int) string {
 }
 
 // Close ends every running Follow, waits for calls in progress, and closes all
-// connections. Shut the Handler down first. A second Close does nothing.
+// connections. Shut down the Handler first. Further calls do nothing.
 func (b *Backend) Close() {
 	b.close.Do(func() {
 		close(b.closed)

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Balance returns an account's balance, or [chaingql.ErrNotFound] if no Writer has set
-// one.
+// Balance returns the balance of an account in nano-units. If none is stored, Balance
+// returns [chaingql.ErrNotFound].
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	found, err := b.balances(ctx, "read balance", []chaingql.Address{addr})
 	switch {
@@ -22,8 +22,8 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 	return found[0], nil
 }
 
-// Balances returns the balances of accounts in one round trip, nil for accounts without
-// one.
+// Balances returns the balances of several accounts, in the order of addrs. It makes one
+// round trip to the server. If no balance is stored for an account, its result is nil.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	return b.balances(ctx, "read balances", addrs)
 }
@@ -73,16 +73,16 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 }
 
 const (
-	maxDigits   = 78    // maximum digits of a balance, by the table's constraint
-	maxDecimals = 16383 // maximum decimals of a numeric; they are all zero here
+	maxDigits   = 78    // maximum number of digits of a balance, which the table's constraint enforces
+	maxDecimals = 16383 // maximum number of decimal places of a numeric; in a balance they are all zero
 )
 
-// nano converts a numeric, which PostgreSQL sends as digits and an exponent, to an
-// integer.
+// nano converts a stored balance to an integer number of nano-units. PostgreSQL sends it
+// as digits and an exponent.
 func nano(n pgtype.Numeric) (*big.Int, error) {
 	if !n.Valid || n.NaN || n.InfinityModifier != pgtype.Finite || n.Int == nil || n.Int.Sign() < 0 ||
 		n.Exp > maxDigits || n.Exp < -maxDecimals {
-		return nil, fmt.Errorf("postgres: balance %+v is not a number of nano-units", n)
+		return nil, fmt.Errorf("postgres: stored balance %+v is not a valid number of nano-units", n)
 	}
 	if n.Exp == 0 {
 		return n.Int, nil
@@ -93,7 +93,7 @@ func nano(n pgtype.Numeric) (*big.Int, error) {
 	}
 	whole, rest := new(big.Int).QuoRem(n.Int, scale, new(big.Int))
 	if rest.Sign() != 0 {
-		return nil, fmt.Errorf("postgres: balance %+v contains a fraction of a nano-unit", n)
+		return nil, fmt.Errorf("postgres: stored balance %+v contains a fraction of a nano-unit", n)
 	}
 	return whole, nil
 }

@@ -31,30 +31,31 @@ func TestBalancesWrittenBySQLAreReadExactly(t *testing.T) {
 		for _, b := range []*postgres.Backend{b, polls} {
 			got, err := b.Balance(t.Context(), chaingql.Address{})
 			if err != nil || got.String() != row.want {
-				t.Errorf("Balance of %s: got %v and error %v", row.numeric, got, err)
+				t.Errorf("stored %s: Balance returned %v and error %v, want %s", row.numeric, got, err, row.want)
 			}
 			together, err := b.Balances(t.Context(), []chaingql.Address{{Workchain: 1}, {}})
 			if err != nil || len(together) != 2 || together[0] != nil || together[1].String() != row.want {
-				t.Errorf("Balances of %s: got %v and error %v", row.numeric, together, err)
+				t.Errorf("stored %s: Balances returned %v and error %v, want [<nil> %s]",
+					row.numeric, together, err, row.want)
 			}
 		}
 	}
 }
 
-func TestSetBalanceRejectsInvalid(t *testing.T) {
+func TestInvalidBalancesAreRejected(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	w := writer(t, open(t, s.dsn("postgres"), &postgres.Options{Schema: schema}))
 	much, _ := new(big.Int).SetString("1"+zeros(78), 10)
 	for _, nano := range []*big.Int{nil, big.NewInt(-1), much} {
 		if err := w.SetBalance(t.Context(), chaingql.Address{}, nano); err == nil {
-			t.Errorf("balance %v: got no error", nano)
+			t.Errorf("SetBalance to %v returned no error", nano)
 		}
 	}
 	for _, numeric := range []string{"-1", "0.5", "0." + zeros(99) + "1", "'NaN'", "1e78"} {
 		s.admin(t, `DO $$ BEGIN
 			INSERT INTO `+quote(schema)+`.accounts VALUES (0, decode(repeat('00', 32), 'hex'), `+numeric+`);
-			RAISE 'taken';
+			RAISE 'the table accepted an invalid balance';
 		EXCEPTION WHEN check_violation THEN END $$`)
 	}
 }
@@ -63,8 +64,8 @@ func zeros(n int) string { return strings.Repeat("0", n) }
 
 func quote(schema string) string { return pgx.Identifier{schema}.Sanitize() }
 
-// TestSetBalancesDoesNotWaitForBlocks lets another program hold the lock for writing blocks.
-func TestSetBalancesDoesNotWaitForBlocks(t *testing.T) {
+// Another program locks the table of blocks, so that the Append waits.
+func TestSetBalanceDoesNotWaitForAppend(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -76,7 +77,7 @@ func TestSetBalancesDoesNotWaitForBlocks(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	sleep(t.Context(), 100*time.Millisecond) // until it waits for the lock
+	sleep(t.Context(), 100*time.Millisecond) // until Append waits for the lock
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if err := w.SetBalance(ctx, chaingql.Address{}, big.NewInt(7)); err != nil {

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	stored = 1_000_000
-	spare  = 200_000
-	batch  = 5_000
+	stored = 1_000_000 // number of blocks that are stored before pages are measured
+	spare  = 200_000   // number of further blocks for the benchmarks that append
+	batch  = 5_000     // number of blocks in one Append
 )
 
 // BenchmarkPostgres uses a server with the settings of initdb, including fsync, through its Unix
-// socket. For comparison it also measures plain statements on a connection without a pool.
+// socket. As a baseline, it also measures plain statements on a connection without a pool.
 func BenchmarkPostgres(b *testing.B) {
 	s := ownServer(b)
 	ctx := context.Background()
@@ -43,7 +43,7 @@ func BenchmarkPostgres(b *testing.B) {
 	}
 
 	b.Run("write in batches of 5000", func(b *testing.B) {
-		for len(coming) > spare { // once, for any b.N
+		for len(coming) > spare { // only once, regardless of b.N
 			commit(b, batch)
 		}
 		b.ReportMetric(stored/b.Elapsed().Seconds(), "blocks/s")
@@ -51,7 +51,7 @@ func BenchmarkPostgres(b *testing.B) {
 	})
 	var n int
 	if err := bare.QueryRow(ctx, "SELECT count(*) FROM live.blocks").Scan(&n); err != nil || n != stored {
-		b.Fatalf("got %d stored blocks and error %v", n, err)
+		b.Fatalf("got %d stored blocks and error %v, want %d", n, err, stored)
 	}
 	if _, err := bare.Exec(ctx, "ANALYZE"); err != nil {
 		b.Fatal(err)

@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// columns are the columns of a block in the order of scanBlock.
+// columns lists the columns of table blocks in the order in which scanBlock reads them.
 const columns = "cursor, workchain, shard, seq_no, hash, gen_time"
 
-// Blocks returns one page of blocks, as [chaingql.Backend] describes it, with one
-// statement that uses an index. If blocks were pruned, an empty q.After selects from the
-// oldest block that still exists, and a cursor below the newest pruned block fails with
-// [chaingql.ErrCursorTooOld].
+// Blocks returns one page of blocks, as [chaingql.Backend] specifies. It runs one
+// statement, which uses an index. If blocks were pruned, an empty q.After means the
+// beginning of the remaining blocks, and Blocks returns [chaingql.ErrCursorTooOld] if
+// q.After is less than the cursor of the newest pruned block.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	page, pruned, err := b.page(ctx, q)
 	if err == nil && q.After != "" && q.After < pruned {
@@ -47,7 +47,8 @@ func (b *Backend) page(
 	if err != nil {
 		return nil, "", err
 	}
-	// SQL guarantees no order after the join. The rows arrive sorted, so this is one pass.
+	// SQL does not guarantee an order after the join. In practice the rows arrive in ascending or descending
+	// order, so the sort takes linear time.
 	slices.SortFunc(page, func(x, y chaingql.Block) int { return strings.Compare(string(x.Cursor), string(y.Cursor)) })
 	if q.Last > 0 {
 		return page[max(0, len(page)-n):], pruned, nil
@@ -55,11 +56,12 @@ func (b *Backend) page(
 	return page[:min(n, len(page))], pruned, nil
 }
 
-// rows runs a page's statement. If it returns no row, the Backend's chain was dropped.
+// rows runs the statement of a page. If the result has no rows, the Backend's chain was
+// dropped, and rows returns errReplaced.
 func (b *Backend) rows(
 	ctx context.Context, sql string, args []any,
 ) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
-	var batch pgx.Batch // runs in one transaction
+	var batch pgx.Batch // its statements run in one transaction
 	batch.Queue(planSQL)
 	batch.Queue(sql, args...)
 	results := b.pool.SendBatch(ctx, &batch)
@@ -92,7 +94,7 @@ func (b *Backend) rows(
 	return page, pruned, results.Close()
 }
 
-// scanBlock reads a row of a page. An empty page has one row without a block, for which
+// scanBlock reads one row of a page. If the page is empty, its only row has no block, and
 // some is false.
 func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, some bool, err error) {
 	if rows.RawValues()[1] == nil {
@@ -110,18 +112,21 @@ func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, som
 	return block, pruned, true, err
 }
 
-// pageSQL returns a page's statement, which reads one range of the index that contains the
-// page's blocks in order. The planner must use that index whatever the statistics:
+// pageSQL returns the statement that reads a page, and its arguments. The statement reads
+// one range of the index that contains the page's blocks in cursor order. The planner must
+// use that index regardless of its statistics, and the scan must be short:
 //
-//   - [planSQL] disables other plans.
-//   - The three indexes sort cursors by different operators or collations, which yield the same
-//     order. So an index without the shard cannot be scanned for the blocks of a shard.
-//   - LIMIT is a constant, because PostgreSQL would replan a statement with an unknown limit each
-//     time. It is rounded up to a power of two, so that few statements are prepared.
-//   - An absent bound is omitted: for a range with two bounds, PostgreSQL expects few rows and
-//     would sort them all.
-//   - The range begins after the pruned blocks: until they are vacuumed, the scan would step over
-//     their index entries.
+//   - [planSQL] disables all plans except index scans.
+//   - The three indexes compare cursors with different operators or collations, which yield
+//     the same order. A statement matches only one of them, so the planner cannot scan an
+//     index without shards to find the blocks of one shard.
+//   - LIMIT is a constant, because PostgreSQL would plan a statement with an unknown limit
+//     again each time it runs. It is rounded up to a power of two, so that there are only few
+//     different statements to prepare.
+//   - If q.Before is empty, the statement has no upper bound: for a range with two bounds,
+//     PostgreSQL expects few rows and would sort them all.
+//   - The range begins after the pruned blocks. The scan would otherwise step over their index
+//     entries until they are vacuumed.
 func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 	cursor, above, below := "cursor", ">", "<"
 	if q.Shard != nil {
@@ -153,7 +158,8 @@ func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 		return "SELECT " + columns + " FROM " + b.tables.blocks + " WHERE " + where + end
 	}
 	blocks := page(where)
-	if q.Workchain == nil && q.Shard != nil { // the index on shards begins with the workchain; there are few of these
+	if q.Workchain == nil && q.Shard != nil {
+		// The index on shards begins with the workchain. There are few workchains, so search each of them.
 		blocks = "SELECT of.* FROM (" + workchains(b.tables.blocks) + ") w CROSS JOIN LATERAL (" +
 			page(where+" AND workchain = w.id") + ") of" + end
 	}
@@ -161,9 +167,10 @@ func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 		"' LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
 }
 
-// workchains returns a query for the ids of all workchains. It finds each by one index
-// lookup, as a loose index scan. It starts at the highest: the first blocks of a workchain
-// may be pruned but not vacuumed yet, and an ascending scan would visit each of them.
+// workchains returns a query for the ids of all workchains. The query finds each id with
+// one index lookup (a loose index scan). It starts at the highest id, because the first
+// blocks of a workchain may be pruned but not vacuumed yet, and an ascending scan would
+// visit each of them.
 func workchains(blocks string) string {
 	return "WITH RECURSIVE leap (id) AS (SELECT max(workchain) FROM " + blocks +
 		" UNION ALL SELECT (SELECT max(workchain) FROM " + blocks +

@@ -12,16 +12,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// writerIdle is the time after which PostgreSQL ends a transaction whose client is silent. A process
-// that froze, or a machine that vanished, then keeps the chain's lock no longer.
+// writerIdle is the time after which PostgreSQL ends a write transaction whose client is silent, so that
+// a process that froze or a machine that vanished does not keep the lock on the chain.
 const writerIdle = 5 * time.Second
 
-// serverGrace is the time after a transaction's deadline until PostgreSQL ends its statement. The client
-// gives up first, so callers get context.DeadlineExceeded.
+// serverGrace is the time from the deadline of a transaction until PostgreSQL cancels its statement. The
+// client gives up first, so callers get context.DeadlineExceeded.
 const serverGrace = 2 * time.Second
 
-// planSQL makes plans independent of statistics and settings until the end of the transaction: every
-// table is read by an index that fits. JIT compilation would cost more than these statements take.
+// planSQL makes plans independent of statistics and of the server's settings until the end of the
+// transaction: PostgreSQL reads every table through a matching index. It also turns off JIT compilation,
+// which would take longer than these statements.
 var planSQL = func() string {
 	set := []string{"set_config('enable_indexscan', 'on', true)"}
 	for _, name := range []string{
@@ -32,10 +33,10 @@ var planSQL = func() string {
 	return "SELECT " + strings.Join(set, ", ")
 }()
 
-// writing returns how each transaction that writes begins. It takes a new snapshot for each statement:
-// statements after the lock see what its last holder committed. The server ends the transaction if the
-// client falls silent, and each statement serverGrace after limit. It notices a vanished machine by
-// keep-alives.
+// writing returns the options of transactions that write. Each statement takes a new snapshot, so that
+// statements after the lock see what its last holder committed. PostgreSQL ends the transaction if the
+// client is silent for writerIdle, and cancels a statement that runs for limit plus serverGrace. TCP
+// keep-alives detect that the client's machine has vanished.
 func writing(limit time.Duration) pgx.TxOptions {
 	milliseconds := min(max(limit.Milliseconds(), 0)+serverGrace.Milliseconds(), 1<<31-1)
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"+
@@ -44,14 +45,15 @@ func writing(limit time.Duration) pgx.TxOptions {
 		writerIdle.Milliseconds(), milliseconds)}
 }
 
-// A source is a FROM item that yields rows sent by the client, with its arguments $1 and so on.
+// A source is a FROM item that yields rows sent by the client. Its args are numbered from $1.
 type source struct {
 	from string
 	args []any
 }
 
-// commit stores blocks and balances. Large ones are sent before the lock is taken: PostgreSQL has no
-// time limit for the rest of a message or of a COPY, so under the lock only small statements are sent.
+// commit stores blocks and balances. It sends large batches before it takes the lock, and only small
+// statements while it holds the lock, because PostgreSQL waits without a time limit if a client stops in
+// the middle of a message or of a COPY.
 func (w *Writer) commit(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, accounts accounts) error {
 	changed := accounts.source()
 	if len(blocks) == 0 {
@@ -76,9 +78,9 @@ func (w *Writer) commit(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block,
 	return w.setBalances(ctx, tx, changed)
 }
 
-// append inserts the new blocks and reports whether there are any. It takes a lock that
-// is held until the transaction ends, so that blocks of the next Writer become visible
-// after these.
+// append inserts those blocks that are not stored yet and reports whether there are any.
+// It takes a lock that is held until the transaction ends, so that the blocks of the next
+// Writer become visible after these blocks.
 func (w *Writer) append(
 	ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, coming source,
 ) (fresh bool, err error) {
@@ -86,10 +88,10 @@ func (w *Writer) append(
 	if err != nil {
 		return false, err
 	}
-	// If the blocks overlap the stored ones, none is missing in between. Otherwise blocks before them may be lost.
+	// If the chain has lost blocks, the new blocks must overlap the remaining ones. Otherwise there would be a gap.
 	if had := w.b.recordNewest(""); newest < had && blocks[0].Cursor > newest {
-		return false, fmt.Errorf("the chain ends at cursor %q but had %q, and these blocks begin at %q: %w",
-			newest, had, blocks[0].Cursor, ErrConflict)
+		return false, fmt.Errorf("the chain has lost blocks: its newest cursor was %q and is now %q, "+
+			"but the new blocks begin at %q: %w", had, newest, blocks[0].Cursor, ErrConflict)
 	}
 	if blocks[0].Cursor <= newest {
 		if err := w.compare(ctx, tx, coming, newest, pruned); err != nil {
@@ -109,8 +111,8 @@ func (w *Writer) append(
 
 const notifySQL = "SELECT pg_notify($1, $2)"
 
-// lock waits for the lock and returns the cursors of the newest block and of the newest
-// pruned block.
+// lock acquires the lock that serializes Writers. It returns the cursors of the newest
+// block and of the newest pruned block, which are equal if no blocks are left.
 func (w *Writer) lock(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.Cursor, err error) {
 	var batch pgx.Batch
 	batch.Queue(lockSQL, w.b.key("write"))
@@ -130,7 +132,8 @@ func (w *Writer) lock(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.C
 	return max(newest, pruned), pruned, results.Close()
 }
 
-// compare checks that the blocks up to newest equal the stored ones.
+// compare checks that those of the coming blocks whose cursors are after pruned and up to
+// newest are already stored with the same values. Otherwise it returns ErrConflict.
 func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, pruned chaingql.Cursor) error {
 	var (
 		cursor             chaingql.Cursor
@@ -140,7 +143,8 @@ func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, 
 		return err
 	}
 	n := len(coming.args)
-	err := tx.QueryRow(ctx, fmt.Sprintf("SELECT n.cursor, n.hash, b.hash FROM %s LEFT JOIN %s b ON b.cursor = n.cursor"+
+	err := tx.QueryRow(ctx, fmt.Sprintf("SELECT n.cursor, n.hash, b.hash"+
+		" FROM %s LEFT JOIN %s b ON b.cursor = n.cursor"+
 		" WHERE n.cursor > $%d AND n.cursor <= $%d AND (n.workchain, n.shard, n.seq_no, n.hash, n.gen_time)"+
 		" IS DISTINCT FROM (b.workchain, b.shard, b.seq_no, b.hash, b.gen_time) ORDER BY n.cursor LIMIT 1",
 		coming.from, w.b.tables.blocks, n+1, n+2), append(coming.args, string(pruned), string(newest))...).
@@ -151,14 +155,15 @@ func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, 
 	case err != nil:
 		return err
 	case preserved == nil:
-		return fmt.Errorf("cursor %q is not stored, but newer ones are: %w", cursor, ErrConflict)
+		return fmt.Errorf("cursor %q is not stored, but newer cursors are: %w", cursor, ErrConflict)
 	case bytes.Equal(arrived, preserved):
-		return fmt.Errorf("cursor %q has block %x, but with another workchain, shard, seq_no or gen_time: %w", cursor, preserved, ErrConflict)
+		return fmt.Errorf("cursor %q has block %x, but its workchain, shard, seq_no or gen_time is different: %w",
+			cursor, preserved, ErrConflict)
 	}
 	return fmt.Errorf("cursor %q has block %x, not %x: %w", cursor, preserved, arrived, ErrConflict)
 }
 
-// sourceOf returns blocks as arrays.
+// sourceOf returns a source that yields blocks from array arguments.
 func sourceOf(blocks []chaingql.Block) source {
 	n := len(blocks)
 	cursors, workchains, shards, seqNos := make([]string, n), make([]int32, n), make([]int64, n), make([]int64, n)
@@ -176,11 +181,12 @@ func sourceOf(blocks []chaingql.Block) source {
 	}
 }
 
-// copyThreshold is the number of rows from which COPY is used. It needs more round trips than
-// arrays, but is twice as fast for thousands of rows.
+// copyThreshold is the minimum number of rows that are sent with COPY. COPY needs more round
+// trips than array arguments, but is twice as fast for thousands of rows.
 const copyThreshold = 20
 
-// stageBlocks sends blocks into a temporary table, which is empty again after the transaction.
+// stageBlocks copies blocks to a temporary table, which PostgreSQL empties at the end of the
+// transaction.
 func stageBlocks(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block) (source, error) {
 	const table = `(cursor text COLLATE "C", workchain int4, shard int8, seq_no int8, hash bytea, gen_time timestamptz)`
 	return stage(ctx, tx, "chaingql_blocks", table, columns, pgx.CopyFromSlice(len(blocks), func(i int) ([]any, error) {

@@ -19,8 +19,8 @@ var schemas atomic.Int64
 // newSchema returns the name of a schema that no other test uses.
 func newSchema() string { return fmt.Sprintf(`Chain no. %d's "own"`, schemas.Add(1)) }
 
-// open opens a Backend and closes it at the end of the test. Unless opts contains a schema, the test
-// gets its own.
+// open opens a Backend and closes it at the end of the test. If opts does not name a schema, the
+// Backend uses a new one.
 func open(t testing.TB, dsn string, opts *postgres.Options) *postgres.Backend {
 	t.Helper()
 	var o postgres.Options
@@ -74,12 +74,12 @@ func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 	}
 }
 
-func TestContractWithListen(t *testing.T) {
+func TestListeningBackendMeetsContract(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, postgres.Options{Look: time.Hour}) })
 }
 
-func TestContractWithPoll(t *testing.T) {
+func TestPollingBackendMeetsContract(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		h := harness(t, postgres.Options{Poll: 5 * time.Millisecond})
@@ -88,7 +88,7 @@ func TestContractWithPoll(t *testing.T) {
 	})
 }
 
-func TestContractWithSeqCursors(t *testing.T) {
+func TestBackendWithSeqCursorsMeetsContract(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		h := harness(t, postgres.Options{Look: time.Hour}) // only notifications wake Follow

@@ -14,11 +14,11 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-const crashes = 3
+const crashes = 3 // number of times that the server is killed
 
-// TestServerCrashLosesNothing kills PostgreSQL while an indexer writes, the test resumes a Follow, and
-// a client subscribes through a Handler.
-func TestServerCrashLosesNothing(t *testing.T) {
+// The test kills PostgreSQL while an indexer writes, a loop resumes Follow whenever it fails, and a client
+// subscribes through a Handler.
+func TestServerCrashLosesNoBlocks(t *testing.T) {
 	s := ownServer(t)
 	opts := &postgres.Options{Schema: "live"}
 	backend := open(t, s.tcp(s.port, "postgres", "postgres"), opts)
@@ -36,7 +36,7 @@ func TestServerCrashLosesNothing(t *testing.T) {
 		heard    []chaingql.Cursor
 		wanted   = cursorsOf(all)
 	)
-	running.Go(func() { // the indexer, which retries
+	running.Go(func() { // the indexer, which repeats each Append until it succeeds
 		defer close(wrote)
 		for i := range all {
 			for w.Append(ctx, all[i]) != nil && sleep(ctx, 5*time.Millisecond) {
@@ -75,7 +75,7 @@ func TestServerCrashLosesNothing(t *testing.T) {
 		t.Errorf("resumed Follow: %s", difference(followed, wanted))
 	}
 	if failures < crashes {
-		t.Errorf("Follow failed %d times in %d crashes, want at least once", failures, crashes)
+		t.Errorf("Follow failed %d times in %d crashes, want at least once per crash", failures, crashes)
 	}
 	if !slices.Equal(heard, wanted) {
 		t.Errorf("subscriber: %s", difference(heard, wanted))
@@ -86,6 +86,7 @@ func TestServerCrashLosesNothing(t *testing.T) {
 	}
 }
 
+// sleep waits for d. It returns false if ctx is done earlier.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -107,8 +108,8 @@ func cursorsOf(blocks []chaingql.Block) []chaingql.Cursor {
 func difference(got, want []chaingql.Cursor) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			return fmt.Sprintf("%q in place %d of %d, where %q was due", got[i], i, len(want), want[i])
+			return fmt.Sprintf("block %d of %d has cursor %q, want %q", i+1, len(want), got[i], want[i])
 		}
 	}
-	return fmt.Sprintf("%d blocks of %d", len(got), len(want))
+	return fmt.Sprintf("got %d blocks, want %d", len(got), len(want))
 }

@@ -23,23 +23,23 @@ func TestOpenWithoutOptionsUsesTheDefaultSchema(t *testing.T) {
 	}
 	named := open(t, s.dsn(database), &postgres.Options{Schema: "chaingql", SkipMigrations: true})
 	if page, err := named.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil || len(page) != 1 {
-		t.Errorf("schema chaingql: got %v and error %v", page, err)
+		t.Errorf("schema chaingql: got blocks %v and error %v, want the appended block", page, err)
 	}
 }
 
-// TestOpenFailsIfOnlyNotificationsOfOthersArrive replaces pg_notify by a function with another payload.
-func TestOpenFailsIfOnlyNotificationsOfOthersArrive(t *testing.T) {
+// TestOpenFailsIfOnlyForeignNotificationsArrive replaces pg_notify with a function that sends another payload.
+func TestOpenFailsIfOnlyForeignNotificationsArrive(t *testing.T) {
 	s := sharedServer(t)
 	other := fmt.Sprintf("other%d", schemas.Add(1))
 	s.admin(t, "CREATE SCHEMA "+other,
 		"CREATE FUNCTION "+other+".pg_notify(text, text) RETURNS void LANGUAGE sql"+
-			" AS $$ SELECT pg_catalog.pg_notify($1, 'a word of others') $$")
+			" AS $$ SELECT pg_catalog.pg_notify($1, 'foreign payload') $$")
 	_, err := postgres.Open(t.Context(), s.dsn("postgres")+" options='-csearch_path="+other+",pg_catalog'",
 		&postgres.Options{Schema: newSchema(), Timeout: time.Second})
-	expectError(t, err, "no notification arrives")
+	expectError(t, err, "no notification arrived")
 }
 
-func TestOpenRejectsSchemaDollarUser(t *testing.T) {
+func TestOpenRejectsDollarUserAsSchema(t *testing.T) {
 	_, err := postgres.Open(t.Context(), sharedServer(t).dsn("postgres"), &postgres.Options{Schema: "$user"})
 	expectError(t, err, "Schema must not be $user")
 	open(t, sharedServer(t).dsn("postgres"), &postgres.Options{Schema: "$users"})
@@ -51,7 +51,7 @@ func TestSchemaNameMayHave63Bytes(t *testing.T) {
 	open(t, sharedServer(t).dsn("postgres"), &postgres.Options{Schema: schema, SkipMigrations: true})
 }
 
-func TestTimeoutLimitsConnecting(t *testing.T) {
+func TestTimeoutLimitsConnectionAttempts(t *testing.T) {
 	s := sharedServer(t)
 	for dsn, want := range map[string]time.Duration{
 		"": 7 * time.Second, " connect_timeout=0": 7 * time.Second,
@@ -59,7 +59,7 @@ func TestTimeoutLimitsConnecting(t *testing.T) {
 	} {
 		b := open(t, s.dsn("postgres")+dsn, &postgres.Options{Timeout: 7 * time.Second})
 		if got := b.ConnectTimeout(); got != want {
-			t.Errorf("with%s: got %v, want %v", dsn, got, want)
+			t.Errorf("DSN with %q: got connect timeout %v, want %v", dsn, got, want)
 		}
 	}
 }

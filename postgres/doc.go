@@ -3,12 +3,12 @@
 //
 //	backend, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"), nil)
 //	if err != nil {
-//		log.Fatal(err) // no such database, no permission, too old a server, tables missing
+//		log.Fatal(err) // for example: the database does not exist, or the server is too old
 //	}
 //	defer backend.Close()
 //	chaingql.Mount(mux, "/{project}/graphql", chaingql.New(backend, nil))
 //
-// Open creates the tables in a schema of their own ([Options].Schema). NOTIFY only wakes
-// a Follow, which then reads the table from its own cursor on. If a notification is
-// lost, blocks arrive late, but none is lost.
+// Open creates the tables in a separate schema ([Options].Schema). A notification only
+// wakes the Follow calls. Each call then reads the blocks after its own cursor from the
+// table. A lost notification therefore delays blocks, but does not lose any.
 package postgres

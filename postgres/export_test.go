@@ -7,26 +7,26 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Need sets the oldest supported server, so that tests can run with one that is too old.
+// Need sets the oldest supported server version, so that the server of the tests can be too old.
 func Need(version int) (restore func()) {
 	was := oldestServer
 	oldestServer = version
 	return func() { oldestServer = was }
 }
 
-// Migrating adds a migration to those of the package.
+// Migrating appends a migration to those of the package until restore is called.
 func Migrating(script string) (restore func()) {
 	was := migrations
 	migrations = func() []string { return append(was(), script) }
 	return func() { migrations = was }
 }
 
-// PageSQL returns the statement of a page.
+// PageSQL returns the statement that reads a page, and its arguments.
 func (b *Backend) PageSQL(q chaingql.BlocksQuery) (string, []any) {
 	return b.pageSQL(q, max(q.First, q.Last))
 }
 
-// PlanSQL is the statement before the statement of a page.
+// PlanSQL is the statement that runs before the statement of a page and restricts its plan.
 var PlanSQL = planSQL
 
 // Writing returns the options of transactions that write.
@@ -35,21 +35,21 @@ var Writing = writing
 // Polls reports whether the Backend polls instead of using LISTEN.
 func (b *Backend) Polls() bool { return b.opts.Poll > 0 }
 
-// PingListenerAfter sets the idle time after which the listener's connection is pinged, for
-// further Follows.
+// PingListenerAfter sets the time without notifications after which a listener pings its
+// connection. It applies to listeners that start later.
 func (b *Backend) PingListenerAfter(quiet time.Duration) { b.listen.pingAfter = quiet }
 
-// Hurry sets the deadline of further reads and of connections of Follows.
+// Hurry sets the timeout of later reads and of later attempts to open a LISTEN connection.
 func (b *Backend) Hurry(timeout time.Duration) { b.opts.Timeout, b.listen.timeout = timeout, timeout }
 
-// WriteWithin sets the deadline of further transactions.
+// WriteWithin sets the timeout of later write transactions until restore is called.
 func (b *Backend) WriteWithin(limit time.Duration) (restore func()) {
 	was := b.opts.WriteTimeout
 	b.opts.WriteTimeout = limit
 	return func() { b.opts.WriteTimeout = was }
 }
 
-// Destination returns the listener key of a DSN.
+// Destination returns the key under which the registry holds the listener of a DSN.
 func Destination(dsn string) (string, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -58,14 +58,14 @@ func Destination(dsn string) (string, error) {
 	return destination(config), nil
 }
 
-// ConnectTimeout returns the time limit of an attempt to connect.
+// ConnectTimeout returns the time limit of one attempt to connect to a server.
 func (b *Backend) ConnectTimeout() time.Duration { return b.pool.Config().ConnConfig.ConnectTimeout }
 
-// WithDeadline adds the context's error to an error of a transaction.
+// WithDeadline adds the context's error to the error of a canceled statement.
 var WithDeadline = withDeadline
 
-// Failed wraps an error of pgx. UnknownKey is a check that it uses.
-var (
-	Failed     = failed
-	UnknownKey = unknownKey
-)
+// Failed wraps an error of pgx in an error that does not contain the DSN.
+var Failed = failed
+
+// UnknownKey reports whether an error quotes a rejected key of the DSN.
+var UnknownKey = unknownKey

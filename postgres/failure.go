@@ -9,21 +9,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A failure is an error of one line that wraps an error of pgx. It omits the connection
-// settings of pgx's errors, which contain the password.
+// A failure is a one-line error that wraps an error of pgx. It omits the connection
+// settings that pgx includes in some errors, because they contain the password.
 type failure struct {
 	op    string
 	cause error
 }
 
 func (f *failure) Error() string {
-	lines := slices.Compact(strings.Split(f.cause.Error(), "\n")) // for example the same error with TLS and without
+	// An attempt to connect with TLS and one without may report the same error.
+	lines := slices.Compact(strings.Split(f.cause.Error(), "\n"))
 	return "postgres: " + f.op + ": " + strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")
 }
 
 func (f *failure) Unwrap() error { return f.cause }
 
-func failed(what string, err error) error {
+// failed returns a failure of the operation op. If the server or a pooler rejected a key of
+// the DSN, it replaces err with errKey.
+func failed(op string, err error) error {
 	var connecting *pgconn.ConnectError
 	if errors.As(err, &connecting) {
 		err = connecting.Unwrap()
@@ -31,17 +34,17 @@ func failed(what string, err error) error {
 			err = errKey
 		}
 	}
-	// A statement was prepared on one connection and executed on another.
+	// These codes mean that a statement was prepared on one connection and executed on another.
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && (pgErr.Code == "42P05" || pgErr.Code == "26000") {
-		what += " (for PgBouncer in transaction mode set Options.Poll)"
+		op += " (for PgBouncer in transaction mode set Options.Poll)"
 	}
-	return &failure{what, err}
+	return &failure{op, err}
 }
 
-// unknownKey reports whether the server or a pooler rejects a key of the DSN and quotes
-// it. pgx sends unknown keys to the server. Such a key may be the rest of a password
-// that was not quoted, or a whole URL with an invalid scheme.
+// unknownKey reports whether err says that the server or a pooler rejected a key of the DSN,
+// and quotes that key. pgx sends unknown keys to the server. Such a key may be a part of a
+// password that was not quoted, or a whole URL with an invalid scheme.
 func unknownKey(err error, keys map[string]string) bool {
 	text := err.Error() // with the errors of all addresses that were tried
 	rejected := slices.ContainsFunc([]string{"42704", "42602", "08P01"}, func(code string) bool {
@@ -55,8 +58,8 @@ func unknownKey(err error, keys map[string]string) bool {
 	return false
 }
 
-// checkHosts rejects hosts with an @. If a password has an unescaped @, pgx treats the
-// rest of it as part of the host and would quote it in errors.
+// checkHosts rejects hosts that contain an @. If a password contains an unescaped @, pgx
+// treats the rest of the password as part of the host, and would quote it in errors.
 func checkHosts(c *pgconn.Config) error {
 	hosts := []string{c.Host}
 	for _, f := range c.Fallbacks {
@@ -70,19 +73,20 @@ func checkHosts(c *pgconn.Config) error {
 	return nil
 }
 
-// dsnError replaces pgx's error, which quotes the DSN and may not remove every password
-// from a malformed one.
+// dsnError returns an error to report instead of err, which pgx returned for an invalid DSN.
+// The error of pgx quotes the DSN, and may contain the password if the DSN is malformed.
 func dsnError(err error) error {
-	var file *fs.PathError // for example of sslrootcert
+	var file *fs.PathError // for example of the file that sslrootcert names
 	if errors.As(err, &file) {
-		return &failure{"open a file of the DSN", file}
+		return &failure{"open a file that the DSN names", file}
 	}
 	return errDSN
 }
 
 var (
-	errDSN = errors.New("postgres: the DSN, or a setting from the environment (PGPORT, PGSERVICE, ...), is malformed: " +
-		"write postgres://user:password@host:port/database?key=value, with special characters percent-encoded, " +
+	errDSN = errors.New("postgres: the DSN, or a setting from the environment (PGPORT, PGSERVICE, ...), " +
+		"is malformed: write postgres://user:password@host:port/database?key=value, " +
+		"with special characters percent-encoded, " +
 		"or key=value pairs with single quotes around values that contain spaces")
 	errKey = errors.New("the server rejects a key of the DSN: it may be misspelled, or part of a value " +
 		"that must be percent-encoded or in single quotes")

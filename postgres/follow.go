@@ -8,11 +8,12 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes it. It reads
-// the table from its cursor on and then waits for a notification or for [Options].Look,
-// whichever is first. If blocks were pruned, the cursor "" is too old. All Follows of a
-// process to one database share one connection for LISTEN. If it is lost, they end with
-// an error.
+// Follow yields every block after a cursor, as [chaingql.Backend] specifies. It reads the
+// blocks after the cursor from the table and waits for a notification, at most for
+// [Options].Look. Then it reads again. If blocks were pruned, the cursor "" is too old.
+//
+// All Follow calls of a process that read from the same database share one connection for
+// LISTEN. If that connection is lost, they end with an error.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := b.follow(ctx, after, yield); err != nil {
@@ -21,14 +22,14 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	}
 }
 
-// follow returns the error that ended it, or nil if the caller stopped it.
+// follow runs until it fails or yield returns false. In the second case it returns nil.
 func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
 	if err := checkCursor(after); err != nil {
 		return err
 	}
 	var (
 		wake  = make(chan struct{}, 1)
-		over  <-chan struct{} // nil if Follow polls
+		over  <-chan struct{} // closed when the listener has ended; nil if Follow polls
 		l     *listener
 		every = b.opts.Poll
 	)
@@ -85,8 +86,8 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	}
 }
 
-// cause returns errClosed if the Backend was closed, which stops listeners and fails reads,
-// and otherwise err.
+// cause returns the reason for err. If the Backend was closed, that is errClosed, because
+// Close stops listeners and makes reads fail. Otherwise it is err itself.
 func (b *Backend) cause(err error) error {
 	select {
 	case <-b.closed:

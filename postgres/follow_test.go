@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// patience is the maximum wait for an event that must happen.
+// patience is the maximum time to wait for an event that must happen.
 const patience = 10 * time.Second
 
 // A reading is a Follow that runs in its own goroutine.
@@ -43,6 +43,7 @@ func read(t testing.TB, b *postgres.Backend, after chaingql.Cursor) *reading {
 	return r
 }
 
+// expect checks that Follow yields blocks next.
 func (r *reading) expect(t *testing.T, blocks ...chaingql.Block) {
 	t.Helper()
 	for _, b := range blocks {
@@ -59,6 +60,7 @@ func (r *reading) expect(t *testing.T, blocks ...chaingql.Block) {
 	}
 }
 
+// end waits until Follow has ended without yielding another block, and returns its error.
 func (r *reading) end(t *testing.T) error {
 	t.Helper()
 	select {
@@ -72,7 +74,7 @@ func (r *reading) end(t *testing.T) error {
 	return nil
 }
 
-// listeners returns the number of connections whose last statement was LISTEN.
+// listeners returns the number of connections with an application name whose last statement was LISTEN.
 func listeners(t *testing.T, s *server, name string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -88,8 +90,9 @@ func listeners(t *testing.T, s *server, name string) (n int) {
 	return n
 }
 
-// expectListeners waits a moment for connections to end, including those of Open's check. It waits less
-// than pingAfter: after a ping, the last statement is not LISTEN.
+// expectListeners waits until want LISTEN connections are left. Others may still be closing, for example the
+// one with which Open checks notifications. It waits less than pingAfter, because after a ping the last
+// statement of a connection is not LISTEN.
 func expectListeners(t *testing.T, s *server, name string, want int) {
 	t.Helper()
 	for end := time.Now().Add(patience / 2); ; {
@@ -98,12 +101,12 @@ func expectListeners(t *testing.T, s *server, name string, want int) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("got %d connections for LISTEN, want %d", n, want)
+			t.Fatalf("got %d LISTEN connections, want %d", n, want)
 		}
 	}
 }
 
-func TestFollowsShareOneListener(t *testing.T) {
+func TestFollowCallsShareOneListener(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("shares%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" application_name="+name, nil)
@@ -133,7 +136,7 @@ func TestFollowsShareOneListener(t *testing.T) {
 	expectListeners(t, s, name, 0)
 }
 
-func TestFollowEndsWithListenerAndCanBeResumed(t *testing.T) {
+func TestFollowCanBeResumedAfterListenerIsLost(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("loses%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" application_name="+name, nil)
@@ -164,7 +167,7 @@ func TestFollowEndsWithListenerAndCanBeResumed(t *testing.T) {
 	}
 }
 
-func TestSilentListenerIsDetected(t *testing.T) {
+func TestFollowEndsIfListenerStalls(t *testing.T) {
 	t.Parallel() // it waits for a timeout
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
@@ -174,7 +177,7 @@ func TestSilentListenerIsDetected(t *testing.T) {
 	w := writer(t, open(t, s.dsn("postgres"), opts))
 	all := backendtest.Chain(3, 1)
 	r := read(t, b, "")
-	for i := range all { // the listener is not silent while the server responds
+	for i := range all { // Follow does not end while the server responds to pings
 		select {
 		case <-time.After(60 * time.Millisecond):
 		case err := <-r.ended:
@@ -200,7 +203,7 @@ func TestFollowFindsBlocksWithoutNotification(t *testing.T) {
 	}
 }
 
-func TestPollingBackendDoesNotListenOrPrepare(t *testing.T) {
+func TestPollingBackendUsesNeitherListenNorPreparedStatements(t *testing.T) {
 	s := ownServer(t, "log_statement=all", "fsync=off")
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Poll: 5 * time.Millisecond})
@@ -224,11 +227,11 @@ func TestPollingBackendDoesNotListenOrPrepare(t *testing.T) {
 	}
 	log := s.output.String()
 	if !strings.Contains(log, "execute <unnamed>: SELECT s.pruned") {
-		t.Fatalf("the log lacks the statements:\n%s", log)
+		t.Fatalf("the server's log does not contain the unprepared statement of a page:\n%s", log)
 	}
 	for _, word := range []string{"LISTEN", "stmtcache"} {
 		if strings.Contains(log, word) {
-			t.Errorf("the log contains %s", word)
+			t.Errorf("the server's log contains %s", word)
 		}
 	}
 }
@@ -250,7 +253,7 @@ func TestCloseEndsEveryFollow(t *testing.T) {
 		}
 		expectError(t, read(t, b, "").end(t), "the Backend was closed")
 		if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err == nil {
-			t.Error("read from a closed Backend: got no error")
+			t.Error("Blocks of a closed Backend returned no error")
 		}
 	}
 }

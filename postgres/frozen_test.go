@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Environment variables that make this test binary a process that only writes.
+// Environment variables with which TestHelperWriterProcess runs as a process that only writes.
 const (
 	frozenDSN    = "CHAINGQL_TEST_WRITER_DSN"
 	frozenSchema = "CHAINGQL_TEST_WRITER_SCHEMA"
@@ -25,12 +25,12 @@ const (
 	frozenPoll   = "CHAINGQL_TEST_WRITER_POLL"
 )
 
-// frozenLimit is the time within which a Writer must succeed after another one froze.
+// frozenLimit is the time within which a Writer must succeed after the process of another Writer froze.
 const frozenLimit = 15 * time.Second
 
-// TestWriterContinuesAfterAnotherProcessFroze pauses a writing process while it
-// holds the chain's lock. The operating system keeps its connection open and answers keep-alives.
-func TestWriterContinuesAfterAnotherProcessFroze(t *testing.T) {
+// TestWriterSucceedsAfterLockHolderFreezes pauses a process while it holds the chain's lock. The
+// operating system keeps the connection of the paused process open and answers keep-alives.
+func TestWriterSucceedsAfterLockHolderFreezes(t *testing.T) {
 	t.Parallel() // it waits for timeouts
 	s := sharedServer(t)
 	for _, batch := range []int{1, 10, 20_000} {
@@ -49,12 +49,12 @@ func TestWriterContinuesAfterAnotherProcessFroze(t *testing.T) {
 				defer cancel()
 				last := chaingql.Block{Cursor: "ff", Time: time.Unix(0, 0).UTC()}
 				if err := w.Append(ctx, last); err != nil {
-					t.Fatalf("after %v: %v", time.Since(start), err)
+					t.Fatalf("Append failed after %v: %v", time.Since(start), err)
 				}
 				t.Logf("appended after %v", time.Since(start))
 				page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 2})
 				if err != nil || len(page) == 0 || page[len(page)-1] != last {
-					t.Errorf("got newest blocks %v and error %v", page, err)
+					t.Errorf("got newest blocks %v and error %v, want %v at the end", page, err, last)
 				}
 				if err := child.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
@@ -65,7 +65,7 @@ func TestWriterContinuesAfterAnotherProcessFroze(t *testing.T) {
 	}
 }
 
-func TestServerLimitsWriteTransactions(t *testing.T) {
+func TestWriteTransactionsSetServerTimeouts(t *testing.T) {
 	s := sharedServer(t)
 	conn, err := pgx.Connect(t.Context(), s.tcp(s.port, "postgres", "postgres"))
 	if err != nil {
@@ -94,7 +94,7 @@ func TestServerLimitsWriteTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := settings(); got != row.want {
-			t.Errorf("with a limit of %v: got settings %s", row.limit, got)
+			t.Errorf("with a limit of %v: got settings %s, want %s", row.limit, got, row.want)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
@@ -105,8 +105,8 @@ func TestServerLimitsWriteTransactions(t *testing.T) {
 	}
 }
 
-// A Writer returns context.DeadlineExceeded even if PostgreSQL's own limit is noticed first.
-func TestStatementEndedByServerAfterDeadlineIsDeadlineExceeded(t *testing.T) {
+// PostgreSQL's own timeout may be noticed before the deadline of the context.
+func TestServerTimeoutAfterDeadlineIsDeadlineExceeded(t *testing.T) {
 	for _, row := range []struct {
 		left time.Duration
 		code string
@@ -121,14 +121,16 @@ func TestStatementEndedByServerAfterDeadlineIsDeadlineExceeded(t *testing.T) {
 		err := postgres.Failed("write", postgres.WithDeadline(ctx, fmt.Errorf("wrapped: %w", cause)))
 		cancel()
 		if !errors.Is(err, cause) || errors.Is(err, context.DeadlineExceeded) != row.want {
-			t.Errorf("%s with %v left: got %v", row.code, row.left, err)
+			t.Errorf("code %s, %v before the deadline: got error %v, want DeadlineExceeded: %t",
+				row.code, row.left, err, row.want)
 		}
 	}
 }
 
-// TestFrozenWriterProcess is the process of TestWriterContinuesAfterAnotherProcessFroze. It
-// appends until the chain contains a foreign block, and then exits with 0.
-func TestFrozenWriterProcess(t *testing.T) {
+// TestHelperWriterProcess runs only in the process that TestWriterSucceedsAfterLockHolderFreezes starts.
+// It appends blocks until Append returns ErrConflict, because the other test appended a later block. Then
+// the process exits with status 0.
+func TestHelperWriterProcess(t *testing.T) {
 	dsn := os.Getenv(frozenDSN)
 	if dsn == "" {
 		return // this is not the process of the other test
@@ -160,7 +162,7 @@ func TestFrozenWriterProcess(t *testing.T) {
 
 func startWriter(t *testing.T, dsn, schema string, batch int, poll time.Duration) *os.Process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestFrozenWriterProcess$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperWriterProcess$")
 	cmd.Env = append(os.Environ(), frozenDSN+"="+dsn, frozenSchema+"="+schema,
 		fmt.Sprintf("%s=%d", frozenBatch, batch), fmt.Sprintf("%s=%v", frozenPoll, poll))
 	if err := cmd.Start(); err != nil {
@@ -173,7 +175,7 @@ func startWriter(t *testing.T, dsn, schema string, batch int, poll time.Duration
 	return cmd.Process
 }
 
-// freezeWithLock pauses a process while it holds a lock of the chain and PostgreSQL waits for it.
+// freezeWithLock pauses a process while it holds the chain's lock and PostgreSQL waits for its next message.
 func freezeWithLock(t *testing.T, s *server, process *os.Process, name string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -188,7 +190,7 @@ func freezeWithLock(t *testing.T, s *server, process *os.Process, name string) {
 			t.Fatal(err)
 		}
 		n := 0
-		for range 3 { // it must still hold the lock after all statements sent so far have run
+		for range 3 { // the process must still hold the lock after all statements sent so far have run
 			time.Sleep(10 * time.Millisecond)
 			if err := conn.QueryRow(t.Context(), waiting, name).Scan(&n); err != nil {
 				t.Fatal(err)
@@ -205,10 +207,10 @@ func freezeWithLock(t *testing.T, s *server, process *os.Process, name string) {
 		}
 		time.Sleep(3 * time.Millisecond)
 	}
-	t.Fatal("the process was never paused with the lock")
+	t.Fatal("the process never held the lock when it was paused")
 }
 
-// expectConflict waits until the process has noticed the foreign block.
+// expectConflict waits until the process of TestHelperWriterProcess has received ErrConflict and exited.
 func expectConflict(t *testing.T, process *os.Process) {
 	t.Helper()
 	state := make(chan *os.ProcessState, 1)

@@ -32,17 +32,17 @@ func TestPruneKeepsTheNewestBlock(t *testing.T) {
 		for _, q := range []chaingql.BlocksQuery{{Last: 1}, {First: 10}, {First: 10, After: "02"}} {
 			page, err := b.Blocks(t.Context(), q)
 			if err != nil || !slices.Equal(cursorsOf(page), []chaingql.Cursor{"03"}) {
-				t.Errorf("before %q: %+v: got %v and error %v", before, q, cursorsOf(page), err)
+				t.Errorf("Prune(%q): Blocks(%+v) returned %v and error %v, want [03]", before, q, cursorsOf(page), err)
 			}
 		}
 		for _, after := range []chaingql.Cursor{"", "00", "01"} {
 			if err := read(t, b, after).end(t); !errors.Is(err, chaingql.ErrCursorTooOld) {
-				t.Errorf("before %q: Follow(%q) ended with %v", before, after, err)
+				t.Errorf("Prune(%q): Follow(%q) ended with %v, want ErrCursorTooOld", before, after, err)
 			}
 		}
 		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "01"})
 		if !errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("before %q: page after 01: got error %v", before, err)
+			t.Errorf("Prune(%q): Blocks after 01 returned error %v, want ErrCursorTooOld", before, err)
 		}
 		late := read(t, b, "02")
 		late.expect(t, at("03")...)
@@ -54,9 +54,9 @@ func TestPruneKeepsTheNewestBlock(t *testing.T) {
 	}
 }
 
-// TestPruneDeletesAllRows prunes block by block. Readers would not see a remaining row, and later calls
-// of Prune would skip it.
-func TestPruneDeletesAllRows(t *testing.T) {
+// The test reads the table itself. Readers would not see a row that Prune failed to delete, and later calls of
+// Prune would skip it.
+func TestPruneDeletesEveryOlderRow(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	w := writer(t, open(t, s.dsn("postgres"), opts))
@@ -86,7 +86,7 @@ func run(t *testing.T, s *server, sql string) error {
 	return err
 }
 
-func TestStatementsThatLoseBlocksAreRejected(t *testing.T) {
+func TestStatementsThatWouldLoseBlocksAreRejected(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -114,16 +114,16 @@ func TestStatementsThatLoseBlocksAreRejected(t *testing.T) {
 	} {
 		err := run(t, s, fmt.Sprintf(sql, quote(opts.Schema)))
 		if err == nil || !strings.Contains(err.Error(), "is refused") {
-			t.Errorf("%s: %v", sql, err)
+			t.Errorf("%s: got error %v, want one that contains \"is refused\"", sql, err)
 		}
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "01"})
 	if err != nil || !slices.Equal(page, atMicroseconds("02", "03", "04", "05")) {
-		t.Errorf("got blocks %v and error %v", page, err)
+		t.Errorf("got blocks %v and error %v, want blocks 02 to 05 unchanged", page, err)
 	}
 }
 
-// atMicroseconds returns the blocks of at with the precision with which they are stored.
+// atMicroseconds is like at, but truncates times to microseconds, the precision with which they are stored.
 func atMicroseconds(cursors ...chaingql.Cursor) []chaingql.Block {
 	blocks := at(cursors...)
 	for i := range blocks {
@@ -132,7 +132,7 @@ func atMicroseconds(cursors ...chaingql.Cursor) []chaingql.Block {
 	return blocks
 }
 
-func TestDeletedBlocksAreTooOldForReaders(t *testing.T) {
+func TestCursorsBeforeDeletedBlocksAreTooOld(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -147,16 +147,17 @@ func TestDeletedBlocksAreTooOldForReaders(t *testing.T) {
 			_, blocks := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1, After: all[n-2].Cursor})
 			follow := read(t, b, all[n-2].Cursor).end(t)
 			if !errors.Is(blocks, chaingql.ErrCursorTooOld) || !errors.Is(follow, chaingql.ErrCursorTooOld) {
-				t.Errorf("after %d blocks were deleted: got Blocks error %v and Follow error %v", n, blocks, follow)
+				t.Errorf("after %d blocks were deleted: Blocks returned error %v and Follow %v, want ErrCursorTooOld",
+					n, blocks, follow)
 			}
 		}
 		read(t, b, all[n-1].Cursor).expect(t, all[n:min(n+10, len(all))]...)
 	}
 }
 
-// TestReplacedChainIsNoticed drops and creates the chain. It also deletes the row of chaingql_state,
-// without triggers.
-func TestReplacedChainIsNoticed(t *testing.T) {
+// The chain is replaced in two ways: its schema is dropped and created again, or the row of chaingql_state is
+// deleted while triggers are disabled.
+func TestEveryCallFailsIfChainIsReplaced(t *testing.T) {
 	s := sharedServer(t)
 	for _, lost := range []bool{false, true} {
 		opts := &postgres.Options{Schema: newSchema()}

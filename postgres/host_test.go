@@ -12,12 +12,12 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestExamplesShareOneChain starts the example twice: one writes, the other serves.
-func TestExamplesShareOneChain(t *testing.T) {
+// The first process writes and serves the chain, and the second one only serves it.
+func TestTwoExampleProcessesShareOneChain(t *testing.T) {
 	s := sharedServer(t)
 	program := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.Command("go", "build", "-o", program, "./example").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("building the example failed: %v\n%s", err, out)
 	}
 	schema := newSchema()
 	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", testkit.FreeAddress(t))
@@ -30,7 +30,7 @@ func TestExamplesShareOneChain(t *testing.T) {
 	}
 }
 
-// host runs the example until the test ends. It must end without an error.
+// host runs the example program until the test ends. The program must then exit without an error.
 func host(t *testing.T, program string, args ...string) {
 	t.Helper()
 	var output strings.Builder
@@ -44,7 +44,7 @@ func host(t *testing.T, program string, args ...string) {
 		stuck := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 		defer stuck.Stop()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, &output)
+			t.Errorf("the example exited with %v:\n%s", err, &output)
 		}
 	})
 }

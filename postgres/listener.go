@@ -11,26 +11,27 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// channel is the name of the notification channel. The payload is the schema.
+// channel is the name of the notification channel. The payload of a notification is the
+// name of the schema.
 const channel = "chaingql"
 
 // pingAfter is the time without a notification after which a listener pings its
 // connection, because a lost connection may not report an error.
 const pingAfter = 10 * time.Second
 
-// A listener holds one LISTEN connection and wakes every Follow that waits for blocks
-// of that database.
+// A listener holds one LISTEN connection. It wakes the Follow calls that wait for blocks
+// from that database.
 type listener struct {
 	ready chan struct{} // closed when LISTEN has succeeded
-	done  chan struct{} // closed when it has ended and its connection is closed
-	err   error         // the reason, written before done is closed
+	done  chan struct{} // closed when the listener has ended and its connection is closed
+	err   error         // the reason why it ended, written before done is closed
 	stop  context.CancelFunc
-	wakes map[chan struct{}]*subscription // of waiting Follows; guarded by registry
+	wakes map[chan struct{}]*subscription // wake-up channels of Follow calls; guarded by registry
 }
 
-// registry holds the listeners of this process by destination. All Follows of a database
-// share one listener, even if their Backends or schemas differ. A listener is closed when
-// its last Follow ends.
+// registry holds the listeners of this process by destination. All Follow calls on one
+// database share one listener, even if their Backends or schemas differ. A listener is
+// closed when the last of its Follow calls ends.
 var registry = struct {
 	sync.Mutex
 	listeners map[string]*listener
@@ -41,7 +42,7 @@ var registry = struct {
 type subscription struct {
 	config      *pgx.ConnConfig
 	destination string // key of the listener, see the function destination
-	topic       string // schema
+	topic       string // name of the schema
 	timeout     time.Duration
 	pingAfter   time.Duration
 	closed      bool // guarded by registry
@@ -49,10 +50,11 @@ type subscription struct {
 
 // destination returns a key for the servers, user, database and TLS settings of c. TLS
 // settings are included so that no Backend shares a connection that is less protected than
-// its pool. The password is not: each Backend has already authenticated to the server.
+// its pool. The password is not included, because each Backend has already authenticated to
+// the server.
 func destination(c *pgx.ConnConfig) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%q %q %p", c.User, c.Database, c.ValidateConnect) // the last is target_session_attrs
+	fmt.Fprintf(&text, "%q %q %p", c.User, c.Database, c.ValidateConnect) // ValidateConnect: target_session_attrs
 	first := &pgconn.FallbackConfig{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}
 	for _, to := range append([]*pgconn.FallbackConfig{first}, c.Fallbacks...) {
 		fmt.Fprintf(&text, " %q:%d", to.Host, to.Port)
@@ -63,7 +65,7 @@ func destination(c *pgx.ConnConfig) string {
 	return text.String()
 }
 
-// join adds a Follow to the listener. wake receives a value when there may be new blocks.
+// join adds a Follow call to the listener. wake receives a value when there may be new blocks.
 func (e *subscription) join(wake chan struct{}) (*listener, error) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -78,7 +80,7 @@ func (e *subscription) join(wake chan struct{}) (*listener, error) {
 			wakes: make(map[chan struct{}]*subscription),
 		}
 		registry.listeners[e.destination] = l
-		go func() { // stop waits for it
+		go func() { // stop waits for this goroutine
 			defer close(l.done)
 			l.err = e.listen(ctx, l)
 		}()
@@ -87,7 +89,7 @@ func (e *subscription) join(wake chan struct{}) (*listener, error) {
 	return l, nil
 }
 
-// leave removes a Follow from its listener and stops the listener if it was the last one.
+// leave removes a Follow call from its listener, and stops the listener if no other is left.
 func (e *subscription) leave(l *listener, wake chan struct{}) {
 	registry.Lock()
 	delete(l.wakes, wake)
@@ -98,7 +100,8 @@ func (e *subscription) leave(l *listener, wake chan struct{}) {
 	}
 }
 
-// close removes all Follows of the Backend from the listener. join then returns errClosed.
+// close removes all Follow calls of the Backend from the listener. Later calls of join
+// return errClosed.
 func (e *subscription) close() {
 	registry.Lock()
 	e.closed = true
@@ -119,7 +122,7 @@ func (e *subscription) close() {
 	}
 }
 
-// stop stops a listener without Follows and waits until its connection is closed.
+// stop stops a listener that no Follow call uses, and waits until its connection is closed.
 func (e *subscription) stop(l *listener) {
 	l.stop()
 	<-l.done
@@ -139,8 +142,8 @@ func (l *listener) isDone() bool {
 	}
 }
 
-// listen wakes the Follows at each notification for their schema, until the connection
-// fails or ctx is done.
+// listen wakes the Follow calls of a schema when a notification for that schema arrives. It
+// returns when the connection fails or ctx is done.
 func (e *subscription) listen(ctx context.Context, l *listener) error {
 	conn, err := e.dial(ctx)
 	if err != nil {
@@ -170,15 +173,15 @@ func (e *subscription) dial(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// closeConn closes a connection, after at most 500 ms to notify PostgreSQL.
+// closeConn closes a connection. It takes at most 500 ms, even if PostgreSQL does not respond.
 func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_ = conn.Close(ctx) // the connection is closed even if Close returns an error
 }
 
-// waitNotification waits for one notification. If none arrives for e.pingAfter, it pings
-// the server.
+// waitNotification waits for one notification. If none arrives within e.pingAfter, it pings
+// the server instead, and returns an error if the server does not respond.
 func (e *subscription) waitNotification(ctx context.Context, conn *pgx.Conn, l *listener) error {
 	waiting, cancel := context.WithTimeout(ctx, e.pingAfter)
 	defer cancel()
@@ -197,7 +200,7 @@ func (e *subscription) waitNotification(ctx context.Context, conn *pgx.Conn, l *
 	return err
 }
 
-// notify wakes the Follows of the schema topic.
+// notify wakes the Follow calls for the schema with the name topic.
 func (l *listener) notify(topic string) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -208,7 +211,7 @@ func (l *listener) notify(topic string) {
 	}
 }
 
-// wakeUp wakes a Follow. Notifications that arrive before it reads count as one.
+// wakeUp wakes a Follow call. Several wake-ups before its next read have the effect of one.
 func wakeUp(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:

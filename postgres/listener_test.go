@@ -33,7 +33,7 @@ func TestBackendsOfOneDatabaseShareOneListener(t *testing.T) {
 		readings[i].expect(t, blocks...)
 	}
 	expectListeners(t, s, name, 2) // for 3 Backends of 2 databases
-	backends[0].Close()            // which started the listener
+	backends[0].Close()            // the Backend that started the shared listener
 	expectError(t, readings[0].end(t), "the Backend was closed")
 	if err := writers[1].Append(t.Context(), second[1]); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestBackendsOfOneDatabaseShareOneListener(t *testing.T) {
 	expectError(t, readings[2].end(t), "the Backend was closed")
 }
 
-func TestCloseStopsListenerOfBusyFollow(t *testing.T) {
+func TestCloseStopsListenerWhileFollowYields(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("busy%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" application_name="+name, nil)
@@ -55,7 +55,7 @@ func TestCloseStopsListenerOfBusyFollow(t *testing.T) {
 	}
 	r := read(t, b, "")
 	r.expect(t, at("01")...)
-	b.Close() // while nobody receives the second block
+	b.Close() // while Follow yields the second block and no one receives it
 	expectListeners(t, s, name, 0)
 	r.expect(t, at("02")...)
 	expectError(t, r.end(t), "the Backend was closed")
@@ -84,14 +84,16 @@ func TestListenersOfDifferentDestinationsAreNotShared(t *testing.T) {
 		}
 		got, err := postgres.Destination(row.dsn)
 		if err != nil || (got == want) != row.same {
-			t.Errorf("%s: got destination %s and error %v", row.dsn, got, err)
+			t.Errorf("%s: got destination %s and error %v, want the destination of %s: %t",
+				row.dsn, got, err, plain, row.same)
 		}
 	}
 	seen := map[string]string{}
 	for _, mode := range []string{"disable", "prefer", "require", "verify-full"} {
 		to, err := postgres.Destination("postgres://app:one@db:5432/chain?sslmode=" + mode)
 		if err != nil || seen[to] != "" {
-			t.Errorf("sslmode=%s: got the destination of %q, %s; error %v", mode, seen[to], to, err)
+			t.Errorf("sslmode=%s: got the destination of sslmode=%s, %s, and error %v, want a new destination",
+				mode, seen[to], to, err)
 		}
 		seen[to] = mode
 	}

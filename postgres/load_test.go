@@ -12,8 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TestLargeLoadRefreshesStatistics runs without autovacuum, and also with a role that may not ANALYZE.
-func TestLargeLoadRefreshesStatistics(t *testing.T) {
+// The test turns off autovacuum, which would also refresh statistics. It writes with the owner of the table, and
+// with a role that may not ANALYZE the table.
+func TestWriterRefreshesStatisticsAfter100000Blocks(t *testing.T) {
 	s := sharedServer(t)
 	worker := fmt.Sprintf("loader%d", schemas.Add(1))
 	s.admin(t, "CREATE ROLE "+worker+" LOGIN PASSWORD 'x'")
@@ -35,11 +36,12 @@ func TestLargeLoadRefreshesStatistics(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, want := analyzed(t, s, opts.Schema), userinfo == "postgres"; got != want {
-			t.Errorf("statistics of %s refreshed: got %v", userinfo, got)
+			t.Errorf("statistics were refreshed by %s: got %v, want %v", userinfo, got, want)
 		}
 	}
 }
 
+// analyzed reports whether PostgreSQL has statistics of the table of blocks.
 func analyzed(t *testing.T, s *server, schema string) (some bool) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -54,7 +56,7 @@ func analyzed(t *testing.T, s *server, schema string) (some bool) {
 	return some
 }
 
-func TestWriterWithoutTemporaryTablesWrites(t *testing.T) {
+func TestWriterWorksWithoutTemporaryTables(t *testing.T) {
 	s := sharedServer(t)
 	tag := schemas.Add(1)
 	database, worker := fmt.Sprintf("plain%d", tag), fmt.Sprintf("plainworker%d", tag)
@@ -70,10 +72,10 @@ func TestWriterWithoutTemporaryTablesWrites(t *testing.T) {
 	differs.Hash[0]++
 	err := w.Append(t.Context(), append(slices.Clone(all[1_400:1_500]), differs)...)
 	if !errors.Is(err, postgres.ErrConflict) {
-		t.Errorf("Append of a different block: got error %v", err)
+		t.Errorf("Append of a different block returned error %v, want ErrConflict", err)
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1})
 	if err != nil || len(page) != 1 || page[0].Cursor != all[2_999].Cursor {
-		t.Errorf("got newest block %v and error %v", page, err)
+		t.Errorf("got newest block %v and error %v, want %v", page, err, all[2_999])
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain fails if goroutines remain. pgx closes the connection of a canceled call after up to 15 s.
+// TestMain fails if goroutines are still running after the tests. It waits 20 s for them, because pgx may take
+// up to 15 s to close the connection of a canceled call.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if running != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Migrations run in the order of their names, each once. Released migrations are never
-// changed.
+// scripts contains the migrations. They run in the order of their file names, each once.
+// The statements of a released migration are never changed.
 //
 //go:embed migrations/*.sql
 var scripts embed.FS
@@ -34,9 +34,9 @@ var migrations = func() []string {
 	return texts
 }
 
-// migrate updates the tables to this package's version. If may is false, it returns an
-// error if they have another version.
-func (b *Backend) migrate(ctx context.Context, may bool) error {
+// migrate updates the tables to this package's version. If allowed is false, it changes
+// nothing, and returns an error if the tables have another version.
+func (b *Backend) migrate(ctx context.Context, allowed bool) error {
 	what := fmt.Sprintf("migrate schema %q", b.opts.Schema)
 	scripts := migrations()
 	version, err := b.version(ctx, b.pool)
@@ -48,10 +48,10 @@ func (b *Backend) migrate(ctx context.Context, may bool) error {
 	case version > len(scripts):
 		return fmt.Errorf("postgres: the tables in schema %q have version %d, which is newer than this package's %d",
 			b.opts.Schema, version, len(scripts))
-	case !may && version == 0:
+	case !allowed && version == 0:
 		return fmt.Errorf("postgres: there are no tables in schema %q, and %s", b.opts.Schema, noMigrations)
-	case !may:
-		return fmt.Errorf("postgres: the tables in schema %q have version %d, %d is needed, and %s",
+	case !allowed:
+		return fmt.Errorf("postgres: the tables in schema %q have version %d, but version %d is needed, and %s",
 			b.opts.Schema, version, len(scripts), noMigrations)
 	}
 	err = pgx.BeginTxFunc(ctx, b.pool, writing(b.opts.WriteTimeout), func(tx pgx.Tx) error {
@@ -98,12 +98,14 @@ func (b *Backend) runMigrations(ctx context.Context, tx pgx.Tx, scripts []string
 	return nil
 }
 
+// A querier is a connection pool or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// version returns the number of the last migration that ran, 0 if none did. It reads the
-// catalog's tables: to_regclass would use a cached result from before the lock.
+// version returns the number of the last migration that ran, or 0 if none has run. It reads
+// the tables of the system catalog, because to_regclass could return a result that was
+// cached before the lock was acquired.
 func (b *Backend) version(ctx context.Context, db querier) (version int, err error) {
 	var exists bool
 	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"+
@@ -120,7 +122,7 @@ func (b *Backend) version(ctx context.Context, db querier) (version int, err err
 
 const lockSQL = "SELECT pg_advisory_xact_lock($1)"
 
-// key returns the key of an advisory lock for this schema.
+// key returns the key of this schema's advisory lock for a purpose.
 func (b *Backend) key(purpose string) int64 {
 	sum := sha256.Sum256([]byte("chaingql " + purpose + ": " + b.opts.Schema))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -40,7 +40,7 @@ func TestConcurrentOpensCreateTablesOnce(t *testing.T) {
 	}
 }
 
-func TestMigrationKeepsData(t *testing.T) {
+func TestMigrationKeepsStoredBlocks(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	all := backendtest.Chain(10, 1)
@@ -50,7 +50,7 @@ func TestMigrationKeepsData(t *testing.T) {
 	}
 	defer postgres.Migrating("ALTER TABLE blocks ADD COLUMN later integer NOT NULL DEFAULT 7;\nCREATE INDEX later ON blocks (later);")()
 	_, err := postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: opts.Schema, SkipMigrations: true})
-	expectError(t, err, "have version 2, 3 is needed")
+	expectError(t, err, "have version 2, but version 3 is needed")
 	var opening sync.WaitGroup
 	for range 4 {
 		opening.Go(func() {
@@ -69,12 +69,12 @@ func TestMigrationKeepsData(t *testing.T) {
 	opening.Wait()
 	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 3 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
 	if _, err := old.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
-		t.Errorf("running Backend of the older version: %v", err)
+		t.Errorf("Blocks of the Backend that was open during the migration: %v", err)
 	}
 }
 
-// TestVersionOneIsUpgraded migrates the tables of version 1 with a completely pruned chain.
-func TestVersionOneIsUpgraded(t *testing.T) {
+// The test creates the tables of version 1, first with two blocks and then with a chain whose blocks are all pruned.
+func TestVersionOneTablesAreMigrated(t *testing.T) {
 	s := sharedServer(t)
 	script, err := os.ReadFile("migrations/0001_chain.sql")
 	if err != nil {
@@ -97,7 +97,7 @@ func TestVersionOneIsUpgraded(t *testing.T) {
 		w := writer(t, b)
 		s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 2 FROM "+name+".chaingql_state); END $$")
 		if nano, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || nano.Int64() != 7 {
-			t.Errorf("got balance %v and error %v", nano, err)
+			t.Errorf("got balance %v and error %v, want 7", nano, err)
 		}
 		r := read(t, b, "02")
 		want := at("05", "06")
@@ -117,13 +117,13 @@ func TestVersionOneIsUpgraded(t *testing.T) {
 		}
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
 		if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(want)) {
-			t.Errorf("got blocks %v and error %v", cursorsOf(page), err)
+			t.Errorf("got blocks %v and error %v, want %v", cursorsOf(page), err, cursorsOf(want))
 		}
-		// A process of the previous version prunes in this order.
+		// A process of the previous version deletes the blocks first and then updates pruned.
 		s.admin(t, "BEGIN; DELETE FROM "+name+".blocks WHERE cursor > '03' AND cursor <= '05'; UPDATE "+name+".chaingql_state SET pruned = '05'; COMMIT")
 		_, err = b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "04"})
 		if !errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("page before pruned blocks: got error %v", err)
+			t.Errorf("Blocks after 04 returned error %v, want ErrCursorTooOld", err)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestChainsInOneDatabaseAreSeparate(t *testing.T) {
 		}
 	}
 	if _, err := two.Balance(t.Context(), chaingql.Address{}); err == nil {
-		t.Error("an account of one chain exists in the other")
+		t.Error("an account of one chain exists in the other chain")
 	}
 	s.admin(t, "INSERT INTO shop.orders SELECT id FROM shop.orders")
 }

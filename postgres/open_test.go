@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// secret is the password of the roles that TestOpenReportsMisconfigurationInOneLine creates. No error may contain it.
 const secret = "hunter2 & c/o"
 
 func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
@@ -55,12 +56,12 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 		{"no permission to create tables", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: empty}, "permission denied for database"},
 		{"no permission to read", s.tcp(s.port, stranger+":"+quoted, "postgres"), postgres.Options{Schema: made}, "permission denied for schema"},
 		{"no tables and SkipMigrations", s.dsn("postgres"), postgres.Options{Schema: empty, SkipMigrations: true}, "there are no tables in schema"},
-		{"a table that is missing", s.dsn("postgres"), postgres.Options{Schema: short}, "accounts\" does not exist"},
+		{"a missing table", s.dsn("postgres"), postgres.Options{Schema: short}, "accounts\" does not exist"},
 		{"no permission to read one table", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: closed}, "permission denied for table blocks"},
-		{"a foreign table of that name", s.dsn("postgres"), postgres.Options{Schema: owned}, `relation "blocks" already exists`},
+		{"a foreign table named blocks", s.dsn("postgres"), postgres.Options{Schema: owned}, `relation "blocks" already exists`},
 		{"tables of a newer version", s.dsn("postgres"), postgres.Options{Schema: newer}, "have version 99, which is newer"},
 		{"an invalid schema name", s.dsn("postgres"), postgres.Options{Schema: strings.Repeat("x", 64)}, "invalid Options.Schema"},
-		{"a reserved name of a schema", s.dsn("postgres"), postgres.Options{Schema: "pg_chain"}, "unacceptable schema name"},
+		{"a reserved schema name", s.dsn("postgres"), postgres.Options{Schema: "pg_chain"}, "unacceptable schema name"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, err := postgres.Open(t.Context(), row.dsn, &row.opts)
@@ -72,7 +73,7 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 		})
 	}
 
-	t.Run("a role that may only read reads, and may not write", func(t *testing.T) {
+	t.Run("a read-only role can read but not write", func(t *testing.T) {
 		name := quote(made)
 		s.admin(t, "GRANT USAGE ON SCHEMA "+name+" TO "+reader, "GRANT SELECT ON ALL TABLES IN SCHEMA "+name+" TO "+reader)
 		b := open(t, s.tcp(s.port, reader+":"+quoted, "postgres"), &postgres.Options{Schema: made})
@@ -89,8 +90,8 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	})
 }
 
-// expectError checks that an error is one line that contains want, and that neither it nor any error
-// that it wraps contains the password.
+// expectError checks that an error is one line that contains want, and that neither the error nor any error
+// that it wraps contains the password or the connection settings.
 func expectError(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -102,11 +103,12 @@ func expectError(t *testing.T, err error, want string) {
 	var connecting *pgconn.ConnectError
 	var parsing *pgconn.ParseConfigError
 	if errors.As(err, &connecting) || errors.As(err, &parsing) {
-		t.Errorf("error %v wraps the connection's settings", err)
+		t.Errorf("error %v wraps an error of pgx that contains the connection settings", err)
 	}
 }
 
-// TestErrorsOmitUnquotedPasswords uses passwords that are parsed as a host, a key or a path.
+// TestErrorsOmitUnquotedPasswords uses DSNs in which special characters of the password are not quoted. pgx
+// parses a part of such a password as a host, a key or a path.
 func TestErrorsOmitUnquotedPasswords(t *testing.T) {
 	s := sharedServer(t)
 	for name, value := range map[string]string{"PGHOST": s.dir, "PGPORT": fmt.Sprint(s.port), "PGUSER": "postgres", "PGDATABASE": "postgres"} {
@@ -133,7 +135,7 @@ func TestErrorsOmitUnquotedPasswords(t *testing.T) {
 		{pairs + "password=c hunter2", malformed},
 		{pairs + "password='c hunter2", malformed},
 		{pairs + "password=c hunter2=d", unknown},
-		{pairs + "password=c d.hunter2=e", ""}, // like the name of an extension's setting
+		{pairs + "password=c d.hunter2=e", ""}, // PostgreSQL accepts d.hunter2 as a setting of an extension
 		{pairs + "password=c 2&hunter2=d", unknown},
 		{pairs + "sslmode=hunter2", malformed},
 	} {
@@ -149,25 +151,25 @@ func TestErrorsOmitUnquotedPasswords(t *testing.T) {
 	}
 	pooler := &pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: hunter2"}
 	if !postgres.UnknownKey(pooler, map[string]string{"hunter2": "d"}) || postgres.UnknownKey(pooler, map[string]string{"application_name": "x"}) {
-		t.Error("UnknownKey does not distinguish keys of the DSN from others")
+		t.Error("UnknownKey does not distinguish the key that the error quotes from another key")
 	}
 }
 
-func TestMalformedEnvironmentIsReported(t *testing.T) {
+func TestOpenReportsMalformedEnvironmentVariable(t *testing.T) {
 	t.Setenv("PGPORT", "hunter2")
 	_, err := postgres.Open(t.Context(), "", nil)
 	expectError(t, err, "or a setting from the environment (PGPORT")
 }
 
-func TestRepeatedReasonIsReportedOnce(t *testing.T) {
+func TestErrorContainsRepeatedReasonOnce(t *testing.T) {
 	_, err := postgres.Open(t.Context(), "postgres://app:hunter2@127.0.0.1:1/chain?sslmode=prefer", nil) // with TLS, then without
 	expectError(t, err, "connection refused")
 	if n := strings.Count(err.Error(), "connection refused"); n != 1 {
-		t.Errorf("the reason is reported %d times, want once: %v", n, err)
+		t.Errorf("the error contains the reason %d times, want once: %v", n, err)
 	}
 }
 
-func TestErrorOfStoppedServerOmitsPassword(t *testing.T) {
+func TestConnectionErrorsOmitPassword(t *testing.T) {
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	b := open(t, s.tcp(p.Port(), "postgres:hunter2", "postgres"), nil)
@@ -183,7 +185,7 @@ func TestErrorOfStoppedServerOmitsPassword(t *testing.T) {
 	}
 }
 
-func TestTimeoutLimitsReadsOfStalledServer(t *testing.T) {
+func TestTimeoutEndsReadsIfServerStalls(t *testing.T) {
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), nil)
@@ -193,22 +195,22 @@ func TestTimeoutLimitsReadsOfStalledServer(t *testing.T) {
 	defer p.Stall()()
 	b.Hurry(time.Second)
 	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 1}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Blocks: got error %v", err)
+		t.Errorf("Blocks returned error %v, want DeadlineExceeded", err)
 	}
 	for _, err := range b.Follow(context.Background(), "") {
 		if err == nil {
-			t.Error("Follow did not end")
+			t.Error("Follow yielded a block of a stalled server, want an error")
 		}
 	}
 }
 
-func TestErrorMentionsPollForPooler(t *testing.T) {
+func TestPreparedStatementErrorSuggestsPoll(t *testing.T) {
 	err := postgres.Failed("connect", &pgconn.PgError{Severity: "ERROR", Code: "42P05", Message: `prepared statement "x" already exists`})
 	expectError(t, err, "for PgBouncer in transaction mode set Options.Poll")
 }
 
-// TestHungServerIsPassedOver names two servers in the DSN. The first one accepts connections but never responds.
-func TestHungServerIsPassedOver(t *testing.T) {
+// The DSN names two servers. The first one accepts connections but never responds.
+func TestOpenSkipsUnresponsiveServer(t *testing.T) {
 	t.Parallel() // it waits for timeouts
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))

@@ -18,39 +18,41 @@ const (
 // Options configures a Backend. The zero value is safe in production.
 type Options struct {
 	// Schema is the name of the PostgreSQL schema with the tables. It is case-sensitive
-	// and may have any characters, but must not be $user, which PostgreSQL replaces by
+	// and may have any characters, but must not be $user, which PostgreSQL replaces with
 	// the name of the role. Several chains can share a database if each has its own
-	// schema. The schema may have other tables, except for tables named blocks, accounts
-	// or chaingql_state. Default: DefaultSchema.
+	// schema. The schema may have other tables, but none named blocks, accounts or
+	// chaingql_state. Default: DefaultSchema.
 	Schema string
 
-	// SkipMigrations makes Open fail if the tables are missing or older than this
-	// package. If it is false, Open creates or alters them, for which the role needs
-	// permission. If no migration is due, a role that can only read is sufficient.
+	// SkipMigrations makes Open fail if the tables are missing or of an older version. If it
+	// is false, Open creates or alters such tables, and the role needs permission to do so.
+	// If the tables are up to date, a role that can only read is sufficient.
 	SkipMigrations bool
 
 	// Poll is the interval at which Follow reads new blocks instead of using LISTEN. If
-	// it is positive, no call uses prepared statements either, as PgBouncer requires in
-	// transaction mode. If it is zero, Follow uses LISTEN, except on a read-only replica,
-	// which does not support it: there it polls ten times a second.
+	// it is positive, the Backend does not use prepared statements either: PgBouncer in
+	// transaction mode requires both. If it is zero, Follow uses LISTEN, except on a
+	// read-only replica, which does not support LISTEN: there Follow polls ten times per
+	// second.
 	Poll time.Duration
 
-	// Look is the interval at which a Follow that uses LISTEN also reads new blocks
-	// without a notification, in case they were stored without a NOTIFY. Default, also
-	// if it is negative: DefaultLook.
+	// Look is the interval at which Follow reads new blocks even if no notification has
+	// arrived, in case a program stored blocks without a NOTIFY. It has no effect if
+	// Follow polls. If it is zero or negative, DefaultLook is used.
 	Look time.Duration
 
-	// Timeout limits each read and each attempt to connect. If the DSN has several hosts, the
-	// attempt at each of them has an equal part of it. Default, also if it is negative:
-	// DefaultTimeout.
+	// Timeout limits each read and each attempt to connect. If the DSN names several
+	// hosts, Timeout is divided equally among them. If it is zero or negative,
+	// DefaultTimeout is used.
 	Timeout time.Duration
 
 	// WriteTimeout limits each transaction of a [Writer], including its wait for other
-	// writers, and migrations. Default, also if it is negative: DefaultWriteTimeout.
+	// Writers, and the migrations of Open. If it is zero or negative,
+	// DefaultWriteTimeout is used.
 	WriteTimeout time.Duration
 }
 
-// replicaPoll is the polling interval if LISTEN is impossible and Poll is not set.
+// replicaPoll is the polling interval on a read-only replica if Poll is not set.
 const replicaPoll = 100 * time.Millisecond
 
 func (o *Options) withDefaults() (Options, error) {
@@ -61,12 +63,12 @@ func (o *Options) withDefaults() (Options, error) {
 	if in.Schema == "" {
 		in.Schema = DefaultSchema
 	}
-	// PostgreSQL truncates longer names, so two schemas could become one.
+	// PostgreSQL truncates longer names, so two different names could mean the same schema.
 	if len(in.Schema) > 63 || strings.Contains(in.Schema, "\x00") || !utf8.ValidString(in.Schema) {
-		return in, errors.New("postgres: invalid Options.Schema: it has more than 63 bytes or contains invalid characters")
+		return in, errors.New("postgres: invalid Options.Schema: the name has more than 63 bytes or invalid characters")
 	}
 	if in.Schema == "$user" {
-		return in, errors.New("postgres: Options.Schema must not be $user: PostgreSQL replaces it by the role's name")
+		return in, errors.New("postgres: Options.Schema must not be $user: PostgreSQL replaces it with the role's name")
 	}
 	for _, d := range []struct {
 		set *time.Duration

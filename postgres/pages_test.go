@@ -14,13 +14,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// few is the number of 8 kB buffers for a page of 10: one for each row, and the path in the index. The
-// indexes have some hundreds.
+// few is the maximum number of 8 kB buffers that PostgreSQL may touch to read a page of 10 blocks: one for
+// each row, and those on the path in the index. A scan of a whole index would touch hundreds.
 const few = 60
 
-// TestPagesUseAnIndex counts the buffers of each statement: none may read rows outside the page, in the
-// table or in the index, for any frequency of the blocks and any statistics.
-func TestPagesUseAnIndex(t *testing.T) {
+// The test counts the buffers that each statement touches. No statement may read rows that are not in its page,
+// whether the blocks that it selects are frequent or rare, and regardless of the planner's statistics.
+func TestEveryPageUsesAnIndex(t *testing.T) {
 	for _, statistics := range []string{"none", "of an empty table", "of the first blocks", "current"} {
 		t.Run(statistics, func(t *testing.T) { testPagePlans(t, statistics) })
 	}
@@ -55,11 +55,11 @@ func testPagePlans(t *testing.T, statistics string) {
 	}
 	defer conn.Close(t.Context())
 
-	if _, err := conn.Exec(t.Context(), "SET jit_above_cost = 0"); err != nil { // would compile every statement
+	if _, err := conn.Exec(t.Context(), "SET jit_above_cost = 0"); err != nil { // JIT would compile every statement
 		t.Fatal(err)
 	}
 	master, base, nowhere := int32(-1), int32(0), int32(7)
-	first := all[0].Shard // few blocks exist before the first split
+	first := all[0].Shard // this shard has few blocks, because it splits early
 	split, deep := all[5000].Shard, uint64(1)
 	mid, high := all[4000].Cursor, all[7000].Cursor
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
@@ -77,7 +77,8 @@ func testPagePlans(t *testing.T, statistics string) {
 						}
 						sql, args := b.PageSQL(q)
 						if plan := explain(t, conn, sql, args); buffers(plan) > few || strings.Contains(plan, "JIT:") {
-							t.Fatalf("%s: %v\n%s\n%s", mode, args, sql, plan)
+							t.Fatalf("%s: the plan touches more than %d buffers or uses JIT: arguments %v\n%s\n%s",
+								mode, few, args, sql, plan)
 						}
 					}
 				}
@@ -86,9 +87,9 @@ func testPagePlans(t *testing.T, statistics string) {
 	}
 }
 
-// TestBlocksReadsFewRowsWithoutStatistics counts the rows that PostgreSQL read for one page. In a small
-// table it prefers bitmaps, as it does in a large one without statistics, if index scans are expensive.
-func TestBlocksReadsFewRowsWithoutStatistics(t *testing.T) {
+// The test counts the rows that PostgreSQL reads for one page. It turns index scans off for its connections, so
+// that the planner would prefer bitmap scans, as it may in a large table without statistics.
+func TestPageReadsFewRowsWithoutStatistics(t *testing.T) {
 	s := sharedServer(t)
 	all := backendtest.Chain(30_000, 1)
 	base, shard := int32(0), all[29_999].Shard
@@ -107,18 +108,18 @@ func TestBlocksReadsFewRowsWithoutStatistics(t *testing.T) {
 			b := open(t, dsn, &postgres.Options{Schema: schema, Poll: poll})
 			page, err := b.Blocks(t.Context(), q)
 			if err != nil || len(page) != 50 {
-				t.Fatalf("got %d blocks and error %v", len(page), err)
+				t.Fatalf("got %d blocks and error %v, want 50 blocks", len(page), err)
 			}
 			b.Close()
 			s.admin(t, untilClosed(name))
 			if n := rowsRead(t, s, schema) - before; n < 50 || n > 200 {
-				t.Errorf("%d rows were read for a page of 50 blocks, %+v", n, q)
+				t.Errorf("PostgreSQL read %d rows for a page of 50 blocks, want 50 to 200: %+v", n, q)
 			}
 		}
 	}
 }
 
-// untilClosed returns a statement that waits until an application has no connections.
+// untilClosed returns a statement that waits until no connection has the given application name.
 func untilClosed(name string) string {
 	return `DO $$ BEGIN
 		WHILE EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '` + name + `') LOOP
@@ -127,6 +128,7 @@ func untilClosed(name string) string {
 	END $$`
 }
 
+// rowsRead returns the number of rows that PostgreSQL has read from the table of blocks and from its indexes.
 func rowsRead(t *testing.T, s *server, schema string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -142,8 +144,7 @@ func rowsRead(t *testing.T, s *server, schema string) (n int) {
 	return n
 }
 
-// TestPagesSkipPrunedIndexEntries holds a snapshot in another connection, so that pruned rows cannot be
-// vacuumed.
+// Another connection holds a snapshot, so that pruned rows cannot be vacuumed.
 func TestPagesSkipPrunedIndexEntries(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
@@ -176,14 +177,14 @@ func TestPagesSkipPrunedIndexEntries(t *testing.T) {
 	} {
 		sql, args := b.PageSQL(q)
 		if plan := explain(t, reader, sql, args); buffers(plan) > few {
-			t.Errorf("%s\n%s", sql, plan)
+			t.Errorf("the plan touches more than %d buffers: %s\n%s", few, sql, plan)
 		}
 	}
 }
 
 var touched = regexp.MustCompile(`Buffers: shared((?: [a-z]+=[0-9]+)+)`)
 
-// buffers returns the number of buffers that a plan touched.
+// buffers returns the number of buffers that PostgreSQL touched, according to the output of EXPLAIN.
 func buffers(plan string) (n int) {
 	for _, part := range strings.Fields(touched.FindStringSubmatch(plan)[1]) {
 		name, value, _ := strings.Cut(part, "=")
@@ -194,6 +195,7 @@ func buffers(plan string) (n int) {
 	return n
 }
 
+// explain runs a statement in the plan mode of the connection and returns the output of EXPLAIN ANALYZE.
 func explain(t *testing.T, conn *pgx.Conn, sql string, args []any) (plan string) {
 	t.Helper()
 	var values []string

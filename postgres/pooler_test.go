@@ -19,9 +19,9 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-// TestContractThroughPgBouncer runs each transaction on another connection. It is skipped if PgBouncer is
-// not installed.
-func TestContractThroughPgBouncer(t *testing.T) {
+// PgBouncer may run each transaction on another connection of the server. The test is skipped if PgBouncer is not
+// installed.
+func TestBackendMeetsContractThroughPgBouncer(t *testing.T) {
 	s := sharedServer(t)
 	dsn := pooled(t, s, pgbouncer(t))
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
@@ -44,7 +44,7 @@ func TestOpenFailsIfPoolerForwardsNoNotifications(t *testing.T) {
 	expectError(t, err, "PgBouncer in transaction mode set Options.Poll")
 }
 
-// pgbouncer finds the program. Debian installs it in a directory that only root's PATH contains.
+// pgbouncer finds the PgBouncer program. Debian installs it in a directory that only root's PATH contains.
 func pgbouncer(t *testing.T) string {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if program, err := exec.LookPath(name); err == nil {
@@ -55,7 +55,7 @@ func pgbouncer(t *testing.T) string {
 	return ""
 }
 
-// pooled starts a PgBouncer in transaction mode.
+// pooled starts a PgBouncer in transaction mode in front of s and returns its DSN.
 func pooled(t *testing.T, s *server, program string) (dsn string) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(testkit.FreeAddress(t))

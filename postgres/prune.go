@@ -9,15 +9,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pruneStep is the maximum number of blocks dropped in one transaction. It limits the
+// pruneStep is the maximum number of blocks that one transaction deletes. It limits the
 // time for which other Writers wait.
 const pruneStep = 10_000
 
-// Prune drops all blocks below a cursor, except for the newest block of the chain, from
-// which Follow continues. From then on, reading from a cursor below the newest dropped
-// block fails with [chaingql.ErrCursorTooOld], and so does a running Follow that has not
-// reached that block. Prune starts with the oldest blocks and uses several transactions.
-// After an error it may be called again.
+// Prune deletes all blocks whose cursor is less than before. It always keeps the newest
+// block of the chain, because Follow continues from that block. After Prune, a read from a
+// cursor below the newest deleted block fails with [chaingql.ErrCursorTooOld], and so does
+// a running Follow that has not reached that block.
+//
+// Prune deletes the oldest blocks first and uses several transactions. After an error, the
+// call may be repeated.
 func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err := checkCursor(before); err != nil {
 		return err
@@ -39,9 +41,10 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	return nil
 }
 
-// pruneSome drops the oldest blocks and records the new position in the same
-// transaction. It starts at the recorded position, because an index scan from the
-// beginning would step over the rows that were deleted but not vacuumed.
+// pruneSome deletes up to pruneStep of the oldest blocks and records the cursor of the
+// newest deleted block in the same transaction. It searches from the recorded cursor,
+// because an index scan from the beginning would step over rows that were deleted but not
+// vacuumed. more is false if no blocks are left to delete.
 func (w *Writer) pruneSome(ctx context.Context, tx pgx.Tx, before chaingql.Cursor) (more bool, err error) {
 	newest, pruned, err := w.lock(ctx, tx)
 	if err != nil {
@@ -61,7 +64,7 @@ func (w *Writer) pruneSome(ctx context.Context, tx pgx.Tx, before chaingql.Curso
 	if err != nil || n == 0 {
 		return false, err
 	}
-	// A trigger moves pruned after each DELETE. If it is already there, the trigger does not search for older blocks.
+	// A trigger sets pruned after each DELETE. Setting it first saves the trigger a search for older blocks.
 	if _, err := tx.Exec(ctx, "UPDATE "+w.b.tables.state+" SET pruned = $1", string(floor)); err != nil {
 		return false, err
 	}

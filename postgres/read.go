@@ -11,11 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// read runs do with the deadline Timeout. If the connection is broken, it resets the pool and
-// runs do again: after a restart of the server all connections of the pool are broken.
+// read runs do with a deadline of [Options].Timeout. If the connection is broken, read resets
+// the pool and runs do again, because a restart of the server breaks all connections of the
+// pool.
 //
-// Connections may also be dead without an error, for example if a firewall dropped them. If
-// a read reaches its deadline and no other read succeeded meanwhile, read resets the pool.
+// A connection may also be dead without an error, for example because a firewall dropped it.
+// Therefore read also resets the pool if do reaches the deadline and no other read succeeded
+// meanwhile.
 func (b *Backend) read(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
@@ -36,10 +38,11 @@ func (b *Backend) read(ctx context.Context, what string, do func(context.Context
 	return nil
 }
 
-// cancelStatements keeps a connection open if the caller's context ends. By default, pgx
-// closes it and opens two others, so clients that disconnect would delay all others. A
-// statement has 100 ms to end. Then a cancel request is sent, on its own connection. If the
-// server does not respond within a second, the connection is closed.
+// cancelStatements keeps a connection open if the caller's context is canceled. By default,
+// pgx would close the connection and open two new ones, so that clients that disconnect would
+// delay all other clients. With cancelStatements, a statement has 100 ms to end. Then pgx
+// sends a cancel request on a separate connection. If the server does not respond within one
+// second, pgx closes the connection of the statement.
 func cancelStatements(conn *pgconn.PgConn) ctxwatch.Handler {
 	return &pgconn.CancelRequestContextWatcherHandler{
 		Conn: conn, CancelRequestDelay: 100 * time.Millisecond, DeadlineDelay: time.Second,

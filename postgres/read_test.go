@@ -34,7 +34,7 @@ func sessions(t *testing.T, s *server, name string) (pids []int32) {
 	return pids
 }
 
-// fillPool reads concurrently, so that the pool opens all of its connections.
+// fillPool runs concurrent reads, so that the pool opens all of its connections.
 func fillPool(t *testing.T, b *postgres.Backend, connections int) {
 	t.Helper()
 	var readers sync.WaitGroup
@@ -50,8 +50,8 @@ func fillPool(t *testing.T, b *postgres.Backend, connections int) {
 	readers.Wait()
 }
 
-// Otherwise all other callers would wait for new connections.
-func TestCanceledCallsKeepTheirConnections(t *testing.T) {
+// If a canceled call closed its connection, other callers would have to wait for a new one.
+func TestCanceledCallsKeepConnectionsOpen(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("leave%d", schemas.Add(1))
 	b := open(t, s.dsn("postgres")+" pool_max_conns=2 application_name="+name, nil)
@@ -62,15 +62,15 @@ func TestCanceledCallsKeepTheirConnections(t *testing.T) {
 	before := sessions(t, s, name)
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Microsecond)
-		_, _ = b.Blocks(ctx, chaingql.BlocksQuery{Last: 1000}) // it may end before ctx does
+		_, _ = b.Blocks(ctx, chaingql.BlocksQuery{Last: 1000}) // Blocks may return before ctx is done
 		cancel()
 	}
 	if now := sessions(t, s, name); !slices.Equal(now, before) {
-		t.Errorf("got sessions %v, want %v as before the calls were canceled", now, before)
+		t.Errorf("after canceled calls: got connections of processes %v, want %v as before", now, before)
 	}
 }
 
-func TestDeadConnectionsFailOneRead(t *testing.T) {
+func TestDeadConnectionsFailAtMostOneRead(t *testing.T) {
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres")+"&pool_max_conns=6",
@@ -81,9 +81,9 @@ func TestDeadConnectionsFailOneRead(t *testing.T) {
 	fillPool(t, b, 6)
 	p.Forget()
 	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+		t.Errorf("the first read returned %v, want no error or DeadlineExceeded", err)
 	}
 	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil {
-		t.Errorf("second read: %v", err)
+		t.Errorf("the second read failed: %v", err)
 	}
 }

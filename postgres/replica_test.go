@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-func TestReadOnlyReplicaServesAndPolls(t *testing.T) {
+func TestBackendPollsReadOnlyReplica(t *testing.T) {
 	primary := ownServer(t, "fsync=off")
 	w := writer(t, open(t, primary.dsn("postgres"), &postgres.Options{Schema: "live"}))
 	all := backendtest.Chain(30, 1)
@@ -18,7 +18,7 @@ func TestReadOnlyReplicaServesAndPolls(t *testing.T) {
 	s = owned(t, s, err)
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: "live"})
 	if !b.Polls() {
-		t.Error("the Backend listens, want polling")
+		t.Error("the Backend of a read-only replica uses LISTEN, want polling")
 	}
 	r := read(t, b, "")
 	r.expect(t, all[:10]...)

@@ -10,7 +10,7 @@ import (
 	"github.com/chaingql/chaingql/postgres"
 )
 
-// TestPermissionsInREADMEAreSufficient grants the permissions one after another.
+// TestPermissionsInREADMEAreSufficient grants a role the permissions that README.md lists, one after another.
 func TestPermissionsInREADMEAreSufficient(t *testing.T) {
 	s := sharedServer(t)
 	tag := fmt.Sprint(schemas.Add(1))

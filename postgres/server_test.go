@@ -27,15 +27,16 @@ type server struct {
 	dir  string
 	port int
 	bin  string
-	as   *syscall.Credential // nil means the user that runs the tests
-	set  []string            // -c name=value
+	as   *syscall.Credential // the user that runs the server; nil means the user that runs the tests
+	set  []string            // settings in the form name=value
 
-	process *exec.Cmd // a shell that stops the server if the tests die
-	tether  io.Closer
-	output  bytes.Buffer
+	process *exec.Cmd    // a shell that stops the server when its standard input is closed
+	tether  io.Closer    // the standard input of process, which is also closed if the tests die
+	output  bytes.Buffer // the server's log
 }
 
-var errNoServer = errors.New("no PostgreSQL here: postgres and initdb are neither in PATH nor in /usr/lib/postgresql/*/bin")
+var errNoServer = errors.New("PostgreSQL is not installed: " +
+	"postgres and initdb are neither in PATH nor in /usr/lib/postgresql/*/bin")
 
 // binaries finds the directory with postgres and initdb.
 func binaries() (string, error) {
@@ -56,9 +57,9 @@ func binaries() (string, error) {
 	return "", errNoServer
 }
 
-// newServer creates a cluster and starts it.
+// newServer creates a database cluster and starts its server.
 func newServer(set ...string) (*server, error) {
-	return made(set, func(s *server) error {
+	return createServer(set, func(s *server) error {
 		err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 		if err != nil {
 			return err
@@ -71,12 +72,13 @@ func newServer(set ...string) (*server, error) {
 
 // replica starts a read-only replica of s.
 func (s *server) replica() (*server, error) {
-	return made(s.set, func(r *server) error {
+	return createServer(s.set, func(r *server) error {
 		return r.run("pg_basebackup", "-D", r.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
 	})
 }
 
-func made(set []string, fill func(*server) error) (s *server, err error) {
+// createServer creates a temporary directory, calls fill to create the data of a server in it, and starts the server.
+func createServer(set []string, fill func(*server) error) (s *server, err error) {
 	s = &server{set: set}
 	if s.bin, err = binaries(); err != nil {
 		return nil, err
@@ -107,6 +109,7 @@ func made(set []string, fill func(*server) error) (s *server, err error) {
 	return s, s.start()
 }
 
+// run runs one of PostgreSQL's programs.
 func (s *server) run(name string, args ...string) error {
 	if out, err := s.command(filepath.Join(s.bin, name), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, out)
@@ -124,7 +127,7 @@ func (s *server) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start returns when the server accepts connections. After a crash it uses the same address.
+// start starts the server and waits until it accepts connections. After a crash, the server uses the same port.
 func (s *server) start() error {
 	if s.port == 0 {
 		port, err := testkit.FreePort()
@@ -160,21 +163,22 @@ func (s *server) start() error {
 		select {
 		case <-time.After(30 * time.Millisecond):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the server does not respond: %w", err), s.end())
+			return errors.Join(fmt.Errorf("the server does not accept connections: %w", err), s.end())
 		}
 	}
 }
 
-// dsn returns a DSN for the Unix socket, and tcp one for 127.0.0.1.
+// dsn returns a DSN that connects through the server's Unix socket.
 func (s *server) dsn(database string) string {
 	return fmt.Sprintf("host=%s port=%d user=postgres dbname=%s", s.dir, s.port, database)
 }
 
+// tcp returns a DSN that connects to a port of 127.0.0.1, which may be that of a proxy.
 func (s *server) tcp(port int, userinfo, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", userinfo, port, database)
 }
 
-// crash stops the server at once, like kill -QUIT, and waits until it has ended.
+// crash stops the server immediately with SIGQUIT and waits until it has ended.
 func (s *server) crash() error {
 	pid, err := s.pid()
 	if err != nil {
@@ -202,10 +206,10 @@ func (s *server) end() error {
 	return err
 }
 
+// remove stops the server and deletes its directory.
 func (s *server) remove() error { return errors.Join(s.end(), os.RemoveAll(s.dir)) }
 
-// One server is shared by all tests that do not crash it. The first of them starts it, and TestMain
-// removes it.
+// All tests that do not crash their server share one. The first such test starts it, and TestMain removes it.
 var (
 	running *server
 	shared  = sync.OnceValues(func() (s *server, err error) {
@@ -214,6 +218,7 @@ var (
 	})
 )
 
+// sharedServer returns the shared server. The test is skipped if PostgreSQL is not installed.
 func sharedServer(t testing.TB) *server {
 	t.Helper()
 	s, err := shared()
@@ -226,7 +231,7 @@ func sharedServer(t testing.TB) *server {
 	return s
 }
 
-// ownServer starts a server for one test.
+// ownServer starts a server for one test. It is removed at the end of the test.
 func ownServer(t testing.TB, set ...string) *server {
 	t.Helper()
 	s, err := newServer(set...)
@@ -249,6 +254,7 @@ func owned(t testing.TB, s *server, err error) *server {
 	return s
 }
 
+// version returns the version of the server as in server_version_num.
 func (s *server) version(t testing.TB) (version int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))

@@ -29,7 +29,8 @@ func serve(t testing.TB, b chaingql.Backend) (url string) {
 	return server.URL + "/demo/graphql"
 }
 
-// subscribe receives n blocks from event streams. If a stream ends, it resumes with another one.
+// subscribe receives n blocks through event streams. If a stream ends, subscribe opens another one that
+// resumes after the last received block.
 func subscribe(ctx context.Context, address string, after chaingql.Cursor, n int) (got []chaingql.Cursor) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()

@@ -27,7 +27,7 @@ func TestTablesRejectInvalidRows(t *testing.T) {
 	} {
 		s.admin(t, `DO $$ BEGIN
 			INSERT INTO `+quote(schema)+`.blocks VALUES (`+row+`);
-			RAISE 'taken';
+			RAISE 'the table accepted an invalid row';
 		EXCEPTION WHEN check_violation THEN END $$`)
 	}
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A twoStatements reads a page like hosts with their own tables: it checks whether the cursor is too old,
-// and then selects the page.
+// A twoStatements is a Backend that reads a page with two statements, as the Backend of a host with its own tables
+// may: the first one checks whether the cursor is too old, and the second one selects the page.
 type twoStatements struct {
 	*postgres.Backend
 	pool   *pgxpool.Pool
 	schema string
-	atOnce bool // both statements in one transaction
+	atOnce bool // run both statements in one transaction
 }
 
 // A querier is a pool or a transaction.
@@ -95,10 +95,11 @@ func (b twoStatements) selectPage(ctx context.Context, db querier, q chaingql.Bl
 
 const foreign = "a foreign cursor!"
 
-// inTwoTransactions is the environment variable of a process that must fail.
+// inTwoTransactions is the environment variable with which TestPagesReadInOneTransactionMeetContract uses two
+// transactions, and must therefore fail.
 const inTwoTransactions = "CHAINGQL_TEST_TWO_TRANSACTIONS"
 
-func TestContractWithPageAndFloorInOneTransaction(t *testing.T) {
+func TestPagesReadInOneTransactionMeetContract(t *testing.T) {
 	s := sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		opts := &postgres.Options{Schema: newSchema()}
@@ -119,18 +120,18 @@ func TestContractWithPageAndFloorInOneTransaction(t *testing.T) {
 	})
 }
 
-// The test runs in another process, so that its failure is not reported as one of these tests.
-func TestContractRejectsPageAndFloorInTwoTransactions(t *testing.T) {
+// The test runs TestPagesReadInOneTransactionMeetContract in another process, because that test must fail there.
+func TestPagesReadInTwoTransactionsViolateContract(t *testing.T) {
 	sharedServer(t) // skips if there is no server
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	program := exec.CommandContext(ctx, os.Args[0], "-test.run",
-		"^TestContractWithPageAndFloorInOneTransaction$/"+
+		"^TestPagesReadInOneTransactionMeetContract$/"+
 			"^(the_source_opens|Blocks_and_Follow_are_correct_while_blocks_are_pruned)$")
 	program.Env = append(os.Environ(), inTwoTransactions+"=1")
 	output, err := program.CombinedOutput()
 	if err == nil || !strings.Contains(string(output), ", while blocks were pruned, ") {
-		t.Errorf("backendtest did not find the fault (%v):\n%s", err, output)
+		t.Errorf("backendtest did not report that blocks were lost while they were pruned (error %v):\n%s", err, output)
 	}
 }
 

@@ -12,19 +12,20 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrConflict is returned by [Writer.Append] if the chain contains a different block with
-// the same cursor, or lacks the block but contains newer ones: readers that are already
-// after its cursor would never receive it.
+// ErrConflict is returned by [Writer.Append] and [Writer.Commit] if the chain contains a
+// different block with the same cursor. It is also returned if the chain lacks a block but
+// contains newer ones: readers that have passed its cursor would never receive the block.
 //
-// It is also returned if the chain lost blocks that this Backend stored, because a standby
-// without them took over or a backup was restored, and the new blocks would leave a gap:
-// append again from the chain's newest block on. If the chain lost all blocks, every Append
-// fails until the Backend is opened again.
+// ErrConflict is also returned if the chain has lost blocks that this Backend stored and
+// the new blocks would leave a gap. A chain loses blocks if a standby server without them
+// takes over or a backup is restored. In this case, append blocks again, beginning with the
+// chain's newest block. If the chain lost all blocks, every Append fails until the Backend
+// is opened again.
 var ErrConflict = errors.New("conflict with stored blocks")
 
-// A Writer adds blocks and balances to a chain. [Backend.Writer] returns one. Its
+// A Writer adds blocks and balances to a chain. [Backend.Writer] returns a Writer. Its
 // methods are safe for concurrent use, and Writers of several processes may write to one
-// chain: a lock serializes them, so that blocks become visible in cursor order.
+// chain: a lock serializes their transactions, so that blocks become visible in cursor order.
 type Writer struct {
 	b    *Backend
 	temp bool // the role may create temporary tables
@@ -47,24 +48,26 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 	case replica:
 		return nil, errors.New("postgres: the server is a read-only replica: a Writer needs the primary")
 	case !may:
-		return nil, fmt.Errorf("postgres: the role may not write to schema %q: it needs INSERT on blocks, INSERT and "+
-			"UPDATE on accounts; to prune, DELETE on blocks and UPDATE on chaingql_state", b.opts.Schema)
+		return nil, fmt.Errorf("postgres: the role may not write to schema %q: it needs INSERT on blocks, "+
+			"INSERT and UPDATE on accounts; to prune, it also needs DELETE on blocks and UPDATE on chaingql_state",
+			b.opts.Schema)
 	}
 	return &Writer{b, temp}, nil
 }
 
-// Append commits blocks in one transaction. They must ascend by cursor. A new block must
+// Append commits blocks in one transaction. Their cursors must ascend. A new block must
 // have a greater cursor than every block that the chain ever had.
 //
-// Blocks that are already stored and equal, or that were pruned, are skipped, so an
-// indexer may repeat blocks. If a stored block differs, Append returns [ErrConflict]. Times
-// are stored with microsecond precision. Batches of 1,000 to 10,000 blocks are the fastest.
+// Append skips blocks that are already stored or were pruned, so an indexer may append
+// blocks again. If the stored block is different, Append returns [ErrConflict]. Times are
+// stored with microsecond precision. Batches of 1,000 to 10,000 blocks are the fastest.
 func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	return w.Commit(ctx, blocks, nil)
 }
 
-// SetBalance sets the balance of an account in nano-units: at least 0 and less than
-// 10^78. An account with a balance of zero exists.
+// SetBalance sets the balance of an account in nano-units. It must be at least 0 and less
+// than 10^78. An account with balance 0 exists: Balance does not return
+// [chaingql.ErrNotFound] for it.
 func (w *Writer) SetBalance(ctx context.Context, addr chaingql.Address, nano *big.Int) error {
 	return w.Commit(ctx, nil, map[chaingql.Address]*big.Int{addr: nano})
 }
@@ -74,12 +77,12 @@ func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]
 	return w.Commit(ctx, nil, balances)
 }
 
-// Commit appends blocks and sets balances in one transaction: no reader sees a block
-// without its balances. If an error leaves open whether the transaction was committed,
-// such as a lost connection or a deadline, the same call may be repeated.
+// Commit appends blocks and sets balances in one transaction, so no reader sees a block
+// without its balances. After some errors, for example a lost connection or an exceeded
+// deadline, it is unknown whether the transaction was committed. Then repeat the same call.
 //
-// If blocks are given and all are already stored, Commit skips the balances too: they were
-// stored with the blocks, and newer ones may have been stored since.
+// If blocks is not empty and all of them are already stored, Commit skips the balances too:
+// they were stored with the blocks, and newer balances may have been stored since.
 func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances map[chaingql.Address]*big.Int) error {
 	for i, b := range blocks {
 		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
@@ -108,12 +111,13 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 	return err
 }
 
-// analyzeAfter is the number of blocks after which a Backend first refreshes statistics.
+// analyzeAfter is the number of stored blocks after which a Backend refreshes the planner's
+// statistics for the first time.
 const analyzeAfter = 100_000
 
 // analyze refreshes the planner's statistics after a large load, each time the number of blocks
 // that this Backend stored has doubled. Pages do not need them, but an operator's own queries do.
-// Errors are ignored: the role may not own the table, or autovacuum may hold it.
+// Errors are ignored, because the role may not own the table, or autovacuum may have locked it.
 func (w *Writer) analyze(ctx context.Context, n int) {
 	s := &w.b.stored
 	s.Lock()
@@ -130,12 +134,12 @@ func (w *Writer) analyze(ctx context.Context, n int) {
 	}
 }
 
-// transact runs do in a transaction with the deadline WriteTimeout. If the transaction
-// cannot begin because a connection is broken, it begins again on another one.
+// transact runs do in a transaction with a deadline of [Options].WriteTimeout. If the
+// transaction cannot begin because a connection is broken, it begins on another one.
 //
-// If inTurn is set, the Writers of this Backend wait here for each other, without a
-// connection. Only one of them then waits for Writers of other processes and occupies one of
-// the connections that readers need, too.
+// If inTurn is true, only one transaction of this Backend runs at a time. The others wait
+// without a connection, so that at most one connection of the pool, which readers also use,
+// is occupied by waiting for Writers of other processes.
 func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func(context.Context, pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
 	defer cancel()
@@ -157,7 +161,7 @@ func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func
 		return failed(what, err)
 	}
 	if err := do(ctx, tx); err != nil {
-		_ = tx.Rollback(ctx) // if it fails, the connection is closed
+		_ = tx.Rollback(ctx) // if Rollback fails, pgx closes the connection
 		return failed(what, withDeadline(ctx, err))
 	}
 	if err := tx.Commit(ctx); err != nil {
@@ -166,8 +170,9 @@ func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func
 	return nil
 }
 
-// withDeadline adds the context's error if PostgreSQL canceled a statement because ctx ended. A
-// process that was paused may receive PostgreSQL's error before its own deadline is noticed.
+// withDeadline adds the error of ctx to err if PostgreSQL canceled a statement. If the deadline has
+// passed but ctx is not done yet, it adds context.DeadlineExceeded: a process that was paused may
+// receive PostgreSQL's error before its own timer fires.
 func withDeadline(ctx context.Context, err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != "57014" {
@@ -180,7 +185,7 @@ func withDeadline(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// recordNewest records c as stored and returns the newest cursor that this Backend stored.
+// recordNewest records that c was stored and returns the newest cursor that this Backend has stored.
 func (b *Backend) recordNewest(c chaingql.Cursor) chaingql.Cursor {
 	b.stored.Lock()
 	defer b.stored.Unlock()

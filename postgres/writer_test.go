@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// at returns blocks with the given cursors. Their times have nanosecond precision.
 func at(cursors ...chaingql.Cursor) []chaingql.Block {
 	blocks := make([]chaingql.Block, len(cursors))
 	for i, c := range cursors {
@@ -25,7 +26,7 @@ func at(cursors ...chaingql.Cursor) []chaingql.Block {
 	return blocks
 }
 
-func TestAppendStoresAllOrNone(t *testing.T) {
+func TestAppendStoresAllBlocksOrNone(t *testing.T) {
 	s := sharedServer(t)
 	other := at("05")
 	other[0].SeqNo++
@@ -36,22 +37,22 @@ func TestAppendStoresAllOrNone(t *testing.T) {
 		blocks []chaingql.Block
 		want   string // stored cursors afterward
 		err    error
-		text   string
+		text   string // part of the error; "" means that Append must succeed
 	}{
-		{"nothing", nil, "03 05", nil, ""},
+		{"no blocks", nil, "03 05", nil, ""},
 		{"new blocks", at("06", "07m"), "03 05 06 07m", nil, ""},
-		{"the newest again", at("05"), "03 05", nil, ""},
-		{"all again, and new ones", at("03", "05", "06"), "03 05 06", nil, ""},
-		{"one that was pruned, and new ones", at("01", "06"), "03 05 06", nil, ""},
-		{"another under a known cursor", append(other, at("06")...), "03 05", postgres.ErrConflict, `cursor "05" has block`},
-		{"one of another time", later, "03 05", postgres.ErrConflict, `cursor "05" has block`},
-		{"one below the newest", at("04", "06"), "03 05", postgres.ErrConflict, `cursor "04" is not stored`},
-		{"out of order", at("07", "06"), "03 05", nil, `cursor "06", which is not after "07"`},
-		{"one twice", at("06", "06"), "03 05", nil, `which is not after "06"`},
-		{"no cursor", at("06", ""), "03 05", chaingql.ErrBadCursor, "block 2 of 2"},
-		{"a character of no cursor", at("06z"), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
+		{"the newest block again", at("05"), "03 05", nil, ""},
+		{"all stored blocks again, and new ones", at("03", "05", "06"), "03 05 06", nil, ""},
+		{"a pruned block, and a new one", at("01", "06"), "03 05 06", nil, ""},
+		{"a different block", append(other, at("06")...), "03 05", postgres.ErrConflict, `cursor "05" has block`},
+		{"a stored block with a different time", later, "03 05", postgres.ErrConflict, `cursor "05" has block`},
+		{"a new block before the newest one", at("04", "06"), "03 05", postgres.ErrConflict, `cursor "04" is not stored`},
+		{"blocks out of order", at("07", "06"), "03 05", nil, `cursor "06", which is not after "07"`},
+		{"the same block twice", at("06", "06"), "03 05", nil, `which is not after "06"`},
+		{"an empty cursor", at("06", ""), "03 05", chaingql.ErrBadCursor, "block 2 of 2"},
+		{"an invalid character in a cursor", at("06z"), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
 		{"the longest cursor", at(chaingql.Cursor(strings.Repeat("a", 64))), "03 05 " + strings.Repeat("a", 64), nil, ""},
-		{"too long a cursor", at(chaingql.Cursor(strings.Repeat("a", 65))), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
+		{"an overlong cursor", at(chaingql.Cursor(strings.Repeat("a", 65))), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b := open(t, s.dsn("postgres"), nil)
@@ -61,19 +62,18 @@ func TestAppendStoresAllOrNone(t *testing.T) {
 			}
 			err := w.Append(t.Context(), row.blocks...)
 			if (err == nil) != (row.text == "") || err != nil && !strings.Contains(err.Error(), row.text) || row.err != nil && !errors.Is(err, row.err) {
-				t.Errorf("got error %v", err)
+				t.Errorf("Append returned error %v, want one that wraps %v and contains %q", err, row.err, row.text)
 			}
 			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
 			if got := strings.Trim(fmt.Sprint(cursorsOf(page)), "[]"); err != nil || got != row.want {
-				t.Errorf("got stored %s and error %v", got, err)
+				t.Errorf("stored blocks: got %s and error %v, want %s", got, err, row.want)
 			}
 		})
 	}
 }
 
-// TestAppendRejectsBlocksAfterLostOnes uses a database that lost its newest blocks, as if a replica had
-// taken over before it received them.
-func TestAppendRejectsBlocksAfterLostOnes(t *testing.T) {
+// The test deletes the newest blocks, as if a replica had taken over before it received them.
+func TestAppendRejectsBlocksAfterLostBlocks(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -92,54 +92,55 @@ func TestAppendRejectsBlocksAfterLostOnes(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "DELETE FROM "+pgx.Identifier{opts.Schema, "blocks"}.Sanitize()+" WHERE cursor >= $1", string(all[8].Cursor)); err != nil {
 		t.Fatal(err)
 	}
-	for _, from := range []int{10, 8, 9, 10} { // also with lost blocks
+	for _, from := range []int{10, 8, 9, 10} { // from 8 and 9, the batch also contains lost blocks
 		if err := writer(t, b).Append(t.Context(), all[from:12]...); !errors.Is(err, postgres.ErrConflict) {
-			t.Errorf("got error %v", err)
+			t.Errorf("Append from block %d returned error %v, want ErrConflict", from, err)
 		}
 	}
 	if err := errors.Join(w.Append(t.Context(), all[7:10]...), w.Append(t.Context(), all[10:]...)); err != nil {
-		t.Errorf("Append of lost blocks: %v", err)
+		t.Errorf("Append from the newest remaining block: %v", err)
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 20})
 	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[3:])) {
-		t.Errorf("%s; %v", difference(cursorsOf(page), cursorsOf(all[3:])), err)
+		t.Errorf("stored blocks: %s; error %v", difference(cursorsOf(page), cursorsOf(all[3:])), err)
 	}
 }
 
-func TestCompletelyPrunedChainContinues(t *testing.T) {
+func TestAppendContinuesPrunedChain(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres"), nil)
 	w := writer(t, b)
 	all := backendtest.Chain(300, 1)
 	if err := errors.Join(w.Append(t.Context(), all[:200]...), w.Prune(t.Context(), all[250].Cursor)); err != nil {
 		t.Fatal(err)
 	}
-	late := map[chaingql.Address]*big.Int{{}: big.NewInt(1)} // from an indexer that starts at an old position
+	late := map[chaingql.Address]*big.Int{{}: big.NewInt(1)} // of an indexer that repeats old blocks
 	if err := w.Commit(t.Context(), all[190:200], late); err != nil {
 		t.Error(err)
 	}
 	if nano, err := b.Balance(t.Context(), chaingql.Address{}); !errors.Is(err, chaingql.ErrNotFound) {
-		t.Errorf("balance of a pruned block: got %v and error %v", nano, err)
+		t.Errorf("balance committed with pruned blocks: got %v and error %v, want ErrNotFound", nano, err)
 	}
 	if err := w.Append(t.Context(), all[250:]...); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range b.Follow(t.Context(), "") {
 		if !errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("Follow from the beginning: got error %v", err)
+			t.Errorf("Follow from the beginning yielded error %v, want ErrCursorTooOld", err)
 		}
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 100, After: all[199].Cursor})
 	if err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[250:])) {
-		t.Errorf("%s; %v", difference(cursorsOf(page), cursorsOf(all[250:])), err)
+		t.Errorf("stored blocks: %s; error %v", difference(cursorsOf(page), cursorsOf(all[250:])), err)
 	}
 }
 
-// strict changes the defaults of a connection: transactions read one snapshot and write nothing.
+// strict is a part of a DSN. It changes the defaults of connections so that all statements of a transaction read
+// the same snapshot and may not write. A Writer must override these defaults.
 const strict = " options='-cdefault_transaction_isolation=serializable -cdefault_transaction_read_only=on'"
 
-// TestFollowSeesAllBlocksOfConcurrentWriters lets Writers with their own connections race for the next
-// cursors. Follow would skip a block that became visible after a later one.
-func TestFollowSeesAllBlocksOfConcurrentWriters(t *testing.T) {
+// Writers with their own connections compete for the next cursors. Follow would skip a block that became visible
+// after a block with a later cursor.
+func TestFollowYieldsAllBlocksOfConcurrentWriters(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -156,7 +157,7 @@ func TestFollowSeesAllBlocksOfConcurrentWriters(t *testing.T) {
 		running.Go(func() {
 			for i := 0; i < each && ctx.Err() == nil; {
 				mu.Lock()
-				next := uint64(len(committed)*writers + n + 1) // with gaps, and some are too late
+				next := uint64(len(committed)*writers + n + 1) // there are gaps, and some blocks are too late
 				mu.Unlock()
 				block := chaingql.Block{Cursor: chaingql.SeqCursor(next), Workchain: int32(n), SeqNo: uint32(i)}
 				switch err := w.Append(ctx, block); {
@@ -189,7 +190,7 @@ func TestFollowSeesAllBlocksOfConcurrentWriters(t *testing.T) {
 	}
 }
 
-func TestConcurrentIndexersWriteOneChain(t *testing.T) {
+func TestConcurrentIndexersCanWriteTheSameBlocks(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -218,7 +219,7 @@ func TestConcurrentIndexersWriteOneChain(t *testing.T) {
 	}
 }
 
-func TestWaitingWritersLeaveConnectionsToReaders(t *testing.T) {
+func TestWaitingWritersLeaveConnectionsForReaders(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema(), Timeout: patience}
 	b := open(t, s.dsn("postgres")+" pool_max_conns=2", opts)
@@ -232,15 +233,15 @@ func TestWaitingWritersLeaveConnectionsToReaders(t *testing.T) {
 			}
 		})
 	}
-	sleep(t.Context(), 100*time.Millisecond) // until all of them wait
+	sleep(t.Context(), 100*time.Millisecond) // until all Writers wait
 	if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil || len(page) != 0 {
-		t.Errorf("Blocks: got %v and error %v", page, err)
+		t.Errorf("Blocks while Writers wait: got %v and error %v, want an empty page", page, err)
 	}
 	release()
 	writing.Wait()
 }
 
-func TestWriterReturnsAtItsDeadline(t *testing.T) {
+func TestAppendFailsAtWriteTimeout(t *testing.T) {
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	b := open(t, s.dsn("postgres"), opts)
@@ -250,7 +251,7 @@ func TestWriterReturnsAtItsDeadline(t *testing.T) {
 	for range 3 {
 		writing.Go(func() {
 			if err := w.Append(context.Background(), at("01")...); !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
+				t.Errorf("Append returned error %v, want DeadlineExceeded", err)
 			}
 		})
 	}
@@ -262,7 +263,7 @@ func TestWriterReturnsAtItsDeadline(t *testing.T) {
 	}
 }
 
-// hold takes the lock for writing blocks until it is released.
+// hold locks the table of blocks against writers until release is called.
 func hold(t *testing.T, s *server, schema string) (release func()) {
 	t.Helper()
 	holder, err := pgx.Connect(t.Context(), s.dsn("postgres"))
@@ -283,7 +284,8 @@ func hold(t *testing.T, s *server, schema string) (release func()) {
 func TestClosedConnectionsAreReplaced(t *testing.T) {
 	s := sharedServer(t)
 	name := fmt.Sprintf("closed%d", schemas.Add(1))
-	b := open(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, nil) // TCP delivers the last message
+	// Over TCP, the client receives the last message of a terminated connection.
+	b := open(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, nil)
 	w := writer(t, b)
 	for i, c := range []chaingql.Cursor{"01", "02", "03", "04"} {
 		s.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+name+"'", untilClosed(name))
@@ -294,7 +296,7 @@ func TestClosedConnectionsAreReplaced(t *testing.T) {
 			continue
 		}
 		if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 5}); err != nil || len(page) != i {
-			t.Errorf("got %d blocks and error %v", len(page), err)
+			t.Errorf("got %d blocks and error %v, want %d blocks", len(page), err, i)
 		}
 		if err := w.Append(t.Context(), at(c)...); err != nil {
 			t.Error(err)
@@ -302,7 +304,7 @@ func TestClosedConnectionsAreReplaced(t *testing.T) {
 	}
 }
 
-func TestConcurrentSetBalancesDoNotDeadlock(t *testing.T) {
+func TestConcurrentSetBalancesCallsDoNotDeadlock(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres")+" pool_max_conns=4", nil)
 	w := writer(t, b)
 	balances := map[chaingql.Address]*big.Int{}
@@ -323,7 +325,7 @@ func TestConcurrentSetBalancesDoNotDeadlock(t *testing.T) {
 	writing.Wait()
 }
 
-func TestBalancesOfStoredBlocksAreSkipped(t *testing.T) {
+func TestCommitSkipsBalancesOfStoredBlocks(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres"), nil)
 	w := writer(t, b)
 	for _, step := range []struct {
@@ -333,7 +335,7 @@ func TestBalancesOfStoredBlocksAreSkipped(t *testing.T) {
 	}{
 		{at("01"), 1, 1},
 		{at("02", "03"), 3, 3},
-		{at("01"), 1, 3}, // an indexer that starts at an old position, or lags
+		{at("01"), 1, 3}, // of an indexer that repeats old blocks, or lags
 		{at("02", "03"), 2, 3},
 		{at("03", "04"), 4, 4},
 		{nil, 2, 2},
@@ -342,8 +344,7 @@ func TestBalancesOfStoredBlocksAreSkipped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || got.Int64() != step.want {
-			t.Errorf("after %d with %v: got balance %v and error %v, want %d", step.nano, cursorsOf(step.blocks), got, err,
-				step.want)
+			t.Errorf("Commit of %v: got balance %v and error %v, want %d", cursorsOf(step.blocks), got, err, step.want)
 		}
 	}
 }

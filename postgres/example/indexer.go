@@ -20,11 +20,11 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// miner is the account whose balance grows with each round.
+// miner is the account whose balance grows in each round.
 var miner = chaingql.Address{ID: sha256.Sum256([]byte("miner"))}
 
-// simulate is an indexer: it continues after the stored rounds, commits each round with its
-// balance, and retries after an error.
+// simulate plays an indexer. It continues after the newest stored round, commits each round
+// together with the miner's balance, and repeats a commit that failed.
 func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration) error {
 	w, err := backend.Writer(ctx)
 	if err != nil {
@@ -67,7 +67,8 @@ func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration
 	}
 }
 
-// newest returns the number of stored rounds. A round is stored completely or not at all.
+// newest returns the number of the newest stored round, or 0. It needs to check only the
+// masterchain, because a round is stored completely or not at all.
 func newest(ctx context.Context, backend *postgres.Backend) (uint32, error) {
 	workchain := int32(masterchain)
 	page, err := backend.Blocks(ctx, chaingql.BlocksQuery{Workchain: &workchain, Last: 1})
@@ -77,7 +78,7 @@ func newest(ctx context.Context, backend *postgres.Backend) (uint32, error) {
 	return page[0].SeqNo, nil
 }
 
-// round returns the next block of each shard, in cursor order.
+// round returns the blocks of a round in cursor order: one block of each shard.
 func round(seqNo uint32, now time.Time) []chaingql.Block {
 	var blocks []chaingql.Block
 	for _, at := range []struct {

@@ -4,8 +4,8 @@
 //	createdb chain
 //	go run ./example -dsn 'postgres://localhost/chain' -simulate 4
 //
-// Run it a second time with another -addr and without -simulate: both serve the
-// same blocks. It stops cleanly on SIGTERM and SIGINT.
+// Run it a second time with another -addr and without -simulate: both processes serve
+// the same blocks. The program stops cleanly on SIGTERM and SIGINT.
 package main
 
 import (
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// drain is the time for clients to disconnect at the end.
+// drain is the maximum time that the program waits for clients to disconnect when it stops.
 const drain = 10 * time.Second
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -45,12 +45,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	schema := flags.String("schema", postgres.DefaultSchema, "`name` of the schema that contains the chain")
 	poll := flags.Duration("poll", 0, "read new blocks at this interval instead of using LISTEN: for PgBouncer")
 	rate := flags.Float64("simulate", 0,
-		"simulate a chain with so many `rounds` a second (up to 1000): a block of the masterchain and of two shards each")
+		"simulate a chain with this number of `rounds` per second (up to 1000); a round is a block of each of 3 shards")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if !(*rate >= 0 && *rate <= 1000) {
-		return errors.New("-simulate: from 0 to 1000 rounds a second")
+		return errors.New("-simulate must be from 0 to 1000 rounds per second")
 	}
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		ReadTimeout:       10 * time.Second, // for request bodies; sockets and event streams are not limited
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},

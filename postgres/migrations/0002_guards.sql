@@ -1,13 +1,13 @@
--- chain identifies the chain, so that a running host notices if its tables are dropped and made again.
+-- chain identifies the chain, so that a running host notices if its tables are dropped and created again.
 ALTER TABLE chaingql_state ADD COLUMN chain uuid NOT NULL DEFAULT gen_random_uuid();
 
--- "POSIX" sorts as "C" does, and matches no other index: without statistics the planner took
--- blocks_by_workchain for the pages of a shard, and read all blocks of the workchain.
+-- "POSIX" sorts like "C", but matches no other index. Without this, the planner could use
+-- blocks_by_workchain for the pages of a shard if it had no statistics, and read all blocks of the workchain.
 DROP INDEX blocks_by_shard;
 CREATE INDEX blocks_by_shard ON blocks (workchain, shard, cursor COLLATE "POSIX");
 
--- Followers of a chain learn from chaingql_state.pruned that blocks were deleted. These triggers refuse
--- whatever would delete or change blocks without that.
+-- Readers learn from chaingql_state.pruned which blocks were deleted. These triggers reject every statement
+-- that would change blocks, or delete blocks without updating pruned.
 
 CREATE FUNCTION chaingql_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -24,8 +24,9 @@ CREATE TRIGGER chaingql_refuse BEFORE TRUNCATE OR DELETE ON chaingql_state
 CREATE TRIGGER chaingql_refuse_update BEFORE UPDATE ON chaingql_state FOR EACH ROW
     WHEN (NEW.pruned < OLD.pruned OR NEW.chain <> OLD.chain) EXECUTE FUNCTION chaingql_refuse();
 
--- A DELETE must leave no older block and at least one newer one. It moves pruned. The settings keep the plans
--- on the primary key whatever the statistics say.
+-- After a DELETE, no block may be left that is older than the newest deleted one, and at least one newer block
+-- must be left. This trigger checks that and sets pruned to the newest deleted cursor. Its settings make the
+-- planner use the primary key regardless of the statistics.
 CREATE FUNCTION chaingql_deleted() RETURNS trigger LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE

@@ -1,29 +1,31 @@
-// What every client must do, in cases that are written once. A client is an
+// The test cases that every client must pass. A client is represented by an
 // adapter:
 //
-//   name       its package, version and way
+//   name       package, version and variant of the client
 //   protocol   'HTTP', 'SSE', 'graphql-ws' or 'graphql-transport-ws'
-//   onCut      what a lost connection does to its subscriptions, where it has
-//              some: it 'repeats' them, 'resumes' them, or 'tells' its user
-//   persisted  by which method it asks for persisted queries first
-//   fetches    whether it subscribes on a socket and asks by HTTP
-//   compiled   whether it knows the documents of documents.js alone
-//   prepare    what must be done before anything is asked
-//   refusal    (place, options): what a connection is refused with, where
-//              operations are not told
-//   open       (place, options) makes a line:
+//   onCut      what the client does with its subscriptions if the connection is
+//              lost: it 'repeats' them from the beginning, 'resumes' them, or
+//              'reports' the error to its user; undefined if the client has no
+//              subscriptions
+//   persisted  HTTP method of the first request for a persisted query
+//   fetches    true if the client subscribes over a socket but queries over HTTP
+//   compiled   true if the client supports only the documents of documents.js
+//   prepare    prepares the client before the first operation
+//   refusal    (place, options) returns the error of a refused connection, if
+//              operations do not report it
+//   open       (place, options) opens a line:
 //
-//     ask      (operation) is the answer's data, or fails
-//     listen   (operation, {next, told, error, complete}) subscribes, and
-//              returns what unsubscribes
-//     close    ends it all
+//     ask      (operation) returns the data of the response, or fails
+//     listen   (operation, {next, resultErrors, error, complete}) subscribes and
+//              returns a function that unsubscribes
+//     close    closes all connections
 //
-// A place is {url, socket}; options are credentials, as headers or connection
-// parameters, fetch, WebSocket, and retry, whether it may connect again.
+// A place is {url, socket}. The options are credentials (headers or connection
+// parameters), fetch, WebSocket, and retry (whether the client may reconnect).
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { overheard } from './clients/websocket.js'
+import { recordFrames } from './clients/websocket.js'
 import * as documents from './documents.js'
 import { Listener, plain, said, until } from './listener.js'
 import { free, serve } from './processes.js'
@@ -35,12 +37,12 @@ const basechain = (b) => b.workchain_id === 0
 const onSocket = ({ protocol }) => protocol.endsWith('-ws')
 const listens = ({ onCut }) => onCut !== undefined
 
-// refused asks and subscribes, and tells what came of it.
+// refused queries and subscribes, and returns the errors with which both failed.
 async function refused(adapter, place, credentials) {
   const options = { credentials, retry: false }
   if (adapter.refusal) return [await adapter.refusal(place, options)]
   const line = adapter.open(place, options)
-  const answers = [line.ask({ query: documents.version }).then(() => assert.fail('it was answered'), (err) => err)]
+  const answers = [line.ask({ query: documents.version }).then(() => assert.fail('the query succeeded'), (err) => err)]
   if (listens(adapter)) answers.push(new Listener(line, { query: documents.blocks }).refused())
   const all = await Promise.all(answers)
   line.close()
@@ -48,12 +50,12 @@ async function refused(adapter, place, credentials) {
 }
 
 async function fails(line, operation, words) {
-  const err = await line.ask(operation).then(() => assert.fail('it was answered'), (err) => err)
+  const err = await line.ask(operation).then(() => assert.fail('the query succeeded'), (err) => err)
   assert.match(said(err), words)
 }
 
-// collect waits for more blocks, as whoever uses the client would: one that
-// was told of trouble subscribes again, behind the last block that it had.
+// collect waits for count more blocks and acts like a user of the client: if a
+// subscription fails, it subscribes again after the last received block.
 async function collect(adapter, line, operation, listeners, count) {
   const received = () => listeners.flatMap((l) => l.blocks)
   const goal = received().length + count
@@ -61,24 +63,24 @@ async function collect(adapter, line, operation, listeners, count) {
     const now = listeners.at(-1)
     await until(() => now.trouble || received().length >= goal)
     if (!now.trouble) continue
-    const cursor = cursorTold(now.trouble)
-    if (adapter.onCut !== 'tells' && cursor === undefined) assert.fail(`it ended: ${said(now.trouble)}`)
+    const cursor = cursorOf(now.trouble)
+    if (adapter.onCut !== 'reports' && cursor === undefined) assert.fail(`the subscription ended: ${said(now.trouble)}`)
     await sleep(100)
     const after = cursor ?? received().at(-1)?.chain_order
     listeners.push(new Listener(line, { ...operation, variables: { ...operation.variables, after } }))
   }
-  for (const { code } of listeners.flatMap((l) => l.told.map((err) => err.extensions))) assert.equal(code, 'SERVICE_UNAVAILABLE')
+  for (const { code } of listeners.flatMap((l) => l.resultErrors.map((err) => err.extensions))) assert.equal(code, 'SERVICE_UNAVAILABLE')
   return received()
 }
 
-// cursorTold is from where an error says to go on. Every client has its own
-// way to hand on the errors that it was told.
-function cursorTold(trouble) {
+// cursorOf returns the cursor of an error, from which the client should resume.
+// Each client has its own way to pass errors of the server on to its user.
+function cursorOf(trouble) {
   const errors = [trouble, trouble.graphQLErrors, trouble.errors].find(Array.isArray)
   return errors?.[0]?.extensions?.cursor
 }
 
-// runs are the parts of what was received in which cursors go up.
+// runs splits the received blocks into parts in which the cursors ascend.
 function runs(blocks) {
   const all = [[]]
   for (const block of blocks) {
@@ -109,7 +111,7 @@ const cases = [
       await fails(line, { query: documents.account, variables: {} }, /\$address/)
       if (!adapter.compiled) await fails(line, { query: 'query chainWrongQuery { info { nope } }' }, /Cannot query field "nope"/)
       line.close()
-      return `${sizes.length} pages at once, and errors told`
+      return `${sizes.length} concurrent pages, and errors are reported`
     },
   },
   {
@@ -124,13 +126,13 @@ const cases = [
     },
   },
   {
-    name: 'several at once, unsubscribe', phase: 'live', of: listens,
+    name: 'several subscriptions, unsubscribe', phase: 'live', of: listens,
     async run(adapter, { server, chain }) {
       const frames = []
-      const line = adapter.open(server, onSocket(adapter) ? { WebSocket: overheard(frames) } : {})
+      const line = adapter.open(server, onSocket(adapter) ? { WebSocket: recordFrames(frames) } : {})
       const { shard } = chain.tips.find(basechain)
       const listen = (filter) => new Listener(line, { query: documents.blocks, variables: { filter } })
-      const left = listen({}) // the first: its subscription is the first of the frames
+      const left = listen({}) // listens first, so that its subscription is the first one in the frames
       const listeners = [
         [listen(undefined), everything],
         [listen({ workchain_id: { eq: -1 } }), masterchain],
@@ -148,11 +150,11 @@ const cases = [
       for (const [listener, matches] of listeners) chain.check(await listener.upTo(chain.live(matches)), matches)
       assert.equal(left.blocks.length, had, 'blocks after unsubscribe')
       if (onSocket(adapter)) {
-        await until(() => frames.slice(answered).some((f) => f.from === 'server')) // it goes on
+        await until(() => frames.slice(answered).some((f) => f.from === 'server')) // the other subscriptions continue
         nothingAfter(frames, answered)
       }
       line.close()
-      return `${listeners.length} right, and nothing after unsubscribe`
+      return `${listeners.length} subscriptions with the right blocks, and no message after unsubscribe`
     },
   },
   {
@@ -167,7 +169,7 @@ const cases = [
         chain.checkAfter(await listener.upTo(Math.max(recorded + 1, 5)), after, matches)
       }))
       line.close()
-      return 'from cursors on into the present, without a hole'
+      return 'from cursors to the newest block, without a gap'
     },
   },
   {
@@ -175,24 +177,27 @@ const cases = [
     async run(adapter, { server, chain }) {
       const between = await proxy(server)
       const line = adapter.open(between.place(server), {})
-      const after = chain.cursorBefore(3) // few: they come at once, and none may be left when the line is cut
+      const after = chain.cursorBefore(3) // only a few blocks, so that all have arrived when the connection is cut
       const operation = { query: documents.blocks, variables: { after } }
       const listeners = [new Listener(line, operation)]
       await collect(adapter, line, operation, listeners, 6)
       between.cut()
       const expected = adapter.onCut === 'repeats' ? 2 : 1
-      let parts // of what had come before the cut, too, there may be any number
+      let parts // more blocks may arrive from before the cut
       do parts = runs(await collect(adapter, line, operation, listeners, 6))
       while (parts.length < expected)
       assert.equal(parts.length, expected)
       for (const part of parts) chain.checkAfter(part, after)
       line.close()
       between.close()
-      return { repeats: 'subscribed again by itself', resumes: 'went on by itself where it was', tells: 'told, and went on where it was' }[adapter.onCut]
+      return {
+        repeats: 'the client subscribed again by itself', resumes: 'the client resumed by itself',
+        reports: 'the client reported an error, and the user resumed',
+      }[adapter.onCut]
     },
   },
   {
-    name: 'server restarted', phase: 'apart', of: listens,
+    name: 'server restart', phase: 'apart', of: listens,
     async run(adapter) {
       const address = await free()
       const server = await serve('-addr', address)
@@ -205,7 +210,7 @@ const cases = [
       await collect(adapter, line, operation, listeners, 2)
       line.close()
       await again.stop()
-      return 'blocks go on'
+      return 'blocks continue after the restart'
     },
   },
   {
@@ -225,7 +230,7 @@ const cases = [
       for (const [place, credentials] of wrong) {
         for (const err of await refused(adapter, place, credentials)) assert.match(said(err), /\b(401|4403)\b|Unauthorized access/)
       }
-      return `${right.length} right admitted, ${wrong.length} wrong refused`
+      return `${right.length} right credentials are accepted, ${wrong.length} wrong ones are refused`
     },
   },
   {
@@ -246,27 +251,27 @@ const cases = [
       const seen = asked.map(({ method, ...rest }) => ({ ...rest, method: rest.text ? 'any' : method }))
       const byHash = { method: adapter.persisted, text: false, hash }
       assert.deepEqual(seen, [byHash, { method: 'any', text: true, hash }, byHash, byHash])
-      return `by hash with ${adapter.persisted}, the text sent once`
+      return `by hash with ${adapter.persisted}, and the text is sent only once`
     },
   },
 ]
 
-// end is where the client ends the first subscription of its socket.
+// end returns the index of the frame with which the client ends the first subscription of its socket.
 function end(frames) {
   const { id } = frames.find((f) => f.from === 'client' && f.id !== undefined)
   return frames.findIndex((f) => f.from === 'client' && f.id === id && ['stop', 'complete'].includes(f.type))
 }
 
-// nothingAfter checks that the server says nothing of an ended subscription
-// once it has answered something that was asked later.
+// nothingAfter checks that the server sends no messages of an ended subscription after it has responded to a
+// later operation, whose response is the frame with the index answered.
 function nothingAfter(frames, answered) {
   const ended = frames[end(frames)]
   const last = frames.findLastIndex((f) => f.from === 'server' && f.id === ended.id)
-  assert.ok(last < answered, `after unsubscribe: ${JSON.stringify(frames[last])}`)
-  assert.equal(frames[last].type === 'complete', ended.type === 'stop', `its last: ${JSON.stringify(frames[last])}`)
+  assert.ok(last < answered, `a message after unsubscribe: ${JSON.stringify(frames[last])}`)
+  assert.equal(frames[last].type === 'complete', ended.type === 'stop', `the last message of the subscription: ${JSON.stringify(frames[last])}`)
 }
 
-// requestOf is what a request asks, whether by POST or GET.
+// requestOf returns the method of a request, whether it contains a document, and the hash of its persisted query.
 function requestOf(to, { method = 'GET', body }) {
   const parameters = new URL(to).searchParams
   const { query, extensions } = method === 'POST'
@@ -275,7 +280,7 @@ function requestOf(to, { method = 'GET', body }) {
   return { method, text: Boolean(query), hash: extensions?.persistedQuery?.sha256Hash }
 }
 
-// casesOf are an adapter's, in the form that the runner runs.
+// casesOf returns the cases of an adapter in the form that run.js expects.
 export function casesOf(adapter) {
   return cases.filter((c) => c.of(adapter)).map(({ name, phase, run }) => ({
     name: `${adapter.name}, ${name}`, phase, run: (world) => run(adapter, world),

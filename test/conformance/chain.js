@@ -1,5 +1,5 @@
-// What must come: the recorded blocks, and behind them the simulated ones,
-// worked out here by themselves.
+// The expected blocks: the recorded ones, followed by the simulated ones, which
+// this file computes independently of the server.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -18,18 +18,19 @@ const masterchain = -1
 export class Chain {
   constructor(recorded) {
     this.blocks = recorded.blocks.filter((b) => b.chain_order).map(fromFile).sort(byOrder)
-    // How many blocks a live client collects: all recorded, and some rounds.
+    // The number of blocks that a live client collects: all recorded blocks and some simulated ones.
     this.few = this.blocks.length + 10
     this.length = this.blocks.length
     this.tips = leaves(this.blocks)
   }
 
-  // at is the block that must be the i-th of the whole chain.
+  // at returns the expected block with index i in the whole chain.
   at(i) {
     while (this.blocks.length <= i) this.round()
     return this.blocks[i]
   }
 
+  // round appends the next block of each shard.
   round() {
     const master = this.tips.find((tip) => tip.workchain_id === masterchain)
     const number = master.seq_no + 1
@@ -44,26 +45,26 @@ export class Chain {
     this.blocks.push(...made.sort(byOrder))
   }
 
-  // check compares blocks with all that must be there from the first on: none
-  // else, none missing, none twice, in order.
+  // check compares the received blocks with those expected from the beginning of the chain: the same blocks, in
+  // the same order, with none missing and none twice.
   check(received, matches = () => true) {
     this.compare(received, matches, 0)
     return this.complete(received, matches)
   }
 
-  // checkAfter does so for the first blocks behind a cursor.
+  // checkAfter compares the received blocks with the first blocks that are expected after a cursor.
   checkAfter(received, cursor, matches = () => true) {
     let i = 0
     while (this.at(i).chain_order <= cursor) i++
     this.compare(received, matches, i)
   }
 
-  // cursorBefore is one with some of the recorded blocks behind it.
+  // cursorBefore returns a cursor after which there are some recorded blocks.
   cursorBefore(some) {
     return this.at(Math.max(this.length - some, 1) - 1).chain_order
   }
 
-  // live is how many of the blocks that match a live client collects.
+  // live returns the number of matching blocks that a live client collects.
   live(matches) {
     this.at(this.few)
     return Math.max(this.blocks.slice(0, this.few).filter(matches).length, 5)
@@ -79,16 +80,16 @@ export class Chain {
         continue
       }
       const { gen_utime, ...rest } = block
-      assert.deepEqual(rest, want, `block ${n + 1} of ${received.length}, a simulated one`)
+      assert.deepEqual(rest, want, `block ${n + 1} of ${received.length}, which is simulated`)
       assert.ok(Number.isInteger(gen_utime) && Math.abs(Date.now() / 1000 - gen_utime) < 300, `gen_utime ${gen_utime}`)
     }
   }
 
-  // complete says how many there were, and that no recorded one was missing.
+  // complete checks that no recorded block is missing, and describes the numbers of blocks.
   complete(received, matches) {
     const recorded = this.blocks.slice(0, this.length).filter(matches).length
-    assert.ok(received.length >= recorded, `${received.length} of ${recorded} recorded blocks`)
-    return `${recorded} blocks equal to the file, ${received.length - recorded} simulated ones after them`
+    assert.ok(received.length >= recorded, `received ${received.length} blocks, but ${recorded} were recorded`)
+    return `${recorded} blocks equal to the file, followed by ${received.length - recorded} simulated blocks`
   }
 }
 
@@ -96,12 +97,12 @@ function fromFile({ hash, seq_no, workchain, shard, gen_utime, chain_order }) {
   return { id: hash, seq_no, workchain_id: workchain, shard, gen_utime, chain_order }
 }
 
-// byOrder compares as bytes do; all cursors are ASCII.
+// byOrder compares cursors byte by byte, because all cursors are ASCII.
 function byOrder(a, b) {
   return a.chain_order < b.chain_order ? -1 : a.chain_order > b.chain_order ? 1 : 0
 }
 
-// leaves are the shards that have not been split, with their last block's number.
+// leaves returns the shards that have not been split, with the sequence number of their last block.
 function leaves(blocks) {
   const last = new Map()
   for (const b of blocks) last.set(`${b.workchain_id}:${b.shard}`, { workchain_id: b.workchain_id, shard: b.shard, seq_no: b.seq_no })
@@ -109,7 +110,7 @@ function leaves(blocks) {
   return all.filter((a) => !all.some((b) => b !== a && b.workchain_id === a.workchain_id && bits(b.shard).startsWith(bits(a.shard))))
 }
 
-// bits are a shard's prefix, which ends before the lowest bit that is set.
+// bits returns the prefix of a shard, which ends before its lowest set bit.
 function bits(shard) {
   return BigInt('0x' + shard).toString(2).padStart(64, '0').replace(/10*$/, '')
 }

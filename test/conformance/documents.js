@@ -1,4 +1,4 @@
-// What the clients ask for. The names are as relay-compiler wants them.
+// The documents that the clients send. relay-compiler requires the form of their names.
 const block = 'seq_no workchain_id shard gen_utime chain_order'
 
 export const page = `query chainPageQuery($workchain: Int, $first: Int, $after: String, $last: Int) {

@@ -1,12 +1,12 @@
-// The judges as cases: they try the main library's answers on a chain that
-// stands still.
+// The judges as cases: they check the server's responses for a chain that does
+// not grow.
 import { titled } from './clients/package.js'
 import { audits } from './judges/audits.js'
 import { introspection } from './judges/introspection.js'
 import { oracle } from './judges/oracle.js'
 import { http, legacy, modern } from './judges/oracle/transports.js'
 
-// judged runs a judge; its words are what it found.
+// judged runs a judge and returns what the judge logged. If a check fails, it throws an error.
 async function judged(judge, url, options) {
   const words = []
   const { failed } = await judge(url, { ...options, log: (line) => words.push(line) })

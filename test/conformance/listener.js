@@ -1,50 +1,50 @@
-// Somebody who collects what a subscription brings.
+// A Listener collects the blocks and errors of a subscription.
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inspect } from 'node:util'
 
-// until waits for something to become so. The runner limits the time.
+// until waits until done returns true. run.js limits the time.
 export async function until(done) {
   while (!done()) await sleep(10)
 }
 
-// plain is data without what a client's cache asks for and adds.
+// plain returns data without the fields that a client's cache adds.
 export function plain(data) {
   return JSON.parse(JSON.stringify(data, (key, value) => (key === '__typename' ? undefined : value)))
 }
 
-// said is all that an error says, whichever client wraps it.
+// said returns the complete text of an error, including the errors that it wraps.
 export const said = (err) => inspect(err, { depth: 8, breakLength: Infinity })
 
 export class Listener {
   blocks = []
-  told = [] // errors within results
-  trouble = undefined // the error or the end that it ended with
+  resultErrors = [] // errors in results
+  trouble = undefined // the reason for the end of the subscription
 
   constructor(line, operation) {
     this.leave = line.listen(operation, {
       next: (data) => this.blocks.push(plain(data).blocks),
-      told: (errors) => this.told.push(...errors),
-      error: (err) => (this.trouble ??= err ?? new Error('an error that says nothing')),
-      complete: () => (this.trouble ??= new Error('completed by the server')),
+      resultErrors: (errors) => this.resultErrors.push(...errors),
+      error: (err) => (this.trouble ??= err ?? new Error('the subscription ended with an undefined error')),
+      complete: () => (this.trouble ??= new Error('the server completed the subscription')),
     })
   }
 
   get complaint() {
-    return this.trouble ?? this.told[0]
+    return this.trouble ?? this.resultErrors[0]
   }
 
-  // upTo waits for so many blocks.
+  // upTo waits for count blocks and returns them.
   async upTo(count) {
     await until(() => this.complaint || this.blocks.length >= count)
     if (this.complaint) assert.fail(`after ${this.blocks.length} of ${count} blocks: ${said(this.complaint)}`)
     return this.blocks.slice(0, count)
   }
 
-  // refused waits for what it is refused with.
+  // refused waits for the error with which the subscription is refused.
   async refused() {
     await until(() => this.complaint || this.blocks.length > 0)
-    assert.equal(this.blocks.length, 0, 'it was admitted')
+    assert.equal(this.blocks.length, 0, 'the subscription was accepted')
     return this.complaint
   }
 }

@@ -1,5 +1,5 @@
-// The main program and other children: started, waited for, and ended by
-// their own process ids whatever happens.
+// Child processes, such as the main program. They are ended by their process ids
+// when this process exits, for any reason.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -16,17 +16,17 @@ export const scratch = mkdtempSync(join(tmpdir(), 'chaingql-conformance-'))
 
 process.on('exit', () => {
   for (const child of running) kill(child, 'SIGKILL')
-  rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }) // who was killed may still be writing
+  rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }) // killed processes may still be writing
 })
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
-// A child leads a process group of its own, so that what it starts ends with it.
+// start starts a child process as the leader of a process group, so that the processes that it starts end with it.
 export function start(command, args, options = {}) {
   const child = spawn(command, args, { detached: true, stdio: 'pipe', ...options })
   running.add(child)
   child.errors = ''
   child.stderr.setEncoding('utf8').on('data', (text) => (child.errors += text))
-  child.stdin.on('error', () => {}) // it left before it read everything
+  child.stdin.on('error', () => {}) // the process ended before it had read everything
   child.ended = new Promise((resolve, reject) => {
     child.on('error', (err) => {
       running.delete(child)
@@ -37,23 +37,23 @@ export function start(command, args, options = {}) {
       resolve(code ?? signal)
     })
   })
-  child.ended.catch(() => {}) // reported where it is waited for
+  child.ended.catch(() => {}) // the code that waits for child.ended reports the error
   return child
 }
 
 function kill(child, signal) {
   try {
     process.kill(-child.pid, signal)
-  } catch {} // it is gone already
+  } catch {} // the process has already ended
 }
 
-// end ends a child that has no way of its own to stop.
+// end kills a child that cannot be stopped in another way.
 export async function end(child) {
   kill(child, 'SIGKILL')
   await child.ended.catch(() => {})
 }
 
-// output runs a command to its end.
+// output runs a command, waits for its end, and returns its exit code and output.
 export async function output(command, args, options) {
   const child = start(command, args, options)
   let stdout = ''
@@ -75,7 +75,7 @@ export async function build() {
   }
 }
 
-// host serves a chain that stands still: that of the files, or a simulated one.
+// host serves a chain that does not grow: that of the files, or a simulated one.
 export async function host(...files) {
   const child = start(hostBinary, files)
   const lines = createInterface({ input: child.stdout })
@@ -86,7 +86,7 @@ export async function host(...files) {
   return { url, end: () => end(child) }
 }
 
-// webhost serves a chain to web pages.
+// webhost starts a server for web pages, with a chain that grows.
 export async function webhost(...args) {
   const child = start(webhostBinary, args)
   const lines = []
@@ -99,9 +99,9 @@ export async function webhost(...args) {
     url,
     socket: url.replace('http:', 'ws:'),
     address: new URL(url).host,
-    // said is what it has answered to pages since this was asked before.
+    // said returns the lines that the server has logged for responses since the last call.
     async said() {
-      await fetch(url, { method: 'HEAD' }) // no page does: what was answered before it is there
+      await fetch(url, { method: 'HEAD' }) // pages send no HEAD request, so the lines before that of this request are complete
       for (;;) {
         const last = lines.findIndex((line) => line.startsWith('HEAD'))
         if (last >= 0) return lines.splice(0, last + 1).slice(0, -1)
@@ -112,8 +112,8 @@ export async function webhost(...args) {
   }
 }
 
-// free finds an address that nobody listens on, for a server that is started again
-// there. Its port is none that the system gives to those who ask for any.
+// free finds an unused address for a server that is restarted there. Its port is not in the range from which the
+// system assigns ports automatically.
 export async function free() {
   for (;;) {
     const listener = createServer()
@@ -142,10 +142,10 @@ export async function serve(...args) {
     greeting,
     socket: url.replace('http:', 'ws:'),
     address: new URL(url).host,
-    // stop asks it to end, and tells how that went.
+    // stop ends the server with SIGTERM and checks its exit code.
     async stop() {
       kill(child, 'SIGTERM')
-      const late = setTimeout(kill, 15_000, child, 'SIGKILL') // past its own deadline
+      const late = setTimeout(kill, 15_000, child, 'SIGKILL') // after the server's own deadline
       const code = await child.ended
       clearTimeout(late)
       if (code !== 0) throw new Error(`server ended with ${code} on SIGTERM: ${child.errors}`)

@@ -1,9 +1,10 @@
-// A line that can be cut: a TCP proxy between a client and the main program.
+// A TCP proxy between a client and a server, which can cut, hold and slow down
+// connections.
 import { connect, createServer } from 'node:net'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// slowly is what a stream brings, at 500 bytes a second.
+// slowly yields the data of a stream at 500 bytes per second.
 async function* slowly(stream) {
   for await (const chunk of stream) {
     for (let i = 0; i < chunk.length; i += 50) {
@@ -13,11 +14,13 @@ async function* slowly(stream) {
   }
 }
 
+// proxy starts a proxy in front of a server. Each of its functions that takes a regular expression applies it to
+// the first data of a client.
 export async function proxy({ address }) {
   let target = address
   const lines = new Set()
-  let held = /(?!)/ // nobody
-  let holding // is told of whoever is held
+  let held = /(?!)/ // no client
+  let holding // is called when a client is held
   let slowed = /(?!)/
   const server = createServer((client) => {
     const [host, port] = target.split(':')
@@ -31,7 +34,7 @@ export async function proxy({ address }) {
     })
     for (const end of [client, upstream]) {
       lines.add(end)
-      end.on('error', () => {}) // it was cut
+      end.on('error', () => {}) // the connection was cut
       end.on('close', () => {
         lines.delete(end)
         client.destroy()
@@ -43,21 +46,21 @@ export async function proxy({ address }) {
   server.unref()
   const here = `127.0.0.1:${server.address().port}`
   return {
-    // place is where a server is found through the proxy.
+    // place returns the URLs of a server through the proxy.
     place: ({ url, socket }) => ({ url: url.replace(address, here), socket: socket.replace(address, here) }),
-    // turn leads who comes from now on to another server.
+    // turn connects new clients to another server.
     turn: ({ address }) => (target = address),
-    // hold lets nothing more through, nor of who comes and begins so, and says so
-    // to nobody.
+    // hold stops forwarding data on all open connections, and on new connections whose first data matches begins. It
+    // keeps these connections open.
     hold(begins = /^/) {
       held = begins
       for (const end of lines) end.unpipe().pause()
     },
-    // caught waits for somebody who is held as he comes.
+    // caught waits until a new connection is held.
     caught: () => new Promise((resolve) => (holding = resolve)),
-    // free lets through who comes from now on.
+    // free forwards the data of new connections again.
     free: () => (held = /(?!)/),
-    // slow is slow with what is for those who come from now on and begin so.
+    // slow slows down the data to new clients whose first data matches begins.
     slow: (begins) => (slowed = begins),
     cut() {
       for (const end of lines) end.resetAndDestroy()

@@ -1,18 +1,16 @@
-// Runs the clients and the judges against the main program. A case has a name,
-// a phase and run, which returns what it found or throws.
+// Runs the clients and the judges against the main program. A case has a name, a
+// phase, and a function run, which returns a description of the result or throws.
+// The phases are:
 //
-//   live     on a server that replays the recording, from before its first block, all at the same time
-//   guarded  on a server whose project demo needs a secret, some beside each other and beside the live ones
-//
-// and then, some beside each other:
-//
-//   read     on the server that has replayed the recording
-//   apart    on servers of their own
-//   judge    on one whose chain stands still, with all of the machine
+//   live     on a server that replays the recording; all cases start before its first block
+//   guarded  on a server whose project demo requires a secret, in parallel with the live cases
+//   read     afterwards, on the server that has replayed the recording
+//   apart    in parallel with the read cases, on a separate server for each case
+//   judge    at the end and one at a time, on a server whose chain does not grow
 //
 //	node run.js [words]
 //
-// With words, only the cases whose names have one of them are run.
+// If words are given, only the cases whose names contain one of them run.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { casesOf } from './cases.js'
 import { Chain, recording } from './chain.js'
@@ -38,9 +36,9 @@ const words = process.argv.slice(2)
 const cases = [...adapters.flatMap(casesOf), ...subscriptionsTransport.cases, ...wscat, ...curl, ...shell, ...browser, ...explorer, ...judges]
   .filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)))
 const rate = 200 // recorded blocks per second
-const lead = 6 // seconds until the recorded blocks come: by then all clients, who start at once, must be there
-const usual = 40_000 // milliseconds' patience with one case
-const lanes = 6 // cases at the same time
+const lead = 6 // seconds until the first recorded block; by then all clients must have subscribed
+const usual = 40_000 // time limit of one case in milliseconds
+const lanes = 6 // number of cases that run in parallel
 const secret = 's3cret'
 
 let number = 0
@@ -52,7 +50,7 @@ async function run({ name, run, patience = usual }, world) {
   const seconds = () => `(${((performance.now() - begin) / 1000).toFixed(1)} s)`
   let timer
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not through after ${patience / 1000} s`)), patience)
+    timer = setTimeout(() => reject(new Error(`the case did not end within ${patience / 1000} s`)), patience)
   })
   try {
     const found = await Promise.race([run(world), late])
@@ -67,7 +65,7 @@ async function run({ name, run, patience = usual }, world) {
 
 const phase = (...wanted) => cases.filter((c) => wanted.includes(c.phase))
 
-// inLanes runs some cases beside each other, in their order.
+// inLanes runs cases in parallel, but not more than lanes at a time, and starts them in their order.
 async function inLanes(some, world) {
   const left = [...some]
   await Promise.all(Array.from({ length: lanes }, async () => {
@@ -75,7 +73,7 @@ async function inLanes(some, world) {
   }))
 }
 
-// replayed waits until a server's chain has a block, also where no live case did.
+// replayed waits until a server's chain contains a block. It is needed if no live case has run.
 async function replayed({ url }, { chain_order }) {
   const body = JSON.stringify({ query: '{blockchain{blocks(last:1){edges{cursor}}}}' })
   for (;;) {

@@ -1,4 +1,4 @@
-// Apollo Client, both majors, with each of its links.
+// Apollo Client, both major versions, with each of its links.
 import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { SubscriptionClient } from 'subscriptions-transport-ws'
@@ -8,12 +8,12 @@ import { titled } from './package.js'
 import { into } from './results.js'
 import { connect, refusal } from './subscriptions-transport-ws.js'
 
-globalThis.WebSocket ??= Socket // GraphQLWsLink looks for the browser's
+globalThis.WebSocket ??= Socket // GraphQLWsLink requires the WebSocket of a browser
 
 const require = createRequire(import.meta.url)
 const sha256 = (text) => createHash('sha256').update(text).digest('hex')
 
-// ofMajor is one major's links; both have the same names for them.
+// ofMajor returns the adapters of one major version. Both versions have the same names for their links.
 function ofMajor(folder) {
   const { ApolloClient, gql, HttpLink, InMemoryCache } = require(`${folder}/core`)
   const { createPersistedQueryLink } = require(`${folder}/link/persisted-queries`)
@@ -23,7 +23,7 @@ function ofMajor(folder) {
   const http = ({ url }, { credentials, fetch }, more) => new HttpLink({ uri: url, headers: credentials, fetch, ...more })
   const persisted = (how) => (place, options) => createPersistedQueryLink({ sha256, ...how }).concat(http(place, options))
 
-  // A link is given with what closes its sockets.
+  // rest.connect opens the socket of a link and returns a function that closes it.
   function adapter(what, protocol, link, rest) {
     return {
       name: `${titled(folder)}, ${what}`,

@@ -1,4 +1,4 @@
-// curl: the chain read back page by page, balances, credentials.
+// curl: it reads the chain page by page, reads balances, and sends credentials.
 import assert from 'node:assert/strict'
 import { recording } from '../chain.js'
 import { output, serve } from '../processes.js'
@@ -20,7 +20,7 @@ function get(url, query, variables, ...args) {
   return curl(url, '-G', '--data-urlencode', `query=${query}`, '--data-urlencode', `variables=${JSON.stringify(variables)}`, ...args)
 }
 
-// page reads one page and checks what must be so within it.
+// page reads one page and checks that its fields are consistent.
 async function page(ask, url, variables) {
   const { status, body } = await ask(url, `query($w:Int $s:String $first:Int $after:String $last:Int $before:String){blockchain{
     blocks(workchain:$w shard:$s first:$first after:$after last:$last before:$before){
@@ -62,7 +62,7 @@ async function backwards(url, last, where = {}) {
   }
 }
 
-// balances asks for each address's balance in both formats, many at a time.
+// balances checks the balance of each address in both formats, 15 addresses per query.
 async function balances(url, newest) {
   const addresses = [...newest.keys()]
   while (addresses.length > 0) {
@@ -143,7 +143,7 @@ export default [
         await server.stop()
         accounts += newest.size
       }
-      return `${accounts} accounts of ${files.length} files`
+      return `the balances of ${accounts} accounts from ${files.length} files`
     },
   },
   {
@@ -165,7 +165,7 @@ export default [
         assert.equal(status, 401, `${where} ${args}`)
         assert.deepEqual(body, { errors: [{ message: 'Unauthorized access', extensions: { code: 'UNAUTHENTICATED' } }] })
       }
-      return `right admitted, ${wrong.length + 2} wrong ones refused with 401`
+      return `right credentials are accepted, ${wrong.length + 2} wrong ones are refused with 401`
     },
   },
 ]

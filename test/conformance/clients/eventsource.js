@@ -1,5 +1,5 @@
-// EventSource as browsers have it: it can only GET, and when it connects again
-// it says with Last-Event-ID what it had.
+// EventSource, as in browsers: it can only send GET requests, and when it
+// reconnects it sends the id of the last received event as Last-Event-ID.
 import { EventSource } from 'eventsource'
 import { titled } from './package.js'
 import { into, once } from './results.js'
@@ -19,11 +19,11 @@ function open({ url }, { credentials, fetch = globalThis.fetch }) {
     all.add(source)
     source.addEventListener('next', ({ data }) => next(JSON.parse(data)))
     source.addEventListener('complete', () => {
-      leave() // else it would ask again
+      leave() // it would reconnect otherwise
       complete()
     })
     source.addEventListener('error', (event) => {
-      if (source.readyState === EventSource.CLOSED) error(event) // or else it tries again
+      if (source.readyState === EventSource.CLOSED) error(event) // in other states it reconnects
     })
     return leave
   }

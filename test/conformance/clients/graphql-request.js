@@ -1,4 +1,4 @@
-// graphql-request: queries, by POST and by GET.
+// graphql-request: queries with POST and with GET.
 import { GraphQLClient } from 'graphql-request'
 import { titled } from './package.js'
 

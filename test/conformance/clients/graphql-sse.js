@@ -1,4 +1,4 @@
-// graphql-sse, in its mode of distinct connections: each operation a POST.
+// graphql-sse, in its distinct connections mode: each operation is a POST request.
 import { createClient } from 'graphql-sse'
 import { titled } from './package.js'
 import { into, once } from './results.js'

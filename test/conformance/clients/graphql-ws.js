@@ -1,15 +1,15 @@
-// graphql-ws: the client that the protocol graphql-transport-ws is of.
+// graphql-ws: the client that defines the protocol graphql-transport-ws.
 import * as latest from 'graphql-ws'
 import * as five from 'graphql-ws-5'
 import Socket from 'ws'
 import { titled } from './package.js'
 import { into, once } from './results.js'
 
-// client is also what other clients are given for their subscriptions.
+// client creates a graphql-ws client. Other clients also use it for their subscriptions.
 export function client({ socket }, { credentials, WebSocket = Socket, retry = true }, { createClient } = latest) {
   return createClient({
     url: socket, webSocketImpl: WebSocket, connectionParams: credentials,
-    keepAlive: 500, // it pings
+    keepAlive: 500, // milliseconds between its pings
     retryAttempts: retry ? 5 : 0,
   })
 }

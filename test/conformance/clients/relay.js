@@ -1,5 +1,5 @@
-// Relay: relay-compiler compiles the documents against the SDL, and its runtime
-// asks by fetch, and subscribes by graphql-ws.
+// Relay: relay-compiler compiles the documents against the SDL. The runtime
+// queries with fetch and subscribes with graphql-ws.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { titled } from './package.js'
 
 const { Environment, fetchQuery, Network, Observable, RecordSource, requestSubscription, Store } = createRequire(import.meta.url)('relay-runtime')
 
-const compiled = new Map() // by the document's text
+const compiled = new Map() // compiled documents by their text
 
 async function prepare() {
   const folder = join(scratch, 'relay')

@@ -1,13 +1,14 @@
-// Results as the protocols have them, {data, errors}, and as an adapter has
-// them: data, or an error.
+// Conversion of protocol results, {data, errors}, to adapter results: data or an
+// error.
 
-// into is an observer that hands results on to a sink. Errors within a result
-// need not be the end, of which a sink that has a word for it is told.
+// into returns an observer that passes results on to a sink. Errors in a result
+// do not always end the subscription, so they are passed to sink.resultErrors if
+// it exists, and otherwise to sink.error.
 export function into(sink) {
   return {
     next({ data, errors, error }) {
       if (error) sink.error(error)
-      else if (errors?.length > 0) (sink.told ?? sink.error)(errors)
+      else if (errors?.length > 0) (sink.resultErrors ?? sink.error)(errors)
       else sink.next(data)
     },
     error: sink.error,
@@ -15,9 +16,9 @@ export function into(sink) {
   }
 }
 
-// once is the first that comes, of what need not be a stream.
+// once returns the first result of an operation.
 export function once(listen) {
   return new Promise((resolve, reject) => {
-    listen({ next: resolve, error: reject, complete: () => reject(new Error('completed without an answer')) })
+    listen({ next: resolve, error: reject, complete: () => reject(new Error('the operation completed without a result')) })
   })
 }

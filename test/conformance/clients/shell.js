@@ -1,4 +1,4 @@
-// A newcomer: the lines that the program prints, pasted into a shell.
+// A new user, who pastes the lines that the program prints into a shell.
 import assert from 'node:assert/strict'
 import { createInterface } from 'node:readline'
 import { end, here, output, serve, start } from '../processes.js'
@@ -14,7 +14,7 @@ async function pasted(...args) {
   const account = JSON.parse((await output('sh', ['-c', balance], { cwd: here })).stdout).data.blockchain.account
   assert.match(account.info.balance, /^[1-9][0-9]*$/)
 
-  // It must go on by itself: npx finds the wscat that is installed here.
+  // The command must run without a prompt, because npx finds the wscat that is installed here.
   const window = start('sh', ['-c', wscat], { cwd: here })
   let number
   let seen = 0
@@ -34,7 +34,7 @@ export default [
     name: 'sh, the printed lines', phase: 'apart',
     run: async () => {
       await Promise.all([pasted(), pasted('-project', 'demo'), pasted('-project', `shop=it's $HOME "s3cret"`)])
-      return 'all work, open, with a project, with a secret'
+      return 'all lines work: without a project, with a project, and with a secret'
     },
   },
 ]

@@ -1,4 +1,4 @@
-// subscriptions-transport-ws: the client that the protocol graphql-ws is of.
+// subscriptions-transport-ws: the client that defines the protocol graphql-ws.
 import assert from 'node:assert/strict'
 import * as latest from 'subscriptions-transport-ws'
 import * as nine from 'subscriptions-transport-ws-0.9'
@@ -8,15 +8,15 @@ import { Listener } from '../listener.js'
 import { serve } from '../processes.js'
 import { titled } from './package.js'
 import { into, once } from './results.js'
-import { overheard } from './websocket.js'
+import { recordFrames } from './websocket.js'
 
-// connect makes a client, also for others that take one.
+// connect creates a client. Other clients that are based on this client use it, too.
 export function connect(SubscriptionClient, { socket }, { credentials, WebSocket = Socket, retry = true }, connectionCallback) {
-  const minTimeout = 20_000 // its own second is short where all clients start at once
+  const minTimeout = 20_000 // the default of one second is too short when all clients start at the same time
   return new SubscriptionClient(socket, { reconnect: retry, connectionParams: credentials, connectionCallback, minTimeout }, WebSocket)
 }
 
-// refusal is what a connection is refused with, which operations never hear.
+// refusal returns the error of a refused connection, which the operations do not report.
 export function refusal(SubscriptionClient) {
   return (place, options) => new Promise((resolve) => {
     const client = connect(SubscriptionClient, place, options, (err) => {
@@ -62,13 +62,13 @@ export const cases = [
     async run() {
       const frames = []
       const server = await serve()
-      const line = newest.open(server, { WebSocket: overheard(frames), retry: false })
+      const line = newest.open(server, { WebSocket: recordFrames(frames), retry: false })
       await new Listener(line, { query: blocks }).upTo(2)
       await server.stop()
       line.close()
       const { type, payload } = frames.at(-1)
-      assert.equal(type, 'connection_error', 'the socket was not told')
-      return `told "${payload.message}"`
+      assert.equal(type, 'connection_error', 'the server sent no connection_error before it closed the socket')
+      return `the server sent "${payload.message}"`
     },
   },
 ]

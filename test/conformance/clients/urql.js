@@ -1,5 +1,5 @@
-// urql: queries by fetch, subscriptions by fetch (SSE) and by graphql-ws, and
-// persisted queries.
+// urql: queries with fetch, subscriptions with fetch (SSE) and with graphql-ws,
+// and persisted queries.
 import { cacheExchange, Client, fetchExchange, subscriptionExchange } from '@urql/core'
 import { persistedExchange } from '@urql/exchange-persisted'
 import { client as socketClient } from './graphql-ws.js'
@@ -45,7 +45,7 @@ const sockets = (client) => [
 const persisted = (how) => () => [persistedExchange(how), fetchExchange]
 
 export const adapters = [
-  adapter('fetch', 'SSE', { fetchSubscriptions: true }, { onCut: 'tells' }),
+  adapter('fetch', 'SSE', { fetchSubscriptions: true }, { onCut: 'reports' }),
   adapter('fetch by GET', 'HTTP', { preferGetMethod: 'force' }),
   adapter('subscriptionExchange', 'graphql-transport-ws', { exchanges: sockets }, { onCut: 'repeats' }),
   adapter('persisted', 'HTTP', { exchanges: persisted({ preferGetForPersistedQueries: false }) }, { persisted: 'POST' }),

@@ -1,9 +1,9 @@
-// The WebSocket that clients are given: ws's, with an ear on it.
+// A WebSocket class that records messages.
 import WebSocket from 'ws'
 
-// overheard makes sockets whose frames are kept, those of both sides, as they
-// were sent and came.
-export function overheard(frames) {
+// recordFrames returns a WebSocket class that appends the messages of client and
+// server to frames, in their order.
+export function recordFrames(frames) {
   return class extends WebSocket {
     constructor(...args) {
       super(...args)

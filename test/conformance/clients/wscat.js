@@ -1,5 +1,5 @@
-// wscat: a start pasted into its window, without connection_init; and the
-// messages of graphql-transport-ws.
+// wscat: a start message that is pasted into its prompt, without connection_init,
+// and the messages of graphql-transport-ws.
 import assert from 'node:assert/strict'
 import { createInterface } from 'node:readline'
 import { join } from 'node:path'
@@ -8,13 +8,13 @@ import { end, here, start } from '../processes.js'
 const fields = 'id seq_no workchain_id shard gen_utime chain_order'
 const subscribe = (id, query) => JSON.stringify({ id, type: 'start', payload: { query } })
 
-// A window of wscat: the frames it prints, one after the other.
+// A Wscat is a running wscat. frames yields the frames that it prints.
 class Wscat {
   constructor(url, ...args) {
     if (!args.includes('-s')) args.unshift('-s', 'graphql-ws')
     this.child = start(join(here, 'node_modules/.bin/wscat'), ['-c', url, ...args])
     this.frames = (async function* (lines) {
-      // Its prompt stands before what comes behind a line that was typed.
+      // wscat prints its prompt before the output that follows a typed line.
       for await (const line of lines) yield JSON.parse(line.replace(/^(> )+/, ''))
     })(createInterface({ input: this.child.stdout }))
   }
@@ -29,8 +29,8 @@ class Wscat {
     return value
   }
 
-  // connected waits until it is connected, which it does not say, and before
-  // which it drops what is typed: so a query is typed until it is answered.
+  // connected waits until wscat is connected. wscat does not report that, and
+  // discards input before, so this repeats a query until there is a response.
   async connected() {
     let asked = 0
     const ask = () => this.type(subscribe(`ready ${++asked}`, '{info{version}}'))
@@ -60,7 +60,7 @@ async function blocks(wscat, id, count, type = 'data') {
   return all
 }
 
-// refused tells what came before the end: the protocol's refusal, or HTTP's.
+// refused returns the first frame before the connection ended, or the HTTP error.
 async function refused(url, ...args) {
   const wscat = new Wscat(url, ...args)
   const frames = []
@@ -139,11 +139,11 @@ export default [
       const seen = had.base.length
       while (had.base.length < seen + 5) {
         const frame = await next()
-        assert.equal(frame.id, 'base', 'nothing comes after complete')
+        assert.equal(frame.id, 'base', 'a frame of a subscription arrived after its complete')
         take(frame)
       }
       await wscat.close()
-      return `a query with variables; ${had.master.length} and ${had.base.length} blocks of two subscriptions; nothing after stop`
+      return `a query with variables; ${had.master.length} and ${had.base.length} blocks of two subscriptions; no block after stop`
     },
   },
   {
@@ -177,7 +177,7 @@ export default [
         assert.equal(frame.type, 'connection_error', JSON.stringify(frame))
         assert.equal(frame.payload.message, 'Unauthorized access')
       }))
-      return `${right.length} right ones admitted, ${headers.length} refused with 401, ${messages.length} with connection_error`
+      return `${right.length} right credentials are accepted, ${headers.length} wrong ones are refused with 401, ${messages.length} with connection_error`
     },
   },
 ]

@@ -32,7 +32,7 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	// The validators send all messages over one socket.
+	// The conformance tools send all their messages over one socket.
 	handler := chaingql.New(chain, &chaingql.Options{Limits: chaingql.Limits{MessageRate: -1}})
 	mux := http.NewServeMux()
 	mux.Handle("/{project}/graphql", handler)
@@ -45,6 +45,7 @@ func main() {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until standard input is closed
 }
 
+// add adds a recording to a chain.
 func add(chain *memchain.Chain, path string) error {
 	f, err := os.Open(path)
 	if err != nil {

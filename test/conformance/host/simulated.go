@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	rounds      = 80 // one block per shard and one of the masterchain
+	rounds      = 80 // number of rounds; a round is one block of each shard and one of the masterchain
 	masterchain = -1
 	wholeShard  = 1 << 63
 )

@@ -1,5 +1,5 @@
-// GraphQL over HTTP, as the audits of graphql-http have it. What MUST or SHOULD
-// be and is not fails; what MAY be and is not is listed.
+// The GraphQL over HTTP audits of graphql-http. A MUST or SHOULD that is not met is
+// a failure. A MAY that is not met is only listed.
 //
 //	node judges/audits.js URL
 import { pathToFileURL } from 'node:url'

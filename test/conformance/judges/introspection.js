@@ -1,6 +1,6 @@
-// The schema as strangers' tools see it: graphql-js must be able to build and
-// check it out of introspection, it must mean what the SDL says, and
-// graphql-codegen's types for it must compile.
+// The schema as third-party tools see it. graphql-js must be able to build and
+// validate it from introspection, it must be equal to the SDL, and the types that
+// graphql-codegen generates for it must compile.
 //
 //	node judges/introspection.js URL [schema.graphql]
 import assert from 'node:assert/strict'
@@ -21,7 +21,7 @@ import { everything } from './oracle/reference.js'
 const sdlFile = fileURLToPath(new URL('../../../testdata/schema.graphql', import.meta.url))
 const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin', 'tsc')
 
-// What the clients' users write.
+// Documents as users of clients write them.
 const documents = [
   'query balance($address: String!, $format: BigIntFormat) { blockchain { account(address: $address) { info { id address balance(format: $format) } } } }',
   `query page($first: Int, $after: String, $workchain: Int) { blockchain { blocks(first: $first, after: $after, workchain: $workchain) {
@@ -30,16 +30,16 @@ const documents = [
   'subscription blocks($filter: BlockFilter) { blocks(filter: $filter) { id seq_no workchain_id shard gen_utime chain_order } }',
 ]
 
-// Uses of the generated types that must compile, and ones that must not.
+// Uses of the generated types that must compile, and uses that must not.
 const uses = `
 const filter: BlocksSubscriptionVariables = { filter: { workchain_id: { in: [-1, 0] }, OR: { seq_no: { ge: 1 } } } }
 const balance: BalanceQueryVariables = { address: 'a' }
 const next = (page: PageQuery): boolean | undefined => page.blockchain?.blocks?.pageInfo.hasNextPage
 const cursor = (page: PageQuery): string | undefined => page.blockchain?.blocks?.edges[0]?.cursor
-const number = (told: BlocksSubscription): number | null | undefined => told.blocks?.seq_no
-// @ts-expect-error a list of strings is none of integers
+const number = (result: BlocksSubscription): number | null | undefined => result.blocks?.seq_no
+// @ts-expect-error a list of strings is not a list of integers
 const wrong: BlocksSubscriptionVariables = { filter: { workchain_id: { in: ['a'] } } }
-// @ts-expect-error an address is needed
+// @ts-expect-error the address is required
 const missing: BalanceQueryVariables = {}
 export { filter, balance, next, cursor, number, wrong, missing }
 `
@@ -47,7 +47,7 @@ export { filter, balance, next, cursor, number, wrong, missing }
 const cases = {
   'the schema is valid': ({ schema }) => assert.deepEqual(validateSchema(schema), []),
 
-  'everything is described'({ introspection: { types, directives } }) {
+  'everything has a description'({ introspection: { types, directives } }) {
     const described = (what, { name, description, fields, inputFields, enumValues, args }) => {
       assert.ok(description, `${what}${name} has no description`)
       for (const part of [...(fields ?? []), ...(inputFields ?? []), ...(enumValues ?? []), ...(args ?? [])]) described(`${what}${name}.`, part)
@@ -56,8 +56,8 @@ const cases = {
     for (const directive of directives) described('@', directive)
   },
 
-  // graphql-js 16.15 has drafts besides: directives that can be deprecated.
-  'introspection is that of the specification of September 2025'({ introspection: { types, directives } }) {
+  // graphql-js 16.15 also implements a draft: directives can be deprecated.
+  'introspection matches the specification of September 2025'({ introspection: { types, directives } }) {
     for (const type of introspectionTypes) {
       const own = types.find((t) => t.name === type.name)
       assert.ok(own, `${type.name} is missing`)
@@ -70,11 +70,11 @@ const cases = {
     for (const { name, args } of specifiedDirectives) {
       const own = directives.find((d) => d.name === name)
       assert.deepEqual(own?.args.map((a) => a.name), args.map((a) => a.name), `@${name}`)
-      assert.ok(!own.locations.includes('DIRECTIVE_DEFINITION'), `@${name} stands on directives`)
+      assert.ok(!own.locations.includes('DIRECTIVE_DEFINITION'), `@${name} is allowed on directives`)
     }
   },
 
-  'the SDL means the same'({ schema, sdl }) {
+  'the SDL and introspection are equal'({ schema, sdl }) {
     if (!existsSync(sdl)) return `skipped: there is no ${sdl}`
     const sorted = (s) => printSchema(lexicographicSortSchema(s))
     assert.equal(sorted(schema), sorted(buildSchema(readFileSync(sdl, 'utf8'))))
@@ -83,7 +83,7 @@ const cases = {
   async 'graphql-codegen and tsc accept it'({ schema }) {
     const parsed = documents.map((text) => ({ location: 'documents.graphql', document: parse(text) }))
     for (const { document } of parsed) assert.deepEqual(validate(schema, document), [])
-    // The two plugins write the same input types, so they write to two files.
+    // Both plugins generate the input types, so each has its own file.
     const types = await generate(schema, [], { typescript })
     const requests = await generate(schema, parsed, { operations })
     const folder = mkdtempSync(join(tmpdir(), 'chaingql-codegen-'))

@@ -1,11 +1,11 @@
-// Execution against graphql-js: what chance makes is sent to the server and
-// answered by the reference, and the two must agree on what is refused, on data
-// byte for byte, and on the paths of errors. The words of errors are the
-// server's own.
+// A comparison of execution with graphql-js. Random requests are sent to the server
+// and to the reference. Both must refuse the same requests, return the same data,
+// byte for byte, and return errors with the same paths. The texts of errors may
+// differ.
 //
 //	node judges/oracle.js URL [--seed 1] [--documents 4000] [--modern]
 //
-// The server's chain must stand still, as that of ./host does.
+// The server's chain must not grow. That of ./host does not.
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { readChain } from './oracle/chain.js'

@@ -7,13 +7,14 @@ import (
 	"net/http"
 )
 
-// logged prints a line for each response of h.
+// logged returns a handler that calls h and prints a line for each response.
 func logged(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(&answer{w, r}, r)
 	})
 }
 
+// An answer is a ResponseWriter that prints a line when the header is written.
 type answer struct {
 	http.ResponseWriter
 	asked *http.Request
@@ -26,7 +27,7 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack prints the line of a WebSocket handshake, whose header does not pass WriteHeader.
+// Hijack prints the line of a WebSocket handshake, which does not call WriteHeader.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.print(http.StatusSwitchingProtocols)
 	return http.NewResponseController(a.ResponseWriter).Hijack()

@@ -3,8 +3,8 @@
 //
 //	go run ./webhost [-origin scheme://host:port]... [-secret secret] [-pages folder]
 //
-// It prints its URL, then a line for each response header. It exits when its standard input is
-// closed.
+// It prints its URL, and then one line for each response: method, origin, status, and whether the
+// origin may read the response. It exits when its standard input is closed.
 package main
 
 import (
@@ -55,6 +55,7 @@ func main() {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until standard input is closed
 }
 
+// grow appends a block every 200 ms.
 func grow(chain *memchain.Chain) {
 	const masterchain, whole = -1, 1 << 63
 	for n := uint32(1); ; n++ {

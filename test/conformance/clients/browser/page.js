@@ -1,5 +1,5 @@
-// What runs in the page: one subscription at a time, by one of the ways that
-// browsers have, and fetch.
+// The code of the page. It calls fetch, and runs one subscription at a time, with
+// one of the clients that work in browsers.
 let heard
 let leave
 
@@ -7,7 +7,7 @@ function show(selector, tag, text) {
   document.querySelector(selector).appendChild(document.createElement(tag)).innerHTML = text
 }
 
-// A Sink keeps what one subscription brings.
+// A Sink stores what one subscription receives.
 class Sink {
   heard = { blocks: [], ids: [], opened: 0, trouble: undefined }
 
@@ -29,7 +29,7 @@ const ways = {
   'subscriptions-transport-ws'({ socket, credentials, operation }, sink) {
     const client = new SubscriptionsTransportWs.SubscriptionClient(socket, {
       connectionParams: credentials,
-      minTimeout: 20_000, // its own second is short where much goes on beside it
+      minTimeout: 20_000, // its default of one second is too short if other cases run in parallel
       connectionCallback: (err) => err && sink.error(err),
     })
     client.onDisconnected(() => sink.error(new Error('disconnected')))
@@ -54,11 +54,11 @@ const ways = {
       sink.next(JSON.parse(data))
     })
     source.addEventListener('complete', () => {
-      source.close() // else it would ask again
+      source.close() // it would reconnect otherwise
       sink.complete()
     })
     source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) sink.error(new Error('error event')) // or else it tries again
+      if (source.readyState === EventSource.CLOSED) sink.error(new Error('error event')) // in other states it reconnects
     }
     return () => source.close()
   },
@@ -66,7 +66,7 @@ const ways = {
 
 function listen(way, options) {
   leave?.()
-  document.querySelector('p').textContent = `by ${way} from ${location.origin}`
+  document.querySelector('p').textContent = `received with ${way} by ${location.origin}`
   document.querySelector('table').replaceChildren()
   const sink = new Sink()
   heard = sink.heard

@@ -1,4 +1,4 @@
-// Chromium, and two web servers with the same page, which are two origins.
+// Chromium, and two web servers with the same page, which therefore has two origins.
 import assert from 'node:assert/strict'
 import { copyFileSync, existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -26,8 +26,8 @@ const types = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; ch
 let shared
 let players = 0
 
-// onStage runs a case on the stage, which those that run at the same time share
-// and the last one takes down.
+// onStage runs a case with the stage: a browser and two web servers. Concurrent
+// cases share a stage, and the last of them closes it.
 export async function onStage(play) {
   players++
   shared ??= raise()
@@ -37,7 +37,7 @@ export async function onStage(play) {
   } finally {
     if (--players === 0) {
       shared = undefined
-      await stage.then(({ close }) => close(), () => {}) // where it could not be raised, play has told
+      await stage.then(({ close }) => close(), () => {}) // if the stage failed to start, play has reported the error
     }
   }
 }
@@ -53,7 +53,7 @@ async function raise() {
     friend: friend.origin,
     stranger: stranger.origin,
     tab: (origin) => Tab.open(browser, origin),
-    window: (options) => browser.newContext(options), // with nothing of another
+    window: (options) => browser.newContext(options), // a context without data of other contexts
     async close() {
       await browser.close()
       await end(child)
@@ -63,7 +63,7 @@ async function raise() {
   }
 }
 
-// launch starts Chromium as our child, with nothing of an earlier one.
+// launch starts Chromium as a child process, with a new profile.
 async function launch() {
   assert.ok(existsSync(program), `Chromium is not installed: there is no ${program}. On Debian: apt-get install chromium`)
   const home = mkdtempSync(join(scratch, 'chromium-'))
@@ -94,7 +94,7 @@ async function serve(pages) {
   }
 }
 
-// A Tab is a page of an origin, in a browser window that knows no other.
+// A Tab is a page of an origin in a browser context of its own.
 class Tab {
   static async open(browser, origin) {
     const tab = new Tab(await browser.newPage())
@@ -112,12 +112,12 @@ class Tab {
     return this.page.evaluate(([url, init]) => ask(url, init), [url, init])
   }
 
-  // listen subscribes, in the place of what it listened to before.
+  // listen subscribes. It ends the previous subscription of the page.
   listen(way, { url, socket }, credentials, operation = { query: blocks }) {
     return this.page.evaluate(([way, options]) => listen(way, options), [way, { url, socket, credentials, operation }])
   }
 
-  // upTo waits for so many blocks, and is all that was heard.
+  // upTo waits for count blocks and returns everything that the subscription has received.
   async upTo(count) {
     const state = await this.page.waitForFunction((count) => (heard.trouble || heard.blocks.length >= count) && heard, count)
     const { trouble, ...rest } = await state.jsonValue()
@@ -125,16 +125,16 @@ class Tab {
     return rest
   }
 
-  // end waits for what ends it, be it trouble.
+  // end waits until the subscription has ended and returns the reason.
   async end() {
     return (await this.page.waitForFunction(() => heard.trouble)).jsonValue()
   }
 
-  // trouble waits for what it is told instead of blocks.
+  // trouble waits for the error that the subscription receives instead of blocks.
   async trouble() {
     const state = await this.page.waitForFunction(() => (heard.trouble || heard.blocks.length > 0) && heard)
     const { blocks, opened, trouble } = await state.jsonValue()
-    assert.equal(blocks.length + opened, 0, 'it was admitted')
+    assert.equal(blocks.length + opened, 0, 'the subscription was accepted')
     return trouble
   }
 

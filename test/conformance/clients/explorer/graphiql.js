@@ -1,4 +1,4 @@
-// GraphiQL, and what it does with secrets.
+// GraphiQL, and its handling of secrets.
 import assert from 'node:assert/strict'
 import { serve, webhost } from '../../processes.js'
 import { proxy } from '../../proxy.js'
@@ -12,7 +12,7 @@ export default [
     const server = await serve()
     const there = await visit(home(server))
     await there.ready()
-    await there.page.getByText('A GraphQL schema provides a root type').waitFor() // the documents are there
+    await there.page.getByText('A GraphQL schema provides a root type').waitFor() // the documentation has been loaded
     await there.page.locator('.graphiql-query-editor .monaco-editor').first().click()
     await there.page.keyboard.press('Control+Enter')
     const { data } = await there.answer('seq_no')
@@ -20,7 +20,7 @@ export default [
     await there.tab('balance')
     await there.run()
     const balance = await there.answer('balance')
-    assert.equal(balance.data.blockchain.account.info.balance, '1000000000') // of the account in the greeting
+    assert.equal(balance.data.blockchain.account.info.balance, '1000000000') // the balance of the account in the greeting
     await there.tab('service')
     await there.run()
     await there.answer('"version"')
@@ -30,12 +30,12 @@ export default [
     await there.page.getByRole('link', { name: 'Subscription' }).click()
     await there.page.getByText('BlockFilter').waitFor()
     await there.edit('operation', '{ nonsense }')
-    await there.page.waitForFunction(() => window.__MONACO.editor.getModelMarkers({}).some(({ message }) => /nonsense/.test(message))) // by its worker
+    await there.page.waitForFunction(() => window.__MONACO.editor.getModelMarkers({}).some(({ message }) => /nonsense/.test(message))) // reported by the worker of the editor
     await there.page.getByLabel(/^Prettify/).click()
     await there.page.waitForFunction(() => window.__MONACO.editor.getModels().some((model) => model.getValue().trim() === '{\n  nonsense\n}'))
     await there.end()
     await server.stop()
-    return 'documents, history, blocks and a balance, all from its own origin'
+    return 'documentation, history, blocks and a balance, all from the origin of the page'
   }),
   caseOf('a subscription', async (visit) => {
     const host = await webhost()
@@ -49,7 +49,7 @@ export default [
       if (blocks.seq_no !== seen.at(-1)?.seq_no) seen.push(blocks)
     }
     inARow(await there.blocks())
-    await there.run() // which is to stop by now
+    await there.run() // the button now stops the subscription
     const [last] = seen.slice(-1)
     await there.edit('variables', JSON.stringify({ after: last.chain_order }))
     await there.run()
@@ -58,18 +58,18 @@ export default [
       return types.lastIndexOf('connection_ack') > 0 && types.length > types.lastIndexOf('connection_ack') + 5
     })
     const blocks = await there.blocks()
-    const behind = blocks.slice(blocks.findLastIndex(({ seq_no }) => seq_no === last.seq_no + 1))
-    assert.ok(behind.length >= 5, `${behind.length} blocks`)
-    inARow(behind)
+    const after = blocks.slice(blocks.findLastIndex(({ seq_no }) => seq_no === last.seq_no + 1))
+    assert.ok(after.length >= 5, `received ${after.length} blocks after the last one, want at least 5`)
+    inARow(after)
     await there.page.getByRole('link', { name: 'Live' }).click()
     await there.state(/^Live/)
     await there.end()
     await host.end()
-    return 'five blocks in a row over graphql-transport-ws, stopped, and on behind the last'
+    return 'five consecutive blocks over graphql-transport-ws, a stop, and the blocks after the last one'
   }),
   ...[
-    ['a lost line in a subscription', 'cut', 'it is told, not begun again without the blocks in between'],
-    ['a subscription on a line that falls silent', 'hold', 'it notices by its pings, and tells'],
+    ['a lost connection of a subscription', 'cut', 'an error is shown, and the subscription is not restarted without the missed blocks'],
+    ['a subscription on a silent connection', 'hold', 'pings detect it, and an error is shown'],
   ].map(([name, lose, found]) => caseOf(name, async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
@@ -86,7 +86,7 @@ export default [
     await host.end()
     return found
   })),
-  caseOf('a subscription on a line slower than the blocks', async (visit) => {
+  caseOf('a subscription on a connection that is slower than the blocks', async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
     const there = await visit(home(line.place(host)))
@@ -94,15 +94,15 @@ export default [
     line.slow(/^Upgrade: websocket/im)
     await there.tab('liveBlocks')
     await there.run()
-    await there.page.waitForFunction(() => window.messages.length > 25, undefined, { timeout: 40_000 }) // its pongs are long overdue
+    await there.page.waitForFunction(() => window.messages.length > 25, undefined, { timeout: 40_000 }) // its pongs are late
     inARow(await there.blocks())
     await there.answer('seq_no')
     await there.end()
     line.close()
     await host.end()
-    return 'is not taken for lost'
+    return 'the connection is not treated as lost'
   }),
-  caseOf('a subscription that was left in its handshake', async (visit) => {
+  caseOf('a subscription that is stopped during its handshake', async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
     const there = await visit(home(line.place(host)))
@@ -118,15 +118,15 @@ export default [
     line.free()
     await there.run()
     await there.answer('seq_no')
-    while (there.said.length === 0) await there.page.waitForTimeout(100) // until the first is given up
+    while (there.said.length === 0) await there.page.waitForTimeout(100) // until the first connection has been closed
     await there.page.waitForTimeout(500)
     await stop.click()
     await there.end(/WebSocket is closed before the connection is established/)
     line.close()
     await host.end()
-    return 'does not end the next'
+    return 'it does not end the next subscription'
   }),
-  caseOf('in a browser that is told to keep nothing', async (visit) => {
+  caseOf('in a browser without storage', async (visit) => {
     const host = await webhost()
     const there = await visit('about:blank')
     await there.page.addInitScript(() => {
@@ -143,7 +143,7 @@ export default [
     assert.deepEqual(there.said, [])
     await there.page.context().close()
     await host.end()
-    return 'both pages do without'
+    return 'both pages work without storage'
   }),
   caseOf('secrets', async (visit) => {
     const server = await serve('-project', `demo=${secret}`)
@@ -161,7 +161,7 @@ export default [
       }
     }
     await there.use('demo', secret)
-    await there.page.getByText('A GraphQL schema provides a root type').waitFor() // it is asked again
+    await there.page.getByText('A GraphQL schema provides a root type').waitFor() // the schema is loaded again
     for (const tab of ['latestBlocks', 'liveBlocks']) {
       await there.tab(tab)
       await there.run()
@@ -179,12 +179,12 @@ export default [
     for (const tab of ['latestBlocks', 'liveBlocks']) {
       await there.tab(tab)
       await there.edit('request-headers', JSON.stringify({ authorization: header }))
-      await there.page.waitForTimeout(1000) // GraphiQL takes it up a little later
+      await there.page.waitForTimeout(1000) // GraphiQL applies it after a delay
       await there.run()
       await there.answer('seq_no')
     }
     await there.run()
-    await there.page.waitForTimeout(1000) // and keeps it a little later, too
+    await there.page.waitForTimeout(1000) // GraphiQL stores it after a delay, too
     await nothingKept()
     await there.use('demo', secret, true)
     assert.deepEqual(JSON.parse(await there.page.evaluate(() => sessionStorage.getItem('chaingql:access'))), { project: 'demo', secret })
@@ -194,7 +194,7 @@ export default [
     await there.state(/^Unauthorized/)
     assert.equal(await there.page.locator('#state').textContent(), unauthorized)
     assert.ok(!(await there.kept()).includes(secret))
-    await there.use('', secret) // as if demo stood there
+    await there.use('', secret) // an empty project means demo
     await there.state(/^Live/)
     await there.use('nobody', secret)
     await there.state(/^Unauthorized/)
@@ -202,6 +202,6 @@ export default [
     await there.state(/^Live/)
     await there.end(noise)
     await server.stop()
-    return 'wrong ones are told, in both pages; right ones are not kept but where asked for, in the tab'
+    return 'both pages report wrong secrets; right ones are stored only on request, and only in the tab'
   }),
 ]

@@ -1,43 +1,43 @@
-// The live view, over lines and servers that fail it.
+// The live view, with connections and servers that fail.
 import assert from 'node:assert/strict'
 import { serve, webhost } from '../../processes.js'
 import { proxy } from '../../proxy.js'
 import { caseOf, grown, inARow, live } from './visit.js'
 
 export default [
-  caseOf('the live view, cut off', async (visit) => {
+  caseOf('the live view, lost connections', async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
     const there = await visit(live(line.place(host)))
     const context = there.page.context()
     await there.state(/^Live/)
     await there.received(5)
-    line.cut() // back at once
+    line.cut() // the connection can be opened again immediately
     await there.state(/^Live\. Resumed with \d+ blocks? caught up; none was missed\.$/)
     assert.equal(await there.count('lost'), 1)
     await there.received(12)
     await context.setOffline(true)
-    line.cut() // and away for some seconds
+    line.cut() // the browser is offline for some seconds
     await there.state(/^The .*(lost|reached).* Trying again, to go on behind block -1:8000000000000000:\d+\.$/)
     await grown(host, 15)
     await context.setOffline(false)
     await there.state(/^Live\. Resumed with \d{2,} blocks caught up; none was missed\.$/)
     await there.received(await there.count('received') + 20)
     const caught = await there.count('caught')
-    assert.ok(caught >= 10, `${caught} caught up`)
-    await there.page.getByRole('button', { name: 'Pause the display' }).click() // stands still to be compared
+    assert.ok(caught >= 10, `the page caught up ${caught} blocks, want at least 10`)
+    await there.page.getByRole('button', { name: 'Pause the display' }).click() // does not change while it is compared
     assert.equal(await there.page.locator('tbody tr').count(), 10)
     const received = await there.count('received')
     const blocks = await there.blocks()
-    assert.ok(blocks.length >= received && received > 0, `${blocks.length} came, it shows ${received}`)
+    assert.ok(blocks.length >= received && received > 0, `received ${blocks.length} blocks, but the page shows ${received}`)
     inARow(blocks)
     assert.deepEqual([await there.count('missed'), await there.count('lost')], [0, 2])
     await there.end(/ERR_INTERNET_DISCONNECTED|WebSocket connection to/)
     line.close()
     await host.end()
-    return `${blocks.length} blocks in a row over three connections, ${caught} of them caught up`
+    return `${blocks.length} consecutive blocks over three connections, ${caught} of them caught up`
   }),
-  caseOf('the live view, a line that falls silent', async (visit) => {
+  caseOf('the live view, a silent connection', async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
     const there = await visit(live(line.place(host)))
@@ -53,13 +53,13 @@ export default [
     line.free()
     await there.state(/^Live\. Resumed with \d+ blocks caught up; none was missed\.$/)
     assert.equal(await there.count('missed'), 0)
-    while ((await balance()) === before) await there.page.waitForTimeout(100) // asked again, too
+    while ((await balance()) === before) await there.page.waitForTimeout(100) // the balance is queried again, too
     await there.end(/WebSocket connection to/)
     line.close()
     await host.end()
-    return 'it notices by its pings, waits for no answer for ever, and goes on'
+    return 'pings detect it, requests time out, and the page resumes'
   }),
-  caseOf('the live view, a handshake that nobody answers', async (visit) => {
+  caseOf('the live view, a handshake without a response', async (visit) => {
     const host = await webhost()
     const line = await proxy(host)
     const there = await visit(live(line.place(host)))
@@ -69,18 +69,18 @@ export default [
     const caught = line.caught()
     line.cut()
     await there.state(/^The line to the server is lost\. Trying again/)
-    await caught // the next is under way
+    await caught // the next handshake has started
     line.free()
     await there.state(/^Live\. Resumed with \d+ blocks caught up; none was missed\.$/)
     await there.end(/WebSocket connection to/)
     line.close()
     await host.end()
-    return 'it begins another'
+    return 'it starts another handshake'
   }),
-  caseOf('the live view, told to go back before what was stored', async (visit) => {
+  caseOf('the live view, STREAM_GAP before the stored blocks', async (visit) => {
     const host = await webhost()
     const there = await visit('about:blank')
-    let told
+    let reported
     await there.page.routeWebSocket(/graphql$/, (socket) => {
       const server = socket.connectToServer()
       let id, over
@@ -91,10 +91,10 @@ export default [
       })
       server.onMessage((frame) => {
         if (over) return
-        over = !told && JSON.parse(frame).type === 'next'
+        over = !reported && JSON.parse(frame).type === 'next'
         if (!over) return socket.send(frame)
-        told = true
-        socket.send(JSON.stringify({ id, type: 'error', payload: [{ message: 'a hole', extensions: { code: 'STREAM_GAP', cursor: '' } }] }))
+        reported = true
+        socket.send(JSON.stringify({ id, type: 'error', payload: [{ message: 'a gap', extensions: { code: 'STREAM_GAP', cursor: '' } }] }))
       })
     })
     await grown(host, 5)
@@ -102,17 +102,17 @@ export default [
     await there.state(/^Live/)
     await there.received(9)
     await there.page.getByRole('button', { name: 'Pause the display' }).click()
-    assert.ok((await there.blocks())[0].seq_no > 1, 'nothing was stored')
-    await there.page.waitForFunction(() => { // they go on coming
+    assert.ok((await there.blocks())[0].seq_no > 1, 'no blocks were stored before the page was opened')
+    await there.page.waitForFunction(() => { // blocks continue to arrive
       const numbers = window.messages.filter(({ type }) => type === 'next').map(({ payload }) => payload.data.blocks.seq_no)
-      const came = numbers.slice(numbers.indexOf(1)) // before it, those that were withheld until the page had left
+      const came = numbers.slice(numbers.indexOf(1)) // older messages belong to the subscription that the page has replaced
       return Number(document.querySelector('#received').textContent) === came.length && came.every((number, i) => number === i + 1)
     })
     await there.page.context().close()
     await host.end()
-    return 'it counts what came, and nothing twice'
+    return 'it counts all received blocks, and none twice'
   }),
-  caseOf('the live view, told to go back or to begin again', async (visit) => {
+  caseOf('the live view, STREAM_GAP, SERVICE_UNAVAILABLE and CURSOR_TOO_OLD', async (visit) => {
     const host = await webhost()
     const there = await visit('about:blank')
     const errors = { 5: (seen) => ({ code: 'STREAM_GAP', cursor: seen[1] }), 15: () => ({ code: 'SERVICE_UNAVAILABLE' }), 16: () => ({ code: 'CURSOR_TOO_OLD' }) }
@@ -144,7 +144,7 @@ export default [
     })
     await there.page.goto(live(host))
     await there.received(9)
-    assert.equal(subscribed[1], seen[1]) // behind the second of four
+    assert.equal(subscribed[1], seen[1]) // the cursor of the second of four blocks
     const numbers = await there.page.locator('tbody tr td:first-child').allTextContents()
     numbers.forEach((number, i) => assert.equal(Number(number), numbers[0] - i))
     await there.state(/^Live\. The blocks since the line was lost are no longer kept\. It starts over\.$/)
@@ -152,9 +152,9 @@ export default [
     assert.deepEqual([await there.count('missed'), subscribed.length], [0, 4])
     await there.page.context().close()
     await host.end()
-    return 'it does, and shows no block twice'
+    return 'it resumes or starts over, and shows no block twice'
   }),
-  caseOf('the live view, a block withheld', async (visit) => {
+  caseOf('the live view, two missing blocks', async (visit) => {
     const host = await webhost()
     const there = await visit('about:blank')
     let blocks = 0
@@ -169,9 +169,9 @@ export default [
     assert.equal(await there.count('missed'), 2)
     await there.page.context().close()
     await host.end()
-    return 'it shows that two are missing'
+    return 'it shows that two blocks are missing'
   }),
-  caseOf('the live view, a balance after the last of some blocks', async (visit) => {
+  caseOf('the live view, a balance after several blocks at once', async (visit) => {
     const host = await webhost()
     const there = await visit('about:blank')
     const held = []
@@ -190,7 +190,7 @@ export default [
     await there.page.getByText(`after block -1:${seq_no}`).waitFor()
     await there.page.context().close()
     await host.end()
-    return 'and not only the first'
+    return 'it shows the balance after the last of them'
   }),
   caseOf('the live view, another chain', async (visit) => {
     const host = await webhost()
@@ -208,7 +208,7 @@ export default [
     await Promise.all([host.end(), server.stop()])
     return 'it starts over'
   }),
-  caseOf('the live view, by keyboard', async (visit) => {
+  caseOf('the live view, keyboard navigation', async (visit) => {
     const server = await serve()
     const there = await visit(live(server))
     await there.state(/^Live/)
@@ -235,11 +235,11 @@ export default [
     assert.equal(await rows(), before[0])
     await keyboard.press('Space')
     await step()
-    await keyboard.press('Enter') // the example's address
+    await keyboard.press('Enter') // the address of the example
     await there.page.getByText('1.000000000').waitFor()
     const after = () => there.page.locator('#balance-at').textContent()
     const first = await after()
-    while ((await after()) === first) await there.page.waitForTimeout(100) // asked again as blocks come
+    while ((await after()) === first) await there.page.waitForTimeout(100) // it is queried again when blocks arrive
     await keyboard.type('nowhere')
     await keyboard.press('Enter')
     await there.page.getByText('Invalid account address').waitFor()
@@ -249,6 +249,6 @@ export default [
     await there.ready()
     await there.end()
     await server.stop()
-    return `by Tab: ${focused.join(', ')}`
+    return `focus order: ${focused.join(', ')}`
   }),
 ]

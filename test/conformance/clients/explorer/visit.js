@@ -1,10 +1,10 @@
-// What the explorer's cases have in common.
+// Functions that the cases of the explorer share.
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { onStage } from '../browser/stage.js'
 
-// A Visit is to one page, which must stay at its origin, and say nothing on the
-// console: no error, and nothing that its policy refused.
+// A Visit is a visit to one page. The page must send requests only to its origin,
+// must write nothing to the console, and must not violate its content policy.
 export class Visit {
   said = []
   asked = new Set()
@@ -19,7 +19,7 @@ export class Visit {
     page.on('websocket', (socket) => visit.asked.add(new URL(socket.url()).origin.replace('ws:', 'http:')))
     await page.addInitScript(() => {
       window.refused = []
-      window.messages = [] // of sockets, as the page got them
+      window.messages = [] // messages of WebSockets that the page has received
       window.WebSocket = class extends WebSocket {
         constructor(...where) {
           super(...where)
@@ -33,14 +33,16 @@ export class Visit {
     return visit
   }
 
-  // end checks what holds of each visit; noise is what a lost line makes Chromium say.
+  // end checks the rules for each visit and closes the page. noise matches console messages that are allowed,
+  // because Chromium writes them when a connection is lost.
   async end(noise = /^never$/) {
-    assert.deepEqual(await this.page.evaluate(() => window.refused), [], 'refused by the policy')
-    assert.deepEqual(this.said.filter((line) => !noise.test(line)), [], 'on the console')
-    assert.deepEqual([...this.asked], [this.origin], 'asked other origins')
+    assert.deepEqual(await this.page.evaluate(() => window.refused), [], 'violations of the content policy')
+    assert.deepEqual(this.said.filter((line) => !noise.test(line)), [], 'messages on the console')
+    assert.deepEqual([...this.asked], [this.origin], 'origins to which the page sent requests')
     await this.page.context().close()
   }
 
+  // use submits the form with a project and a secret.
   use(project, secret, keep = false) {
     return this.page.getByRole('form', { name: 'Access to the API' }).evaluate((form, [project, secret, keep]) => {
       Object.assign(form.elements.project, { value: project })
@@ -50,12 +52,12 @@ export class Visit {
     }, [project, secret, keep])
   }
 
-  // kept is all that the browser keeps.
+  // kept returns everything that the browser has stored.
   kept() {
     return this.page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href]))
   }
 
-  // blocks are those that came by sockets.
+  // blocks returns the blocks that the page has received through WebSockets.
   blocks() {
     return this.page.evaluate(() => window.messages.filter(({ type }) => type === 'next').map(({ payload }) => payload.data.blocks))
   }
@@ -79,7 +81,7 @@ export class Visit {
     return this.page.evaluate(([name, text]) => window.__MONACO.editor.getModels().find((model) => model.uri.path.includes(name)).setValue(text), [name, text])
   }
 
-  // answer waits for a response that has some text in it.
+  // answer waits for a response that contains text, and returns it.
   async answer(text) {
     const response = await this.page.waitForFunction((text) => {
       const value = window.__MONACO.editor.getModels().find((model) => model.uri.path.includes('response')).getValue()
@@ -98,13 +100,13 @@ export class Visit {
     return this.page.locator(`#${id}`).textContent().then(Number)
   }
 
-  // received waits for so many blocks.
+  // received waits until the page shows that it has received at least that many blocks.
   received(least) {
     return this.page.waitForFunction((least) => Number(document.querySelector('#received').textContent) >= least, least)
   }
 }
 
-// caseOf is one with a browser, given what opens a page in a window of its own.
+// caseOf returns a case that uses the browser. It passes run a function that opens a page in a new window.
 export const caseOf = (name, run) => ({
   name: `explorer, ${name}`, phase: 'apart', patience: 120_000,
   run: () => onStage(async ({ window }) => run(async (url, options) => Visit.to(await (await window(options)).newPage(), url))),
@@ -117,7 +119,7 @@ export function inARow(blocks) {
   assert.deepEqual(blocks.map(({ seq_no }) => seq_no), blocks.map((_, i) => blocks[0].seq_no + i))
 }
 
-// grown waits until a host's chain has so many more blocks.
+// grown waits until the chain of a host has some more blocks.
 export async function grown({ url }, some) {
   const height = async () => {
     const body = JSON.stringify({ query: '{blockchain{blocks(last:1){edges{node{seq_no}}}}}' })

@@ -1,10 +1,10 @@
-// The chain as the server shows it: read once, through plain queries, so that
-// the reference answers out of the same data.
+// The chain as the server returns it. It is read once, with simple queries, so that
+// the reference uses the same data.
 import assert from 'node:assert/strict'
 
 const blockFields = 'id hash seq_no workchain_id shard gen_utime chain_order'
 
-// Accounts that the recordings know, and one that no chain has seen.
+// Accounts of the recordings, and one that does not exist.
 const accounts = [
   '-1:3333333333333333333333333333333333333333333333333333333333333333',
   '-1:5555555555555555555555555555555555555555555555555555555555555555',
@@ -28,11 +28,11 @@ export async function readChain(ask) {
   }
   const { info } = await ask('{info{version endpoints lastBlockTime}}')
   const again = await ask('{blockchain{blocks(last:1){edges{cursor}}}}')
-  assert.equal(again.blockchain.blocks.edges[0]?.cursor, blocks.at(-1)?.chain_order, 'the chain must stand still')
+  assert.equal(again.blockchain.blocks.edges[0]?.cursor, blocks.at(-1)?.chain_order, 'the chain has grown, but must not')
   return { blocks, balances, info }
 }
 
-// parseAddress reads either form of an address, and is null where there is none.
+// parseAddress parses an address in either form. It returns null if the text is not an address.
 export function parseAddress(text) {
   const raw = /^(0|-?[1-9][0-9]{0,9}):([0-9a-f]{64})$/i.exec(text)
   if (raw) return Number(raw[1]) === (raw[1] | 0) ? text.toLowerCase() : null
@@ -42,7 +42,7 @@ export function parseAddress(text) {
   return `${bytes.readInt8(1)}:${bytes.toString('hex', 2, 34)}`
 }
 
-// friendly is the other form of a raw address.
+// friendly returns the user-friendly form of a raw address.
 export function friendly(address, encoding = 'base64url', tag = 0x11) {
   const [workchain, id] = address.split(':')
   const bytes = Buffer.alloc(36)

@@ -1,17 +1,18 @@
-// Requests made by chance: a document that follows the schema, but for the
-// slips that a risk allows, with its variables and the operation's name.
+// Random requests: a document that matches the schema, except for random mistakes
+// (slips), with its variables and an operation name. risk is the probability of a
+// slip.
 import { doTypesOverlap, getNamedType, isCompositeType, isInputType, isNonNullType, isTypeSubTypeOf, parseType, SchemaMetaFieldDef, typeFromAST, TypeMetaFieldDef } from 'graphql'
 import { mutate } from './mutations.js'
 import { oddities } from './oddities.js'
 import { Random } from './random.js'
 import { Values, wordsOf } from './values.js'
 
-// What differs from one moment to the next.
+// Fields whose values change between two requests.
 const moving = new Set(['time', 'latency', 'blocksLatency'])
 const directives = ['@nope', '@skip', '@include(if: null)', '@skip(if: "true")', '@include(if: true, if: true)', '@deprecated', '@oneOf', '@defer', '@skip(unless: true)', '@skip(if: true) @skip(if: true)']
 
-// request makes the i-th request of a seed. An odd one is the one before with
-// other values for its variables, where it has any.
+// request returns request i of a seed. If i is odd and the previous request has
+// variables, it is the previous request with other values of the variables.
 export function request(schema, chain, seed, i) {
   if (i < oddities.length) return oddities[i]
   const made = make(schema, chain, seed, i - (i % 2), i)
@@ -44,7 +45,7 @@ class Writer {
     const { random } = this
     const count = random.chance(0.15) ? 2 + random.below(2) : 1
     const operations = Array.from({ length: count }, (_, i) => this.operation(i, count))
-    if (this.slip()) this.fragment(this.schema.getType('BlockchainBlock')) // nobody uses it
+    if (this.slip()) this.fragment(this.schema.getType('BlockchainBlock')) // the fragment is not used
     let operationName = count > 1 || random.chance(0.2) ? random.pick(operations).name : undefined
     if (this.slip()) operationName = random.pick(['Nope', undefined, operations[0].name && `${operations[0].name}x`, ''])
     const texts = [...operations.map((op) => this.header(op) + op.body), ...this.fragments.map((f) => `${this.description()}fragment ${f.name} on ${f.type}${f.directives}${this.gap()}${f.body}`)]
@@ -63,13 +64,14 @@ class Writer {
     return def
   }
 
-  // stream selects one field, in a fragment or out of it.
+  // stream writes a selection of one field, either directly or in a fragment.
   stream(type, def) {
     const field = this.field(type, 5, def, type.getFields().blocks)
     return this.random.pick([`{${field}}`, `{${field}}`, `{... on Subscription{${field}}}`, `{...{${field}}${this.slip() ? ' __typename' : ''}}`])
   }
 
-  // description stands before what has a word in front; a shorthand has none.
+  // description writes an optional description of an operation, variable or fragment. A query in the short form
+  // cannot have one.
   description() {
     return this.random.chance(0.04) ? this.random.pick(['"what it does" ', '"""\nwhat it does\n"""\n', '"" ']) : ''
   }
@@ -125,7 +127,7 @@ class Writer {
 
   spread(type, depth, def) {
     const { random } = this
-    if (this.slip()) return `...${random.pick(['Nope', 'F0', 'F1', 'F2', 'on'])}${this.directives(def)}` // unknown, impossible or a cycle
+    if (this.slip()) return `...${random.pick(['Nope', 'F0', 'F1', 'F2', 'on'])}${this.directives(def)}` // an unknown fragment, an impossible one, or a cycle
     const fitting = this.fragments.filter((f) => !f.open && f.onStream === this.onStream && doTypesOverlap(this.schema, f.known, type))
     const one = fitting.length > 0 && random.chance(0.5) ? random.pick(fitting) : this.fragment(this.schema.getType(this.condition(type)), depth - 1)
     if (!one) return '__typename'
@@ -159,8 +161,9 @@ class Writer {
     return `${alias === field.name ? '' : `${alias}:${this.gap()}`}${field.name}${list.length > 0 ? `(${list.join(this.gap())})` : ''}${this.directives(def)}${body && this.gap()}${body}`
   }
 
-  // call writes a field's arguments. A response name stands for one call in the
-  // whole document, so that all that meet can be merged, but for slips.
+  // call writes the arguments of a field. Except for slips, each response name is
+  // used for only one combination of field and arguments in the whole document, so
+  // that all fields with the same response name can be merged.
   call(type, field, def) {
     const { random } = this
     const key = `${type.name}.${field.name}`
@@ -188,7 +191,7 @@ class Writer {
     const paging = ['first', 'last', 'after', 'before']
     const wanted = field.args.filter((a) => {
       if (isNonNullType(a.type)) return !this.slip()
-      if (a.name === 'after' && this.onStream) return false // where a stream resumes is not judged here
+      if (a.name === 'after' && this.onStream) return false // resuming is not tested here
       return paging.includes(a.name) ? window.includes(a.name) : random.chance(0.35)
     })
     if (wanted.length > 0 && this.slip()) wanted.push(wanted[0])
@@ -207,7 +210,7 @@ class Writer {
     return some.map((name) => ` @${name}(if: ${this.values.literal(condition, 'if', (type) => this.variable(type, 'if', def))})`).join('')
   }
 
-  // variable finds or declares one that may stand where a type is wanted.
+  // variable finds or declares a variable that can be used where a type is required.
   variable(type, place, def) {
     const { random } = this
     if (this.slip()) return random.pick(['$undefined', '$', '$1', '$$a'])
@@ -231,7 +234,7 @@ class Writer {
     let written = ''
     if (random.chance(0.25)) {
       written = ` = ${this.values.literal(input, place)}`
-      // A default makes up for what a type lacks, unless it is null.
+      // A variable with a default other than null may have a nullable type although the place is non-null.
       if (name === wanted && name.endsWith('!') && !written.endsWith('null') && random.chance(0.5)) name = name.slice(0, -1)
     }
     type = typeFromAST(schema, parseType(name)) ?? input
@@ -240,7 +243,7 @@ class Writer {
     return one
   }
 
-  // given writes the variables' values as JSON.
+  // given writes the values of the variables as JSON.
   given(random) {
     const values = new Values(random, wordsOf(this.chain, random), () => random.chance(4 * this.risk))
     if (this.variables.length === 0) return random.pick([undefined, undefined, 'null', '{}', '{"more":[1]}'])
@@ -249,9 +252,9 @@ class Writer {
       const needed = isNonNullType(v.known) && !v.default
       if (needed ? random.chance(this.risk) : random.chance(0.3)) continue
       const value = values.json(v.known, v.place)
-      // A null that takes a default's place where @skip and @include want a
-      // Boolean! is no error by the specification (6.3.2, CollectFields, asks
-      // only whether it is true); graphql-js 16 makes one of it.
+      // If null overrides the default of a variable that @skip or @include uses as
+      // a Boolean!, the specification has no error (CollectFields in 6.3.2 only
+      // checks whether the value is true), but graphql-js 16 reports one.
       if (v.place !== 'if' || value !== 'null') parts.push(`"${v.name}":${value}`)
     }
     if (random.chance(0.05)) parts.push('"more":{"than":"declared"}')

@@ -1,4 +1,4 @@
-// What typing errors make of a document.
+// Random typing errors in a document.
 const token = /\s+|#[^\n\r]*|"""[^]*?"""|"(?:\\.|[^"\\\n])*"|\.\.\.|[A-Za-z_]\w*|-?[\d.]+(?:[eE][+-]?\d+)?|[^]/gu
 const strays = [
   '{', '}', '(', ')', '[', ']', ':', '=', '!', '$', '@', '|', '&', '...', '..', '.', '"', '""', '"""', '\\', '#', '-', '0', '1.5', '01', '"a"', 'null', 'true',
@@ -17,7 +17,7 @@ export function mutate(random, text) {
       case 2: [parts[i], parts[j]] = [parts[j], parts[i]]; break
       case 3: parts.splice(i, 1, random.pick(strays)); break
       case 4: parts.splice(i, 0, parts[j]); break
-      case 5: parts.length = i + 1; break // the rest did not come
+      case 5: parts.length = i + 1; break // the rest is cut off
     }
   }
   return parts.join('')

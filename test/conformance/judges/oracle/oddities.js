@@ -1,4 +1,4 @@
-// Requests that chance would hardly make.
+// Requests that are unlikely to be generated at random.
 const plain = [
   '{__type(name:"a\u0007b"){name}}', '{__type(name:"""\u0000\n\u001f"""){name}}', '{__typename} # \u0007', '{__typename}\u0000', '{__type(name:"\u0001" nope:1){name}}',
   '{__typename}', 'query{__typename}', '{info{__typename}}', ',,,{,,info,,{,,version,,},,},,', '\ufeff{__typename}', '{__typename}\ufeff', '{__typename}#', '#\n{__typename}',
@@ -35,7 +35,7 @@ const withVariables = [
   ['query($a:String){blockchain{account(address:$a){info{id}}}}', '{"a":"x"}'],
   ['query($a:String="x"){blockchain{account(address:$a){info{id}}}}', '{"a":null}', '{}', '{"a":"y"}'],
   ['query($a:String!="-1:3333333333333333333333333333333333333333333333333333333333333333"){blockchain{account(address:$a){info{id balance}}}}', '{"a":null}', '{}', '{"a":"y"}'],
-  // No null for these two: documents.js says why.
+  // The next two have no null. The comment in Writer.given (documents.js) explains why.
   ['query($a:Boolean=true){x:__typename@skip(if:$a)__typename}', '{}', '{"a":false}', '{"a":"true"}', '{"a":1}'],
   ['query($a:Boolean=true){...@include(if:$a){x:__typename}__typename info@skip(if:$a){version}}', '{}', '{"a":false}'],
   ['query($a:Boolean!){a:blockchain{blocks(first:1){edges{cursor@skip(if:$a)node{id}}}}b:info{version@include(if:$a)rempEnabled}}', '{"a":true}', '{"a":false}', '{"a":null}'],

@@ -1,4 +1,4 @@
-// Chance that can be repeated: mulberry32, seeded.
+// A seeded random number generator (mulberry32).
 export class Random {
   constructor(...seeds) {
     this.state = 0x9e3779b9

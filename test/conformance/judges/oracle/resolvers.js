@@ -1,4 +1,4 @@
-// The API's meaning as docs/protocol.md has it, in graphql-js's terms.
+// Resolvers for graphql-js that implement the API as docs/protocol.md describes it.
 import { parseAddress } from './chain.js'
 
 const pageSize = 50
@@ -7,7 +7,7 @@ function refuse(message) {
   throw new Error(message)
 }
 
-// attach gives a schema that was made out of introspection its resolvers.
+// attach adds the resolvers to a schema that was built from introspection.
 export function attach(schema, chain) {
   const resolvers = {
     Query: { info: () => info(chain), blockchain: () => ({}) },
@@ -60,7 +60,7 @@ function page({ blocks }, { workchain, shard, first, after, last, before }) {
   }
 }
 
-// stream checks a filter; on a chain that stands still, nothing comes of it.
+// stream checks a filter and returns a stream without blocks, because the chain does not grow.
 function stream({ filter }) {
   for (; filter; filter = filter.OR) {
     for (const operators of Object.values(filter)) {

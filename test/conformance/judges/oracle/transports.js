@@ -1,15 +1,15 @@
-// One request, over each of the ways there are. An answer is what came, in
-// terms that the reference knows: refused, stream, data and paths.
+// One request over each transport. An answer has the same fields as that of the
+// reference: refused, stream, data and paths.
 import { WebSocket } from 'ws'
 
 export function requestBody({ query, variables, operationName }) {
   const parts = [`"query":${JSON.stringify(query)}`]
-  if (variables !== undefined) parts.push(`"variables":${variables}`) // as text: 1.0 must stay 1.0
+  if (variables !== undefined) parts.push(`"variables":${variables}`) // as text, because 1.0 must remain 1.0
   if (operationName !== undefined) parts.push(`"operationName":${JSON.stringify(operationName)}`)
   return `{${parts.join(',')}}`
 }
 
-// result takes data as the text it is, so that the order of keys counts.
+// result returns data as text, so that the order of keys is compared, too.
 function result(text) {
   const { data, errors = [] } = JSON.parse(text)
   if (data === undefined) return { refused: true, why: errors[0].message, errors }
@@ -30,7 +30,7 @@ export const http = {
         switch (response.status) {
           case 200: return result(text)
           case 400: return { refused: true, why: JSON.parse(text).errors[0].message }
-          case 406: return { stream: true, unread: true } // a good subscription, which HTTP does not carry
+          case 406: return { stream: true, unread: true } // a valid subscription, which needs another transport
           default: return { status: response.status, text }
         }
       },
@@ -39,9 +39,9 @@ export const http = {
   },
 }
 
-const patience = 20_000 // milliseconds: a stream that should have been refused says nothing
+const patience = 20_000 // milliseconds; a stream that should have been refused sends no message
 
-// The two protocols differ in their words alone.
+// The two protocols differ only in their message types.
 const words = {
   'graphql-ws': { start: 'start', stop: 'stop', data: 'data' },
   'graphql-transport-ws': { start: 'subscribe', stop: 'complete', data: 'next' },
@@ -54,7 +54,7 @@ function socket(protocol) {
     async open(url) {
       const socket = new WebSocket(url.replace(/^http/, 'ws'), protocol)
       const waiting = new Map()
-      let ended // why nothing is answered any more
+      let ended // the error after which there are no more answers
       const failed = (err) => {
         ended = err
         for (const { reject } of waiting.values()) reject(err)
@@ -70,7 +70,7 @@ function socket(protocol) {
           if (type === 'pong') waiting.get(payload.id)?.resolve({ stream: true })
           if (id === undefined) return
           const one = waiting.get(id)
-          if (!one) return failed(new Error(`a frame for nobody: ${text}`))
+          if (!one) return failed(new Error(`a frame with an unknown id: ${text}`))
           if (type === word.data) {
             one.data = result(text.slice(text.indexOf('"payload":') + '"payload":'.length, -1))
             return
@@ -83,7 +83,7 @@ function socket(protocol) {
       })
       let number = 0
       return {
-        // answer ends streams as soon as they are asked for.
+        // answer ends a stream immediately after it has started it.
         async answer(request, isStream) {
           if (ended) throw ended
           const id = String(++number)
@@ -92,7 +92,7 @@ function socket(protocol) {
           socket.send(`{"id":"${id}","type":"${word.start}","payload":${requestBody(request)}}`)
           if (isStream) {
             socket.send(`{"id":"${id}","type":"${word.stop}"}`)
-            // This protocol says nothing of an end that the client asked for.
+            // In this protocol the server does not confirm that a client has ended a stream.
             if (protocol === 'graphql-transport-ws') socket.send(`{"type":"ping","payload":{"id":"${id}"}}`)
           }
           return answered.finally(() => clearTimeout(late))

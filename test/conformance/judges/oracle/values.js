@@ -1,4 +1,4 @@
-// Values of every input type, as literals and as JSON, good ones and bad.
+// Random values of each input type, as literals and as JSON, valid and invalid.
 import { GraphQLInputObjectType, isEnumType, isInputObjectType, isListType, isNonNullType } from 'graphql'
 import { friendly } from './chain.js'
 
@@ -10,7 +10,7 @@ const badNumbers = {
   Int: ['2147483648', '-2147483649', '99999999999999999999', '1.0', '1e0', '"1"', 'true', '1.5', '[1, "2"]', '{}', 'HEX'],
   Float: ['"1"', 'true', 'NaN', '{}', 'HEX', '""'],
 }
-// Number tokens that are none.
+// Texts that look like numbers but are not valid.
 const malformed = ['01', '-', '1.', '.5', '1e', '0x1f', '+1', '1_000', '1.e1', '--1', '00', '1a', '1.5b', '-01', '1..2']
 const badJSON = {
   Int: ['2147483648', '-2147483649', '1.5', '"1"', 'true', '[]', '{}', '1e10', '[1]'],
@@ -22,7 +22,7 @@ const badJSON = {
 const jsonNumbers = { Int: ['0', '1', '2', '3', '5', '50', '-1', '2147483647', '-2147483648', '3.0', '1e0', '-0', '0.5e1'], Float: [...numbers.Float] }
 const oddStrings = ['', ' ', 'é', '日本', '😀', 'a"b', 'a\\b', 'line\nbreak', 'tab\t', '\u2028', 'null', '__typename', '  indented', '<&>', 'a\u0000b', '\u007f']
 
-// words are the strings that mean something at a place, by the place's name.
+// wordsOf returns functions that generate meaningful strings, keyed by the name of the argument or field.
 export function wordsOf({ blocks, balances }, random) {
   const block = () => random.pick(blocks)
   const cursor = () => random.pick([block().chain_order, block().chain_order, blocks[0].chain_order, blocks.at(-1).chain_order, '', '0', 'mm', 'Z', 'x'.repeat(3), 'f'.repeat(64), 'f'.repeat(65)])
@@ -53,7 +53,7 @@ export class Values {
     return this.words[place] && !this.random.chance(0.1) ? this.words[place]() : this.random.pick(oddStrings)
   }
 
-  // literal writes a value; variable, where there is one, may offer another.
+  // literal writes a value as a literal. If the function variable is given, it may return a variable to use instead.
   literal(type, place, variable, depth = 0, required = false) {
     const { random } = this
     const offered = variable && random.chance(0.25) ? variable(type, place) : undefined
@@ -61,7 +61,7 @@ export class Values {
     if (isNonNullType(type)) return this.slip() ? 'null' : this.literal(type.ofType, place, undefined, depth, true)
     if (!required && random.chance(0.04)) return 'null'
     if (isListType(type)) {
-      if (random.chance(0.15)) return this.literal(type.ofType, place, undefined, depth) // one stands for a list of one
+      if (random.chance(0.15)) return this.literal(type.ofType, place, undefined, depth) // a single value is coerced to a list
       if (this.slip()) return `[[${this.literal(type.ofType, place, undefined, depth + 1)}]]`
       return `[${this.many(3, () => this.literal(type.ofType, place, variable, depth + 1)).join(random.pick([',', ' ', ' , ']))}]`
     }
@@ -89,7 +89,7 @@ export class Values {
     return this.quoted(this.string(place))
   }
 
-  // quoted writes a string in one of the many ways.
+  // quoted writes a string literal in one of several ways.
   quoted(text) {
     const { random } = this
     if (random.chance(0.2) && /^[^\u0000-\u001f"\\\s][^\u0000-\u001f"\\]*$/.test(text) && text.trim() === text) {
@@ -121,7 +121,7 @@ export class Values {
     return Array.from({ length: this.random.below(most + 1) }, make)
   }
 
-  // json writes a variable's value.
+  // json writes the value of a variable as JSON.
   json(type, place, depth = 0, required = false) {
     const { random } = this
     if (isNonNullType(type)) return this.slip() ? 'null' : this.json(type.ofType, place, depth, true)
