@@ -31,10 +31,13 @@ lint:
 	go mod verify
 	go mod tidy -diff
 
+# The modules under test/ measure times and memory, so they run one after another.
 modules:
-	@staticcheck=$$(go tool -modfile=tools/go.mod -n staticcheck) && for module in $(MODULES); do \
+	@export STATICCHECK=$$(go tool -modfile=tools/go.mod -n staticcheck) && \
+	printf '%s\n' $(filter-out test/%,$(MODULES)) | xargs -P 2 -I{} tools/module.sh {} && \
+	for module in $(filter test/%,$(MODULES)); do \
 	  case $$module in test/chaos | test/soak) race=-race ;; *) race= ;; esac; \
-	  echo "$$module" && (cd $$module && go mod tidy -diff && go vet ./... && $$staticcheck ./... && go test $$race ./...) || exit 1; \
+	  tools/module.sh $$module $$race || exit 1; \
 	done
 
 # The exported API of each module, so that a change of the code shows its changes of the API.
