@@ -110,7 +110,7 @@ func TestWrongPathFailsTheTest(t *testing.T) {
 	h := chaingqltest.NewHandler(t, chaingqltest.NewChain(t), nil)
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/api/{project}/graphql", h)
-	const want = `status 404 is not a response of a Handler: "404 page not found\n"; does the path exist?`
+	const want = `response with status 404 is not from a chaingql.Handler: "404 page not found\n"; does the path exist?`
 	for what, test := range map[string]func(testing.TB){
 		"Query": func(t testing.TB) { chaingqltest.Query(t, mux, `{ info { version } }`, nil) },
 		"Do":    func(t testing.TB) { _, _ = chaingqltest.Do(t, mux, `{ info { version } }`, nil) },

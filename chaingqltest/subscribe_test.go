@@ -201,8 +201,8 @@ func TestMissingEventFailsTheTest(t *testing.T) {
 			defer func() { equal(t, "time until the failure", time.Since(begun), chaingqltest.Timeout) }()
 			chaingqltest.Take(t, events, 2)
 		})
-		equal(t, "message", text, "chaingqltest: "+allBlocks+": no event within 10s, after 1: "+
-			"is a block to append, or does none match?")
+		equal(t, "message", text, "chaingqltest: "+allBlocks+": event 2 did not arrive within 10s: "+
+			"was no block appended, or did none match?")
 	})
 }
 
