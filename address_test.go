@@ -35,7 +35,7 @@ func mustParse(t *testing.T, s string) chaingql.Address {
 	t.Helper()
 	a, err := chaingql.ParseAddress(s)
 	if err != nil {
-		t.Fatalf("%s: %v", s, err)
+		t.Fatalf("ParseAddress(%q): %v", s, err)
 	}
 	return a
 }
@@ -81,7 +81,7 @@ func TestParseAddressRejectsInvalidInput(t *testing.T) {
 	url := friendlyForm(t, 0x51, 0, ones, base64.URLEncoding)
 	mixed := strings.Replace(url, "_", "/", 1)
 	if !strings.Contains(mixed, "_") {
-		t.Fatalf("%s does not mix alphabets", mixed)
+		t.Fatalf("%s does not contain characters of both base64 alphabets", mixed)
 	}
 	for _, row := range []struct{ name, in string }{
 		{"nothing", ""},
@@ -93,7 +93,7 @@ func TestParseAddressRejectsInvalidInput(t *testing.T) {
 		{"an id that is not hex", "0:g" + rawID[1:]},
 		{"an id with a sign", "0:+" + rawID[1:]},
 		{"two colons", "0:0:" + rawID[2:]},
-		{"a workchain past 32 bits", "2147483648:" + rawID},
+		{"a workchain above 32 bits", "2147483648:" + rawID},
 		{"a workchain below 32 bits", "-2147483649:" + rawID},
 		{"a signed workchain", "+0:" + rawID},
 		{"a negative zero", "-0:" + rawID},
@@ -122,7 +122,7 @@ func TestParseAddressRejectsInvalidInput(t *testing.T) {
 				t.Fatalf("%q parsed as %v", row.in, got)
 			}
 			if got != (chaingql.Address{}) {
-				t.Errorf("returned %v with an error", got)
+				t.Errorf("ParseAddress returned the address %v together with an error", got)
 			}
 			if len(row.in) > 20 && strings.Contains(err.Error(), row.in[:20]) {
 				t.Errorf("the error repeats the input: %v", err)

@@ -107,7 +107,7 @@ func TestFilesHaveAtMost350LinesOf120Columns(t *testing.T) {
 	}
 }
 
-func TestFieldsOfExportedStructsHaveACommentAboveThem(t *testing.T) {
+func TestExportedStructFieldsHaveACommentAboveThem(t *testing.T) {
 	files := goFiles(t)
 	for _, file := range slices.Concat(files["."], files["memchain"], files["backendtest"], files["explorer"]) {
 		if strings.HasSuffix(file, "_test.go") {

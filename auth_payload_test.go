@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// refusals holds the close of a socket if its connection_init is refused, by protocol.
+// refusals contains, for each protocol, how a socket is closed if its connection_init is refused.
 var refusals = map[string]string{"graphql-ws": "CLOSE 1008", "graphql-transport-ws": "CLOSE 4403"}
 
 // initOver opens a socket with protocol, sends connection_init with payload and returns the frames received.
@@ -72,7 +72,7 @@ func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
 	}
 }
 
-// A recordingAuthorizer admits everybody and records the credentials.
+// A recordingAuthorizer admits every client and records the credentials.
 type recordingAuthorizer struct{ all []chaingql.Credentials }
 
 func (s *recordingAuthorizer) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
@@ -104,11 +104,11 @@ func TestAuthorizerReceivesThePayloadOfEachConnectionInit(t *testing.T) {
 			`false a { "token":"two" }`,
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("the Authorizer got\n%s\nwant\n%s", lines(got), lines(want))
+			t.Errorf("the Authorizer received\n%s\nwant\n%s", lines(got), lines(want))
 		}
 		for _, c := range auth.all[2:] {
 			for i := range c.Payload {
-				c.Payload[i] = 'x' // the Authorizer owns it
+				c.Payload[i] = 'x' // an Authorizer may change the payload
 			}
 		}
 		s.send(startVersion)
@@ -137,7 +137,7 @@ func TestSecondConnectionInitIsAuthorizedByItsOwnPayload(t *testing.T) {
 	})
 }
 
-func TestInvalidConnectionInitPayloadIsRefusedOrHidden(t *testing.T) {
+func TestInvalidConnectionInitPayloadDoesNotReachTheAuthorizer(t *testing.T) {
 	deep := func(levels int) string {
 		return `{"a":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
 	}

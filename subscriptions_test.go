@@ -177,7 +177,7 @@ func TestEqualOperationsShareOneEvaluation(t *testing.T) {
 	})
 }
 
-func TestQuerySeesBlocksSentOnSockets(t *testing.T) {
+func TestQuerySeesBlocksAlreadySentOnSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, chain, n := serveChain(t, chaingql.Options{})
 		s := n.socket(t)
