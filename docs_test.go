@@ -13,7 +13,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A fence is a block of code in a document.
+// A fence is a fenced code block in a document.
 type fence struct {
 	at       string // file and line
 	language string
@@ -28,7 +28,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("docs/*.md")
 	if err != nil || len(files) < 4 {
-		t.Fatalf("docs has %v, %v", files, err)
+		t.Fatalf("docs contains only %v, %v", files, err)
 	}
 	return append(files, "README.md", "SECURITY.md", "SUPPORT.md")
 }
@@ -62,7 +62,7 @@ func fences(t *testing.T, file string, strict bool) (all []fence) {
 	return all
 }
 
-// Code in documents is taken from files that are compiled or run, or is run here.
+// Code in documents must be part of a file that is compiled or run elsewhere, or this test runs it.
 func TestDocumentCodeBlocksWork(t *testing.T) {
 	for _, file := range documents(t) {
 		for _, f := range fences(t, file, true) {
@@ -122,7 +122,7 @@ func (f fence) isPartOfItsSource(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%s: %s has no such lines:\n%s", f.at, f.source, f.text)
+	t.Errorf("%s: %s does not contain this code:\n%s", f.at, f.source, f.text)
 }
 
 // same compares lines that may have a common indentation.
@@ -179,7 +179,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// canBeTyped checks that the programs, packages and targets of commands exist.
+// canBeTyped checks that the programs, packages and make targets in commands exist.
 func (f fence) canBeTyped(t *testing.T) {
 	t.Helper()
 lines:

@@ -15,11 +15,11 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// failing is a Backend that fails with err.
+// A failing Backend returns err from Balance and Follow.
 type failing struct {
 	*memchain.Chain
 	err    error
-	blocks bool // whether Blocks fails too
+	blocks bool // Blocks fails too
 }
 
 func (f failing) Balance(context.Context, chaingql.Address) (*big.Int, error) { return nil, f.err }
@@ -41,7 +41,7 @@ func (f failingBatch) Balances(context.Context, []chaingql.Address) ([]*big.Int,
 	return nil, f.err
 }
 
-// secretErrors are errors with extensions, in every form in which Go passes errors on.
+// secretErrors returns errors with extensions, wrapped in every way that Go has.
 func secretErrors() map[string]error {
 	secret := failure{"s3cret", map[string]any{"code": "S3CRET", "dsn": "s3cret"}}
 	return map[string]error{
@@ -74,7 +74,7 @@ func TestExtensionsOfBackendErrorsNeverReachClients(t *testing.T) {
 							}
 						}
 						if lines := strings.Count(log.String(), "chaingql: internal error"); lines < len(documents) {
-							t.Errorf("%d internal errors in the log: %s", lines, log)
+							t.Errorf("the log has %d internal errors, want at least %d: %s", lines, len(documents), log)
 						}
 					})
 				})
@@ -117,7 +117,7 @@ func TestExtensionsOfAuthorizerErrorsNeverReachClients(t *testing.T) {
 			t.Errorf("%s: %s", form, got)
 		}
 		if !strings.Contains(log.String(), "s3cret") {
-			t.Errorf("%s: the error is not in the log: %s", form, log)
+			t.Errorf("%s: the log lacks the error: %s", form, log)
 		}
 	}
 }

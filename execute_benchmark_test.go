@@ -26,7 +26,7 @@ const (
 	last50Text = `query page { blockchain { blocks(last: 50) { edges { node { ` + blockParts + ` } } } } }`
 )
 
-// A caller calls a handler like net/http does, without allocations of its own.
+// A caller calls a handler like net/http, but makes no allocations.
 type caller struct {
 	handler  http.Handler
 	request  *http.Request
@@ -100,7 +100,7 @@ func commitUntilReceived(
 		case <-time.After(100 * time.Millisecond): // Follow started after that block
 		}
 	}
-	t.Fatal("the stream does not begin")
+	t.Fatal("the Handler received none of the blocks")
 }
 
 func bodyOf(text string, variables map[string]any) []byte {
@@ -158,8 +158,8 @@ func BenchmarkQuery(b *testing.B) {
 	c.benchmark(b, measuredBodies(account))
 }
 
-// BenchmarkPlainBody compares a body that scan accepts with one that is decoded into a tree, because it has an unknown
-// key.
+// BenchmarkPlainBody compares a body that scan accepts with a body that has an unknown key and is therefore decoded
+// into a tree.
 func BenchmarkPlainBody(b *testing.B) {
 	c, account := newCaller(b)
 	plain := measuredBodies(account)["balance"]
@@ -169,8 +169,8 @@ func BenchmarkPlainBody(b *testing.B) {
 	})
 }
 
-// BenchmarkAnotherText sends texts that are not cached. If only a literal is new, the plan is found by the document's
-// fingerprint. The last case has a literal that prevents a fingerprint.
+// BenchmarkAnotherText sends documents whose text is not cached. If only a literal is new, the plan is found by the
+// document's fingerprint. In the last case, the form of the literal prevents a fingerprint.
 func BenchmarkAnotherText(b *testing.B) {
 	c, _ := newCaller(b)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -211,8 +211,8 @@ func BenchmarkAnotherText(b *testing.B) {
 	}
 }
 
-// Requests reuse pooled buffers; their responses must not mix.
-func TestConcurrentResponsesDoNotMix(t *testing.T) {
+// Requests reuse pooled buffers. A response must not contain parts of another.
+func TestConcurrentResponsesAreNotMixedUp(t *testing.T) {
 	chain := chainOf(t, randomBlocks(33, 60))
 	h, _ := newHandler(t, chain, chaingql.Options{})
 	account := func(i int) chaingql.Address { return chaingql.Address{Workchain: int32(i)} }
