@@ -104,7 +104,7 @@ func (s *SchemaExtension) addTo(table []plan.Type, r *resolvers) ([]plan.Type, e
 		Costs: map[string]func(map[string]any) plan.Cost{}}
 	for name, f := range s.Subscriptions {
 		if f.Subscribe == nil {
-			return nil, fmt.Errorf("Subscription.%s has no Subscribe", name)
+			return nil, fmt.Errorf("Subscription.%s has no Subscribe function", name)
 		}
 		x.Subscription[name] = f.Field
 	}
