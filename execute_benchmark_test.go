@@ -169,9 +169,9 @@ func BenchmarkPlainBody(b *testing.B) {
 	})
 }
 
-// BenchmarkAnotherText sends documents whose text is not cached. If only a literal is new, the plan is found by the
+// BenchmarkUncachedText sends documents whose text is not cached. If only a literal is new, the plan is found by the
 // document's fingerprint. In the last case, the form of the literal prevents a fingerprint.
-func BenchmarkAnotherText(b *testing.B) {
+func BenchmarkUncachedText(b *testing.B) {
 	c, _ := newCaller(b)
 	r := rand.New(rand.NewPCG(1, 2))
 	address := func() string { return fmt.Sprintf("0:%064x", r.Uint64()) }

@@ -20,8 +20,8 @@ func seqNo(n uint32) chaingqltest.Data {
 	return chaingqltest.Data(fmt.Sprintf(`{"blocks":{"seq_no":%d}}`, n))
 }
 
-// Without the cursor that Subscribe sends, the first subscription of a Handler would begin a moment later.
-func TestSubscriptionBeginsWhenSubscribeIsCalled(t *testing.T) {
+// Without the cursor that Subscribe sends, the first subscription of a Handler could miss the next blocks.
+func TestSubscriptionStartsWhenSubscribeIsCalled(t *testing.T) {
 	for i := range 100 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -41,7 +41,7 @@ func TestSubscriptionBeginsWhenSubscribeIsCalled(t *testing.T) {
 	}
 }
 
-func TestArgumentAfterCounts(t *testing.T) {
+func TestAfterArgumentSetsTheStart(t *testing.T) {
 	chain := chaingqltest.NewChain(t)
 	h := chaingqltest.NewHandler(t, chain, nil)
 	blocks := chain.Advance(3)
@@ -93,11 +93,10 @@ func TestAppendAddsBlocksOfOtherWorkchains(t *testing.T) {
 	})
 	text := failure(t, func(t testing.TB) { chaingqltest.NewChain(t).Append(block(1, 1), block(1, 1)) })
 	if !strings.HasPrefix(text, "chaingqltest: append: memchain: block 2 of 2 has cursor") {
-		t.Errorf("unordered blocks: %q", text)
+		t.Errorf("for unordered blocks, the test failed with %q", text)
 	}
 }
 
-// Queries are answered from the blocks that the Handler has received.
 func TestAdvanceReturnsWhenHandlersHaveReceivedTheBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := chaingqltest.NewChain(t)
@@ -150,7 +149,7 @@ func TestAdvanceDoesNotWaitForAFollowThatHasFailed(t *testing.T) {
 	})
 }
 
-// go test -count runs a test several times, with the same name.
+// With -count, go test runs a test several times under the same name.
 func TestEachRunOfATestHasItsOwnChain(t *testing.T) {
 	for range 5 {
 		if !passes(func(t *testing.T) {
@@ -159,7 +158,7 @@ func TestEachRunOfATestHasItsOwnChain(t *testing.T) {
 			chain.Advance(1)
 			equal(t, "event", chaingqltest.Take(t, events, 1)[0], seqNo(1))
 		}) {
-			t.Fatal("failed")
+			t.Fatal("a run of the test failed")
 		}
 	}
 }
@@ -206,7 +205,7 @@ func TestMissingEventFailsTheTest(t *testing.T) {
 	})
 }
 
-func TestBlockedHookFailsAdvance(t *testing.T) {
+func TestAdvanceFailsTheTestIfAHookBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		text := failure(t, func(tb testing.TB) {
@@ -223,7 +222,7 @@ func TestBlockedHookFailsAdvance(t *testing.T) {
 	})
 }
 
-func TestSubscriptionToAHostFieldInABubble(t *testing.T) {
+func TestSubscriptionToAHostFieldWorksInASynctestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
 		opts := &chaingql.Options{Schema: hostFields(ended, time.Second)}
