@@ -119,7 +119,7 @@ func TestParseAddressRejectsInvalidInput(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := chaingql.ParseAddress(row.in)
 			if err == nil {
-				t.Fatalf("%q parsed as %v", row.in, got)
+				t.Fatalf("ParseAddress(%q) returned %v, want an error", row.in, got)
 			}
 			if got != (chaingql.Address{}) {
 				t.Errorf("ParseAddress returned the address %v together with an error", got)
@@ -137,7 +137,7 @@ func TestParseAddressDetectsAnyChangedCharacter(t *testing.T) {
 		for _, c := range alphabet {
 			changed := friendly[:i] + string(c) + friendly[i+1:]
 			if got, err := chaingql.ParseAddress(changed); err == nil && changed != friendly {
-				t.Errorf("%s parsed as %v", changed, got)
+				t.Errorf("ParseAddress(%q) returned %v, want an error", changed, got)
 			}
 		}
 	}
@@ -157,13 +157,13 @@ func FuzzParseAddress(f *testing.F) {
 		}
 		again, err := chaingql.ParseAddress(a.String())
 		if err != nil || again != a {
-			t.Errorf("%q parsed as %v, which parsed as %v (%v)", s, a, again, err)
+			t.Errorf("ParseAddress(%q) returned %v, whose text parsed as %v (error %v)", s, a, again, err)
 		}
 		if want := fmt.Sprintf("%d:%x", a.Workchain, a.ID); a.String() != want {
 			t.Errorf("String of %v is not %s", a, want)
 		}
 		if len(s) != 48 && strings.ToLower(s) != a.String() {
-			t.Errorf("%q parsed as %v", s, a)
+			t.Errorf("ParseAddress(%q) returned %v, which is another address", s, a)
 		}
 	})
 }

@@ -56,14 +56,14 @@ func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
 					}
 					s, got := initOver(t, h, protocol, row.payload, header...)
 					if row.admitted != strings.HasPrefix(got, ack) || row.admitted == strings.Contains(got, refused) {
-						t.Fatalf("received %s", got)
+						t.Fatalf("received %s, want admission: %v", got, row.admitted)
 					}
 					if row.admitted {
 						start := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[protocol]
 						s.send(strings.Replace(startVersion, "start", start, 1))
 						got := strings.Join(s.receive(), " ")
 						if !strings.Contains(got, `"version":"`+chaingql.Version) {
-							t.Errorf("response to a query: %s", got)
+							t.Errorf("a query received %s, want the version", got)
 						}
 					}
 				})
@@ -173,7 +173,7 @@ func TestInvalidConnectionInitPayloadDoesNotReachTheAuthorizer(t *testing.T) {
 					// graphql-transport-ws itself refuses a payload that is not an object.
 					closed := row.want == "none" && strings.Contains(got, "CLOSE 4400")
 					if !strings.Contains(got, row.want) && !closed {
-						t.Errorf("got %s, want %s", got, row.want)
+						t.Errorf("the result is %s, want %s", got, row.want)
 					}
 				})
 			})

@@ -157,7 +157,7 @@ func TestExpiredCredentialsCloseTheSocketWithARetryableCode(t *testing.T) {
 				const want = `{"type":"connection_error"`
 				if len(got) != 2 || !strings.HasPrefix(got[0], want) || strings.Contains(got[0], "Unauth") ||
 					got[1] != "CLOSE 1001" {
-					t.Errorf("received %s", got)
+					t.Errorf("received %s, want connection_error and CLOSE 1001", got)
 				}
 			})
 		})
@@ -182,7 +182,7 @@ func TestSocketIsRefusedIfTheAuthorizerFails(t *testing.T) {
 				s.send(startVersion)
 				got := s.receive()
 				if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1011" {
-					t.Fatalf("received %s", got)
+					t.Fatalf("received %s, want connection_error and CLOSE 1011", got)
 				}
 				masked(t, got[0], log)
 			})

@@ -151,7 +151,7 @@ func TestInvalidStaticProjectsPanicInNew(t *testing.T) {
 		func() {
 			defer func() {
 				if got := recover(); got != want && !(got == nil && want == "<nil>") {
-					t.Errorf("panic %v, want %s", got, want)
+					t.Errorf("New panicked with %v, want %s", got, want)
 				}
 			}()
 			h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: projects})
@@ -159,7 +159,7 @@ func TestInvalidStaticProjectsPanicInNew(t *testing.T) {
 		}()
 		_, err := projects.Authorize(context.Background(), chaingql.Credentials{Project: "unknown"})
 		if err == nil || want != "<nil>" && err.Error() != want {
-			t.Errorf("Authorize: %v, want %s", err, want)
+			t.Errorf("Authorize returned %v, want %s", err, want)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestLogRefusalTimings(t *testing.T) {
 			w := do(h, "POST", "/"+row.project+"/graphql", "", header...)
 			row.took = append(row.took, float64(time.Since(start)))
 			if w.Code != 401 || w.Body.String() != refusalBody("Unauthorized access", "UNAUTHENTICATED") {
-				t.Fatalf("%s: %d %s", row.what, w.Code, w.Body)
+				t.Fatalf("%s: got status %d and body %s, want a refusal", row.what, w.Code, w.Body)
 			}
 		}
 	}

@@ -25,10 +25,10 @@ func masked(t *testing.T, response string, log *testkit.Buffer, rest ...string) 
 	t.Helper()
 	shown := idShown.FindStringSubmatch(response)
 	if shown == nil || !strings.Contains(response, `"message":"Internal server error"`) {
-		t.Fatalf("response is not masked: %s", response)
+		t.Fatalf("the response is not masked: %s", response)
 	}
 	if strings.Contains(response, "s3cret") {
-		t.Errorf("response contains the internal error: %s", response)
+		t.Errorf("the response contains the internal error: %s", response)
 	}
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "id="+shown[1]) {
@@ -182,7 +182,7 @@ func TestCanceledRequestIsNotAnInternalError(t *testing.T) {
 func TestNewPanicsOnNilBackend(t *testing.T) {
 	defer func() {
 		if p := recover(); p != "chaingql: New: Backend is nil" {
-			t.Errorf("New panicked with %v", p)
+			t.Errorf("New(nil, nil) panicked with %v", p)
 		}
 	}()
 	chaingql.New(nil, nil)
@@ -233,7 +233,7 @@ func TestPanickingLoggerDoesNotAffectResponses(t *testing.T) {
 			for transport, ask := range allTransports {
 				const document = `{blockchain{account(address:"0:%064x"){info{balance}}}}`
 				if r := parse(t, ask(t, n, fmt.Sprintf(document, 1), nil)); r.code() != "INTERNAL_SERVER_ERROR" {
-					t.Errorf("%s: %+v", transport, r)
+					t.Errorf("%s: got %+v, want INTERNAL_SERVER_ERROR", transport, r)
 				}
 			}
 		})

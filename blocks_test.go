@@ -112,7 +112,7 @@ func askPage(t *testing.T, h *chaingql.Handler, args map[string]any) connection 
 	}`
 	r := parse(t, query(h, document, args))
 	if len(r.Errors) > 0 {
-		t.Fatalf("%v: %+v", args, r.Errors)
+		t.Fatalf("the query for page %v failed: %+v", args, r.Errors)
 	}
 	var data struct {
 		Blockchain struct{ Blocks connection }
@@ -200,11 +200,11 @@ func checkPage(t *testing.T, h *chaingql.Handler, args map[string]any, want []ch
 	t.Helper()
 	c := askPage(t, h, args)
 	if !slices.Equal(c.cursors(), cursorsOf(want)) {
-		t.Fatalf("%v: got %v, want %v", args, c.cursors(), cursorsOf(want))
+		t.Fatalf("page %v has the blocks %v, want %v", args, c.cursors(), cursorsOf(want))
 	}
 	for i, e := range c.Edges {
 		if e.Node.Hash != want[i].Hash.String() || e.Node.Order != e.Cursor {
-			t.Fatalf("%v: edge %d is %+v", args, i, e)
+			t.Fatalf("page %v has a wrong edge %d: %+v", args, i, e)
 		}
 	}
 	first, last := "", ""
@@ -213,7 +213,7 @@ func checkPage(t *testing.T, h *chaingql.Handler, args map[string]any, want []ch
 	}
 	p := c.PageInfo
 	if p.StartCursor != first || p.EndCursor != last || p.HasNextPage != next || p.HasPreviousPage != previous {
-		t.Fatalf("%v: pageInfo %+v, want %q, %q, %v, %v", args, p, first, last, next, previous)
+		t.Fatalf("page %v has pageInfo %+v, want %q, %q, %v, %v", args, p, first, last, next, previous)
 	}
 }
 

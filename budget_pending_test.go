@@ -324,7 +324,7 @@ func TestNoMemoryIsCountedAfterAllConnectionsHaveEnded(t *testing.T) {
 		n := serve(t, h)
 		for transport, ask := range allTransports {
 			if got := ask(t, n, "{info{version}}", nil); !strings.Contains(got, chaingql.Version) {
-				t.Errorf("%s: %s", transport, got)
+				t.Errorf("%s: the query failed: %s", transport, got)
 			}
 		}
 		s := n.socket(t)

@@ -89,7 +89,7 @@ func readBlock(t *testing.T, chain *memchain.Chain, b chaingql.Block, stream io.
 	for !strings.Contains(got, "seq_no") {
 		n, err := stream.Read(text)
 		if err != nil {
-			t.Fatalf("read %q, then %v", got, err)
+			t.Fatalf("the stream ended after %q: %v", got, err)
 		}
 		got += string(text[:n])
 	}

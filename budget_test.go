@@ -94,11 +94,11 @@ func TestGrowingResponsesLeaveRoomForSmallOnes(t *testing.T) {
 	for n := freeBytes; o.Grow(n) == nil; n += freeBytes {
 	}
 	if free := b.limit - b.used; free < limit/8 {
-		t.Errorf("a large response leaves %d bytes of %d", free, limit)
+		t.Errorf("a large response leaves %d bytes of %d, want at least an eighth", free, limit)
 	}
 	small := responseShare{budget: b, patience: stalledAfter}
 	if err := small.Grow(smallBytes); err != nil {
-		t.Errorf("a small response: %v", err)
+		t.Errorf("a small response was refused: %v", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestReusedBufferCountsWithItsWholeCapacity(t *testing.T) {
 	b := newBudget(1 << 20)
 	o := responseShare{budget: b}
 	if !b.add(&o.hold, maxPooled, 0) || o.Grow(freeBytes) != nil {
-		t.Fatal("there is no room")
+		t.Fatal("the budget has no room for the response")
 	}
 	if b.used != maxPooled {
 		t.Errorf("%d bytes are counted for a buffer of %d", b.used, maxPooled)

@@ -159,7 +159,7 @@ func TestPageOfReturnsEveryRange(t *testing.T) {
 			all := blocksAt("02 04 06 08 0a")
 			page := chaingql.PageOf(all, row.q)
 			if got := inOrder(page); got != row.want {
-				t.Errorf("got %q, want %q", got, row.want)
+				t.Errorf("PageOf returned %q, want %q", got, row.want)
 			}
 			for i := range page {
 				page[i].Cursor = "overwritten"

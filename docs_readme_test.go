@@ -29,7 +29,7 @@ func firstProgram(t *testing.T) (program, curl string) {
 		}
 	}
 	if program == "" || curl == "" {
-		t.Fatalf("README.md has the program %q and the line %q", program, curl)
+		t.Fatalf("README.md must have a program and a curl line; it has %q and %q", program, curl)
 	}
 	return program, curl
 }
@@ -75,7 +75,7 @@ func TestReadmeProgramServes(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			t.Fatalf("the program ended: %v\n%s", err, &output)
+			t.Fatalf("the program ended before it was reachable: %v\n%s", err, &output)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -176,7 +176,7 @@ func TestExampleServersSetAllLimits(t *testing.T) {
 	program, _ := firstProgram(t)
 	check("README.md", program)
 	if shown < 9 {
-		t.Errorf("only %d servers were found", shown)
+		t.Errorf("found only %d servers", shown)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestBenchmarkComparisonMatchesTheResults(t *testing.T) {
 		}
 	}
 	if rows < 10 {
-		t.Errorf("only %d rows are shown", rows)
+		t.Errorf("docs/benchmarks.md shows only %d rows", rows)
 	}
 }
 
@@ -273,6 +273,6 @@ func TestDocumentedBenchmarkFiguresWereMeasured(t *testing.T) {
 		}
 	}
 	if figures < 5 {
-		t.Errorf("only %d figures were found", figures)
+		t.Errorf("docs/benchmarks.md has only %d figures", figures)
 	}
 }

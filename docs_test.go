@@ -57,7 +57,7 @@ func fences(t *testing.T, file string, strict bool) (all []fence) {
 		above = trimmed
 	}
 	if open != nil {
-		t.Errorf("%s: unterminated fence", open.at)
+		t.Errorf("%s: the fence is not closed", open.at)
 	}
 	return all
 }
@@ -78,7 +78,7 @@ func TestDocumentCodeBlocksWork(t *testing.T) {
 				f.canBeTyped(t)
 			case "transcript": // TestDocumentTranscriptsMatch
 			default:
-				t.Errorf("%s: no check for the language %q", f.at, f.language)
+				t.Errorf("%s: code in the language %q cannot be checked", f.at, f.language)
 			}
 		}
 	}
@@ -145,12 +145,12 @@ func (f fence) isValid(t *testing.T) {
 	if strings.HasPrefix(f.text, "subscription") {
 		stop, err := h.Subscribe(f.text, nil)
 		if err != nil {
-			t.Errorf("%s: %v\n%s", f.at, err, f.text)
+			t.Errorf("%s: the subscription is invalid: %v\n%s", f.at, err, f.text)
 			return
 		}
 		stop()
 	} else if r := parse(t, query(h, f.text, nil)); r.code() != "" {
-		t.Errorf("%s: %+v\n%s", f.at, r.Errors, f.text)
+		t.Errorf("%s: the query is invalid: %+v\n%s", f.at, r.Errors, f.text)
 	}
 }
 
@@ -190,7 +190,7 @@ lines:
 				continue lines
 			}
 		}
-		t.Errorf("%s: no check for the command %s", f.at, line)
+		t.Errorf("%s: this command cannot be checked: %s", f.at, line)
 	}
 }
 
@@ -279,6 +279,6 @@ func TestDocumentedTestsExist(t *testing.T) {
 		}
 	}
 	if seen < 8 {
-		t.Errorf("found only %d patterns", seen)
+		t.Errorf("found only %d patterns of -run", seen)
 	}
 }

@@ -115,7 +115,7 @@ func (s *transcript) do(line string) {
 		name, value, _ := strings.Cut(line, ": ")
 		s.request.Header.Set(name, value)
 	default:
-		s.t.Fatalf("unknown line: %s", line)
+		s.t.Fatalf("the transcript has an unknown line: %s", line)
 	}
 }
 
@@ -222,6 +222,6 @@ func (s *transcript) act(what string) {
 	} else if d, err := time.ParseDuration(what); err == nil {
 		time.Sleep(d)
 	} else {
-		s.t.Fatalf("unknown line: %s", what)
+		s.t.Fatalf("the transcript has an unknown event: %s", what)
 	}
 }

@@ -70,7 +70,7 @@ func TestExtensionsOfBackendErrorsNeverReachClients(t *testing.T) {
 							got := ask(t, n, document, nil)
 							code := parse(t, got).code()
 							if strings.Contains(strings.ToLower(got), "s3cret") || code != "INTERNAL_SERVER_ERROR" {
-								t.Errorf("%s: %s", document, got)
+								t.Errorf("%s: the error is not masked: %s", document, got)
 							}
 						}
 						if lines := strings.Count(log.String(), "chaingql: internal error"); lines < len(documents) {
@@ -99,7 +99,7 @@ func TestExtensionsOfFollowErrorsNeverReachClients(t *testing.T) {
 					streamed := n.ask(t, "POST", allBlocks, nil, "text/event-stream")
 					for _, got := range []string{strings.Join(s.receive(), " "), streamed} {
 						if strings.Contains(strings.ToLower(got), "s3cret") {
-							t.Errorf("client received %s", got)
+							t.Errorf("the client received the internal error: %s", got)
 						}
 					}
 				})
@@ -114,7 +114,7 @@ func TestExtensionsOfAuthorizerErrorsNeverReachClients(t *testing.T) {
 			func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, err })})
 		got := query(h, `{__typename}`, nil)
 		if strings.Contains(strings.ToLower(got), "s3cret") || parse(t, got).code() != "INTERNAL_SERVER_ERROR" {
-			t.Errorf("%s: %s", form, got)
+			t.Errorf("%s: the error is not masked: %s", form, got)
 		}
 		if !strings.Contains(log.String(), "s3cret") {
 			t.Errorf("%s: the log lacks the error: %s", form, log)

@@ -133,7 +133,7 @@ func TestQueryAllocations(t *testing.T) {
 	most := map[string]float64{"balance": 2 + 3, "latest": 0, "last 50": 2}
 	for name, body := range measuredBodies(account) {
 		if got := c.call(body); !bytes.HasPrefix(got, []byte(`{"data":`)) || bytes.Contains(got, []byte("errors")) {
-			t.Fatalf("%s: %s", name, got)
+			t.Fatalf("%s: the response has errors: %s", name, got)
 		}
 		if n := testing.AllocsPerRun(200, func() { c.call(body) }); n > most[name] {
 			t.Errorf("%s allocates %v times, want at most %v", name, n, most[name])

@@ -61,7 +61,7 @@ func TestInvalidPersistedQueriesAreRefused(t *testing.T) {
 	} {
 		r := parse(t, post(h, body).Body.String())
 		if len(r.Errors) != 1 || r.Errors[0].Message != message || r.code() != "BAD_REQUEST" {
-			t.Errorf("%s: %+v, want %q", body, r.Errors, message)
+			t.Errorf("%s: got the errors %+v, want %q", body, r.Errors, message)
 		}
 	}
 	bad := `{nope}`

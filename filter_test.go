@@ -54,7 +54,7 @@ func filtered(t *testing.T, blocks []chaingql.Block, payloads []string) []string
 					}
 				}
 				if err := json.Unmarshal([]byte(frame), &m); err != nil {
-					t.Fatalf("%v: %s", err, frame)
+					t.Fatalf("a frame is not valid JSON: %v: %s", err, frame)
 				}
 				if m.Type == "error" {
 					results[m.ID] = m.Payload.Message

@@ -107,11 +107,11 @@ func TestSlowReaderIsDisconnected(t *testing.T) {
 		w.post("/demo/graphql", request802, len(request802))
 		time.Sleep(5*time.Second - 1)
 		if _, err := w.Read(make([]byte, 10)); err != nil {
-			t.Fatalf("disconnected before the deadline: %v", err)
+			t.Fatalf("the client was disconnected before the deadline: %v", err)
 		}
 		time.Sleep(time.Second)
 		if rest, _ := io.ReadAll(w); len(rest) > 0 {
-			t.Errorf("received %q after the deadline", rest)
+			t.Errorf("the client received %q after the deadline", rest)
 		}
 	})
 }

@@ -160,7 +160,7 @@ func TestShutdownFinishesQueriesAndEndsSockets(t *testing.T) {
 		equal(t, "status of a query while a socket is open", post(h, `{"query":"{__typename}"}`).Code, 200)
 		_, res, err := n.open(t, "/demo/graphql")
 		if err == nil {
-			t.Fatal("a socket was accepted")
+			t.Fatal("a socket was accepted during the shutdown")
 		}
 		refused(t, res, 503, "Service is shutting down", "SERVICE_UNAVAILABLE")
 
@@ -169,10 +169,10 @@ func TestShutdownFinishesQueriesAndEndsSockets(t *testing.T) {
 		frame := `{"type":"data","id":"1","payload":` + balanceResponse("7") + `}`
 		asker.expect("answered, then closed", frame, complete, shuttingDown, "CLOSE 1001")
 		if err := <-done; err != nil {
-			t.Errorf("Shutdown: %v", err)
+			t.Errorf("Shutdown returned %v", err)
 		}
 		if err := h.Shutdown(context.Background()); err != nil {
-			t.Errorf("a second Shutdown: %v", err)
+			t.Errorf("a second Shutdown returned %v", err)
 		}
 		w := post(h, request802)
 		equal(t, "status", w.Code, 503)

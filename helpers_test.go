@@ -31,7 +31,7 @@ func newHandler(t testing.TB, b chaingql.Backend, opts chaingql.Options) (*chain
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown at the end of the test: %v", err)
+			t.Errorf("Shutdown at the end of the test returned %v", err)
 		}
 	})
 	return h, log

@@ -88,7 +88,7 @@ func TestPanicInHostCodeIsOneMaskedErrorOnEveryTransport(t *testing.T) {
 						got := parse(t, ask(t, n, document, map[string]any{"m": 1}))
 						if len(got.Errors) != 1 || got.code() != "INTERNAL_SERVER_ERROR" ||
 							got.Errors[0].Message != "Internal server error" {
-							t.Errorf("%s: %+v", document, got.Errors)
+							t.Errorf("%s: got the errors %+v, want one masked error", document, got.Errors)
 						}
 					}
 				}

@@ -234,7 +234,7 @@ func TestHostValueThatItsTypeCannotRepresentIsAnError(t *testing.T) {
 		got := parse(t, query(h, `{f}`, nil))
 		if string(got.Data) != `{"f":null}` || got.code() != "INTERNAL_SERVER_ERROR" ||
 			!strings.Contains(log.String(), "internal error") {
-			t.Errorf("%s: %s %+v", name, got.Data, got.Errors)
+			t.Errorf("%s: got data %s and errors %+v, want null and a masked error", name, got.Data, got.Errors)
 		}
 	}
 }

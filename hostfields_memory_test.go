@@ -28,7 +28,7 @@ func TestExpiredCredentialsEndHostSubscriptionsWithAnError(t *testing.T) {
 		time.Sleep(time.Minute)
 		got := s.receive()
 		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1001" {
-			t.Errorf("received %s", got)
+			t.Errorf("the socket received %s, want connection_error and CLOSE 1001", got)
 		}
 		stream.expect("events", ":", "event: next",
 			`data: {"errors":[{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
@@ -64,7 +64,7 @@ func TestEachEventOfAHostSubscriptionHasItsOwnBackendTimeout(t *testing.T) {
 		s.send(start("1", `subscription{tick}`))
 		time.Sleep(chaingql.DefaultLimits().BackendTimeout)
 		if got := s.receive(); len(got) != 1 || !strings.Contains(got[0], `"code":"TIMEOUT"`) {
-			t.Errorf("received %s", got)
+			t.Errorf("for the first event, the socket received %s, want TIMEOUT", got)
 		}
 		time.Sleep(2 * time.Hour)
 		s.expect("later", data("1", `{"tick":2}`), complete)

@@ -93,7 +93,7 @@ func TestSDLDescribesHostTypes(t *testing.T) {
 	}
 	s, err := gqlparser.LoadSchema(&ast.Source{Input: h.SDL()})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, h.SDL())
+		t.Fatalf("the SDL is invalid: %v\n%s", err, h.SDL())
 	}
 	f := s.Query.Fields.ForName("odd")
 	for name, want := range map[string]string{
@@ -194,7 +194,7 @@ func TestIntrospectionOfHostTypesMatchesGraphqlGo(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), oddTypes())
 	want := graphql.Do(graphql.Params{Schema: h.Schema(), RequestString: introspect})
 	if want.HasErrors() {
-		t.Fatal(want.Errors)
+		t.Fatalf("graphql-go failed: %v", want.Errors)
 	}
 	got, wanted := introspectedTypes(t, parse(t, query(h, introspect, nil)).Data), introspectedTypes(t, want.Data)
 	if len(wanted) != 4 || !slices.Equal(got, wanted) {

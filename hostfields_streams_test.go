@@ -157,7 +157,7 @@ func TestHostSubscriptionCountsUntilItsSequenceHasEnded(t *testing.T) {
 			s.send(`{"id":"1","type":"stop"}`)
 		}
 		if got := fmt.Sprint(s.receive()); strings.Count(got, "There are 2 subscriptions already") != 1 {
-			t.Errorf("received %s", got)
+			t.Errorf("the socket received %s, want one refusal", got)
 		}
 		equal(t, "open", k.open.Load(), 2)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -295,7 +295,7 @@ func TestHostSubscriptionReceivesResolveParams(t *testing.T) {
 			params = ""
 			for _, transport := range []string{"events", "graphql-ws", "graphql-transport-ws"} {
 				if got := parse(t, allTransports[transport](t, n, document, nil)); got.code() != want || params != "" {
-					t.Errorf("%s: %s: %+v, params %s", transport, document, got.Errors, params)
+					t.Errorf("%s: %s received %+v, and Subscribe received %q", transport, document, got.Errors, params)
 				}
 			}
 		}

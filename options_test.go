@@ -187,7 +187,7 @@ func TestSocketWithoutMessagesIsClosedAfterAMinute(t *testing.T) {
 		got := s.receive()
 		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) ||
 			!strings.HasPrefix(got[1], "CLOSE") {
-			t.Errorf("received %s", got)
+			t.Errorf("the socket received %s, want connection_error and a close frame", got)
 		}
 	})
 }

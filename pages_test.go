@@ -101,7 +101,7 @@ func TestPollCatchesUpWithoutPausing(t *testing.T) {
 		began, n := time.Now(), 0
 		for b, err := range chaingql.Poll(t.Context(), blocks, "", time.Hour) {
 			if err != nil || b.Cursor != all[n].Cursor {
-				t.Fatalf("block %d is %q: %v", n, b.Cursor, err)
+				t.Fatalf("as block %d, Poll yielded %q with the error %v", n, b.Cursor, err)
 			}
 			if n++; n == len(all) {
 				break
@@ -139,7 +139,7 @@ func TestPollEndsWithOneError(t *testing.T) {
 					return row.blocks(cancel)
 				}
 				if got := reading(chaingql.Poll(ctx, blocks, "", 0), row.leaveAt)(); got != row.want {
-					t.Errorf("got %q, want %q", got, row.want)
+					t.Errorf("Poll yielded %q, want %q", got, row.want)
 				}
 			})
 		})
@@ -168,7 +168,7 @@ func TestFromChannelEndsWhenTheChannelCloses(t *testing.T) {
 				}
 				close(blocks)
 				if got := output(); got != row.want {
-					t.Errorf("got %q, want %q", got, row.want)
+					t.Errorf("FromChannel yielded %q, want %q", got, row.want)
 				}
 			})
 		})

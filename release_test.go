@@ -45,7 +45,7 @@ func TestModulesRequireTheVersionOfThisRepository(t *testing.T) {
 		}
 	}
 	if modules < 13 {
-		t.Errorf("found only %d requirements", modules)
+		t.Errorf("the go.mod files have only %d requirements of this repository's modules", modules)
 	}
 }
 
@@ -98,6 +98,6 @@ func TestSupportedGoVersionsAreThoseOfTheModules(t *testing.T) {
 		}
 	}
 	if len(rows) < 5 {
-		t.Errorf("found only %v", rows)
+		t.Errorf("SUPPORT.md lists only %v", rows)
 	}
 }

@@ -92,7 +92,7 @@ func FuzzCursor(f *testing.F) {
 		}
 		digits := string(chaingql.SeqCursor(a))
 		if back, err := strconv.ParseUint(digits[1:], 16, 64); err != nil || back != a {
-			t.Errorf("%s parsed as %d, %v", digits, back, err)
+			t.Errorf("the cursor %s parsed as %d with the error %v", digits, back, err)
 		}
 		one, other := chaingql.ChainOrder(-1, a, seqNo, 0), chaingql.ChainOrder(0, a, 1, seqNo)
 		later := chaingql.ChainOrder(-1, a, seqNo+1, 0)

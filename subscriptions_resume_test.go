@@ -68,7 +68,7 @@ func (f *follower) take(line string) bool {
 		Errors []struct{ Extensions struct{ Code, Cursor string } }
 	}
 	if err := json.Unmarshal([]byte(text), &event); err != nil {
-		f.t.Fatalf("%v: %s", err, text)
+		f.t.Fatalf("an event is not valid JSON: %v: %s", err, text)
 	}
 	if len(event.Errors) == 0 {
 		f.got = append(f.got, event.Data.Blocks.Chain_order)

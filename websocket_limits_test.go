@@ -77,7 +77,7 @@ func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
 					case strings.Contains(frame, `"balance":`) && strings.HasPrefix(frame, `{"type":"`+words.value):
 						responses++
 					case !strings.Contains(frame, `"complete"`) && frame != ka:
-						t.Fatalf("received %s", frame)
+						t.Fatalf("the socket received an unexpected frame: %s", frame)
 					}
 				}
 				equal(t, "responses", responses, queries)
@@ -86,7 +86,7 @@ func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
 				equal(t, "values of subscriptions", len(got), subscriptions)
 				s.send(begin("further", live))
 				if got := s.receive(); len(got) != 1 || !strings.Contains(got[0], "More than 256 subscriptions") {
-					t.Errorf("received %s", got)
+					t.Errorf("a subscription beyond the limit received %s", got)
 				}
 			})
 		}
@@ -111,7 +111,7 @@ func TestQueryThatWaitsForHangingQueriesIsAnswered(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		got := fmt.Sprint(s.receive())
 		if strings.Count(got, `"TIMEOUT"`) != 2 || !strings.Contains(got, `"id":"3","payload":{"data":{"info"`) {
-			t.Errorf("received %s", got)
+			t.Errorf("received %s, want two timeouts and the response to query 3", got)
 		}
 		d.expect(t, "limits", "BackendTimeout", "BackendTimeout")
 	})

@@ -95,7 +95,7 @@ func TestSDKTranscriptMatchesTheRecording(t *testing.T) {
 				time.Sleep(d)
 				received(s.receive()...)
 			default:
-				t.Fatalf("unknown line: %s", line)
+				t.Fatalf("testdata/sdk.txt has an unknown line: %s", line)
 			}
 		}
 		golden(t, "sdk.txt", played.String())

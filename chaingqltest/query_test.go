@@ -121,7 +121,7 @@ func TestWrongPathFailsTheTest(t *testing.T) {
 		},
 	} {
 		if text := failure(t, test); !strings.Contains(text, want) {
-			t.Errorf("%s failed with %q", what, text)
+			t.Errorf("%s failed the test with %q, want %q", what, text, want)
 		}
 	}
 }

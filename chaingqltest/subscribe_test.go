@@ -33,7 +33,7 @@ func TestSubscriptionStartsWhenSubscribeIsCalled(t *testing.T) {
 				chain.Advance(2)
 				got := chaingqltest.Take(t, events, 2)
 				if want := []chaingqltest.Data{seqNo(n + 1), seqNo(n + 2)}; !slices.Equal(got, want) {
-					t.Fatalf("got %s, want %s", got, want)
+					t.Fatalf("the events are %s, want %s", got, want)
 				}
 				n += 2
 			}
@@ -50,7 +50,7 @@ func TestAfterArgumentSetsTheStart(t *testing.T) {
 	chain.Advance(1)
 	got := chaingqltest.Take(t, events, 3)
 	if want := []chaingqltest.Data{seqNo(2), seqNo(3), seqNo(4)}; !slices.Equal(got, want) {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("the events are %s, want %s", got, want)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestAdvanceDoesNotWaitForAFollowThatHasFailed(t *testing.T) {
 		chain.Advance(1) // while the Handler waits before it follows the chain again
 		got := chaingqltest.Take(t, events, 3)
 		if want := []chaingqltest.Data{seqNo(1), seqNo(2), seqNo(3)}; !slices.Equal(got, want) {
-			t.Errorf("got %s, want %s", got, want)
+			t.Errorf("the events are %s, want %s", got, want)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestSubscriptionToAHostFieldWorksInASynctestBubble(t *testing.T) {
 			got = append(got, data)
 		}
 		if want := []chaingqltest.Data{`{"count":1}`, `{"count":2}`, `{"count":3}`}; !slices.Equal(got, want) {
-			t.Errorf("got %s, want %s", got, want)
+			t.Errorf("the events are %s, want %s", got, want)
 		}
 		equal(t, "time", time.Since(begun), 3*time.Second)
 		equal(t, "end of the stream", <-ended, nil)
