@@ -23,8 +23,8 @@ import (
 var ErrUnauthorized = errors.New("chaingql: unauthorized access")
 
 // RateLimitError is returned by an [Authorizer] to refuse a client temporarily. The Authorizer can limit by project and
-// by client address, because it receives both for each request. The response to an HTTP request or a handshake has
-// status 429 and the header Retry-After. An open socket is closed with a code that allows the client to reconnect.
+// by client address, because it receives both with each call. The response to an HTTP request or a handshake has status
+// 429 and the header Retry-After. An open socket is closed with a code that allows the client to reconnect.
 type RateLimitError struct {
 	// RetryAfter is the time that the client should wait before it retries. The client receives whole seconds, rounded
 	// up, and at least 1.
@@ -88,13 +88,14 @@ type Credentials struct {
 }
 
 // StaticProjects is an [Authorizer] for a fixed set of projects. The keys are project ids, which are compared without
-// regard to case. The key "" is for clients whose URL contains no project. [New] copies the map. It panics if two ids
+// regard to case. The key "" is for clients whose URL contains no project. [New] copies the map. New panics if two ids
 // differ only in case, or if a project requires a secret but has none.
 type StaticProjects map[string]Project
 
 // A Project holds the access rules of one project in [StaticProjects].
 type Project struct {
-	// Secret is the secret that a client must send. If it is empty, clients that send a secret are refused.
+	// Secret is the project's secret. A client that sends another secret is refused. If Secret is empty, every client
+	// that sends a secret is refused.
 	Secret string
 	// RequireSecret reports whether clients that send no secret are refused.
 	RequireSecret bool

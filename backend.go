@@ -65,8 +65,9 @@ type Backend interface {
 	// already return that block. If the consumer is slow, Follow drops nothing, but it may end with an error.
 	//
 	// When ctx is done or the source fails, Follow yields one non-nil error and ends. The error is ErrCursorTooOld if a
-	// block after the given cursor, or after the last yielded block, was pruned. If the given cursor is "", that means
-	// any pruned block. The error is ErrBadCursor if the given cursor is not a cursor of this chain.
+	// block after the given cursor, or after the last yielded block, was pruned. For the given cursor "", the error is
+	// ErrCursorTooOld if any block was pruned. The error is ErrBadCursor if the given cursor is not a cursor of this
+	// chain.
 	//
 	// The Handler runs one Follow at a time for all subscribers, with its own context. After an error it calls Follow
 	// again with the cursor of the last block. If Follow yields nothing for Options.StallTimeout although Blocks has a

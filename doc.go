@@ -32,7 +32,8 @@
 //
 // The Handler uses the sequence numbers of each shard, also across splits and merges, to detect blocks that Follow
 // skipped. It reads the skipped blocks from Blocks and delivers them in their place. A subscription that has not yet
-// received a later block continues as if nothing had been skipped. If it has received one, it ends with STREAM_GAP.
+// received a later block continues as if nothing had been skipped. A subscription that has received a later block, but
+// not a skipped one that matches its filter, ends with STREAM_GAP.
 //
 // A subscription can end with one of these errors:
 //
@@ -61,12 +62,12 @@
 //   - A client that subscribes again without a cursor, as the networks' own SDK does, starts after the newest block and
 //     misses the blocks before it.
 //   - If Blocks does not have a skipped block either, every subscription that reads that part of the chain ends with
-//     STREAM_GAP, even if it reads it much later. A client that resumes from extensions.cursor or from an event id
+//     STREAM_GAP, even if it does so much later. A client that resumes from extensions.cursor or from an event id
 //     receives this error only once from each Handler. A plain chain_order does not show whether the client knows of
 //     the gap, so a client that resumes from one may receive the error again. If it always resumes from the same
 //     chain_order before a permanent gap, it never gets past the gap.
 //   - A skipped block is noticed only when the next block of its shard arrives. If a client has received blocks after
-//     the gap and resumes in another process before that, it receives no error.
+//     the gap, and resumes at another process of the service before that time, it receives no error.
 //   - When two shards merge, the sequence numbers of the new shard continue the higher of the two. If the source lacks
 //     the last blocks of the shard with the lower number, no sequence number shows that they are missing.
 //   - A Handler stores no client positions. It remembers 64 gaps that were found late. If there are more, it merges
@@ -88,6 +89,6 @@
 // log has the error under the same id. A panic in the Backend or the [Authorizer] is handled in the same way. A panic
 // in one of the [Hooks] is only logged.
 //
-// The host provides TLS, the timeouts of http.Server, rate limits, and an [Authorizer]. Without an Authorizer, every
-// project is open to everyone.
+// The host must provide TLS, the timeouts of http.Server, rate limits, and an [Authorizer]. Without an Authorizer,
+// every project is open to everyone.
 package chaingql

@@ -53,8 +53,9 @@ type Handler struct {
 	preparing            preparations
 }
 
-// New returns a Handler that serves b. The Handler does not use b until the first request that needs data. opts may be
-// nil; New copies it. New panics if b is nil or an option is invalid, because that is a mistake in the host's code.
+// New returns a Handler that serves b. The Handler does not call b until the first request that needs data. opts may be
+// nil. New copies the options. It panics if b is nil or an option is invalid, because that is a mistake in the host's
+// code.
 func New(b Backend, opts *Options) *Handler {
 	if b == nil {
 		panic("chaingql: New: Backend is nil")
@@ -142,8 +143,9 @@ func (h *Handler) trust(documents []string) (trusted, error) {
 	return t, nil
 }
 
-// Schema returns the schema as a graphql-go schema, which must not be changed. Its resolvers work, but do not pass a
-// client's text to graphql-go's own parser or executor, because some documents make these end the process.
+// Schema returns the schema as a graphql-go schema. The caller must not change it. Its resolvers work, but the caller
+// must not pass a client's text to graphql-go's own parser or executor, because some documents make these end the
+// process.
 func (h *Handler) Schema() graphql.Schema { return h.schema.GraphQL() }
 
 // SDL returns the schema in GraphQL's schema definition language.

@@ -104,15 +104,15 @@ type Transport string
 const (
 	TransportHTTP               Transport = "http"
 	TransportSSE                Transport = "sse"                  // event streams (Server-Sent Events)
-	TransportGraphQLWS          Transport = "graphql-ws"           // of the library subscriptions-transport-ws
-	TransportGraphQLTransportWS Transport = "graphql-transport-ws" // of the library graphql-ws
+	TransportGraphQLWS          Transport = "graphql-ws"           // subprotocol of subscriptions-transport-ws
+	TransportGraphQLTransportWS Transport = "graphql-transport-ws" // subprotocol of the library graphql-ws
 )
 
 // An Outcome describes the end of an operation.
 type Outcome struct {
 	// Duration is the time since OperationStarted.
 	Duration time.Duration
-	// Failed reports whether the response to a query has errors, or a subscription ended for another reason than
+	// Failed reports whether the response to a query has errors, or a subscription ended for a reason other than
 	// ReasonClient.
 	Failed bool
 	// Code is extensions.code of the first error in the response to a query. It is empty if there is no error, and for
@@ -198,8 +198,9 @@ type Denial struct {
 }
 
 // A Trace is the trace context that a client sent (W3C Trace Context and Baggage). It is not validated. The Handler
-// takes it from the extensions of the operation. If they have no traceparent, it takes the trace context from the
-// payload of connection_init, or else from the headers of the request. Missing values are empty.
+// takes the trace context from the extensions of the operation. If these have no traceparent, the Handler takes it from
+// the payload of connection_init. If that has no traceparent either, the Handler takes it from the headers of the
+// request. Missing values are empty.
 type Trace struct {
 	// Parent is the value of traceparent.
 	Parent string

@@ -89,7 +89,7 @@ type SubscriptionField struct {
 // [Limits].BackendCalls bounds the sum of all Calls in a query, and [Limits].QueryBlocks the sum of all Blocks. A query
 // that exceeds one of them does not run and is refused with LIMIT_EXCEEDED. Negative numbers count as zero.
 type Cost struct {
-	// Calls is the number of calls to the host's data source, such as a database. Each alias costs them again.
+	// Calls is the number of calls to the host's data source, such as a database. Each alias of the field counts again.
 	Calls int
 	// Blocks is the number of blocks, or of other items of that size.
 	Blocks int

@@ -22,8 +22,8 @@ type Limits struct {
 	// in the lists and objects of an operation's variables, including default values. Default: 2,000.
 	Tokens int
 
-	// Depth is the maximum depth to which selections, lists, objects and list types in a document may be nested, and
-	// arrays and objects in JSON. Default: 20.
+	// Depth is the maximum nesting depth of selections, lists, objects and list types in a document, and of arrays and
+	// objects in JSON. Default: 20.
 	Depth int
 
 	// Fields is the maximum number of fields in an operation after fragments are expanded. Default: 1,500.
@@ -76,7 +76,8 @@ type Limits struct {
 	// streams. Further connections are refused with status 503. Default: 10,000.
 	Connections int
 
-	// IDBytes is the maximum size of an operation's id in a message on a socket, including JSON escapes. Default: 128.
+	// IDBytes is the maximum size of an operation's id in a message on a socket, including JSON escapes. Default: 128
+	// bytes.
 	IDBytes int
 
 	// Subscriptions is the maximum number of open subscriptions on all sockets and event streams together. Default:

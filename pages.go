@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// PageOf returns the page of blocks that q requests from a slice of all blocks, in ascending order of their cursors. A
-// Backend can use it to implement Blocks. The caller owns the page. The page is empty if neither q.First nor q.Last is
-// positive. If q selects a workchain or a shard, PageOf scans the slice, so a Backend with more than about ten thousand
-// blocks should use an index instead.
+// PageOf returns the page that q requests. sorted contains all stored blocks in ascending order of their cursors. A
+// Backend that keeps its blocks in such a slice can use PageOf to implement Blocks. The caller owns the page. The page
+// is empty if neither q.First nor q.Last is positive. If q selects a workchain or a shard, PageOf scans the slice, so a
+// Backend with more than about ten thousand blocks should use an index instead.
 func PageOf(sorted []Block, q BlocksQuery) []Block {
 	sorted = between(sorted, q.After, q.Before)
 	var page []Block
@@ -59,9 +59,10 @@ func place(sorted []Block, c Cursor) (int, bool) {
 // defaultPoll is the default interval of [Poll].
 const defaultPoll = time.Second
 
-// Poll implements a Backend's Follow with the Backend's Blocks. It reads page after page, starting after the cursor
-// after. When there are no more blocks, it waits for the interval every before it tries again. If every is not
-// positive, the interval is one second. Like Follow, Poll ends with one error: that of Blocks or that of ctx.
+// Poll implements a Backend's Follow with the Backend's Blocks. The sequence reads page after page, starting after the
+// cursor after. When there are no more blocks, it waits for the interval every before it tries again. If every is not
+// positive, the interval is one second. Like that of Follow, the sequence ends with one error: that of Blocks or that
+// of ctx.
 //
 // For the cursor "", Blocks returns a page that starts with the oldest stored block, but Follow must end with
 // [ErrCursorTooOld] if older blocks were pruned. A Backend that prunes must therefore replace "" with a cursor that

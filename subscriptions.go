@@ -16,11 +16,11 @@ import (
 
 // The errors of the block stream that are reported to [Hooks].
 var (
-	// ErrSourceStalled is reported if the Backend's Follow has yielded nothing for Options.StallTimeout.
+	// ErrSourceStalled is passed to SourceFailed if the Backend's Follow has yielded nothing for Options.StallTimeout.
 	ErrSourceStalled = blocklog.ErrSourceStalled
 
-	// ErrGap is reported if the Backend's Follow has skipped blocks. Subscriptions that have missed one of them end
-	// with STREAM_GAP.
+	// ErrGap is passed to SourceFailed if Follow has skipped blocks that Blocks does not have either. If a subscription
+	// ends with STREAM_GAP, the Err of its Outcome wraps ErrGap.
 	ErrGap = blocklog.ErrGap
 )
 
