@@ -52,8 +52,8 @@ func masterBlock(seqNo uint32) chaingql.Block {
 const masterchain = -1
 
 // Advance appends n masterchain blocks and returns them. Their sequence numbers continue from the newest masterchain
-// block, so the first appended block has number 1. Their cursors are from [chaingql.ChainOrder], and their Time is the
-// current time.
+// block, so the first block that is appended to a new chain has number 1. Their cursors are from [chaingql.ChainOrder],
+// and their Time is the current time.
 //
 // Advance returns when every Handler that follows the chain has received the blocks, so a later [Query] sees them. If a
 // Handler does not receive them within [Timeout], the test fails. A hook must not call Advance, because the Handler
