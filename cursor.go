@@ -114,7 +114,7 @@ func (h *Handler) marked(cursor string, mark blocklog.Mark) string {
 }
 
 // unmarked splits a cursor into the Backend's cursor, the mark, and the id of the Handler that created the mark. If
-// there is no valid suffix, plain is cursor, and the mark and the id are zero.
+// there is no valid suffix, plain is cursor, mark is 0 and handler is "".
 func unmarked(cursor string) (plain string, mark blocklog.Mark, handler string) {
 	i := strings.LastIndex(cursor, markSign)
 	if i < 0 || len(cursor) < i+handlerSize+sumSize+3 {

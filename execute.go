@@ -51,8 +51,9 @@ type lane struct {
 // minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
 const minLane = 16
 
-// newPreparations returns the preparations of a Handler whose Limits.Requests is requests. The two lanes together use
-// at most three quarters of that limit. Otherwise a few slow documents could cause all other requests to be refused.
+// newPreparations returns the preparations of a Handler whose Limits.Requests is requests. Unless minLane is more, each
+// lane admits three eighths of that limit, so that a quarter is left to requests whose documents are compiled already.
+// Otherwise a few slow documents could cause all other requests to be refused.
 func newPreparations(requests int) preparations {
 	semaphore := func() chan struct{} { return make(chan struct{}, runtime.GOMAXPROCS(0)) }
 	share := min(requests, max(requests/8*3, minLane))

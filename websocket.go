@@ -81,7 +81,7 @@ type session struct {
 	endpoint   string
 	socket     Socket
 	denial     Denial           // reported if connection_init is refused
-	by         caller           // the client, as operations report it
+	by         caller           // describes the client to hooks and the log
 	ctx        context.Context  // the context of the socket
 	share      *connectionShare // the bytes of the socket in the budget of responses
 }
