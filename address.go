@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// An Address identifies an account: its workchain and 256 bits. Addresses are comparable, so they can be map keys.
+// An Address identifies an account by its workchain and a 256-bit id. Addresses are comparable, so they can be map
+// keys.
 type Address struct {
 	// Workchain is the number of the workchain; -1 is the masterchain.
 	Workchain int32
@@ -28,7 +29,7 @@ func (a Address) append(dst []byte) []byte {
 	return appendID(append(dst, ':'), &a.ID)
 }
 
-// appendID appends 256 bits in 64 lower-case hex digits.
+// appendID appends id as 64 lower-case hex digits.
 func appendID(dst []byte, id *[32]byte) []byte {
 	for i := 0; i < len(id); i += 8 {
 		dst = appendHex(dst, binary.BigEndian.Uint64(id[i:]))
@@ -42,17 +43,17 @@ func appendHex(dst []byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, hexDigits(n&0xffffffff))
 }
 
-// hexDigits spreads eight hex digits over the bytes of a word, as ASCII.
+// hexDigits returns a number below 1<<32 as eight ASCII hex digits, one in each byte of the result.
 func hexDigits(n uint64) uint64 {
 	const each = 0x0101010101010101
 	n = (n | n<<16) & 0x0000ffff0000ffff
 	n = (n | n<<8) & 0x00ff00ff00ff00ff
 	n = (n | n<<4) & (0x0f * each)
-	letters := (n + 6*each) >> 4 & each // one if the digit is above 9
+	letters := (n + 6*each) >> 4 & each // each byte is 1 if its digit is above 9
 	return n + '0'*each + letters*('a'-'0'-10)
 }
 
-// The first byte of a user-friendly address, without the flag of test networks.
+// The first byte of a user-friendly address is one of the two tags. For test networks, flagTestOnly is set in it too.
 const (
 	tagBounceable    = 0x11
 	tagNonBounceable = 0x51
@@ -63,7 +64,7 @@ var errAddress = errors.New("chaingql: invalid account address")
 
 // ParseAddress parses an account address: the raw form, `<workchain>:<64 hex digits>` in either case, or the
 // user-friendly form of 48 characters of base64 or base64url (TEP-2) with a valid checksum. The flags of the
-// user-friendly form are checked and dropped.
+// user-friendly form (bounceable, test network only) must be valid, but are not part of the returned Address.
 func ParseAddress(s string) (Address, error) {
 	if len(s) == 48 {
 		return parseFriendly(s)
@@ -74,7 +75,7 @@ func ParseAddress(s string) (Address, error) {
 	}
 	workchain, id := s[:colon], s[colon+1:]
 	n, err := strconv.ParseInt(workchain, 10, 32)
-	if err != nil || strconv.FormatInt(n, 10) != workchain { // no "+1", "-0" or "007"
+	if err != nil || strconv.FormatInt(n, 10) != workchain { // rejects "+1", "-0" and "007"
 		return Address{}, errAddress
 	}
 	a := Address{Workchain: int32(n)}

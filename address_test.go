@@ -35,7 +35,7 @@ func mustParse(t *testing.T, s string) chaingql.Address {
 	t.Helper()
 	a, err := chaingql.ParseAddress(s)
 	if err != nil {
-		t.Fatalf("%s: %v", s, err)
+		t.Fatalf("ParseAddress(%q): %v", s, err)
 	}
 	return a
 }
@@ -81,7 +81,7 @@ func TestParseAddressRejectsInvalidInput(t *testing.T) {
 	url := friendlyForm(t, 0x51, 0, ones, base64.URLEncoding)
 	mixed := strings.Replace(url, "_", "/", 1)
 	if !strings.Contains(mixed, "_") {
-		t.Fatalf("%s does not mix alphabets", mixed)
+		t.Fatalf("%s does not contain characters of both base64 alphabets", mixed)
 	}
 	for _, row := range []struct{ name, in string }{
 		{"nothing", ""},
@@ -93,7 +93,7 @@ func TestParseAddressRejectsInvalidInput(t *testing.T) {
 		{"an id that is not hex", "0:g" + rawID[1:]},
 		{"an id with a sign", "0:+" + rawID[1:]},
 		{"two colons", "0:0:" + rawID[2:]},
-		{"a workchain past 32 bits", "2147483648:" + rawID},
+		{"a workchain above 32 bits", "2147483648:" + rawID},
 		{"a workchain below 32 bits", "-2147483649:" + rawID},
 		{"a signed workchain", "+0:" + rawID},
 		{"a negative zero", "-0:" + rawID},
@@ -119,10 +119,10 @@ func TestParseAddressRejectsInvalidInput(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := chaingql.ParseAddress(row.in)
 			if err == nil {
-				t.Fatalf("%q parsed as %v", row.in, got)
+				t.Fatalf("ParseAddress(%q) returned %v, want an error", row.in, got)
 			}
 			if got != (chaingql.Address{}) {
-				t.Errorf("returned %v with an error", got)
+				t.Errorf("ParseAddress returned the address %v together with an error", got)
 			}
 			if len(row.in) > 20 && strings.Contains(err.Error(), row.in[:20]) {
 				t.Errorf("the error repeats the input: %v", err)
@@ -137,7 +137,7 @@ func TestParseAddressDetectsAnyChangedCharacter(t *testing.T) {
 		for _, c := range alphabet {
 			changed := friendly[:i] + string(c) + friendly[i+1:]
 			if got, err := chaingql.ParseAddress(changed); err == nil && changed != friendly {
-				t.Errorf("%s parsed as %v", changed, got)
+				t.Errorf("ParseAddress(%q) returned %v, want an error", changed, got)
 			}
 		}
 	}
@@ -157,13 +157,13 @@ func FuzzParseAddress(f *testing.F) {
 		}
 		again, err := chaingql.ParseAddress(a.String())
 		if err != nil || again != a {
-			t.Errorf("%q parsed as %v, which parsed as %v (%v)", s, a, again, err)
+			t.Errorf("ParseAddress(%q) returned %v, whose text parsed as %v (error %v)", s, a, again, err)
 		}
 		if want := fmt.Sprintf("%d:%x", a.Workchain, a.ID); a.String() != want {
 			t.Errorf("String of %v is not %s", a, want)
 		}
 		if len(s) != 48 && strings.ToLower(s) != a.String() {
-			t.Errorf("%q parsed as %v", s, a)
+			t.Errorf("ParseAddress(%q) returned %v, which is another address", s, a)
 		}
 	})
 }

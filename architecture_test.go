@@ -43,7 +43,7 @@ func goFiles(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	if len(files["."]) == 0 || len(files["internal/plan"]) == 0 {
-		t.Fatalf("found only %v", files)
+		t.Fatalf("the repository has only the files %v", files)
 	}
 	return files
 }
@@ -66,10 +66,10 @@ func TestPackagesImportOnlyAllowedPackages(t *testing.T) {
 				case test && imported == "internal/testkit":
 				case strings.HasPrefix(dir, "internal/"):
 					if !slices.Contains([]string{"internal/xsync", "internal/strictjson", "internal/guard"}, imported) {
-						t.Errorf("%s imports %s: allowed are only xsync, strictjson and guard", file, path)
+						t.Errorf("%s imports %s: it may import only xsync, strictjson and guard", file, path)
 					}
 				case !test && imported == "internal/testkit":
-					t.Errorf("%s imports %s: only tests may", file, path)
+					t.Errorf("%s imports %s: only tests may import testkit", file, path)
 				case dir == "." && !strings.HasPrefix(imported, "internal/") && !test:
 					t.Errorf("%s imports %s: the root may import only internal packages", file, path)
 				case dir != "." && strings.HasPrefix(imported, "internal/"):
@@ -108,7 +108,7 @@ func TestFilesHaveAtMost350LinesOf120Columns(t *testing.T) {
 	}
 }
 
-func TestFieldsOfExportedStructsHaveACommentAboveThem(t *testing.T) {
+func TestExportedStructFieldsHaveACommentAboveThem(t *testing.T) {
 	files := goFiles(t)
 	for _, file := range slices.Concat(files["."], files["memchain"], files["backendtest"], files["explorer"]) {
 		if strings.HasSuffix(file, "_test.go") {
@@ -172,7 +172,7 @@ func TestRootTestFilesAreNamedAfterTheFileThatTheyTest(t *testing.T) {
 		name, test := strings.CutSuffix(file, "_test.go")
 		subject, _, _ := strings.Cut(name, "_")
 		if test && !slices.Contains(named, subject) {
-			t.Errorf("%s tests no file %s.go", file, subject)
+			t.Errorf("%s is named after %s.go, which does not exist", file, subject)
 		}
 	}
 }

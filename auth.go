@@ -17,25 +17,26 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// ErrUnauthorized is returned by an [Authorizer] if the project is unknown, or the secret is wrong or missing. The
-// client receives 401 with "Unauthorized access" in all these cases, or on a socket the error of its protocol.
+// ErrUnauthorized is returned by an [Authorizer] if the project is unknown, or if the secret is wrong or missing. In
+// all these cases, the response to an HTTP request or a handshake has status 401 and the message "Unauthorized access".
+// On an open socket, the client receives the corresponding error of its subprotocol.
 var ErrUnauthorized = errors.New("chaingql: unauthorized access")
 
-// RateLimitError is returned by an [Authorizer] to refuse a client for a while. The Authorizer sees the project and the
-// address of each request. The client receives 429 with Retry-After. On a socket it receives an error and a close
-// after which it may reconnect.
+// RateLimitError is returned by an [Authorizer] to refuse a client temporarily. The Authorizer can limit by project and
+// by client address, because it receives both with each call. The response to an HTTP request or a handshake has status
+// 429 and the header Retry-After. An open socket is closed with a code that allows the client to reconnect.
 type RateLimitError struct {
-	// RetryAfter is the time until the client should retry. The client receives it in whole seconds, rounded up, at
-	// least one.
+	// RetryAfter is the time that the client should wait before it retries. The client receives whole seconds, rounded
+	// up, and at least 1.
 	RetryAfter time.Duration
 }
 
-// Error returns a text with the time to wait.
+// Error returns a message that includes RetryAfter.
 func (e RateLimitError) Error() string {
 	return fmt.Sprintf("chaingql: rate limited for %v", e.RetryAfter)
 }
 
-// refusal returns the error for the client.
+// refusal returns the error that the client receives.
 func (e RateLimitError) refusal() *httpError {
 	no := newHTTPError(http.StatusTooManyRequests, codeRateLimited, "Too many requests.")
 	seconds := e.RetryAfter / time.Second
@@ -46,57 +47,62 @@ func (e RateLimitError) refusal() *httpError {
 	return no
 }
 
-// An Authorizer decides who may use a project. It is called concurrently: once for each HTTP request, and for a socket
+// An Authorizer decides who may use a project. It must be safe for concurrent use. The Handler calls it once for each
+// HTTP request. For a WebSocket, the Handler calls it:
 //
-//   - at the handshake, if the header Authorization has a secret;
-//   - for each connection_init, unless the handshake had a secret and the payload is absent or empty;
-//   - at the first start on a graphql-ws socket without connection_init, unless the handshake had a secret.
+//   - at the handshake, if the header Authorization contains a secret;
+//   - for each connection_init message, unless the handshake had a secret and the payload is absent or empty;
+//   - for the first start message of the subprotocol graphql-ws, if the client sent no connection_init and the
+//     handshake had no secret.
 type Authorizer interface {
-	// Authorize returns the context for the Backend's Balance: ctx, or a context derived from it with values of the
-	// host. A deadline of that context is the expiry of the credentials: then the socket is closed, and its client
-	// may reconnect. Authorize returns ErrUnauthorized to refuse the client, and [RateLimitError] to refuse it for a
-	// while. Any other error is logged, and the client receives an internal error.
+	// Authorize returns the context that the Handler passes to Backend.Balance: ctx, or a context derived from it with
+	// values of the host. If that context has a deadline, the credentials expire then: the Handler closes the sockets
+	// and event streams that use them, and their clients may reconnect.
 	//
-	// An unknown project should take as long as a wrong secret.
+	// Authorize returns ErrUnauthorized to refuse the client, and [RateLimitError] to refuse it temporarily. Any other
+	// error is logged, and the client receives an internal error.
+	//
+	// To hide which projects exist, a call for an unknown project should take as long as one with a wrong secret.
 	Authorize(ctx context.Context, c Credentials) (context.Context, error)
 }
 
-// Credentials are the credentials that a client sent, and its request.
+// Credentials holds the credentials that a client sent, and the client's request.
 type Credentials struct {
-	// Project is the wildcard {project} of the host's pattern, in lower case. It is empty if the pattern given to
-	// [Mount] has no such wildcard. If the Handler was mounted without Mount and the wildcard, it is the segment of the
-	// path before the last, and empty if there is none.
+	// Project is the value of the wildcard {project} in the host's pattern, in lower case. If the pattern passed to
+	// [Mount] has no such wildcard, Project is empty. If the Handler was registered without Mount and without the
+	// wildcard, Project is the path segment before the last one, or empty if there is none.
 	Project string
-	// Secret is the password of `Authorization: Basic`, whose user name must
-	// be empty, or the secret in connection_init.
+	// Secret is the password in the header `Authorization: Basic`, whose user name must be empty, or the secret in the
+	// payload of connection_init.
 	Secret string
-	// HasSecret distinguishes an empty secret from none.
+	// HasSecret reports whether the client sent a secret, which may be empty.
 	HasSecret bool
-	// Payload is the payload of a socket's connection_init as the client sent it, for example with a bearer token. It
-	// is a JSON object of at most 8 KiB without duplicate keys, nested no deeper than Limits.Depth. It is nil over
-	// HTTP, at the handshake, and if connection_init is missing or its payload is no object. The Authorizer owns it.
+	// Payload is the payload of a WebSocket's connection_init message as the client sent it. It may contain, for
+	// example, a bearer token. It is a JSON object of at most 8 KiB without duplicate keys, nested no deeper than
+	// Limits.Depth. It is nil for an HTTP request and at the handshake. It is also nil if there was no connection_init
+	// or its payload is not an object. The Authorizer may keep and change it.
 	Payload json.RawMessage
-	// Request is the HTTP request; for a socket it is the handshake. After the first decision about a socket it has
-	// only Method, URL, Host and RemoteAddr. The Authorizer must not keep or change it.
+	// Request is the HTTP request, or the handshake of a WebSocket. From the second call for the same WebSocket on, it
+	// has only Method, URL, Host and RemoteAddr. The Authorizer must not keep or change it.
 	Request *http.Request
 }
 
-// StaticProjects is an [Authorizer] with a fixed set of projects by id. Ids are compared in lower case. [New] copies
-// it, and panics if two ids differ only in case or a project requires a secret but has none. The key "" is the
-// project of clients whose URL names none.
+// StaticProjects is an [Authorizer] for a fixed set of projects. The keys are project ids, which are compared without
+// regard to case. The key "" is for clients whose URL contains no project. [New] copies the map. New panics if two ids
+// differ only in case, or if a project requires a secret but has none.
 type StaticProjects map[string]Project
 
-// A Project is a tenant of [StaticProjects].
+// A Project holds the access rules of one project in [StaticProjects].
 type Project struct {
-	// Secret is the secret of the project. A project without a
-	// Secret refuses clients that send one.
+	// Secret is the project's secret. A client that sends another secret is refused. If Secret is empty, every client
+	// that sends a secret is refused.
 	Secret string
-	// RequireSecret refuses clients that send no secret.
+	// RequireSecret reports whether clients that send no secret are refused.
 	RequireSecret bool
 }
 
-// Authorize admits a client of a known project with the right secret, or without a secret unless the project requires
-// one.
+// Authorize admits a client of a known project if it sent the right secret, or if it sent no secret and the project
+// requires none.
 func (p StaticProjects) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
 	known, err := p.digest()
 	if err != nil {
@@ -105,15 +111,15 @@ func (p StaticProjects) Authorize(ctx context.Context, c Credentials) (context.C
 	return known.Authorize(ctx, c)
 }
 
-// projectDigests are StaticProjects with the digests of their secrets. Authorize computes one digest in every case,
-// so its time does not depend on the project.
+// projectDigests holds the digests of the secrets in StaticProjects. Its Authorize computes one digest in every case,
+// so the duration does not reveal whether the project exists.
 type projectDigests map[string]tenant
 
 type tenant struct {
 	digest   [sha256.Size]byte
 	required bool
 	known    bool
-	open     bool // it has no secret
+	open     bool // the project has no secret
 }
 
 func (p StaticProjects) digest() (projectDigests, error) {
@@ -151,7 +157,8 @@ func (ds projectDigests) Authorize(ctx context.Context, c Credentials) (context.
 	return nil, errWrongSecret
 }
 
-// Why clients are refused, for [Hooks].AccessDenied and the log. Clients receive the same response for all of them.
+// The reasons for which clients are refused, for [Hooks].AccessDenied and the log. Clients receive the same response
+// for all reasons that wrap ErrUnauthorized.
 var (
 	errUnknownProject  = fmt.Errorf("%w: unknown project", ErrUnauthorized)
 	errNoSecret        = fmt.Errorf("%w: no secret", ErrUnauthorized)
@@ -169,8 +176,8 @@ func (allowAll) Authorize(ctx context.Context, _ Credentials) (context.Context, 
 	return ctx, nil
 }
 
-// credentials reads the credentials of a request. It fails if there are several Authorization headers, or one of the
-// Basic scheme is malformed. If everybody is admitted, it ignores them: they may be meant for another service.
+// credentials reads the credentials of a request. It fails if there are several Authorization headers, or if a Basic
+// header is malformed. If all clients are admitted, it ignores the headers, which may be meant for another service.
 func (h *Handler) credentials(r *http.Request) (Credentials, error) {
 	c := Credentials{Project: projectOf(r), Request: r}
 	if h.auth == (allowAll{}) {
@@ -189,8 +196,8 @@ func (h *Handler) credentials(r *http.Request) (Credentials, error) {
 	return c, nil
 }
 
-// basicSecret returns the secret of an Authorization header. Other schemes than Basic are left to the host's
-// Authorizer, which has the request.
+// basicSecret returns the secret in an Authorization header with the scheme Basic. For any other scheme, ok is false:
+// the host's Authorizer can read the header itself.
 func basicSecret(header string) (secret string, ok bool, err error) {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Basic") {
@@ -207,8 +214,8 @@ func basicSecret(header string) (secret string, ok bool, err error) {
 	return secret, true, nil
 }
 
-// projectOf returns the id of the project in lower case: "" if Mount was called without the wildcard {project}, the
-// wildcard if the host's pattern has it, or else the segment of the path before the last.
+// projectOf returns the project id of a request in lower case. It is "" if the pattern passed to Mount has no wildcard
+// {project}. Otherwise it is the value of that wildcard, or, without the wildcard, the path segment before the last.
 func projectOf(r *http.Request) string {
 	if r.PathValue(noProject) != "" {
 		return ""
@@ -226,7 +233,8 @@ func projectOf(r *http.Request) string {
 	return strings.ToLower(id)
 }
 
-// authorize returns the context and the project of a request that the Authorizer admits. The Authorizer runs in a slot.
+// authorize calls the Authorizer for a request and returns the context and the project of an admitted client. It holds
+// the slot work during the call.
 func (h *Handler) authorize(r *http.Request, work *slot) (ctx context.Context, project string, refused *httpError) {
 	if h.auth == (allowAll{}) {
 		return r.Context(), projectOf(r), nil
@@ -247,25 +255,25 @@ func (h *Handler) authorize(r *http.Request, work *slot) (ctx context.Context, p
 	return ctx, c.Project, nil
 }
 
-// admit calls the Authorizer. A panic becomes an error.
+// admit calls the Authorizer and converts a panic to an error.
 func (h *Handler) admit(ctx context.Context, c Credentials) (admitted context.Context, err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
 		case http.ErrAbortHandler:
-			panic(p) // net/http's own way to say goodbye
+			panic(p) // net/http handles it by closing the connection
 		default:
 			admitted, err = nil, guard.New(p)
 		}
 	}()
 	admitted, err = h.auth.Authorize(ctx, c)
 	if err == nil && admitted == nil {
-		err = errors.New("neither a context nor an error")
+		err = errors.New("Authorize returned neither a context nor an error")
 	}
 	return admitted, err
 }
 
-// refused returns the error that the client receives for an Authorizer's error.
+// refused returns the error that the client receives if the Authorizer returns err.
 func (h *Handler) refused(ctx context.Context, err error) *httpError {
 	var limited RateLimitError
 	var pointed *RateLimitError
@@ -280,6 +288,6 @@ func (h *Handler) refused(ctx context.Context, err error) *httpError {
 	case errors.As(err, &pointed) && pointed != nil:
 		return pointed.refusal()
 	}
-	// A failure of the host must not look like a wrong secret.
+	// If the Authorizer fails, the client must not receive the response to a wrong secret.
 	return &httpError{status: http.StatusInternalServerError, Error: h.mask(ctx, fmt.Errorf("authorizer: %w", err))}
 }

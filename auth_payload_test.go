@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// refusals holds the close of a socket if its connection_init is refused, by protocol.
+// refusals contains, for each protocol, how a socket is closed if its connection_init is refused.
 var refusals = map[string]string{"graphql-ws": "CLOSE 1008", "graphql-transport-ws": "CLOSE 4403"}
 
 // initOver opens a socket with protocol, sends connection_init with payload and returns the frames received.
@@ -56,14 +56,14 @@ func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
 					}
 					s, got := initOver(t, h, protocol, row.payload, header...)
 					if row.admitted != strings.HasPrefix(got, ack) || row.admitted == strings.Contains(got, refused) {
-						t.Fatalf("received %s", got)
+						t.Fatalf("received %s, want admission: %v", got, row.admitted)
 					}
 					if row.admitted {
 						start := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[protocol]
 						s.send(strings.Replace(startVersion, "start", start, 1))
 						got := strings.Join(s.receive(), " ")
 						if !strings.Contains(got, `"version":"`+chaingql.Version) {
-							t.Errorf("response to a query: %s", got)
+							t.Errorf("a query received %s, want the version", got)
 						}
 					}
 				})
@@ -72,7 +72,7 @@ func TestBearerTokenInConnectionInitIsAuthorized(t *testing.T) {
 	}
 }
 
-// A recordingAuthorizer admits everybody and records the credentials.
+// A recordingAuthorizer admits every client and records the credentials.
 type recordingAuthorizer struct{ all []chaingql.Credentials }
 
 func (s *recordingAuthorizer) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
@@ -104,11 +104,11 @@ func TestAuthorizerReceivesThePayloadOfEachConnectionInit(t *testing.T) {
 			`false a { "token":"two" }`,
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("the Authorizer got\n%s\nwant\n%s", lines(got), lines(want))
+			t.Errorf("the Authorizer received\n%s\nwant\n%s", lines(got), lines(want))
 		}
 		for _, c := range auth.all[2:] {
 			for i := range c.Payload {
-				c.Payload[i] = 'x' // the Authorizer owns it
+				c.Payload[i] = 'x' // an Authorizer may change the payload
 			}
 		}
 		s.send(startVersion)
@@ -137,7 +137,7 @@ func TestSecondConnectionInitIsAuthorizedByItsOwnPayload(t *testing.T) {
 	})
 }
 
-func TestInvalidConnectionInitPayloadIsRefusedOrHidden(t *testing.T) {
+func TestInvalidConnectionInitPayloadDoesNotReachTheAuthorizer(t *testing.T) {
 	deep := func(levels int) string {
 		return `{"a":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
 	}
@@ -173,7 +173,7 @@ func TestInvalidConnectionInitPayloadIsRefusedOrHidden(t *testing.T) {
 					// graphql-transport-ws itself refuses a payload that is not an object.
 					closed := row.want == "none" && strings.Contains(got, "CLOSE 4400")
 					if !strings.Contains(got, row.want) && !closed {
-						t.Errorf("got %s, want %s", got, row.want)
+						t.Errorf("the result is %s, want %s", got, row.want)
 					}
 				})
 			})

@@ -13,17 +13,17 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A rateLimiter holds the number of requests left per project.
+// A rateLimiter is an Authorizer that contains the number of remaining requests of each project.
 type rateLimiter map[string]int
 
 func (m rateLimiter) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
 	if m[c.Project]--; m[c.Project] < 0 {
-		return nil, fmt.Errorf("meter: %w", chaingql.RateLimitError{RetryAfter: 1500 * time.Millisecond})
+		return nil, fmt.Errorf("rate limiter: %w", chaingql.RateLimitError{RetryAfter: 1500 * time.Millisecond})
 	}
 	return ctx, nil
 }
 
-func TestRateLimitedRequestIs429(t *testing.T) {
+func TestRateLimitedRequestReceivesStatus429(t *testing.T) {
 	h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: rateLimiter{"demo": 2, "other": 1}})
 	for range 2 {
 		equal(t, "status", post(h, `{"query":"{__typename}"}`).Code, 200)
@@ -35,11 +35,11 @@ func TestRateLimitedRequestIs429(t *testing.T) {
 	equal(t, "body", w.Body.String(), refusalBody("Too many requests.", "RATE_LIMITED"))
 	equal(t, "another project", do(h, "GET", "/other/graphql?query={__typename}", "").Code, 200)
 	if strings.Contains(log.String(), "internal error") {
-		t.Errorf("log: %s", log)
+		t.Errorf("an internal error was logged: %s", log)
 	}
 }
 
-func TestRateLimitedSocketIsClosedForRetry(t *testing.T) {
+func TestRateLimitedSocketIsClosedWithARetryableCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: rateLimiter{"demo": 1}})
 		n := serve(t, h)
@@ -53,7 +53,7 @@ func TestRateLimitedSocketIsClosedForRetry(t *testing.T) {
 				`"extensions":{"code":"RATE_LIMITED"}}}`, "CLOSE 1013")
 		_, res, err := n.open(t, "/demo/graphql", "Authorization", "Basic Ong=")
 		if err == nil || res.StatusCode != 429 || res.Header.Get("Retry-After") != "2" {
-			t.Errorf("a handshake with a secret: %v, %v", res, err)
+			t.Errorf("the response to a handshake with a secret is %v, %v, want status 429", res, err)
 		}
 	})
 }

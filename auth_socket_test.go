@@ -115,7 +115,7 @@ func TestSocketOperationsUseTheAuthorizersContext(t *testing.T) {
 				var pairs []string
 				want := "42"
 				if header != "" {
-					// The second decision builds on the first one's context.
+					// The context of the second decision is derived from that of the first.
 					pairs, want = []string{"Authorization", header}, "84"
 				}
 				s := serve(t, h).socket(t, pairs...)
@@ -129,7 +129,7 @@ func TestSocketOperationsUseTheAuthorizersContext(t *testing.T) {
 	}
 }
 
-func TestExpiredCredentialsCloseTheSocketForRetry(t *testing.T) {
+func TestExpiredCredentialsCloseTheSocketWithARetryableCode(t *testing.T) {
 	for what, header := range map[string]string{"shown in the header": basic(":x"), "shown in init": ""} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -157,14 +157,14 @@ func TestExpiredCredentialsCloseTheSocketForRetry(t *testing.T) {
 				const want = `{"type":"connection_error"`
 				if len(got) != 2 || !strings.HasPrefix(got[0], want) || strings.Contains(got[0], "Unauth") ||
 					got[1] != "CLOSE 1001" {
-					t.Errorf("received %s", got)
+					t.Errorf("received %s, want connection_error and CLOSE 1001", got)
 				}
 			})
 		})
 	}
 }
 
-func TestAuthorizerFailureAdmitsNoSocket(t *testing.T) {
+func TestSocketIsRefusedIfTheAuthorizerFails(t *testing.T) {
 	for what, authorize := range failingAuthorizers {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestAuthorizerFailureAdmitsNoSocket(t *testing.T) {
 				s.send(startVersion)
 				got := s.receive()
 				if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1011" {
-					t.Fatalf("received %s", got)
+					t.Fatalf("received %s, want connection_error and CLOSE 1011", got)
 				}
 				masked(t, got[0], log)
 			})
@@ -221,7 +221,7 @@ func TestSocketDropsHeadersAfterTheFirstAuthorization(t *testing.T) {
 	}
 }
 
-func TestHandshakeWithALongURLIsRefused(t *testing.T) {
+func TestHandshakeWithATooLongURLIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 		n := serve(t, h)

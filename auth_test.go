@@ -151,7 +151,7 @@ func TestInvalidStaticProjectsPanicInNew(t *testing.T) {
 		func() {
 			defer func() {
 				if got := recover(); got != want && !(got == nil && want == "<nil>") {
-					t.Errorf("panic %v, want %s", got, want)
+					t.Errorf("New panicked with %v, want %s", got, want)
 				}
 			}()
 			h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: projects})
@@ -159,7 +159,7 @@ func TestInvalidStaticProjectsPanicInNew(t *testing.T) {
 		}()
 		_, err := projects.Authorize(context.Background(), chaingql.Credentials{Project: "unknown"})
 		if err == nil || want != "<nil>" && err.Error() != want {
-			t.Errorf("Authorize: %v, want %s", err, want)
+			t.Errorf("Authorize returned %v, want %s", err, want)
 		}
 	}
 }
@@ -197,8 +197,9 @@ func TestAuthorizersContextReachesTheBackend(t *testing.T) {
 	equal(t, "body without", post(h, askBalance).Body.String(), balanceResponse("0"))
 }
 
-// The time of a refusal must not reveal its reason. The test only logs the times, because they depend on the load of
-// the machine. t is Welch's t against the first row; more than 4.5 in repeated runs would be a leak.
+// The duration of a refusal must not reveal its reason. The test only logs the durations, because they depend on the
+// load of the machine. The logged t is Welch's t of a row against the first row. If it exceeds 4.5 in repeated runs,
+// the durations reveal the reason.
 func TestLogRefusalTimings(t *testing.T) {
 	tries := 100_000
 	if testing.Short() || raceEnabled { // the race detector would dominate the times
@@ -220,7 +221,7 @@ func TestLogRefusalTimings(t *testing.T) {
 		{what: "missing, unknown project", project: "nope"},
 	}
 	for range tries / len(rows) {
-		// No row may always profit from the CPU caches of the same predecessor.
+		// The order is random. Otherwise a row could always profit from the CPU caches filled by the row before it.
 		for _, i := range rand.Perm(len(rows)) {
 			row := &rows[i]
 			var header []string
@@ -231,7 +232,7 @@ func TestLogRefusalTimings(t *testing.T) {
 			w := do(h, "POST", "/"+row.project+"/graphql", "", header...)
 			row.took = append(row.took, float64(time.Since(start)))
 			if w.Code != 401 || w.Body.String() != refusalBody("Unauthorized access", "UNAUTHENTICATED") {
-				t.Fatalf("%s: %d %s", row.what, w.Code, w.Body)
+				t.Fatalf("%s: got status %d and body %s, want a refusal", row.what, w.Code, w.Body)
 			}
 		}
 	}

@@ -25,10 +25,10 @@ func masked(t *testing.T, response string, log *testkit.Buffer, rest ...string) 
 	t.Helper()
 	shown := idShown.FindStringSubmatch(response)
 	if shown == nil || !strings.Contains(response, `"message":"Internal server error"`) {
-		t.Fatalf("response is not masked: %s", response)
+		t.Fatalf("the response is not masked: %s", response)
 	}
 	if strings.Contains(response, "s3cret") {
-		t.Errorf("response contains the internal error: %s", response)
+		t.Errorf("the response contains the internal error: %s", response)
 	}
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "id="+shown[1]) {
@@ -43,7 +43,7 @@ func masked(t *testing.T, response string, log *testkit.Buffer, rest ...string) 
 	t.Errorf("the log lacks id %s: %s", shown[1], log)
 }
 
-func TestBackendFailureIsMaskedAndLogged(t *testing.T) {
+func TestBalanceFailureIsMaskedAndLogged(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		balance func(context.Context, chaingql.Address) (*big.Int, error)
@@ -73,7 +73,7 @@ func TestBackendFailureIsMaskedAndLogged(t *testing.T) {
 			masked(t, w.Body.String(), log, c.log)
 			const want = `{"data":{"blockchain":{"account":{"info":{"balance":null}}}},"errors":[{`
 			if !strings.HasPrefix(w.Body.String(), want) {
-				t.Errorf("body %s", w.Body)
+				t.Errorf("the body is %s, want the prefix %s", w.Body, want)
 			}
 		})
 	}
@@ -111,7 +111,7 @@ func TestAuthorizerFailureIsMaskedAndLogged(t *testing.T) {
 	for what, authorize := range failingAuthorizers {
 		t.Run(what, func(t *testing.T) {
 			h, log := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: authorize})
-			for range 2 { // the process survives
+			for range 2 { // the Handler still works after a panic
 				w := post(h, request802)
 				equal(t, "status", w.Code, 500)
 				equal(t, "content type", w.Header().Get("Content-Type"), jsonType)
@@ -127,14 +127,14 @@ func (a authorizer) Authorize(ctx context.Context, c chaingql.Credentials) (cont
 	return a(ctx, c)
 }
 
-func TestErrAbortHandlerPanicIsPassedOn(t *testing.T) {
+func TestErrAbortHandlerPanicIsPassedToNetHTTP(t *testing.T) {
 	abort := authorizer(func(context.Context, chaingql.Credentials) (context.Context, error) {
 		panic(http.ErrAbortHandler)
 	})
 	h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: abort})
 	defer func() {
 		if p := recover(); p != http.ErrAbortHandler {
-			t.Errorf("recovered %v, log %s", p, log)
+			t.Errorf("ServeHTTP panicked with %v, want http.ErrAbortHandler; the log is %s", p, log)
 		}
 	}()
 	post(h, request802)
@@ -158,7 +158,7 @@ func TestBlockingBackendTimesOut(t *testing.T) {
 			equal(t, "message", r.Errors[0].Message, "The chain's data did not come in time.")
 		}
 		if strings.Contains(log.String(), "internal error") {
-			t.Errorf("log: %s", log)
+			t.Errorf("a timeout was logged as an internal error: %s", log)
 		}
 	})
 }
@@ -175,14 +175,14 @@ func TestCanceledRequestIsNotAnInternalError(t *testing.T) {
 	h, log := newHandler(t, backend, chaingql.Options{Authorizer: authorize})
 	equal(t, "code", parse(t, post(h, askBalance).Body.String()).code(), "TIMEOUT")
 	if strings.Contains(log.String(), "internal error") {
-		t.Errorf("log: %s", log)
+		t.Errorf("a cancellation was logged as an internal error: %s", log)
 	}
 }
 
 func TestNewPanicsOnNilBackend(t *testing.T) {
 	defer func() {
 		if p := recover(); p != "chaingql: New: Backend is nil" {
-			t.Errorf("panic %v", p)
+			t.Errorf("New(nil, nil) panicked with %v", p)
 		}
 	}()
 	chaingql.New(nil, nil)
@@ -209,7 +209,7 @@ func TestNewAcceptsNilOptions(t *testing.T) {
 	}
 }
 
-// A panickingLogHandler panics in Handle or, if asked is true, already in Enabled.
+// A panickingLogHandler panics in Enabled if asked is true, and otherwise in Handle.
 type panickingLogHandler struct{ asked bool }
 
 func (n panickingLogHandler) Enabled(context.Context, slog.Level) bool {
@@ -222,7 +222,7 @@ func (panickingLogHandler) Handle(context.Context, slog.Record) error { panic("H
 func (n panickingLogHandler) WithAttrs([]slog.Attr) slog.Handler      { return n }
 func (n panickingLogHandler) WithGroup(string) slog.Handler           { return n }
 
-func TestPanickingLoggerIsHarmless(t *testing.T) {
+func TestPanickingLoggerDoesNotAffectResponses(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h, _ := newHandler(t, stubBackend{Backend: memchain.New(),
@@ -233,7 +233,7 @@ func TestPanickingLoggerIsHarmless(t *testing.T) {
 			for transport, ask := range allTransports {
 				const document = `{blockchain{account(address:"0:%064x"){info{balance}}}}`
 				if r := parse(t, ask(t, n, fmt.Sprintf(document, 1), nil)); r.code() != "INTERNAL_SERVER_ERROR" {
-					t.Errorf("%s: %+v", transport, r)
+					t.Errorf("%s: got %+v, want INTERNAL_SERVER_ERROR", transport, r)
 				}
 			}
 		})

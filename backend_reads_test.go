@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// gated is a chain. Its Blocks calls wait for release.
+// A gated chain blocks each call of Blocks until release is called for that call.
 type gated struct {
 	*memchain.Chain
 	mu    sync.Mutex
@@ -38,6 +38,7 @@ func (g *gated) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.
 	}
 }
 
+// waiting returns the number of calls that have begun so far.
 func (g *gated) waiting() int {
 	synctest.Wait()
 	g.mu.Lock()
@@ -45,13 +46,14 @@ func (g *gated) waiting() int {
 	return len(g.calls)
 }
 
+// release lets call i return err, or the page if err is nil.
 func (g *gated) release(i int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls[i] <- err
 }
 
-// queryAsync sends a query in its own goroutine.
+// queryAsync sends a query on its own goroutine.
 func queryAsync(ctx context.Context, h *chaingql.Handler, document string) <-chan string {
 	response := make(chan string, 1)
 	go func() {
@@ -71,21 +73,21 @@ func newHandlerWithoutTimeout(t *testing.T, b chaingql.Backend) *chaingql.Handle
 	return h
 }
 
-func TestIdenticalReadsInFlightShareOneCall(t *testing.T) {
+func TestIdenticalConcurrentReadsShareOneBackendCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(26, 3)
 		g := &gated{Chain: chainOf(t, blocks)}
 		h := newHandlerWithoutTimeout(t, g)
 		first := queryAsync(t.Context(), h, newest)
-		begun := g.waiting() // the query's call and the block stream's own
+		begun := g.waiting() // the query's call and the call of the block stream
 		var rest []<-chan string
 		for i := range 20 {
 			document := fmt.Sprintf("query Q%d{blockchain{blocks(last:1){edges{cursor}}}}", i)
 			rest = append(rest, queryAsync(t.Context(), h, document))
 		}
-		equal(t, "calls for twenty more of the same", g.waiting()-begun, 0)
+		equal(t, "calls for twenty more identical reads", g.waiting()-begun, 0)
 		other := queryAsync(t.Context(), h, `{blockchain{blocks(last:1,workchain:-1){edges{cursor}}}}`)
-		equal(t, "calls for another", g.waiting()-begun, 1)
+		equal(t, "calls for a different read", g.waiting()-begun, 1)
 		for i := range g.waiting() {
 			g.release(i, nil)
 		}
@@ -94,12 +96,12 @@ func TestIdenticalReadsInFlightShareOneCall(t *testing.T) {
 		}
 		<-other
 		queryAsync(t.Context(), h, newest)
-		equal(t, "calls for the same afterwards", g.waiting()-begun, 2)
+		equal(t, "calls after an identical read that began later", g.waiting()-begun, 2)
 		g.release(g.waiting()-1, nil)
 	})
 }
 
-func TestCanceledCallerEndsOnlyItsOwnWait(t *testing.T) {
+func TestCanceledCallerDoesNotCancelASharedBackendCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(27, 3)
 		g := &gated{Chain: chainOf(t, blocks)}
@@ -114,7 +116,7 @@ func TestCanceledCallerEndsOnlyItsOwnWait(t *testing.T) {
 		leave()
 		leaveToo()
 		if got := <-left; !strings.Contains(got, "cancelled") {
-			t.Error(got)
+			t.Errorf("a canceled caller received %s", got)
 		}
 		for i := range n {
 			g.release(i, nil)
@@ -124,7 +126,7 @@ func TestCanceledCallerEndsOnlyItsOwnWait(t *testing.T) {
 	})
 }
 
-func TestSharedCallIsCanceledWhenAllCallersLeave(t *testing.T) {
+func TestSharedBackendCallIsCanceledWhenAllCallersHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Chain: chainOf(t, randomBlocks(28, 3))}
 		h := newHandlerWithoutTimeout(t, g)
@@ -137,13 +139,13 @@ func TestSharedCallIsCanceledWhenAllCallersLeave(t *testing.T) {
 	})
 }
 
-func TestPanicOfASharedCallReachesAllCallers(t *testing.T) {
+func TestPanicInASharedBackendCallFailsAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		calls := 0
 		h := newHandlerWithoutTimeout(t, stubBackend{Backend: memchain.New(),
 			blocks: func(_ context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-				if q.Last != 2 { // the block stream's own call
+				if q.Last != 2 { // the call of the block stream
 					return nil, nil
 				}
 				calls++
@@ -158,14 +160,14 @@ func TestPanicOfASharedCallReachesAllCallers(t *testing.T) {
 		close(release)
 		for _, response := range responses {
 			if got := <-response; !idShown.MatchString(got) || strings.Contains(got, "s3cret") {
-				t.Error(got)
+				t.Errorf("the error is not masked: %s", got)
 			}
 		}
 		equal(t, "calls", calls, 1)
 	})
 }
 
-func TestReadDoesNotJoinACallOlderThanASentBlock(t *testing.T) {
+func TestReadDoesNotShareACallThatBeganBeforeASentBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(29, 40)
 		g := &gated{Chain: chainOf(t, blocks[:30])}
@@ -181,15 +183,15 @@ func TestReadDoesNotJoinACallOlderThanASentBlock(t *testing.T) {
 		commit(t, g.Chain, blocks[30])
 		e.expect("the block", append([]string{":"}, next(blocks[30])...)...)
 		queryAsync(t.Context(), h, old)
-		equal(t, "calls for the same after a block was shown", g.waiting()-begun, 1)
+		equal(t, "calls for an identical read after a block was sent", g.waiting()-begun, 1)
 		g.release(begun-1, nil)
 		g.release(begun, nil)
 	})
 }
 
-// A call that hangs and ignores its context delays its callers by at most BackendTimeout. Later callers get a new
-// call.
-func TestHangingReadDoesNotBlockLaterReads(t *testing.T) {
+// A Backend call that hangs and ignores its context delays its callers by at most BackendTimeout. Later callers make a
+// new call.
+func TestHangingBackendCallDoesNotBlockLaterReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(61, 3)
 		release := make(chan struct{})
@@ -209,7 +211,7 @@ func TestHangingReadDoesNotBlockLaterReads(t *testing.T) {
 		waits := queryAsync(t.Context(), h, newest)
 		time.Sleep(chaingql.DefaultLimits().BackendTimeout)
 		if got := <-waits; !strings.Contains(got, `"TIMEOUT"`) {
-			t.Errorf("caller that waited with it: %s", got)
+			t.Errorf("a caller that shared the hanging call received %s", got)
 		}
 		equal(t, "later caller", <-queryAsync(t.Context(), h, newest), newestIs(blocks[2]))
 		equal(t, "calls", calls.Load(), 2)
@@ -219,7 +221,7 @@ func TestHangingReadDoesNotBlockLaterReads(t *testing.T) {
 }
 
 // Reads with different arguments must not share a call.
-func TestDifferentReadsInFlightShareNoCall(t *testing.T) {
+func TestDifferentConcurrentReadsAreNotCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Chain: chainOf(t, randomBlocks(62, 60))}
 		h := newHandlerWithoutTimeout(t, g)

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// amount returns the balance of an account. If the Backend supports it, it is read together with all others of the
-// request.
+// amount returns the balance of an account. If the Backend is a BalanceBatcher, amount reads all balances of the
+// request together.
 func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 	if a.call == nil || !a.call.op.Batches() {
 		return r.one(ctx, a.address)
 	}
 	if a.call.balances == nil {
-		a.call.balances, a.call.err = map[Address]balance{}, errPanicked // remains if the call panics
+		a.call.balances, a.call.err = map[Address]balance{}, errPanicked // remains set if the Backend panics
 		a.call.err = r.together(ctx, a.call)
 	}
 	known, asked := a.call.balances[a.address]
@@ -26,7 +26,7 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 	case asked:
 		return known.amount, known.err
 	}
-	a.call.balances[a.address] = balance{err: errPanicked} // likewise
+	a.call.balances[a.address] = balance{err: errPanicked} // remains set if the Backend panics
 	amount, err := r.one(ctx, a.address)
 	a.call.balances[a.address] = balance{amount, err}
 	return amount, err
@@ -34,7 +34,7 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 
 var errPanicked = errors.New("chaingql: the Backend panicked")
 
-// one reads one balance.
+// one reads the balance of one account from the Backend.
 func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
 	if err := r.acquire(ctx); err != nil {
 		return nil, err
@@ -54,7 +54,8 @@ func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
 	return amount, nil
 }
 
-// together reads all balances of a request in one call, if there are several and the Backend is a BalanceBatcher.
+// together reads all balances of a request in one Backend call. It does nothing if the request has fewer than two
+// addresses or the Backend is not a BalanceBatcher.
 func (r *resolvers) together(ctx context.Context, c *call) error {
 	if r.batcher == nil {
 		return nil
@@ -91,8 +92,8 @@ func (r *resolvers) together(ctx context.Context, c *call) error {
 	return nil
 }
 
-// decimal and hexadecimal append a balance as a JSON string. Nearly all have at most 64 bits, and then need no
-// formatting by big.Int.
+// decimal and hexadecimal format a balance as a JSON string. Nearly all balances have at most 64 bits; these are
+// formatted without big.Int.
 type (
 	decimal     struct{ *big.Int }
 	hexadecimal struct{ *big.Int }

@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A batchRecorder is a chain that records its Balance and Balances calls.
+// A batchRecorder is a chain that records the calls of Balance and Balances.
 type batchRecorder struct {
 	*memchain.Chain
 	asked []string
@@ -43,7 +43,7 @@ func newBatchRecorder(amounts ...int64) *batchRecorder {
 	return b
 }
 
-// account returns a field that selects the balance of account i.
+// account returns a field with an alias that selects the balance of account i.
 func account(alias string, i int) string {
 	return fmt.Sprintf(`%s:account(address:"0:%02x%062d"){info{balance(format:DEC)}}`, alias, i, 0)
 }
@@ -56,7 +56,7 @@ func amounts(pairs ...any) string {
 	return `{"data":{"blockchain":{` + strings.Join(all, ",") + `}}}`
 }
 
-func TestBalancesOfOneRequestAreOneCall(t *testing.T) {
+func TestBalancesOfOneRequestAreReadInOneCall(t *testing.T) {
 	zero := "0:" + strings.Repeat("00", 32)
 	for _, c := range []struct{ what, fields, want, asked string }{
 		{"three", account("a", 0) + account("b", 1) + account("c", 2), amounts("a", 10, "b", 20, "c", 30), "3"},
@@ -91,7 +91,7 @@ func TestBalancesOfOneRequestAreOneCall(t *testing.T) {
 	}
 }
 
-func TestBalancesByVariablesAreOneCall(t *testing.T) {
+func TestBalancesOfAddressesInVariablesAreReadInOneCall(t *testing.T) {
 	b := newBatchRecorder(10, 20)
 	h, _ := newHandler(t, b, chaingql.Options{})
 	const document = `query($a:String!,$b:String!){
@@ -110,12 +110,12 @@ func TestInvalidAddressDoesNotAffectOtherBalances(t *testing.T) {
 	const want = `{"data":{"blockchain":{"a":{"info":{"balance":"10"}},"b":{"info":{"balance":"20"}},"bad":null}},` +
 		`"errors":[{"message":"Invalid account address"`
 	if !strings.HasPrefix(got, want) {
-		t.Errorf("got %s", got)
+		t.Errorf("the response is %s, want the prefix %s", got, want)
 	}
 	equal(t, "calls", strings.Join(b.asked, " "), "2")
 }
 
-func TestBatchFailureIsMaskedAndLogged(t *testing.T) {
+func TestBalanceBatchFailureIsMaskedAndLogged(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		batch func(context.Context, []chaingql.Address) ([]*big.Int, error)
@@ -141,13 +141,13 @@ func TestBatchFailureIsMaskedAndLogged(t *testing.T) {
 			const want = `{"data":{"blockchain":{"a":{"info":{"balance":null}},` +
 				`"b":{"info":{"balance":null}}}},"errors":[`
 			if !strings.HasPrefix(got, want) {
-				t.Error(got)
+				t.Errorf("the response is %s, want the prefix %s", got, want)
 			}
 		})
 	}
 }
 
-func TestBatchTimesOut(t *testing.T) {
+func TestBalanceBatchTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatchRecorder(10, 20)
 		b.batch = func(ctx context.Context, _ []chaingql.Address) ([]*big.Int, error) {
@@ -162,7 +162,7 @@ func TestBatchTimesOut(t *testing.T) {
 	})
 }
 
-func TestBatchWaitsOnceForASlot(t *testing.T) {
+func TestBalanceBatchWaitsForASlotOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, release := newBatchRecorder(10, 20, 30), make(chan struct{})
 		b.batch = func(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
@@ -184,7 +184,7 @@ func TestBatchWaitsOnceForASlot(t *testing.T) {
 	})
 }
 
-func TestPanickingBatchIsCalledOnce(t *testing.T) {
+func TestPanickingBalanceBatchIsNotCalledAgain(t *testing.T) {
 	b := newBatchRecorder(10, 20, 30)
 	b.batch = func(context.Context, []chaingql.Address) ([]*big.Int, error) { panic("s3cret") }
 	h, log := newHandler(t, b, chaingql.Options{})
@@ -192,7 +192,7 @@ func TestPanickingBatchIsCalledOnce(t *testing.T) {
 	equal(t, "calls", strings.Join(b.asked, " "), "3")
 }
 
-func TestBalancesMatchTheReference(t *testing.T) {
+func TestBalancesMatchTheRecordedReference(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	ab := "0:" + strings.Repeat("ab", 32)
 	ones := "0:" + strings.Repeat("1", 64)

@@ -8,8 +8,9 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// read returns a page from the window of recent blocks, or else from the Backend; concurrent identical reads share
-// one call. It also returns the window that the page is from, or an empty one.
+// read returns a page from the window of recent blocks, or else from the Backend. Concurrent identical reads share one
+// Backend call. read also returns the window that contains the page, or an empty window if the page is from the
+// Backend.
 func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, blocklog.Window[Block], error) {
 	var none blocklog.Window[Block]
 	if c.isBusy() {
@@ -25,7 +26,7 @@ func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, 
 	if !w.Live {
 		r.recent.Start()
 	}
-	ctx, cancel := r.deadline(ctx) // each caller has its own, also for a shared call
+	ctx, cancel := r.deadline(ctx) // each caller has its own deadline, even if callers share a Backend call
 	defer cancel()
 	blocks, err := r.reads.Do(ctx, readingOf(q, w.Reached), func(shared context.Context) ([]Block, error) {
 		if err := r.acquire(shared); err != nil {
@@ -43,8 +44,8 @@ func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, 
 	return blocks, none, nil
 }
 
-// within returns a page from the window if the window certainly has all blocks that the Backend would return. A
-// cursor that is not in the window is left to the Backend.
+// within returns a page from the window, and true if the window certainly has all blocks that the Backend would return.
+// It returns false if a cursor of q is not in the window, because only the Backend knows whether that cursor is valid.
 func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
 	known := func(c Cursor) bool {
 		if c == "" || string(c) == w.After {
@@ -57,12 +58,13 @@ func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
 		return nil, false
 	}
 	blocks := pageOf(w.Blocks, q)
-	// A page from the low end may begin before the window.
+	// If q.After is before the window, the page is whole only if q.Last blocks were found.
 	whole := string(q.After) >= w.After || q.Last > 0 && len(blocks) == q.Last
 	return blocks, whole
 }
 
-// pageOf is PageOf for callers that do not change the page: if it needs no filter, it is a part of the window itself.
+// pageOf is like PageOf, for callers that do not change the page: without a filter, it returns a subslice of the window
+// instead of a copy.
 func pageOf(window []Block, q BlocksQuery) []Block {
 	if q.Workchain != nil || q.Shard != nil {
 		return PageOf(window, q)
@@ -74,7 +76,7 @@ func pageOf(window []Block, q BlocksQuery) []Block {
 	return window[:min(q.First, len(window))]
 }
 
-// page reads a page from the Backend and returns its errors as those of the API.
+// page reads a page from the Backend and translates the Backend's errors into errors of the API.
 func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
@@ -108,14 +110,14 @@ func tooOld(oldest []Block) *plan.Error {
 	return e
 }
 
-// A reading is the key of a page that is read from the Backend. It includes the newest block that the Handler had
-// shown: a read that began before that might lack the block.
+// A reading identifies a read of a page from the Backend; reads with equal keys share one call. The key includes the
+// cursor of the newest block that clients have seen, because a read that began before that block might lack it.
 type reading struct {
 	q         BlocksQuery // without its pointers
 	workchain int32
 	shard     uint64
-	given     [2]bool // workchain, shard
-	seen      string
+	given     [2]bool // whether workchain and shard are set
+	seen      string  // cursor of the newest block that clients have seen
 }
 
 func readingOf(q BlocksQuery, seen string) reading {

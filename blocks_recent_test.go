@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A pageCounter counts Blocks calls.
+// A pageCounter is a chain that counts the calls of Blocks.
 type pageCounter struct {
 	*memchain.Chain
 	pages atomic.Int64
@@ -25,7 +25,7 @@ func (c *pageCounter) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]cha
 	return c.Chain.Blocks(ctx, q)
 }
 
-// costs returns the number of Blocks calls while f runs.
+// costs returns the number of calls of Blocks while f runs.
 func (c *pageCounter) costs(f func()) int64 {
 	before := c.pages.Load()
 	f()
@@ -48,7 +48,7 @@ func startStream(t *testing.T, h *chaingql.Handler, chain *memchain.Chain, b cha
 	synctest.Wait()
 }
 
-func TestRecentBlocksNeedNoCallWhileTheStreamIsLive(t *testing.T) {
+func TestRecentBlocksNeedNoBackendCallWhileFollowWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(21, 300)
 		c := &pageCounter{Chain: chainOf(t, blocks[:299])}
@@ -80,20 +80,20 @@ func TestRecentBlocksNeedNoCallWhileTheStreamIsLive(t *testing.T) {
 			document := "{blockchain{blocks(" + args + ")" + fields + "}}"
 			var got string
 			if n := c.costs(func() { got = query(h, document, nil) }); n != pages {
-				t.Errorf("%s cost %d pages, want %d", args, n, pages)
+				t.Errorf("%s needed %d calls of Blocks, want %d", args, n, pages)
 			}
 			equal(t, args, got, query(asleep, document, nil))
 		}
 		n := c.costs(func() {
 			if got := query(h, "{info{lastBlockTime latency}}", nil); !strings.Contains(got, `"lastBlockTime":16`) {
-				t.Error(got)
+				t.Errorf("info has another lastBlockTime: %s", got)
 			}
 		})
 		equal(t, "pages for info", n, 0)
 	})
 }
 
-func TestWindowHoldsAChainFollowedFromItsFirstBlock(t *testing.T) {
+func TestWindowAnswersForAChainFollowedFromItsFirstBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(22, 30)
 		c := &pageCounter{Chain: memchain.New()}
@@ -111,7 +111,7 @@ func TestWindowHoldsAChainFollowedFromItsFirstBlock(t *testing.T) {
 	})
 }
 
-func TestQueriesCallTheBackendWhileTheStreamIsNotLive(t *testing.T) {
+func TestQueriesReadFromTheBackendWhileFollowFailsOrStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(23, 10)
 		c := &pageCounter{Chain: memchain.New()}
@@ -138,7 +138,7 @@ func TestQueriesCallTheBackendWhileTheStreamIsNotLive(t *testing.T) {
 	})
 }
 
-// In a laggingChain, Follow yields blocks only up to most() and checks again after a receive from more.
+// In a laggingChain, Follow yields blocks only up to the cursor most(). It calls most again after a receive from more.
 type laggingChain struct {
 	*pageCounter
 	most func() chaingql.Cursor
@@ -163,7 +163,7 @@ func (l laggingChain) Follow(ctx context.Context, after chaingql.Cursor) iter.Se
 	}
 }
 
-func TestQueriesNeverGoBackInTime(t *testing.T) {
+func TestQueriesNeverReturnOlderBlocksThanBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(24, 20)
 		var most atomic.Value
@@ -207,7 +207,7 @@ func TestQueriesNeverGoBackInTime(t *testing.T) {
 	})
 }
 
-func TestQuerySeesBlocksSentOnEventStreams(t *testing.T) {
+func TestQuerySeesBlocksAlreadySentOnEventStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(25, 200)
 		c := &pageCounter{Chain: memchain.New()}

@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestPagesMatchTheReference(t *testing.T) {
+func TestPagesMatchTheRecordedReference(t *testing.T) {
 	const (
 		page800 = `{"cursor":"2320m","node":{"id":` +
 			`"block/3cd6c3102a839c4fdc85840a85d34ac6950de394b7761b156e216bccd14fb8ca",` +
@@ -79,7 +79,7 @@ func TestInvalidBlocksArgumentsAreFieldErrors(t *testing.T) {
 	}
 }
 
-// connection is a page in the form that clients receive.
+// A connection is a decoded page, as clients receive it.
 type connection struct {
 	Edges []struct {
 		Cursor string
@@ -112,7 +112,7 @@ func askPage(t *testing.T, h *chaingql.Handler, args map[string]any) connection 
 	}`
 	r := parse(t, query(h, document, args))
 	if len(r.Errors) > 0 {
-		t.Fatalf("%v: %+v", args, r.Errors)
+		t.Fatalf("the query for page %v failed: %+v", args, r.Errors)
 	}
 	var data struct {
 		Blockchain struct{ Blocks connection }
@@ -131,7 +131,7 @@ func cursorsOf(blocks []chaingql.Block) []string {
 	return cursors
 }
 
-func TestPagesAgreeWithPageOfOnRandomChains(t *testing.T) {
+func TestPagesOfRandomChainsMatchPageOf(t *testing.T) {
 	for _, size := range []int{0, 1, 50, 51, 170} {
 		blocks := randomBlocks(uint64(size), size)
 		h, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{})
@@ -200,11 +200,11 @@ func checkPage(t *testing.T, h *chaingql.Handler, args map[string]any, want []ch
 	t.Helper()
 	c := askPage(t, h, args)
 	if !slices.Equal(c.cursors(), cursorsOf(want)) {
-		t.Fatalf("%v: got %v, want %v", args, c.cursors(), cursorsOf(want))
+		t.Fatalf("page %v has the blocks %v, want %v", args, c.cursors(), cursorsOf(want))
 	}
 	for i, e := range c.Edges {
 		if e.Node.Hash != want[i].Hash.String() || e.Node.Order != e.Cursor {
-			t.Fatalf("%v: edge %d is %+v", args, i, e)
+			t.Fatalf("page %v has a wrong edge %d: %+v", args, i, e)
 		}
 	}
 	first, last := "", ""
@@ -213,7 +213,7 @@ func checkPage(t *testing.T, h *chaingql.Handler, args map[string]any, want []ch
 	}
 	p := c.PageInfo
 	if p.StartCursor != first || p.EndCursor != last || p.HasNextPage != next || p.HasPreviousPage != previous {
-		t.Fatalf("%v: pageInfo %+v, want %q, %q, %v, %v", args, p, first, last, next, previous)
+		t.Fatalf("page %v has pageInfo %+v, want %q, %q, %v, %v", args, p, first, last, next, previous)
 	}
 }
 
@@ -240,7 +240,8 @@ func TestPagingVisitsEveryBlockOnce(t *testing.T) {
 			args["before"] = c.PageInfo.StartCursor
 		}
 		if !slices.Equal(up, want) || !slices.Equal(down, want) {
-			t.Errorf("pages of %d: up %d blocks, down %d, want %d", size, len(up), len(down), len(want))
+			t.Errorf("pages of %d have %d blocks forwards and %d backwards, want %d",
+				size, len(up), len(down), len(want))
 		}
 	}
 }
@@ -265,7 +266,7 @@ func TestTooOldCursorErrorNamesTheOldestBlock(t *testing.T) {
 
 	chain.Prune("ffff")
 	if oldest := parse(t, ask(blocks[1].Cursor)).Errors[0].Extensions["oldest"]; oldest != string(blocks[19].Cursor) {
-		t.Errorf("the oldest block is %v, want the newest, which is never pruned", oldest)
+		t.Errorf("the oldest block is %v, want the newest block, which is never pruned", oldest)
 	}
 }
 
@@ -284,7 +285,7 @@ func TestTooOldCursorErrorOnEmptyChainNamesNoBlock(t *testing.T) {
 	r := parse(t, query(h, `{blockchain{blocks(first:2,after:"01m"){edges{cursor}}}}`, nil))
 	equal(t, "code", r.code(), "CURSOR_TOO_OLD")
 	if oldest, ok := r.Errors[0].Extensions["oldest"]; ok {
-		t.Errorf("the oldest block is %v", oldest)
+		t.Errorf("the error names the oldest block %v of an empty chain", oldest)
 	}
 }
 

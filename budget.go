@@ -9,52 +9,52 @@ import (
 )
 
 const (
-	// freeBytes is the memory that a request may use before it is counted, and the most that a write to a client
-	// which does not read can keep.
+	// freeBytes is the memory that a request may use before its memory is counted. It is also the maximum memory that a
+	// blocked write to a client can keep.
 	freeBytes = 16 << 10
 
-	// smallBytes is the maximum size of responses that may use the last eighth of a budget. A page of 50 blocks with
-	// all fields takes half of it.
+	// smallBytes is the maximum size of a small response. Only small responses may use the last eighth of a budget. A
+	// page of 50 blocks with all fields takes half of smallBytes.
 	smallBytes = 64 << 10
 
-	// leastRate is the number of bytes per second that a client must take or send to avoid falling behind.
+	// leastRate is the number of bytes per second that a client must receive to avoid falling behind.
 	leastRate = 256 << 10
 
-	// stalledAfter is how far a response must be behind before a new HTTP request may end it.
+	// stalledAfter is how far a client must be behind before a new HTTP response may end the client's response.
 	stalledAfter = time.Second
 
-	// smallPatience divides stalledAfter for small responses. No machine produces a whole budget of responses in that
-	// time.
+	// smallPatience is the divisor of stalledAfter for new responses that are small. No machine produces responses that
+	// fill a whole budget in the resulting time.
 	smallPatience = 10
 )
 
 // A budget bounds the bytes that are kept for clients. When it is full, it ends the holds that are furthest behind. A
-// hold is behind by the time since it began, less the time that its bytes would have taken at leastRate. So a client
-// that takes a little now and then falls behind like one that takes nothing.
+// hold is behind by the time since it began, minus the time that the transferred bytes take at leastRate. So a client
+// that takes a few bytes now and then falls behind like a client that takes nothing.
 type budget struct {
 	limit int // bytes; 0 means no limit
 
 	mu    sync.Mutex
 	used  int
-	holds holds     // those that may be ended
-	ended sync.Cond // a call of end has returned
+	holds holds     // the holds that may be ended
+	ended sync.Cond // signals that a call of ender.end has returned
 }
 
-// A hold is the share of one body, response or socket in a budget. The zero value holds nothing. The budget's mu
-// guards its fields, except for owner and large.
+// A hold counts the bytes of one body, response or socket in a budget. The zero value counts none. The budget's mu
+// guards the fields, except for owner and large.
 type hold struct {
 	owner ender // set before the hold is listed
-	large bool  // it belongs to a response of more than smallBytes; set before the hold is listed
+	large bool  // the response has more than smallBytes; set before the hold is listed
 
 	bytes  int
-	upTo   time.Duration // on the xsync.Clock; until then its client has kept leastRate
-	place  int           // index in holds plus 1; 0 if it is not listed
+	upTo   time.Duration // time on the xsync.Clock up to which the client has kept leastRate
+	place  int           // index in holds plus 1; 0 if the hold is not listed
 	ending bool          // owner.end is running
-	over   bool          // it was ended and counts no bytes any more
+	over   bool          // the hold was ended and counts no bytes any more
 }
 
-// An ender releases the resource of a hold. The budget calls end at most once, never after free has returned, and
-// without holding a lock. It must not block.
+// An ender ends the body, response or connection whose bytes a hold counts. The budget calls end at most once, never
+// after free has returned, and without holding a lock. end must not block.
 type ender interface{ end() }
 
 func newBudget(limit int) *budget {
@@ -64,8 +64,8 @@ func newBudget(limit int) *budget {
 }
 
 // add counts n more bytes for o; n may be negative. If there is no room, add ends the holds that are furthest behind,
-// o included, but none that is behind by less than patience. It returns false, and counts nothing, if that was not
-// enough or if o has been ended. Responses of more than smallBytes leave the last eighth of the budget to others.
+// o included, but no hold that is behind by less than patience. add returns false, and counts nothing, if that was not
+// enough or if o has been ended. Responses of more than smallBytes leave the last eighth of the budget to smaller ones.
 func (b *budget) add(o *hold, n int, patience time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,12 +89,12 @@ func (b *budget) addLocked(o *hold, n int, patience time.Duration) bool {
 	o.bytes += n
 	b.used += n
 	if o.place > 0 && o.bytes == 0 {
-		b.remove(o) // ending it would free nothing
+		b.remove(o) // ending o would free nothing
 	}
 	return true
 }
 
-// addListed is add, and allows the budget to end o from now on.
+// addListed is like add. If it returns true, the budget may end o from then on.
 func (b *budget) addListed(o *hold, n int, patience time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,8 +113,9 @@ func (b *budget) list(o *hold) {
 	}
 }
 
-// move frees a hold that is not listed, counts n bytes for another, and allows the budget to end that. The first hold
-// counted most of these bytes, so they are not refused: if there is no room, holds that are further behind are ended.
+// move frees from, which is not listed, counts n bytes for to instead, and allows the budget to end to. move refuses
+// nothing, because from counted most of these bytes already. If there is no room, move ends holds that are further
+// behind than to.
 func (b *budget) move(from, to *hold, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +132,7 @@ func (b *budget) move(from, to *hold, n int) {
 	}
 }
 
-// progress records that the client has taken n bytes.
+// progress records that the client of o has received n bytes.
 func (b *budget) progress(o *hold, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +142,7 @@ func (b *budget) progress(o *hold, n int) {
 	}
 }
 
-// free releases all bytes of o, and reports whether o was not ended. Afterwards o is a zero hold again.
+// free releases all bytes of o and resets it. It returns false if the budget has ended o.
 func (b *budget) free(o *hold) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +158,7 @@ func (b *budget) free(o *hold) bool {
 	return !over
 }
 
-// end ends a hold. Called with mu held, which it releases meanwhile.
+// end ends o. Called with mu held; end releases mu while it calls the owner.
 func (b *budget) end(o *hold) {
 	b.remove(o)
 	b.used -= o.bytes
@@ -174,7 +175,7 @@ func (b *budget) end(o *hold) {
 // remove removes o from the list. Called with mu held.
 func (b *budget) remove(o *hold) { heap.Remove(&b.holds, o.place-1) }
 
-// holds implements [heap.Interface]. Its first hold is the one furthest behind.
+// holds implements [heap.Interface]. The first hold is the one that is furthest behind.
 type holds []*hold
 
 func (s holds) Len() int           { return len(s) }

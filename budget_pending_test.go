@@ -54,7 +54,7 @@ func TestShutdownWaitsForSlowBodies(t *testing.T) {
 		time.Sleep(time.Second)
 		select {
 		case <-down:
-			t.Error("Shutdown returned before the request was answered")
+			t.Error("Shutdown returned before the response was sent")
 		default:
 		}
 		if _, err := w.Write([]byte(request802[10:])); err != nil {
@@ -68,7 +68,7 @@ func TestShutdownWaitsForSlowBodies(t *testing.T) {
 	})
 }
 
-func TestSlowestBodiesAreEndedFirst(t *testing.T) {
+func TestOldestIncompleteBodiesAreEndedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d hookRecorder
 		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
@@ -103,8 +103,7 @@ func TestSlowestBodiesAreEndedFirst(t *testing.T) {
 	})
 }
 
-// A growing body counts with its current size.
-func TestLargeBodiesAreCounted(t *testing.T) {
+func TestGrowingBodyCountsWithItsCurrentSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{PendingBodyBytes: 64 << 10}})
 		n := serve(t, h)
@@ -117,7 +116,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	})
 }
 
-// pages returns a query with a large response: 40 pages of 50 blocks.
+// pages returns the body of a query with a large response: 40 pages of 50 blocks.
 func pages() string {
 	var b strings.Builder
 	for i := range 40 {
@@ -126,14 +125,14 @@ func pages() string {
 	return body("{blockchain{"+b.String()+"}}", nil)
 }
 
-// newPagesHandler returns a Handler for the query of pages, with a budget for responses.
+// newPagesHandler returns a Handler that can answer the query of pages. budget is its PendingResponseBytes.
 func newPagesHandler(t *testing.T, budget int) *chaingql.Handler {
 	limits := chaingql.Limits{PendingResponseBytes: budget}
 	h, _ := newHandler(t, chainOf(t, randomBlocks(31, 400)), chaingql.Options{Limits: limits})
 	return h
 }
 
-func TestUnreadResponsesHaveABudget(t *testing.T) {
+func TestMemoryOfUnreadResponsesIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newPagesHandler(t, 4<<20)
 		n := serve(t, h)
@@ -161,20 +160,20 @@ func TestUnreadResponsesHaveABudget(t *testing.T) {
 		status, res := w.response()
 		equal(t, "status after a second without reads", status, 200)
 		if !strings.HasPrefix(res, `{"data":`) {
-			t.Errorf("response %.100s", res)
+			t.Errorf("the response has no data: %.100s", res)
 		}
 		text, err := io.ReadAll(unread[0])
 		if err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Error(err)
 		}
 		if len(text) > 64<<10 {
-			t.Errorf("the oldest unread response was sent, %d bytes", len(text))
+			t.Errorf("%d bytes of the oldest unread response were sent", len(text))
 		}
 	})
 }
 
-// A client that reads slowly holds as much memory as one that does not read.
-func TestSlowReadersAreEndedIfTheBudgetIsFull(t *testing.T) {
+// A client that reads slowly uses as much memory as a client that does not read.
+func TestSlowReadersAreDisconnectedIfTheBudgetIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newPagesHandler(t, 4<<20)
 		n := serve(t, h)
@@ -194,7 +193,7 @@ func TestSlowReadersAreEndedIfTheBudgetIsFull(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		equal(t, "status while all are within their second", post(h, large).Code, 503)
+		equal(t, "status while all readers are less than a second behind", post(h, large).Code, 503)
 		time.Sleep(1300 * time.Millisecond)
 		equal(t, "status of an honest query", post(h, large).Code, 200)
 		for _, w := range slow {
@@ -204,7 +203,7 @@ func TestSlowReadersAreEndedIfTheBudgetIsFull(t *testing.T) {
 	})
 }
 
-func TestEventResponsesAreCounted(t *testing.T) {
+func TestResponsesOnEventStreamsCountAgainstTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newPagesHandler(t, 2<<20)
 		n := serve(t, h)
@@ -220,7 +219,7 @@ func TestEventResponsesAreCounted(t *testing.T) {
 	})
 }
 
-func TestLongAcceptHeaderIsRefused(t *testing.T) {
+func TestTooLongAcceptHeaderIsRefused(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	long := strings.Repeat("a/b;c=d,", 500) + "application/json"
 	equal(t, "status within the limit", post(h, `{"query":"{info{version}}"}`, "Accept", long).Code, 200)
@@ -240,7 +239,7 @@ func startAll(t *testing.T, n *network, requests []string) *wire {
 	return w
 }
 
-// unreadSocket opens a socket that sends a query with a large response n times and reads nothing.
+// unreadSocket opens a socket that sends the query of pages several times and reads nothing.
 func unreadSocket(t *testing.T, n *network, times int) *wire {
 	return startAll(t, n, slices.Repeat([]string{pages()}, times))
 }
@@ -259,10 +258,10 @@ func TestSocketThatDoesNotReadStartsNoFurtherQueries(t *testing.T) {
 		reads := unreadSocket(t, n, 32)
 		synctest.Wait()
 		if _, held := h.Pending(); held > 2<<20 {
-			t.Errorf("%d bytes are held", held)
+			t.Errorf("responses use %d bytes, want at most %d", held, 2<<20)
 		}
 		if n := started.Load(); n < 2 || n > 10 {
-			t.Errorf("%d queries were started", n)
+			t.Errorf("%d queries were started, want 2 to 10", n)
 		}
 		// Once the client reads, all queries are answered.
 		text := make([]byte, 0, 32<<20)
@@ -296,11 +295,11 @@ func TestSocketsThatDoNotReadAreClosedIfTheBudgetIsFull(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(time.Millisecond)
 			if _, held := h.Pending(); held > 4<<20 {
-				t.Errorf("%d bytes are held", held)
+				t.Errorf("responses use %d bytes, want at most %d", held, 4<<20)
 			}
 		}
 		if got := d.drain(); !slices.Contains(got, "PendingResponseBytes") {
-			t.Errorf("limits hit: %s", got)
+			t.Errorf("LimitHit was called for %s, not for PendingResponseBytes", got)
 		}
 		// Clients that read are served on sockets and over HTTP.
 		s := n.socket(t)
@@ -308,7 +307,7 @@ func TestSocketsThatDoNotReadAreClosedIfTheBudgetIsFull(t *testing.T) {
 		s.send(`{"id":"1","type":"start","payload":` + pages() + `}`)
 		got := s.receive()
 		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"data","id":"1","payload":{"data":{`) {
-			t.Errorf("received %.200s", got)
+			t.Errorf("a socket that reads received %.200s", got)
 		}
 		equal(t, "status", post(h, request802).Code, 200)
 		began := time.Now()
@@ -319,13 +318,13 @@ func TestSocketsThatDoNotReadAreClosedIfTheBudgetIsFull(t *testing.T) {
 	})
 }
 
-func TestBudgetIsEmptyAfterAllTransports(t *testing.T) {
+func TestNoMemoryIsCountedAfterAllConnectionsHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 		n := serve(t, h)
 		for transport, ask := range allTransports {
 			if got := ask(t, n, "{info{version}}", nil); !strings.Contains(got, chaingql.Version) {
-				t.Errorf("%s: %s", transport, got)
+				t.Errorf("%s: the query failed: %s", transport, got)
 			}
 		}
 		s := n.socket(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// waitingBalances is a Backend. Its Balance waits until proceed is closed.
+// A waitingBalances is a Backend whose Balance waits until proceed is closed.
 type waitingBalances struct {
 	chaingql.Backend
 	proceed chan struct{}
@@ -31,8 +31,9 @@ func (b waitingBalances) Balance(ctx context.Context, _ chaingql.Address) (*big.
 	}
 }
 
-// fillBudget passes use a function that starts a response. The response fills PendingResponseBytes if limit is the
-// result of an earlier call. fillBudget returns the bytes held while use runs.
+// fillBudget calls use with a function fill, which starts a query whose response is not finished until use has
+// returned. fillBudget returns the bytes that are then counted for the response. If limit is the result of an earlier
+// call, the response fills the budget.
 func fillBudget(
 	t *testing.T, limit int, use func(t *testing.T, n *network, chain *memchain.Chain, fill func()),
 ) (held int) {
@@ -55,8 +56,8 @@ func fillBudget(
 	return held
 }
 
-// Responses that are being produced can fill PendingResponseBytes and cannot be ended to make room. They must not
-// cause a subscriber that reads its blocks at once to be disconnected.
+// Responses that are being produced can fill PendingResponseBytes, and cannot be ended to make room. Meanwhile, a
+// subscriber that reads its blocks at once must not be disconnected.
 func TestEventStreamContinuesWhileResponsesFillTheBudget(t *testing.T) {
 	limit := fillBudget(t, 1<<20, func(_ *testing.T, _ *network, _ *memchain.Chain, fill func()) { fill() })
 	held := fillBudget(t, limit, func(t *testing.T, n *network, chain *memchain.Chain, fill func()) {
@@ -88,13 +89,13 @@ func readBlock(t *testing.T, chain *memchain.Chain, b chaingql.Block, stream io.
 	for !strings.Contains(got, "seq_no") {
 		n, err := stream.Read(text)
 		if err != nil {
-			t.Fatalf("read %q, then %v", got, err)
+			t.Fatalf("the stream ended after %q: %v", got, err)
 		}
 		got += string(text[:n])
 	}
 }
 
-// A query on a socket is refused while the budget is full. Subscriptions on the socket continue.
+// While the budget is full, a query on a socket is refused, but the subscriptions of the socket continue.
 func TestSocketContinuesWhileResponsesFillTheBudget(t *testing.T) {
 	limit := fillBudget(t, 1<<20, func(_ *testing.T, _ *network, _ *memchain.Chain, fill func()) { fill() })
 	held := fillBudget(t, limit, func(t *testing.T, n *network, chain *memchain.Chain, fill func()) {
@@ -113,8 +114,8 @@ func TestSocketContinuesWhileResponsesFillTheBudget(t *testing.T) {
 	equal(t, "bytes held for the response", held, limit)
 }
 
-// Clients that request as many responses per second as the budget holds, and read none, must not keep it full.
-func TestRecentUnreadResponsesDoNotBlockSmallOnes(t *testing.T) {
+// Clients that request as many responses per second as fit in the budget, and read none, must not keep the budget full.
+func TestUnreadResponsesDoNotBlockSmallQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newPagesHandler(t, 16<<20)
 		n := serve(t, h)
@@ -161,13 +162,13 @@ func TestRecentUnreadResponsesDoNotBlockSmallOnes(t *testing.T) {
 	})
 }
 
-// A panickingReader is a request body that the host's middleware has wrapped.
+// A panickingReader is a request body whose Read panics, as that of a host's middleware may.
 type panickingReader struct{}
 
 func (panickingReader) Read([]byte) (int, error) { panic("middleware") }
 
-// If a body whose reader panicked still counted, the budget would later end other bodies.
-func TestPanicsOfBodiesFreeTheirMemory(t *testing.T) {
+// If a body still counted after its Read has panicked, the budget would later end other bodies.
+func TestBodyMemoryIsFreedIfReadingTheBodyPanics(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	r := httptest.NewRequest("POST", "/demo/graphql", panickingReader{})
 	r.Header.Set("Content-Type", "application/json")
@@ -178,9 +179,9 @@ func TestPanicsOfBodiesFreeTheirMemory(t *testing.T) {
 	equal(t, "bytes of bodies", bodies, 0)
 }
 
-// Responses over HTTP do not cut others that are within their second. A query on a socket does: if there is no room for
-// what sockets and event streams send, they must be cut themselves.
-func TestSocketsNeedNotWaitForRoom(t *testing.T) {
+// A new response over HTTP does not end responses that are less than a second behind. A response on a socket ends them,
+// because otherwise the socket itself would have to be cut.
+func TestSocketResponseEndsUnreadHTTPResponsesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newPagesHandler(t, 4<<20)
 		n := serve(t, h)
@@ -195,7 +196,7 @@ func TestSocketsNeedNotWaitForRoom(t *testing.T) {
 		s.send(`{"id":"1","type":"start","payload":` + large + `}`)
 		got := s.receive()
 		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"data","id":"1","payload":{"data":{`) {
-			t.Errorf("on a socket: %.200s", got)
+			t.Errorf("the socket received %.200s", got)
 		}
 	})
 }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// ended counts how often a budget ends a hold.
+// An ended counts how often a budget ends its hold.
 type ended struct{ times int }
 
 func (e *ended) end() { e.times++ }
 
-func TestBudgetIsUsedToTheLastByte(t *testing.T) {
+func TestBudgetAdmitsBytesUpToItsLimit(t *testing.T) {
 	for _, row := range []struct {
 		what       string
 		used, more int
 		want       bool
 	}{
-		{"all", 0, 7 << 16, true},
-		{"more than all but an eighth", 0, 7<<16 + 1, false},
-		{"the last eighth by small ones", 7 << 16, 64 << 10, true},
+		{"a large response of seven eighths", 0, 7 << 16, true},
+		{"a large response of more than seven eighths", 0, 7<<16 + 1, false},
+		{"a small response in the last eighth", 7 << 16, 64 << 10, true},
 		{"more than the last eighth", 7 << 16, 64<<10 + 1, false},
-		{"the largest small one", 6 << 16, 64 << 10, true},
-		{"one that is not small", 6 << 16, 64<<10 + 1, false},
+		{"the largest small response", 6 << 16, 64 << 10, true},
+		{"the smallest large response", 6 << 16, 64<<10 + 1, false},
 	} {
 		b := newBudget(512 << 10)
 		var first, further hold
@@ -30,12 +30,12 @@ func TestBudgetIsUsedToTheLastByte(t *testing.T) {
 			t.Fatal("the budget is too small for the test")
 		}
 		if got := b.add(&further, row.more, 0); got != row.want {
-			t.Errorf("%s: %v, want %v", row.what, got, row.want)
+			t.Errorf("%s: add returned %v, want %v", row.what, got, row.want)
 		}
 	}
 }
 
-func TestBudgetEndsTheSlowestFirst(t *testing.T) {
+func TestBudgetEndsTheSlowestHoldsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(400)
 		var owners [4]ended
@@ -49,7 +49,7 @@ func TestBudgetEndsTheSlowestFirst(t *testing.T) {
 		for range 30 { // 3 s
 			time.Sleep(time.Second / 10)
 			for i := range all {
-				b.progress(&all[i], leastRate/10*(i+1)/3) // from a third of the rate on
+				b.progress(&all[i], leastRate/10*(i+1)/3) // a third, two thirds, all and four thirds of leastRate
 			}
 		}
 		var further hold
@@ -58,7 +58,7 @@ func TestBudgetEndsTheSlowestFirst(t *testing.T) {
 			room := b.add(&further, 100, time.Second/2)
 			got := [4]int{owners[0].times, owners[1].times, owners[2].times, owners[3].times}
 			if got != want || room != (i < 2) {
-				t.Errorf("ended %v, want %v; room %v", got, want, room)
+				t.Errorf("the holds were ended %v times, want %v; add returned %v", got, want, room)
 			}
 		}
 		b.free(&further)
@@ -68,7 +68,7 @@ func TestBudgetEndsTheSlowestFirst(t *testing.T) {
 	})
 }
 
-func TestBudgetEndsHoldIdleForExactlyThePatience(t *testing.T) {
+func TestBudgetEndsAHoldThatIsBehindByThePatience(t *testing.T) {
 	for idle, want := range map[time.Duration]bool{time.Second - 1: false, time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
 			b, owner := newBudget(1000), &ended{}
@@ -78,7 +78,7 @@ func TestBudgetEndsHoldIdleForExactlyThePatience(t *testing.T) {
 			}
 			time.Sleep(idle)
 			if got := b.add(&further, 1, time.Second); got != want || (owner.times == 1) != want {
-				t.Errorf("after %v: room %v, %d ended", idle, got, owner.times)
+				t.Errorf("after %v: add returned %v, and the hold was ended %d times", idle, got, owner.times)
 			}
 			b.free(&first)
 			b.free(&further)
@@ -94,20 +94,20 @@ func TestGrowingResponsesLeaveRoomForSmallOnes(t *testing.T) {
 	for n := freeBytes; o.Grow(n) == nil; n += freeBytes {
 	}
 	if free := b.limit - b.used; free < limit/8 {
-		t.Errorf("a large response leaves %d bytes of %d", free, limit)
+		t.Errorf("a large response leaves %d bytes of %d, want at least an eighth", free, limit)
 	}
 	small := responseShare{budget: b, patience: stalledAfter}
 	if err := small.Grow(smallBytes); err != nil {
-		t.Errorf("a small response: %v", err)
+		t.Errorf("a small response was refused: %v", err)
 	}
 }
 
-// A growing response in an already large buffer counts as the whole buffer.
-func TestLargeBuffersAreCountedWhileResponsesGrow(t *testing.T) {
+// A response that grows in a large reused buffer counts as the whole buffer from its beginning.
+func TestReusedBufferCountsWithItsWholeCapacity(t *testing.T) {
 	b := newBudget(1 << 20)
 	o := responseShare{budget: b}
 	if !b.add(&o.hold, maxPooled, 0) || o.Grow(freeBytes) != nil {
-		t.Fatal("there is no room")
+		t.Fatal("the budget has no room for the response")
 	}
 	if b.used != maxPooled {
 		t.Errorf("%d bytes are counted for a buffer of %d", b.used, maxPooled)

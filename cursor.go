@@ -33,7 +33,7 @@ func printable(c Cursor) bool {
 	return true
 }
 
-// checked returns follow, which now ends with an error at a cursor that is not printable.
+// checked wraps follow so that it ends with an error at the first cursor that is not printable.
 func checked(follow iter.Seq2[Block, error]) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
 		for b, err := range follow {
@@ -47,11 +47,11 @@ func checked(follow iter.Seq2[Block, error]) iter.Seq2[Block, error] {
 	}
 }
 
-// masterchain is the workchain that orders the blocks of all others.
+// masterchain is the workchain whose blocks determine the order of the blocks in all other workchains.
 const masterchain = -1
 
-// ChainOrder returns the network's own cursor for a block, its chain_order. masterSeqNo is the sequence number of the
-// masterchain block that first refers to the block; it is ignored for masterchain blocks.
+// ChainOrder returns the cursor that the networks themselves use for a block, its chain_order. masterSeqNo is the
+// sequence number of the masterchain block that first refers to the block; it is ignored for masterchain blocks.
 func ChainOrder(workchain int32, shard uint64, seqNo, masterSeqNo uint32) Cursor {
 	dst := make([]byte, 0, 48)
 	if workchain == masterchain {
@@ -70,12 +70,14 @@ func ChainOrder(workchain int32, shard uint64, seqNo, masterSeqNo uint32) Cursor
 	return Cursor(dst)
 }
 
-// SeqCursor returns a cursor for a source that numbers its blocks: cursors compare like their numbers.
+// SeqCursor returns the cursor of block number n, for a source that numbers all its blocks. The cursors sort like the
+// numbers.
 func SeqCursor(n uint64) Cursor {
 	return Cursor(appendOrdered(make([]byte, 0, 17), n))
 }
 
-// appendOrdered appends n in hex after one digit for its length, so that the texts compare like the numbers.
+// appendOrdered appends one hex digit for the length of n in hex, and then n in hex, so that the texts sort like the
+// numbers.
 func appendOrdered(dst []byte, n uint64) []byte {
 	digits := (bits.Len64(n|1) + 3) / 4
 	dst = strconv.AppendUint(dst, uint64(digits-1), 16)
@@ -83,16 +85,17 @@ func appendOrdered(dst []byte, n uint64) []byte {
 }
 
 // After a STREAM_GAP, the cursors that the Handler creates for a stream have a suffix with the stream's mark, so that
-// its client receives each gap once.
+// the Handler reports each gap to the client only once.
 //
 //	2323m!5.k3v9q0tma1b2c3d
-//	^     ^ ^       ^ checksum of all before
-//	|     | the Handler
+//	^     ^ ^       ^ checksum of everything before it
+//	|     | id of the Handler
 //	|     mark in base 36
 //	the Backend's cursor
 //
 // "!" is the lowest printable byte, so cursors compare in the same order with and without a suffix. A Handler ignores
-// the marks of others, and queries ignore all marks. The checksum protects a "!" in a Backend's own cursor.
+// the marks of other Handlers, and queries ignore all marks. The checksum distinguishes a suffix from a "!" in a
+// Backend's own cursor.
 const (
 	markSign    = "!"
 	handlerSize = 8
@@ -101,7 +104,7 @@ const (
 
 var markText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// marked returns cursor with mark, unless mark is 0.
+// marked returns cursor with a suffix for mark, or cursor itself if mark is 0.
 func (h *Handler) marked(cursor string, mark blocklog.Mark) string {
 	if mark == 0 {
 		return cursor
@@ -110,7 +113,8 @@ func (h *Handler) marked(cursor string, mark blocklog.Mark) string {
 	return cursor + sumOf(cursor)
 }
 
-// unmarked returns the Backend's cursor, the mark, and the id of the Handler that created the mark.
+// unmarked splits a cursor into the Backend's cursor, the mark, and the id of the Handler that created the mark. If
+// there is no valid suffix, plain is cursor, mark is 0 and handler is "".
 func unmarked(cursor string) (plain string, mark blocklog.Mark, handler string) {
 	i := strings.LastIndex(cursor, markSign)
 	if i < 0 || len(cursor) < i+handlerSize+sumSize+3 {
@@ -125,7 +129,7 @@ func unmarked(cursor string) (plain string, mark blocklog.Mark, handler string) 
 	return cursor[:i], blocklog.Mark(n), handler
 }
 
-// resumeAt returns the Backend's cursor in a client's cursor, and the mark if this Handler created it.
+// resumeAt splits a client's cursor into the Backend's cursor and the mark. mark is 0 if another Handler created it.
 func (h *Handler) resumeAt(cursor string) (plain string, mark blocklog.Mark) {
 	plain, mark, handler := unmarked(cursor)
 	if handler != h.id {
@@ -134,7 +138,7 @@ func (h *Handler) resumeAt(cursor string) (plain string, mark blocklog.Mark) {
 	return plain, mark
 }
 
-// plainCursor returns a cursor without its mark.
+// plainCursor returns a cursor without its suffix.
 func plainCursor(cursor string) Cursor {
 	plain, _, _ := unmarked(cursor)
 	return Cursor(plain)

@@ -23,12 +23,12 @@ func TestForeignCursorIsRejectedAtAnyPosition(t *testing.T) {
 		commit(t, chain, blocks...)
 		time.Sleep(time.Second)
 		for what, cursor := range map[string]string{
-			"before the window":  string(blocks[5].Cursor) + "z",
-			"in the window":      string(blocks[95].Cursor) + "z",
-			"past the newest":    "zzz",
-			"with a control":     string(blocks[95].Cursor) + "\x01",
-			"of two bytes":       string(blocks[95].Cursor) + "é",
-			"with a replacement": string(blocks[95].Cursor) + "\uFFFD",
+			"before the window":             string(blocks[5].Cursor) + "z",
+			"in the window":                 string(blocks[95].Cursor) + "z",
+			"after the newest block":        "zzz",
+			"with a control character":      string(blocks[95].Cursor) + "\x01",
+			"with a character of two bytes": string(blocks[95].Cursor) + "é",
+			"with a replacement character":  string(blocks[95].Cursor) + "\uFFFD",
 		} {
 			s := n.socket(t)
 			after, err := json.Marshal(cursor)
@@ -85,7 +85,7 @@ func flip(c chaingql.Cursor) chaingql.Cursor {
 	return chaingql.Cursor(flipped)
 }
 
-func TestNonASCIICursorIsABackendError(t *testing.T) {
+func TestNonASCIICursorFromBlocksIsABackendError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 20)
 		chain := chainOf(t, blocks[:10])
@@ -97,13 +97,13 @@ func TestNonASCIICursorIsABackendError(t *testing.T) {
 		time.Sleep(time.Second)
 		for len(e.lines) > 0 {
 			if line := <-e.lines; strings.Contains(line, "chain_order") || strings.HasPrefix(line, "id:") {
-				t.Errorf("a subscription received a block that it cannot resume from: %q", line)
+				t.Errorf("a subscription received a block from whose cursor it cannot resume: %q", line)
 			}
 		}
 	})
 }
 
-// Follow is checked separately from Blocks.
+// The cursors from Follow are checked separately from those from Blocks.
 func TestFollowFailsOnNonASCIICursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 20)
@@ -115,11 +115,11 @@ func TestFollowFailsOnNonASCIICursor(t *testing.T) {
 		time.Sleep(time.Second)
 		for len(e.lines) > 0 {
 			if line := <-e.lines; strings.Contains(line, "\uFFFD") {
-				t.Errorf("received %q", line)
+				t.Errorf("a subscription received a replacement character: %q", line)
 			}
 		}
 		if got := log.String(); !strings.Contains(got, "printable ASCII") {
-			t.Errorf("the log does not name the cursor: %s", got)
+			t.Errorf("the log lacks the reason for the failure: %s", got)
 		}
 	})
 }

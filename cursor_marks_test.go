@@ -10,32 +10,32 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-func TestOnlyTheIssuingHandlerReadsACursorMark(t *testing.T) {
+func TestOnlyTheHandlerThatIssuedACursorReadsItsMark(t *testing.T) {
 	mine, other := &Handler{id: "0a1b2c3d"}, &Handler{id: "zyxwvut7"}
 	for _, cursor := range []string{"", "2320m", "a!b", "~", strings.Repeat("x", 300)} {
 		for _, mark := range []blocklog.Mark{1, 35, 1 << 40, 1<<64 - 1} {
 			marked := mine.marked(cursor, mark)
 			const alphabet = "!.0123456789abcdefghijklmnopqrstuvwxyz"
 			if len(marked)-len(cursor) > 30 || strings.Trim(marked[len(cursor):], alphabet) != "" {
-				t.Errorf("suffix %q", marked[len(cursor):])
+				t.Errorf("the suffix %q is too long or has other characters", marked[len(cursor):])
 			}
 			if plain, m := mine.resumeAt(marked); plain != cursor || m != mark {
-				t.Errorf("%q is resumed at %q with mark %d", marked, plain, m)
+				t.Errorf("the issuing Handler resumes %q at %q with mark %d", marked, plain, m)
 			}
 			if plain, m := other.resumeAt(marked); plain != cursor || m != 0 {
 				t.Errorf("another Handler resumes %q at %q with mark %d", marked, plain, m)
 			}
 			if plain := plainCursor(marked); plain != Cursor(cursor) {
-				t.Errorf("%q is plain %q", marked, plain)
+				t.Errorf("plainCursor(%q) is %q, want %q", marked, plain, cursor)
 			}
 		}
 		if got := mine.marked(cursor, 0); got != cursor {
-			t.Errorf("%q without a mark is %q", cursor, got)
+			t.Errorf("%q with mark 0 is %q, want no change", cursor, got)
 		}
 	}
 }
 
-func TestCursorThatOnlyLooksMarkedIsUnchanged(t *testing.T) {
+func TestCursorWithAnInvalidMarkIsUnchanged(t *testing.T) {
 	h := &Handler{id: "0a1b2c3d"}
 	marked := h.marked("2320m", 7)
 	for i := range marked {
@@ -43,13 +43,13 @@ func TestCursorThatOnlyLooksMarkedIsUnchanged(t *testing.T) {
 			marked[:i], marked[i:], marked[:i] + "z" + marked[i:], marked[:i] + string(marked[i]^1) + marked[i+1:],
 		} {
 			if plain, mark := h.resumeAt(text); text != marked && (plain != text || mark != 0) {
-				t.Errorf("%q is resumed at %q with mark %d", text, plain, mark)
+				t.Errorf("resumeAt(%q) is %q with mark %d, want no change", text, plain, mark)
 			}
 		}
 	}
 	for _, text := range []string{"a!", "!", "a!b", "a!0.0a1b2c3d0000000", "2320m!7", "a!-1." + h.id} {
 		if plain, mark := h.resumeAt(text); plain != text || mark != 0 {
-			t.Errorf("%q is resumed at %q with mark %d", text, plain, mark)
+			t.Errorf("resumeAt(%q) is %q with mark %d, want no change", text, plain, mark)
 		}
 	}
 }
@@ -84,12 +84,12 @@ func FuzzMarkedCursor(f *testing.F) {
 		}
 		again, m := h.resumeAt(h.marked(cursor, blocklog.Mark(mark)))
 		if mark != 0 && (again != cursor || uint64(m) != mark) {
-			t.Errorf("%q with mark %d is resumed at %q with %d", cursor, mark, again, m)
+			t.Errorf("after %q was marked with %d, resumeAt returns %q with mark %d", cursor, mark, again, m)
 		}
 	})
 }
 
-func TestErrorsHaveCursorsOfAtMost256Bytes(t *testing.T) {
+func TestErrorsContainCursorsOfAtMost256Bytes(t *testing.T) {
 	for size, want := range map[int]int{0: 0, 1: 1, 256: 256, 257: 0} {
 		details := at(&plan.Error{}, strings.Repeat("x", size)).Details
 		if _, there := details["cursor"]; len(details["cursor"]) != want || there != (want > 0) {

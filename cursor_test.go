@@ -17,9 +17,9 @@ func TestChainOrderMatchesTheNetwork(t *testing.T) {
 		seqNo, master uint32
 		want          chaingql.Cursor
 	}{
-		{-1, 1 << 63, 1, 0, "01m"},            // recorded
-		{-1, 1 << 63, 2660, 0, "2a64m"},       // recorded
-		{-1, 1 << 63, 2467080, 0, "525a508m"}, // recorded
+		{-1, 1 << 63, 1, 0, "01m"},            // recorded from the network
+		{-1, 1 << 63, 2660, 0, "2a64m"},       // recorded from the network
+		{-1, 1 << 63, 2467080, 0, "525a508m"}, // recorded from the network
 		{-1, 1 << 63, 1, 77, "01m"},           // master is ignored for masterchain blocks
 		{0, 1 << 63, 1, 3, "03" + "00" + "01" + "01"},
 		{0, 0x6000000000000000, 0x47, 0x10, "110" + "00" + "147" + "06"},
@@ -50,7 +50,7 @@ func TestSeqCursorsSortByNumber(t *testing.T) {
 		b := numbers[rng.IntN(len(numbers))]
 		first, second := chaingql.SeqCursor(a), chaingql.SeqCursor(b)
 		if got := strings.Compare(string(first), string(second)); got != cmp.Compare(a, b) {
-			t.Errorf("cursors of %d and %d, %q and %q, compare as %d", a, b, first, second, got)
+			t.Errorf("the cursors %q of %d and %q of %d compare as %d", first, a, second, b, got)
 		}
 	}
 	if chaingql.SeqCursor(0) <= "" {
@@ -82,8 +82,8 @@ func TestChainOrdersSortByChainPosition(t *testing.T) {
 		}
 		places = append(places, p)
 	}
-	// The order is by master block, with its shard blocks before itself, then by workchain, seq_no and shard, from the
-	// shallowest.
+	// Blocks are ordered by masterchain block. A masterchain block follows the shard blocks that it refers to. These
+	// are ordered by workchain, seq_no and shard, where shallower shards come first.
 	order := func(a, b place) int {
 		last := func(p place) int {
 			if p.workchain == -1 {
@@ -104,7 +104,7 @@ func TestChainOrdersSortByChainPosition(t *testing.T) {
 	for range 20_000 {
 		a, b := places[rng.IntN(len(places))], places[rng.IntN(len(places))]
 		if got := strings.Compare(cursor(a), cursor(b)); got != order(a, b) {
-			t.Fatalf("%+v and %+v, %s and %s, compare as %d", a, b, cursor(a), cursor(b), got)
+			t.Fatalf("the cursors %s of %+v and %s of %+v compare as %d", cursor(a), a, cursor(b), b, got)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func inOrder(blocks []chaingql.Block) string {
 	return strings.Join(all, " ")
 }
 
-func TestPageOfAnswersEveryRange(t *testing.T) {
+func TestPageOfReturnsEveryRange(t *testing.T) {
 	master, base := int32(-1), int32(0)
 	shard, none := uint64(1)<<62, uint64(7)
 	for _, row := range []struct {
@@ -159,17 +159,17 @@ func TestPageOfAnswersEveryRange(t *testing.T) {
 			all := blocksAt("02 04 06 08 0a")
 			page := chaingql.PageOf(all, row.q)
 			if got := inOrder(page); got != row.want {
-				t.Errorf("got %q, want %q", got, row.want)
+				t.Errorf("PageOf returned %q, want %q", got, row.want)
 			}
 			for i := range page {
 				page[i].Cursor = "overwritten"
 			}
 			if got := inOrder(all); got != "02 04 06 08 0a" {
-				t.Errorf("the page shares memory with its source: %s", got)
+				t.Errorf("the page shares memory with the slice of all blocks: %s", got)
 			}
 		})
 	}
 	if page := chaingql.PageOf(nil, chaingql.BlocksQuery{Last: 3, After: "01"}); len(page) != 0 {
-		t.Errorf("a page of nothing has %s", inOrder(page))
+		t.Errorf("a page of an empty chain has the blocks %s", inOrder(page))
 	}
 }

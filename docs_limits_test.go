@@ -11,8 +11,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// The defaults in docs/limits.md must match the code.
-func TestDocumentedDefaultsMatch(t *testing.T) {
+func TestDocumentedDefaultsMatchTheCode(t *testing.T) {
 	in := chaingql.Defaults()
 	want := map[string]int64{
 		"KeepAliveInterval": int64(in.KeepAliveInterval),
@@ -29,24 +28,24 @@ func TestDocumentedDefaultsMatch(t *testing.T) {
 	for _, row := range defaults.FindAllStringSubmatch(text, -1) {
 		name, value := row[1], amount(t, row[2])
 		if def, known := want[name]; !known {
-			t.Errorf("%s is not a limit", name)
+			t.Errorf("docs/limits.md lists %s, which is not a limit", name)
 		} else if value != def {
-			t.Errorf("%s: %s is documented, the default is %d", name, row[2], def)
+			t.Errorf("docs/limits.md has the default %s for %s, but it is %d", row[2], name, def)
 		}
 		if documented[name] {
-			t.Errorf("%s is documented twice", name)
+			t.Errorf("docs/limits.md lists %s twice", name)
 		}
 		documented[name] = true
 	}
 	for name := range want {
 		if !documented[name] {
-			t.Errorf("%s is missing", name)
+			t.Errorf("docs/limits.md lacks %s", name)
 		}
 	}
 	_, fixed, _ := strings.Cut(text, "## What cannot be changed")
 	rows := regexp.MustCompile(`(?m)^\| for .* \| (\d+ s) \|$`).FindAllStringSubmatch(fixed, -1)
 	if len(rows) != len(chaingql.Fixed) {
-		t.Fatalf("%d fixed timeouts are documented, %d exist", len(rows), len(chaingql.Fixed))
+		t.Fatalf("docs/limits.md lists %d fixed timeouts, but there are %d", len(rows), len(chaingql.Fixed))
 	}
 	for i, row := range rows {
 		equal(t, row[0], time.Duration(amount(t, row[1])), chaingql.Fixed[i])
@@ -68,8 +67,8 @@ func amount(t *testing.T, text string) int64 {
 	return n * units[unit]
 }
 
-// The documented worst-case memory must be the sum of its parts, which follow from the defaults.
-func TestDocumentedWorstCaseIsTheSumOfItsParts(t *testing.T) {
+// The parts of the documented worst-case memory follow from the default limits.
+func TestDocumentedWorstCaseMemoryIsTheSumOfItsParts(t *testing.T) {
 	l := chaingql.Defaults().Limits
 	text := read(t, "docs/limits.md")
 	_, text, _ = strings.Cut(text, "## Worst-case memory")
@@ -82,7 +81,7 @@ func TestDocumentedWorstCaseIsTheSumOfItsParts(t *testing.T) {
 		l.Requests * requestBytes, pages, l.Connections * perSocket, l.Connections * perStream,
 	}
 	if len(stated) != 2 || len(rows) != len(want) {
-		t.Fatalf("%q is stated, with %d parts", stated, len(rows))
+		t.Fatalf("docs/limits.md has the sum %q with %d parts, want %d parts", stated, len(rows), len(want))
 	}
 	sum := int64(0)
 	for i, row := range rows {

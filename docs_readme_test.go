@@ -29,12 +29,12 @@ func firstProgram(t *testing.T) (program, curl string) {
 		}
 	}
 	if program == "" || curl == "" {
-		t.Fatalf("README.md has the program %q and the line %q", program, curl)
+		t.Fatalf("README.md must have a program and a curl line; it has %q and %q", program, curl)
 	}
 	return program, curl
 }
 
-// A reader has one minute.
+// A reader should need at most one minute for the README.
 func TestReadmeIsShort(t *testing.T) {
 	program, _ := firstProgram(t)
 	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 120 {
@@ -45,14 +45,14 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// The test builds the program in an empty module and runs the curl line against it. It replaces the port, which may be
-// in use.
+// The test builds the program in an empty module and runs the curl line against it. It uses another port, because that
+// of the README may be in use.
 func TestReadmeProgramServes(t *testing.T) {
 	realTime(t, "the program is another process")
 	const shown = "127.0.0.1:8080"
 	program, curl := firstProgram(t)
 	if strings.Count(program, shown) != 1 || strings.Count(curl, shown) != 1 {
-		t.Fatalf("%s is not in both:\n%s\n%s", shown, program, curl)
+		t.Fatalf("the program and the curl line do not both have the address %s:\n%s\n%s", shown, program, curl)
 	}
 	addr := freeAddress(t)
 	binary := buildElsewhere(t, strings.Replace(program, shown, addr, 1))
@@ -75,7 +75,7 @@ func TestReadmeProgramServes(t *testing.T) {
 		}
 		select {
 		case err := <-ended:
-			t.Fatalf("the program ended: %v\n%s", err, &output)
+			t.Fatalf("the program ended before it was reachable: %v\n%s", err, &output)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -84,7 +84,7 @@ func TestReadmeProgramServes(t *testing.T) {
 	cancel() // kills the program
 	<-ended
 	if err != nil || !strings.Contains(read(t, "README.md"), "`"+string(response)+"`") {
-		t.Errorf("the README lacks the response %s, %v", response, err)
+		t.Errorf("the README lacks the response %s (error %v)", response, err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestExampleServersSetAllLimits(t *testing.T) {
 			if literal, ok := n.(*ast.CompositeLit); ok && isSelector(literal.Type, "http", "Server") {
 				shown++
 				if missing := unbounded(literal); missing != nil {
-					t.Errorf("%s: http.Server without %v", file, missing)
+					t.Errorf("%s: the http.Server lacks the limits %v", file, missing)
 				}
 			}
 			return true
@@ -176,7 +176,7 @@ func TestExampleServersSetAllLimits(t *testing.T) {
 	program, _ := firstProgram(t)
 	check("README.md", program)
 	if shown < 9 {
-		t.Errorf("only %d servers were found", shown)
+		t.Errorf("found only %d servers", shown)
 	}
 }
 
@@ -211,7 +211,7 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 }
 
 // The comparison in docs/benchmarks.md must match the last measured run and include every missed target.
-func TestComparisonMatchesResults(t *testing.T) {
+func TestBenchmarkComparisonMatchesTheResults(t *testing.T) {
 	shown, _, _ := strings.Cut(read(t, "docs/benchmarks.md"), "\n## ")
 	measured := read(t, "test/bench/RESULTS.md")
 	rows := 0
@@ -219,40 +219,40 @@ func TestComparisonMatchesResults(t *testing.T) {
 		if strings.HasPrefix(line, "| ") {
 			rows++
 			if !strings.Contains(measured, line) {
-				t.Errorf("not measured: %s", line)
+				t.Errorf("test/bench/RESULTS.md lacks this line of docs/benchmarks.md: %s", line)
 			}
 		}
 	}
 	for line := range strings.Lines(measured) {
 		if strings.Contains(line, "**missed**") && !strings.Contains(shown, line) {
-			t.Errorf("missed target is not shown: %s", line)
+			t.Errorf("docs/benchmarks.md lacks the missed target: %s", line)
 		}
 	}
 	if rows < 10 {
-		t.Errorf("only %d rows are shown", rows)
+		t.Errorf("docs/benchmarks.md shows only %d rows", rows)
 	}
 }
 
 // The client versions in docs/clients.md must be those that the conformance tests install.
-func TestClientVersionsAreTested(t *testing.T) {
+func TestDocumentedClientVersionsAreTested(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "docs/clients.md"), "| client | version |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	installed := read(t, "test/conformance/package.json")
 	versions := regexp.MustCompile(`\d+\.\d+\.\d+`).FindAllString(table, -1)
 	for _, version := range versions {
 		if !strings.Contains(installed, version+`"`) {
-			t.Errorf("conformance has no %s", version)
+			t.Errorf("the conformance tests do not install version %s", version)
 		}
 	}
 	if len(versions) < 15 {
-		t.Errorf("found only %v", versions)
+		t.Errorf("docs/clients.md lists only the versions %v", versions)
 	}
 }
 
 var large = regexp.MustCompile(`\d{1,3}(?:,\d{3})+`)
 
 // Large figures in the text of docs/benchmarks.md must be in a file of results.
-func TestFiguresWereMeasured(t *testing.T) {
+func TestDocumentedBenchmarkFiguresWereMeasured(t *testing.T) {
 	var results string
 	for _, file := range []string{
 		"test/chaos/RESULTS.md", "test/soak/RESULTS.md", "test/attack/RESULTS.md", "test/bench/RESULTS.md",
@@ -268,11 +268,11 @@ func TestFiguresWereMeasured(t *testing.T) {
 		for _, figure := range large.FindAllString(line, -1) {
 			figures++
 			if !regexp.MustCompile(`\b` + strings.ReplaceAll(figure, ",", "") + `\b`).MatchString(results) {
-				t.Errorf("%s is not in any file of results: %s", figure, line)
+				t.Errorf("no RESULTS.md contains the figure %s of this line: %s", figure, line)
 			}
 		}
 	}
 	if figures < 5 {
-		t.Errorf("only %d figures were found", figures)
+		t.Errorf("docs/benchmarks.md has only %d figures", figures)
 	}
 }

@@ -26,7 +26,7 @@ func TestSecuritySnippetIsCompiled(t *testing.T) {
 	snippet, _, found := strings.Cut(rest, "```")
 	indented := "\t" + strings.ReplaceAll(strings.TrimSuffix(snippet, "\n"), "\n", "\n\t") + "\n"
 	if !found || !strings.Contains(read(t, "example_test.go"), indented) {
-		t.Errorf("no example has\n%s", indented)
+		t.Errorf("example_test.go lacks the snippet of SECURITY.md:\n%s", indented)
 	}
 }
 
@@ -34,14 +34,14 @@ func TestSecurityListsEveryLimit(t *testing.T) {
 	text := read(t, "SECURITY.md")
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[chaingql.Limits]()) {
 		if !strings.Contains(text, fmt.Sprintf("`%s`", f.Name)) {
-			t.Errorf("%s is missing", f.Name)
+			t.Errorf("SECURITY.md lacks the limit %s", f.Name)
 		}
 	}
 	known := reflect.TypeFor[chaingql.Limits]()
 	for _, row := range regexp.MustCompile("(?m)^\\| .* \\| (`.*`) \\|").FindAllStringSubmatch(text, -1) {
 		for name := range strings.SplitSeq(strings.ReplaceAll(row[1], "`", ""), ", ") {
 			if _, ok := known.FieldByName(name); !ok {
-				t.Errorf("%s is not a limit", name)
+				t.Errorf("SECURITY.md lists %s, which is not a limit", name)
 			}
 		}
 	}

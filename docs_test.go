@@ -13,7 +13,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A fence is a block of code in a document.
+// A fence is a fenced code block in a document.
 type fence struct {
 	at       string // file and line
 	language string
@@ -28,7 +28,7 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("docs/*.md")
 	if err != nil || len(files) < 4 {
-		t.Fatalf("docs has %v, %v", files, err)
+		t.Fatalf("docs contains only %v, %v", files, err)
 	}
 	return append(files, "README.md", "SECURITY.md", "SUPPORT.md")
 }
@@ -57,12 +57,12 @@ func fences(t *testing.T, file string, strict bool) (all []fence) {
 		above = trimmed
 	}
 	if open != nil {
-		t.Errorf("%s: unterminated fence", open.at)
+		t.Errorf("%s: the fence is not closed", open.at)
 	}
 	return all
 }
 
-// Code in documents is taken from files that are compiled or run, or is run here.
+// Code in documents must be part of a file that is compiled or run elsewhere, or this test runs it.
 func TestDocumentCodeBlocksWork(t *testing.T) {
 	for _, file := range documents(t) {
 		for _, f := range fences(t, file, true) {
@@ -78,7 +78,7 @@ func TestDocumentCodeBlocksWork(t *testing.T) {
 				f.canBeTyped(t)
 			case "transcript": // TestDocumentTranscriptsMatch
 			default:
-				t.Errorf("%s: no check for the language %q", f.at, f.language)
+				t.Errorf("%s: code in the language %q cannot be checked", f.at, f.language)
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func (f fence) isPartOfItsSource(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%s: %s has no such lines:\n%s", f.at, f.source, f.text)
+	t.Errorf("%s: %s does not contain this code:\n%s", f.at, f.source, f.text)
 }
 
 // same compares lines that may have a common indentation.
@@ -145,12 +145,12 @@ func (f fence) isValid(t *testing.T) {
 	if strings.HasPrefix(f.text, "subscription") {
 		stop, err := h.Subscribe(f.text, nil)
 		if err != nil {
-			t.Errorf("%s: %v\n%s", f.at, err, f.text)
+			t.Errorf("%s: the subscription is invalid: %v\n%s", f.at, err, f.text)
 			return
 		}
 		stop()
 	} else if r := parse(t, query(h, f.text, nil)); r.code() != "" {
-		t.Errorf("%s: %+v\n%s", f.at, r.Errors, f.text)
+		t.Errorf("%s: the query is invalid: %+v\n%s", f.at, r.Errors, f.text)
 	}
 }
 
@@ -179,7 +179,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// canBeTyped checks that the programs, packages and targets of commands exist.
+// canBeTyped checks that the programs, packages and make targets in commands exist.
 func (f fence) canBeTyped(t *testing.T) {
 	t.Helper()
 lines:
@@ -190,7 +190,7 @@ lines:
 				continue lines
 			}
 		}
-		t.Errorf("%s: no check for the command %s", f.at, line)
+		t.Errorf("%s: this command cannot be checked: %s", f.at, line)
 	}
 }
 
@@ -279,6 +279,6 @@ func TestDocumentedTestsExist(t *testing.T) {
 		}
 	}
 	if seen < 8 {
-		t.Errorf("found only %d patterns", seen)
+		t.Errorf("found only %d patterns of -run", seen)
 	}
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// TestDocumentTranscriptsMatch plays the transcripts in the documents. After a request with its headers, lines with >
-// are sent by the client, lines with < must be received, and lines with -- are events on the server.
+// TestDocumentTranscriptsMatch plays the transcripts in the documents. After a request and its headers, the client
+// sends the lines that begin with >, and must receive those that begin with <. Lines that begin with -- are events on
+// the server.
 func TestDocumentTranscriptsMatch(t *testing.T) {
 	played := 0
 	for _, file := range documents(t) {
@@ -43,16 +44,16 @@ func TestDocumentTranscriptsMatch(t *testing.T) {
 	}
 }
 
-// A transcript is the state of a transcript that is being played.
+// A transcript is the state of a documented transcript while it is played.
 type transcript struct {
 	t         *testing.T
 	handler   *chaingql.Handler
 	chain     *memchain.Chain
 	n         *network
 	request   *http.Request // not sent yet
-	frames    chan string   // of the stream or socket that is open
-	sendFrame func(string)  // on the socket
-	received  []string      // received, not yet printed
+	frames    chan string   // frames of the open stream or socket
+	sendFrame func(string)  // sends a frame on the socket; nil if the request is not for a socket
+	received  []string      // lines that were received, but not printed yet
 }
 
 func play(t *testing.T, script string) string {
@@ -114,7 +115,7 @@ func (s *transcript) do(line string) {
 		name, value, _ := strings.Cut(line, ": ")
 		s.request.Header.Set(name, value)
 	default:
-		s.t.Fatalf("unknown line: %s", line)
+		s.t.Fatalf("the transcript has an unknown line: %s", line)
 	}
 }
 
@@ -143,7 +144,7 @@ func (s *transcript) listen() {
 	}
 }
 
-// shown lists the response headers that transcripts contain.
+// shown lists the response headers that transcripts show.
 var shown = []string{"Retry-After", "WWW-Authenticate", "Cache-Control"}
 
 func (s *transcript) send() {
@@ -221,6 +222,6 @@ func (s *transcript) act(what string) {
 	} else if d, err := time.ParseDuration(what); err == nil {
 		time.Sleep(d)
 	} else {
-		s.t.Fatalf("unknown line: %s", what)
+		s.t.Fatalf("the transcript has an unknown event: %s", what)
 	}
 }

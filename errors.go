@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// Codes of errors that are not a document's.
+// The error codes in addition to those of package plan.
 const (
 	codeBadRequest        = "BAD_REQUEST"
 	codeUnauthenticated   = "UNAUTHENTICATED"
@@ -32,7 +32,7 @@ const (
 	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
 )
 
-// An httpError is the response to a request that is not run: an HTTP status and a GraphQL error.
+// An httpError is the response to a request whose operation does not run: an HTTP status and a GraphQL error.
 type httpError struct {
 	status int
 	*plan.Error
@@ -82,8 +82,8 @@ func shuttingDown() *httpError {
 	return no
 }
 
-// unavailable returns the error for a request that a gate did not admit: too many are in progress, or the gate is
-// closed.
+// unavailable returns the error for a request that a gate did not admit, because the gate is closed or its limit is
+// reached.
 func unavailable(closed bool, limit, what string) *httpError {
 	if closed {
 		return shuttingDown()
@@ -97,16 +97,17 @@ func noRoom() *httpError {
 	return &httpError{status: http.StatusServiceUnavailable, Error: errNoRoom(), retry: 1}
 }
 
-// mask returns an error for the client with an id, and logs err under that id.
+// mask logs err under a new id and returns an error for the client that has only this id. Timeouts and cancellations
+// are not logged; the client receives the code TIMEOUT.
 func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
-	if own, ok := ctx.(*xsync.Timeout); ok && own.Expired() { // of a host's field
-		if own.FirstReport() { // or a field nested in it has reported it
+	if own, ok := ctx.(*xsync.Timeout); ok && own.Expired() { // the timeout of a host's field
+		if own.FirstReport() { // no field nested in that field has reported the timeout
 			h.events.limit(own.Parent(), "BackendTimeout")
 		}
 		return late()
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		// The client has left, or its time is over: this is not a failure.
+		// The client has left or its credentials have expired: this is not a failure.
 		return &plan.Error{Message: "The operation was cancelled.", Code: codeTimeout}
 	}
 	var raw [8]byte
@@ -117,19 +118,19 @@ func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
 	return &plan.Error{Message: "Internal server error", Code: plan.CodeInternal, Details: map[string]string{"id": id}}
 }
 
-// late returns the error for a call that took too long.
+// late returns the error for a Backend call or a host's field that exceeded BackendTimeout.
 func late() *plan.Error {
 	return &plan.Error{Message: "The chain's data did not come in time.", Code: codeTimeout}
 }
 
-// recover responds to a request whose handling panicked, in the host's code or in ours.
+// recover responds to a request if handling it panicked, in the host's code or in this package. It must be deferred.
 func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	if p == http.ErrAbortHandler {
-		panic(p) // net/http's own way to say goodbye
+		panic(p) // net/http handles it by closing the connection
 	}
 	e := h.mask(context.WithoutCancel(r.Context()), guard.New(p))
 	h.writeErrorUnread(w, r, &httpError{status: http.StatusInternalServerError, Error: e})
@@ -141,7 +142,7 @@ func (h *Handler) writeErrorUnread(w http.ResponseWriter, r *http.Request, no *h
 	h.writeError(w, r, no)
 }
 
-// writeError responds to a request that is not run.
+// writeError responds to a request whose operation does not run.
 func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpError) {
 	h.events.limit(r.Context(), no.Limit)
 	if no.retry > 0 {
@@ -167,7 +168,7 @@ func (h *Handler) writeDocumentErrors(w http.ResponseWriter, r *http.Request, me
 	h.write(w, r, status, media, appendErrors(nil, errs))
 }
 
-// appendErrors appends a response that has only errors.
+// appendErrors appends a response that has errors and no data.
 func appendErrors(dst []byte, errs plan.Errors) []byte {
 	dst = append(dst, `{"errors":`...)
 	return append(errs.AppendJSON(dst), '}')

@@ -15,11 +15,11 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// failing is a Backend that fails with err.
+// A failing Backend returns err from Balance and Follow.
 type failing struct {
 	*memchain.Chain
 	err    error
-	blocks bool // whether Blocks fails too
+	blocks bool // Blocks fails too
 }
 
 func (f failing) Balance(context.Context, chaingql.Address) (*big.Int, error) { return nil, f.err }
@@ -41,7 +41,7 @@ func (f failingBatch) Balances(context.Context, []chaingql.Address) ([]*big.Int,
 	return nil, f.err
 }
 
-// secretErrors are errors with extensions, in every form in which Go passes errors on.
+// secretErrors returns errors with extensions, wrapped in every way that Go has.
 func secretErrors() map[string]error {
 	secret := failure{"s3cret", map[string]any{"code": "S3CRET", "dsn": "s3cret"}}
 	return map[string]error{
@@ -70,11 +70,11 @@ func TestExtensionsOfBackendErrorsNeverReachClients(t *testing.T) {
 							got := ask(t, n, document, nil)
 							code := parse(t, got).code()
 							if strings.Contains(strings.ToLower(got), "s3cret") || code != "INTERNAL_SERVER_ERROR" {
-								t.Errorf("%s: %s", document, got)
+								t.Errorf("%s: the error is not masked: %s", document, got)
 							}
 						}
 						if lines := strings.Count(log.String(), "chaingql: internal error"); lines < len(documents) {
-							t.Errorf("%d internal errors in the log: %s", lines, log)
+							t.Errorf("the log has %d internal errors, want at least %d: %s", lines, len(documents), log)
 						}
 					})
 				})
@@ -99,7 +99,7 @@ func TestExtensionsOfFollowErrorsNeverReachClients(t *testing.T) {
 					streamed := n.ask(t, "POST", allBlocks, nil, "text/event-stream")
 					for _, got := range []string{strings.Join(s.receive(), " "), streamed} {
 						if strings.Contains(strings.ToLower(got), "s3cret") {
-							t.Errorf("client received %s", got)
+							t.Errorf("the client received the internal error: %s", got)
 						}
 					}
 				})
@@ -114,10 +114,10 @@ func TestExtensionsOfAuthorizerErrorsNeverReachClients(t *testing.T) {
 			func(context.Context, chaingql.Credentials) (context.Context, error) { return nil, err })})
 		got := query(h, `{__typename}`, nil)
 		if strings.Contains(strings.ToLower(got), "s3cret") || parse(t, got).code() != "INTERNAL_SERVER_ERROR" {
-			t.Errorf("%s: %s", form, got)
+			t.Errorf("%s: the error is not masked: %s", form, got)
 		}
 		if !strings.Contains(log.String(), "s3cret") {
-			t.Errorf("%s: the error is not in the log: %s", form, log)
+			t.Errorf("%s: the log lacks the error: %s", form, log)
 		}
 	}
 }

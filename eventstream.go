@@ -17,11 +17,11 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// serveStream serves a subscription as an event stream, until the client leaves, ctx is done (the credentials have
-// expired), or the service shuts down.
+// serveStream serves a subscription as an event stream until the subscription ends, the client leaves, ctx is done
+// because the credentials have expired, or the Handler shuts down.
 func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, by caller) {
 	if r.Method == http.MethodHead {
-		// Its body is never sent, so no write would tell that the client left.
+		// The body of a response to HEAD is never sent, so no write would fail after the client has left.
 		h.serveEvents(w, r, &singleEvent{})
 		return
 	}
@@ -34,7 +34,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	wake := func() {
 		select {
 		case wakes <- struct{}{}:
-		default: // one is waiting
+		default: // a wake is pending
 		}
 	}
 	// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
@@ -49,7 +49,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	cut, once := make(chan struct{}), sync.Once{}
 	defer h.streams.Stay(func() { s.leaving.Store(true); wake() }, func() {
 		once.Do(func() { close(cut) })
-		// A write in progress may be stuck.
+		// A write in progress may be blocked.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(gqlsse.CutTimeout))
 	})()
 	defer context.AfterFunc(ctx, wake)()
@@ -58,7 +58,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	why = h.send(w, r, s, wakes, cut, share.add)
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):
-		// The client received no last event: log its position.
+		// The client received no last event with its position, so the position is logged.
 		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
 		h.opts.Logger.InfoContext(ctx, "chaingql: event stream cut",
 			slog.String("cursor", sub.cursor()), slog.Any("error", why))
@@ -67,14 +67,14 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 }
 
-// serveEvents sends a complete response as events.
+// serveEvents sends a complete response as an event stream.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s gqlsse.Stream) {
 	if err := h.send(w, r, s, nil, nil, nil); err != nil {
 		h.opts.Logger.InfoContext(r.Context(), "chaingql: response cut", slog.Any("error", err))
 	}
 }
 
-// send writes a stream to its end. An error means that the connection did not take it.
+// send writes the events of s until s ends. It returns an error if the connection did not accept them all.
 func (h *Handler) send(
 	w http.ResponseWriter, r *http.Request, s gqlsse.Stream, wakes, cut <-chan struct{}, count func(int) bool,
 ) error {
@@ -88,14 +88,14 @@ func (h *Handler) send(
 	return err
 }
 
-// An eventStream adapts a subscription to package gqlsse. The ids of its events are cursors, which a browser sends
-// back when it reconnects.
+// An eventStream adapts a subscription to package gqlsse. The event ids are cursors. A browser sends the last one when
+// it reconnects.
 type eventStream struct {
 	stream
-	leaving     atomic.Bool     // the service goes away
-	ended       error           // why this side ended it
-	client      context.Context // ends when it has left
-	credentials context.Context // ends with them, or with the client
+	leaving     atomic.Bool     // the Handler is shutting down
+	ended       error           // why the Handler ended the stream; nil if it did not
+	client      context.Context // done when the client has left
+	credentials context.Context // done when the credentials have expired or the client has left
 }
 
 func (s *eventStream) Next() (gqlsse.Event, error) {
@@ -115,7 +115,7 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 	return gqlsse.Event{ID: id, Data: response}, err
 }
 
-// leave closes the stream. why is the failure of the connection, if the Handler did not end the stream.
+// leave closes the stream. why is the failure of the connection; it is ignored if the Handler ended the stream.
 func (s *eventStream) leave(why error) {
 	if s.ended != nil {
 		why = s.ended
@@ -123,7 +123,8 @@ func (s *eventStream) leave(why error) {
 	s.close(why)
 }
 
-// endFor ends the stream for another reason, unless it has an end of its own already.
+// endFor ends the stream with err, for the reason why. If the subscription has already ended by itself, its own ending
+// is used instead.
 func (s *eventStream) endFor(why error, err *plan.Error) (gqlsse.Event, error) {
 	if end := s.pending(); end != nil {
 		return s.end(end)
@@ -132,8 +133,8 @@ func (s *eventStream) endFor(why error, err *plan.Error) (gqlsse.Event, error) {
 	return s.end(endAt(err, s.cursor(), true))
 }
 
-// end returns the last event, with its error and, if the client should resume, the cursor reached: it may be after
-// the last event, as some blocks do not match.
+// end returns the last event, which contains the error. If the client should resume, the id of the event is the cursor
+// that the subscription has reached. It may be after the id of the previous event, because not all blocks match.
 func (s *eventStream) end(e *ending) (gqlsse.Event, error) {
 	end := &gqlsse.End{Data: appendErrors(nil, plan.Errors{e.err}), Final: !e.lost}
 	if e.lost {
@@ -142,7 +143,7 @@ func (s *eventStream) end(e *ending) (gqlsse.Event, error) {
 	return gqlsse.Event{}, end
 }
 
-// A singleEvent is the response to a query whose client accepts only events.
+// A singleEvent is a complete response, sent as one event. If data is nil, no event is sent.
 type singleEvent struct{ data []byte }
 
 func (a *singleEvent) Next() (gqlsse.Event, error) {

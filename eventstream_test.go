@@ -27,11 +27,11 @@ func TestEventStreamSendsNewBlocksWithCursorIDs(t *testing.T) {
 		commit(t, chain, blocks[10:]...)
 		e.expect("new blocks", nexts(blocks[10:])...)
 		time.Sleep(chaingql.DefaultKeepAliveInterval)
-		e.expect("a heartbeat", ":")
+		e.expect("a keep-alive comment", ":")
 	})
 }
 
-func TestLastEventIDResumesAnEventStream(t *testing.T) {
+func TestEventStreamResumesAfterLastEventID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(4, 300)
 		_, chain, n := serveChain(t, chaingql.Options{})
@@ -72,11 +72,11 @@ func TestSubscriptionStartsAfterACursor(t *testing.T) {
 			want = append(want, data("1", `{"blocks":{"chain_order":"`+string(b.Cursor)+`"}}`))
 		}
 		time.Sleep(time.Second)
-		s.expect("a cursor past the newest block waits", want...)
+		s.expect("blocks after a cursor that was after the newest block", want...)
 	})
 }
 
-func TestUnusableCursorEndsTheSubscriptionWithAnError(t *testing.T) {
+func TestTooOldOrForeignCursorEndsTheSubscriptionWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 100)
 		_, chain, n := serveChain(t, chaingql.Options{})
@@ -103,7 +103,7 @@ func TestUnusableCursorEndsTheSubscriptionWithAnError(t *testing.T) {
 	})
 }
 
-func TestQueryIsAnsweredInEventsIfOnlyEventsAreAccepted(t *testing.T) {
+func TestQueryResponseIsAnEventStreamIfOnlyEventsAreAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, n := serveChain(t, chaingql.Options{})
 		n.stream(t, "{info{version}}").expect("a query",
@@ -121,7 +121,7 @@ func TestQueryIsAnsweredInEventsIfOnlyEventsAreAccepted(t *testing.T) {
 	})
 }
 
-func TestQueryIsAnsweredInJSONIfBothAreAccepted(t *testing.T) {
+func TestQueryResponseIsJSONIfJSONAndEventsAreAccepted(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	const urql = "application/graphql-response+json, application/graphql+json, application/json, " +
 		"text/event-stream, multipart/mixed"
@@ -132,7 +132,7 @@ func TestQueryIsAnsweredInJSONIfBothAreAccepted(t *testing.T) {
 	equal(t, "a subscription that cannot be streamed", res.Code, 406)
 }
 
-func TestShutdownEndsEventStreamsForReconnect(t *testing.T) {
+func TestShutdownEndsEventStreamsWithACursorAndNoComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, chain, n := serveChain(t, chaingql.Options{})
 		e := n.stream(t, allBlocks)
@@ -151,7 +151,7 @@ func TestShutdownEndsEventStreamsForReconnect(t *testing.T) {
 
 // A client that has received no event has no Last-Event-ID. The final error must contain the position, so that the
 // client does not miss blocks.
-func TestStreamWithoutEventsEndsWithItsCursor(t *testing.T) {
+func TestEventStreamWithoutBlocksEndsWithItsCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, chain, n := serveChain(t, chaingql.Options{})
 		blocks := randomBlocks(8, 3)
@@ -166,8 +166,8 @@ func TestStreamWithoutEventsEndsWithItsCursor(t *testing.T) {
 	})
 }
 
-// The response to HEAD has no body, so no failed write would reveal that the client has disconnected.
-func TestHeadOfAnEventStreamEndsAtOnce(t *testing.T) {
+// The response to a HEAD request has no body, so no write would fail after the client has disconnected.
+func TestHeadRequestForAnEventStreamEndsAtOnce(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	res := do(h, "HEAD", "/demo/graphql?query="+url.QueryEscape(allBlocks), "", "Accept", "text/event-stream")
 	equal(t, "status", res.Code, 200)
@@ -181,12 +181,12 @@ func TestExpiredCredentialsEndAnEventStream(t *testing.T) {
 		commit(t, chain, weave("m")...)
 		e := n.stream(t, allBlocks)
 		time.Sleep(time.Minute)
-		e.expect("heartbeats, then an error with the cursor",
+		e.expect("keep-alive comments, then an error with the cursor",
 			append([]string{":", ":", ":", ":"}, streamEnd("Session expired", "01")...)...)
 	})
 }
 
-// expiresIn admits everybody with credentials that expire after a duration.
+// An expiresIn is an Authorizer that admits every client, with credentials that expire after this duration.
 type expiresIn time.Duration
 
 func (d expiresIn) Authorize(ctx context.Context, _ chaingql.Credentials) (context.Context, error) {
@@ -219,7 +219,7 @@ func TestPostedEventStreamOutlivesBodyTimeout(t *testing.T) {
 			all = append(all, line)
 		}
 		if text := strings.Join(all, "\n"); !strings.Contains(text, next(blocks[0])[2]) {
-			t.Errorf("the block is missing after an hour: %.300q", text)
+			t.Errorf("a block that was committed after an hour is missing: %.300q", text)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestEventStreamsAreLimited(t *testing.T) {
 	})
 }
 
-func TestResponseWriterWithoutFlushIs500(t *testing.T) {
+func TestEventStreamWithoutFlusherReceivesStatus500(t *testing.T) {
 	h, log := newHandler(t, referenceChain(t), chaingql.Options{})
 	hidden := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(struct{ http.ResponseWriter }{w}, r)

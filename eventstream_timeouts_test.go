@@ -12,9 +12,9 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// The README's server sets ReadTimeout, and some hosts set WriteTimeout. Neither these nor the Handler's own timeouts
-// may end an event stream without blocks.
-func TestQuietStreamsOutliveTheServersTimeouts(t *testing.T) {
+// The README's server sets ReadTimeout, and some hosts set WriteTimeout. Neither these timeouts nor those of the
+// Handler may end an event stream on which no blocks are sent.
+func TestQuietEventStreamsOutliveTheServersTimeouts(t *testing.T) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		for _, method := range []string{"GET", "POST"} {
 			t.Run(method+" over "+version, func(t *testing.T) {

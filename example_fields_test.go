@@ -23,7 +23,7 @@ func ExampleOptions_queryFields() {
 	quotes := []price{{"Ghent", 412}, {"Turin", 409}, {"Kraków", 415}}
 
 	quote := graphql.NewObject(graphql.ObjectConfig{Name: "Quote", Fields: graphql.Fields{
-		"market": {Type: graphql.NewNonNull(graphql.String)}, // of the struct's field of that name
+		"market": {Type: graphql.NewNonNull(graphql.String)}, // the value is the struct's field Market
 		"price": {Type: graphql.Float, Resolve: func(p graphql.ResolveParams) (any, error) {
 			return float64(p.Source.(price).Cents) / 100, nil
 		}},
@@ -55,7 +55,8 @@ func ExampleOptions_queryFields() {
 	// {"data":{"quotes":[{"market":"Ghent","price":4.12}]},"extensions":{"cost":{"calls":1,"blocks":0}}}
 }
 
-// A host adds a subscription field. This one ends by itself; most run until their context is done.
+// A host adds a subscription field. The events of this field end by themselves; most sequences run until their context
+// is done.
 func ExampleSubscriptionField() {
 	countdown := chaingql.SubscriptionField{
 		Field: &graphql.Field{
@@ -65,7 +66,7 @@ func ExampleSubscriptionField() {
 		Subscribe: func(ctx context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
 			return func(yield func(any, error) bool) {
 				for n := p.Args["from"].(int); n > 0; n-- {
-					if !yield(n, nil) { // waits for a client that reads slowly
+					if !yield(n, nil) { // yield waits if the client reads slowly
 						return
 					}
 				}

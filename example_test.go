@@ -72,8 +72,8 @@ func ExampleStaticProjects() {
 	// {"errors":[{"message":"Unauthorized access","extensions":{"code":"UNAUTHENTICATED"}}]}
 }
 
-// bearer admits clients by a token: in the header Authorization or, since browsers
-// cannot set headers of a socket, in the same field of connection_init's payload.
+// A bearer admits clients by a token in the header Authorization. Browsers cannot set headers of a
+// WebSocket, so the token may also be in the field Authorization of connection_init's payload.
 type bearer struct {
 	valid func(project, token string) bool
 }
@@ -95,8 +95,8 @@ func ExampleHandler_Shutdown() {
 	handler := chaingql.New(memchain.New(), &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
 	server := httptest.NewServer(handler).Config // an *http.Server
 
-	// At SIGTERM: http.Server's Shutdown closes the listener first. It neither ends sockets nor waits for them, which
-	// the Handler does.
+	// Do this at SIGTERM. http.Server's Shutdown first closes the listener. It neither ends sockets nor waits for them,
+	// so the Handler must end them.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	drained := make(chan error, 1)
@@ -108,7 +108,7 @@ func ExampleHandler_Shutdown() {
 	// Output: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}
 }
 
-// Poll turns a table that another process writes into a stream.
+// Poll yields the blocks that another process writes to a table.
 func ExamplePoll() {
 	stored := []chaingql.Block{
 		{Workchain: -1, SeqNo: 1, Cursor: chaingql.SeqCursor(1)},
@@ -186,7 +186,7 @@ func Example_openInternet() {
 	// Output: {"data":{"__typename":"Query"}}
 }
 
-// A doorkeeper lets no address in that asks too often, and asks the projects then.
+// A doorkeeper refuses addresses that send too many requests, and checks the projects of the others.
 type doorkeeper struct{ chaingql.StaticProjects }
 
 func (g doorkeeper) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {

@@ -15,58 +15,62 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// A requestState is the memory for serving one request. It is reused for others.
+// A requestState holds the buffers and the state of one request. It is reused for later requests.
 type requestState struct {
 	body     []byte
-	incoming bodyShare // of body
+	incoming bodyShare // counts body
 	scan     scan
 	bound    plan.Bound
 	call     call
 	response []byte
-	outgoing responseShare // of response
+	outgoing responseShare // counts response
 }
 
-// maxPooled is the largest total of body and response in bytes that is reused, so that large ones are freed.
+// maxPooled is the maximum total capacity in bytes of the buffers in a requestState that is reused.
 const maxPooled = 256 << 10
 
-// preparations bound how many requests are decoded and prepared at once: of each kind, as many as there are
-// processors. A decoded body can be seventy times as large as its text, and a document is compiled to hundreds of
-// times its size, but most of that is garbage when the preparation ends.
+// preparations bounds how many requests are decoded and prepared at once, because preparation can take much memory: a
+// decoded body can be seventy times as large as its text, and a document hundreds of times its size while it is
+// compiled. Most of that memory is garbage when the preparation ends.
 //
-// Requests whose documents are compiled already take microseconds and wait for no others. A document of 1.5 kB can take
-// milliseconds to compile, and so can one that a client names by its hash if its @skip and @include have new values.
-// Large requests take ten times as long as those.
+// There are three kinds of requests: compiled, small and large. At most one request of each kind per processor is
+// prepared at once, and fast requests do not wait for slow ones. Requests whose documents are already compiled take
+// microseconds. A document of 1.5 kB can take milliseconds to compile. A document that a client names by its hash can
+// take as long if its @skip and @include have new values. Large requests take ten times as long as small ones.
 type preparations struct {
 	compiled     chan struct{} // semaphore
 	small, large lane
 }
 
-// A lane prepares requests that must be compiled.
+// A lane bounds the requests whose documents must be compiled: one lane for small requests, one for large ones.
 type lane struct {
 	slots chan struct{} // semaphore
-	queue *xsync.Gate   // of HTTP requests that have a slot or wait for one
+	queue *xsync.Gate   // HTTP requests that have a slot or wait for one
 }
 
-// minLane is the number of requests that a lane admits, if Limits.Requests is not below it.
+// minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
 const minLane = 16
 
-// newPreparations returns the lanes of a Handler with a limit of requests. Requests that must be compiled leave a
-// quarter of the limit to others: otherwise a few kilobytes from clients would have everybody refused.
+// newPreparations returns the preparations of a Handler whose Limits.Requests is requests. Unless minLane is more, each
+// lane admits three eighths of that limit, so that a quarter is left to requests whose documents are compiled already.
+// Otherwise a few slow documents could cause all other requests to be refused.
 func newPreparations(requests int) preparations {
 	semaphore := func() chan struct{} { return make(chan struct{}, runtime.GOMAXPROCS(0)) }
 	share := min(requests, max(requests/8*3, minLane))
 	return preparations{semaphore(), lane{semaphore(), xsync.NewGate(share)}, lane{semaphore(), xsync.NewGate(share)}}
 }
 
-// A prepared request has an operation that is ready to run, or errors.
+// A prepared request has an operation that is ready to run, or errors. It has neither if only a compiled document was
+// looked for and there is none.
 type prepared struct {
 	op    *plan.Bound
 	errs  plan.Errors
 	trace Trace
 }
 
-// run calls prepare for a request of n bytes when there is a slot for it. First it lets prepare only look for a
-// compiled document. If limited, it refuses a request that must be compiled while too many of those wait.
+// run calls prepare for a request of n bytes, in a slot. For a small request, it first calls prepare with compiled set,
+// so that prepare only looks for a compiled document. If limited is set, run refuses a request that must be compiled
+// while its lane is full.
 func (p *preparations) run(
 	n int, limited bool, prepare func(compiled bool) (prepared, *httpError),
 ) (prepared, *httpError) {
@@ -87,14 +91,15 @@ func (p *preparations) run(
 	return inSlot(to.slots, func() (prepared, *httpError) { return prepare(false) })
 }
 
-// inSlot calls prepare when semaphore has a slot. Preparations wait for nothing.
+// inSlot calls prepare when semaphore has a free slot. The wait is short, because a preparation never blocks.
 func inSlot(semaphore chan struct{}, prepare func() (prepared, *httpError)) (prepared, *httpError) {
 	semaphore <- struct{}{}
 	defer func() { <-semaphore }()
 	return prepare()
 }
 
-// prepareHTTP prepares a request that was received. A usual body whose document is compiled is not decoded.
+// prepareHTTP prepares a request that was received. It does not decode a body of the usual form whose document is
+// compiled.
 func (h *Handler) prepareHTTP(
 	ctx context.Context, r *http.Request, x *requestState, compiled bool,
 ) (prepared, *httpError) {
@@ -108,7 +113,7 @@ func (h *Handler) prepareHTTP(
 		if h.plans.Find(&x.bound, x.scan.query, x.scan.operation, x.scan.given) {
 			return prepared{op: &x.bound}, nil
 		}
-		x.scan.release() // its values would be there twice
+		x.scan.release() // otherwise the values would be in memory twice
 		if compiled && !x.bound.Subscribes() {
 			return prepared{}, nil
 		}
@@ -123,8 +128,8 @@ func (h *Handler) prepareHTTP(
 }
 
 // prepare finds the document of a request, by its text or by its hash (Apollo's persisted queries), and binds its
-// variables. If compiled, it only looks for a compiled document, and returns neither an operation nor errors if there
-// is none.
+// variables. If compiled is set, prepare only looks for a compiled document. If there is none, it returns neither an
+// operation nor errors.
 func (h *Handler) prepare(ctx context.Context, asked *request, compiled bool) prepared {
 	text, trace := asked.Query, asked.trace
 	refuse := func(message, code string) prepared {
@@ -157,7 +162,7 @@ func (h *Handler) prepare(ctx context.Context, asked *request, compiled bool) pr
 		h.events.limit(ctx, err.Limit)
 	}
 	if p.op != nil && asked.hash != "" && asked.Query != "" && !h.plans.Remember(asked.hash, text, !compiled) {
-		return prepared{} // only its shape is known
+		return prepared{} // the document is cached only by its fingerprint and must be compiled first
 	}
 	return p
 }
@@ -172,8 +177,8 @@ func (h *Handler) run(ctx context.Context, c *call, by caller, dst []byte, out *
 	return dst
 }
 
-// execute runs a query and sends its response. Then x is free for another request. If execute ends otherwise, x is
-// left to the garbage collector, because a write may still use it.
+// execute runs a query and sends its response. Then it releases x for another request. If execute returns early or
+// panics, x is left to the garbage collector, because a write may still use x.
 func (h *Handler) execute(
 	ctx context.Context, w http.ResponseWriter, r *http.Request,
 	op *plan.Bound, by caller, media string, x *requestState, work *slot,
@@ -191,7 +196,7 @@ func (h *Handler) execute(
 	}
 	out := &x.outgoing
 	out.owner, out.budget, out.patience = out, h.responses, stalledAfter
-	released := false // then x belongs to another request
+	released := false // if true, x may belong to another request
 	defer func() {    // also if host code panics
 		if !released && out.budget != nil {
 			h.responses.free(&out.hold)
@@ -201,7 +206,7 @@ func (h *Handler) execute(
 	if n := cap(x.body) + cap(x.response); n > freeBytes {
 		out.base = cap(x.body)
 		if !h.responses.add(&out.hold, n, out.patienceFor(n)) {
-			x.response = nil // it has grown for another response, and this one may be small
+			x.response = nil // the buffer has grown for another response, and this response may be small
 		}
 	}
 	x.call.host, x.call.path, x.call.op, x.call.lasting = r.Host, gqlhttp.Path(r), op, cacheable
@@ -230,8 +235,8 @@ func (h *Handler) execute(
 	text := x.response
 	x.response = nil
 	if out.refused {
-		text = bytes.Clone(text) // only an error
-		out.finish()             // frees the memory that had grown before the client takes the error
+		text = bytes.Clone(text) // a small error
+		out.finish()             // frees the large buffer before the client reads the error
 		h.write(w, r, status, media, text)
 		return
 	}
@@ -263,8 +268,8 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, medi
 	})
 }
 
-// respond sends the only response of a request, of n bytes, within Limits.WriteTimeout. An error means that the
-// client did not take all of it.
+// respond sends the response to a request, which has n bytes, within Limits.WriteTimeout. It returns an error if the
+// client did not receive the whole response.
 func (h *Handler) respond(
 	w http.ResponseWriter, r *http.Request, status int, media string, n int, send func() error,
 ) error {
@@ -279,7 +284,7 @@ func (h *Handler) respond(
 	return err
 }
 
-// forget drops everything but the response and buffers of moderate size.
+// forget drops everything except the response and buffers of moderate size.
 func (x *requestState) forget() {
 	x.call = call{}
 	x.bound.Release()

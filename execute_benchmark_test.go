@@ -26,7 +26,7 @@ const (
 	last50Text = `query page { blockchain { blocks(last: 50) { edges { node { ` + blockParts + ` } } } } }`
 )
 
-// A caller calls a handler like net/http does, without allocations of its own.
+// A caller calls a handler like net/http, but makes no allocations.
 type caller struct {
 	handler  http.Handler
 	request  *http.Request
@@ -100,7 +100,7 @@ func commitUntilReceived(
 		case <-time.After(100 * time.Millisecond): // Follow started after that block
 		}
 	}
-	t.Fatal("the stream does not begin")
+	t.Fatal("the Handler received none of the blocks")
 }
 
 func bodyOf(text string, variables map[string]any) []byte {
@@ -134,7 +134,7 @@ func TestQueryAllocations(t *testing.T) {
 	most := map[string]float64{"balance": 2 + 3, "latest": 0, "last 50": 2}
 	for name, body := range measuredBodies(account) {
 		if got := c.call(body); !bytes.HasPrefix(got, []byte(`{"data":`)) || bytes.Contains(got, []byte("errors")) {
-			t.Fatalf("%s: %s", name, got)
+			t.Fatalf("%s: the response has errors: %s", name, got)
 		}
 		if n := testing.AllocsPerRun(200, func() { c.call(body) }); n > most[name] {
 			t.Errorf("%s allocates %v times, want at most %v", name, n, most[name])
@@ -159,8 +159,8 @@ func BenchmarkQuery(b *testing.B) {
 	c.benchmark(b, measuredBodies(account))
 }
 
-// BenchmarkPlainBody compares a body that scan accepts with one that is decoded into a tree, because it has an unknown
-// key.
+// BenchmarkPlainBody compares a body that scan accepts with a body that has an unknown key and is therefore decoded
+// into a tree.
 func BenchmarkPlainBody(b *testing.B) {
 	c, account := newCaller(b)
 	plain := measuredBodies(account)["balance"]
@@ -170,9 +170,9 @@ func BenchmarkPlainBody(b *testing.B) {
 	})
 }
 
-// BenchmarkAnotherText sends texts that are not cached. If only a literal is new, the plan is found by the document's
-// fingerprint. The last case has a literal that prevents a fingerprint.
-func BenchmarkAnotherText(b *testing.B) {
+// BenchmarkUncachedText sends documents whose text is not cached. If only a literal is new, the plan is found by the
+// document's fingerprint. In the last case, the form of the literal prevents a fingerprint.
+func BenchmarkUncachedText(b *testing.B) {
 	c, _ := newCaller(b)
 	r := rand.New(rand.NewPCG(1, 2))
 	address := func() string { return fmt.Sprintf("0:%064x", r.Uint64()) }
@@ -212,8 +212,8 @@ func BenchmarkAnotherText(b *testing.B) {
 	}
 }
 
-// Requests reuse pooled buffers; their responses must not mix.
-func TestConcurrentResponsesDoNotMix(t *testing.T) {
+// Requests reuse pooled buffers. A response must not contain parts of another.
+func TestConcurrentResponsesAreNotMixedUp(t *testing.T) {
 	chain := chainOf(t, randomBlocks(33, 60))
 	h, _ := newHandler(t, chain, chaingql.Options{})
 	account := func(i int) chaingql.Address { return chaingql.Address{Workchain: int32(i)} }

@@ -25,7 +25,7 @@ func persisted(hash string) string {
 	return fmt.Sprintf(`{"persistedQuery":{"version":1,"sha256Hash":%q}}`, hash)
 }
 
-func TestPersistedQueryIsServedByHashOnceKnown(t *testing.T) {
+func TestPersistedQueryIsServedByHashAfterItWasSentWithItsHash(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	const text = "{info{version}}"
 	byHash := `{"extensions":` + persisted(sha(text)) + `}`
@@ -61,13 +61,14 @@ func TestInvalidPersistedQueriesAreRefused(t *testing.T) {
 	} {
 		r := parse(t, post(h, body).Body.String())
 		if len(r.Errors) != 1 || r.Errors[0].Message != message || r.code() != "BAD_REQUEST" {
-			t.Errorf("%s: %+v, want %q", body, r.Errors, message)
+			t.Errorf("%s: got the errors %+v, want %q", body, r.Errors, message)
 		}
 	}
 	bad := `{nope}`
 	invalid := post(h, `{"query":"`+bad+`","extensions":`+persisted(sha(bad))+`}`)
 	equal(t, "an invalid document", parse(t, invalid.Body.String()).code(), "GRAPHQL_VALIDATION_FAILED")
-	equal(t, "is not kept", post(h, `{"extensions":`+persisted(sha(bad))+`}`).Body.String(), unknown)
+	byHash := `{"extensions":` + persisted(sha(bad)) + `}`
+	equal(t, "an invalid document by its hash", post(h, byHash).Body.String(), unknown)
 }
 
 func TestOnlyTrustedDocumentsAreServed(t *testing.T) {
@@ -81,14 +82,15 @@ func TestOnlyTrustedDocumentsAreServed(t *testing.T) {
 	equal(t, "another text", post(h, `{"query":"{info{version}}"}`).Body.String(), refused)
 	other := `{"query":"{info{version}}","extensions":` + persisted(sha("{info{version}}")) + `}`
 	equal(t, "another text with its hash", post(h, other).Body.String(), refused)
-	equal(t, "and not kept", post(h, `{"extensions":`+persisted(sha("{info{version}}"))+`}`).Body.String(), unknown)
+	byHash := `{"extensions":` + persisted(sha("{info{version}}")) + `}`
+	equal(t, "another text by its hash", post(h, byHash).Body.String(), unknown)
 }
 
 func TestNewPanicsOnInvalidTrustedDocument(t *testing.T) {
 	defer func() {
 		p := fmt.Sprint(recover())
 		if !strings.Contains(p, "TrustedDocuments[1]") || !strings.Contains(p, "nope") {
-			t.Errorf("panicked with %q", p)
+			t.Errorf("New panicked with %q, which does not name the document and the field", p)
 		}
 	}()
 	chaingql.New(referenceChain(t), &chaingql.Options{TrustedDocuments: []string{"{info{version}}", "{nope}"}})

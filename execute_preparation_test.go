@@ -16,7 +16,7 @@ import (
 )
 
 // Clients that do not read an error response must not delay others.
-func TestUnreadErrorsDoNotBlockQueries(t *testing.T) {
+func TestUnreadErrorResponsesDoNotBlockQueries(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": "{", "no document": "{}", "a list": "[]"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -39,11 +39,12 @@ func TestUnreadErrorsDoNotBlockQueries(t *testing.T) {
 
 var (
 	largeVariables = map[string]any{"a": strings.Repeat("a", 100_000)}
-	// heldRequest exceeds the alias limit of a heldPreparation Handler.
+	// heldRequest is the body of a request that exceeds the alias limit of a Handler from heldPreparation.
 	heldRequest = body("{a:info{version}b:info{version}}", largeVariables)
 )
 
-// heldPreparation returns a Handler with Limits.Requests, which prepares a heldRequest only after release is closed.
+// heldPreparation returns a Handler whose Limits.Requests is requests. The preparation of a heldRequest does not end
+// until release is closed.
 func heldPreparation(t *testing.T, requests int) (h *chaingql.Handler, release chan struct{}) {
 	release = make(chan struct{})
 	h, _ = newHandler(t, referenceChain(t), chaingql.Options{
@@ -60,7 +61,7 @@ func heldPreparation(t *testing.T, requests int) (h *chaingql.Handler, release c
 // Requests that wait for preparation keep their bodies in memory, so they count as requests.
 func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const requests, most, more = 100, 36, 200 // most is the share of one lane in requests
+		const requests, most, more = 100, 36, 200 // most is the number of requests that one lane admits
 		h, release := heldPreparation(t, requests)
 		var all sync.WaitGroup
 		for range runtime.GOMAXPROCS(0) {
@@ -98,8 +99,9 @@ func TestSmallRequestsDoNotWaitForLargeOnes(t *testing.T) {
 	})
 }
 
-// Documents that are compiled, wait for compilation or are refused must not delay cached ones.
-func TestKnownQueriesDoNotWaitForCompilation(t *testing.T) {
+// Requests whose documents are being compiled, wait for compilation or are refused must not delay requests whose
+// documents are compiled already.
+func TestCompiledQueriesDoNotWaitForCompilations(t *testing.T) {
 	held := body("{a:info{version}b:info{version}}", nil)
 	for name, n := range map[string]int{"a few": 2 * runtime.GOMAXPROCS(0), "more than there may be": 200} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +123,7 @@ func TestKnownQueriesDoNotWaitForCompilation(t *testing.T) {
 				synctest.Wait()
 				equal(t, "status of a known subscription", status.Load(), 406)
 				other := strings.Replace(request802, "last:1", "last:2", 1)
-				equal(t, "status of one with another literal", post(h, other).Code, 200)
+				equal(t, "status of a query with another literal", post(h, other).Code, 200)
 				close(release)
 				all.Wait()
 			})
@@ -129,8 +131,9 @@ func TestKnownQueriesDoNotWaitForCompilation(t *testing.T) {
 	}
 }
 
-// A document of a known shape must be compiled to be kept by its hash. That holds up no query that is known.
-func TestPersistingAKnownShapeWaitsForCompilation(t *testing.T) {
+// A document that is cached only by its fingerprint must be compiled before it is available by its hash. It waits for
+// other compilations; known queries do not.
+func TestPersistedDocumentWithAKnownFingerprintIsCompiledFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, release := heldPreparation(t, 100)
 		document := func(last int) string { return fmt.Sprintf(`{blockchain{blocks(last:%d){edges{node{id}}}}}`, last) }
@@ -148,11 +151,11 @@ func TestPersistingAKnownShapeWaitsForCompilation(t *testing.T) {
 		equal(t, "status of the same document again", persist(document(1)), 200)
 		var done atomic.Bool
 		all.Go(func() {
-			equal(t, "status of one with another literal", persist(document(2)), 200)
+			equal(t, "status of a document with another literal", persist(document(2)), 200)
 			done.Store(true)
 		})
 		synctest.Wait()
-		equal(t, "it was compiled while other documents were", done.Load(), false)
+		equal(t, "it was compiled while other compilations occupied all slots", done.Load(), false)
 		close(release)
 		all.Wait()
 	})

@@ -7,18 +7,18 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// A condition is a test of a block.
+// A condition reports whether a block satisfies a filter, or one operator of a filter.
 type condition func(*Block) bool
 
-// What the conditions of a filter take in memory, in bytes.
+// The memory of the parts of a compiled filter, in bytes.
 const (
 	alternativeBytes = 48
 	conditionBytes   = 96
-	itemBytes        = 40 // of a list
+	itemBytes        = 40 // an item of a list
 )
 
-// blockFilter compiles a BlockFilter to a condition, and returns its size in bytes. All fields must match, or the
-// alternative in OR; an alternative without fields matches every block.
+// blockFilter compiles a BlockFilter to a condition, and returns the condition's memory in bytes. A block must satisfy
+// all fields of the filter, or the alternative in OR. A filter or an alternative without fields matches every block.
 func blockFilter(filter any) (match condition, bytes int, err *plan.Error) {
 	var alternatives [][]condition
 	for filter != nil {
@@ -64,7 +64,7 @@ func operatorBytes(operators map[string]any) (bytes int) {
 	return bytes
 }
 
-// copiedBytes returns the memory of an operand's copy in lower case, if there is one.
+// copiedBytes returns the memory of the lower-case copy of an operand, or 0 if no copy is needed.
 func copiedBytes(operand any) int {
 	if s, ok := operand.(string); ok && s != strings.ToLower(s) {
 		return len(s)
@@ -72,8 +72,8 @@ func copiedBytes(operand any) int {
 	return 0
 }
 
-// workchainsOf returns the part of a BlockFilter about workchains. It matches every block that the whole filter
-// matches, and possibly more.
+// workchainsOf returns a BlockFilter that has only the conditions on workchains. It matches every block that the whole
+// filter matches, and possibly more.
 func workchainsOf(filter any) any {
 	fields, ok := filter.(map[string]any)
 	if !ok {
@@ -86,7 +86,8 @@ func workchainsOf(filter any) any {
 	return rest
 }
 
-// filterFields are the fields of BlockFilter and the values that they compare. Hex is compared in lower case.
+// filterFields lists the fields of BlockFilter and compiles the conditions on them. Hex digits are compared in lower
+// case.
 var filterFields = []struct {
 	name       string
 	conditions func(operators map[string]any) ([]condition, *plan.Error)
@@ -104,8 +105,8 @@ func text(v any) string   { return v.(string) }
 func float(v any) float64 { return v.(float64) }
 func integer(v any) int   { return v.(int) }
 
-// conditions compiles the operators of one field, with the value that get returns for a block. Null equals nothing:
-// eq null matches no block, ne null every block.
+// conditions returns a function that compiles the operators of one field. get returns the field's value for a block,
+// and of converts an operand. Null equals no value, so eq null matches no block, and ne null matches every block.
 func conditions[T interface{ ~string | ~float64 | ~int }](
 	get func(*Block) T, of func(any) T,
 ) func(map[string]any) ([]condition, *plan.Error) {

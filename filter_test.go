@@ -14,8 +14,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// filtered subscribes with each payload and commits the blocks. For each payload it returns the indexes of the received
-// blocks or the error message.
+// filtered subscribes with each payload and then commits the blocks. For each payload it returns the indexes of the
+// blocks that the subscription received, or the message of its error.
 func filtered(t *testing.T, blocks []chaingql.Block, payloads []string) []string {
 	t.Helper()
 	results := make([]string, len(payloads))
@@ -54,7 +54,7 @@ func filtered(t *testing.T, blocks []chaingql.Block, payloads []string) []string
 					}
 				}
 				if err := json.Unmarshal([]byte(frame), &m); err != nil {
-					t.Fatalf("%v: %s", err, frame)
+					t.Fatalf("a frame is not valid JSON: %v: %s", err, frame)
 				}
 				if m.Type == "error" {
 					results[m.ID] = m.Payload.Message
@@ -85,7 +85,7 @@ func filterBlocks() []chaingql.Block {
 	}
 }
 
-func TestFilterOperators(t *testing.T) {
+func TestFilterOperatorsSelectMatchingBlocks(t *testing.T) {
 	aa := "aa" + strings.Repeat("0", 62)
 	const all = "0 1 2 3 4"
 	table := [][2]string{
@@ -165,7 +165,7 @@ func TestFilterOperators(t *testing.T) {
 	}
 }
 
-// Random filters, sent as variables like the SDK does, are compared with a simple implementation.
+// The test sends random filters as variables, as the SDK does, and compares the results with a simple implementation.
 func TestFiltersMatchANaiveImplementation(t *testing.T) {
 	blocks := randomBlocks(5, 40)
 	r := rand.New(rand.NewPCG(7, 7))
@@ -200,7 +200,7 @@ func TestFiltersMatchANaiveImplementation(t *testing.T) {
 
 var filterFields = []string{"id", "seq_no", "workchain_id", "shard", "gen_utime", "chain_order"}
 
-// value returns the value of b that a filter's field compares.
+// value returns the value of a block with which a field of a filter is compared.
 func value(field string, b chaingql.Block) any {
 	return map[string]any{
 		"id": b.Hash.String(), "seq_no": float64(b.SeqNo), "workchain_id": float64(b.Workchain),
@@ -247,7 +247,7 @@ func randomFilter(r *rand.Rand, blocks []chaingql.Block, depth int) map[string]a
 	return filter
 }
 
-// naive returns the indexes of the blocks that a filter matches, or "error".
+// naive returns the indexes of the blocks that a filter matches, or "error" if the filter is invalid.
 func naive(filter map[string]any, blocks []chaingql.Block) string {
 	for f := filter; f != nil; f, _ = f["OR"].(map[string]any) {
 		for name, operators := range f {

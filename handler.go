@@ -24,7 +24,7 @@ import (
 // Timeouts of sockets and event streams.
 const (
 	initTimeout        = 10 * time.Second
-	unusedTimeout      = time.Minute // of graphql-ws: a person may paste a start by hand
+	unusedTimeout      = time.Minute // for graphql-ws, because a person may type a start message by hand
 	frameTimeout       = 5 * time.Second
 	socketWriteTimeout = 10 * time.Second
 	streamWriteTimeout = 10 * time.Second
@@ -40,12 +40,12 @@ type Handler struct {
 	plans                *plan.Cache
 	blocks               *blocklog.Log[Block]
 	sockets              *gqlws.Server
-	requests             *xsync.Gate // in progress, from body to response
-	slots                *xsync.Gate // of Limits.Requests
+	requests             *xsync.Gate // requests in progress, from the body to the response
+	slots                *xsync.Gate // the slots of Limits.Requests
 	bodies, responses    *budget
-	streams, hostStreams *xsync.Gate // event streams; subscriptions to a host's fields, with their goroutines
-	edition              string      // version, schema and options, on which responses depend
-	id                   string      // in the cursors that it marks
+	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
+	edition              string      // the version, schema and options on which responses depend
+	id                   string      // part of the cursors that the Handler marks
 	subscriptionQuota    subscriptionQuota
 	trusted              trusted
 	events               events
@@ -53,8 +53,9 @@ type Handler struct {
 	preparing            preparations
 }
 
-// New returns a Handler that serves b. It starts nothing until the first request that needs it. opts may be nil; New
-// copies it. New panics if b is nil or an option is invalid, as that is a mistake in the host's code.
+// New returns a Handler that serves b. The Handler does not call b until the first request that needs data. opts may be
+// nil. New copies the options. It panics if b is nil or an option is invalid, because that is a mistake in the host's
+// code.
 func New(b Backend, opts *Options) *Handler {
 	if b == nil {
 		panic("chaingql: New: Backend is nil")
@@ -98,7 +99,7 @@ func New(b Backend, opts *Options) *Handler {
 	}
 	schema, err := plan.NewSchema(table)
 	if err != nil {
-		panic("chaingql: New: " + err.Error()) // of the host's types: every test would say if it were of ours
+		panic("chaingql: New: " + err.Error()) // the host's types are invalid: tests check the built-in ones
 	}
 	h.schema = schema
 	h.id = strings.ToLower(rand.Text()[:handlerSize])
@@ -122,11 +123,12 @@ func New(b Backend, opts *Options) *Handler {
 	return h
 }
 
-// trusted has the texts of the only documents that are served, by their SHA-256 in lower-case hex. If it is nil,
-// every document is served.
+// trusted contains the documents that are served, by their SHA-256 in lower-case hex. If it is nil, every document is
+// served.
 type trusted map[string]string
 
-// trust checks the documents of the host: otherwise only a client would notice an invalid one.
+// trust checks the host's TrustedDocuments and returns them by their hash. Without the check, an invalid document would
+// not be noticed until a client sends it.
 func (h *Handler) trust(documents []string) (trusted, error) {
 	if documents == nil {
 		return nil, nil
@@ -141,19 +143,21 @@ func (h *Handler) trust(documents []string) (trusted, error) {
 	return t, nil
 }
 
-// Schema returns the schema as a graphql-go schema, for reading. Its resolvers work, but never pass text of clients
-// to graphql-go's own parser or executor.
+// Schema returns the schema as a graphql-go schema. The caller must not change it. Its resolvers work, but the caller
+// must not pass a client's text to graphql-go's own parser or executor, because some documents make these end the
+// process.
 func (h *Handler) Schema() graphql.Schema { return h.schema.GraphQL() }
 
 // SDL returns the schema in GraphQL's schema definition language.
 func (h *Handler) SDL() string { return h.schema.SDL() }
 
-// ServeHTTP serves queries by GET and POST, WebSockets and event streams. It never redirects, and every response,
-// errors included, is JSON.
+// ServeHTTP serves queries by GET and POST, WebSockets and event streams. It never redirects. Every response, including
+// an error, is JSON, or an event stream with JSON data.
 //
-// Responses to GET have cache headers. A page that is proven complete may be kept forever, the newest data for the
-// interval of blocks; shared caches may keep them only if the project is known to have no secret. If the client
-// already has the response, ServeHTTP responds 304 without a call of the Backend.
+// Responses to GET have cache headers. A page of blocks that is known to be complete may be cached forever. Other
+// responses may be cached for the usual interval between blocks. Shared caches may store responses only if the project
+// is known to have no secret. If the client already has the current response, ServeHTTP sends status 304 and does not
+// call the Backend.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recover(w, r)
 	gqlhttp.SetVary(w.Header())
@@ -182,7 +186,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.writeErrorUnread(w, r, shuttingDown())
 		return
 	}
-	inside := true // a stream leaves early
+	inside := true // an event stream leaves the gate before it is served
 	defer func() {
 		if inside {
 			h.requests.Leave()
@@ -205,11 +209,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return h.prepareHTTP(ctx, r, x, compiled)
 	})
 	if refused != nil {
-		work.leave() // the client may take its time to read
+		work.leave() // the client may read the response slowly
 		h.writeError(w, r, refused)
 		return
 	}
-	x.forgetBody() // with variables that the operation does not have
+	x.forgetBody() // the body may contain variables that the operation does not use
 	op, errs, by := p.op, p.errs, caller{TransportHTTP, project, p.trace, r.Header}
 	if media == "" {
 		by.transport = TransportSSE
@@ -235,29 +239,31 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Shutdown ends the Handler for good, in two steps. First it refuses new sockets and event streams with 503, and ends
-// those that are open: each receives the reason and the cursor to resume from. Queries over HTTP are still answered.
-// When the last socket and stream has ended, or when ctx ends, it refuses queries with 503, waits for the running ones,
-// and ends the Backend's Follow.
+// Shutdown ends the Handler permanently, in two steps:
 //
-// So that clients do not all reconnect at once, their ends are spread over time: about 100 sockets and 100 streams per
-// second. The rate is higher if the ends would otherwise take longer than half of the time until ctx's deadline, or
-// than 10 s if ctx has none. Until its end, each client receives blocks as before.
+//  1. It refuses new sockets and event streams with status 503, and ends the open ones. Each client receives the reason
+//     and the cursor to resume from. Queries over HTTP are still answered.
+//  2. When the last socket and the last stream have ended, or ctx is done, it refuses queries with status 503, waits
+//     for the running queries, and ends the Backend's Follow.
 //
-// Shutdown returns nil when everything has ended. If ctx ends first, it cuts the remaining sockets and streams and
-// returns an error that wraps ctx's. A second call waits for everything that still runs.
+// Shutdown ends about 100 sockets and 100 streams per second, so that clients do not all reconnect at once. If that
+// would take longer than half of the time until ctx's deadline, or than 10 s if ctx has no deadline, Shutdown ends them
+// faster. A client receives blocks as before until its connection ends.
 //
-// Some clients do not retry a 503, but all retry a refused connection. So close the listener first: register Shutdown
-// with [http.Server.RegisterOnShutdown], call the server's own Shutdown, which neither ends sockets nor waits for them,
-// and wait until both have returned.
+// Shutdown returns nil when everything has ended. If ctx is done first, Shutdown cuts the remaining sockets and streams
+// and returns an error that wraps the error of ctx. A second call waits for everything that still runs.
+//
+// Some clients do not retry after status 503, but all of them retry after a refused connection. So close the listener
+// first: register Shutdown with [http.Server.RegisterOnShutdown], call [http.Server.Shutdown], which neither ends
+// sockets nor waits for them, and wait until both Shutdowns have returned.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	// Sockets and streams at the same time: each of them may take until ctx ends.
+	// End sockets and streams at the same time, because each may take until ctx is done.
 	streams := make(chan error, 1)
 	go func() { streams <- h.streams.Close(ctx) }()
 	ended := []error{h.sockets.Shutdown(ctx), <-streams} // before queries are refused
 	for _, err := range append(ended, h.requests.Close(ctx), h.hostStreams.Close(ctx), h.blocks.Close(ctx)) {
 		if err != nil {
-			return fmt.Errorf("chaingql: Shutdown: %w", err) // all have the same reason
+			return fmt.Errorf("chaingql: Shutdown: %w", err) // all errors have the same cause
 		}
 	}
 	return nil

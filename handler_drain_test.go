@@ -18,9 +18,9 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Clients retry a refused or dropped connection, but the network's SDK passes a 503 on to the application. A socket
-// that does not read must not cause a 503.
-func TestNoQueryReceives503WhileAHostShutsDown(t *testing.T) {
+// Clients retry after a refused or dropped connection, but the networks' SDK passes status 503 on to the application. A
+// query must not receive status 503 because the Handler still waits for a socket that does not read.
+func TestNoQueryReceivesStatus503WhileAHostShutsDown(t *testing.T) {
 	realTime(t, "an http.Server shuts down its TCP connections")
 	for round := range 20 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
@@ -85,13 +85,13 @@ func shutDownDuringQueries(t *testing.T) {
 
 	enough()
 	if err := <-drained; !errors.Is(err, context.Canceled) {
-		t.Errorf("Shutdown with a socket that does not read: %v", err)
+		t.Errorf("Shutdown returned %v, want context.Canceled, because a socket does not read", err)
 	}
 	<-closed
 	equal(t, "status of a query after the shutdown", post(h, request802).Code, 503)
 }
 
-// A slowMiddleware holds a request until proceed is closed if its path ends in a slash.
+// A slowMiddleware delays requests whose path ends in a slash until proceed is closed.
 type slowMiddleware struct {
 	http.Handler
 	reached, proceed chan struct{}
@@ -148,7 +148,7 @@ func (c *queryClient) run(t *testing.T, address string, keepAlive bool, ended <-
 		_ = res.Body.Close()
 		switch {
 		case res.StatusCode != http.StatusOK:
-			t.Errorf("a query with keep-alive %t received %d: %s", keepAlive, res.StatusCode, body)
+			t.Errorf("a query with keep-alive %t received status %d: %s", keepAlive, res.StatusCode, body)
 			return
 		case err == nil:
 			c.answered.Add(1)
@@ -161,7 +161,7 @@ func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("this did not happen within 20 s: %s", what)
 		}
 	}
 }

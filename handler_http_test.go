@@ -33,7 +33,7 @@ func refusalBody(message, code string) string {
 	return fmt.Sprintf(`{"errors":[{"message":%q,"extensions":{"code":%q}}]}`, message, code)
 }
 
-func TestHTTPStatusAndBody(t *testing.T) {
+func TestHTTPResponsesHaveTheExpectedStatusAndBody(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{BodyBytes: 1000}})
 	mux := mounted(h)
 	const version = `{"data":{"info":{"version":"0.1.0"}}}`
@@ -167,7 +167,7 @@ func TestHTTPStatusAndBody(t *testing.T) {
 			if body := w.Body.String(); strings.HasPrefix(c.response, "{") {
 				equal(t, "body", body, c.response)
 			} else if !strings.Contains(body, c.response) || c.response == "" && body != "" {
-				t.Errorf("body %s, want %s in it", body, c.response)
+				t.Errorf("the body is %s, want it to contain %s", body, c.response)
 			}
 			if w.Code == 204 {
 				return
@@ -179,16 +179,16 @@ func TestHTTPStatusAndBody(t *testing.T) {
 			}
 			equal(t, "content type", w.Header().Get("Content-Type"), want)
 			if w.Code != 200 && strings.Contains(w.Body.String(), `"data"`) {
-				t.Errorf("nothing ran, but there is data: %s", w.Body)
+				t.Errorf("the response has data, although no operation ran: %s", w.Body)
 			}
 			if allow := w.Header().Get("Allow"); (w.Code == 405) != (allow == "GET, HEAD, OPTIONS, POST") {
-				t.Errorf("status %d with Allow %q", w.Code, allow)
+				t.Errorf("a response with status %d has the header Allow %q", w.Code, allow)
 			}
 		})
 	}
 }
 
-func TestHeadHasContentLength(t *testing.T) {
+func TestHeadResponseHasContentLength(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	w := do(h, "HEAD", "/demo/graphql?query=%7Binfo%7Bversion%7D%7D", "")
 	equal(t, "length", w.Header().Get("Content-Length"), "37")
@@ -214,8 +214,8 @@ func TestChunkedBodyIsLimited(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Rows that are named after a client have the Accept header that it sends. If want is empty, the status is 406.
-func TestAcceptIsNegotiated(t *testing.T) {
+// A row that is named after a client has the Accept header of that client. If want is empty, the status must be 406.
+func TestAcceptHeaderSelectsTheContentType(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	for _, c := range []struct{ client, accept, want string }{
 		{"none", "-", jsonType},
@@ -276,7 +276,7 @@ func TestAcceptIsNegotiated(t *testing.T) {
 	equal(t, "content type by two header lines", w.Header().Get("Content-Type"), graphqlType)
 }
 
-func TestConnectionIsReusedAfterAnError(t *testing.T) {
+func TestConnectionIsReusedAfterAnErrorResponse(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	srv := httptest.NewServer(mounted(h))
 	defer srv.Close()
@@ -301,8 +301,9 @@ func TestConnectionIsReusedAfterAnError(t *testing.T) {
 	}
 }
 
-// Responses share header values. If a host adds to a header, other responses must not change.
-func TestHeadersAddedByAHostStayInTheirResponse(t *testing.T) {
+// The headers of several responses share slices of values. If a host adds a value to one of them, the others must not
+// change.
+func TestHeaderAddedByAHostDoesNotAppearInOtherResponses(t *testing.T) {
 	h, _ := newHandler(t, chainOf(t, nil), chaingql.Options{})
 	ask := func() http.Header {
 		w := httptest.NewRecorder()
@@ -317,10 +318,10 @@ func TestHeadersAddedByAHostStayInTheirResponse(t *testing.T) {
 		first.Add(name, "mine")
 		second.Add(name, "yours")
 		if got := first[name]; !slices.Equal(got, append(slices.Clone(want[name]), "mine")) {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("header %s of the first response is %q", name, got)
 		}
 	}
 	if got := ask(); !maps.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("got  %v\nwant %v", got, want)
+		t.Errorf("a later response has the header\n%v\nwant\n%v", got, want)
 	}
 }

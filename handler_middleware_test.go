@@ -21,9 +21,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// These tests use real sockets because they cover the middleware and servers that hosts put in front of a Handler.
+// These tests use real TCP connections, because they cover the middleware and servers that hosts put in front of a
+// Handler.
 
-// gzipped compresses responses if the client accepts it, like common middleware.
+// gzipped is middleware that compresses responses if the client accepts it.
 func gzipped(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") || r.Header.Get("Upgrade") != "" {
@@ -55,7 +56,7 @@ func (w *gzipWriter) FlushError() error {
 }
 func (w *gzipWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// logged hides optional interfaces of the ResponseWriter except Unwrap, like logging middleware.
+// logged is like logging middleware: its ResponseWriter has no optional methods except Unwrap.
 func logged(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(&logWriter{w}, r) })
 }
@@ -75,7 +76,7 @@ func TestAllTransportsWorkBehindCommonMiddleware(t *testing.T) {
 	for name, host := range map[string]struct {
 		path  string
 		serve func(h http.Handler) *httptest.Server
-		major int // of HTTP
+		major int // major version of HTTP
 	}{
 		"ServeMux with {project}": {"/demo/graphql", func(h http.Handler) *httptest.Server {
 			return plain(mounted(h))
@@ -241,7 +242,7 @@ func followSocket(t *testing.T, srv *httptest.Server, url string) {
 	}
 }
 
-func TestHandshakeBehindMiddlewareWithoutHijackIs500(t *testing.T) {
+func TestHandshakeThroughMiddlewareWithoutHijackerReceivesStatus500(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(struct{ http.ResponseWriter }{w}, r)

@@ -51,7 +51,7 @@ func TestAllowedOriginsApplyToCORSAndSockets(t *testing.T) {
 					header = []string{"Origin", c.origin}
 				}
 				typed := append([]string{"Content-Type", "application/json"}, header...)
-				// Every response has CORS headers. They never block a request on the server; the browser enforces
+				// Every response has CORS headers. The server refuses no request because of them; browsers enforce
 				// them.
 				for _, ask := range []struct {
 					method, target, body string
@@ -74,7 +74,7 @@ func TestAllowedOriginsApplyToCORSAndSockets(t *testing.T) {
 				}
 				s, res, err := serve(t, h).open(t, "/demo/graphql", header...)
 				if (err == nil) != c.socket {
-					t.Fatalf("socket: %v, %v", res, err)
+					t.Fatalf("the handshake returned %v, %v; want a socket: %v", res, err, c.socket)
 				}
 				if err != nil {
 					body, _ := io.ReadAll(res.Body)
@@ -91,7 +91,7 @@ func TestAllowedOriginsApplyToCORSAndSockets(t *testing.T) {
 	}
 }
 
-func TestPreflightAllowsClientHeaders(t *testing.T) {
+func TestPreflightAllowsHeadersThatClientsSend(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{page}})
 	for _, c := range []struct{ what, origin, method, headers, allowed string }{
 		{
@@ -123,17 +123,17 @@ func TestPreflightAllowsClientHeaders(t *testing.T) {
 		})
 	}
 	for what, header := range map[string][]string{
-		"foreign": {
+		"an origin that is not allowed": {
 			"Origin", "https://evil.example", "Access-Control-Request-Method", "POST",
 			"Access-Control-Request-Headers", "content-type",
 		},
-		"no page": {"Access-Control-Request-Method", "POST"},
+		"no origin": {"Access-Control-Request-Method", "POST"},
 	} {
 		w := do(h, "OPTIONS", "/demo/graphql", "", header...)
 		allowed := w.Header().Get("Access-Control-Allow-Methods") +
 			w.Header().Get("Access-Control-Allow-Headers") + w.Header().Get("Access-Control-Allow-Origin")
 		if w.Code != 204 || allowed != "" {
-			t.Errorf("%s: status %d, header %v", what, w.Code, w.Header())
+			t.Errorf("%s: the status is %d, want 204 without CORS headers: %v", what, w.Code, w.Header())
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestNewPanicsOnInvalidOrigin(t *testing.T) {
 		t.Run(origin, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("accepted")
+					t.Error("New accepted the origin")
 				}
 			}()
 			origins := []string{"*", "http://a.example:8080", origin}

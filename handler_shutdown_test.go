@@ -16,7 +16,7 @@ import (
 )
 
 // After a restart, clients must not all reconnect at once.
-func TestShutdownSpreadsDisconnects(t *testing.T) {
+func TestShutdownSpreadsDisconnectsOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, drain = 400, 6 * time.Second
 		_, chain, _ := serveChain(t, chaingql.Options{})
@@ -60,14 +60,14 @@ func TestShutdownSpreadsDisconnects(t *testing.T) {
 		}
 		equal(t, "status after the last stream", post(h, request802).Code, http.StatusServiceUnavailable)
 		if last := slices.Max(ends); last < 2*time.Second || last > drain/2 {
-			t.Errorf("the last stream ended after %v of %v", last, drain)
+			t.Errorf("the last stream ended after %v, want 2s to %v", last, drain/2)
 		}
 		slots := map[time.Duration]int{}
 		for _, end := range ends {
 			slots[end/(100*time.Millisecond)]++
 		}
 		if len(slots) < 20 {
-			t.Errorf("streams ended in %d tenths of a second: %v", len(slots), slots)
+			t.Errorf("all streams ended within %d tenths of a second, want at least 20: %v", len(slots), slots)
 		}
 		later := 0
 		for _, w := range responses {
@@ -78,11 +78,11 @@ func TestShutdownSpreadsDisconnects(t *testing.T) {
 			}
 			end := fmt.Sprintf(`"code":"SERVICE_UNAVAILABLE","cursor":%q}`, at)
 			if !strings.Contains(w.Body.String(), end) {
-				t.Fatalf("no final error: %s", w.Body)
+				t.Fatalf("a stream lacks the final error %s: %s", end, w.Body)
 			}
 		}
 		if later < streams/4 || later > streams*9/10 {
-			t.Errorf("%d of %d streams continued after the start of Shutdown", later, streams)
+			t.Errorf("%d of %d streams received a block after the start of Shutdown", later, streams)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestShutdownEndsRemainingStreamsAtItsDeadline(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := h.Shutdown(ctx); err == nil {
-			t.Error("no error")
+			t.Error("Shutdown returned no error at its deadline")
 		}
 		for _, e := range all {
 			e.expect("final error", ":", "event: next",
@@ -139,7 +139,7 @@ func TestShutdownEndsRemainingStreamsAtItsDeadline(t *testing.T) {
 }
 
 // A stream that is not read must not delay Shutdown beyond its deadline.
-func TestShutdownAbortsAStuckStream(t *testing.T) {
+func TestShutdownAbortsAStreamThatIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, chain, n := serveChain(t, chaingql.Options{KeepAliveInterval: -1})
 		w := n.wire(t)
@@ -154,13 +154,13 @@ func TestShutdownAbortsAStuckStream(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		if err := h.Shutdown(ctx); err == nil {
-			t.Error("no error")
+			t.Error("Shutdown returned no error at its deadline")
 		}
-		if err := h.Shutdown(t.Context()); err != nil { // waits for the rest
+		if err := h.Shutdown(t.Context()); err != nil { // waits for everything that still runs
 			t.Error(err)
 		}
 		if took := time.Since(begun); took > 2200*time.Millisecond {
-			t.Errorf("it took %v", took)
+			t.Errorf("both Shutdowns took %v, want at most 2.2s", took)
 		}
 	})
 }
@@ -168,8 +168,9 @@ func TestShutdownAbortsAStuckStream(t *testing.T) {
 const streamRequest = "GET /demo/graphql?query=subscription%7Bblocks%7Bchain_order%7D%7D HTTP/1.1\r\n" +
 	"Host: x\r\nAccept: text/event-stream\r\n\r\n"
 
-// A client that does not read is disconnected and cannot receive its cursor, so hooks and the log must have it.
-func TestHooksReportTheCursorOfAnAbortedClient(t *testing.T) {
+// A client that does not read is disconnected and cannot receive its cursor, so the hooks and the log must report the
+// cursor.
+func TestHooksAndLogReportTheCursorOfADisconnectedClient(t *testing.T) {
 	for transport, open := range map[string]func(w *wire){
 		"sse": func(w *wire) {
 			fmt.Fprint(w, streamRequest)
@@ -206,7 +207,7 @@ func TestHooksReportTheCursorOfAnAbortedClient(t *testing.T) {
 				want := `by ` + transport + ` of demo in 10s, failed true, reason "cut", 1 blocks to "` +
 					string(blocks[1].Cursor) + `"`
 				if len(got) != 1 || !strings.Contains(got[0], want) {
-					t.Errorf("hooks: %q", got)
+					t.Errorf("OperationFinished reported %q, want %s", got, want)
 				}
 				for _, line := range []string{"level=INFO", " cut\"", "cursor", string(blocks[1].Cursor)} {
 					if !strings.Contains(log.String(), line) {

@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestSlowBodyIs408OverTCP(t *testing.T) {
+func TestSlowBodyReceivesStatus408OverTCP(t *testing.T) {
 	realTime(t, "an http.Server applies the read deadline to a TCP connection")
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{BodyTimeout: 50 * time.Millisecond}})
 	srv := httptest.NewServer(mounted(h))
@@ -35,11 +35,11 @@ func TestSlowBodyIs408OverTCP(t *testing.T) {
 	}
 	want := []byte(refusalBody("The body did not come in time.", "TIMEOUT"))
 	if !bytes.HasPrefix(response, []byte("HTTP/1.1 408 ")) || !bytes.HasSuffix(response, want) {
-		t.Errorf("response %s", response)
+		t.Errorf("the response is %s, want status 408", response)
 	}
 }
 
-func TestSlowBodyTimesOut(t *testing.T) {
+func TestSlowBodyReceivesAnErrorAndIsCut(t *testing.T) {
 	for _, c := range []struct {
 		what, header string
 		status       int
@@ -73,7 +73,7 @@ func TestSlowBodyTimesOut(t *testing.T) {
 				equal(t, "time of the response", time.Since(start), c.after)
 				<-dribbled
 				if end := time.Since(start); end > 6*time.Second {
-					t.Errorf("the connection was cut after %v", end)
+					t.Errorf("the connection was cut after %v, want at most 6s", end)
 				}
 			})
 		})
@@ -107,18 +107,18 @@ func TestSlowReaderIsDisconnected(t *testing.T) {
 		w.post("/demo/graphql", request802, len(request802))
 		time.Sleep(5*time.Second - 1)
 		if _, err := w.Read(make([]byte, 10)); err != nil {
-			t.Fatalf("disconnected before the deadline: %v", err)
+			t.Fatalf("the client was disconnected before the deadline: %v", err)
 		}
 		time.Sleep(time.Second)
 		if rest, _ := io.ReadAll(w); len(rest) > 0 {
-			t.Errorf("received %q after the deadline", rest)
+			t.Errorf("the client received %q after the deadline", rest)
 		}
 	})
 }
 
 // The write deadline of a response must not apply to later responses on the same connection, whether they come from the
 // Handler or from another handler of the host.
-func TestWriteDeadlineEndsWithTheResponse(t *testing.T) {
+func TestWriteDeadlineDoesNotApplyToLaterResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 		mux := mounted(h)

@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A blockingBackend returns a balance after a receive from release. It ignores the context.
+// A blockingBackend is a Backend whose Balance ignores its context and waits for a send on release.
 type blockingBackend struct {
 	chaingql.Backend
 	asked   chan struct{}
@@ -54,7 +54,7 @@ func TestConcurrentRequestsAreLimited(t *testing.T) {
 	})
 }
 
-func TestPanicReleasesItsRequestSlot(t *testing.T) {
+func TestPanickingAuthorizerReleasesItsRequestSlot(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{
 		Limits:     chaingql.Limits{Requests: 1},
 		Authorizer: authorizer(func(context.Context, chaingql.Credentials) (context.Context, error) { panic("x") }),
@@ -123,7 +123,7 @@ func TestInvalidHandshakesAreRefusedInJSON(t *testing.T) {
 	}
 }
 
-func TestHandshakeWithoutHijackerIs500(t *testing.T) {
+func TestHandshakeWithoutHijackerReceivesStatus500(t *testing.T) {
 	h, log := newHandler(t, memchain.New(), chaingql.Options{})
 	w := do(h, "GET", "/demo/graphql", "",
 		"Connection", "Upgrade", "Upgrade", "websocket",
@@ -154,13 +154,13 @@ func TestShutdownFinishesQueriesAndEndsSockets(t *testing.T) {
 		asker.expect("not closed yet")
 		select {
 		case err := <-done:
-			t.Fatalf("Shutdown did not wait: %v", err)
+			t.Fatalf("Shutdown returned %v before the query on the socket had finished", err)
 		case <-time.After(time.Minute):
 		}
 		equal(t, "status of a query while a socket is open", post(h, `{"query":"{__typename}"}`).Code, 200)
 		_, res, err := n.open(t, "/demo/graphql")
 		if err == nil {
-			t.Fatal("a socket was accepted")
+			t.Fatal("a socket was accepted during the shutdown")
 		}
 		refused(t, res, 503, "Service is shutting down", "SERVICE_UNAVAILABLE")
 
@@ -169,10 +169,10 @@ func TestShutdownFinishesQueriesAndEndsSockets(t *testing.T) {
 		frame := `{"type":"data","id":"1","payload":` + balanceResponse("7") + `}`
 		asker.expect("answered, then closed", frame, complete, shuttingDown, "CLOSE 1001")
 		if err := <-done; err != nil {
-			t.Errorf("Shutdown: %v", err)
+			t.Errorf("Shutdown returned %v", err)
 		}
 		if err := h.Shutdown(context.Background()); err != nil {
-			t.Errorf("another Shutdown: %v", err)
+			t.Errorf("a second Shutdown returned %v", err)
 		}
 		w := post(h, request802)
 		equal(t, "status", w.Code, 503)
@@ -192,7 +192,7 @@ func TestShutdownWaitsUntilTheResponseIsRead(t *testing.T) {
 		time.Sleep(time.Second)
 		select {
 		case err := <-done:
-			t.Errorf("Shutdown did not wait: %v", err)
+			t.Errorf("Shutdown returned %v before the response was read", err)
 		default:
 		}
 		_, body := w.response()
@@ -203,7 +203,7 @@ func TestShutdownWaitsUntilTheResponseIsRead(t *testing.T) {
 	})
 }
 
-func TestShutdownHonorsItsDeadline(t *testing.T) {
+func TestShutdownAbortsSocketsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := newBlockingBackend()
 		h, _ := newHandler(t, backend, chaingql.Options{})
@@ -217,7 +217,7 @@ func TestShutdownHonorsItsDeadline(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		if err := h.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Shutdown: %v", err)
+			t.Errorf("Shutdown returned %v, want context.DeadlineExceeded", err)
 		}
 		equal(t, "time", time.Since(begun), 3*time.Second)
 		s.expect("aborted", "CUT")
@@ -226,7 +226,7 @@ func TestShutdownHonorsItsDeadline(t *testing.T) {
 	})
 }
 
-func TestShutdownBeforeAnyRequest(t *testing.T) {
+func TestShutdownBeforeAnyRequestSucceeds(t *testing.T) {
 	h := chaingql.New(memchain.New(), &chaingql.Options{Authorizer: chaingql.StaticProjects{}})
 	if err := h.Shutdown(context.Background()); err != nil {
 		t.Error(err)
@@ -234,7 +234,7 @@ func TestShutdownBeforeAnyRequest(t *testing.T) {
 	equal(t, "status", post(h, request802).Code, 503)
 }
 
-func TestBlockStreamStartsOnFirstUse(t *testing.T) {
+func TestHandlerDoesNotReadBlocksUntilTheyAreRequested(t *testing.T) {
 	var calls atomic.Int64
 	h, _ := newHandler(t, stubBackend{Backend: memchain.New(),
 		blocks: func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error) {
@@ -246,6 +246,6 @@ func TestBlockStreamStartsOnFirstUse(t *testing.T) {
 	equal(t, "calls of Blocks", calls.Load(), 0)
 	post(h, askBlocks)
 	if calls.Load() == 0 {
-		t.Error("no call of Blocks for a page")
+		t.Error("a query for a page did not call Blocks")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// events is the client's side of an event stream.
+// events is the client side of an event stream. It buffers the received lines.
 type events struct {
 	t     *testing.T
 	res   *http.Response
@@ -42,7 +42,7 @@ func (n *network) stream(t *testing.T, document string, pairs ...string) *events
 	return listen(t, res, leave)
 }
 
-// listen reads the events of a response until the test ends.
+// listen reads the lines of an event stream until the test ends.
 func listen(t *testing.T, res *http.Response, leave context.CancelFunc) *events {
 	e := &events{t, res, make(chan string, 1000)}
 	go func() {
@@ -85,12 +85,14 @@ func (e *events) expect(what string, want ...string) {
 	equal(e.t, what, marks.ReplaceAllString(strings.Join(got, "\n"), ""), strings.Join(want, "\n"))
 }
 
-// streamEnd returns the lines of the error that ends a stream.
+// streamEnd returns the lines of a stream that ends with an error.
 func streamEnd(message string, c chaingql.Cursor) []string {
 	data := fmt.Sprintf(`data: {"errors":[{"message":%q,"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":%q}}]}`,
 		message, c)
 	return []string{"event: next", "id: " + string(c), data, "END"}
 }
+
+// next returns the lines of the event for a block.
 func next(b chaingql.Block) []string {
 	data := fmt.Sprintf(`data: {"data":{"blocks":{"chain_order":%q}}}`, b.Cursor)
 	return []string{"event: next", "id: " + string(b.Cursor), data}

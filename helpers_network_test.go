@@ -15,8 +15,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A network is an in-memory listener for tests in a synctest bubble. A goroutine that is blocked on a real socket would
-// keep the bubble's clock from advancing.
+// A network is an in-memory listener for tests in a synctest bubble. The bubble's clock would not advance while a
+// goroutine is blocked on a real connection.
 type network struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -26,7 +26,7 @@ type network struct {
 // serve serves h on a new network until the test ends.
 func serve(t *testing.T, h http.Handler) *network { return serveBy(t, &http.Server{Handler: h}) }
 
-// serveBy is like serve with the settings of srv.
+// serveBy is like serve, but uses the handler and the settings of srv.
 func serveBy(t *testing.T, srv *http.Server) *network {
 	n := &network{conns: make(chan net.Conn), closed: make(chan struct{})}
 	done := make(chan struct{})
@@ -75,7 +75,7 @@ func (n *network) client() *http.Client {
 	}}
 }
 
-// A wire is a connection on which the test writes raw bytes.
+// A wire is a connection on which a test writes raw bytes.
 type wire struct {
 	net.Conn
 	t  *testing.T
@@ -114,7 +114,8 @@ func (w *wire) response() (status int, body string) {
 	return res.StatusCode, string(text)
 }
 
-// stubBackend is a Backend with replaceable Balance and Blocks. A nil function falls back to Backend.
+// A stubBackend is a Backend whose Balance and Blocks can be replaced. If a function is nil, the method of Backend is
+// used.
 type stubBackend struct {
 	chaingql.Backend
 	balance func(context.Context, chaingql.Address) (*big.Int, error)
@@ -135,7 +136,7 @@ func (a stubBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chai
 	return a.blocks(ctx, q)
 }
 
-// askBalance requests one balance, askBlocks the newest block.
+// askBalance is the body of a query for one balance, and askBlocks that of a query for the newest block.
 const (
 	askBalance = `{"query":"{blockchain{account(` +
 		`address:\"0:abababababababababababababababababababababababababababababababab\"` +

@@ -31,13 +31,13 @@ func newHandler(t testing.TB, b chaingql.Backend, opts chaingql.Options) (*chain
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown at the end of the test: %v", err)
+			t.Errorf("Shutdown at the end of the test returned %v", err)
 		}
 	})
 	return h, log
 }
 
-// mounted returns a mux with the handler, mounted like in the package comment.
+// mounted returns a mux with the handler, which is mounted as in the package comment.
 func mounted(h http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", h)
@@ -87,7 +87,7 @@ func parse(t testing.TB, response string) reply {
 	t.Helper()
 	var r reply
 	if err := json.Unmarshal([]byte(response), &r); err != nil {
-		t.Fatalf("response is not JSON: %v: %s", err, response)
+		t.Fatalf("the response is not valid JSON: %v: %s", err, response)
 	}
 	return r
 }
@@ -113,7 +113,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// abAccount is the account of the recorded reference.
+// abAccount is the account in the recorded reference.
 var abAccount = chaingql.Address{ID: [32]byte(bytes.Repeat([]byte{0xab}, 32))}
 
 const wholeShard = 0x8000000000000000

@@ -13,8 +13,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// allTransports holds a function per transport that sends a document and returns the response. The response must be the
-// same on all transports.
+// allTransports contains a function for each transport that sends a document and returns the response. All transports
+// must return the same response.
 var allTransports = map[string]func(t *testing.T, n *network, document string, variables any) string{
 	"GET": func(t *testing.T, n *network, document string, variables any) string {
 		return n.ask(t, "GET", document, variables, "application/json")
@@ -29,7 +29,7 @@ var allTransports = map[string]func(t *testing.T, n *network, document string, v
 				return strings.TrimSpace(data)
 			}
 		}
-		return response // refused before a stream started
+		return response // the request was refused before an event stream began
 	},
 	"graphql-ws": func(t *testing.T, n *network, document string, variables any) string {
 		return n.askSocket(t, "graphql-ws", "start", document, variables)
@@ -75,7 +75,8 @@ func (n *network) ask(t *testing.T, method, document string, variables any, acce
 	return strings.TrimSpace(all.String())
 }
 
-// askSocket returns the payload of the data message. If there is none, it returns the error as a response body.
+// askSocket sends a document over a socket and returns the payload of the data message. If it receives an error message
+// instead, it returns the error in the form of a response body.
 func (n *network) askSocket(t *testing.T, protocol, start, document string, variables any) string {
 	t.Helper()
 	client := n.client()

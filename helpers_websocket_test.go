@@ -12,19 +12,19 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A socket is a WebSocket client in a bubble. Frames are buffered for receive.
+// A socket is a WebSocket client in a synctest bubble. It buffers the received frames for receive.
 type socket struct {
 	*websocket.Conn
 	t      *testing.T
 	frames chan string
 }
 
-// socket opens a socket. header holds names and values of headers.
+// socket opens a graphql-ws socket. header contains alternating names and values of headers.
 func (n *network) socket(t *testing.T, header ...string) *socket {
 	t.Helper()
 	s, res, err := n.open(t, "/demo/graphql", header...)
 	if err != nil {
-		t.Fatalf("handshake: %v, %v", err, res)
+		t.Fatalf("the handshake failed: %v, response %v", err, res)
 	}
 	return s
 }
@@ -33,7 +33,7 @@ func (n *network) open(t *testing.T, path string, header ...string) (*socket, *h
 	return n.openWith(t, "graphql-ws", path, header...)
 }
 
-// openWith opens a socket that speaks protocol.
+// openWith opens a socket with a subprotocol.
 func (n *network) openWith(t *testing.T, protocol, path string, header ...string) (*socket, *http.Response, error) {
 	h := http.Header{}
 	for i := 0; i < len(header); i += 2 {

@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A hookRecorder records calls of hooks as lines.
+// A hookRecorder records each call of a hook as a line.
 type hookRecorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -26,7 +26,7 @@ func (d *hookRecorder) note(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-// drain returns the lines since the last call, after the bubble is idle.
+// drain waits until the bubble is idle and returns the lines since the last call.
 func (d *hookRecorder) drain() []string {
 	synctest.Wait()
 	d.mu.Lock()
@@ -57,7 +57,7 @@ func operation(op chaingql.Operation) string {
 	return fmt.Sprintf("%s %q by %s of %s", op.Type, op.Name, op.Transport, op.Project)
 }
 
-// hooks returns hooks that record everything.
+// hooks returns hooks that record their calls.
 func (d *hookRecorder) hooks() chaingql.Hooks {
 	return chaingql.Hooks{
 		OperationStarted: func(ctx context.Context, op chaingql.Operation) context.Context {

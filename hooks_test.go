@@ -41,7 +41,7 @@ func TestHooksReportAQueryAndItsBackendCalls(t *testing.T) {
 		d.expect(t, "a query that is not run")
 		post(h, `{"query":"{info{version}}"}`, "Accept", "text/event-stream")
 		if got := d.drain(); len(got) != 2 || !strings.Contains(got[0], "by sse") {
-			t.Error(got)
+			t.Errorf("for a query on an event stream, hooks reported %q", got)
 		}
 	})
 }
@@ -82,7 +82,7 @@ func TestHooksReportSocketsAndTheirOperations(t *testing.T) {
 	})
 }
 
-func TestHooksReportWhyStreamsEnd(t *testing.T) {
+func TestHooksReportWhySubscriptionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d hookRecorder
 		chain := chainOf(t, randomBlocks(42, 3))
@@ -106,7 +106,7 @@ func TestHooksReportWhyStreamsEnd(t *testing.T) {
 			`finished subscription "" by sse of demo in 0s, failed true, reason "shutdown"`,
 		} {
 			if i >= len(got) || !strings.HasPrefix(got[i], want) {
-				t.Errorf("got %q, want %s", got, want)
+				t.Errorf("hooks reported %q, want %s", got, want)
 			}
 		}
 		s.receive()
@@ -134,22 +134,22 @@ func TestHooksReportSourceFailureAndRecovery(t *testing.T) {
 		got := d.drain()
 		if len(got) != 1 || !strings.HasPrefix(got[0], "failed: ") ||
 			!strings.HasSuffix(got[0], "silent true, gap false, waits false") {
-			t.Errorf("a silence: %q", got)
+			t.Errorf("after a stall, hooks reported %q", got)
 		}
 		time.Sleep(time.Minute)
-		d.expect(t, "more silence")
+		d.expect(t, "while the stall continues")
 		commit(t, chain, blocks[3])
 		if got := d.drain(); len(got) != 1 || !strings.HasPrefix(got[0], "recovered after 1m") {
-			t.Errorf("the end of the silence: %q", got)
+			t.Errorf("at the end of the stall, hooks reported %q", got)
 		}
 		if n := strings.Count(log.String(), "level=WARN"); n != 3 { // also: no Authorizer
-			t.Errorf("%d warnings: %s", n, log)
+			t.Errorf("the log has %d warnings, want 3: %s", n, log)
 		}
 	})
 }
 
-// LimitHit receives the names of the fields of Limits.
-func TestLimitHitNamesTheLimitsField(t *testing.T) {
+// LimitHit must receive the name of the field of Limits.
+func TestLimitHitReceivesTheNameOfTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d hookRecorder
 		l := chaingql.Limits{
@@ -202,7 +202,7 @@ func TestLimitHitNamesTheLimitsField(t *testing.T) {
 		n.socket(t)
 		n.socket(t)
 		if _, res, err := n.open(t, "/demo/graphql"); err == nil {
-			t.Error("a third socket")
+			t.Error("a third socket was accepted")
 		} else {
 			equal(t, "status", res.StatusCode, http.StatusServiceUnavailable)
 		}
@@ -218,7 +218,7 @@ func TestLimitHitNamesTheLimitsField(t *testing.T) {
 	}
 }
 
-func TestPanickingHookIsLoggedAndHarmless(t *testing.T) {
+func TestPanickingHookIsOnlyLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := memchain.New()
 		boom := func() { panic("boom") }
@@ -247,7 +247,7 @@ func TestPanickingHookIsLoggedAndHarmless(t *testing.T) {
 		commit(t, chain, blocks[1])
 		s.expect("the next", data("1", `{"blocks":{"chain_order":"`+string(blocks[1].Cursor)+`"}}`))
 		if got := query(h, "{a:"+strings.Repeat("x", 40_000)+"}", nil); !strings.Contains(got, "LIMIT_EXCEEDED") {
-			t.Error(got)
+			t.Errorf("the response to a document that exceeds a limit is %s", got)
 		}
 		_ = s.CloseNow()
 		synctest.Wait()
@@ -256,13 +256,13 @@ func TestPanickingHookIsLoggedAndHarmless(t *testing.T) {
 			"BlockReceived", "BlockDelivered", "SourceFailed", "SourceRecovered", "LimitHit",
 		} {
 			if !strings.Contains(log.String(), "hook="+hook+` error="panic: boom"`) {
-				t.Errorf("the log lacks %s: %s", hook, log)
+				t.Errorf("the log lacks the panic of %s: %s", hook, log)
 			}
 		}
 	})
 }
 
-func TestNilHooksAreSkipped(t *testing.T) {
+func TestNilHooksAreNotCalled(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	equal(t, "response", query(h, "{info{version}}", nil), `{"data":{"info":{"version":"0.1.0"}}}`)
 	h, _ = newHandler(t, memchain.New(), chaingql.Options{Hooks: chaingql.Hooks{
@@ -271,7 +271,7 @@ func TestNilHooksAreSkipped(t *testing.T) {
 	equal(t, "response", query(h, "{info{version}}", nil), `{"data":{"info":{"version":"0.1.0"}}}`)
 }
 
-func TestDebugLogHasTheEventsOfHooks(t *testing.T) {
+func TestDebugLogContainsTheEventsOfHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Buffer{}
 		debug := slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})

@@ -17,78 +17,84 @@ import (
 )
 
 // A SchemaExtension adds fields and types of the host to the schema, with graphql-go's types, arguments and resolvers.
-// They are served over the same transports and within the same limits as the built-in fields. Responses with such a
-// field must not be cached.
+// They are served over the same transports and within the same limits as the built-in fields. Responses that contain
+// such a field are sent with Cache-Control: no-store.
 //
-// New copies the maps. Their values must not be changed afterwards. New panics if a name is taken (type names too, for
-// example Block), if types are invalid, and if a type is called Mutation. The host's types cannot refer to built-in
-// types. The fields of a type are listed by name.
+// New copies the maps. Their values must not be changed afterwards. New panics if the name of a field or a type is
+// already taken (for example, the type name Block), if a type is invalid, or if a type is called Mutation. The host's
+// types cannot refer to built-in types. The fields of a type are sorted by name in the schema.
 type SchemaExtension struct {
-	// Queries adds fields to Query, by name. Default: none.
+	// Queries adds fields to Query. The keys are the names of the fields. Default: none.
 	//
-	// A resolver receives the same ResolveParams as from graphql-go: Source (nil or a map for a field of Query), Args
-	// with defaults and internal enum values, Info, and the Authorizer's Context. It must not change them, except Args;
-	// the resolvers of one request share the lists and objects in Args. It returns a value or a thunk
-	// (func() (any, error)). Thunks are called after all fields nested in the same field of Query that need no thunk
-	// have been resolved, so that a loader can read many values at once. The resolvers of one query run one after the
-	// other on one goroutine; different queries run concurrently.
+	// A resolver receives the same ResolveParams as from graphql-go. Source is nil or a map for a field of Query. Args
+	// has the default values and the internal values of enums. Context is derived from the Authorizer's. A resolver may
+	// change the map Args, but nothing else in ResolveParams. In particular, it must not change the lists and objects
+	// in Args, because the resolvers of one request share them.
 	//
-	// Each field of Query holds one of Limits.InFlight until everything nested in it has been resolved, for at most
-	// Limits.BackendTimeout. Then Context is done, resolvers must return, and the client receives TIMEOUT.
-	// Limits.ResponseBytes counts 32 additional bytes per value.
+	// A resolver returns a value or a thunk (func() (any, error)). The thunks in a field of Query are called after all
+	// nested fields that need no thunk have been resolved, so that a loader can read many values at once. The resolvers
+	// of one query run one after the other on one goroutine. Different queries run concurrently.
 	//
-	// If an error has a method Extensions() map[string]any, like graphql-go's ExtendedError, the client receives its
-	// text, cut at 300 bytes, and its extensions; a "code" that is not a string becomes INTERNAL_SERVER_ERROR. Every
-	// other error is masked and logged: a panic, an error of a built-in field, and a value that its type cannot
-	// represent, such as 1<<40 as an Int or an unknown value of an enum, which graphql-go would change or replace by
-	// null.
+	// Each field of Query holds one slot of Limits.InFlight until everything nested in the field has been resolved.
+	// After Limits.BackendTimeout, Context is done, the resolvers must return, and the client receives TIMEOUT.
+	// Limits.ResponseBytes counts 32 additional bytes for each value.
+	//
+	// If a resolver's error has a method Extensions() map[string]any, like graphql-go's ExtendedError, the client
+	// receives the error's text, truncated to 300 bytes, and its extensions. If "code" in the extensions is not a
+	// string, INTERNAL_SERVER_ERROR replaces it. Every other error is masked and logged. The same applies to a panic,
+	// to an error of a built-in field, and to a value that its type cannot represent, such as 1<<40 as an Int or an
+	// unknown enum value. graphql-go would change such a value or replace it with null.
 	Queries graphql.Fields
 
-	// Subscriptions adds fields to Subscription, by name. Default: none.
+	// Subscriptions adds fields to Subscription. The keys are the names of the fields. Default: none.
 	Subscriptions map[string]SubscriptionField
 
-	// Types adds object types to which no field refers but which a value of an interface may have. Default: none.
+	// Types adds object types to which no field refers, but which the value of an interface may have. Default: none.
 	Types []graphql.Type
 
-	// Costs prices the fields that the host added to Query or to its own objects. Keys are type and field, such as
-	// "Query.transactions" or "Wallet.transactions". A function is called before a query runs, with the arguments
-	// that the resolver will receive, concurrently and possibly several times per query; it must neither block nor
-	// change lists and objects in the arguments. New panics if a key is not a field of the host, or is one of an
-	// interface: price the fields of its objects. Default: one call for a field of Query, nothing for others.
+	// Costs sets the cost of fields that the host added to Query or to its own object types. A key consists of a type
+	// and a field, such as "Query.transactions" or "Wallet.transactions". Default: one call for a field of Query, and
+	// nothing for other fields.
+	//
+	// A function is called before a query runs, with the arguments that the resolver will receive. It may be called
+	// concurrently and several times per query. It must not block, and must not change the lists and objects in the
+	// arguments. New panics if a key does not name a field of the host. It also panics if a key names a field of an
+	// interface: use the fields of the object types instead.
 	Costs map[string]func(args map[string]any) Cost
 }
 
 // A SubscriptionField is a field of Subscription that a host adds.
 type SubscriptionField struct {
-	// Field has the type, arguments and description. Its Resolve computes the value of the field from an event (its
-	// Source); if it is nil, the event is the value. Its Subscribe is not used. Resolving one event may take
-	// Limits.BackendTimeout.
+	// Field has the type, the arguments and the description of the field. Its Resolve computes the value of the field
+	// from an event, which is its Source. If Resolve is nil, the event is the value. Field.Subscribe is not used.
+	// Resolving one event may take at most Limits.BackendTimeout.
 	*graphql.Field
 
-	// Subscribe yields the events of one subscription. It is called once for each, with Args as for a resolver. Its
-	// context has the values of the Authorizer's and is done when the client has stopped the subscription, has left,
-	// or was disconnected. Then Subscribe must return promptly: until it does, the subscription counts against
-	// Limits.Subscriptions, and Shutdown waits for it.
+	// Subscribe returns the events of one subscription as a sequence. It is called once for each subscription, with
+	// Args as for a resolver. ctx has the values of the Authorizer's context. It is done when the client has stopped
+	// the subscription, has left, or was disconnected. Then the sequence must end promptly, because until then the
+	// subscription counts against Limits.Subscriptions, and Shutdown waits for it.
 	//
-	// The sequence runs on a goroutine of its own. If the client reads slowly, the sequence waits: nothing is skipped.
-	// Waiting responses count against Limits.SubscriptionBytes; beyond it the subscription ends with LIMIT_EXCEEDED. A
-	// source that cannot wait must have its own bounded queue. Nothing is repeated for a client that reconnects: let it
-	// request missed events by an argument.
+	// The sequence runs on its own goroutine. If the client reads slowly, the sequence is blocked and skips nothing. A
+	// source that cannot wait must have its own bounded queue. Waiting responses count against
+	// Limits.SubscriptionBytes; if they exceed it, the subscription ends with LIMIT_EXCEEDED. Events are not repeated
+	// for a client that reconnects. If clients need the events that they missed, add an argument to request them.
 	//
-	// An error ends the subscription, and the client receives it like an error of a resolver (see
-	// [SchemaExtension].Queries). The end of the sequence completes the subscription.
+	// If the sequence yields an error, the subscription ends, and the client receives the error as it would receive
+	// that of a resolver (see [SchemaExtension].Queries). If the sequence ends, the subscription is complete.
 	Subscribe func(ctx context.Context, p graphql.ResolveParams) iter.Seq2[any, error]
 }
 
-// A Cost is the maximum cost of a field that a host adds, for each time that a query selects it.
-// [Limits].BackendCalls and QueryBlocks bound the sums over a query. If they are exceeded, nothing of the query runs,
-// and it is refused with LIMIT_EXCEEDED. Negative numbers count as zero.
+// A Cost is the maximum cost of a field that a host adds. It is counted each time a query selects the field.
+// [Limits].BackendCalls bounds the sum of all Calls in a query, and [Limits].QueryBlocks the sum of all Blocks. A query
+// that exceeds one of them does not run and is refused with LIMIT_EXCEEDED. Negative numbers count as zero.
 type Cost struct {
-	// Calls is the number of calls of the host's data source, such as a database. Each alias costs them again.
+	// Calls is the number of calls to the host's data source, such as a database. Each alias of the field counts again.
 	Calls int
 	// Blocks is the number of blocks, or of other items of that size.
 	Blocks int
-	// Items is the maximum length of a list: fields nested in it cost that many times as much. Zero means one.
+	// Items is the maximum length of a list. The costs of the fields nested in the list are multiplied by it. Zero
+	// means one.
 	Items int
 }
 
@@ -98,7 +104,7 @@ func (s *SchemaExtension) addTo(table []plan.Type, r *resolvers) ([]plan.Type, e
 		Costs: map[string]func(map[string]any) plan.Cost{}}
 	for name, f := range s.Subscriptions {
 		if f.Subscribe == nil {
-			return nil, fmt.Errorf("Subscription.%s has no Subscribe", name)
+			return nil, fmt.Errorf("Subscription.%s has no Subscribe function", name)
 		}
 		x.Subscription[name] = f.Field
 	}
@@ -111,14 +117,14 @@ func (s *SchemaExtension) addTo(table []plan.Type, r *resolvers) ([]plan.Type, e
 	return plan.Extend(table, x)
 }
 
-// clone copies the maps, which the host may change later.
+// clone returns a copy of s with its own maps, because the host may change the maps later.
 func (s SchemaExtension) clone() SchemaExtension {
 	s.Queries, s.Subscriptions, s.Costs = maps.Clone(s.Queries), maps.Clone(s.Subscriptions), maps.Clone(s.Costs)
 	return s
 }
 
-// enter applies the rules of Backend calls to a field of the host: a slot and a timeout. Events of subscriptions have
-// only the timeout, like blocks.
+// enter is called before a field of the host is resolved. A field of Query takes a slot and has a timeout, like a
+// Backend call. An event of a subscription has only the timeout.
 func (r *resolvers) enter(ctx context.Context, src any) (within context.Context, leave func(), err error) {
 	c, isQuery := src.(*call)
 	if !isQuery {
@@ -144,7 +150,7 @@ type hostStream struct {
 	quota     *subscriptionQuota // counts responses until the client takes them
 	users     atomic.Int32       // the goroutine and the client; the last one to leave calls forget
 	responses chan []byte        // closed at the end
-	failed    *plan.Error        // the reason for the end, set before responses is closed; nil after the last event
+	failed    *plan.Error        // the error that ended the stream, set before responses is closed; nil if none did
 	cause     error              // argument for observed.ended if the stream ended by itself
 }
 
@@ -152,7 +158,7 @@ type hostStream struct {
 func (h *Handler) openHostStream(
 	ctx context.Context, op *plan.Bound, by subscriber, field SubscriptionField,
 ) (stream, *plan.Error) {
-	copies := 2 * op.MemoryUse().Variables // in ResolveParams, as Args and as Info.VariableValues
+	copies := 2 * op.MemoryUse().Variables // ResolveParams has copies in Args and in Info.VariableValues
 	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
@@ -164,7 +170,7 @@ func (h *Handler) openHostStream(
 	}
 	ctx, observed := h.events.begin(ctx, op, by.caller)
 	f := &hostStream{observed: observed, forget: forget, quota: &h.subscriptionQuota, responses: make(chan []byte, 1)}
-	// The end of the credentials does not end it: close does, after the client was informed.
+	// The expiry of the credentials does not cancel this context. close cancels it after the client has been informed.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.users.Store(2)
 	go func() {
@@ -172,7 +178,7 @@ func (h *Handler) openHostStream(
 		defer f.leave()
 		defer by.wake()
 		defer close(f.responses)
-		err := errNoReturn // remains if the host ends the goroutine
+		err := errNoReturn // remains set if the host ends the goroutine
 		defer func() {
 			if err != nil && ctx.Err() == nil {
 				f.failed = op.Mask(ctx, err)
@@ -236,7 +242,7 @@ func (f *hostStream) cursor() string { return "" }
 
 func (f *hostStream) pending() *ending { return nil }
 
-// close does not wait for the host's function. Shutdown does.
+// close does not wait until the host's sequence has ended; Shutdown does.
 func (f *hostStream) close(why error) {
 	if f.cause != nil {
 		why = f.cause
@@ -248,7 +254,7 @@ func (f *hostStream) close(why error) {
 
 func (f *hostStream) leave() {
 	if f.users.Add(-1) == 0 {
-		for response := range f.responses { // not taken
+		for response := range f.responses { // the client has not taken these
 			f.quota.release(cap(response))
 		}
 		f.forget()

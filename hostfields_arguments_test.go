@@ -13,7 +13,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// filteredFields returns fields with an argument of a recursive input type.
+// filteredFields returns options with host fields whose argument has a recursive input type. Their resolver calls seen.
 func filteredFields(seen func(args map[string]any)) chaingql.Options {
 	var filter *graphql.InputObject
 	filter = graphql.NewInputObject(graphql.InputObjectConfig{Name: "TransferFilter",
@@ -37,8 +37,8 @@ func filteredFields(seen func(args map[string]any)) chaingql.Options {
 	}}
 }
 
-// The memory of a request must not be multiplied by the number of aliases or of items of a list.
-func TestArgumentsOfHostFieldsAreMadeOnce(t *testing.T) {
+// The memory of the arguments must not grow with the number of aliases or of list items.
+func TestArgumentsOfHostFieldsAreAllocatedOncePerRequest(t *testing.T) {
 	withoutRace(t)
 	h, _ := newHandler(t, memchain.New(), filteredFields(func(map[string]any) {}))
 	aliases := func(field string) string {
@@ -67,26 +67,26 @@ func TestArgumentsOfHostFieldsAreMadeOnce(t *testing.T) {
 		response := post(h, request).Body.String()
 		runtime.ReadMemStats(&after)
 		if strings.Contains(response, "errors") {
-			t.Errorf("%s: %.300s", name, response)
+			t.Errorf("%s: the response has errors: %.300s", name, response)
 		}
 		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
-			t.Errorf("%s: a request of %d bytes allocates %d", name, len(request), took)
+			t.Errorf("%s: a request of %d bytes allocates %d bytes, want at most %d", name, len(request), took, 16<<20)
 		} else {
-			t.Logf("%s: a request of %d bytes allocates %d", name, len(request), took)
+			t.Logf("%s: a request of %d bytes allocates %d bytes", name, len(request), took)
 		}
 	}
 }
 
 // Without a limit, the variables of one body could have 40,000 objects and keep 28 MB while a query runs.
-func TestValuesOfHostArgumentsAreLimited(t *testing.T) {
+func TestValuesInHostArgumentsAreLimited(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), filteredFields(func(map[string]any) {}))
 	list := `{"and":[` + strings.Repeat(`{"and":[`+strings.Repeat("{},", 99)+"{}]},", 99) + "{}]}"
 	request := `{"query":"query($f:TransferFilter){count(filter:$f)}","variables":{"f":` + list + `}}`
 	equal(t, "code", parse(t, post(h, request).Body.String()).code(), "LIMIT_EXCEEDED")
 }
 
-// If a resolver changes its arguments, other requests do not see it.
-func TestChangedArgumentsAreNotSharedWithOtherRequests(t *testing.T) {
+// If a resolver changes its arguments, the arguments of other requests must not change.
+func TestArgumentsChangedByAResolverDoNotAffectOtherRequests(t *testing.T) {
 	var found any
 	h, _ := newHandler(t, memchain.New(), filteredFields(func(args map[string]any) {
 		filter := args["filter"].(map[string]any)

@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// pricedFields returns fields with all kinds of costs.
+// pricedFields returns options with host fields that have different kinds of costs.
 func pricedFields() chaingql.Options {
 	sides := graphql.NewEnum(graphql.EnumConfig{
 		Name: "Side", Values: graphql.EnumValueConfigMap{"ONE": {Value: 1}, "TEN": {Value: 10}},
@@ -98,7 +98,7 @@ func TestHostFieldCostsAreComputedBeforeExecution(t *testing.T) {
 	}
 }
 
-func TestHostSubscriptionCostIsChecked(t *testing.T) {
+func TestHostSubscriptionThatCostsTooMuchIsRefused(t *testing.T) {
 	schema := (&tickSource{events: untilDone}).schema()
 	schema.Costs = map[string]func(map[string]any) chaingql.Cost{
 		"Subscription.tick": func(args map[string]any) chaingql.Cost { return chaingql.Cost{Calls: args["to"].(int)} },
@@ -110,7 +110,7 @@ func TestHostSubscriptionCostIsChecked(t *testing.T) {
 		case good && err == nil:
 			stop()
 		case good || err == nil || !strings.Contains(err.Error(), "costs 51 calls"):
-			t.Errorf("up to %d: %v", to, err)
+			t.Errorf("Subscribe to a field that costs %d calls returned %v, want success: %v", to, err, good)
 		}
 	}
 }

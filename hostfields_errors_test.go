@@ -38,7 +38,7 @@ func (panickingMarshaler) MarshalJSON() ([]byte, error) { panic("s3cret") }
 
 func boom() any { panic("s3cret") }
 
-// panickingFields returns fields that each panic in a different function of the host.
+// panickingFields returns options with host fields. Each field panics in a different function of the host.
 func panickingFields() chaingql.Options {
 	scalar := graphql.NewScalar(graphql.ScalarConfig{Name: "Mine", Serialize: func(any) any { return boom() },
 		ParseValue: func(any) any { return boom() }, ParseLiteral: func(ast.Value) any { return boom() }})
@@ -73,7 +73,7 @@ func panickingFields() chaingql.Options {
 	}}
 }
 
-func TestHostPanicIsOneMaskedErrorOnEveryTransport(t *testing.T) {
+func TestPanicInHostCodeIsOneMaskedErrorOnEveryTransport(t *testing.T) {
 	for transport, ask := range allTransports {
 		t.Run(transport, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,12 +88,12 @@ func TestHostPanicIsOneMaskedErrorOnEveryTransport(t *testing.T) {
 						got := parse(t, ask(t, n, document, map[string]any{"m": 1}))
 						if len(got.Errors) != 1 || got.code() != "INTERNAL_SERVER_ERROR" ||
 							got.Errors[0].Message != "Internal server error" {
-							t.Errorf("%s: %+v", document, got.Errors)
+							t.Errorf("%s: got the errors %+v, want one masked error", document, got.Errors)
 						}
 					}
 				}
 				if lines := strings.Count(log.String(), "s3cret"); lines < 24 {
-					t.Errorf("the log has %d panics: %s", lines, log)
+					t.Errorf("the log has %d panics, want at least 24: %s", lines, log)
 				}
 				equal(t, "afterwards", ask(t, n, `{__typename}`, nil), `{"data":{"__typename":"Query"}}`)
 			})
@@ -101,7 +101,7 @@ func TestHostPanicIsOneMaskedErrorOnEveryTransport(t *testing.T) {
 	}
 }
 
-// A failure is a host's error with extensions.
+// A failure is an error of a host with extensions.
 type failure struct {
 	text       string
 	extensions map[string]any
@@ -112,7 +112,7 @@ func (f failure) Extensions() map[string]any { return f.extensions }
 
 type code string
 
-func TestErrorsWithExtensionsReachTheClient(t *testing.T) {
+func TestHostErrorsWithExtensionsReachTheClient(t *testing.T) {
 	long := strings.Repeat("long ", 100)
 	for want, err := range map[string]error{
 		`"message":"no","locations":[{"line":1,"column":2}],"path":["f"],` +
@@ -143,10 +143,10 @@ func TestHooksReportWhyAHostSubscriptionEnded(t *testing.T) {
 		events func(ctx context.Context, p graphql.ResolveParams, yield func(any, error) bool)
 		want   string
 	}{
-		"its end": {func(_ context.Context, _ graphql.ResolveParams, yield func(any, error) bool) {
+		"end of the sequence": {func(_ context.Context, _ graphql.ResolveParams, yield func(any, error) bool) {
 			yield(1, nil)
 		}, `failed false, reason "client", 1 blocks`},
-		"trouble": {func(_ context.Context, _ graphql.ResolveParams, yield func(any, error) bool) {
+		"error": {func(_ context.Context, _ graphql.ResolveParams, yield func(any, error) bool) {
 			yield(nil, errors.New("down"))
 		}, `failed true, reason "lost", 0 blocks`},
 		"shutdown": {untilDone, `failed true, reason "shutdown", 0 blocks`},
@@ -167,7 +167,7 @@ func TestHooksReportWhyAHostSubscriptionEnded(t *testing.T) {
 				equal(t, "finished operations", len(ends), 2)
 				for _, line := range ends {
 					if !strings.Contains(line, row.want) {
-						t.Errorf("%s: want %s", line, row.want)
+						t.Errorf("OperationFinished reported %s, want %s", line, row.want)
 					}
 				}
 			})
@@ -175,8 +175,8 @@ func TestHooksReportWhyAHostSubscriptionEnded(t *testing.T) {
 	}
 }
 
-// An error that the host yields after the client has disconnected must not be logged.
-func TestErrorAfterTheClientStoppedIsNotLogged(t *testing.T) {
+// An error that the host yields after the client has stopped the subscription must not be logged.
+func TestHostErrorAfterTheSubscriptionWasStoppedIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &tickSource{events: func(ctx context.Context, _ graphql.ResolveParams, yield func(any, error) bool) {
 			<-ctx.Done()
@@ -191,7 +191,7 @@ func TestErrorAfterTheClientStoppedIsNotLogged(t *testing.T) {
 		synctest.Wait()
 		equal(t, "open", k.open.Load(), 0)
 		if strings.Contains(log.String(), "internal error") {
-			t.Error(log)
+			t.Errorf("an internal error was logged: %s", log)
 		}
 	})
 }

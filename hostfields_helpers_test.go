@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// An eventsFunc yields the events of a host's subscription field.
+// An eventsFunc yields the events of one subscription to a host's field.
 type eventsFunc func(ctx context.Context, p graphql.ResolveParams, yield func(any, error) bool)
 
 // yields returns an eventsFunc that yields v and err.
@@ -23,7 +23,7 @@ func yields(v any, err error) eventsFunc {
 	return func(_ context.Context, _ graphql.ResolveParams, yield func(any, error) bool) { yield(v, err) }
 }
 
-// A tickSource is a host's subscription field. It counts events and running sequences.
+// A tickSource provides the host's subscription field tick. It counts yielded events and running sequences.
 type tickSource struct {
 	yielded, open atomic.Int64
 	events        eventsFunc
@@ -36,7 +36,7 @@ func (k *tickSource) field() chaingql.SubscriptionField {
 	return chaingql.SubscriptionField{
 		Field: &graphql.Field{Type: graphql.Int, Args: args, Resolve: func(p graphql.ResolveParams) (any, error) {
 			if p.Info.RootValue != p.Source { // graphql-go passes the event as both
-				return nil, fmt.Errorf("the root is %v, the source %v", p.Info.RootValue, p.Source)
+				return nil, fmt.Errorf("the root value is %v, but the source is %v", p.Info.RootValue, p.Source)
 			}
 			return p.Source, nil
 		}},
@@ -70,7 +70,7 @@ func newTickHandler(t *testing.T, k *tickSource, opts chaingql.Options) (*chaing
 	return h, serve(t, mounted(h))
 }
 
-// untilDone yields nothing and returns when its context is done.
+// untilDone is an eventsFunc that yields nothing and returns when its context is done.
 func untilDone(ctx context.Context, _ graphql.ResolveParams, _ func(any, error) bool) { <-ctx.Done() }
 
 func of[T any](v T) *T { return &v }
@@ -78,7 +78,7 @@ func of[T any](v T) *T { return &v }
 // thunk returns a function that returns v and err.
 func thunk(v any, err error) func() (any, error) { return func() (any, error) { return v, err } }
 
-// constField returns a field with the value v. Its resolver fails if v is an error and panics if v is "panic".
+// constField returns a field whose resolver returns v. The resolver fails if v is an error, and panics if v is "panic".
 func constField(t graphql.Output, v any) *graphql.Field {
 	return &graphql.Field{Type: t, Resolve: func(graphql.ResolveParams) (any, error) {
 		if err, failed := v.(error); failed {
@@ -96,7 +96,7 @@ func newObject(name string, fields graphql.Fields) *graphql.Object {
 	return graphql.NewObject(graphql.ObjectConfig{Name: name, Fields: fields})
 }
 
-// newQueryHandler returns a Handler with additional queries, and its log.
+// newQueryHandler returns a Handler with additional fields of Query, and its log.
 func newQueryHandler(t testing.TB, fields graphql.Fields) (*chaingql.Handler, *testkit.Buffer) {
 	return newHandler(t, memchain.New(), chaingql.Options{Schema: chaingql.SchemaExtension{Queries: fields}})
 }
@@ -104,7 +104,7 @@ func newQueryHandler(t testing.TB, fields graphql.Fields) (*chaingql.Handler, *t
 func nonNull(t graphql.Type) *graphql.NonNull { return graphql.NewNonNull(t) }
 func listOf(t graphql.Type) *graphql.List     { return graphql.NewList(t) }
 
-// anyScalar accepts any JSON value.
+// anyScalar is a scalar type whose values are any JSON.
 var anyScalar = graphql.NewScalar(graphql.ScalarConfig{Name: "Whatever",
 	Serialize:    func(v any) any { return v },
 	ParseValue:   func(v any) any { return v },

@@ -111,7 +111,7 @@ func TestNewPanicsOnInvalidHostFields(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			defer func() {
 				if p := fmt.Sprint(recover()); !strings.HasPrefix(p, "chaingql: New: ") || !strings.Contains(p, want) {
-					t.Errorf("panicked with %q", p)
+					t.Errorf("New panicked with %q, want %q", p, want)
 				}
 			}()
 			chaingql.New(memchain.New(), &opts)

@@ -20,7 +20,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// blockingField returns a field that waits for its context or, with ignoreContext:true, for release.
+// blockingField returns a field whose resolver waits until its context is done. With the argument ignoreContext:true,
+// it waits for release instead.
 func blockingField(release <-chan struct{}) *graphql.Field {
 	args := graphql.FieldConfigArgument{"ignoreContext": {Type: graphql.Boolean}}
 	return &graphql.Field{Type: graphql.Int, Args: args, Resolve: func(p graphql.ResolveParams) (any, error) {
@@ -43,7 +44,7 @@ func TestSlowHostFieldTimesOutOnEveryTransport(t *testing.T) {
 					Hooks:  d.limitHook(),
 				})
 				n := serve(t, mounted(h))
-				for range 2 { // the semaphore slot is released
+				for range 2 { // the second query finds the slot free
 					began := time.Now()
 					got := parse(t, ask(t, n, `{stuck __typename}`, nil))
 					equal(t, "code", got.code(), "TIMEOUT")
@@ -56,7 +57,7 @@ func TestSlowHostFieldTimesOutOnEveryTransport(t *testing.T) {
 	}
 }
 
-// LimitHit is called once per timeout, however many fields were still to be resolved.
+// LimitHit is called once per timeout, no matter how many nested fields fail because of it.
 func TestTimeoutIsReportedOnceForNestedHostFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hookRecorder{}
@@ -70,7 +71,7 @@ func TestTimeoutIsReportedOnceForNestedHostFields(t *testing.T) {
 	})
 }
 
-func TestHangingHostFieldKeepsItsSlot(t *testing.T) {
+func TestHangingHostFieldKeepsItsInFlightSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		fields := graphql.Fields{"stuck": blockingField(release), "free": constField(graphql.Int, 1)}
@@ -88,7 +89,7 @@ func TestHangingHostFieldKeepsItsSlot(t *testing.T) {
 		equal(t, "retry", refused.Header().Get("Retry-After"), "1")
 		got := parse(t, refused.Body.String())
 		if len(got.Errors) != 2 || got.code() != "SERVICE_UNAVAILABLE" {
-			t.Errorf("refused with %+v", got.Errors)
+			t.Errorf("the errors are %+v, want SERVICE_UNAVAILABLE for each field", got.Errors)
 		}
 		time.Sleep(time.Minute)
 		close(release) // late, but the value is still used
@@ -100,7 +101,7 @@ func TestHangingHostFieldKeepsItsSlot(t *testing.T) {
 	})
 }
 
-func TestHostFieldResponseIsLimited(t *testing.T) {
+func TestResponseWithHostFieldsIsLimited(t *testing.T) {
 	limits := 0
 	endless := make([]int, 1_000_000)
 	resolved := 0
@@ -127,7 +128,7 @@ func TestHostFieldResponseIsLimited(t *testing.T) {
 		equal(t, "hits", limits, i+1)
 	}
 	if resolved > 100 {
-		t.Errorf("%d items were resolved beyond the limit", resolved)
+		t.Errorf("%d items were resolved, want at most 100", resolved)
 	}
 	equal(t, "within", len(query(h, `{text}`, nil)), 900+len(`{"data":{"text":""}}`))
 }
@@ -187,18 +188,18 @@ func TestThunksOfNullObjectsAreNotCalled(t *testing.T) {
 	r.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if !errors.Is(ctx.Err(), context.Canceled) || len(called) > 0 {
-		t.Errorf("called %v", called)
+		t.Errorf("these thunks were called after the cancellation: %v", called)
 	}
 }
 
 // graphql-go builds the tables of an enum on first use, so concurrent first queries must not race.
-func TestFirstQueriesMayBeConcurrent(t *testing.T) {
+func TestFirstQueriesOfAHostEnumMayBeConcurrent(t *testing.T) {
 	fresh := graphql.NewEnum(graphql.EnumConfig{Name: "Fresh", Values: graphql.EnumValueConfigMap{"ONE": {Value: 1}}})
 	var inside sync.WaitGroup
 	inside.Add(4)
 	out := &graphql.Field{Type: fresh, Resolve: func(graphql.ResolveParams) (any, error) {
 		inside.Done()
-		inside.Wait() // for all other resolvers
+		inside.Wait() // waits until all resolvers run
 		return 1, nil
 	}}
 	in := &graphql.Field{
@@ -216,30 +217,30 @@ func TestFirstQueriesMayBeConcurrent(t *testing.T) {
 	all.Wait()
 }
 
-func TestUnrepresentableValueIsAnError(t *testing.T) {
+func TestHostValueThatItsTypeCannotRepresentIsAnError(t *testing.T) {
 	sides := graphql.NewEnum(graphql.EnumConfig{Name: "Side", Values: graphql.EnumValueConfigMap{"ONE": {Value: 1}}})
 	for name, f := range map[string]*graphql.Field{
-		"another enum's": constField(sides, 2),
-		"past 32 bits":   constField(graphql.Int, int64(1)<<40),
-		"a fraction":     constField(graphql.Int, 1.5),
-		"text":           constField(graphql.Int, "5"),
-		"a number":       constField(graphql.Boolean, 1),
-		"no number":      constField(graphql.Float, math.NaN()),
-		"many words":     constField(graphql.String, struct{ A, B string }{"s3cret", "s3cret"}),
-		"a function":     constField(graphql.Int, func() int { return 1 }),
-		"no JSON":        constField(anyScalar, make(chan int)),
+		"unknown enum value":     constField(sides, 2),
+		"Int of 41 bits":         constField(graphql.Int, int64(1)<<40),
+		"fraction for an Int":    constField(graphql.Int, 1.5),
+		"string for an Int":      constField(graphql.Int, "5"),
+		"number for a Boolean":   constField(graphql.Boolean, 1),
+		"NaN for a Float":        constField(graphql.Float, math.NaN()),
+		"struct for a String":    constField(graphql.String, struct{ A, B string }{"s3cret", "s3cret"}),
+		"function for an Int":    constField(graphql.Int, func() int { return 1 }),
+		"channel for any scalar": constField(anyScalar, make(chan int)),
 	} {
 		h, log := newQueryHandler(t, graphql.Fields{"f": f})
 		got := parse(t, query(h, `{f}`, nil))
 		if string(got.Data) != `{"f":null}` || got.code() != "INTERNAL_SERVER_ERROR" ||
 			!strings.Contains(log.String(), "internal error") {
-			t.Errorf("%s: %s %+v", name, got.Data, got.Errors)
+			t.Errorf("%s: got data %s and errors %+v, want null and a masked error", name, got.Data, got.Errors)
 		}
 	}
 }
 
-// fmt would follow a cyclic map until the stack overflows, and no recover catches that.
-func TestCyclicMapIsAnError(t *testing.T) {
+// The fmt package would follow a cyclic map until the stack overflows, which recover cannot catch.
+func TestCyclicHostValueIsAnError(t *testing.T) {
 	child := map[string]any{}
 	child["parent"] = map[string]any{"children": []any{child}}
 	side := graphql.NewEnum(graphql.EnumConfig{Name: "Side", Values: graphql.EnumValueConfigMap{"ONE": {Value: 1}}})
@@ -249,7 +250,7 @@ func TestCyclicMapIsAnError(t *testing.T) {
 	})
 	equal(t, "data", string(parse(t, query(h, `{f g}`, nil)).Data), `{"f":null,"g":null}`)
 	if !strings.Contains(log.String(), "Int cannot represent a map[string]interface {}") {
-		t.Errorf("log: %s", log)
+		t.Errorf("the log lacks the type of the value: %s", log)
 	}
 }
 
@@ -287,7 +288,7 @@ func TestNullThunkPropagatesToNullableParent(t *testing.T) {
 	}
 }
 
-func TestOutcomeCodeIgnoresOtherErrorsKeys(t *testing.T) {
+func TestOutcomeCodeIgnoresKeysNamedErrors(t *testing.T) {
 	code := ""
 	no := failure{"no", map[string]any{"code": "NO_FUNDS", "errors": []any{map[string]any{"a": 1}}}}
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{

@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestExpiryEndsHostSubscriptionsWithAnError(t *testing.T) {
+func TestExpiredCredentialsEndHostSubscriptionsWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &tickSource{events: untilDone}
 		_, n := newTickHandler(t, k, chaingql.Options{KeepAliveInterval: -1, Authorizer: expiresIn(time.Minute)})
@@ -28,7 +28,7 @@ func TestExpiryEndsHostSubscriptionsWithAnError(t *testing.T) {
 		time.Sleep(time.Minute)
 		got := s.receive()
 		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) || got[1] != "CLOSE 1001" {
-			t.Errorf("received %s", got)
+			t.Errorf("the socket received %s, want connection_error and CLOSE 1001", got)
 		}
 		stream.expect("events", ":", "event: next",
 			`data: {"errors":[{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`, "END")
@@ -36,7 +36,7 @@ func TestExpiryEndsHostSubscriptionsWithAnError(t *testing.T) {
 	})
 }
 
-func TestEachEventHasItsOwnBackendTimeout(t *testing.T) {
+func TestEachEventOfAHostSubscriptionHasItsOwnBackendTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		field := chaingql.SubscriptionField{
 			Field: &graphql.Field{Type: graphql.Int, Resolve: func(p graphql.ResolveParams) (any, error) {
@@ -49,7 +49,7 @@ func TestEachEventHasItsOwnBackendTimeout(t *testing.T) {
 			Subscribe: func(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
 				return func(yield func(any, error) bool) {
 					for n := 1; n < 3 && yield(n, nil); n++ {
-						time.Sleep(time.Hour) // the sequence itself has no time limit
+						time.Sleep(time.Hour) // the sequence itself has no timeout
 					}
 				}
 			},
@@ -64,7 +64,7 @@ func TestEachEventHasItsOwnBackendTimeout(t *testing.T) {
 		s.send(start("1", `subscription{tick}`))
 		time.Sleep(chaingql.DefaultLimits().BackendTimeout)
 		if got := s.receive(); len(got) != 1 || !strings.Contains(got[0], `"code":"TIMEOUT"`) {
-			t.Errorf("received %s", got)
+			t.Errorf("for the first event, the socket received %s, want TIMEOUT", got)
 		}
 		time.Sleep(2 * time.Hour)
 		s.expect("later", data("1", `{"tick":2}`), complete)
@@ -77,7 +77,7 @@ func stacks() uint64 {
 	return m.StackInuse
 }
 
-// A host's scalar may hide how much memory a parsed value needs. In this case the size of the input is counted.
+// A value that a host's scalar has parsed may hide how much memory it needs. Then the size of the input is counted.
 func TestHostSubscriptionMemoryIsCounted(t *testing.T) {
 	const each = 200
 	note := func(i int) string { return fmt.Sprintf("%06d", i) + strings.Repeat("x", 20_000) }
@@ -128,7 +128,7 @@ func TestHostSubscriptionMemoryIsCounted(t *testing.T) {
 					Subscriptions: map[string]chaingql.SubscriptionField{"tick": k.field(), "hide": hide, "deep": dive},
 				},
 			})
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // an additional thread would have its own stacks
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the stacks of other threads would be measured too
 			before := heap() + stacks()
 			var stops []func()
 			for i := range each {
@@ -143,7 +143,7 @@ func TestHostSubscriptionMemoryIsCounted(t *testing.T) {
 			}
 			grown := int(heap() + stacks() - before)
 			count, held := h.Retained()
-			t.Logf("%d bytes each, counted as %d", grown/each, held/each)
+			t.Logf("each subscription needs %d bytes and is counted as %d", grown/each, held/each)
 			if count != each || held < grown*9/10 { // the race detector needs additional memory
 				t.Errorf("%d subscriptions grew the heap and the stacks by %d bytes, but are counted as %d",
 					count, grown, held)
@@ -161,7 +161,7 @@ func TestHostSubscriptionMemoryIsCounted(t *testing.T) {
 		value := map[string]any{"a": []any{strings.Repeat("x", n)}}
 		stop, err := h.Subscribe(`subscription($n:Whatever){tick(note:$n)}`, map[string]any{"n": value})
 		if (err == nil) != good || !good && !strings.Contains(err.Error(), "limit of 500 bytes of variables") {
-			t.Errorf("%d bytes: %v", n, err)
+			t.Errorf("Subscribe with a variable of %d bytes returned %v", n, err)
 		}
 		if err == nil {
 			stop()
@@ -180,9 +180,10 @@ func TestSubscriptionFieldsAreCopied(t *testing.T) {
 	})
 }
 
-func TestUnsentResponsesCountAsSubscriptionBytes(t *testing.T) {
+func TestUnsentHostEventsCountAsSubscriptionBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// An eighth is for blocks, the rest for six subscriptions with a response and two without.
+		// An eighth is reserved for blocks. The rest is enough for six subscriptions with a waiting response and two
+		// without.
 		const most = 366 << 10
 		var hits atomic.Int64
 		var ends []chaingql.Reason
@@ -222,13 +223,13 @@ func TestUnsentResponsesCountAsSubscriptionBytes(t *testing.T) {
 			stops = append(stops, stop)
 			synctest.Wait()
 			if _, held := h.Retained(); held < 20_000*len(stops) || held > most {
-				t.Fatalf("%d subscriptions are counted as %d bytes", len(stops), held)
+				t.Fatalf("%d subscriptions with waiting responses are counted as %d bytes", len(stops), held)
 			}
 		}
 		ends = nil
 		got := n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
 		if !strings.Contains(got, `"code":"LIMIT_EXCEEDED"`) || !strings.HasSuffix(got, "event: complete\ndata:") {
-			t.Errorf("without room: %.200s", got)
+			t.Errorf("a subscription without room received %.200s", got)
 		}
 		synctest.Wait()
 		equal(t, "ended", fmt.Sprint(ends), "[refused]")
@@ -237,7 +238,7 @@ func TestUnsentResponsesCountAsSubscriptionBytes(t *testing.T) {
 		}
 		got = n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
 		if strings.Count(got, `{"data":{"text":"xxx`) != 3 || strings.Contains(got, "errors") {
-			t.Errorf("with room: %.200s", got)
+			t.Errorf("a subscription with room received %.200s", got)
 		}
 		synctest.Wait()
 		count, held := h.Retained()

@@ -18,7 +18,7 @@ import (
 
 const odd = "  \"quoted\" \"\"\"thrice\"\"\" \\back\\\n\tand é\u200b\U0001F600\nmore "
 
-// oddTypes returns fields and types with descriptions and defaults that need escaping.
+// oddTypes returns options with host fields and types whose descriptions and defaults need escaping.
 func oddTypes() chaingql.Options {
 	enum := graphql.NewEnum(graphql.EnumConfig{Name: "Odd", Description: odd, Values: graphql.EnumValueConfigMap{
 		"OLD": {Value: 1, DeprecationReason: "Say \"NEW\".\nNow.", Description: "Was."}, "NEW": {Value: 2}}})
@@ -93,7 +93,7 @@ func TestSDLDescribesHostTypes(t *testing.T) {
 	}
 	s, err := gqlparser.LoadSchema(&ast.Source{Input: h.SDL()})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, h.SDL())
+		t.Fatalf("the SDL is invalid: %v\n%s", err, h.SDL())
 	}
 	f := s.Query.Fields.ForName("odd")
 	for name, want := range map[string]string{
@@ -104,7 +104,7 @@ func TestSDLDescribesHostTypes(t *testing.T) {
 	} {
 		a := f.Arguments.ForName(name)
 		if a == nil || a.Description != "By default." {
-			t.Errorf("argument %s: %+v", name, a)
+			t.Errorf("argument %s is %+v, want the description of the host", name, a)
 			continue
 		}
 		got := fmt.Sprint(a.DefaultValue)
@@ -128,7 +128,7 @@ func TestSDLDescribesHostTypes(t *testing.T) {
 	equal(t, "OLD", reason(s.Types["Odd"].EnumValues.ForName("OLD").Directives), "Say \"NEW\".\nNow.")
 	equal(t, "text", s.Types["OddIn"].Fields.ForName("text").DefaultValue.Raw, "\"\x02\U000e0001\n")
 	if got := s.Types["Odd"].Description; !strings.Contains(got, `"quoted" """thrice""" \back\`) {
-		t.Errorf("described as %q", got)
+		t.Errorf("the enum has the description %q", got)
 	}
 }
 
@@ -144,8 +144,8 @@ const introspect = `{__schema{types{
 }}}
 fragment T on __Type{kind name ofType{kind name ofType{kind name ofType{name kind}}}}`
 
-// introspectedTypes returns the host's types in an introspection result as text. Unordered lists are sorted. Defaults
-// are omitted because graphql-go shows internal values as defaults of enums.
+// introspectedTypes returns the host's types in an introspection result as text. All lists are sorted. Default values
+// are omitted, because graphql-go shows the internal values of enums there.
 func introspectedTypes(t *testing.T, response any) []string {
 	t.Helper()
 	text, err := json.Marshal(response)
@@ -194,11 +194,12 @@ func TestIntrospectionOfHostTypesMatchesGraphqlGo(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), oddTypes())
 	want := graphql.Do(graphql.Params{Schema: h.Schema(), RequestString: introspect})
 	if want.HasErrors() {
-		t.Fatal(want.Errors)
+		t.Fatalf("graphql-go failed: %v", want.Errors)
 	}
 	got, wanted := introspectedTypes(t, parse(t, query(h, introspect, nil)).Data), introspectedTypes(t, want.Data)
 	if len(wanted) != 4 || !slices.Equal(got, wanted) {
-		t.Errorf("got\n%s\ngraphql-go has\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
+		t.Errorf("the Handler's types are\n%s\nthose of graphql-go are\n%s",
+			strings.Join(got, "\n"), strings.Join(wanted, "\n"))
 	}
 	const current = `{
 	__type(name:"OddObject"){fields{name}}

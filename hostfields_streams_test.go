@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// While the client does not read, the sequence waits. No event is lost.
+// While the client does not read, the sequence waits, and no event is lost.
 func TestHostSequenceWaitsForASlowEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &tickSource{}
@@ -45,12 +45,12 @@ func TestHostSequenceWaitsForASlowEventStream(t *testing.T) {
 			event := fmt.Sprintf("event: next\ndata: {\"data\":{\"tick\":%d}}\n\n", n)
 			i := strings.Index(string(all)[at:], event)
 			if i < 0 {
-				t.Fatalf("event %d is lost, or out of order", n)
+				t.Fatalf("event %d is lost or out of order", n)
 			}
 			at += i
 		}
 		if !strings.HasSuffix(string(all), "event: complete\ndata:\n\n") {
-			t.Errorf("ends with %q", all[len(all)-50:])
+			t.Errorf("the stream ends with %q, want complete", all[len(all)-50:])
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestHostSequenceWaitsForASlowSocket(t *testing.T) {
 	}
 }
 
-func TestHostSequenceEndsWithItsClient(t *testing.T) {
+func TestHostSequenceEndsWhenItsSubscriptionEnds(t *testing.T) {
 	for how, end := range map[string]func(s *socket, stream *events, h *chaingql.Handler){
 		"stop": func(s *socket, stream *events, _ *chaingql.Handler) {
 			s.send(`{"id":"1","type":"stop"}`)
@@ -144,9 +144,9 @@ func TestHostSequenceEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// A subscription that has ended for its client counts until the host's function returns. Otherwise a client could
-// start any number of functions.
-func TestSubscriptionCountsUntilTheHostReturns(t *testing.T) {
+// A subscription that the client has stopped counts until the host's function has returned. Otherwise a client could
+// start any number of such functions.
+func TestHostSubscriptionCountsUntilItsSequenceHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		k := &tickSource{events: func(context.Context, graphql.ResolveParams, func(any, error) bool) { <-release }}
@@ -157,13 +157,13 @@ func TestSubscriptionCountsUntilTheHostReturns(t *testing.T) {
 			s.send(`{"id":"1","type":"stop"}`)
 		}
 		if got := fmt.Sprint(s.receive()); strings.Count(got, "There are 2 subscriptions already") != 1 {
-			t.Errorf("received %s", got)
+			t.Errorf("the socket received %s, want one refusal", got)
 		}
 		equal(t, "open", k.open.Load(), 2)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if err := h.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Shutdown: %v while the host's functions run", err)
+			t.Errorf("Shutdown returned %v while the host's functions ran, want context.DeadlineExceeded", err)
 		}
 		close(release)
 		synctest.Wait()
@@ -172,7 +172,7 @@ func TestSubscriptionCountsUntilTheHostReturns(t *testing.T) {
 	})
 }
 
-func TestHostSubscriptionEndReachesTheClient(t *testing.T) {
+func TestClientReceivesTheEndOfAHostSubscription(t *testing.T) {
 	internal := []string{`"code":"INTERNAL_SERVER_ERROR"`}
 	for what, row := range map[string]struct {
 		events eventsFunc
@@ -220,13 +220,13 @@ func TestHostSubscriptionEndReachesTheClient(t *testing.T) {
 					for _, part := range row.want {
 						i := strings.Index(got[at:], part)
 						if i < 0 {
-							t.Errorf("%s: %s\nlacks %s", transport, got, part)
+							t.Errorf("the client of %s received %s\nwithout %s", transport, got, part)
 							return
 						}
 						at += i + len(part)
 					}
 					if strings.Contains(got, "s3cret") {
-						t.Errorf("%s: %s", transport, got)
+						t.Errorf("the client of %s received the internal error: %s", transport, got)
 					}
 				}
 				s := n.socket(t)
@@ -273,7 +273,7 @@ func TestHostSubscriptionReceivesResolveParams(t *testing.T) {
 				`root map[string]interface {}(nil); args map[note:map[a:1] to:6], variables map[t:6]; ` +
 				`fields ["alias: tick(to: $t, note: {a: 1})"]`
 			if !strings.HasPrefix(params, want) || !strings.HasSuffix(params, "; 42") {
-				t.Errorf("%s: params\n     %s\nwant %s", transport, params, want)
+				t.Errorf("%s: Subscribe received\n     %s\nwant %s", transport, params, want)
 			}
 		}
 		d.drain()
@@ -295,7 +295,7 @@ func TestHostSubscriptionReceivesResolveParams(t *testing.T) {
 			params = ""
 			for _, transport := range []string{"events", "graphql-ws", "graphql-transport-ws"} {
 				if got := parse(t, allTransports[transport](t, n, document, nil)); got.code() != want || params != "" {
-					t.Errorf("%s: %s: %+v, params %s", transport, document, got.Errors, params)
+					t.Errorf("%s: %s received %+v, and Subscribe received %q", transport, document, got.Errors, params)
 				}
 			}
 		}
@@ -306,7 +306,7 @@ func TestHostSubscriptionReceivesResolveParams(t *testing.T) {
 		r.Header.Set("Accept", "text/event-stream")
 		res, err := n.client().Do(r)
 		if err != nil || res.StatusCode != 200 || params != "" {
-			t.Errorf("HEAD: %v %v %s", res, err, params)
+			t.Errorf("a HEAD request received %v, %v; Subscribe received %q", res, err, params)
 		}
 		count, _ := h.Retained()
 		equal(t, "kept", count, 0)

@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A transfer is data that a host adds to the chain's.
+// A transfer is an example of data that a host adds to that of the chain.
 type transfer struct {
 	Hash   string `json:"hash"`
 	Amount int    `json:"amount"`
@@ -32,7 +32,7 @@ var kinds = graphql.NewEnum(graphql.EnumConfig{Name: "TransferKind", Values: gra
 	"PAID": {Value: "p"}, "FREE": {Value: "f", DeprecationReason: "Nothing is."},
 }})
 
-// moment is a custom scalar for dates.
+// moment is a host's scalar type for dates.
 var moment = graphql.NewScalar(graphql.ScalarConfig{Name: "Moment",
 	Serialize: func(v any) any { return v.(time.Time).Format(time.DateOnly) },
 	ParseValue: func(v any) any {
@@ -54,7 +54,7 @@ var moment = graphql.NewScalar(graphql.ScalarConfig{Name: "Moment",
 	},
 })
 
-// hostFields returns typical fields of a host. Their resolvers pass their params to note.
+// hostFields returns typical fields of a host. Their resolvers pass the received params to note.
 func hostFields(note func(p graphql.ResolveParams)) graphql.Fields {
 	party := graphql.NewInterface(graphql.InterfaceConfig{
 		Name: "Party", Fields: graphql.Fields{"name": {Type: graphql.String}},
@@ -138,7 +138,7 @@ func hostFields(note func(p graphql.ResolveParams)) graphql.Fields {
 	}}
 }
 
-// describeParams returns all of a resolver's params as text.
+// describeParams returns all params of a resolver as text.
 func describeParams(p graphql.ResolveParams) string {
 	var fields, fragments []string
 	for _, f := range p.Info.FieldASTs {
@@ -156,7 +156,7 @@ func describeParams(p graphql.ResolveParams) string {
 		p.Info.Schema.QueryType() != nil, p.Context.Value(spanKey{}))
 }
 
-// Data and the params of resolvers must equal those of graphql-go on the same schema.
+// The data and the params that resolvers receive must equal those of graphql-go on the same schema.
 func TestHostFieldsResolveAsInGraphqlGo(t *testing.T) {
 	var params []string
 	fields := hostFields(func(p graphql.ResolveParams) { params = append(params, describeParams(p)) })
@@ -212,7 +212,7 @@ func TestHostFieldsResolveAsInGraphqlGo(t *testing.T) {
 	}
 }
 
-// sameLines compares a and b in any order, because graphql-go resolves fields by name.
+// sameLines reports whether a and b have the same lines in any order, because graphql-go resolves fields by name.
 func sameLines(a, b []string) bool {
 	count := map[string]int{}
 	for _, line := range a {
@@ -276,7 +276,7 @@ func nothing(context.Context, graphql.ResolveParams) iter.Seq2[any, error] {
 	return func(func(any, error) bool) {}
 }
 
-func TestHostSubscriptionIsServedOnSocketsAndStreams(t *testing.T) {
+func TestHostSubscriptionIsServedOnSocketsAndEventStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		count := chaingql.SubscriptionField{
 			Field: &graphql.Field{
@@ -314,13 +314,13 @@ func TestHostSubscriptionIsServedOnSocketsAndStreams(t *testing.T) {
 			if len(got) < 3 || !strings.Contains(got[0], `{"data":{"count":0}}`) ||
 				!strings.Contains(got[1], `{"data":{"count":1}}`) || !strings.Contains(all, last) ||
 				strings.Contains(all, "s3cret") {
-				t.Errorf("to %s: %s", to, strings.Join(got, "\n"))
+				t.Errorf("a subscription up to %s received %s", to, strings.Join(got, "\n"))
 			}
 		}
 		events := n.ask(t, "POST", `subscription{count}`, nil, "text/event-stream")
 		for _, want := range []string{`data: {"data":{"count":0}}`, `data: {"data":{"count":1}}`, "event: complete"} {
 			if !strings.Contains(events, want) {
-				t.Errorf("events: %s", events)
+				t.Errorf("the event stream lacks %s: %s", want, events)
 			}
 		}
 	})

@@ -33,11 +33,11 @@ func (l level) String() string                                    { return "leve
 func (u uuid) String() string                                     { return fmt.Sprintf("%x", u[:]) }
 func (selfResolver) Resolve(p graphql.ResolveParams) (any, error) { return p.Info.FieldName + "!", nil }
 
-// queue is a list with methods that must not be called.
+// A queue is a list. The Handler must not call its methods.
 func (q *queue) Len() int     { return len(*q) }
 func (q *queue) At(i int) any { panic("s3cret") }
 
-// valueFields returns fields with all kinds of values.
+// valueFields returns fields whose resolvers return all kinds of values, and types to which no field refers.
 func valueFields() (graphql.Fields, []graphql.Type) {
 	spot := newObject("Spot", graphql.Fields{
 		"x": {Type: graphql.Int}, "label": {Type: graphql.String}, "other": {Type: graphql.String},
@@ -155,7 +155,7 @@ func valueFields() (graphql.Fields, []graphql.Type) {
 		},
 	})
 	types := []graphql.Type{round}
-	// The path length in a type's name is that of the field, not of the item.
+	// The number in a type's name is the length of the path: that of the field, not that of the list item.
 	for _, name := range []string{"Place1", "Place2"} {
 		types = append(types, graphql.NewObject(graphql.ObjectConfig{
 			Name: name, Interfaces: []*graphql.Interface{named},
@@ -166,7 +166,7 @@ func valueFields() (graphql.Fields, []graphql.Type) {
 	return fields, types
 }
 
-// Data and error paths must equal those of graphql-go.
+// The data and the paths of errors must equal those of graphql-go.
 func TestHostValuesMatchGraphqlGo(t *testing.T) {
 	fields, types := valueFields()
 	h, log := newHandler(t, memchain.New(), chaingql.Options{
@@ -218,7 +218,7 @@ func TestHostValuesMatchGraphqlGo(t *testing.T) {
 		compare(t, h, row.document, variables(t, row.variables))
 	}
 	if !strings.Contains(log.String(), "s3cret") {
-		t.Error("the log has no failure")
+		t.Error("the log lacks the errors of the resolvers")
 	}
 }
 
@@ -230,7 +230,8 @@ func variables(t *testing.T, text string) (v map[string]any) {
 	return v
 }
 
-// compare compares data and error paths with graphql-go, which orders fields by name.
+// compare compares the data and the paths of errors with those of graphql-go. It ignores the order of fields, because
+// graphql-go resolves them by name.
 func compare(t *testing.T, h *chaingql.Handler, document string, variables map[string]any) {
 	t.Helper()
 	want := graphql.Do(graphql.Params{
@@ -255,7 +256,8 @@ func compare(t *testing.T, h *chaingql.Handler, document string, variables map[s
 	}
 }
 
-// Documents that differ only in literals share a compiled plan. A resolver must still see the AST of its own document.
+// Documents that differ only in literals share a compiled plan. A resolver must still receive the AST of its own
+// document.
 func TestResolverSeesTheLiteralsOfItsOwnDocument(t *testing.T) {
 	own := &graphql.Field{Type: graphql.String, Args: graphql.FieldConfigArgument{"id": {Type: graphql.String}},
 		Resolve: func(p graphql.ResolveParams) (any, error) {
@@ -276,7 +278,7 @@ func TestResolverSeesTheLiteralsOfItsOwnDocument(t *testing.T) {
 	}
 }
 
-// invalidUTF8 marshals to bytes that are not valid UTF-8.
+// An invalidUTF8 marshals to bytes that are not valid UTF-8.
 type invalidUTF8 struct{}
 
 func (invalidUTF8) MarshalJSON() ([]byte, error) { return []byte("{\"a\xff\": \"\xc3(\"}"), nil }

@@ -14,19 +14,20 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// A head is the part of the chain that a value depends on: the newest block of one workchain, or of all.
+// A head is the part of the chain on which a value depends: the newest block of one workchain, or of all workchains.
 type head struct {
 	workchain int32
-	all       bool
-	balance   bool // of all if the workchain has none
-	blocks    bool // and on gaps before it that are repaired
-	page      bool // no longer, once it is known to be final
+	all       bool // all workchains
+	balance   bool // if the workchain has no blocks, the value depends on all workchains
+	blocks    bool // the value also depends on repaired gaps before the newest block
+	page      bool // the value depends on nothing more once the page is known to be final
 }
 
 var (
-	// Balances and info are final with the blocks of the masterchain.
+	// ofTheChain is for balances, which change only with a block of the masterchain.
 	ofTheChain = func(plan.Args) any { return head{workchain: masterchain, balance: true} }
-	ofNothing  = func(plan.Args) any { return nil }
+	// ofNothing is for values that do not depend on the chain.
+	ofNothing = func(plan.Args) any { return nil }
 )
 
 // ofItsBlocks returns the head that a page depends on.
@@ -38,11 +39,11 @@ func ofItsBlocks(args plan.Args) any {
 	return on
 }
 
-// settling is the age, relative to the newest block, from which a page can be final: until then the source may still
-// deliver a block that it skipped.
+// settling is the minimum age, relative to the newest block, of the blocks in a final page. Until then, the source may
+// still deliver a block that it skipped.
 const settling = time.Minute
 
-// settled returns the cursor up to which nothing will change, and "" if it is unknown.
+// settled returns the cursor up to which the chain will not change any more, or "" if it is unknown.
 func settled(w blocklog.Window[Block]) Cursor {
 	for i := len(w.Blocks) - 1; i >= 0 && w.Live; i-- {
 		if w.Blocks[len(w.Blocks)-1].Time.Sub(w.Blocks[i].Time) >= settling {
@@ -52,9 +53,10 @@ func settled(w blocklog.Window[Block]) Cursor {
 	return "" // blocks before the window may be as new as its first one
 }
 
-// final reports whether a page will never change: it lies between two blocks, those at its end are old, and the
-// window proves that it is complete. A page of the Backend may have a gap that is filled later. A page that starts
-// with the oldest block is not final: older blocks may have been pruned or may still arrive.
+// final reports whether a page will never change: it lies between two cursors, the blocks at its end are old, and the
+// window shows that it is complete. A page from the Backend is not final, because it may have a gap that is filled
+// later. A page that starts with the oldest block is not final, because that block may be pruned, or older ones may
+// still arrive.
 func (r *resolvers) final(q BlocksQuery, blocks []Block, more bool, w blocklog.Window[Block]) bool {
 	if q.After == "" && (q.First > 0 || !more) {
 		return false
@@ -69,19 +71,21 @@ func (r *resolvers) final(q BlocksQuery, blocks []Block, more bool, w blocklog.W
 	return end != "" && end <= settled(w) && r.recent.Complete(w, q.Workchain, string(begin), string(end))
 }
 
-// A freshness states how long a response to GET may be cached, and its entity tags.
+// A freshness contains the cache headers that a response to GET may have.
 type freshness struct {
-	public bool
-	// lasting is the tag of a final response, passing that of a response which is valid until the next block arrives
-	// or a gap is found; "" if there is none. A page that is not final has a tag only if it was read from the window.
+	public bool // shared caches may store the response
+	// lasting is the entity tag of the response if the response is final. passing is its entity tag if the response is
+	// valid until the next block arrives or a gap is found. "" means that there is no such tag. A page that is not
+	// final has a tag only if it was read from the window.
 	lasting, passing string
-	age              time.Duration // of the latter
-	reached          string        // by the window, and how many gaps it had
-	gaps             uint64
-	static           bool // it depends on nothing but the service itself
+	age              time.Duration // how long a response with the tag passing may be cached
+	reached          string        // the window's Reached when the tags were computed
+	gaps             uint64        // the window's Gaps when the tags were computed
+	static           bool          // the response depends on nothing but the service itself
 }
 
-// fresh returns the freshness of an operation. It is called before the operation runs: what it reads can only be newer.
+// fresh returns the freshness of an operation. It is called before the operation runs, so the data that the operation
+// reads cannot be older than the tags.
 func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	w := h.blocks.Window()
 	f := freshness{public: h.open(project), static: true, reached: w.Reached, gaps: w.Gaps}
@@ -96,7 +100,7 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 		}
 		mayLast, blocks = mayLast && on.page, blocks || on.blocks
 		if on.page = false; !f.static && on == known {
-			continue // as those of many accounts are
+			continue // many accounts have the same head
 		}
 		known = on
 		cursor, pace := newest(w, on)
@@ -112,7 +116,7 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	if mayLast {
 		f.lasting = `"` + identity + `"`
 	}
-	if blocks { // which a repair changes, as this process knows it
+	if blocks { // a repaired gap changes them; each process counts its own gaps
 		fmt.Fprint(&heads, h.id, " ", w.Gaps)
 	}
 	if w.Live && !f.static {
@@ -122,8 +126,9 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	return f
 }
 
-// recheck drops the passing tag if a block that the response depends on arrived while it was produced: the response
-// may be from before or after that block, and a tag must name one response. The lasting tag is a different one.
+// recheck drops the passing tag if a block that the response depends on arrived while the response was produced. The
+// response may be from before or after that block, but a tag must identify one response. The lasting tag is not
+// affected.
 func (h *Handler) recheck(f *freshness, op *plan.Bound, media, project string) {
 	if w := h.blocks.Window(); w.Reached == f.reached && w.Gaps == f.gaps {
 		return
@@ -133,9 +138,9 @@ func (h *Handler) recheck(f *freshness, op *plan.Bound, media, project string) {
 	}
 }
 
-// newest returns the newest relevant block of a window, and the usual interval of such blocks, without the longest
-// one, in which the chain may have stopped. If the window has no such block, it returns the start of the window,
-// which changes before a block can arrive and leave the window.
+// newest returns the cursor of the newest block in the window that belongs to a head, and the average interval between
+// such blocks. The longest interval is not counted, because the chain may have stopped during it. If the window has no
+// such block, newest returns the start of the window, which changes before a block can arrive and leave the window.
 func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duration) {
 	var first, last *Block
 	var longest time.Duration
@@ -156,20 +161,21 @@ func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duratio
 	switch {
 	case last != nil:
 		return string(last.Cursor), (last.Time.Sub(first.Time) - longest) / time.Duration(max(n-2, 1))
-	case on.balance: // of a chain without a masterchain, say
+	case on.balance: // the chain may have no masterchain
 		return newest(w, head{all: true})
 	}
 	return "after " + w.After, 0
 }
 
-// known reports whether a client or a proxy has the response already, and whether by its lasting tag.
+// known reports whether the client or a proxy already has the response. final reports whether that response is final.
 func (f *freshness) known(header http.Header) (final, known bool) {
 	final = gqlhttp.Matches(header, f.lasting)
 	return final, final || gqlhttp.Matches(header, f.passing)
 }
 
-// keep sets the cache headers of a response without errors. If the host has set Cache-Control, only the tag is set. A
-// response with blocks that were read from the Backend has no tag: the Handler would not notice if they changed.
+// keep sets the cache headers of a response without errors. If the host has set Cache-Control, keep sets only the tag.
+// A response with blocks that were read from the Backend has no tag, because the Handler would not notice if these
+// blocks changed.
 func (f *freshness) keep(header http.Header, final, stored bool) {
 	tag, how := f.passing, "no-cache"
 	switch seconds := int(f.age.Seconds()); {
@@ -197,14 +203,14 @@ func (f *freshness) keep(header http.Header, final, stored bool) {
 	header.Set("Cache-Control", scope+how)
 }
 
-// notModified responds 304 to a GET.
+// notModified responds to a GET with status 304.
 func notModified(w http.ResponseWriter, f freshness, final bool) {
 	f.keep(w.Header(), final, false)
 	w.WriteHeader(http.StatusNotModified)
 	_ = http.NewResponseController(w).Flush() // as Send does; otherwise net/http does it later
 }
 
-// open reports whether shared caches may keep a project's responses: the project is known to have no secret.
+// open reports whether shared caches may store a project's responses, because the project is known to have no secret.
 func (h *Handler) open(project string) bool {
 	switch auth := h.auth.(type) {
 	case allowAll:

@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// watched runs test on a Handler after its block stream has delivered the last of the blocks.
+// watched creates a chain with blocks, and calls test with a Handler that has received the last of them from Follow.
 func watched(
 	t *testing.T, opts chaingql.Options, blocks []chaingql.Block, test func(h *chaingql.Handler, c *memchain.Chain),
 ) {
@@ -32,11 +32,11 @@ func watched(
 	})
 }
 
-func TestRecentPageIsNotImmutable(t *testing.T) {
+func TestPageOfRecentBlocksIsNotImmutable(t *testing.T) {
 	document := fmt.Sprintf(`{blockchain{blocks(first:2,after:%q){edges{cursor}}}}`, at(1))
 	for what, opts := range map[string]chaingql.Options{
-		"a page of 25 seconds ago":      {},
-		"one from before a long window": {WindowSize: 7},
+		"a page whose blocks are 25 seconds old": {},
+		"a page before the window":               {WindowSize: 7},
 	} {
 		watched(t, opts, minute(11), func(h *chaingql.Handler, _ *memchain.Chain) {
 			equal(t, what, caching(get(h, document)), "public, max-age=2")
@@ -44,7 +44,7 @@ func TestRecentPageIsNotImmutable(t *testing.T) {
 	}
 }
 
-// The window restarts after a permanent gap, so nothing is known about earlier pages.
+// The window restarts after a permanent gap, so it cannot show whether earlier pages are complete.
 func TestPageBeforeAPermanentGapIsNotImmutable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := minute(60)
@@ -73,21 +73,22 @@ func TestMaxAgeIgnoresPausesOfTheChain(t *testing.T) {
 		blocks[i].Time = blocks[i].Time.Add(-24 * time.Hour)
 	}
 	watched(t, chaingql.Options{}, blocks, func(h *chaingql.Handler, _ *memchain.Chain) {
-		equal(t, "the masterchain's", caching(get(h, masterLatest)), "public, max-age=5")
+		equal(t, "after a pause of a day", caching(get(h, masterLatest)), "public, max-age=5")
 	})
 	slow := minute(60)
 	for i := range slow {
 		slow[i].Time = slow[i].Time.Add(-time.Hour * time.Duration(max(0, 40-i)))
 	}
 	watched(t, chaingql.Options{}, slow, func(h *chaingql.Handler, _ *memchain.Chain) {
-		equal(t, "of one that was slow once", caching(get(h, masterLatest)), "public, max-age=5")
+		equal(t, "of a chain that was slow earlier", caching(get(h, masterLatest)), "public, max-age=5")
 	})
 	watched(t, chaingql.Options{}, blocks[54:56], func(h *chaingql.Handler, _ *memchain.Chain) {
-		equal(t, "of two blocks", caching(get(h, `{blockchain{blocks(last:1){edges{cursor}}}}`)), "no-store")
+		w := get(h, `{blockchain{blocks(last:1){edges{cursor}}}}`)
+		equal(t, "of a window with two blocks", caching(w), "no-store")
 	})
 }
 
-func TestBalanceETagWithoutMasterchainChangesWithEachBlock(t *testing.T) {
+func TestBalanceETagChangesWithEachBlockIfThereIsNoMasterchain(t *testing.T) {
 	blocks := minute(20)
 	for i := range blocks {
 		blocks[i].Workchain, blocks[i].SeqNo = 0, uint32(i+1)
@@ -98,11 +99,11 @@ func TestBalanceETagWithoutMasterchainChangesWithEachBlock(t *testing.T) {
 		equal(t, "Cache-Control", caching(w), "public, max-age=2")
 		commit(t, c, blocks[19])
 		synctest.Wait()
-		equal(t, "after another", get(h, askRich, "If-None-Match", w.Header().Get("ETag")).Code, 200)
+		equal(t, "after another block", get(h, askRich, "If-None-Match", w.Header().Get("ETag")).Code, 200)
 	})
 }
 
-// If a document selects blocks of several workchains, a new block in any of them changes the ETag.
+// If a document requests blocks of several workchains, a new block in any of them changes the ETag.
 func TestETagDependsOnEachRequestedWorkchain(t *testing.T) {
 	const both = `{blockchain{
 		a: blocks(workchain:-1,last:1){edges{cursor}}
@@ -121,7 +122,7 @@ func TestETagDependsOnEachRequestedWorkchain(t *testing.T) {
 	})
 }
 
-// The window has no block of the workchain, so the page is read from the Backend.
+// The window has no block of the requested workchain, so the page is read from the Backend.
 func TestPageOutsideTheWindowHasNoETag(t *testing.T) {
 	const document = `{blockchain{blocks(workchain:7,last:1){edges{cursor}}}}`
 	watched(t, chaingql.Options{WindowSize: 4}, minute(20), func(h *chaingql.Handler, c *memchain.Chain) {
@@ -130,7 +131,7 @@ func TestPageOutsideTheWindowHasNoETag(t *testing.T) {
 	})
 }
 
-func TestHostsCacheControlIsKept(t *testing.T) {
+func TestCacheControlSetByTheHostIsKept(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	for document, want := range map[string]string{
 		`{__typename}`: "private, max-age=7", `{nope}`: "no-store", `{info{version}}`: "no-store",
@@ -142,7 +143,7 @@ func TestHostsCacheControlIsKept(t *testing.T) {
 	}
 }
 
-func TestNotModifiedHasFewHeadersAndIsFlushed(t *testing.T) {
+func TestNotModifiedResponseHasFewHeadersAndIsFlushed(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{"https://app.example"}})
 	tag := get(h, `{__typename}`).Header().Get("ETag")
 	w := get(h, `{__typename}`, "If-None-Match", tag, "Origin", "https://app.example")
@@ -152,10 +153,10 @@ func TestNotModifiedHasFewHeadersAndIsFlushed(t *testing.T) {
 	}
 	slices.Sort(names)
 	equal(t, "headers", strings.Join(names, " "), "Access-Control-Allow-Origin Cache-Control Etag Vary")
-	equal(t, "flushed", w.Flushed, true) // a host may end the process when Shutdown has returned
+	equal(t, "flushed", w.Flushed, true) // otherwise a host that ends the process after Shutdown would lose it
 }
 
-// BenchmarkGet measures GET with and without a matching ETag. A match costs only the computation of the freshness.
+// BenchmarkGet measures GET with and without a matching ETag. With a match, the Handler only computes the freshness.
 func BenchmarkGet(b *testing.B) {
 	c, account := newCaller(b)
 	c.request.Method, c.request.Body = "GET", http.NoBody

@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// subscribeAll subscribes to all blocks on a socket, so that the block stream is live after the next block.
+// subscribeAll subscribes to all blocks on a socket, so that the Handler answers from its window after the next block.
 func subscribeAll(t *testing.T, h *chaingql.Handler) {
 	t.Helper()
 	serve(t, mounted(h)).socket(t).send(start("1", allBlocks))
@@ -42,7 +42,7 @@ func TestPageWithAGapIsNotImmutableAndHasNoETag(t *testing.T) {
 		for _, page := range pages {
 			w := get(h, page)
 			if strings.Contains(caching(w), "immutable") || w.Header().Get("ETag") != "" {
-				t.Errorf("%s: %s, ETag %s", page, caching(w), w.Header().Get("ETag"))
+				t.Errorf("%s has Cache-Control %s and ETag %q", page, caching(w), w.Header().Get("ETag"))
 			}
 			if strings.Contains(w.Body.String(), string(missing)) {
 				t.Fatalf("%s has the missing block", page)
@@ -51,7 +51,7 @@ func TestPageWithAGapIsNotImmutableAndHasNoETag(t *testing.T) {
 		s.permanent = false
 		for _, page := range pages {
 			if w := get(h, page); !strings.Contains(w.Body.String(), `"`+string(missing)+`"`) {
-				t.Errorf("%s lacks the block that was stored late: %s", page, w.Body)
+				t.Errorf("%s lacks a block that was stored late: %s", page, w.Body)
 			}
 		}
 		after := fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(36))
@@ -59,7 +59,7 @@ func TestPageWithAGapIsNotImmutableAndHasNoETag(t *testing.T) {
 	})
 }
 
-func TestPageIsImmutableOnceEachShardProvesItComplete(t *testing.T) {
+func TestPageIsImmutableOnceAllShardsShowThatItIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Shard b is quiet for longer than a page takes to settle, and Follow skips its block within the page.
 		blocks := weave(strings.Repeat("mab", 5) + "mamabma" +
@@ -92,14 +92,14 @@ func TestPageIsImmutableOnceEachShardProvesItComplete(t *testing.T) {
 			w := get(h, page, "If-None-Match", tags[page])
 			equal(t, page+" after the gap was found", w.Code, status)
 			if status == 200 && !strings.Contains(w.Body.String(), string(blocks[left].Cursor)) {
-				t.Errorf("%s lacks the block: %s", page, w.Body)
+				t.Errorf("%s lacks the block that Follow skipped: %s", page, w.Body)
 			}
 			equal(t, page+" is immutable now", caching(w), immutable)
 		}
 	})
 }
 
-// A repaired block changes pages of its workchain although the newest block stays the same.
+// A repaired gap changes pages of its workchain, although the newest block stays the same.
 func TestETagChangesWhenAGapIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mababmm")
@@ -122,7 +122,7 @@ func TestETagChangesWhenAGapIsRepaired(t *testing.T) {
 		tag := w.Header().Get("ETag")
 		equal(t, "before", get(h, page, "If-None-Match", tag).Code, 304)
 		if strings.Contains(w.Body.String(), string(blocks[3].Cursor)) || tag == "" {
-			t.Fatalf("tag %q of %s", tag, w.Body)
+			t.Fatalf("before the repair, the ETag is %q and the page is %s", tag, w.Body)
 		}
 		down = false
 		time.Sleep(10 * time.Second)
@@ -131,12 +131,13 @@ func TestETagChangesWhenAGapIsRepaired(t *testing.T) {
 		w = get(h, page, "If-None-Match", tag)
 		equal(t, "after the repair", w.Code, 200)
 		if !strings.Contains(w.Body.String(), string(blocks[3].Cursor)) {
-			t.Errorf("the missing block is still missing: %s", w.Body)
+			t.Errorf("after the repair, the page still lacks the block: %s", w.Body)
 		}
 	})
 }
 
-// Handlers do not share their knowledge of gaps, so an ETag of a page is valid only for the Handler that sent it.
+// Each Handler knows only the gaps that it has found itself, so the ETag of a page is valid only for the Handler that
+// sent it.
 func TestPageETagIsSpecificToOneHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := minute(60)
@@ -155,7 +156,7 @@ func TestPageETagIsSpecificToOneHandler(t *testing.T) {
 	})
 }
 
-// changingChain is a chain that changes while a balance is read.
+// A changingChain is a chain that calls change before it reads a balance.
 type changingChain struct {
 	*memchain.Chain
 	change func()
@@ -167,7 +168,7 @@ func (c *changingChain) Balance(ctx context.Context, a chaingql.Address) (*big.I
 }
 
 // If a block arrives during a request, the response must not have the ETag of a response from before the block.
-func TestResponseReadDuringANewBlockIsNotCached(t *testing.T) {
+func TestResponseProducedWhileABlockArrivesIsNotCacheable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := minute(64)
 		c := &changingChain{Chain: chainOf(t, blocks[:60]), change: func() {}}
@@ -183,16 +184,18 @@ func TestResponseReadDuringANewBlockIsNotCached(t *testing.T) {
 			}
 			c.SetBalance(rich, big.NewInt(7))
 			commit(t, c.Chain, blocks[61:]...)
-			time.Sleep(time.Nanosecond) // until the Handler has them
+			time.Sleep(time.Nanosecond) // until the Handler has received them
 			c.change = func() {}
 		}
 		meanwhile, after := get(h, askRich), get(h, askRich)
 		if before.Body.String() == meanwhile.Body.String() || meanwhile.Body.String() != after.Body.String() {
-			t.Fatalf("responses %s, %s, %s", before.Body, meanwhile.Body, after.Body)
+			t.Fatalf("the responses before, meanwhile and after are %s, %s, %s",
+				before.Body, meanwhile.Body, after.Body)
 		}
 		tag := before.Header().Get("ETag")
 		if tag == "" || tag == meanwhile.Header().Get("ETag") || tag == after.Header().Get("ETag") {
-			t.Errorf("tags %s, %s, %s", tag, meanwhile.Header().Get("ETag"), after.Header().Get("ETag"))
+			t.Errorf("the ETags before, meanwhile and after are %q, %q, %q",
+				tag, meanwhile.Header().Get("ETag"), after.Header().Get("ETag"))
 		}
 		equal(t, "Cache-Control of the response in between", caching(meanwhile), "no-store")
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A callCounter counts calls of Balance and Blocks.
+// A callCounter is a chain that counts the calls of Balance and Blocks.
 type callCounter struct {
 	*memchain.Chain
 	calls int
@@ -66,7 +66,8 @@ const (
 	}}`
 )
 
-// cached runs test on a Handler with a live stream and a chain of 61 blocks, which span two and a half minutes.
+// cached calls test with a Handler that follows a chain of 61 blocks, which span two and a half minutes. next commits
+// one more block.
 func cached(
 	t *testing.T, opts chaingql.Options,
 	test func(t *testing.T, h *chaingql.Handler, c *callCounter, next func()),
@@ -91,7 +92,7 @@ func cached(
 	})
 }
 
-func TestCacheControlFollowsTheDataOfTheResponse(t *testing.T) {
+func TestCacheControlDependsOnTheDataInTheResponse(t *testing.T) {
 	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, _ *callCounter, _ func()) {
 		for _, row := range []struct{ document, want string }{
 			{masterLatest, "public, max-age=5"},
@@ -104,7 +105,7 @@ func TestCacheControlFollowsTheDataOfTheResponse(t *testing.T) {
 			{fmt.Sprintf(`query($c:String=%q){blockchain{blocks(first:5,after:$c){edges{cursor}}}}`, at(3)), immutable},
 			{fmt.Sprintf(`{blockchain{blocks(first:50,after:%q){edges{cursor}}}}`, at(30)), "public, max-age=2"},
 			{fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(50)), "public, max-age=2"},
-			// Half of this page has settled.
+			// Only half of this page is old enough to be final.
 			{fmt.Sprintf(`{blockchain{blocks(first:20,after:%q){edges{cursor}}}}`, at(30)), "public, max-age=2"},
 			{fmt.Sprintf(`{blockchain{blocks(last:5,before:%q){edges{cursor}}}}`, at(60)), "public, max-age=2"},
 			{fmt.Sprintf(pageAndBalance, at(3), 1), "public, max-age=2"},
@@ -124,7 +125,7 @@ func TestCacheControlFollowsTheDataOfTheResponse(t *testing.T) {
 			equal(t, "ETag of "+row.document, w.Header().Get("ETag") != "", row.want != "no-store")
 			equal(t, "Vary", w.Header().Get("Vary"), "Authorization, Accept, Origin")
 		}
-		// Pages that are read from the Backend may change unnoticed, so they have no ETag.
+		// A page that is read from the Backend may change without notice, so it has no ETag.
 		for _, row := range []struct{ document, want string }{
 			{`{blockchain{blocks(workchain:7,last:3){edges{cursor}}}}`, "no-store"},
 			{fmt.Sprintf(`{blockchain{blocks(last:5,before:%q){edges{cursor}}}}`, at(99)), "public, max-age=2"},
@@ -146,14 +147,14 @@ func TestCacheControlFollowsTheDataOfTheResponse(t *testing.T) {
 	})
 }
 
-func TestMatchingETagIsAnsweredWithoutExecution(t *testing.T) {
+func TestMatchingETagReceivesStatus304WithoutBackendCalls(t *testing.T) {
 	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, c *callCounter, next func()) {
 		final := fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(3))
 		ask := func(document string, header ...string) (tag string, status, calls int) {
 			before := c.calls
 			w := get(h, document, header...)
 			if w.Code == 304 && (w.Body.Len() > 0 || w.Header().Get("Vary") == "" || caching(w) == "") {
-				t.Errorf("304 with %q, %v", w.Body, w.Header())
+				t.Errorf("a response with status 304 has the body %q and the header %v", w.Body, w.Header())
 			}
 			return w.Header().Get("ETag"), w.Code, c.calls - before
 		}
@@ -189,19 +190,19 @@ func TestMatchingETagIsAnsweredWithoutExecution(t *testing.T) {
 	})
 }
 
-// A silentChain has blocks, but its Follow fails.
+// A silentChain is a chain whose Follow fails.
 type silentChain struct{ *memchain.Chain }
 
 func (silentChain) Follow(context.Context, chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) { yield(chaingql.Block{}, errors.New("down")) }
 }
 
-func TestResponseIsNotCachedWithoutALiveStream(t *testing.T) {
+func TestResponseIsNotCacheableWhileFollowFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := memchain.New()
 		commit(t, c, minute(60)...)
 		h, _ := newHandler(t, silentChain{c}, chaingql.Options{})
-		for range 2 { // the second finds the blocks that were read before Follow failed
+		for range 2 { // the second time, the window has blocks that were read before Follow failed
 			for _, document := range []string{
 				masterLatest, askRich, fmt.Sprintf(`{blockchain{blocks(first:5,after:%q){edges{cursor}}}}`, at(3)),
 			} {
@@ -213,7 +214,7 @@ func TestResponseIsNotCachedWithoutALiveStream(t *testing.T) {
 	})
 }
 
-func TestOnlyOpenProjectsArePubliclyCacheable(t *testing.T) {
+func TestOnlyProjectsWithoutASecretArePubliclyCacheable(t *testing.T) {
 	for _, row := range []struct {
 		auth   chaingql.Authorizer
 		header []string
@@ -247,7 +248,7 @@ func TestOnlyOpenProjectsArePubliclyCacheable(t *testing.T) {
 	}
 }
 
-func TestResponseWithErrorsIsNotCached(t *testing.T) {
+func TestResponseWithErrorsIsNotCacheable(t *testing.T) {
 	cached(t, chaingql.Options{ShowCost: true}, func(t *testing.T, h *chaingql.Handler, _ *callCounter, _ func()) {
 		w := get(h, `{blockchain{account(address:"x"){info{balance}} blocks(last:1){edges{cursor}}}}`)
 		equal(t, "with a cost", fmt.Sprint(caching(w), w.Header().Get("ETag")), "no-store")
@@ -257,10 +258,10 @@ func TestResponseWithErrorsIsNotCached(t *testing.T) {
 		balance: func(context.Context, chaingql.Address) (*big.Int, error) { return nil, errors.New("down") },
 	}
 	h, _ := newHandler(t, backend, chaingql.Options{})
-	equal(t, "with half of it", caching(get(h, askRich)), "no-store")
+	equal(t, "with partial data", caching(get(h, askRich)), "no-store")
 }
 
-func TestHostFieldIsNotCached(t *testing.T) {
+func TestResponseWithAHostFieldIsNotCacheable(t *testing.T) {
 	h, _ := newQueryHandler(t, graphql.Fields{"own": {Type: graphql.Int}})
 	w := get(h, `{own}`)
 	equal(t, "own", fmt.Sprint(w.Code, caching(w), w.Header().Get("ETag")), "200no-store")
@@ -295,15 +296,15 @@ func TestETagDistinguishesResponses(t *testing.T) {
 		equal(t, "with its cost", tag(costly, `{__typename}`, "") == first, false)
 		equal(t, "of another schema", tag(other, `{__typename}`, "") == first, false)
 
-		// If the next block may change the response, an ETag of the document alone never matches.
+		// The next block may change this response, so an ETag without the part for the chain must not match.
 		document := fmt.Sprintf(pageAndBalance, at(3), 1)
 		short, _, _ := strings.Cut(tag(h, document, ""), "-")
 		equal(t, "a forged tag", get(h, document, "If-None-Match", short+`"`).Code, 200)
 	})
 }
 
-// Vary is one line, because some proxies use only the last of several.
-func TestHostsVaryIsKept(t *testing.T) {
+// Vary must be one line, because some proxies use only the last of several lines.
+func TestVarySetByTheHostIsKept(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	for range 2 { // the second request must not see headers of the first
 		w := httptest.NewRecorder()

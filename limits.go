@@ -7,24 +7,26 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// Limits bound what clients can request. A request that exceeds one is refused with a GraphQL error that names the
-// limit and has the code LIMIT_EXCEEDED, unless the field states another effect. Zero means the default; a negative
+// Limits bounds what clients can request. A request that exceeds a limit is refused with a GraphQL error that names the
+// limit and has the code LIMIT_EXCEEDED, unless the field states another effect. Zero means the default. A negative
 // number turns the limit off.
 type Limits struct {
-	// BodyBytes is the maximum size of a request's body, or of the query of its URL (413). Default: 128 KiB.
+	// BodyBytes is the maximum size of a request's body, or of the query string of its URL. A larger one is refused
+	// with status 413. Default: 128 KiB.
 	BodyBytes int
 
 	// DocumentBytes is the maximum size of a document. Default: 32 KiB.
 	DocumentBytes int
 
-	// Tokens is the maximum number of tokens in a document, comments included, and of values in the lists and objects
-	// of an operation's variables, defaults included. Default: 2,000.
+	// Tokens is the maximum number of tokens in a document, including comments. It is also the maximum number of values
+	// in the lists and objects of an operation's variables, including default values. Default: 2,000.
 	Tokens int
 
-	// Depth is the maximum nesting of selections, lists, objects and list types, and of JSON. Default: 20.
+	// Depth is the maximum nesting depth of selections, lists, objects and list types in a document, and of arrays and
+	// objects in JSON. Default: 20.
 	Depth int
 
-	// Fields is the maximum number of fields of an operation after fragments are expanded. Default: 1,500.
+	// Fields is the maximum number of fields in an operation after fragments are expanded. Default: 1,500.
 	Fields int
 
 	// Aliases is the maximum number of aliases in a document. Default: 50.
@@ -33,8 +35,8 @@ type Limits struct {
 	// Directives is the maximum number of directives in a document. Default: 32.
 	Directives int
 
-	// FieldRepeats is the maximum number of fields with the same response name in one selection set,
-	// before fragments are expanded. Default: 8.
+	// FieldRepeats is the maximum number of fields with the same response name in one selection set, before fragments
+	// are expanded. Default: 8.
 	FieldRepeats int
 
 	// Operations is the maximum number of operations in a document. Default: 8.
@@ -50,95 +52,106 @@ type Limits struct {
 	ListItems int
 
 	// BackendCalls is the maximum number of Backend calls that one query may need. If the Backend is a
-	// [BalanceBatcher], all balances count as one call. A page whose cursor is too old needs one call more than
-	// counted. Default: 50.
+	// [BalanceBatcher], all balances count as one call. A page whose cursor is too old causes one more call, which is
+	// not counted. Default: 50.
 	BackendCalls int
 
-	// QueryBlocks is the maximum number of blocks that one query may request. The additional block that each page
-	// reads, to learn whether there are more, is not counted. Default: 2,500.
+	// QueryBlocks is the maximum number of blocks that one query may request. For each page, the Handler reads one more
+	// block to learn whether there are more; that block is not counted. Default: 2,500.
 	QueryBlocks int
 
-	// ResponseBytes is the maximum size of the data of a response. Default: 4 MiB.
+	// ResponseBytes is the maximum size of the data in a response. A response that exceeds it has an error and no data.
+	// Default: 4 MiB.
 	ResponseBytes int
 
-	// CacheBytes is the maximum memory for compiled documents; the least recently used are evicted. If it is negative,
-	// none are kept, and persisted queries do not work. Default: 32 MiB.
+	// CacheBytes is the maximum memory for compiled documents. When it is full, the least recently used documents are
+	// evicted. If it is negative, no documents are kept, and persisted queries do not work. Default: 32 MiB.
 	CacheBytes int
 
-	// MessageBytes is the maximum size of one message on a socket (close code 1009). Default: 64 KiB.
+	// MessageBytes is the maximum size of one message from a client on a socket. If a message is larger, the socket is
+	// closed with code 1009. Default: 64 KiB.
 	MessageBytes int
 
-	// Connections is the maximum number of open sockets, and also of open event streams (503). Default: 10,000.
+	// Connections is the maximum number of open sockets. It is also, separately, the maximum number of open event
+	// streams. Further connections are refused with status 503. Default: 10,000.
 	Connections int
 
-	// IDBytes is the maximum size of the id of an operation on a socket, escapes included. Default: 128.
+	// IDBytes is the maximum size of an operation's id in a message on a socket, including JSON escapes. Default: 128
+	// bytes.
 	IDBytes int
 
-	// Subscriptions is the maximum number of open subscriptions on all sockets and event streams. Default: 100,000.
+	// Subscriptions is the maximum number of open subscriptions on all sockets and event streams together. Default:
+	// 100,000.
 	Subscriptions int
 
 	// SubscriptionBytes is the maximum memory that all subscriptions together may keep: compiled documents, default
-	// values, variables, filters, responses waiting to be sent (an eighth is left to those about blocks), and 8 KiB for
-	// the goroutine of a subscription to a field that the host added. Default: 256 MiB.
+	// values, variables, filters, responses that wait to be sent, and 8 KiB for the goroutine of each subscription to a
+	// field that the host added. An eighth of the memory is reserved for waiting responses with blocks. Default:
+	// 256 MiB.
 	SubscriptionBytes int
 
-	// VariableBytes is the maximum size of one subscription's variables, and of the literals in its document, as JSON.
-	// Default: 4 KiB.
+	// VariableBytes is the maximum size, as JSON, of one subscription's variables together with the literals in its
+	// document. Default: 4 KiB.
 	VariableBytes int
 
-	// InFlight is the maximum number of concurrent Backend calls for queries. Further calls wait for at most half of
-	// BackendTimeout, and then fail with SERVICE_UNAVAILABLE (503). Default: 64.
+	// InFlight is the maximum number of concurrent Backend calls for queries. A further call waits for at most half of
+	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 64.
 	InFlight int
 
-	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second on one socket, with
-	// bursts of three times that number. 16 other fragments count as one message. Messages that arrived while the
-	// socket was not read are counted over that time, up to 20 s. Beyond the limit the socket is closed with code
-	// 1008. Default: 200.
+	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one
+	// socket, with bursts of three times that number. 16 fragments that are not empty count as one message. If messages
+	// arrived while the Handler did not read the socket, they count as spread over that time, up to 20 s. Beyond the
+	// limit the socket is closed with code 1008. Default: 200.
 	MessageRate int
 
 	// SocketSubscriptions is the maximum number of open subscriptions on one socket. Default: 256.
 	SocketSubscriptions int
 
-	// SocketQueries is the maximum number of queries in progress on one socket, until their responses are written. A
-	// further query waits, and nothing else is read from the socket, until one of them has ended. If it waits for
-	// longer than BackendTimeout plus WriteTimeout, it is refused with SERVICE_UNAVAILABLE, and the socket is read
-	// again. Default: 32.
+	// SocketQueries is the maximum number of queries in progress on one socket. A query is in progress until its
+	// response has been written. A further query waits until one of the others has ended, and meanwhile the Handler
+	// reads nothing from the socket. If the query waits longer than BackendTimeout plus WriteTimeout, it is refused
+	// with SERVICE_UNAVAILABLE, and the Handler reads the socket again. Default: 32.
 	SocketQueries int
 
-	// Requests is the maximum number of queries that run at the same time, over HTTP and on sockets, and of
-	// Authorizer calls for HTTP requests. It does not count requests whose body is still arriving, or responses that
-	// wait for their client. Requests whose documents must be compiled leave a quarter of it to others. Beyond it a
-	// query is refused with SERVICE_UNAVAILABLE (503). Default: 1,024.
+	// Requests is the maximum number of queries that run at the same time over HTTP and on sockets. Authorizer calls
+	// for HTTP requests are counted too. Requests whose body is still arriving and responses that wait for their client
+	// are not counted. Requests whose documents must be compiled leave a quarter of the limit to other requests. Beyond
+	// the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 1,024.
 	Requests int
 
-	// PendingBodyBytes is the maximum memory of arriving bodies, each counted with at least 4 KiB. If another body does
-	// not fit, the slowest ones are ended with 503. Default: 16 MiB.
+	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body
+	// does not fit, the bodies that began to arrive first are refused with status 503. Default: 16 MiB.
 	PendingBodyBytes int
 
-	// PendingResponseBytes is the maximum memory of responses that are produced or wait for their client, over HTTP, on
-	// event streams and on sockets, and of long messages on sockets that have arrived in part. When it is reached,
-	// clients that receive less than 256 KiB per second are cut, the slowest first. A new response on a socket or an
-	// event stream cuts them at once; one over HTTP only if they are a second behind that rate, or a tenth of a
-	// second if it has at most 64 KiB. If that frees too little, the new response is refused with 503. Responses of
-	// more than 64 KiB leave an eighth of it to smaller ones. Default: 64 MiB.
+	// PendingResponseBytes is the maximum memory of responses that are being produced or wait for their client, over
+	// HTTP, on event streams and on sockets. Long messages on sockets that have arrived only in part are counted too.
+	// Responses of more than 64 KiB leave an eighth of the memory to smaller ones.
+	//
+	// If a new response does not fit, clients that receive less than 256 KiB per second are cut, beginning with those
+	// that are furthest behind that rate. A response on a socket or an event stream cuts them at once. A response over
+	// HTTP cuts them only if they are one second behind, or a tenth of a second if the response has at most 64 KiB. If
+	// that frees too little, the new response is refused with SERVICE_UNAVAILABLE (over HTTP with status 503). Default:
+	// 64 MiB.
 	PendingResponseBytes int
 
-	// PendingSocketBytes is the size of waiting query responses on one socket beyond which nothing more is read from it
-	// and no further query is started. Queries in progress may exceed it. Default: 1 MiB.
+	// PendingSocketBytes is the maximum size of unsent query responses on one socket. Beyond it the Handler reads
+	// nothing more from the socket and starts no further query. Queries in progress may exceed it. Default: 1 MiB.
 	PendingSocketBytes int
 
-	// BodyTimeout is the maximum time until the body of a request has arrived (408). Default: 5 s.
+	// BodyTimeout is the maximum time in which the body of a request must arrive. After it the request is refused with
+	// status 408. Default: 5 s.
 	BodyTimeout time.Duration
 
-	// WriteTimeout is the maximum time until the client has received a response. Beyond it the connection is cut.
+	// WriteTimeout is the maximum time in which the client must receive a response. After it the connection is cut.
 	// Default: 5 s.
 	WriteTimeout time.Duration
 
-	// BackendTimeout is the maximum duration of one Backend call (TIMEOUT). Default: 5 s.
+	// BackendTimeout is the maximum duration of one Backend call. After it the client receives the code TIMEOUT.
+	// Default: 5 s.
 	BackendTimeout time.Duration
 }
 
-// DefaultLimits returns the limits that are in force if [Limits] sets no others.
+// DefaultLimits returns the default values of [Limits].
 func DefaultLimits() Limits {
 	return Limits{
 		BodyBytes:            128 << 10,
@@ -177,7 +190,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// inForce returns l with the defaults for zero. In the result, zero means no limit.
+// inForce returns l with the default for each field that is zero. In the result, zero means no limit.
 func (l Limits) inForce() Limits {
 	set, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(DefaultLimits())
 	for i := range set.NumField() {
@@ -186,7 +199,7 @@ func (l Limits) inForce() Limits {
 	return l
 }
 
-// forPlans returns the options of package plan: limits of documents, execution and the cache.
+// forPlans returns the limits that package plan enforces: those on documents, their execution and their cache.
 func (o *Options) forPlans() plan.Limits {
 	l := &o.Limits
 	return plan.Limits{

@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A countingBackend counts calls. It is not a BalanceBatcher.
+// A countingBackend counts the calls of Balance and Blocks. It is not a BalanceBatcher.
 type countingBackend struct {
 	chain *memchain.Chain
 	calls atomic.Int64
@@ -102,8 +102,8 @@ func TestCostIsComputedBeforeExecution(t *testing.T) {
 	}
 }
 
-// The computed cost must not be exceeded even if the window holds no blocks.
-func TestCallsDoNotExceedTheComputedCost(t *testing.T) {
+// A query must not exceed its computed cost, even if the window has no blocks.
+func TestBackendCallsDoNotExceedTheComputedCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for document, calls := range map[string]int64{
 			fmt.Sprintf(twoAccounts, 1, 2): 2,
@@ -118,15 +118,15 @@ func TestCallsDoNotExceedTheComputedCost(t *testing.T) {
 			b := &countingBackend{chain: referenceChain(t)}
 			h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{BackendCalls: int(calls)}, WindowSize: 1})
 			r := parse(t, query(h, document, nil))
-			if r.code() == "LIMIT_EXCEEDED" || b.calls.Load() > calls+1 { // one call is the block stream's own
-				t.Errorf("%d calls, %+v, of %s", b.calls.Load(), r.Errors, document)
+			if r.code() == "LIMIT_EXCEEDED" || b.calls.Load() > calls+1 { // the block stream makes one call
+				t.Errorf("%s made %d calls, want at most %d: %+v", document, b.calls.Load(), calls+1, r.Errors)
 			}
 			h, _ = newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{BackendCalls: int(calls) - 1}})
 			synctest.Wait() // until the first Handler's block stream has made its call
 			b.calls.Store(0)
 			r = parse(t, query(h, document, nil))
 			if calls > 1 && (r.code() != "LIMIT_EXCEEDED" || b.calls.Load() > 0) {
-				t.Errorf("one call less: %d calls, %+v, of %s", b.calls.Load(), r.Errors, document)
+				t.Errorf("%s made %d calls with a limit of %d: %+v", document, b.calls.Load(), calls-1, r.Errors)
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func TestFailingBalanceIsReadOncePerRequest(t *testing.T) {
 	}
 }
 
-func TestOutcomeReportsFailureWithShowCost(t *testing.T) {
+func TestOutcomeReportsFailureWithAndWithoutShowCost(t *testing.T) {
 	for _, show := range []bool{false, true} {
 		var failed []bool
 		h, _ := newHandler(t, referenceChain(t), chaingql.Options{ShowCost: show, Hooks: chaingql.Hooks{
@@ -196,7 +196,7 @@ func TestCostOfNestedListsDoesNotOverflow(t *testing.T) {
 	for depth := range 6 {
 		document := "{tree{" + strings.Repeat("branches{", depth+1) + "__typename" + strings.Repeat("}", depth+1) + "}}"
 		if got := query(h, document, nil); !strings.Contains(got, "more than the limit of 50") {
-			t.Errorf("%s: %s", document, got)
+			t.Errorf("%s exceeds no limit: %s", document, got)
 		}
 	}
 }

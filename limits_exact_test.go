@@ -15,7 +15,6 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// Each limit allows exactly its value.
 func TestRequestsOfExactlyTheLimitAreServed(t *testing.T) {
 	const limit = 1000
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{BodyBytes: limit}})
@@ -54,7 +53,7 @@ func TestRequestsOfExactlyTheLimitAreServed(t *testing.T) {
 	}
 }
 
-// Headers of short responses are prepared in advance, so the lengths around 1 KiB are checked.
+// The headers of responses of less than 1 KiB are prepared in advance, so the test checks sizes around 1 KiB.
 func TestContentLengthIsExact(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	for size := 1020; size < 1030; size++ {
@@ -95,15 +94,15 @@ func TestSubscriptionsOfExactlyTheLimitAreServed(t *testing.T) {
 		{"VariableBytes", variables, func(n int) chaingql.Limits { return chaingql.Limits{VariableBytes: n} }},
 	} {
 		if _, err := subscribe(row.under(row.limit), byFilter, shards(20, 0)); err != nil {
-			t.Errorf("%s of the limit: %v", row.what, err)
+			t.Errorf("a subscription that uses all of %s was refused: %v", row.what, err)
 		}
 		if _, err := subscribe(row.under(row.limit-1), byFilter, shards(20, 0)); err == nil {
-			t.Errorf("%s of one more than the limit are allowed", row.what)
+			t.Errorf("a subscription that exceeds %s by one byte was accepted", row.what)
 		}
 	}
 }
 
-func TestTraceOfExactlyTheLimitIsAccepted(t *testing.T) {
+func TestTraceContextOfExactlyTheLimitIsAccepted(t *testing.T) {
 	for size, want := range map[int]int{1024: 1024, 1025: 0} {
 		var got chaingql.Trace
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Hooks: chaingql.Hooks{
@@ -117,8 +116,8 @@ func TestTraceOfExactlyTheLimitIsAccepted(t *testing.T) {
 	}
 }
 
-// A query joins a call only if the call has run for less than half of BackendTimeout.
-func TestCallIsSharedForHalfOfBackendTimeout(t *testing.T) {
+// A query shares a call only if the call has run for less than half of BackendTimeout.
+func TestBackendCallIsSharedForHalfOfBackendTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Chain: chainOf(t, randomBlocks(26, 3))}
 		h, _ := newHandler(t, g, chaingql.Options{Limits: chaingql.Limits{BackendTimeout: 4 * time.Second}})
@@ -139,7 +138,7 @@ func TestCallIsSharedForHalfOfBackendTimeout(t *testing.T) {
 	})
 }
 
-// There is a block every 2.5 s and the newest is number 61, so block 37 is older by exactly a minute.
+// The chain has a block every 2.5 s. The newest is number 61, so block 37 is older than it by exactly a minute.
 func TestPageIsImmutableOnceItsEndIsAMinuteOld(t *testing.T) {
 	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, _ *callCounter, _ func()) {
 		for end, want := range map[int]string{37: immutable, 38: "public, max-age=2"} {
@@ -149,7 +148,7 @@ func TestPageIsImmutableOnceItsEndIsAMinuteOld(t *testing.T) {
 	})
 }
 
-func TestBlocksQueryMatchesStrictlyBetweenCursors(t *testing.T) {
+func TestBlocksQueryMatchesOnlyBlocksStrictlyBetweenItsCursors(t *testing.T) {
 	for _, row := range []struct {
 		after, before chaingql.Cursor
 		want          bool

@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// After Shutdown, no goroutine of a Handler may be left.
+// TestMain fails if a goroutine of a Handler remains after the tests.
 func TestMain(m *testing.M) {
 	testkit.RunWithoutLeaks(m, 5*time.Second, "chaingql/chaingql", "net/http.(*conn)")
 }

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Mount registers h, a [Handler] or a Handler in middleware, on mux at the path of a pattern, with and without a slash
-// at the end. It redirects neither form: a POST or a WebSocket handshake does not survive a redirect.
+// Mount registers h on mux for the path in pattern, with and without a slash at the end. h is a [Handler], or
+// middleware around a Handler. Neither form of the path redirects to the other, because a POST or a WebSocket handshake
+// does not survive a redirect.
 //
 //	chaingql.Mount(mux, "/{project}/graphql", h)
-//	chaingql.Mount(mux, "/graphql", h)              // a single tenant, or clients that send no project
-//	chaingql.Mount(mux, "api.example/graphql/v1", h) // for one host
+//	chaingql.Mount(mux, "/graphql", h)               // one project, or clients that send no project
+//	chaingql.Mount(mux, "api.example/graphql/v1", h) // only for the host api.example
 //
-// A pattern is a path as for [http.ServeMux], after an optional host. Its only wildcard is {project}, a whole segment
-// at any place. If the pattern does not have it, the project is empty, whatever the path: the [Authorizer] receives
-// Credentials whose Project is "".
+// A pattern is an optional host followed by a path, as for [http.ServeMux]. The path may contain the wildcard {project}
+// as one of its segments, and no other wildcard. Without {project}, the [Authorizer] receives Credentials with an empty
+// Project, whatever the path is.
 //
-// Mount panics if the pattern cannot work: if it has a method, another wildcard, a slash at the end, or no slash at the
-// start of the path, or if it conflicts with a pattern of mux. It also panics if mux or h is nil.
+// Mount panics if the pattern has a method, another wildcard, a slash at the end, or no slash at the start of the path,
+// or if it conflicts with a pattern of mux. It also panics if mux or h is nil.
 func Mount(mux *http.ServeMux, pattern string, h http.Handler) {
 	if mux == nil {
 		panic("chaingql: Mount: mux is nil")
@@ -38,7 +39,7 @@ func Mount(mux *http.ServeMux, pattern string, h http.Handler) {
 	mux.Handle(pattern+"/{$}", h)
 }
 
-// checkPattern reports whether a pattern has the wildcard {project}, or why it cannot work.
+// checkPattern reports whether a pattern has the wildcard {project}. If the pattern is invalid, problem says why.
 func checkPattern(pattern string) (hasProject bool, problem string) {
 	if pattern == "" {
 		return false, "is empty"
@@ -58,7 +59,7 @@ func checkPattern(pattern string) (hasProject bool, problem string) {
 		return false, "ends with a slash: Mount adds the path with a slash itself"
 	}
 	if path.Clean(route) != route {
-		return false, "has an empty segment, or one of dots"
+		return false, `has an empty segment, ".", or ".."`
 	}
 	for segment := range strings.SplitSeq(route[1:], "/") {
 		switch {
@@ -69,18 +70,19 @@ func checkPattern(pattern string) (hasProject bool, problem string) {
 		case strings.HasSuffix(segment, "...}"):
 			return false, "has the wildcard " + segment + ", which matches any number of segments"
 		case segment[0] == '{' && segment[len(segment)-1] == '}':
-			return false, "has the wildcard " + segment + ": only {project} has a meaning"
+			return false, "has the wildcard " + segment + ": only {project} is supported"
 		case strings.ContainsAny(segment, "{}"):
-			return false, "has the segment " + segment + ": a wildcard is a whole segment"
+			return false, "has the segment " + segment + ": a wildcard must be a whole segment"
 		}
 	}
 	return hasProject, ""
 }
 
-// noProject is the name of a path value that is set if the pattern has no {project}. No wildcard can have this name.
+// noProject is the name of the path value that a singleTenant sets. No wildcard of a pattern can have this name.
 const noProject = "chaingql: no project"
 
-// A singleTenant is a handler that was mounted without {project}.
+// A singleTenant wraps a handler that was mounted without the wildcard {project}. It marks each request, so that the
+// handler does not take a segment of the path for the project.
 type singleTenant struct{ http.Handler }
 
 func (s singleTenant) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// projectRecorder admits every client and records its project.
+// projectRecorder returns an Authorizer that admits every client and stores its project in seen.
 func projectRecorder(seen *string) chaingql.Authorizer {
 	return authorizer(func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
 		*seen = c.Project
@@ -18,7 +18,7 @@ func projectRecorder(seen *string) chaingql.Authorizer {
 	})
 }
 
-func TestMountServesBothFormsWithoutARedirect(t *testing.T) {
+func TestMountServesPathsWithAndWithoutASlashWithoutARedirect(t *testing.T) {
 	const none = "Authorizer not called"
 	for pattern, projects := range map[string]map[string]string{
 		"/{project}/graphql": {
@@ -53,8 +53,8 @@ func TestMountServesBothFormsWithoutARedirect(t *testing.T) {
 	}
 }
 
-// Without Mount, the project is the segment before the last.
-func TestHandlerMayBeMountedTwice(t *testing.T) {
+// Without Mount, the project is the path segment before the last one.
+func TestHandlerMayBeMountedSeveralTimes(t *testing.T) {
 	var seen string
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: projectRecorder(&seen)})
 	mux := http.NewServeMux()
@@ -70,7 +70,7 @@ func TestHandlerMayBeMountedTwice(t *testing.T) {
 	}
 }
 
-// An outer router may have set the path value.
+// An outer router may have set the path value "project".
 func TestMountWithoutProjectIgnoresOtherPathValues(t *testing.T) {
 	var seen string
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: projectRecorder(&seen)})
@@ -99,7 +99,7 @@ func TestMountAcceptsMiddleware(t *testing.T) {
 	}
 }
 
-func TestSocketOfSingleTenantHasNoProject(t *testing.T) {
+func TestSocketMountedWithoutProjectHasNoProject(t *testing.T) {
 	var seen string
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Authorizer: projectRecorder(&seen)})
 	mux := http.NewServeMux()
@@ -114,7 +114,7 @@ func TestSocketOfSingleTenantHasNoProject(t *testing.T) {
 	}
 }
 
-func TestMountPanicsForPatternsThatCannotWork(t *testing.T) {
+func TestMountPanicsForInvalidPatterns(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	for pattern, want := range map[string]string{
 		"":                            "is empty",
@@ -129,29 +129,29 @@ func TestMountPanicsForPatternsThatCannotWork(t *testing.T) {
 		"/{project}/graphql/{$}":      "ends with a slash",
 		"/{project}/{rest...}":        "has the wildcard {rest...}, which matches any number of segments",
 		"/{project...}":               "has the wildcard {project...}",
-		"/{tenant}/graphql":           "has the wildcard {tenant}: only {project} has a meaning",
+		"/{tenant}/graphql":           "has the wildcard {tenant}: only {project} is supported",
 		"/{project}/{version}":        "has the wildcard {version}",
 		"/{}/graphql":                 "has the wildcard {}",
 		"/{Project}/graphql":          "has the wildcard {Project}",
 		"/{project}/{project}":        "has {project} twice",
-		"/p-{project}/graphql":        "has the segment p-{project}: a wildcard is a whole segment",
+		"/p-{project}/graphql":        "has the segment p-{project}: a wildcard must be a whole segment",
 		"/{project}.v1/graphql":       "has the segment {project}.v1",
 		"/{project/graphql":           "has the segment {project:",
 		"/a{$}":                       "has the segment a{$}",
 		"//graphql":                   "has an empty segment",
 		"/{project}//graphql":         "has an empty segment",
-		"/{project}/../graphql":       "has an empty segment, or one of dots",
-		"/./graphql":                  "has an empty segment, or one of dots",
+		"/{project}/../graphql":       `has an empty segment, ".", or ".."`,
+		"/./graphql":                  `has an empty segment, ".", or ".."`,
 		"example.com:8080/graphql":    "has a port",
 		"https://example.com/graphql": "has a port",
 	} {
 		mux := http.NewServeMux()
 		text := panicOf(func() { chaingql.Mount(mux, pattern, h) })
 		if want := fmt.Sprintf("chaingql: Mount: pattern %q %s", pattern, want); !strings.HasPrefix(text, want) {
-			t.Errorf("pattern %q: panic with %q, want %q", pattern, text, want)
+			t.Errorf("pattern %q: Mount panicked with %q, want %q", pattern, text, want)
 		}
 		if w := do(mux, "GET", "/demo/graphql?query={__typename}", ""); w.Code != http.StatusNotFound {
-			t.Errorf("pattern %q: something is served", pattern)
+			t.Errorf("pattern %q: Mount panicked, but the mux serves requests", pattern)
 		}
 	}
 	taken := http.NewServeMux()
@@ -166,12 +166,12 @@ func TestMountPanicsForPatternsThatCannotWork(t *testing.T) {
 	} {
 		want, _, _ := strings.Cut(what, ",")
 		if text := panicOf(mount); !strings.Contains(text, want) {
-			t.Errorf("%s: panic with %q", what, text)
+			t.Errorf("%s: Mount panicked with %q, want %q", what, text, want)
 		}
 	}
 }
 
-// panicOf returns the text of f's panic, and "" if it returns.
+// panicOf returns the text of f's panic, or "" if f does not panic.
 func panicOf(f func()) (text string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -182,7 +182,7 @@ func panicOf(f func()) (text string) {
 	return ""
 }
 
-// Every checked pattern must be one that net/http accepts.
+// If Mount accepts a pattern, net/http must accept it too.
 func FuzzMount(f *testing.F) {
 	for _, pattern := range []string{
 		"/{project}/graphql", "example.com/graphql", "/{tenant}/graphql", "/%7B/graphql", "/{project}", "/api//graphql",
@@ -193,12 +193,12 @@ func FuzzMount(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pattern string) {
 		text := panicOf(func() { chaingql.Mount(http.NewServeMux(), pattern, h) })
 		if text != "" && !strings.HasPrefix(text, "chaingql: Mount: ") {
-			t.Errorf("pattern %q: panic of net/http: %s", pattern, text)
+			t.Errorf("pattern %q: net/http panicked with %s", pattern, text)
 		}
 	})
 }
 
-// mountedCaller returns a function that sends a query for a balance through a mux, like net/http does.
+// mountedCaller returns a function that sends a query for a balance through a mux, as net/http does.
 func mountedCaller(t testing.TB, mount func(*http.ServeMux, string, http.Handler), pattern string) func() {
 	t.Helper()
 	c, account := newCaller(t)
@@ -217,8 +217,8 @@ func mountedCaller(t testing.TB, mount func(*http.ServeMux, string, http.Handler
 	}
 }
 
-// A project in the path costs nothing. A single tenant's path value is a small map.
-func TestMountAllocatesOnlyForSingleTenants(t *testing.T) {
+// The wildcard {project} needs no allocation. Without it, Mount sets a path value, which net/http stores in a map.
+func TestMountAllocatesOnlyForPatternsWithoutProject(t *testing.T) {
 	if raceEnabled {
 		t.Log("not measured: the race detector empties pools at random")
 		return

@@ -21,7 +21,7 @@ type events struct {
 	log *slog.Logger
 }
 
-// call calls a hook of the host. A panic is logged.
+// call calls a hook of the host, and logs a panic in it.
 func (e *events) call(ctx context.Context, name string, hook func()) {
 	if err := guard.Run(hook); err != nil {
 		e.log.ErrorContext(ctx, "chaingql: hook panicked", slog.String("hook", name),
@@ -29,7 +29,8 @@ func (e *events) call(ctx context.Context, name string, hook func()) {
 	}
 }
 
-// begin reports the start of an operation, and returns the context for it.
+// begin reports the start of an operation. It returns the context for the operation, and an observed that reports its
+// end. The observed is nil if neither a hook nor the log needs it.
 func (e *events) begin(ctx context.Context, op *plan.Bound, by caller) (context.Context, *observed) {
 	if !e.traces() && !e.log.Enabled(ctx, slog.LevelDebug) {
 		return ctx, nil
@@ -48,7 +49,7 @@ func (e *events) begin(ctx context.Context, op *plan.Bound, by caller) (context.
 	return o.ctx, o
 }
 
-// reading returns the context for a call of Blocks for a query.
+// reading calls Hooks.ReadStarted, if it is set, and returns the context for a call of Blocks.
 func (e *events) reading(ctx, asker context.Context) context.Context {
 	if e.ReadStarted != nil {
 		e.call(asker, "ReadStarted", func() {
@@ -110,7 +111,7 @@ var deliverySources = [...]Source{
 	blocklog.OriginLive: SourceLive, blocklog.OriginWindow: SourceWindow, blocklog.OriginSource: SourceBackend,
 }
 
-// An observed operation reports its end.
+// An observed reports the end of an operation to the hooks and the log.
 type observed struct {
 	*events
 	op    Operation
@@ -120,7 +121,7 @@ type observed struct {
 	blocks uint64
 }
 
-// queryFinished reports the end of a query. err is the first error of its response, nil if there is none.
+// queryFinished reports the end of a query. err is the first error in its response, or nil if there is none.
 func (o *observed) queryFinished(err *plan.Error) {
 	switch {
 	case o == nil:
@@ -174,17 +175,19 @@ func (o *observed) finish(out Outcome) {
 	}
 }
 
-// maxDenialText is the maximum size in bytes of path and project in a Denial. A client can send a megabyte.
+// maxDenialText is the maximum size in bytes of the path and the project in a Denial, because a client can send
+// a megabyte.
 const maxDenialText = 256
 
 func denial(r *http.Request, project string, err error) Denial {
 	return Denial{Project: cut(project), Path: cut(gqlhttp.Path(r)), Remote: r.RemoteAddr, Err: err}
 }
 
-// cut returns a copy of the beginning of text.
+// cut returns a copy of text, truncated to maxDenialText bytes.
 func cut(text string) string { return strings.Clone(text[:min(len(text), maxDenialText)]) }
 
-// denied reports a denied client. A failure of the Authorizer is not a denial; it is logged as an error.
+// denied reports a denied client. A failure of the Authorizer is not a denial: denied ignores it, because it has
+// already been logged as an error.
 func (e *events) denied(ctx context.Context, d Denial, no *httpError) {
 	if no.status >= http.StatusInternalServerError {
 		return
@@ -215,7 +218,7 @@ func (e *events) closed(ctx context.Context, s Socket, why error) {
 	}
 }
 
-// limit reports that a limit was hit. "" means none.
+// limit reports that the limit with this name was hit. It does nothing if name is empty.
 func (e *events) limit(ctx context.Context, name string) {
 	if name == "" {
 		return
@@ -229,7 +232,7 @@ func (e *events) limit(ctx context.Context, name string) {
 // maxTrace is the maximum size in bytes of each part of a trace context. Longer parts are dropped.
 const maxTrace = 1 << 10
 
-// traceOf reads a trace context with a function that returns values by name.
+// traceOf returns a trace context. It calls value with the name of each part.
 func traceOf(value func(name string) string) Trace {
 	short := func(name string) string {
 		if v := value(name); len(v) <= maxTrace {
@@ -252,15 +255,15 @@ func (t Trace) or(u Trace) Trace {
 	return t
 }
 
-// A caller is the client of an operation, for hooks and log.
+// A caller describes the client of an operation to the hooks and the log.
 type caller struct {
 	transport Transport
 	project   string
 	trace     Trace
-	header    http.Header // of the request, if its trace context was not read yet
+	header    http.Header // of the request; nil if its trace context has been read already
 }
 
-// traced returns the caller of an operation that may have a trace context of its own.
+// traced returns a copy of a for an operation. If the operation has its own trace context, it replaces that of a.
 func (a caller) traced(own Trace) caller {
 	a.trace = own.or(a.trace)
 	return a

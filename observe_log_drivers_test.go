@@ -23,7 +23,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// newLoggedHandler returns a Handler that logs to log, and its network.
+// newLoggedHandler returns a Handler that logs to log, and a network that serves the Handler.
 func newLoggedHandler(
 	t *testing.T, log *slog.Logger, b chaingql.Backend, opts chaingql.Options,
 ) (*chaingql.Handler, *network) {
@@ -32,7 +32,7 @@ func newLoggedHandler(
 	return h, serve(t, mounted(h))
 }
 
-// rawSocket opens a socket and sends frames. The test reads raw bytes from it.
+// rawSocket opens a socket and sends frames. A test can read raw bytes from it.
 func rawSocket(t *testing.T, n *network, frames ...string) *wire {
 	w := n.wire(t)
 
@@ -53,7 +53,7 @@ func rawSocket(t *testing.T, n *network, frames ...string) *wire {
 	return w
 }
 
-// failingPages is a Backend that calls fail before each read of blocks. fail may return an error or panic.
+// failingPages returns a Backend that calls fail before each read of blocks. fail may return an error or panic.
 func failingPages(chain chaingql.Backend, fail func(q chaingql.BlocksQuery) error) stubBackend {
 	return stubBackend{Backend: chain,
 		blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
@@ -64,13 +64,13 @@ func failingPages(chain chaingql.Backend, fail func(q chaingql.BlocksQuery) erro
 		}}
 }
 
-// withErrorAndPanic calls do with a function that returns an error, then with one that panics.
+// withErrorAndPanic calls do with a function that returns an error, and then with a function that panics.
 func withErrorAndPanic(do func(fail func() error)) {
 	do(func() error { return errors.New("down") })
 	do(func() error { panic("boom") })
 }
 
-// lineDrivers holds a function for each log message that causes it.
+// lineDrivers contains, for each log message, a function that causes it.
 var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 	"chaingql: no Authorizer: every project is open to everyone": func(t *testing.T, log *slog.Logger) {
 		newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
@@ -216,8 +216,8 @@ func driveSilence(t *testing.T, log *slog.Logger) {
 	synctest.Wait()
 }
 
-// driveGap follows a chain that receives the blocks then. If there are at least two, Follow skips the first. If fail is
-// not nil, reading missing blocks returns its error.
+// driveGap follows a chain with the blocks before, and then commits the blocks then. If there are at least two of
+// these, Follow skips the first. If fail is not nil, reads of missing blocks return its error.
 func driveGap(t *testing.T, log *slog.Logger, before, then []chaingql.Block, fail func() error) {
 	s := &gappyChain{Chain: chainOf(t, before)}
 	if len(then) > 1 {
@@ -235,14 +235,15 @@ func driveGap(t *testing.T, log *slog.Logger, before, then []chaingql.Block, fai
 	time.Sleep(time.Minute)
 }
 
-// merged returns a block of the masterchain and of each of two shards, and a block of the shard into which they merge.
+// merged returns a masterchain block and one block of each of two shards (before), and a block of the shard into which
+// the two shards merge (then).
 func merged() (before, then []chaingql.Block) {
 	return weave("mab"), []chaingql.Block{{
 		Shard: wholeShard, SeqNo: 2, Time: time.Unix(1_700_000_000, 0), Cursor: chaingql.SeqCursor(4),
 	}}
 }
 
-// A fakeSession is a Session with a failing Start.
+// A fakeSession is a gqlws.Session whose Start calls start and returns its error.
 type fakeSession struct{ start func() error }
 
 func (fakeSession) Opened(context.Context, string) {}
@@ -255,7 +256,7 @@ func (d fakeSession) Start(context.Context, []byte) (gqlws.Operation, error) {
 	return gqlws.Operation{}, d.start()
 }
 
-// driveSession starts an operation that fails in a way that those of a Handler never do.
+// driveSession starts an operation that fails in a way in which no operation of a Handler fails.
 func driveSession(t *testing.T, log *slog.Logger, fail func() error) {
 	server := gqlws.NewServer(gqlws.Options{Logger: log})
 	n := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -269,7 +270,8 @@ func driveSession(t *testing.T, log *slog.Logger, fail func() error) {
 	}
 }
 
-// driveLog follows blocks until one is missing. All its callbacks panic, unlike those of a Handler.
+// driveLog uses a block log whose callbacks all panic, unlike those of a Handler, and follows it until a block is
+// missing.
 func driveLog(t *testing.T, log *slog.Logger) {
 	grown := make(chan int)
 	l := blocklog.New(blocklog.Source[int]{

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 )
 
-// A lineRecorder is a slog.Handler that records messages, levels and attribute keys.
+// A lineRecorder is a slog.Handler that records the message, the level and the attribute keys of each line.
 type lineRecorder struct {
 	mu    sync.Mutex
 	lines []logLine
@@ -50,7 +50,7 @@ func (l *lineRecorder) WithGroup(string) slog.Handler      { panic("WithGroup is
 
 const panicIn = "gqlws: panic in "
 
-// A documentedLine holds the documented levels and attributes of a message.
+// A documentedLine contains the levels and attributes of a message according to the documentation.
 type documentedLine struct {
 	levels           []string
 	always, optional []string
@@ -86,7 +86,7 @@ func TestLogLinesMatchTheDocumentation(t *testing.T) {
 	for message, p := range documentedLines(t) {
 		drive := lineDrivers[message]
 		if drive == nil {
-			t.Errorf("no driver for the message %q", message)
+			t.Errorf("lineDrivers lacks the message %q", message)
 			continue
 		}
 		t.Run(message, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestLogLinesMatchTheDocumentation(t *testing.T) {
 				seen = append(seen, line.keys...)
 				for _, key := range p.always {
 					if !slices.Contains(line.keys, key) {
-						t.Errorf("a line has %v, but lacks %s", line.keys, key)
+						t.Errorf("a line has the attributes %v, but lacks %s", line.keys, key)
 					}
 				}
 			}
@@ -115,14 +115,14 @@ func TestLogLinesMatchTheDocumentation(t *testing.T) {
 				slices.Sort(got)
 				slices.Sort(want)
 				if got = slices.Compact(got); !slices.Equal(got, want) {
-					t.Errorf("%s %v, want %v", what, got, want)
+					t.Errorf("the %s are %v, want %v", what, got, want)
 				}
 			}
 		})
 	}
 }
 
-// The table in docs/observability.md and the messages in the source files must be the same.
+// The table in docs/observability.md must have the same messages as the source files.
 func TestLogLinesAreDocumented(t *testing.T) {
 	known, written := documentedLines(t), map[string]bool{}
 	for _, files := range goFiles(t) {

@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// newDenyingHandler returns a Handler, its log at debug level and its denials.
+// newDenyingHandler returns a Handler, its log at debug level, and the denials that it reports.
 func newDenyingHandler(
 	t *testing.T, auth chaingql.Authorizer,
 ) (*chaingql.Handler, *testkit.Buffer, *[]chaingql.Denial) {
@@ -33,7 +33,7 @@ func newDenyingHandler(
 
 var shopOnly = chaingql.StaticProjects{"shop": {Secret: "s3cret", RequireSecret: true}}
 
-func TestDenialShowsAWrongMount(t *testing.T) {
+func TestDenialShowsTheProjectOfAWronglyMountedHandler(t *testing.T) {
 	h, log, denials := newDenyingHandler(t, shopOnly)
 	mux := http.NewServeMux()
 	mux.Handle("/api/graphql", h)
@@ -135,20 +135,20 @@ func TestDenialsAreReportedWithoutSecrets(t *testing.T) {
 				row.send(t, serve(t, mounted(h)))
 				synctest.Wait()
 				if len(*denials) != 1 {
-					t.Fatalf("denials %v, want one", *denials)
+					t.Fatalf("AccessDenied received %v, want one denial", *denials)
 				}
 				d := (*denials)[0]
 				equal(t, "denial", fmt.Sprint(d.Project, " ", d.Path, " ", d.Code), "demo /demo/graphql "+row.code)
 				if d.Remote == "" {
-					t.Error("the client's address is missing")
+					t.Error("the denial lacks the client's address")
 				}
 				const denied = `msg="chaingql: access denied" project=demo path=/demo/graphql remote=`
 				if n := strings.Count(log.String(), denied); n != 1 {
-					t.Errorf("the log has %d lines:\n%s", n, log)
+					t.Errorf("the log has %d lines about the denial, want 1:\n%s", n, log)
 				}
 				for _, part := range []string{secret, basic(":" + secret)[len("Basic "):], "Limit"} {
 					if strings.Contains(log.String(), part) || strings.Contains(fmt.Sprint(d), part) {
-						t.Errorf("%s is shown: %v\n%s", part, d, log)
+						t.Errorf("the denial or the log contains %s: %v\n%s", part, d, log)
 					}
 				}
 			})
@@ -156,8 +156,8 @@ func TestDenialsAreReportedWithoutSecrets(t *testing.T) {
 	}
 }
 
-// Clients receive the same response for all of these.
-func TestDenialErrorHasTheReason(t *testing.T) {
+// Clients receive the same response for all reasons.
+func TestDenialErrorStatesTheReason(t *testing.T) {
 	for what, row := range map[string]struct{ project, header, want string }{
 		"unknown project":       {"nope", "", "unknown project"},
 		"its secret":            {"nope", basic(":s3cret"), "unknown project"},
@@ -179,7 +179,7 @@ func TestDenialErrorHasTheReason(t *testing.T) {
 			equal(t, "status", w.Code, http.StatusUnauthorized)
 			equal(t, "body", w.Body.String(), refusalBody("Unauthorized access", "UNAUTHENTICATED"))
 			if len(*denials) != 1 {
-				t.Fatalf("denials %v, want one", *denials)
+				t.Fatalf("AccessDenied received %v, want one denial", *denials)
 			}
 			err := (*denials)[0].Err
 			equal(t, "reason", fmt.Sprint(err), "chaingql: unauthorized access: "+row.want)
@@ -194,7 +194,7 @@ func TestDenialErrorHasTheReason(t *testing.T) {
 	}
 }
 
-func TestAdmittedClientsAndFailuresAreNotDenials(t *testing.T) {
+func TestAdmittedClientsAndAuthorizerFailuresAreNotDenials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		authorize := authorizer(func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
 			if c.Secret == "fail" {
@@ -213,7 +213,7 @@ func TestAdmittedClientsAndFailuresAreNotDenials(t *testing.T) {
 		s.send(initWith(`{"accessKey":"fail"}`))
 		s.receive()
 		if len(*denials) > 0 || strings.Contains(log.String(), "access denied") {
-			t.Errorf("denials %v:\n%s", *denials, log)
+			t.Errorf("AccessDenied received %v, want no denials:\n%s", *denials, log)
 		}
 	})
 }
@@ -223,16 +223,17 @@ func TestLongPathIsTruncatedInTheDenial(t *testing.T) {
 	do(h, "GET", "/"+strings.Repeat("é", 5000)+"/graphql", "")
 	if len(*denials) != 1 || len((*denials)[0].Path) != 256 || len((*denials)[0].Project) != 256 ||
 		len(log.String()) > 3000 {
-		t.Errorf("denials %v, %d bytes of log", *denials, len(log.String()))
+		t.Errorf("path and project are not truncated: AccessDenied received %v, and the log has %d bytes",
+			*denials, len(log.String()))
 	}
 }
 
-func TestPanickingAccessDeniedHookIsHarmless(t *testing.T) {
+func TestPanickingAccessDeniedHookIsOnlyLogged(t *testing.T) {
 	h, log := newHandler(t, memchain.New(), chaingql.Options{Authorizer: shopOnly, Hooks: chaingql.Hooks{
 		AccessDenied: func(context.Context, chaingql.Denial) { panic("boom") },
 	}})
 	equal(t, "status", post(h, `{"query":"{info{version}}"}`).Code, http.StatusUnauthorized)
 	if !strings.Contains(log.String(), `hook=AccessDenied error="panic: boom"`) {
-		t.Error(log)
+		t.Errorf("the log lacks the panic: %s", log)
 	}
 }

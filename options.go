@@ -7,68 +7,71 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// Version is the version of this library, and the value of info.version.
+// Version is the version of this library. Clients can query it as info.version.
 const Version = "0.1.0"
 
-// Defaults of [Options]. For those of Limits, see [DefaultLimits].
+// The defaults of [Options]. For the defaults of Limits, see [DefaultLimits].
 const (
 	DefaultKeepAliveInterval = 15 * time.Second
 	DefaultWindowSize        = 1024
 	DefaultStallTimeout      = 30 * time.Second
 )
 
-// Options configure a [Handler]. The zero value is safe in production. In every field, zero means the documented
+// Options configures a [Handler]. The zero value is safe in production. In every field, zero means the documented
 // default. A negative number or duration turns the feature off, unless the field states another effect.
 type Options struct {
-	// Authorizer decides who may use which project. Default: everybody may use every project; New logs a warning.
+	// Authorizer decides who may use which project. Default: every client may use every project, and New logs a
+	// warning.
 	Authorizer Authorizer
 
-	// AllowedOrigins lists the web origins whose pages may call the API, over HTTP (CORS) and WebSocket: exact values
-	// such as scheme://host or scheme://host:port, or "*" for all. New panics if one is malformed. Clients other than
-	// browsers send no Origin and are not affected. Default: only pages of the handler's own host.
+	// AllowedOrigins lists the web origins whose pages may call the API over HTTP (CORS) and WebSocket. Each is an
+	// exact value such as scheme://host or scheme://host:port, or "*" for all origins. New panics if an origin is
+	// malformed. Clients other than browsers send no Origin and are not affected. Default: only pages of the Handler's
+	// own host.
 	AllowedOrigins []string
 
-	// Endpoints is the value of info.endpoints. Default: the host and path of the request.
+	// Endpoints is the value of info.endpoints: the addresses at which clients can reach the service. Default: the host
+	// and path of the request.
 	Endpoints []string
 
-	// Limits bound what one client can request. Default: [DefaultLimits].
+	// Limits bounds what clients can request. Default: [DefaultLimits].
 	Limits Limits
 
-	// TrustedDocuments lists the only documents that are served. Clients send their text, or their SHA-256 as in
-	// Apollo's persisted queries. New panics if one is not valid. An empty list that is not nil serves none. Default:
-	// every document is served.
+	// TrustedDocuments lists the documents that are served; all other documents are refused. A client sends the text of
+	// a document, or its SHA-256 as in Apollo's persisted queries. New panics if a document is invalid. If the list is
+	// empty but not nil, no document is served. Default: every document is served.
 	TrustedDocuments []string
 
 	// Schema adds fields and types of the host. Default: none.
 	Schema SchemaExtension
 
-	// KeepAliveInterval is the interval of WebSocket pings, of the ping messages of graphql-transport-ws, and of
-	// comments on event streams. On graphql-ws sockets the first ka message follows connection_ack, the second one
-	// follows after KeepAliveInterval, and all others at intervals of a fifth of it (see docs/protocol.md). If it is
-	// negative, none of these are sent. Default: DefaultKeepAliveInterval.
+	// KeepAliveInterval is the interval between WebSocket pings, between the ping messages of graphql-transport-ws, and
+	// between comments on event streams. On graphql-ws sockets, the first ka message follows connection_ack, the second
+	// one follows after KeepAliveInterval, and all others follow at intervals of a fifth of KeepAliveInterval (see
+	// docs/protocol.md). If KeepAliveInterval is negative, none of these are sent. Default: DefaultKeepAliveInterval.
 	KeepAliveInterval time.Duration
 
-	// WindowSize is the number of recent blocks kept in memory, for queries and for subscribers that read more slowly
-	// than blocks arrive. Default, also if it is negative: DefaultWindowSize.
+	// WindowSize is the number of recent blocks that are kept in memory, for queries and for subscribers that read more
+	// slowly than blocks arrive. A negative number means the default too. Default: DefaultWindowSize.
 	WindowSize int
 
-	// StallTimeout is the time without a block from the Backend's Follow after which the source counts as stalled:
-	// hooks and log report it, and queries read from the Backend instead of the window. Use several times the usual
-	// interval of blocks. Default: DefaultStallTimeout.
+	// StallTimeout is the time without a block from the Backend's Follow after which Follow counts as stalled. Hooks
+	// and the log then report the stall, and queries read from the Backend instead of the window. Use several times
+	// the usual interval between blocks. Default: DefaultStallTimeout.
 	StallTimeout time.Duration
 
-	// ShowCost adds extensions.cost to the response of each query: the numbers of calls and blocks that [Limits]
-	// bounds by BackendCalls and QueryBlocks, as computed before the query ran.
+	// ShowCost adds extensions.cost to the response to each query. It has the numbers of Backend calls and of blocks
+	// that were computed before the query ran. Limits.BackendCalls and Limits.QueryBlocks bound these numbers.
 	ShowCost bool
 
-	// DisableIntrospection refuses __schema and __type.
+	// DisableIntrospection refuses queries for __schema and __type.
 	DisableIntrospection bool
 
-	// Logger receives errors of the Backend with the id that the client received, cut connections, and the events that
-	// [Hooks] lists. Default: slog.Default().
+	// Logger receives the Backend's errors with the ids that clients received, the connections that were cut, and the
+	// events that are listed at [Hooks]. Default: slog.Default().
 	Logger *slog.Logger
 
-	// Hooks report events, for metrics and traces. Default: none.
+	// Hooks are called to report events, for metrics and traces. Default: none.
 	Hooks Hooks
 }
 
@@ -83,7 +86,7 @@ func or[T int | int64 | time.Duration](set, def T) T {
 	return set
 }
 
-// withDefaults returns the options in force. In the result, zero means no limit.
+// withDefaults returns o with the default for each field that is zero. In the result, zero means no limit.
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -104,11 +104,11 @@ func TestDocumentLimitsApplyOnEveryTransport(t *testing.T) {
 				n := serve(t, h)
 				for transport, ask := range allTransports {
 					if r := parse(t, ask(t, n, c.good, nil)); len(r.Errors) > 0 || len(r.Data) == 0 {
-						t.Errorf("%s, inside the limit: %+v", transport, r)
+						t.Errorf("%s: a document within the limit received %+v", transport, r)
 					}
 					r := parse(t, ask(t, n, c.bad, nil))
 					if r.code() != "LIMIT_EXCEEDED" || !strings.Contains(r.Errors[0].Message, c.message) {
-						t.Errorf("%s, beyond the limit: %+v", transport, r)
+						t.Errorf("%s: a document beyond the limit received %+v", transport, r)
 					}
 				}
 			})
@@ -125,12 +125,12 @@ func TestSocketMessagesAndSubscriptionsAreLimited(t *testing.T) {
 		}
 		got := s.receive()
 		if len(got) != 1 || !strings.Contains(got[0], `"id":"2"`) || !strings.Contains(got[0], "LIMIT_EXCEEDED") {
-			t.Errorf("three operations: received %s", got)
+			t.Errorf("the third subscription received %s", got)
 		}
 		s.send(startVersion + strings.Repeat(" ", 201-len(startVersion)))
 		got = s.receive()
 		if len(got) != 2 || !strings.Contains(got[0], "LIMIT_EXCEEDED") || got[1] != "CLOSE 1009" {
-			t.Errorf("201 bytes: received %s", got)
+			t.Errorf("a message of 201 bytes received %s", got)
 		}
 	})
 }
@@ -146,12 +146,12 @@ func TestOperationIDLengthIsLimited(t *testing.T) {
 		s.send(`{"id":"12345","type":"start","payload":{"query":"{__typename}"}}`)
 		got := fmt.Sprint(s.receive())
 		if !strings.Contains(got, "longer than 4 bytes") || !strings.Contains(got, "LIMIT_EXCEEDED") {
-			t.Errorf("5 bytes: received %s", got)
+			t.Errorf("an id of 5 bytes received %s", got)
 		}
 	})
 }
 
-func TestKeepAliveInterval(t *testing.T) {
+func TestKeepAlivesAreSentAtTheConfiguredInterval(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{0: 15 * time.Second, time.Second: time.Second, -1: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			_, _, n := serveChain(t, chaingql.Options{KeepAliveInterval: given})
@@ -170,14 +170,14 @@ func TestKeepAliveInterval(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 				s.expect("after the interval", ka)
 				if n == 0 {
-					want /= 5 // from the second one on
+					want /= 5 // from the second interval on
 				}
 			}
 		})
 	}
 }
 
-func TestSilentSocketIsClosedAfterAMinute(t *testing.T) {
+func TestSocketWithoutMessagesIsClosedAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, n := serveChain(t, chaingql.Options{})
 		s := n.socket(t)
@@ -187,12 +187,11 @@ func TestSilentSocketIsClosedAfterAMinute(t *testing.T) {
 		got := s.receive()
 		if len(got) != 2 || !strings.HasPrefix(got[0], `{"type":"connection_error"`) ||
 			!strings.HasPrefix(got[1], "CLOSE") {
-			t.Errorf("received %s", got)
+			t.Errorf("the socket received %s, want connection_error and a close frame", got)
 		}
 	})
 }
 
-// A negative value turns a limit off.
 func TestLimitsCanBeTurnedOff(t *testing.T) {
 	off := chaingql.Limits{
 		BodyBytes: -1, DocumentBytes: -1, Tokens: -1, Depth: -1, Fields: -1,

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// PageOf implements a Backend's Blocks for a slice of all blocks, ascending by cursor. The caller owns the page. It
-// is empty if neither q.First nor q.Last is positive. A filter by workchain or shard scans the blocks: a source with
-// more than some ten thousand should use an index.
+// PageOf returns the page that q requests. sorted contains all stored blocks in ascending order of their cursors. A
+// Backend that keeps its blocks in such a slice can use PageOf to implement Blocks. The caller owns the page. The page
+// is empty if neither q.First nor q.Last is positive. If q selects a workchain or a shard, PageOf scans the slice, so a
+// Backend with more than about ten thousand blocks should use an index instead.
 func PageOf(sorted []Block, q BlocksQuery) []Block {
 	sorted = between(sorted, q.After, q.Before)
 	var page []Block
@@ -58,13 +59,14 @@ func place(sorted []Block, c Cursor) (int, bool) {
 // defaultPoll is the default interval of [Poll].
 const defaultPoll = time.Second
 
-// Poll implements a Backend's Follow with its Blocks: it reads page after page from the cursor and, when there are no
-// more blocks, tries again at each interval (every; one second if it is not positive). It ends like Follow, with one
-// error: that of Blocks or of the context.
+// Poll implements a Backend's Follow with the Backend's Blocks. The sequence reads page after page, starting after the
+// cursor after. When there are no more blocks, it waits for the interval every before it tries again. If every is not
+// positive, the interval is one second. Like that of Follow, the sequence ends with one error: that of Blocks or that
+// of ctx.
 //
-// A page after "" starts with the oldest stored block, but Follow must end with [ErrCursorTooOld] if older blocks
-// were pruned. A Backend that prunes therefore replaces "" by a cursor that Blocks accepts and that is before every
-// block: "0" if its cursors are from [ChainOrder] or [SeqCursor].
+// For the cursor "", Blocks returns a page that starts with the oldest stored block, but Follow must end with
+// [ErrCursorTooOld] if older blocks were pruned. A Backend that prunes must therefore replace "" with a cursor that
+// Blocks accepts and that is before every block. For cursors from [ChainOrder] or [SeqCursor], "0" is such a cursor:
 //
 //	return chaingql.Poll(ctx, b.Blocks, cmp.Or(after, "0"), every)
 func Poll(
@@ -105,9 +107,11 @@ func Poll(
 var errChannelClosed = errors.New("chaingql: block channel closed")
 
 // FromChannel implements a Backend's Follow with a channel. The first block in the channel must be the first one after
-// the cursor that Follow received; FromChannel does not check this. When ctx is done, the Follow ends with its error.
-// Closing the channel ends the Follow with the error that cause returns. cause is called after the close. It may be nil
-// or return nil: then the error says that the channel was closed.
+// the cursor that was passed to Follow; FromChannel does not check this.
+//
+// When ctx is done, the sequence ends with the error of ctx. When the channel is closed, FromChannel calls cause, and
+// the sequence ends with the error that cause returns. If cause is nil or returns nil, the error says that the channel
+// was closed.
 func FromChannel(ctx context.Context, blocks <-chan Block, cause func() error) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
 		for {

@@ -14,8 +14,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// reading consumes follow in a goroutine until it ends or yields the block at leaveAt. The returned function waits for
-// the bubble to be idle and returns the cursors and errors so far.
+// reading consumes follow on a goroutine until it ends or yields the block with the cursor leaveAt. The returned
+// function waits until the bubble is idle, and returns the cursors and errors so far.
 func reading(follow iter.Seq2[chaingql.Block, error], leaveAt chaingql.Cursor) (output func() string) {
 	var mu sync.Mutex
 	var all []string
@@ -63,22 +63,22 @@ func TestPollReadsPagesThenPollsAtTheInterval(t *testing.T) {
 			}
 			output := reading(chaingql.Poll(ctx, blocks, "02", row.every), "")
 			if got := output(); got != "04 06" {
-				t.Errorf("got %q", got)
+				t.Errorf("the first page has the blocks %q", got)
 			}
 			mu.Lock()
 			all = append(all, blocksAt("08")...)
 			mu.Unlock()
 			time.Sleep(row.took - 1)
 			if got := output(); got != "04 06" {
-				t.Errorf("got %q before the interval", got)
+				t.Errorf("before the interval has passed, Poll yielded %q", got)
 			}
 			time.Sleep(time.Nanosecond)
 			if got := output(); got != "04 06 08" {
-				t.Errorf("got %q", got)
+				t.Errorf("after the interval, Poll yielded %q", got)
 			}
 			cancel()
 			if got := output(); got != "04 06 08 (context canceled) end" {
-				t.Errorf("got %q", got)
+				t.Errorf("after the context was canceled, Poll yielded %q", got)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -101,14 +101,14 @@ func TestPollCatchesUpWithoutPausing(t *testing.T) {
 		began, n := time.Now(), 0
 		for b, err := range chaingql.Poll(t.Context(), blocks, "", time.Hour) {
 			if err != nil || b.Cursor != all[n].Cursor {
-				t.Fatalf("block %d is %q: %v", n, b.Cursor, err)
+				t.Fatalf("as block %d, Poll yielded %q with the error %v", n, b.Cursor, err)
 			}
 			if n++; n == len(all) {
 				break
 			}
 		}
 		if passed := time.Since(began); passed != 0 {
-			t.Errorf("took %v", passed)
+			t.Errorf("Poll paused for %v between pages", passed)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestPollEndsWithOneError(t *testing.T) {
 					return row.blocks(cancel)
 				}
 				if got := reading(chaingql.Poll(ctx, blocks, "", 0), row.leaveAt)(); got != row.want {
-					t.Errorf("got %q, want %q", got, row.want)
+					t.Errorf("Poll yielded %q, want %q", got, row.want)
 				}
 			})
 		})
@@ -164,18 +164,18 @@ func TestFromChannelEndsWhenTheChannelCloses(t *testing.T) {
 					blocks <- b
 				}
 				if got := output(); got != "02 04" {
-					t.Errorf("got %q", got)
+					t.Errorf("before the channel was closed, FromChannel yielded %q", got)
 				}
 				close(blocks)
 				if got := output(); got != row.want {
-					t.Errorf("got %q, want %q", got, row.want)
+					t.Errorf("FromChannel yielded %q, want %q", got, row.want)
 				}
 			})
 		})
 	}
 }
 
-func TestFromChannelEndsWithContextOrConsumer(t *testing.T) {
+func TestFromChannelEndsWhenTheContextIsDoneOrTheConsumerBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		blocks := make(chan chaingql.Block, 4)
@@ -183,15 +183,15 @@ func TestFromChannelEndsWithContextOrConsumer(t *testing.T) {
 			blocks <- b
 		}
 		if got := reading(chaingql.FromChannel(ctx, blocks, nil), "04")(); got != "02 04 left" {
-			t.Errorf("got %q", got)
+			t.Errorf("with a consumer that breaks, FromChannel yielded %q", got)
 		}
 		output := reading(chaingql.FromChannel(ctx, blocks, nil), "")
 		if got := output(); got != "06" {
-			t.Errorf("got %q", got)
+			t.Errorf("to the second consumer, FromChannel yielded %q", got)
 		}
 		cancel()
 		if got := output(); got != "06 (context canceled) end" {
-			t.Errorf("got %q", got)
+			t.Errorf("after the context was canceled, FromChannel yielded %q", got)
 		}
 	})
 }

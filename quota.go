@@ -13,26 +13,28 @@ import (
 // The memory of a subscription in addition to its plan, its variables and its filter, in bytes. A test compares the
 // counted bytes with the growth of the heap.
 const (
-	subscriptionBytes = 1536    // with its share of a socket
-	hostStreamBytes   = 8 << 10 // for the stack of the goroutine of a host's field
+	subscriptionBytes = 1536    // including its share of a socket's memory
+	hostStreamBytes   = 8 << 10 // the stack of the goroutine, for a subscription to a host's field
 )
 
-// keptShare is the part of SubscriptionBytes, 1/keptShare, that is left to responses about blocks which subscribers
-// have not taken. The block log observes it by itself: if a response is gone, it evaluates the block again.
+// keptShare is the divisor of SubscriptionBytes for the part that is reserved for responses with blocks that
+// subscribers have not taken yet. The block log keeps within this part by itself: it discards such responses, and
+// evaluates their blocks again when they are needed.
 const keptShare = 8
 
-// A subscriptionQuota counts the memory of open subscriptions: there may be far more of them than sockets, each with
-// a document and variables of its own.
+// A subscriptionQuota bounds the number and the memory of open subscriptions. There may be far more subscriptions than
+// sockets, each with its own document and variables.
 type subscriptionQuota struct {
 	most Limits
 
 	mu    sync.Mutex // guards the fields below
 	count int
 	bytes int
-	plans map[uint64]int // by how many subscriptions each is kept
+	plans map[uint64]int // the number of subscriptions that keep each plan
 }
 
-// acquire admits a subscription until forget is called. extra is its memory in bytes in addition to that of op.
+// acquire counts a new subscription until forget is called, or returns an error if the subscription exceeds a limit.
+// extra is the memory of the subscription in bytes in addition to that of op.
 func (k *subscriptionQuota) acquire(op *plan.Bound, extra int) (forget func(), err *plan.Error) {
 	held := op.MemoryUse()
 	if most := k.most.VariableBytes; most > 0 && held.VariablesJSON > most {
@@ -56,7 +58,7 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int) (forget func(), e
 	return func() { k.forget(held, own) }, nil
 }
 
-// add counts bytes if there is room for them. Called with k.mu held.
+// add counts bytes, or returns an error if there is no room for them. Called with k.mu held.
 func (k *subscriptionQuota) add(bytes int) *plan.Error {
 	if most := k.most.SubscriptionBytes; most > 0 && k.bytes+bytes > most-most/keptShare {
 		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.", most)
@@ -65,7 +67,7 @@ func (k *subscriptionQuota) add(bytes int) *plan.Error {
 	return nil
 }
 
-// reserve counts bytes until they are released.
+// reserve counts bytes until release is called, or returns an error if there is no room for them.
 func (k *subscriptionQuota) reserve(bytes int) *plan.Error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,14 +95,14 @@ func full(limit, format string, most int) *plan.Error {
 	return &plan.Error{Message: fmt.Sprintf(format, most), Code: plan.CodeLimit, Limit: limit}
 }
 
-// past is a deadline that ends reads and writes in progress.
+// past is a deadline in the past, which ends reads and writes in progress.
 var past = time.Unix(1, 0)
 
-// bodyBytes is the minimum that an arriving body counts.
+// bodyBytes is the minimum number of bytes that are counted for an arriving body.
 const bodyBytes = 4 << 10
 
-// A slot is one of Limits.Requests. It is taken while the Authorizer runs and while a response is produced, but not
-// while a body arrives or the client takes the response.
+// A slot is one of the slots that Limits.Requests bounds. It is taken while the Authorizer runs and while a response is
+// produced, but not while a body arrives or the client receives the response.
 type slot struct {
 	h     *Handler
 	taken bool
@@ -122,24 +124,25 @@ func (s *slot) leave() {
 	}
 }
 
-// A bodyShare is the share of an arriving body in the budget of bodies.
+// A bodyShare counts the bytes of an arriving body in the budget of bodies.
 type bodyShare struct {
 	hold
 	w http.ResponseWriter
 }
 
-// end implements ender. If the host's ResponseWriter has no deadlines, the body is left to the host.
+// end implements ender. If the host's ResponseWriter does not support deadlines, end has no effect, and the host must
+// bound the time for the body.
 func (i *bodyShare) end() { _ = http.NewResponseController(i.w).SetReadDeadline(past) }
 
-// A responseShare is the share of one response in the budget of responses, from the start of its production until the
-// client has taken it.
+// A responseShare counts the bytes of one response in the budget of responses, from the start of its production until
+// the client has received it.
 type responseShare struct {
 	hold
 	budget   *budget
 	w        http.ResponseWriter // nil if the response is not written by send
-	patience time.Duration       // other responses are ended for this one if they are this far behind
+	patience time.Duration       // how far other responses must be behind to be ended for this one
 	base     int                 // bytes that are counted in addition to the response
-	refused  bool                // there was no room
+	refused  bool                // there was no room for the response
 
 	mu   sync.Mutex
 	text []byte // nil after end
@@ -154,22 +157,23 @@ func errNoRoom() *plan.Error {
 // Grow implements [plan.Reservation].
 func (o *responseShare) Grow(n int) *plan.Error {
 	more := o.base + n - o.bytes
-	if !o.refused && (more <= 0 || o.add(more, o.base+n)) { // else the buffer of another response is large enough
+	if !o.refused && (more <= 0 || o.add(more, o.base+n)) { // more <= 0 if the reused buffer is large enough
 		return nil
 	}
 	o.refused = true
 	return errNoRoom()
 }
 
-// add counts n more bytes of a response of size bytes. A response that grows beyond smallBytes leaves the last eighth
-// of the budget to others, even if it grows in small steps.
+// add counts n more bytes of a response, whose size is then size. A response that grows beyond smallBytes leaves the
+// last eighth of the budget to smaller ones, even if it grows in small steps.
 func (o *responseShare) add(n, size int) bool {
 	o.large = size > smallBytes
 	return o.budget.add(&o.hold, n, o.patienceFor(size))
 }
 
-// end implements ender. A write in progress may not return: an HTTP/2 connection that takes nothing stops it for as
-// long as the host's server allows. It keeps only one piece of the response.
+// end implements ender. It drops the response and ends a write in progress. If the client of an HTTP/2 connection takes
+// nothing, the write remains blocked for as long as the host's server allows, but it keeps only one piece of the
+// response.
 func (o *responseShare) end() {
 	o.mu.Lock()
 	o.text = nil
@@ -177,15 +181,15 @@ func (o *responseShare) end() {
 	_ = http.NewResponseController(o.w).SetWriteDeadline(past)
 }
 
-// begin makes text the response, and reports whether there is room for it.
+// begin sets the response to text, and reports whether the budget has room for it.
 func (o *responseShare) begin(w http.ResponseWriter, text []byte) bool {
 	o.w, o.text, o.sent, o.large = w, text, 0, cap(text) > smallBytes
 	return !o.refused && o.budget.addListed(&o.hold, cap(text)-o.bytes, o.patienceFor(cap(text)))
 }
 
-// patienceFor returns how far other responses must be behind to be ended for one of n bytes. It is less for a small
-// one: otherwise clients that request a whole budget of responses each second, and take nothing, could keep the
-// budget full.
+// patienceFor returns how far other responses must be behind to be ended for a response of n bytes. For a small
+// response it is shorter. Otherwise clients that request responses of a whole budget each second, and take nothing,
+// could keep the budget full.
 func (o *responseShare) patienceFor(n int) time.Duration {
 	if n <= smallBytes {
 		return o.patience / smallPatience
@@ -193,7 +197,7 @@ func (o *responseShare) patienceFor(n int) time.Duration {
 	return o.patience
 }
 
-// pieces are buffers for parts of large responses.
+// pieces contains buffers for pieces of large responses.
 var pieces = sync.Pool{New: func() any { return new([freeBytes]byte) }}
 
 // send writes the response.
@@ -205,7 +209,7 @@ func (o *responseShare) send() error {
 		_, err := o.w.Write(text)
 		return err
 	}
-	text = nil // send pieces: after end, nothing but the current piece is kept
+	text = nil // after end, only the current piece is kept in memory
 	piece := pieces.Get().(*[freeBytes]byte)
 	defer pieces.Put(piece)
 	for {
@@ -220,7 +224,7 @@ func (o *responseShare) send() error {
 	}
 }
 
-// take copies the next part of the response.
+// take copies the next piece of the response. It returns 0 at the end of the response, and after end.
 func (o *responseShare) take(piece []byte) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -241,7 +245,7 @@ func (o *responseShare) finish() (room []byte, cut bool) {
 	return room[:0], cut
 }
 
-// A connectionShare is the share of a socket or an event stream in the budget of responses.
+// A connectionShare counts the bytes of a socket or an event stream in the budget of responses.
 type connectionShare struct {
 	hold
 	budget *budget
@@ -257,8 +261,8 @@ func newConnectionShare(b *budget, cut func()) *connectionShare {
 // end implements ender.
 func (s *connectionShare) end() { s.cut() }
 
-// add counts n more bytes, which may be negative. It returns false if the share was ended, or must end because there
-// is no room even without the others.
+// add counts n more bytes; n may be negative. It returns false if the budget has ended the connection, or if n bytes do
+// not fit in the budget even after it has ended all others.
 func (s *connectionShare) add(n int) bool {
 	if n <= 0 {
 		return s.budget.add(&s.hold, n, 0)

@@ -13,8 +13,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// heavyDefault returns a subscription of less than 4 kB with a default value that needs much more memory as a syntax
-// tree and as a value.
+// heavyDefault returns a subscription of less than 4 kB. Its default value needs much more memory as a syntax tree and
+// as a coerced value.
 func heavyDefault(i int) string {
 	filter := "{}"
 	for range 15 {
@@ -37,11 +37,11 @@ func TestRefusedDocumentsStayWithinCacheBytes(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		mounted(h).ServeHTTP(w, r)
 		if got, _ := io.ReadAll(w.Body); !strings.Contains(string(got), "was not provided") {
-			t.Fatalf("response %s", got)
+			t.Fatalf("the document was not refused because of its variables: %s", got)
 		}
 	}
 	if grown := int(heap() - before); grown > limit*3/2 {
-		t.Errorf("400 refused documents keep %d bytes, the limit is %d", grown, limit)
+		t.Errorf("400 refused documents keep %d bytes, but CacheBytes is %d", grown, limit)
 	}
 	runtime.KeepAlive(h)
 }
@@ -64,9 +64,9 @@ func TestOverriddenDefaultsCountAsSubscriptionBytes(t *testing.T) {
 		stops = append(stops, stop)
 	}
 	grown := int(heap() - before)
-	t.Logf("%d subscriptions, %d bytes", len(stops), grown)
+	t.Logf("%d subscriptions grew the heap by %d bytes", len(stops), grown)
 	if grown > limit*5/4 || grown < limit/2 { // the race detector needs additional memory
-		t.Errorf("%d subscriptions keep %d bytes, the limit is %d", len(stops), grown, limit)
+		t.Errorf("%d subscriptions keep %d bytes, but SubscriptionBytes is %d", len(stops), grown, limit)
 	}
 	for _, stop := range stops {
 		stop()
@@ -105,10 +105,10 @@ func TestUnreadBlockResponsesStayWithinSubscriptionBytes(t *testing.T) {
 		}
 		count, held := h.Retained()
 		grown := int(heap() - before)
-		t.Logf("%d subscriptions, counted %d bytes, grown by %d", count, held, grown)
+		t.Logf("%d subscriptions are counted as %d bytes and grew the heap by %d bytes", count, held, grown)
 		// The race detector needs additional memory.
 		if most := held + limit/8; grown > most*5/4 || held > limit-limit/8 {
-			t.Errorf("%d unread subscriptions keep %d bytes, %d are counted", count, grown, most)
+			t.Errorf("%d unread subscriptions keep %d bytes, want at most %d", count, grown, most)
 		}
 	})
 }

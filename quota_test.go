@@ -23,7 +23,7 @@ func shards(n, from int) map[string]any {
 	return map[string]any{"f": map[string]any{"shard": map[string]any{"in": in}}}
 }
 
-// expectRefused checks that a subscription is refused on every transport with LIMIT_EXCEEDED and the message.
+// expectRefused checks that a subscription is refused on every transport, with LIMIT_EXCEEDED and the given message.
 func expectRefused(t *testing.T, n *network, document string, variables any, message string) {
 	t.Helper()
 	for _, transport := range []string{"events", "graphql-ws", "graphql-transport-ws"} {
@@ -51,7 +51,7 @@ func TestSubscriptionsAreLimited(t *testing.T) {
 		_ = stream.res.Body.Close()
 		synctest.Wait()
 		if count, bytes := h.Retained(); count != 0 || bytes != 0 {
-			t.Errorf("%d subscriptions and %d bytes are left", count, bytes)
+			t.Errorf("%d subscriptions and %d bytes are still counted", count, bytes)
 		}
 	})
 }
@@ -70,7 +70,7 @@ func TestSubscriptionVariablesAreLimited(t *testing.T) {
 			s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":%s}`, i, body(c.document, shards(c.n, 0))))
 			got := fmt.Sprint(s.receive())
 			if c.good != (got == "[]") || !c.good && !strings.Contains(got, "limit of 500 bytes of variables") {
-				t.Errorf("%d shards: received %s", c.n, got)
+				t.Errorf("a filter with %d shards received %s", c.n, got)
 			}
 		}
 		expectRefused(t, n, byFilter, shards(30, 0), "limit of 500 bytes of variables")
@@ -79,7 +79,7 @@ func TestSubscriptionVariablesAreLimited(t *testing.T) {
 				__typename b:__typename @include(if:false) blockchain{blocks(after:"x"){__typename}}
 			}`
 			if got := ask(t, n, document, nil); strings.Contains(got, "500 bytes") {
-				t.Errorf("%s: %s", transport, got)
+				t.Errorf("%s: VariableBytes was applied to a query: %s", transport, got)
 			}
 		}
 	})
@@ -190,19 +190,19 @@ func TestSubscriptionBytesAreCounted(t *testing.T) {
 			}
 			grown := int(heap() - before)
 			count, held := h.Retained()
-			t.Logf("%d bytes each, counted %d", grown/each, held/each)
+			t.Logf("each subscription needs %d bytes and is counted as %d", grown/each, held/each)
 			slack := 0
-			if raceEnabled { // it keeps memory of its own
+			if raceEnabled { // the race detector needs additional memory
 				slack = grown / 100
 			}
 			if count != each || held < grown-slack || held > grown*3/2 && strconv.IntSize == 64 {
-				t.Errorf("%d subscriptions grew the heap by %d bytes, and are counted as %d", count, grown, held)
+				t.Errorf("%d subscriptions grew the heap by %d bytes, but are counted as %d", count, grown, held)
 			}
 			for _, stop := range slices.Backward(stops) {
 				stop()
 			}
 			if count, held := h.Retained(); count != 0 || held != 0 {
-				t.Errorf("%d subscriptions and %d bytes are left", count, held)
+				t.Errorf("%d subscriptions and %d bytes are still counted", count, held)
 			}
 		})
 	}
@@ -226,7 +226,7 @@ func TestSubscriptionBytesAreLimitedOnEveryTransport(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsAreRefusedWhenBytesRunOut(t *testing.T) {
+func TestSubscriptionsBeyondSubscriptionBytesAreRefused(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{SubscriptionBytes: 1 << 20}})
 	var stops []func()
 	for i := 0; ; i++ {
@@ -238,7 +238,7 @@ func TestSubscriptionsAreRefusedWhenBytesRunOut(t *testing.T) {
 		stops = append(stops, stop)
 	}
 	if count, held := h.Retained(); count != len(stops) || held > 1<<20 || held < 1<<19 {
-		t.Errorf("%d subscriptions, %d bytes", count, held)
+		t.Errorf("%d subscriptions are counted as %d bytes, want half a MiB to one MiB", count, held)
 	}
 	for _, stop := range stops {
 		stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// filesNamed returns the slash-separated paths of the files of this repository that have a name.
+// filesNamed returns the slash-separated paths of all files of this repository with the given name.
 func filesNamed(t *testing.T, name string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -36,7 +36,7 @@ var (
 )
 
 // Users do not see the replace directives of a module, only the version that it requires.
-func TestModulesRequireTheVersionOfThisTree(t *testing.T) {
+func TestModulesRequireTheVersionOfThisRepository(t *testing.T) {
 	modules := 0
 	for _, file := range filesNamed(t, "go.mod") {
 		for _, found := range ownRequirement.FindAllStringSubmatch(read(t, file), -1) {
@@ -45,12 +45,12 @@ func TestModulesRequireTheVersionOfThisTree(t *testing.T) {
 		}
 	}
 	if modules < 13 {
-		t.Errorf("found only %d requirements", modules)
+		t.Errorf("the go.mod files have only %d requirements of this repository's modules", modules)
 	}
 }
 
-// Version names the last release until the commit that prepares the next one.
-func TestVersionIsThatOfTheNewestChange(t *testing.T) {
+// Version is that of the last release until the commit that prepares the next release.
+func TestVersionIsThatOfTheNewestChangelogEntry(t *testing.T) {
 	headings := heading.FindAllStringSubmatch(read(t, "CHANGELOG.md"), -1)
 	if len(headings) == 0 {
 		t.Fatal("CHANGELOG.md has no headings")
@@ -94,10 +94,10 @@ func TestSupportedGoVersionsAreThoseOfTheModules(t *testing.T) {
 	for _, row := range rows {
 		file := strings.TrimPrefix(row[1]+"/go.mod", "chaingql/")
 		if !regexp.MustCompile(`\ngo ` + row[2] + `(\.0)?\n`).MatchString(read(t, file)) {
-			t.Errorf("%s does not have Go %s", file, row[2])
+			t.Errorf("SUPPORT.md has Go %[2]s for %[1]s, which has another version", file, row[2])
 		}
 	}
 	if len(rows) < 5 {
-		t.Errorf("found only %v", rows)
+		t.Errorf("SUPPORT.md lists only %v", rows)
 	}
 }

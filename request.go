@@ -20,14 +20,14 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// A request is a decoded request. Query is empty if hash names a persisted document.
+// A request is a decoded GraphQL request. Query may be empty if hash names a persisted document.
 type request struct {
 	handler.RequestOptions
 	hash  string // SHA-256 of the query in lower-case hex, if the client sent it
-	trace Trace  // in its extensions
+	trace Trace  // from the extensions of the request
 }
 
-// receive reads the body of a POST into x and takes a slot, unless it returns an error.
+// receive reads the body of a POST into x, and then takes the slot work. It takes no slot if it returns an error.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestState, work *slot) *httpError {
 	if r.Method == http.MethodPost {
 		if refused := h.readBody(w, r, x); refused != nil {
@@ -37,11 +37,12 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestStat
 	} else if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
 		return tooLarge("URL's query", max)
 	}
-	// Requests that wait for their preparation keep their bodies, so the slot comes first.
+	// The slot is taken before the preparation, because a request that waits for it keeps its body in memory.
 	return work.take()
 }
 
-// readBody reads a body within the limits of size and time. If too many arrive at once, the slowest are ended.
+// readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the bodies that began to
+// arrive first are ended.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestState) *httpError {
 	json, plain := gqlhttp.IsJSON(r.Header)
 	if !json {
@@ -76,8 +77,8 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestSta
 	return nil
 }
 
-// readCounted reads a body that is listed in the budget of bodies, and frees its share, also if a reader of the host
-// panics. ended reports that the budget ended the body.
+// readCounted reads a body that is listed in the budget of bodies, and then frees its share, even if a reader of the
+// host panics. ended reports whether the budget has ended the body.
 func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err error) {
 	defer func() { ended = !h.bodies.free(&x.incoming.hold) }()
 	grow := func(more int) bool { return h.bodies.add(&x.incoming.hold, more, 0) }
@@ -85,7 +86,8 @@ func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err
 	return ended, err
 }
 
-// boundBody sets the deadline of a body. Bodies of other methods than POST are not read.
+// boundBody sets the deadline for reading the body. It also ends the connection after a request that has a body and
+// another method than POST, because such a body is not read.
 func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -94,12 +96,12 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 		gqlhttp.CloseUnread(w, r)
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {
-		// A ResponseWriter that knows no deadlines leaves them to the host.
+		// If the ResponseWriter does not support deadlines, the host must bound the time for the body.
 		_ = http.NewResponseController(w).SetReadDeadline(xsync.Deadline(d))
 	}
 }
 
-// decodeRequest parses the JSON object of a body, or of the payload of a socket's start message.
+// decodeRequest parses the JSON object in the body of a request, or in the payload of a socket's start message.
 func decodeRequest(body []byte, depth int) (*request, *httpError) {
 	v, err := strictjson.Read(body, depth)
 	if err != nil {
@@ -115,7 +117,7 @@ func decodeRequest(body []byte, depth int) (*request, *httpError) {
 	return requestOf(fields)
 }
 
-// decodeURL parses the parameters of a GET.
+// decodeURL parses the query string of a GET.
 func decodeURL(query string, depth int) (*request, *httpError) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -194,9 +196,9 @@ func persistedHash(extensions map[string]any) (string, *httpError) {
 // endpoint returns host and path of a request, as in info.endpoints.
 func endpoint(r *http.Request) string { return r.Host + gqlhttp.Path(r) }
 
-// A scan finds the parts of a usual body without allocating them: a query whose plan is in the cache needs nothing
-// else. It accepts no body that decodeRequest would refuse or read differently, and leaves unusual ones to it. What
-// it finds is valid until the next read.
+// A scan finds the parts of a body without allocating memory for them, because a query whose plan is in the cache needs
+// nothing else. It accepts only bodies of the usual form; all others must be read by decodeRequest. It accepts no body
+// that decodeRequest would refuse or read differently. Its results are valid until the next read.
 type scan struct {
 	query     []byte
 	operation string
@@ -204,7 +206,8 @@ type scan struct {
 	strictjson.Reader
 }
 
-// maxScanned is the number of variables up to which each is compared with all others to find repeated keys.
+// maxScanned is the maximum number of variables in a body that a scan accepts. It is small because a scan compares each
+// key with all others to find repeated keys.
 const maxScanned = 16
 
 // read scans a body. It returns false if decodeRequest must read it.
@@ -213,7 +216,7 @@ func (s *scan) read(body []byte, depth int) bool {
 		depth = strictjson.MaxDepth
 	}
 	s.query, s.operation, s.given = nil, "", s.given[:0]
-	s.Reset(body, depth-2) // levels left in the value of a variable
+	s.Reset(body, depth-2) // depth-2 levels are left for the value of a variable
 	if depth < 2 || !s.Is('{') {
 		return false
 	}
@@ -296,7 +299,7 @@ func (s *scan) text() ([]byte, bool) {
 	return text, err == nil
 }
 
-// release drops the values that were found, except for those that lie in the body.
+// release drops the variables and the operation name that read found. It keeps the query, which is part of the body.
 func (s *scan) release() {
 	clear(s.given)
 	s.given, s.operation = s.given[:0], ""

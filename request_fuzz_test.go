@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Any request head must yield a response in JSON or events, with a status below 500, within 100 ms.
+// The response to any request head must be JSON or an event stream, have a status below 500, and take at most 100 ms.
 func FuzzRequestHead(f *testing.F) {
 	for _, h := range [][7]string{
 		{
@@ -66,16 +66,16 @@ func FuzzRequestHead(f *testing.F) {
 			took = time.Since(start)
 		}
 		if took > 100*time.Millisecond {
-			t.Errorf("took %v", took)
+			t.Errorf("the response took %v, want at most 100ms", took)
 		}
 		res := w.Result()
 		kind := res.Header.Get("Content-Type")
 		switch {
 		case res.StatusCode >= 500:
-			t.Errorf("status %d: %s", res.StatusCode, w.Body)
+			t.Errorf("the response has status %d: %s", res.StatusCode, w.Body)
 		case method == http.MethodHead, method == http.MethodOptions, strings.HasPrefix(kind, "text/event-stream"):
 		case !strings.Contains(kind, "json") || !json.Valid(w.Body.Bytes()):
-			t.Errorf("%s: %s", kind, w.Body)
+			t.Errorf("the response of type %q is not JSON: %s", kind, w.Body)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func FuzzCursor(f *testing.F) {
 		}
 		digits := string(chaingql.SeqCursor(a))
 		if back, err := strconv.ParseUint(digits[1:], 16, 64); err != nil || back != a {
-			t.Errorf("%s parsed as %d, %v", digits, back, err)
+			t.Errorf("the cursor %s parsed as %d with the error %v", digits, back, err)
 		}
 		one, other := chaingql.ChainOrder(-1, a, seqNo, 0), chaingql.ChainOrder(0, a, 1, seqNo)
 		later := chaingql.ChainOrder(-1, a, seqNo+1, 0)
@@ -114,7 +114,7 @@ func FuzzCursor(f *testing.F) {
 		last := strings.ToValidUTF8(after, "\uFFFD")
 		for _, e := range page.Data.Blockchain.Blocks.Edges {
 			if e.Cursor <= last {
-				t.Errorf("%q comes after %q", e.Cursor, last)
+				t.Errorf("the page has the cursor %q after %q, although it is not greater", e.Cursor, last)
 			}
 			last = e.Cursor
 		}

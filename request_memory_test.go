@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A blockingChain returns no balance before it is released.
+// A blockingChain is a chain whose Balance and Balances wait until release is closed.
 type blockingChain struct {
 	*memchain.Chain
 	asked, release chan struct{}
@@ -153,13 +153,13 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 				case <-time.After(5 * time.Second):
 					close(chain.release)
 					all.Wait()
-					t.Fatalf("request %d does not call the Backend; the first response is %.300s", i, responses[0])
+					t.Fatalf("request %d did not call the Backend; the first response is %.300s", i, responses[0])
 				}
 			}
 			if each := (heapInUse() - before) / n; each > requestBytes {
-				t.Errorf("a request of %d bytes keeps %d", len(bodies[0]), each)
+				t.Errorf("a request of %d bytes keeps %d bytes, want at most %d", len(bodies[0]), each, requestBytes)
 			} else {
-				t.Logf("a request of %d bytes keeps %d", len(bodies[0]), each)
+				t.Logf("a request of %d bytes keeps %d bytes", len(bodies[0]), each)
 			}
 			close(chain.release)
 			all.Wait()
@@ -167,10 +167,10 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 	}
 }
 
-// heapInUse returns the bytes of objects in use and of stacks.
+// heapInUse returns the bytes of live objects and of stacks.
 func heapInUse() int { return int(heap() + stacks()) }
 
-// withoutRace skips a test that measures memory if the race detector is on.
+// withoutRace skips a test that measures memory if the race detector is enabled.
 func withoutRace(t *testing.T) {
 	if raceEnabled {
 		t.Log("not measured: the race detector changes memory use")
@@ -178,7 +178,8 @@ func withoutRace(t *testing.T) {
 	}
 }
 
-// A stuckWriter blocks in Write despite deadlines, like a connection of HTTP/2 without WriteByteTimeout.
+// A stuckWriter is a ResponseWriter whose Write blocks despite deadlines, like an HTTP/2 connection without
+// WriteByteTimeout.
 type stuckWriter struct {
 	*httptest.ResponseRecorder
 	stuck chan<- struct{}
@@ -194,7 +195,7 @@ func (w stuckWriter) Write(text []byte) (int, error) {
 func (stuckWriter) SetReadDeadline(time.Time) error  { return nil }
 func (stuckWriter) SetWriteDeadline(time.Time) error { return nil }
 
-// A onceReader body keeps nothing that was read of it.
+// A onceReader is a body that drops its text when it has been read.
 type onceReader struct{ rest []byte }
 
 func (p *onceReader) Read(dst []byte) (int, error) {
@@ -207,9 +208,9 @@ func (p *onceReader) Read(dst []byte) (int, error) {
 	return n, nil
 }
 
-// Unread small responses must not keep compiled documents in memory that the cache has evicted, nor the keys that
-// found them.
-func TestUnreadResponsesKeepNoDocuments(t *testing.T) {
+// Small responses that are not read must not keep documents that the cache has evicted, or the keys of the documents,
+// in memory.
+func TestUnreadResponsesKeepNoDocumentsInMemory(t *testing.T) {
 	withoutRace(t)
 	page := func(i int) string {
 		const page = " a%d:blocks(last:1){edges{node{id hash shard seq_no workchain_id chain_order gen_utime}}}"
@@ -239,7 +240,7 @@ func TestUnreadResponsesKeepNoDocuments(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range n {
 				text := body(document(i), nil)
-				post(h, text) // makes it known
+				post(h, text) // caches the document
 				all.Go(func() {
 					r := httptest.NewRequest(http.MethodPost, "/demo/graphql", &onceReader{[]byte(text)})
 					r.Header.Set("Content-Type", "application/json")

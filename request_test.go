@@ -115,7 +115,7 @@ func compareRequest(
 	switch {
 	case refuse != "":
 		if refused == nil || refused.Message != refuse {
-			t.Errorf("%.80s: %+v, %+v, want refusal %q", what, got, refused, refuse)
+			t.Errorf("%.80s: got request %+v and error %+v, want the error %q", what, got, refused, refuse)
 			return
 		}
 		code := codeBadRequest
@@ -123,15 +123,16 @@ func compareRequest(
 			code = plan.CodeLimit
 		}
 		if refused.status != 400 || refused.Code != code {
-			t.Errorf("%.80s: status %d and code %s", what, refused.status, refused.Code)
+			t.Errorf("%.80s: the error has status %d and code %s, want 400 and %s",
+				what, refused.status, refused.Code, code)
 		}
 	case refused != nil || !reflect.DeepEqual(got.RequestOptions, want):
-		t.Errorf("%.80s: %+v, %+v, want %+v", what, got, refused, want)
+		t.Errorf("%.80s: got request %+v and error %+v, want %+v", what, got, refused, want)
 	}
 }
 
-// FuzzDecodeRequest checks that a body is refused with a status and a code, or decoded like encoding/json does. A GET
-// with the same parameters must yield the same request.
+// FuzzDecodeRequest checks that a body is either refused with a status and a code, or decoded as by encoding/json. A
+// GET with the same parameters must yield the same request.
 func FuzzDecodeRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{"query":"{info{version}}","variables":null}`,
@@ -144,16 +145,16 @@ func FuzzDecodeRequest(f *testing.F) {
 		got, refused := decodeRequest(body, 20)
 		if refused != nil {
 			if got != nil || refused.status != 400 || refused.Code == "" || refused.Message == "" {
-				t.Fatalf("%q: %+v, refused with %+v", body, got, refused)
+				t.Fatalf("%q: got request %+v with the invalid error %+v", body, got, refused)
 			}
 			return
 		}
 		var want map[string]any
 		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("%q is accepted: %v", body, err)
+			t.Fatalf("%q was accepted, but encoding/json returned %v", body, err)
 		}
 		if got.Query == "" || got.Query != want["query"] {
-			t.Fatalf("%q: query %q", body, got.Query)
+			t.Fatalf("%q: the query is %q, want %q", body, got.Query, want["query"])
 		}
 		variables, err := json.Marshal(got.Variables)
 		if err != nil {
@@ -164,12 +165,12 @@ func FuzzDecodeRequest(f *testing.F) {
 		}
 		again, refused := decodeURL(values.Encode(), 20)
 		if refused != nil || !reflect.DeepEqual(again, got) {
-			t.Fatalf("%q: by GET %+v, %+v, by POST %+v", body, again, refused, got)
+			t.Fatalf("%q: by GET the request is %+v with error %+v, by POST it is %+v", body, again, refused, got)
 		}
 	})
 }
 
-// plainBodies maps bodies to whether scan accepts them. Others are left to the strict decoder, which may accept them.
+// plainBodies contains bodies, and whether scan accepts them. The strict decoder may accept the others.
 var plainBodies = map[string]bool{
 	`{"query":"{a}"}`: true,
 	` { "query" : "{a}" , "variables" : { "a" : "x" , "n" : -1.5e3 } , ` +
@@ -213,7 +214,7 @@ var plainBodies = map[string]bool{
 	``:                                                   false,
 }
 
-// compareScan compares the result of scan with decodeRequest. It reports whether scan accepts the body.
+// compareScan compares the result of scan with that of decodeRequest. It reports whether scan accepts the body.
 func compareScan(t *testing.T, body []byte, depth int) (found bool) {
 	t.Helper()
 	var s scan
@@ -241,10 +242,10 @@ func compareScan(t *testing.T, body []byte, depth int) (found bool) {
 	return true
 }
 
-func TestScanAcceptsPlainBodies(t *testing.T) {
+func TestScanAcceptsOnlyPlainBodies(t *testing.T) {
 	for body, plain := range plainBodies {
 		if found := compareScan(t, []byte(body), 20); found != plain {
-			t.Errorf("%q is plain: %v", body, found)
+			t.Errorf("scan of %q returned %v, want %v", body, found, plain)
 		}
 	}
 	many := func(n int) string {
@@ -264,7 +265,7 @@ func TestScanAcceptsPlainBodies(t *testing.T) {
 	deep := []byte(`{"query":"{a}","variables":{"a":[[1]]}}`)
 	for depth, plain := range map[int]bool{0: true, 1: false, 2: false, 3: false, 4: true, 5: true} {
 		if found := compareScan(t, deep, depth); found != plain {
-			t.Errorf("with a depth of %d: %v", depth, found)
+			t.Errorf("with a depth of %d, scan returned %v, want %v", depth, found, plain)
 		}
 	}
 }
@@ -300,7 +301,7 @@ func BenchmarkScan(b *testing.B) {
 		var s scan
 		for b.Loop() {
 			if !s.read(body, 20) {
-				b.Fatal("not plain")
+				b.Fatal("scan did not accept the body")
 			}
 		}
 	})

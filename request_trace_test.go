@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestTraceComesFromTheMostSpecificSource(t *testing.T) {
+func TestTraceContextComesFromTheMostSpecificSource(t *testing.T) {
 	const question = `"query":"{info{version}}"`
 	output := func(place string) string { return `{"traceparent":"` + place + `","tracestate":"of ` + place + `"}` }
 	long := strings.Repeat("x", 2000)
@@ -99,7 +99,7 @@ func TestDeliveriesHaveTheTraceOfTheirOperation(t *testing.T) {
 	})
 }
 
-// sendFrames opens a socket and sends frames on it, until they are answered.
+// sendFrames opens a socket, sends frames on it, and waits until the bubble is idle.
 func sendFrames(t *testing.T, n *network, protocol string, header http.Header, frames ...string) {
 	t.Helper()
 	client := n.client()
@@ -121,8 +121,8 @@ func sendFrames(t *testing.T, n *network, protocol string, header http.Header, f
 	synctest.Wait()
 }
 
-// A shared call of Blocks has its own context. It has only those values of the first caller's context that ReadStarted
-// copies.
+// A shared call of Blocks has its own context. This context has only those values of the first caller's context that
+// ReadStarted copies.
 func TestReadStartedPassesTheSpanToBlocks(t *testing.T) {
 	type key struct{}
 	for what, hook := range map[string]func(ctx, asker context.Context) context.Context{
@@ -141,7 +141,7 @@ func TestReadStartedPassesTheSpanToBlocks(t *testing.T) {
 				if q.After == "01m" { // not a call of the block stream
 					got = append(got, ctx.Value(key{}))
 					if ctx.Value(spanKey{}) != nil {
-						t.Error("the call's context has all values of the caller's")
+						t.Error("the call's context has a value of the caller's context that ReadStarted did not copy")
 					}
 				}
 				return chain.Blocks(ctx, q)
@@ -154,7 +154,7 @@ func TestReadStartedPassesTheSpanToBlocks(t *testing.T) {
 	}
 }
 
-func TestOutcomeHasTheFirstErrorCode(t *testing.T) {
+func TestOutcomeHasTheCodeOfTheFirstError(t *testing.T) {
 	const bad = `x:blockchain{account(address:"zzz"){info{balance}}}`
 	const failing = `y:blockchain{account(address:"0:` +
 		`abababababababababababababababababababababababababababababababab"){info{balance}}}`
@@ -164,7 +164,7 @@ func TestOutcomeHasTheFirstErrorCode(t *testing.T) {
 		"{" + failing + "}":       "INTERNAL_SERVER_ERROR",
 		"{" + bad + failing + "}": "BAD_USER_INPUT",
 		"{" + failing + bad + "}": "INTERNAL_SERVER_ERROR",
-		// Data that looks like errors.
+		// In these documents, the data has keys like those of errors.
 		"{extensions:info{code:version}" + bad + "}": "BAD_USER_INPUT",
 		"{extensions:info{code:version}}":            "",
 		"{blockchain{blocks{pageInfo{startCursor}errors:edges{cursor}}}" +
@@ -182,7 +182,7 @@ func TestOutcomeHasTheFirstErrorCode(t *testing.T) {
 		}})
 		response := query(h, document, nil)
 		if len(got) != 1 {
-			t.Fatalf("%s: %d operations finished: %s", document, len(got), response)
+			t.Fatalf("%s: OperationFinished was called %d times, want once: %s", document, len(got), response)
 		}
 		equal(t, "code of "+response, got[0].Code, want)
 		equal(t, "failed", got[0].Failed, want != "")

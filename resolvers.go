@@ -14,13 +14,13 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// resolvers translate arguments into Backend calls, and their results into values of the schema. They do not depend
-// on transports.
+// resolvers holds the resolvers of the built-in fields. They translate arguments into Backend calls, and the results of
+// the calls into values of the schema. They do not depend on transports.
 type resolvers struct {
 	backend   Backend
-	batcher   BalanceBatcher // the backend, if it is one
+	batcher   BalanceBatcher // the backend, if it is a BalanceBatcher; otherwise nil
 	endpoints []string
-	timeout   time.Duration // of one call of the backend
+	timeout   time.Duration // of one Backend call
 	recent    *blocklog.Log[Block]
 	reads     xsync.Group[reading, []Block]
 	slots     chan struct{} // semaphore of Limits.InFlight; nil means no limit
@@ -33,37 +33,37 @@ type resolvers struct {
 	down atomic.Pointer[time.Time]
 }
 
-// A call is the source of the Query type: the request of one client. It is used by one goroutine.
+// A call is the source of the Query type. It holds the state of one query, and is used by one goroutine.
 type call struct {
 	host, path string // of the request
 	op         *plan.Bound
-	first      account             // of those it asks for; most ask for no other
-	page       page                // likewise
-	balances   map[Address]balance // looked up so far, of several accounts; nil until one is asked for
-	err        error               // why they could not be looked up together
-	busy       bool                // a call of the Backend had to be left out
+	first      account             // the first account in the query; most queries have no other
+	page       page                // the first page in the query; most queries have no other
+	balances   map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
+	err        error               // the error of reading the balances together
+	busy       bool                // a Backend call was left out, because no slot was free in time
 	failed     bool                // the response has errors
 	lasting    bool                // the response is cacheable, and no later block can change it
 	stored     bool                // the response has blocks that were read from the Backend
 }
 
-// pageSize is the maximum number of blocks in a page for clients. One block more is read from the Backend, to learn
-// whether there are more.
+// pageSize is the maximum number of blocks in a page that a client receives. One more block is read from the Backend,
+// to learn whether there are more.
 const pageSize = 50
 
-// paceBlocks is the number of blocks from which the usual interval of the chain is computed.
+// paceBlocks is the number of blocks from which the usual interval between blocks is computed.
 const paceBlocks = 10
 
 type account struct {
 	address Address
-	call    *call // nil if graphql-go executes
+	call    *call // nil if graphql-go executes the query
 
-	asked  bool // for its balance, which several aliases may show
+	asked  bool // the balance has been requested; several aliases may show it
 	amount *big.Int
 	err    error
 }
 
-// A balance is the result of reading one.
+// A balance is the result of reading the balance of one account.
 type balance struct {
 	amount *big.Int
 	err    error
@@ -75,7 +75,7 @@ type info struct {
 	endpoints      []string
 }
 
-// A page is a connection with its pageInfo.
+// A page is a BlockchainBlocksConnection with its PageInfo.
 type page struct {
 	blocks               []Block
 	hasNext, hasPrevious bool
@@ -112,7 +112,7 @@ func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, 
 		if a.call != nil {
 			a.call.lasting = false
 		}
-		a.asked, a.err = true, errPanicked // remains if the call panics
+		a.asked, a.err = true, errPanicked // remains set if the Backend panics
 		a.amount, a.err = r.amount(ctx, a)
 		a.err = a.call.noteBusy(a.err)
 	}
@@ -179,7 +179,7 @@ func (r *resolvers) deadline(ctx context.Context) (context.Context, context.Canc
 	return t, t.Stop
 }
 
-// explain distinguishes a call that timed out from one that failed.
+// explain returns the error of a timeout if the deadline of ctx has passed, and otherwise err.
 func (r *resolvers) explain(ctx context.Context, err error) error {
 	var known *plan.Error
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.As(err, &known) {
@@ -189,7 +189,8 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// blocksQuery checks the arguments of blocks. In the result, First or Last is at most pageSize.
+// blocksQuery checks the arguments of the field blocks and returns the query for the page. Its First or Last is at most
+// pageSize.
 func blocksQuery(args plan.Args) (BlocksQuery, error) {
 	var q BlocksQuery
 	if n, ok := args[argWorkchain].(int); ok {
@@ -258,8 +259,8 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 		return i, nil
 	}
 	i.lastBlock = blocks[len(blocks)-1].Time
-	// A block that is replayed, or came late, is as fresh as its arrival; and
-	// while the stream fails nothing is, whatever the backend has.
+	// If the newest block came late, its arrival counts instead of its time. During a failure or a stall of Follow, the
+	// data cannot be fresher than at its beginning, even if the Backend has newer blocks.
 	fresh := i.lastBlock
 	if heard := r.recent.Window().Arrived; heard.After(fresh) {
 		fresh = heard
@@ -278,10 +279,10 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 // errBusy is the error of a field for which no slot was free in time.
 var errBusy = &plan.Error{Message: "Too many calls of the backend at once.", Code: codeUnavailable, Limit: "InFlight"}
 
-// acquire takes a slot for one call of the Backend for a query; release frees it. It waits for at most half of the time
-// that a call may take, and then returns errBusy. Callers get slots in the order in which they came, so that a query of
-// many calls does not go ahead of a query of few. A call that ignores its context keeps its slot until it returns. The
-// block log's few calls need none.
+// acquire takes a slot for one Backend call of a query; release frees the slot. acquire waits for at most half of
+// BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they began to wait, so that a
+// query with many calls does not overtake a query with few. A Backend call that ignores its context keeps its slot
+// until it returns. The block log makes few calls, and needs no slots for them.
 func (r *resolvers) acquire(ctx context.Context) error {
 	if r.slots == nil {
 		return nil
@@ -314,10 +315,10 @@ func (r *resolvers) release() {
 	}
 }
 
-// isBusy reports whether the request has already waited for a slot in vain. Then it does not wait again.
+// isBusy reports whether the query has already waited for a slot in vain. If so, it must not wait again.
 func (c *call) isBusy() bool { return c != nil && c.busy }
 
-// noteBusy records that a call failed with errBusy, and returns its error.
+// noteBusy records whether err is errBusy, and returns err.
 func (c *call) noteBusy(err error) error {
 	if c != nil && errors.Is(err, errBusy) {
 		c.busy = true

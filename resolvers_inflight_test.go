@@ -26,8 +26,8 @@ func pageOf(i int) string {
 	return fmt.Sprintf(`{"query":"{blockchain{blocks(first:%d){__typename}}}"}`, i+1)
 }
 
-// newUnresponsiveBackend returns a Backend and the number of its running calls, which ignore their context and wait
-// until release is closed.
+// newUnresponsiveBackend returns a Backend whose calls ignore their context and wait until release is closed. running
+// is the number of these calls.
 func newUnresponsiveBackend(release <-chan struct{}) (b chaingql.Backend, running *atomic.Int64) {
 	running = new(atomic.Int64)
 	wait := func() {
@@ -38,7 +38,7 @@ func newUnresponsiveBackend(release <-chan struct{}) (b chaingql.Backend, runnin
 	return stubBackend{Backend: memchain.New(),
 		balance: func(context.Context, chaingql.Address) (*big.Int, error) { wait(); return big.NewInt(7), nil },
 		blocks: func(_ context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-			if q.First > 0 { // not the block stream's own call
+			if q.First > 0 { // not a call of the block stream
 				wait()
 			}
 			return nil, nil
@@ -82,7 +82,7 @@ func TestBackendCallsInFlightAreLimited(t *testing.T) {
 				for range 10 { // all semaphore slots are free
 					w := post(h, body(7))
 					if equal(t, "status", w.Code, 200); strings.Contains(w.Body.String(), "errors") {
-						t.Errorf("afterwards: %s", w.Body)
+						t.Errorf("a query after all slots became free received %s", w.Body)
 					}
 				}
 				equal(t, "limits hit", len(hits), 2)
@@ -92,8 +92,8 @@ func TestBackendCallsInFlightAreLimited(t *testing.T) {
 	}
 }
 
-// newBusyHandler returns a Handler with InFlight 1 and the number of running calls. A call takes the only slot until
-// free is called.
+// newBusyHandler returns a Handler whose InFlight is 1, and the number of running Backend calls. One call takes the
+// only slot until free is called.
 func newBusyHandler(t *testing.T, schema chaingql.SchemaExtension) (
 	h *chaingql.Handler, running *atomic.Int64, free func(),
 ) {
@@ -134,8 +134,8 @@ func TestBackendTimeoutIsAnErrorOnEveryTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, stubBackend{Backend: memchain.New(),
 			balance: func(ctx context.Context, a chaingql.Address) (*big.Int, error) {
-				wait := time.Second - 1 // within its time
-				if a.ID[31] == 2 {      // past it
+				wait := time.Second - 1 // less than BackendTimeout
+				if a.ID[31] == 2 {      // more than BackendTimeout
 					wait += 2
 				}
 				select {
@@ -150,13 +150,13 @@ func TestBackendTimeoutIsAnErrorOnEveryTransport(t *testing.T) {
 			const document = `{blockchain{account(address:"0:` + "%064x" + `"){info{balance}}}}`
 			equal(t, transport, ask(t, n, fmt.Sprintf(document, 1), nil), response7)
 			if r := parse(t, ask(t, n, fmt.Sprintf(document, 2), nil)); r.code() != "TIMEOUT" {
-				t.Errorf("%s: %+v", transport, r)
+				t.Errorf("%s: a call that took too long received %+v, want TIMEOUT", transport, r)
 			}
 		}
 	})
 }
 
-func TestWaitingCallIsMadeOnceASlotIsFree(t *testing.T) {
+func TestWaitingBackendCallIsMadeOnceASlotIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, free := newBusyHandler(t, chaingql.SchemaExtension{})
 		response := make(chan string)
@@ -167,8 +167,7 @@ func TestWaitingCallIsMadeOnceASlotIsFree(t *testing.T) {
 	})
 }
 
-// A canceled request that waits for a semaphore slot makes no call.
-func TestCanceledRequestLeavesTheQueue(t *testing.T) {
+func TestCanceledRequestThatWaitsForASlotMakesNoBackendCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, running, free := newBusyHandler(t, chaingql.SchemaExtension{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -199,7 +198,7 @@ func TestSocketQueriesCountAsRequests(t *testing.T) {
 		for transport, ask := range allTransports {
 			r := parse(t, ask(t, n, "{__typename}", nil))
 			if r.code() != "SERVICE_UNAVAILABLE" || r.Errors[0].Message != "Too many requests at once." {
-				t.Errorf("%s, beyond the limit: %+v", transport, r)
+				t.Errorf("%s: a query beyond the limit received %+v", transport, r)
 			}
 		}
 		close(release)
@@ -238,14 +237,14 @@ func TestExpensiveQueriesDoNotDelayCheapOnes(t *testing.T) {
 			began := time.Now()
 			equal(t, "status", post(h, balanceOf(i)).Code, 200)
 			if took := time.Since(began); took > greedy*each {
-				t.Errorf("took %v", took)
+				t.Errorf("a query for one balance took %v, want at most %v", took, greedy*each)
 			}
 		}
 		all.Wait()
 	})
 }
 
-func TestRequestWaitsOnceForABusyBackend(t *testing.T) {
+func TestRequestWaitsForABusyBackendOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := graphql.Fields{"own": {Type: graphql.Int}}
 		h, _, free := newBusyHandler(t, chaingql.SchemaExtension{Queries: own})

@@ -26,7 +26,7 @@ func askInfo(t *testing.T, h *chaingql.Handler) infoSeen {
 	t.Helper()
 	r := parse(t, query(h, `{info{version time latency blocksLatency lastBlockTime endpoints rempEnabled}}`, nil))
 	if len(r.Errors) > 0 {
-		t.Fatalf("errors %+v", r.Errors)
+		t.Fatalf("the query for info failed: %+v", r.Errors)
 	}
 	var data struct{ Info infoSeen }
 	if err := json.Unmarshal(r.Data, &data); err != nil {
@@ -83,7 +83,7 @@ func TestEndpointsComeFromOptionsOrRequest(t *testing.T) {
 	}
 }
 
-// There is a block every three seconds, then none.
+// The chain has a block every three seconds, and then none.
 func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := memchain.New()
@@ -130,7 +130,7 @@ func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 	})
 }
 
-func TestLatencyGrowsWhileFollowIsSilent(t *testing.T) {
+func TestLatencyGrowsWhileFollowIsStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const silence = 10 * time.Second
 		var stalled chaingql.Cursor
@@ -160,17 +160,17 @@ func TestLatencyGrowsWhileFollowIsSilent(t *testing.T) {
 		equal(t, "latency before StallTimeout has passed", askInfo(t, h).Latency, 8_000)
 		tick(50, 60)
 		i := askInfo(t, h)
-		equal(t, "latency in silence, although the backend has new blocks", i.Latency, 18_000)
-		equal(t, "the newest block, from the backend", *i.LastBlockTime, blocks[59].Time.UnixMilli())
+		equal(t, "latency during a stall, although the Backend has new blocks", i.Latency, 18_000)
+		equal(t, "time of the newest block, from the Backend", *i.LastBlockTime, blocks[59].Time.UnixMilli())
 		stalled = blocks[99].Cursor
 		l.more <- struct{}{}
 		synctest.Wait()
 		equal(t, "latency after a block", askInfo(t, h).Latency, 0)
 		l.Interrupt(nil)
 		synctest.Wait()
-		time.Sleep(90 * time.Millisecond) // Follow is called again after that
+		time.Sleep(90 * time.Millisecond) // a little less than the time until Follow is called again
 		if got := askInfo(t, h).Latency; got > 90 {
-			t.Errorf("latency as soon as it fails: %d", got)
+			t.Errorf("90 ms after Follow has failed, the latency is %d ms", got)
 		}
 	})
 }

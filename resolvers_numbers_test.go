@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-func TestAppendedNumbersMatchTheStandardLibrary(t *testing.T) {
+func TestAppendedNumbersMatchThoseOfTheStandardLibrary(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))
 	for i := range 3000 {
 		var id [32]byte
@@ -18,7 +18,7 @@ func TestAppendedNumbersMatchTheStandardLibrary(t *testing.T) {
 		}
 		id[i%32] = byte(i)
 		if got, want := string(appendID([]byte("x"), &id)), "x"+hex.EncodeToString(id[:]); got != want {
-			t.Fatalf("id %s, want %s", got, want)
+			t.Fatalf("appendID appended %s, want %s", got, want)
 		}
 		n := new(big.Int).SetBytes(id[:r.IntN(17)])
 		if i < 5 {
@@ -26,10 +26,10 @@ func TestAppendedNumbersMatchTheStandardLibrary(t *testing.T) {
 		}
 		for range 2 {
 			if got, want := string(decimal{n}.AppendLeaf(nil)), `"`+n.String()+`"`; got != want {
-				t.Fatalf("balance %s, want %s", got, want)
+				t.Fatalf("the decimal balance is %s, want %s", got, want)
 			}
 			if got, want := string(hexadecimal{n}.AppendLeaf(nil)), `"0x`+n.Text(16)+`"`; got != want {
-				t.Fatalf("balance %s, want %s", got, want)
+				t.Fatalf("the hexadecimal balance is %s, want %s", got, want)
 			}
 			n = new(big.Int).Sub(n, big.NewInt(1))
 			if n.Sign() < 0 {
@@ -39,8 +39,8 @@ func TestAppendedNumbersMatchTheStandardLibrary(t *testing.T) {
 	}
 }
 
-// BenchmarkHex compares writing eight hex digits at a time with encoding/hex.
-func BenchmarkHex(b *testing.B) {
+// BenchmarkAppendHex compares appendID, which writes eight hex digits at a time, with encoding/hex.
+func BenchmarkAppendHex(b *testing.B) {
 	var id [32]byte
 	dst := make([]byte, 0, 64)
 	b.Run("eight at a time", func(b *testing.B) {
@@ -55,8 +55,8 @@ func BenchmarkHex(b *testing.B) {
 	})
 }
 
-// BenchmarkBalanceText compares the 64-bit path for balances with big.Int.
-func BenchmarkBalanceText(b *testing.B) {
+// BenchmarkAppendBalance compares formatting a balance of at most 64 bits without and with big.Int.
+func BenchmarkAppendBalance(b *testing.B) {
 	n := big.NewInt(1_234_567_890_123)
 	dst := make([]byte, 0, 64)
 	b.Run("as 64 bits", func(b *testing.B) {
@@ -73,7 +73,7 @@ func BenchmarkBalanceText(b *testing.B) {
 	})
 }
 
-// BenchmarkPage compares a page that aliases the window with a copied page.
+// BenchmarkPage compares a page that is a subslice of the window with a copied page.
 func BenchmarkPage(b *testing.B) {
 	window := make([]Block, 1000)
 	q := BlocksQuery{Last: pageSize + 1}
@@ -91,7 +91,7 @@ func BenchmarkPage(b *testing.B) {
 	})
 }
 
-// BenchmarkGate measures the cost of counting a request.
+// BenchmarkGate measures the time for entering and leaving a gate, which each request does.
 func BenchmarkGate(b *testing.B) {
 	a := xsync.NewGate(10)
 	for b.Loop() {

@@ -216,7 +216,7 @@ func appendCursor(dst []byte, src any) []byte {
 	return plan.AppendString(dst, string(src.(*Block).Cursor))
 }
 
-// filterType declares the filter of one scalar.
+// filterType declares the input type that filters values of a scalar type.
 func filterType(scalar string) plan.Type {
 	list := "[" + scalar + "]"
 	return plan.Type{Kind: ast.InputObject, Name: scalar + "Filter",
@@ -234,7 +234,7 @@ func filterType(scalar string) plan.Type {
 }
 
 // The costs of the built-in fields. A page from the window of recent blocks costs as much as one from the Backend, so
-// that a query is not refused only at times. The balance of an account is priced where the account is: see
+// that the same query is either always or never refused. The cost of a balance belongs to the field account: see
 // [plan.Field].
 
 func infoCost(plan.Args) plan.Cost { return plan.Cost{Calls: 1, Blocks: paceBlocks} }
@@ -245,7 +245,7 @@ func blocksCost(args plan.Args) plan.Cost {
 	}
 	q, err := blocksQuery(args)
 	if err != nil {
-		return plan.Cost{} // and that is all there will be
+		return plan.Cost{} // the field fails without a Backend call
 	}
 	return plan.Cost{Calls: 1, Blocks: max(q.First, q.Last)}
 }

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// golden compares got with a file in testdata or, with -update, writes it.
+// golden compares got with a file in testdata. With -update, it writes got to the file instead.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := "testdata/" + name
@@ -34,7 +34,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s has changed; if that is intended, run go test -update .\ngot:\n%s", path, got)
+		t.Errorf("the output differs from %s; if that is intended, run go test -update .\ngot:\n%s", path, got)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestSDLMatchesGoldenFile(t *testing.T) {
 	golden(t, "schema.graphql", h.SDL())
 }
 
-// agreed is the agreed schema without descriptions.
+// agreed is the schema that the API must have, without descriptions.
 const agreed = `
 enum BigIntFormat { HEX DEC }
 interface Node { id: ID! }
@@ -86,7 +86,7 @@ func TestSchemaMatchesTheAgreedTypes(t *testing.T) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
 			from := max(0, i-10)
 			window := func(all []string) string { return strings.Join(all[from:min(i+10, len(all))], " ") }
-			t.Fatalf("SDL differs from the agreed types\n got %s\nwant %s", window(got), window(want))
+			t.Fatalf("the SDL differs from the agreed schema:\n got %s\nwant %s", window(got), window(want))
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestIntrospectionShowsEveryDescription(t *testing.T) {
 		}
 		described += strings.Count(string(typ), `"description"`)
 		for _, m := range undescribed.FindAllStringSubmatch(string(typ), -1) {
-			t.Errorf("%s has no description, in %s", m[1], typ)
+			t.Errorf("%s has no description in the introspection result %s", m[1], typ)
 		}
 	}
 	if described < 100 {
@@ -176,8 +176,9 @@ func TestIntrospectionCanBeTurnedOff(t *testing.T) {
 	equal(t, "__typename", query(h, `{__typename blockchain{__typename}}`, nil), want)
 }
 
-// graphql-go's executor runs the same documents on Handler.Schema. It shares only the resolvers with the Handler.
-func TestDataMatchesGraphqlGo(t *testing.T) {
+// The test runs the same documents with graphql-go's executor on Handler.Schema. That executor shares only the
+// resolvers with the Handler.
+func TestResponseDataMatchesGraphqlGo(t *testing.T) {
 	blocks := randomBlocks(9, 120)
 	chain := chainOf(t, blocks)
 	chain.SetBalance(abAccount, new(big.Int).Lsh(big.NewInt(5), 100))
@@ -242,7 +243,7 @@ func TestDataMatchesGraphqlGo(t *testing.T) {
 			VariableValues: c.variables, Context: context.Background(),
 		})
 		if len(ours.Errors) > 0 != c.fails || len(result.Errors) != len(ours.Errors) {
-			t.Errorf("%s: errors %+v, by graphql-go %v", c.document, ours.Errors, result.Errors)
+			t.Errorf("%s: the errors are %+v, those of graphql-go are %v", c.document, ours.Errors, result.Errors)
 			continue
 		}
 		if c.fails {

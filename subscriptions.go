@@ -14,12 +14,13 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// Errors of the stream of blocks, for [Hooks].
+// The errors of the block stream that are reported to [Hooks].
 var (
-	// ErrSourceStalled is reported if Follow has yielded nothing for Options.StallTimeout.
+	// ErrSourceStalled is passed to SourceFailed if the Backend's Follow has yielded nothing for Options.StallTimeout.
 	ErrSourceStalled = blocklog.ErrSourceStalled
 
-	// ErrGap is reported if Follow has skipped blocks. Affected subscriptions end with STREAM_GAP.
+	// ErrGap is passed to SourceFailed if Follow has skipped blocks that Blocks does not have either. If a subscription
+	// ends with STREAM_GAP, the Err of its Outcome wraps ErrGap.
 	ErrGap = blocklog.ErrGap
 )
 
@@ -56,12 +57,12 @@ func source(r *resolvers) blocklog.Source[Block] {
 	}
 }
 
-// logOptions returns the block log's options, which report its source to hooks and info.latency.
+// logOptions returns the block log's options. Its events are passed to the hooks; failures also raise info.latency.
 func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
 	o := blocklog.Options[Block]{Window: h.opts.WindowSize, Silence: h.opts.StallTimeout, Logger: h.opts.Logger}
 	o.KeptBytes = h.opts.Limits.SubscriptionBytes / keptShare
 	if o.Silence == 0 {
-		o.Silence = -1 // which is off there
+		o.Silence = -1 // turns the timeout off
 	}
 	o.Events.Block, o.Events.Dropped = h.events.received, h.events.dropped
 	o.Events.Failed = func(err error, wait time.Duration) {
@@ -84,7 +85,7 @@ func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
 	return o
 }
 
-// unservable returns the error for a cursor that is too old or foreign.
+// unservable returns the error in err that reports a cursor as too old or foreign, or nil if err has another cause.
 func unservable(err error) *plan.Error {
 	var e *plan.Error
 	if errors.As(err, &e) && (e.Code == codeCursorTooOld || e.Code == plan.CodeInput) {
@@ -100,30 +101,32 @@ type subscription struct {
 	observed *observed
 	forget   func() // releases its quota
 
-	// begun reports that it started at the newest block, or has received a block after its cursor. Then its end is not
-	// the fault of the client's cursor.
+	// begun reports that the subscription started after the newest block, or has received a block after its cursor. If
+	// so, the client's cursor cannot be the cause of a later failure.
 	begun bool
-	// over is the reason why it ended by itself.
+	// over is the reason for which the subscription ended by itself, or nil.
 	over error
 }
 
 // A stream is an open subscription to blocks or to a field of the host.
 type stream interface {
-	// next returns the next event with its id, or no event if there is none yet. The end is io.EOF or an *ending.
+	// next returns the next event with its id, or nothing if there is no event yet. When the stream has ended, err is
+	// io.EOF or an *ending.
 	next() (id string, response []byte, err error)
-	// cursor returns the position to resume from, and "" if there is none.
+	// cursor returns the position to resume from, or "" if there is none.
 	cursor() string
-	// pending returns the end that next will return, and nil if there is none. It takes precedence over other reasons.
+	// pending returns the ending that next will return, or nil if the stream continues. A pending ending takes
+	// precedence over other reasons to end the stream.
 	pending() *ending
-	// close ends the stream for another reason, unless it has ended by itself.
+	// close ends the stream. why is ignored if the stream has ended by itself.
 	close(why error)
 }
 
-// An ending is the reason why a stream ends. lost reports whether the client should resume.
+// An ending is the error with which a stream ends.
 type ending struct {
 	err    *plan.Error // for the client
-	lost   bool
-	cursor string // to resume from
+	lost   bool        // the client should resume
+	cursor string      // the position to resume from
 }
 
 func (e *ending) Error() string { return e.err.Message }
@@ -141,7 +144,7 @@ const (
 // A subscriber is the client of a subscription.
 type subscriber struct {
 	caller
-	last string // the last cursor that the client received; "" if it sent none
+	last string // the last cursor that the client received, if it sent one; otherwise ""
 	wake func()
 }
 
@@ -157,8 +160,8 @@ func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) 
 	return h.join(ctx, op, args, by)
 }
 
-// join adds an operation to the block log, at the cursor last if the client resumes, and otherwise at the position
-// that the operation requests. Equal operations share one evaluation of each block.
+// join opens a subscription to blocks. It starts after the cursor by.last if the client resumes, and otherwise at the
+// position that the operation requests. Equal operations share one evaluation of each block.
 func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by subscriber) (stream, *plan.Error) {
 	match, matchBytes, bad := blockFilter(args[argFilter])
 	if bad != nil {
@@ -224,7 +227,7 @@ func (s *subscription) next() (id string, response []byte, err error) {
 	case !s.begun:
 		s.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
 		return "", nil, &ending{err: gone}
-	} // else it is the source that does not know its own cursor any more
+	} // otherwise the source no longer has a cursor that it yielded itself
 	if end := s.pending(); end != nil {
 		return "", nil, end
 	}
@@ -250,12 +253,12 @@ func (s *subscription) pending() *ending {
 	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
 }
 
-// maxErrorCursor is the size in bytes of the longest cursor in an error: it may be text of the client.
+// maxErrorCursor is the maximum size in bytes of the cursor in an error. A client may have sent a longer cursor.
 const maxErrorCursor = 256
 
-// at adds the cursor that a stream has reached to an error.
+// at returns a copy of e with the cursor that a stream has reached.
 func at(e *plan.Error, cursor string) *plan.Error {
-	known := *e // which may be shared
+	known := *e // e may be shared
 	known.Details = map[string]string{}
 	maps.Copy(known.Details, e.Details)
 	if known.Details["cursor"] = cursor; cursor == "" || len(cursor) > maxErrorCursor {
@@ -297,7 +300,7 @@ func (s socketStream) Pending() *gqlws.RequestError {
 
 func (s socketStream) Close(why error) { s.close(why) }
 
-// requestError adapts errors to gqlws.
+// requestError converts errors to the type of gqlws.
 func requestError(lost bool, errs ...*plan.Error) *gqlws.RequestError {
 	e := &gqlws.RequestError{Lost: lost}
 	for _, err := range errs {

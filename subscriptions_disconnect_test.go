@@ -16,8 +16,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// If the client has disconnected and the handler has returned, Shutdown must not use its ResponseWriter.
-func TestExpiredShutdownIsSafeWithHTTP2Streams(t *testing.T) {
+// After a client has disconnected and ServeHTTP has returned, Shutdown must not use the client's ResponseWriter.
+func TestShutdownAtItsDeadlineIsSafeWithHTTP2Streams(t *testing.T) {
 	for round := range 4 {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 		srv := httptest.NewUnstartedServer(mounted(h))
@@ -40,7 +40,7 @@ func TestExpiredShutdownIsSafeWithHTTP2Streams(t *testing.T) {
 				res, err := srv.Client().Do(r)
 				open.Done()
 				if err == nil && res.ProtoMajor != 2 {
-					t.Error(res.Proto)
+					t.Errorf("the protocol is %s, want HTTP/2", res.Proto)
 				}
 				if err != nil {
 					t.Error(err)
@@ -60,7 +60,7 @@ func TestExpiredShutdownIsSafeWithHTTP2Streams(t *testing.T) {
 	}
 }
 
-// A hookedWriter calls act at the n-th Write.
+// A hookedWriter is a ResponseWriter that calls act before the n-th Write.
 type hookedWriter struct {
 	*httptest.ResponseRecorder
 	n   int
@@ -95,7 +95,7 @@ func TestHooksReportHowAnEventStreamEnded(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			streamTo(ctx, h, &hookedWriter{httptest.NewRecorder(), 2, func() { leave(); synctest.Wait() }})
 			if last.Reason != chaingql.ReasonClient || last.Failed {
-				t.Fatalf("a client that disconnected: %+v", last)
+				t.Fatalf("for a client that disconnected, the outcome is %+v", last)
 			}
 		}
 		func() {
@@ -104,17 +104,17 @@ func TestHooksReportHowAnEventStreamEnded(t *testing.T) {
 		}()
 		streamTo(t.Context(), h, struct{ http.ResponseWriter }{httptest.NewRecorder()}) // cannot flush
 		if last.Reason != chaingql.ReasonLost || !last.Failed {
-			t.Errorf("a ResponseWriter that cannot flush: %+v", last)
+			t.Errorf("for a ResponseWriter that cannot flush, the outcome is %+v", last)
 		}
 		synctest.Wait()
 		if started != 22 || finished != started || h.ShareGroups() != 0 || h.EventStreams() != 0 {
-			t.Errorf("%d started, %d finished, %d evaluations and %d streams left", started,
-				finished, h.ShareGroups(), h.EventStreams())
+			t.Errorf("%d operations started and %d finished; %d evaluations and %d event streams remain",
+				started, finished, h.ShareGroups(), h.EventStreams())
 		}
 	})
 }
 
-func TestConnectionErrorCursorLosesNoBlocks(t *testing.T) {
+func TestConnectionErrorHasACursorThatLosesNoBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mabmabmabm" + "abma")
 		s := newGappyChain(t, blocks[:10], blocks[10].Cursor)
@@ -134,10 +134,10 @@ func TestConnectionErrorCursorLosesNoBlocks(t *testing.T) {
 		commit(t, s.Chain, blocks[10:13]...)
 		c.receive()
 		c.send(start("2", fmt.Sprintf(`subscription{blocks(after:%q){chain_order}}`, blocks[0].Cursor)))
-		c.expect("2 waits for its first page")
+		c.expect("while subscription 2 waits for its first page")
 		commit(t, s.Chain, blocks[13])
 		time.Sleep(10 * time.Second)
-		c.expect("1 has a gap, and both end", fmt.Sprintf(
+		c.expect("when both end because of the gap in subscription 1", fmt.Sprintf(
 			`{"type":"connection_error","id":null,"payload":{"message":"Blocks are missing from the stream.",`+
 				`"extensions":{"code":"STREAM_GAP","cursor":%q,`+
 				`"operations":[{"id":"1","code":"STREAM_GAP","cursor":%q},`+
@@ -146,7 +146,7 @@ func TestConnectionErrorCursorLosesNoBlocks(t *testing.T) {
 	})
 }
 
-// A slowAuthorizer blocks until its context is done, if there is a secret.
+// A slowAuthorizer blocks until its context is done if the client sent a secret. It refuses all other clients.
 type slowAuthorizer struct{ returned chan struct{} }
 
 func (g slowAuthorizer) Authorize(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
@@ -177,13 +177,13 @@ func TestAuthorizerIsCanceledWhenItsSocketIsGone(t *testing.T) {
 			}
 			<-g.returned
 			if took := time.Since(begun); took > most {
-				t.Errorf("after %v", took)
+				t.Errorf("the Authorizer's context was canceled after %v, want at most %v", took, most)
 			}
 		})
 	}
 }
 
-func TestErrBadCursorWhileStreamingIsNotAClientError(t *testing.T) {
+func TestErrBadCursorForAStreamedBlockIsNotAClientError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mmmmmm")
 		chain := chainOf(t, blocks[:2])
@@ -210,7 +210,7 @@ func TestErrBadCursorWhileStreamingIsNotAClientError(t *testing.T) {
 			got += strings.Join(c.receive(), "\n")
 		}
 		if strings.Contains(got, "Invalid cursor") {
-			t.Error(got)
+			t.Errorf("the subscription ended with a client error: %s", got)
 		}
 	})
 }

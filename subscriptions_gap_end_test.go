@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A paced client of one transport reads only on request.
+// A paced is a client of one transport that reads only when the test asks it to.
 type paced struct {
 	*wire
 	transport string
@@ -24,7 +24,7 @@ type paced struct {
 
 var pacedTransports = []string{"sse", "graphql-ws", "graphql-transport-ws"}
 
-// paced opens a connection. On a socket, it sends connection_init.
+// paced opens a connection for a transport. On a socket, it also sends connection_init.
 func (n *network) paced(t *testing.T, transport string) *paced {
 	t.Helper()
 	p := &paced{n.wire(t), transport, time.Now()}
@@ -50,7 +50,7 @@ func (p *paced) send(frame string) {
 	}
 }
 
-// subscribe starts a subscription. An event stream has only one.
+// subscribe starts a subscription. On an event stream, it may be called only once.
 func (p *paced) subscribe(id, document string) {
 	p.t.Helper()
 	switch p.transport {
@@ -68,7 +68,7 @@ func (p *paced) subscribe(id, document string) {
 	synctest.Wait()
 }
 
-// frame reads one message of a socket. It returns "" at the end.
+// frame reads one message of a socket. It returns "" when the connection has ended.
 func (p *paced) frame() string {
 	var h [4]byte
 	if _, err := io.ReadFull(p.in, h[:2]); err != nil || h[0] == 0x88 {
@@ -86,7 +86,7 @@ func (p *paced) frame() string {
 	return string(text)
 }
 
-// rest reads until the end and returns the messages with errors.
+// rest reads until the end of the connection and returns the messages that have errors.
 func (p *paced) rest() (errors []string) {
 	if p.transport == "sse" {
 		for sc := bufio.NewScanner(p.in); sc.Scan(); {
@@ -108,24 +108,24 @@ func (p *paced) rest() (errors []string) {
 // sessionTime is the time until the credentials expire.
 const sessionTime = 8 * time.Second
 
-// endings holds the ways to end a stream on the server.
+// endings contains the ways in which the server can end a subscription.
 var endings = map[string]func(p *paced, h *chaingql.Handler){
 	"Shutdown":          func(p *paced, h *chaingql.Handler) { go func() { _ = h.Shutdown(p.t.Context()) }() },
 	"the session's end": func(p *paced, _ *chaingql.Handler) { time.Sleep(time.Until(p.begun.Add(sessionTime))) },
 }
 
-// expectGap checks that errors is one STREAM_GAP with the given cursor.
+// expectGap checks that errors has one message, and that it has STREAM_GAP and the given cursor.
 func expectGap(t *testing.T, errors []string, cursor chaingql.Cursor) {
 	t.Helper()
 	want := fmt.Sprintf(`"code":"STREAM_GAP","cursor":"%s(!\S+)?"`, cursor)
 	if len(errors) != 1 || len(regexp.MustCompile(want).FindAllString(errors[0], -1)) != 1 {
-		t.Errorf("read %s\nwant %s", strings.Join(errors, "\n"), want)
+		t.Errorf("the client received the errors %s\nwant %s", strings.Join(errors, "\n"), want)
 	}
 }
 
-// The client is slow: blocks after the missing one are in flight when the gap is found, and the stream ends before the
-// client has received STREAM_GAP.
-func TestStreamWithAKnownGapEndsWithStreamGap(t *testing.T) {
+// The client is slow. When the gap is found, blocks after the missing one have been sent, but not received yet. The
+// server ends the subscription before the client has received STREAM_GAP.
+func TestSubscriptionWithAKnownGapEndsWithStreamGap(t *testing.T) {
 	for _, transport := range pacedTransports {
 		for name, end := range endings {
 			t.Run(transport+", "+name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestStreamWithAKnownGapEndsWithStreamGap(t *testing.T) {
 					expectGap(t, p.rest(), blocks[5].Cursor)
 					synctest.Wait()
 					if ends := strings.Join(d.drain(), "\n"); !strings.Contains(ends, `failed true, reason "gap"`) {
-						t.Errorf("hooks: %s", ends)
+						t.Errorf("no hook reported the reason gap: %s", ends)
 					}
 				})
 			})
@@ -156,7 +156,7 @@ func TestStreamWithAKnownGapEndsWithStreamGap(t *testing.T) {
 }
 
 // The block that reveals the gap is held back while the Handler reads the missing one.
-func TestStreamEndedDuringRepairReceivesStreamGap(t *testing.T) {
+func TestSubscriptionThatEndsDuringAGapRepairReceivesStreamGap(t *testing.T) {
 	for _, transport := range pacedTransports {
 		for _, name := range []string{"Shutdown", "the session's end"} {
 			t.Run(transport+", "+name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestStreamEndedDuringRepairReceivesStreamGap(t *testing.T) {
 					expectGap(t, p.rest(), blocks[5].Cursor) // before the gap
 					want := fmt.Sprintf(`"code":"SERVICE_UNAVAILABLE","cursor":%q`, blocks[8].Cursor)
 					if got := master.rest(); len(got) != 1 || !strings.Contains(got[0], want) {
-						t.Errorf("unaffected stream: %s", got)
+						t.Errorf("a subscription that the gap does not affect received %s, want %s", got, want)
 					}
 				})
 			})
@@ -188,7 +188,7 @@ func TestStreamEndedDuringRepairReceivesStreamGap(t *testing.T) {
 
 // Clients of graphql-ws restart an operation on their next connection only if it has not ended. Therefore the
 // connection_error contains all cursors.
-func TestConnectionErrorHasTheCursorOfEachStream(t *testing.T) {
+func TestConnectionErrorHasTheCursorOfEachSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &tickSource{events: untilDone}
 		blocks := weave("mabmabmabm")

@@ -53,7 +53,7 @@ func (s *gappyChain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chai
 	return blocks, err
 }
 
-// A lane holds the position in one shard.
+// A lane is the position of the newest block in one shard.
 type lane struct {
 	workchain int32
 	shard     uint64
@@ -88,7 +88,7 @@ const (
 	onlyB      = `subscription{blocks(filter:{shard:{eq:"c000000000000000"}}){chain_order}}`
 )
 
-func TestGapFoundAtNextBlockIsRepairedInOrder(t *testing.T) {
+func TestGapThatTheNextBlockRevealsIsRepairedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mabmabmmm")
 		s := newGappyChain(t, blocks[:6], blocks[7].Cursor)
@@ -103,9 +103,9 @@ func TestGapFoundAtNextBlockIsRepairedInOrder(t *testing.T) {
 	})
 }
 
-// The skipped block of shard a is noticed only with its successor, after a block of b and one of the masterchain have
-// been sent.
-func TestLateGapEndsOnlyStreamsThatPassedIt(t *testing.T) {
+// The skipped block of shard a is noticed only when the next block of that shard arrives. Before that, a block of shard
+// b and a masterchain block have been sent.
+func TestGapFoundLateEndsOnlySubscriptionsThatPassedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d hookRecorder
 		blocks := weave("mabmab" + "abma")
@@ -143,12 +143,12 @@ func TestLateGapEndsOnlyStreamsThatPassedIt(t *testing.T) {
 			blocks[6].Cursor, blocks[7].Cursor, blocks[8].Cursor, blocks[9].Cursor))
 		ends := strings.Join(d.drain(), "\n")
 		if n := strings.Count(ends, `failed true, reason "gap"`); n != 2 {
-			t.Errorf("%d streams ended with the gap: %s", n, ends)
+			t.Errorf("%d subscriptions ended with the reason gap, want 2: %s", n, ends)
 		}
 	})
 }
 
-func TestUnrepairedGapEndsOnlyAffectedStreams(t *testing.T) {
+func TestUnrepairedGapEndsOnlyAffectedSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d hookRecorder
 		blocks := weave("mabmab" + "aamb")
@@ -169,23 +169,23 @@ func TestUnrepairedGapEndsOnlyAffectedStreams(t *testing.T) {
 		for what, c := range map[string]*socket{"everything": everything, "the shard": a} {
 			got := c.receive()
 			if len(got) != 2 || !strings.Contains(got[0], `"code":"STREAM_GAP","cursor":`) || got[1] != "CLOSE 1001" {
-				t.Errorf("%s: %q", what, got)
+				t.Errorf("the subscription to %s received %q, want STREAM_GAP", what, got)
 			} else {
 				_, cursor, _ = strings.Cut(got[0], `"cursor":"`)
 				cursor, _, _ = strings.Cut(cursor, `"`)
 			}
 		}
 		if got := query(h, newest, nil); got != newestIs(blocks[9]) {
-			t.Errorf("query after the gap: %s", got)
+			t.Errorf("a query after the gap received %s", got)
 		}
 		again := n.socket(t)
 		if !strings.HasPrefix(cursor, string(blocks[5].Cursor)+"!") {
-			t.Errorf("cursor %q, want %q with a mark", cursor, blocks[5].Cursor)
+			t.Errorf("the error has the cursor %q, want %q with a mark", cursor, blocks[5].Cursor)
 		}
 		again.send(start("1", fmt.Sprintf("subscription{blocks(after:%q){chain_order}}", cursor)))
 		again.expect("the stored blocks after resuming", blockFrames("1", blocks[7:]...)...)
 		if got := d.drain(); len(got) != 1 || !strings.Contains(got[0], "gap true") {
-			t.Errorf("hooks: %q", got)
+			t.Errorf("SourceFailed reported %q, want one gap", got)
 		}
 	})
 }
@@ -236,19 +236,20 @@ func TestSkippedBlockOfAQuietShardIsFound(t *testing.T) {
 					f.take(<-all.lines)
 				}
 				if !slices.Equal(f.codes, []string{"STREAM_GAP"}) {
-					t.Errorf("all blocks: %q, errors %q", f.got, f.codes)
+					t.Errorf("the subscription to all blocks received %q and the errors %q", f.got, f.codes)
 				}
 				f.connect(4)
 				if !slices.Equal(f.got, orders(blocks[skipped:])) {
-					t.Errorf("all blocks after resuming: %q, errors %q", f.got, f.codes)
+					t.Errorf("after resuming, the subscription to all blocks received %q and the errors %q",
+						f.got, f.codes)
 				}
 			})
 		})
 	}
 }
 
-// gapFor commits blocks with a permanent gap in workchain 0. It reports whether a subscription with filter ends with
-// STREAM_GAP.
+// gapFor commits blocks with a permanent gap in workchain 0. It reports whether a subscription with this filter ends
+// with STREAM_GAP.
 func gapFor(t *testing.T, filter string) (ended bool) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mabmab" + "aamb")

@@ -14,18 +14,18 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A follower is a client on event streams that follows docs/protocol.md: it resumes from the id of its last event,
-// and after STREAM_GAP it discards the blocks after the cursor.
+// A follower is a client on event streams that behaves as docs/protocol.md requires: it resumes from the id of its last
+// event, and after STREAM_GAP it discards the blocks after the cursor.
 type follower struct {
 	t        *testing.T
 	n        *network
 	document string
-	last     string   // the id of its last event
-	got      []string // chain_order of its blocks
-	codes    []string // of the errors that ended its streams
+	last     string   // the id of the last event
+	got      []string // the chain_order of each received block
+	codes    []string // the codes of the errors that ended the streams
 }
 
-// connect reads one stream until it has count more blocks, the stream ends, or a minute has passed.
+// connect reads one stream until it has received count more blocks, the stream has ended, or a minute has passed.
 func (f *follower) connect(count int) {
 	f.t.Helper()
 	var header []string
@@ -68,7 +68,7 @@ func (f *follower) take(line string) bool {
 		Errors []struct{ Extensions struct{ Code, Cursor string } }
 	}
 	if err := json.Unmarshal([]byte(text), &event); err != nil {
-		f.t.Fatalf("%v: %s", err, text)
+		f.t.Fatalf("an event is not valid JSON: %v: %s", err, text)
 	}
 	if len(event.Errors) == 0 {
 		f.got = append(f.got, event.Data.Blocks.Chain_order)
@@ -78,7 +78,7 @@ func (f *follower) take(line string) bool {
 	f.codes = append(f.codes, x.Code)
 	if x.Code == "STREAM_GAP" {
 		if x.Cursor == "" || x.Cursor != f.last {
-			f.t.Errorf("STREAM_GAP with the cursor %q, in the event %q", x.Cursor, f.last)
+			f.t.Errorf("STREAM_GAP has the cursor %q, but the id of its event is %q", x.Cursor, f.last)
 		}
 		for len(f.got) > 0 && f.got[len(f.got)-1] > x.Cursor {
 			f.got = f.got[:len(f.got)-1]
@@ -94,7 +94,8 @@ func orders(blocks []chaingql.Block) (cursors []string) {
 	return cursors
 }
 
-// A tornBackend checks whether a cursor is too old and reads the page in two steps. It calls between in between.
+// A tornBackend does not read a page at one moment, although the Backend contract requires it. It first checks whether
+// the cursor is too old, then calls between, and then reads the page.
 type tornBackend struct {
 	*memchain.Chain
 	between func(chaingql.BlocksQuery)
@@ -184,7 +185,8 @@ func TestFirstPageOfACatchUpIsCheckedAgainstTheBlockAtTheCursor(t *testing.T) {
 				f := &follower{t: t, n: n, document: allBlocks, last: string(blocks[50].Cursor) + at}
 				f.connect(300)
 				if len(f.got) > 0 || !slices.Equal(f.codes, []string{"CURSOR_TOO_OLD"}) {
-					t.Errorf("%d blocks, first %q, errors %q", len(f.got), f.got[:min(1, len(f.got))], f.codes)
+					t.Errorf("the client received %d blocks, beginning with %q, and the errors %q",
+						len(f.got), f.got[:min(1, len(f.got))], f.codes)
 				}
 			})
 		})
@@ -209,19 +211,19 @@ func TestCatchUpFromTheNewestPrunedBlockLosesNothingAndCostsOneMoreCall(t *testi
 			f := &follower{t: t, n: n, document: allBlocks, last: string(blocks[from].Cursor)}
 			f.connect(460 - from - 1)
 			if !slices.Equal(f.got, orders(blocks[from+1:])) || len(f.codes) > 0 {
-				t.Errorf("from block %d: %d blocks, errors %q", from, len(f.got), f.codes)
+				t.Errorf("from block %d, the client received %d blocks and the errors %q", from, len(f.got), f.codes)
 			}
 			pages := (460 - from - 1 + 99) / 100
-			// If the block at the cursor is not kept either, its place is checked by a second small call.
+			// If the block at the cursor is not stored any more, the Handler needs a second small call.
 			most := pages + 1
 			if made := int(calls.Load()) - before; made > most && from != 9 || made > most+1 {
-				t.Errorf("from block %d: %d calls for %d pages", from, int(calls.Load())-before, pages)
+				t.Errorf("from block %d, the Handler made %d calls for %d pages", from, made, pages)
 			}
 		}
 	})
 }
 
-func TestClientThatTakesFewBlocksPerConnectionPassesARepairedRegion(t *testing.T) {
+func TestClientWithShortConnectionsGetsPastARepairedGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("ma" + "a" + strings.Repeat("mb", 30) + "a" + strings.Repeat("m", 20))
 		s := newGappyChain(t, blocks[:2], blocks[2].Cursor)
@@ -236,14 +238,15 @@ func TestClientThatTakesFewBlocksPerConnectionPassesARepairedRegion(t *testing.T
 			f.take(<-e.lines)
 		}
 		equal(t, "blocks before the gap shows", len(f.got), 60)
-		_ = e.res.Body.Close() // it disconnects before it receives the error
+		_ = e.res.Body.Close() // the client disconnects before it receives the error
 		synctest.Wait()
 		commit(t, s.Chain, blocks[63:]...)
 		for range 10 {
 			f.connect(20)
 		}
 		if want := orders(blocks[2:]); !slices.Equal(f.got, want) || !slices.Equal(f.codes, []string{"STREAM_GAP"}) {
-			t.Errorf("%d blocks of %d after 10 connections, errors %q", len(f.got), len(want), f.codes)
+			t.Errorf("after 10 connections, the client has %d of %d blocks and the errors %q",
+				len(f.got), len(want), f.codes)
 		}
 	})
 }
@@ -267,7 +270,7 @@ func TestPermanentGapIsReportedOncePerClient(t *testing.T) {
 			f.connect(20)
 		}
 		if want := orders(blocks[3:]); !slices.Equal(f.got, want) || !slices.Equal(f.codes, []string{"STREAM_GAP"}) {
-			t.Errorf("%d blocks of %d, errors %q", len(f.got), len(want), f.codes)
+			t.Errorf("the client has %d of %d blocks and the errors %q", len(f.got), len(want), f.codes)
 		}
 		late := &follower{t: t, n: n, document: allBlocks, last: string(blocks[0].Cursor)}
 		for range 10 {
@@ -275,7 +278,8 @@ func TestPermanentGapIsReportedOncePerClient(t *testing.T) {
 		}
 		want := orders(append([]chaingql.Block{blocks[1]}, blocks[3:]...))
 		if !slices.Equal(late.got, want) || !slices.Equal(late.codes, []string{"STREAM_GAP"}) {
-			t.Errorf("a client that comes later has %d blocks of %d, errors %q", len(late.got), len(want), late.codes)
+			t.Errorf("a client that came later has %d of %d blocks and the errors %q",
+				len(late.got), len(want), late.codes)
 		}
 	})
 }

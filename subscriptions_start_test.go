@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A downBackend fails while down is true.
+// A downBackend is a chain whose Blocks and Follow fail while down is true. Its Blocks takes the time slow.
 type downBackend struct {
 	*memchain.Chain
 	down atomic.Bool
@@ -39,7 +39,7 @@ func (b *downBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.Se
 	return func(yield func(chaingql.Block, error) bool) { yield(chaingql.Block{}, errors.New("down")) }
 }
 
-func TestSubscriptionsWithoutAStartPositionEndForRetry(t *testing.T) {
+func TestSubscriptionsWithoutAStartPositionReceiveServiceUnavailable(t *testing.T) {
 	blocks := weave(strings.Repeat("m", 30))
 	for name, tt := range map[string]struct{ fail, repair func(*downBackend) }{
 
@@ -78,28 +78,28 @@ func TestSubscriptionsWithoutAStartPositionEndForRetry(t *testing.T) {
 					case slices.Equal(f.got, want) && len(f.codes) == 0:
 					case len(f.got) == 0 && slices.Equal(f.codes, []string{"SERVICE_UNAVAILABLE"}):
 					default:
-						t.Errorf("stream %d, started before %d blocks, has %d of them, errors %q",
+						t.Errorf("stream %d, which started before %d blocks, received %d of them and the errors %q",
 							i, len(want), len(f.got), f.codes)
 					}
 				}
 				f := &follower{t: t, n: n, document: allBlocks}
 				f.connect(1)
 				if len(f.codes) > 0 {
-					t.Errorf("a later subscription: %q", f.codes)
+					t.Errorf("a later subscription received the errors %q", f.codes)
 				}
 			})
 		})
 	}
 }
 
-// A polledBackend implements Follow with Poll.
+// A polledBackend is a chain that implements Follow with Poll.
 type polledBackend struct{ *memchain.Chain }
 
 func (b polledBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return chaingql.Poll(ctx, b.Blocks, cmp.Or(after, "0"), 10*time.Millisecond)
 }
 
-// An emptiableBackend prunes its newest block too, which the Backend contract forbids.
+// An emptiableBackend has pruned all blocks up to pruned, even the newest one, which the Backend contract forbids.
 type emptiableBackend struct {
 	*memchain.Chain
 	pruned chaingql.Cursor
@@ -128,8 +128,8 @@ func TestSubscriptionsToAPrunedQuietChainLoseNoNewBlock(t *testing.T) {
 		backend func(*memchain.Chain) chaingql.Backend
 		refuses bool
 	}{
-		"backend that is pushed": {func(c *memchain.Chain) chaingql.Backend { return c }, false},
-		"backend that is polled": {func(c *memchain.Chain) chaingql.Backend {
+		"backend that notifies Follow": {func(c *memchain.Chain) chaingql.Backend { return c }, false},
+		"backend that polls": {func(c *memchain.Chain) chaingql.Backend {
 			return polledBackend{c}
 		}, false},
 		"backend without its newest block": {func(c *memchain.Chain) chaingql.Backend {
@@ -159,7 +159,7 @@ func TestSubscriptionsToAPrunedQuietChainLoseNoNewBlock(t *testing.T) {
 					case tt.refuses && len(f.got) == 0 && len(f.codes) == 1:
 					case !tt.refuses && slices.Equal(f.got, orders(blocks[3:])) && len(f.codes) == 0:
 					default:
-						t.Errorf("%s: has %q, errors %q", what, f.got, f.codes)
+						t.Errorf("the %s subscription received %q and the errors %q", what, f.got, f.codes)
 					}
 				}
 			})
@@ -167,7 +167,7 @@ func TestSubscriptionsToAPrunedQuietChainLoseNoNewBlock(t *testing.T) {
 	}
 }
 
-// A lateBackend calls fill before each Follow.
+// A lateBackend is a chain whose Follow calls fill first.
 type lateBackend struct {
 	*memchain.Chain
 	fill func()
@@ -190,7 +190,8 @@ func TestSubscriptionEndsIfAnEmptyChainIsPrunedBeforeFollow(t *testing.T) {
 		f := &follower{t: t, n: n, document: allBlocks}
 		f.connect(3)
 		if len(f.got) > 0 || !slices.Equal(f.codes, []string{"STREAM_GAP"}) {
-			t.Errorf("has %q, errors %q, although the first block is gone", f.got, f.codes)
+			t.Errorf("the subscription received %q and the errors %q, although the first block was pruned",
+				f.got, f.codes)
 		}
 		time.Sleep(10 * time.Second) // the Handler follows again
 		e := n.stream(t, allBlocks)
@@ -202,7 +203,7 @@ func TestSubscriptionEndsIfAnEmptyChainIsPrunedBeforeFollow(t *testing.T) {
 			g.take(<-e.lines)
 		}
 		if !slices.Equal(g.got, orders(blocks[3:])) || len(g.codes) > 0 {
-			t.Errorf("a later subscription has %q, errors %q", g.got, g.codes)
+			t.Errorf("a later subscription received %q and the errors %q", g.got, g.codes)
 		}
 	})
 }

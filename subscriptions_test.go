@@ -24,7 +24,7 @@ func data(id, data string) string {
 	return fmt.Sprintf(`{"type":"data","id":%q,"payload":{"data":%s}}`, id, data)
 }
 
-// serveChain returns a Handler with a new, empty chain on a network.
+// serveChain returns a Handler, its chain, which is new and empty, and a network that serves the Handler.
 func serveChain(t *testing.T, opts chaingql.Options) (*chaingql.Handler, *memchain.Chain, *network) {
 	chain := memchain.New()
 	h, _ := newHandler(t, chain, opts)
@@ -58,7 +58,7 @@ func TestNewBlocksArriveInOrder(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsMatchTheRecording(t *testing.T) {
+func TestSubscriptionsMatchTheRecordedReference(t *testing.T) {
 	const h787 = "42afd32dd0d9404f7f04da43d103b8dda792c089ae62b4da32f5226e28eaa5e1"
 	synctest.Test(t, func(t *testing.T) {
 		_, chain, n := serveChain(t, chaingql.Options{})
@@ -87,12 +87,12 @@ func TestSubscriptionsMatchTheRecording(t *testing.T) {
 				`"shard":"8000000000000000","gen_utime":1795205730}}}}`,
 		} {
 			if received[want]--; received[want] != 0 {
-				t.Errorf("not received once: %s", want)
+				t.Errorf("this frame was not received exactly once: %s", want)
 			}
 			delete(received, want)
 		}
 		if len(received) > 0 {
-			t.Errorf("unexpected frames %v", received)
+			t.Errorf("the client received unexpected frames: %v", received)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestEqualOperationsShareOneEvaluation(t *testing.T) {
 	})
 }
 
-func TestQuerySeesBlocksSentOnSockets(t *testing.T) {
+func TestQuerySeesBlocksAlreadySentOnSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, chain, n := serveChain(t, chaingql.Options{})
 		s := n.socket(t)
@@ -210,7 +210,7 @@ func TestSubscriptionContinuesAfterSourceFailure(t *testing.T) {
 	})
 }
 
-func TestLostStreamEndsWithCursorTooOld(t *testing.T) {
+func TestSubscriptionWhoseNextBlocksWerePrunedEndsWithCursorTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, chain, n := serveChain(t, chaingql.Options{KeepAliveInterval: -1})
 		s := n.socket(t)
@@ -261,7 +261,7 @@ func TestSlowSubscriberCatchesUpFromTheBackend(t *testing.T) {
 		for _, b := range blocks {
 			_, frame, err := conn.Read(context.Background())
 			if err != nil {
-				t.Fatalf("disconnected before %s: %v", b.Cursor, err)
+				t.Fatalf("the client was disconnected before it received block %s: %v", b.Cursor, err)
 			}
 			equal(t, "frame", string(frame), data("1", `{"blocks":{"chain_order":"`+string(b.Cursor)+`"}}`))
 		}

@@ -36,7 +36,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.auth == (allowAll{}) {
-		c.Request = nil // or it would be kept as long as the socket lives
+		c.Request = nil // otherwise the request would be kept as long as the socket is open
 	}
 	s := &session{h: h, shown: c, endpoint: endpoint(r), by: caller{project: c.Project},
 		socket: Socket{Project: c.Project, Remote: r.RemoteAddr}, denial: denial(r, c.Project, nil)}
@@ -44,7 +44,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.by.trace = traceOf(r.Header.Get)
 	}
 	if c.HasSecret {
-		// Without a secret, a refusal is not final: connection_init may have one.
+		// A client without a secret is not refused here, because connection_init may have a secret.
 		ctx, _, refused := h.authorize(r, &slot{h: h})
 		if refused != nil {
 			h.writeError(w, r, refused)
@@ -69,21 +69,21 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxHandshakeURL is the maximum size in bytes of URL and host of a handshake: a socket keeps them as long as it is
-// open.
+// maxHandshakeURL is the maximum size in bytes of the URL and the host of a handshake together, because a socket keeps
+// them as long as it is open.
 const maxHandshakeURL = 8 << 10
 
-// A session is the client of one socket. It implements gqlws.Session.
+// A session serves the client of one socket. It implements gqlws.Session.
 type session struct {
 	h          *Handler
-	shown      Credentials     // at the handshake
-	authorized context.Context // by them; nil until they are authorized
+	shown      Credentials     // the credentials of the handshake
+	authorized context.Context // the Authorizer's context for shown; nil if shown was not authorized
 	endpoint   string
 	socket     Socket
 	denial     Denial           // reported if connection_init is refused
-	by         caller           // of its operations
-	ctx        context.Context  // the socket's
-	share      *connectionShare // its account
+	by         caller           // describes the client to hooks and the log
+	ctx        context.Context  // the context of the socket
+	share      *connectionShare // the bytes of the socket in the budget of responses
 }
 
 // Opened stores the context and the subprotocol of the socket, logs that it was opened, and calls Hooks.SocketOpened.
@@ -98,7 +98,7 @@ func (s *session) Closed(why error) { s.h.events.closed(s.ctx, s.socket, why) }
 // Limit reports that a limit was hit.
 func (s *session) Limit(name string) { s.h.events.limit(s.ctx, name) }
 
-// Init admits or refuses the client.
+// Init admits or refuses the client of a connection_init.
 func (s *session) Init(ctx context.Context, payload []byte) (context.Context, error) {
 	admitted, err := s.judge(ctx, payload)
 	if err == nil {
@@ -129,7 +129,7 @@ func (s *session) judge(ctx context.Context, payload []byte) (context.Context, e
 		given.Payload = bytes.Clone(payload)
 	}
 	if s.socket.Protocol == TransportGraphQLTransportWS {
-		s.shown.Request = nil // there is no second connection_init to be judged
+		s.shown.Request = nil // no second connection_init can follow
 	} else if s.shown.Request != nil {
 		s.shown.Request = withoutHeaders(s.shown.Request)
 	}
@@ -142,19 +142,19 @@ func (s *session) judge(ctx context.Context, payload []byte) (context.Context, e
 	return s.h.admit(ctx, given)
 }
 
-// withoutHeaders returns the parts of the handshake that a session keeps after the first decision. Headers can have
-// megabytes, and a socket may be open for long.
+// withoutHeaders returns the parts of the handshake that a session keeps after the first decision of the Authorizer. It
+// drops the headers, because they can be megabytes and a socket may stay open for a long time.
 func withoutHeaders(r *http.Request) *http.Request {
 	return &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, RemoteAddr: r.RemoteAddr}
 }
 
-// maxPayload is the maximum size in bytes of the payload of connection_init for an Authorizer: servers accept headers
-// of that size.
+// maxPayload is the maximum size in bytes of a connection_init payload that is passed to an Authorizer. It is the size
+// of headers that servers commonly accept.
 const maxPayload = 8 << 10
 
 var errPayloadTooLarge = errors.New("chaingql: payload of connection_init is too large")
 
-// initPayload parses the payload of connection_init, if it is needed.
+// initPayload parses the payload of connection_init. It returns nil if neither the Authorizer nor a hook needs it.
 func (s *session) initPayload(payload []byte) (map[string]any, error) {
 	open := s.h.auth == (allowAll{})
 	if payload == nil || open && !s.h.events.traces() {
@@ -171,9 +171,9 @@ func (s *session) initPayload(payload []byte) (map[string]any, error) {
 	return fields, nil
 }
 
-// initCredentials returns the credentials of the handshake. If connection_init contains a secret, it replaces that of
-// the handshake. Authorization is read like the HTTP header of that name, which browsers cannot set on a WebSocket;
-// accessKey is read only without Authorization.
+// initCredentials returns the credentials of the handshake. A secret in connection_init replaces that of the handshake.
+// The field Authorization has the form of the HTTP header of that name, which browsers cannot set for a WebSocket. The
+// field accessKey counts only if there is no Authorization.
 func (s *session) initCredentials(fields map[string]any) (Credentials, error) {
 	c := s.shown
 	if s.h.auth == (allowAll{}) {
@@ -192,8 +192,8 @@ func (s *session) initCredentials(fields map[string]any) (Credentials, error) {
 	return c, nil
 }
 
-// withoutEnd returns a context with the values and the deadline of ctx that does not end. The request's context ends
-// with the handshake; a deadline is the expiry of the credentials, which the socket observes itself.
+// withoutEnd returns a context that has the values and the deadline of ctx, but is never done. ctx is done when the
+// handshake ends, and the socket itself ends at the deadline, when the credentials expire.
 func withoutEnd(ctx context.Context) context.Context {
 	lasting := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -261,12 +261,12 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 	defer work.leave()
 	text = h.run(ctx, &call{path: s.endpoint, op: op}, by, nil, out)
 	if cap(text)-len(text) > freeBytes {
-		// The connection counts the length. One that exceeded ResponseBytes has a short
-		// error in memory of megabytes.
+		// The connection counts the length of text, not its capacity. After a response has exceeded ResponseBytes,
+		// text is a short error in a buffer of megabytes.
 		text = bytes.Clone(text)
 	}
 	if n := len(text) - out.bytes; n > 0 && !h.responses.add(&out.hold, n, 0) {
-		// The account would cut the socket, and end its subscriptions.
+		// Otherwise the account would cut the socket and end its subscriptions.
 		s.Limit("PendingResponseBytes")
 		return appendErrors(nil, plan.Errors{errNoRoom()})
 	}

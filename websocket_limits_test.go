@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A slowChain needs the duration takes for a balance.
+// A slowChain is a chain whose Balance takes the time takes.
 type slowChain struct {
 	*memchain.Chain
 	takes time.Duration
@@ -61,7 +61,7 @@ func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
 					return fmt.Sprintf(`{"id":%q,"type":%q,"payload":{"query":%q}}`, id, words.begin, document)
 				}
 				live := fmt.Sprintf(`subscription{blocks(after:%q){chain_order}}`, blocks[9].Cursor)
-				go func() { // the Handler pauses reading at times
+				go func() { // writes block while the Handler does not read
 					for i := range subscriptions + queries {
 						text := begin(fmt.Sprint("s", i), live)
 						if i >= subscriptions {
@@ -77,7 +77,7 @@ func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
 					case strings.Contains(frame, `"balance":`) && strings.HasPrefix(frame, `{"type":"`+words.value):
 						responses++
 					case !strings.Contains(frame, `"complete"`) && frame != ka:
-						t.Fatalf("received %s", frame)
+						t.Fatalf("the socket received an unexpected frame: %s", frame)
 					}
 				}
 				equal(t, "responses", responses, queries)
@@ -86,7 +86,7 @@ func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
 				equal(t, "values of subscriptions", len(got), subscriptions)
 				s.send(begin("further", live))
 				if got := s.receive(); len(got) != 1 || !strings.Contains(got[0], "More than 256 subscriptions") {
-					t.Errorf("received %s", got)
+					t.Errorf("a subscription beyond the limit received %s", got)
 				}
 			})
 		}
@@ -95,8 +95,8 @@ func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
 	}
 }
 
-// BackendTimeout ends hanging queries, so a query that waits for them runs before it is refused.
-func TestQueryWaitingForHangingQueriesIsAnswered(t *testing.T) {
+// BackendTimeout ends hanging queries, so a query that waits for them runs before its own wait is over.
+func TestQueryThatWaitsForHangingQueriesIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d hookRecorder
 		chain := slowChain{memchain.New(), time.Hour}
@@ -111,14 +111,14 @@ func TestQueryWaitingForHangingQueriesIsAnswered(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		got := fmt.Sprint(s.receive())
 		if strings.Count(got, `"TIMEOUT"`) != 2 || !strings.Contains(got, `"id":"3","payload":{"data":{"info"`) {
-			t.Errorf("received %s", got)
+			t.Errorf("received %s, want two timeouts and the response to query 3", got)
 		}
 		d.expect(t, "limits", "BackendTimeout", "BackendTimeout")
 	})
 }
 
-// A query with several hanging calls may take longer than the next query waits.
-func TestQueryThatWaitsTooLongIsRefused(t *testing.T) {
+// A query may take longer than the next query on the socket waits for it.
+func TestSocketQueryThatWaitsTooLongIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d hookRecorder
 		chain := slowChain{memchain.New(), time.Hour}
@@ -135,7 +135,7 @@ func TestQueryThatWaitsTooLongIsRefused(t *testing.T) {
 	})
 }
 
-func TestPartialMessagesAreCounted(t *testing.T) {
+func TestPartialSocketMessagesCountAgainstTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{PendingResponseBytes: 1 << 20}})
 		n := serve(t, h)
@@ -151,12 +151,12 @@ func TestPartialMessagesAreCounted(t *testing.T) {
 			all = append(all, w)
 		}
 		if _, held := h.Pending(); held < 500_000 || held > 1<<20 {
-			t.Errorf("%d bytes are held", held)
+			t.Errorf("%d bytes are counted, want 500,000 to 1 MiB", held)
 		}
 		if _, err := io.Copy(io.Discard, all[0]); err != nil {
 			t.Error(err)
 		}
-		equal(t, "frames that the last one may still send", wroteAll(all[39], bytes.Repeat([]byte(" "), 5535)), true)
+		equal(t, "whether the newest socket can still send", wroteAll(all[39], bytes.Repeat([]byte(" "), 5535)), true)
 	})
 }
 

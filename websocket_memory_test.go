@@ -19,8 +19,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// keptBySockets returns the bytes that sockets keep if each sends the same number of queries and reads no response, and
-// the bytes that are counted for them.
+// keptBySockets opens sockets that each send the given number of queries and read no response. It returns the bytes
+// that the sockets keep, and the bytes that are counted for them.
 func keptBySockets(
 	t *testing.T, h *chaingql.Handler, sockets, queries int, query func(socket, i int) string,
 ) (kept, counted int) {
@@ -53,7 +53,7 @@ func aliased(n int, field string) string {
 
 const allOfABlock = "id hash shard seq_no workchain_id chain_order gen_utime"
 
-func TestSocketsKeepNoPlansOfUnreadResponses(t *testing.T) {
+func TestSocketsKeepNoPlansForUnreadResponses(t *testing.T) {
 	withoutRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		const sockets = 20
@@ -64,12 +64,12 @@ func TestSocketsKeepNoPlansOfUnreadResponses(t *testing.T) {
 				aliased(45, "blocks(last:1,workchain:-7){edges{node{"+allOfABlock+"}}}") + "}}"
 		})
 		if kept/sockets > 512<<10 {
-			t.Errorf("a socket keeps %d bytes", kept/sockets)
+			t.Errorf("a socket keeps %d bytes, want at most %d", kept/sockets, 512<<10)
 		}
 	})
 }
 
-// A response beyond ResponseBytes becomes a short error, but producing it needed megabytes.
+// A response that exceeds ResponseBytes becomes a short error, but producing it needed megabytes.
 func TestOversizedSocketResponsesAreFullyCounted(t *testing.T) {
 	withoutRace(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestOversizedSocketResponsesAreFullyCounted(t *testing.T) {
 		query := "{blockchain{" + aliased(20, "blocks(last:50){edges{node{...f}}}") +
 			"}}fragment f on BlockchainBlock{" + names.String() + "}"
 		if text := post(h, body(query, nil)).Body.String(); !strings.Contains(text, "exceeds the limit") {
-			t.Fatalf("response %.100s", text)
+			t.Fatalf("the response does not exceed ResponseBytes: %.100s", text)
 		}
 		kept, counted := keptBySockets(t, h, 4, 20, func(int, int) string { return query })
 		if kept > counted+(4<<20) {
@@ -90,8 +90,9 @@ func TestOversizedSocketResponsesAreFullyCounted(t *testing.T) {
 	})
 }
 
-// A query that waits for room in the budget keeps its plan, so its socket is not read meanwhile.
-func TestSocketsKeepFewWaitingQueries(t *testing.T) {
+// A query that waits for room in the budget keeps its plan in memory, so the Handler does not read its socket
+// meanwhile.
+func TestSocketsKeepFewWaitingQueriesInMemory(t *testing.T) {
 	withoutRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		const sockets = 20
@@ -102,7 +103,7 @@ func TestSocketsKeepFewWaitingQueries(t *testing.T) {
 				aliased(45, "blocks(last:50,workchain:-7){edges{node{"+allOfABlock+"}}}") + "}}"
 		})
 		if kept/sockets > 1<<20 {
-			t.Errorf("a socket keeps %d bytes", kept/sockets)
+			t.Errorf("a socket keeps %d bytes, want at most %d", kept/sockets, 1<<20)
 		}
 		close(chain.release)
 	})
@@ -132,8 +133,8 @@ func (d *requestTracker) kept() (seen, alive int) {
 	return len(d.seen), alive
 }
 
-// A request is a large part of a socket's memory, and there may be many sockets.
-func TestAuthorizedSocketReleasesItsRequest(t *testing.T) {
+// The request of a handshake would be a large part of a socket's memory, and there may be many sockets.
+func TestAuthorizedSocketDoesNotKeepTheHandshakeRequest(t *testing.T) {
 	realTime(t, "the garbage collector must clear weak pointers")
 	d := new(requestTracker)
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: d})
@@ -154,7 +155,7 @@ func TestAuthorizedSocketReleasesItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, frame, err := c.Read(ctx); err != nil || string(frame) != `{"type":"connection_ack"}` {
-		t.Fatalf("%s, %v", frame, err)
+		t.Fatalf("received %s and the error %v, want connection_ack", frame, err)
 	}
 	for {
 		runtime.GC()
@@ -163,7 +164,7 @@ func TestAuthorizedSocketReleasesItsRequest(t *testing.T) {
 			break
 		}
 		if seen != 1 || ctx.Err() != nil {
-			t.Fatalf("%d requests were authorized, %d are kept", seen, alive)
+			t.Fatalf("%d requests were authorized, and %d of them are still in memory", seen, alive)
 		}
 		runtime.Gosched()
 	}
@@ -172,12 +173,12 @@ func TestAuthorizedSocketReleasesItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, frame, err := c.Read(ctx); err != nil {
-		t.Errorf("%s, %v", frame, err)
+		t.Errorf("the query received %s and the error %v", frame, err)
 	}
 }
 
-// Without an Authorizer the request is not needed, so it is released even before the first message.
-func TestSocketWithoutAuthorizerReleasesItsRequest(t *testing.T) {
+// Without an Authorizer, the request of the handshake is not needed, so it is released before the first message.
+func TestSocketWithoutAuthorizerDoesNotKeepTheHandshakeRequest(t *testing.T) {
 	realTime(t, "the garbage collector must clear weak pointers")
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	requests := make(chan weak.Pointer[http.Request], 1)
@@ -197,7 +198,7 @@ func TestSocketWithoutAuthorizerReleasesItsRequest(t *testing.T) {
 	defer c.CloseNow()
 	for request := <-requests; request.Value() != nil; runtime.GC() {
 		if ctx.Err() != nil {
-			t.Fatal("the request is kept")
+			t.Fatal("the request is still in memory")
 		}
 		runtime.Gosched()
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestSDKTranscript plays testdata/sdk.txt. Lines with > are sent by the SDK, lines with < must be received. Other
-// lines are requests, committed blocks and pauses.
-func TestSDKTranscript(t *testing.T) {
+// TestSDKTranscriptMatchesTheRecording plays testdata/sdk.txt. The SDK sends the lines that begin with >, and must
+// receive those that begin with <. The other lines are requests, committed blocks and pauses.
+func TestSDKTranscriptMatchesTheRecording(t *testing.T) {
 	script, err := os.ReadFile("testdata/sdk.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestSDKTranscript(t *testing.T) {
 				time.Sleep(d)
 				received(s.receive()...)
 			default:
-				t.Fatalf("unknown line: %s", line)
+				t.Fatalf("testdata/sdk.txt has an unknown line: %s", line)
 			}
 		}
 		golden(t, "sdk.txt", played.String())

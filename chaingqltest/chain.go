@@ -14,22 +14,23 @@ import (
 )
 
 // A Chain is a [chaingql.Backend] in memory whose blocks the test appends. Create it with [NewChain]. Its methods may
-// be called concurrently. SetBalance, Prune and Interrupt are those of [memchain.Chain].
+// be called concurrently. The methods SetBalance, Prune and Interrupt are documented at [memchain.Chain].
 type Chain struct {
 	*memchain.Chain
 	t       testing.TB
-	appends sync.Mutex // held from the choice of sequence numbers until the blocks are there
+	appends sync.Mutex // held from the choice of sequence numbers until the blocks are in the chain
 
 	mu      sync.Mutex
 	follows map[*chaingql.Cursor]struct{} // the positions of the running Follows
 	moved   chan struct{}                 // closed and replaced when a position has changed
 }
 
-// NewChain returns a chain for the test t. It has one block, the masterchain block 0.
+// NewChain returns a chain for the test t. It has one block: the masterchain block with sequence number 0.
 //
-// A subscription of the test, or of its subtests, that does not set the argument after, starts at the newest block that
-// this chain has when [Subscribe] is called. If a test has several chains, that does not apply: its subscriptions start
-// at the newest block that the Handler knows, which may have been appended a moment later. Set after in such a test.
+// If a subscription of the test or its subtests does not set the argument after, it starts after the newest block that
+// the chain has when [Subscribe] is called. This does not apply to a test with several chains. There, a subscription
+// starts after the newest block that the Handler knows, which may have been appended after the call of Subscribe. Set
+// the argument after in such a test.
 func NewChain(t testing.TB) *Chain {
 	t.Helper()
 	c := &Chain{Chain: memchain.New(), t: t, follows: map[*chaingql.Cursor]struct{}{}, moved: make(chan struct{})}
@@ -38,7 +39,7 @@ func NewChain(t testing.TB) *Chain {
 	return c
 }
 
-// masterBlock returns a masterchain block of the present.
+// masterBlock returns a masterchain block that was generated now.
 func masterBlock(seqNo uint32) chaingql.Block {
 	const wholeShard = 1 << 63
 	cursor := chaingql.ChainOrder(masterchain, wholeShard, seqNo, 0)
@@ -50,11 +51,13 @@ func masterBlock(seqNo uint32) chaingql.Block {
 
 const masterchain = -1
 
-// Advance appends n masterchain blocks and returns them. Their sequence numbers continue that of the newest masterchain
-// block: the first one is 1. Their cursors are those of [chaingql.ChainOrder], and their time is the present.
+// Advance appends n masterchain blocks and returns them. Their sequence numbers continue from the newest masterchain
+// block, so the first block that is appended to a new chain has number 1. Their cursors are from [chaingql.ChainOrder],
+// and their Time is the current time.
 //
-// Advance returns when every Handler that follows the chain has received the blocks: a later [Query] sees them. If a
-// Handler does not receive them within [Timeout], the test fails. So Advance must not be called by a hook.
+// Advance returns when every Handler that follows the chain has received the blocks, so a later [Query] sees them. If a
+// Handler does not receive them within [Timeout], the test fails. A hook must not call Advance, because the Handler
+// receives no blocks until the hook has returned.
 func (c *Chain) Advance(n int) []chaingql.Block {
 	c.t.Helper()
 	blocks := make([]chaingql.Block, n)
@@ -68,8 +71,9 @@ func (c *Chain) Advance(n int) []chaingql.Block {
 	return blocks
 }
 
-// Append appends blocks of the test's own, for example of other workchains, and waits like [Chain.Advance]. Their
-// cursors must ascend, and be after that of the newest block. Otherwise the test fails.
+// Append appends blocks that the test has made, for example blocks of other workchains. Like [Chain.Advance], it waits
+// until every Handler has received them. The cursors must be in ascending order and after that of the newest block.
+// Otherwise the test fails.
 func (c *Chain) Append(blocks ...chaingql.Block) {
 	c.t.Helper()
 	c.append(blocks, func() {})
@@ -101,7 +105,8 @@ func (c *Chain) append(blocks []chaingql.Block, prepare func()) {
 
 func (c *Chain) commit(blocks []chaingql.Block, prepare func()) {
 	c.t.Helper()
-	c.appends.Lock() // not during the wait: in a bubble, time stands still while a goroutine waits for a Mutex
+	// Not held while append waits: time in a synctest bubble does not advance while a goroutine waits for a Mutex.
+	c.appends.Lock()
 	defer c.appends.Unlock()
 	prepare()
 	if err := c.Chain.Append(blocks...); err != nil {
@@ -109,7 +114,8 @@ func (c *Chain) commit(blocks []chaingql.Block, prepare func()) {
 	}
 }
 
-// behind reports whether a Follow has not reached a cursor. moved is closed when that may have changed.
+// behind reports whether a running Follow has not reached the cursor newest yet. moved is closed when that may have
+// changed.
 func (c *Chain) behind(newest chaingql.Cursor) (behind bool, moved <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +127,7 @@ func (c *Chain) behind(newest chaingql.Cursor) (behind bool, moved <-chan struct
 	return false, nil
 }
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes it.
+// Follow yields every block after a cursor, as [chaingql.Backend] specifies.
 func (c *Chain) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		at := after
@@ -138,7 +144,7 @@ func (c *Chain) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[cha
 	}
 }
 
-// move calls change with the lock held, and wakes every Append that waits.
+// move calls change with the lock held, and wakes the calls of append that wait.
 func (c *Chain) move(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,18 +153,19 @@ func (c *Chain) move(change func()) {
 	c.moved = make(chan struct{})
 }
 
-// newest returns the newest block of a workchain, or of all if it is nil.
+// newest returns the newest block of a workchain, or of all workchains if workchain is nil.
 func (c *Chain) newest(workchain *int32) chaingql.Block {
 	c.t.Helper()
 	page, err := c.Chain.Blocks(context.Background(), chaingql.BlocksQuery{Workchain: workchain, Last: 1})
 	if err != nil || len(page) == 0 {
-		c.t.Fatalf("chaingqltest: the chain has no block to continue (error %v): were all pruned?", err)
+		c.t.Fatalf("chaingqltest: the chain has no newest block (error %v): were all blocks pruned?", err)
 	}
 	return page[0]
 }
 
-// chains has the chains of the running tests, by the name of the test. A Handler follows its chain on a goroutine of
-// its own, and learns the position a moment after a subscription was opened: only the chain knows the exact one.
+// chains contains the chains of the running tests, by the name of the test. Subscribe takes the newest cursor from the
+// chain. It cannot take it from the Handler, which follows the chain on its own goroutine and may receive a block only
+// after Subscribe was called.
 var chains struct {
 	mu     sync.Mutex
 	byTest map[string][]*Chain
@@ -179,8 +186,8 @@ func register(t testing.TB, c *Chain) {
 	})
 }
 
-// chainOf returns the only chain of a test, or of the nearest test around it that has one. It is nil if there is none,
-// or more than one.
+// chainOf returns the only chain of a test. If the test has no chain, chainOf returns that of the nearest parent test
+// that has one. It returns nil if no test has a chain, or if the first test with a chain has several.
 func chainOf(t testing.TB) *Chain {
 	chains.mu.Lock()
 	defer chains.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package chaingqltest helps a host to test its fields, its Authorizer and its Options: it sends documents to a Handler
-// in process, without a port, over a chain that the test advances.
+// Package chaingqltest is for tests of an application that mounts a [chaingql.Handler]. It helps to test the
+// application's own fields, its Authorizer and its Options. The package calls the Handler in the same process, without
+// a network port, and provides a chain whose blocks the test appends.
 //
 //	func TestNewBlocks(t *testing.T) {
 //		chain := chaingqltest.NewChain(t)
@@ -12,17 +13,16 @@
 //		}
 //	}
 //
-// [Query], [Do] and [Subscribe] send a document to any http.Handler: a [chaingql.Handler], or the host's own mux with
-// middleware. They send it to /demo/graphql without a secret; [As] chooses another project and a secret. For other
-// headers, wrap the handler:
+// [Query], [Do] and [Subscribe] send a document to any http.Handler: a [chaingql.Handler], or the application's own mux
+// with middleware. They send it to the path /demo/graphql without a secret. [As] sets another project and a secret. To
+// set other headers, wrap the handler:
 //
 //	bearer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 //		r.Header.Set("Authorization", "Bearer "+token)
 //		h.ServeHTTP(w, r)
 //	})
 //
-// Subscriptions are event streams. The package has no client for WebSockets, so it cannot send the payload of
-// connection_init.
+// Subscriptions use event streams. The package has no WebSocket client, so it cannot send a payload of connection_init.
 //
-// Everything works in a bubble of testing/synctest if the chain and the Handler are created in it.
+// Everything works in a bubble of testing/synctest if the chain and the Handler are created in that bubble.
 package chaingqltest

@@ -33,7 +33,7 @@ func ExampleAs() {
 		chaingqltest.Query(t, chaingqltest.As(h, "shop", "s3cret"), `{ info { version } }`, nil)
 		_, err := chaingqltest.Do(t, chaingqltest.As(h, "shop", "guess"), `{ info { version } }`, nil)
 		if chaingqltest.Code(err) != "UNAUTHENTICATED" {
-			t.Errorf("a wrong secret: %v", err)
+			t.Errorf("with a wrong secret, Do returned %v", err)
 		}
 	}
 	fmt.Println("passed:", passes(TestSecret))

@@ -13,7 +13,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A recorder is a test that may fail: it stores the message instead of failing t.
+// A recorder is a testing.TB that stores the message of Fatalf instead of failing the test.
 type recorder struct {
 	testing.TB
 	message string
@@ -45,8 +45,8 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// hostFields has a query that fails for negative arguments, and a stream that counts to its argument. ended receives a
-// value when the stream ends.
+// hostFields returns a query field that fails for negative arguments, and a subscription field that counts to its
+// argument at the given pace. ended receives a value when a subscription ends.
 func hostFields(ended chan<- error, pace time.Duration) chaingql.SchemaExtension {
 	args := graphql.FieldConfigArgument{"n": {Type: graphql.NewNonNull(graphql.Int)}}
 	return chaingql.SchemaExtension{

@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// NewHandler returns a [chaingql.Handler] that is shut down at the end of the test. opts may be nil. If it has no
+// NewHandler returns a [chaingql.Handler] that is shut down at the end of the test. opts may be nil. If opts has no
 // Logger, the Handler logs to the output of the test.
 func NewHandler(t testing.TB, b chaingql.Backend, opts *chaingql.Options) *chaingql.Handler {
 	t.Helper()
@@ -38,8 +38,9 @@ func NewHandler(t testing.TB, b chaingql.Backend, opts *chaingql.Options) *chain
 	return h
 }
 
-// As returns h with requests of another client: to the path /project/graphql, with the secret unless it is empty. If
-// the project is empty, the path is /graphql.
+// As returns a handler that passes requests to h as if another client had sent them. It changes the path of a request
+// to /<project>/graphql, or to /graphql if project is empty. If secret is not empty, it adds the secret as Basic
+// credentials.
 func As(h http.Handler, project, secret string) http.Handler {
 	path := "/graphql"
 	if project != "" {
@@ -59,12 +60,12 @@ func As(h http.Handler, project, secret string) http.Handler {
 	})
 }
 
-// Data is the data of a response in JSON, without spaces and with its keys in the order of the document. Compare it
-// with a text, or use [Data.Decode]. It is empty if the response has no data.
+// Data is the data of a response as JSON, without spaces and with its keys in the order of the document. Compare it
+// with a string, or decode it with [Data.Decode]. It is empty if the response has no data.
 type Data string
 
-// Decode stores the data in the value that v points to. The test fails if v does not have the type of the data, or has
-// no field for a part of it.
+// Decode decodes the data into the value that v points to. The test fails if the type of that value does not fit the
+// data, or if a struct has no field for a key.
 func (d Data) Decode(t testing.TB, v any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(string(d)))
@@ -74,16 +75,16 @@ func (d Data) Decode(t testing.TB, v any) {
 	}
 }
 
-// Errors are the errors of a response, as its client receives them.
+// Errors holds the errors of a response, as the client receives them.
 type Errors []Error
 
 // An Error is one error of a response.
 type Error struct {
-	// Message is the text for people.
+	// Message is the text of the error for people.
 	Message string
-	// Path has the keys and indexes of the field that failed. It is nil if the whole request failed.
+	// Path contains the keys and indexes that lead to the field that failed. It is nil if the whole request failed.
 	Path []any
-	// Extensions has details by name. "code" is always a string.
+	// Extensions contains details by name. Its "code" is always a string.
 	Extensions map[string]any
 }
 
@@ -99,8 +100,8 @@ func (e Errors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Code returns the code of the first error of a response, such as "UNAUTHENTICATED". It returns "" if err is nil or has
-// no [Errors].
+// Code returns the code of the first error of a response, such as "UNAUTHENTICATED". It returns "" if err is nil or
+// wraps no [Errors].
 func Code(err error) string {
 	var errs Errors
 	if !errors.As(err, &errs) || len(errs) == 0 {
@@ -121,9 +122,9 @@ func Query(t testing.TB, h http.Handler, document string, variables map[string]a
 	return data
 }
 
-// Do sends a query and returns the data and the errors of the response. The error is nil or [Errors]; both data and
-// error are set if some of the fields failed. The test fails if the response is not one of a Handler, for example
-// because the mux does not have the path.
+// Do sends a query and returns the data and the errors of the response. variables may be nil. The returned error is nil
+// or [Errors]. If only some of the fields failed, both the data and the error are set. The test fails if the response
+// is not from a [chaingql.Handler], for example because the mux does not have the path.
 func Do(t testing.TB, h http.Handler, document string, variables map[string]any) (Data, error) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -135,7 +136,7 @@ func Do(t testing.TB, h http.Handler, document string, variables map[string]any)
 	return data, err
 }
 
-// newRequest returns the request of a document, which ends with the test.
+// newRequest returns a POST request that sends a document.
 func newRequest(t testing.TB, document string, variables map[string]any) *http.Request {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"query": document, "variables": variables})
@@ -147,7 +148,7 @@ func newRequest(t testing.TB, document string, variables map[string]any) *http.R
 	return r
 }
 
-var errForeign = errors.New("not a response of GraphQL")
+var errForeign = errors.New("not a GraphQL response")
 
 // parse returns the data and the errors of a response.
 func parse(response []byte) (Data, error) {
@@ -169,10 +170,11 @@ func parse(response []byte) (Data, error) {
 }
 
 func foreign(status int, body []byte) string {
-	return fmt.Sprintf("status %d is not a response of a Handler: %.200q; does the path exist? See As", status, body)
+	return fmt.Sprintf("response with status %d is not from a chaingql.Handler: %.200q; does the path exist? See As",
+		status, body)
 }
 
-// short returns a document in one line of limited length.
+// short returns a document as one line, truncated to 80 bytes.
 func short(document string) string {
 	line := strings.Join(strings.Fields(document), " ")
 	if len(line) > 80 {

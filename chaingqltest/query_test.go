@@ -54,7 +54,7 @@ func TestQueryFailsTheTestOnErrors(t *testing.T) {
 	equal(t, "code", chaingqltest.Code(fmt.Errorf("wrapped: %w", err)), "NEGATIVE")
 	var errs chaingqltest.Errors
 	if !errors.As(err, &errs) || len(errs) != 1 || !slices.Equal(errs[0].Path, []any{"b"}) {
-		t.Errorf("errors: %#v", err)
+		t.Errorf("Do returned the errors %#v, want one for the path b", err)
 	}
 	data, err = chaingqltest.Do(t, h, `{ a: double(n: 1) }`, nil)
 	equal(t, "data", data, `{"a":2}`)
@@ -67,11 +67,11 @@ func TestQueryFailsTheTestOnErrors(t *testing.T) {
 	equal(t, "code", chaingqltest.Code(err), "NOT_ACCEPTABLE")
 	text = failure(t, func(t testing.TB) { chaingqltest.Query(t, h, "{a}", map[string]any{"f": func() {}}) })
 	if !strings.Contains(text, "unsupported type") {
-		t.Errorf("variables without JSON: %q", text)
+		t.Errorf("with variables that JSON cannot represent, the test failed with %q", text)
 	}
 }
 
-func TestAsChoosesProjectAndSecret(t *testing.T) {
+func TestAsSetsProjectAndSecret(t *testing.T) {
 	var seen chaingql.Credentials
 	h := chaingqltest.NewHandler(t, chaingqltest.NewChain(t), &chaingql.Options{Authorizer: authorizer(
 		func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
@@ -110,18 +110,18 @@ func TestWrongPathFailsTheTest(t *testing.T) {
 	h := chaingqltest.NewHandler(t, chaingqltest.NewChain(t), nil)
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/api/{project}/graphql", h)
-	const want = `status 404 is not a response of a Handler: "404 page not found\n"; does the path exist?`
+	const want = `response with status 404 is not from a chaingql.Handler: "404 page not found\n"; does the path exist?`
 	for what, test := range map[string]func(testing.TB){
 		"Query": func(t testing.TB) { chaingqltest.Query(t, mux, `{ info { version } }`, nil) },
 		"Do":    func(t testing.TB) { _, _ = chaingqltest.Do(t, mux, `{ info { version } }`, nil) },
 		"Subscribe": func(t testing.TB) {
 			for range chaingqltest.Subscribe(t, mux, `subscription { blocks { id } }`, nil) {
-				t.Error("an event")
+				t.Error("the subscription yielded an event")
 			}
 		},
 	} {
 		if text := failure(t, test); !strings.Contains(text, want) {
-			t.Errorf("%s failed with %q", what, text)
+			t.Errorf("%s failed the test with %q, want %q", what, text, want)
 		}
 	}
 }

@@ -11,25 +11,27 @@ import (
 	"time"
 )
 
-// Timeout is the time after which [Subscribe] and [Chain.Advance] fail the test. In a bubble of testing/synctest it is
-// time of the bubble.
+// Timeout is the time for which [Subscribe] and [Chain.Advance] wait before they fail the test. In a bubble of
+// testing/synctest, it is measured by the bubble's clock.
 const Timeout = 10 * time.Second
 
-// Subscribe opens a subscription and returns its events: each has data, or errors as [Errors], or both. variables may
-// be nil.
+// Subscribe opens a subscription and returns its events. Each event has data, or errors as [Errors], or both. variables
+// may be nil.
 //
-// The subscription is open when Subscribe returns: it receives all blocks that the chain of [NewChain] receives
-// afterwards. It ends when the loop over the events ends, or the test. A second loop receives nothing. If the
-// subscription ends by itself, so does the loop, after an event with the reason if it did not complete.
+// When Subscribe returns, the subscription is open: it receives all blocks that are appended to the chain of [NewChain]
+// afterwards. The subscription ends when the loop over the events ends, or at the end of the test. A second loop over
+// the events receives nothing. If the subscription ends by itself, the loop ends too. Unless the subscription was
+// complete, the last event then has the error that ended it.
 //
-// If the loop waits for an event longer than [Timeout], the test fails. Like t.FailNow, the loop must therefore run on
-// the goroutine of the test. In a bubble of testing/synctest, call time.Sleep before the loop to let more time pass.
+// If the loop waits for an event longer than [Timeout], the test fails. Because the loop then calls t.FailNow, it must
+// run on the goroutine of the test. In a bubble of testing/synctest, call time.Sleep before the loop to let more time
+// pass.
 func Subscribe(t testing.TB, h http.Handler, document string, variables map[string]any) iter.Seq2[Data, error] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := newRequest(t, document, variables).WithContext(ctx)
 	r.Header.Set("Accept", "text/event-stream")
-	if c := chainOf(t); c != nil && !strings.Contains(document, "after") { // otherwise that argument counts
+	if c := chainOf(t); c != nil && !strings.Contains(document, "after") { // an argument after sets the start itself
 		r.Header.Set("Last-Event-ID", string(c.newest(nil).Cursor))
 	}
 	w := &streamWriter{ctx: ctx, header: http.Header{}, opened: make(chan struct{}), events: make(chan event)}
@@ -68,15 +70,15 @@ func Subscribe(t testing.TB, h http.Handler, document string, variables map[stri
 					return
 				}
 			case <-timeout.C:
-				t.Fatalf("chaingqltest: %s: no event within %v, after %d: is a block to append, or does none match?",
-					short(document), Timeout, n)
+				const hint = "was no block appended, or did none match?"
+				t.Fatalf("chaingqltest: %s: event %d did not arrive within %v: %s", short(document), n+1, Timeout, hint)
 			}
 		}
 	}
 }
 
-// Take returns the data of the next n events of a subscription, and ends it. The test fails if one has errors, or if
-// the subscription ends earlier.
+// Take returns the data of the next n events of a subscription, and ends the subscription. The test fails if an event
+// has errors, or if the subscription ends before n events.
 func Take(t testing.TB, events iter.Seq2[Data, error], n int) []Data {
 	t.Helper()
 	taken := make([]Data, 0, n)
@@ -95,13 +97,14 @@ func Take(t testing.TB, events iter.Seq2[Data, error], n int) []Data {
 	return nil
 }
 
-// An event is a response of a subscription.
+// An event is one response of a subscription.
 type event struct {
 	data Data
 	err  error
 }
 
-// A streamWriter is the ResponseWriter of an event stream. It passes each event to the reader, and waits for it.
+// A streamWriter is the ResponseWriter of an event stream. It passes each event to the reader, and waits until the
+// reader has taken it.
 type streamWriter struct {
 	ctx    context.Context // done when the reader has left
 	header http.Header
@@ -168,7 +171,7 @@ func (w *streamWriter) send(response []byte) error {
 	}
 }
 
-// finish passes a response that is not a stream, such as the refusal of a secret.
+// finish passes a response that is not an event stream, such as the error for a wrong secret.
 func (w *streamWriter) finish() {
 	if w.isStream() || w.ctx.Err() != nil {
 		return
@@ -185,5 +188,5 @@ func (w *streamWriter) open() {
 	}
 }
 
-// Flush does nothing: every event is passed at once.
+// Flush does nothing, because Write passes every event at once.
 func (w *streamWriter) Flush() {}

@@ -20,8 +20,8 @@ func seqNo(n uint32) chaingqltest.Data {
 	return chaingqltest.Data(fmt.Sprintf(`{"blocks":{"seq_no":%d}}`, n))
 }
 
-// Without the cursor that Subscribe sends, the first subscription of a Handler would begin a moment later.
-func TestSubscriptionBeginsWhenSubscribeIsCalled(t *testing.T) {
+// Without the cursor that Subscribe sends, the first subscription of a Handler could miss the next blocks.
+func TestSubscriptionStartsWhenSubscribeIsCalled(t *testing.T) {
 	for i := range 100 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +33,7 @@ func TestSubscriptionBeginsWhenSubscribeIsCalled(t *testing.T) {
 				chain.Advance(2)
 				got := chaingqltest.Take(t, events, 2)
 				if want := []chaingqltest.Data{seqNo(n + 1), seqNo(n + 2)}; !slices.Equal(got, want) {
-					t.Fatalf("got %s, want %s", got, want)
+					t.Fatalf("the events are %s, want %s", got, want)
 				}
 				n += 2
 			}
@@ -41,7 +41,7 @@ func TestSubscriptionBeginsWhenSubscribeIsCalled(t *testing.T) {
 	}
 }
 
-func TestArgumentAfterCounts(t *testing.T) {
+func TestAfterArgumentSetsTheStart(t *testing.T) {
 	chain := chaingqltest.NewChain(t)
 	h := chaingqltest.NewHandler(t, chain, nil)
 	blocks := chain.Advance(3)
@@ -50,7 +50,7 @@ func TestArgumentAfterCounts(t *testing.T) {
 	chain.Advance(1)
 	got := chaingqltest.Take(t, events, 3)
 	if want := []chaingqltest.Data{seqNo(2), seqNo(3), seqNo(4)}; !slices.Equal(got, want) {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("the events are %s, want %s", got, want)
 	}
 }
 
@@ -93,11 +93,10 @@ func TestAppendAddsBlocksOfOtherWorkchains(t *testing.T) {
 	})
 	text := failure(t, func(t testing.TB) { chaingqltest.NewChain(t).Append(block(1, 1), block(1, 1)) })
 	if !strings.HasPrefix(text, "chaingqltest: append: memchain: block 2 of 2 has cursor") {
-		t.Errorf("unordered blocks: %q", text)
+		t.Errorf("for unordered blocks, the test failed with %q", text)
 	}
 }
 
-// Queries are answered from the blocks that the Handler has received.
 func TestAdvanceReturnsWhenHandlersHaveReceivedTheBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := chaingqltest.NewChain(t)
@@ -145,12 +144,12 @@ func TestAdvanceDoesNotWaitForAFollowThatHasFailed(t *testing.T) {
 		chain.Advance(1) // while the Handler waits before it follows the chain again
 		got := chaingqltest.Take(t, events, 3)
 		if want := []chaingqltest.Data{seqNo(1), seqNo(2), seqNo(3)}; !slices.Equal(got, want) {
-			t.Errorf("got %s, want %s", got, want)
+			t.Errorf("the events are %s, want %s", got, want)
 		}
 	})
 }
 
-// go test -count runs a test several times, with the same name.
+// With -count, go test runs a test several times under the same name.
 func TestEachRunOfATestHasItsOwnChain(t *testing.T) {
 	for range 5 {
 		if !passes(func(t *testing.T) {
@@ -159,7 +158,7 @@ func TestEachRunOfATestHasItsOwnChain(t *testing.T) {
 			chain.Advance(1)
 			equal(t, "event", chaingqltest.Take(t, events, 1)[0], seqNo(1))
 		}) {
-			t.Fatal("failed")
+			t.Fatal("a run of the test failed")
 		}
 	}
 }
@@ -201,12 +200,12 @@ func TestMissingEventFailsTheTest(t *testing.T) {
 			defer func() { equal(t, "time until the failure", time.Since(begun), chaingqltest.Timeout) }()
 			chaingqltest.Take(t, events, 2)
 		})
-		equal(t, "message", text, "chaingqltest: "+allBlocks+": no event within 10s, after 1: "+
-			"is a block to append, or does none match?")
+		equal(t, "message", text, "chaingqltest: "+allBlocks+": event 2 did not arrive within 10s: "+
+			"was no block appended, or did none match?")
 	})
 }
 
-func TestBlockedHookFailsAdvance(t *testing.T) {
+func TestAdvanceFailsTheTestIfAHookBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		text := failure(t, func(tb testing.TB) {
@@ -223,7 +222,7 @@ func TestBlockedHookFailsAdvance(t *testing.T) {
 	})
 }
 
-func TestSubscriptionToAHostFieldInABubble(t *testing.T) {
+func TestSubscriptionToAHostFieldWorksInASynctestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
 		opts := &chaingql.Options{Schema: hostFields(ended, time.Second)}
@@ -236,7 +235,7 @@ func TestSubscriptionToAHostFieldInABubble(t *testing.T) {
 			got = append(got, data)
 		}
 		if want := []chaingqltest.Data{`{"count":1}`, `{"count":2}`, `{"count":3}`}; !slices.Equal(got, want) {
-			t.Errorf("got %s, want %s", got, want)
+			t.Errorf("the events are %s, want %s", got, want)
 		}
 		equal(t, "time", time.Since(begun), 3*time.Second)
 		equal(t, "end of the stream", <-ended, nil)
