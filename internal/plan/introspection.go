@@ -8,10 +8,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The introspection types are rows of the table like any other. gqlparser's prelude
-// declares them; the sources of their fields are gqlparser's definitions.
+// The introspection types are rows of the table, like all other types. gqlparser's prelude declares them. The source
+// values of their fields hold gqlparser's definitions.
 
-// A typeSource is the source of __Type: a named type, a list or a non-null type.
+// A typeSource is the source value of a __Type: a named type, a list or a non-null type.
 type typeSource struct {
 	s *Schema
 	t *ast.Type
@@ -19,7 +19,7 @@ type typeSource struct {
 
 func (n typeSource) def() *ast.Definition { return n.s.types.Types[n.t.NamedType] }
 
-// wrapping returns the kind of a wrapping type, or "" for a named type.
+// wrapping returns NON_NULL or LIST for a wrapping type, and "" for a named type.
 func (n typeSource) wrapping() string {
 	switch {
 	case n.t.NonNull:
@@ -30,7 +30,7 @@ func (n typeSource) wrapping() string {
 	return ""
 }
 
-// An inputSource is the source of __InputValue: an argument or an input field.
+// An inputSource is the source value of an __InputValue: an argument or a field of an input object.
 type inputSource struct {
 	s          *Schema
 	name, desc string
@@ -70,8 +70,9 @@ func appendBool(dst []byte, b bool) []byte {
 	return append(dst, "false"...)
 }
 
-// describedFields returns the fields that __Field, __InputValue, __EnumValue and
-// __Directive have in common. of returns the values for a source.
+// describedFields returns the fields that __Field, __InputValue, __EnumValue and __Directive have in common. of
+// returns the name, the description and the directives of a source value. If deprecable is set, the result includes
+// the fields about deprecation.
 func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList), deprecable bool) []Field {
 	fields := []Field{
 		{Name: "name", Append: func(dst []byte, src any) []byte { name, _, _ := of(src); return AppendString(dst, name) }},
@@ -96,7 +97,7 @@ func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList),
 	return fields
 }
 
-// The sources of __Field, __EnumValue and __Directive.
+// The source values of a __Field, an __EnumValue and a __Directive.
 type (
 	fieldSource struct {
 		s   *Schema
@@ -109,8 +110,8 @@ type (
 	}
 )
 
-// visible reports whether a definition with these directives is listed. The only
-// argument in args is includeDeprecated.
+// visible reports whether a definition with these directives is listed. A deprecated definition is only listed if
+// includeDeprecated, the only argument in args, is true.
 func visible(args Args, ds ast.DirectiveList) bool {
 	_, deprecated := deprecation(ds)
 	return !deprecated || args[0] == true
@@ -135,7 +136,7 @@ func (s *Schema) root(def *ast.Definition) any {
 	return namedType(s, def.Name)
 }
 
-// dependsOnNothing is the Depends of fields whose values only depend on the schema.
+// dependsOnNothing is the [Field].Depends function of fields whose values only depend on the schema.
 func dependsOnNothing(Args) any { return nil }
 
 // introspectionFields returns the root fields __schema and __type.
@@ -148,7 +149,7 @@ func (s *Schema) introspectionFields() (schema, typ *Field) {
 	return schema, typ
 }
 
-// introspection has the resolvers of the types that gqlparser's prelude declares.
+// introspection has the rows of the table for the types that gqlparser's prelude declares.
 var introspection = []Type{
 	{Name: "__Schema", Fields: []Field{
 		{Name: "description", Append: func(dst []byte, src any) []byte {
