@@ -94,12 +94,12 @@ func mapBytes(n int) int {
 	return 2*header + slots*(slot+3)
 }
 
-// literalSize returns the memory of a copy of a literal if each of its nodes takes each bytes, in addition to its
+// literalSize returns the memory of a copy of v. Each node of the copy takes perNode bytes, in addition to its
 // text.
-func literalSize(v *ast.Value, each int) int {
-	bytes := each + textBytes(len(v.Raw))
+func literalSize(v *ast.Value, perNode int) int {
+	bytes := perNode + textBytes(len(v.Raw))
 	for _, c := range v.Children {
-		bytes += textBytes(len(c.Name)) + literalSize(c.Value, each)
+		bytes += textBytes(len(c.Name)) + literalSize(c.Value, perNode)
 	}
 	return bytes
 }
