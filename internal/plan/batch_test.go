@@ -59,7 +59,7 @@ func TestBatchYieldsArgumentsOfFieldsThatSelectPrice(t *testing.T) {
 	}
 }
 
-func TestBatchYieldsAllFieldsAfterAnEarlierBreak(t *testing.T) {
+func TestBatchYieldsAllFieldsAfterEarlierLoopStopped(t *testing.T) {
 	b, errs := shop(t).Prepare(`{ware(name:"a"){price}b:ware(name:"b"){price}}`, "", nil)
 	if errs != nil {
 		t.Fatal(errs)

@@ -183,8 +183,8 @@ func (b *Bound) locations(f *field) []Location {
 // Kind returns the kind of the operation: ast.Query or ast.Subscription.
 func (b *Bound) Kind() ast.Operation { return b.op.kind }
 
-// Subscribes reports whether the operation that Find found is a subscription, which Find does not bind. Use
-// PrepareCached instead.
+// Subscribes reports whether Find found a subscription. Find does not bind subscriptions: use PrepareCached
+// instead.
 func (b *Bound) Subscribes() bool { return b.op != nil && b.op.kind == ast.Subscription }
 
 // Name returns the name of the operation, or "" if it is anonymous.
@@ -220,8 +220,9 @@ func (b *Bound) rootArguments(f *field) (Args, *Error) {
 // Batches reports whether Batch yields the arguments of more than one field.
 func (b *Bound) Batches() bool { return len(b.plan.batch) > 1 }
 
-// Batch yields the arguments of each field below which the field named by its [Field].Batch is selected, in the
-// order of the document. It skips fields with invalid arguments, because Run reports them.
+// Batch yields the arguments of the fields that need a batch read, in the order of the document. These are the
+// fields that set [Field].Batch and below which a field with that name is selected. Batch skips fields with invalid
+// arguments, because Run reports them.
 func (b *Bound) Batch() iter.Seq[Args] {
 	return func(yield func(Args) bool) {
 		for _, f := range b.plan.batch {
@@ -263,7 +264,7 @@ func (b *Bound) Identity(dst []byte) []byte {
 }
 
 // Key returns a text that is equal for two Bounds that have the same plan and the same variables, and therefore the
-// same response. It leaves out a variable whose only use is as an argument of the first field, if but lists the
+// same response. It ignores a variable whose only use is as an argument of the first field, if but contains the
 // index of that argument.
 func (b *Bound) Key(but ...int) string {
 	return string(b.appendVariables(strconv.AppendUint(nil, b.plan.id, 36), but))

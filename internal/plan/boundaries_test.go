@@ -27,7 +27,7 @@ func TestEveryPrefixOfDocumentIsSyntaxError(t *testing.T) {
 				t.Errorf("%q: got errors %v, want one syntax error", text[:i], errs)
 			}
 			if c.Find(&Bound{}, []byte(text[:i]), "", nil) {
-				t.Errorf("Find reports true for the prefix %q", text[:i])
+				t.Errorf("Find reports true for the prefix %q, want false", text[:i])
 			}
 		}
 	}
@@ -283,7 +283,7 @@ func TestFragmentChainsAreLimitedLikeParserNesting(t *testing.T) {
 	}
 }
 
-func TestHostFieldsMayFillResponseLimit(t *testing.T) {
+func TestHostFieldsMayReachResponseLimit(t *testing.T) {
 	table, err := Extend(table(), Extension{Query: graphql.Fields{"words": {Type: graphql.NewList(graphql.String),
 		Resolve: func(graphql.ResolveParams) (any, error) { return []string{"one", "two", "three"}, nil }}}})
 	must(t, err)
@@ -297,7 +297,7 @@ func TestHostFieldsMayFillResponseLimit(t *testing.T) {
 		case strings.Contains(got, fmt.Sprintf(`"message":"The answer exceeds the limit of %d bytes."`, limit)):
 			exceeded = limit
 		default:
-			t.Errorf("limit of %d bytes: got %s", limit, got)
+			t.Errorf("limit of %d bytes: got %s, want data or the limit error", limit, got)
 		}
 	}
 	if exceeded < 50 || exceeded > 350 {
@@ -315,14 +315,14 @@ func (most roomFor) Grow(n int) *Error {
 	return nil
 }
 
-func TestResponseWithReservationMayFillResponseLimit(t *testing.T) {
+func TestResponseWithReservationMayReachLimit(t *testing.T) {
 	text := `{echo(s:"` + strings.Repeat("x", 3*unreservedBytes) + `")}`
 	data := len(ask(testCache(t, Limits{}), text, nil)) - len(`{"data":}`)
 	for limit, want := range map[int]string{data: `{"data":{"echo":`, data - 1: "The answer exceeds the limit"} {
 		b := prepare(t, testCache(t, Limits{Answer: limit}), text, nil)
 		b.Reservation = roomFor(1 << 20)
 		if got := string(b.run(world{})); !strings.Contains(got, want) {
-			t.Errorf("%d bytes of data with a limit of %d: got %.100s", data, limit, got)
+			t.Errorf("%d bytes of data with a limit of %d: got %.100s, want %s", data, limit, got, want)
 		}
 	}
 }

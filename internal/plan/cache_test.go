@@ -26,10 +26,10 @@ func TestCachedDocumentsAreNotCompiledAgain(t *testing.T) {
 		t.Error("a cached document was compiled again")
 	}
 	if first, second := prepare(t, c, text, on), prepare(t, c, text, on); first.plan != second.plan {
-		t.Error("a cached variant was compiled again")
+		t.Error("a cached plan for the same variables was compiled again")
 	}
 	if prepare(t, c, text, on).plan == prepare(t, c, text, off).plan {
-		t.Error("two variants share a plan")
+		t.Error("different values of a variable in @skip share a plan")
 	}
 	if a, b := ask(c, text, on), ask(c, text, off); a != `{"data":{}}` || b != `{"data":{"int":42}}` {
 		t.Errorf("got %s with @skip(if: true) and %s with @skip(if: false)", a, b)
@@ -63,7 +63,7 @@ func TestNullForSkipOrIncludeIsError(t *testing.T) {
 	if b, errs := c.Prepare(other, "Q", null); errs != nil {
 		t.Errorf("null in another operation: got %v, want no error", errs)
 	} else if got := string(b.run(world{})); got != `{"data":{"int":42}}` {
-		t.Errorf("null in another operation: got %s", got)
+		t.Errorf("null in another operation: got %s, want data", got)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestCacheStaysWithinCacheBytes(t *testing.T) {
 		}
 		prepare(t, c, text.String(), variables)
 	}
-	check("variants")
+	check("plans for different variables")
 
 	huge := "{" + strings.Repeat("...{id:int string float} ", 200) + "} #" + strings.Repeat("y", 20_000)
 	c.limits.CacheBytes = 20_000
@@ -196,7 +196,7 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 				text := fmt.Sprintf("query($on: Boolean!){a%d: echo(i: %d) b: string @include(if: $on) node{id}}", i%40, w%2)
 				b, errs := c.Prepare(text, "", map[string]any{"on": i%3 == 0})
 				if errs != nil {
-					t.Errorf("%s: %v", text, errs)
+					t.Errorf("%s: got %v, want no error", text, errs)
 					return
 				}
 				want := fmt.Sprintf(`{"data":{"a%d":"[%d,null,null,null,null,null,null,null,null,null]"`, i%40, w%2)
@@ -271,7 +271,7 @@ func TestPrepareCachedCompilesNothing(t *testing.T) {
 	}
 	var b Bound
 	if given := []Variable{{[]byte("v"), true}}; !c.Find(&b, []byte(text), "", given) {
-		t.Error("Find reports false for a compiled variant")
+		t.Error("Find reports false although the plan for these variables is compiled")
 	}
 }
 

@@ -26,7 +26,7 @@ type Plan struct {
 	// maxCost is the maximum cost for any variables.
 	maxCost Cost
 
-	// batch has the fields below which the field named by [Field].Batch is selected.
+	// batch has the fields that need a batch read. See [Bound.Batch].
 	batch []*field
 	// dependent has the fields whose value may depend on more than their source.
 	dependent []*field

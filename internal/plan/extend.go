@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// An Extension has the fields and types that a host adds to a table.
+// An Extension has the fields and types that a host adds to the table that declares the schema. See [Type].
 type Extension struct {
 	// Query and Subscription are the fields to add to the root types. A field of Subscription
 	// runs once for each event, with the event as its source.

@@ -86,7 +86,7 @@ func FuzzPrepareAndRun(f *testing.F) {
 		}
 		answer := b.run(src)
 		if again, _ := c.Prepare(text, "", variables); again == nil || !bytes.Equal(again.run(src), answer) {
-			t.Error("the second response differs")
+			t.Error("the response after a second Prepare differs from the first")
 		}
 		if bytes.Contains(answer, []byte("The answer exceeds")) || bytes.Contains(answer, []byte("Further field errors")) {
 			return
@@ -102,7 +102,7 @@ func FuzzPrepareAndRun(f *testing.F) {
 		// The reference executor gets wrong values of block strings from gqlparser.
 		data, paths := split(t, answer)
 		if !strings.Contains(text, `"""`) && (data != want || !reflect.DeepEqual(paths, pathsOf(r.errs))) {
-			t.Errorf("got  %s %v\nwant %s %v", data, paths, want, r.errs)
+			t.Errorf("got  %s with errors at %v\nwant %s with errors at %v", data, paths, want, r.errs)
 		}
 	})
 }

@@ -279,7 +279,7 @@ func (h *hostExecutor) setLeaf(n *node, leaf []byte) bool {
 	return true
 }
 
-// grow counts memory of the tree towards the limit on the response.
+// grow counts memory of the tree against the limit on the response.
 func (h *hostExecutor) grow(bytes int) {
 	h.bytes += bytes + nodeBytes
 	if n := h.bytes + len(h.dst); n > h.threshold {

@@ -13,7 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// hosted reports whether a field of an object is a field of the host, which is resolved as in graphql-go.
+// hosted reports whether the host declared f, a field of an object. Such a field is resolved as in graphql-go.
 func (f *Field) hosted() bool {
 	return f.Append == nil && !f.Same && f.Get == nil && f.Resolve == nil
 }

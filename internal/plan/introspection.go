@@ -70,9 +70,9 @@ func appendBool(dst []byte, b bool) []byte {
 	return append(dst, "false"...)
 }
 
-// describedFields returns the fields that __Field, __InputValue, __EnumValue and __Directive have in common. of
-// returns the name, the description and the directives of a source value. If deprecable is set, the result includes
-// the fields about deprecation.
+// describedFields returns the fields that __Field, __InputValue, __EnumValue and __Directive have in common. The
+// function of returns the name, the description and the directives of a source value. If deprecable is set, the
+// result includes the fields about deprecation.
 func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList), deprecable bool) []Field {
 	fields := []Field{
 		{Name: "name", Append: func(dst []byte, src any) []byte { name, _, _ := of(src); return AppendString(dst, name) }},

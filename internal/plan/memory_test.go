@@ -89,7 +89,7 @@ func TestCountedMemoryOfConditionalPlansMatchesHeap(t *testing.T) {
 	}
 }
 
-func TestRejectedDocumentsAreNotKept(t *testing.T) {
+func TestRejectedDocumentsAreNotKeptInMemory(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	before := heap()
 	for i := range 1000 {
@@ -138,8 +138,7 @@ func TestCountedMemoryOfBoundsMatchesHeap(t *testing.T) {
 	}
 }
 
-// Documents with the same fingerprint share a plan. Each Bound keeps its text and
-// placeholders.
+// Documents with the same fingerprint share a plan, but each Bound keeps its own text and placeholders.
 func TestCountedMemoryOfBoundsWithPlaceholdersMatchesHeap(t *testing.T) {
 	for name, text := range map[string]string{
 		"few":  `{echo(s:"number %d")}`,

@@ -22,8 +22,9 @@ func (c *Cache) Check(text string) Errors {
 // Remember stores a document, which Prepare must have accepted, under its hash for Recall. The document may be
 // evicted like any other. The client then has to send its text again.
 //
-// If the document is cached only by its fingerprint, it must be compiled first. If compile is not set, Remember
-// does nothing in this case and reports false.
+// Prepare accepts a document without compiling it if a document that differs only in literals has been compiled. In
+// this case, the document must be compiled first. If compile is not set, Remember does not store it and reports
+// false.
 func (c *Cache) Remember(hash, text string, compile bool) bool {
 	if compile {
 		_, _ = c.load(text)

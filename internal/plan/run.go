@@ -75,7 +75,7 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) (response []byte,
 	return dst, first
 }
 
-// data appends the object of the operation. If a [Field].Append or a [Field].Get panics, the response has no data,
+// data appends the data of the response. If a [Field].Append or a [Field].Get panics, the response has no data,
 // because these functions are called without a recover of their own.
 func (r *run) data(root any) (ok bool) {
 	defer func() {

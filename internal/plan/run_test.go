@@ -86,8 +86,9 @@ func TestPanicInValidationRuleBecomesMaskedError(t *testing.T) {
 	const text = `query($v: Boolean!){int @skip(if: $v)}`
 	prepare(t, c, text, map[string]any{"v": true})
 	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
-	if got := ask(c, text, map[string]any{"v": false}); !strings.Contains(got, internal) { // the document is cached, this variant is not
-		t.Errorf("variant: got %s", got)
+	// The document is cached, but the plan for these variables is not.
+	if got := ask(c, text, map[string]any{"v": false}); !strings.Contains(got, internal) {
+		t.Errorf("new plan of a cached document: got %s, want a masked error", got)
 	}
 }
 
@@ -209,7 +210,7 @@ func TestFieldErrorsAreLimited(t *testing.T) {
 		t.Errorf("long response name: got %d bytes, want valid JSON with one error", len(got))
 	}
 	if got := ask(c, "{long}", nil); !strings.Contains(got, `{"message":"`+strings.Repeat("é", 148)+`...",`) {
-		t.Errorf("long message: got %s", got)
+		t.Errorf("long message: got %s, want it shortened", got)
 	}
 }
 

@@ -120,17 +120,17 @@ type Schema struct {
 	order []*ast.Definition
 	// ql is the schema in the form of graphql-go.
 	ql graphql.Schema
-	// fields has the rows of all fields, by the names of type and field.
+	// fields maps the name of a type and the name of its field to the row of the field.
 	fields map[string]map[string]*Field
-	// is has [Type].Is by the name of the type.
+	// is maps the name of a type to its [Type].Is.
 	is map[string]func(any) bool
-	// declared has the types that the host declared, by name.
+	// declared maps the name of a type to the type that the host declared, or nil.
 	declared map[string]graphql.Type
 	// opaque has the names of the input types whose values may contain a value of a host's scalar.
 	opaque map[string]bool
-	// objects has the object types of each composite type, by the name of the composite type.
+	// objects maps the name of a composite type to its object types.
 	objects map[string][]*ast.Definition
-	// defaults has the default value of each argument.
+	// defaults maps an argument to its default value.
 	defaults map[*ast.ArgumentDefinition]any
 }
 

@@ -72,7 +72,7 @@ func repeating(levels int, end string) string {
 
 // There can be hundreds of paths to a fragment of two fields. If the literals in the fragment did not count for
 // each path, a document of 3 kB could make the server compare or coerce 700,000 literals.
-func TestLiteralsInFragmentCountOncePerPath(t *testing.T) {
+func TestLiteralsInFragmentCountForEachPath(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	literal := "echo(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 80)+"]", 10) + "]) "
 	for name, end := range map[string]string{"merged": strings.Repeat(literal, 2), "compiled": literal,
@@ -92,7 +92,8 @@ func wide(n int, object string) string {
 	return "{echo(os:[" + strings.Repeat(object, n) + "]) echo(os:[" + strings.Repeat(object, n) + "])}"
 }
 
-// preparing has functions that return a document with n parts. Preparing the document must take linear time.
+// preparing has, by name, functions that return a document with n parts. Preparing the document must take linear
+// time.
 var preparing = map[string]func(n int) string{
 	"fields":                 func(n int) string { return "{" + many(n, "a%d:int") + "}" },
 	"equal fields":           func(n int) string { return "{" + strings.Repeat("int ", n) + "}" },
