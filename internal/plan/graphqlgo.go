@@ -13,7 +13,8 @@ import (
 // Its resolvers return the same values as the plans, so that tests can compare responses with those of graphql.Do.
 func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 	types := map[string]graphql.Type{
-		"Int": graphql.Int, "Float": graphql.Float, "String": graphql.String, "Boolean": graphql.Boolean, "ID": graphql.ID,
+		"Int": graphql.Int, "Float": graphql.Float, "String": graphql.String, "Boolean": graphql.Boolean,
+		"ID": graphql.ID,
 	}
 	var ref func(t *ast.Type) graphql.Type
 	ref = func(t *ast.Type) graphql.Type {
@@ -67,7 +68,8 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 					fields := graphql.InputObjectConfigFieldMap{}
 					for _, f := range def.Fields {
 						fields[f.Name] = &graphql.InputObjectFieldConfig{
-							Type: ref(f.Type), Description: f.Description, DefaultValue: s.constant(f.Type, f.DefaultValue)}
+							Type: ref(f.Type), Description: f.Description,
+							DefaultValue: s.constant(f.Type, f.DefaultValue)}
 					}
 					return fields
 				})})

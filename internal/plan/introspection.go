@@ -75,7 +75,10 @@ func appendBool(dst []byte, b bool) []byte {
 // result includes the fields about deprecation.
 func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList), deprecable bool) []Field {
 	fields := []Field{
-		{Name: "name", Append: func(dst []byte, src any) []byte { name, _, _ := of(src); return AppendString(dst, name) }},
+		{Name: "name", Append: func(dst []byte, src any) []byte {
+			name, _, _ := of(src)
+			return AppendString(dst, name)
+		}},
 		{Name: "description", Append: func(dst []byte, src any) []byte {
 			_, desc, _ := of(src)
 			return appendStringOrNull(dst, desc)
@@ -136,13 +139,13 @@ func (s *Schema) root(def *ast.Definition) any {
 	return namedType(s, def.Name)
 }
 
-// dependsOnNothing is the [Field].Depends function of fields whose values only depend on the schema.
-func dependsOnNothing(Args) any { return nil }
+// onlyOnSchema is the [Field].Depends function of fields whose values depend only on the schema.
+func onlyOnSchema(Args) any { return nil }
 
 // introspectionFields returns the root fields __schema and __type.
 func (s *Schema) introspectionFields() (schema, typ *Field) {
 	schema = &Field{Get: func(any) any { return s }}
-	typ = &Field{Depends: dependsOnNothing, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+	typ = &Field{Depends: onlyOnSchema, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
 		name, _ := args[0].(string)
 		return s.root(s.types.Types[name]), nil
 	}}
@@ -165,7 +168,9 @@ var introspection = []Type{
 		}},
 		{Name: "queryType", Get: func(src any) any { return src.(*Schema).root(src.(*Schema).types.Query) }},
 		{Name: "mutationType", Get: func(src any) any { return src.(*Schema).root(src.(*Schema).types.Mutation) }},
-		{Name: "subscriptionType", Get: func(src any) any { return src.(*Schema).root(src.(*Schema).types.Subscription) }},
+		{Name: "subscriptionType", Get: func(src any) any {
+			return src.(*Schema).root(src.(*Schema).types.Subscription)
+		}},
 		{Name: "directives", Get: func(src any) any {
 			s := src.(*Schema)
 			list := itemList{}
@@ -206,7 +211,7 @@ var introspection = []Type{
 			}
 			return append(dst, "null"...)
 		}},
-		{Name: "fields", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "fields", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(typeSource)
 			if n.wrapping() != "" || n.def().Kind != ast.Object && n.def().Kind != ast.Interface {
 				return nil, nil
@@ -241,7 +246,7 @@ var introspection = []Type{
 			}
 			return list
 		}},
-		{Name: "enumValues", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "enumValues", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(typeSource)
 			if n.wrapping() != "" || n.def().Kind != ast.Enum {
 				return nil, nil
@@ -254,7 +259,7 @@ var introspection = []Type{
 			}
 			return list, nil
 		}},
-		{Name: "inputFields", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "inputFields", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(typeSource)
 			if n.wrapping() != "" || n.def().Kind != ast.InputObject {
 				return nil, nil
@@ -291,7 +296,7 @@ var introspection = []Type{
 		f := src.(fieldSource).def
 		return f.Name, f.Description, f.Directives
 	}, true),
-		Field{Name: "args", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		Field{Name: "args", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			f := src.(fieldSource)
 			return argumentsOf(f.s, f.def.Arguments, args), nil
 		}},
@@ -327,7 +332,7 @@ var introspection = []Type{
 			}
 			return list
 		}},
-		Field{Name: "args", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		Field{Name: "args", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			d := src.(directiveSource)
 			return argumentsOf(d.s, d.def.Arguments, args), nil
 		}},

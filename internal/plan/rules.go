@@ -140,8 +140,8 @@ func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) 
 			name = "Subscription " + strconv.Quote(op.Name)
 		}
 		first := ""
-		// visited prevents second visits of a fragment. They would only repeat errors, and there would be 3^n visits of n
-		// fragments if each spreads the next one three times.
+		// visited prevents second visits of a fragment. They would only repeat errors, and if each of n fragments
+		// spreads the next one three times, there would be 3^n visits.
 		visited := map[string]bool{}
 		var walk func(ast.SelectionSet)
 		conditional := func(directives ast.DirectiveList, pos *ast.Position) {
