@@ -44,15 +44,15 @@ func TestCachedDocumentsAreNotCompiledAgain(t *testing.T) {
 func TestNullForSkipOrIncludeIsError(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	null := map[string]any{"v": nil}
-	const refused = `{"errors":[{"message":"Variable \"$v\" must not be null where a \"Boolean!\" is expected.",` +
+	const nullError = `{"errors":[{"message":"Variable \"$v\" must not be null where a \"Boolean!\" is expected.",` +
 		`"locations":[{"line":1,"column":7}],"extensions":{"code":"BAD_USER_INPUT"}}]}`
 	for _, text := range []string{
 		"query($v:Boolean=true){int @skip(if:$v)}",
 		"query($v:Boolean=true){...F} fragment F on Query{self{...@include(if:$v){int}}}",
 	} {
 		for range 2 { // the second time it is cached
-			if got := ask(c, text, null); got != refused {
-				t.Errorf("%s: got %s, want %s", text, got, refused)
+			if got := ask(c, text, null); got != nullError {
+				t.Errorf("%s: got %s, want %s", text, got, nullError)
 			}
 		}
 	}

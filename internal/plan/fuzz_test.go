@@ -15,7 +15,7 @@ import (
 
 func FuzzPrepareAndRun(f *testing.F) {
 	s := testSchema(f)
-	for _, test := range refused {
+	for _, test := range invalidDocuments {
 		f.Add(test.text, `{}`)
 	}
 	for _, text := range accepted {

@@ -161,7 +161,7 @@ func (m *measurement) operation(op *ast.OperationDefinition) {
 	m.countDirectives(op.Directives, 0)
 	total := m.set(op.SelectionSet, 0)
 	if total.fields > m.Fields {
-		m.refuse(fieldsError(op, m.Fields))
+		m.reject(fieldsError(op, m.Fields))
 	}
 }
 
@@ -190,7 +190,7 @@ func (m *measurement) set(set ast.SelectionSet, level int) size {
 	m.openSets++
 	defer func() { m.openSets-- }()
 	if m.openSets > parser.MaxNestingDepth { // set also recurses for fragments, which nest nothing in the text
-		m.refuse(depthError(set[0].GetPosition(), parser.MaxNestingDepth))
+		m.reject(depthError(set[0].GetPosition(), parser.MaxNestingDepth))
 	}
 	names := make(map[string]int, len(set))
 	for _, sel := range set {
@@ -236,7 +236,7 @@ func (m *measurement) fragment(name string, pos *ast.Position) size {
 	s, known := m.sizes[name]
 	if known {
 		if s.inProgress {
-			m.refuse(fragmentError("Cannot spread fragment %q within itself.", name, pos))
+			m.reject(fragmentError("Cannot spread fragment %q within itself.", name, pos))
 		}
 		return s
 	}
@@ -298,16 +298,16 @@ func (m *measurement) countDirectives(directives ast.DirectiveList, level int) {
 
 func (m *measurement) checkDepth(levels int, pos *ast.Position) {
 	if levels > m.Depth {
-		m.refuse(depthError(pos, m.Depth))
+		m.reject(depthError(pos, m.Depth))
 	}
 }
 
 func (m *measurement) fail(limit string, pos *ast.Position, format string, args ...any) {
-	m.refuse(limitError(limit, pos, format, args...))
+	m.reject(limitError(limit, pos, format, args...))
 }
 
-// refuse stores the first error. The walk then stops.
-func (m *measurement) refuse(e *Error) {
+// reject stores the first error. The walk then stops.
+func (m *measurement) reject(e *Error) {
 	if m.err == nil {
 		m.err = e
 	}

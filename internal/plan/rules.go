@@ -42,7 +42,7 @@ func (s *Schema) validation(noIntrospection bool) []core.Rule {
 		{Name: "OneSubscriptionRoot", RuleFunc: s.oneSubscriptionRoot},
 	}
 	if noIntrospection {
-		all = append(all, core.Rule{Name: "NoIntrospection", RuleFunc: refuseIntrospection})
+		all = append(all, core.Rule{Name: "NoIntrospection", RuleFunc: rejectIntrospection})
 	}
 	return all
 }
@@ -183,8 +183,8 @@ func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) 
 	})
 }
 
-// refuseIntrospection reports the fields __schema and __type.
-func refuseIntrospection(on *core.Events, addError core.AddErrFunc) {
+// rejectIntrospection reports the fields __schema and __type.
+func rejectIntrospection(on *core.Events, addError core.AddErrFunc) {
 	on.OnField(func(_ *core.Walker, f *ast.Field) {
 		if f.Name == "__schema" || f.Name == "__type" {
 			addError(core.Message("Introspection is turned off."), core.At(f.Position))

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// refused has invalid documents, each with a part of the expected message.
-var refused = []struct{ text, want string }{
+// invalidDocuments has invalid documents, each with a part of the expected message.
+var invalidDocuments = []struct{ text, want string }{
 	// Documents that gqlparser accepts although they do not follow the grammar of GraphQL.
 	{``, "Unexpected <EOF>"}, {` # nothing`, "Unexpected <EOF>"},
 	{`fragment A($x: Int) on Query{int} {...A}`, "A fragment has no variables"},
@@ -165,7 +165,7 @@ var accepted = []string{
 
 func TestInvalidDocumentsAreRejected(t *testing.T) {
 	c := testCache(t, defaultLimits)
-	for _, test := range refused {
+	for _, test := range invalidDocuments {
 		_, errs := c.Prepare(test.text, "", nil)
 		if errs == nil {
 			t.Errorf("%s: accepted, want errors", test.text)
