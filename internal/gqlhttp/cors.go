@@ -10,17 +10,20 @@ import (
 // AllowedMethods is the value of the headers Allow and Access-Control-Allow-Methods.
 const AllowedMethods = "GET, HEAD, OPTIONS, POST"
 
-// Origins lists the web origins whose pages may call the API, or "*". If it is empty, only pages of the server's own
-// host may.
+// Origins lists the web origins whose pages may call the API, or "*" for all origins. Pages from the server's own host
+// may always call the API.
 type Origins []string
 
-// ValidOrigin reports whether a browser could send origin. One with a slash at its end, for example, would never match.
+// ValidOrigin reports whether origin is "*" or has the form in which browsers send an origin. For example, an origin
+// with a trailing slash would never match.
 func ValidOrigin(origin string) bool {
 	u, err := url.Parse(origin)
-	return origin == "*" || err == nil && u.Scheme != "" && u.Host != "" && strings.EqualFold(u.Scheme+"://"+u.Host, origin)
+	return origin == "*" ||
+		err == nil && u.Scheme != "" && u.Host != "" && strings.EqualFold(u.Scheme+"://"+u.Host, origin)
 }
 
-// Allowed reports whether the page that sent r may call the API. A request without an Origin comes from no page.
+// Allowed reports whether the page that sent r may call the API. A request without an Origin header is allowed,
+// because it does not come from a page of another origin.
 func (o Origins) Allowed(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" || slices.Contains(o, "*") || o.listed(origin) {
@@ -34,8 +37,8 @@ func (o Origins) listed(origin string) bool {
 	return slices.ContainsFunc(o, func(known string) bool { return strings.EqualFold(known, origin) })
 }
 
-// SetHeader lets the page that sent r read the response, if it may. Credentials are never allowed: the page itself sets
-// the header with the secret.
+// SetHeader sets Access-Control-Allow-Origin if the page that sent r may read the response. It never allows
+// credentials, such as cookies, because pages send their secret in a header that they set themselves.
 func (o Origins) SetHeader(h http.Header, r *http.Request) {
 	if len(o) == 0 {
 		return
@@ -49,13 +52,14 @@ func (o Origins) SetHeader(h http.Header, r *http.Request) {
 	}
 }
 
-// ServeOptions responds to OPTIONS, which need not be a preflight request. SetHeader and SetVary come first.
+// ServeOptions responds to an OPTIONS request, which may be a CORS preflight request. Call SetHeader and SetVary
+// first.
 func ServeOptions(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Allow", AllowedMethods)
 	if h.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", AllowedMethods)
-		h.Set("Vary", h.Get("Vary")+", Access-Control-Request-Headers") // SetVary has left one line
+		h.Set("Vary", h.Get("Vary")+", Access-Control-Request-Headers") // SetVary has left only one line
 		if headers := allowedHeaders(r); headers != "" {
 			h.Set("Access-Control-Allow-Headers", headers)
 		}
@@ -64,7 +68,7 @@ func ServeOptions(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// allowedHeaders returns the headers that the page wants to send and may.
+// allowedHeaders returns those headers in Access-Control-Request-Headers that a page may send.
 func allowedHeaders(r *http.Request) string {
 	var allowed []string
 	for name := range strings.SplitSeq(strings.Join(r.Header.Values("Access-Control-Request-Headers"), ","), ",") {

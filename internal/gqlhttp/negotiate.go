@@ -13,18 +13,22 @@ const (
 	EventStream     = "text/event-stream"
 )
 
-// maxAccept is the size in bytes up to which Accept headers are read. Browsers send less than 300 bytes.
+// maxAccept is the maximum size of all Accept headers together, in bytes. Browsers send less than 300 bytes.
 const maxAccept = 4 << 10
 
-// A preference is the weight of a media type in an Accept list and its position, from 1; 0 if it is not in the list.
+// A preference is the weight and the position of a media type in an Accept list. Positions count from 1. The position
+// is 0 if the type is not in the list.
 type preference struct {
 	q        float64
 	position int
 }
 
-// Negotiate returns the JSON media type that the Accept headers prefer (RFC 9110, section 12.5.1), and "" if they accept
-// none: of two with the same weight, the first. A wildcard stands for application/json, unless that is refused by name.
-// events reports whether they accept event streams, which need their name. Headers of more than 4 KiB accept nothing.
+// Negotiate returns the JSON media type that the Accept headers prefer (RFC 9110, section 12.5.1), or "" if they
+// accept none. If both types have the same weight, it returns the one that is listed first. A wildcard stands for
+// application/json, unless the headers exclude application/json by name. Then it stands for the other type.
+//
+// events reports whether the headers accept event streams, for which a wildcard does not suffice. Headers of more than
+// 4 KiB in total accept nothing.
 func Negotiate(accept []string) (media string, events bool) {
 	if len(accept) == 0 {
 		return JSON, false
@@ -70,7 +74,8 @@ func Negotiate(accept []string) (media string, events bool) {
 	return media, preferences[EventStream].q > 0
 }
 
-// accepted parses one item of an Accept list.
+// accepted parses one item of an Accept list. ok is false if the item is malformed or asks for a charset other than
+// UTF-8.
 func accepted(item string) (name string, q float64, ok bool) {
 	name, params, err := mime.ParseMediaType(item)
 	if err != nil {

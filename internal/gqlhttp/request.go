@@ -1,5 +1,5 @@
-// Package gqlhttp has the rules of HTTP that requests and responses of any GraphQL service follow: bodies, content
-// negotiation, CORS and the headers of caches. It knows neither a schema nor a chain.
+// Package gqlhttp implements the parts of HTTP that every GraphQL service needs: request bodies, content negotiation,
+// CORS and cache headers. It knows neither the schema nor the blockchain.
 package gqlhttp
 
 import (
@@ -12,14 +12,16 @@ import (
 	"strings"
 )
 
-// Errors of [ReadBody].
 var (
+	// ErrBodyTooLarge is returned by [ReadBody] if the body exceeds the limit.
 	ErrBodyTooLarge = errors.New("body too large")
-	ErrBodyRefused  = errors.New("no room for the body")
+	// ErrBodyRefused is returned by [ReadBody] if grow does not allow more memory.
+	ErrBodyRefused = errors.New("no memory left for the body")
 )
 
-// ReadBody appends the body of r to dst: at most limit bytes, unless limit is 0. It reads the bytes that are there before
-// it makes more room, and asks grow for that.
+// ReadBody reads the body r to its end and appends it to dst. If dst then has more than limit bytes, ReadBody returns
+// ErrBodyTooLarge; 0 means no limit. Each time that ReadBody enlarges dst, it calls grow with the number of additional
+// bytes. If grow returns false, ReadBody returns ErrBodyRefused.
 func ReadBody(dst []byte, r io.Reader, limit int, grow func(bytes int) bool) ([]byte, error) {
 	for {
 		n, err := r.Read(dst[len(dst):cap(dst)])
@@ -41,14 +43,15 @@ func ReadBody(dst []byte, r io.Reader, limit int, grow func(bytes int) bool) ([]
 	}
 }
 
-// IsJSON reports whether the header says that the body is uncompressed JSON in UTF-8.
+// IsJSON reports whether the header declares that the body is JSON in UTF-8, and whether it declares that the body is
+// not compressed.
 func IsJSON(header http.Header) (json, plain bool) {
 	encoding := first(header["Content-Encoding"])
 	return isJSON(first(header["Content-Type"])), encoding == "" || strings.EqualFold(encoding, "identity")
 }
 
 func isJSON(contentType string) bool {
-	if len(contentType) > 256 { // parsing more is expensive
+	if len(contentType) > 256 { // parsing longer values is expensive
 		return false
 	}
 	switch contentType {
@@ -68,15 +71,15 @@ func first(values []string) string {
 	return values[0]
 }
 
-// CloseUnread closes the connection after the response if the body of r is not read: net/http would read it to its end,
-// however slow, before it sends the response.
+// CloseUnread makes net/http close the connection after the response if the body of r has not been read. Otherwise,
+// net/http would read the body, no matter how slowly the client sends it, before it sends the response.
 func CloseUnread(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
 }
 
-// IsUpgrade reports whether r asks for a WebSocket.
+// IsUpgrade reports whether r asks for an upgrade to WebSocket.
 func IsUpgrade(r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// Header values that all responses share and nobody writes to. They have no spare capacity, so that an append copies
-// them. They save three allocations per response (BenchmarkHeader).
+// Header values that all responses share, to save three allocations per response (see BenchmarkHeader). They must not
+// be modified. They have no spare capacity, so that append copies them.
 var (
 	utf8JSON    = []string{JSON + "; charset=utf-8"}
 	utf8GraphQL = []string{GraphQLResponse + "; charset=utf-8"}
@@ -27,12 +27,12 @@ var (
 		return all
 	}()
 
-	// NoStore is the value of Cache-Control for responses that must not be kept.
+	// NoStore is the value of Cache-Control for responses that must not be cached.
 	NoStore = []string{"no-store"}
 )
 
-// SetVary names the request headers that responses depend on, in addition to those that the host has named. It leaves
-// one line: nginx 1.22 reads only the last.
+// SetVary adds the request headers on which responses depend to those that the host has set in Vary. It joins all of
+// them into one line, because nginx 1.22 reads only the last line.
 func SetVary(header http.Header) {
 	if own := header["Vary"]; len(own) > 0 {
 		header["Vary"] = []string{strings.Join(own, ", ") + ", " + varies[0]}
@@ -41,7 +41,7 @@ func SetVary(header http.Header) {
 	header["Vary"] = varies
 }
 
-// SetContent sets the headers of a body of n bytes. media is JSON or GraphQLResponse; for others, the caller sets
+// SetContent sets the headers for a body of n bytes. If media is neither JSON nor GraphQLResponse, the caller sets
 // Content-Type.
 func SetContent(header http.Header, media string, n int) {
 	switch media {
@@ -60,14 +60,15 @@ func contentLength(n int) []string {
 	return []string{strconv.Itoa(n)}
 }
 
-// Send writes a response, whose body body writes, and flushes it. The client has timeout to take it; 0 means no limit. An
-// error means that it did not take all of it, and wraps os.ErrDeadlineExceeded if the time was over.
+// Send writes a response and flushes it. The function body writes its body. The client must receive the response
+// within timeout; 0 means no limit. An error means that the client did not receive the whole response. The error wraps
+// os.ErrDeadlineExceeded if timeout has expired.
 func Send(w http.ResponseWriter, r *http.Request, status int, timeout time.Duration, body func() error) error {
 	rc := http.NewResponseController(w)
 	end := time.Duration(math.MaxInt64)
 	if timeout > 0 {
-		// If the host's ResponseWriter has no deadlines, they are left to the host. net/http removes this one when the
-		// request is done.
+		// If the host's ResponseWriter does not support deadlines, the host itself must limit the time. net/http
+		// removes the deadline when the request is done.
 		end = xsync.Clock(timeout)
 		_ = rc.SetWriteDeadline(xsync.Deadline(timeout))
 	}
@@ -76,17 +77,18 @@ func Send(w http.ResponseWriter, r *http.Request, status int, timeout time.Durat
 	if r.Method != http.MethodHead {
 		err = body()
 	}
-	// Flushed here and not after the request has been counted as done: when Shutdown returns, a host may end the process.
+	// Flush before the request is counted as done, because the host may end the process as soon as Shutdown returns.
 	if unsent := rc.Flush(); err == nil && !errors.Is(unsent, http.ErrNotSupported) {
 		err = unsent
 	}
-	if r.ProtoMajor > 1 && err != nil && xsync.Clock(0) >= end { // HTTP/2 reports a closed stream
+	if r.ProtoMajor > 1 && err != nil && xsync.Clock(0) >= end { // HTTP/2 reports only a closed stream
 		err = fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)
 	}
 	return err
 }
 
-// Matches reports whether a header If-None-Match has the entity tag, compared weakly (RFC 9110, section 13.1.2).
+// Matches reports whether an If-None-Match header contains the entity tag, by weak comparison (RFC 9110, section
+// 13.1.2).
 func Matches(header http.Header, tag string) bool {
 	for _, line := range header["If-None-Match"] {
 		for known := range strings.SplitSeq(line, ",") {

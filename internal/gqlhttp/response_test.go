@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkHeader compares header values that responses share with values of their own.
+// BenchmarkHeader compares header values that all responses share with values that each response allocates.
 func BenchmarkHeader(b *testing.B) {
 	header := http.Header{}
 	b.Run("shared", func(b *testing.B) {
@@ -19,7 +19,8 @@ func BenchmarkHeader(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			v := [...]string{utf8JSON[0], strconv.Itoa(321), "nosniff"}
-			header["Content-Type"], header["Content-Length"], header["X-Content-Type-Options"] = v[0:1:1], v[1:2:2], v[2:3:3]
+			header["Content-Type"], header["Content-Length"] = v[0:1:1], v[1:2:2]
+			header["X-Content-Type-Options"] = v[2:3:3]
 		}
 	})
 }

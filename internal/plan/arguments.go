@@ -6,25 +6,23 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// An argument is coerced when the field runs, because the field's arguments contain
-// variables.
+// An argument is one argument of a field whose arguments contain variables. It is coerced each time the field runs.
 type argument struct {
 	name     string
 	typ      *ast.Type
-	value    *ast.Value // nil if absent
-	variable int        // if the value is a variable, its index; else -1
-	def      any
+	value    *ast.Value // as written in the document; nil if absent
+	variable int        // if value is a variable, its index in Bound.variables; else -1
+	def      any        // the default value that the schema declares
 }
 
-// A callSite identifies the arguments of a field in the document. All fields that are
-// compiled from it share their literals.
+// A callSite is a place in the document that passes arguments to a field. All compiled fields with the same
+// callSite share their compiled arguments.
 type callSite struct {
 	def  *ast.FieldDefinition
 	node *ast.Field
 }
 
-// arguments compiles the arguments of a field. If they contain no variable, it
-// coerces them.
+// arguments compiles the arguments that node passes to f. If they contain no variable, it also coerces them.
 func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field) {
 	if len(def.Arguments) == 0 {
 		return
@@ -33,7 +31,7 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	for _, a := range node.Arguments {
 		variables = k.countVariables(a.Value) || variables
 	}
-	if !k.compiled[node] { // the first time does not count: it is linear in the document
+	if !k.compiled[node] { // do not count the first time: all first times together are linear in the document
 		k.compiled[node] = true
 		k.uncounted += steps - k.steps
 		k.steps = steps
@@ -77,8 +75,8 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	}
 }
 
-// countVariables counts the uses of variables in a value and reports whether there
-// are any.
+// countVariables counts each use of a variable in v and reports whether there are any. It takes one step for each
+// value in v.
 func (k *compiler) countVariables(v *ast.Value) (found bool) {
 	k.steps--
 	if v.Kind == ast.Variable {
@@ -91,8 +89,8 @@ func (k *compiler) countVariables(v *ast.Value) (found bool) {
 	return found
 }
 
-// cloneLiteral returns a copy of a literal without positions. It does not keep the
-// document in memory.
+// cloneLiteral returns a copy of a literal, without positions. The copy shares no memory with the document, so it
+// does not keep the document in memory.
 func cloneLiteral(v *ast.Value) *ast.Value {
 	if v == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// shop returns a cache for a schema with prices that are read in batches.
+// shop returns a cache for a schema in which the field price is read in batches.
 func shop(t *testing.T) *Cache {
 	t.Helper()
 	s, err := NewSchema([]Type{
@@ -27,7 +27,7 @@ func shop(t *testing.T) *Cache {
 	return NewCache(s, Limits{}, masked, nil)
 }
 
-func TestBatchYieldsArgumentsOfAllMatchingFields(t *testing.T) {
+func TestBatchYieldsArgumentsOfFieldsThatSelectPrice(t *testing.T) {
 	for text, want := range map[string]string{
 		`{ware(name:"a"){price}}`:                                                                           "a",
 		`{ware(name:"a"){weight}}`:                                                                          "",
@@ -39,7 +39,7 @@ func TestBatchYieldsArgumentsOfAllMatchingFields(t *testing.T) {
 		`query($no:Boolean!){ware(name:"a") @skip(if:$no){price} b:ware(name:"b"){price @include(if:$no)}}`: "b",
 		`query($no:Boolean!){ware(name:"a"){price @skip(if:$no)}}`:                                          "",
 		`query($s:[Int!]){ware(name:"a",sizes:$s){price}b:ware(name:"b"){price}}`:                           "a b",
-		// An argument of the first ware is invalid: Run reports it.
+		// The arguments of the first ware are invalid. Batch skips it, because Run reports the error.
 		`query($null:Int=1){ware(name:"a",sizes:[$null]){price}b:ware(name:"b"){price}}`: "b",
 	} {
 		b, errs := shop(t).Prepare(text, "", map[string]any{"n": "given", "no": true, "s": nil, "null": nil})
@@ -54,12 +54,12 @@ func TestBatchYieldsArgumentsOfAllMatchingFields(t *testing.T) {
 			t.Errorf("%s\n got %q\nwant %q", text, got, want)
 		}
 		if fields := len(b.plan.batch); b.Batches() != (fields > 1) {
-			t.Errorf("%s: Batches() = %v for %d fields", text, b.Batches(), fields)
+			t.Errorf("%s: Batches() = %v for %d fields, want %v", text, b.Batches(), fields, fields > 1)
 		}
 	}
 }
 
-func TestBatchIterationCanStopEarly(t *testing.T) {
+func TestBatchYieldsAllFieldsAfterEarlierLoopStopped(t *testing.T) {
 	b, errs := shop(t).Prepare(`{ware(name:"a"){price}b:ware(name:"b"){price}}`, "", nil)
 	if errs != nil {
 		t.Fatal(errs)
@@ -68,11 +68,11 @@ func TestBatchIterationCanStopEarly(t *testing.T) {
 		break
 	}
 	if n := len(slices.Collect(b.Batch())); n != 2 {
-		t.Errorf("got the arguments of %d fields, want 2", n)
+		t.Errorf("Batch yielded the arguments of %d fields after an earlier loop had stopped, want 2", n)
 	}
 }
 
-func TestHostReceivesLimitThatResponseExceeds(t *testing.T) {
+func TestLimitHitIsCalledIfResponseIsTooLarge(t *testing.T) {
 	s := testSchema(t)
 	var got []string
 	c := NewCache(s, Limits{Answer: 8}, masked, func(_ context.Context, limit string) { got = append(got, limit) })
@@ -82,6 +82,6 @@ func TestHostReceivesLimitThatResponseExceeds(t *testing.T) {
 	}
 	b.run(nil)
 	if !slices.Equal(got, []string{"ResponseBytes"}) {
-		t.Errorf("got limits %q, want ResponseBytes", got)
+		t.Errorf("limitHit received the limits %q, want only ResponseBytes", got)
 	}
 }

@@ -11,52 +11,60 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A Bound is an operation with its variables, ready to run. It may run any number
-// of times, also concurrently.
+// A Bound is an operation with its coerced variables, ready to run. It may run any number of times, also
+// concurrently.
 type Bound struct {
-	op         *operation
-	plan       *Plan
-	cache      *Cache
-	variables  []any // the declared variables, then the parameters
-	cachedOnly bool  // nothing may be compiled for it
+	op    *operation
+	plan  *Plan
+	cache *Cache
 
-	// If the plan was compiled from another text with the same fingerprint, text is
-	// the text of this request and parameterizer has its placeholders.
+	// variables has the values of the declared variables, followed by those of the parameters.
+	variables []any
+
+	// cachedOnly is set if bind must not compile a plan.
+	cachedOnly bool
+
+	// parameterizer has the placeholders of this request, and text has its document, if the plan was compiled from
+	// another text with the same fingerprint.
 	parameterizer
 	text []byte
 
-	lastFound *list.Element // the entry that the last Find found by its text
+	// lastFound is the cache entry that the last Find found by its text.
+	lastFound *list.Element
 
-	// For subscriptions only.
-	ownBytes  int // memory of its variables, without values that the operation holds
-	jsonBytes int // length of its variables as JSON
+	// ownBytes is the memory of a subscription's variables in bytes, without values that belong to the operation.
+	ownBytes int
+
+	// jsonBytes is the length of a subscription's variables and parameters as JSON.
+	jsonBytes int
 
 	// Reservation grows with the response of Run. If it is nil, only Limits.Answer
 	// limits the response. Release sets it to nil.
 	Reservation Reservation
 }
 
-// A request's Bound is kept until its client has received the response, and no limit
-// counts it. So it keeps at most this many bytes for its next Find.
+// A request holds its Bound until the client has received the response, and no limit counts this memory. So a Bound
+// keeps at most this many bytes for the next Find.
 const (
-	maxLastFound   = 8 << 10 // size of an entry, which the cache may have evicted
+	maxLastFound   = 8 << 10 // size of the entry in lastFound, which the cache may have evicted
 	maxKeptBuffers = 4 << 10 // capacity of the buffers
 )
 
-// A Variable is one variable of a request. Its value is nil, bool, string,
-// json.Number, []any or map[string]any.
+// A Variable is one variable of a request.
 type Variable struct {
-	Name  []byte
+	// Name is the name without the dollar sign.
+	Name []byte
+	// Value is nil or a bool, string, json.Number, []any or map[string]any.
 	Value any
 }
 
-// Find binds the cached plan of a query to b and reports whether it could. It
-// reports false for a document that is not compiled, for a request with an error
-// and for a subscription: then call Prepare. Only coerced variables and the lookup of a
-// document with @skip or @include on variables allocate.
+// Find binds the cached plan of a query to b and reports whether it succeeded. It reports false if the document is
+// not compiled, if the request has an error or if the operation is a subscription. In these cases, call Prepare.
+// Find allocates memory only for coerced variables, and to look up the plan of a document in which @skip or
+// @include use variables.
 //
-// The caller owns b and may reuse it after Run has returned; a repeated text then
-// skips the lookup. b keeps references to variables until Release or the next Find.
+// The caller owns b and may reuse it after Run has returned. If the next text is the same, Find skips the lookup of
+// the document. b keeps references to the values in variables until Release or the next Find.
 func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variable) bool {
 	b.cache, b.placeholders, b.cachedOnly = c, b.placeholders[:0], true
 	c.mu.Lock()
@@ -87,7 +95,7 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 	return b.bind(doc, operation, valueOf) == nil && b.Kind() == ast.Query
 }
 
-// Release drops the references and the large buffers that Find left in b.
+// Release drops the references that Find left in b, and its buffers if they are large.
 func (b *Bound) Release() {
 	if cap(b.fingerprint)+cap(b.text)+placeholderBytes*cap(b.placeholders) > maxKeptBuffers {
 		b.parameterizer, b.text = parameterizer{}, nil
@@ -96,8 +104,8 @@ func (b *Bound) Release() {
 	b.op, b.plan, b.variables, b.Reservation = nil, nil, b.variables[:0], nil
 }
 
-// findByFingerprint returns the cached document with the fingerprint of text, or
-// nil. If there is one, b then has the text and its placeholders.
+// findByFingerprint returns the cached document that has the same fingerprint as text, or nil if there is none. If
+// there is one, it stores text and its placeholders in b.
 func (c *Cache) findByFingerprint(b *Bound, text []byte) *document {
 	if c.limits.Document > 0 && len(text) > c.limits.Document || !b.parameterize(text) {
 		return nil
@@ -112,14 +120,13 @@ func (c *Cache) findByFingerprint(b *Bound, text []byte) *document {
 	return e.doc
 }
 
-// These make callers compile the document. Clients never receive them.
+// These errors make the caller compile the document. Clients never receive them.
 var (
-	errNotCompiled     = &Error{Message: "The plan must be compiled.", Code: CodeInternal}
-	errLiteralMismatch = &Error{Message: "A literal is not of its parameter's type.", Code: CodeInternal}
+	errNotCompiled     = &Error{Message: "The plan for these variables is not compiled.", Code: CodeInternal}
+	errLiteralMismatch = &Error{Message: "A literal does not have the type of its parameter.", Code: CodeInternal}
 )
 
-// bind selects an operation of doc, coerces its variables and parameters, and
-// chooses its plan.
+// bind selects an operation of doc, coerces its variables and parameters, chooses its plan and checks its cost.
 func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 	op, err := doc.operation(operation)
 	if err != nil {
@@ -155,9 +162,9 @@ func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 	return nil
 }
 
-// locations returns the locations of a field in the text of this request. If its
-// literals are longer or shorter than those of the text that was compiled, the
-// fields after them are in other columns.
+// locations returns the locations of a field in the text of this request. The plan may have been compiled from
+// another text, whose literals are longer or shorter. So locations corrects the column of a field that follows
+// literals on its line.
 func (b *Bound) locations(f *field) []Location {
 	if len(b.placeholders) == 0 || len(f.locations) == 0 {
 		return f.locations
@@ -176,13 +183,14 @@ func (b *Bound) locations(f *field) []Location {
 // Kind returns the kind of the operation: ast.Query or ast.Subscription.
 func (b *Bound) Kind() ast.Operation { return b.op.kind }
 
-// Subscribes reports whether Find has found a subscription: call PrepareCached for it.
+// Subscribes reports whether Find found a subscription. Find does not bind subscriptions: use PrepareCached
+// instead.
 func (b *Bound) Subscribes() bool { return b.op != nil && b.op.kind == ast.Subscription }
 
-// Name returns the operation's name, or "".
+// Name returns the name of the operation, or "" if it is anonymous.
 func (b *Bound) Name() string { return b.op.name }
 
-// Hash returns the SHA-256 of the document in lower-case hex.
+// Hash returns the SHA-256 hash of the document in lower-case hexadecimal.
 func (b *Bound) Hash() string {
 	if len(b.placeholders) > 0 {
 		return Hash(string(b.text))
@@ -190,8 +198,8 @@ func (b *Bound) Hash() string {
 	return b.op.hash
 }
 
-// Root returns the name and the arguments of the operation's first field. A
-// subscription has no other.
+// Root returns the name and the arguments of the operation's first field, which is the only field of a
+// subscription. The name is empty if @skip or @include leave out all fields.
 func (b *Bound) Root() (name string, args Args, err *Error) {
 	if len(b.plan.root.fields) == 0 {
 		return "", nil, nil
@@ -212,9 +220,9 @@ func (b *Bound) rootArguments(f *field) (Args, *Error) {
 // Batches reports whether Batch yields the arguments of more than one field.
 func (b *Bound) Batches() bool { return len(b.plan.batch) > 1 }
 
-// Batch yields the arguments of each field whose [Field].Batch is selected below it,
-// in the order of the document. It skips a field with invalid arguments: Run reports
-// them.
+// Batch yields the arguments of the fields that need a batch read, in the order of the document. These are the
+// fields that set [Field].Batch and below which a field with that name is selected. Batch skips fields with invalid
+// arguments, because Run reports them.
 func (b *Bound) Batch() iter.Seq[Args] {
 	return func(yield func(Args) bool) {
 		for _, f := range b.plan.batch {
@@ -225,9 +233,9 @@ func (b *Bound) Batch() iter.Seq[Args] {
 	}
 }
 
-// Depends yields what the response depends on in addition to the document and its
-// variables: for each field the result of its [Field].Depends if that is not nil, or
-// Unknown if the field has no such function.
+// Depends yields the data on which the response depends, in addition to the document and its variables. For each
+// field with a resolver, it yields the result of [Field].Depends unless that is nil. If a field has no Depends
+// function, it yields Unknown.
 func (b *Bound) Depends() iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, f := range b.plan.dependent {
@@ -235,7 +243,7 @@ func (b *Bound) Depends() iter.Seq[any] {
 			if f.source.Depends != nil {
 				args, err := f.arguments(b, nil)
 				if err != nil {
-					continue // the field's error depends on nothing else
+					continue // the result is an error that depends only on the arguments
 				}
 				on = f.source.Depends(args)
 			}
@@ -246,19 +254,18 @@ func (b *Bound) Depends() iter.Seq[any] {
 	}
 }
 
-// Unknown is yielded by Bound.Depends for a field that may depend on anything.
+// Unknown is the value that [Bound.Depends] yields for a field that may depend on anything.
 const Unknown = "unknown"
 
-// Identity appends a text that identifies the operation with its variables, in this
-// process and in others.
+// Identity appends a text that identifies the operation and its variables. The text is the same in every process.
 func (b *Bound) Identity(dst []byte) []byte {
 	dst = append(append(append(dst, b.Hash()...), ' '), b.Name()...)
 	return b.appendVariables(dst, nil)
 }
 
-// Key returns a text that is equal for operations with equal responses: those with
-// the same plan and the same variables. A variable may differ if its only use is as
-// an argument of the first field whose index is listed in but.
+// Key returns a text that is equal for two Bounds that have the same plan and the same variables, and therefore the
+// same response. It ignores a variable whose only use is as an argument of the first field, if but contains the
+// index of that argument.
 func (b *Bound) Key(but ...int) string {
 	return string(b.appendVariables(strconv.AppendUint(nil, b.plan.id, 36), but))
 }
@@ -271,7 +278,7 @@ func (b *Bound) appendVariables(key []byte, but []int) []byte {
 			continue
 		}
 		text, err := json.Marshal(v) // sorts maps by key
-		if err != nil {              // only a host's scalar can be a value that JSON does not have
+		if err != nil {              // only the value of a host's scalar can have no JSON form
 			text = fmt.Appendf(nil, "%#v", v)
 		}
 		key = append(key, text...)
@@ -279,8 +286,8 @@ func (b *Bound) appendVariables(key []byte, but []int) []byte {
 	return key
 }
 
-// only reports whether the only use of a variable is as one of the first field's
-// arguments with the given indexes.
+// only reports whether the plan uses a variable exactly once, as an argument of the first field whose index is in
+// places.
 func (s *selection) only(p *Plan, variable int, places []int) bool {
 	if p.uses[variable] != 1 || len(s.fields) == 0 {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// Tests of each bound: exactly at it and one beyond.
+// The tests in this file check each bound twice: exactly at the bound and one beyond it.
 
 func TestEveryPrefixOfDocumentIsSyntaxError(t *testing.T) {
 	c := testCache(t, defaultLimits)
@@ -24,18 +24,18 @@ func TestEveryPrefixOfDocumentIsSyntaxError(t *testing.T) {
 	} {
 		for i := range len(text) {
 			if _, errs := c.Prepare(text[:i], "", nil); len(errs) != 1 || errs[0].Code != CodeParse {
-				t.Errorf("%q: %v, want a syntax error", text[:i], errs)
+				t.Errorf("%q: got errors %v, want one syntax error", text[:i], errs)
 			}
 			if c.Find(&Bound{}, []byte(text[:i]), "", nil) {
-				t.Errorf("Find reports true for the prefix %q", text[:i])
+				t.Errorf("Find reports true for the prefix %q, want false", text[:i])
 			}
 		}
 	}
 }
 
-// Documents with the same fingerprint share a plan. The texts of each pair only differ
-// in literals or in white space.
-func TestOnlyDocumentsOfOneFingerprintShareAPlan(t *testing.T) {
+// Documents with the same fingerprint share a plan. The two texts of each pair differ only in literals or in white
+// space.
+func TestOnlyDocumentsWithSameFingerprintShareAPlan(t *testing.T) {
 	many := func(n int, item string) string { return `{echo(l:[` + strings.Repeat(item+" ", n) + `])}` }
 	for name, test := range map[string]struct {
 		one, other string
@@ -59,20 +59,20 @@ func TestOnlyDocumentsOfOneFingerprintShareAPlan(t *testing.T) {
 			"exact": {CacheBytes: 1 << 20, Document: longest}} {
 			c := testCache(t, limits)
 			if shared := prepare(t, c, test.one, nil).plan == prepare(t, c, test.other, nil).plan; shared != test.shared {
-				t.Errorf("%s, document limit %s: got a shared plan: %v, want %v", name, limit, shared, test.shared)
+				t.Errorf("%s, document limit %s: got shared plan %v, want %v", name, limit, shared, test.shared)
 			}
 		}
 	}
 	var s parameterizer
 	if s.parameterize([]byte("{int}")) {
-		t.Error("a text without literals has a fingerprint")
+		t.Error("parameterize reports true for a text without literals, want false")
 	}
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{echo(f:1.5)}", nil)
 	prepare(t, c, "{echo(i:1)}", nil)
 	for _, text := range []string{"{echo(f:1.)}", "{echo(f:1e)}", "{echo(f:1e+)}", "{echo(i:-)}", "{echo(i:01)}"} {
 		if _, errs := c.Prepare(text, "", nil); errs == nil || errs[0].Code != CodeParse {
-			t.Errorf("%s: %v, want a syntax error", text, errs)
+			t.Errorf("%s: got errors %v, want a syntax error", text, errs)
 		}
 	}
 }
@@ -84,7 +84,8 @@ func TestFindRemembersOnlySmallEntries(t *testing.T) {
 	for e.size = maxLastFound - 1; e.size <= maxLastFound+1; e.size++ {
 		var b Bound
 		if !c.Find(&b, []byte("{int}"), "", nil) || (b.lastFound != nil) != (e.size <= maxLastFound) {
-			t.Errorf("an entry of %d bytes is remembered: %v, want %v", e.size, b.lastFound != nil, e.size <= maxLastFound)
+			t.Errorf("Find remembers an entry of %d bytes: %v, want %v",
+				e.size, b.lastFound != nil, e.size <= maxLastFound)
 		}
 	}
 }
@@ -100,16 +101,16 @@ func TestCacheFillsUpToItsLimit(t *testing.T) {
 			prepare(t, c, fmt.Sprintf("{%c:int}", 'a'+i), nil)
 		}
 		if len(c.entries) != n || c.bytes != n*each {
-			t.Errorf("got %d cached documents of %d bytes, want %d", len(c.entries), each, n)
+			t.Errorf("got %d cached documents of %d bytes each, want %d", len(c.entries), each, n)
 		}
 		if prepare(t, c, "{d:int}", nil); len(c.entries) != n || c.bytes != n*each {
-			t.Errorf("after one more: got %d cached documents, want %d", len(c.entries), n)
+			t.Errorf("after one more document: got %d cached documents, want %d", len(c.entries), n)
 		}
 	}
 }
 
-// The runtime does not allocate integers from 0 to 255.
-func TestMemoryOfIntegersAndMapsIsCounted(t *testing.T) {
+// If an interface holds an integer from 0 to 255, the Go runtime allocates no memory for it.
+func TestCountedMemoryOfIntegersAndMapsMatchesHeap(t *testing.T) {
 	for n, want := range map[int]int{-1: 8, 0: 0, 1: 0, 255: 0, 256: 8} {
 		if got := sizeOf(n, false); got != want {
 			t.Errorf("sizeOf(%d) = %d, want %d", n, got, want)
@@ -129,7 +130,7 @@ func TestMemoryOfIntegersAndMapsIsCounted(t *testing.T) {
 	}
 }
 
-func TestNumberRangesAreExact(t *testing.T) {
+func TestNumbersAreAcceptedExactlyWithinTheirRange(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for number, want := range map[string]string{
 		"2147483647": "int", "-2147483648": "int", "2147483648": "", "-2147483649": "",
@@ -138,7 +139,7 @@ func TestNumberRangesAreExact(t *testing.T) {
 	} {
 		_, errs := c.Prepare("query($v:Int){echo(i:$v)}", "", map[string]any{"v": json.Number(number)})
 		if (errs == nil) != (want == "int") {
-			t.Errorf("%s as an Int: got %v, want valid: %v", number, errs, want == "int")
+			t.Errorf("%s as an Int: got errors %v, want valid: %v", number, errs, want == "int")
 		}
 		if !strings.HasSuffix(number, ".0") {
 			continue
@@ -151,7 +152,7 @@ func TestNumberRangesAreExact(t *testing.T) {
 	for v, want := range map[any]string{-2147483648.0: "-2147483648", 2147483647.0: "2147483647",
 		2147483648.0: "", -2147483649.0: ""} {
 		if got, err := appendLeaf(nil, &outputType{leaf: "Int"}, v); string(got) != want || (err == nil) != (want != "") {
-			t.Errorf("%v as an Int: got %q, %v, want %q", v, got, err, want)
+			t.Errorf("%v as an Int: got %q and error %v, want %q", v, got, err, want)
 		}
 	}
 	for f, want := range map[float64]string{1e-6: "0.000001", 9.9e-7: "9.9e-07",
@@ -168,7 +169,7 @@ func TestNumberRangesAreExact(t *testing.T) {
 	}
 }
 
-func TestMessagesAreCutAtTheirLimit(t *testing.T) {
+func TestErrorMessagesAreShortenedToTheirLimit(t *testing.T) {
 	for _, c := range []struct{ message, want string }{
 		{strings.Repeat("x", maxMessage), strings.Repeat("x", maxMessage)},
 		{strings.Repeat("x", maxMessage+1), strings.Repeat("x", maxMessage-3) + "..."},
@@ -181,9 +182,9 @@ func TestMessagesAreCutAtTheirLimit(t *testing.T) {
 	}
 }
 
-// A field error is dropped if it and the note about dropped errors would exceed the
+// A field error is dropped if the field errors, including it and the note about dropped errors, would exceed the
 // limit.
-func TestFieldErrorsMayFillTheirLimit(t *testing.T) {
+func TestFieldErrorIsDroppedOnlyIfItExceedsLimit(t *testing.T) {
 	b := &Bound{cache: testCache(t, defaultLimits), op: &operation{}}
 	one := func(before int) *run {
 		r := &run{Bound: b, ctx: context.Background(), errs: make([]byte, before)}
@@ -193,10 +194,10 @@ func TestFieldErrorsMayFillTheirLimit(t *testing.T) {
 	entry := len(one(1).errs) - 1
 	room := maxFieldErrors - len(tooManyErrors) - entry
 	if r := one(room); r.errorsTruncated || len(r.errs) != room+entry {
-		t.Errorf("an error that fits was dropped: %d bytes", len(r.errs))
+		t.Errorf("an error that fits was dropped: got %d bytes of errors", len(r.errs))
 	}
 	if r := one(room + 1); !r.errorsTruncated || len(r.errs) != room+1+len(tooManyErrors) {
-		t.Errorf("an error that does not fit was kept: %d bytes", len(r.errs))
+		t.Errorf("an error that does not fit was kept: got %d bytes of errors", len(r.errs))
 	}
 }
 
@@ -234,36 +235,38 @@ func TestMergingStopsExactlyAtItsBudget(t *testing.T) {
 			t.Errorf("%s, with the exact budget: got %d conflicts, want %d", text, len(m.errs), want)
 		}
 		if m := merge(1000 - whole.budget - 1); want == 0 && m.budget >= 0 {
-			t.Errorf("%s: merged with one step less than it takes", text)
+			t.Errorf("%s: merging did not exhaust a budget that is one step too small", text)
 		}
 	}
 }
 
-// The limit on fields allows each text with n parts, but not with n+1.
-func TestCompilingStopsExactlyAtFieldsLimit(t *testing.T) {
+// The field limit allows each text with n parts, but not with n+1 parts.
+func TestFieldLimitIsExactForEachCheck(t *testing.T) {
 	nested := func(n int, inner string) string { return strings.Repeat("...{", n) + inner + strings.Repeat("}", n) }
 	for name, test := range map[string]struct {
 		fields, n int
 		text      func(n int) string
 	}{
-		"of an operation": {5, 5, func(n int) string { return "{" + many(n, "a%d:int") + "}" }},
-		"of a fragment":   {5, 5, func(n int) string { return "{...F} fragment F on Query{" + many(n, "a%d:int") + "}" }},
-		// 2 groups and 2 fields, and each selection twice, are 40 steps.
-		"to merge": {2, 17, func(n int) string { return "{" + nested(n, "int float") + "}" }},
-		// The node, and each selection for each of 3 types, are 100 steps.
-		"to compile": {5, 32, func(n int) string { return "{node{" + nested(n, "id") + "}}" }},
+		"fields of an operation": {5, 5, func(n int) string { return "{" + many(n, "a%d:int") + "}" }},
+		"fields of a fragment": {5, 5, func(n int) string {
+			return "{...F} fragment F on Query{" + many(n, "a%d:int") + "}"
+		}},
+		// Merging takes 40 steps: it visits each of 19 selections twice and compares 2 groups of one field.
+		"steps of merging": {2, 17, func(n int) string { return "{" + nested(n, "int float") + "}" }},
+		// Compiling takes 100 steps: it visits the node once and each of 33 selections for each of 3 types.
+		"steps of compiling": {5, 32, func(n int) string { return "{node{" + nested(n, "id") + "}}" }},
 	} {
 		c := testCache(t, Limits{Fields: test.fields})
 		if _, errs := c.Prepare(test.text(test.n), "", nil); errs != nil {
 			t.Errorf("%s: got %v, want no error", name, errs)
 		}
 		if _, errs := c.Prepare(test.text(test.n+1), "", nil); errs == nil || errs[0].Limit != "Fields" {
-			t.Errorf("%s, one more: got %v, want the limit Fields", name, errs)
+			t.Errorf("%s, one part more: got %v, want the limit Fields", name, errs)
 		}
 	}
 }
 
-func TestFragmentChainsMayBeAsDeepAsParserNesting(t *testing.T) {
+func TestFragmentChainsAreLimitedLikeParserNesting(t *testing.T) {
 	chain := func(n int) string {
 		text := "{...F1}"
 		for i := 1; i < n; i++ {
@@ -276,33 +279,33 @@ func TestFragmentChainsMayBeAsDeepAsParserNesting(t *testing.T) {
 		t.Errorf("got %v, want no error", errs)
 	}
 	if _, errs := c.Prepare(chain(parser.MaxNestingDepth), "", nil); errs == nil || errs[0].Limit != "Depth" {
-		t.Errorf("one more: got %v, want the limit Depth", errs)
+		t.Errorf("one fragment more: got %v, want the limit Depth", errs)
 	}
 }
 
-func TestHostFieldsMayFillAnswerLimit(t *testing.T) {
+func TestHostFieldsMayReachResponseLimit(t *testing.T) {
 	table, err := Extend(table(), Extension{Query: graphql.Fields{"words": {Type: graphql.NewList(graphql.String),
 		Resolve: func(graphql.ResolveParams) (any, error) { return []string{"one", "two", "three"}, nil }}}})
 	must(t, err)
 	s, err := NewSchema(table)
 	must(t, err)
-	refused := 0
+	exceeded := 0
 	for limit := 1; limit < 400; limit++ {
 		got := ask(NewCache(s, Limits{Answer: limit}, masked, nil), "{words a:words}", nil)
 		switch {
 		case got == `{"data":{"words":["one","two","three"],"a":["one","two","three"]}}`:
 		case strings.Contains(got, fmt.Sprintf(`"message":"The answer exceeds the limit of %d bytes."`, limit)):
-			refused = limit
+			exceeded = limit
 		default:
-			t.Errorf("limit of %d bytes: got %s", limit, got)
+			t.Errorf("limit of %d bytes: got %s, want data or the limit error", limit, got)
 		}
 	}
-	if refused < 50 || refused > 350 {
-		t.Errorf("refused with limits of up to %d bytes", refused)
+	if exceeded < 50 || exceeded > 350 {
+		t.Errorf("the response exceeds limits of up to %d bytes, want 50 to 350", exceeded)
 	}
 }
 
-// A roomFor is a Reservation with a maximum in bytes.
+// A roomFor is a Reservation that grants at most this number of bytes.
 type roomFor int
 
 func (most roomFor) Grow(n int) *Error {
@@ -312,14 +315,14 @@ func (most roomFor) Grow(n int) *Error {
 	return nil
 }
 
-func TestReservedResponseMayFillAnswerLimit(t *testing.T) {
+func TestResponseWithReservationMayReachLimit(t *testing.T) {
 	text := `{echo(s:"` + strings.Repeat("x", 3*unreservedBytes) + `")}`
 	data := len(ask(testCache(t, Limits{}), text, nil)) - len(`{"data":}`)
 	for limit, want := range map[int]string{data: `{"data":{"echo":`, data - 1: "The answer exceeds the limit"} {
 		b := prepare(t, testCache(t, Limits{Answer: limit}), text, nil)
 		b.Reservation = roomFor(1 << 20)
 		if got := string(b.run(world{})); !strings.Contains(got, want) {
-			t.Errorf("%d bytes of data with a limit of %d: got %.100s", data, limit, got)
+			t.Errorf("%d bytes of data with a limit of %d: got %.100s, want %s", data, limit, got, want)
 		}
 	}
 }

@@ -11,36 +11,42 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// A Cache checks and compiles documents and keeps the compiled ones. If they take
-// more than Limits.CacheBytes, it evicts the least recently used. It is safe for
-// concurrent use.
+// A Cache checks and compiles documents and keeps the compiled ones. If these take more memory than
+// Limits.CacheBytes, it evicts the least recently used. It is safe for concurrent use.
 type Cache struct {
-	schema   *Schema
-	limits   Limits
-	rules    []core.Rule
+	schema *Schema
+	limits Limits
+	rules  []core.Rule
+
+	// mask and limitHit are the arguments of NewCache.
 	mask     func(ctx context.Context, err error) *Error
 	limitHit func(ctx context.Context, limit string)
 
-	mu      sync.Mutex // guards the fields below
+	// mu guards the fields below.
+	mu sync.Mutex
+	// entries has each entry under its key and its aliases.
 	entries map[key]*list.Element
-	lru     *list.List // of *entry, the most recently used first
-	bytes   int        // sum of the entries' sizes
+	// lru lists all entries (*entry), the most recently used first.
+	lru *list.List
+	// bytes is the sum of the sizes of all entries.
+	bytes int
 }
 
-// A key identifies an entry.
+// A key identifies a cache entry.
 type key struct {
 	kind keyKind
 	text string
 }
 
+// A keyKind says what the text of a key is. Keys of different kinds never match, so that a client cannot, for example,
+// send a hash as a document.
 type keyKind byte
 
-// The kinds differ so that, for example, no client can send a hash as a document.
 const (
-	byText        keyKind = iota // the document
-	byFingerprint                // the document with placeholders instead of literals
-	byHash                       // the hash of a persisted query
-	byConditions                 // an operation's id and the values of its conditions
+	byText        keyKind = iota // the text of a document
+	byFingerprint                // the text of a document with placeholders instead of literals
+	byHash                       // the hash of a persisted document
+	byConditions                 // the id of an operation and the values of its conditions
 )
 
 func textKey(text string) key { return key{byText, text} }
@@ -48,24 +54,24 @@ func textKey(text string) key { return key{byText, text} }
 // An entry holds a document or, if its key is of kind byConditions, a plan.
 type entry struct {
 	key     key
-	aliases []key // further keys of a document: its fingerprint and its hash
+	aliases []key // further keys of a document: its fingerprint and its hashes
 	doc     *document
 	plan    *Plan
 	size    int
 	evicted bool // guarded by Cache.mu
 }
 
-// matches reports whether e is the cached document with this text. Cache.mu is held.
+// matches reports whether e is still cached and has the document with this text. The caller holds Cache.mu.
 func (e *entry) matches(text []byte) bool { return !e.evicted && e.key.text == string(text) }
 
-// NewCache returns an empty cache for documents against s.
+// NewCache returns an empty cache for documents that are checked against s.
 //
-// mask replaces a resolver's error by the one to send to the client. Run calls it
-// with its context, on its goroutine. If a document makes the parser or a rule
-// panic, Prepare calls it with context.Background.
+// mask returns the error that the client receives instead of a resolver's error. Run calls mask with its own
+// context, on its own goroutine. If a document makes the parser or a validation rule panic, Prepare calls mask with
+// context.Background.
 //
-// limitHit may be nil. Run calls it in the same way with the name of a limit that
-// the response exceeds. Limits that Prepare finds exceeded are in its Errors instead.
+// limitHit may be nil. If a response exceeds a limit, Run calls limitHit with its own context and the name of the
+// limit. If a request exceeds a limit in Prepare, the name is in the returned Errors instead.
 func NewCache(
 	s *Schema, limits Limits, mask func(context.Context, error) *Error, limitHit func(context.Context, string),
 ) *Cache {
@@ -73,10 +79,9 @@ func NewCache(
 		mask: mask, limitHit: limitHit, entries: map[key]*list.Element{}, lru: list.New()}
 }
 
-// Prepare returns an operation of a document with its variables, ready to run. It
-// checks and compiles the document if it is not cached. operation may be empty if
-// the document has one operation. The values of variables are nil, bool, string,
-// json.Number, []any and map[string]any.
+// Prepare returns an operation of a document with its coerced variables, ready to run. If the document is not
+// cached, Prepare checks and compiles it. operation may be empty if the document has only one operation. A value in
+// variables is nil or a bool, string, json.Number, []any or map[string]any.
 func (c *Cache) Prepare(text, operation string, variables map[string]any) (*Bound, Errors) {
 	b, errs := c.bindCached(text, operation, variables, true)
 	if b == nil {
@@ -103,9 +108,9 @@ func (c *Cache) PrepareCached(text, operation string, variables map[string]any) 
 	return b
 }
 
-// bindCached binds a document that is cached by its text or its fingerprint. It
-// returns nil if there is none. It also returns nil if a document with the same
-// fingerprint cannot be bound: the errors must be those of text itself.
+// bindCached binds a document that is cached by its text or its fingerprint. It returns nil if there is none. It
+// also returns nil if a document with the same fingerprint cannot be bound, because the errors must be those of
+// text itself.
 func (c *Cache) bindCached(text, operation string, variables map[string]any, compile bool) (*Bound, Errors) {
 	b := &Bound{cache: c, cachedOnly: !compile}
 	var doc *document
@@ -126,16 +131,15 @@ func valuesOf(variables map[string]any) lookup {
 	return func(name string) (any, bool) { v, present := variables[name]; return v, present }
 }
 
-// recoverPanic turns a panic of the parser or a rule into an error of the
-// document. It must be deferred.
+// recoverPanic recovers a panic of the parser or of a validation rule and stores the masked error in errs. It must
+// be deferred.
 func (c *Cache) recoverPanic(errs *Errors) {
 	if p := recover(); p != nil {
 		*errs = Errors{c.mask(context.Background(), guard.New(p))}
 	}
 }
 
-// load returns the compiled document for text. It compiles the document if it is
-// not cached.
+// load returns the compiled document with this text. If the document is not cached, load compiles it.
 func (c *Cache) load(text string) (*document, Errors) {
 	if e := c.find(textKey(text)); e != nil {
 		return e.doc, nil
@@ -146,7 +150,7 @@ func (c *Cache) load(text string) (*document, Errors) {
 // compileDocument checks, compiles and caches a document.
 func (c *Cache) compileDocument(text string) (doc *document, errs Errors) {
 	defer c.recoverPanic(&errs)
-	text = strings.Clone(text) // else it keeps the request's body in memory
+	text = strings.Clone(text) // otherwise the document would keep the request body in memory
 	tree, independent, errs := c.parse(text)
 	if errs != nil {
 		return nil, errs
@@ -166,16 +170,15 @@ func (c *Cache) compileDocument(text string) (doc *document, errs Errors) {
 	return doc, nil
 }
 
-// alias adds a further key to a document.
+// alias adds a key under which the document of e can be found.
 func (e *entry) alias(k key) {
 	e.aliases = append(e.aliases, k)
 	e.size += keyBytes + textBytes(len(k.text))
 }
 
-// planVariant returns the plan for the given values of the conditions, the variables
-// of @skip and @include. If it is not cached, planVariant compiles it if compile is
-// set. This parses the text again: most documents have no conditions, so the cache
-// does not keep syntax trees.
+// planVariant returns the plan for the values of the conditions, which are the variables that @skip and @include
+// use. If the plan is not cached and compile is set, planVariant compiles it. For this, it parses the text again:
+// the cache does not keep syntax trees, because most documents have no conditions.
 func (c *Cache) planVariant(text string, op *operation, values []any, compile bool) (plan *Plan, errs Errors) {
 	defer c.recoverPanic(&errs)
 	id := append(make([]byte, 0, len(op.id)+1+len(op.conditions)), op.id...)
@@ -216,8 +219,8 @@ func (c *Cache) find(k key) *entry {
 	return c.touch(c.entries[k])
 }
 
-// touch returns the entry of el and marks it as the most recently used. If el is
-// nil, it returns nil. c.mu is held.
+// touch marks the entry in el as the most recently used and returns it. If el is nil, touch returns nil. The caller
+// holds c.mu.
 func (c *Cache) touch(el *list.Element) *entry {
 	if el == nil {
 		return nil
@@ -233,12 +236,12 @@ func (c *Cache) add(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries[e.key] != nil {
-		return // another request was faster
+		return // another request has added it in the meantime
 	}
 	el := c.lru.PushFront(e)
 	c.entries[e.key] = el
 	for _, k := range e.aliases {
-		if c.entries[k] == nil { // else another document has it
+		if c.entries[k] == nil { // otherwise the key belongs to another document
 			c.entries[k] = el
 		}
 	}
@@ -246,8 +249,8 @@ func (c *Cache) add(e *entry) {
 	c.evict()
 }
 
-// evict removes the least recently used entries until the rest is within the limit.
-// c.mu is held.
+// evict removes the least recently used entries until the others are within Limits.CacheBytes. The caller holds
+// c.mu.
 func (c *Cache) evict() {
 	for c.bytes > c.limits.CacheBytes {
 		el := c.lru.Back()

@@ -26,43 +26,44 @@ func TestCachedDocumentsAreNotCompiledAgain(t *testing.T) {
 		t.Error("a cached document was compiled again")
 	}
 	if first, second := prepare(t, c, text, on), prepare(t, c, text, on); first.plan != second.plan {
-		t.Error("a cached variant was compiled again")
+		t.Error("a cached plan for the same variables was compiled again")
 	}
 	if prepare(t, c, text, on).plan == prepare(t, c, text, off).plan {
-		t.Error("two variants share a plan")
+		t.Error("different values of a variable in @skip share a plan")
 	}
 	if a, b := ask(c, text, on), ask(c, text, off); a != `{"data":{}}` || b != `{"data":{"int":42}}` {
-		t.Errorf("got %s and %s", a, b)
+		t.Errorf("got %s with @skip(if: true) and %s with @skip(if: false)", a, b)
 	}
 	if one, other := prepare(t, testCache(t, Limits{}), "{int}", nil), prepare(t, testCache(t, Limits{}), "{int}", nil); one.plan == other.plan {
 		t.Error("two caches share a plan")
 	}
 }
 
-// A nullable variable with a default is valid at @skip and @include. Null is an error, as in graphql-js.
-func TestConditionMustNotBeNull(t *testing.T) {
+// A nullable variable with a default is allowed at @skip and @include. If its value is null, that is an error, as
+// in graphql-js.
+func TestNullForSkipOrIncludeIsError(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	null := map[string]any{"v": nil}
-	const refused = `{"errors":[{"message":"Variable \"$v\" must not be null where a \"Boolean!\" is expected.",` +
+	const nullError = `{"errors":[{"message":"Variable \"$v\" must not be null where a \"Boolean!\" is expected.",` +
 		`"locations":[{"line":1,"column":7}],"extensions":{"code":"BAD_USER_INPUT"}}]}`
 	for _, text := range []string{
 		"query($v:Boolean=true){int @skip(if:$v)}",
 		"query($v:Boolean=true){...F} fragment F on Query{self{...@include(if:$v){int}}}",
 	} {
 		for range 2 { // the second time it is cached
-			if got := ask(c, text, null); got != refused {
-				t.Errorf("%s: got %s, want %s", text, got, refused)
+			if got := ask(c, text, null); got != nullError {
+				t.Errorf("%s: got %s, want %s", text, got, nullError)
 			}
 		}
 	}
 	if got := ask(c, "query($v:Boolean=true){echo(b:$v)}", null); !strings.Contains(got, `"data"`) {
-		t.Errorf("of an argument: got %s", got)
+		t.Errorf("null for an argument: got %s, want data", got)
 	}
 	const other = "query Q($v:Int=1){int(mode:$v)} query R($v:Boolean=true){...F} fragment F on Query{int @skip(if:$v)}"
 	if b, errs := c.Prepare(other, "Q", null); errs != nil {
-		t.Errorf("of another operation: got %v, want no error", errs)
+		t.Errorf("null in another operation: got %v, want no error", errs)
 	} else if got := string(b.run(world{})); got != `{"data":{"int":42}}` {
-		t.Errorf("of another operation: got %s", got)
+		t.Errorf("null in another operation: got %s, want data", got)
 	}
 }
 
@@ -100,12 +101,13 @@ func TestCacheStaysWithinCacheBytes(t *testing.T) {
 			sum += e.size
 			for _, k := range append(e.aliases, e.key) {
 				if keys++; c.entries[k] != el {
-					t.Errorf("%s: an entry is not in the map by one of its keys", what)
+					t.Errorf("%s: an entry is not in the map under one of its keys", what)
 				}
 			}
 		}
 		if sum != c.bytes || c.bytes > limits.CacheBytes || len(c.entries) != keys || c.bytes < limits.CacheBytes/2 {
-			t.Errorf("%s: got %d bytes in %d entries, counted as %d", what, sum, len(c.entries), c.bytes)
+			t.Errorf("%s: the entries under %d keys have %d bytes, but the cache counts %d",
+				what, len(c.entries), sum, c.bytes)
 		}
 	}
 	for i := range 2000 {
@@ -137,12 +139,12 @@ func TestCacheStaysWithinCacheBytes(t *testing.T) {
 		}
 		prepare(t, c, text.String(), variables)
 	}
-	check("variants")
+	check("plans for different variables")
 
 	huge := "{" + strings.Repeat("...{id:int string float} ", 200) + "} #" + strings.Repeat("y", 20_000)
 	c.limits.CacheBytes = 20_000
 	if first, second := ask(c, huge, nil), ask(c, huge, nil); first != second || c.find(textKey(huge)) != nil {
-		t.Error("a document larger than the cache is cached or not served")
+		t.Error("a document larger than the cache is cached, or its two responses differ")
 	}
 	c.limits.CacheBytes = 0
 	prepare(t, c, "{new: int}", nil)
@@ -194,7 +196,7 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 				text := fmt.Sprintf("query($on: Boolean!){a%d: echo(i: %d) b: string @include(if: $on) node{id}}", i%40, w%2)
 				b, errs := c.Prepare(text, "", map[string]any{"on": i%3 == 0})
 				if errs != nil {
-					t.Errorf("%s: %v", text, errs)
+					t.Errorf("%s: got %v, want no error", text, errs)
 					return
 				}
 				want := fmt.Sprintf(`{"data":{"a%d":"[%d,null,null,null,null,null,null,null,null,null]"`, i%40, w%2)
@@ -207,8 +209,8 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// A Bound skips the lookup of the text that it found last, but only while that is
-// cached. It also counts as a use.
+// If Find gets the same text as before, it skips the lookup, but only while the document is cached. Such a call
+// also counts as a use of the document.
 func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{a:int}", nil)
@@ -229,12 +231,12 @@ func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 	for _, other := range []string{"c", "d", "e", "f"} {
 		for range 2 {
 			if !find("{a:int}") {
-				t.Fatal("a document that is used all the time was evicted")
+				t.Fatal("a document was evicted although Find used it before each new document")
 			}
 		}
 		prepare(t, c, "{"+other+":int}", nil)
 		if !find("{" + other + ":int}") {
-			t.Error("a new document is not found")
+			t.Error("Find does not find a new document")
 		}
 	}
 	find("{a:int}")
@@ -242,14 +244,14 @@ func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 		prepare(t, c, "{"+other+":int}", nil)
 	}
 	if find("{a:int}") {
-		t.Error("an evicted document is found")
+		t.Error("Find finds an evicted document")
 	}
 	if prepare(t, c, "{a:int}", nil); !find("{a:int}") {
-		t.Error("a document that was cached again is not found")
+		t.Error("Find does not find a document that was cached again")
 	}
 }
 
-// PrepareCached returns variants that are compiled, and compiles none.
+// PrepareCached returns plans that are already compiled for the values of the conditions, but compiles none itself.
 func TestPrepareCachedCompilesNothing(t *testing.T) {
 	c := NewCache(testSchema(t), defaultLimits, masked, nil)
 	const text = "query($v:Boolean!){int @include(if:$v)}"
@@ -265,15 +267,15 @@ func TestPrepareCachedCompilesNothing(t *testing.T) {
 	prepare(false)
 	said += fmt.Sprint(" ", known(false))
 	if want := "false true false false true"; said != want {
-		t.Errorf("got %s, want %s", said, want)
+		t.Errorf("PrepareCached found a plan: %s, want %s", said, want)
 	}
 	var b Bound
 	if given := []Variable{{[]byte("v"), true}}; !c.Find(&b, []byte(text), "", given) {
-		t.Error("Find reports false for a compiled variant")
+		t.Error("Find reports false although the plan for these variables is compiled")
 	}
 }
 
-// BenchmarkFind compares repeated texts, for which Find skips the lookup, with others.
+// BenchmarkFind compares a repeated text, for which Find skips the lookup, with two alternating texts.
 func BenchmarkFind(b *testing.B) {
 	c := testCache(b, defaultLimits)
 	texts := make([][]byte, 2)

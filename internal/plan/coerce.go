@@ -7,7 +7,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A literalError is the error of an invalid literal, with its position.
+// A literalError describes an invalid literal and has its position.
 type literalError struct {
 	pos *ast.Position
 	msg string
@@ -19,23 +19,23 @@ func literalErrorf(pos *ast.Position, format string, args ...any) error {
 	return &literalError{pos, fmt.Sprintf(format, args...)}
 }
 
-// A lookup returns the value of a variable and whether it is present.
+// A lookup returns the value of the named variable and reports whether the variable is present.
 type lookup func(name string) (any, bool)
 
-// constant returns the value of a valid literal, or nil if v is nil.
+// constant coerces a valid literal without variables to the type t. It returns nil if v is nil.
 func (s *Schema) constant(t *ast.Type, v *ast.Value) any {
 	if v == nil {
 		return nil
 	}
 	value, err := s.fromLiteral(t, v, nil)
 	if err != nil {
-		panic(fmt.Sprintf("plan: default value: %v", err)) // NewSchema and validation check all constants
+		panic(fmt.Sprintf("plan: invalid constant: %v", err)) // NewSchema and validation check all constants
 	}
 	return value
 }
 
-// fromLiteral coerces a literal to a type. If vars is nil, it does not check
-// variables: during validation, another rule checks their types.
+// fromLiteral coerces a literal to the type t. It looks up variables in vars. During validation, vars is nil; then
+// fromLiteral accepts every variable, because another rule checks the types of variables.
 func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error) {
 	if v.Kind == ast.Variable {
 		if vars == nil {
@@ -113,7 +113,7 @@ func scalarLiteral(name string, v *ast.Value) (any, error) {
 	return nil, literalErrorf(v.Position, "%s: %s", what, v)
 }
 
-// scalarText coerces a literal to a built-in scalar type.
+// scalarText coerces the text of a literal to a built-in scalar type and reports whether it is valid.
 func scalarText(name string, kind ast.ValueKind, raw string) (any, bool) {
 	text := kind == ast.StringValue || kind == ast.BlockValue
 	switch name {
@@ -151,7 +151,7 @@ func (s *Schema) objectLiteral(def *ast.Definition, v *ast.Value, vars lookup) (
 		child := v.Children.ForName(f.Name)
 		if child != nil && child.Kind == ast.Variable && vars != nil {
 			if _, present := vars(child.Raw); !present {
-				child = nil // an absent variable is an absent field
+				child = nil // if the variable is absent, the field is absent
 			}
 		}
 		if child == nil {
@@ -159,7 +159,8 @@ func (s *Schema) objectLiteral(def *ast.Definition, v *ast.Value, vars lookup) (
 		}
 		if child == nil {
 			if f.Type.NonNull {
-				return nil, literalErrorf(v.Position, "Field %q of required type %q was not provided.", def.Name+"."+f.Name, f.Type)
+				return nil, literalErrorf(v.Position, "Field %q of required type %q was not provided.",
+					def.Name+"."+f.Name, f.Type)
 			}
 			continue
 		}

@@ -14,11 +14,12 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// steps counts the calls of Prepare to the host's scalars and price functions: for each
-// literal and each variable's value that it coerces, and each field that it prices.
+// steps counts how often Prepare calls functions of the host: ParseLiteral of a scalar (literals), ParseValue of a
+// scalar (values) and price functions (prices).
 type steps struct{ literals, values, prices int }
 
-// countingSchema is the tests' schema with fields that count.
+// countingSchema returns the tests' schema with additional fields whose scalar and price functions count their
+// calls in n.
 func countingSchema(t *testing.T, n *steps) *Schema {
 	t.Helper()
 	counted := graphql.NewScalar(graphql.ScalarConfig{Name: "Counted",
@@ -57,8 +58,8 @@ func countingSchema(t *testing.T, n *steps) *Schema {
 	return s
 }
 
-// chained returns 8 operations that reach 20 fragments. Each fragment has a part and
-// spreads the next one.
+// chained returns a document with 8 operations, each of which reaches 21 fragments. Each fragment except the last
+// contains part and spreads the next one. head follows the name of each operation.
 func chained(head, part string) string {
 	text := many(8, "query Q%d"+head+"{...F0}")
 	for i := range 20 {
@@ -67,13 +68,13 @@ func chained(head, part string) string {
 	return text + "fragment F20 on Query{int}"
 }
 
-// repeatedLiterals returns documents within the limits that repeat literals.
+// repeatedLiterals returns documents that are within the limits and repeat literals, by name.
 func repeatedLiterals() map[string]string {
 	ones, fewer := strings.Repeat("1 ", 60), strings.Repeat("1 ", 40)
 	return map[string]string{
-		"one list":          "{counted(l:[" + strings.Repeat("1 ", 100) + "])}",
-		"lists":             "{counted(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 90)+"]", 19) + "])}",
-		"defaults of input": "{counted(os:[" + strings.Repeat("{} ", 100) + "])}",
+		"one list":                  "{counted(l:[" + strings.Repeat("1 ", 100) + "])}",
+		"lists":                     "{counted(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 90)+"]", 19) + "])}",
+		"defaults of input objects": "{counted(os:[" + strings.Repeat("{} ", 100) + "])}",
 		"nested input": "{counted(o:" + strings.Repeat("{list:["+ones+"] not:", 17) + "{}" +
 			strings.Repeat("}", 17) + ")}",
 		"equal fields":                 "{" + strings.Repeat("...{counted(l:["+ones+"])}", 25) + "}",
@@ -83,22 +84,22 @@ func repeatedLiterals() map[string]string {
 		"conditions of all operations": chained("($v:Boolean=true)", "counted(l:["+fewer+"]) @skip(if:$v)"),
 		"defaults of all operations":   many(8, "query Q%d($v:[[Counted]]=[["+ones+"]["+ones+"]["+ones+"]]){counted(ll:$v)}"),
 		"wrong everywhere":             chained("", "counted(l:["+fewer+"] nope:1) nope"),
-		"a few ways":                   repeating(3, "counted(l:["+ones+"])"),
-		"many ways":                    repeating(8, "counted(l:["+ones+"])"),
-		"many ways to a few":           repeating(8, many(3, "a%d:counted(l:["+ones+"])")),
-		"many ways with a variable":    "query($v:Counted)" + repeating(8, "counted(l:["+ones+"$v])"),
-		"many ways with a condition":   "query($v:Boolean=true)" + repeating(8, "counted(l:["+ones+"]) @include(if:$v)"),
+		"a few paths":                  repeating(3, "counted(l:["+ones+"])"),
+		"many paths":                   repeating(8, "counted(l:["+ones+"])"),
+		"many paths to a few fields":   repeating(8, many(3, "a%d:counted(l:["+ones+"])")),
+		"many paths with a variable":   "query($v:Counted)" + repeating(8, "counted(l:["+ones+"$v])"),
+		"many paths with a condition":  "query($v:Boolean=true)" + repeating(8, "counted(l:["+ones+"]) @include(if:$v)"),
 		"each type":                    "{ones{counted(l:[" + ones + "])}}",
 		"each type with a variable":    "query($v:Counted){ones{counted(l:[" + ones + "$v])}}",
-		"each type, in many ways":      "{" + many(36, "a%d:ones{counted(l:["+fewer+"])}") + "}",
+		"each type, many aliases":      "{" + many(36, "a%d:ones{counted(l:["+fewer+"])}") + "}",
 		"each type of a union":         "{union{" + many(34, "...on One{a%d:counted(l:["+fewer+"])}") + "}}",
 	}
 }
 
-// The rules coerce a literal once for each operation and each fragment that reaches
-// it. The compiler coerces it once for each field of the plan, within its steps. A
-// price function coerces the literals of a field with variables once more.
-func TestLiteralsAreCoercedABoundedNumberOfTimes(t *testing.T) {
+// The validation rules coerce a literal once for each operation and each fragment that reaches it. The compiler
+// coerces it once for each field of the plan, within its steps. If a field has a price and its arguments contain
+// variables, its literals are coerced once more to compute the price.
+func TestNumberOfLiteralCoercionsIsBounded(t *testing.T) {
 	for name, text := range repeatedLiterals() {
 		var n steps
 		l := defaultLimits
@@ -150,12 +151,13 @@ func TestSelectionsYieldsEachSelectionOnce(t *testing.T) {
 		events.OnFragmentSpread(func(_ *core.Walker, f *gqlparser.FragmentSpread) { delete(all, f) })
 		n := len(all)
 		if core.Walk(testSchema(t).types, tree, events); visits != n || len(all) != 0 {
-			t.Errorf("%s: got %d visits of %d selections, %d of them in no operation or fragment", name, visits, n, len(all))
+			t.Errorf("%s: got %d visits of %d selections, of which core.Walk does not reach %d",
+				name, visits, n, len(all))
 		}
 	}
 }
 
-// A variable's value is coerced once for any number of uses.
+// A variable's value is coerced once, even if the variable is used many times.
 func TestVariableValuesAreCoercedOnce(t *testing.T) {
 	var n steps
 	limits := defaultLimits
@@ -184,12 +186,12 @@ func TestVariableValuesAreCoercedOnce(t *testing.T) {
 		n = steps{}
 		_, errs := c.Prepare(text, "", map[string]any{"v": value})
 		if n.values != test.want || (errs != nil) != (test.want == 0 && name == "too many") {
-			t.Errorf("%s: %d values were coerced, want %d: %v", name, n.values, test.want, errs)
+			t.Errorf("%s: %d values were coerced, want %d; errors: %v", name, n.values, test.want, errs)
 		}
 	}
 }
 
-// twoInterfaces is a schema with two interfaces of n object types each.
+// twoInterfaces returns the tests' schema with two additional interfaces, each with n object types.
 func twoInterfaces(t *testing.T, n int) *Schema {
 	t.Helper()
 	x := Extension{Query: graphql.Fields{}}
@@ -209,9 +211,9 @@ func twoInterfaces(t *testing.T, n int) *Schema {
 	return s
 }
 
-// If each of 800 spreads, reached from 37 operations and fragments, compared 60 types
-// with 60 others, a document of 5 kB would take seconds.
-func TestSpreadCheckDoesNotGrowWithNumberOfTypes(t *testing.T) {
+// The document of 5 kB has 800 spreads that 37 operations and fragments reach. If each visit of a spread compared
+// 60 types with 60 other types, preparing the document would take seconds.
+func TestTimeOfSpreadCheckDoesNotGrowWithNumberOfTypes(t *testing.T) {
 	if raceEnabled {
 		t.Log("not measured: times are not comparable under the race detector")
 		return
@@ -235,7 +237,7 @@ func TestSpreadCheckDoesNotGrowWithNumberOfTypes(t *testing.T) {
 			return
 		}
 		if tries == 2 {
-			t.Fatal("the time grows with the number of types")
+			t.Fatal("with 60 types, preparing takes at least 5 times as long as with 1, want less")
 		}
 	}
 }

@@ -10,61 +10,69 @@ import (
 
 // A Plan is a compiled operation. It is read-only.
 type Plan struct {
-	id   uint64
+	// id identifies the plan in this process.
+	id uint64
+	// root is the selection on the root type.
 	root *selection
-	size int   // memory in bytes
-	uses []int // of each variable
+	// size is the memory of the plan in bytes.
+	size int
+	// uses has the number of uses of each variable.
+	uses []int
 
-	fixedCost Cost     // independent of variables
-	priced    []*field // whose cost depends on variables
-	maxCost   Cost     // for any variables
+	// fixedCost is the part of the cost that is the same for all variables.
+	fixedCost Cost
+	// priced has the fields whose cost is computed for each request.
+	priced []*field
+	// maxCost is the maximum cost for any variables.
+	maxCost Cost
 
-	batch     []*field // with a selected [Field].Batch
-	dependent []*field // with a value that may depend on more than its source
+	// batch has the fields that need a batch read. See [Bound.Batch].
+	batch []*field
+	// dependent has the fields whose value may depend on more than their source.
+	dependent []*field
 }
 
-// A selection is the fields that are selected of an object, in the order of the
-// response.
+// A selection has the fields that are selected on an object, in the order of the response.
 type selection struct {
 	fields   []*field
-	isTypeOf graphql.IsTypeOfFn // of an object type of the host; may be nil
+	isTypeOf graphql.IsTypeOfFn // of an object type that the host declared; may be nil
 }
 
-// A field is one key of a response object. One of typename, append, same, get, info
-// and source.Resolve produces its value.
+// A field produces one key of a response object and its value. The value comes from one of typename, append, same,
+// get, info and source.Resolve.
 type field struct {
-	key          string // the response name as JSON with a colon, and before it a comma if it is not the first
+	key          string // the response name in JSON and a colon; a comma precedes it unless the field is the first
 	name         string // the response name, for paths: a part of key
-	fieldName    string
+	fieldName    string // the name that the schema declares
 	source       *Field
 	append       func([]byte, any) []byte // a copy of source.Append
-	get          func(any) any
-	same         *selection // if source.Same: the selection of the source itself
+	get          func(any) any            // a copy of source.Get
+	same         *selection               // if source.Same is set: the selection on the source itself
 	typ          *outputType
-	constant     Args       // the arguments, if there is no variable among them
-	dynamic      []argument // else the arguments
+	constant     Args       // the arguments, if they contain no variable
+	dynamic      []argument // the arguments, if they contain variables
 	locations    []Location
-	typename     []byte // the value of __typename
-	info         *hostInfo
-	pricedParent *field // multiplies the cost by its number of items; may be nil
-	priceIndex   int    // index in Plan.priced
+	typename     []byte    // the value of __typename as JSON
+	info         *hostInfo // set if the field is a field of the host
+	pricedParent *field    // the nearest host field above with a price, whose number of items multiplies the cost
+	priceIndex   int       // index in Plan.priced, if the field is a host field with a price
 }
 
-// An outputType is the type of a field or a list item: how a value becomes JSON.
+// An outputType is the type of a field or of a list item. It determines how a value is written as JSON.
 type outputType struct {
 	nonNull     bool
-	elem        *outputType     // of a list
-	leaf        string          // name of a scalar
-	enum        *ast.Definition // of an enum
-	hostType    graphql.Type    // of a scalar or enum of the host
-	object      *selection      // of an object
-	types       []possibleType  // of an interface or union
-	resolveType graphql.ResolveTypeFn
+	elem        *outputType           // the item type of a list
+	leaf        string                // the name of a scalar
+	enum        *ast.Definition       // the definition of an enum
+	hostType    graphql.Type          // a scalar or enum that the host declared
+	object      *selection            // the selection on an object
+	types       []possibleType        // the object types of an interface or union
+	resolveType graphql.ResolveTypeFn // of an interface or union that the host declared; may be nil
 }
 
-// A possibleType is an object type of an interface or union, with its selection.
+// A possibleType is one object type of an interface or union, with the selection on it.
 type possibleType struct {
-	is   func(any) bool
+	is   func(any) bool // reports whether a value is of this type; may be nil
 	name string
 	sel  *selection
 }
@@ -75,26 +83,27 @@ type compiler struct {
 	tree         *ast.QueryDocument
 	def          *ast.OperationDefinition
 	op           *operation
-	on           map[string]bool // values of the variables of @skip and @include
+	on           map[string]bool // values of the variables that @skip and @include use
 	plan         *Plan
 	hostAST      *hostAST // nil until a field of the host needs it
-	pricedParent *field   // the nearest priced field above the current one
+	pricedParent *field   // the nearest host field with a price above the current field
 
-	// The limits that are left: fields that may be collected, and steps that may be
-	// taken, also to fragments of other types and for repeated literals. The limits of
-	// the document are not enough: an interface of many types multiplies selections.
+	// fields is the number of fields that may still be collected. steps is the number of steps that may still be
+	// taken: each visit of a selection is a step, even in a fragment on another type, and so is each repeated literal.
+	// The limits on the document do not suffice, because an interface with many types multiplies the selections on it.
 	fields, steps int
-	compiled      map[*ast.Field]bool // fields whose literals were compiled
-	uncounted     int                 // steps that were taken for that
+
+	compiled  map[*ast.Field]bool // fields whose literals have been compiled at least once
+	uncounted int                 // steps for the first compilation of literals, which do not count
 
 	sharing
 }
 
-// A sharing has parts of a plan that occur more than once in it: a fragment may be
-// spread in hundreds of places and have names and literals of kilobytes.
+// A sharing has the parts of a plan that may be needed in several places, so that the plan has each of them only
+// once. A fragment may be spread in hundreds of places and have names and literals of kilobytes.
 type sharing struct {
 	keys      map[string]string       // response names as JSON
-	fields    map[site][]*sharedField // that cost nothing
+	fields    map[site][]*sharedField // fields without a cost
 	arguments map[callSite]*field     // the first field that was compiled from each site
 }
 
@@ -102,26 +111,27 @@ func newSharing() sharing {
 	return sharing{map[string]string{}, map[site][]*sharedField{}, map[callSite]*field{}}
 }
 
-// A site identifies a field in the document.
+// A site identifies the compiled form of a field: by its object type, its first node in the document, and whether a
+// comma precedes it.
 type site struct {
 	object *ast.Definition
 	node   *ast.Field
 	comma  bool
 }
 
-// A sharedField is the field that nodes with one response name were compiled to, with
-// all fields below. Each further place of it counts as if it was compiled again.
+// A sharedField is a compiled field, with all fields below it, that other places with the same nodes can use, too.
+// fields and steps are the limits that its compilation used up. Each further use takes them off the limits again,
+// as if the field were compiled again.
 type sharedField struct {
 	nodes         []*ast.Field
 	field         *field
 	fields, steps int
 }
 
-// identities is the last id of a plan or an operation.
+// identities is the last id that was assigned to a plan or an operation.
 var identities atomic.Uint64
 
-// compile returns the plan of an operation. on has the values of the variables of
-// @skip and @include.
+// compile returns the plan of an operation. on has the values of the variables that @skip and @include use.
 func (c *Cache) compile(
 	tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool,
 ) (*Plan, *Error) {
@@ -140,13 +150,13 @@ func (c *Cache) compile(
 	return k.plan, nil
 }
 
-// A fieldGroup is the fields of one response name.
+// A fieldGroup has the field nodes with the same response name.
 type fieldGroup struct {
 	name  string
 	nodes []*ast.Field
 }
 
-// selection compiles the merged selection sets of an object type.
+// selection merges selection sets on an object type and compiles them.
 func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *selection {
 	var all []*fieldGroup
 	index := map[string]*fieldGroup{}
@@ -204,7 +214,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 
 func (k *compiler) exhausted() bool { return k.fields < 0 || k.steps < 0 }
 
-// included reports whether @skip and @include include a selection.
+// included reports whether a selection with these directives is part of the response.
 func (k *compiler) included(directives ast.DirectiveList) bool {
 	for _, d := range directives {
 		if d.Name != "skip" && d.Name != "include" {
@@ -222,14 +232,14 @@ func (k *compiler) included(directives ast.DirectiveList) bool {
 	return true
 }
 
-// field compiles a field. One that costs nothing is compiled once for all places that
-// select it by the same nodes.
+// field compiles a field. A field without a cost is compiled only once, and all places that select it by the same
+// nodes share it.
 func (k *compiler) field(object *ast.Definition, a *fieldGroup, comma bool) *field {
 	place := site{object, a.nodes[0], comma}
 	for _, known := range k.sharing.fields[place] {
 		if slices.Equal(known.nodes, a.nodes) {
 			k.fields -= known.fields
-			k.steps = max(k.steps-known.steps, -1) // which were not taken
+			k.steps = max(k.steps-known.steps, -1) // counted, although they were not taken
 			return known.field
 		}
 	}
@@ -286,7 +296,7 @@ func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *
 	return f
 }
 
-// key returns a response name as field.key. Fields with the same name share it.
+// key returns field.key for a response name. Fields with the same key share one string.
 func (k *compiler) key(name string, comma bool) string {
 	key := `"` + name + `":`
 	if comma {
@@ -298,20 +308,6 @@ func (k *compiler) key(name string, comma bool) string {
 	k.keys[key] = key
 	k.plan.size += textBytes(len(key))
 	return key
-}
-
-// selects reports whether a field with this name is selected at any depth.
-func (s *outputType) selects(name string) bool {
-	if s.elem != nil {
-		return s.elem.selects(name)
-	}
-	return s.object.selects(name) || slices.ContainsFunc(s.types, func(v possibleType) bool { return v.sel.selects(name) })
-}
-
-func (s *selection) selects(name string) bool {
-	return s != nil && slices.ContainsFunc(s.fields, func(f *field) bool {
-		return f.fieldName == name || f.typ != nil && f.typ.selects(name)
-	})
 }
 
 func (k *compiler) outputType(t *ast.Type, sets []ast.SelectionSet) *outputType {
@@ -342,7 +338,8 @@ func (k *compiler) outputType(t *ast.Type, sets []ast.SelectionSet) *outputType 
 		s.types = make([]possibleType, 0, len(possible))
 		k.plan.size += possibleTypeBytes * len(possible)
 		for _, object := range possible {
-			s.types = append(s.types, possibleType{k.c.schema.is[object.Name], object.Name, k.selection(object, sets...)})
+			sel := k.selection(object, sets...)
+			s.types = append(s.types, possibleType{k.c.schema.is[object.Name], object.Name, sel})
 		}
 	}
 	return s

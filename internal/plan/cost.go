@@ -1,14 +1,18 @@
 package plan
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
-// A Cost is the most that an operation or a field may need from the host: calls of
-// its backend, and blocks read in them.
+// A Cost is the maximum work that an operation or a field may cause in the backend of the host.
 type Cost struct {
-	Calls, Blocks int
-
-	// Items is the maximum number of items for which the fields below are resolved:
-	// their costs are multiplied by it. Zero means one.
+	// Calls is the maximum number of backend calls.
+	Calls int
+	// Blocks is the maximum number of blocks that these calls read.
+	Blocks int
+	// Items is the maximum number of items for which the fields below are resolved. The costs of these fields are
+	// multiplied by Items. Zero means one.
 	Items int
 }
 
@@ -22,14 +26,14 @@ func (c Cost) add(d Cost) Cost {
 	return Cost{Calls: addCapped(c.Calls, d.Calls), Blocks: addCapped(c.Blocks, d.Blocks)}
 }
 
-// unboundedCost is more than any limit. Its double overflows an int of 32 bits, so
-// the functions below calculate with 64.
+// unboundedCost is higher than any limit. Twice this number overflows an int of 32 bits, so the functions below use
+// 64 bits.
 const unboundedCost = 1 << 30
 
 func addCapped(a, b int) int { return int(min(int64(a)+int64(b), unboundedCost)) }
 func mulCapped(a, b int) int { return int(min(int64(a)*int64(b), unboundedCost)) }
 
-// Cost returns the cost of b. It calls the price functions of b's fields once each.
+// Cost returns the cost of b. It calls the price function of each priced field once.
 func (b *Bound) Cost() Cost {
 	cost := b.plan.fixedCost
 	var array [8]Cost // enough for most plans, so that prices need not be allocated
@@ -48,12 +52,11 @@ func (b *Bound) Cost() Cost {
 	return cost
 }
 
-// price returns a field's own cost. In a cost from the host, negative numbers count
-// as zero.
+// price returns the cost of f without the fields below it. Negative numbers in a cost from the host count as zero.
 func (b *Bound) price(f *field) Cost {
 	args, err := f.arguments(b, nil)
 	if err != nil {
-		return Cost{} // nothing is called
+		return Cost{} // the resolver is not called
 	}
 	if f.info == nil {
 		return f.source.Cost(args)
@@ -63,8 +66,8 @@ func (b *Bound) price(f *field) Cost {
 	return Cost{sane(c.Calls), sane(c.Blocks), sane(c.Items)}
 }
 
-// checkCost returns an error if b costs more than the limits allow. It only calculates
-// the cost if some variables could make it too high.
+// checkCost returns an error if b costs more than the limits allow. It calculates the cost only if the maximum cost
+// of the plan exceeds a limit.
 func (b *Bound) checkCost() *Error {
 	l := &b.cache.limits
 	if l.allow(b.plan.maxCost) {
@@ -117,3 +120,18 @@ func (k *compiler) price(f *field) {
 }
 
 func (p *Plan) addCost(c Cost) { p.fixedCost, p.maxCost = p.fixedCost.add(c), p.maxCost.add(c) }
+
+// selects reports whether a field with this name is selected at any depth.
+func (s *outputType) selects(name string) bool {
+	if s.elem != nil {
+		return s.elem.selects(name)
+	}
+	return s.object.selects(name) ||
+		slices.ContainsFunc(s.types, func(v possibleType) bool { return v.sel.selects(name) })
+}
+
+func (s *selection) selects(name string) bool {
+	return s != nil && slices.ContainsFunc(s.fields, func(f *field) bool {
+		return f.fieldName == name || f.typ != nil && f.typ.selects(name)
+	})
+}

@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// priced returns a schema with a field that costs one call and n blocks.
+// priced returns a schema whose field blocks costs one call and as many blocks as its argument n says.
 func priced(t *testing.T) *Schema {
 	t.Helper()
 	s, err := NewSchema([]Type{{Kind: ast.Object, Name: "Query", Fields: []Field{{
@@ -50,17 +50,17 @@ func TestCostsUpToTheirLimitsAreAccepted(t *testing.T) {
 			got = errs[0].Limit
 		}
 		if got != test.limit {
-			t.Errorf("%d calls and %d blocks allow %s: the limit hit is %q, want %q",
+			t.Errorf("limits of %d calls and %d blocks: %s exceeds the limit %q, want %q",
 				test.calls, test.blocks, test.text, got, test.limit)
 		}
 		cost := map[string]string{"BackendCalls": "2 calls", "QueryBlocks": "20 blocks"}[test.limit]
 		if errs != nil && !strings.Contains(errs[0].Message, cost) {
-			t.Errorf("%s: got %v, want a cost of %s", test.text, errs, cost)
+			t.Errorf("%s: got errors %v, want one with a cost of %s", test.text, errs, cost)
 		}
 	}
 }
 
-func TestKeyIgnoresArgumentIndexesOutOfRange(t *testing.T) {
+func TestKeyIgnoresUnknownArgumentIndexes(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	key := func(n int, places ...int) string {
 		b, errs := c.Prepare("subscription($n:Int){ticks(n:$n)}", "", map[string]any{"n": json.Number(strconv.Itoa(n))})
@@ -70,11 +70,11 @@ func TestKeyIgnoresArgumentIndexesOutOfRange(t *testing.T) {
 		return b.Key(places...)
 	}
 	if key(1, 1) == key(2, 1) || key(1, 0) != key(2, 0) || key(1, 0, 1) != key(2, 0, 1) {
-		t.Error("Key does not ignore exactly the arguments with the given indexes")
+		t.Error("Key does not leave out exactly the arguments whose indexes it receives")
 	}
 }
 
-func TestBlockStringsLoseOnlyCommonIndentation(t *testing.T) {
+func TestBlockStringLosesOnlyCommonIndentation(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for text, want := range map[string]string{
 		"x\ny\n    z":         `x\ny\n    z`,
@@ -87,7 +87,7 @@ func TestBlockStringsLoseOnlyCommonIndentation(t *testing.T) {
 			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}
-	got := ask(c, `{echo(s:"\u0041"\ud83d)}`, nil) // the surrogate is outside of the string
+	got := ask(c, `{echo(s:"\u0041"\ud83d)}`, nil) // the surrogate is outside the string
 	if !strings.Contains(got, "Cannot parse the unexpected character") {
 		t.Errorf("got %s, want a syntax error", got)
 	}

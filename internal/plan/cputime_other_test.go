@@ -6,5 +6,5 @@ import "time"
 
 var began = time.Now()
 
-// processorTime returns the elapsed time on systems without getrusage.
+// processorTime returns the time since the test binary started, because the system has no getrusage.
 func processorTime() time.Duration { return time.Since(began) }

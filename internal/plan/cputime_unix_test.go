@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// processorTime returns the processor time of this process. Other processes do not
-// affect it.
+// processorTime returns the processor time that this process has used. Other processes do not affect it.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/graphql-go/graphql"
 )
 
-// sampleSize returns the number of random documents for a test. Under the race detector
-// it is an eighth of n: each takes many times longer, and one goroutine prepares and
-// runs them all.
+// sampleSize returns the number of random documents for a test: n, or an eighth of n under the race detector.
+// There, each document takes many times longer, and no race is possible, because one goroutine prepares and runs
+// all documents.
 func sampleSize(n int) int {
 	if raceEnabled {
 		return n / 8
@@ -26,7 +26,7 @@ func sampleSize(n int) int {
 
 var documents = sampleSize(12_000)
 
-// findQuery returns the Bound of Find, or nil if it reports false.
+// findQuery returns the Bound that Find has bound, or nil if Find reports false.
 func findQuery(c *Cache, text string, variables map[string]any) *Bound {
 	var given []Variable
 	for name, v := range variables {
@@ -42,12 +42,12 @@ func findQuery(c *Cache, text string, variables map[string]any) *Bound {
 func TestRandomDocumentsMatchReferenceExecutor(t *testing.T) {
 	c := testCache(t, Limits{CacheBytes: 8 << 20})
 	g := &generator{Rand: rand.New(rand.NewPCG(1, 2)), s: c.schema}
-	accepted, withErrors, refused := 0, 0, map[string]int{}
+	accepted, withErrors, rejected := 0, 0, map[string]int{}
 	for i := range documents {
 		text, variables := g.document()
 		b, errs := c.Prepare(text, "", variables)
 		if errs != nil && errs[0].Code == CodeValidation {
-			refused[strings.Join(strings.Fields(errs[0].Message)[:1], "")]++
+			rejected[strings.Join(strings.Fields(errs[0].Message)[:1], "")]++
 			continue
 		}
 		r := reference{s: c.schema}
@@ -56,7 +56,7 @@ func TestRandomDocumentsMatchReferenceExecutor(t *testing.T) {
 			t.Fatalf("document %d: got error %v, reference executor got %v\n%s\n%v", i, errs, err, text, variables)
 		}
 		if errs != nil {
-			refused["variables"]++
+			rejected["variables"]++
 			continue
 		}
 		accepted++
@@ -65,7 +65,7 @@ func TestRandomDocumentsMatchReferenceExecutor(t *testing.T) {
 				t.Fatalf("document %d is cached but Find reports false\n%s", i, text)
 			}
 		} else if got := into.run(world{}); !bytes.Equal(got, b.run(world{})) {
-			t.Fatalf("document %d has another response after Find\n%s", i, text)
+			t.Fatalf("document %d: the responses after Find and after Prepare differ\n%s", i, text)
 		}
 		if data, paths := split(t, b.run(world{})); data != want || !reflect.DeepEqual(paths, pathsOf(r.errs)) {
 			t.Fatalf("document %d:\n%s\n%v\ngot  %s %v\nwant %s %v", i, text, variables, data, paths, want, r.errs)
@@ -74,19 +74,21 @@ func TestRandomDocumentsMatchReferenceExecutor(t *testing.T) {
 			withErrors++
 		}
 	}
-	t.Logf("%d documents, %d accepted and equal byte for byte, %d of them with errors; refused: %v", documents, accepted, withErrors, refused)
+	t.Logf("%d documents, %d accepted and equal byte for byte, %d of them with errors; rejected: %v",
+		documents, accepted, withErrors, rejected)
 	if accepted < documents*6/10 {
-		t.Errorf("only %d documents were compared", accepted)
+		t.Errorf("only %d documents were compared, want at least %d", accepted, documents*6/10)
 	}
 }
 
-// Responses are compared with those of graphql-go for documents that both accept.
-// Known errors of graphql-go are skipped:
-//   - a default although null was passed, no default if a variable in an object is
-//     absent, and null within values (generator.foreign);
-//   - 2^40, which becomes null or true (mode: 5);
-//   - the errors of a document in which an error made an object or a list null: it
-//     visits fields in random order and stops at the first error.
+// The test compares responses with those of graphql-go for documents that both accept. It skips documents that
+// graphql-go is known to handle wrongly:
+//   - It uses a default although null was passed, does not use a default if a variable in an object is absent, and
+//     drops null within values (generator.foreign).
+//   - It turns 2^40 into null or true (mode: 5).
+//
+// If an error makes an object or a list null, the test does not compare the errors, because graphql-go visits
+// fields in random order and stops at the first error.
 func TestRandomDocumentsMatchGraphqlGo(t *testing.T) {
 	c := testCache(t, Limits{CacheBytes: 1 << 20})
 	g := &generator{Rand: rand.New(rand.NewPCG(3, 4)), s: c.schema}
@@ -100,7 +102,7 @@ func TestRandomDocumentsMatchGraphqlGo(t *testing.T) {
 		accepted++
 		result := graphqlDo(c.schema.GraphQL(), text, variables)
 		if result == nil || result.Data == nil && len(result.Errors) > 0 && len(result.Errors[0].Path) == 0 {
-			continue // graphql-go refuses it
+			continue // graphql-go rejects it
 		}
 		both++
 		r := reference{s: c.schema}
@@ -108,7 +110,8 @@ func TestRandomDocumentsMatchGraphqlGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g.foreign || strings.Contains(text, "mode: 5") || slices.ContainsFunc(mapValues(variables), func(v any) bool { return v == json.Number("5") }) {
+		five := func(v any) bool { return v == json.Number("5") }
+		if g.foreign || strings.Contains(text, "mode: 5") || slices.ContainsFunc(mapValues(variables), five) {
 			continue
 		}
 		compared++
@@ -134,16 +137,18 @@ func TestRandomDocumentsMatchGraphqlGo(t *testing.T) {
 		slices.Sort(ours)
 		slices.Sort(their)
 		if !slices.Equal(ours, their) {
-			t.Fatalf("document %d:\n%s\n%v\nerrors of chaingql %v, of graphql-go %v", i, text, variables, ours, their)
+			t.Fatalf("document %d:\n%s\n%v\nchaingql   has errors at %v\ngraphql-go has errors at %v",
+				i, text, variables, ours, their)
 		}
 	}
-	t.Logf("%d documents, %d accepted here, %d by both, %d compared, %d of them with their error paths", documents, accepted, both, compared, paths)
+	t.Logf("%d documents, %d accepted by chaingql, %d by both, %d compared, %d of them with their error paths",
+		documents, accepted, both, compared, paths)
 	if compared < documents/3 || paths < documents/4 {
 		t.Error("too few documents were compared")
 	}
 }
 
-// graphqlDo runs a document with graphql-go. It returns nil if that panics.
+// graphqlDo runs a document with graphql-go. It returns nil if graphql-go panics.
 func graphqlDo(s graphql.Schema, text string, variables map[string]any) (result *graphql.Result) {
 	defer func() {
 		if recover() != nil {
@@ -151,10 +156,11 @@ func graphqlDo(s graphql.Schema, text string, variables map[string]any) (result 
 		}
 	}()
 	plain, _ := ordinary(variables).(map[string]any)
-	return graphql.Do(graphql.Params{Schema: s, RequestString: text, VariableValues: plain, RootObject: map[string]any{}, Context: context.Background()})
+	return graphql.Do(graphql.Params{Schema: s, RequestString: text, VariableValues: plain,
+		RootObject: map[string]any{}, Context: context.Background()})
 }
 
-// ordinary converts the numbers of variables to types that graphql-go accepts.
+// ordinary converts the numbers in variables to types that graphql-go accepts: int and float64.
 func ordinary(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -1,18 +1,20 @@
 // Package plan checks, compiles, caches and runs GraphQL documents from untrusted clients.
 //
-// A request passes these steps:
+// A request goes through these steps:
 //
 //  1. Lookup. [Cache.Prepare], PrepareCached and Find look for a compiled document: first by its text, then by its
 //     fingerprint, which is the text with a placeholder for each literal. Documents that differ only in literals share
 //     a plan; their literals become parameters.
-//  2. Check. A new document is measured before anything that takes more than linear time: its bytes, its tokens, then
-//     the depth and size of its syntax tree. Rules of gqlparser and of this package validate what is within [Limits].
+//  2. Check. A new document is measured before any step that takes more than linear time: first its bytes and tokens,
+//     then the depth and size of its syntax tree. If the document is within [Limits], rules of gqlparser and of this
+//     package validate it.
 //  3. Compile. Each operation becomes a [Plan]: a tree of fields with their resolvers, coerced arguments and JSON keys.
-//     The cache is limited in bytes and evicts the least recently used documents.
+//     The compiled documents are cached. If they exceed the limit on their memory, the least recently used are evicted.
 //  4. Bind. The variables and parameters of the request are coerced. The result is a [Bound].
-//  5. Run. [Bound.Run] calls the resolvers and appends the response as JSON, in the order of the request.
+//  5. Run. [Bound.Run] calls the resolvers and appends the response as JSON, with its fields in the order of the
+//     document.
 //
-// Of graphql-go, only the schema and the types that hosts declare are used. Its parser, validator and executor never
-// see a client's document: documents of a few bytes crash them. Its execution would also take more than ten times as
-// long as a compiled plan (`make bench`).
+// The package uses only two parts of graphql-go: its schema and the types that hosts declare. A client's document never
+// reaches graphql-go's parser, validator and executor, because documents of a few bytes crash them. Its executor would
+// also take more than ten times as long as a compiled plan (`make bench`).
 package plan

@@ -13,27 +13,27 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// A document is a valid document with its compiled operations.
+// A document has the text of a valid document and its compiled operations.
 type document struct {
 	text       string
 	operations []*operation
 }
 
-// An operation is a compiled operation. It does not keep the document's text and
-// syntax tree in memory, which can be far larger.
+// An operation is a compiled operation. It does not keep the document's text and syntax tree in memory, because
+// these can be far larger.
 type operation struct {
 	id         string // unique in this process
 	kind       ast.Operation
-	hash       string // of the document, in hex
+	hash       string // of the document, in hexadecimal
 	name       string
-	at         Location
-	variables  []variable
-	declared   int         // number of declared variables; those of the parameters follow
-	parameters []parameter // of the document's placeholders
+	at         Location    // in the document
+	variables  []variable  // the declared variables, followed by those of the parameters
+	declared   int         // number of declared variables
+	parameters []parameter // one for each placeholder of the document
 
-	// conditions are the indexes of the variables of @skip and @include. They decide
-	// which fields the response has and in which order. So if there are any, plan is
-	// nil and Cache.planVariant has a plan for each combination of their values.
+	// conditions has the indexes of the variables that @skip and @include use. Their values decide which fields the
+	// response has, and in which order. So if there are conditions, plan is nil, and Cache.planVariant returns the plan
+	// for each combination of their values.
 	conditions []int
 	plan       *Plan
 
@@ -43,19 +43,17 @@ type operation struct {
 type variable struct {
 	name       string
 	typ        *ast.Type
-	scalar     string // the type's name if it is a built-in scalar, nullable or not
-	def        any
+	scalar     string // the type's name if it is a built-in scalar, nullable or not; else ""
+	def        any    // the default value
 	hasDefault bool
-	at         Location
+	at         Location // in the document
 }
 
-// absent is the value of a variable that the request does not contain. It differs
-// from null, which is nil.
+// absent is the value of a variable that the request does not contain. It differs from nil, which stands for null.
 type absent struct{}
 
-// parse checks a text and returns its syntax tree. independent reports that no two
-// fields had to have equal arguments. Then literals may be replaced by others of
-// their types, and the document stays valid.
+// parse checks a text and returns its syntax tree. independent reports whether no two fields were required to have
+// equal arguments. If so, the document stays valid if its literals are replaced with other literals of their types.
 func (c *Cache) parse(text string) (tree *ast.QueryDocument, independent bool, errs Errors) {
 	if c.limits.Document > 0 && len(text) > c.limits.Document {
 		return nil, false, Errors{
@@ -100,8 +98,8 @@ func gqlerrorLocations(err *gqlerror.Error) []Location {
 	return ls
 }
 
-// validate returns the first errors that the rules find. It drops repeated ones: the
-// rules visit a fragment each time that it is reached.
+// validate returns the first errors that the validation rules find. It drops repeated errors, because the rules
+// visit a fragment each time that they reach it.
 func (c *Cache) validate(doc *ast.QueryDocument) Errors {
 	var errs Errors
 	add := func(options ...core.ErrorOption) {
@@ -127,8 +125,8 @@ func (c *Cache) validate(doc *ast.QueryDocument) Errors {
 	return errs
 }
 
-// compileOperations compiles the operations of a valid syntax tree. It may replace
-// the literals at the placeholders in the tree by variables.
+// compileOperations compiles the operations of a valid syntax tree. It may replace the literals at the placeholders
+// with variables in the tree.
 func (c *Cache) compileOperations(
 	text string, tree *ast.QueryDocument, placeholders []placeholder,
 ) (*document, Errors) {
@@ -156,7 +154,7 @@ func (c *Cache) compileOperations(
 	return doc, nil
 }
 
-// newOperation returns an operation with its variables.
+// newOperation returns an operation with its declared variables, but without a plan.
 func (c *Cache) newOperation(def *ast.OperationDefinition) *operation {
 	op := &operation{id: strconv.FormatUint(identities.Add(1), 36), kind: def.Operation, name: strings.Clone(def.Name),
 		at: location(def.Position), declared: len(def.VariableDefinitions)}
@@ -177,9 +175,8 @@ func (c *Cache) newOperation(def *ast.OperationDefinition) *operation {
 	return op
 }
 
-// conditions returns the indexes of the variables that @skip and @include use in the
-// operation or in any fragment. Fragments that the operation does not reach only
-// cost additional variants.
+// conditions returns the indexes of the variables that @skip and @include use in the operation or in any fragment.
+// It includes fragments that the operation does not reach: they only cause additional plans.
 func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation) []int {
 	var used []int
 	for sel := range selections(tree, def) {
@@ -207,8 +204,8 @@ func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *opera
 	return used
 }
 
-// selections yields the selections of operations and of all fragments of a document.
-// It does not follow spreads, so it yields each selection once.
+// selections yields the selections in operations and in all fragments of a document. It does not follow spreads, so
+// it yields each selection once.
 func selections(tree *ast.QueryDocument, operations ...*ast.OperationDefinition) iter.Seq[ast.Selection] {
 	return func(yield func(ast.Selection) bool) {
 		var walk func(ast.SelectionSet) bool
@@ -270,7 +267,7 @@ func (d *document) operation(name string) (*operation, *Error) {
 // bind appends the coerced values of the declared variables to values.
 func (op *operation) bind(c *Cache, values []any, valueOf lookup) ([]any, Errors) {
 	var errs Errors
-	remaining := c.limits.Tokens // number of values that the variables may still have
+	remaining := c.limits.Tokens // number of values that the variables may still contain
 	for i := range op.declared {
 		v := &op.variables[i]
 		value, present := valueOf(v.name)
@@ -298,9 +295,8 @@ func (op *operation) bind(c *Cache, values []any, valueOf lookup) ([]any, Errors
 	return values, errs
 }
 
-// read coerces a variable's value. A valid scalar needs no variableReader, which
-// allocates a path for messages. Values of lists and objects are subtracted from
-// remaining.
+// read coerces the value that the request has for v. A valid scalar needs no variableReader, which allocates a path
+// for messages. All other values are subtracted from remaining, with the values nested in them.
 func (v *variable) read(c *Cache, given any, remaining *int) (any, *Error) {
 	if v.scalar != "" && given != nil {
 		if value, ok := scalarJSON(v.scalar, given); ok {

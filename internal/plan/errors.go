@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// Codes are the values of an error's extensions.code.
+// These are the values of extensions.code in an error.
 const (
 	CodeParse      = "GRAPHQL_PARSE_FAILED"
 	CodeValidation = "GRAPHQL_VALIDATION_FAILED"
@@ -24,24 +24,31 @@ const (
 	CodeInternal   = "INTERNAL_SERVER_ERROR"
 )
 
-// The errors in a response are limited: a document may have thousands.
+// The errors in a response are limited, because a document may have thousands of errors.
 const (
-	maxErrors      = 10       // errors of parsing, validation and variables
-	maxMessage     = 300      // bytes of one message
-	maxFieldErrors = 64 << 10 // bytes of all field errors
+	maxErrors      = 10       // number of errors from parsing, validation and variables
+	maxMessage     = 300      // length of one message in bytes
+	maxFieldErrors = 64 << 10 // length of all field errors in bytes
 	maskedMessage  = "Internal server error"
 )
 
-// An Error is a GraphQL error as it is sent to the client. A resolver returns one if
-// the client may see its error; every other error is masked.
+// An Error is a GraphQL error in the form in which the client receives it. A resolver returns an *Error if the
+// client may see it. All other errors are masked.
 type Error struct {
-	Message   string
-	Code      string // extensions.code
+	// Message is the text of the error. The client receives at most 300 bytes of it.
+	Message string
+	// Code is the value of extensions.code.
+	Code string
+	// Locations are the positions in the document that caused the error.
 	Locations []Location
-	Path      []any             // response names (string) and list indexes (int)
-	Details   map[string]string // more extensions
-	Further   []byte            // extensions of a host's error as JSON, each after a comma
-	Limit     string            // the name of the exceeded limit, for the host; not sent
+	// Path identifies a field of the response by response names (string) and list indexes (int).
+	Path []any
+	// Details has additional extensions.
+	Details map[string]string
+	// Further has the extensions of a host's error as JSON, each after a comma.
+	Further []byte
+	// Limit is the name of the exceeded limit, or "". Only the host receives it.
+	Limit string
 }
 
 func inputError(format string, args ...any) *Error {
@@ -52,16 +59,16 @@ func syntaxError(message string, at []Location) *Error {
 	return &Error{Message: "Syntax Error: " + message, Code: CodeParse, Locations: at}
 }
 
-// A Location is a position in a document. Line and Column start with one.
+// A Location is a position in a document. Line and Column count from 1.
 type Location struct{ Line, Column int }
 
-// Error returns the message.
+// Error returns e.Message.
 func (e *Error) Error() string { return e.Message }
 
-// Errors are the errors of a document or of its variables. They are never empty.
+// Errors are the errors of a document or of its variables. There is at least one, unless the value is nil.
 type Errors []*Error
 
-// Error returns the first message.
+// Error returns the message of the first error.
 func (es Errors) Error() string { return es[0].Message }
 
 // AppendJSON appends the errors as a JSON array.
@@ -125,10 +132,11 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	return append(append(dst, e.Further...), "}}"...)
 }
 
-// Mask returns the error to send to the client for an error of a host's field: err
-// itself if it is an *Error, or one with err's text and extensions if it is an
-// ExtendedError of graphql-go. It masks every other error, and one whose methods
-// panic. Errors of built-in fields come from the Backend: use maskBuiltIn for them.
+// Mask returns the error that the client receives if a field of the host fails with err. If err wraps an *Error,
+// Mask returns that. If err wraps an ExtendedError of graphql-go, Mask returns an error with its text and its
+// extensions. Mask masks all other errors, and errors whose methods panic.
+//
+// Mask is not for errors of built-in fields, because these come from the Backend. See maskBuiltIn.
 func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 	defer b.maskPanic(ctx, err, &e)
 	if known := knownError(err); known != nil {
@@ -143,7 +151,7 @@ func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 	for _, k := range slices.Sorted(maps.Keys(extensions)) {
 		text, err := marshal(extensions[k])
 		switch {
-		case err != nil: // omit it
+		case err != nil: // omit the extension
 		case k != "code":
 			e.Further = append(append(AppendString(append(e.Further, ','), k), ':'), text...)
 		case json.Unmarshal(text, &e.Code) != nil: // not a string
@@ -153,9 +161,8 @@ func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 	return e
 }
 
-// maskBuiltIn returns the error to send to the client for an error of a built-in
-// field: err itself if it is an *Error. It masks every other error, also an
-// ExtendedError.
+// maskBuiltIn returns the error that the client receives if a built-in field fails with err. If err wraps an
+// *Error, maskBuiltIn returns that. It masks all other errors, even an ExtendedError of graphql-go.
 func (b *Bound) maskBuiltIn(ctx context.Context, err error) (e *Error) {
 	defer b.maskPanic(ctx, err, &e)
 	if known := knownError(err); known != nil {
@@ -164,21 +171,21 @@ func (b *Bound) maskBuiltIn(ctx context.Context, err error) (e *Error) {
 	return b.cache.mask(ctx, err)
 }
 
-// maskPanic masks the panic of a method of err. It must be deferred.
+// maskPanic recovers a panic of one of the methods of err and stores the masked panic in e. It must be deferred.
 func (b *Bound) maskPanic(ctx context.Context, err error, e **Error) {
 	if p := recover(); p != nil {
-		*e = b.cache.mask(ctx, fmt.Errorf("error of type %T: %w", err, guard.New(p)))
+		*e = b.cache.mask(ctx, fmt.Errorf("a method of an error of type %T panicked: %w", err, guard.New(p)))
 	}
 }
 
-// knownError returns the *Error in err's tree, or nil.
+// knownError returns the *Error that err wraps, or nil.
 func knownError(err error) *Error {
 	var known *Error
 	errors.As(err, &known)
 	return known
 }
 
-// shorten cuts a message between characters so that it has at most maxMessage bytes.
+// shorten cuts s between two characters so that it has at most maxMessage bytes, including "...".
 func shorten(s string) string {
 	const dots = "..."
 	if len(s) <= maxMessage {

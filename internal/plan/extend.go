@@ -12,25 +12,25 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// An Extension has the fields and types that a host adds to a table.
+// An Extension has the fields and types that a host adds to the table that declares the schema. See [Type].
 type Extension struct {
-	// Query and Subscription are added to the root types. A field of Subscription runs
-	// once for each event, with the event as its source.
+	// Query and Subscription are the fields to add to the root types. A field of Subscription
+	// runs once for each event, with the event as its source.
 	Query, Subscription graphql.Fields
-	// Types are types that no field refers to, for example objects that implement an
+	// Types are types to which no field refers, for example objects that implement an
 	// interface.
 	Types []graphql.Type
-	// Costs are the price functions of fields, by "Type.field".
+	// Costs maps the name of a field, such as "Type.field", to its price function.
 	Costs map[string]func(args map[string]any) Cost
-	// Enter is the Enter of all fields of Query and Subscription. See [Field].
+	// Enter is the [Field].Enter of all fields in Query and Subscription.
 	Enter func(ctx context.Context, src any) (within context.Context, leave func(), err error)
 }
 
-// Extend returns a copy of table with an extension. Added types and fields follow the
-// others; fields are sorted by name.
+// Extend returns a copy of table to which the types and fields of x are appended. Added fields are sorted by name.
 func Extend(table []Type, x Extension) ([]Type, error) {
-	// In SDL, a type named Mutation would be a root.
-	e := extender{types: map[string]graphql.Type{}, builtin: map[string]bool{"Mutation": true}, costs: maps.Clone(x.Costs)}
+	// A type named Mutation would become a root type in the SDL.
+	builtin := map[string]bool{"Mutation": true}
+	e := extender{types: map[string]graphql.Type{}, builtin: builtin, costs: maps.Clone(x.Costs)}
 	for _, t := range slices.Concat(table, introspection) {
 		e.builtin[t.Name] = true
 	}
@@ -65,11 +65,12 @@ func Extend(table []Type, x Extension) ([]Type, error) {
 	return append(table, e.table...), nil
 }
 
-// An extender converts the types and fields of an extension, and the types they refer to, to rows of the table.
+// An extender converts the types and fields of an extension to rows of the table. It also converts all types to
+// which they refer.
 type extender struct {
-	builtin map[string]bool
-	types   map[string]graphql.Type
-	costs   map[string]func(map[string]any) Cost // of fields that were not visited yet
+	builtin map[string]bool                      // names of built-in types
+	types   map[string]graphql.Type              // converted types and built-in scalars, by name
+	costs   map[string]func(map[string]any) Cost // of fields that have not been converted yet
 	table   []Type
 }
 
@@ -142,8 +143,8 @@ func (e *extender) field(parent string, def *graphql.FieldDefinition) (Field, er
 	return f, nil
 }
 
-// ref returns a type in SDL. It adds the type to the table, with all types that it
-// refers to.
+// ref returns the notation of a type in SDL, such as "[Int!]". It adds the type to the table, with all types to
+// which it refers.
 func (e *extender) ref(t graphql.Type) (string, error) {
 	if isNil(t) {
 		return "", errors.New("a type is nil")
@@ -188,7 +189,7 @@ func (e *extender) row(t graphql.Type) (Type, error) {
 			row.Values = append(row.Values, Value{Name: v.Name, Desc: v.Description, Deprecated: v.DeprecationReason})
 		}
 		slices.SortFunc(row.Values, func(a, b Value) int { return strings.Compare(a.Name, b.Name) })
-		// The first call of each builds a table without a lock.
+		// The first call of each of these methods builds a table without a lock.
 		t.Serialize(nil)
 		t.ParseValue("")
 	case *graphql.InputObject:
@@ -208,7 +209,7 @@ func (e *extender) row(t graphql.Type) (Type, error) {
 		row.Kind = ast.Interface
 		row.Fields, err = e.fields(row.Name, t.Fields())
 		for _, f := range row.Fields {
-			if f.Price != nil { // it would never be called
+			if f.Price != nil { // the price function would never be called
 				return row, fmt.Errorf("%s.%s has a cost but belongs to an interface: set costs for its object types",
 					row.Name, f.Name)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/graphql-go/graphql/language/ast"
 )
 
-// hostedSchema returns the tests' schema with fields of a host: a union and an
-// interface of 60 types each, and a scalar that accepts any value.
+// hostedSchema returns the tests' schema with types and fields of a host: a union and an interface with 60 object
+// types each, and a scalar that accepts any value.
 func hostedSchema(t testing.TB) *Schema {
 	t.Helper()
 	anything := graphql.NewScalar(graphql.ScalarConfig{Name: "Anything",
@@ -39,7 +39,7 @@ func hostedSchema(t testing.TB) *Schema {
 	return s
 }
 
-// anyLiteral parses a literal like a JSON scalar.
+// anyLiteral parses any literal, as a scalar for JSON values does.
 func anyLiteral(v ast.Value) any {
 	switch v := v.(type) {
 	case *ast.ListValue:
@@ -58,7 +58,8 @@ func anyLiteral(v ast.Value) any {
 	return fmt.Sprint(v.GetValue())
 }
 
-// features has documents for each feature. They differ for each i.
+// features has, for each feature of documents, a function that returns a document with this feature. It returns a
+// different document for each i.
 var features = map[string]func(g *rand.Rand, i int) string{
 	"realistic":  realistic,
 	"small":      func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:int}", i) },
@@ -102,7 +103,7 @@ var features = map[string]func(g *rand.Rand, i int) string{
 	},
 	"a long comment": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:int}#%s", i, strings.Repeat("x", 5000)) },
 	"long names":     func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d%s:int}", i, strings.Repeat("x", 2000)) },
-	"long names of variables": func(_ *rand.Rand, i int) string {
+	"long variable names": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("query($a%d%s:Int){echo(i:$a%[1]d%[2]s)}", i, strings.Repeat("x", 1000))
 	},
 	"a long name": func(_ *rand.Rand, i int) string { return fmt.Sprintf("query Q%d%s{int}", i, strings.Repeat("x", 1000)) },
@@ -157,10 +158,10 @@ var features = map[string]func(g *rand.Rand, i int) string{
 	"prices": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("query($n:Int!){z%d:int %s}", i, many(49, "a%d:node(n:$n){id}"))
 	},
-	"subscription":    func(_ *rand.Rand, i int) string { return fmt.Sprintf("subscription S%d($n:Int=5){ticks(n:$n)}", i) },
-	"introspection":   func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:__schema{types{fields{type{name}}}}}", i) },
-	"a union":         func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:union{__typename}}", i) },
-	"a union of none": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:union{...on Member0{size}}}", i) },
+	"subscription":     func(_ *rand.Rand, i int) string { return fmt.Sprintf("subscription S%d($n:Int=5){ticks(n:$n)}", i) },
+	"introspection":    func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:__schema{types{fields{type{name}}}}}", i) },
+	"a union":          func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:union{__typename}}", i) },
+	"a union's member": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{a%d:union{...on Member0{size}}}", i) },
 	"a host's interface": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("{a%d:thing{size ...on Member1{of(a:{b:1 c:[2]})}}}", i)
 	},

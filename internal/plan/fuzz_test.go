@@ -15,7 +15,7 @@ import (
 
 func FuzzPrepareAndRun(f *testing.F) {
 	s := testSchema(f)
-	for _, test := range refused {
+	for _, test := range invalidDocuments {
 		f.Add(test.text, `{}`)
 	}
 	for _, text := range accepted {
@@ -71,11 +71,11 @@ func FuzzPrepareAndRun(f *testing.F) {
 			b, errs = c.Prepare(text, "", variables)
 		})
 		if took > 100*time.Millisecond && !raceEnabled {
-			t.Errorf("prepared in %v, want at most 100ms", took)
+			t.Errorf("preparing took %v, want at most 100ms", took)
 		}
 		if errs != nil {
 			if said := errs.AppendJSON(nil); !json.Valid(said) || len(errs) > maxErrors || len(errs) == 0 {
-				t.Errorf("%d errors: %s", len(errs), said)
+				t.Errorf("got %d errors, want 1 to %d in valid JSON: %s", len(errs), maxErrors, said)
 			}
 			return
 		}
@@ -86,28 +86,30 @@ func FuzzPrepareAndRun(f *testing.F) {
 		}
 		answer := b.run(src)
 		if again, _ := c.Prepare(text, "", variables); again == nil || !bytes.Equal(again.run(src), answer) {
-			t.Error("the second response differs")
+			t.Error("the response after a second Prepare differs from the first")
 		}
 		if bytes.Contains(answer, []byte("The answer exceeds")) || bytes.Contains(answer, []byte("Further field errors")) {
 			return
 		}
 		if strings.ContainsFunc(text, isControl) {
-			return // the reference executor cannot parse them
+			return // the parser of the reference executor rejects control characters
 		}
 		r := reference{s: s}
 		want, err := r.run(text, "", variables)
 		if err != nil {
-			t.Fatalf("the reference executor refuses the document: %v", err)
+			t.Fatalf("the reference executor rejects the document: %v", err)
 		}
-		// The reference executor has gqlparser's errors in block strings.
-		if data, paths := split(t, answer); !strings.Contains(text, `"""`) && (data != want || !reflect.DeepEqual(paths, pathsOf(r.errs))) {
-			t.Errorf("got  %s %v\nwant %s %v", data, paths, want, r.errs)
+		// The reference executor gets wrong values of block strings from gqlparser.
+		data, paths := split(t, answer)
+		if !strings.Contains(text, `"""`) && (data != want || !reflect.DeepEqual(paths, pathsOf(r.errs))) {
+			t.Errorf("got  %s with errors at %v\nwant %s with errors at %v", data, paths, want, r.errs)
 		}
 	})
 }
 
 func FuzzAppendString(f *testing.F) {
-	for _, s := range []string{"", "a", "\"\\\b\f\n\r\t", "\x00\x1f\x7f", "é漢🐈", "\u2028\u2029", "\xff\xc0\x80", "\xed\xa0\x80", "</script>", "a\xf0\x9f"} {
+	for _, s := range []string{"", "a", "\"\\\b\f\n\r\t", "\x00\x1f\x7f", "é漢🐈", "\u2028\u2029", "\xff\xc0\x80",
+		"\xed\xa0\x80", "</script>", "a\xf0\x9f"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -120,7 +122,7 @@ func FuzzAppendString(f *testing.F) {
 			t.Errorf("got %q, want %q", back, want)
 		}
 		if !utf8.Valid(text) || bytes.ContainsAny(text[1:], "\x00\n\u2028\u2029") {
-			t.Errorf("%q", text)
+			t.Errorf("%q has invalid UTF-8 or a character that must be escaped", text)
 		}
 	})
 }
@@ -145,7 +147,7 @@ func BenchmarkCachedQuery(b *testing.B) {
 	}
 }
 
-func BenchmarkFirstSight(b *testing.B) {
+func BenchmarkNewDocument(b *testing.B) {
 	s := testSchema(b)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -155,9 +157,9 @@ func BenchmarkFirstSight(b *testing.B) {
 	}
 }
 
-// If graphql-go accepts a document and finds no field errors, its data must be equal.
-// Documents with features that it is known to get wrong are skipped: variables, null
-// and 2^40 as arguments, and true for an enum.
+// FuzzAgainstGraphqlGo checks that the data equals that of graphql-go if graphql-go accepts a document and reports
+// no errors. It skips documents with features that graphql-go is known to handle differently: variables, null,
+// introspection, subscriptions, the argument mode, numbers of ten or more digits and numbers with an exponent.
 func FuzzAgainstGraphqlGo(f *testing.F) {
 	c := testCache(f, Limits{Depth: 8, Fields: 60, Tokens: 200, CacheBytes: 1 << 20})
 	ql := c.schema.GraphQL()

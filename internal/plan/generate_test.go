@@ -11,17 +11,17 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A generator creates random documents. Most are valid. Most response names stand for
-// one field with one list of arguments, so that equal names merge; a few do not, and
-// the document must be refused.
+// A generator creates random documents, most of which are valid. Most response names stand for one field with one
+// list of arguments, so that fields with equal names can be merged. A few response names stand for different
+// fields, and then the document must be rejected.
 type generator struct {
 	*rand.Rand
 	s         *Schema
-	aliases   map[string]string // by field and arguments
-	plain     map[string]string // arguments of fields without an alias
+	aliases   map[string]string // aliases by field name and arguments
+	plain     map[string]string // arguments by field name, of fields without an alias
 	fragments []*fragment
 	variables []variableText
-	left      int // fields to write
+	left      int // number of fields that may still be written
 	// foreign marks a document for which graphql-go is known to return a wrong response.
 	foreign bool
 }
@@ -34,9 +34,10 @@ type variableText struct {
 	given     bool
 }
 
+// one reports true with a probability of percent/100.
 func (g *generator) one(percent int) bool { return g.IntN(100) < percent }
 
-// document returns a text and the variables to run it with.
+// document returns a random document and the values of its variables.
 func (g *generator) document() (string, map[string]any) {
 	g.aliases, g.plain, g.fragments, g.variables = map[string]string{}, map[string]string{}, nil, nil
 	g.left, g.foreign = 4+g.IntN(30), false
@@ -70,7 +71,7 @@ func (g *generator) set(def *ast.Definition, depth int) string {
 	for range 1 + g.IntN(4) {
 		parts = append(parts, g.selection(def, depth))
 	}
-	if g.one(15) { // the same again
+	if g.one(15) { // repeat a selection
 		parts = append(parts, parts[g.IntN(len(parts))])
 	}
 	return "{ " + strings.Join(parts, " ") + " }"
@@ -99,15 +100,16 @@ func (g *generator) selection(def *ast.Definition, depth int) string {
 	}
 	var fields []*ast.FieldDefinition
 	for _, f := range def.Fields {
-		if composite := g.s.types.Types[f.Type.Name()].IsCompositeType(); !strings.HasPrefix(f.Name, "__") && (!composite || g.left > 0 && depth < 7) {
+		composite := g.s.types.Types[f.Type.Name()].IsCompositeType()
+		if !strings.HasPrefix(f.Name, "__") && (!composite || g.left > 0 && depth < 7) {
 			fields = append(fields, f)
 		}
 	}
 	return g.field(fields[g.IntN(len(fields))], depth)
 }
 
-// introspection only uses fields that graphql-go's introspection of 2018 has, and
-// lists that it returns in order.
+// introspection returns an introspection field. It selects only fields of the specification of 2018, which
+// graphql-go implements, and lists that graphql-go returns in a fixed order.
 func (g *generator) introspection() string {
 	name := []string{"Color", "Node", "Pet", "Filter", "Nothing"}[g.IntN(5)]
 	if g.one(50) {
@@ -181,7 +183,7 @@ func (g *generator) field(f *ast.FieldDefinition, depth int) string {
 	case used && (plain == text || g.one(50)):
 		text = plain
 	case g.one(3):
-		name = "a0: " + name // now and then a conflict
+		name = "a0: " + name // sometimes cause a conflict
 	case g.aliases[key] == "":
 		g.aliases[key] = "a" + strconv.Itoa(len(g.aliases))
 		fallthrough
@@ -195,7 +197,7 @@ func (g *generator) field(f *ast.FieldDefinition, depth int) string {
 	return name
 }
 
-// input returns a value of a type as a literal or as a variable that holds it.
+// input returns a random value of type t, either as a literal or as a variable that has the value.
 func (g *generator) input(t *ast.Type, hasDefault bool, depth int, top bool) string {
 	if g.one(30) {
 		typ, def := t.String(), ""
@@ -208,20 +210,20 @@ func (g *generator) input(t *ast.Type, hasDefault bool, depth int, top bool) str
 		case g.one(20):
 			def = " = " + g.literal(t, depth+1)
 		case t.NonNull && hasDefault && g.one(30):
-			typ = strings.TrimSuffix(typ, "!") // then null is a field error
+			typ = strings.TrimSuffix(typ, "!") // null is then a field error
 			g.foreign = true
 		}
 		before := len(g.variables)
 		name := g.variable(typ, def, depth)
 		if v := g.variables[before]; hasDefault || !top {
-			// graphql-go uses the default although null was passed, and does not
-			// use it if a variable in an object is absent.
+			// graphql-go uses the default although null was passed, and does not use the default if
+			// a variable in an object is absent.
 			g.foreign = g.foreign || !v.given || v.value == nil
 		}
 		return name
 	}
 	if !t.NonNull && g.one(6) {
-		return "null" // graphql-go refuses the document
+		return "null" // graphql-go rejects the document
 	}
 	return g.literal(t, depth)
 }
@@ -229,12 +231,13 @@ func (g *generator) input(t *ast.Type, hasDefault bool, depth int, top bool) str
 // variable declares a variable with a value and returns its name.
 func (g *generator) variable(typ, def string, depth int) string {
 	t := typeRef(typ)
-	v := variableText{name: "$v" + strconv.Itoa(len(g.variables)), typ: typ + def, given: t.NonNull && def == "" || g.one(70)}
+	v := variableText{name: "$v" + strconv.Itoa(len(g.variables)), typ: typ + def,
+		given: t.NonNull && def == "" || g.one(70)}
 	g.variables = append(g.variables, v)
 	v.value = g.json(t, depth)
 	if !t.NonNull && g.one(12) {
 		v.value = nil
-		// graphql-go takes null for absent and uses the default.
+		// graphql-go treats null as absent and uses the default.
 		g.foreign = g.foreign || def != ""
 	}
 	if g.one(2) {

@@ -9,12 +9,12 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// graphqlSchema returns graphql-go's schema for the same table. Hosts see it in
-// ResolveInfo. Its resolvers return the same values as the plans, so tests can compare
-// responses with those of graphql.Do.
+// graphqlSchema returns the schema that table declares in the form of graphql-go. Hosts receive it in ResolveInfo.
+// Its resolvers return the same values as the plans, so that tests can compare responses with those of graphql.Do.
 func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 	types := map[string]graphql.Type{
-		"Int": graphql.Int, "Float": graphql.Float, "String": graphql.String, "Boolean": graphql.Boolean, "ID": graphql.ID,
+		"Int": graphql.Int, "Float": graphql.Float, "String": graphql.String, "Boolean": graphql.Boolean,
+		"ID": graphql.ID,
 	}
 	var ref func(t *ast.Type) graphql.Type
 	ref = func(t *ast.Type) graphql.Type {
@@ -68,7 +68,8 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 					fields := graphql.InputObjectConfigFieldMap{}
 					for _, f := range def.Fields {
 						fields[f.Name] = &graphql.InputObjectFieldConfig{
-							Type: ref(f.Type), Description: f.Description, DefaultValue: s.constant(f.Type, f.DefaultValue)}
+							Type: ref(f.Type), Description: f.Description,
+							DefaultValue: s.constant(f.Type, f.DefaultValue)}
 					}
 					return fields
 				})})
@@ -102,7 +103,7 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 			types[t.Name] = graphql.NewUnion(graphql.UnionConfig{Name: t.Name, Description: t.Desc, Types: members})
 		}
 		if types[t.Name] == nil {
-			return graphql.Schema{}, fmt.Errorf("%s: kind %s is not supported", t.Name, t.Kind)
+			return graphql.Schema{}, fmt.Errorf("type %s: the kind %s is not supported", t.Name, t.Kind)
 		}
 		all = append(all, types[t.Name])
 	}
@@ -111,8 +112,8 @@ func graphqlSchema(s *Schema, table []Type) (graphql.Schema, error) {
 	return graphql.NewSchema(graphql.SchemaConfig{Query: query, Subscription: subscription, Types: all})
 }
 
-// graphqlResolver returns a resolver for graphql-go's executor that returns the values
-// of f's functions. It decodes the JSON of a leaf.
+// graphqlResolver returns a resolver for graphql-go's executor. The resolver calls the functions of f. If a
+// function writes a leaf as JSON, the resolver decodes it.
 func (f *Field) graphqlResolver() graphql.FieldResolveFn {
 	switch {
 	case f.Append != nil:
@@ -148,8 +149,7 @@ func (f *Field) graphqlResolver() graphql.FieldResolveFn {
 
 var errMasked = errors.New(maskedMessage)
 
-// listed returns the items of a List as a slice, for graphql-go's executor. It
-// returns any other value unchanged.
+// listed returns the items of a List as a slice, for graphql-go's executor. It returns all other values unchanged.
 func listed(v any) any {
 	l, ok := v.(List)
 	if !ok {

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// testdata/graphql-js.txt has documents with unknown fragments and other errors, each
-// with the messages that validate of graphql-js 16.15.0 returns for the schema of
-// these tests, without its suggestions. No document has
-//   - @skip or @include on the root of a subscription: the specification of September
-//     2025 forbids them there, graphql-js allows them;
-//   - conflicting fields, which are only reported if there is no other error;
-//   - a variable of an unknown type, or one defined twice, that is used: gqlparser has
-//     another error for these.
-func TestUnknownFragmentsAreReportedAsByGraphqlJs(t *testing.T) {
+// testdata/graphql-js.txt has documents with unknown fragments and other errors. Below each document are the
+// messages that the function validate of graphql-js 16.15.0 returns for the tests' schema, without suggestions. No
+// document has
+//   - @skip or @include at the root of a subscription, because the specification of September 2025 forbids them
+//     there but graphql-js allows them;
+//   - conflicting fields, because they are only reported if there is no other error;
+//   - uses of a variable that has an unknown type or is defined twice, because gqlparser reports a different error
+//     for them.
+func TestErrorsOfUnknownFragmentsMatchGraphqlJs(t *testing.T) {
 	recorded, err := os.ReadFile("testdata/graphql-js.txt")
 	must(t, err)
 	c := testCache(t, defaultLimits)

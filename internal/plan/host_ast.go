@@ -10,13 +10,13 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A hostAST is the syntax tree of a valid document in the types of graphql-go, as its
-// parser would return it. The host's resolvers receive it in ResolveInfo.
+// A hostAST is the syntax tree of a valid document in the form in which graphql-go's parser would return it. The
+// host's resolvers receive it in ResolveInfo.
 type hostAST struct {
 	fields    map[*ast.Field]*gql.Field
 	operation *gql.OperationDefinition
 	fragments map[string]gql.Definition
-	size      int // in bytes
+	size      int // memory in bytes
 }
 
 func newHostAST(tree *ast.QueryDocument, def *ast.OperationDefinition) *hostAST {
@@ -53,8 +53,9 @@ func (m *hostAST) selections(set ast.SelectionSet) *gql.SelectionSet {
 		m.size += astNodeBytes
 		switch sel := sel.(type) {
 		case *ast.Field:
-			f := gql.NewField(&gql.Field{Loc: loc(sel.Position), Name: m.name(sel.Name), Arguments: m.arguments(sel.Arguments),
-				Directives: m.directives(sel.Directives), SelectionSet: m.selections(sel.SelectionSet)})
+			f := gql.NewField(&gql.Field{Loc: loc(sel.Position), Name: m.name(sel.Name),
+				Arguments: m.arguments(sel.Arguments), Directives: m.directives(sel.Directives),
+				SelectionSet: m.selections(sel.SelectionSet)})
 			if sel.Alias != sel.Name {
 				f.Alias = m.name(sel.Alias)
 			}
@@ -95,7 +96,7 @@ func (m *hostAST) directives(ds ast.DirectiveList) []*gql.Directive {
 	return out
 }
 
-// value converts a copy of a literal, so that it does not keep the document in memory.
+// value converts a copy of the literal v, so that the result does not keep the document in memory.
 func (m *hostAST) value(v *ast.Value) gql.Value {
 	if v == nil {
 		return nil
@@ -105,7 +106,7 @@ func (m *hostAST) value(v *ast.Value) gql.Value {
 	return astValue(v)
 }
 
-// name converts a name and counts its memory: it may be as long as the document.
+// name converts a name and counts its memory, because a name may be as long as the document.
 func (m *hostAST) name(name string) *gql.Name {
 	m.size += textBytes(len(name))
 	return astName(name)
@@ -126,7 +127,7 @@ func astType(t *ast.Type) gql.Type {
 	return out
 }
 
-// astValue converts a literal. Null becomes an enum value: graphql-go has no null.
+// astValue converts a literal. Null becomes an enum value, because graphql-go has no null.
 func astValue(v *ast.Value) gql.Value {
 	if v == nil {
 		return nil
@@ -159,7 +160,7 @@ func astValue(v *ast.Value) gql.Value {
 	return gql.NewEnumValue(&gql.EnumValue{Value: v.Raw})
 }
 
-// loc converts a position, without the text.
+// loc converts a position. The result does not refer to the text of the document.
 func loc(pos *ast.Position) *gql.Location {
 	if pos == nil {
 		return nil
@@ -167,14 +168,13 @@ func loc(pos *ast.Position) *gql.Location {
 	return &gql.Location{Start: pos.Start, End: pos.End}
 }
 
-// A hostInfo is the part of ResolveInfo that does not depend on variables.
+// A hostInfo is the part of a ResolveInfo that does not depend on variables.
 type hostInfo struct {
 	*graphql.ResolveInfo
 	arguments ast.ArgumentDefinitionList
 }
 
-// The memory of the parts of a hostAST, without their names, and of a hostInfo, in
-// bytes.
+// The memory in bytes that the parts of a hostAST take, without names, and that a hostInfo takes.
 const (
 	astNodeBytes     = 208 // a selection or a definition
 	astArgumentBytes = 136 // an argument or a directive
@@ -199,8 +199,8 @@ func (k *compiler) hostInfo(object *ast.Definition, def *ast.FieldDefinition, no
 	return info
 }
 
-// RootParams returns the parameters for the host's subscribe function of the
-// operation's first field.
+// RootParams returns the parameters for the host's Subscribe function of the operation's first field, which must be
+// a field of the host.
 func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) {
 	f := b.plan.root.fields[0]
 	args, err := b.rootArguments(f)
@@ -214,8 +214,8 @@ func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) 
 	return p, nil
 }
 
-// hostArgs returns a field's arguments as graphql-go passes them to resolvers. They
-// share lists and objects with args.
+// hostArgs returns args in the form in which graphql-go passes arguments to resolvers. The result shares lists and
+// objects with args.
 func (f *field) hostArgs(args Args) map[string]any {
 	named := make(map[string]any, len(args))
 	for i, v := range args {
@@ -226,14 +226,14 @@ func (f *field) hostArgs(args Args) map[string]any {
 	return named
 }
 
-// hostArgs returns the arguments for a resolver, which may change them: no other run
-// shares the lists and objects of literals and defaults. They are built once per run for
-// all fields that share their literals, such as the same field of each item of a list.
+// hostArgs returns the arguments for a resolver of the host. The resolver may change them, because no other run
+// shares their lists and objects. Within a run, hostArgs builds them only once for all fields that share their
+// literals, such as the same field of each item in a list.
 func (r *run) hostArgs(f *field) (map[string]any, error) {
 	if len(f.info.arguments) == 0 {
 		return map[string]any{}, nil
 	}
-	var shared any // identifies the literals
+	var shared any // identifies the literals that fields share
 	if f.dynamic == nil {
 		shared = &f.constant[0]
 	} else {
@@ -259,8 +259,8 @@ func (r *run) hostArgs(f *field) (map[string]any, error) {
 
 func cloneArgs(args Args) Args { return cloneValue([]any(args)).([]any) }
 
-// variableValues returns the variables as graphql-go passes them to resolvers: an
-// absent variable is nil.
+// variableValues returns the variables in the form in which graphql-go passes them to resolvers. An absent variable
+// is nil.
 func (b *Bound) variableValues() map[string]any {
 	variables := make(map[string]any, b.op.declared)
 	for i := range b.op.declared {

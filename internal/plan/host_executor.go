@@ -10,35 +10,35 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// A hostExecutor runs a field that the host declared, with its selections. It first
-// builds a tree: a resolver may return a thunk, which is called after everything
-// that does not depend on thunks has been resolved. So data loaders can batch.
+// A hostExecutor runs a field that the host declared, with all fields below it. It first builds a tree of values,
+// because a resolver may return a thunk. It calls the thunks after everything that does not depend on them has been
+// resolved, so that data loaders can batch their requests.
 type hostExecutor struct {
 	*run
 	base      int            // length of the run's path above the field
 	variables map[string]any // for ResolveInfo; nil until needed
-	event     any            // of a subscription
-	thunks    []*node        // whose thunks are to be called
+	event     any            // the event of a subscription, or nil
+	thunks    []*node        // nodes whose thunks have not been called yet
 	bytes     int            // estimated memory of the tree
 }
 
-// A node is one value of the tree.
+// A node is one value in the tree.
 type node struct {
 	f     *field
 	typ   *outputType
 	path  *graphql.ResponsePath
 	thunk func() (any, error)
 	leaf  []byte     // the JSON of a leaf
-	sel   *selection // of an object
+	sel   *selection // the selection on an object
 	list  bool
 	nodes []*node // the fields of an object or the items of a list
 }
 
-// nodeBytes is counted for each node, in addition to its text. It is less than a
-// node's memory, but more than the punctuation in the response.
+// nodeBytes is the number of bytes that are counted for each node, in addition to its text. It is less than the
+// memory of a node, but more than the punctuation of a node in the response.
 const nodeBytes = 32
 
-// host appends a field that the host declared.
+// host appends the value of a field that the host declared.
 func (r *run) host(f *field, src any) bool {
 	h := hostExecutor{run: r, base: len(r.path)}
 	if f.source.Enter != nil {
@@ -74,9 +74,8 @@ func (r *run) host(f *field, src any) bool {
 	return h.write(root)
 }
 
-// field resolves the field of a node. Like all functions below, it reports false if
-// the value is null although its type is non-null. Then the parent is null, and its
-// other fields need not be resolved.
+// field resolves the field of a node. It reports false if the value is null although its type is non-null, and so
+// do complete, object and items. The parent is then null, and its other fields need not be resolved.
 func (h *hostExecutor) field(n *node, src any) bool {
 	if h.overflowed {
 		return false
@@ -135,7 +134,7 @@ func (h *hostExecutor) info(n *node) graphql.ResolveInfo {
 	}
 }
 
-// callHost calls a function of the host unless the context is done.
+// callHost calls a function of the host, unless the context is done.
 func (h *hostExecutor) callHost(call func() (any, error)) (any, error) {
 	if err := h.ctx.Err(); err != nil {
 		return nil, err
@@ -143,14 +142,14 @@ func (h *hostExecutor) callHost(call func() (any, error)) (any, error) {
 	return recovered(call)
 }
 
-// recovered calls a function of the host. A panic becomes an error of the field.
+// recovered calls a function of the host and returns its panic as an error.
 func recovered(call func() (any, error)) (v any, err error) {
 	defer guard.Recover(&err)
 	return call()
 }
 
-// complete sets the value of a node, as GraphQL's CompleteValue does. If it is a
-// thunk, it is called later.
+// complete sets the value of a node, as CompleteValue in the GraphQL specification does. If v is a thunk, complete
+// stores the thunk, which is called later.
 func (h *hostExecutor) complete(n *node, v any, err error) bool {
 	if thunk, ok := v.(func() (any, error)); ok && err == nil && thunk != nil {
 		n.thunk = thunk
@@ -195,8 +194,7 @@ func (h *hostExecutor) complete(n *node, v any, err error) bool {
 	return n.leaf != nil || !n.typ.nonNull
 }
 
-// isNull reports whether graphql-go takes v for null. Unlike isNil, it takes a nil
-// slice or map for an empty one.
+// isNull reports whether graphql-go treats v as null. Unlike isNil, it treats a nil slice or map as an empty one.
 func isNull(v any) bool {
 	switch rv := reflect.ValueOf(v); rv.Kind() {
 	case reflect.Pointer, reflect.Func:
@@ -207,8 +205,7 @@ func isNull(v any) bool {
 	return false
 }
 
-// resolveType returns the selection for the object type of an interface's or union's
-// value.
+// resolveType determines the object type of v, a value of an interface or union, and returns the selection on it.
 func (h *hostExecutor) resolveType(n *node, v any) (*selection, error) {
 	found, err := recovered(func() (any, error) {
 		fits := func(t *possibleType) bool {
@@ -223,7 +220,7 @@ func (h *hostExecutor) resolveType(n *node, v any) (*selection, error) {
 				return t.sel, nil
 			}
 		}
-		return nil, fmt.Errorf("no object type of the schema fits a %T", v)
+		return nil, fmt.Errorf("no object type of the schema matches a value of type %T", v)
 	})
 	sel, _ := found.(*selection)
 	return sel, err
@@ -233,13 +230,13 @@ func (h *hostExecutor) isTypeOf(n *node, sel *selection, v any) bool {
 	return sel.isTypeOf(graphql.IsTypeOfParams{Value: v, Context: h.ctx, Info: h.info(n)})
 }
 
-// object resolves a selection of src. If the object turns out to be null, thunks of
-// its fields are dropped.
+// object resolves the fields of sel with src as their source. If the object becomes null, it drops the thunks of
+// its fields.
 func (h *hostExecutor) object(n *node, sel *selection, src any) bool {
 	if sel.isTypeOf != nil {
 		_, err := recovered(func() (any, error) {
 			if !h.isTypeOf(n, sel, src) {
-				return nil, fmt.Errorf("IsTypeOf rejected a %T", src)
+				return nil, fmt.Errorf("IsTypeOf rejected a value of type %T", src)
 			}
 			return nil, nil
 		})
@@ -282,7 +279,7 @@ func (h *hostExecutor) setLeaf(n *node, leaf []byte) bool {
 	return true
 }
 
-// grow counts memory of the tree against the limit of the response.
+// grow counts memory of the tree against the limit on the response.
 func (h *hostExecutor) grow(bytes int) {
 	h.bytes += bytes + nodeBytes
 	if n := h.bytes + len(h.dst); n > h.threshold {
@@ -304,8 +301,8 @@ func (h *hostExecutor) failNode(n *node, err error) {
 	h.fail(n.f, err)
 }
 
-// write appends the JSON of a node. If a non-null value is null, it appends nothing
-// and reports false.
+// write appends the JSON of a node. If the node is null but its type is non-null, write appends nothing and reports
+// false.
 func (h *hostExecutor) write(n *node) bool {
 	if h.overflowed {
 		return false

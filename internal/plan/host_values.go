@@ -13,8 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// hosted reports whether a field of an object is one of the host's, which are
-// resolved like in graphql-go.
+// hosted reports whether the host declared f, a field of an object. Such a field is resolved as in graphql-go.
 func (f *Field) hosted() bool {
 	return f.Append == nil && !f.Same && f.Get == nil && f.Resolve == nil
 }
@@ -37,7 +36,7 @@ func (s *Schema) hostScalar(name string) *graphql.Scalar {
 	return scalar
 }
 
-// hostScalarLiteral lets the host's scalar parse a literal.
+// hostScalarLiteral parses a literal with the host's scalar and reports whether the literal is valid.
 func (s *Schema) hostScalarLiteral(name string, v *ast.Value) (any, bool) {
 	if scalar := s.hostScalar(name); scalar != nil {
 		value := scalar.ParseLiteral(astValue(v))
@@ -46,8 +45,8 @@ func (s *Schema) hostScalarLiteral(name string, v *ast.Value) (any, bool) {
 	return nil, false
 }
 
-// hostScalarJSON lets the host's scalar parse a variable's value. Numbers are
-// float64, as encoding/json decodes them.
+// hostScalarJSON parses the value of a variable with the host's scalar and reports whether the value is valid. The
+// scalar receives numbers as float64, as encoding/json decodes them.
 func (s *Schema) hostScalarJSON(name string, v any) (any, bool) {
 	if scalar := s.hostScalar(name); scalar != nil {
 		value := scalar.ParseValue(plainJSON(v))
@@ -56,7 +55,8 @@ func (s *Schema) hostScalarJSON(name string, v any) (any, bool) {
 	return nil, false
 }
 
-// plainJSON replaces each json.Number in a value by a float64.
+// plainJSON returns v with each json.Number replaced with a float64, or with a string if it exceeds the range of
+// float64.
 func plainJSON(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -81,8 +81,8 @@ func plainJSON(v any) any {
 	return v
 }
 
-// enumValue returns the value that resolvers receive for the name of an enum's value.
-// For a built-in enum, it is the name.
+// enumValue returns what resolvers receive for the enum value with this name. For a built-in enum, that is the
+// name.
 func (s *Schema) enumValue(enum, name string) any {
 	if declared, ok := s.declared[enum].(*graphql.Enum); ok {
 		return declared.ParseValue(name)
@@ -90,7 +90,7 @@ func (s *Schema) enumValue(enum, name string) any {
 	return name
 }
 
-// cloneValue returns a copy of the lists and objects in a coerced value.
+// cloneValue returns a copy of a coerced value, including the lists and objects in it.
 func cloneValue(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -109,8 +109,8 @@ func cloneValue(v any) any {
 	return v
 }
 
-// appendHostLeaf appends a value of a scalar or an enum of the host. A scalar that
-// serializes a value to nil makes it null.
+// appendHostLeaf appends a value of a host's scalar or enum. If the scalar serializes the value to nil,
+// appendHostLeaf appends null.
 func appendHostLeaf(dst []byte, t graphql.Type, v any) ([]byte, error) {
 	var out any
 	switch t := t.(type) {
@@ -131,8 +131,8 @@ func appendHostLeaf(dst []byte, t graphql.Type, v any) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// textOf converts a value of type String or ID to a string as graphql-go does. It
-// does not format structs and maps with fmt: they may contain cycles.
+// textOf converts a value of type String or ID to a string, as graphql-go does. It does not format structs and maps
+// with fmt, because they may contain cycles.
 func textOf(s *outputType, v any) any {
 	if s.leaf != "String" && s.leaf != "ID" {
 		return v
@@ -152,8 +152,8 @@ func textOf(s *outputType, v any) any {
 	return v
 }
 
-// literalOf formats a default value from the host in SDL. It returns "" for nil: there
-// is no default.
+// literalOf formats a default value of the host in SDL. It returns "" if v is nil, because there is no default
+// then.
 func literalOf(t graphql.Type, v any) (string, error) {
 	if isNil(v) {
 		return "", nil
@@ -161,7 +161,8 @@ func literalOf(t graphql.Type, v any) (string, error) {
 	return literalIn(t, v)
 }
 
-// literalIn is like literalOf but formats nil as null: v is in a list or an object.
+// literalIn formats a value in SDL. Unlike literalOf, it formats nil as null, because v may be an item of a list or
+// a field of an object.
 func literalIn(t graphql.Type, v any) (string, error) {
 	if isNil(v) {
 		return "null", nil

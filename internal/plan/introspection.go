@@ -8,10 +8,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The introspection types are rows of the table like any other. gqlparser's prelude
-// declares them; the sources of their fields are gqlparser's definitions.
+// The introspection types are rows of the table, like all other types. gqlparser's prelude declares them. The source
+// values of their fields hold gqlparser's definitions.
 
-// A typeSource is the source of __Type: a named type, a list or a non-null type.
+// A typeSource is the source value of a __Type: a named type, a list or a non-null type.
 type typeSource struct {
 	s *Schema
 	t *ast.Type
@@ -19,7 +19,7 @@ type typeSource struct {
 
 func (n typeSource) def() *ast.Definition { return n.s.types.Types[n.t.NamedType] }
 
-// wrapping returns the kind of a wrapping type, or "" for a named type.
+// wrapping returns NON_NULL or LIST for a wrapping type, and "" for a named type.
 func (n typeSource) wrapping() string {
 	switch {
 	case n.t.NonNull:
@@ -30,7 +30,7 @@ func (n typeSource) wrapping() string {
 	return ""
 }
 
-// An inputSource is the source of __InputValue: an argument or an input field.
+// An inputSource is the source value of an __InputValue: an argument or a field of an input object.
 type inputSource struct {
 	s          *Schema
 	name, desc string
@@ -70,11 +70,15 @@ func appendBool(dst []byte, b bool) []byte {
 	return append(dst, "false"...)
 }
 
-// describedFields returns the fields that __Field, __InputValue, __EnumValue and
-// __Directive have in common. of returns the values for a source.
+// describedFields returns the fields that __Field, __InputValue, __EnumValue and __Directive have in common. The
+// function of returns the name, the description and the directives of a source value. If deprecable is set, the
+// result includes the fields about deprecation.
 func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList), deprecable bool) []Field {
 	fields := []Field{
-		{Name: "name", Append: func(dst []byte, src any) []byte { name, _, _ := of(src); return AppendString(dst, name) }},
+		{Name: "name", Append: func(dst []byte, src any) []byte {
+			name, _, _ := of(src)
+			return AppendString(dst, name)
+		}},
 		{Name: "description", Append: func(dst []byte, src any) []byte {
 			_, desc, _ := of(src)
 			return appendStringOrNull(dst, desc)
@@ -96,7 +100,7 @@ func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList),
 	return fields
 }
 
-// The sources of __Field, __EnumValue and __Directive.
+// The source values of a __Field, an __EnumValue and a __Directive.
 type (
 	fieldSource struct {
 		s   *Schema
@@ -109,8 +113,8 @@ type (
 	}
 )
 
-// visible reports whether a definition with these directives is listed. The only
-// argument in args is includeDeprecated.
+// visible reports whether a definition with these directives is listed. A deprecated definition is only listed if
+// includeDeprecated, the only argument in args, is true.
 func visible(args Args, ds ast.DirectiveList) bool {
 	_, deprecated := deprecation(ds)
 	return !deprecated || args[0] == true
@@ -135,20 +139,20 @@ func (s *Schema) root(def *ast.Definition) any {
 	return namedType(s, def.Name)
 }
 
-// dependsOnNothing is the Depends of fields whose values only depend on the schema.
-func dependsOnNothing(Args) any { return nil }
+// onlyOnSchema is the [Field].Depends function of fields whose values depend only on the schema.
+func onlyOnSchema(Args) any { return nil }
 
 // introspectionFields returns the root fields __schema and __type.
 func (s *Schema) introspectionFields() (schema, typ *Field) {
 	schema = &Field{Get: func(any) any { return s }}
-	typ = &Field{Depends: dependsOnNothing, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+	typ = &Field{Depends: onlyOnSchema, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
 		name, _ := args[0].(string)
 		return s.root(s.types.Types[name]), nil
 	}}
 	return schema, typ
 }
 
-// introspection has the resolvers of the types that gqlparser's prelude declares.
+// introspection has the rows of the table for the types that gqlparser's prelude declares.
 var introspection = []Type{
 	{Name: "__Schema", Fields: []Field{
 		{Name: "description", Append: func(dst []byte, src any) []byte {
@@ -164,7 +168,9 @@ var introspection = []Type{
 		}},
 		{Name: "queryType", Get: func(src any) any { return src.(*Schema).root(src.(*Schema).types.Query) }},
 		{Name: "mutationType", Get: func(src any) any { return src.(*Schema).root(src.(*Schema).types.Mutation) }},
-		{Name: "subscriptionType", Get: func(src any) any { return src.(*Schema).root(src.(*Schema).types.Subscription) }},
+		{Name: "subscriptionType", Get: func(src any) any {
+			return src.(*Schema).root(src.(*Schema).types.Subscription)
+		}},
 		{Name: "directives", Get: func(src any) any {
 			s := src.(*Schema)
 			list := itemList{}
@@ -205,7 +211,7 @@ var introspection = []Type{
 			}
 			return append(dst, "null"...)
 		}},
-		{Name: "fields", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "fields", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(typeSource)
 			if n.wrapping() != "" || n.def().Kind != ast.Object && n.def().Kind != ast.Interface {
 				return nil, nil
@@ -240,7 +246,7 @@ var introspection = []Type{
 			}
 			return list
 		}},
-		{Name: "enumValues", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "enumValues", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(typeSource)
 			if n.wrapping() != "" || n.def().Kind != ast.Enum {
 				return nil, nil
@@ -253,7 +259,7 @@ var introspection = []Type{
 			}
 			return list, nil
 		}},
-		{Name: "inputFields", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		{Name: "inputFields", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			n := src.(typeSource)
 			if n.wrapping() != "" || n.def().Kind != ast.InputObject {
 				return nil, nil
@@ -290,7 +296,7 @@ var introspection = []Type{
 		f := src.(fieldSource).def
 		return f.Name, f.Description, f.Directives
 	}, true),
-		Field{Name: "args", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		Field{Name: "args", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			f := src.(fieldSource)
 			return argumentsOf(f.s, f.def.Arguments, args), nil
 		}},
@@ -326,7 +332,7 @@ var introspection = []Type{
 			}
 			return list
 		}},
-		Field{Name: "args", Depends: dependsOnNothing, Resolve: func(_ context.Context, src any, args Args) (any, error) {
+		Field{Name: "args", Depends: onlyOnSchema, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			d := src.(directiveSource)
 			return argumentsOf(d.s, d.def.Arguments, args), nil
 		}},

@@ -13,7 +13,8 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// golden compares got with a file in testdata. UPDATE=1 writes the file.
+// golden compares got with a file in testdata. If the environment variable UPDATE is set, golden writes the file
+// first.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := "testdata/" + name
@@ -23,11 +24,11 @@ func golden(t *testing.T, name, got string) {
 	want, err := os.ReadFile(file)
 	must(t, err)
 	if got != string(want) {
-		t.Errorf("%s differs, got:\n%s", name, got)
+		t.Errorf("the result differs from testdata/%s, got:\n%s", name, got)
 	}
 }
 
-func TestSDLDeclaresTableInItsOrder(t *testing.T) {
+func TestSDLDeclaresTypesInTableOrder(t *testing.T) {
 	sdl := testSchema(t).SDL()
 	golden(t, "schema.graphql", sdl)
 	if strings.Contains(sdl, "__") || strings.Contains(sdl, "defer") {
@@ -36,7 +37,7 @@ func TestSDLDeclaresTableInItsOrder(t *testing.T) {
 	loaded, err := gqlparser.LoadSchema(&ast.Source{Input: sdl})
 	must(t, err)
 	if len(loaded.Types["Query"].Fields) != len(testSchema(t).types.Query.Fields) {
-		t.Error("the SDL lacks fields")
+		t.Error("the SDL lacks fields of Query")
 	}
 }
 
@@ -51,12 +52,13 @@ func TestIntrospectionReturnsWholeSchema(t *testing.T) {
 	e.SetIndent("", " ")
 	must(t, e.Encode(json.RawMessage(answer)))
 	golden(t, "introspection.json", indented.String())
-	if strings.Contains(answer, "defer") || strings.Contains(answer, "DIRECTIVE_DEFINITION") || strings.Contains(answer, `"errors"`) {
+	if strings.Contains(answer, "defer") || strings.Contains(answer, "DIRECTIVE_DEFINITION") ||
+		strings.Contains(answer, `"errors"`) {
 		t.Error("the response contains @defer, directives on directives, or an error")
 	}
 }
 
-func TestIntrospection(t *testing.T) {
+func TestIntrospectionDescribesTypesFieldsAndDirectives(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for _, test := range []struct{ text, want string }{
 		{`{__type(name:"Nope"){name}}`, `{"__type":null}`},
@@ -88,12 +90,13 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// A new version of gqlparser may declare introspection fields without a resolver here.
-func TestEveryIntrospectionFieldHasValue(t *testing.T) {
+// A new version of gqlparser may declare introspection fields for which this package has no resolver.
+func TestEveryIntrospectionFieldHasResolver(t *testing.T) {
 	s := testSchema(t)
 	for _, def := range validator.PreludeDocument().Definitions {
 		for _, f := range def.Fields {
-			if row := s.fields[def.Name][f.Name]; row == nil || row.Append == nil && row.Get == nil && !row.Same && row.Resolve == nil {
+			row := s.fields[def.Name][f.Name]
+			if row == nil || row.Append == nil && row.Get == nil && !row.Same && row.Resolve == nil {
 				t.Errorf("%s.%s has no resolver", def.Name, f.Name)
 			}
 		}
@@ -111,33 +114,33 @@ func TestIntrospectionCanBeTurnedOff(t *testing.T) {
 		`{__typename cat{__typename}}`:                        `{"data":{"__typename":"Query","cat":{"__typename":"Cat"}}}`,
 	} {
 		if got := ask(c, text, nil); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", text, got)
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
 }
 
-func TestInvalidTablesAreRejected(t *testing.T) {
+func TestNewSchemaRejectsInvalidTables(t *testing.T) {
 	object := func(name string, fields ...Field) Type { return Type{Kind: ast.Object, Name: name, Fields: fields} }
 	a := Field{Name: "a", Type: "Int"}
 	with := func(arg Arg) []Type { return []Type{object("Query", Field{Name: "a", Type: "Int", Args: []Arg{arg}})} }
 	in := func(f ...Field) Type { return Type{Kind: ast.InputObject, Name: "In", Fields: f} }
 	for name, table := range map[string][]Type{
-		"no query":                      {object("Other", a)},
-		"an unknown type":               {object("Query", Field{Name: "a", Type: "Nope"})},
-		"a type twice":                  {object("Query", a), object("Query", a)},
-		"a default that does not parse": with(Arg{Name: "x", Type: "Int", Default: "]"}),
-		"a default of another type":     with(Arg{Name: "x", Type: "Int", Default: `"1"`}),
-		"a default past 32 bits":        with(Arg{Name: "x", Type: "[Int]", Default: `[2147483648]`}),
-		"a field's default, unread":     {object("Query", a), in(Field{Name: "x", Type: "Int", Default: "]"})},
-		"a field's default":             {object("Query", a), in(Field{Name: "x", Type: "Int", Default: "RED"})},
-		"a default's default":           {object("Query", Field{Name: "a", Type: "Int", Args: []Arg{{Name: "x", Type: "In", Default: "{}"}}}), in(Field{Name: "x", Type: "Int", Default: "RED"})},
-		"a scalar":                      {object("Query", a), {Kind: ast.Scalar, Name: "Date"}},
-		"an empty object":               {object("Query")},
-		"an input for an answer":        {object("Query", Field{Name: "a", Type: "In"}), in(a)},
-		"a reserved name":               {object("Query", a), object("__Type", a)},
+		"no query":                              {object("Other", a)},
+		"an unknown type":                       {object("Query", Field{Name: "a", Type: "Nope"})},
+		"a type twice":                          {object("Query", a), object("Query", a)},
+		"a default that does not parse":         with(Arg{Name: "x", Type: "Int", Default: "]"}),
+		"a default of another type":             with(Arg{Name: "x", Type: "Int", Default: `"1"`}),
+		"a default past 32 bits":                with(Arg{Name: "x", Type: "[Int]", Default: `[2147483648]`}),
+		"a field's default that does not parse": {object("Query", a), in(Field{Name: "x", Type: "Int", Default: "]"})},
+		"a field's default of another type":     {object("Query", a), in(Field{Name: "x", Type: "Int", Default: "RED"})},
+		"a field's default for another default": {object("Query", Field{Name: "a", Type: "Int", Args: []Arg{{Name: "x", Type: "In", Default: "{}"}}}), in(Field{Name: "x", Type: "Int", Default: "RED"})},
+		"a scalar":                              {object("Query", a), {Kind: ast.Scalar, Name: "Date"}},
+		"an empty object":                       {object("Query")},
+		"a field of an input type":              {object("Query", Field{Name: "a", Type: "In"}), in(a)},
+		"a reserved name":                       {object("Query", a), object("__Type", a)},
 	} {
 		if _, err := NewSchema(table); err == nil || !strings.HasPrefix(err.Error(), "plan: ") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want one that starts with \"plan: \"", name, err)
 		}
 	}
 }
@@ -148,13 +151,14 @@ func TestGraphqlGoSchemaHasDeclaredTypesAndDescriptions(t *testing.T) {
 	types := ql.TypeMap()
 	for _, def := range s.document.Definitions {
 		if types[def.Name] == nil || types[def.Name].Description() != def.Description {
-			t.Errorf("%s is missing or has another description", def.Name)
+			t.Errorf("type %s is missing or has a different description", def.Name)
 		}
 	}
 	if f := ql.QueryType().Fields()["old"]; f.DeprecationReason != "Use \"int\"." {
-		t.Errorf("got deprecation reason %q", f.DeprecationReason)
+		t.Errorf("got deprecation reason %q for Query.old", f.DeprecationReason)
 	}
-	if args := ql.QueryType().Fields()["defaults"].Args; !slices.ContainsFunc(args, func(a *graphql.Argument) bool { return a.PrivateName == "o" }) {
+	args := ql.QueryType().Fields()["defaults"].Args
+	if !slices.ContainsFunc(args, func(a *graphql.Argument) bool { return a.PrivateName == "o" }) {
 		t.Error("Query.defaults lacks the argument o")
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string. It replaces invalid UTF-8 by U+FFFD.
+// AppendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -24,7 +24,7 @@ func AppendString(dst []byte, s string) []byte {
 				dst = append(dst, s[start:i]...)
 				dst = append(dst, `\ufffd`...)
 				start = i + size
-			case r == '\u2028' || r == '\u2029': // line ends in JavaScript
+			case r == '\u2028' || r == '\u2029': // line terminators in JavaScript
 				dst = append(dst, s[start:i]...)
 				dst = append(dst, `\u202`...)
 				dst = append(dst, hexDigits[r&0xf])
@@ -57,9 +57,9 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// marshal returns a host's value as JSON in valid UTF-8. encoding/json does not check
-// the bytes of a json.Marshaler, such as json.RawMessage. A WebSocket client must
-// close a connection on which it receives invalid UTF-8.
+// marshal returns a value from the host as JSON in valid UTF-8. encoding/json does not check the bytes that a
+// json.Marshaler, such as json.RawMessage, returns. A WebSocket client must close its connection if it receives
+// invalid UTF-8.
 func marshal(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if !utf8.Valid(text) {
@@ -70,8 +70,8 @@ func marshal(v any) ([]byte, error) {
 
 var errNotFinite = errors.New("Float cannot represent a non-finite value")
 
-// appendFloat appends f as JavaScript formats it: without a point if it is an integer,
-// with an exponent if it is very large or small.
+// appendFloat appends f as JSON: without a decimal point if f is an integer, and with an exponent if f is very
+// large or very small.
 func appendFloat(dst []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return dst, errNotFinite

@@ -7,13 +7,14 @@ import (
 	"strconv"
 )
 
-// A Leaf is a value of a scalar that appends itself as JSON. It cannot fail.
+// A Leaf is a value of a scalar that appends itself as JSON.
 type Leaf interface {
+	// AppendLeaf appends the value as JSON to dst. It cannot fail.
 	AppendLeaf(dst []byte) []byte
 }
 
-// appendLeaf appends a value of a scalar or an enum as JSON. If the type cannot
-// represent the value, it returns an error.
+// appendLeaf appends a value of a scalar or an enum as JSON. It returns an error if the type cannot represent the
+// value.
 func appendLeaf(dst []byte, s *outputType, v any) ([]byte, error) {
 	if s.hostType != nil {
 		return appendHostLeaf(dst, s.hostType, v)
@@ -70,9 +71,9 @@ func appendLeaf(dst []byte, s *outputType, v any) ([]byte, error) {
 	return dst, errCannotRepresent(s.leaf, v)
 }
 
-// errCannotRepresent returns the error for a value that a type cannot represent. It
-// contains the value only if that is a string, a boolean or a number: fmt does not
-// terminate for a map that contains itself.
+// errCannotRepresent returns the error for a value that a type cannot represent. The message contains the value
+// only if the value is a string, a boolean or a number, because fmt does not terminate for a map that contains
+// itself.
 func errCannotRepresent(name string, v any) error {
 	switch kind := reflect.ValueOf(v).Kind(); {
 	case kind == reflect.String, kind >= reflect.Bool && kind <= reflect.Float64:
@@ -81,8 +82,8 @@ func errCannotRepresent(name string, v any) error {
 	return fmt.Errorf("%s cannot represent a %T", name, v)
 }
 
-// unwrap dereferences pointers and converts values of named string, boolean and float
-// types to string, bool and float64. Hosts' resolvers return such values.
+// unwrap dereferences pointers and converts values of named string, boolean and float types to string, bool and
+// float64. Resolvers of hosts return pointers and values of such types.
 func unwrap(v any) any {
 	switch v.(type) {
 	case string, bool, int, float64:
@@ -105,7 +106,7 @@ func unwrap(v any) any {
 	return rv.Interface()
 }
 
-// integer returns the value of any integer type that fits in an int64.
+// integer converts a value of any integer type to int64 and reports whether it fits.
 func integer(v any) (int64, bool) {
 	if n, ok := v.(int); ok {
 		return int64(n), true
@@ -120,7 +121,7 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// unsigned returns the value of any unsigned integer type. Shards and logical times
+// unsigned converts a value of any unsigned integer type to uint64. It is needed because shards and logical times
 // can exceed an int64.
 func unsigned(v any) (uint64, bool) {
 	rv := reflect.ValueOf(v)

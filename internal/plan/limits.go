@@ -7,58 +7,78 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// Limits are the limits on documents, their execution and the cache. Those on
-// documents are checked before any rule that takes more than linear time. Zero or
-// less means no limit. The exceptions are CacheBytes, and Depth and Fields, without
-// which no document could be walked safely: they are then parser.MaxNestingDepth and
-// maxFields.
+// Limits are the limits on documents, on their execution and on the cache. The limits on documents are checked
+// before any rule that takes more than linear time.
+//
+// If a limit is zero or negative, there is no limit, with three exceptions. Without CacheBytes, nothing is cached.
+// Without Depth and Fields, parser.MaxNestingDepth and maxFields apply, because no document could be walked safely
+// without any limit.
 type Limits struct {
-	Document     int // bytes of the document
-	Tokens       int // lexical tokens
-	Depth        int // nested selections, lists, objects and list types
-	Fields       int // fields of an operation after fragments are expanded
-	Aliases      int // aliases in the document
-	Directives   int // directives in the document
-	FieldRepeats int // fields with one response name in one selection set, as written
-	Operations   int // operations in the document
-	Fragments    int // fragment definitions in the document
-	Variables    int // variables of an operation
-	ListItems    int // items of one list, in a literal or in a variable
+	// Document is the maximum length of a document in bytes.
+	Document int
+	// Tokens is the maximum number of lexical tokens in a document, and of values in the variables of a request.
+	Tokens int
+	// Depth is the maximum number of nested selection sets, lists, objects and list types.
+	Depth int
+	// Fields is the maximum number of fields in an operation after its fragments are expanded for each object type.
+	Fields int
+	// Aliases is the maximum number of aliases in a document.
+	Aliases int
+	// Directives is the maximum number of directives in a document.
+	Directives int
+	// FieldRepeats is the maximum number of fields with the same response name in one selection set, before fragments
+	// are expanded.
+	FieldRepeats int
+	// Operations is the maximum number of operations in a document.
+	Operations int
+	// Fragments is the maximum number of fragment definitions in a document.
+	Fragments int
+	// Variables is the maximum number of variables of an operation.
+	Variables int
+	// ListItems is the maximum number of items in one list, in a literal or in a variable. It also limits the fields of
+	// an object literal.
+	ListItems int
 
-	Calls  int // calls of the backend by a query; see Cost
-	Blocks int // blocks read by a query
-	Answer int // bytes of a response's data
+	// Calls is the maximum number of backend calls that a query may cost. See [Cost].
+	Calls int
+	// Blocks is the maximum number of blocks that a query may read.
+	Blocks int
+	// Answer is the maximum length of the data in a response in bytes.
+	Answer int
 
-	CacheBytes   int  // memory of the cached documents; zero disables the cache
-	NoIntrospect bool // refuse introspection
-	ShowCost     bool // add the cost to the responses of queries
+	// CacheBytes is the maximum memory of all cached documents in bytes.
+	CacheBytes int
+	// NoIntrospect turns introspection off.
+	NoIntrospect bool
+	// ShowCost adds the cost of a query to its response.
+	ShowCost bool
 }
 
-// maxFields is the limit on fields if Limits.Fields is off: fragments that double each
-// other would expand to more than any memory holds.
+// maxFields is the maximum number of fields if Limits.Fields is not set. Without any limit, fragments that spread
+// each other twice would expand to more fields than fit in memory.
 const maxFields = 100_000
 
-// stepsPerField limits the work for each of Limits.Fields: the same selections are
-// visited for several types, even if they apply to none.
+// stepsPerField is the maximum number of steps for each of the fields that Limits.Fields allows. Steps need a limit
+// of their own, because the same selections are visited for several types, even if they apply to none of them.
 const stepsPerField = 20
 
 func (l Limits) withDefaults() Limits {
 	if l.Fields <= 0 {
 		l.Fields = maxFields
 	}
-	l.Fields = min(l.Fields, maxSum/stepsPerField) // sums of fields can exceed it, and steps cannot overflow
+	l.Fields = min(l.Fields, maxSum/stepsPerField) // so that capped sums can exceed it, and steps cannot overflow
 	if l.Depth <= 0 || l.Depth > parser.MaxNestingDepth {
 		l.Depth = parser.MaxNestingDepth
 	}
 	return l
 }
 
-// limitError returns the error for an exceeded limit. Hosts receive the limit's name.
+// limitError returns the error for an exceeded limit. The name of the limit is for the host.
 func limitError(limit string, pos *ast.Position, format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf(format, args...), Code: CodeLimit, Locations: locationsOf(pos), Limit: limit}
 }
 
-// locationsOf returns the locations of the positions that are not nil.
+// locationsOf returns the locations of all positions that are not nil.
 func locationsOf(pos ...*ast.Position) []Location {
 	var locations []Location
 	for _, p := range pos {
@@ -71,17 +91,16 @@ func locationsOf(pos ...*ast.Position) []Location {
 
 func location(p *ast.Position) Location { return Location{p.Line, p.Column} }
 
-// A measurement checks the structural limits of a parsed document. It walks each
-// fragment once and stores its size, so it is linear in the document even if the
-// fragments spread each other often. It refuses cycles of fragments, which rules
-// would follow without end. It also sets the values that gqlparser gets wrong.
+// A measurement checks the structural limits of a parsed document. It walks each fragment once and stores its size,
+// so its time is linear in the document even if the fragments spread each other often. It rejects cycles of
+// fragments, which validation rules would follow forever. It also corrects values that gqlparser gets wrong.
 type measurement struct {
 	Limits
 	fragments   map[string]*ast.FragmentDefinition
-	sizes       map[string]size // of fragments
-	blocks      map[int]block   // see tokenChecker
+	sizes       map[string]size // sizes of fragments, by name
+	blocks      map[int]block   // values of block strings; see tokenChecker
 	substituted bool            // control characters were substituted
-	openSets    int             // selection sets that are being walked
+	openSets    int             // number of nested selection sets that are being walked
 	aliases     int
 	directives  int
 	err         *Error
@@ -90,14 +109,14 @@ type measurement struct {
 // A size is the size of a selection set after fragments are expanded.
 type size struct {
 	fields, depth int
-	inProgress    bool // the fragment is being walked: another spread of it is a cycle
+	inProgress    bool // the fragment is being walked, so another spread of it is a cycle
 }
 
-// maxSum is the maximum of sums of sizes: the expansion of fragments that double each
-// other would overflow an int. The sum of two still fits in 32 bits.
+// maxSum is the maximum at which sums of sizes are capped. The sizes of fragments that spread each other twice
+// would overflow an int. The sum of two capped sums still fits in 32 bits.
 const maxSum = 1 << 29
 
-// check measures a document and corrects its values.
+// check checks the structural limits of a document and corrects its values.
 func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, substituted bool) *Error {
 	m := measurement{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{},
 		blocks: blocks, substituted: substituted}
@@ -110,7 +129,7 @@ func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, substituted 
 			"The document exceeds the limit of %d fragments.", l.Fragments)
 	}
 	for _, f := range doc.Fragments {
-		if m.fragments[f.Name] != nil { // the second would not be measured
+		if m.fragments[f.Name] != nil { // a second fragment with this name would not be measured
 			return fragmentError("There can be only one fragment named %q.", f.Name, f.Position)
 		}
 		m.fragments[f.Name] = f
@@ -142,7 +161,7 @@ func (m *measurement) operation(op *ast.OperationDefinition) {
 	m.countDirectives(op.Directives, 0)
 	total := m.set(op.SelectionSet, 0)
 	if total.fields > m.Fields {
-		m.refuse(fieldsError(op, m.Fields))
+		m.reject(fieldsError(op, m.Fields))
 	}
 }
 
@@ -159,7 +178,7 @@ func depthError(pos *ast.Position, limit int) *Error {
 	return limitError("Depth", pos, "The document exceeds the limit of %d nested levels.", limit)
 }
 
-// selectionSet measures a selection set at a level of its definition.
+// set measures a selection set. level is its nesting level within its operation or fragment.
 func (m *measurement) set(set ast.SelectionSet, level int) size {
 	var total size
 	if len(set) == 0 || m.err != nil {
@@ -170,8 +189,8 @@ func (m *measurement) set(set ast.SelectionSet, level int) size {
 	}
 	m.openSets++
 	defer func() { m.openSets-- }()
-	if m.openSets > parser.MaxNestingDepth { // a chain of fragments is not nested, but this recursion is
-		m.refuse(depthError(set[0].GetPosition(), parser.MaxNestingDepth))
+	if m.openSets > parser.MaxNestingDepth { // set also recurses for fragments, which nest nothing in the text
+		m.reject(depthError(set[0].GetPosition(), parser.MaxNestingDepth))
 	}
 	names := make(map[string]int, len(set))
 	for _, sel := range set {
@@ -186,7 +205,8 @@ func (m *measurement) set(set ast.SelectionSet, level int) size {
 			}
 			names[sel.Alias]++
 			if m.FieldRepeats > 0 && names[sel.Alias] > m.FieldRepeats {
-				m.fail("FieldRepeats", sel.Position, "A selection set exceeds the limit of %d fields of one name.", m.FieldRepeats)
+				m.fail("FieldRepeats", sel.Position,
+					"A selection set exceeds the limit of %d fields of one name.", m.FieldRepeats)
 			}
 			m.countDirectives(sel.Directives, level+1)
 			for _, arg := range sel.Arguments {
@@ -216,24 +236,25 @@ func (m *measurement) fragment(name string, pos *ast.Position) size {
 	s, known := m.sizes[name]
 	if known {
 		if s.inProgress {
-			m.refuse(fragmentError("Cannot spread fragment %q within itself.", name, pos))
+			m.reject(fragmentError("Cannot spread fragment %q within itself.", name, pos))
 		}
 		return s
 	}
 	f := m.fragments[name]
 	if f == nil {
-		return s // validation reports it
+		return s // validation reports the unknown fragment
 	}
 	m.sizes[name] = size{inProgress: true}
 	s = m.set(f.SelectionSet, 0)
 	m.sizes[name] = s
 	if s.fields > m.Fields {
-		m.fail("Fields", f.Position, "A fragment exceeds the limit of %d fields with its fragments written out.", m.Fields)
+		m.fail("Fields", f.Position,
+			"A fragment exceeds the limit of %d fields with its fragments written out.", m.Fields)
 	}
 	return s
 }
 
-// value measures a literal at a level of its definition and corrects strings.
+// value measures a literal and corrects its strings. level is its nesting level within its operation or fragment.
 func (m *measurement) value(v *ast.Value, level int) {
 	if v == nil || m.err != nil {
 		return
@@ -277,16 +298,16 @@ func (m *measurement) countDirectives(directives ast.DirectiveList, level int) {
 
 func (m *measurement) checkDepth(levels int, pos *ast.Position) {
 	if levels > m.Depth {
-		m.refuse(depthError(pos, m.Depth))
+		m.reject(depthError(pos, m.Depth))
 	}
 }
 
 func (m *measurement) fail(limit string, pos *ast.Position, format string, args ...any) {
-	m.refuse(limitError(limit, pos, format, args...))
+	m.reject(limitError(limit, pos, format, args...))
 }
 
-// refuse stores the first error. The walk then stops.
-func (m *measurement) refuse(e *Error) {
+// reject stores the first error. The walk then stops.
+func (m *measurement) reject(e *Error) {
 	if m.err == nil {
 		m.err = e
 	}

@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// levels returns n nested selection sets, including the outermost.
+// levels returns n nested selection sets, including the outermost one.
 func levels(n int) string {
 	return strings.Repeat("{self", n-1) + "{int}" + strings.Repeat("}", n-1)
 }
 
+// many returns n copies of format. If format has a verb, it formats the index of the copy.
 func many(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -27,8 +28,8 @@ func many(n int, format string) string {
 	return b.String()
 }
 
-// within has documents of n units for each limit. They must be accepted if n is the
-// limit, and refused if it is one more.
+// within has, for each limit, a function that returns a document with n of the units that are limited. The document
+// must be accepted if n is the limit (edge), and rejected if n is one more.
 var within = []struct {
 	name, limit string
 	edge        int
@@ -36,14 +37,14 @@ var within = []struct {
 }{
 	{"bytes", "32768 bytes", 32 << 10, func(n int) string { return "{int}" + strings.Repeat(" ", n-5) }},
 	{"tokens", "2000 tokens", 2000, func(n int) string { return "{int}" + strings.Repeat("#\n", n-3) }},
-	{"selections", "20 nested levels", 20, levels},
-	{"selections of inline fragments", "20 nested levels", 20, func(n int) string {
+	{"selection sets", "20 nested levels", 20, levels},
+	{"selection sets of inline fragments", "20 nested levels", 20, func(n int) string {
 		return strings.Repeat("{...", n-1) + "{int}" + strings.Repeat("}", n-1)
 	}},
-	{"selections of a fragment", "20 nested levels", 20, func(n int) string {
+	{"selection sets of a fragment", "20 nested levels", 20, func(n int) string {
 		return "{self{...A}} fragment A on Query " + levels(n-1)
 	}},
-	{"selections of many fragments", "20 nested levels", 20, func(n int) string {
+	{"selection sets of many fragments", "20 nested levels", 20, func(n int) string {
 		var b strings.Builder
 		b.WriteString("{self{...A1}}")
 		for i := 1; i < n-1; i++ {
@@ -51,19 +52,20 @@ var within = []struct {
 		}
 		return b.String() + fmt.Sprintf("fragment A%d on Query{int}", n-1)
 	}},
-	{"selections of a fragment that ends shallow", "20 nested levels", 20, func(n int) string {
+	{"selection sets of a fragment that ends with a leaf", "20 nested levels", 20, func(n int) string {
 		return "{self{self{...A}}} fragment A on Query{self" + levels(n-3) + " int}"
 	}},
-	{"lists", "20 nested levels", 20, func(n int) string { // the check of types comes later
+	{"objects", "20 nested levels", 20, func(n int) string { // types are checked later
 		return "{x:echo(o:" + strings.Repeat("{not:", n-2) + "{}" + strings.Repeat("}", n-2) + ")}"
 	}},
-	{"lists of a default", "20 nested levels", 20, func(n int) string {
+	{"lists and objects of a default", "20 nested levels", 20, func(n int) string {
 		return "query($a: Filter = " + strings.Repeat("{any:[", n/2) + strings.Repeat("{}", n%2) + strings.Repeat("]}", n/2) + "){echo(o: $a)}"
 	}},
-	{"fields", "1500 fields", 1500, func(n int) string { // A has 107
+	{"fields", "1500 fields", 1500, func(n int) string { // the fragment A has 107 fields
 		return "{...A " + many(12, "x%d:self{...A}") + many(n-107-12*108, "...{int}") + "} fragment A on Query{" + strings.Repeat("...{int float string plain old color must}", 15) + "identity boolean}"
 	}},
-	{"fields of every type", "1500 fields", 1500, func(n int) string { // each of three types has 1 + 99 + 4, four times
+	// Each of the 3 types of node has peer, which has 99 fields for each of 3 types.
+	{"fields of every type", "1500 fields", 1500, func(n int) string {
 		return "{node{peer{" + strings.Repeat("...{id id id id id id id id}", 12) + "... on Node{id id id}}" + many((n-1-3*(1+3*99))/3, "...{id}") + "}" + strings.Repeat("...{int}", (n-1-3*(1+3*99))%3) + "}"
 	}},
 	{"aliases", "50 aliases", 50, func(n int) string { return "{" + many(n, "a%d:int") + "}" }},
@@ -88,7 +90,7 @@ func TestEachLimitIsExact(t *testing.T) {
 		}
 		_, errs := c.Prepare(test.text(test.edge+1), "", nil)
 		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, test.limit) || len(errs) != 1 {
-			t.Errorf("%s: %d units: got %v, want the limit of %s", test.name, test.edge+1, errs, test.limit)
+			t.Errorf("%s: %d units: got %v, want only the limit of %s", test.name, test.edge+1, errs, test.limit)
 		}
 		off := testCache(t, Limits{})
 		if _, errs := off.Prepare(test.text(test.edge+1), "", nil); errs != nil && errs[0].Code != CodeInput {
@@ -97,22 +99,22 @@ func TestEachLimitIsExact(t *testing.T) {
 	}
 }
 
-// Rules run after the limits are checked: a document beyond a limit never reaches them.
-func TestChecksStopAtExceededLimit(t *testing.T) {
+// Validation rules run after the limits are checked, so a document that exceeds a limit never reaches them.
+func TestRulesDoNotRunIfLimitIsExceeded(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for _, test := range within {
 		switch test.name {
-		case "bytes", "tokens", "fields of every type": // the last is checked when it is compiled
+		case "bytes", "tokens", "fields of every type": // the last one is detected when it is compiled
 			continue
 		}
 		text := test.text(test.edge+1) + " fragment Unused on Nope{nope(x: $y)}"
 		if _, errs := c.Prepare(text, "", nil); errs == nil || errs[0].Code != CodeLimit {
-			t.Errorf("%s: %v", test.name, errs)
+			t.Errorf("%s: got %v, want a limit error", test.name, errs)
 		}
 	}
 }
 
-func TestListItemsLimitAppliesToVariables(t *testing.T) {
+func TestListItemLimitAppliesToVariables(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	list := func(n int) []any {
 		items := make([]any, n)
@@ -128,7 +130,7 @@ func TestListItemsLimitAppliesToVariables(t *testing.T) {
 	} {
 		_, errs := c.Prepare(text, "", map[string]any{"v": wrap(list(101))})
 		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, "limit of 100 items") {
-			t.Errorf("%s: %v", text, errs)
+			t.Errorf("%s: got %v, want the limit of 100 items", text, errs)
 		}
 		if !strings.Contains(text, "Filter") {
 			prepare(t, c, text, map[string]any{"v": wrap(list(100))})
@@ -137,11 +139,11 @@ func TestListItemsLimitAppliesToVariables(t *testing.T) {
 	}
 }
 
-func TestTokensLimitAppliesToValuesOfVariables(t *testing.T) {
+func TestTokenLimitAppliesToValuesOfVariables(t *testing.T) {
 	objects := func(n int) any {
 		all := make([]any, n)
 		for i := range all {
-			all[i] = map[string]any{} // with three defaults
+			all[i] = map[string]any{} // each has three defaults
 		}
 		return all
 	}
@@ -161,10 +163,10 @@ func TestTokensLimitAppliesToValuesOfVariables(t *testing.T) {
 		_, errs := c.Prepare(row.text, "", map[string]any{"v": row.v, "w": row.w})
 		const want = "The variables exceed the limit of 41 values."
 		if row.valid && errs != nil {
-			t.Errorf("%s: %v", row.text, errs)
+			t.Errorf("%s: got %v, want no error", row.text, errs)
 		}
 		if !row.valid && (errs == nil || errs[0].Limit != "Tokens" || errs[0].Message != want) {
-			t.Errorf("%s: %v", row.text, errs)
+			t.Errorf("%s: got %v, want %q", row.text, errs, want)
 		}
 	}
 }
@@ -178,23 +180,24 @@ func TestCommonDocumentsAreWithinDefaultLimits(t *testing.T) {
 		relay += fmt.Sprintf(" fragment F%d on Query{__typename node{__typename id ...G%d ... on Cat{__typename id} ... on Dog{__typename id}}}", i, i)
 		relay += fmt.Sprintf(" fragment G%d on Node{__typename id name __typename id}", i)
 	}
-	for name, text := range map[string]string{"introspection": string(full), "relay": relay, "empty variables": "query{info:int}"} {
+	documents := map[string]string{"introspection": string(full), "relay": relay, "empty variables": "query{info:int}"}
+	for name, text := range documents {
 		if _, errs := c.Prepare(text, "", nil); errs != nil {
-			t.Errorf("%s: %v", name, errs)
+			t.Errorf("%s: got %v, want no error", name, errs)
 		}
 	}
 }
 
-func TestAnswerLimitIsExact(t *testing.T) {
+func TestResponseLimitIsExact(t *testing.T) {
 	const text = `{node{id} pets{... on Cat{kittens{id name}}}}`
 	whole := ask(testCache(t, Limits{}), text, nil)
 	data := len(whole) - len(`{"data":}`)
 	if got := ask(testCache(t, Limits{Answer: data}), text, nil); got != whole {
-		t.Errorf("limit of the exact size: got %s, want %s", got, whole)
+		t.Errorf("limit of exactly the size: got %s, want %s", got, whole)
 	}
 	want := fmt.Sprintf(`{"data":null,"errors":[{"message":"The answer exceeds the limit of %d bytes.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`, data-1)
 	if got := ask(testCache(t, Limits{Answer: data - 1}), text, nil); got != want {
-		t.Errorf("one byte less: got %s, want %s", got, want)
+		t.Errorf("limit of one byte less: got %s, want %s", got, want)
 	}
 	got := ask(testCache(t, Limits{Answer: 100}), `{must(mode: 4) `+text[1:], nil)
 	if strings.Count(got, "message") != 1 || !strings.Contains(got, `"data":null`) {
@@ -202,12 +205,12 @@ func TestAnswerLimitIsExact(t *testing.T) {
 	}
 	b := prepare(t, testCache(t, Limits{Answer: 30}), "{int}", nil) // the initial contents of dst do not count
 	if got, _ := b.Run(context.Background(), world{}, make([]byte, 100)); !strings.HasSuffix(string(got), `{"data":{"int":42}}`) {
-		t.Errorf("after 100 bytes in dst: got %s", got)
+		t.Errorf("with 100 bytes in dst: got %s, want data", got)
 	}
 }
 
-// expensiveDocuments returns the documents within the limits that take the longest to
-// prepare, of all that were found.
+// expensiveDocuments returns the documents within the limits that are known to take the longest to prepare, by
+// name.
 func expensiveDocuments() map[string]string {
 	docs := map[string]string{}
 	docs["equal fields"] = "{" + strings.Repeat("...{int int int int int int int int}", 132) + "}"
@@ -251,18 +254,18 @@ func expensiveDocuments() map[string]string {
 	return docs
 }
 
-// introspectionFlood selects every field of every type many times.
+// introspectionFlood returns a query that selects every field of every type many times.
 func introspectionFlood() string {
 	const deep = "{description ofType{description}}"
 	return "{" + many(2, "a%d:__schema{types{...T}}") + "} fragment T on __Type{" + many(3, "b%d:fields{type{...U ofType{...U ofType{ofType{...U}}}}}") +
 		"} fragment U on __Type{" + many(7, "c%d:fields{type"+deep+"}") + "}"
 }
 
-// shortestTime returns the processor time of do. If it exceeds limit, it tries again, up
-// to four times: other processes may have slowed it down.
-func shortestTime(may time.Duration, do func()) time.Duration {
+// shortestTime returns the processor time that do takes. If the time exceeds limit, shortestTime calls do up to
+// four times and returns the shortest time, because other processes may have slowed it down.
+func shortestTime(limit time.Duration, do func()) time.Duration {
 	best := time.Hour
-	for tries := 0; tries < 4 && best > may; tries++ {
+	for tries := 0; tries < 4 && best > limit; tries++ {
 		start := processorTime()
 		do()
 		best = min(best, processorTime()-start)
@@ -270,12 +273,14 @@ func shortestTime(may time.Duration, do func()) time.Duration {
 	return best
 }
 
-// The limit is generous: the test runs on all kinds of machines.
+// The limit of one second is generous, because the test runs on all kinds of machines.
 func TestDocumentsWithinLimitsAreCheapToPrepare(t *testing.T) {
 	s := testSchema(t)
 	for name, text := range expensiveDocuments() {
 		var errs Errors
-		took := shortestTime(time.Second, func() { _, errs = NewCache(s, defaultLimits, masked, nil).Prepare(text, "", nil) })
+		took := shortestTime(time.Second, func() {
+			_, errs = NewCache(s, defaultLimits, masked, nil).Prepare(text, "", nil)
+		})
 		said := ""
 		if errs != nil {
 			said = errs[0].Message
@@ -287,13 +292,14 @@ func TestDocumentsWithinLimitsAreCheapToPrepare(t *testing.T) {
 	}
 }
 
-func TestAnswerLimitStopsIntrospectionFlood(t *testing.T) {
+func TestResponseLimitStopsIntrospectionFlood(t *testing.T) {
 	limits := defaultLimits
 	b := prepare(t, testCache(t, limits), introspectionFlood(), nil)
 	flood := len(b.run(world{}))
 	limits.Answer = 1 << 20
 	bounded := prepare(t, testCache(t, limits), introspectionFlood(), nil).run(world{})
 	if t.Logf("%d bytes without a limit", flood); len(bounded) > 300 || flood < limits.Answer {
-		t.Errorf("got %d bytes, without a limit %d", len(bounded), flood)
+		t.Errorf("got %d bytes with a limit and %d without, want at most 300 and at least %d",
+			len(bounded), flood, limits.Answer)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// texts has documents of n equal parts for each kind of token sequence.
+// texts has, for each kind of token sequence, a function that returns a document with n equal parts.
 var texts = map[string]func(n int) string{
 	"block strings on one line":     repeated(`{a(b:[`, `"""x""" `, `])}`),
 	"block strings, one per line":   repeated(`{a(b:[`, "\"\"\"x\"\"\"\n", `])}`),
@@ -32,8 +32,8 @@ var texts = map[string]func(n int) string{
 	"one string of escapes":         repeated(`{a(b:"`, `\u0041`, `")}`),
 	"one string of braced escapes":  repeated(`{a(b:"`, `\u{41}`, `")}`),
 	"one string of backslashes":     repeated(`{a(b:"`, `\\`, `\u0041")}`),
-	"one string of controls":        repeated(`{a(b:"`, "\x01", `")}`),
-	"strings of controls":           repeated(`{a(b:[`, "\"\x01\"", `])}`),
+	"one string of control chars":   repeated(`{a(b:"`, "\x01", `")}`),
+	"strings of control chars":      repeated(`{a(b:[`, "\"\x01\"", `])}`),
 	"one string of emoji":           repeated(`{a(b:"`, `😀`, `")}`),
 	"numbers":                       repeated(`{a(b:[`, `1 `, `])}`),
 	"one number":                    repeated(`{a(b:1`, `1`, `)}`),
@@ -58,8 +58,8 @@ var texts = map[string]func(n int) string{
 	"fragments":                     repeated(``, `fragment a on b{c}`, ``),
 	"spreads":                       repeated(`{`, `...a `, `}`),
 	"inline fragments":              repeated(`{`, `...{a}`, `}`),
-	"selections that are not ended": repeated(``, `{a`, ``),
-	"lists that are not ended":      repeated(`{a(b:`, `[`, ``),
+	"selection sets without an end": repeated(``, `{a`, ``),
+	"lists without an end":          repeated(`{a(b:`, `[`, ``),
 	"bangs":                         repeated(`query($a:B`, `!`, `){a}`),
 	"dots":                          repeated(`{`, `...`, `}`),
 }
@@ -68,8 +68,8 @@ func repeated(before, part, after string) func(n int) string {
 	return func(n int) string { return before + strings.Repeat(part, n) + after }
 }
 
-// growth returns the ratio of the processor times of do for the sizes 16n and n. The
-// shortest of three runs counts.
+// growth returns the ratio between the processor times of two functions: the one that prepare returns for 16n, and
+// the one that it returns for n. Each is called three times, and the shortest time counts.
 func growth(n int, prepare func(n int) (do func())) float64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	shortest := func(do func()) time.Duration {
@@ -86,7 +86,8 @@ func growth(n int, prepare func(n int) (do func())) float64 {
 	return float64(shortest(large)) / float64(shortest(small))
 }
 
-// Linear work grows by 16, quadratic work by 256.
+// quadratic is the growth from which work is considered quadratic. Linear work grows by a factor of 16, quadratic work
+// by a factor of 256.
 const quadratic = 64
 
 func TestParsingTakesLinearTime(t *testing.T) {
@@ -117,7 +118,7 @@ func TestParsingTakesLinearTime(t *testing.T) {
 	}
 }
 
-func TestBlockStringsAreLocatedAtTheirBeginning(t *testing.T) {
+func TestErrorInBlockStringIsLocatedAtItsBeginning(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for text, want := range map[string]Location{
 		`{echo(i:"""x""")}`:                                  {1, 9},

@@ -6,11 +6,11 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The memory of the parts of plans in bytes: sizes of structs, rounded up for the
-// allocator and maps. Tests compare the sums with the growth of the heap.
+// The memory in bytes that each part of a plan takes. The numbers are the sizes of structs, rounded up for the
+// allocator and for maps. Tests compare their sums with the growth of the heap.
 const (
-	entryBytes        = 256 // with the document and its element of the list
-	keyBytes          = 128 // in the map of entries
+	entryBytes        = 256 // an entry with its document and its list element
+	keyBytes          = 128 // a key in the map of entries
 	operationBytes    = 336
 	variableBytes     = 80
 	parameterBytes    = 64
@@ -24,15 +24,15 @@ const (
 	possibleTypeBytes = 32
 	argumentBytes     = 56
 	literalBytes      = 160
-	slotBytes         = 16 // an interface
+	slotBytes         = 16 // an interface value
 	placeholderBytes  = 24
 )
 
-// textBytes returns the memory of a string of n bytes.
+// textBytes returns the memory that a string of n bytes takes.
 func textBytes(n int) int { return (n + 15) &^ 15 }
 
-// sizeOf returns the memory of a coerced value, without the interface that holds it.
-// If own is set, the names in its objects count: otherwise the schema holds them.
+// sizeOf returns the memory of a coerced value, without the interface that holds it. If own is set, it counts the
+// names in objects. Otherwise, they belong to the schema.
 func sizeOf(v any, own bool) int {
 	switch v := v.(type) {
 	case nil, bool, absent:
@@ -61,8 +61,7 @@ func sizeOf(v any, own bool) int {
 	return 8
 }
 
-// cloneSize returns the memory that cloneValue allocated for v. Clones share all
-// strings.
+// cloneSize returns the memory that cloneValue allocated for v. A clone shares all strings with the original.
 func cloneSize(v any) (bytes int) {
 	switch v := v.(type) {
 	case []any:
@@ -79,7 +78,7 @@ func cloneSize(v any) (bytes int) {
 	return bytes
 }
 
-// mapBytes returns the memory of a map from strings to interfaces with n entries.
+// mapBytes returns the memory of a map from strings to interfaces that has n entries.
 func mapBytes(n int) int {
 	const header, slot = 48, 33
 	switch {
@@ -95,17 +94,18 @@ func mapBytes(n int) int {
 	return 2*header + slots*(slot+3)
 }
 
-// literalSize returns the memory of a copy of a literal with each bytes for a node.
-func literalSize(v *ast.Value, each int) int {
-	bytes := each + textBytes(len(v.Raw))
+// literalSize returns the memory of a copy of v. Each node of the copy takes perNode bytes, in addition to its
+// text.
+func literalSize(v *ast.Value, perNode int) int {
+	bytes := perNode + textBytes(len(v.Raw))
 	for _, c := range v.Children {
-		bytes += textBytes(len(c.Name)) + literalSize(c.Value, each)
+		bytes += textBytes(len(c.Name)) + literalSize(c.Value, perNode)
 	}
 	return bytes
 }
 
-// coercedSize returns the memory of a value that was coerced to a type. A host's
-// scalar may return anything: its value counts as at least the length of the input.
+// coercedSize returns the memory of a value that was coerced to the type t. The value of a host's scalar counts as
+// at least written, the length of the input, because it may have any Go type.
 func (s *Schema) coercedSize(t *ast.Type, value any, written int) int {
 	if !s.opaque[t.Name()] {
 		return sizeOf(value, false)
@@ -113,7 +113,7 @@ func (s *Schema) coercedSize(t *ast.Type, value any, written int) int {
 	return max(sizeOf(value, true), written)
 }
 
-// constantSize returns the memory of the value of a literal. v may be nil.
+// constantSize returns the memory of value, to which the literal v was coerced. If v is nil, it returns 0.
 func (s *Schema) constantSize(t *ast.Type, v *ast.Value, value any) int {
 	if v == nil {
 		return 0
@@ -139,33 +139,36 @@ func typeSize(t *ast.Type) (bytes int) {
 	return bytes
 }
 
-// MemoryUse describes the memory that a Bound, an operation with its variables, keeps alive. Sizes are in bytes.
+// MemoryUse describes the memory that a Bound keeps alive. Sizes are in bytes. Except for Shared, they belong to
+// the Bound alone.
 type MemoryUse struct {
-	Plan   uint64 // identifies the plan
-	Shared int    // the plan and its operation: shared by all Bounds with this plan
-
-	// The rest belongs to the Bound alone.
-	Text      int // the document, if it differs from the one that was compiled
-	Variables int // with parameters
-
-	VariablesJSON int // length of a subscription's variables as JSON
+	// Plan identifies the plan.
+	Plan uint64
+	// Shared is the memory of the plan and its operation, which all Bounds with this plan share.
+	Shared int
+	// Text is the memory of the document if it differs from the one that was compiled.
+	Text int
+	// Variables is the memory of the variables and parameters.
+	Variables int
+	// VariablesJSON is the length of the variables and parameters as JSON.
+	VariablesJSON int
 }
 
-// MemoryUse returns the memory of a subscription's Bound.
+// MemoryUse returns the memory that b keeps alive. The operation must be a subscription.
 func (b *Bound) MemoryUse() MemoryUse {
 	return MemoryUse{Plan: b.plan.id, Shared: b.plan.size + b.op.size,
 		Text:      cap(b.text) + placeholderBytes*cap(b.placeholders),
 		Variables: slotBytes*cap(b.variables) + b.ownBytes, VariablesJSON: b.jsonBytes}
 }
 
-// measureVariables sets ownBytes and jsonBytes. Strings in defaults, and literals of the
-// text that was compiled, belong to the operation, so ownBytes does not contain them.
+// measureVariables sets ownBytes and jsonBytes. ownBytes does not include strings in defaults and literals of the
+// text that was compiled, because these belong to the operation.
 func (b *Bound) measureVariables(valueOf lookup) {
 	b.ownBytes, b.jsonBytes = 0, 0
 	for i, v := range b.op.variables[:b.op.declared] {
 		value, present := valueOf(v.name)
 		if !present {
-			b.ownBytes += cloneSize(b.variables[i]) // of the default
+			b.ownBytes += cloneSize(b.variables[i]) // a clone of the default
 			continue
 		}
 		written := jsonLength(value)

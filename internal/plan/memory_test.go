@@ -10,31 +10,33 @@ import (
 	"testing"
 )
 
-// checkMemory checks that counted and held memory differ by a factor of at most 1.5.
-// Counted sizes are those of 64-bit machines: others use less.
+// checkMemory checks that the counted memory and the memory on the heap differ by a factor of at most 1.5. The
+// counted sizes are those of 64-bit machines. On other machines, the counted memory may be larger.
 func checkMemory(t *testing.T, what string, n, counted, held int) {
 	t.Helper()
 	ratio := float64(counted) / float64(held)
-	t.Logf("%-34s %d documents: %d bytes, counted %d: %.2f", what, n, held/n, counted/n, ratio)
+	t.Logf("%-34s %d documents of %d bytes each, counted as %d: %.2f", what, n, held/n, counted/n, ratio)
 	if ratio < 1/1.5 || ratio > 1.5 && strconv.IntSize == 64 {
-		t.Errorf("%s: counted %d bytes, but %d are held", what, counted, held)
+		t.Errorf("%s: counted %d bytes, but the heap grew by %d", what, counted, held)
 	}
 }
 
-// With maxCounted copies or manyBytes of them, the rest of the heap is negligible.
+// A test measures maxCounted copies, or fewer if these already take manyBytes. The rest of the heap is then negligible.
 const maxCounted, manyBytes = 200, 4 << 20
 
-// skipRaceDetector skips a test that measures the heap: with the race detector it takes
-// ten times as long.
-func skipRaceDetector(t *testing.T) {
+// heapIsMeasurable reports whether a test can measure the heap. Under the race detector, it would take ten times as
+// long.
+func heapIsMeasurable(t *testing.T) bool {
 	if raceEnabled {
 		t.Log("not measured: the race detector changes memory use")
-		return
 	}
+	return !raceEnabled
 }
 
-func TestMemoryOfCacheIsCounted(t *testing.T) {
-	skipRaceDetector(t)
+func TestCountedMemoryOfCacheMatchesHeap(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
 	s := hostedSchema(t)
 	for name, text := range features {
 		ways := []bool{false}
@@ -65,15 +67,17 @@ func TestMemoryOfCacheIsCounted(t *testing.T) {
 	}
 }
 
-func TestMemoryOfVariantsIsCounted(t *testing.T) {
-	skipRaceDetector(t)
+func TestCountedMemoryOfConditionalPlansMatchesHeap(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
 	s := hostedSchema(t)
 	const head = "query Q%d($a:Boolean!$b:Boolean!$c:Boolean!$d:Boolean!$e:[Int]=[%s]){x%[1]d:echo(l:$e) @skip(if:$a) " +
 		"b:int @skip(if:$b) c:int @skip(if:$c) d:int @skip(if:$d) ...F} fragment F on Query{%[3]s"
 	long := "L" + strings.Repeat("x", 1000)
 	for name, rest := range map[string]string{"short": "int}", "long": "int}#" + strings.Repeat("x", 5000),
-		"of controls": "int}#" + strings.Repeat("\x01", 5000),
-		"of a host":   "hosted{size}" + strings.Repeat(" ..."+long, 25) + "} fragment " + long + " on Query{int}"} {
+		"with control characters": "int}#" + strings.Repeat("\x01", 5000),
+		"of a host":               "hosted{size}" + strings.Repeat(" ..."+long, 25) + "} fragment " + long + " on Query{int}"} {
 		limits := defaultLimits
 		limits.CacheBytes = 1 << 30
 		c := NewCache(s, limits, masked, nil)
@@ -90,7 +94,7 @@ func TestMemoryOfVariantsIsCounted(t *testing.T) {
 	}
 }
 
-func TestRefusedDocumentsAreNotKept(t *testing.T) {
+func TestRejectedDocumentsAreNotKeptInMemory(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	before := heap()
 	for i := range 1000 {
@@ -102,14 +106,16 @@ func TestRefusedDocumentsAreNotKept(t *testing.T) {
 		}
 	}
 	if grown := heap() - before; grown > 100_000 || c.bytes != 0 {
-		t.Errorf("refused documents hold %d bytes, and %d are counted", grown, c.bytes)
+		t.Errorf("rejected documents keep %d bytes on the heap, and the cache counts %d, want less", grown, c.bytes)
 	}
 	runtime.KeepAlive(c)
 }
 
-// A Bound keeps its document in memory after the cache has evicted it.
-func TestMemoryOfBoundsIsCounted(t *testing.T) {
-	skipRaceDetector(t)
+// A Bound keeps its document in memory even after the cache has evicted the document.
+func TestCountedMemoryOfBoundsMatchesHeap(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
 	s := hostedSchema(t)
 	for name, text := range features {
 		g := rand.New(rand.NewPCG(7, 8))
@@ -124,9 +130,9 @@ func TestMemoryOfBoundsIsCounted(t *testing.T) {
 			if errs != nil {
 				t.Fatal(errs, text)
 			}
-			doc.operations[0].kind = "subscription" // whose Bounds are kept
+			doc.operations[0].kind = "subscription" // only subscriptions are measured
 			b := &Bound{cache: c}
-			if errs := b.bind(doc, doc.operations[0].name, func(name string) (any, bool) { v, ok := given[name]; return v, ok }); errs != nil {
+			if errs := b.bind(doc, doc.operations[0].name, valuesOf(given)); errs != nil {
 				t.Fatal(errs, text)
 			}
 			h := b.MemoryUse()
@@ -139,9 +145,8 @@ func TestMemoryOfBoundsIsCounted(t *testing.T) {
 	}
 }
 
-// Documents with the same fingerprint share a plan. Each Bound keeps its text and
-// placeholders.
-func TestMemoryOfBoundsWithPlaceholdersIsCounted(t *testing.T) {
+// Documents with the same fingerprint share a plan, but each Bound keeps its own text and placeholders.
+func TestCountedMemoryOfBoundsWithPlaceholdersMatchesHeap(t *testing.T) {
 	for name, text := range map[string]string{
 		"few":  `{echo(s:"number %d")}`,
 		"many": `{echo(l:[` + strings.Repeat("1000 ", 50) + `] s:"%d")}`,
@@ -167,10 +172,10 @@ func TestMemoryOfBoundsWithPlaceholdersIsCounted(t *testing.T) {
 	}
 }
 
-// boundBytes is the memory of the Bound itself, which its owner counts.
+// boundBytes is the memory of the Bound itself, which the owner of the Bound counts.
 const boundBytes = 256
 
-// values has values of variables as JSON.
+// values has, by name, the type of a variable $v, a field that uses the variable, and its value as JSON.
 var values = map[string]struct{ typ, use, json string }{
 	"integers":       {"[Int]", "echo(l:$v)", ninety("1000")},
 	"small integers": {"[Int]", "echo(l:$v)", ninety("1")},
@@ -190,16 +195,17 @@ var values = map[string]struct{ typ, use, json string }{
 	"host's texts":   {"Anything", "hosted(a:$v){size}", ninety(`"a short text"`)},
 }
 
+// ninety returns a JSON list of item and 90 more copies of it.
 func ninety(item string) string { return "[" + strings.Repeat(item+",", 90) + item + "]" }
 
-func TestMemoryOfVariablesIsCounted(t *testing.T) {
+func TestCountedMemoryOfVariablesMatchesHeap(t *testing.T) {
 	c := NewCache(hostedSchema(t), defaultLimits, masked, nil)
 	for name, v := range values {
 		doc, errs := c.load("query($v:" + v.typ + "){" + v.use + "}")
 		if errs != nil {
 			t.Fatal(errs)
 		}
-		doc.operations[0].kind = "subscription" // whose Bounds are kept
+		doc.operations[0].kind = "subscription" // only subscriptions are measured
 		bounds := make([]*Bound, 0, maxCounted)
 		before, counted := heap(), 0
 		for range maxCounted {

@@ -7,29 +7,31 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A merger checks that fields with the same response name can be merged
-// (specification of September 2025, 5.3.2). gqlparser's rule compares all pairs of
-// fields, which is quadratic: 50 ms for a document of 5 kB. The merger compares each
-// field only with the first one of its group. That suffices because equality within a
-// group is transitive. For response shapes, a group is all fields of one response name;
-// for names and arguments, those that may belong to the same object type (see byObject).
-// Then the merger checks the selection sets of the whole group together.
+// A merger checks that fields with the same response name can be merged (GraphQL specification of September 2025,
+// section 5.3.2). gqlparser's rule compares all pairs of fields, which takes quadratic time: 50 ms for a document
+// of 5 kB. The merger compares each field only with the first field of its group. That suffices, because equality
+// within a group is transitive.
+//
+// To compare response shapes, a group has all fields with one response name. To compare names and arguments, a
+// group has only those of them that may belong to the same object type (see byObject). After comparing the fields
+// of a group, the merger checks their selection sets together.
 type merger struct {
-	budget   int  // selections and repeated comparisons that are left
-	compared bool // arguments of some field were compared with those of another
+	budget   int  // number of selections and repeated comparisons that may still be visited
+	compared bool // two fields were required to have equal arguments
 	errs     Errors
 
-	// seen has the fields whose arguments were compared. Their first comparisons do not
-	// count: they are linear in the document. But a fragment may be reached in many ways.
+	// seen has the fields whose arguments have been compared. The first comparison of each field does not count,
+	// because all first comparisons together are linear in the document. Further comparisons count, because a fragment
+	// may be reached on many paths.
 	seen map[*ast.Field]bool
 }
 
-// occurrences are the fields of one response name in a merged selection set.
+// occurrences are the fields with one response name in a merged selection set.
 type occurrences []*ast.Field
 
-// merge returns the conflicts of an operation's fields. The document must have passed
-// all other rules, so every field and fragment has its definition. compared reports
-// whether some fields had to have equal arguments.
+// merge returns the conflicts between the fields of an operation. The document must have passed all other rules, so
+// that every field and fragment spread has its definition. compared reports whether any two fields were required to
+// have equal arguments.
 func (s *Schema) merge(op *ast.OperationDefinition, maxFields int) (compared bool, errs Errors) {
 	m := merger{budget: stepsPerField * maxFields, seen: map[*ast.Field]bool{}}
 	if m.sameFields(op.SelectionSet); m.errs == nil {
@@ -88,8 +90,8 @@ func (group occurrences) selectionSets() []ast.SelectionSet {
 	return sets
 }
 
-// sameShapes checks that fields with the same response name have the same response
-// shape, even if they are of different object types.
+// sameShapes checks that fields with the same response name have the same response shape, even if they belong to
+// different object types.
 func (m *merger) sameShapes(s *Schema, sets ...ast.SelectionSet) {
 	for _, group := range m.groups(sets...) {
 		for _, f := range group[1:] {
@@ -104,9 +106,9 @@ func (m *merger) sameShapes(s *Schema, sets ...ast.SelectionSet) {
 	}
 }
 
-// sameFields checks that fields with the same response name that may belong to the
-// same object have the same field name and equal arguments. Fields of different object
-// types cannot; a field of an interface may belong to any object.
+// sameFields checks that two fields with the same response name have the same field name and equal arguments, if
+// they may belong to the same object. Fields of different object types never belong to the same object. A field of
+// an interface may belong to any object.
 func (m *merger) sameFields(sets ...ast.SelectionSet) {
 	for _, group := range m.groups(sets...) {
 		for _, one := range group.byObject() {
@@ -131,8 +133,8 @@ func (m *merger) sameFields(sets ...ast.SelectionSet) {
 	}
 }
 
-// byObject splits a group by the object types of the fields' parents. Fields of an
-// interface or union belong to every part.
+// byObject splits a group by the object types to which the fields belong. Fields of an interface or a union belong
+// to every part.
 func (group occurrences) byObject() []occurrences {
 	var parts []occurrences
 	var shared occurrences
@@ -163,7 +165,8 @@ func (m *merger) conflict(a, b *ast.Field, why string, args ...any) {
 	if len(m.errs) < maxErrors {
 		m.errs = append(m.errs, &Error{Code: CodeValidation, Locations: locationsOf(a.Position, b.Position),
 			Message: fmt.Sprintf("Fields %q conflict because %s. "+
-				"Use different aliases on the fields to fetch both if this was intentional.", a.Alias, fmt.Sprintf(why, args...))})
+				"Use different aliases on the fields to fetch both if this was intentional.",
+				a.Alias, fmt.Sprintf(why, args...))})
 	}
 }
 
@@ -195,7 +198,7 @@ func (m *merger) sameArguments(first, f *ast.Field) bool {
 	return same
 }
 
-// sameValue reports whether two literals are equal. It counts its steps.
+// sameValue reports whether two literals are equal. It adds the number of comparisons to steps.
 func sameValue(a, b *ast.Value, steps *int) bool {
 	*steps++
 	if a.Kind != b.Kind || a.Raw != b.Raw || len(a.Children) != len(b.Children) {

@@ -2,4 +2,5 @@
 
 package plan
 
+// raceEnabled reports whether the race detector is enabled.
 const raceEnabled = false

@@ -6,28 +6,28 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A parameterizer computes the fingerprint of a document: its text with a
-// placeholder for each literal in a field's arguments. Clients that write an address
-// or a number into their documents send a different text each time. All of these run
-// on one plan, which takes the literals as parameters, like variables.
+// A parameterizer computes the fingerprint of a document: its text with a placeholder for each literal in a field's
+// arguments. Clients that write an address or a number into their documents send a different text each time. All
+// documents with the same fingerprint share one plan, which takes the literals as parameters, like variables.
 //
-// A document with an unusual character or literal (non-ASCII text, block strings,
-// escapes) has no fingerprint. It is cached by its text only.
+// A document with an unusual character or literal (non-ASCII text, block strings, escapes) has no fingerprint and
+// is cached only by its text.
 type parameterizer struct {
-	fingerprint  []byte // a placeholder is one byte: the kind of the literal
+	fingerprint  []byte // each placeholder in it is one byte, the kind of the literal
 	placeholders []placeholder
 }
 
-// A placeholder is the position of a literal in the text.
+// A placeholder is the position of a literal in the text of a document.
 type placeholder struct {
 	start, end int // for a string, without its quotes
 	kind       ast.ValueKind
 }
 
-// maxPlaceholders limits the memory of a plan's parameters and the time to bind them.
+// maxPlaceholders is the maximum number of placeholders in a document. It limits the memory of a plan's parameters
+// and the time to bind them.
 const maxPlaceholders = 64
 
-// Classes of bytes. A text with a byte of no class has no fingerprint.
+// Classes of bytes. A text that contains a byte without a class has no fingerprint.
 const (
 	classPlain   = iota + 1 // white space and most punctuation
 	classLetter             // a letter or an underscore
@@ -53,9 +53,9 @@ var byteClasses = func() (t [256]byte) {
 	return t
 }()
 
-// parameterize computes the fingerprint and the placeholders of a text. It reports
-// false if there is none. The fingerprint only means something if text is a valid
-// document, or if a valid document has the same fingerprint.
+// parameterize computes the fingerprint and the placeholders of a text. It reports false if the text has no
+// fingerprint. The fingerprint is only meaningful if text is a valid document or a valid document has the same
+// fingerprint.
 func (s *parameterizer) parameterize(text []byte) bool {
 	s.fingerprint, s.placeholders = s.fingerprint[:0], s.placeholders[:0]
 	depth, from := 0, 0 // number of open selection sets; start of the text that is not in the fingerprint yet
@@ -100,7 +100,7 @@ func (s *parameterizer) parameterize(text []byte) bool {
 			case ')':
 				arguments, directive = false, false
 			case '@':
-				directive = true // until the next parenthesis; without arguments that is too long, but harmless
+				directive = true // until the next ')' or brace; this may be too late, but is harmless
 			case '{':
 				if !arguments {
 					depth++
@@ -126,7 +126,7 @@ func (s *parameterizer) addPlaceholder(before []byte, h placeholder) {
 	s.placeholders = append(s.placeholders, h)
 }
 
-// scanName returns the end of the name that begins at i.
+// scanName returns the end of the name that starts at i.
 func scanName(text []byte, i int) int {
 	for i++; i < len(text) && text[i] != '-'; i++ {
 		if c := byteClasses[text[i]]; c != classLetter && c != classDigit {
@@ -136,8 +136,8 @@ func scanName(text []byte, i int) int {
 	return i
 }
 
-// scanString returns the end of the string whose first character is at i, or zero if
-// it is a block string or has an escape or an unusual character.
+// scanString returns the end of the string whose first character is at i. It returns 0 for a block string and for a
+// string with an escape or an unusual character.
 func scanString(text []byte, i int) int {
 	start := i
 	for ; i < len(text); i++ {
@@ -154,8 +154,7 @@ func scanString(text []byte, i int) int {
 	return 0
 }
 
-// scanNumber returns the end and the kind of the number that begins at i. The end is
-// zero if the number is malformed.
+// scanNumber returns the end and the kind of the number that starts at i. If the number is malformed, the end is 0.
 func scanNumber(text []byte, i int) (int, ast.ValueKind) {
 	kind := ast.IntValue
 	digits := func() bool {
@@ -200,17 +199,17 @@ func scanNumber(text []byte, i int) (int, ast.ValueKind) {
 	return i, kind
 }
 
-// A parameter is a placeholder of a compiled document.
+// A parameter is an additional variable of a compiled document, which stands for the literal at a placeholder.
 type parameter struct {
 	typ          *ast.Type
-	line, column int // of the literal in the text that was compiled
-	length       int // of that literal
-	value        any // of that literal
+	line, column int // position of the literal in the text that was compiled
+	length       int // length of this literal
+	value        any // value of this literal
 }
 
-// replaceLiterals replaces the literals at the placeholders in the tree of a valid
-// document by variables, and returns their parameters. If one of them cannot be a
-// parameter, it returns nil and leaves the tree unchanged.
+// replaceLiterals replaces the literals at the placeholders with variables in the tree of a valid document, and
+// returns the parameters for these variables. If a literal cannot be a parameter, replaceLiterals returns nil and
+// leaves the tree unchanged.
 func (c *Cache) replaceLiterals(tree *ast.QueryDocument, placeholders []placeholder) []parameter {
 	if len(placeholders) == 0 || len(tree.Operations) != 1 {
 		return nil
@@ -243,10 +242,10 @@ func (c *Cache) replaceLiterals(tree *ast.QueryDocument, placeholders []placehol
 	return l.parameters
 }
 
-// parameterName returns the name of a parameter's variable. No document can use it.
+// parameterName returns the name of a parameter's variable. No document can contain this name.
 func parameterName(i int) string { return "\x00" + string(rune('0'+i)) }
 
-// A literalFinder finds the literals at placeholders in a syntax tree.
+// A literalFinder finds the literals at the placeholders in a syntax tree.
 type literalFinder struct {
 	s            *Schema
 	index        map[int]int // index of a placeholder by the start of its token
@@ -289,8 +288,8 @@ func (l *literalFinder) find(t *ast.Type, v *ast.Value) {
 	}
 }
 
-// coerceText coerces a scalar literal to a type. If it cannot, [Schema.fromLiteral]
-// has the error.
+// coerceText coerces the text of a scalar literal to the type t and reports whether it is valid. If it is invalid,
+// [Schema.fromLiteral] returns the error.
 func (s *Schema) coerceText(t *ast.Type, kind ast.ValueKind, raw string) (any, bool) {
 	if t.Elem != nil {
 		item, ok := s.coerceText(t.Elem, kind, raw)

@@ -11,13 +11,12 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Texts that only differ in the literals a and b share a plan, unless a literal is more
-// than a value of its type.
+// Two texts that differ only in the literals a and b share a plan, unless another is set.
 func TestDocumentsThatDifferInLiteralsShareAPlan(t *testing.T) {
 	for _, test := range []struct {
 		text    string
 		a, b    string
-		another bool
+		another bool // each text must have a plan of its own
 	}{
 		{text: `{echo(i: %s)}`, a: "1", b: "-20"},
 		{text: `{echo(s: %s)}`, a: `"a"`, b: `"longer, with # and { and ("`},
@@ -69,7 +68,8 @@ func TestDocumentsThatDifferInLiteralsShareAPlan(t *testing.T) {
 			plans[i] = b.plan
 		}
 		if another := plans[0] != plans[1]; another != test.another {
-			t.Errorf("%s with %s and %s: got different plans: %v, want %v", test.text, test.a, test.b, another, test.another)
+			t.Errorf("%s with %s and %s: different plans: %v, want %v",
+				test.text, test.a, test.b, another, test.another)
 		}
 	}
 }
@@ -82,12 +82,13 @@ func sameOperation(t *testing.T, text string, got, want *Bound) {
 		t.Fatalf("%s\n got %s\nwant %s", text, a, b)
 	}
 	if got.Hash() != want.Hash() || got.Name() != want.Name() || got.Kind() != want.Kind() {
-		t.Fatalf("%s: got %s %s %s, want %s %s %s", text, got.Kind(), got.Name(), got.Hash(), want.Kind(), want.Name(), want.Hash())
+		t.Fatalf("%s: got %s %s %s, want %s %s %s", text,
+			got.Kind(), got.Name(), got.Hash(), want.Kind(), want.Name(), want.Hash())
 	}
 }
 
 // withOtherLiterals returns text with random literals at the placeholders.
-func withOtherLiterals(g *rand.Rand, text string, holes []placeholder) string {
+func withOtherLiterals(g *rand.Rand, text string, placeholders []placeholder) string {
 	others := map[ast.ValueKind][]string{
 		ast.IntValue:    {"0", "-1", "3", "12", "2147483647", "2147483648", "-99999999999999999999"},
 		ast.FloatValue:  {"0.5", "-1.25e2", "1e300", "1e999"},
@@ -95,7 +96,7 @@ func withOtherLiterals(g *rand.Rand, text string, holes []placeholder) string {
 	}
 	var b strings.Builder
 	from := 0
-	for _, h := range holes {
+	for _, h := range placeholders {
 		some := others[h.kind]
 		b.WriteString(text[from:h.start] + some[min(g.IntN(2*len(some)), g.IntN(len(some)))])
 		from = h.end
@@ -103,8 +104,9 @@ func withOtherLiterals(g *rand.Rand, text string, holes []placeholder) string {
 	return b.String() + text[from:]
 }
 
-// checkLikeFresh checks that a cache with documents of the same fingerprint returns the
-// same errors, responses with error locations, and hashes as a new cache.
+// checkLikeFresh checks that the cache c, which has a document with the same fingerprint as text, handles text like
+// the new cache fresh: with the same errors, responses, locations and hashes. known reports whether Find found a
+// plan in c.
 func checkLikeFresh(t *testing.T, c, fresh *Cache, text string, variables map[string]any) (accepted, known bool) {
 	t.Helper()
 	want, wrong := fresh.Prepare(text, "", variables)
@@ -127,9 +129,9 @@ func checkLikeFresh(t *testing.T, c, fresh *Cache, text string, variables map[st
 	return true, into != nil
 }
 
-func TestOtherLiteralsAreHandledLikeANewDocument(t *testing.T) {
+func TestSharedPlanHandlesOtherLiteralsLikeNewDocument(t *testing.T) {
 	g := &generator{Rand: rand.New(rand.NewPCG(41, 42)), s: testSchema(t)}
-	shared, accepted, refused := 0, 0, 0
+	shared, accepted, rejected := 0, 0, 0
 	texts := sampleSize(6000)
 	for range texts {
 		text, variables := g.document()
@@ -150,17 +152,17 @@ func TestOtherLiteralsAreHandledLikeANewDocument(t *testing.T) {
 			if ok {
 				accepted++
 			} else {
-				refused++
+				rejected++
 			}
 		}
 	}
-	t.Logf("Find found %d texts with other literals; %d accepted, %d refused", shared, accepted, refused)
-	if shared < texts/6 || refused < texts/12 {
-		t.Error("too few texts of one kind")
+	t.Logf("Find found a plan for %d texts with other literals; %d accepted, %d rejected", shared, accepted, rejected)
+	if shared < texts/6 || rejected < texts/12 {
+		t.Error("too few texts shared a plan or were rejected")
 	}
 }
 
-// FuzzParameterize replaces the literals of documents that have a fingerprint.
+// FuzzParameterize replaces the literals of a document that has a fingerprint, and checks the shared plan.
 func FuzzParameterize(f *testing.F) {
 	s := testSchema(f)
 	for _, text := range accepted {
@@ -199,35 +201,37 @@ func FuzzParameterize(f *testing.F) {
 		}
 		g := rand.New(rand.NewPCG(seed, 0))
 		for range 3 {
-			checkLikeFresh(t, c, NewCache(s, defaultLimits, masked, nil), withOtherLiterals(g, text, sh.placeholders), variables)
+			other := withOtherLiterals(g, text, sh.placeholders)
+			checkLikeFresh(t, c, NewCache(s, defaultLimits, masked, nil), other, variables)
 		}
 	})
 }
 
-// The errors of an invalid document have the locations of its own text.
+// The errors of an invalid document have locations in this document, not in the one with the same fingerprint that
+// was compiled before.
 func TestInvalidLiteralIsReportedAtItsOwnLocation(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, `{a: echo(s: "x", i: 1) b: int}`, nil)
 	_, errs := c.Prepare(`{a: echo(s: "longer", i: 2147483648) b: int}`, "", nil)
 	if len(errs) != 1 || errs[0].Code != CodeValidation || errs[0].Locations[0] != (Location{1, 26}) {
-		t.Errorf("got %+v", errs)
+		t.Errorf("got errors %+v, want one at line 1, column 26", errs)
 	}
 }
 
-func TestFieldErrorAfterAnotherLiteralHasItsOwnLocation(t *testing.T) {
+func TestFieldErrorAfterLongerLiteralHasCorrectColumn(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const text = "{a: echo(s: %q) string(mode: 1)\n b: echo(s: %q) c: string(mode: 1)}"
 	for _, s := range []string{"x", "longer", ""} {
 		got := ask(c, fmt.Sprintf(text, s, s), nil)
 		for line := 1; line <= 2; line++ {
 			if want := fmt.Sprintf(`"locations":[{"line":%d,"column":%d}]`, line, 17+len(s)); !strings.Contains(got, want) {
-				t.Errorf("%q: no %s in %s", s, want, got)
+				t.Errorf("%q: got %s, want it to contain %s", s, got, want)
 			}
 		}
 	}
 }
 
-func TestFoundQueryEndsWithItsContext(t *testing.T) {
+func TestQueryBoundByFindStopsWhenContextIsCanceled(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const text = `{a: echo(i: 1) int string}`
 	want := prepare(t, c, text, nil)
@@ -235,11 +239,11 @@ func TestFoundQueryEndsWithItsContext(t *testing.T) {
 	cancel()
 	a, _ := findQuery(c, text, nil).Run(ctx, world{}, nil)
 	if b, _ := want.Run(ctx, world{}, nil); string(a) != string(b) || !strings.Contains(string(a), "errors") {
-		t.Errorf("got %s\nwant %s", a, b)
+		t.Errorf("got %s\nwant %s with errors", a, b)
 	}
 }
 
-func TestFoundQueryAllocatesNothing(t *testing.T) {
+func TestFindAndRunAllocateNothing(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	var b Bound
 	var dst []byte
@@ -251,6 +255,6 @@ func TestFoundQueryAllocatesNothing(t *testing.T) {
 		}
 		dst, _ = b.Run(context.Background(), world{}, dst[:0])
 	}); n != 0 && !raceEnabled {
-		t.Errorf("%v allocations for %s", n, dst)
+		t.Errorf("got %v allocations for the response %s, want none", n, dst)
 	}
 }

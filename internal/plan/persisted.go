@@ -6,24 +6,25 @@ import (
 	"strings"
 )
 
-// Hash returns the SHA-256 of a document in lower-case hex. Clients may send it
-// instead of a persisted document.
+// Hash returns the SHA-256 hash of a document in lower-case hexadecimal. Clients may send the hash instead of a
+// document that is persisted.
 func Hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// Check returns the errors of a document. If it has none, it is compiled and cached.
+// Check returns the errors of a document. If the document has no errors, Check compiles and caches it.
 func (c *Cache) Check(text string) Errors {
 	_, errs := c.load(text)
 	return errs
 }
 
-// Remember makes a document that Prepare accepted available under its hash. The
-// document may be evicted like any other; a client then has to send it again.
+// Remember stores a document, which Prepare must have accepted, under its hash for Recall. The document may be
+// evicted like any other. The client then has to send its text again.
 //
-// A document that is only cached by its fingerprint must be compiled first. If
-// compile is not set, Remember then does nothing and reports false.
+// Prepare accepts a document without compiling it if a document that differs only in literals has been compiled. In
+// this case, the document must be compiled first. If compile is not set, Remember does not store it and reports
+// false.
 func (c *Cache) Remember(hash, text string, compile bool) bool {
 	if compile {
 		_, _ = c.load(text)
@@ -41,7 +42,7 @@ func (c *Cache) Remember(hash, text string, compile bool) bool {
 	return compile || el != nil
 }
 
-// Recall returns the document with a hash that was passed to Remember.
+// Recall returns the document that Remember stored under the hash, unless it has been evicted.
 func (c *Cache) Recall(hash string) (text string, ok bool) {
 	e := c.find(hashKey(hash))
 	if e == nil {

@@ -6,43 +6,43 @@ func TestPersistedDocumentIsRecalledUntilEvicted(t *testing.T) {
 	c := testCache(t, Limits{CacheBytes: 64 << 10})
 	const text = "{__typename}"
 	if _, ok := c.Recall("abc"); ok {
-		t.Error("Recall returned a document that was never stored")
+		t.Error("Recall returned a document under a hash that was never stored")
 	}
 	c.Remember("bad", "{nope}", true)
 	if _, ok := c.Recall("bad"); ok {
-		t.Error("an invalid document was stored")
+		t.Error("Remember stored an invalid document")
 	}
 	c.Remember("abc", text, true)
 	if got, ok := c.Recall("abc"); !ok || got != text {
 		t.Errorf("Recall returned %q, %v, want %q", got, ok, text)
 	}
 	if errs := c.Check("abc"); errs == nil {
-		t.Error("a hash was taken for a document")
+		t.Error("Check accepted a hash as a document")
 	}
 	for i := range 1000 {
 		c.Check("{__typename a" + string(rune('a'+i%26)) + string(rune('a'+i/26)) + ":__typename}")
 	}
 	if _, ok := c.Recall("abc"); ok {
-		t.Error("the document was not evicted after 1,000 others, with 64 KiB")
+		t.Error("a cache of 64 KiB still has the document after 1,000 others")
 	}
 }
 
-func TestRememberCompilesOnlyOnRequest(t *testing.T) {
+func TestRememberCompilesOnlyIfCompileIsSet(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{echo(i: 1)}", nil)
-	const text = "{echo(i: 2)}" // shares the plan of the first
+	const text = "{echo(i: 2)}" // shares the plan of the first document
 	if c.PrepareCached(text, "", nil) == nil {
-		t.Fatal("a document that only differs in a literal is not found")
+		t.Fatal("PrepareCached does not find a document that differs only in a literal")
 	}
 	if c.Remember("abc", text, false) {
 		t.Error("Remember reports true for a document that is not compiled")
 	}
-	for _, compile := range []bool{true, false} { // the second time it is cached by its text
+	for _, compile := range []bool{true, false} { // the second time, it is cached by its text
 		if !c.Remember("abc", text, compile) {
-			t.Errorf("compile %v: Remember reports false", compile)
+			t.Errorf("compile %v: Remember reports false, want true", compile)
 		}
 		if got, _ := c.Recall("abc"); got != text {
-			t.Errorf("compile %v: got %q, want %q", compile, got, text)
+			t.Errorf("compile %v: Recall returned %q, want %q", compile, got, text)
 		}
 	}
 	if !c.Remember("bad", "{nope}", true) {

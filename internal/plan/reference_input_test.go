@@ -8,11 +8,11 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// json coerces a variable's value as the specification defines it.
+// json coerces the value of a variable to the type t, as the specification defines it.
 func (r *reference) json(t *ast.Type, v any) (any, error) {
 	if v == nil {
 		if t.NonNull {
-			return nil, errRefused
+			return nil, errInvalid
 		}
 		return nil, nil
 	}
@@ -35,12 +35,12 @@ func (r *reference) json(t *ast.Type, v any) (any, error) {
 	if def.Kind == ast.InputObject {
 		given, ok := v.(map[string]any)
 		if !ok {
-			return nil, errRefused
+			return nil, errInvalid
 		}
 		object := map[string]any{}
 		for name := range given {
 			if def.Fields.ForName(name) == nil {
-				return nil, errRefused
+				return nil, errInvalid
 			}
 		}
 		for _, f := range def.Fields {
@@ -52,7 +52,7 @@ func (r *reference) json(t *ast.Type, v any) (any, error) {
 			case f.DefaultValue != nil:
 				object[f.Name], err = r.literal(f.Type, f.DefaultValue)
 			case f.Type.NonNull:
-				err = errRefused
+				err = errInvalid
 			}
 			if err != nil {
 				return nil, err
@@ -70,7 +70,7 @@ func (r *reference) json(t *ast.Type, v any) (any, error) {
 		case def.Name == "ID" && whole:
 			return strconv.FormatInt(int64(f), 10), nil
 		}
-		return nil, errRefused
+		return nil, errInvalid
 	}
 	switch v := v.(type) {
 	case string:
@@ -82,21 +82,21 @@ func (r *reference) json(t *ast.Type, v any) (any, error) {
 			return v, nil
 		}
 	}
-	return nil, errRefused
+	return nil, errInvalid
 }
 
-// literal coerces a literal as the specification defines it.
+// literal coerces a literal to the type t, as the specification defines it.
 func (r *reference) literal(t *ast.Type, v *ast.Value) (any, error) {
 	if v.Kind == ast.Variable {
 		value := r.vars[v.Raw]
 		if value == nil && t.NonNull {
-			return nil, errRefused
+			return nil, errInvalid
 		}
 		return value, nil
 	}
 	if v.Kind == ast.NullValue {
 		if t.NonNull {
-			return nil, errRefused
+			return nil, errInvalid
 		}
 		return nil, nil
 	}

@@ -15,27 +15,26 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// A reference executes documents on gqlparser's syntax tree by the algorithms of the
-// specification, without optimizations. It only shares the table's resolvers with the
-// plans.
+// A reference executes documents on gqlparser's syntax tree with the algorithms of the specification, without
+// optimizations. It shares only the resolvers of the table with the plans.
 type reference struct {
 	s      *Schema
 	tree   *ast.QueryDocument
 	op     *ast.OperationDefinition
 	vars   map[string]any
-	errs   [][]any // paths
+	errs   [][]any // paths of the errors
 	raised bool    // an error made a parent null
 }
 
-var errRefused = errors.New("refused")
+var errInvalid = errors.New("invalid operation, variable or argument")
 
-// run returns the data as JSON. It fails if the variables or the operation are invalid.
+// run returns the data of the response as JSON. It returns an error if the operation or its variables are invalid.
 func (r *reference) run(text, operation string, given map[string]any) (data string, err error) {
 	if r.tree, err = parser.ParseQuery(&ast.Source{Input: text}); err != nil {
 		return "", err
 	}
 	if r.op = r.tree.Operations.ForName(operation); r.op == nil {
-		return "", errRefused
+		return "", errInvalid
 	}
 	r.vars = map[string]any{}
 	for _, v := range r.op.VariableDefinitions {
@@ -45,7 +44,7 @@ func (r *reference) run(text, operation string, given map[string]any) (data stri
 			r.vars[v.Variable], err = r.literal(v.Type, v.DefaultValue)
 		case !present && v.Type.NonNull, present && value == nil && v.Type.NonNull,
 			present && value == nil && strings.Contains(text, "(if: $"+v.Variable+")"):
-			err = errRefused
+			err = errInvalid
 		case present:
 			r.vars[v.Variable], err = r.json(v.Type, value)
 		}
@@ -79,7 +78,8 @@ func (r *reference) wanted(ds ast.DirectiveList) bool {
 
 func (r *reference) applies(condition string, object *ast.Definition) bool {
 	def := r.s.types.Types[condition]
-	return condition == "" || condition == object.Name || slices.Contains(object.Interfaces, condition) || slices.Contains(def.Types, object.Name)
+	return condition == "" || condition == object.Name || slices.Contains(object.Interfaces, condition) ||
+		slices.Contains(def.Types, object.Name)
 }
 
 type group struct {
@@ -176,7 +176,7 @@ func (r *reference) resolve(row *Field, def *ast.FieldDefinition, node *ast.Fiel
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = errRefused
+			err = errInvalid
 		}
 	}()
 	switch {
@@ -188,7 +188,7 @@ func (r *reference) resolve(row *Field, def *ast.FieldDefinition, node *ast.Fiel
 	return row.Resolver(graphql.ResolveParams{Source: src, Args: named})
 }
 
-// fail records an error. It returns null and reports whether null is allowed.
+// fail records an error at path. It returns null as JSON and reports whether the type t allows null.
 func (r *reference) fail(t *ast.Type, path []any) (string, bool) {
 	r.errs = append(r.errs, slices.Clone(path))
 	r.raised = r.raised || t.NonNull

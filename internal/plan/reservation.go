@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// maxBytes returns the maximum length of a response's data.
+// maxBytes returns the maximum length of a response's data in bytes.
 func (b *Bound) maxBytes() int {
 	if n := b.cache.limits.Answer; n > 0 {
 		return n
@@ -14,26 +14,27 @@ func (b *Bound) maxBytes() int {
 	return math.MaxInt / 4 // so that it can be doubled
 }
 
-// A Reservation is the memory that is reserved for a response. It grows with it.
+// A Reservation is the memory that is reserved for a response. It grows with the response.
 type Reservation interface {
-	// Grow reserves memory for a response of n bytes. Its error ends the run: the
-	// response then consists of this error, without data.
+	// Grow reserves memory for a response of n bytes in total. If it returns an error, the run ends, and the
+	// response has only this error and no data.
 	Grow(n int) *Error
 }
 
 const (
-	// unreservedBytes is the length up to which responses need no reservation.
+	// unreservedBytes is the maximum length of a response that needs no reservation.
 	unreservedBytes = 8 << 10
 
-	// A run yields the processor each time it has appended yieldBytes, which takes a
-	// tenth of a millisecond.
+	// yieldBytes is the number of bytes after which a run yields the processor. Appending
+	// them takes a tenth of a millisecond.
 	yieldBytes = 16 << 10
 
-	// It also yields after yieldFields: empty objects and null fields take few bytes.
+	// yieldFields is the number of fields after which a run yields the processor. It is
+	// needed because empty objects and null fields take few bytes.
 	yieldFields = 512
 )
 
-// step counts appended fields and yields the processor after yieldFields.
+// step counts appended fields. After more than yieldFields of them, it yields the processor.
 func (r *run) step(fields int) {
 	if r.steps += fields; r.steps > yieldFields {
 		r.steps = 0
@@ -41,16 +42,16 @@ func (r *run) step(fields int) {
 	}
 }
 
-// full reports whether the response exceeds what it may take.
+// full reports whether the response exceeds its limit or its reservation, after it has tried to enlarge the
+// reservation.
 func (r *run) full() bool { return len(r.dst) > r.threshold && r.overflow(len(r.dst)) }
 
-// overflow reserves memory for a response of n bytes, within the limit. If there is
-// none, it reports true and the response consists of that error alone: partial data
-// would look complete.
+// overflow reserves memory for a response of n bytes, within the limit. If it cannot, it reports true, and the
+// response has only the error and no data, because partial data would look complete.
 //
-// It also yields the processor. Go preempts a goroutine only after 10 ms, and large
-// responses take less. If hundreds of them are produced at once, a small query would
-// wait for all of them each time it needs the processor.
+// overflow also yields the processor. Go preempts a goroutine only after 10 ms, but most large responses take less.
+// If hundreds of them were produced at once, a small query would wait for all of them each time it needs the
+// processor.
 func (r *run) overflow(n int) bool {
 	if r.overflowed {
 		return true

@@ -44,7 +44,7 @@ func TestLargeResponsesYieldProcessor(t *testing.T) {
 	}
 }
 
-// A response takes no more memory than was reserved for it.
+// A response takes no more memory than is reserved for it.
 func TestResponsesGrowWithinTheirReservation(t *testing.T) {
 	for _, n := range []int{50, 100, 1000, 10_000} {
 		b, room := objects(t, n), new(recordingReservation)
@@ -53,17 +53,18 @@ func TestResponsesGrowWithinTheirReservation(t *testing.T) {
 		most := unreservedBytes
 		for i, asked := range room.requests {
 			if i > 0 && asked < 2*room.requests[i-1] {
-				t.Errorf("%d objects: reserved %d, want each at least twice the last", n, room.requests)
+				t.Errorf("%d objects: reserved %d, want each size at least twice the previous one", n, room.requests)
 			}
 			most = asked
 		}
 		if len(dst) > most || cap(dst) > most+most/4 {
-			t.Errorf("%d objects: %d bytes with a capacity of %d, reserved %d", n, len(dst), cap(dst), room.requests)
+			t.Errorf("%d objects: got %d bytes with a capacity of %d, but reserved %d",
+				n, len(dst), cap(dst), room.requests)
 		}
 	}
 }
 
-// A run that appends few bytes for much work yields as often as one that appends many.
+// A run that does much work but appends few bytes yields the processor as often as a run that appends many bytes.
 func TestRunsThatAppendLittleYieldProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := NewCache(testSchema(t), defaultLimits, masked, nil)
@@ -86,9 +87,9 @@ func TestRunsThatAppendLittleYieldProcessor(t *testing.T) {
 	answer := string(b.run(nil))
 	ended.Store(true)
 	fields := strings.Count(answer, ":")
-	if got := int(turns.Load() - before); got < fields/(2*yieldFields) || got < 10 {
-		t.Errorf("others had %d turns while %d fields were appended in %d bytes", got, fields, len(answer))
-	} else {
-		t.Logf("others had %d turns while %d fields were appended in %d bytes", got, fields, len(answer))
+	got := int(turns.Load() - before)
+	t.Logf("another goroutine ran %d times while the run appended %d fields in %d bytes", got, fields, len(answer))
+	if want := max(fields/(2*yieldFields), 10); got < want {
+		t.Errorf("another goroutine ran %d times during the run, want at least %d times", got, want)
 	}
 }

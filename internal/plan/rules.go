@@ -11,9 +11,9 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
-// validation returns the rules of gqlparser without suggestions, and rules of our own
-// that replace slow or incomplete ones. Limits.check has already refused repeated names
-// and cycles of fragments; Schema.merge finds conflicting fields afterwards.
+// validation returns the validation rules: those of gqlparser, without suggestions, and rules of this package that
+// replace slow or incomplete ones. Limits.check has already rejected cycles of fragments and fragments with the
+// same name. Schema.merge finds conflicting fields afterwards.
 func (s *Schema) validation(noIntrospection bool) []core.Rule {
 	all := []core.Rule{
 		rules.FragmentsOnCompositeTypesRule,
@@ -42,13 +42,12 @@ func (s *Schema) validation(noIntrospection bool) []core.Rule {
 		{Name: "OneSubscriptionRoot", RuleFunc: s.oneSubscriptionRoot},
 	}
 	if noIntrospection {
-		all = append(all, core.Rule{Name: "NoIntrospection", RuleFunc: refuseIntrospection})
+		all = append(all, core.Rule{Name: "NoIntrospection", RuleFunc: rejectIntrospection})
 	}
 	return all
 }
 
-// literalsOfCorrectType checks literals by coercing them with the function that the
-// execution uses.
+// literalsOfCorrectType checks literals by coercing them with the function that coerces them for execution.
 func (s *Schema) literalsOfCorrectType(on *core.Events, addError core.AddErrFunc) {
 	check := func(t *ast.Type, v *ast.Value) {
 		def := s.types.Types[t.Name()]
@@ -85,8 +84,8 @@ func (s *Schema) literalsOfCorrectType(on *core.Events, addError core.AddErrFunc
 	})
 }
 
-// fieldsOnCorrectType reports unknown fields of composite types. ScalarLeafs and
-// FragmentsOnCompositeTypes report those of other types.
+// fieldsOnCorrectType reports fields that their composite type does not have. The rules ScalarLeafs and
+// FragmentsOnCompositeTypes report fields that are selected on other types.
 func fieldsOnCorrectType(on *core.Events, addError core.AddErrFunc) {
 	on.OnField(func(_ *core.Walker, f *ast.Field) {
 		if of := f.ObjectDefinition; f.Definition == nil && of != nil && of.IsCompositeType() {
@@ -95,20 +94,21 @@ func fieldsOnCorrectType(on *core.Events, addError core.AddErrFunc) {
 	})
 }
 
-// possibleFragmentSpreads reports fragments whose type has no object type in common
-// with the type around them. It compares each pair of types once. gqlparser's rule
-// compares all their object types each time that it visits a spread.
+// possibleFragmentSpreads reports fragments whose type has no object type in common with the type around them. It
+// compares each pair of types only once, while gqlparser's rule compares all object types of both each time that it
+// visits a spread.
 func (s *Schema) possibleFragmentSpreads(on *core.Events, addError core.AddErrFunc) {
 	type pair struct{ a, b *ast.Definition }
 	known := map[pair]bool{}
 	possible := func(in *ast.Definition, condition string) bool {
 		of := s.types.Types[condition]
 		if in == nil || of == nil || !in.IsCompositeType() || !of.IsCompositeType() {
-			return true // other rules report it
+			return true // other rules report the error
 		}
 		shared, seen := known[pair{in, of}]
 		if !seen {
-			shared = slices.ContainsFunc(s.possible(in), func(o *ast.Definition) bool { return s.includes(condition, o) })
+			includes := func(o *ast.Definition) bool { return s.includes(condition, o) }
+			shared = slices.ContainsFunc(s.possible(in), includes)
 			known[pair{in, of}] = shared
 		}
 		return shared
@@ -127,9 +127,9 @@ func (s *Schema) possibleFragmentSpreads(on *core.Events, addError core.AddErrFu
 	})
 }
 
-// oneSubscriptionRoot reports subscriptions with more than one response name in the
-// root: two aliases of one field are two streams. The specification of September 2025
-// (5.2.4.1) also forbids introspection fields, @skip and @include there.
+// oneSubscriptionRoot reports subscriptions that select more than one response name at the root, because even two
+// aliases of one field would be two streams. The specification of September 2025 (section 5.2.4.1) also forbids
+// introspection fields, @skip and @include at the root.
 func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) {
 	on.OnOperation(func(_ *core.Walker, op *ast.OperationDefinition) {
 		if op.Operation != ast.Subscription || s.types.Subscription == nil {
@@ -140,11 +140,14 @@ func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) 
 			name = "Subscription " + strconv.Quote(op.Name)
 		}
 		first := ""
-		visited := map[string]bool{} // a second visit would only repeat errors; three spreads per level take 3^levels steps
+		// visited prevents second visits of a fragment. They would only repeat errors, and if each of n fragments
+		// spreads the next one three times, there would be 3^n visits.
+		visited := map[string]bool{}
 		var walk func(ast.SelectionSet)
 		conditional := func(directives ast.DirectiveList, pos *ast.Position) {
 			if directives.ForName("skip") != nil || directives.ForName("include") != nil {
-				addError(core.Message("%s must not use @skip or @include in the top level selection.", name), core.At(pos))
+				addError(core.Message("%s must not use @skip or @include in the top level selection.", name),
+					core.At(pos))
 			}
 		}
 		walk = func(set ast.SelectionSet) {
@@ -153,7 +156,8 @@ func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) 
 				case *ast.Field:
 					conditional(sel.Directives, sel.Position)
 					if strings.HasPrefix(sel.Name, "__") {
-						addError(core.Message("%s must not select an introspection top level field.", name), core.At(sel.Position))
+						addError(core.Message("%s must not select an introspection top level field.", name),
+							core.At(sel.Position))
 					}
 					if first == "" {
 						first = sel.Alias
@@ -167,7 +171,8 @@ func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) 
 					}
 				case *ast.FragmentSpread:
 					conditional(sel.Directives, sel.Position)
-					if f := sel.Definition; f != nil && !visited[sel.Name] && s.includes(f.TypeCondition, s.types.Subscription) {
+					f := sel.Definition
+					if f != nil && !visited[sel.Name] && s.includes(f.TypeCondition, s.types.Subscription) {
 						visited[sel.Name] = true
 						walk(f.SelectionSet)
 					}
@@ -178,8 +183,8 @@ func (s *Schema) oneSubscriptionRoot(on *core.Events, addError core.AddErrFunc) 
 	})
 }
 
-// refuseIntrospection reports __schema and __type.
-func refuseIntrospection(on *core.Events, addError core.AddErrFunc) {
+// rejectIntrospection reports the fields __schema and __type.
+func rejectIntrospection(on *core.Events, addError core.AddErrFunc) {
 	on.OnField(func(_ *core.Walker, f *ast.Field) {
 		if f.Name == "__schema" || f.Name == "__type" {
 			addError(core.Message("Introspection is turned off."), core.At(f.Position))
@@ -187,7 +192,7 @@ func refuseIntrospection(on *core.Events, addError core.AddErrFunc) {
 	})
 }
 
-// grammar reports documents that gqlparser parses although they are not GraphQL.
+// grammar reports documents that gqlparser accepts although they do not follow the grammar of GraphQL.
 func grammar(doc *ast.QueryDocument) *Error {
 	if len(doc.Operations) == 0 && len(doc.Fragments) == 0 {
 		return syntaxError("Unexpected <EOF>.", []Location{{1, 1}})

@@ -21,7 +21,7 @@ type run struct {
 	args  Args // a buffer for the arguments of the field whose resolver runs
 	steps int  // fields appended since the last runtime.Gosched
 
-	hostArguments map[any]map[string]any // of the host's fields; see hostArgs
+	hostArguments map[any]map[string]any // arguments of the host's fields; see hostArgs
 
 	dst        []byte
 	dataStart  int  // index of the response's data in dst
@@ -31,25 +31,24 @@ type run struct {
 
 	errs            []byte // the errors as JSON, with commas
 	errorsTruncated bool   // errs has reached maxFieldErrors
-	first           *Error
+	first           *Error // the first error; nil if there is none
 }
 
-// runPool saves the allocation of runs and their buffers.
+// runPool reuses runs and their buffers, to avoid allocations.
 var runPool = sync.Pool{New: func() any { return new(run) }}
 
-// A step of a path is a response name or, if that is empty, an index.
+// A step is one element of a path: a response name or, if name is empty, a list index.
 type step struct {
 	name  string
 	index int
 }
 
-// Run executes the operation with root as the source of its fields and appends the
-// response to dst: data in the order of the request, then the errors if there are
-// any, and the cost of a query if Limits.ShowCost is set. first is the first error or
-// nil.
+// Run executes the operation with root as the source of its fields and appends the response to dst. The response
+// has the data in the order of the document, then the errors if there are any, and the cost of a query if
+// Limits.ShowCost is set. first is the first error, or nil.
 func (b *Bound) Run(ctx context.Context, root any, dst []byte) (response []byte, first *Error) {
 	r := runPool.Get().(*run)
-	// Assign the fields one by one, here and below: a composite literal copies the whole struct.
+	// Assign the fields one by one, because a composite literal would copy the whole struct.
 	r.Bound, r.ctx, r.dst = b, ctx, append(dst, `{"data":`...)
 	start := len(r.dst)
 	r.dataStart, r.threshold, r.reserved, r.steps = start, start+r.maxBytes(), 0, 0
@@ -76,8 +75,8 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) (response []byte,
 	return dst, first
 }
 
-// data appends the operation's object. If an Append or a Get panics, the response
-// has no data: they are called without a recover of their own.
+// data appends the data of the response. If a [Field].Append or a [Field].Get panics, the response has no data,
+// because these functions are called without a recover of their own.
 func (r *run) data(root any) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -88,8 +87,8 @@ func (r *run) data(root any) (ok bool) {
 	return r.object(r.plan.root, root)
 }
 
-// object appends a selection of src. If a non-null field has no value, it appends
-// nothing and reports false: then the object is null.
+// object appends the fields of s with src as their source. If a non-null field has no value, object appends nothing
+// and reports false, because the object is then null.
 func (r *run) object(s *selection, src any) bool {
 	start := len(r.dst)
 	dst := append(r.dst, '{')
@@ -125,8 +124,8 @@ func (r *run) object(s *selection, src any) bool {
 	return !r.full()
 }
 
-// field appends the value of a field that has a resolver. Like object, it and the
-// functions below report false if a null is not allowed here.
+// field appends the value of a field that has a resolver. It reports false if the value is null but its type is
+// non-null, and so do null, value and list.
 func (r *run) field(f *field, src any) bool {
 	if f.info != nil {
 		return r.host(f, src)
@@ -139,7 +138,7 @@ func (r *run) field(f *field, src any) bool {
 	return r.value(f, f.typ, value)
 }
 
-// resolve calls a field's resolver. A panic becomes an error of the field.
+// resolve calls a field's resolver and returns its panic as an error.
 func (r *run) resolve(f *field, src any) (value any, err error) {
 	args, err := f.arguments(r.Bound, r.args)
 	if err != nil {
@@ -155,7 +154,7 @@ func (r *run) resolve(f *field, src any) (value any, err error) {
 	return f.source.Resolve(r.ctx, src, args)
 }
 
-// arguments returns the field's arguments with the variables of b. It may use buf.
+// arguments returns the arguments of f with the values of b's variables. It may use the memory of buf.
 func (f *field) arguments(b *Bound, buf Args) (Args, error) {
 	if f.dynamic == nil {
 		return f.constant, nil
@@ -186,7 +185,7 @@ func (f *field) arguments(b *Bound, buf Args) (Args, error) {
 	return args, nil
 }
 
-// value returns a variable's value and whether the variable is present.
+// value returns the value of the named variable and reports whether the variable is present.
 func (b *Bound) value(name string) (any, bool) {
 	i := b.op.variable(name)
 	if i < 0 || b.variables[i] == (absent{}) {
@@ -195,7 +194,7 @@ func (b *Bound) value(name string) (any, bool) {
 	return b.variables[i], true
 }
 
-// null appends a null, or reports false if the type is non-null.
+// null appends null. If the type is non-null, it appends nothing and reports false.
 func (r *run) null(s *outputType) bool {
 	if s.nonNull || r.overflowed {
 		return false
@@ -204,7 +203,7 @@ func (r *run) null(s *outputType) bool {
 	return true
 }
 
-// value appends a value as its type requires.
+// value appends v in the form that its type requires.
 func (r *run) value(f *field, s *outputType, v any) bool {
 	if isNil(v) {
 		if s.nonNull {
@@ -224,7 +223,7 @@ func (r *run) value(f *field, s *outputType, v any) bool {
 				return r.object(t.sel, v) || r.null(s)
 			}
 		}
-		r.fail(f, fmt.Errorf("no object type of the schema fits a %T", v))
+		r.fail(f, fmt.Errorf("no object type of the schema matches a value of type %T", v))
 		return r.null(s)
 	}
 	var err error
@@ -261,9 +260,9 @@ func (r *run) list(f *field, s *outputType, v any) bool {
 	return true
 }
 
-var errNull = errors.New("null for a non-null field")
+var errNull = errors.New("got null for a non-null type")
 
-// listOf returns v as a List.
+// listOf returns v, which is a List, a slice or an array, as a List.
 func listOf(v any) (List, error) {
 	if list, ok := v.(List); ok {
 		return list, nil
@@ -271,11 +270,12 @@ func listOf(v any) (List, error) {
 	return sliceOf(v)
 }
 
-// sliceOf returns a List of a slice's items, even if v implements List.
+// sliceOf returns a List of the items of a slice or an array. It ignores the methods of v, even if v implements
+// List.
 func sliceOf(v any) (List, error) {
 	rv := reflect.Indirect(reflect.ValueOf(v))
 	if rv.Kind() != reflect.Slice && rv.Kind() != reflect.Array {
-		return nil, fmt.Errorf("a %T is not a list", v)
+		return nil, fmt.Errorf("a value of type %T is not a list", v)
 	}
 	return reflected{rv}, nil
 }
@@ -284,8 +284,8 @@ type reflected struct{ reflect.Value }
 
 func (r reflected) At(i int) any { return r.Index(i).Interface() }
 
-// isNil reports whether v is nil or holds a nil pointer, map, slice or func. A List
-// or a Leaf is never nil: its methods decide.
+// isNil reports whether v is nil or holds a nil pointer, map, slice or func. It reports false if such a pointer,
+// map, slice or func implements List or Leaf, because then its methods determine the value.
 func isNil(v any) bool {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
@@ -307,7 +307,7 @@ func isNil(v any) bool {
 
 var tooManyErrors = (&Error{Message: "Further field errors are left out.", Code: CodeLimit}).AppendJSON([]byte{','})
 
-// fail records a field's error. It masks an error that is not for the client.
+// fail records the error of a field. It masks an error that the client must not see.
 func (r *run) fail(f *field, err error) {
 	if r.errorsTruncated || r.overflowed {
 		return

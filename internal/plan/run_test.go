@@ -60,22 +60,22 @@ func TestPanicsBecomeMaskedFieldErrors(t *testing.T) {
 	for name, want := range map[string]string{
 		"resolve":  `{"data":{"ok":1,"x":null},"errors":[{"message":"Internal server error","locations":[{"line":1,"column":5}],"path":["x"],`,
 		"resolver": `{"data":{"ok":1,"x":null},`, "nothing": `{"data":{"ok":1,"x":null},`,
-		// These are called without a recover of their own, for speed.
+		// For speed, Append and Get are called without a recover of their own.
 		"append": `{"data":null,"errors":[{"message":"Internal server error",`, "get": `{"data":null,"errors":`,
 		"list": `{"data":null,"errors":`,
 	} {
 		received = nil
 		got := ask(c, "{ok x:"+name+"}", nil)
 		if !strings.HasPrefix(got, want) || strings.Contains(got, "secret") || strings.Count(got, internal) != 1 {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: got %s, want %s and one masked error", name, got, want)
 		}
 		if len(received) != 1 || name != "nothing" && !strings.Contains(received[0], secret) || !strings.Contains(received[0], "run_test.go") {
-			t.Errorf("%s: mask received %q", name, received)
+			t.Errorf("%s: mask received %q, want the panic once with its stack", name, received)
 		}
 	}
 }
 
-func TestPanicOfRuleIsMaskedError(t *testing.T) {
+func TestPanicInValidationRuleBecomesMaskedError(t *testing.T) {
 	var received error
 	c := resolverCache(t, func(_ context.Context, err error) *Error { received = err; return masked(context.Background(), err) })
 	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
@@ -86,8 +86,9 @@ func TestPanicOfRuleIsMaskedError(t *testing.T) {
 	const text = `query($v: Boolean!){int @skip(if: $v)}`
 	prepare(t, c, text, map[string]any{"v": true})
 	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
-	if got := ask(c, text, map[string]any{"v": false}); !strings.Contains(got, internal) { // the document is cached, this variant is not
-		t.Errorf("variant: got %s", got)
+	// The document is cached, but the plan for these variables is not.
+	if got := ask(c, text, map[string]any{"v": false}); !strings.Contains(got, internal) {
+		t.Errorf("new plan of a cached document: got %s, want a masked error", got)
 	}
 }
 
@@ -96,7 +97,7 @@ type panicking struct{}
 func (panicking) Len() int   { return 3 }
 func (panicking) At(int) any { panic(secret) }
 
-func TestOnlyErrorsForClientsReachThem(t *testing.T) {
+func TestErrorsThatAreNotForClientsAreMasked(t *testing.T) {
 	shared := &Error{Message: "for you", Code: "RATE_LIMITED", Details: map[string]string{"b": "2", "a": "\"1\""}}
 	c := resolverCache(t, nil,
 		resolverField("secret", "Int", nil, errors.New(secret)),
@@ -113,20 +114,20 @@ func TestOnlyErrorsForClientsReachThem(t *testing.T) {
 		"both":   `{"data":{"both":null},"errors":[` + fmt.Sprintf(shown, "both"),
 	} {
 		if got := ask(c, "{"+name+"}", nil); !strings.Contains(got, want) || strings.Contains(got, secret) {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
 	if shared.Path != nil || shared.Locations != nil {
-		t.Error("the resolver's error was modified")
+		t.Error("the error that the resolver returned was modified")
 	}
 	shared = &Error{Message: "masked", Code: CodeInternal}
 	c = resolverCache(t, func(context.Context, error) *Error { return shared }, resolverField("secret", "Int", nil, errors.New(secret)))
 	if got := ask(c, "{secret}", nil); !strings.Contains(got, `"path":["secret"]`) || shared.Path != nil {
-		t.Errorf("the mask's error was modified: %s", got)
+		t.Errorf("the error that mask returned was modified, or the path is missing: %s", got)
 	}
 }
 
-func TestCanceledContextStopsResolvers(t *testing.T) {
+func TestNoResolverIsCalledAfterContextIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	calls := 0
 	var received error
@@ -136,11 +137,11 @@ func TestCanceledContextStopsResolvers(t *testing.T) {
 	response, _ := b.Run(ctx, nil, nil)
 	got := string(response)
 	if calls != 1 || !strings.HasPrefix(got, `{"data":{"a":1,"b":null,"c":null,"ok":1},"errors":[`) || !errors.Is(received, context.Canceled) {
-		t.Errorf("got %d calls, %v: %s; want 1 call", calls, received, got)
+		t.Errorf("got %d calls, error %v and %s, want 1 call and context.Canceled", calls, received, got)
 	}
 }
 
-func TestValueThatTypeCannotRepresentIsError(t *testing.T) {
+func TestValueThatTypeCannotRepresentIsFieldError(t *testing.T) {
 	type text string
 	word, number := "w", 3
 	for _, test := range []struct {
@@ -179,13 +180,13 @@ func TestValueThatTypeCannotRepresentIsError(t *testing.T) {
 			want = `{"data":{"v":null},"errors":[`
 		}
 		if !strings.HasPrefix(got, want) || !json.Valid([]byte(got)) || strings.Contains(got, "represent") {
-			t.Errorf("%s of %T %v: %s", test.typ, test.value, test.value, got)
+			t.Errorf("value %v (%T) for type %s: got %s, want %s", test.value, test.value, test.typ, got, want)
 		}
 	}
 }
 
-// A fragment counts once in a selection set, even if it is spread there several times.
-func TestErrorHasEachLocationOnce(t *testing.T) {
+// A fragment counts only once in a selection set, even if it is spread there several times.
+func TestFieldErrorHasEachLocationOnce(t *testing.T) {
 	got := ask(testCache(t, defaultLimits), "{...A ...A int(mode: 4)} fragment A on Query{int(mode: 4)}", nil)
 	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
@@ -203,13 +204,13 @@ func TestFieldErrorsAreLimited(t *testing.T) {
 	got := ask(c, "{many}", nil)
 	_, errs, _ := strings.Cut(got, `,"errors":`)
 	if len(errs) > 64<<10 || len(errs) < 60<<10 || !strings.HasSuffix(got, `{"message":"Further field errors are left out.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`) || !json.Valid([]byte(got)) || calls > 1000 {
-		t.Errorf("%d bytes, %d calls: ...%s", len(errs), calls, got[len(got)-200:])
+		t.Errorf("got %d bytes of errors after %d calls of mask: ...%s", len(errs), calls, got[len(got)-200:])
 	}
 	if got := ask(c, "{"+strings.Repeat("y", 70_000)+":many}", nil); !json.Valid([]byte(got)) || strings.Count(got, "message") != 1 {
-		t.Errorf("long key: got %d bytes, want valid JSON with one error", len(got))
+		t.Errorf("long response name: got %d bytes, want valid JSON with one error", len(got))
 	}
 	if got := ask(c, "{long}", nil); !strings.Contains(got, `{"message":"`+strings.Repeat("é", 148)+`...",`) {
-		t.Errorf("long message: got %s", got)
+		t.Errorf("long message: got %s, want it shortened", got)
 	}
 }
 
@@ -221,7 +222,7 @@ func TestVariableErrorsAreLimited(t *testing.T) {
 	}
 	_, errs := c.Prepare("query("+many(30, "$v%d:Int")+"){echo(l:["+many(30, "$v%d")+"])}", "", given)
 	if len(errs) != 10 || len(errs.AppendJSON(nil)) > 8<<10 {
-		t.Errorf("%d errors, %d bytes", len(errs), len(errs.AppendJSON(nil)))
+		t.Errorf("got %d errors with %d bytes, want 10 errors with at most 8 KiB", len(errs), len(errs.AppendJSON(nil)))
 	}
 	for _, e := range errs {
 		if len(e.Locations) != 1 || e.Code != CodeInput {
@@ -248,7 +249,7 @@ func TestOperationIsSelectedByName(t *testing.T) {
 			got = strings.Replace(got, string(b.Kind())+b.Name(), string(b.Kind())+" "+b.Name(), 1)
 		}
 		if !strings.Contains(strings.Join(strings.Fields(got), " "), strings.Join(strings.Fields(strings.ReplaceAll(test.want, "int []", "int [0]")), " ")) {
-			t.Errorf("%s: %s: %s, want %s", test.text, test.operation, got, test.want)
+			t.Errorf("%s, operation %q: got %s, want %s", test.text, test.operation, got, test.want)
 		}
 	}
 	b := prepare(t, c, `query($n: Int){node(n: $n){id}}`, map[string]any{"n": nil})
@@ -269,7 +270,7 @@ func TestEqualOperationsHaveEqualKeys(t *testing.T) {
 			must(t, d.Decode(&given))
 			k := prepare(t, c, text, given).Key()
 			if other, ok := keys[k]; ok && other != variables {
-				t.Errorf("%s and %s have the key %q", other, variables, k)
+				t.Errorf("the variables %s and %s have the same key %q", other, variables, k)
 			}
 			keys[k] = variables
 		}
@@ -280,17 +281,17 @@ func TestEqualOperationsHaveEqualKeys(t *testing.T) {
 	for text, same := range map[string]bool{
 		`query($a:String){echo(s:$a)}`:                     true,
 		`query($a:String){x:echo(s:$a) int}`:               true,
-		`query($a:String){x:echo(s:$a) y:echo(s:$a)}`:      false, // another field uses it
-		`query($a:String){int echo(s:$a)}`:                 false, // not an argument of the first field
+		`query($a:String){x:echo(s:$a) y:echo(s:$a)}`:      false, // another field uses the variable
+		`query($a:String){int echo(s:$a)}`:                 false, // the field is not the first one
 		`query($a:String){echo(ll:[],s:"x") y:echo(s:$a)}`: false,
 	} {
 		one, other := prepare(t, c, text, map[string]any{"a": "1"}), prepare(t, c, text, map[string]any{"a": "2"})
 		place := slices.IndexFunc(c.schema.fields["Query"]["echo"].Args, func(a Arg) bool { return a.Name == "s" })
 		if one.Key() == other.Key() || (one.Key(place) == other.Key(place)) != same {
-			t.Errorf("%s: keys %q and %q", text, one.Key(place), other.Key(place))
+			t.Errorf("%s: got keys %q and %q, want equal keys: %v", text, one.Key(place), other.Key(place), same)
 		}
 	}
 	if prepare(t, c, "{int}", nil).Key() == prepare(t, c, "{ int}", nil).Key() {
-		t.Error("two texts have the same key")
+		t.Error("two different texts have the same key")
 	}
 }

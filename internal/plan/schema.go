@@ -14,105 +14,127 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// A Type is a row of the table that declares a schema. The table is the only source of
-// graphql-go's schema, the schema that documents are checked against, the SDL and
-// introspection, all in the order of the table.
+// A Type is a row of the table that declares a schema. graphql-go's schema, the schema against which documents are
+// checked, the SDL and introspection are all built from this table and keep its order.
 type Type struct {
-	Kind       ast.DefinitionKind
+	// Kind is the kind of the type, such as ast.Object.
+	Kind ast.DefinitionKind
+	// Name and Desc are the name and the description of the type.
 	Name, Desc string
+	// Interfaces are the names of the interfaces that an object implements.
 	Interfaces []string
-	Fields     []Field            // of an object, interface or input object
-	Values     []Value            // of an enum
-	Members    []string           // of a union
-	Is         func(src any) bool // for an object: reports whether a value of an interface or union is of this type
+	// Fields are the fields of an object, interface or input object.
+	Fields []Field
+	// Values are the values of an enum.
+	Values []Value
+	// Members are the names of the object types of a union.
+	Members []string
+	// Is reports whether a value of an interface or union is of this object type.
+	Is func(src any) bool
 
-	declared graphql.Type // by the host; else nil
+	// declared is the type that the host declared, or nil.
+	declared graphql.Type
 }
 
-// A Field is a field of an object, interface or input object. A field of an object sets
-// at most one of Append, Same, Get, Resolve and Resolver. If it sets none,
-// graphql.DefaultResolveFn resolves it.
+// A Field is a field of an object, interface or input object. A field of an object sets at most one of Append,
+// Same, Get, Resolve and Resolver. If it sets none of them, graphql.DefaultResolveFn resolves it.
 type Field struct {
-	Name, Type, Desc string // Type in SDL, such as "[ID!]!"
-	Args             []Arg
-	Default          string // for an input field: the default in SDL
-	Deprecated       string // the reason; "" if the field is not deprecated
+	// Name and Desc are the name and the description of the field. Type is its type in SDL, such as "[ID!]!".
+	Name, Type, Desc string
+	// Args are the arguments of the field.
+	Args []Arg
+	// Default is the default value of an input field in SDL, or "".
+	Default string
+	// Deprecated is the reason why the field is deprecated, or "" if it is not.
+	Deprecated string
 
-	// Append appends a leaf as JSON. It only needs the source and cannot fail.
+	// Append appends the value of a scalar or enum as JSON. It needs only the source and cannot fail.
 	Append func(dst []byte, src any) []byte
-	// Same marks an object that has the same Go value as its source.
+	// Same marks a field of an object type whose Go value is the source itself.
 	Same bool
-	// Get returns an object or a list. It only needs the source and cannot fail.
+	// Get returns an object or a list. It needs only the source and cannot fail.
 	Get func(src any) any
-	// Resolve may block, fail and use arguments. If it returns an *Error, the client
-	// receives it; other errors are masked.
+	// Resolve may block, fail and use arguments. If it returns an *Error, the client receives that error. All other
+	// errors are masked.
 	Resolve func(ctx context.Context, src any, args Args) (any, error)
-	// Resolver is a resolver of graphql-go. It may return a thunk. All fields below
-	// must be the host's, too.
+	// Resolver is a resolver of graphql-go, which may return a thunk. All fields below are fields of the host, too,
+	// because [Extend] rejects types of the host that refer to built-in types.
 	Resolver graphql.FieldResolveFn
-	// Enter is called before a Resolver. It returns the context for the field and all
-	// fields below, and a function that is called after them. Its error is the field's.
+	// Enter is called before Resolver. It returns the context for the field and all fields below it, and the function
+	// leave, which is called after them. If Enter returns an error, the field fails with this error.
 	Enter func(ctx context.Context, src any) (within context.Context, leave func(), err error)
 
-	// Batch is the name of a field at any depth below this one whose values are read
-	// together: [Bound.Batch] yields the arguments of all fields like this in advance.
-	// The batch costs one call of the backend for each field like this or, if AtOnce is
-	// set, one call for all of them.
-	Batch  string
+	// Batch is the name of a field, at any depth below this one, whose values are read together. If it is selected,
+	// [Bound.Batch] yields the arguments of this field in advance, and reading the values costs one backend call.
+	Batch string
+	// AtOnce is set if all fields with a Batch share one backend call.
 	AtOnce bool
 
-	// Cost returns the cost of a call of Resolve, before the call; nil means no cost.
-	// If args is nil, it returns the maximum cost of any call.
+	// Cost returns the cost of a call of Resolve with these arguments. If args is nil, it returns the maximum cost of
+	// any call. If Cost is nil, calls cost nothing.
 	Cost func(args Args) Cost
-	// Price is the Cost of a host's field. Its arguments are those of the Resolver.
+	// Price returns the cost of a call of Resolver with these arguments. Only a field of the host can have a price.
 	Price func(args map[string]any) Cost
 
-	// Depends returns what the value of Resolve depends on in addition to the document
-	// and its variables, or nil if there is nothing else. If Depends is nil, or the
-	// field is the host's, it may depend on anything.
+	// Depends returns the data on which the value of Resolve depends, in addition to the document and its variables,
+	// or nil if there is no such data. If Depends is nil, or the field is a field of the host, the value may depend on
+	// anything.
 	Depends func(args Args) any
 
-	declared *graphql.Field // by the host; else nil
+	// declared is the field that the host declared, or nil.
+	declared *graphql.Field
 }
 
 // An Arg is one argument of a field.
 type Arg struct {
+	// Name and Desc are the name and the description of the argument. Type is its type in SDL.
 	Name, Type, Desc string
-	Default          string // in SDL
+	// Default is the default value in SDL, or "".
+	Default string
 }
 
-// A Value is one value of an enum. Resolvers receive its name.
+// A Value is one value of an enum. Resolvers receive its name. Deprecated is the reason why it is deprecated, or
+// "".
 type Value struct{ Name, Desc, Deprecated string }
 
-// Args are a field's arguments in the order of its declaration. An absent or null
-// argument is nil. Int is int, Float is float64, ID is string, an enum is its name, a
-// list is []any, an input object is map[string]any. The values are shared between
-// requests and must not be modified. A resolver must not retain the slice.
+// Args are the arguments of a field in the order in which the field declares them. An absent or null argument is
+// nil. An Int is an int, a Float is a float64, an ID is a string, an enum value is its name, a list is an []any,
+// and an input object is a map[string]any. The values are shared between requests and must not be modified. A
+// resolver must not retain the slice.
 type Args []any
 
 // A List is a list whose items are read one at a time.
 type List interface {
+	// Len returns the number of items.
 	Len() int
+	// At returns the item with index i.
 	At(i int) any
 }
 
-// A Schema is the schema that documents are checked and compiled against. It is
-// read-only.
+// A Schema is the schema against which documents are checked and compiled. It is read-only.
 type Schema struct {
+	// types is the schema in the form of gqlparser, and document its definitions without the built-in ones.
 	types    *ast.Schema
-	order    []*ast.Definition // as declared, then the built-in ones
-	ql       graphql.Schema
-	fields   map[string]map[string]*Field // by type and field
-	is       map[string]func(any) bool
-	declared map[string]graphql.Type      // by a host
-	opaque   map[string]bool              // input types whose values may contain a value of a host's scalar
-	objects  map[string][]*ast.Definition // object types of a composite type, by its name
-	defaults map[*ast.ArgumentDefinition]any
 	document *ast.SchemaDocument
+	// order has all definitions: the declared ones, then the built-in ones.
+	order []*ast.Definition
+	// ql is the schema in the form of graphql-go.
+	ql graphql.Schema
+	// fields maps the name of a type and the name of its field to the row of the field.
+	fields map[string]map[string]*Field
+	// is maps the name of a type to its [Type].Is.
+	is map[string]func(any) bool
+	// declared maps the name of a type to the type that the host declared, or nil.
+	declared map[string]graphql.Type
+	// opaque has the names of the input types whose values may contain a value of a host's scalar.
+	opaque map[string]bool
+	// objects maps the name of a composite type to its object types.
+	objects map[string][]*ast.Definition
+	// defaults maps an argument to its default value.
+	defaults map[*ast.ArgumentDefinition]any
 }
 
-// NewSchema returns the schema that a table declares. Types named Query and
-// Subscription are the roots.
+// NewSchema returns the schema that a table declares. The types named Query and Subscription are the root types.
 func NewSchema(table []Type) (*Schema, error) {
 	s := &Schema{fields: map[string]map[string]*Field{}, is: map[string]func(any) bool{},
 		declared: map[string]graphql.Type{}, document: &ast.SchemaDocument{}}
@@ -140,7 +162,7 @@ func NewSchema(table []Type) (*Schema, error) {
 		return nil, fmt.Errorf("plan: schema: %w", err)
 	}
 	if s.types.Query == nil {
-		return nil, errors.New("plan: schema: no type Query")
+		return nil, errors.New("plan: schema: the type Query is missing")
 	}
 	if err := s.check(); err != nil {
 		return nil, err
@@ -171,12 +193,13 @@ func NewSchema(table []Type) (*Schema, error) {
 	return s, nil
 }
 
-// prelude returns the built-in types and directives of gqlparser without those of the
-// specification's draft: @defer and directives on directives.
+// prelude returns the built-in types and directives of gqlparser without those that only a draft of the
+// specification has: @defer and directives on directives.
 func prelude() *ast.SchemaDocument {
 	const draft = "DIRECTIVE_DEFINITION"
 	doc := validator.PreludeDocument()
-	doc.Directives = slices.DeleteFunc(doc.Directives, func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" })
+	isDefer := func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" }
+	doc.Directives = slices.DeleteFunc(doc.Directives, isDefer)
 	for _, d := range doc.Directives {
 		d.Locations = slices.DeleteFunc(d.Locations, func(l ast.DirectiveLocation) bool { return l == draft })
 	}
@@ -187,10 +210,10 @@ func prelude() *ast.SchemaDocument {
 	return doc
 }
 
-// GraphQL returns the schema as graphql-go's.
+// GraphQL returns the schema in the form of graphql-go.
 func (s *Schema) GraphQL() graphql.Schema { return s.ql }
 
-// SDL returns the schema in SDL, without built-in types and directives.
+// SDL returns the schema in the schema definition language of GraphQL (SDL), without built-in types and directives.
 func (s *Schema) SDL() string {
 	var b strings.Builder
 	formatter.NewFormatter(&b, formatter.WithIndent("  ")).FormatSchemaDocument(s.document)
@@ -232,11 +255,10 @@ func deprecated(why string) ast.DirectiveList {
 		Arguments: ast.ArgumentList{{Name: "reason", Value: reason, Position: nowhere}}}}
 }
 
-// nowhere is the position of definitions that are not read from a text. gqlparser
-// requires one.
+// nowhere is the position of definitions that are not parsed from a text. gqlparser requires a position.
 var nowhere = &ast.Position{Src: &ast.Source{Name: "schema"}}
 
-// typeRef parses a type in SDL.
+// typeRef parses the notation of a type in SDL, such as "[ID!]".
 func typeRef(s string) *ast.Type {
 	name, nonNull := strings.CutSuffix(s, "!")
 	t := &ast.Type{NonNull: nonNull, Position: nowhere}
@@ -248,8 +270,8 @@ func typeRef(s string) *ast.Type {
 	return t
 }
 
-// typeOf returns a copy of a document's type without positions and with the schema's
-// strings, so that it does not keep the document in memory.
+// typeOf returns a copy of a type from a document. The copy has no positions and uses the strings of the schema, so
+// that it does not keep the document in memory.
 func (s *Schema) typeOf(t *ast.Type) *ast.Type {
 	if t.Elem != nil {
 		return &ast.Type{Elem: s.typeOf(t.Elem), NonNull: t.NonNull}
@@ -257,7 +279,7 @@ func (s *Schema) typeOf(t *ast.Type) *ast.Type {
 	return &ast.Type{NamedType: s.types.Types[t.NamedType].Name, NonNull: t.NonNull}
 }
 
-// literal parses a constant in SDL. It returns nil for "".
+// literal parses a constant value in SDL. It returns nil for "".
 func literal(s string) (*ast.Value, error) {
 	if s == "" {
 		return nil, nil
@@ -269,11 +291,11 @@ func literal(s string) (*ast.Value, error) {
 	return doc.Operations[0].VariableDefinitions[0].DefaultValue, nil
 }
 
-// findOpaque finds the input types that contain a host's scalar at any depth.
+// findOpaque sets s.opaque: it finds the input types that contain a host's scalar at any depth.
 func (s *Schema) findOpaque() {
 	s.opaque = map[string]bool{}
 	leads := func(f *ast.FieldDefinition) bool { return s.opaque[f.Type.Name()] }
-	for found := true; found; { // until there are no new ones
+	for found := true; found; { // repeat until no new type is found
 		found = false
 		for name, def := range s.types.Types {
 			is := s.hostScalar(name) != nil || def.Kind == ast.InputObject && slices.ContainsFunc(def.Fields, leads)
@@ -292,7 +314,7 @@ func (s *Schema) includes(condition string, object *ast.Definition) bool {
 	return condition == "" || condition == object.Name || slices.Contains(s.objects[condition], object)
 }
 
-// check checks the types of default values, which gqlparser does not.
+// check checks that default values are of their types, because gqlparser does not check that.
 func (s *Schema) check() error {
 	for _, def := range s.document.Definitions {
 		for _, f := range def.Fields {

@@ -12,7 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The tests' schema is small and has one of each feature.
+// The tests' schema is small and has an example of each feature.
 
 type (
 	world  struct{} // the source of Query
@@ -21,7 +21,7 @@ type (
 	person struct{ n int }
 )
 
-// animal returns the animal with a number, so that responses are deterministic.
+// animal returns an animal or nil. It depends only on n, so that responses are deterministic.
 func animal(n int) any {
 	switch n % 4 {
 	case 0:
@@ -42,7 +42,8 @@ func animals(n, count int) []any {
 	return list
 }
 
-func number0(src any) int {
+// numberOf returns the number of an animal.
+func numberOf(src any) int {
 	switch src := src.(type) {
 	case *cat:
 		return src.n
@@ -61,7 +62,7 @@ func argInt(args Args, i, otherwise int) int {
 	return otherwise
 }
 
-// outcome returns value, an error or nil, or panics, depending on mode.
+// outcome returns value, returns an error, returns nil or panics, depending on mode.
 func outcome(mode any, value any) (any, error) {
 	switch mode {
 	case 1:
@@ -80,7 +81,7 @@ func outcome(mode any, value any) (any, error) {
 
 func numbered(kind string) Field {
 	return Field{Name: "id", Type: "ID!", Desc: "Its name for ever.", Append: func(dst []byte, src any) []byte {
-		return AppendString(dst, kind+"/"+strconv.Itoa(number0(src)))
+		return AppendString(dst, kind+"/"+strconv.Itoa(numberOf(src)))
 	}}
 }
 
@@ -88,18 +89,18 @@ func nodeFields(kind string) []Field {
 	return []Field{
 		numbered(kind),
 		{Name: "name", Type: "String", Append: func(dst []byte, src any) []byte {
-			if number0(src)%5 == 4 {
+			if numberOf(src)%5 == 4 {
 				return append(dst, "null"...)
 			}
-			return AppendString(dst, fmt.Sprintf("%s \"%d\"\n\u2028é", kind, number0(src)))
+			return AppendString(dst, fmt.Sprintf("%s \"%d\"\n\u2028é", kind, numberOf(src)))
 		}},
 		{Name: "peer", Type: "Node", Args: []Arg{{Name: "step", Type: "Int", Default: "1"}},
 			Resolve: func(_ context.Context, src any, args Args) (any, error) {
-				return animal(max(number0(src)+argInt(args, 0, 2), 0)), nil
+				return animal(max(numberOf(src)+argInt(args, 0, 2), 0)), nil
 			}},
 		{Name: "peers", Type: "[Node!]", Args: []Arg{{Name: "count", Type: "Int"}},
 			Resolve: func(_ context.Context, src any, args Args) (any, error) {
-				return animals(number0(src), argInt(args, 0, 2)), nil
+				return animals(numberOf(src), argInt(args, 0, 2)), nil
 			}},
 	}
 }
@@ -185,7 +186,7 @@ func matrix(_ context.Context, _ any, args Args) (any, error) {
 	return rows, nil
 }
 
-// table returns a new table, so that a test may modify it.
+// table returns a new table for each call, so that a test may modify it.
 func table() []Type {
 	return []Type{
 		{Kind: ast.Enum, Name: "Color", Desc: "What it looks like.", Values: []Value{{Name: "RED", Desc: "As fire."}, {Name: "GREEN"}, {Name: "BLUE"}}},
@@ -194,26 +195,26 @@ func table() []Type {
 		{Kind: ast.Object, Name: "Query", Fields: queryFields()},
 		{Kind: ast.Object, Name: "Cat", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*cat); return ok },
 			Fields: append(nodeFields("cat"),
-				Field{Name: "lives", Type: "Int!", Append: func(dst []byte, src any) []byte { return strconv.AppendInt(dst, int64(number0(src)), 10) }},
+				Field{Name: "lives", Type: "Int!", Append: func(dst []byte, src any) []byte { return strconv.AppendInt(dst, int64(numberOf(src)), 10) }},
 				Field{Name: "mood", Type: "Color", Args: []Arg{{Name: "as", Type: "Color", Default: "RED"}},
 					Resolve: func(_ context.Context, _ any, args Args) (any, error) { return args[0], nil }},
-				Field{Name: "kittens", Type: "[Cat!]!", Get: func(src any) any { return itemList{&cat{number0(src) + 1}, &cat{number0(src) + 2}} }},
+				Field{Name: "kittens", Type: "[Cat!]!", Get: func(src any) any { return itemList{&cat{numberOf(src) + 1}, &cat{numberOf(src) + 2}} }},
 				Field{Name: "weight", Type: "Float", Append: func(dst []byte, _ any) []byte { return append(dst, "3.25"...) }},
 			)},
 		{Kind: ast.Object, Name: "Dog", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*dog); return ok },
 			Fields: append(nodeFields("dog"),
 				Field{Name: "bark", Type: "String", Args: []Arg{{Name: "times", Type: "Int!", Default: "2"}, {Name: "loud", Type: "Boolean"}}, Resolve: echo},
-				Field{Name: "owner", Type: "Person", Get: func(src any) any { return &person{number0(src) + 1} }},
+				Field{Name: "owner", Type: "Person", Get: func(src any) any { return &person{numberOf(src) + 1} }},
 				Field{Name: "mood", Type: "Color!", Args: []Arg{{Name: "mode", Type: "Int"}},
 					Resolve: func(_ context.Context, _ any, args Args) (any, error) { return outcome(args[0], "GREEN") }},
 			)},
 		{Kind: ast.Object, Name: "Person", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*person); return ok },
 			Fields: append(nodeFields("person"),
-				Field{Name: "pets", Type: "[Pet!]", Get: func(src any) any { return itemList{&dog{number0(src)}, &cat{number0(src)}} }},
-				Field{Name: "best", Type: "Pet", Resolver: func(p graphql.ResolveParams) (any, error) { return &cat{number0(p.Source)}, nil }},
+				Field{Name: "pets", Type: "[Pet!]", Get: func(src any) any { return itemList{&dog{numberOf(src)}, &cat{numberOf(src)}} }},
+				Field{Name: "best", Type: "Pet", Resolver: func(p graphql.ResolveParams) (any, error) { return &cat{numberOf(p.Source)}, nil }},
 				Field{Name: "friend", Type: "Person!", Args: []Arg{{Name: "mode", Type: "Int"}},
 					Resolve: func(_ context.Context, src any, args Args) (any, error) {
-						return outcome(args[0], &person{number0(src) + 4})
+						return outcome(args[0], &person{numberOf(src) + 4})
 					}},
 			)},
 		{Kind: ast.Union, Name: "Pet", Desc: "Lives with people.", Members: []string{"Cat", "Dog"}},
@@ -232,9 +233,9 @@ func table() []Type {
 	}
 }
 
-// defaultLimits are the defaults of the root package.
-var defaultLimits = Limits{Document: 32 << 10, Tokens: 2000, Depth: 20, Fields: 1500, Aliases: 50, Directives: 32, FieldRepeats: 8,
-	Operations: 8, Fragments: 32, Variables: 32, ListItems: 100, CacheBytes: 16 << 20}
+// defaultLimits are the limits that the root package sets by default.
+var defaultLimits = Limits{Document: 32 << 10, Tokens: 2000, Depth: 20, Fields: 1500, Aliases: 50, Directives: 32,
+	FieldRepeats: 8, Operations: 8, Fragments: 32, Variables: 32, ListItems: 100, CacheBytes: 16 << 20}
 
 func masked(context.Context, error) *Error { return &Error{Message: maskedMessage, Code: CodeInternal} }
 
@@ -252,7 +253,7 @@ func testCache(t testing.TB, limits Limits) *Cache {
 	return NewCache(testSchema(t), limits, masked, nil)
 }
 
-// ask runs a query and returns the response, or the errors of Prepare as JSON.
+// ask runs a query and returns the response. If Prepare returns errors, ask returns these as JSON.
 func ask(c *Cache, text string, variables map[string]any) string {
 	b, errs := c.Prepare(text, "", variables)
 	if errs != nil {
@@ -261,7 +262,7 @@ func ask(c *Cache, text string, variables map[string]any) string {
 	return string(b.run(world{}))
 }
 
-// run returns the whole response.
+// run executes the operation with root as its source and returns the response.
 func (b *Bound) run(root any) []byte {
 	response, _ := b.Run(context.Background(), root, nil)
 	return response

@@ -11,24 +11,24 @@ import (
 	"github.com/vektah/gqlparser/v2/lexer"
 )
 
-// A tokenChecker reads the tokens of a text before the parser does. It limits their
-// number, improves error messages and finds errors that gqlparser's lexer misses. It
-// also computes the values of block strings, which that lexer gets wrong.
+// A tokenChecker reads the tokens of a text before the parser does. It limits their number, improves error messages
+// and finds errors that gqlparser's lexer misses. It also computes the values of block strings, because the lexer
+// computes wrong ones.
 type tokenChecker struct {
 	text        string
 	limits      Limits
-	substituted bool          // the text's control characters are disguised
-	runes       []rune        // of the text, which positions count; nil until needed
-	blocks      map[int]block // by position
+	substituted bool          // control characters in text are substituted
+	runes       []rune        // the characters of text, because positions count characters; nil until needed
+	blocks      map[int]block // the block strings by their start
 
-	// lineStart is the beginning of the last block string's line. The text before
-	// searched was searched for line ends. So the search is linear in the text, for any
-	// number of block strings.
+	// lineStart is the beginning of the line on which the last block string starts. The text before searched has
+	// already been searched for line ends. So all searches together are linear in the text, for any number of block
+	// strings.
 	lineStart, searched int
 }
 
-// A block is a block string as the specification defines it. gqlparser includes the
-// first line in the common indentation, and locates the string at its last line.
+// A block has the value and the location of a block string as the specification defines them. gqlparser includes
+// the first line in the common indentation, and locates the string at its last line.
 type block struct {
 	value        string
 	line, column int
@@ -64,9 +64,8 @@ func (l *tokenChecker) check() *Error {
 	}
 }
 
-// parserError converts an error of gqlparser's lexer or parser and removes its
-// suggestions. Only the text shows that the parser's own limit on nesting is exceeded;
-// then the document exceeds Limits.Depth, too.
+// parserError converts an error of gqlparser's lexer or parser and removes its suggestions. Only the text of the
+// error shows that it is about the parser's own limit on nesting. The document then exceeds Limits.Depth, too.
 func (l *tokenChecker) parserError(err error) *Error {
 	var at *gqlerror.Error
 	if !errors.As(err, &at) {
@@ -89,8 +88,8 @@ func (l *tokenChecker) runeAt(i int) rune {
 	return 0
 }
 
-// loneSurrogate reports whether a string has an escaped surrogate that is not part of
-// a pair. gqlparser's lexer reads it as U+FFFD.
+// loneSurrogate reports whether a string has an escaped surrogate that is not part of a pair. gqlparser's lexer
+// reads such a surrogate as U+FFFD.
 func (l *tokenChecker) loneSurrogate(pos *ast.Position) bool {
 	l.decodeRunes()
 	for i := pos.Start; i < pos.End; i++ {
@@ -111,7 +110,7 @@ func (l *tokenChecker) loneSurrogate(pos *ast.Position) bool {
 	return false
 }
 
-// escaped reads a \uXXXX escape whose u is at i.
+// escaped reads the escape \uXXXX whose u is at i and reports whether it is valid.
 func (l *tokenChecker) escaped(i int) (rune, bool) {
 	if l.runeAt(i) != 'u' || i+5 > len(l.runes) {
 		return 0, false
@@ -126,7 +125,7 @@ func (l *tokenChecker) decodeRunes() {
 	}
 }
 
-// block stores the value and location of a block string.
+// block stores the value and the location of a block string.
 func (l *tokenChecker) block(pos *ast.Position) *Error {
 	l.decodeRunes()
 	var raw strings.Builder
@@ -153,7 +152,7 @@ func (l *tokenChecker) block(pos *ast.Position) *Error {
 		}
 	}
 	b := block{value: dedent(lines), line: pos.Line - len(lines) + 1, column: pos.Start - l.lineStart + 1}
-	if l.runeAt(i+3) == '"' { // the lexer includes it in the string
+	if l.runeAt(i+3) == '"' { // the lexer includes a fourth quote in the string
 		return syntaxError("Unterminated string.", []Location{{b.line, b.column}})
 	}
 	if l.blocks == nil {
@@ -163,8 +162,8 @@ func (l *tokenChecker) block(pos *ast.Position) *Error {
 	return nil
 }
 
-// dedent returns the lines without the common indentation of all but the first, and
-// without the blank lines at both ends.
+// dedent joins the lines of a block string. It removes the common indentation of all lines except the first, and
+// blank lines at both ends.
 func dedent(lines []string) string {
 	const space = " \t"
 	common := -1

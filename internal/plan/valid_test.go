@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// refused has invalid documents, each with a part of the expected message.
-var refused = []struct{ text, want string }{
-	// Documents that gqlparser parses although they are not GraphQL.
+// invalidDocuments has invalid documents, each with a part of the expected message.
+var invalidDocuments = []struct{ text, want string }{
+	// Documents that gqlparser accepts although they do not follow the grammar of GraphQL.
 	{``, "Unexpected <EOF>"}, {` # nothing`, "Unexpected <EOF>"},
 	{`fragment A($x: Int) on Query{int} {...A}`, "A fragment has no variables"},
 	{`{echo(s: "\ud83d")}`, "Invalid Unicode escape"}, {`{echo(s: "\ude00\ud83d")}`, "Invalid Unicode escape"},
@@ -163,9 +163,9 @@ var accepted = []string{
 	`{on: int true: float null: string}`,
 }
 
-func TestInvalidDocumentsAreRefused(t *testing.T) {
+func TestInvalidDocumentsAreRejected(t *testing.T) {
 	c := testCache(t, defaultLimits)
-	for _, test := range refused {
+	for _, test := range invalidDocuments {
 		_, errs := c.Prepare(test.text, "", nil)
 		if errs == nil {
 			t.Errorf("%s: accepted, want errors", test.text)
@@ -174,16 +174,17 @@ func TestInvalidDocumentsAreRefused(t *testing.T) {
 		if !slices.ContainsFunc(errs, func(e *Error) bool { return strings.Contains(e.Message, test.want) }) {
 			t.Errorf("%s\ngot  %s\nwant %s", test.text, errs[0].Message, test.want)
 		}
-		if code := errs[0].Code; code != CodeParse && code != CodeValidation || (code == CodeParse) != strings.HasPrefix(errs[0].Message, "Syntax Error: ") {
-			t.Errorf("%s: %s has the code %s", test.text, errs[0].Message, code)
+		code, syntax := errs[0].Code, strings.HasPrefix(errs[0].Message, "Syntax Error: ")
+		if syntax && code != CodeParse || !syntax && code != CodeValidation {
+			t.Errorf("%s: the error %q has the wrong code %s", test.text, errs[0].Message, code)
 		}
 		for _, e := range errs {
 			if strings.Contains(strings.ToLower(e.Message), "did you mean") {
-				t.Errorf("%s: %s", test.text, e.Message)
+				t.Errorf("%s: the error %q has a suggestion", test.text, e.Message)
 			}
 			for _, l := range e.Locations {
 				if l.Line < 1 || l.Column < 1 {
-					t.Errorf("%s: got location %v", test.text, l)
+					t.Errorf("%s: got location %v, want a line and a column of at least 1", test.text, l)
 				}
 			}
 		}
@@ -194,12 +195,12 @@ func TestUnusualValidDocumentsAreAccepted(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for _, text := range accepted {
 		if _, errs := c.Prepare(text, "", nil); errs != nil && errs[0].Code != CodeInput {
-			t.Errorf("%s: %v", text, errs)
+			t.Errorf("%s: got %v, want no error", text, errs)
 		}
 	}
 }
 
-func TestBlockStringsKeepTheirCharacters(t *testing.T) {
+func TestBlockStringValuesFollowSpecification(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	for text, want := range map[string]string{
 		`""""""`: ``, `"""a"""`: `a`, `"""a "b" \n \u0041 \"""c"""`: `a "b" \n \u0041 """c`,
@@ -210,7 +211,7 @@ func TestBlockStringsKeepTheirCharacters(t *testing.T) {
 	} {
 		b, errs := c.Prepare("{echo(s: "+text+")}", "", nil)
 		if errs != nil {
-			t.Errorf("%q: %v", text, errs)
+			t.Errorf("%q: got %v, want no error", text, errs)
 			continue
 		}
 		if _, args, err := b.Root(); err != nil || args[3] != want {
@@ -219,6 +220,6 @@ func TestBlockStringsKeepTheirCharacters(t *testing.T) {
 	}
 	_, errs := c.Prepare("{\n  string\n  echo(i: \"\"\"a\n\n\n\"\"\")\n}", "", nil)
 	if errs == nil || errs[0].Locations[0] != (Location{3, 11}) {
-		t.Errorf("%v at %v", errs, errs[0].Locations)
+		t.Errorf("got %v at %v, want an error at line 3, column 11", errs, errs[0].Locations)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// A variableReader coerces the value of a variable: nil, bool, string, json.Number,
-// []any or map[string]any.
+// A variableReader coerces the value that a request has for a variable: nil, or a bool, string, json.Number, []any
+// or map[string]any.
 type variableReader struct {
 	s         *Schema
 	limits    *Limits
 	remaining int // number of values, including those of defaults, that may still be read
 	variable  string
-	path      []byte // of the current value, for messages: "f.in[2]"
+	path      []byte // path of the current value for messages, such as "f.in[2]"
 }
 
 func (r *variableReader) fail(code string, v any, format string, args ...any) *Error {
@@ -27,8 +27,8 @@ func (r *variableReader) fail(code string, v any, format string, args ...any) *E
 	return &Error{Message: msg + "; " + fmt.Sprintf(format, args...), Code: code}
 }
 
-// count returns an error if the variables have too many values. A body of 128 KiB has
-// room for 40,000 objects, which take a hundred times as much memory.
+// count counts values against the limit on all variables of a request. It returns an error if there are too many,
+// because a body of 128 KiB has room for 40,000 objects, which take a hundred times as much memory.
 func (r *variableReader) count(values int) *Error {
 	if r.remaining -= values; r.remaining >= 0 || r.limits.Tokens <= 0 {
 		return nil
@@ -51,7 +51,7 @@ func countValues(v any) (n int) {
 	return n
 }
 
-// describe formats a value for a message. The client knows the whole value.
+// describe formats a value for a message. It abbreviates the value, because the client knows it.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

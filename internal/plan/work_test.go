@@ -10,9 +10,9 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// tripling returns a subscription with levels fragments. Each but the last
-// spreads the next one three times, and the last one ends with end. Every spread
-// has a directive that is an error there, so each visit of a spread is reported.
+// tripling returns a subscription with levels+1 fragments. Each fragment except the last spreads the next one three
+// times, and the last one has the selections in end. Every spread has a directive that is not allowed there, so
+// that each visit of a spread is reported.
 func tripling(levels int, end string) string {
 	var b strings.Builder
 	b.WriteString("subscription{...F0 @skip(if:false)}")
@@ -24,9 +24,9 @@ func tripling(levels int, end string) string {
 	return b.String()
 }
 
-// Rules report each visit to validate, which drops repeated errors. The number
-// of reports counts the visits.
-func TestRulesVisitEachSelectionABoundedNumberOfTimes(t *testing.T) {
+// A rule reports an error each time that it visits a spread, and only validate drops repeated errors. So the number
+// of reports is the number of visits.
+func TestNumberOfVisitsByRulesIsBounded(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const levels = 8 // 9,841 visits if every spread were followed each time
 	for _, end := range []string{"...X", "...X ...Y", "... {...X}", "ticks", "nope", "ticks b: ticks", "... on X{...Y}"} {
@@ -59,7 +59,7 @@ func TestUnknownFragmentIsReportedWithOtherErrors(t *testing.T) {
 	}
 }
 
-// repeating returns a query with 2^levels paths to one fragment.
+// repeating returns a query with 2^levels paths to one fragment, which has the selections in end.
 func repeating(levels int, end string) string {
 	var b strings.Builder
 	b.WriteString("{...F0}")
@@ -70,9 +70,9 @@ func repeating(levels int, end string) string {
 	return b.String()
 }
 
-// There can be hundreds of paths to a fragment of two fields. If its literals were
-// compared or coerced for each path, a document of 3 kB would have 700,000 of them.
-func TestLiteralsOfFragmentsCountEachTimeThatTheyAreReached(t *testing.T) {
+// There can be hundreds of paths to a fragment of two fields. If the literals in the fragment did not count for
+// each path, a document of 3 kB could make the server compare or coerce 700,000 literals.
+func TestLiteralsInFragmentCountForEachPath(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	literal := "echo(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 80)+"]", 10) + "]) "
 	for name, end := range map[string]string{"merged": strings.Repeat(literal, 2), "compiled": literal,
@@ -87,12 +87,13 @@ func TestLiteralsOfFragmentsCountEachTimeThatTheyAreReached(t *testing.T) {
 	}
 }
 
-// wide returns two fields with equal lists of n objects.
+// wide returns a query for two equal fields, each with a list of n objects.
 func wide(n int, object string) string {
 	return "{echo(os:[" + strings.Repeat(object, n) + "]) echo(os:[" + strings.Repeat(object, n) + "])}"
 }
 
-// preparing has documents of n parts that must be prepared in linear time.
+// preparing has, by name, functions that return a document with n parts. Preparing the document must take linear
+// time.
 var preparing = map[string]func(n int) string{
 	"fields":                 func(n int) string { return "{" + many(n, "a%d:int") + "}" },
 	"equal fields":           func(n int) string { return "{" + strings.Repeat("int ", n) + "}" },
@@ -104,7 +105,7 @@ var preparing = map[string]func(n int) string{
 	"operations":             func(n int) string { return many(n, "query Q%d{int}") },
 	"literals":               func(n int) string { return "{echo(l:[" + strings.Repeat("1 ", n) + "])}" },
 	"equal literals":         func(n int) string { return wide(n, "{min:1 max:2}") },
-	"equal literals, turned": func(n int) string {
+	"equal literals in another order": func(n int) string {
 		return strings.Replace(wide(n, "{min:1 max:2}"), "{min:1 max:2}", "{max:2 min:1}", n)
 	},
 	"objects":    func(n int) string { return "{echo(os:[" + strings.Repeat("{min:1 any:[{}]}", n) + "])}" },
@@ -154,20 +155,19 @@ func TestPreparingTakesLinearTime(t *testing.T) {
 	}
 }
 
-// For a document within the limits, the work is at most:
-//   - for all rules: a visit of each selection, literal and directive for each
-//     operation and each fragment, and one more;
-//   - for merging and compiling: stepsPerField for each of Limits.Fields, plus the
-//     literals of one field.
-func TestWorkStaysWithinItsBudget(t *testing.T) {
+// For a document within the limits, the work is at most
+//   - for all rules together: one visit of each selection, literal and directive for each operation and each
+//     fragment;
+//   - for merging and for compiling: stepsPerField steps for each of Limits.Fields, plus the literals of one field.
+func TestWorkForEachDocumentStaysWithinBudget(t *testing.T) {
 	s := testSchema(t)
 	l := defaultLimits
 	budget := stepsPerField * l.Fields
 	docs := expensiveDocuments()
 	docs["conflicting fields"] = "{" + strings.Repeat("...{a:int b:float c:string}", 200) + "a:float}"
-	docs["literals in many ways"] = repeating(9, "echo(l:["+strings.Repeat("1 ", 90)+"])")
-	docs["equal literals in many ways"] = repeating(9, strings.Repeat("echo(l:["+strings.Repeat("1 ", 90)+"])", 2))
-	docs["spreads in many ways"] = repeating(9, strings.Repeat("...{int} ", 100))
+	docs["literals on many paths"] = repeating(9, "echo(l:["+strings.Repeat("1 ", 90)+"])")
+	docs["equal literals on many paths"] = repeating(9, strings.Repeat("echo(l:["+strings.Repeat("1 ", 90)+"])", 2))
+	docs["spreads on many paths"] = repeating(9, strings.Repeat("...{int} ", 100))
 	for name, text := range docs {
 		tree, err := parser.ParseQuery(&ast.Source{Input: text})
 		if err != nil {
@@ -187,7 +187,8 @@ func TestWorkStaysWithinItsBudget(t *testing.T) {
 			core.Walk(s.types, &ast.QueryDocument{Operations: ast.OperationList{op}}, count(&nodes))
 		}
 		for _, f := range tree.Fragments {
-			core.Walk(s.types, &ast.QueryDocument{Operations: ast.OperationList{{Operation: ast.Query, SelectionSet: f.SelectionSet}}}, count(&nodes))
+			op := &ast.OperationDefinition{Operation: ast.Query, SelectionSet: f.SelectionSet}
+			core.Walk(s.types, &ast.QueryDocument{Operations: ast.OperationList{op}}, count(&nodes))
 		}
 		core.Walk(s.types, tree, count(&visits))
 		if most := (l.Operations + l.Fragments) * nodes; visits > most {
@@ -201,9 +202,12 @@ func TestWorkStaysWithinItsBudget(t *testing.T) {
 				k := compiler{c: c, tree: tree, def: op, op: c.newOperation(op), fields: l.Fields, steps: budget,
 					compiled: map[*ast.Field]bool{}, sharing: newSharing(), plan: &Plan{}}
 				k.selection(s.types.Query, op.SelectionSet)
-				t.Logf("%s: %d visits of %d, %d steps of merging and %d of compiling", name, visits, nodes, budget-m.budget, budget-k.steps)
+				merging, compiling := budget-m.budget, budget-k.steps
+				t.Logf("%s: %d visits of %d nodes, %d steps for merging and %d for compiling",
+					name, visits, nodes, merging, compiling)
 				if m.budget < -2*l.Tokens || k.steps < -2*l.Tokens {
-					t.Errorf("%s: got %d steps of merging and %d of compiling, want about %d", name, budget-m.budget, budget-k.steps, budget)
+					t.Errorf("%s: got %d steps for merging and %d for compiling, want at most %d each",
+						name, merging, compiling, budget+2*l.Tokens)
 				}
 			}
 		}

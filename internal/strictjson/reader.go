@@ -1,7 +1,8 @@
-// Package strictjson reads JSON from clients, and is strict where encoding/json is lenient: it accepts only UTF-8, no
-// key twice in an object, a limited depth, and nothing after the value. Numbers keep their text. It is our own because
-// encoding/json reports neither repeated keys nor depth, and because a [Reader] finds the parts of a request without
-// allocating them (BenchmarkScan in the root).
+// Package strictjson reads JSON from untrusted clients. It is stricter than encoding/json: it rejects invalid UTF-8,
+// repeated keys in an object, values that are nested too deep, and any text after the value. Numbers keep their text.
+//
+// encoding/json cannot replace it, because it reports neither repeated keys nor depth. A [Reader] also finds the parts
+// of a request without allocating memory for them (see BenchmarkScan in the root package).
 package strictjson
 
 import (
@@ -15,24 +16,29 @@ import (
 	"unicode/utf8"
 )
 
-// ErrDepth is returned if a value has more levels of objects and arrays than allowed.
+// ErrDepth is returned if a value has more levels of nested objects and arrays than allowed.
 var ErrDepth = errors.New("nested too deep")
 
 var errNotUTF8 = errors.New("JSON is not UTF-8")
 
-// MaxDepth is the number of levels that are allowed if there is no other limit: the Reader calls itself for each.
+// MaxDepth is the maximum number of nested levels if the caller sets no limit. A limit is always needed, because the
+// Reader calls itself for each level.
 const MaxDepth = 10_000
 
-// A Reader reads a text step by step. Reset it before use.
+// A Reader reads a JSON text step by step. Call Reset before use.
 type Reader struct {
-	text  []byte
-	at    int    // what is read next
-	depth int    // levels left
-	room  []byte // strings that had escapes, one after the other
+	text []byte
+	// at is the index of the next byte.
+	at int
+	// depth is the number of nested levels that are still allowed.
+	depth int
+	// room has the decoded strings that could not be returned as a part of text, one after the other.
+	room []byte
 }
 
-// Read returns the only value of a text, with at most depth levels of objects and arrays. If depth is not positive, it
-// is MaxDepth. Values are nil, bool, string, json.Number, []any and map[string]any.
+// Read returns the value in text, which must contain nothing else. It allows at most depth levels of nested objects
+// and arrays, or MaxDepth levels if depth is not positive. The value is nil or a bool, string, json.Number, []any or
+// map[string]any.
 func Read(text []byte, depth int) (any, error) {
 	var r Reader
 	if depth <= 0 {
@@ -46,18 +52,18 @@ func Read(text []byte, depth int) (any, error) {
 	return v, err
 }
 
-// Reset starts at the beginning of a text, with depth levels allowed in its values.
+// Reset makes r read text from its beginning and allows depth levels of nested objects and arrays.
 func (r *Reader) Reset(text []byte, depth int) {
 	r.text, r.at, r.depth, r.room = text, 0, depth, r.room[:0]
 }
 
-// Buffered returns the memory in bytes that r keeps for strings that had escapes.
+// Buffered returns the memory in bytes that r keeps for decoded strings.
 func (r *Reader) Buffered() int { return cap(r.room) }
 
-// End reports whether nothing is left but white space.
+// End reports whether only white space is left.
 func (r *Reader) End() bool { return r.peek() == 0 }
 
-// Is reads c if it comes next.
+// Is skips white space and reads the next byte if it is c. It reports whether it has read c.
 func (r *Reader) Is(c byte) bool {
 	if r.peek() != c {
 		return false
@@ -66,17 +72,17 @@ func (r *Reader) Is(c byte) bool {
 	return true
 }
 
-// Null reads null if it comes next.
+// Null skips white space and reads null if it comes next. It reports whether it has read null.
 func (r *Reader) Null() bool { return r.peek() == 'n' && r.word("null") }
 
-// peek skips white space and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte without reading it. It returns 0 at the end.
 func (r *Reader) peek() byte {
 	for r.at < len(r.text) {
 		switch c := r.text[r.at]; c {
 		case ' ', '\t', '\n', '\r':
 			r.at++
 		case 0:
-			return 0xff // never valid, and not the end
+			return 0xff // a NUL in the text is invalid, but it is not the end
 		default:
 			return c
 		}
@@ -91,7 +97,7 @@ func (r *Reader) unexpected() error {
 	return fmt.Errorf("unexpected %q at byte %d of JSON", rune(r.text[r.at]), r.at)
 }
 
-// word reads a word if it comes next.
+// word reads w if the text continues with it, and reports whether it does.
 func (r *Reader) word(w string) bool {
 	if !bytes.HasPrefix(r.text[r.at:], []byte(w)) {
 		return false
@@ -100,7 +106,7 @@ func (r *Reader) word(w string) bool {
 	return true
 }
 
-// Value reads a value.
+// Value reads the next value.
 func (r *Reader) Value() (any, error) {
 	switch c := r.peek(); {
 	case c == '{':
@@ -122,8 +128,8 @@ func (r *Reader) Value() (any, error) {
 	return nil, r.unexpected()
 }
 
-// nest reads the inside of an object or array: items with commas between, up to
-// the closing byte.
+// nest reads an object or array up to its closing byte. It calls item to read each of the items, which are separated
+// by commas.
 func (r *Reader) nest(closing byte, item func() error) error {
 	if r.depth--; r.depth < 0 {
 		return ErrDepth
@@ -205,7 +211,7 @@ func (r *Reader) number() (any, error) {
 	return json.Number(r.text[start:r.at]), nil
 }
 
-// Text reads a string. The result is part of the input, or is valid until the next Reset.
+// Text reads a string. The result is a part of the text, or of a buffer that is overwritten after the next Reset.
 func (r *Reader) Text() ([]byte, error) {
 	if r.peek() != '"' {
 		return nil, r.unexpected()
@@ -243,7 +249,7 @@ func (r *Reader) Text() ([]byte, error) {
 	return nil, r.unexpected()
 }
 
-// escape reads one escape, which for a character outside the basic plane is a pair.
+// escape reads one escape sequence, or two if they are a surrogate pair.
 func (r *Reader) escape() error {
 	r.at++
 	if r.at >= len(r.text) {
@@ -279,7 +285,7 @@ func (r *Reader) escape() error {
 		return r.unexpected()
 	}
 	r.at++
-	r.room = utf8.AppendRune(r.room, c) // half a pair becomes the replacement character
+	r.room = utf8.AppendRune(r.room, c) // a lone surrogate becomes the replacement character
 	return nil
 }
 
@@ -291,8 +297,7 @@ func (r *Reader) hex4(at int) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// isPlain reports whether a text is ASCII without controls and backslashes. It
-// looks at eight bytes at a time.
+// isPlain reports whether a text is ASCII without control characters and backslashes. It checks eight bytes at a time.
 func isPlain(text []byte) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	odd := uint64(0)

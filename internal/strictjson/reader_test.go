@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-func TestJSONIsReadStrictly(t *testing.T) {
+func TestReadAcceptsOnlyStrictJSON(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for _, c := range []struct {
 		text string
-		want any    // where it is good
-		err  string // where it is not
+		want any    // the value, if the text is valid
+		err  string // the error, if the text is invalid
 	}{
 		{text: `{"a":1,"b":[true,false,null,"x"]}`, want: map[string]any{"a": json.Number("1"), "b": []any{true, false, nil, "x"}}},
 		{text: " {\t} \r\n", want: map[string]any{}},
@@ -69,10 +69,10 @@ func TestJSONIsReadStrictly(t *testing.T) {
 		switch {
 		case c.err != "":
 			if err == nil || err.Error() != c.err {
-				t.Errorf("%.60q: error %v, want %s", c.text, err, c.err)
+				t.Errorf("%.60q: got error %v, want %s", c.text, err, c.err)
 			}
 		case err != nil || !reflect.DeepEqual(got, c.want):
-			t.Errorf("%.60q: %#v, %v, want %#v", c.text, got, err, c.want)
+			t.Errorf("%.60q: got %#v and error %v, want %#v", c.text, got, err, c.want)
 		}
 	}
 }
@@ -85,19 +85,18 @@ func nestedValue(n int) any {
 	return v
 }
 
-func TestDepthThatIsOffIsStillBounded(t *testing.T) {
+func TestReadWithoutDepthLimitAllowsMaxDepth(t *testing.T) {
 	for depth, good := range map[int]bool{MaxDepth: true, MaxDepth + 1: false} {
 		text := bytes.Repeat([]byte("["), depth)
 		text = append(text, bytes.Repeat([]byte("]"), depth)...)
 		if _, err := Read(text, 0); (err == nil) != good {
-			t.Errorf("%d levels: %v", depth, err)
+			t.Errorf("%d levels: got error %v, want valid: %v", depth, err, good)
 		}
 	}
 }
 
-// FuzzRead holds Read against encoding/json: what it takes, that takes
-// too, and reads the same in it; what only Read refuses, it refuses for one
-// of the reasons it is there for.
+// FuzzRead compares Read with encoding/json. If Read accepts a text, encoding/json must accept it, too, and return the
+// same value. If only Read rejects it, the reason must be the depth, a repeated key or invalid UTF-8.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"query":"{info{version}}","variables":{"a":[1,-2.5e3,null,true]}}`, `{"a":1,"a":2}`, `"\ud83d\ude00\ud83d"`,
@@ -116,27 +115,28 @@ func FuzzRead(f *testing.F) {
 		}
 		if err == nil {
 			if theirs != nil {
-				t.Fatalf("%q is taken, and encoding/json says %v", text, theirs)
+				t.Fatalf("Read accepts %q, but encoding/json returns the error %v", text, theirs)
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Fatalf("%q is read as %#v, by encoding/json as %#v", text, got, want)
+				t.Fatalf("Read decodes %q to %#v, but encoding/json to %#v", text, got, want)
 			}
 			return
 		}
-		if theirs == nil && !errors.Is(err, ErrDepth) && !strings.HasSuffix(err.Error(), "is there twice") && err.Error() != "JSON is not UTF-8" {
-			t.Fatalf("%q is refused (%v), and encoding/json takes it", text, err)
+		repeated := strings.HasSuffix(err.Error(), "is there twice")
+		if theirs == nil && !repeated && !errors.Is(err, ErrDepth) && !errors.Is(err, errNotUTF8) {
+			t.Fatalf("Read rejects %q (%v), but encoding/json accepts it", text, err)
 		}
 	})
 }
 
-func TestEveryByteThatIsNotPlainIsSeen(t *testing.T) {
+func TestIsPlainChecksEachByte(t *testing.T) {
 	for length := range 20 {
 		for at := range length {
 			for c := range 256 {
 				text := bytes.Repeat([]byte("~"), length)
 				text[at] = byte(c)
 				if got, want := isPlain(text), c >= ' ' && c < 0x80 && c != '\\'; got != want {
-					t.Fatalf("byte %#x at %d of %d: plain %v", c, at, length, got)
+					t.Fatalf("byte %#x at index %d of %d bytes: isPlain returns %v, want %v", c, at, length, got, want)
 				}
 			}
 		}

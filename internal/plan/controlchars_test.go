@@ -29,7 +29,7 @@ func TestControlCharactersAreAllowedInStringsAndComments(t *testing.T) {
 	}
 	for _, text := range []string{"{echo\x07}", "\x00{echo}", "{echo(s:\x01\"a\")}"} {
 		if _, errs := c.Prepare(text, "", nil); errs == nil || errs[0].Code != CodeParse {
-			t.Errorf("%q: %v, want a syntax error", text, errs)
+			t.Errorf("%q: got errors %v, want a syntax error", text, errs)
 		}
 	}
 }
