@@ -34,7 +34,8 @@ func connectionError(e ending) json.RawMessage {
 			own := decodeError(last)
 			p.Code, p.Cursor = cmp.Or(own.text("code"), codeRetry), own.text("cursor")
 		}
-		if p.Cursor != "" && (lowest == "" || p.Cursor < lowest) { // ignore a stream without a cursor: it cannot be resumed
+		// Ignore a stream without a cursor, because it cannot be resumed.
+		if p.Cursor != "" && (lowest == "" || p.Cursor < lowest) {
 			lowest = p.Cursor
 		}
 		all = append(all, p)
