@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Attribute keys that the semantic conventions do not define.
+// These attribute keys are not defined by the semantic conventions.
 const (
 	keyTransport = attribute.Key("chaingql.transport")
 	keyProject   = attribute.Key("chaingql.project")
@@ -15,7 +15,7 @@ const (
 	keyOrigin    = attribute.Key("chaingql.origin")
 	keyLimit     = attribute.Key("chaingql.limit")
 
-	// Only on spans.
+	// These keys occur only on spans.
 	keyHash      = attribute.Key("chaingql.document.hash")
 	keyDelivered = attribute.Key("chaingql.blocks.delivered")
 	keyCursor    = attribute.Key("chaingql.cursor")
@@ -32,7 +32,7 @@ func failure(out chaingql.Outcome) attribute.KeyValue {
 	return semconv.ErrorTypeKey.String(failureOf(out))
 }
 
-// Values of attributes. Of each of them there is one counter.
+// These are the possible values of three attributes. The metrics have a precomputed attribute set for each value.
 var (
 	types      = [...]chaingql.OperationType{chaingql.OperationQuery, chaingql.OperationSubscription}
 	transports = [...]chaingql.Transport{chaingql.TransportHTTP, chaingql.TransportSSE,
@@ -40,11 +40,11 @@ var (
 	origins = [...]chaingql.Source{chaingql.SourceLive, chaingql.SourceWindow, chaingql.SourceBackend}
 )
 
-// other replaces names and errors that are not in a list, as the semantic conventions recommend.
+// other replaces names and error codes that are not in a list, as the semantic conventions recommend.
 const other = "_OTHER"
 
-// failureOf returns the value of error.type: the code that the client of a query received, or the
-// reason why a subscription ended. It returns "" if the operation did not fail.
+// failureOf returns the value of error.type for an operation that failed: the code that the client of a query received,
+// or the reason why a subscription ended. It returns "" if the operation did not fail.
 func failureOf(out chaingql.Outcome) string {
 	switch {
 	case !out.Failed:
@@ -57,8 +57,8 @@ func failureOf(out chaingql.Outcome) string {
 	return other
 }
 
-// notServiceFault reports whether the outcome is not a failure of the service: a query with an error that
-// is the client's fault, or a subscription that ended because of its client or the host.
+// notServiceFault reports whether the service is not at fault. That is the case if the operation did not fail, if a
+// query has an error that is the client's fault, or if a subscription ended because of its client or the host.
 func notServiceFault(out chaingql.Outcome) bool {
 	switch out.Code {
 	case "BAD_USER_INPUT", "CURSOR_TOO_OLD", "LIMIT_EXCEEDED":
@@ -70,7 +70,7 @@ func notServiceFault(out chaingql.Outcome) bool {
 // names is the set of operation names that telemetry may contain.
 type names map[string]bool
 
-// of returns the metric attribute for a name; "" means no attribute.
+// of returns the value of the attribute graphql.operation.name for a name. It returns "" if there is no attribute.
 func (n names) of(name string) string {
 	switch {
 	case len(n) == 0:

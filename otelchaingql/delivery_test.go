@@ -17,7 +17,7 @@ func subscriptionOf(transport chaingql.Transport) chaingql.Operation {
 	return chaingql.Operation{Type: "subscription", Name: "Live", Hash: "c0ffee", Transport: transport, Project: "demo"}
 }
 
-// delivering returns the hook of a delivery with its arguments.
+// delivering returns the BlockDelivered hook and arguments for a call.
 func delivering() (hook func(context.Context, chaingql.Delivery), ctx context.Context, d chaingql.Delivery) {
 	hooks := otelchaingql.Hooks(&otelchaingql.Options{
 		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),

@@ -13,17 +13,17 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
+// globalsSet reports that the test has already set the global providers of this process.
 var globalsSet bool
 
-// TestGlobalProvidersMayBeSetLater requires that the default providers are resolved late: a host
-// may set up OpenTelemetry after it has created its Handlers.
-func TestGlobalProvidersMayBeSetLater(t *testing.T) {
+// A host may set up OpenTelemetry after it has created its Handlers, so the global providers must be looked up late.
+func TestGlobalProvidersCanBeSetAfterHooks(t *testing.T) {
 	if globalsSet {
-		t.Skip("instruments that exist before the first global provider is set stay with it")
+		t.Skip("runs only once per process, because existing instruments keep the first global provider")
 	}
 	globalsSet = true
 	m := &meter{Hooks: otelchaingql.Hooks(nil), t: t, reader: sdkmetric.NewManualReader()}
-	m.run(queryMine, chaingql.Outcome{}) // not recorded, but harmless
+	m.run(queryMine, chaingql.Outcome{}) // not recorded, but must not panic
 	spans := tracetest.NewSpanRecorder()
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader)))
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))

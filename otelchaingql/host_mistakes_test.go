@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// panickingProcessor panics when a span of this package starts.
+// panickingProcessor is a span processor that panics when this package starts a span.
 type panickingProcessor struct{ sdktrace.SpanProcessor }
 
 func (panickingProcessor) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
@@ -23,7 +23,7 @@ func (panickingProcessor) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
 	}
 }
 
-func TestFinishedEndsOnlyItsOwnSpan(t *testing.T) {
+func TestOperationFinishedEndsOnlyItsOwnSpan(t *testing.T) {
 	for what, row := range map[string]struct {
 		processor sdktrace.SpanProcessor
 		front     bool // the host starts a span inside the operation's span
@@ -41,7 +41,7 @@ func TestFinishedEndsOnlyItsOwnSpan(t *testing.T) {
 		ctx, around := provider.Tracer("host").Start(context.Background(), "around")
 		in := ctx
 		func() {
-			defer func() { _ = recover() }() // like the Handler
+			defer func() { _ = recover() }() // as the Handler does
 			in = m.OperationStarted(ctx, queryMine)
 		}()
 		if row.front {
@@ -52,14 +52,14 @@ func TestFinishedEndsOnlyItsOwnSpan(t *testing.T) {
 		for _, span := range spans.Ended() {
 			ended = append(ended, span.Name())
 		}
-		equal(t, what+": ended", strings.Join(ended, " "), row.want)
-		equal(t, what+": the host's span continues", around.IsRecording(), true)
-		equal(t, what+": active", m.read()["chaingql.operations.active{chaingql.transport=http,graphql.operation.type=query}"], "0")
-		equal(t, what+": started", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
+		equal(t, what+": names of the ended spans", strings.Join(ended, " "), row.want)
+		equal(t, what+": the host's span is recording", around.IsRecording(), true)
+		equal(t, what+": active operations", m.read()["chaingql.operations.active{chaingql.transport=http,graphql.operation.type=query}"], "0")
+		equal(t, what+": started operations", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
 	}
 }
 
-func TestTelemetryIsValidUTF8(t *testing.T) {
+func TestSpansAndMetricsAreValidUTF8(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), Projects: true})
 	op := queryMine

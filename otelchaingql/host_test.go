@@ -27,7 +27,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A host serves a chain, records the contexts of Backend calls, and records spans.
+// A host serves a chain with telemetry. It records spans and the contexts of Backend calls.
 type host struct {
 	t     *testing.T
 	spans *tracetest.SpanRecorder
@@ -35,11 +35,11 @@ type host struct {
 	url   string
 
 	mu     sync.Mutex
-	called []context.Context // contexts of Backend calls
-	fails  error
+	called []context.Context // contexts of the Backend calls
+	fails  error             // if not nil, the error of all Backend calls
 }
 
-// w3c is the propagator of the semantic conventions.
+// w3c is the propagator for W3C Trace Context and Baggage.
 var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
 // open starts a host that serves until the test ends. If around is not nil, it wraps the Handler.
@@ -74,7 +74,7 @@ func open(t *testing.T, opts otelchaingql.Options, around func(http.Handler) htt
 	return h
 }
 
-// backend records the contexts of its calls.
+// backend is a Backend that records the contexts of its calls in its host.
 type backend struct {
 	*memchain.Chain
 	h *host
@@ -112,7 +112,7 @@ func (h *host) asked() (trace.SpanContext, string) {
 	return trace.SpanContextFromContext(ctx), baggage.FromContext(ctx).String()
 }
 
-// append appends a masterchain block.
+// append appends a masterchain block with the given sequence number.
 func (h *host) append(seqNo uint32) {
 	h.t.Helper()
 	b := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: seqNo, Time: time.Now(), Cursor: chaingql.ChainOrder(-1, 1<<63, seqNo, 0)}
@@ -127,7 +127,7 @@ const (
 	newBlocks = `{"query":"subscription Live{blocks(after:\"\"){id}}"%s}`
 )
 
-// post sends a query over HTTP. pairs holds names and values of headers.
+// post sends a query over HTTP and returns the response body. pairs contains names and values of headers in turn.
 func (h *host) post(body string, pairs ...string) string {
 	h.t.Helper()
 	res := h.send(body, pairs...)
@@ -168,7 +168,7 @@ type socket struct {
 	h *host
 }
 
-// socket opens a WebSocket and sends connection_init, with init as payload unless it is "".
+// socket opens a WebSocket and sends connection_init. init is the payload, or "" for an empty object.
 func (h *host) socket(protocol, init string, pairs ...string) *socket {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -205,7 +205,7 @@ func (s *socket) hear(text string) {
 	for {
 		_, frame, err := s.Read(ctx)
 		if err != nil {
-			s.h.t.Fatalf("waiting for %s: %v", text, err)
+			s.h.t.Fatalf("reading failed before a message with %s arrived: %v", text, err)
 		}
 		if strings.Contains(string(frame), text) {
 			return
@@ -213,14 +213,14 @@ func (s *socket) hear(text string) {
 	}
 }
 
-// start starts an operation in the socket's protocol.
+// start sends the message that starts an operation in the socket's protocol.
 func (s *socket) start(id, payload string) {
 	s.h.t.Helper()
 	typ := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[s.Subprotocol()]
 	s.say(fmt.Sprintf(`{"id":%q,"type":%q,"payload":%s}`, id, typ, payload))
 }
 
-// nextEvent returns the data of the next event.
+// nextEvent reads an event stream until the next event with data and returns that data.
 func nextEvent(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	for {

@@ -7,5 +7,5 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain fails if goroutines remain: the hooks must not start any.
+// TestMain fails if goroutines remain after the tests, because the hooks must not start any.
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }

@@ -15,23 +15,22 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Bucket boundaries of the histograms, in seconds.
+// These are the bucket boundaries of the histograms, in seconds.
 var (
-	// A query takes microseconds if it is served from memory, and at most Limits.BackendTimeout per
-	// Backend call otherwise.
+	// A query takes microseconds if it is served from memory. Otherwise each of its Backend calls takes at most
+	// Limits.BackendTimeout.
 	boundsQuery = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	// Chains and indexers publish a block after seconds.
+	// Chains and indexers publish a block some seconds after its generation.
 	boundsReceive = []float64{.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 120, 300, 900, 3600}
-	// Live subscribers receive a block within microseconds, lagging ones within a minute.
+	// A live subscriber receives a block within microseconds. A lagging subscriber receives it within a minute.
 	boundsDelivery = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	// Subscriptions last as long as a page is open or a service is running.
 	boundsLong = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600}
-	// The first retry of the source comes after milliseconds.
+	// The first retry of the source follows after milliseconds.
 	boundsOutage = []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 4 * 3600}
 )
 
-// metrics holds the instruments and their attributes. Attribute sets of frequent measurements are
-// precomputed.
+// metrics holds the instruments and their attributes. The attribute sets of frequent measurements are precomputed.
 type metrics struct {
 	operationsStarted, operationsFailed            metric.Int64Counter
 	operationsActive                               metric.Int64UpDownCounter
@@ -48,7 +47,7 @@ type metrics struct {
 
 	names    names
 	projects bool
-	fixed    []attribute.KeyValue // on all metrics
+	fixed    []attribute.KeyValue // attributes of all metrics
 	always   metric.MeasurementOption
 
 	byTransport byTransport
@@ -98,7 +97,7 @@ func newMetrics(o *Options, names names) *metrics {
 	}
 	m.operations.known = map[kind]metric.MeasurementOption{}
 	m.failed = map[string]metric.MeasurementOption{}
-	// Rare events start at zero, so that an alert on an increase sees the first one, too.
+	// The counters of rare events start at zero, so that an alert on an increase also notices the first event.
 	for _, what := range []string{failureEnded, failureSilent, failureGap} {
 		m.failed[what] = m.with(semconv.ErrorTypeKey.String(what))
 		m.failures.Add(context.Background(), 0, m.failed[what])
@@ -108,11 +107,11 @@ func newMetrics(o *Options, names names) *metrics {
 	return m
 }
 
-// instruments creates instruments.
+// instruments creates instruments from a Meter and passes errors to otel.Handle.
 type instruments struct{ metric.Meter }
 
-// checked returns the instrument. On an error, the API returns a usable no-op instrument, and made
-// reports the error.
+// checked passes err to otel.Handle and returns the instrument. If the API reports an error, it also returns an
+// instrument that does nothing, so that the result can always be used.
 func checked[I any](instrument I, err error) I {
 	if err != nil {
 		otel.Handle(err)
@@ -132,14 +131,15 @@ func (in instruments) histogram(name, about string, bounds []float64) metric.Flo
 	return checked(in.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...)))
 }
 
-// with returns the attribute set of a measurement.
+// with returns the attribute set of a measurement: the given attributes and those of all metrics.
 func (m *metrics) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(m.fixed, attributes)...))
 }
 
-// byTransport holds an attribute set for each transport.
+// byTransport holds an attribute set for each of the transports.
 type byTransport [len(transports)][]metric.AddOption
 
+// transports returns attribute sets that consist of a transport and the given attributes.
 func (m *metrics) transports(more ...attribute.KeyValue) (by byTransport) {
 	for i, t := range transports {
 		by[i] = []metric.AddOption{m.with(append(more[:len(more):len(more)], transport(t))...)}
@@ -147,25 +147,25 @@ func (m *metrics) transports(more ...attribute.KeyValue) (by byTransport) {
 	return by
 }
 
-// at returns the attribute set of a transport. Unknown transports do not occur.
+// at returns the attribute set of the given transport. The transport must be one of transports.
 func (by *byTransport) at(transport chaingql.Transport) []metric.AddOption {
 	return by[max(0, slices.Index(transports[:], transport))]
 }
 
-// A kind is a combination of attribute values by which operations are counted.
+// A kind is a combination of attribute values under which operations are counted.
 type kind struct {
 	typ                            chaingql.OperationType
 	transport                      chaingql.Transport
 	name, project, failure, reason string
 }
 
-// operations caches the attribute sets of the kinds seen so far.
+// operations caches the attribute set of each kind that has occurred.
 type operations struct {
 	mu    sync.RWMutex
 	known map[kind]metric.MeasurementOption
 }
 
-// maxKinds limits the cache, because there may be many projects.
+// maxKinds is the maximum number of kinds in the cache. There may be more kinds, because there may be many projects.
 const maxKinds = 2000
 
 func (m *metrics) kind(op chaingql.Operation) kind {
@@ -176,6 +176,7 @@ func (m *metrics) kind(op chaingql.Operation) kind {
 	return k
 }
 
+// of returns the attribute set of a kind.
 func (m *metrics) of(k kind) metric.MeasurementOption {
 	o := &m.operations
 	o.mu.RLock()
@@ -225,7 +226,7 @@ func (m *metrics) operationFinished(ctx context.Context, op chaingql.Operation, 
 func (m *metrics) blockReceived(b chaingql.Block, lag time.Duration) {
 	ctx := context.Background()
 	m.blocksReceived.Add(ctx, 1, m.always)
-	m.receiveLag.Record(ctx, max(0, lag.Seconds()), m.always) // clocks may differ, but a sum must not decrease
+	m.receiveLag.Record(ctx, max(0, lag.Seconds()), m.always) // 0 if clocks differ, because the sum must not decrease
 	m.source.mu.Lock()
 	defer m.source.mu.Unlock()
 	if !m.source.heard {
@@ -238,8 +239,8 @@ func (m *metrics) blockReceived(b chaingql.Block, lag time.Duration) {
 	}
 }
 
-// blockDelivered is called for every block and subscriber. It has no context, because an exemplar
-// would refer to a span that ended long ago.
+// blockDelivered is called for every block and subscriber. It takes no context, because an exemplar would refer to the
+// subscription's span, which ended long ago.
 func (m *metrics) blockDelivered(d *chaingql.Delivery) {
 	t, from := max(0, slices.Index(transports[:], d.Operation.Transport)), max(0, slices.Index(origins[:], d.Source))
 	m.blocksDelivered.Add(context.Background(), 1, m.deliveries[t][from]...)
@@ -248,11 +249,11 @@ func (m *metrics) blockDelivered(d *chaingql.Delivery) {
 	}
 }
 
-// source holds the known state of the source.
+// source holds the last known state of the source.
 type source struct {
 	mu     sync.Mutex
-	heard  bool // the state of the source is known
-	newest time.Time
+	heard  bool      // whether the state of the source is known
+	newest time.Time // time of the newest block
 }
 
 func (m *metrics) sourceUp(up bool) {
@@ -266,14 +267,15 @@ func (m *metrics) sourceUp(up bool) {
 	m.up.Record(context.Background(), state, m.always)
 }
 
-// Values of error.type for failures of the source.
+// These are the values of error.type for failures of the source.
 const (
 	failureEnded  = "ended"
 	failureSilent = "silent"
 	failureGap    = "gap"
 )
 
-// sourceFailed counts a failure. After a gap the source is still up, because its stream continues.
+// sourceFailed counts a failure of the source. After a gap, the source still counts as up, because its stream
+// continues.
 func (m *metrics) sourceFailed(err error) {
 	what := failureEnded
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A meter is a set of hooks whose metrics can be read.
+// A meter contains hooks and reads the metrics that they create.
 type meter struct {
 	chaingql.Hooks
 	t      *testing.T
@@ -48,8 +48,8 @@ func (m *meter) collect() []metricdata.Metrics {
 	return all.ScopeMetrics[0].Metrics
 }
 
-// read returns one entry per series: its name and attributes, and its value. The value of a
-// histogram is its count and sum.
+// read returns the value of each series. The keys consist of the metric's name and attributes. The value of a histogram
+// consists of its count and sum.
 func (m *meter) read() map[string]string {
 	m.t.Helper()
 	series := map[string]string{}
@@ -75,12 +75,13 @@ func (m *meter) read() map[string]string {
 				put(metric.Name, p.Attributes, fmt.Sprintf("%d in %gs", p.Count, p.Sum))
 			}
 		default:
-			m.t.Errorf("%s: %T", metric.Name, data)
+			m.t.Errorf("%s has data of the unexpected type %T", metric.Name, data)
 		}
 	}
 	return series
 }
 
+// expect checks that the series are those of want. Series with the value 0 may be missing in want.
 func (m *meter) expect(what string, want map[string]string) {
 	m.t.Helper()
 	got := m.read()
@@ -99,7 +100,7 @@ func sorted(series map[string]string) string {
 	return strings.Join(lines, "\n     ")
 }
 
-// run calls the hooks for an operation from start to finish.
+// run calls the hooks for the start and the end of an operation.
 func (m *meter) run(op chaingql.Operation, out chaingql.Outcome) {
 	m.OperationFinished(m.OperationStarted(context.Background(), op), op, out)
 }
@@ -135,7 +136,7 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	})
 }
 
-func TestUnlistedOperationNamesAreNotInMetrics(t *testing.T) {
+func TestUnlistedOperationNamesCreateNoSeries(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for i := range 3000 {
 		op := queryMine
@@ -147,7 +148,7 @@ func TestUnlistedOperationNamesAreNotInMetrics(t *testing.T) {
 	equal(t, "series: "+sorted(got), len(got), 2)
 }
 
-func TestListedNamesAndProjectsAreInMetrics(t *testing.T) {
+func TestListedOperationNamesAndProjectsAreInMetrics(t *testing.T) {
 	allowed := []string{"Mine", "Live"}
 	m := metered(t, otelchaingql.Options{OperationNames: allowed, Projects: true})
 	allowed[0] = "Stranger's"
@@ -161,8 +162,9 @@ func TestListedNamesAndProjectsAreInMetrics(t *testing.T) {
 	}
 }
 
-// If there are more projects than maxKinds, attribute sets are created for each measurement.
-func TestManyProjectsAreAllCounted(t *testing.T) {
+// If there are more kinds of operations than maxKinds, the attribute sets of the others are created for each
+// measurement.
+func TestProjectsBeyondCacheAreCounted(t *testing.T) {
 	m := metered(t, otelchaingql.Options{Projects: true})
 	for i := range 5000 {
 		op := queryMine
@@ -181,7 +183,7 @@ func TestManyProjectsAreAllCounted(t *testing.T) {
 	equal(t, "attributes that are kept", otelchaingql.KeptKinds(5000), 2000)
 }
 
-func TestAttributesAreOnEverything(t *testing.T) {
+func TestOptionsAttributesAreOnAllMetrics(t *testing.T) {
 	all := []attribute.KeyValue{attribute.String("chain", "test")}
 	m := metered(t, otelchaingql.Options{Attributes: all})
 	all[0] = attribute.String("chain", "another")
@@ -205,7 +207,7 @@ func TestSocketsAreCounted(t *testing.T) {
 	})
 }
 
-func TestDeliveriesAreCountedAndLateOnesTimed(t *testing.T) {
+func TestDeliveriesAreCountedAndTheirLagIsMeasured(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for _, from := range []chaingql.Source{"live", "live", "window", "backend"} {
 		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from, Lag: 250 * time.Millisecond})
@@ -219,7 +221,7 @@ func TestDeliveriesAreCountedAndLateOnesTimed(t *testing.T) {
 	})
 }
 
-func TestSourceUpFollowsState(t *testing.T) {
+func TestSourceUpShowsStateOfSource(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	up := func() string { return m.read()["chaingql.source.up{}"] }
 	equal(t, "up before anything is known", up(), "")
@@ -232,7 +234,7 @@ func TestSourceUpFollowsState(t *testing.T) {
 	m.SourceFailed(errors.New("line cut"), time.Second)
 	m.SourceFailed(errors.New("line cut"), time.Second)
 	equal(t, "up after a failure", up(), "0")
-	m.BlockReceived(block(at.Add(-time.Minute)), 62*time.Second) // was missing before
+	m.BlockReceived(block(at.Add(-time.Minute)), 62*time.Second) // a block that was missing
 	equal(t, "up before the recovery is reported", up(), "0")
 	equal(t, "time of the newest block", m.read()["chaingql.source.last_block.time{}"], "1700000000.250")
 	m.SourceRecovered(3 * time.Second)
@@ -256,8 +258,8 @@ func TestSourceUpFollowsState(t *testing.T) {
 	equal(t, "up after a failure before any block", other.read()["chaingql.source.up{}"], "0")
 }
 
-// Prometheus sees the first rare event as an increase only if the series existed before.
-func TestRareEventsStartAtZero(t *testing.T) {
+// Prometheus notices the first event as an increase only if the series existed before the event.
+func TestCountersOfRareEventsStartAtZero(t *testing.T) {
 	got := metered(t, otelchaingql.Options{}).read()
 	for _, series := range []string{"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
 		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}"} {
@@ -265,7 +267,7 @@ func TestRareEventsStartAtZero(t *testing.T) {
 	}
 }
 
-func TestLimitsAreCountedByName(t *testing.T) {
+func TestExceededLimitsAreCountedByName(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Depth")
@@ -273,7 +275,7 @@ func TestLimitsAreCountedByName(t *testing.T) {
 	m.expect("limits", map[string]string{"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Connections}": "1"})
 }
 
-func TestDurationsHaveExemplars(t *testing.T) {
+func TestQueryDurationHasExemplarOfItsSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
 	m.run(queryMine, chaingql.Outcome{Duration: time.Second})
@@ -287,7 +289,7 @@ func TestDurationsHaveExemplars(t *testing.T) {
 	}
 }
 
-// everything calls each hook, with every combination that metrics distinguish.
+// everything calls each hook, so that every metric and every attribute occurs.
 func (m *meter) everything() {
 	m.run(queryMine, chaingql.Outcome{Failed: true, Code: "TIMEOUT"})
 	m.run(subscriptionOf("sse"), chaingql.Outcome{Failed: true, Reason: chaingql.ReasonLost})

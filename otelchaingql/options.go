@@ -8,45 +8,44 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options configure the telemetry. The zero value is safe in production.
+// Options configures the telemetry. The zero value is safe in production.
 type Options struct {
-	// TracerProvider creates the spans. Default: otel.GetTracerProvider(), even if it is set after
-	// the call of Hooks.
+	// TracerProvider creates the spans. Default: otel.GetTracerProvider(). The default has effect even if the host sets
+	// the global provider after the call to Hooks.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider creates the metrics. Default: otel.GetMeterProvider(), even if it is set after
-	// the call of Hooks.
+	// MeterProvider creates the metrics. Default: otel.GetMeterProvider(). The default has effect even if the host sets
+	// the global provider after the call to Hooks.
 	MeterProvider metric.MeterProvider
 
-	// Propagator reads the trace context that a client sends. Clients send the fields of W3C Trace
-	// Context and Baggage, so use propagation.TraceContext or a composite with it. Default:
-	// otel.GetTextMapPropagator(), which reads nothing until it is set.
+	// Propagator reads the trace context that a client sends. Clients send the fields of W3C Trace Context and Baggage,
+	// so use propagation.TraceContext or a composite propagator that contains it. Default: otel.GetTextMapPropagator(),
+	// which reads nothing until the host sets it.
 	Propagator propagation.TextMapPropagator
 
-	// TrustRemoteParent continues the trace of the client. Clients then choose trace ids and, by
-	// the sampled flag, which operations are sampled. Set it only if all clients are your own.
-	// Default: an operation only links to its client's trace and belongs to a trace of the host.
-	// For the span of the HTTP request, otelhttp needs WithPublicEndpointFn to do the same.
+	// TrustRemoteParent makes an operation continue the trace that its client names. Clients then choose trace ids and,
+	// with the sampled flag, which operations are sampled. Set it only if all clients are your own. If it is false, an
+	// operation belongs to a trace of the host and only has a link to the client's trace. Default: false. Note that
+	// otelhttp continues clients' traces unless its option WithPublicEndpointFn is used.
 	TrustRemoteParent bool
 
-	// Baggage passes the client's baggage to the Backend, if Propagator reads it. Every
-	// instrumented client that the Backend calls with its context sends it on, so set this only if
-	// all clients are your own. Default: baggage is dropped.
+	// Baggage makes the context of Backend calls contain the client's baggage, if Propagator reads baggage. Every
+	// instrumented client library that the Backend uses then sends the baggage to other servers. Set it only if all
+	// clients are your own. Default: false, which drops the baggage.
 	Baggage bool
 
-	// OperationNames lists the operation names that may appear in graphql.operation.name of metrics
-	// and in span names. Metrics show any other name as "_OTHER". Default: metrics and span names
-	// contain no operation name, because clients choose the names and each would be a new time
-	// series.
+	// OperationNames lists the operation names that may appear in span names and in the metric attribute
+	// graphql.operation.name. Metrics show any other name as "_OTHER". Default: neither span names nor metrics contain
+	// operation names, because clients choose the names and each name would create a new time series.
 	OperationNames []string
 
-	// Projects adds the project to the metrics of operations, with a set of time series for each.
-	// Set it only if an Authorizer restricts the projects: otherwise any path creates one. Default:
-	// false.
+	// Projects adds the project to the metrics of operations, which creates time series for each project. Set it only
+	// if an Authorizer restricts the projects. Otherwise clients could create time series with arbitrary paths.
+	// Default: false.
 	Projects bool
 
-	// Attributes are added to all spans and metrics, to distinguish several Handlers in one
-	// process. Hooks copies them.
+	// Attributes are added to all spans and metrics. Use them to distinguish several Handlers in one process. Hooks
+	// copies the slice.
 	Attributes []attribute.KeyValue
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// TestReadmeListsAllMetrics compares the README's table with the metrics: names, kinds, units and
-// attributes. Optional attributes are in brackets.
+// TestReadmeListsAllMetrics compares the table in the README with the metrics: names, kinds, units and attributes. The
+// table shows optional attributes in brackets.
 func TestReadmeListsAllMetrics(t *testing.T) {
 	plain, all := metered(t, otelchaingql.Options{}), metered(t, otelchaingql.Options{Projects: true, OperationNames: []string{"Mine"}})
 	plain.everything()
@@ -48,10 +48,11 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("README.md has\n%s\nwant, by name,\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("README.md lists these metrics:\n%s\nwant, sorted by name:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
+// kindOf returns the kind of a metric and the attribute keys of its measurements.
 func kindOf(t *testing.T, data metricdata.Aggregation) (kind string, keys []attribute.Key) {
 	t.Helper()
 	add := func(set attribute.Set) {
@@ -83,7 +84,7 @@ func kindOf(t *testing.T, data metricdata.Aggregation) (kind string, keys []attr
 			add(p.Attributes)
 		}
 	default:
-		t.Errorf("%T", data)
+		t.Errorf("unexpected type %T of metric data", data)
 	}
 	slices.Sort(keys)
 	return kind, keys

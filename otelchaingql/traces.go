@@ -21,7 +21,7 @@ type traces struct {
 	propagator          propagation.TextMapPropagator
 	trustRemote, passOn bool
 	names               names
-	fixed               []attribute.KeyValue // on all spans
+	fixed               []attribute.KeyValue // attributes of all spans
 }
 
 func newTraces(o *Options, names names) *traces {
@@ -31,7 +31,7 @@ func newTraces(o *Options, names names) *traces {
 	}
 }
 
-// traceCarrier is the client's trace context as a carrier for a Propagator.
+// traceCarrier is the trace context that a client sent, in the form that a Propagator reads.
 type traceCarrier chaingql.Trace
 
 // Get implements propagation.TextMapCarrier.
@@ -47,16 +47,16 @@ func (s traceCarrier) Get(key string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier. It does nothing, because clients receive no trace
-// context.
+// Set implements propagation.TextMapCarrier. It does nothing, because no trace context is sent to clients.
 func (traceCarrier) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.
 func (traceCarrier) Keys() []string { return []string{"traceparent", "tracestate", "baggage"} }
 
-// join returns the context with the parent of an operation's span. The parent is the span in ctx,
-// which the host has started around the Handler, unless the client names another trace. A trace
-// named in a socket message takes precedence over that of the handshake.
+// join returns a context that contains the parent of the operation's span, and the links of that span. The parent is
+// the span in ctx, which the host has started around the Handler. If the client names another trace, the span has a
+// link to that trace. The client's trace becomes the parent instead if remote parents are trusted and either ctx has no
+// span or the operation was sent on a socket. The span then has a link to the span in ctx.
 func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Context, []trace.Link) {
 	if op.Trace == (chaingql.Trace{}) {
 		return ctx, nil
@@ -78,17 +78,17 @@ func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Conte
 	return trace.ContextWithRemoteSpanContext(ctx, named), nil
 }
 
-// maxText is the maximum length, in bytes, of client text in a span.
+// maxText is the maximum length in bytes of a text from a client in a span.
 const maxText = 100
 
-// short returns the beginning of a client's text.
+// short returns the first maxText bytes of a text from a client, as valid UTF-8.
 func short(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }
 
-// started starts the span of an operation. The span of a subscription ends immediately, and the
-// context keeps only its identity, because there may be a hundred thousand subscriptions that last
-// for days.
+// started starts the span of an operation. If the operation is a subscription, started ends the span immediately, and
+// the returned context contains only the identity of the span. The reason is that a hundred thousand subscriptions may
+// last for days.
 func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Context {
 	around, links := t.join(ctx, op)
 	name := string(op.Type)
@@ -108,11 +108,11 @@ func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Con
 	return context.WithValue(ctx, querySpanKey{}, span)
 }
 
-// querySpanKey is the context key of a query's span. The current span of the context may be another one,
-// which the host has started and must end.
+// querySpanKey is the context key of a query's span. The current span of the context may be a different one, which the
+// host has started and must end.
 type querySpanKey struct{}
 
-// endedSpan is a reference to an ended span. Spans of the same trace can be created from it.
+// endedSpan is a reference to an ended span. Other spans can use it as their parent.
 type endedSpan struct {
 	noop.Span
 	of trace.SpanContext
@@ -125,8 +125,8 @@ func (p endedSpan) SpanContext() trace.SpanContext { return p.of }
 // TracerProvider implements trace.Span.
 func (p endedSpan) TracerProvider() trace.TracerProvider { return p.by }
 
-// finished ends a query's span. The end of a subscription is a separate span in the trace of its
-// start.
+// finished ends the span of a query. For a subscription, it creates a separate span that marks the end, in the trace of
+// the span that marked the start.
 func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
 	span, ok := ctx.Value(querySpanKey{}).(trace.Span)
 	if op.Type == chaingql.OperationSubscription {
@@ -143,7 +143,7 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 	if !notServiceFault(out) {
 		about := ""
 		if out.Err != nil {
-			// An exporter rejects a whole batch with invalid UTF-8.
+			// If a text is not valid UTF-8, an exporter rejects the whole batch.
 			about = strings.ToValidUTF8(out.Err.Error(), "\ufffd")
 		}
 		span.SetStatus(codes.Error, about)
@@ -151,7 +151,8 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 	span.End()
 }
 
-// reading passes a query's span to a Blocks call, for which other queries may wait, too.
+// reading adds the span of the query in asker to ctx, which is the context of a Blocks call. Other queries may wait for
+// the same call.
 func (t *traces) reading(ctx, asker context.Context) context.Context {
 	if t.passOn {
 		ctx = baggage.ContextWithBaggage(ctx, baggage.FromContext(asker))

@@ -22,22 +22,24 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// Traces of clients.
+// These are ids of traces and of a span that clients send.
 const (
 	traceA, traceB, traceC = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c"
 	remote                 = "b7ad6b7169203331"
 )
 
+// parent returns a traceparent header with the given trace id.
 func parent(of string) string { return "00-" + of + "-" + remote + "-01" }
 
-// saying returns the JSON extensions that name a trace.
+// saying returns a JSON object that names a trace, for the extensions of an operation or the payload of
+// connection_init.
 func saying(of string) string {
 	return fmt.Sprintf(`{"traceparent":%q,"tracestate":"shop=1","baggage":"user=7"}`, parent(of))
 }
 
 func extensions(of string) string { return `,"extensions":` + saying(of) }
 
-func TestBackendIsCalledInTraceOfClient(t *testing.T) {
+func TestBackendIsCalledInTrustedTraceOfClient(t *testing.T) {
 	for _, row := range []struct{ name, protocol, header, init, extensions, want string }{
 		{"header", "", traceA, "", "", traceA},
 		{"extensions", "", "", "", traceC, traceC},
@@ -81,7 +83,7 @@ func TestBackendIsCalledInTraceOfClient(t *testing.T) {
 	}
 }
 
-func TestSpanFollowsConventions(t *testing.T) {
+func TestQuerySpanFollowsSemanticConventions(t *testing.T) {
 	h := open(t, otelchaingql.Options{Attributes: []attribute.KeyValue{attribute.String("chain", "test")}}, nil)
 	h.post(fmt.Sprintf(balance, ""))
 	span := h.ended(1)[0]
@@ -99,7 +101,7 @@ func TestSpanFollowsConventions(t *testing.T) {
 	}))
 }
 
-func TestSpanNamesContainListedNames(t *testing.T) {
+func TestSpanNamesContainListedOperationNames(t *testing.T) {
 	h := open(t, otelchaingql.Options{OperationNames: []string{"Mine"}}, nil)
 	h.post(fmt.Sprintf(balance, ""))
 	equal(t, "listed", h.ended(1)[0].Name(), "query Mine")
@@ -109,7 +111,7 @@ func TestSpanNamesContainListedNames(t *testing.T) {
 	equal(t, "length", len(attributesOf(span)["graphql.operation.name"].(string)), 100)
 }
 
-func TestClientTextInSpansIsShortened(t *testing.T) {
+func TestTextOfClientsInSpansIsShortened(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.url = strings.Replace(h.url, "demo", strings.Repeat("%C3%BC", 500)+"%FF", 1)
 	long := strings.Repeat("7", 1000)
@@ -120,7 +122,7 @@ func TestClientTextInSpansIsShortened(t *testing.T) {
 		for key, value := range attributesOf(span) {
 			text, ok := value.(string)
 			if ok && (len(text) > 100 || !utf8.ValidString(text)) {
-				t.Errorf("%s of %s: %d bytes: %q", key, span.Name(), len(text), text)
+				t.Errorf("attribute %s of span %s has %d bytes, want at most 100 bytes of UTF-8: %q", key, span.Name(), len(text), text)
 			}
 		}
 	}
@@ -150,7 +152,7 @@ func TestSharedPageIsReadInTraceOfFirstQuery(t *testing.T) {
 	h.post(page, "traceparent", parent(traceA), "baggage", "user=7")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, ctx := range h.called { // the block log also reads pages without a query
+	for _, ctx := range h.called { // the Handler also reads pages that belong to no query
 		if got := trace.SpanContextFromContext(ctx); got.IsValid() {
 			equal(t, "trace", got.TraceID().String(), traceA)
 			if got.SpanID().String() == remote {
@@ -159,10 +161,10 @@ func TestSharedPageIsReadInTraceOfFirstQuery(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("none of %d calls has a trace", len(h.called))
+	t.Errorf("none of %d Backend calls has a trace, want one in the trace of the query", len(h.called))
 }
 
-// A span is exported only at its end, so a subscription must not be one long span.
+// A span is exported only when it ends, so a subscription must not be one long span.
 func TestSubscriptionHasTwoShortSpansInOneTrace(t *testing.T) {
 	for _, protocol := range []string{"graphql-ws", "graphql-transport-ws", "sse"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -199,7 +201,8 @@ func TestSubscriptionHasTwoShortSpansInOneTrace(t *testing.T) {
 	}
 }
 
-// within starts a span around a handler, like otelhttp.
+// within returns a middleware that starts a span around a handler, as otelhttp does. It stores the identity of the span
+// in *id.
 func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -211,7 +214,7 @@ func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Hand
 	}
 }
 
-func TestHostSpanIsParent(t *testing.T) {
+func TestSpanOfHostIsParentOfOperationSpan(t *testing.T) {
 	var around trace.SpanContext
 	provider := sdktrace.NewTracerProvider()
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, within(provider, &around))
@@ -245,7 +248,7 @@ func TestClientTraceIsOnlyLinkedByDefault(t *testing.T) {
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	span := h.ended(1)[0]
 	if got, _ := h.asked(); got.TraceID().String() == traceA || !got.IsValid() {
-		t.Errorf("the Backend has span %v", got)
+		t.Errorf("the Backend was called with span %v, want a valid one outside the client's trace", got)
 	}
 	equal(t, "parent", span.Parent().IsValid(), false)
 	equal(t, "link", span.Links()[0].SpanContext.TraceID().String(), traceA)
@@ -267,7 +270,7 @@ func TestInvalidTraceIsIgnored(t *testing.T) {
 	}
 }
 
-func TestTraceContextPassesWithoutTracer(t *testing.T) {
+func TestTraceContextReachesBackendWithoutTracer(t *testing.T) {
 	h := open(t, otelchaingql.Options{TracerProvider: noop.NewTracerProvider(), TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	got, _ := h.asked()
@@ -275,7 +278,7 @@ func TestTraceContextPassesWithoutTracer(t *testing.T) {
 	equal(t, "span", got.SpanID().String(), remote)
 }
 
-func TestUnsampledOperationsStayUnsampled(t *testing.T) {
+func TestUnsampledTraceOfClientRemainsUnsampled(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", strings.TrimSuffix(parent(traceA), "1")+"0")
 	got, _ := h.asked()
@@ -284,16 +287,16 @@ func TestUnsampledOperationsStayUnsampled(t *testing.T) {
 	equal(t, "spans", len(h.spans.Ended()), 0)
 }
 
-// The context of a subscription lives as long as the subscription, so it must not hold the span
-// with its attributes.
-func TestSubscriptionDoesNotKeepItsSpan(t *testing.T) {
+// The context of a subscription lives as long as the subscription, so it must not keep the memory of the ended span and
+// its attributes alive.
+func TestContextOfSubscriptionDoesNotKeepItsSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	hooks := otelchaingql.Hooks(&otelchaingql.Options{TracerProvider: provider})
 	ctx := hooks.OperationStarted(context.Background(), subscriptionOf("graphql-ws"))
 	left := trace.SpanFromContext(ctx)
 	if _, ok := left.(sdktrace.ReadOnlySpan); ok {
-		t.Error("the context holds the span with its attributes")
+		t.Error("the context keeps the span and its attributes")
 	}
 	equal(t, "values that are kept", strings.Count(fmt.Sprint(ctx), "WithValue"), 1)
 	equal(t, "identity", left.SpanContext().Equal(spans.Ended()[0].SpanContext()), true)

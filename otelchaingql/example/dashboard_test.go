@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// A panel holds the Prometheus queries of a Grafana panel.
+// A panel is a Grafana panel: its title, its nested panels, and its Prometheus queries.
 type panel struct {
 	Title   string
 	Panels  []panel
@@ -26,10 +26,10 @@ type dashboard struct {
 	}
 }
 
-// inventory maps each series name to its labels and their values.
+// An inventory maps the name of each series to the labels of the series and their values.
 type inventory map[string]map[string][]string
 
-// inventory returns the series in the registry, with the labels that Prometheus adds.
+// inventory returns the series in the registry, including the labels that Prometheus adds.
 func (tr *trial) inventory() inventory {
 	tr.t.Helper()
 	families, err := tr.tel.registry.Gather()
@@ -63,8 +63,8 @@ func (tr *trial) inventory() inventory {
 	return all
 }
 
-// check lists the series and labels that expr uses but that do not exist. It also returns the
-// labels of the result.
+// check returns in wrong the series and labels that expr uses although they do not exist. It returns in by the labels
+// of the result.
 func (all inventory) check(expr string) (by []string, wrong []string) {
 	replaced := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(expr)
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(replaced)
@@ -98,7 +98,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 				continue
 			}
 			if sum.Without {
-				wrong = append(wrong, "without is not checked")
+				wrong = append(wrong, "the check does not support without")
 			}
 			by = append(by, sum.Grouping...)
 			for _, label := range sum.Grouping {
@@ -174,7 +174,7 @@ var (
 	question = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 )
 
-// TestDashboardCheckFindsErrors requires that the check can fail.
+// TestDashboardCheckFindsErrors shows that the check of TestDashboardUsesExistingSeries can fail.
 func TestDashboardCheckFindsErrors(t *testing.T) {
 	all := inventory{"a_total": {"b": {"x"}, "job": {"any"}}}
 	for expr, want := range map[string]string{
@@ -185,11 +185,11 @@ func TestDashboardCheckFindsErrors(t *testing.T) {
 		`sum by (c) (a_total)`:      "no label c",
 		`rate(b_total[5m])`:         "unknown series b_total",
 		`rate(a_total`:              "parse error",
-		`sum without (b) (a_total)`: "not checked",
+		`sum without (b) (a_total)`: "does not support without",
 	} {
 		_, wrong := all.check(expr)
 		if got := fmt.Sprint(wrong); want == "" && wrong != nil || !strings.Contains(got, want) {
-			t.Errorf("%s: %v, want %q", expr, got, want)
+			t.Errorf("check of %s found %v, want %q", expr, got, want)
 		}
 	}
 }

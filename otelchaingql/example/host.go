@@ -24,7 +24,7 @@ type host struct {
 	mux     *http.ServeMux
 }
 
-// newHost returns a host of a chain. backend may be the chain itself.
+// newHost returns a host that serves backend with telemetry. backend may be chain itself.
 func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *host {
 	h := &host{chain: chain, mux: http.NewServeMux()}
 	h.handler = chaingql.New(backend, &chaingql.Options{
@@ -34,9 +34,9 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 			Attributes: []attribute.KeyValue{attribute.String("chain", "simulated")},
 		}),
 	})
-	// otelhttp wraps the Handler, not the mux, so that spans contain the pattern and scrapes have
-	// no spans. Without a server name, the Host header of clients would be an attribute, with a
-	// time series for each value.
+	// otelhttp wraps the Handler and not the mux, so that spans contain the pattern of the mux and scrapes of metrics
+	// create no spans. Without a server name, the Host header of clients would be an attribute, with a time series for
+	// each value.
 	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
 		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
 	chaingql.Mount(h.mux, "/{project}/graphql", served)
@@ -47,7 +47,8 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 
 var errTrouble = errors.New("simulated source failure")
 
-// simulate appends blocks until ctx is done.
+// simulate appends a block every given interval until ctx is done. If trouble is not 0, the source fails once per
+// trouble interval.
 func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -68,10 +69,10 @@ func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error
 	}
 }
 
-// kept is the number of blocks that the chain keeps.
+// kept is the maximum number of blocks that the chain keeps.
 const kept = 10_000
 
-// grow appends a masterchain block.
+// grow appends a masterchain block with the given sequence number and removes blocks that are too old.
 func (h *host) grow(seqNo uint32) error {
 	const shard = 1 << 63
 	if seqNo > kept {

@@ -1,5 +1,5 @@
-// Command example serves a simulated chain with telemetry: Prometheus metrics at /metrics, and
-// optional traces.
+// Command example serves a simulated chain with telemetry: Prometheus metrics at /metrics, and traces if they are
+// enabled.
 //
 //	go run . -traces stdout
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 go run . -traces otlp
@@ -33,20 +33,21 @@ func main() {
 	}
 }
 
-// drain is the timeout for clients and then for the exporters at the end.
+// drain is the maximum time for clients to disconnect and for exporters to finish when the program ends.
 const drain = 10 * time.Second
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
-	traces := flags.String("traces", "none", "`exporter` of spans: none, stdout, or otlp, which OTEL_EXPORTER_OTLP_ENDPOINT and similar variables configure")
+	traces := flags.String("traces", "none",
+		"`exporter` for spans: none, stdout or otlp (configured by OTEL_EXPORTER_OTLP_ENDPOINT and similar variables)")
 	rate := flags.Float64("rate", 1, "simulated `blocks` per second")
 	trouble := flags.Duration("trouble", 0, "`interval` of simulated source failures; 0 means none")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if !(*rate > 0 && *rate <= 1000) {
-		return fmt.Errorf("-rate must be over 0 and at most 1,000 blocks a second, not %v", *rate)
+		return fmt.Errorf("-rate must be greater than 0 and at most 1,000 blocks per second, not %v", *rate)
 	}
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	server := &http.Server{
 		Handler:           h.mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // limits reading a body; does not end sockets and event streams
+		ReadTimeout:       10 * time.Second, // limits reading of a request; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
@@ -74,7 +75,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 # each new block
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{seq_no chain_order}}"}'
 
-# what Prometheus gets
+# the metrics that Prometheus scrapes
 curl http://%[1]s/metrics
 
 `, listener.Addr())

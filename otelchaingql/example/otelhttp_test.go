@@ -10,7 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// ended waits until spans with these names have ended and returns them by name.
+// ended waits until spans with the given names have ended, and returns all ended spans by name.
 func (tr *trial) ended(names ...string) map[string]sdktrace.ReadOnlySpan {
 	tr.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
@@ -28,11 +28,12 @@ func (tr *trial) ended(names ...string) map[string]sdktrace.ReadOnlySpan {
 			return spans
 		}
 		if time.Now().After(end) {
-			tr.t.Fatalf("no span %q has ended, of %d", missing, len(spans))
+			tr.t.Fatalf("no span %q has ended; %d other spans have", missing, len(spans))
 		}
 	}
 }
 
+// in checks that span is in the client's trace and has the given parent.
 func (tr *trial) in(span sdktrace.ReadOnlySpan, parent string) {
 	tr.t.Helper()
 	if got := span.SpanContext().TraceID().String(); got != traceID {
@@ -60,10 +61,10 @@ func TestQuerySpanIsChildOfRequestSpan(t *testing.T) {
 	tr.in(request, remote)
 	tr.in(query, request.SpanContext().SpanID().String())
 	if got := tr.source.asked.Load(); got.SpanID() != query.SpanContext().SpanID() {
-		t.Errorf("the backend has span %v, want the query's", got.SpanID())
+		t.Errorf("the Backend was called with span %v, want the query's span", got.SpanID())
 	}
 	if got := attributeOf(request, "http.route"); got != "/{project}/graphql" {
-		t.Errorf("route %q", got)
+		t.Errorf("the request span has the route %q, want /{project}/graphql", got)
 	}
 }
 
@@ -93,7 +94,7 @@ func TestEventStreamIsFlushedThroughOtelhttp(t *testing.T) {
 	first := tr.block(1)
 	events, leave := tr.follow("traceparent", traceparent)
 	tr.event(events, first)
-	tr.event(events, tr.block(2)) // live, so no middleware buffers
+	tr.event(events, tr.block(2)) // arrives at once only if otelhttp does not buffer it
 	begun := tr.ended("subscription")["subscription"]
 	leave()
 	spans := tr.ended("subscription end", "POST /{project}/graphql")

@@ -25,7 +25,7 @@ func (p *printed) await(t *testing.T, before, after string) string {
 			}
 		}
 	}
-	t.Fatalf("no %q in %s", before, p)
+	t.Fatalf("the output does not contain %q and %q: %s", before, after, p)
 	return ""
 }
 
@@ -49,7 +49,7 @@ func TestProgramExportsMetricsAndTraces(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		if _ = res.Body.Close(); err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s: %v, %s, want text with %s", url, err, text, want)
+			t.Errorf("GET %s returned error %v and %s, want a text that contains %s", url, err, text, want)
 		}
 	}
 	stop()
@@ -63,15 +63,15 @@ func TestProgramExportsMetricsAndTraces(t *testing.T) {
 	}
 }
 
-func TestProgramRefusesInvalidFlags(t *testing.T) {
+func TestProgramRejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{{"-traces", "somewhere"}, {"-rate", "0"}, {"-addr", "nowhere"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
-			t.Errorf("%v: got no error", args)
+			t.Errorf("run with the arguments %v returned no error", args)
 		}
 	}
 }
 
-func TestTracesReachCollector(t *testing.T) {
+func TestOTLPTracesReachCollector(t *testing.T) {
 	came := make(chan string, 10)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// Code of the module's README.
+// The README of the module shows the code of these functions.
 
 func Example_mount() {
 	backend, mux := memchain.New(), http.NewServeMux()

@@ -18,7 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// telemetry holds the destinations: a Prometheus registry for metrics and an exporter for spans.
+// telemetry holds the providers for the host and the registry from which Prometheus reads the metrics.
 type telemetry struct {
 	registry   *prometheus.Registry
 	meters     *sdkmetric.MeterProvider
@@ -26,6 +26,7 @@ type telemetry struct {
 	propagator propagation.TextMapPropagator
 }
 
+// openTelemetry creates the telemetry. traces is the name of the exporter for spans: none, stdout or otlp.
 func openTelemetry(ctx context.Context, traces string, stdout io.Writer, more ...sdktrace.TracerProviderOption) (*telemetry, error) {
 	t := &telemetry{registry: prometheus.NewRegistry(), propagator: propagation.TraceContext{}}
 	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -59,6 +60,7 @@ func openTelemetry(ctx context.Context, traces string, stdout io.Writer, more ..
 	return t, nil
 }
 
+// shutdown exports the remaining spans and stops the providers.
 func (t *telemetry) shutdown(ctx context.Context) error {
 	return errors.Join(t.tracers.Shutdown(ctx), t.meters.Shutdown(ctx))
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A trial is the example's host under load.
+// A trial is the host of the example, which serves until the test ends, with recorded spans.
 type trial struct {
 	*host
 	t      *testing.T
@@ -57,7 +57,7 @@ func start(t *testing.T) *trial {
 	return tr
 }
 
-// A source is a chain that yields each block twice and records the span of Balance calls.
+// A source is a Backend over a chain. It yields each block twice, and it records the span of the last Balance call.
 type source struct {
 	*memchain.Chain
 	asked atomic.Pointer[trace.SpanContext]
@@ -87,7 +87,7 @@ const (
 	live    = `{"query":"subscription{blocks(after:\"\"){seq_no}}"}`
 )
 
-// send posts a query. header holds names and values.
+// send sends a query over HTTP. header contains names and values of header fields in turn.
 func (tr *trial) send(body string, header ...string) *http.Response {
 	tr.t.Helper()
 	r, err := http.NewRequest("POST", tr.url+"/demo/graphql", strings.NewReader(body))
@@ -115,11 +115,11 @@ func (tr *trial) ask(body, want string, header ...string) {
 		tr.t.Fatal(err)
 	}
 	if !strings.Contains(string(answer), want) {
-		tr.t.Errorf("%s: %s, want %s in it", body, answer, want)
+		tr.t.Errorf("the response to %s is %s, want %s in it", body, answer, want)
 	}
 }
 
-// follow opens an event stream.
+// follow subscribes to blocks with an event stream. leave disconnects the client.
 func (tr *trial) follow(header ...string) (events *bufio.Reader, leave func()) {
 	tr.t.Helper()
 	res := tr.send(live, append(header, "Accept", "text/event-stream")...)
@@ -140,7 +140,7 @@ func (tr *trial) event(events *bufio.Reader, want string) {
 	}
 }
 
-// socket opens a WebSocket and sends frames.
+// socket opens a WebSocket and sends connection_init and the given frames.
 func (tr *trial) socket(protocol string, header http.Header, frames ...string) *websocket.Conn {
 	tr.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -182,7 +182,7 @@ func (tr *trial) block(seqNo uint32) string {
 	return fmt.Sprintf(`"seq_no":%d}`, seqNo)
 }
 
-// scrape returns the metrics as Prometheus reads them.
+// scrape returns the metrics in the format that Prometheus reads.
 func (tr *trial) scrape() string {
 	tr.t.Helper()
 	res, err := http.Get(tr.url + "/metrics")
@@ -197,7 +197,7 @@ func (tr *trial) scrape() string {
 	return string(text)
 }
 
-// await waits until a scrape contains lines with these prefixes.
+// await waits until a scrape contains, for each of the given prefixes, a line that starts with it.
 func (tr *trial) await(begins ...string) {
 	tr.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
@@ -211,12 +211,12 @@ func (tr *trial) await(begins ...string) {
 			return
 		}
 		if time.Now().After(end) {
-			tr.t.Fatalf("no %s in:\n%s", missing, text)
+			tr.t.Fatalf("no line of the metrics starts with %s:\n%s", missing, text)
 		}
 	}
 }
 
-// everything produces every event that the dashboard shows.
+// everything causes every event that the dashboard shows.
 func (tr *trial) everything() {
 	tr.t.Helper()
 	tr.ask(balance, `"balance"`)

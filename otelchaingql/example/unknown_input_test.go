@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestUnknownInputCreatesNoSeries(t *testing.T) {
+func TestTextOfClientsCreatesNoSeries(t *testing.T) {
 	tr := start(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	send := func(n int) {
@@ -31,7 +31,7 @@ func TestUnknownInputCreatesNoSeries(t *testing.T) {
 		}
 		defer res.Body.Close()
 		if answer, err := io.ReadAll(res.Body); err != nil || string(answer) != `{"data":{"__typename":"Query"}}` {
-			t.Fatalf("%v, %s", err, answer)
+			t.Fatalf("received %s, error %v", answer, err)
 		}
 	}
 	series := func() (n int) {
@@ -53,6 +53,6 @@ func TestUnknownInputCreatesNoSeries(t *testing.T) {
 		send(1 + n)
 	}
 	if now := series(); now != first {
-		t.Errorf("got %d series, want %d as before the requests", now, first)
+		t.Errorf("%d series exist after the requests, want %d as before", now, first)
 	}
 }
