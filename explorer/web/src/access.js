@@ -1,5 +1,5 @@
-// Which project, with which secret: the form above each page. A secret is kept
-// for the tab where that was asked for, and nowhere else.
+// The form above each page, in which the user enters the project and its secret.
+// The secret is stored only for this browser tab, and only if the user asks for it.
 const form = document.querySelector('#access')
 const { project, secret, keep } = form.elements
 const place = 'chaingql:access'
@@ -9,7 +9,7 @@ project.value = kept.project ?? project.value
 secret.value = kept.secret ?? ''
 keep.checked = kept.secret !== undefined
 
-// access is where the API is, and what a request shows there.
+// access returns the URLs of the API and the headers for each request.
 export function access() {
   const url = new URL(form.dataset.endpoint.replaceAll('{project}', encodeURIComponent(project.value.trim() || project.defaultValue)), document.baseURI)
   const socket = new URL(url)
@@ -22,7 +22,7 @@ function basic(password) {
   return `Basic ${btoa(String.fromCharCode(...bytes))}`
 }
 
-// onAccess calls told whenever the form is sent.
+// onAccess calls told each time the form is submitted. It returns a function that stops this.
 export function onAccess(told) {
   const heard = () => told(access())
   form.addEventListener('submit', heard)
@@ -33,7 +33,7 @@ function save() {
   store()?.setItem(place, JSON.stringify({ project: project.value.trim(), secret: keep.checked ? secret.value : undefined }))
 }
 
-// store is none where the browser is told to keep nothing.
+// store returns undefined if the browser's settings forbid storage.
 function store() {
   try {
     return sessionStorage

@@ -1,8 +1,8 @@
-// The address box: a balance, asked again when blocks come.
+// The address form. It shows a balance and queries it again when blocks arrive.
 import { data } from './api.js'
 
 const query = 'query balance($address: String!) { blockchain { account(address: $address) { info { address balance(format: DEC) } } } }'
-const pace = 1000 // between two questions, at least
+const pace = 1000 // minimum time between two queries, in milliseconds
 
 export class Account {
   address = ''
@@ -24,15 +24,15 @@ export class Account {
     this.refresh()
   }
 
-  // turn is to another project.
+  // turn switches to another project.
   turn(to) {
     this.to = to
     this.asked = 0
     this.refresh()
   }
 
-  // refresh is called with each block. What comes too soon has its turn later: it may
-  // be the last for long.
+  // refresh is called for each block and queries the balance. A call that comes too soon
+  // is delayed and not dropped, because its block may be the last one for a long time.
   async refresh(block) {
     clearTimeout(this.later)
     if (!this.address) return
@@ -49,7 +49,7 @@ export class Account {
     if (address !== this.address || to !== this.to) return this.refresh(block)
     if (found instanceof Error) {
       this.show({ text: found.message, bad: true })
-      if (found.extensions?.code === 'BAD_USER_INPUT') this.address = '' // it is no better at the next block
+      if (found.extensions?.code === 'BAD_USER_INPUT') this.address = '' // the next block cannot make the address valid
       return
     }
     const { balance } = found.blockchain.account.info
@@ -57,14 +57,14 @@ export class Account {
   }
 
   show({ text, more = '', bad = false }) {
-    if (this.balance.textContent !== text) this.balance.textContent = text // or else it is read out again
+    if (this.balance.textContent !== text) this.balance.textContent = text // otherwise screen readers would read it again
     this.balance.classList.toggle('bad', bad)
     this.input.setAttribute('aria-invalid', bad)
     this.at.textContent = more
   }
 }
 
-// units are a thousand million nano-units each.
+// units converts nano-units to units: one unit is 1,000,000,000 nano-units.
 function units(nano) {
   const digits = nano.padStart(10, '0')
   return `${BigInt(digits.slice(0, -9)).toLocaleString('en')}.${digits.slice(-9)}`

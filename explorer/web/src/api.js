@@ -1,11 +1,11 @@
-// One request by HTTP. Without cookies: with them the browser would itself ask
-// for a password where it is refused.
+// ask sends one HTTP request. It sends no credentials, because otherwise the browser
+// would show its own password dialog if the server refuses the request.
 export async function ask({ url, headers }, body, signal) {
   let response
   try {
     response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(body), credentials: 'omit', signal })
   } catch (err) {
-    if (signal?.aborted) throw err // as whoever gave up puts it
+    if (signal?.aborted) throw err // keep the reason of the caller that aborted
     throw new Error('The server cannot be reached.', { cause: err })
   }
   const type = response.headers.get('content-type') ?? ''
@@ -13,9 +13,10 @@ export async function ask({ url, headers }, body, signal) {
   return response.json()
 }
 
-export const patience = 10_000 // milliseconds: a line that is dead does not say so
+export const patience = 10_000 // milliseconds to wait, because a dead connection reports no error
 
-// data is what a request brings in time, or its first error thrown.
+// data returns the data of a response. If the response has errors, it throws the first
+// one. It also throws an error if no response arrives in time.
 export async function data(to, query, variables, signal) {
   const giveUp = new AbortController()
   const leave = () => giveUp.abort()

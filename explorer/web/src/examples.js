@@ -1,4 +1,4 @@
-// The tabs that GraphiQL opens with.
+// The tabs that GraphiQL shows at first.
 export const examples = (account) => [
   {
     query: `# The masterchain's latest blocks.

@@ -21,7 +21,7 @@ const place = document.querySelector('#graphiql')
 const tabs = examples(place.dataset.account)
 const wide = matchMedia('(min-width: 75rem)').matches
 
-// A new fetcher makes GraphiQL ask for the schema again.
+// A new fetcher makes GraphiQL request the schema again.
 const fetcherNow = () => fetcherOf(access)
 
 function Explorer() {
@@ -34,7 +34,7 @@ function Explorer() {
       defaultEditorToolsVisibility={wide}
       visiblePlugin={wide ? DOC_EXPLORER_PLUGIN : undefined}
       shouldPersistHeaders={false}
-      forcedTheme="system" // as the rest of the page
+      forcedTheme="system" // like the rest of the page
       storage={storage}
     >
       <GraphiQL.Logo>{null}</GraphiQL.Logo>

@@ -1,5 +1,6 @@
-// How GraphiQL asks: queries by HTTP, subscriptions by graphql-transport-ws, each
-// with the form's secret, which the headers editor overrides.
+// The fetcher of GraphiQL sends queries over HTTP and subscriptions over
+// graphql-transport-ws. Each request contains the secret in the form, unless the
+// headers editor contains an Authorization header.
 import { getOperationAST, parse } from 'graphql'
 import { ask } from './api.js'
 import { closing } from './closing.js'
@@ -7,7 +8,7 @@ import { line } from './line.js'
 
 export function fetcherOf(access) {
   return (params, { headers } = {}) => {
-    const to = access() // as the form is now, sent or not
+    const to = access() // the current values of the form, submitted or not
     const own = { ...to, headers: merged(to.headers, headers) }
     const operation = operationOf(params)
     const asked = { ...params, operationName: operation?.name?.value ?? params.operationName }
@@ -15,18 +16,18 @@ export function fetcherOf(access) {
   }
 }
 
-// operationOf is the one that is meant. Just after a turn to another tab GraphiQL
-// names that of the tab before.
+// operationOf returns the operation to run. Just after the user has changed to another
+// tab, operationName may belong to the previous tab; then the only operation is used.
 function operationOf({ query, operationName }) {
   try {
     const document = parse(query)
     return getOperationAST(document, operationName) ?? getOperationAST(document)
   } catch {
-    return undefined // the server says what is wrong with it
+    return undefined // the server will report the error
   }
 }
 
-// merged has Authorization as the socket's first message spells it.
+// merged merges headers and spells Authorization as the connection_init message requires.
 function merged(...all) {
   const headers = {}
   for (const [name, value] of all.flatMap((some) => Object.entries(some ?? {}))) {
@@ -35,8 +36,9 @@ function merged(...all) {
   return headers
 }
 
-// subscription is one by a socket of its own. Whoever left it hears no more: by then
-// GraphiQL may be at another, which it would take for ended.
+// subscription starts a subscription on its own socket. After unsubscribe, it reports
+// nothing more: GraphiQL may already run another subscription and would consider that
+// one to have ended.
 function subscription(to, params) {
   return {
     subscribe(sink) {
@@ -51,7 +53,7 @@ function subscription(to, params) {
         unsubscribe() {
           left = true
           stop()
-          client.dispose().catch(() => {}) // it never came about
+          client.dispose().catch(() => {}) // ignore that the connection was never established
         },
       }
     },

@@ -1,12 +1,12 @@
-// A socket that notices when its line is dead, which the line does not say: by the
-// handshake that nobody answers, and by a ping behind which nothing comes.
+// A socket that detects a dead connection, which reports no error itself. The connection
+// is dead if the handshake gets no response, or if nothing arrives after a ping.
 import { createClient } from 'graphql-ws'
 import { patience } from './api.js'
 
-const beat = 5000 // between pings, and behind one until something is overdue
+const beat = 5000 // milliseconds between pings, and from a ping until something must have arrived
 
-// line is graphql-ws's client of one connection: it does not begin another by
-// itself, which would be without the blocks in between.
+// line returns a graphql-ws client that does not reconnect automatically, because the new
+// connection would not receive the blocks in between.
 export function line({ socket, headers }, connected = () => {}) {
   let overdue
   const content = () => {
@@ -24,7 +24,7 @@ export function line({ socket, headers }, connected = () => {}) {
         connected()
       },
       ping: (received) => received || expect(),
-      message: () => overdue && expect(), // on a slow line a pong is long behind what else is on its way
+      message: () => overdue && expect(), // on a slow connection, other messages may delay the pong
       pong: (received) => received && content(),
       closed: () => {
         content()

@@ -1,9 +1,10 @@
-// Which blocks are missing from a stream: numbers go up by one in each shard, from
-// the parent's at a split, from the higher of the two at a merge.
+// Lines finds blocks that are missing from a stream. In each shard, sequence numbers
+// increase by one. After a split, they continue from the parent's number; after a merge,
+// from the higher number of the two shards.
 export class Lines {
   last = new Map()
 
-  // add takes the next block, and counts those that are missing before it.
+  // add processes the next block and returns the number of blocks that are missing before it.
   add({ workchain_id, shard, seq_no }) {
     const at = BigInt(`0x${shard}`)
     const bit = at & -at

@@ -8,7 +8,7 @@ import { Stream } from './stream.js'
 import { Tables } from './tables.js'
 
 const find = (id) => document.getElementById(id)
-const kept = 2000 // blocks to go back to, where a stream asks for that
+const kept = 2000 // maximum number of recent blocks, which rewind needs
 
 const state = find('state')
 const counts = { received: 0, missed: 0, lost: 0, caught: 0 }
@@ -86,13 +86,14 @@ function caughtUp(count) {
   return `with ${blocks} caught up; ${counts.missed === 0 ? 'none was missed.' : `${counts.missed} are missing.`}`
 }
 
-// measure takes the time between two blocks by when they came, and where they did
-// not come as they were made by their own.
+// measure records the interval between two blocks of a shard and the lag of a block. The
+// interval is the time between their arrivals or, if one of them did not arrive live,
+// between their generation times.
 function measure(block, how, lag, now) {
   const line = `${block.workchain_id}:${block.shard}`
   const before = arrivals.get(line)
   const live = how === 'live'
-  const skew = Date.now() - now // dots are placed by our clock
+  const skew = Date.now() - now // the plots use the clock of this machine
   if (before) {
     const seconds = live && before.live ? (now - before.now) / 1000 : block.gen_utime - before.gen_utime
     intervals.add(block.workchain_id, (live ? now : block.gen_utime * 1000) + skew, seconds)
@@ -101,8 +102,7 @@ function measure(block, how, lag, now) {
   arrivals.set(line, { live, now, gen_utime: block.gen_utime })
 }
 
-// What has changed is shown a few times a second at most, and not while the page
-// is out of sight.
+// draw shows changes at most four times a second, and not while the page is hidden.
 let drawn = 0
 function draw(time) {
   requestAnimationFrame(draw)

@@ -1,5 +1,5 @@
-// The editor makes style elements, which the page's policy refuses but from
-// whoever knows its nonce.
+// The editor creates style elements. The page's Content-Security-Policy allows them only
+// if they have the nonce of the page.
 const { nonce } = document.querySelector('meta[nonce]')
 const create = document.createElement
 

@@ -1,5 +1,5 @@
-// What GraphiQL keeps in this browser: tabs, history, looks. Its history would
-// keep the headers, too, and so the secrets in them: they are left out.
+// The storage of GraphiQL in this browser, for tabs, history and appearance. Headers are
+// removed from the stored values, because they may contain secrets.
 const prefix = 'chaingql:'
 const place = store()
 const keys = () => Object.keys(place).filter((key) => key.startsWith(prefix))
@@ -16,7 +16,7 @@ export const storage = place && {
   },
 }
 
-// store is null where the browser is told to keep nothing: GraphiQL does without.
+// store returns null if the browser's settings forbid storage. GraphiQL works without it.
 function store() {
   try {
     return localStorage

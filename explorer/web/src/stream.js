@@ -1,5 +1,5 @@
-// The live blocks, over as many connections as it takes: each goes on behind the
-// last block of the one before.
+// A stream of live blocks that reconnects if necessary. Each connection continues after
+// the last block of the previous connection.
 import { data } from './api.js'
 import { closing } from './closing.js'
 import { line } from './line.js'
@@ -8,9 +8,9 @@ const fields = 'id: hash seq_no workchain_id shard gen_utime chain_order'
 const newest = `query newest($last: Int) { info { time } blockchain { blocks(last: $last) { edges { node { ${fields} } } } } }`
 const live = `subscription live($after: String) { blocks(after: $after) { ${fields.replace('id: hash', 'id')} } }`
 
-const stored = 50 // blocks to begin with
-const silence = 5000 // after which it is asked whether the chain stands still
-const slowest = 10_000 // between two attempts
+const stored = 50 // number of stored blocks at the beginning
+const silence = 5000 // milliseconds without a block after which the stream checks for a restarted chain
+const slowest = 10_000 // maximum time between two attempts, in milliseconds
 
 export class Stream {
   cursor = undefined // of the last block
@@ -19,7 +19,8 @@ export class Stream {
   attempts = 0
   leaving = new AbortController()
 
-  // told gets block(block, how), state(name, detail), rewind(cursor) and restart(why).
+  // The methods of told are called: block(block, how), state(name, detail), rewind(cursor)
+  // and restart(why).
   constructor(to, told) {
     Object.assign(this, { to, told })
   }
@@ -40,7 +41,7 @@ export class Stream {
     }
   }
 
-  // connection brings blocks until it ends, and is why it did.
+  // connection receives blocks until the connection ends, and returns the reason.
   async connection() {
     const began = this.cursor
     const sent = Date.now()
@@ -65,7 +66,7 @@ export class Stream {
         if (target === undefined) return
         if (this.cursor < target) return this.told.state('behind')
         this.told.state('live', resumed ? caught : undefined)
-        target = undefined // as far as the chain had come
+        target = undefined // all blocks up to the start of this connection have arrived
       }
       const stop = client.subscribe({ query: live, variables: { after: this.cursor } }, {
         next: ({ data, errors }) => {
@@ -84,7 +85,7 @@ export class Stream {
         clearTimeout(watch)
         watch = setTimeout(() => {
           listen()
-          this.restarted().then((why) => why && end({ restart: why }), () => {}) // if the line is lost, it will tell
+          this.restarted().then((why) => why && end({ restart: why }), () => {}) // ignore an error: a lost connection is detected elsewhere
         }, silence)
       }
       const leave = () => end({})
@@ -93,15 +94,15 @@ export class Stream {
         this.leaving.signal.removeEventListener('abort', leave)
         resolve(why)
         stop()
-        client.dispose().catch(() => {}) // it never came about
+        client.dispose().catch(() => {}) // ignore that the connection was never established
       }
       this.leaving.signal.addEventListener('abort', leave)
       listen()
     })
   }
 
-  // restarted is why a chain that is silent will not go on: it is another one by
-  // now, whose blocks come below our cursor though they are younger.
+  // restarted returns a message if the chain has started again from its beginning. Its
+  // newest block then has a lower cursor than the last received block, but a later time.
   async restarted() {
     const { blockchain } = await data(this.to, newest, { last: 1 }, this.leaving.signal)
     const node = blockchain.blocks.edges[0]?.node
@@ -125,7 +126,7 @@ export class Stream {
     this.told.restart(why)
   }
 
-  // pause waits, or until the browser has a network again.
+  // pause waits for the given time, or until the browser is online again.
   pause(time) {
     return new Promise((resolve) => {
       const go = () => {

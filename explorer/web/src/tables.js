@@ -1,4 +1,4 @@
-// The newest blocks of each workchain.
+// Tables shows the newest blocks of each workchain.
 import { nameOf, shown } from './plot.js'
 
 const rows = 10
@@ -10,7 +10,7 @@ export class Tables {
     this.place = place
   }
 
-  // add puts blocks on top, given with their lag in seconds or null.
+  // add inserts a block at the top. lag is in seconds, or null if it is unknown.
   add(block, lag) {
     const body = this.tables.get(block.workchain_id) ?? this.table(block.workchain_id)
     const row = body.insertRow(0)

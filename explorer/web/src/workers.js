@@ -1,4 +1,4 @@
-// The editor's workers, which are files beside this one.
+// The editor's web workers are separate files in the same directory.
 const urls = WORKERS
 
 globalThis.MonacoEnvironment = {
