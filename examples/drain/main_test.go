@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A slow chain blocks in Balance until it is released.
+// A slow chain is a Backend whose Balance blocks until answer is closed.
 type slow struct {
 	*memchain.Chain
 	asked, answer chan struct{}
@@ -50,7 +50,7 @@ func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	go func() { ended <- run(ctx, listener, chain) }()
 
 	if status, _, err := get(to + "/ready"); err != nil || status != 200 {
-		t.Errorf("ready: %d, %v", status, err)
+		t.Errorf("GET /ready returned status %d, error %v, want 200", status, err)
 	}
 	socket, _, err := websocket.Dial(limited, to+"/demo/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
@@ -92,17 +92,17 @@ func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	}
 	for _, path := range []string{"/ready", "/demo/graphql?query={__typename}"} {
 		if status, answer, err := get(to + path); err == nil {
-			t.Errorf("%s during shutdown: %d, %s, want a refused connection", path, status, answer)
+			t.Errorf("GET %s during the shutdown returned status %d and %s, want a refused connection", path, status, answer)
 		}
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("exited before the query was answered: %v", err)
+		t.Errorf("run returned before the query was answered: %v", err)
 	default:
 	}
 	close(chain.answer)
 	if answer := <-answered; answer != `{"data":{"blockchain":{"account":{"info":{"balance":"0x7"}}}}}` {
-		t.Errorf("query in flight: %s", answer)
+		t.Errorf("the query in flight received %s, want the balance 0x7", answer)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -126,7 +126,7 @@ func TestDrainFitsIntoTerminationGracePeriod(t *testing.T) {
 	seconds := func(pattern string) time.Duration {
 		found := regexp.MustCompile(pattern).FindSubmatch(text)
 		if found == nil {
-			t.Fatalf("deployment.yaml has no %s", pattern)
+			t.Fatalf("deployment.yaml does not contain %s", pattern)
 		}
 		n, _ := strconv.Atoi(string(found[1]))
 		return time.Duration(n) * time.Second
@@ -136,6 +136,6 @@ func TestDrainFitsIntoTerminationGracePeriod(t *testing.T) {
 		t.Errorf("preStop and drain take %v, but the pod is killed after %v", preStop+drain, grace)
 	}
 	if probe := seconds(`periodSeconds: (\d+)`); probe >= preStop {
-		t.Errorf("the readiness probe runs every %v, preStop takes only %v", probe, preStop)
+		t.Errorf("the readiness probe runs every %v, want it to run more often than once per preStop (%v)", probe, preStop)
 	}
 }

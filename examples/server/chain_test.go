@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// page is the JSON of a page of blocks.
+// page is a page of blocks in a JSON response.
 type page struct {
 	Edges []struct {
 		Node struct {
@@ -38,7 +38,7 @@ type page struct {
 	}
 }
 
-// readAll reads the whole chain from a handler, page by page.
+// readAll reads all blocks of the chain from a handler, page by page.
 func readAll(t *testing.T, handler http.Handler) []chaingql.Block {
 	t.Helper()
 	var all []chaingql.Block
@@ -57,7 +57,7 @@ func readAll(t *testing.T, handler http.Handler) []chaingql.Block {
 			Errors []any
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Errors != nil {
-			t.Fatalf("%v: %s", err, w.Body)
+			t.Fatalf("the response is %s, error %v, want a page without errors", w.Body, err)
 		}
 		blocks := answer.Data.Blockchain.Blocks
 		for _, e := range blocks.Edges {
@@ -77,7 +77,7 @@ func readAll(t *testing.T, handler http.Handler) []chaingql.Block {
 	}
 }
 
-// making runs makeBlocks on a new chain while do inspects it.
+// making calls makeBlocks with a new chain, and calls do with that chain at the same time.
 func making(t *testing.T, recorded []chaingql.Block, rate float64, do func(*memchain.Chain)) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -93,6 +93,7 @@ func making(t *testing.T, recorded []chaingql.Block, rate float64, do func(*memc
 	do(chain)
 }
 
+// newest returns the last n blocks of the chain.
 func newest(t *testing.T, chain *memchain.Chain, n int) []chaingql.Block {
 	t.Helper()
 	blocks, err := chain.Blocks(t.Context(), chaingql.BlocksQuery{Last: n})
@@ -108,19 +109,19 @@ func TestReplayYieldsRecordingInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(rec.Blocks) != 805 {
-		t.Fatalf("%d blocks in the file", len(rec.Blocks))
+		t.Fatalf("the file contains %d blocks, want 805", len(rec.Blocks))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		making(t, rec.Blocks, 1e6, func(chain *memchain.Chain) {
 			handler := chaingql.New(chain, &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
 			time.Sleep(usualLead - 1)
 			if early := newest(t, chain, 1); len(early) > 0 {
-				t.Errorf("blocks before the end of the lead: %+v", early)
+				t.Errorf("the chain contains %+v before the end of the lead, want no block", early)
 			}
 			time.Sleep(pace)
 			got := readAll(t, handler)
 			if len(got) != 805+5 {
-				t.Fatalf("%d blocks, want the recorded ones and a round of 5", len(got))
+				t.Fatalf("the chain contains %d blocks, want 805 recorded ones and a round of 5", len(got))
 			}
 			for i, want := range rec.Blocks {
 				if b := got[i]; b.Cursor != want.Cursor || b.Hash != want.Hash || b.Workchain != want.Workchain ||
@@ -135,7 +136,7 @@ func TestReplayYieldsRecordingInOrder(t *testing.T) {
 	})
 }
 
-func TestReplayKeepsRate(t *testing.T) {
+func TestReplayAppendsBlocksAtRate(t *testing.T) {
 	var blocks []chaingql.Block
 	for n := uint32(1); n <= 20; n++ {
 		blocks = append(blocks, master(n))
@@ -146,7 +147,7 @@ func TestReplayKeepsRate(t *testing.T) {
 			for n := range 20 {
 				synctest.Wait()
 				if got := len(newest(t, chain, 1000)); got != n {
-					t.Fatalf("%d blocks, want %d", got, n)
+					t.Fatalf("the chain contains %d blocks, want %d", got, n)
 				}
 				time.Sleep(time.Second / 4)
 			}
@@ -189,16 +190,16 @@ func TestSimulationContinuesRecording(t *testing.T) {
 					synctest.Wait()
 					all := newest(t, chain, 2000)
 					if len(all) <= len(blocks) {
-						t.Fatalf("%d blocks, want simulated ones", len(all))
+						t.Fatalf("the chain contains %d blocks, want simulated ones after the recorded ones", len(all))
 					}
 					simulated := all[len(blocks):]
 					checkSimulated(t, all, len(blocks))
 					if simulated[0].Time.Sub(begin) > usualLead+pace {
-						t.Errorf("the first simulated block came after %v", simulated[0].Time.Sub(begin))
+						t.Errorf("the first simulated block was appended after %v, want at most %v", simulated[0].Time.Sub(begin), usualLead+pace)
 					}
 					for _, b := range simulated {
 						if b.Time.Before(begin) || b.Time.After(time.Now()) {
-							t.Errorf("time %v of %+v", b.Time, b)
+							t.Errorf("block %+v has the time %v, want a time during the test", b, b.Time)
 						}
 					}
 				})
@@ -207,8 +208,8 @@ func TestSimulationContinuesRecording(t *testing.T) {
 	}
 }
 
-// checkSimulated checks that the blocks after the recorded ones have ascending cursors, valid
-// predecessors and the expected hashes.
+// checkSimulated checks that each simulated block has an ascending cursor, a valid predecessor and the expected hash.
+// The first blocks of all are recorded ones.
 func checkSimulated(t *testing.T, all []chaingql.Block, recorded int) {
 	t.Helper()
 	type place struct {
@@ -220,24 +221,24 @@ func checkSimulated(t *testing.T, all []chaingql.Block, recorded int) {
 		at := place{b.Workchain, b.Shard}
 		if i >= recorded {
 			if i > 0 && b.Cursor <= all[i-1].Cursor {
-				t.Errorf("cursor %q after %q", b.Cursor, all[i-1].Cursor)
+				t.Errorf("cursor %q follows %q, want ascending cursors", b.Cursor, all[i-1].Cursor)
 			}
 			if before, known := last[at]; known && b.SeqNo != before+1 {
-				t.Errorf("%d:%016x jumps from %d to %d", b.Workchain, b.Shard, before, b.SeqNo)
+				t.Errorf("shard %d:%016x jumps from block %d to block %d", b.Workchain, b.Shard, before, b.SeqNo)
 			} else if !known && recorded > 0 && len(last) > 0 && b.Workchain != masterchain {
-				t.Errorf("%d:%016x has no parent shard", b.Workchain, b.Shard)
+				t.Errorf("shard %d:%016x has no parent shard", b.Workchain, b.Shard)
 			} else if !known && recorded == 0 && b.SeqNo != 1 {
-				t.Errorf("%d:%016x starts with %d", b.Workchain, b.Shard, b.SeqNo)
+				t.Errorf("shard %d:%016x starts with block %d, want block 1", b.Workchain, b.Shard, b.SeqNo)
 			}
 			if want := sha256.Sum256(fmt.Appendf(nil, "%d:%016x:%d", b.Workchain, b.Shard, b.SeqNo)); b.Hash != want {
-				t.Errorf("invalid hash in %+v", b)
+				t.Errorf("block %+v has an unexpected hash", b)
 			}
 		}
 		last[at] = b.SeqNo
 	}
 }
 
-func TestTipsFollowSplitsAndMerges(t *testing.T) {
+func TestTipsAreShardsAfterSplitsAndMerges(t *testing.T) {
 	const (
 		w, l, r = 0x8 << 60, 0x4 << 60, 0xc << 60 // whole shard and its halves
 		ll, lr  = 0x2 << 60, 0x6 << 60
@@ -263,7 +264,7 @@ func TestTipsFollowSplitsAndMerges(t *testing.T) {
 				got = append(got, fmt.Sprintf("%d:%x:%d", s.workchain, s.prefix>>60, s.seqNo))
 			}
 			if s := strings.Join(got, " "); s != test.want {
-				t.Errorf("tips %s, want %s", s, test.want)
+				t.Errorf("tips returned %s, want %s", s, test.want)
 			}
 		})
 	}
@@ -292,7 +293,7 @@ func TestWithinReportsContainedShards(t *testing.T) {
 		{smallest, smallest, true},
 	} {
 		if got := within(test.part, test.whole); got != test.want {
-			t.Errorf("within(%016x, %016x) = %t", test.part, test.whole, got)
+			t.Errorf("within(%016x, %016x) = %t, want %t", test.part, test.whole, got, test.want)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// asProgram is an environment variable. If it is set, the test binary runs the program in a
-// separate process, which can receive signals.
+// asProgram is an environment variable. If it is set, the test binary runs the program instead of the tests. A test can
+// thus run the program in a separate process, which can receive signals.
 const asProgram = "CHAINGQL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -32,11 +32,12 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// recorded returns the path of a recorded file.
+// recorded returns the path of the recording with the given name.
 func recorded(name string) string {
 	return filepath.Join("..", "..", "testdata", "recordings", name+".json.gz")
 }
 
+// written returns the path of a new file that contains text.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.json")
@@ -65,7 +66,7 @@ func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 		{"rate infinite", []string{"-rate", "Inf"}, "-rate"},
 		{"lead negative", []string{"-lead", "-1s"}, "-lead"},
 		{"rate no number", []string{"-rate", "fast"}, "-rate"},
-		{"project empty", []string{"-project", ""}, "no project id"},
+		{"project empty", []string{"-project", ""}, "not a project id"},
 		{"project with slash", []string{"-project", "a/b"}, `"a/b"`},
 		{"project with quote", []string{"-project", "a'b"}, `"a'b"`},
 		{"project dots", []string{"-project", ".."}, `".."`},
@@ -91,7 +92,7 @@ func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 				t.Errorf("exit code %d, want %d; stderr %q, want one line with %q", code, exitUsage, stderr.String(), test.want)
 			}
 			if stdout.Len() > 0 {
-				t.Errorf("stdout %q", stdout.String())
+				t.Errorf("stdout is %q, want it to be empty", stdout.String())
 			}
 		})
 	}
@@ -101,7 +102,7 @@ func TestHelpListsFlags(t *testing.T) {
 	for _, arg := range []string{"-h", "-help", "--help"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{arg}, &stdout, &stderr); code != exitDone || stderr.Len() > 0 {
-			t.Errorf("%s: exit code %d, stderr %q", arg, code, stderr.String())
+			t.Errorf("%s: exit code %d, stderr %q, want %d and no output", arg, code, stderr.String(), exitDone)
 		}
 		flags := regexp.MustCompile(`(?m)^  -(\w+)`).FindAllString(stdout.String(), -1)
 		if want := "[  -accounts   -addr   -chain   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
@@ -119,11 +120,11 @@ func TestAddressInUseExitsWithCode1(t *testing.T) {
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"-addr", taken.Addr().String()}, io.Discard, &stderr)
 	if code != exitFailed || !strings.Contains(stderr.String(), "address already in use") {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+		t.Errorf("exit code %d, stderr %q, want %d and the error of the address", code, stderr.String(), exitFailed)
 	}
 }
 
-// A program is a run of the server in this process.
+// A program is the server, which runs in the process of the test.
 type program struct {
 	greeting string
 	url      string
@@ -146,7 +147,7 @@ func launch(t *testing.T, args ...string) program {
 		chunk := make([]byte, 4096)
 		n, err := out.Read(chunk)
 		if err != nil {
-			t.Fatalf("after %q: %v", greeting.String(), err)
+			t.Fatalf("reading the greeting failed after %q: %v", greeting.String(), err)
 		}
 		greeting.Write(chunk[:n])
 	}
@@ -160,8 +161,7 @@ func launch(t *testing.T, args ...string) program {
 	return p
 }
 
-// The SDK retries a 404 for two minutes, so a URL without a project must have an immediate
-// response.
+// The SDK retries after a 404 response for two minutes. A URL without a project must therefore get another response.
 func TestURLWithoutProjectIsNot404(t *testing.T) {
 	for _, test := range []struct {
 		args   []string
@@ -175,19 +175,19 @@ func TestURLWithoutProjectIsNot404(t *testing.T) {
 			}
 			_ = res.Body.Close()
 			if res.StatusCode != test.status || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
-				t.Errorf("%v: %s: %d %v, want %d", test.args, path, res.StatusCode, res.Header, test.status)
+				t.Errorf("with %v, GET %s returned status %d with headers %v, want status %d and JSON", test.args, path, res.StatusCode, res.Header, test.status)
 			}
 		}
 		p.stop()
 	}
 }
 
-func TestGreetingContainsCommands(t *testing.T) {
+func TestGreetingContainsExampleCommands(t *testing.T) {
 	open := launch(t)
 	want := strings.ReplaceAll(`serving on http://ADDR/demo/graphql
-simulating a chain: every second a masterchain block and one of each of two shards
+simulating a chain: every second one masterchain block and one block in each of two shards
 
-# the explorer and, at /live, the blocks as they come
+# the explorer, with a page of live blocks at /live
 http://ADDR/
 
 # the latest block
@@ -217,14 +217,14 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 		{"quoted secret", []string{"-project", "shop=it's"}, []string{`curl -u ':it'\''s' http://127`, `npx wscat --auth ':it'\''s' -c`}},
 		{"everywhere", []string{"-addr", "0.0.0.0:0"}, []string{"serving on http://127.0.0.1:"}},
 		{"recording", []string{"-chain", written(t, fmt.Sprintf(chain, strings.Repeat("ab", 32)))},
-			[]string{"\nreplaying 1 recorded blocks in 3s, 10 a second, then simulating\n", "\nleaving out 1 recorded blocks without chain_order\n"}},
+			[]string{"\nreplaying 1 recorded blocks after 3s at 10 blocks per second, then simulating the chain\n", "\nskipping 1 recorded blocks without chain_order\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := launch(t, test.args...)
 			defer p.stop()
 			for _, part := range test.want {
 				if !strings.Contains(p.greeting, part) {
-					t.Errorf("greeting lacks %q:\n%s", part, p.greeting)
+					t.Errorf("the greeting does not contain %q:\n%s", part, p.greeting)
 				}
 			}
 		})
@@ -233,7 +233,7 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 
 var curlLine = regexp.MustCompile(`(?m)^curl (?:-u '([^']*)' )?(\S+) -H '([^:]+): ([^']+)' -d '([^']+)'$`)
 
-// curl sends the request of the n-th printed curl command.
+// curl sends the request of the nth printed curl command, counted from 0, and decodes the response into answer.
 func (p program) curl(t *testing.T, n int, answer any) {
 	t.Helper()
 	line := curlLine.FindAllStringSubmatch(p.greeting, -1)[n]
@@ -258,7 +258,7 @@ func (p program) curl(t *testing.T, n int, answer any) {
 	}
 }
 
-func TestPrintedCommandsWork(t *testing.T) {
+func TestPrintedCurlCommandsWork(t *testing.T) {
 	for _, args := range [][]string{nil, {"-project", "shop"}, {"-project", "shop=s3cret"}} {
 		p := launch(t, args...)
 		var latest struct {
@@ -268,7 +268,7 @@ func TestPrintedCommandsWork(t *testing.T) {
 			p.curl(t, 0, &latest)
 		}
 		if b := latest.Data.Blockchain.Blocks.Edges[0].Node; b.SeqNo == 0 || len(b.Hash) != 64 {
-			t.Errorf("%v: latest block %+v", args, b)
+			t.Errorf("with %v, the latest block is %+v, want one with a number and a hash", args, b)
 		}
 		var account struct {
 			Data struct {
@@ -279,15 +279,15 @@ func TestPrintedCommandsWork(t *testing.T) {
 		}
 		p.curl(t, 1, &account)
 		if got := account.Data.Blockchain.Account.Info.Balance; got != "1000000000" {
-			t.Errorf("%v: balance %q", args, got)
+			t.Errorf("with %v, the balance is %q, want 1000000000", args, got)
 		}
 		if code, rest := p.stop(); code != exitDone || rest != "stopping\n" {
-			t.Errorf("%v: exit code %d, output %q", args, code, rest)
+			t.Errorf("with %v, the program ended with exit code %d and output %q, want %d and \"stopping\"", args, code, rest, exitDone)
 		}
 	}
 }
 
-func TestMissingSecretIsRefused(t *testing.T) {
+func TestRequestWithoutSecretIs401(t *testing.T) {
 	p := launch(t, "-project", "shop=s3cret")
 	defer p.stop()
 	for _, path := range []string{p.url, p.url + "/", strings.Replace(p.url, "/shop/", "/demo/", 1)} {
@@ -297,7 +297,7 @@ func TestMissingSecretIsRefused(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s: %s", path, resp.Status)
+			t.Errorf("GET %s returned status %s, want 401", path, resp.Status)
 		}
 	}
 }

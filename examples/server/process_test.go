@@ -14,12 +14,13 @@ import (
 	"github.com/coder/websocket"
 )
 
-func TestSIGTERMClosesSocketsAndExitsWithZero(t *testing.T) {
+func TestSignalEndsSocketsAndProgramExitsWithZero(t *testing.T) {
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(signal.String(), func(t *testing.T) { stopsOn(t, signal) })
 	}
 }
 
+// stopsOn checks that the program shuts down gracefully when it receives the signal.
 func stopsOn(t *testing.T, signal os.Signal) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -40,7 +41,7 @@ func stopsOn(t *testing.T, signal os.Signal) {
 
 	socket, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"graphql-ws"}})
 	if err != nil {
-		t.Fatalf("%v; stderr: %s", err, &stderr)
+		t.Fatalf("dialing %s failed: %v; stderr: %s", url, err, &stderr)
 	}
 	defer socket.CloseNow()
 	say := []byte(`{"id":"1","type":"start","payload":{"query":"subscription{blocks{id}}"}}`)
@@ -48,7 +49,7 @@ func stopsOn(t *testing.T, signal os.Signal) {
 		t.Fatal(err)
 	}
 	if _, frame, err := socket.Read(ctx); err != nil || !bytes.HasPrefix(frame, []byte(`{"type":"data","id":"1"`)) {
-		t.Fatalf("%s, %v", frame, err)
+		t.Fatalf("received %s, error %v, want a data message", frame, err)
 	}
 
 	asked := time.Now()
@@ -63,23 +64,23 @@ func stopsOn(t *testing.T, signal os.Signal) {
 		}
 	}
 	if !bytes.Contains(told, []byte(`"type":"connection_error"`)) || websocket.CloseStatus(err) != websocket.StatusGoingAway {
-		t.Errorf("last message of the socket %s, then %v", told, err)
+		t.Errorf("the socket ended with message %s and error %v, want connection_error and close code 1001", told, err)
 	}
 	for lines.Scan() {
 	}
 	if err := program.Wait(); err != nil {
-		t.Errorf("%v; stderr: %s", err, &stderr)
+		t.Errorf("the program ended with error %v; stderr: %s", err, &stderr)
 	}
 	if took := time.Since(asked); took >= drain {
-		t.Errorf("shutdown took %v, as if it had waited for the timeout", took)
+		t.Errorf("shutdown took %v, want less than the timeout of %v", took, drain)
 	}
 }
 
-func TestUsageErrorOfProcessIsOneLine(t *testing.T) {
+func TestProgramPrintsUsageErrorAsOneLine(t *testing.T) {
 	program := exec.CommandContext(t.Context(), os.Args[0], "-port", "80")
 	program.Env = append(os.Environ(), asProgram+"=1")
 	output, err := program.CombinedOutput()
 	if program.ProcessState.ExitCode() != exitUsage || bytes.Count(output, []byte("\n")) != 1 {
-		t.Errorf("%v, output %q", err, output)
+		t.Errorf("the program ended with error %v and output %q, want exit code %d and one line", err, output, exitUsage)
 	}
 }

@@ -34,7 +34,8 @@ func (l *ledger) add(transactions ...transaction) {
 	}
 }
 
-// touches reports whether a transaction belongs to an account. If account is "", it is always true.
+// touches reports whether the account is the sender or the recipient of the transaction. If account is "", touches
+// always returns true.
 func (t transaction) touches(account string) bool {
 	return account == "" || t.From == account || t.To == account
 }
@@ -55,8 +56,8 @@ func (l *ledger) newest(n int, account string) []transaction {
 	return found
 }
 
-// follow yields new transactions of an account until ctx is done. A slow reader continues at its
-// position: none is omitted, and none is queued.
+// follow yields the new transactions of an account until ctx is done. A slow reader continues where it stopped: it
+// misses no transaction, and no queue grows for it.
 func (l *ledger) follow(ctx context.Context, account string) iter.Seq2[any, error] {
 	l.mu.Lock()
 	next := len(l.all)

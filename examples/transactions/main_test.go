@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// started runs the program until the test ends and returns its address.
+// started runs the program until the test ends and returns the address of the API.
 func started(t *testing.T) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,13 +91,13 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(frame, &m); err != nil {
-			t.Fatalf("%v: %s", err, frame)
+			t.Fatalf("decoding %s failed: %v", frame, err)
 		}
 		return m
 	}
 	say(`{"type":"connection_init"}`)
 	if m := hear(); m.Type != "connection_ack" {
-		t.Fatalf("init: %+v", m)
+		t.Fatalf("received %+v, want connection_ack", m)
 	}
 	say(`{"id":"1","type":"subscribe","payload":{"query":"subscription{transactions(account:\"` + wallet(1) + `\"){id block amount to{address}}}"}}`)
 	last := 0
@@ -105,12 +105,12 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 		m := hear()
 		tx, n := m.Payload.Data.Transactions, 0
 		if _, err := fmt.Sscanf(tx.ID, "tx%d", &n); m.Type != "next" || err != nil || n <= last || tx.Block == "" || tx.Amount != fmt.Sprint(n/2*1_500_000_000) {
-			t.Errorf("got %+v after transaction %d", m, last)
+			t.Errorf("received %+v after transaction %d, want the next transaction", m, last)
 		}
 		last = n
 		answer := ask(t, address, `{blockchain{blocks(after:"",last:null,first:50){edges{node{chain_order}}}}}`)
 		if !strings.Contains(answer, `"`+tx.Block+`"`) && n < 90 {
-			t.Errorf("block %q is not in %s", tx.Block, answer)
+			t.Errorf("the page of blocks %s does not contain block %q of the transaction", answer, tx.Block)
 		}
 	}
 
@@ -130,9 +130,9 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tx := got.Data.Transactions; len(tx) != 3 || !strings.Contains(tx[0].Amount, ".") || len(tx[2].From.Transactions) != 1 {
-		t.Errorf("newest three transactions: %s", answer)
+		t.Errorf("the response to a query for three transactions is %s", answer)
 	}
 	if answer := ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`); !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
-		t.Errorf("nested lists: %s", answer)
+		t.Errorf("the response to nested lists is %s, want the error of a limit", answer)
 	}
 }

@@ -16,26 +16,25 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// An Ended reports why the service ended a stream.
+// An Ended is the error with which the service ended a stream.
 type Ended struct {
-	// Code is STREAM_GAP if earlier blocks were missing: discard the blocks after Cursor and resume
-	// from it. It is CURSOR_TOO_OLD if the service has pruned blocks that the caller has not
-	// received: they are lost, so resume from "". Other codes describe errors of the request.
+	// Code is STREAM_GAP if blocks were missing before some blocks that were delivered: discard the blocks after Cursor
+	// and resume from Cursor. Code is CURSOR_TOO_OLD if the service has pruned blocks that the caller has not received:
+	// these blocks are lost, so resume from "". Other codes describe errors of the request.
 	Code    string
 	Message string
-	// Cursor is the cursor to resume from; "" if unknown.
+	// Cursor is the cursor to resume from, or "" if it is unknown.
 	Cursor string
 }
 
 func (e *Ended) Error() string { return fmt.Sprintf("chain: %s (%s)", e.Message, e.Code) }
 
-// Blocks yields each block after the cursor that matches the filter, first the existing blocks and
-// then new ones. Each block is yielded once and in order, even if the connection or the service is
-// lost meanwhile. If filter is nil, all blocks match. If after is "", Blocks starts with the oldest
-// block that the service keeps.
+// Blocks yields each block after the cursor that matches the filter: first the existing blocks, then new ones. It
+// yields each block once and in order, even if the connection is lost or the service restarts. If filter is nil, all
+// blocks match. If after is "", Blocks starts with the oldest block that the service keeps.
 //
-// The last value is an error: that of ctx, an *[Ended], or the refusal of the service. The
-// ChainOrder of the last block is the cursor for the next call.
+// The last value is an error: the error of ctx, an *[Ended], or the service's reason for refusing the request. To
+// continue later, pass the ChainOrder of the last block as after.
 func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
 		wanted := true
@@ -69,11 +68,11 @@ func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) 
 }
 
 var (
-	errEmpty    = errors.New("chain: the response lacks the requested fields")
-	errUnwanted = errors.New("unwanted") // the caller has stopped the loop
+	errEmpty    = errors.New("chain: the response does not contain the requested fields")
+	errUnwanted = errors.New("chain: the caller has stopped the loop")
 )
 
-// follow subscribes on a new connection and returns when the connection has ended.
+// follow subscribes on a new connection, calls each for each block, and returns when the connection has ended.
 func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, each func(Block) bool) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
@@ -122,12 +121,12 @@ func endedBy(e *gqlerror.Error) *Ended {
 	return end
 }
 
-// lost reports whether err is a lost connection, after which a retry may succeed.
+// lost reports whether err means that the connection was lost, so that another attempt may succeed.
 func lost(err error) bool {
 	switch websocket.CloseStatus(err) {
 	case websocket.StatusGoingAway, websocket.StatusServiceRestart, websocket.StatusTryAgainLater, websocket.StatusNormalClosure:
 		return true
-	case -1: // without a close frame
+	case -1: // the connection ended without a close frame
 		var status handshakeStatus
 		if errors.As(err, &status) {
 			return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
@@ -139,7 +138,8 @@ func lost(err error) bool {
 	return false
 }
 
-// wait sleeps before the next attempt: exponential backoff with jitter, at most 30 seconds.
+// wait sleeps before the next attempt: exponential backoff with jitter, at most 30 seconds. It returns an error if ctx
+// is done first.
 func wait(ctx context.Context, failures int) error {
 	pause := min(100*time.Millisecond<<min(failures, 10), 30*time.Second)
 	select {

@@ -19,9 +19,9 @@ import (
 
 // A Client queries one project of a service. Its methods may be called concurrently.
 type Client struct {
-	// Silence is the time without a message after which a connection counts as lost. It must exceed
-	// the interval of the service's pings (15 seconds by default). Change it only before the first
-	// call. Default: 40 seconds.
+	// Silence is the maximum time without a message. After Silence, the connection is considered lost. Silence must be
+	// longer than the interval of the service's pings (15 seconds by default). Change it only before the first call.
+	// Default: 40 seconds.
 	Silence time.Duration
 
 	queries graphql.Client
@@ -29,8 +29,8 @@ type Client struct {
 	init    map[string]any // payload of connection_init
 }
 
-// New returns a Client for a project of a service, for example "https://chain.example". secret is
-// the project's secret, or "" if it has none.
+// New returns a Client for a project of a service. service is the URL of the service, for example
+// "https://chain.example". secret is the project's secret, or "" if the project has none.
 func New(service, project, secret string) *Client {
 	endpoint := strings.TrimSuffix(service, "/") + "/" + project + "/graphql"
 	c := &Client{
@@ -44,7 +44,7 @@ func New(service, project, secret string) *Client {
 	return c
 }
 
-// authorized sends the secret with queries, by Basic authentication with an empty user name.
+// authorized is an HTTP client that sends the secret with Basic authentication and an empty user name.
 type authorized struct {
 	http   http.Client
 	secret string
@@ -57,7 +57,7 @@ func (a *authorized) Do(r *http.Request) (*http.Response, error) {
 	return a.http.Do(r)
 }
 
-// Balance returns the balance of an account in nano; 0 if the account does not exist.
+// Balance returns the balance of an account in nano. It returns 0 if the account does not exist.
 func (c *Client) Balance(ctx context.Context, address string) (*big.Int, error) {
 	answer, err := Balance(ctx, c.queries, address)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Client) Balance(ctx context.Context, address string) (*big.Int, error) 
 	return nano, nil
 }
 
-// Newest returns the cursor of the newest block, from which [Client.Blocks] yields only new blocks.
+// Newest returns the cursor of the newest block. With this cursor, [Client.Blocks] yields only new blocks.
 func (c *Client) Newest(ctx context.Context) (string, error) {
 	answer, err := Newest(ctx, c.queries)
 	if err != nil {

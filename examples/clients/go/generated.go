@@ -472,8 +472,8 @@ query Newest {
 }
 `
 
-// Where the chain is now: a subscription that starts there misses nothing, also
-// where its line is lost before the first block has come.
+// Newest returns the cursor of the newest block. A subscription that starts after it
+// misses no block, even if its connection is lost before the first block arrives.
 func Newest(
 	ctx_ context.Context,
 	client_ graphql.Client,

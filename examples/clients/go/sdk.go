@@ -7,24 +7,23 @@ import (
 	"fmt"
 )
 
-// An SDK provides the two functions of the networks' SDK that an app needs to follow blocks:
-// net.query and net.subscribe.
+// An SDK provides the two functions of the networks' SDK that an app needs to follow blocks: net.query and
+// net.subscribe.
 //
-// After a lost connection, the SDK restarts each subscription with its original variables. It first
-// calls on with an error. Only after an [SDKError] with the code [GraphQLError] it does not restart
-// it.
+// After a lost connection, the SDK first calls on with an error and then restarts each subscription with its original
+// variables. If on receives an [SDKError] with the code [GraphQLError], the SDK does not restart the subscription.
 type SDK interface {
 	// Query returns the data of a query's response.
 	Query(ctx context.Context, document string, variables map[string]any) (data json.RawMessage, err error)
 
-	// Subscribe calls on with the data of each event, or with an error, one call at a time.
+	// Subscribe calls on with the data of each event, or with an error. It never calls on concurrently.
 	Subscribe(document string, variables map[string]any, on func(data json.RawMessage, err error)) (unsubscribe func(), err error)
 }
 
-// GraphQLError is the code of an SDKError that ends a subscription: the service has refused it.
+// GraphQLError is the code of an SDKError that ends a subscription, because the service has refused it.
 const GraphQLError = 608
 
-// An SDKError is an error of the SDK.
+// An SDKError is an error that the SDK reports.
 type SDKError struct {
 	Code    int
 	Message string
@@ -32,20 +31,20 @@ type SDKError struct {
 
 func (e *SDKError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// An SDKBlock is a block of [FollowFrom] and [FollowNew].
+// An SDKBlock is a block that [FollowFrom] or [FollowNew] passes to the app.
 type SDKBlock struct {
 	SeqNo      float64 `json:"seq_no"`
 	ChainOrder string  `json:"chain_order"`
 }
 
-// FollowFrom subscribes with a cursor. It passes each block after the cursor to each exactly once,
-// even if the connection is lost.
+// FollowFrom subscribes with a cursor. It calls each exactly once for each block after the cursor, even if the
+// connection is lost.
 //
-// The service sends blocks at least once: after each reconnect, it repeats all blocks since the
-// cursor. FollowFrom drops known blocks by their chain_order, so both the repetition and the memory
-// for it grow with the time since the cursor. Unsubscribe from time to time and call FollowFrom
-// with a newer cursor. If the service has pruned the blocks after the cursor, a reconnect ends the
-// subscription with CURSOR_TOO_OLD, and ended is called with the error.
+// The service may send a block several times: after each reconnect, it sends all blocks after the original cursor
+// again. FollowFrom recognizes these blocks by their chain_order and drops them, so the repetition and the memory for
+// it grow with the time since the cursor. Unsubscribe from time to time and call FollowFrom with a newer cursor. If the
+// service has pruned the blocks after the cursor, a reconnect ends the subscription with CURSOR_TOO_OLD, and FollowFrom
+// calls ended with the error.
 func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	known := make(map[string]bool)
 	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order}}`, map[string]any{"after": after},
@@ -63,10 +62,10 @@ func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (
 		})
 }
 
-// FollowNew subscribes without a cursor, so that a reconnect repeats nothing. Blocks that the
-// subscription misses during an interruption are read with blocks(after:) when the next block
-// arrives. after is the cursor of the last block that the app has. Each block after it is passed to
-// each exactly once and in order. ended is called if the service refuses the subscription.
+// FollowNew subscribes without a cursor, so that a reconnect repeats no blocks. after is the cursor of the last block
+// that the app has. FollowNew calls each exactly once for each block after that cursor, in order. The subscription
+// misses blocks while the connection is interrupted; FollowNew reads them with the query blocks(after:) when the next
+// block arrives. If the service refuses the subscription, FollowNew calls ended.
 func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	missing := true // blocks after the cursor may be missing
 	return sdk.Subscribe(`subscription{blocks{seq_no chain_order}}`, nil, func(data json.RawMessage, err error) {
@@ -80,7 +79,7 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 		b := liveBlock(data)
 		if missing {
 			if after, err = readMissing(ctx, sdk, after, b.ChainOrder, each); err != nil {
-				return // retried, together with b, when the next block arrives
+				return // the next block starts another attempt, which also reads b
 			}
 			missing = false
 		}
@@ -91,7 +90,7 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 	})
 }
 
-// readMissing passes the blocks between two cursors to each and returns the cursor of the last one.
+// readMissing calls each for the blocks between two cursors and returns the cursor of the last one.
 func readMissing(ctx context.Context, sdk SDK, after, before string, each func(SDKBlock)) (last string, err error) {
 	for {
 		data, err := sdk.Query(ctx, `query($after:String){blockchain{blocks(first:50,after:$after){edges{node{seq_no chain_order}}}}}`,

@@ -17,7 +17,7 @@ const (
 	longest   = 1 << 20          // maximum message size in bytes; larger than any block
 )
 
-// A dialer opens WebSockets for genqlient. They are closed when ctx is done.
+// A dialer opens WebSockets for genqlient. Each one is closed when the context of its dial is done.
 type dialer struct{ silence time.Duration }
 
 func (d dialer) DialContext(ctx context.Context, url string, header http.Header) (graphql.WSConn, error) {
@@ -42,7 +42,7 @@ type handshakeStatus int
 
 func (s handshakeStatus) Error() string { return fmt.Sprintf("HTTP status %d", int(s)) }
 
-// A socket adapts graphql-transport-ws to genqlient, which does not handle ping and error messages.
+// A socket adapts graphql-transport-ws to genqlient, which cannot process ping and error messages.
 type socket struct {
 	conn    *websocket.Conn
 	silence time.Duration
@@ -60,7 +60,7 @@ func (s *socket) ReadMessage() (int, []byte, error) {
 		_, frame, err := s.conn.Read(ctx)
 		cancel()
 		if err == nil && json.Unmarshal(frame, &message) != nil {
-			err = io.ErrUnexpectedEOF // if a connection ends within a message, Read may return a part of it
+			err = io.ErrUnexpectedEOF // Read may return a part of a message if the connection ends inside it
 		}
 		switch {
 		case err != nil:
