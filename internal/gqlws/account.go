@@ -64,14 +64,14 @@ func (c *conn) openAccount() Account {
 	})
 }
 
-// exceedsMaxUnsent reports whether the unsent query responses exceed MaxUnsent. While they do, the connection is not
-// read. The caller must hold c.mu.
+// exceedsMaxUnsent reports whether the unsent query responses exceed MaxUnsent. If they do, the connection is not read
+// until some have been sent. The caller must hold c.mu.
 func (c *conn) exceedsMaxUnsent() bool {
 	return c.options.MaxUnsent > 0 && c.unsentBytes > c.options.MaxUnsent
 }
 
-// hasWaitingQueries reports whether a query waits to be started. While one waits, the connection is not read, because
-// the memory of waiting queries is not counted. The caller must hold c.mu.
+// hasWaitingQueries reports whether a query waits to be started. If one does, the connection is not read, because the
+// memory of waiting queries is not counted. The caller must hold c.mu.
 func (c *conn) hasWaitingQueries() bool { return len(c.waitingQueries) > 0 }
 
 // startQueries starts waiting queries as long as fewer than MaxQueries queries run and the unsent and expected
@@ -92,8 +92,8 @@ func (c *conn) startQueries() {
 	}
 }
 
-// releaseUnsent subtracts n bytes of query responses that were sent or dropped. It also starts queries that have waited
-// for this. The caller must hold c.mu.
+// releaseUnsent subtracts n bytes of query responses that were sent or dropped, and starts waiting queries for which
+// there is now room. The caller must hold c.mu.
 func (c *conn) releaseUnsent(n int) {
 	if n == 0 {
 		return

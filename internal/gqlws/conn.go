@@ -219,8 +219,8 @@ func (c *conn) runOrCut(what string, f func()) {
 }
 
 // end begins to end the connection for the reason e, which the writer then sends to the peer. It returns false if the
-// connection was already ending. If e is the fault of the peer, end stops all operations at once. Otherwise the writer
-// stops them when it is known whether the peer has received e.
+// connection was already ending. If the peer is at fault, end stops all operations at once. Otherwise the writer stops
+// them when it is known whether the peer has received e.
 func (c *conn) end(e ending) bool {
 	c.mu.Lock()
 	if c.phase >= phaseEnding {

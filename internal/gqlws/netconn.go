@@ -182,8 +182,8 @@ func (n *netConn) setReadDeadline(t time.Time) {
 }
 
 // A handshake is the http.ResponseWriter that Accept passes to coder/websocket. Its Hijack method returns the
-// connection as a netConn. It discards the error responses of coder/websocket, so that the caller of Accept can write
-// its own.
+// connection as a netConn. Its other methods discard the error responses of coder/websocket, so that the caller of
+// Accept can write its own.
 type handshake struct {
 	w            http.ResponseWriter
 	header       http.Header

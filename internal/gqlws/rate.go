@@ -19,7 +19,7 @@ const (
 	burst         = 3 * time.Second
 	burstAfterEnd = 20 * time.Second
 
-	// maxCredit is the maximum credit of a rateLimiter.
+	// maxCredit is the maximum time that a rateLimiter credits to the frames of a peer.
 	maxCredit = 20 * time.Second
 )
 

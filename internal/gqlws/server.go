@@ -199,12 +199,12 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	return nil
 }
 
-// Shutdown ends all connections and waits for their goroutines. Each connection starts no new operations and finishes
-// its running queries. Then the peer receives the reason, and the connection is closed.
+// Shutdown ends all connections and waits for their goroutines. On each connection, no new operation starts, and
+// running queries finish. Then the peer receives the reason, and the connection is closed.
 //
-// Shutdown does this to each connection after a random delay, so that not all peers reconnect at the same time. With n
+// This begins on each connection after a random delay, so that not all peers reconnect at the same time. With n
 // connections, the maximum delay is (n-1) times 10 ms, but never more than half of the time until ctx's deadline, or 10
-// s if ctx has no deadline. During its delay, a connection is served as before, except that a request for a new
+// seconds if ctx has no deadline. During its delay, a connection is served as before, except that a request for a new
 // operation ends the delay.
 //
 // If ctx is done before all connections have ended, Shutdown cuts the remaining connections and returns an error that
