@@ -110,8 +110,8 @@ func newMetrics(o *Options, names names) *metrics {
 // instruments creates instruments from a Meter and passes errors to otel.Handle.
 type instruments struct{ metric.Meter }
 
-// checked passes err to otel.Handle and returns the instrument. If the API reports an error, it also returns an
-// instrument that does nothing, so that the result can always be used.
+// checked passes err to otel.Handle and returns the instrument. If err is not nil, the instrument does nothing, but can
+// still be used.
 func checked[I any](instrument I, err error) I {
 	if err != nil {
 		otel.Handle(err)

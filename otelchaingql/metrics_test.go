@@ -221,7 +221,7 @@ func TestDeliveriesAreCountedAndTheirLagIsMeasured(t *testing.T) {
 	})
 }
 
-func TestSourceUpShowsStateOfSource(t *testing.T) {
+func TestSourceUpMetricShowsSourceState(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	up := func() string { return m.read()["chaingql.source.up{}"] }
 	equal(t, "up before anything is known", up(), "")
@@ -259,7 +259,7 @@ func TestSourceUpShowsStateOfSource(t *testing.T) {
 }
 
 // Prometheus notices the first event as an increase only if the series existed before the event.
-func TestCountersOfRareEventsStartAtZero(t *testing.T) {
+func TestRareEventCountersStartAtZero(t *testing.T) {
 	got := metered(t, otelchaingql.Options{}).read()
 	for _, series := range []string{"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
 		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}"} {

@@ -10,12 +10,12 @@ import (
 
 // Options configures the telemetry. The zero value is safe in production.
 type Options struct {
-	// TracerProvider creates the spans. Default: otel.GetTracerProvider(). The default has effect even if the host sets
-	// the global provider after the call to Hooks.
+	// TracerProvider creates the spans. Default: otel.GetTracerProvider(). This global provider may be set after the
+	// call to Hooks.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider creates the metrics. Default: otel.GetMeterProvider(). The default has effect even if the host sets
-	// the global provider after the call to Hooks.
+	// MeterProvider creates the metrics. Default: otel.GetMeterProvider(). This global provider may be set after the
+	// call to Hooks.
 	MeterProvider metric.MeterProvider
 
 	// Propagator reads the trace context that a client sends. Clients send the fields of W3C Trace Context and Baggage,

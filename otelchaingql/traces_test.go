@@ -39,7 +39,7 @@ func saying(of string) string {
 
 func extensions(of string) string { return `,"extensions":` + saying(of) }
 
-func TestBackendIsCalledInTrustedTraceOfClient(t *testing.T) {
+func TestBackendIsCalledInTrustedClientTrace(t *testing.T) {
 	for _, row := range []struct{ name, protocol, header, init, extensions, want string }{
 		{"header", "", traceA, "", "", traceA},
 		{"extensions", "", "", "", traceC, traceC},
@@ -111,7 +111,7 @@ func TestSpanNamesContainListedOperationNames(t *testing.T) {
 	equal(t, "length", len(attributesOf(span)["graphql.operation.name"].(string)), 100)
 }
 
-func TestTextOfClientsInSpansIsShortened(t *testing.T) {
+func TestClientTextInSpansIsTruncated(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.url = strings.Replace(h.url, "demo", strings.Repeat("%C3%BC", 500)+"%FF", 1)
 	long := strings.Repeat("7", 1000)
@@ -214,7 +214,7 @@ func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Hand
 	}
 }
 
-func TestSpanOfHostIsParentOfOperationSpan(t *testing.T) {
+func TestHostSpanIsParentOfOperationSpan(t *testing.T) {
 	var around trace.SpanContext
 	provider := sdktrace.NewTracerProvider()
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, within(provider, &around))
@@ -278,7 +278,7 @@ func TestTraceContextReachesBackendWithoutTracer(t *testing.T) {
 	equal(t, "span", got.SpanID().String(), remote)
 }
 
-func TestUnsampledTraceOfClientRemainsUnsampled(t *testing.T) {
+func TestUnsampledClientTraceRemainsUnsampled(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", strings.TrimSuffix(parent(traceA), "1")+"0")
 	got, _ := h.asked()
@@ -289,7 +289,7 @@ func TestUnsampledTraceOfClientRemainsUnsampled(t *testing.T) {
 
 // The context of a subscription lives as long as the subscription, so it must not keep the memory of the ended span and
 // its attributes alive.
-func TestContextOfSubscriptionDoesNotKeepItsSpan(t *testing.T) {
+func TestSubscriptionContextDoesNotKeepItsSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	hooks := otelchaingql.Hooks(&otelchaingql.Options{TracerProvider: provider})

@@ -177,7 +177,7 @@ func TestErrorsAndPrivateResponsesAreNotCached(t *testing.T) {
 	}
 }
 
-func TestCachedResponseIsNotServedForAuthorizationHeader(t *testing.T) {
+func TestRequestWithAuthorizationIsNotServedFromCache(t *testing.T) {
 	c := newCache(t)
 	c.expect("without", "MISS, 1 requests, 0 calls", "demo", settled)
 	c.expect("again", "HIT, 0 requests, 0 calls", "demo", settled)

@@ -268,7 +268,7 @@ func TestLastCursorIsAfterPayloadSentDuringEnd(t *testing.T) {
 }
 
 // If a session expires after a stream was lost, the peer still receives the error of the lost stream.
-func TestErrorOfLostStreamIsSentDespiteSessionExpiry(t *testing.T) {
+func TestLostStreamErrorIsSentDespiteSessionExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()

@@ -241,7 +241,7 @@ func idlePeers(n int) error {
 		for _, e := range events[:max(0, got)] {
 			k, err := syscall.Read(int(e.Fd), in)
 			if err != nil || k == 0 {
-				return fmt.Errorf("cut: %w", err)
+				return fmt.Errorf("the server closed a connection: %w", err)
 			}
 			if strings.Contains(string(in[:k]), idlePing) {
 				if _, err := syscall.Write(int(e.Fd), pong); err != nil {

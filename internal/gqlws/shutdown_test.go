@@ -137,7 +137,7 @@ func TestWriteTimeoutAppliesIfConnectionEndsDuringWrite(t *testing.T) {
 	})
 }
 
-func TestShutdownWaitsForGoroutinesOfWritersAndPoller(t *testing.T) {
+func TestShutdownWaitsForWriterAndPollerGoroutines(t *testing.T) {
 	for name, group := range map[string]func(*Server) *sync.WaitGroup{
 		"writers": func(s *Server) *sync.WaitGroup { return &s.writers.wg },
 		"poller":  func(s *Server) *sync.WaitGroup { return &s.poller.wg },

@@ -47,8 +47,8 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 
 var errTrouble = errors.New("simulated source failure")
 
-// simulate appends a block every given interval until ctx is done. If trouble is not 0, the source fails once per
-// trouble interval.
+// simulate appends a block at each interval of length every until ctx is done. If trouble is not 0, the source fails
+// once in each interval of length trouble.
 func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

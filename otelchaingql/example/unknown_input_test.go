@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTextOfClientsCreatesNoSeries(t *testing.T) {
+func TestClientTextCreatesNoSeries(t *testing.T) {
 	tr := start(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	send := func(n int) {
