@@ -48,7 +48,8 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("README.md lists these metrics:\n%s\nwant, sorted by name:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("README.md lists these metrics:\n%s\nwant, sorted by name:\n%s",
+			strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

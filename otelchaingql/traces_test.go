@@ -122,7 +122,8 @@ func TestClientTextInSpansIsTruncated(t *testing.T) {
 		for key, value := range attributesOf(span) {
 			text, ok := value.(string)
 			if ok && (len(text) > 100 || !utf8.ValidString(text)) {
-				t.Errorf("attribute %s of span %s has %d bytes, want at most 100 bytes of UTF-8: %q", key, span.Name(), len(text), text)
+				t.Errorf("attribute %s of span %s has %d bytes, want at most 100 bytes of UTF-8: %q",
+					key, span.Name(), len(text), text)
 			}
 		}
 	}

@@ -92,7 +92,8 @@ func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	}
 	for _, path := range []string{"/ready", "/demo/graphql?query={__typename}"} {
 		if status, answer, err := get(to + path); err == nil {
-			t.Errorf("GET %s during the shutdown returned status %d and %s, want a refused connection", path, status, answer)
+			t.Errorf("GET %s during the shutdown returned status %d and %s, want a refused connection",
+				path, status, answer)
 		}
 	}
 	select {
@@ -136,6 +137,7 @@ func TestDrainFitsIntoTerminationGracePeriod(t *testing.T) {
 		t.Errorf("preStop and drain take %v, but the pod is killed after %v", preStop+drain, grace)
 	}
 	if probe := seconds(`periodSeconds: (\d+)`); probe >= preStop {
-		t.Errorf("the readiness probe runs every %v, want it to run more often than once per preStop (%v)", probe, preStop)
+		t.Errorf("the readiness probe runs every %v, want it to run more often than once per preStop (%v)",
+			probe, preStop)
 	}
 }

@@ -30,7 +30,8 @@ func TestCachingProxyPassesSocketsAndStreams(t *testing.T) {
 	before := c.requests.Load()
 	res, answer := exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "Connection", "Upgrade", "Upgrade", "websocket")
 	if res.StatusCode != 400 || c.requests.Load() != before+1 { // the handshake is invalid
-		t.Errorf("a WebSocket handshake for the cached URL received status %d and %s, want the Handler's 400", res.StatusCode, answer)
+		t.Errorf("a WebSocket handshake for the cached URL received status %d and %s, want the Handler's 400",
+			res.StatusCode, answer)
 	}
 }
 
@@ -106,7 +107,8 @@ func TestCacheHitReachesNeitherHandlerNorBackend(t *testing.T) {
 		case did == "HIT" && requests+calls == 0:
 		case did == "REVALIDATED" && calls == 0: // the response expired after two seconds
 		default:
-			t.Fatalf("the balance again: got %s, %d requests, %d calls, want no Backend call; the response is %s", did, requests, calls, answer)
+			t.Fatalf("the balance again: got %s, %d requests, %d calls, want no Backend call; the response is %s",
+				did, requests, calls, answer)
 		}
 	}
 	res, _ := exchange(t, "HEAD", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "")
@@ -171,7 +173,8 @@ func TestErrorsAndPrivateResponsesAreNotCached(t *testing.T) {
 	} {
 		for range 3 {
 			if answer, did, requests, _ := c.ask(row.project, row.document, row.header...); did != "MISS" || requests != 1 {
-				t.Errorf("%s: got %s, %d requests, want MISS, 1 requests; the response is %s", row.what, did, requests, answer)
+				t.Errorf("%s: got %s, %d requests, want MISS, 1 requests; the response is %s",
+					row.what, did, requests, answer)
 			}
 		}
 	}

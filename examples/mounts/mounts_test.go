@@ -36,7 +36,8 @@ func TestAllTransportsWorkWithEachRouter(t *testing.T) {
 			}
 			for _, path := range []string{"/graphql", "/graphql/"} { // the SDK uses these paths if it has no project
 				if status, body := send(t, "GET", s.URL+path+"?query={__typename}", ""); status != 401 {
-					t.Errorf("GET %s without a project received status %d and %s, want the Authorizer's 401", path, status, body)
+					t.Errorf("GET %s without a project received status %d and %s, want the Authorizer's 401",
+						path, status, body)
 				}
 			}
 			const want = `{"data":{"blocks":{"seq_no":1}}}`

@@ -192,7 +192,8 @@ func TestProxiesKeepIdleSocketsAndStreamsOpen(t *testing.T) {
 				listeners = append(listeners, way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`))
 			}
 			added := make(chan error, 1)
-			time.AfterFunc(5*time.Second, func() { added <- s.add() }) // later, because the client must read meanwhile to respond to pings
+			// The block is late, because the client must read meanwhile to respond to pings.
+			time.AfterFunc(5*time.Second, func() { added <- s.add() })
 			for _, next := range listeners {
 				got := next()
 				for strings.Contains(got, `"ping"`) {

@@ -195,7 +195,8 @@ func TestSimulationContinuesRecording(t *testing.T) {
 					simulated := all[len(blocks):]
 					checkSimulated(t, all, len(blocks))
 					if simulated[0].Time.Sub(begin) > usualLead+pace {
-						t.Errorf("the first simulated block was appended after %v, want at most %v", simulated[0].Time.Sub(begin), usualLead+pace)
+						t.Errorf("the first simulated block was appended after %v, want at most %v",
+							simulated[0].Time.Sub(begin), usualLead+pace)
 					}
 					for _, b := range simulated {
 						if b.Time.Before(begin) || b.Time.After(time.Now()) {

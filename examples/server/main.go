@@ -274,7 +274,8 @@ func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Addres
 	if cfg.blocks == nil {
 		fmt.Fprintln(w, "simulating a chain: every second one masterchain block and one block in each of two shards")
 	} else {
-		fmt.Fprintf(w, "replaying %d recorded blocks after %v at %v blocks per second, then simulating the chain\n", len(cfg.blocks), cfg.lead, cfg.rate)
+		fmt.Fprintf(w, "replaying %d recorded blocks after %v at %v blocks per second, then simulating the chain\n",
+			len(cfg.blocks), cfg.lead, cfg.rate)
 	}
 	if cfg.leftOut > 0 {
 		fmt.Fprintf(w, "skipping %d recorded blocks without chain_order\n", cfg.leftOut)

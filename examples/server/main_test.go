@@ -175,7 +175,8 @@ func TestURLWithoutProjectIsNot404(t *testing.T) {
 			}
 			_ = res.Body.Close()
 			if res.StatusCode != test.status || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
-				t.Errorf("with %v, GET %s returned status %d with headers %v, want status %d and JSON", test.args, path, res.StatusCode, res.Header, test.status)
+				t.Errorf("with %v, GET %s returned status %d with headers %v, want status %d and JSON",
+					test.args, path, res.StatusCode, res.Header, test.status)
 			}
 		}
 		p.stop()
@@ -217,7 +218,8 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 		{"quoted secret", []string{"-project", "shop=it's"}, []string{`curl -u ':it'\''s' http://127`, `npx wscat --auth ':it'\''s' -c`}},
 		{"everywhere", []string{"-addr", "0.0.0.0:0"}, []string{"serving on http://127.0.0.1:"}},
 		{"recording", []string{"-chain", written(t, fmt.Sprintf(chain, strings.Repeat("ab", 32)))},
-			[]string{"\nreplaying 1 recorded blocks after 3s at 10 blocks per second, then simulating the chain\n", "\nskipping 1 recorded blocks without chain_order\n"}},
+			[]string{"\nreplaying 1 recorded blocks after 3s at 10 blocks per second, then simulating the chain\n",
+				"\nskipping 1 recorded blocks without chain_order\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := launch(t, test.args...)
@@ -282,7 +284,8 @@ func TestPrintedCurlCommandsWork(t *testing.T) {
 			t.Errorf("with %v, the balance is %q, want 1000000000", args, got)
 		}
 		if code, rest := p.stop(); code != exitDone || rest != "stopping\n" {
-			t.Errorf("with %v, the program ended with exit code %d and output %q, want %d and \"stopping\"", args, code, rest, exitDone)
+			t.Errorf("with %v, the program ended with exit code %d and output %q, want %d and \"stopping\"",
+				args, code, rest, exitDone)
 		}
 	}
 }

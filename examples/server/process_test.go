@@ -81,6 +81,7 @@ func TestProgramPrintsUsageErrorAsOneLine(t *testing.T) {
 	program.Env = append(os.Environ(), asProgram+"=1")
 	output, err := program.CombinedOutput()
 	if program.ProcessState.ExitCode() != exitUsage || bytes.Count(output, []byte("\n")) != 1 {
-		t.Errorf("the program ended with error %v and output %q, want exit code %d and one line", err, output, exitUsage)
+		t.Errorf("the program ended with error %v and output %q, want exit code %d and one line",
+			err, output, exitUsage)
 	}
 }

@@ -29,19 +29,22 @@ func options(l *ledger) *chaingql.Options {
 		"COIN": {Value: "coin", Description: "Coins, with nine decimal places."},
 	}})
 	var tx *graphql.Object // declared first, because Wallet and Transaction refer to each other
-	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Description: "The sender or the recipient of a transaction.",
+	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet",
+		Description: "The sender or the recipient of a transaction.",
 		Fields: graphql.FieldsThunk(func() graphql.Fields {
 			return graphql.Fields{
 				"address": {Type: graphql.NewNonNull(graphql.String), Resolve: func(p graphql.ResolveParams) (any, error) { return p.Source, nil }},
-				"transactions": {Type: list(tx), Args: graphql.FieldConfigArgument{"first": first}, Description: "The newest transactions of the wallet.",
-					Resolve: func(p graphql.ResolveParams) (any, error) { return l.newest(wanted(p.Args), p.Source.(string)), nil }},
+				"transactions": {Type: list(tx), Args: graphql.FieldConfigArgument{"first": first},
+					Description: "The newest transactions of the wallet.",
+					Resolve:     func(p graphql.ResolveParams) (any, error) { return l.newest(wanted(p.Args), p.Source.(string)), nil }},
 			}
 		})})
 	tx = graphql.NewObject(graphql.ObjectConfig{Name: "Transaction", Fields: graphql.Fields{
-		"id":    {Type: graphql.NewNonNull(graphql.ID)}, // resolved from the struct field with that name
-		"block": {Type: graphql.NewNonNull(graphql.String), Description: "The chain_order of the block that contains the transaction."},
-		"from":  {Type: graphql.NewNonNull(wallet)},
-		"to":    {Type: graphql.NewNonNull(wallet)},
+		"id": {Type: graphql.NewNonNull(graphql.ID)}, // resolved from the struct field with that name
+		"block": {Type: graphql.NewNonNull(graphql.String),
+			Description: "The chain_order of the block that contains the transaction."},
+		"from": {Type: graphql.NewNonNull(wallet)},
+		"to":   {Type: graphql.NewNonNull(wallet)},
 		"amount": {Type: graphql.NewNonNull(graphql.String), Args: graphql.FieldConfigArgument{"unit": {Type: unit, DefaultValue: "nano"}},
 			Resolve: func(p graphql.ResolveParams) (any, error) {
 				amount := p.Source.(transaction).Amount
@@ -51,7 +54,8 @@ func options(l *ledger) *chaingql.Options {
 				return amount, nil
 			}},
 	}})
-	account := &graphql.ArgumentConfig{Type: graphql.String, Description: "The address of the sender or the recipient. Default: all accounts."}
+	account := &graphql.ArgumentConfig{Type: graphql.String,
+		Description: "The address of the sender or the recipient. Default: all accounts."}
 	return &chaingql.Options{
 		Schema: chaingql.SchemaExtension{
 			Queries: graphql.Fields{"transactions": {Type: list(tx), Description: "The newest transactions, the newest first.",
@@ -73,7 +77,8 @@ func options(l *ledger) *chaingql.Options {
 	}
 }
 
-var first = &graphql.ArgumentConfig{Type: graphql.Int, DefaultValue: 10, Description: "The number of transactions, at most 50."}
+var first = &graphql.ArgumentConfig{Type: graphql.Int, DefaultValue: 10,
+	Description: "The number of transactions, at most 50."}
 
 // wanted returns the number of transactions that the arguments request.
 func wanted(args map[string]any) int {

@@ -283,7 +283,8 @@ func TestConnectionDoesNotKeepHTTPServerBuffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := cap(h.conn.prefetched); n > 64 {
-			t.Errorf("the connection keeps %d bytes of memory for the prefetched bytes %q, want at most 64", n, prefetched)
+			t.Errorf("the connection keeps %d bytes of memory for the prefetched bytes %q, want at most 64",
+				n, prefetched)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func TestShutdownSpreadsDisconnects(t *testing.T) {
 					}
 				}
 				if len(slots) < 10 {
-					t.Errorf("peers were disconnected in %d different tenths of a second, want at least 10: %v", len(slots), slots)
+					t.Errorf("peers were disconnected in %d different tenths of a second, want at least 10: %v",
+						len(slots), slots)
 				}
 			})
 		})
@@ -94,7 +95,8 @@ func TestStalledPeerIsDisconnectedAtShutdownDeadline(t *testing.T) {
 			t.Errorf("Shutdown returned %v after %v, want %v after 10s", err, time.Since(begin), context.DeadlineExceeded)
 		}
 		if err := sessions[0].closeReason(); !errors.Is(err, ErrCut) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Session.Closed of the stalled connection received %v, want ErrCut and %v", err, context.DeadlineExceeded)
+			t.Errorf("Session.Closed of the stalled connection received %v, want ErrCut and %v",
+				err, context.DeadlineExceeded)
 		}
 		for _, p := range peers[1:] {
 			p.expect(legacyShutdown, "CLOSE 1001 shutting down")
@@ -135,7 +137,8 @@ func TestConnectionIsServedDuringShutdownDelay(t *testing.T) {
 		p.expect(`{"type":"data","id":"q","payload":{"data":{"wait":1}}}`, `{"type":"complete","id":"q","payload":null}`,
 			legacyShutdown, "CLOSE 1001 shutting down")
 		if d := p.end.Sub(begin); d > 0 || len(ss.streams) != 1 {
-			t.Errorf("the connection ended after %v and %d streams, want immediately after one stream", d, len(ss.streams))
+			t.Errorf("the connection ended after %v and %d streams, want immediately after one stream",
+				d, len(ss.streams))
 		}
 		if remainingSockets(s) != 49 {
 			t.Errorf("%d other connections are left, want 49", remainingSockets(s))
@@ -190,7 +193,8 @@ func TestShutdownWaitsForSessionClosed(t *testing.T) {
 		begin := time.Now()
 		shutdown(t, s)
 		if d := time.Since(begin); d != time.Second || ss.closeReason() != ErrShutdown {
-			t.Errorf("Shutdown took %v and Session.Closed received %v, want 1s and %v", d, ss.closeReason(), ErrShutdown)
+			t.Errorf("Shutdown took %v and Session.Closed received %v, want 1s and %v",
+				d, ss.closeReason(), ErrShutdown)
 		}
 	})
 }

@@ -137,7 +137,8 @@ func (tr transcript) play(t *testing.T) {
 		t.Errorf("%s: %d streams are open after the connection has ended, want none", tr.file, n)
 	}
 	if ss.opened != tr.protocol || !ss.closed {
-		t.Errorf("%s: Opened received %q and Closed was called: %v, want %q and true", tr.file, ss.opened, ss.closed, tr.protocol)
+		t.Errorf("%s: Opened received %q and Closed was called: %v, want %q and true",
+			tr.file, ss.opened, ss.closed, tr.protocol)
 	}
 }
 

@@ -51,7 +51,8 @@ func TestBlocksArriveOnceDespiteCutConnections(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, s.cursors(all)) {
-		t.Errorf("the %d received blocks (%d distinct ones) differ from those of the chain", len(got), len(slices.Compact(slices.Sorted(slices.Values(got)))))
+		t.Errorf("the %d received blocks (%d distinct ones) differ from those of the chain",
+			len(got), len(slices.Compact(slices.Sorted(slices.Values(got)))))
 	}
 	if cuts := line.losses.Load(); cuts < 5 {
 		t.Errorf("the connection was cut %d times, want at least 5", cuts)
@@ -110,7 +111,8 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, s.cursors(all)) || line.losses.Load() == 0 {
-		t.Errorf("the %d blocks received over %d lost connections differ from those of the chain", len(got), line.losses.Load())
+		t.Errorf("the %d blocks received over %d lost connections differ from those of the chain",
+			len(got), line.losses.Load())
 	}
 }
 

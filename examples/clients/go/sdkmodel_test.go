@@ -85,7 +85,8 @@ func (m *modelSDK) connect() {
 			return
 		}
 		if websocket.CloseStatus(err) != -1 {
-			m.t.Errorf("the service closed the connection without connection_error, which the SDK would not notice: %v", err)
+			m.t.Errorf("the service closed the connection without connection_error, which the SDK would not notice: %v",
+				err)
 			<-m.done.Done()
 			return
 		}
