@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Attribute keys that the semantic conventions do not define.
+// These attribute keys are not defined by the semantic conventions.
 const (
 	keyTransport = attribute.Key("chaingql.transport")
 	keyProject   = attribute.Key("chaingql.project")
@@ -15,7 +15,7 @@ const (
 	keyOrigin    = attribute.Key("chaingql.origin")
 	keyLimit     = attribute.Key("chaingql.limit")
 
-	// The following attributes are only on spans.
+	// These keys occur only on spans.
 	keyHash      = attribute.Key("chaingql.document.hash")
 	keyDelivered = attribute.Key("chaingql.blocks.delivered")
 	keyCursor    = attribute.Key("chaingql.cursor")
@@ -32,7 +32,7 @@ func failure(out chaingql.Outcome) attribute.KeyValue {
 	return semconv.ErrorTypeKey.String(failureOf(out))
 }
 
-// The values of three attributes. metrics has precomputed attribute sets for each value.
+// These are the possible values of three attributes. The metrics have a precomputed attribute set for each value.
 var (
 	types      = [...]chaingql.OperationType{chaingql.OperationQuery, chaingql.OperationSubscription}
 	transports = [...]chaingql.Transport{chaingql.TransportHTTP, chaingql.TransportSSE,
@@ -40,13 +40,11 @@ var (
 	origins = [...]chaingql.Source{chaingql.SourceLive, chaingql.SourceWindow, chaingql.SourceBackend}
 )
 
-// other is the attribute value for operation names that are not in Options.OperationNames, and for
-// errors without a code. The semantic conventions recommend this value.
+// other replaces names and error codes that are not in a list, as the semantic conventions recommend.
 const other = "_OTHER"
 
-// failureOf returns the value of error.type for a failed operation. For a query, it is the code of
-// the error that the client received. For a subscription, it is the reason why it ended. If the
-// operation did not fail, failureOf returns "".
+// failureOf returns the value of error.type for an operation that failed: the code that the client of a query received,
+// or the reason why a subscription ended. It returns "" if the operation did not fail.
 func failureOf(out chaingql.Outcome) string {
 	switch {
 	case !out.Failed:
@@ -59,8 +57,8 @@ func failureOf(out chaingql.Outcome) string {
 	return other
 }
 
-// notServiceFault reports whether the service worked correctly. This includes queries with an error
-// that their client caused, and subscriptions that their client or the host ended.
+// notServiceFault reports whether the service is not at fault. That is the case if the operation did not fail, if a
+// query has an error that is the client's fault, or if a subscription ended because of its client or the host.
 func notServiceFault(out chaingql.Outcome) bool {
 	switch out.Code {
 	case "BAD_USER_INPUT", "CURSOR_TOO_OLD", "LIMIT_EXCEEDED":
@@ -69,11 +67,10 @@ func notServiceFault(out chaingql.Outcome) bool {
 	return !out.Failed || out.Reason != "" && out.Reason != chaingql.ReasonLost && out.Reason != chaingql.ReasonGap
 }
 
-// names is the set of operation names that metrics and span names may contain.
+// names is the set of operation names that telemetry may contain.
 type names map[string]bool
 
-// of returns the value of the metric attribute for an operation name. If it returns "", the metric
-// has no such attribute.
+// of returns the value of the attribute graphql.operation.name for a name. It returns "" if there is no attribute.
 func (n names) of(name string) string {
 	switch {
 	case len(n) == 0:

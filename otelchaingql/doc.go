@@ -1,9 +1,10 @@
-// Package otelchaingql reports the operations of a [chaingql.Handler] to OpenTelemetry. It creates
-// spans for each operation, and metrics of operations, sockets, blocks, limits and the source.
+// Package otelchaingql exports the telemetry of a [chaingql.Handler] with OpenTelemetry: spans for
+// queries and subscriptions, and metrics for operations, sockets, blocks, limits and the source.
 //
 //	h := chaingql.New(backend, &chaingql.Options{Hooks: otelchaingql.Hooks(nil)})
-//	chaingql.Mount(mux, "/{project}/graphql", otelhttp.NewHandler(h, "graphql", otelhttp.WithServerName("api.example:443")))
+//	served := otelhttp.NewHandler(h, "graphql", otelhttp.WithServerName("api.example:443"))
+//	chaingql.Mount(mux, "/{project}/graphql", served)
 //
-// It depends only on the API of OpenTelemetry. The host chooses the SDK and the exporter, for example
-// for Prometheus or for a collector. The README lists all metrics and explains the spans.
+// The package depends only on OpenTelemetry's API. The host chooses the SDK and the exporter, for
+// example Prometheus or a collector. The README lists all metrics and explains the spans.
 package otelchaingql

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// KeptKinds returns the number of attribute sets in the cache after operations of n kinds.
+// KeptKinds returns how many attribute sets are cached after n different kinds of operations have been counted.
 func KeptKinds(n int) int {
 	m := newMetrics(&Options{MeterProvider: noop.NewMeterProvider()}, nil)
 	for i := range n {

@@ -8,17 +8,15 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Scope is the name of the instrumentation scope of all spans and metrics.
+// Scope is the name of the instrumentation scope of all spans and metrics that this package creates.
 const Scope = "github.com/chaingql/chaingql/otelchaingql"
 
-// Hooks returns the hooks for one [chaingql.Handler]. opts may be nil. Hooks copies opts.
+// Hooks returns the hooks that create telemetry for one [chaingql.Handler]. opts may be nil. Hooks copies opts.
 //
-// Call Hooks once for each Handler, and distinguish the Handlers with Options.Attributes. If two
-// Handlers share their hooks, their metrics are mixed, and gauges such as chaingql.source.up show
-// the Handler that reported last.
-//
-// If your program has its own hooks too, replace each field that you need with a function that calls
-// both hooks. Errors of the MeterProvider are passed to otel.Handle.
+// Call Hooks once for each Handler, and distinguish the Handlers with Options.Attributes. If Handlers shared hooks,
+// their metrics would be mixed, and a gauge such as chaingql.source.up would show the state that any of them reported
+// last. To use hooks of your own as well, set each field of the result to a function that calls both your hook and the
+// hook of this package. Errors of the MeterProvider are passed to otel.Handle.
 func Hooks(opts *Options) chaingql.Hooks {
 	o := opts.withDefaults()
 	o.Attributes = slices.Clone(o.Attributes)
@@ -29,15 +27,15 @@ func Hooks(opts *Options) chaingql.Hooks {
 	t, m := newTraces(&o, allowed), newMetrics(&o, allowed)
 	return chaingql.Hooks{
 		OperationStarted: func(ctx context.Context, op chaingql.Operation) context.Context {
-			// The call is deferred, so that the operation is counted as started even if t.started
-			// panics. OperationFinished will be called in any case and count it as finished.
+			// This is deferred, because the operation must count as started even if t.started panics:
+			// it will count as finished.
 			defer func() { m.operationStarted(ctx, op) }()
 			ctx = t.started(ctx, op)
 			return ctx
 		},
 		OperationFinished: func(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
 			defer t.finished(ctx, op, out)
-			m.operationFinished(ctx, op, out) // before the span ends, so that exemplars can refer to it
+			m.operationFinished(ctx, op, out) // before the span ends, so that exemplars refer to it
 		},
 		ReadStarted: t.reading,
 		SocketOpened: func(ctx context.Context, s chaingql.Socket) {

@@ -27,7 +27,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A host serves a chain. It records the spans and the contexts of Backend calls.
+// A host serves a chain with telemetry. It records spans and the contexts of Backend calls.
 type host struct {
 	t     *testing.T
 	spans *tracetest.SpanRecorder
@@ -35,11 +35,11 @@ type host struct {
 	url   string
 
 	mu     sync.Mutex
-	called []context.Context // contexts of Backend calls
-	fails  error             // returned by Backend calls, if it is not nil
+	called []context.Context // contexts of the Backend calls
+	fails  error             // if not nil, the error of all Backend calls
 }
 
-// w3c is a propagator for W3C Trace Context and W3C Baggage.
+// w3c is the propagator for W3C Trace Context and Baggage.
 var w3c = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
 // open starts a host that serves until the test ends. If around is not nil, it wraps the Handler.
@@ -54,9 +54,7 @@ func open(t *testing.T, opts otelchaingql.Options, around func(http.Handler) htt
 	if opts.Propagator == nil {
 		opts.Propagator = w3c
 	}
-	handler := chaingql.New(backend{h.chain, h}, &chaingql.Options{
-		Hooks: otelchaingql.Hooks(&opts), Logger: slog.New(slog.DiscardHandler),
-	})
+	handler := chaingql.New(backend{h.chain, h}, &chaingql.Options{Hooks: otelchaingql.Hooks(&opts), Logger: slog.New(slog.DiscardHandler)})
 	var served http.Handler = handler
 	if around != nil {
 		served = around(handler)
@@ -68,7 +66,7 @@ func open(t *testing.T, opts otelchaingql.Options, around func(http.Handler) htt
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := handler.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown failed: %v", err)
+			t.Error(err)
 		}
 		srv.Close()
 	})
@@ -76,13 +74,12 @@ func open(t *testing.T, opts otelchaingql.Options, around func(http.Handler) htt
 	return h
 }
 
-// backend records the contexts of its calls.
+// backend is a Backend that records the contexts of its calls in its host.
 type backend struct {
 	*memchain.Chain
 	h *host
 }
 
-// note records ctx and returns the error that a call must return.
 func (b backend) note(ctx context.Context) error {
 	b.h.mu.Lock()
 	defer b.h.mu.Unlock()
@@ -104,7 +101,7 @@ func (b backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql
 	return b.Chain.Blocks(ctx, q)
 }
 
-// asked returns the span and the baggage in the context of the last Backend call.
+// asked returns the span and the baggage of the last Backend call.
 func (h *host) asked() (trace.SpanContext, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,26 +112,22 @@ func (h *host) asked() (trace.SpanContext, string) {
 	return trace.SpanContextFromContext(ctx), baggage.FromContext(ctx).String()
 }
 
-// append appends a masterchain block.
+// append appends a masterchain block with the given sequence number.
 func (h *host) append(seqNo uint32) {
 	h.t.Helper()
-	b := chaingql.Block{
-		Workchain: -1, Shard: 1 << 63, SeqNo: seqNo, Time: time.Now(), Cursor: chaingql.ChainOrder(-1, 1<<63, seqNo, 0),
-	}
+	b := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: seqNo, Time: time.Now(), Cursor: chaingql.ChainOrder(-1, 1<<63, seqNo, 0)}
 	if err := h.chain.Append(b); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
 const (
-	address   = "0:abababababababababababababababababababababababababababababababab"
-	balance   = `{"query":"query Mine{blockchain{account(address:\"` + address + `\"){info{balance}}}}"%s}`
+	balance   = `{"query":"query Mine{blockchain{account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}"%s}`
 	page      = `{"query":"{blockchain{blocks(first:3){edges{cursor}}}}"}`
 	newBlocks = `{"query":"subscription Live{blocks(after:\"\"){id}}"%s}`
 )
 
-// post sends a query over HTTP and returns the response. pairs has the names and values of headers
-// in turn.
+// post sends a query over HTTP and returns the response body. pairs contains names and values of headers in turn.
 func (h *host) post(body string, pairs ...string) string {
 	h.t.Helper()
 	res := h.send(body, pairs...)
@@ -146,7 +139,6 @@ func (h *host) post(body string, pairs ...string) string {
 	return string(answer)
 }
 
-// send is like post, but returns the response before its body is read.
 func (h *host) send(body string, pairs ...string) *http.Response {
 	h.t.Helper()
 	r, err := http.NewRequest("POST", h.url, strings.NewReader(body))
@@ -176,16 +168,13 @@ type socket struct {
 	h *host
 }
 
-// socket opens a WebSocket and sends connection_init with the payload init. An empty init stands for
-// an empty payload.
+// socket opens a WebSocket and sends connection_init. init is the payload, or "" for an empty object.
 func (h *host) socket(protocol, init string, pairs ...string) *socket {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	c, _, err := websocket.Dial(ctx, h.url, &websocket.DialOptions{
-		HTTPClient: client, HTTPHeader: headers(pairs), Subprotocols: []string{protocol},
-	})
+	c, _, err := websocket.Dial(ctx, h.url, &websocket.DialOptions{HTTPClient: client, HTTPHeader: headers(pairs), Subprotocols: []string{protocol}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -199,7 +188,6 @@ func (h *host) socket(protocol, init string, pairs ...string) *socket {
 	return s
 }
 
-// say sends a message.
 func (s *socket) say(frame string) {
 	s.h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -217,7 +205,7 @@ func (s *socket) hear(text string) {
 	for {
 		_, frame, err := s.Read(ctx)
 		if err != nil {
-			s.h.t.Fatalf("no message with %s arrived: %v", text, err)
+			s.h.t.Fatalf("reading failed before a message with %s arrived: %v", text, err)
 		}
 		if strings.Contains(string(frame), text) {
 			return
@@ -225,14 +213,14 @@ func (s *socket) hear(text string) {
 	}
 }
 
-// start sends the message that starts an operation.
+// start sends the message that starts an operation in the socket's protocol.
 func (s *socket) start(id, payload string) {
 	s.h.t.Helper()
 	typ := map[string]string{"graphql-ws": "start", "graphql-transport-ws": "subscribe"}[s.Subprotocol()]
 	s.say(fmt.Sprintf(`{"id":%q,"type":%q,"payload":%s}`, id, typ, payload))
 }
 
-// nextEvent returns the data of the next event in an event stream.
+// nextEvent reads an event stream until the next event with data and returns that data.
 func nextEvent(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	for {
@@ -246,7 +234,7 @@ func nextEvent(t *testing.T, r *bufio.Reader) string {
 	}
 }
 
-// ended waits until exactly n spans have ended and returns them.
+// ended waits until n spans have ended and returns them.
 func (h *host) ended(n int) []sdktrace.ReadOnlySpan {
 	h.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
@@ -268,7 +256,6 @@ func attributesOf(s sdktrace.ReadOnlySpan) map[attribute.Key]any {
 	return all
 }
 
-// equal checks that got is equal to want. what describes the value.
 func equal[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {

@@ -7,6 +7,5 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain runs the tests and fails if goroutines are still running after them, because the hooks
-// must not start goroutines.
+// TestMain fails if goroutines remain after the tests, because the hooks must not start any.
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }

@@ -15,24 +15,22 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Bucket boundaries of the histograms, in seconds.
+// These are the bucket boundaries of the histograms, in seconds.
 var (
-	// A query takes microseconds if it is served from memory, and at most Limits.BackendTimeout per
-	// Backend call otherwise.
+	// A query takes microseconds if it is served from memory. Otherwise each of its Backend calls takes at most
+	// Limits.BackendTimeout.
 	boundsQuery = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	// Chains and indexers publish a block some seconds after it was generated.
+	// Chains and indexers publish a block some seconds after its generation.
 	boundsReceive = []float64{.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 30, 60, 120, 300, 900, 3600}
-	// Live subscribers receive a block within microseconds. Lagging subscribers receive it within a
-	// minute.
+	// A live subscriber receives a block within microseconds. A lagging subscriber receives it within a minute.
 	boundsDelivery = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	// A subscription lasts as long as a page is open in a browser or a service is running.
+	// Subscriptions last as long as a page is open or a service is running.
 	boundsLong = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600}
-	// The first retry of the source comes after milliseconds.
+	// The first retry of the source follows after milliseconds.
 	boundsOutage = []float64{.1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 4 * 3600}
 )
 
-// metrics holds the instruments and their attributes. The attribute sets of frequent measurements
-// are precomputed.
+// metrics holds the instruments and their attributes. The attribute sets of frequent measurements are precomputed.
 type metrics struct {
 	operationsStarted, operationsFailed            metric.Int64Counter
 	operationsActive                               metric.Int64UpDownCounter
@@ -49,8 +47,8 @@ type metrics struct {
 
 	names    names
 	projects bool
-	fixed    []attribute.KeyValue     // Options.Attributes, which all metrics have
-	always   metric.MeasurementOption // only the fixed attributes
+	fixed    []attribute.KeyValue // attributes of all metrics
+	always   metric.MeasurementOption
 
 	byTransport byTransport
 	byType      [len(types)]byTransport
@@ -61,42 +59,29 @@ type metrics struct {
 	source      source
 }
 
-// newMetrics creates the instruments.
 func newMetrics(o *Options, names names) *metrics {
-	meter := o.MeterProvider.Meter(Scope,
-		metric.WithInstrumentationVersion(chaingql.Version), metric.WithSchemaURL(semconv.SchemaURL))
+	meter := o.MeterProvider.Meter(Scope, metric.WithInstrumentationVersion(chaingql.Version), metric.WithSchemaURL(semconv.SchemaURL))
 	in := instruments{meter}
 	m := &metrics{
-		operationsStarted: in.counter("chaingql.operations.started", "{operation}",
-			"Operations that passed all checks and were started."),
-		operationsFailed: in.counter("chaingql.operations.failed", "{operation}",
-			"Queries with errors in the response, and subscriptions that their client did not end."),
-		operationsActive: in.level("chaingql.operations.active", "{operation}",
-			"Operations in progress: open subscriptions and running queries."),
+		operationsStarted:    in.counter("chaingql.operations.started", "{operation}", "Operations that passed all checks and were started."),
+		operationsFailed:     in.counter("chaingql.operations.failed", "{operation}", "Queries with errors in the response, and subscriptions that ended against the client's will."),
+		operationsActive:     in.level("chaingql.operations.active", "{operation}", "Operations in progress: subscriptions and running queries."),
 		queryDuration:        in.histogram("chaingql.query.duration", "Duration of a query.", boundsQuery),
 		subscriptionDuration: in.histogram("chaingql.subscription.duration", "Duration of a subscription.", boundsLong),
 		socketsActive:        in.level("chaingql.sockets.active", "{socket}", "Open WebSockets."),
 		socketsClosed:        in.counter("chaingql.sockets.closed", "{socket}", "Closed WebSockets."),
-		blocksReceived:       in.counter("chaingql.blocks.received", "{block}", "New blocks that the source yielded."),
-		blocksDropped: in.counter("chaingql.blocks.dropped", "{block}",
-			"Blocks that the source yielded again or out of order."),
-		blocksDelivered: in.counter("chaingql.blocks.delivered", "{block}",
-			"Blocks passed to the connections of subscriptions."),
-		receiveLag: in.histogram("chaingql.receive.lag",
-			"Time from the generation of a block until it was received.", boundsReceive),
-		deliveryLag: in.histogram("chaingql.delivery.lag",
-			"Time from the receipt of a block until it was passed to the connection of a subscription.", boundsDelivery),
-		limitsHit: in.counter("chaingql.limits.hit", "{hit}",
-			"Refused operations and closed connections, by the limit that was hit."),
-		failures: in.counter("chaingql.source.failures", "{failure}", "Failures of the source."),
-		outage: in.histogram("chaingql.source.outage.duration",
-			"Time from the first failure of the source, or its last block, until the next block.", boundsOutage),
-		names: names, projects: o.Projects, fixed: o.Attributes,
+		blocksReceived:       in.counter("chaingql.blocks.received", "{block}", "New blocks from the source."),
+		blocksDropped:        in.counter("chaingql.blocks.dropped", "{block}", "Blocks that the source repeated or sent out of order."),
+		blocksDelivered:      in.counter("chaingql.blocks.delivered", "{block}", "Blocks passed to the connections of subscriptions."),
+		receiveLag:           in.histogram("chaingql.receive.lag", "Time from the generation of a block until it was received.", boundsReceive),
+		deliveryLag:          in.histogram("chaingql.delivery.lag", "Time from the receipt of a block until it was passed to the connection of a subscription.", boundsDelivery),
+		limitsHit:            in.counter("chaingql.limits.hit", "{hit}", "Refused or aborted operations and connections, by limit."),
+		failures:             in.counter("chaingql.source.failures", "{failure}", "Failures of the source."),
+		outage:               in.histogram("chaingql.source.outage.duration", "Time from the first failure of the source, or its last block, until the next block.", boundsOutage),
+		names:                names, projects: o.Projects, fixed: o.Attributes,
 	}
-	m.up = checked(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"), metric.WithDescription(
-		"1 while the source yields blocks, 0 while it fails or is silent; absent until the first request that needs it.")))
-	m.lastBlock = checked(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"),
-		metric.WithDescription("Unix time at which the newest received block was generated.")))
+	m.up = checked(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"), metric.WithDescription("1 while the source yields blocks, 0 while it fails or is silent; absent until it is first read.")))
+	m.lastBlock = checked(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"), metric.WithDescription("Unix time at which the newest received block was generated.")))
 	m.always = m.with()
 	m.byTransport = m.transports()
 	for i, t := range types {
@@ -112,7 +97,7 @@ func newMetrics(o *Options, names names) *metrics {
 	}
 	m.operations.known = map[kind]metric.MeasurementOption{}
 	m.failed = map[string]metric.MeasurementOption{}
-	// Counters of rare events start at zero, so that Prometheus sees the first event as an increase.
+	// The counters of rare events start at zero, so that an alert on an increase also notices the first event.
 	for _, what := range []string{failureEnded, failureSilent, failureGap} {
 		m.failed[what] = m.with(semconv.ErrorTypeKey.String(what))
 		m.failures.Add(context.Background(), 0, m.failed[what])
@@ -122,11 +107,11 @@ func newMetrics(o *Options, names names) *metrics {
 	return m
 }
 
-// instruments is a meter with shorter methods to create instruments.
+// instruments creates instruments from a Meter and passes errors to otel.Handle.
 type instruments struct{ metric.Meter }
 
-// checked returns the instrument and passes an error to otel.Handle. If there is an error, the
-// instrument does nothing, but can be used.
+// checked passes err to otel.Handle and returns the instrument. If err is not nil, the instrument does nothing, but can
+// still be used.
 func checked[I any](instrument I, err error) I {
 	if err != nil {
 		otel.Handle(err)
@@ -143,19 +128,18 @@ func (in instruments) level(name, unit, about string) metric.Int64UpDownCounter 
 }
 
 func (in instruments) histogram(name, about string, bounds []float64) metric.Float64Histogram {
-	return checked(in.Float64Histogram(name,
-		metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...)))
+	return checked(in.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...)))
 }
 
-// with returns the attribute set with the fixed and the given attributes.
+// with returns the attribute set of a measurement: the given attributes and those of all metrics.
 func (m *metrics) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(m.fixed, attributes)...))
 }
 
-// byTransport holds an attribute set for each transport.
+// byTransport holds an attribute set for each of the transports.
 type byTransport [len(transports)][]metric.AddOption
 
-// transports returns the attribute sets with the given attributes and each transport.
+// transports returns attribute sets that consist of a transport and the given attributes.
 func (m *metrics) transports(more ...attribute.KeyValue) (by byTransport) {
 	for i, t := range transports {
 		by[i] = []metric.AddOption{m.with(append(more[:len(more):len(more)], transport(t))...)}
@@ -163,29 +147,27 @@ func (m *metrics) transports(more ...attribute.KeyValue) (by byTransport) {
 	return by
 }
 
-// at returns the attribute set of a transport, which must be in transports.
+// at returns the attribute set of the given transport. The transport must be one of transports.
 func (by *byTransport) at(transport chaingql.Transport) []metric.AddOption {
 	return by[max(0, slices.Index(transports[:], transport))]
 }
 
-// A kind is a combination of the attribute values of an operation. Operations of the same kind are in
-// the same time series.
+// A kind is a combination of attribute values under which operations are counted.
 type kind struct {
 	typ                            chaingql.OperationType
 	transport                      chaingql.Transport
 	name, project, failure, reason string
 }
 
-// operations caches the attribute sets of the kinds that have occurred so far.
+// operations caches the attribute set of each kind that has occurred.
 type operations struct {
 	mu    sync.RWMutex
 	known map[kind]metric.MeasurementOption
 }
 
-// maxKinds is the maximum number of attribute sets in the cache, because there may be many projects.
+// maxKinds is the maximum number of kinds in the cache. There may be more kinds, because there may be many projects.
 const maxKinds = 2000
 
-// kind returns the kind of an operation that has not failed.
 func (m *metrics) kind(op chaingql.Operation) kind {
 	k := kind{typ: op.Type, transport: op.Transport, name: m.names.of(op.Name)}
 	if m.projects {
@@ -204,10 +186,7 @@ func (m *metrics) of(k kind) metric.MeasurementOption {
 		return known
 	}
 	attributes := []attribute.KeyValue{operationType(k.typ), transport(k.transport)}
-	for _, a := range []attribute.KeyValue{
-		semconv.GraphQLOperationName(k.name), keyProject.String(k.project),
-		semconv.ErrorTypeKey.String(k.failure), keyReason.String(k.reason),
-	} {
+	for _, a := range []attribute.KeyValue{semconv.GraphQLOperationName(k.name), keyProject.String(k.project), semconv.ErrorTypeKey.String(k.failure), keyReason.String(k.reason)} {
 		if a.Value.AsString() != "" {
 			attributes = append(attributes, a)
 		}
@@ -221,7 +200,6 @@ func (m *metrics) of(k kind) metric.MeasurementOption {
 	return known
 }
 
-// active returns the attribute set of an operation for operationsActive.
 func (m *metrics) active(op chaingql.Operation) []metric.AddOption {
 	return m.byType[max(0, slices.Index(types[:], op.Type))].at(op.Transport)
 }
@@ -248,8 +226,7 @@ func (m *metrics) operationFinished(ctx context.Context, op chaingql.Operation, 
 func (m *metrics) blockReceived(b chaingql.Block, lag time.Duration) {
 	ctx := context.Background()
 	m.blocksReceived.Add(ctx, 1, m.always)
-	// The clocks of the source and this host may differ, but the sum of a histogram must not decrease.
-	m.receiveLag.Record(ctx, max(0, lag.Seconds()), m.always)
+	m.receiveLag.Record(ctx, max(0, lag.Seconds()), m.always) // 0 if clocks differ, because the sum must not decrease
 	m.source.mu.Lock()
 	defer m.source.mu.Unlock()
 	if !m.source.heard {
@@ -262,24 +239,23 @@ func (m *metrics) blockReceived(b chaingql.Block, lag time.Duration) {
 	}
 }
 
-// blockDelivered is called for every block and subscriber. It does not use the context of the
-// subscription, because exemplars would then refer to a span that ended long ago.
+// blockDelivered is called for every block and subscriber. It takes no context, because an exemplar would refer to the
+// subscription's span, which ended long ago.
 func (m *metrics) blockDelivered(d *chaingql.Delivery) {
 	t, from := max(0, slices.Index(transports[:], d.Operation.Transport)), max(0, slices.Index(origins[:], d.Source))
 	m.blocksDelivered.Add(context.Background(), 1, m.deliveries[t][from]...)
-	if d.Source != chaingql.SourceBackend { // the lag of a block from the Backend is unknown
+	if d.Source != chaingql.SourceBackend { // its lag is unknown
 		m.deliveryLag.Record(context.Background(), d.Lag.Seconds(), m.lags[from]...)
 	}
 }
 
-// source holds what the hooks have reported about the source.
+// source holds the last known state of the source.
 type source struct {
 	mu     sync.Mutex
-	heard  bool      // whether the hooks have reported a block, a failure or a recovery
-	newest time.Time // the latest generation time of a block
+	heard  bool      // whether the state of the source is known
+	newest time.Time // time of the newest block
 }
 
-// sourceUp records whether the source yields blocks.
 func (m *metrics) sourceUp(up bool) {
 	m.source.mu.Lock()
 	defer m.source.mu.Unlock()
@@ -291,15 +267,15 @@ func (m *metrics) sourceUp(up bool) {
 	m.up.Record(context.Background(), state, m.always)
 }
 
-// Values of error.type for failures of the source.
+// These are the values of error.type for failures of the source.
 const (
 	failureEnded  = "ended"
 	failureSilent = "silent"
 	failureGap    = "gap"
 )
 
-// sourceFailed counts a failure and records that the source is down. After a gap, the source remains
-// up because its stream continues.
+// sourceFailed counts a failure of the source. After a gap, the source still counts as up, because its stream
+// continues.
 func (m *metrics) sourceFailed(err error) {
 	what := failureEnded
 	switch {

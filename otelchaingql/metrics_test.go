@@ -21,14 +21,13 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A meter is a set of hooks whose metrics can be read.
+// A meter contains hooks and reads the metrics that they create.
 type meter struct {
 	chaingql.Hooks
 	t      *testing.T
 	reader *sdkmetric.ManualReader
 }
 
-// metered returns the hooks for opts with a meter.
 func metered(t *testing.T, opts otelchaingql.Options) *meter {
 	m := &meter{t: t, reader: sdkmetric.NewManualReader()}
 	opts.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader))
@@ -36,7 +35,6 @@ func metered(t *testing.T, opts otelchaingql.Options) *meter {
 	return m
 }
 
-// collect returns the current metrics of the hooks.
 func (m *meter) collect() []metricdata.Metrics {
 	m.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -46,12 +44,12 @@ func (m *meter) collect() []metricdata.Metrics {
 	if len(all.ScopeMetrics) == 0 {
 		return nil
 	}
-	equal(m.t, "instrumentation scope", all.ScopeMetrics[0].Scope.Name, otelchaingql.Scope)
+	equal(m.t, "scope", all.ScopeMetrics[0].Scope.Name, otelchaingql.Scope)
 	return all.ScopeMetrics[0].Metrics
 }
 
-// read returns the values of all time series. A key consists of the name and the attributes of a
-// series. The value of a histogram consists of its count and its sum.
+// read returns the value of each series. The keys consist of the metric's name and attributes. The value of a histogram
+// consists of its count and sum.
 func (m *meter) read() map[string]string {
 	m.t.Helper()
 	series := map[string]string{}
@@ -77,23 +75,22 @@ func (m *meter) read() map[string]string {
 				put(metric.Name, p.Attributes, fmt.Sprintf("%d in %gs", p.Count, p.Sum))
 			}
 		default:
-			m.t.Errorf("metric %s has data of unexpected type %T", metric.Name, data)
+			m.t.Errorf("%s has data of the unexpected type %T", metric.Name, data)
 		}
 	}
 	return series
 }
 
-// expect checks the values of all time series. It ignores series that are 0 and not in want.
+// expect checks that the series are those of want. Series with the value 0 may be missing in want.
 func (m *meter) expect(what string, want map[string]string) {
 	m.t.Helper()
 	got := m.read()
 	maps.DeleteFunc(got, func(series, value string) bool { _, wanted := want[series]; return value == "0" && !wanted })
 	if !maps.Equal(got, want) {
-		m.t.Errorf("time series of %s:\n got %s\nwant %s", what, sorted(got), sorted(want))
+		m.t.Errorf("%s:\n got %s\nwant %s", what, sorted(got), sorted(want))
 	}
 }
 
-// sorted returns one line per series, sorted by name.
 func sorted(series map[string]string) string {
 	var lines []string
 	for k, v := range series {
@@ -116,8 +113,7 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	m.run(queryMine, chaingql.Outcome{Duration: 2 * time.Second, Failed: true, Code: "TIMEOUT"})
 	m.run(queryMine, chaingql.Outcome{Failed: true})
 	m.run(subscriptionOf("sse"), chaingql.Outcome{Duration: time.Hour, Reason: chaingql.ReasonClient, Blocks: 7})
-	m.run(subscriptionOf("graphql-ws"),
-		chaingql.Outcome{Duration: time.Minute, Failed: true, Reason: chaingql.ReasonGap, Err: chaingql.ErrGap})
+	m.run(subscriptionOf("graphql-ws"), chaingql.Outcome{Duration: time.Minute, Failed: true, Reason: chaingql.ReasonGap, Err: chaingql.ErrGap})
 	m.OperationStarted(context.Background(), subscriptionOf("graphql-transport-ws"))
 	const q, s = "chaingql.transport=http,graphql.operation.type=query", "graphql.operation.type=subscription"
 	m.expect("operations", map[string]string{
@@ -140,7 +136,7 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	})
 }
 
-func TestClientTextCreatesNoTimeSeriesByDefault(t *testing.T) {
+func TestUnlistedOperationNamesCreateNoSeries(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for i := range 3000 {
 		op := queryMine
@@ -149,10 +145,10 @@ func TestClientTextCreatesNoTimeSeriesByDefault(t *testing.T) {
 	}
 	got := m.read()
 	maps.DeleteFunc(got, func(_, value string) bool { return value == "0" })
-	equal(t, "number of time series after 3,000 different operations:\n"+sorted(got)+"\n", len(got), 2)
+	equal(t, "series: "+sorted(got), len(got), 2)
 }
 
-func TestMetricsContainListedOperationNamesAndProjects(t *testing.T) {
+func TestListedOperationNamesAndProjectsAreInMetrics(t *testing.T) {
 	allowed := []string{"Mine", "Live"}
 	m := metered(t, otelchaingql.Options{OperationNames: allowed, Projects: true})
 	allowed[0] = "Stranger's"
@@ -162,15 +158,13 @@ func TestMetricsContainListedOperationNamesAndProjects(t *testing.T) {
 	m.run(stranger, chaingql.Outcome{})
 	got := m.read()
 	for _, name := range []string{"Mine", "_OTHER"} {
-		series := "chaingql.operations.started{chaingql.project=demo,chaingql.transport=http," +
-			"graphql.operation.name=" + name + ",graphql.operation.type=query}"
-		equal(t, series, got[series], "1")
+		equal(t, name, got["chaingql.operations.started{chaingql.project=demo,chaingql.transport=http,graphql.operation.name="+name+",graphql.operation.type=query}"], "1")
 	}
 }
 
-// If there are more kinds of operations than the cache holds, attribute sets are created for each
+// If there are more kinds of operations than maxKinds, the attribute sets of the others are created for each
 // measurement.
-func TestOperationsAreCountedIfAttributeCacheIsFull(t *testing.T) {
+func TestProjectsBeyondCacheAreCounted(t *testing.T) {
 	m := metered(t, otelchaingql.Options{Projects: true})
 	for i := range 5000 {
 		op := queryMine
@@ -185,23 +179,23 @@ func TestOperationsAreCountedIfAttributeCacheIsFull(t *testing.T) {
 			}
 		}
 	}
-	equal(t, "number of counted operations", sum, 5000)
-	equal(t, "number of cached attribute sets", otelchaingql.KeptKinds(5000), 2000)
+	equal(t, "operations", sum, 5000)
+	equal(t, "attributes that are kept", otelchaingql.KeptKinds(5000), 2000)
 }
 
-func TestAllMetricsHaveOptionsAttributes(t *testing.T) {
+func TestOptionsAttributesAreOnAllMetrics(t *testing.T) {
 	all := []attribute.KeyValue{attribute.String("chain", "test")}
 	m := metered(t, otelchaingql.Options{Attributes: all})
 	all[0] = attribute.String("chain", "another")
 	m.everything()
 	for series := range m.read() {
 		if !strings.Contains(series, "chain=test") {
-			t.Errorf("series %s does not have the attribute chain=test from Options.Attributes", series)
+			t.Errorf("%s lacks the attributes", series)
 		}
 	}
 }
 
-func TestOpenAndClosedSocketsAreCounted(t *testing.T) {
+func TestSocketsAreCounted(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	s := chaingql.Socket{Protocol: "graphql-ws", Project: "demo", Remote: "192.0.2.1:1"}
 	m.SocketOpened(context.Background(), s)
@@ -216,8 +210,7 @@ func TestOpenAndClosedSocketsAreCounted(t *testing.T) {
 func TestDeliveriesAreCountedAndTheirLagIsMeasured(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for _, from := range []chaingql.Source{"live", "live", "window", "backend"} {
-		d := chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from, Lag: 250 * time.Millisecond}
-		m.BlockDelivered(context.Background(), d)
+		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from, Lag: 250 * time.Millisecond})
 	}
 	m.expect("deliveries", map[string]string{
 		"chaingql.blocks.delivered{chaingql.origin=live,chaingql.transport=sse}":    "2",
@@ -228,24 +221,24 @@ func TestDeliveriesAreCountedAndTheirLagIsMeasured(t *testing.T) {
 	})
 }
 
-func TestSourceUpShowsStateOfSource(t *testing.T) {
+func TestSourceUpMetricShowsSourceState(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	up := func() string { return m.read()["chaingql.source.up{}"] }
-	equal(t, "source.up before any block or failure", up(), "")
+	equal(t, "up before anything is known", up(), "")
 	at := time.Unix(1_700_000_000, 250_000_000)
 	block := func(t time.Time) chaingql.Block { return chaingql.Block{Time: t} }
 	m.BlockReceived(block(at), 2*time.Second)
-	equal(t, "source.up after a block", up(), "1")
-	m.SourceFailed(fmt.Errorf("missing blocks: %w", chaingql.ErrGap), 0)
-	equal(t, "source.up after a gap", up(), "1")
+	equal(t, "up with a block", up(), "1")
+	m.SourceFailed(fmt.Errorf("left out: %w", chaingql.ErrGap), 0)
+	equal(t, "up after a gap", up(), "1")
 	m.SourceFailed(errors.New("line cut"), time.Second)
 	m.SourceFailed(errors.New("line cut"), time.Second)
-	equal(t, "source.up after a failure", up(), "0")
-	m.BlockReceived(block(at.Add(-time.Minute)), 62*time.Second) // a repaired block, older than the newest
-	equal(t, "source.up after a block, before SourceRecovered", up(), "0")
-	equal(t, "generation time of the newest block", m.read()["chaingql.source.last_block.time{}"], "1700000000.250")
+	equal(t, "up after a failure", up(), "0")
+	m.BlockReceived(block(at.Add(-time.Minute)), 62*time.Second) // a block that was missing
+	equal(t, "up before the recovery is reported", up(), "0")
+	equal(t, "time of the newest block", m.read()["chaingql.source.last_block.time{}"], "1700000000.250")
 	m.SourceRecovered(3 * time.Second)
-	equal(t, "source.up after SourceRecovered", up(), "1")
+	equal(t, "up after the recovery", up(), "1")
 	m.SourceFailed(chaingql.ErrSourceStalled, 0)
 	m.BlockReceived(block(at.Add(time.Second)), -time.Second) // the source's clock is ahead
 	m.BlockDropped(block(at))
@@ -262,47 +255,41 @@ func TestSourceUpShowsStateOfSource(t *testing.T) {
 	})
 	other := metered(t, otelchaingql.Options{})
 	other.SourceFailed(errors.New("refused"), time.Second)
-	equal(t, "source.up after a failure before any block", other.read()["chaingql.source.up{}"], "0")
+	equal(t, "up after a failure before any block", other.read()["chaingql.source.up{}"], "0")
 }
 
-// Prometheus sees the first event as an increase only if the series existed before.
-func TestCountersOfRareEventsStartAtZero(t *testing.T) {
+// Prometheus notices the first event as an increase only if the series existed before the event.
+func TestRareEventCountersStartAtZero(t *testing.T) {
 	got := metered(t, otelchaingql.Options{}).read()
-	for _, series := range []string{
-		"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
-		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}",
-	} {
+	for _, series := range []string{"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
+		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}"} {
 		equal(t, series, got[series], "0")
 	}
 }
 
-func TestLimitHitsAreCountedByLimit(t *testing.T) {
+func TestExceededLimitsAreCountedByName(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Connections")
-	m.expect("limits", map[string]string{
-		"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Connections}": "1",
-	})
+	m.expect("limits", map[string]string{"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Connections}": "1"})
 }
 
-func TestQueryDurationHasExemplarWithSpan(t *testing.T) {
+func TestQueryDurationHasExemplarOfItsSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-	m := metered(t, otelchaingql.Options{TracerProvider: provider})
+	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
 	m.run(queryMine, chaingql.Outcome{Duration: time.Second})
 	for _, metric := range m.collect() {
 		if metric.Name == "chaingql.query.duration" {
 			exemplars := metric.Data.(metricdata.Histogram[float64]).DataPoints[0].Exemplars
-			id := spans.Ended()[0].SpanContext().SpanID()
-			if len(exemplars) != 1 || string(exemplars[0].SpanID) != string(id[:]) {
-				t.Errorf("the metric has exemplars %v, want one with span %v", exemplars, id)
+			if id := spans.Ended()[0].SpanContext().SpanID(); len(exemplars) != 1 || string(exemplars[0].SpanID) != string(id[:]) {
+				t.Errorf("exemplars %v, want one of %v", exemplars, id)
 			}
 		}
 	}
 }
 
-// everything calls each hook, so that every metric with every attribute exists.
+// everything calls each hook, so that every metric and every attribute occurs.
 func (m *meter) everything() {
 	m.run(queryMine, chaingql.Outcome{Failed: true, Code: "TIMEOUT"})
 	m.run(subscriptionOf("sse"), chaingql.Outcome{Failed: true, Reason: chaingql.ReasonLost})

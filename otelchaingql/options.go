@@ -8,53 +8,47 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options configures [Hooks]. The zero value is safe in production.
+// Options configures the telemetry. The zero value is safe in production.
 type Options struct {
-	// TracerProvider creates the spans. Default: otel.GetTracerProvider(), even if it is set after
-	// the call of Hooks.
+	// TracerProvider creates the spans. Default: otel.GetTracerProvider(). This global provider may be set after the
+	// call to Hooks.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider creates the metrics. Default: otel.GetMeterProvider(), even if it is set after
-	// the call of Hooks.
+	// MeterProvider creates the metrics. Default: otel.GetMeterProvider(). This global provider may be set after the
+	// call to Hooks.
 	MeterProvider metric.MeterProvider
 
-	// Propagator reads the trace context that a client sends. Clients send the fields of W3C Trace
-	// Context and W3C Baggage, so use propagation.TraceContext or a composite propagator that
-	// contains it. Default: otel.GetTextMapPropagator(), which reads nothing until the host sets
-	// the global propagator.
+	// Propagator reads the trace context that a client sends. Clients send the fields of W3C Trace Context and Baggage,
+	// so use propagation.TraceContext or a composite propagator that contains it. Default: otel.GetTextMapPropagator(),
+	// which reads nothing until the host sets it.
 	Propagator propagation.TextMapPropagator
 
-	// TrustRemoteParent makes an operation part of the trace that its client names. Clients then
-	// choose the trace ids. With the sampled flag, they also choose which operations are sampled.
-	// Set it only if all clients are your own. Default: an operation belongs to a trace of the
-	// host and only has a link to the client's trace.
-	//
-	// The span of the HTTP request belongs to otelhttp, which continues the client's trace by
-	// default. To change this, set its option WithPublicEndpointFn.
+	// TrustRemoteParent makes an operation continue the trace that its client names. Clients then choose trace ids and,
+	// with the sampled flag, which operations are sampled. Set it only if all clients are your own. If it is false, an
+	// operation belongs to a trace of the host and only has a link to the client's trace. Default: false. Note that
+	// otelhttp continues clients' traces unless its option WithPublicEndpointFn is used.
 	TrustRemoteParent bool
 
-	// Baggage adds the baggage of the client to the context of Backend calls, if Propagator reads
-	// baggage. Instrumented clients that the Backend uses send this baggage to their servers, so
-	// set it only if all clients are your own. Default: baggage is dropped.
+	// Baggage makes the context of Backend calls contain the client's baggage, if Propagator reads baggage. Every
+	// instrumented client library that the Backend uses then sends the baggage to other servers. Set it only if all
+	// clients are your own. Default: false, which drops the baggage.
 	Baggage bool
 
-	// OperationNames lists the operation names that may appear in span names and in the attribute
-	// graphql.operation.name of metrics. Metrics show any other name as "_OTHER". Default: span
-	// names and metrics contain no operation name, because clients choose the names and each name
-	// would be a new time series.
+	// OperationNames lists the operation names that may appear in span names and in the metric attribute
+	// graphql.operation.name. Metrics show any other name as "_OTHER". Default: neither span names nor metrics contain
+	// operation names, because clients choose the names and each name would create a new time series.
 	OperationNames []string
 
-	// Projects adds the project to the metrics of operations, so that each project has its own time
-	// series. Set it only if an Authorizer restricts the projects. Otherwise a client can create
-	// new time series with any URL path. Default: false.
+	// Projects adds the project to the metrics of operations, which creates time series for each project. Set it only
+	// if an Authorizer restricts the projects. Otherwise clients could create time series with arbitrary paths.
+	// Default: false.
 	Projects bool
 
-	// Attributes are added to all spans and metrics, for example to distinguish several Handlers in
-	// one process. Hooks copies the slice.
+	// Attributes are added to all spans and metrics. Use them to distinguish several Handlers in one process. Hooks
+	// copies the slice.
 	Attributes []attribute.KeyValue
 }
 
-// withDefaults returns a copy of o with defaults for the fields that are not set. o may be nil.
 func (o *Options) withDefaults() Options {
 	var in Options
 	if o != nil {

@@ -19,20 +19,19 @@ import (
 type traces struct {
 	tracer              trace.Tracer
 	propagator          propagation.TextMapPropagator
-	trustRemote, passOn bool // Options.TrustRemoteParent and Options.Baggage
+	trustRemote, passOn bool
 	names               names
-	fixed               []attribute.KeyValue // Options.Attributes, which all spans have
+	fixed               []attribute.KeyValue // attributes of all spans
 }
 
 func newTraces(o *Options, names names) *traces {
 	return &traces{
-		tracer: o.TracerProvider.Tracer(Scope,
-			trace.WithInstrumentationVersion(chaingql.Version), trace.WithSchemaURL(semconv.SchemaURL)),
+		tracer:     o.TracerProvider.Tracer(Scope, trace.WithInstrumentationVersion(chaingql.Version), trace.WithSchemaURL(semconv.SchemaURL)),
 		propagator: o.Propagator, trustRemote: o.TrustRemoteParent, passOn: o.Baggage, names: names, fixed: o.Attributes,
 	}
 }
 
-// traceCarrier is a client's trace context. A propagator can read it.
+// traceCarrier is the trace context that a client sent, in the form that a Propagator reads.
 type traceCarrier chaingql.Trace
 
 // Get implements propagation.TextMapCarrier.
@@ -48,20 +47,16 @@ func (s traceCarrier) Get(key string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier. It does nothing, because the Handler sends no trace
-// context to clients.
+// Set implements propagation.TextMapCarrier. It does nothing, because no trace context is sent to clients.
 func (traceCarrier) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.
 func (traceCarrier) Keys() []string { return []string{"traceparent", "tracestate", "baggage"} }
 
-// join returns a context that contains the parent of an operation's span, and the links of the span.
-//
-// If the host has started a span around the Handler, that span is in ctx. It is the parent, unless
-// the client names another trace, t.trustRemote is set, and the operation was started on a
-// WebSocket: then the parent is the client's span and the link is the span in ctx. If ctx has no
-// span and t.trustRemote is set, the parent is the client's span too. In all other cases, a trace
-// that the client names is only linked.
+// join returns a context that contains the parent of the operation's span, and the links of that span. The parent is
+// the span in ctx, which the host has started around the Handler. If the client names another trace, the span has a
+// link to that trace. The client's trace becomes the parent instead if remote parents are trusted and either ctx has no
+// span or the operation was sent on a socket. The span then has a link to the span in ctx.
 func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Context, []trace.Link) {
 	if op.Trace == (chaingql.Trace{}) {
 		return ctx, nil
@@ -83,17 +78,17 @@ func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Conte
 	return trace.ContextWithRemoteSpanContext(ctx, named), nil
 }
 
-// maxText is the maximum length, in bytes, of client text in a span.
+// maxText is the maximum length in bytes of a text from a client in a span.
 const maxText = 100
 
-// short returns the first maxText bytes of a client's text, without invalid UTF-8.
+// short returns the first maxText bytes of a text from a client, as valid UTF-8.
 func short(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }
 
-// started starts the span of an operation. It ends the span of a subscription immediately and keeps
-// only the ids of the span in the context, because a hundred thousand subscriptions may last for
-// days.
+// started starts the span of an operation. If the operation is a subscription, started ends the span immediately, and
+// the returned context contains only the identity of the span. The reason is that a hundred thousand subscriptions may
+// last for days.
 func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Context {
 	around, links := t.join(ctx, op)
 	name := string(op.Type)
@@ -101,13 +96,11 @@ func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Con
 		name += " " + op.Name
 	}
 	attributes := append(make([]attribute.KeyValue, 0, len(t.fixed)+5), t.fixed...)
-	attributes = append(attributes, operationType(op.Type), keyHash.String(op.Hash), transport(op.Transport),
-		keyProject.String(short(op.Project)))
+	attributes = append(attributes, operationType(op.Type), keyHash.String(op.Hash), transport(op.Transport), keyProject.String(short(op.Project)))
 	if op.Name != "" {
 		attributes = append(attributes, semconv.GraphQLOperationName(short(op.Name)))
 	}
-	ctx, span := t.tracer.Start(around, name, trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(attributes...), trace.WithLinks(links...))
+	ctx, span := t.tracer.Start(around, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...), trace.WithLinks(links...))
 	if op.Type == chaingql.OperationSubscription {
 		span.End()
 		return trace.ContextWithSpan(around, endedSpan{of: span.SpanContext(), by: span.TracerProvider()})
@@ -115,11 +108,11 @@ func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Con
 	return context.WithValue(ctx, querySpanKey{}, span)
 }
 
-// querySpanKey is the context key for the span of a query. The current span of the context may be a
-// different span, which the host has started after this one and which only the host may end.
+// querySpanKey is the context key of a query's span. The current span of the context may be a different one, which the
+// host has started and must end.
 type querySpanKey struct{}
 
-// endedSpan has the ids of a span that has ended. It can be the parent of other spans.
+// endedSpan is a reference to an ended span. Other spans can use it as their parent.
 type endedSpan struct {
 	noop.Span
 	of trace.SpanContext
@@ -132,8 +125,8 @@ func (p endedSpan) SpanContext() trace.SpanContext { return p.of }
 // TracerProvider implements trace.Span.
 func (p endedSpan) TracerProvider() trace.TracerProvider { return p.by }
 
-// finished ends the span of a query. For a subscription, it creates a second span whose parent is the
-// span from the start of the subscription.
+// finished ends the span of a query. For a subscription, it creates a separate span that marks the end, in the trace of
+// the span that marked the start.
 func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaingql.Outcome) {
 	span, ok := ctx.Value(querySpanKey{}).(trace.Span)
 	if op.Type == chaingql.OperationSubscription {
@@ -142,7 +135,7 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 			operationType(op.Type), transport(op.Transport), reason(out.Reason), keyDelivered.Int64(int64(out.Blocks)),
 			keyCursor.String(short(string(out.Cursor))), keyLived.Float64(out.Duration.Seconds()))...))
 	} else if !ok {
-		return // t.started panicked, so there is no span
+		return // started has panicked
 	}
 	if out.Failed {
 		span.SetAttributes(failure(out))
@@ -150,7 +143,7 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 	if !notServiceFault(out) {
 		about := ""
 		if out.Err != nil {
-			// Replace invalid UTF-8, because an exporter would reject the whole batch of spans.
+			// If a text is not valid UTF-8, an exporter rejects the whole batch.
 			about = strings.ToValidUTF8(out.Err.Error(), "\ufffd")
 		}
 		span.SetStatus(codes.Error, about)
@@ -158,8 +151,8 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 	span.End()
 }
 
-// reading returns ctx, the context of a Blocks call, with the span and the baggage of the query that
-// caused the call. Other queries may wait for the same call.
+// reading adds the span of the query in asker to ctx, which is the context of a Blocks call. Other queries may wait for
+// the same call.
 func (t *traces) reading(ctx, asker context.Context) context.Context {
 	if t.passOn {
 		ctx = baggage.ContextWithBaggage(ctx, baggage.FromContext(asker))

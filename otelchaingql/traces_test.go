@@ -22,35 +22,33 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// The ids of three traces and of one span that clients name.
+// These are ids of traces and of a span that clients send.
 const (
-	traceA = "0af7651916cd43dd8448eb211c80319c"
-	traceB = "1af7651916cd43dd8448eb211c80319c"
-	traceC = "2af7651916cd43dd8448eb211c80319c"
-	remote = "b7ad6b7169203331"
+	traceA, traceB, traceC = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c"
+	remote                 = "b7ad6b7169203331"
 )
 
-// parent returns a traceparent for a trace.
+// parent returns a traceparent header with the given trace id.
 func parent(of string) string { return "00-" + of + "-" + remote + "-01" }
 
-// saying returns the JSON object with which a client names a trace.
+// saying returns a JSON object that names a trace, for the extensions of an operation or the payload of
+// connection_init.
 func saying(of string) string {
 	return fmt.Sprintf(`{"traceparent":%q,"tracestate":"shop=1","baggage":"user=7"}`, parent(of))
 }
 
-// extensions returns the extensions member of an operation that names a trace.
 func extensions(of string) string { return `,"extensions":` + saying(of) }
 
-func TestBackendCallsBelongToTrustedTraceOfClient(t *testing.T) {
+func TestBackendIsCalledInTrustedClientTrace(t *testing.T) {
 	for _, row := range []struct{ name, protocol, header, init, extensions, want string }{
-		{"HTTP header", "", traceA, "", "", traceA},
-		{"HTTP extensions", "", "", "", traceC, traceC},
-		{"HTTP extensions have priority over the header", "", traceA, "", traceC, traceC},
-		{"graphql-ws handshake", "graphql-ws", traceA, "", "", traceA},
-		{"graphql-ws connection_init has priority", "graphql-ws", traceA, traceB, "", traceB},
-		{"graphql-ws extensions have priority", "graphql-ws", traceA, traceB, traceC, traceC},
-		{"graphql-transport-ws connection_init", "graphql-transport-ws", "", traceB, "", traceB},
-		{"graphql-transport-ws extensions have priority", "graphql-transport-ws", "", traceB, traceC, traceC},
+		{"header", "", traceA, "", "", traceA},
+		{"extensions", "", "", "", traceC, traceC},
+		{"extensions before a header", "", traceA, "", traceC, traceC},
+		{"handshake", "graphql-ws", traceA, "", "", traceA},
+		{"connection_init", "graphql-ws", traceA, traceB, "", traceB},
+		{"extensions on a socket", "graphql-ws", traceA, traceB, traceC, traceC},
+		{"connection_init of the other protocol", "graphql-transport-ws", "", traceB, "", traceB},
+		{"extensions of the other protocol", "graphql-transport-ws", "", traceB, traceC, traceC},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
@@ -74,13 +72,13 @@ func TestBackendCallsBelongToTrustedTraceOfClient(t *testing.T) {
 			}
 			span := h.ended(1)[0]
 			got, bags := h.asked()
-			equal(t, "span in the context of the Backend", got.SpanID(), span.SpanContext().SpanID())
-			equal(t, "trace in the context of the Backend", got.TraceID().String(), row.want)
-			equal(t, "parent of the span", span.Parent().SpanID().String(), remote)
-			equal(t, "the parent is remote", span.Parent().IsRemote(), true)
-			equal(t, "the trace is sampled", got.IsSampled(), true)
-			equal(t, "trace state", got.TraceState().String(), "shop=1")
-			equal(t, "baggage in the context of the Backend", bags, "")
+			equal(t, "the backend's span is ours", got.SpanID(), span.SpanContext().SpanID())
+			equal(t, "trace", got.TraceID().String(), row.want)
+			equal(t, "parent", span.Parent().SpanID().String(), remote)
+			equal(t, "parent is remote", span.Parent().IsRemote(), true)
+			equal(t, "sampled", got.IsSampled(), true)
+			equal(t, "state", got.TraceState().String(), "shop=1")
+			equal(t, "client's baggage", bags, "")
 		})
 	}
 }
@@ -89,32 +87,31 @@ func TestQuerySpanFollowsSemanticConventions(t *testing.T) {
 	h := open(t, otelchaingql.Options{Attributes: []attribute.KeyValue{attribute.String("chain", "test")}}, nil)
 	h.post(fmt.Sprintf(balance, ""))
 	span := h.ended(1)[0]
-	equal(t, "span name", span.Name(), "query") // without the client's operation name
-	equal(t, "span kind", span.SpanKind(), trace.SpanKindServer)
-	equal(t, "span status", span.Status().Code, codes.Unset)
-	equal(t, "instrumentation scope", span.InstrumentationScope().Name, otelchaingql.Scope)
-	equal(t, "schema URL", span.InstrumentationScope().SchemaURL, "https://opentelemetry.io/schemas/1.43.0")
+	equal(t, "name", span.Name(), "query") // without the client's operation name
+	equal(t, "kind", span.SpanKind(), trace.SpanKindServer)
+	equal(t, "status", span.Status().Code, codes.Unset)
+	equal(t, "scope", span.InstrumentationScope().Name, otelchaingql.Scope)
+	equal(t, "schema", span.InstrumentationScope().SchemaURL, "https://opentelemetry.io/schemas/1.43.0")
 	got := attributesOf(span)
 	hash, _ := got["chaingql.document.hash"].(string)
-	equal(t, "length of the document hash", len(hash), 64)
+	equal(t, "length of the hash", len(hash), 64)
 	delete(got, "chaingql.document.hash")
-	equal(t, "other attributes", fmt.Sprint(got), fmt.Sprint(map[attribute.Key]any{
-		"chain": "test", "chaingql.project": "demo", "chaingql.transport": "http",
-		"graphql.operation.name": "Mine", "graphql.operation.type": "query",
+	equal(t, "attributes", fmt.Sprint(got), fmt.Sprint(map[attribute.Key]any{
+		"chain": "test", "chaingql.project": "demo", "chaingql.transport": "http", "graphql.operation.name": "Mine", "graphql.operation.type": "query",
 	}))
 }
 
-func TestSpanNameContainsOnlyListedOperationName(t *testing.T) {
+func TestSpanNamesContainListedOperationNames(t *testing.T) {
 	h := open(t, otelchaingql.Options{OperationNames: []string{"Mine"}}, nil)
 	h.post(fmt.Sprintf(balance, ""))
-	equal(t, "span name of a listed operation", h.ended(1)[0].Name(), "query Mine")
+	equal(t, "listed", h.ended(1)[0].Name(), "query Mine")
 	h.post(`{"query":"query ` + strings.Repeat("x", 1000) + `{info{version}}"}`)
 	span := h.ended(2)[1]
-	equal(t, "span name of another operation", span.Name(), "query")
-	equal(t, "length of the operation name", len(attributesOf(span)["graphql.operation.name"].(string)), 100)
+	equal(t, "another", span.Name(), "query")
+	equal(t, "length", len(attributesOf(span)["graphql.operation.name"].(string)), 100)
 }
 
-func TestClientTextInSpansIsTruncatedTo100Bytes(t *testing.T) {
+func TestClientTextInSpansIsTruncated(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.url = strings.Replace(h.url, "demo", strings.Repeat("%C3%BC", 500)+"%FF", 1)
 	long := strings.Repeat("7", 1000)
@@ -125,14 +122,14 @@ func TestClientTextInSpansIsTruncatedTo100Bytes(t *testing.T) {
 		for key, value := range attributesOf(span) {
 			text, ok := value.(string)
 			if ok && (len(text) > 100 || !utf8.ValidString(text)) {
-				t.Errorf("attribute %s of span %s has %d bytes, want at most 100 bytes of valid UTF-8: %q",
+				t.Errorf("attribute %s of span %s has %d bytes, want at most 100 bytes of UTF-8: %q",
 					key, span.Name(), len(text), text)
 			}
 		}
 	}
 }
 
-func TestQuerySpanHasStatusErrorOnlyIfServiceFailed(t *testing.T) {
+func TestSpanStatusIsErrorOnlyIfServiceFailed(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.post(`{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`)
 	h.mu.Lock()
@@ -145,27 +142,27 @@ func TestQuerySpanHasStatusErrorOnlyIfServiceFailed(t *testing.T) {
 		errorType string
 		code      codes.Code
 	}{{"BAD_USER_INPUT", codes.Unset}, {"INTERNAL_SERVER_ERROR", codes.Error}, {"INTERNAL_SERVER_ERROR", codes.Error}} {
-		equal(t, "attribute error.type", attributesOf(spans[i])["error.type"], any(want.errorType))
-		equal(t, "span status", spans[i].Status().Code, want.code)
+		equal(t, "error.type", attributesOf(spans[i])["error.type"], any(want.errorType))
+		equal(t, "status", spans[i].Status().Code, want.code)
 	}
 }
 
-func TestBlocksCallOfQueryBelongsToItsTrace(t *testing.T) {
+func TestSharedPageIsReadInTraceOfFirstQuery(t *testing.T) {
 	h := open(t, otelchaingql.Options{Baggage: true, TrustRemoteParent: true}, nil)
 	h.append(1)
 	h.post(page, "traceparent", parent(traceA), "baggage", "user=7")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, ctx := range h.called { // calls without a span follow the chain and belong to no query
+	for _, ctx := range h.called { // the Handler also reads pages that belong to no query
 		if got := trace.SpanContextFromContext(ctx); got.IsValid() {
-			equal(t, "trace in the context of the Backend", got.TraceID().String(), traceA)
+			equal(t, "trace", got.TraceID().String(), traceA)
 			if got.SpanID().String() == remote {
-				t.Error("the context of the Backend has the client's span, want the operation's span")
+				t.Error("the context of the Backend has the client's span, want the operation's")
 			}
 			return
 		}
 	}
-	t.Errorf("none of the %d Backend calls has a span in its context", len(h.called))
+	t.Errorf("none of %d Backend calls has a trace, want one in the trace of the query", len(h.called))
 }
 
 // A span is exported only when it ends, so a subscription must not be one long span.
@@ -188,30 +185,29 @@ func TestSubscriptionHasTwoShortSpansInOneTrace(t *testing.T) {
 				leave = func() { _ = s.Close(websocket.StatusNormalClosure, "") }
 			}
 			begun := h.ended(1)[0]
-			equal(t, "name of the first span", begun.Name(), "subscription")
-			equal(t, "kind of the first span", begun.SpanKind(), trace.SpanKindServer)
-			equal(t, "trace of the first span", begun.SpanContext().TraceID().String(), traceA)
+			equal(t, "name", begun.Name(), "subscription")
+			equal(t, "kind", begun.SpanKind(), trace.SpanKindServer)
+			equal(t, "trace", begun.SpanContext().TraceID().String(), traceA)
 			leave()
 			end := h.ended(2)[1]
-			equal(t, "name of the second span", end.Name(), "subscription end")
-			equal(t, "trace of the second span", end.SpanContext().TraceID().String(), traceA)
-			equal(t, "parent of the second span", end.Parent().SpanID(), begun.SpanContext().SpanID())
+			equal(t, "name", end.Name(), "subscription end")
+			equal(t, "trace of the end", end.SpanContext().TraceID().String(), traceA)
+			equal(t, "parent of the end", end.Parent().SpanID(), begun.SpanContext().SpanID())
 			got := attributesOf(end)
-			equal(t, "attribute chaingql.reason", got["chaingql.reason"], any("client"))
-			equal(t, "attribute chaingql.blocks.delivered", got["chaingql.blocks.delivered"], any(int64(1)))
-			equal(t, "attribute chaingql.transport", got["chaingql.transport"], any(protocol))
-			equal(t, "status of the second span", end.Status().Code, codes.Unset)
+			equal(t, "reason", got["chaingql.reason"], any("client"))
+			equal(t, "blocks", got["chaingql.blocks.delivered"], any(int64(1)))
+			equal(t, "transport", got["chaingql.transport"], any(protocol))
+			equal(t, "status", end.Status().Code, codes.Unset)
 		})
 	}
 }
 
-// within returns a middleware that starts a span for each request, like otelhttp, and stores the ids
-// of the span in id.
+// within returns a middleware that starts a span around a handler, as otelhttp does. It stores the identity of the span
+// in *id.
 func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ctx := w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-			ctx, span := provider.Tracer("host").Start(ctx, "around")
+			ctx, span := provider.Tracer("host").Start(w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), "around")
 			defer span.End()
 			*id = span.SpanContext()
 			h.ServeHTTP(w, r.WithContext(ctx))
@@ -219,33 +215,33 @@ func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Hand
 	}
 }
 
-func TestSpanOfHostIsParentUnlessSocketMessageNamesTrace(t *testing.T) {
+func TestHostSpanIsParentOfOperationSpan(t *testing.T) {
 	var around trace.SpanContext
 	provider := sdktrace.NewTracerProvider()
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, within(provider, &around))
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	span := h.ended(1)[0]
-	equal(t, "trace of an HTTP query", span.SpanContext().TraceID().String(), traceA)
-	equal(t, "parent of an HTTP query", span.Parent().SpanID(), around.SpanID())
-	equal(t, "number of links of an HTTP query", len(span.Links()), 0)
+	equal(t, "trace", span.SpanContext().TraceID().String(), traceA)
+	equal(t, "parent", span.Parent().SpanID(), around.SpanID())
+	equal(t, "links", len(span.Links()), 0)
 
 	h.post(fmt.Sprintf(balance, extensions(traceC)))
 	span = h.ended(2)[1]
-	equal(t, "parent of an HTTP query that names another trace", span.Parent().SpanID(), around.SpanID())
-	equal(t, "number of links of an HTTP query that names another trace", len(span.Links()), 1)
-	equal(t, "trace of the link", span.Links()[0].SpanContext.TraceID().String(), traceC)
+	equal(t, "parent if the client names another trace", span.Parent().SpanID(), around.SpanID())
+	equal(t, "links", len(span.Links()), 1)
+	equal(t, "link", span.Links()[0].SpanContext.TraceID().String(), traceC)
 
 	s := h.socket("graphql-ws", "", "traceparent", parent(traceA))
 	s.start("1", fmt.Sprintf(balance, ""))
 	s.hear(`"balance"`)
 	span = h.ended(3)[2]
-	equal(t, "trace of a socket query", span.SpanContext().TraceID().String(), traceA)
-	equal(t, "parent of a socket query", span.Parent().SpanID(), around.SpanID())
+	equal(t, "trace on a socket", span.SpanContext().TraceID().String(), traceA)
+	equal(t, "parent on a socket", span.Parent().SpanID(), around.SpanID())
 	s.start("2", fmt.Sprintf(balance, extensions(traceC)))
 	s.hear(`"balance"`)
 	span = h.ended(4)[3]
-	equal(t, "trace of a socket query that names another trace", span.SpanContext().TraceID().String(), traceC)
-	equal(t, "span of the link to the handshake", span.Links()[0].SpanContext.SpanID(), around.SpanID())
+	equal(t, "trace on a socket that an operation names", span.SpanContext().TraceID().String(), traceC)
+	equal(t, "link to the handshake", span.Links()[0].SpanContext.SpanID(), around.SpanID())
 }
 
 func TestClientTraceIsOnlyLinkedByDefault(t *testing.T) {
@@ -253,61 +249,60 @@ func TestClientTraceIsOnlyLinkedByDefault(t *testing.T) {
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	span := h.ended(1)[0]
 	if got, _ := h.asked(); got.TraceID().String() == traceA || !got.IsValid() {
-		t.Errorf("the context of the Backend has span %v, want a span in a new trace", got)
+		t.Errorf("the Backend was called with span %v, want a valid one outside the client's trace", got)
 	}
-	equal(t, "the span has a parent", span.Parent().IsValid(), false)
-	equal(t, "trace of the link", span.Links()[0].SpanContext.TraceID().String(), traceA)
+	equal(t, "parent", span.Parent().IsValid(), false)
+	equal(t, "link", span.Links()[0].SpanContext.TraceID().String(), traceA)
 }
 
-func TestBaggageReachesBackendIfOptionIsSet(t *testing.T) {
+func TestBaggageReachesBackendIfEnabled(t *testing.T) {
 	h := open(t, otelchaingql.Options{Baggage: true, TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, extensions(traceA)))
 	_, bags := h.asked()
-	equal(t, "baggage in the context of the Backend", bags, "user=7")
+	equal(t, "baggage", bags, "user=7")
 }
 
-func TestInvalidTraceparentIsIgnored(t *testing.T) {
+func TestInvalidTraceIsIgnored(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
-	zero := parent("00000000000000000000000000000000")
-	for i, parent := range []string{"nonsense", zero, parent(traceA) + "-more"} {
+	for i, parent := range []string{"nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01", parent(traceA) + "-more"} {
 		h.post(fmt.Sprintf(balance, ""), "traceparent", parent)
 		span := h.ended(i + 1)[i]
-		equal(t, "the span has a parent with traceparent "+parent, span.Parent().IsValid(), false)
+		equal(t, "parent of "+parent, span.Parent().IsValid(), false)
 	}
 }
 
-func TestClientSpanReachesBackendIfTracerIsNoop(t *testing.T) {
+func TestTraceContextReachesBackendWithoutTracer(t *testing.T) {
 	h := open(t, otelchaingql.Options{TracerProvider: noop.NewTracerProvider(), TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	got, _ := h.asked()
-	equal(t, "trace in the context of the Backend", got.TraceID().String(), traceA)
-	equal(t, "span in the context of the Backend", got.SpanID().String(), remote)
+	equal(t, "trace", got.TraceID().String(), traceA)
+	equal(t, "span", got.SpanID().String(), remote)
 }
 
-func TestOperationOfUnsampledTraceIsNotRecorded(t *testing.T) {
+func TestUnsampledClientTraceRemainsUnsampled(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", strings.TrimSuffix(parent(traceA), "1")+"0")
 	got, _ := h.asked()
-	equal(t, "trace in the context of the Backend", got.TraceID().String(), traceA)
-	equal(t, "the trace is sampled", got.IsSampled(), false)
-	equal(t, "number of recorded spans", len(h.spans.Ended()), 0)
+	equal(t, "trace", got.TraceID().String(), traceA)
+	equal(t, "sampled", got.IsSampled(), false)
+	equal(t, "spans", len(h.spans.Ended()), 0)
 }
 
-// The context of a subscription exists as long as the subscription, so it must not keep the memory of
-// the span.
-func TestContextOfSubscriptionHasOnlyIDsOfSpan(t *testing.T) {
+// The context of a subscription lives as long as the subscription, so it must not keep the memory of the ended span and
+// its attributes alive.
+func TestSubscriptionContextDoesNotKeepItsSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	hooks := otelchaingql.Hooks(&otelchaingql.Options{TracerProvider: provider})
 	ctx := hooks.OperationStarted(context.Background(), subscriptionOf("graphql-ws"))
 	left := trace.SpanFromContext(ctx)
 	if _, ok := left.(sdktrace.ReadOnlySpan); ok {
-		t.Error("the context contains the span with its attributes")
+		t.Error("the context keeps the span and its attributes")
 	}
-	equal(t, "number of values in the context", strings.Count(fmt.Sprint(ctx), "WithValue"), 1)
-	equal(t, "the context has the ids of the span", left.SpanContext().Equal(spans.Ended()[0].SpanContext()), true)
-	// Instrumented clients such as otelhttp.Transport get their tracer from the span in the context.
+	equal(t, "values that are kept", strings.Count(fmt.Sprint(ctx), "WithValue"), 1)
+	equal(t, "identity", left.SpanContext().Equal(spans.Ended()[0].SpanContext()), true)
+	// Instrumented clients such as otelhttp.Transport find their tracer through the span.
 	_, child := left.TracerProvider().Tracer("client").Start(ctx, "a call for a host field")
 	child.End()
-	equal(t, "parent of the client's span", spans.Ended()[1].Parent().SpanID(), left.SpanContext().SpanID())
+	equal(t, "parent of a call", spans.Ended()[1].Parent().SpanID(), left.SpanContext().SpanID())
 }

@@ -1,6 +1,5 @@
-// Package backend is a minimal chaingql.Backend. It reads a chain from a file, to which an indexer
-// appends one line of JSON for each block and for each change of a balance. docs/backend.md
-// explains the code.
+// Package backend is a minimal chaingql.Backend. It reads a chain from a file to which an indexer appends one line of
+// JSON for each block and for each new balance. docs/backend.md explains the code.
 package backend
 
 import (
@@ -72,8 +71,8 @@ func (f *File) catchUp(ctx context.Context) error {
 	}
 }
 
-// take parses text, the complete lines from byte offset of the file, and adds their records to f.
-// If another call has added them already, take does nothing.
+// take parses text, which consists of the complete lines that start at byte offset of the file, and adds their records
+// to f. If another call has already added them, take does nothing.
 func (f *File) take(offset int64, text []byte) error {
 	var records []Record
 	for decoder := json.NewDecoder(bytes.NewReader(text)); decoder.More(); {

@@ -55,7 +55,7 @@ func open(t *testing.T, path string) *backend.File {
 	return file
 }
 
-// appendRecords appends one line for each record, like an indexer.
+// appendRecords appends one line for each record, as an indexer does.
 func appendRecords(path string, records []backend.Record) error {
 	var lines []byte
 	for _, r := range records {
@@ -84,7 +84,7 @@ func appendTo(t *testing.T, path, text string) {
 	}
 }
 
-func TestIncompleteLineIsReadWhenItIsComplete(t *testing.T) {
+func TestIncompleteLineIsReadOnceItIsComplete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chain")
 	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":1,"Time":"2026-01-01T00:00:00Z","Cursor":"01m"}}`+"\n"+
 		`{"Block":{"Workchain":-1,"Se`)

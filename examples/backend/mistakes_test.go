@@ -18,10 +18,11 @@ import (
 	"github.com/chaingql/chaingql/examples/backend"
 )
 
-// mistakeVariable is the environment variable that names the mistake to make.
+// mistakeVariable is the environment variable that contains the name of a mistake. The backend under test then makes
+// this mistake.
 const mistakeVariable = "CHAINGQL_TEST_MISTAKE"
 
-// mistake returns f unchanged, or with the mistake that mistakeVariable names.
+// mistake returns f or, if mistakeVariable is set, a Backend that makes the mistake with that name.
 func mistake(f *backend.File) chaingql.Backend {
 	if name := os.Getenv(mistakeVariable); name != "" {
 		return mistakes[name].make(f)
@@ -29,8 +30,7 @@ func mistake(f *backend.File) chaingql.Backend {
 	return f
 }
 
-// mistaken is a File. If one of its functions is not nil, it replaces the method of that
-// name.
+// mistaken is a File with a mistake. Each function that is not nil replaces the method with the same name.
 type mistaken struct {
 	*backend.File
 	balance func(context.Context, chaingql.Address) (*big.Int, error)
@@ -59,7 +59,7 @@ func (m mistaken) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	return m.follow(ctx, after)
 }
 
-// mistakes lists the mistakes in the table of docs/backend.md.
+// mistakes maps the mistakes in the table of docs/backend.md to Backends that make them.
 var mistakes = map[string]struct {
 	rule string // name of the subtest that must detect the mistake
 	make func(*backend.File) chaingql.Backend
@@ -169,22 +169,22 @@ var mistakes = map[string]struct {
 		}},
 }
 
-// TestMistakesHaveDocumentedMessages checks that backendtest detects each mistake in the
-// table of docs/backend.md and reports the documented message.
-func TestMistakesHaveDocumentedMessages(t *testing.T) {
+// TestBackendtestReportsDocumentedMessageForEachMistake checks that backendtest detects each mistake in the table of
+// docs/backend.md and reports the message that the table shows.
+func TestBackendtestReportsDocumentedMessageForEachMistake(t *testing.T) {
 	text, err := os.ReadFile("../../docs/backend.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := regexp.MustCompile("(?m)^\\| (.*) \\| \"(.*)\" \\|$").FindAllStringSubmatch(string(text), -1)
 	if len(rows) != len(mistakes) {
-		t.Errorf("docs/backend.md has %d mistakes, this test has %d", len(rows), len(mistakes))
+		t.Errorf("docs/backend.md lists %d mistakes, this test contains %d", len(rows), len(mistakes))
 	}
 	for _, row := range rows {
 		t.Run(row[1], func(t *testing.T) {
 			made, ok := mistakes[row[1]]
 			if !ok {
-				t.Fatal("docs/backend.md has this mistake, but the variable mistakes does not")
+				t.Fatal("docs/backend.md lists this mistake, but the variable mistakes does not contain it")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

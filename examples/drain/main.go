@@ -1,6 +1,6 @@
-// Command drain is a host that shuts down gracefully on SIGTERM, as Kubernetes sends it. Queries
-// finish, subscribers receive the cursor from which they can resume, and the process exits in time.
-// deployment.yaml has the matching settings.
+// Command drain is a host that shuts down gracefully on SIGTERM, which Kubernetes sends before it kills a process.
+// Queries finish, subscribers receive the cursor from which they can resume, and the process exits in time.
+// deployment.yaml contains the matching settings.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 # a query
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{info{version}}"}'
 
-# a subscription, which receives the reason when the process gets SIGTERM
+# a subscription, which receives an error with the reason when the process receives SIGTERM
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{seq_no chain_order}}"}'
 
 `, listener.Addr())

@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// slow is a chain whose Balance closes asked and returns after answer is closed.
+// A slow chain is a Backend whose Balance blocks until answer is closed.
 type slow struct {
 	*memchain.Chain
 	asked, answer chan struct{}
@@ -32,10 +32,9 @@ func (s slow) Balance(context.Context, chaingql.Address) (*big.Int, error) {
 	return big.NewInt(7), nil
 }
 
-func TestShutdownFinishesQueriesAndSendsResumeCursors(t *testing.T) {
+func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	chain := slow{memchain.New(), make(chan struct{}), make(chan struct{})}
-	block := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 1, Time: time.Unix(1e9, 0), Cursor: "01m"}
-	if err := chain.Append(block); err != nil {
+	if err := chain.Append(chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 1, Time: time.Unix(1e9, 0), Cursor: "01m"}); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,18 +50,14 @@ func TestShutdownFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	go func() { ended <- run(ctx, listener, chain) }()
 
 	if status, _, err := get(to + "/ready"); err != nil || status != 200 {
-		t.Errorf("GET /ready returned status %d and error %v, want 200", status, err)
+		t.Errorf("GET /ready returned status %d, error %v, want 200", status, err)
 	}
-	options := &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}}
-	socket, _, err := websocket.Dial(limited, to+"/demo/graphql", options)
+	socket, _, err := websocket.Dial(limited, to+"/demo/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = socket.CloseNow() }()
-	for _, frame := range []string{
-		`{"type":"connection_init"}`,
-		`{"id":"1","type":"subscribe","payload":{"query":"subscription{blocks(after:\"\"){seq_no}}"}}`,
-	} {
+	for _, frame := range []string{`{"type":"connection_init"}`, `{"id":"1","type":"subscribe","payload":{"query":"subscription{blocks(after:\"\"){seq_no}}"}}`} {
 		if err := socket.Write(limited, websocket.MessageText, []byte(frame)); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +66,7 @@ func TestShutdownFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 		t.Helper()
 		_, frame, err := socket.Read(limited)
 		if err != nil || string(frame) != want {
-			t.Errorf("got message %s with error %v, want %s", frame, err, want)
+			t.Errorf("got %s, %v, want %s", frame, err, want)
 		}
 	}
 	hear(`{"type":"connection_ack"}`)
@@ -79,8 +74,7 @@ func TestShutdownFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 
 	answered := make(chan string, 1)
 	go func() {
-		address := "0:" + strings.Repeat("ab", 32)
-		_, answer, err := get(to + `/demo/graphql?query={blockchain{account(address:"` + address + `"){info{balance}}}}`)
+		_, answer, err := get(to + `/demo/graphql?query={blockchain{account(address:"0:` + strings.Repeat("ab", 32) + `"){info{balance}}}}`)
 		if err != nil {
 			answer = err.Error()
 		}
@@ -92,8 +86,7 @@ func TestShutdownFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 		t.Fatal("the query did not reach the backend")
 	}
 	term()
-	hear(`{"type":"error","id":"1","payload":[{"message":"Service is shutting down",` +
-		`"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"01m"}}]}`)
+	hear(`{"type":"error","id":"1","payload":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"01m"}}]}`)
 	if _, _, err := socket.Read(limited); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the socket ended with %v, want close code 1001", err)
 	}
@@ -105,19 +98,18 @@ func TestShutdownFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Errorf("run returned before the response to the query was sent; its error is %v", err)
+		t.Errorf("run returned before the query was answered: %v", err)
 	default:
 	}
 	close(chain.answer)
 	if answer := <-answered; answer != `{"data":{"blockchain":{"account":{"info":{"balance":"0x7"}}}}}` {
-		t.Errorf("the query that ran during the shutdown returned %s, want balance 0x7", answer)
+		t.Errorf("the query in flight received %s, want the balance 0x7", answer)
 	}
 	if err := <-ended; err != nil {
-		t.Errorf("run failed: %v", err)
+		t.Error(err)
 	}
 }
 
-// get sends a GET request and returns the status and the body of the response.
 func get(url string) (status int, body string, err error) {
 	res, err := http.Get(strings.ReplaceAll(url, `"`, "%22"))
 	if err != nil {
@@ -127,7 +119,7 @@ func get(url string) (status int, body string, err error) {
 	return res.StatusCode, string(answer), errors.Join(err, res.Body.Close())
 }
 
-func TestShutdownIsShorterThanTerminationGracePeriod(t *testing.T) {
+func TestDrainFitsIntoTerminationGracePeriod(t *testing.T) {
 	text, err := os.ReadFile("deployment.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -135,16 +127,17 @@ func TestShutdownIsShorterThanTerminationGracePeriod(t *testing.T) {
 	seconds := func(pattern string) time.Duration {
 		found := regexp.MustCompile(pattern).FindSubmatch(text)
 		if found == nil {
-			t.Fatalf("deployment.yaml has no text that matches %s", pattern)
+			t.Fatalf("deployment.yaml does not contain %s", pattern)
 		}
 		n, _ := strconv.Atoi(string(found[1]))
 		return time.Duration(n) * time.Second
 	}
 	preStop, grace := seconds(`sleep: \{seconds: (\d+)\}`), seconds(`terminationGracePeriodSeconds: (\d+)`)
 	if preStop+drain >= grace {
-		t.Errorf("preStop and drain take up to %v, but Kubernetes kills the pod after %v", preStop+drain, grace)
+		t.Errorf("preStop and drain take %v, but the pod is killed after %v", preStop+drain, grace)
 	}
 	if probe := seconds(`periodSeconds: (\d+)`); probe >= preStop {
-		t.Errorf("the readiness probe runs only every %v, want a shorter period than the %v of preStop", probe, preStop)
+		t.Errorf("the readiness probe runs every %v, want it to run more often than once per preStop (%v)",
+			probe, preStop)
 	}
 }

@@ -32,17 +32,18 @@ func TestAllTransportsWorkWithEachRouter(t *testing.T) {
 			query(t, to)
 			query(t, to+"/")
 			if status, body := send(t, "GET", s.URL+"/none/graphql?query={__typename}", ""); status != 401 {
-				t.Errorf("an unknown project: %d %s", status, body)
+				t.Errorf("an unknown project received status %d and %s, want 401", status, body)
 			}
-			for _, path := range []string{"/graphql", "/graphql/"} { // the SDK requests these if it has no project
+			for _, path := range []string{"/graphql", "/graphql/"} { // the SDK uses these paths if it has no project
 				if status, body := send(t, "GET", s.URL+path+"?query={__typename}", ""); status != 401 {
-					t.Errorf("no project, %s: %d %s, want the Authorizer's 401", path, status, body)
+					t.Errorf("GET %s without a project received status %d and %s, want the Authorizer's 401",
+						path, status, body)
 				}
 			}
 			const want = `{"data":{"blocks":{"seq_no":1}}}`
 			for way, listen := range map[string]func(context.Context, *testing.T, string, string) func() string{"stream": listenToStream, "socket": listenOnSocket} {
 				if got := listen(ctx, t, to, `subscription{blocks(after:""){seq_no}}`)(); !strings.Contains(got, want) {
-					t.Errorf("%s: got %s, want %s", way, got, want)
+					t.Errorf("the %s received %s, want %s", way, got, want)
 				}
 			}
 		})

@@ -21,8 +21,8 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// A proxy runs a reverse proxy with its configuration in proxies/. Only addresses and paths of the
-// file are replaced.
+// A proxy runs a reverse proxy with its configuration in the folder proxies. Only the addresses and paths in the
+// configuration are replaced.
 type proxy struct {
 	file, program, listens, site string
 	start                        func(conf, dir string) []string
@@ -34,11 +34,11 @@ var proxies = map[string]proxy{
 	"haproxy": {"haproxy.cfg", "haproxy", "bind :80", "bind %s", haproxy},
 }
 
-// nginx wraps a configuration for the http block into a complete file.
+// nginx completes a configuration for the http block and returns the arguments for nginx. dir is a temporary folder.
 func nginx(conf, dir string) []string {
 	var user string
 	if os.Getuid() == 0 {
-		user = "user root;\n" // otherwise its workers cannot read dir
+		user = "user root;\n" // otherwise the worker processes cannot read dir
 	}
 	var temp strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -63,8 +63,8 @@ func put(dir, name, text string) string {
 	return path
 }
 
-// run starts the proxy for an upstream address and returns the proxy's address. It stops with the
-// test. replace holds pairs of old and new text for the configuration.
+// run starts the proxy in front of the upstream address and returns the address of the proxy. The proxy stops when the
+// test ends. replace contains pairs of an old and a new text for the configuration.
 func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 	t.Helper()
 	program, err := exec.LookPath(p.program)
@@ -120,12 +120,12 @@ func (p proxy) run(t *testing.T, upstream string, replace ...string) string {
 		default:
 		}
 		if time.Since(began) > 20*time.Second {
-			t.Fatalf("%s accepts no connections: %v", p.program, err)
+			t.Fatalf("%s accepts no connections after 20 seconds: %v", p.program, err)
 		}
 	}
 }
 
-// A logbook records the output of a proxy.
+// A logbook is a buffer for the output of a proxy.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -149,7 +149,7 @@ func TestProxiesPassQueriesSocketsAndStreams(t *testing.T) {
 	}
 }
 
-// passes checks that queries, sockets and streams work through a proxy without buffering.
+// passes checks that queries, sockets and streams work through a proxy, and that the proxy does not buffer events.
 func passes(t *testing.T, p proxy) {
 	s := newSite(t)
 	to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://")) + "/demo/graphql"
@@ -158,32 +158,32 @@ func passes(t *testing.T, p proxy) {
 	query(t, to)
 	query(t, to+"/")
 	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", ""); status != 401 {
-		t.Errorf("without the secret: %d %s", status, body)
+		t.Errorf("a request without the secret received status %d and %s, want 401", status, body)
 	}
 	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", "", "Authorization", "Basic OnMzY3JldA=="); status != 200 {
-		t.Errorf("with the secret: %d %s", status, body)
+		t.Errorf("a request with the secret received status %d and %s, want 200", status, body)
 	}
 	if status, body := send(t, "POST", to, `{"query":"`+strings.Repeat(" ", 129<<10)+`"}`, "Content-Type", "application/json"); status != 413 || !strings.Contains(body, "LIMIT_EXCEEDED") {
-		t.Errorf("body of 129 KiB: %d %.100s, want the Handler's error", status, body)
+		t.Errorf("a body of 129 KiB received status %d and %.100s, want the Handler's 413", status, body)
 	}
 	for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket, listenToStream} {
 		next := way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`)
-		for range 5 { // each block arrives before the next exists, so nothing buffers
+		for range 5 { // each block must arrive before the next one exists, so that buffering would be noticed
 			seqNo := s.commit(t)
 			if got, want := next(), fmt.Sprintf(`{"data":{"blocks":{"seq_no":%d}}}`, seqNo); !strings.Contains(got, want) {
-				t.Fatalf("got %s, want %s", got, want)
+				t.Fatalf("received %s, want %s", got, want)
 			}
 		}
 	}
 }
 
-// Keep-alives of the Handler keep idle connections open. Here, four seconds stand for the usual
-// minute.
-func TestProxiesKeepIdleSocketsAndStreams(t *testing.T) {
+// The Handler's keep-alives must keep idle connections through a proxy open. In this test, the timeout of the proxy is
+// four seconds instead of a minute.
+func TestProxiesKeepIdleSocketsAndStreamsOpen(t *testing.T) {
 	for name, p := range proxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSiteBehind(t, mounts.NetHTTP, time.Second) // instead of 15 s
+			s := newSiteBehind(t, mounts.NetHTTP, time.Second) // the default is 15 s
 			to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://"), "60s", "4s") + "/demo/graphql"
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -192,14 +192,15 @@ func TestProxiesKeepIdleSocketsAndStreams(t *testing.T) {
 				listeners = append(listeners, way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`))
 			}
 			added := make(chan error, 1)
-			time.AfterFunc(5*time.Second, func() { added <- s.add() }) // the client must keep reading to answer pings
+			// The block is late, because the client must read meanwhile to respond to pings.
+			time.AfterFunc(5*time.Second, func() { added <- s.add() })
 			for _, next := range listeners {
 				got := next()
 				for strings.Contains(got, `"ping"`) {
 					got = next()
 				}
 				if !strings.Contains(got, `"seq_no":71}`) {
-					t.Errorf("got %s, want block 71", got)
+					t.Errorf("received %s, want block 71", got)
 				}
 			}
 			if err := <-added; err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A site is a host with a chain of 70 masterchain blocks, one second apart. It counts requests.
+// A site is a host with a chain of 70 masterchain blocks, one second apart. It counts the requests to its Handler.
 type site struct {
 	*httptest.Server
 	chain    *counted
@@ -29,7 +29,7 @@ type site struct {
 	seqNo    uint32
 }
 
-// A counted chain counts the Backend calls of queries.
+// A counted chain is a Backend that counts its Balance and Blocks calls.
 type counted struct {
 	*memchain.Chain
 	calls atomic.Int64
@@ -53,7 +53,8 @@ func newSiteBehind(t *testing.T, mount func(http.Handler) http.Handler, keepAliv
 		s.commit(t)
 	}
 	h := chaingql.New(s.chain, &chaingql.Options{
-		// Unknown projects are refused, which shows that the Handler receives {project}.
+		// The Authorizer refuses unknown projects, so a successful request shows that the Handler has received
+		// {project}.
 		Authorizer:        chaingql.StaticProjects{"demo": {}, "shop": {Secret: "s3cret", RequireSecret: true}},
 		AllowedOrigins:    []string{"https://app.example"},
 		Logger:            slog.New(slog.DiscardHandler),
@@ -74,7 +75,7 @@ func newSiteBehind(t *testing.T, mount func(http.Handler) http.Handler, keepAliv
 	return s
 }
 
-// commit appends the next block and returns its number.
+// commit appends the next block and returns its sequence number.
 func (s *site) commit(t *testing.T) uint32 {
 	t.Helper()
 	if err := s.add(); err != nil {
@@ -92,16 +93,17 @@ func (s *site) add() error {
 
 func (s *site) newest() chaingql.Cursor { return chaingql.ChainOrder(-1, 1<<63, s.seqNo, 0) }
 
+// query sends a query to the URL to and checks the response.
 func query(t *testing.T, to string) {
 	t.Helper()
 	res, body := exchange(t, "POST", to, `{"query":"{blockchain{blocks(last:1){edges{node{seq_no}}}}}"}`, "Content-Type", "application/json")
 	const want = `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"seq_no":70}}]}}}}`
 	if body != want || res.Request.URL.String() != to {
-		t.Errorf("%s: %s, want %s without a redirect", res.Request.URL, body, want)
+		t.Errorf("%s returned %s, want %s without a redirect", res.Request.URL, body, want)
 	}
 }
 
-// listenToStream opens an event stream. next returns the data of the next event.
+// listenToStream subscribes with an event stream. next returns the data of the next event.
 func listenToStream(ctx context.Context, t *testing.T, to, subscription string) (next func() string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "GET", to+"?query="+url.QueryEscape(subscription), nil)
@@ -126,7 +128,7 @@ func listenToStream(ctx context.Context, t *testing.T, to, subscription string) 
 	}
 }
 
-// listenOnSocket subscribes over a socket like a page of the same site.
+// listenOnSocket subscribes over a WebSocket, as a page of the same site would. next returns the next message.
 func listenOnSocket(ctx context.Context, t *testing.T, to, subscription string) (next func() string) {
 	t.Helper()
 	at, err := url.Parse(to)
@@ -141,7 +143,7 @@ func listenOnSocket(ctx context.Context, t *testing.T, to, subscription string) 
 		if res != nil {
 			body, _ = io.ReadAll(res.Body)
 		}
-		t.Fatalf("%v: %s", err, body)
+		t.Fatalf("the handshake failed: %v: %s", err, body)
 	}
 	t.Cleanup(func() { _ = conn.CloseNow() })
 	next = func() string {
@@ -157,7 +159,7 @@ func listenOnSocket(ctx context.Context, t *testing.T, to, subscription string) 
 		}
 	}
 	if got := next(); got != `{"type":"connection_ack"}` {
-		t.Fatalf("got %s, want an ack", got)
+		t.Fatalf("received %s, want connection_ack", got)
 	}
 	return next
 }

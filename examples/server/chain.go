@@ -19,8 +19,8 @@ import (
 const (
 	masterchain = -1
 	wholeShard  = 1 << 63
-	usualLead   = 3 * time.Second // default delay before a replay, in which clients can subscribe
-	pace        = time.Second     // time between two simulated rounds
+	usualLead   = 3 * time.Second // default of -lead
+	pace        = time.Second     // interval between two rounds of simulated blocks
 )
 
 // A shard is a shard of the chain with the sequence number of its newest block.
@@ -30,11 +30,9 @@ type shard struct {
 	seqNo     uint32
 }
 
-// makeBlocks waits for the duration lead, appends the recorded blocks, and then appends simulated
-// blocks until ctx is done. rate is the number of recorded blocks per second.
-func makeBlocks(
-	ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, lead time.Duration, rate float64,
-) error {
+// makeBlocks waits for lead and appends the recorded blocks at the given rate per second. Then it appends simulated
+// blocks until ctx is done.
+func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, lead time.Duration, rate float64) error {
 	start := time.Now().Add(lead)
 	for i, b := range recorded {
 		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
@@ -48,7 +46,7 @@ func makeBlocks(
 	shards := tips(recorded)
 	next := shards
 	if n := len(recorded); n > 0 && recorded[n-1].Workchain != masterchain {
-		next = shards[len(shards)-1:] // the recording ends within a round, so its masterchain block comes next
+		next = shards[len(shards)-1:] // the recording lacks the masterchain block of its last round
 	}
 	for {
 		if err := chain.Append(round(next, time.Now())...); err != nil {
@@ -61,7 +59,7 @@ func makeBlocks(
 	}
 }
 
-// sleep waits for d and returns true. If ctx is done before, it returns false.
+// sleep waits for d. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -74,8 +72,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// tips returns the shards that exist after the recorded blocks, and then the masterchain, because its
-// block ends a round. If there are no recorded blocks, tips returns two shards and the masterchain.
+// tips returns the shards at the end of the recorded blocks. The masterchain is last, because its block ends a round.
+// If there are no recorded blocks, tips returns two shards and the masterchain.
 func tips(recorded []chaingql.Block) []*shard {
 	if len(recorded) == 0 {
 		return []*shard{{prefix: 0x4000000000000000}, {prefix: 0xc000000000000000}, {masterchain, wholeShard, 0}}
@@ -85,14 +83,14 @@ func tips(recorded []chaingql.Block) []*shard {
 		if b.Workchain == masterchain {
 			continue
 		}
-		// A split replaces the parent, a merge replaces the children.
+		// After a split, the children replace the parent. After a merge, the parent replaces the children.
 		shards = slices.DeleteFunc(shards, func(s *shard) bool {
 			return s.workchain == b.Workchain && (within(s.prefix, b.Shard) || within(b.Shard, s.prefix))
 		})
 		shards = append(shards, &shard{b.Workchain, b.Shard, b.SeqNo})
 	}
-	// The cursor of the next masterchain block must be greater than every recorded cursor, even if the
-	// previous masterchain block was not recorded.
+	// The cursor of the next masterchain block must be after all recorded cursors, even if the previous masterchain
+	// block was not recorded.
 	newest := recorded[len(recorded)-1].Cursor
 	seqNo := sort.Search(math.MaxInt32, func(n int) bool {
 		return chaingql.ChainOrder(masterchain, wholeShard, uint32(n+1), 0) > newest
@@ -100,14 +98,14 @@ func tips(recorded []chaingql.Block) []*shard {
 	return append(shards, &shard{masterchain, wholeShard, uint32(seqNo)})
 }
 
-// within reports whether the shard part is equal to the shard whole or contained in it. The lowest set
-// bit of a shard terminates its prefix.
+// within reports whether the shard part is equal to the shard whole or a part of it. A shard prefix ends with its
+// lowest set bit.
 func within(part, whole uint64) bool {
 	length := 63 - bits.TrailingZeros64(whole)
 	return bits.TrailingZeros64(part) <= bits.TrailingZeros64(whole) && (part^whole)>>(64-length) == 0
 }
 
-// round returns the next block of each shard, ascending by cursor, and updates the shards.
+// round returns the next block of each shard, in cursor order.
 func round(shards []*shard, now time.Time) []chaingql.Block {
 	masterSeqNo := shards[len(shards)-1].seqNo + 1
 	blocks := make([]chaingql.Block, len(shards))
@@ -123,7 +121,7 @@ func round(shards []*shard, now time.Time) []chaingql.Block {
 	return blocks
 }
 
-// simulatedBalances returns the accounts of the simulated chain and their balances.
+// simulatedBalances returns the accounts of the simulated chain with their balances.
 func simulatedBalances() map[chaingql.Address]*big.Int {
 	balances := map[chaingql.Address]*big.Int{}
 	for i, nano := range []int64{1_000_000_000, 1_234_567_890_123_456_789, 42} {

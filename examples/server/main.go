@@ -1,5 +1,4 @@
-// Command server serves the API and, at /, the explorer. The chain is simulated or replayed from a
-// recording.
+// Command server serves the API and an explorer at /. Its chain is simulated or replayed from a recording.
 //
 //	go run ./examples/server
 //	go run ./examples/server -chain testdata/recordings/ton-mainnet-genesis.json.gz -rate 20
@@ -37,14 +36,14 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Exit codes.
+// These are the exit codes of the program.
 const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2 // bad flags, unreadable or malformed files
 )
 
-// drain is the timeout of the graceful shutdown.
+// drain is the maximum duration of the graceful shutdown.
 const drain = 10 * time.Second
 
 // A config holds the flags and the contents of the files that they name.
@@ -64,7 +63,7 @@ type projects struct {
 	static chaingql.StaticProjects
 }
 
-// idCharacters are valid in URLs and shells without quoting.
+// idCharacters are the characters of a project id. They need no quotes in URLs and shells.
 const idCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 func (p *projects) String() string { return "" }
@@ -73,11 +72,11 @@ func (p *projects) Set(s string) error {
 	id, secret, hasSecret := strings.Cut(s, "=")
 	switch {
 	case id == "" || strings.Trim(id, idCharacters) != "":
-		return fmt.Errorf("%q is no project id: they are letters, digits, - and _", id)
+		return fmt.Errorf("%q is not a project id: an id consists of letters, digits, - and _", id)
 	case hasSecret && secret == "":
-		return fmt.Errorf("the secret of %q is empty", id)
+		return fmt.Errorf("the secret of project %q is empty", id)
 	case slices.ContainsFunc(p.ids, func(known string) bool { return strings.EqualFold(known, id) }):
-		return fmt.Errorf("%q is there twice", id)
+		return fmt.Errorf("project %q is given twice", id)
 	}
 	if p.static == nil {
 		p.static = chaingql.StaticProjects{}
@@ -87,7 +86,7 @@ func (p *projects) Set(s string) error {
 	return nil
 }
 
-// first returns the project of the printed examples, and its secret.
+// first returns the id and the secret of the project for the printed examples.
 func (p *projects) first() (id, secret string) {
 	if len(p.ids) == 0 {
 		return "demo", ""
@@ -117,8 +116,11 @@ func configure(args []string, help io.Writer) (*config, error) {
 	flags.SetOutput(io.Discard) // run prints the error as one line
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.Float64Var(&cfg.rate, "rate", 10, "recorded `blocks` to replay per second")
-	flags.DurationVar(&cfg.lead, "lead", usualLead, "`time` from the start to the first recorded block, so that clients can subscribe before it")
-	flags.Var(&cfg.projects, "project", "`id` of a project, or id=secret for one that needs its secret; repeatable. Default: every project, without a secret")
+	flags.DurationVar(&cfg.lead, "lead", usualLead,
+		"`time` before the first recorded block is replayed, so that clients can subscribe before it")
+	flags.Var(&cfg.projects, "project",
+		"`id` of a project, or id=secret for a project that requires its secret; can be repeated. "+
+			"Default: every project is allowed, without a secret")
 	chain := flags.String("chain", "", "`file` with a recorded chain to replay before simulating")
 	accounts := flags.String("accounts", "", "`file` with recorded accounts and their balances")
 	if err := flags.Parse(args); err != nil {
@@ -135,10 +137,10 @@ func configure(args []string, help io.Writer) (*config, error) {
 		return nil, fmt.Errorf("-addr: %w", err)
 	}
 	if !(cfg.rate > 0 && cfg.rate <= 1e6) {
-		return nil, fmt.Errorf("-rate must be over 0 and at most 1,000,000 blocks per second, not %v", cfg.rate)
+		return nil, fmt.Errorf("-rate must be greater than 0 and at most 1,000,000 blocks per second, not %v", cfg.rate)
 	}
 	if cfg.lead < 0 {
-		return nil, fmt.Errorf("-lead must not be less than nothing, as %v is", cfg.lead)
+		return nil, fmt.Errorf("-lead must not be negative, but is %v", cfg.lead)
 	}
 	if *chain != "" {
 		rec, err := load(*chain)
@@ -146,7 +148,7 @@ func configure(args []string, help io.Writer) (*config, error) {
 			return nil, err
 		}
 		if len(rec.Blocks) == 0 {
-			return nil, fmt.Errorf("%s: no block with a chain_order", *chain)
+			return nil, fmt.Errorf("%s contains no block with a chain_order", *chain)
 		}
 		cfg.blocks, cfg.leftOut, cfg.balances = rec.Blocks, rec.LeftOut, rec.Balances
 	}
@@ -156,7 +158,7 @@ func configure(args []string, help io.Writer) (*config, error) {
 			return nil, err
 		}
 		if len(rec.Balances) == 0 {
-			return nil, fmt.Errorf("%s: no accounts", *accounts)
+			return nil, fmt.Errorf("%s contains no accounts", *accounts)
 		}
 		cfg.balances = rec.Balances
 	}
@@ -203,7 +205,7 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // limits reading a body; does not end sockets and event streams
+		ReadTimeout:       10 * time.Second, // limits reading of a request; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
@@ -241,7 +243,7 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	return err
 }
 
-// account returns the account of the printed examples.
+// account returns the address of the account for the printed examples.
 func account(balances map[chaingql.Address]*big.Int) string {
 	addresses := make([]string, 0, len(balances))
 	for a := range balances {
@@ -250,7 +252,7 @@ func account(balances map[chaingql.Address]*big.Int) string {
 	return slices.Min(addresses)
 }
 
-// reachable returns an address at which this machine reaches a listener on addr.
+// reachable returns an address with which programs on this machine can connect to a listener on addr.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
@@ -258,7 +260,7 @@ func reachable(addr net.Addr) string {
 	return addr.String()
 }
 
-// greet prints the URL and example commands.
+// greet prints the URL of the service and example commands.
 func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Address]*big.Int) {
 	id, secret := cfg.projects.first()
 	curl, wscat := "", ""
@@ -270,15 +272,16 @@ func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Addres
 	url := fmt.Sprintf("%s/%s/graphql", host, id)
 	fmt.Fprintf(w, "serving on http://%s\n", url)
 	if cfg.blocks == nil {
-		fmt.Fprintln(w, "simulating a chain: every second a masterchain block and one of each of two shards")
+		fmt.Fprintln(w, "simulating a chain: every second one masterchain block and one block in each of two shards")
 	} else {
-		fmt.Fprintf(w, "replaying %d recorded blocks in %v, %v a second, then simulating\n", len(cfg.blocks), cfg.lead, cfg.rate)
+		fmt.Fprintf(w, "replaying %d recorded blocks after %v at %v blocks per second, then simulating the chain\n",
+			len(cfg.blocks), cfg.lead, cfg.rate)
 	}
 	if cfg.leftOut > 0 {
-		fmt.Fprintf(w, "leaving out %d recorded blocks without chain_order\n", cfg.leftOut)
+		fmt.Fprintf(w, "skipping %d recorded blocks without chain_order\n", cfg.leftOut)
 	}
 	fmt.Fprintf(w, `
-# the explorer and, at /live, the blocks as they come
+# the explorer, with a page of live blocks at /live
 http://%[5]s/
 
 # the latest block

@@ -18,11 +18,10 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// asProgram is an environment variable. If it is set, the test binary runs main instead of the
-// tests. Tests use it to run the server in a separate process, which can receive signals.
+// asProgram is an environment variable. If it is set, the test binary runs the program instead of the tests. A test can
+// thus run the program in a separate process, which can receive signals.
 const asProgram = "CHAINGQL_TEST_AS_PROGRAM"
 
-// TestMain runs the tests and fails if goroutines are still running after them.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
@@ -33,12 +32,12 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// recorded returns the path of a recording in testdata/recordings.
+// recorded returns the path of the recording with the given name.
 func recorded(name string) string {
 	return filepath.Join("..", "..", "testdata", "recordings", name+".json.gz")
 }
 
-// written writes text to a temporary file and returns its path.
+// written returns the path of a new file that contains text.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.json")
@@ -48,7 +47,7 @@ func written(t *testing.T, text string) string {
 	return path
 }
 
-func TestUsageErrorsExitWithCode2AndPrintOneLine(t *testing.T) {
+func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 	const block = `{"workchain":-1,"shard":"8000000000000000","seq_no":1,"hash":"%s","gen_utime":1}`
 	unordered := fmt.Sprintf(`{"blocks":[`+block+`]}`, strings.Repeat("ab", 32))
 	for _, test := range []struct {
@@ -57,58 +56,57 @@ func TestUsageErrorsExitWithCode2AndPrintOneLine(t *testing.T) {
 		want string // substring of the line
 	}{
 		{"unknown flag", []string{"-port", "80"}, "-port"},
-		{"unexpected argument", []string{"chain.json"}, `"chain.json"`},
+		{"argument", []string{"chain.json"}, `"chain.json"`},
 		{"flag without value", []string{"-chain"}, "-chain"},
 		{"address without port", []string{"-addr", "127.0.0.1"}, "missing port"},
 		{"port out of range", []string{"-addr", "127.0.0.1:99999"}, "-addr"},
-		{"zero rate", []string{"-rate", "0"}, "-rate"},
-		{"negative rate", []string{"-rate", "-1"}, "-rate"},
-		{"NaN as rate", []string{"-rate", "NaN"}, "-rate"},
-		{"infinite rate", []string{"-rate", "Inf"}, "-rate"},
-		{"negative lead", []string{"-lead", "-1s"}, "-lead"},
-		{"text as rate", []string{"-rate", "fast"}, "-rate"},
-		{"empty project id", []string{"-project", ""}, "no project id"},
-		{"slash in project id", []string{"-project", "a/b"}, `"a/b"`},
-		{"quote in project id", []string{"-project", "a'b"}, `"a'b"`},
-		{"dots as project id", []string{"-project", ".."}, `".."`},
-		{"empty secret", []string{"-project", "demo="}, "secret"},
-		{"duplicate project id", []string{"-project", "demo", "-project", "Demo=s"}, "twice"},
-		{"missing chain file", []string{"-chain", "no-such-file"}, "no-such-file"},
-		{"folder as chain file", []string{"-chain", "."}, "directory"},
-		{"empty chain file", []string{"-chain", written(t, "")}, "file.json"},
-		{"chain file without JSON", []string{"-chain", written(t, "blocks\nblocks")}, "file.json"},
-		{"truncated chain file", []string{"-chain", written(t, `{"blocks":[`)}, "file.json"},
-		{"invalid block", []string{"-chain", written(t, `{"blocks":[{"seq_no":-1}]}`)}, "block 1"},
-		{"chain file without blocks", []string{"-chain", written(t, `{"blocks":[]}`)}, "no block"},
-		{"chain file without chain_order", []string{"-chain", written(t, unordered)}, "chain_order"},
-		{"missing accounts file", []string{"-accounts", "no-such-file"}, "no-such-file"},
-		{"invalid account", []string{"-accounts", written(t, `{"accounts":[{"address":"x"}]}`)}, "account 1"},
-		{"accounts file without accounts", []string{"-accounts", written(t, `{"accounts":[]}`)}, "no accounts"},
+		{"rate zero", []string{"-rate", "0"}, "-rate"},
+		{"rate negative", []string{"-rate", "-1"}, "-rate"},
+		{"rate NaN", []string{"-rate", "NaN"}, "-rate"},
+		{"rate infinite", []string{"-rate", "Inf"}, "-rate"},
+		{"lead negative", []string{"-lead", "-1s"}, "-lead"},
+		{"rate no number", []string{"-rate", "fast"}, "-rate"},
+		{"project empty", []string{"-project", ""}, "not a project id"},
+		{"project with slash", []string{"-project", "a/b"}, `"a/b"`},
+		{"project with quote", []string{"-project", "a'b"}, `"a'b"`},
+		{"project dots", []string{"-project", ".."}, `".."`},
+		{"secret empty", []string{"-project", "demo="}, "secret"},
+		{"project twice", []string{"-project", "demo", "-project", "Demo=s"}, "twice"},
+		{"chain not there", []string{"-chain", "no-such-file"}, "no-such-file"},
+		{"chain a folder", []string{"-chain", "."}, "directory"},
+		{"chain empty", []string{"-chain", written(t, "")}, "file.json"},
+		{"chain no JSON", []string{"-chain", written(t, "blocks\nblocks")}, "file.json"},
+		{"chain cut short", []string{"-chain", written(t, `{"blocks":[`)}, "file.json"},
+		{"chain with a wrong block", []string{"-chain", written(t, `{"blocks":[{"seq_no":-1}]}`)}, "block 1"},
+		{"chain without blocks", []string{"-chain", written(t, `{"blocks":[]}`)}, "no block"},
+		{"chain without chain_order", []string{"-chain", written(t, unordered)}, "chain_order"},
+		{"accounts not there", []string{"-accounts", "no-such-file"}, "no-such-file"},
+		{"accounts wrong", []string{"-accounts", written(t, `{"accounts":[{"address":"x"}]}`)}, "account 1"},
+		{"accounts without any", []string{"-accounts", written(t, `{"accounts":[]}`)}, "no accounts"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), test.args, &stdout, &stderr)
 			line, rest, _ := strings.Cut(stderr.String(), "\n")
 			if code != exitUsage || rest != "" || !strings.HasPrefix(line, "server: ") || !strings.Contains(line, test.want) {
-				t.Errorf("got exit code %d and stderr %q, want %d and one line with %q",
-					code, stderr.String(), exitUsage, test.want)
+				t.Errorf("exit code %d, want %d; stderr %q, want one line with %q", code, exitUsage, stderr.String(), test.want)
 			}
 			if stdout.Len() > 0 {
-				t.Errorf("stdout is %q, want nothing", stdout.String())
+				t.Errorf("stdout is %q, want it to be empty", stdout.String())
 			}
 		})
 	}
 }
 
-func TestHelpListsAllFlags(t *testing.T) {
+func TestHelpListsFlags(t *testing.T) {
 	for _, arg := range []string{"-h", "-help", "--help"} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{arg}, &stdout, &stderr); code != exitDone || stderr.Len() > 0 {
-			t.Errorf("%s: got exit code %d and stderr %q, want %d and nothing", arg, code, stderr.String(), exitDone)
+			t.Errorf("%s: exit code %d, stderr %q, want %d and no output", arg, code, stderr.String(), exitDone)
 		}
 		flags := regexp.MustCompile(`(?m)^  -(\w+)`).FindAllString(stdout.String(), -1)
 		if want := "[  -accounts   -addr   -chain   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
-			t.Errorf("%s: the help lists the flags %v, want %s", arg, flags, want)
+			t.Errorf("%s: flags %v, want %s", arg, flags, want)
 		}
 	}
 }
@@ -122,18 +120,18 @@ func TestAddressInUseExitsWithCode1(t *testing.T) {
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"-addr", taken.Addr().String()}, io.Discard, &stderr)
 	if code != exitFailed || !strings.Contains(stderr.String(), "address already in use") {
-		t.Errorf("got exit code %d and stderr %q, want %d and the reason", code, stderr.String(), exitFailed)
+		t.Errorf("exit code %d, stderr %q, want %d and the error of the address", code, stderr.String(), exitFailed)
 	}
 }
 
-// A program is a run of the server in this process.
+// A program is the server, which runs in the process of the test.
 type program struct {
 	greeting string
 	url      string
-	stop     func() (code int, rest string) // stops the server; rest is what it printed after the greeting
+	stop     func() (code int, rest string)
 }
 
-// launch starts the server and waits until it has printed its greeting.
+// launch starts the program and waits until it has printed its greeting.
 func launch(t *testing.T, args ...string) program {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -149,7 +147,7 @@ func launch(t *testing.T, args ...string) program {
 		chunk := make([]byte, 4096)
 		n, err := out.Read(chunk)
 		if err != nil {
-			t.Fatalf("the server ended before it printed its whole greeting: %v; it printed %q", err, greeting.String())
+			t.Fatalf("reading the greeting failed after %q: %v", greeting.String(), err)
 		}
 		greeting.Write(chunk[:n])
 	}
@@ -163,8 +161,7 @@ func launch(t *testing.T, args ...string) program {
 	return p
 }
 
-// The network's SDK for clients retries a request for two minutes if the status is 404, so a URL
-// without a project must have another status.
+// The SDK retries after a 404 response for two minutes. A URL without a project must therefore get another response.
 func TestURLWithoutProjectIsNot404(t *testing.T) {
 	for _, test := range []struct {
 		args   []string
@@ -178,7 +175,7 @@ func TestURLWithoutProjectIsNot404(t *testing.T) {
 			}
 			_ = res.Body.Close()
 			if res.StatusCode != test.status || !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
-				t.Errorf("server with arguments %v: GET %s returned status %d and headers %v, want status %d and JSON",
+				t.Errorf("with %v, GET %s returned status %d with headers %v, want status %d and JSON",
 					test.args, path, res.StatusCode, res.Header, test.status)
 			}
 		}
@@ -186,12 +183,12 @@ func TestURLWithoutProjectIsNot404(t *testing.T) {
 	}
 }
 
-func TestGreetingShowsURLsAndCommands(t *testing.T) {
+func TestGreetingContainsExampleCommands(t *testing.T) {
 	open := launch(t)
 	want := strings.ReplaceAll(`serving on http://ADDR/demo/graphql
-simulating a chain: every second a masterchain block and one of each of two shards
+simulating a chain: every second one masterchain block and one block in each of two shards
 
-# the explorer and, at /live, the blocks as they come
+# the explorer, with a page of live blocks at /live
 http://ADDR/
 
 # the latest block
@@ -205,35 +202,24 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 
 `, "ADDR", strings.TrimSuffix(strings.TrimPrefix(open.url, "http://"), "/demo/graphql"))
 	if open.greeting != want {
-		t.Errorf("got greeting:\n%s\nwant:\n%s", open.greeting, want)
+		t.Errorf("greeting:\n%s\nwant:\n%s", open.greeting, want)
 	}
 	open.stop()
 
-	const chain = `{"blocks":[
-		{"workchain":-1,"shard":"8000000000000000","seq_no":7,"hash":"%[1]s","gen_utime":1,"chain_order":"07m"},
+	const chain = `{"blocks":[{"workchain":-1,"shard":"8000000000000000","seq_no":7,"hash":"%[1]s","gen_utime":1,"chain_order":"07m"},
 		{"workchain":-1,"shard":"8000000000000000","seq_no":8,"hash":"%[1]s","gen_utime":2}]}`
 	for _, test := range []struct {
 		name string
 		args []string
 		want []string
 	}{
-		{
-			"first project without a secret", []string{"-project", "shop", "-project", "other=x"},
-			[]string{"/shop/graphql\n", "curl http://127", "npx wscat -c ws://127"},
-		},
-		{
-			"project with a secret", []string{"-project", "shop=s3cret"},
-			[]string{"/shop/graphql\n", "curl -u ':s3cret' http://127", "npx wscat --auth ':s3cret' -c ws://127"},
-		},
-		{
-			"secret with a quote", []string{"-project", "shop=it's"},
-			[]string{`curl -u ':it'\''s' http://127`, `npx wscat --auth ':it'\''s' -c`},
-		},
-		{"all interfaces", []string{"-addr", "0.0.0.0:0"}, []string{"serving on http://127.0.0.1:"}},
-		{"recording", []string{"-chain", written(t, fmt.Sprintf(chain, strings.Repeat("ab", 32)))}, []string{
-			"\nreplaying 1 recorded blocks in 3s, 10 a second, then simulating\n",
-			"\nleaving out 1 recorded blocks without chain_order\n",
-		}},
+		{"project", []string{"-project", "shop", "-project", "other=x"}, []string{"/shop/graphql\n", "curl http://127", "npx wscat -c ws://127"}},
+		{"secret", []string{"-project", "shop=s3cret"}, []string{"/shop/graphql\n", "curl -u ':s3cret' http://127", "npx wscat --auth ':s3cret' -c ws://127"}},
+		{"quoted secret", []string{"-project", "shop=it's"}, []string{`curl -u ':it'\''s' http://127`, `npx wscat --auth ':it'\''s' -c`}},
+		{"everywhere", []string{"-addr", "0.0.0.0:0"}, []string{"serving on http://127.0.0.1:"}},
+		{"recording", []string{"-chain", written(t, fmt.Sprintf(chain, strings.Repeat("ab", 32)))},
+			[]string{"\nreplaying 1 recorded blocks after 3s at 10 blocks per second, then simulating the chain\n",
+				"\nskipping 1 recorded blocks without chain_order\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := launch(t, test.args...)
@@ -249,8 +235,7 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 
 var curlLine = regexp.MustCompile(`(?m)^curl (?:-u '([^']*)' )?(\S+) -H '([^:]+): ([^']+)' -d '([^']+)'$`)
 
-// curl sends the request of the n-th curl command in the greeting, counted from 0, and decodes the
-// response.
+// curl sends the request of the nth printed curl command, counted from 0, and decodes the response into answer.
 func (p program) curl(t *testing.T, n int, answer any) {
 	t.Helper()
 	line := curlLine.FindAllStringSubmatch(p.greeting, -1)[n]
@@ -268,14 +253,14 @@ func (p program) curl(t *testing.T, n int, answer any) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("POST %s returned status %s, want 200", line[2], resp.Status)
+		t.Fatal(resp.Status)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestCurlCommandsInGreetingWork(t *testing.T) {
+func TestPrintedCurlCommandsWork(t *testing.T) {
 	for _, args := range [][]string{nil, {"-project", "shop"}, {"-project", "shop=s3cret"}} {
 		p := launch(t, args...)
 		var latest struct {
@@ -285,7 +270,7 @@ func TestCurlCommandsInGreetingWork(t *testing.T) {
 			p.curl(t, 0, &latest)
 		}
 		if b := latest.Data.Blockchain.Blocks.Edges[0].Node; b.SeqNo == 0 || len(b.Hash) != 64 {
-			t.Errorf("server with arguments %v: the latest block is %+v, want a seq_no and a hash", args, b)
+			t.Errorf("with %v, the latest block is %+v, want one with a number and a hash", args, b)
 		}
 		var account struct {
 			Data struct {
@@ -296,10 +281,10 @@ func TestCurlCommandsInGreetingWork(t *testing.T) {
 		}
 		p.curl(t, 1, &account)
 		if got := account.Data.Blockchain.Account.Info.Balance; got != "1000000000" {
-			t.Errorf("server with arguments %v: the balance is %q, want 1000000000", args, got)
+			t.Errorf("with %v, the balance is %q, want 1000000000", args, got)
 		}
 		if code, rest := p.stop(); code != exitDone || rest != "stopping\n" {
-			t.Errorf("server with arguments %v: got exit code %d and final output %q, want %d and stopping",
+			t.Errorf("with %v, the program ended with exit code %d and output %q, want %d and \"stopping\"",
 				args, code, rest, exitDone)
 		}
 	}
@@ -315,7 +300,7 @@ func TestRequestWithoutSecretIs401(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("GET %s without a secret returned status %s, want 401", path, resp.Status)
+			t.Errorf("GET %s returned status %s, want 401", path, resp.Status)
 		}
 	}
 }

@@ -9,22 +9,21 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A transaction is a transfer in a block. The host adds transactions to the API of the chain.
+// A transaction is the data that this host adds to the chain.
 type transaction struct {
 	ID       string
-	Block    chaingql.Cursor // cursor of the block that contains the transaction
-	From, To string          // addresses
-	Amount   int             // in nano-units
+	Block    chaingql.Cursor // cursor of its block
+	From, To string
+	Amount   int // in nano
 }
 
 // A ledger holds all transactions in chain order. The zero value is empty.
 type ledger struct {
 	mu   sync.Mutex // guards the fields below
 	all  []transaction
-	more chan struct{} // closed when a transaction is added; nil if no reader waits
+	more chan struct{} // closed when a transaction is added; nil if nothing waits
 }
 
-// add appends transactions and wakes the readers that wait.
 func (l *ledger) add(transactions ...transaction) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,13 +34,13 @@ func (l *ledger) add(transactions ...transaction) {
 	}
 }
 
-// touches reports whether account is the sender or the recipient. If account is "", touches reports
-// true.
+// touches reports whether the account is the sender or the recipient of the transaction. If account is "", touches
+// always returns true.
 func (t transaction) touches(account string) bool {
 	return account == "" || t.From == account || t.To == account
 }
 
-// newest returns the last n transactions of an account, the newest first.
+// newest returns the last n transactions of an account, newest first.
 func (l *ledger) newest(n int, account string) []transaction {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,8 +56,8 @@ func (l *ledger) newest(n int, account string) []transaction {
 	return found
 }
 
-// follow yields the new transactions of an account until ctx is done. A slow reader misses no
-// transaction and needs no queue, because it reads from its own position in l.all.
+// follow yields the new transactions of an account until ctx is done. A slow reader continues where it stopped: it
+// misses no transaction, and no queue grows for it.
 func (l *ledger) follow(ctx context.Context, account string) iter.Seq2[any, error] {
 	l.mu.Lock()
 	next := len(l.all)

@@ -1,9 +1,8 @@
-// Command transactions adds fields to the schema: a list of transactions, and a subscription to new
-// ones.
+// Command transactions adds two fields to the schema: a list of transactions, and a subscription to new transactions.
 //
 //	go run ./examples/transactions
 //
-// It prints commands to copy and paste, and shuts down gracefully on SIGTERM and SIGINT.
+// It prints example commands, and it shuts down gracefully on SIGTERM and SIGINT.
 package main
 
 import (
@@ -33,13 +32,13 @@ func main() {
 	if err == nil {
 		fmt.Printf(`serving on http://%[1]s/demo/graphql
 
-# the newest transactions, with those of their senders
+# the newest transactions, and the newest transactions of their senders
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{transactions(first:3){id amount(unit:COIN) from{address transactions(first:2){id}}}}"}'
 
 # each new transaction
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{transactions{id block to{address}}}"}'
 
-# the same over a WebSocket
+# each new transaction, over a WebSocket
 npx wscat -c ws://%[1]s/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":{"query":"subscription{transactions{id block to{address}}}"}}'
 
 `, listener.Addr())
@@ -51,7 +50,7 @@ npx wscat -c ws://%[1]s/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"s
 	}
 }
 
-// serve runs the server until ctx is done. Every pace it appends a block with two transactions.
+// serve runs the server until ctx is done. At each interval of length pace, it appends a block with two transactions.
 func serve(ctx context.Context, listener net.Listener, pace time.Duration) error {
 	chain, book := memchain.New(), &ledger{}
 	handler := chaingql.New(chain, options(book))
@@ -61,7 +60,7 @@ func serve(ctx context.Context, listener net.Listener, pace time.Duration) error
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // limits reading a body; does not end sockets and event streams
+		ReadTimeout:       10 * time.Second, // limits reading of a request; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
@@ -104,7 +103,7 @@ func serve(ctx context.Context, listener net.Listener, pace time.Duration) error
 	return err
 }
 
-// grow appends a masterchain block with its transactions.
+// grow appends the masterchain block with the sequence number n and adds its transactions to the ledger.
 func grow(chain *memchain.Chain, book *ledger, n uint32) error {
 	const wholeShard = 1 << 63
 	block := chaingql.Block{Workchain: -1, Shard: wholeShard, SeqNo: n, Hash: sha256.Sum256(fmt.Append(nil, n)), Time: time.Now(),

@@ -17,14 +17,13 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain runs the tests and fails if goroutines are still running after them.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
 	os.Exit(testkit.CheckLeaks(code, os.Stderr, 3*time.Second))
 }
 
-// started runs the program until the test ends and returns its address.
+// started runs the program until the test ends and returns the address of the API.
 func started(t *testing.T) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,13 +35,12 @@ func started(t *testing.T) (address string) {
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("serve failed: %v", err)
+			t.Errorf("the program ended with %v", err)
 		}
 	})
 	return listener.Addr().String() + "/demo/graphql"
 }
 
-// ask sends a query over HTTP and returns the response.
 func ask(t *testing.T, address, query string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"query": query})
@@ -61,12 +59,11 @@ func ask(t *testing.T, address, query string) string {
 	return string(answer)
 }
 
-func TestHandlerServesTransactionsAndTheirBlocks(t *testing.T) {
+func TestTransactionsAreServedWithBlocks(t *testing.T) {
 	address := started(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	options := &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}}
-	conn, _, err := websocket.Dial(ctx, "ws://"+address, options)
+	conn, _, err := websocket.Dial(ctx, "ws://"+address, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,29 +91,26 @@ func TestHandlerServesTransactionsAndTheirBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(frame, &m); err != nil {
-			t.Fatalf("message %s is not valid: %v", frame, err)
+			t.Fatalf("decoding %s failed: %v", frame, err)
 		}
 		return m
 	}
 	say(`{"type":"connection_init"}`)
 	if m := hear(); m.Type != "connection_ack" {
-		t.Fatalf("got the first message %+v, want connection_ack", m)
+		t.Fatalf("received %+v, want connection_ack", m)
 	}
-	say(`{"id":"1","type":"subscribe","payload":{"query":` +
-		`"subscription{transactions(account:\"` + wallet(1) + `\"){id block amount to{address}}}"}}`)
+	say(`{"id":"1","type":"subscribe","payload":{"query":"subscription{transactions(account:\"` + wallet(1) + `\"){id block amount to{address}}}"}}`)
 	last := 0
 	for range 6 {
 		m := hear()
 		tx, n := m.Payload.Data.Transactions, 0
-		_, err := fmt.Sscanf(tx.ID, "tx%d", &n)
-		want := fmt.Sprint(n / 2 * 1_500_000_000)
-		if m.Type != "next" || err != nil || n <= last || tx.Block == "" || tx.Amount != want {
-			t.Errorf("got message %+v after transaction %d, want a later transaction with amount %s", m, last, want)
+		if _, err := fmt.Sscanf(tx.ID, "tx%d", &n); m.Type != "next" || err != nil || n <= last || tx.Block == "" || tx.Amount != fmt.Sprint(n/2*1_500_000_000) {
+			t.Errorf("received %+v after transaction %d, want the next transaction", m, last)
 		}
 		last = n
 		answer := ask(t, address, `{blockchain{blocks(after:"",last:null,first:50){edges{node{chain_order}}}}}`)
 		if !strings.Contains(answer, `"`+tx.Block+`"`) && n < 90 {
-			t.Errorf("block %q of transaction %s is not among the blocks %s", tx.Block, tx.ID, answer)
+			t.Errorf("the page of blocks %s does not contain block %q of the transaction", answer, tx.Block)
 		}
 	}
 
@@ -136,11 +130,9 @@ func TestHandlerServesTransactionsAndTheirBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tx := got.Data.Transactions; len(tx) != 3 || !strings.Contains(tx[0].Amount, ".") || len(tx[2].From.Transactions) != 1 {
-		t.Errorf("the query for the newest three transactions returned %s", answer)
+		t.Errorf("the response to a query for three transactions is %s", answer)
 	}
-	const want = "costs 101 calls of the backend, more than the limit of 50"
-	answer = ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`)
-	if !strings.Contains(answer, want) {
-		t.Errorf("the query with nested lists returned %s, want an error with %q", answer, want)
+	if answer := ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`); !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
+		t.Errorf("the response to nested lists is %s, want the error of a limit", answer)
 	}
 }

@@ -1,11 +1,11 @@
-// Builds the scripts and styles of the pages from src and from the packages that the
-// lock file pins, and writes them to ../assets. With --check, it only compares them with
-// the files in ../assets.
+// Builds the pages' scripts and styles out of src and the packages that the lock
+// file pins, into ../assets; or, with --check, only compares them with what is
+// there.
 //
 //	node build.js [--check]
 //
-// Each file is compressed with gzip, as browsers accept it. Its name contains a hash of
-// its content.
+// Each file is kept packed, as browsers take it, under a name with the hash of
+// what is in it.
 import { build } from 'esbuild'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -24,7 +24,7 @@ const options = {
   format: 'esm',
   target: ['chrome111', 'firefox114', 'safari16.4'],
   charset: 'utf8',
-  legalComments: 'none', // LICENSES.txt has the licences
+  legalComments: 'none', // they are in LICENSES.txt
   define: { 'process.env.NODE_ENV': '"production"' },
   loader: { '.ttf': 'file', '.svg': 'copy' },
   outdir: '/',
@@ -36,7 +36,7 @@ const options = {
   logLevel: 'warning',
 }
 
-// The workers are built first, because the build of the explorer needs their names.
+// The workers go first: the explorer is told their names.
 const workers = await build({
   ...options,
   entryPoints: {
@@ -52,13 +52,13 @@ const explorer = await build({
   entryPoints: ['src/explorer.jsx'],
   splitting: true,
   jsx: 'automatic',
-  alias: { // GraphiQL imports the variants of these modules that have only a default export
+  alias: { // GraphiQL asks for the forms that have nothing but a default export
     'prettier/parser-babel': 'prettier/plugins/babel',
     'prettier/parser-graphql': 'prettier/plugins/graphql',
   },
   define: { ...options.define, WORKERS: JSON.stringify(named) },
 })
-// Drop the styles of lazily loaded chunks: the style sheet of the page contains them.
+// Styles of what is loaded late are in the page's own already.
 explorer.outputFiles = explorer.outputFiles.filter(({ path }) => !path.endsWith('.css') || basename(path).startsWith('explorer-'))
 
 const live = await build({ ...options, entryPoints: ['src/live.js', 'src/icon.svg'] })
@@ -68,7 +68,7 @@ const files = new Map(builds.flatMap(({ outputFiles }) => outputFiles).map(({ pa
 const used = builds.flatMap(({ metafile }) => Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs)))
 files.set('LICENSES.txt', Buffer.from(licences(here, used)))
 
-// Compare decompressed contents, because versions of Node.js compress differently.
+// Versions of node pack differently: what counts is what is in a file.
 const packed = (name) => name.endsWith('.gz')
 const kept = (name) => packed(name) ? gunzipSync(readFileSync(join(folder, name))) : readFileSync(join(folder, name))
 
@@ -76,8 +76,8 @@ mkdirSync(folder, { recursive: true })
 const differing = [...files].filter(([name, contents]) => !existsSync(join(folder, name)) || !kept(name).equals(contents)).map(([name]) => name)
 const left = readdirSync(folder).filter((name) => !files.has(name))
 if (check) {
-  for (const name of differing) console.log(`${name} in assets differs from the result of the build`)
-  for (const name of left) console.log(`${name} in assets is not a result of the build`)
+  for (const name of differing) console.log(`${name} is not as it is built`)
+  for (const name of left) console.log(`${name} is not built any more`)
   console.log(`${files.size} files compared`)
   process.exit(differing.length + left.length > 0 ? 1 : 0)
 }

@@ -221,7 +221,7 @@ func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 		})
 	}
 	t.Logf("%+v", total)
-	if total.GapsRepaired < 1000 || total.GapsFound < total.GapsRepaired+1000 || total.EndedByGap < 5000 {
-		t.Errorf("this tests little")
+	if total.GapsRepaired < 1000 || total.GapsFound < total.GapsRepaired+500 || total.EndedByGap < 5000 {
+		t.Error("the sources had too few gaps to test much")
 	}
 }

@@ -1,9 +1,9 @@
-// Package gqlsse writes GraphQL over Server-Sent Events in the distinct connections
-// mode: one event stream per request. It does not depend on a schema.
+// Package gqlsse implements GraphQL over Server-Sent Events in distinct connections mode: each request has its own
+// event stream. The package does not depend on a GraphQL schema.
 //
-// It is our own because libraries for event streams (r3labs/sse, tmaxmax/go-sse)
-// broadcast from queues and drop events of slow clients. A stream here pulls events
-// when its client has taken the last ones, with a deadline for each write.
+// It uses no library for event streams, because those libraries (r3labs/sse, tmaxmax/go-sse) broadcast events from
+// queues and drop the events of slow clients. In this package, a stream requests further events only when its client
+// has accepted the previous ones, and each write has a deadline.
 package gqlsse
 
 import (
@@ -17,73 +17,69 @@ import (
 	"time"
 )
 
-// An Event is one GraphQL response of a stream.
+// An Event is one GraphQL response in a stream.
 type Event struct {
-	// ID is the position after the event. A browser sends it as Last-Event-ID when it
-	// reconnects. It may be empty.
+	// ID is the position of the stream after the event. A browser sends it as Last-Event-ID when it reconnects. ID may
+	// be empty.
 	ID string
-	// Data is a complete GraphQL response as JSON without line breaks. It is not modified.
+	// Data is a complete GraphQL response as JSON without line breaks. Serve does not modify it.
 	Data []byte
 }
 
-// A Stream is the source of one subscription. Its methods are never called at
-// the same time.
+// A Stream is the source of one subscription. Next is never called concurrently.
 type Stream interface {
-	// Next returns the next event, or one without Data if none is ready yet; it is
-	// called again when the wake channel passed to Serve has a value. io.EOF ends the
-	// stream normally. An *End ends it with an event that holds the reason. Any other
-	// error ends it without a further event and is returned by Serve.
+	// Next returns the next event, or an event without Data if none is ready yet. In that case, Serve calls Next again
+	// when the wake channel has a value. If Next returns io.EOF, the stream ends normally. If it returns an *End, the
+	// stream ends with an event that contains the reason. If it returns any other error, the stream ends without a
+	// further event, and Serve returns the error.
 	Next() (Event, error)
 }
 
-// An End ends a stream with errors for the client.
+// An End is an error that ends a stream. The client receives the GraphQL errors in Data.
 type End struct {
 	ID   string // the last position of the stream, as in Event; may be empty
 	Data []byte // a GraphQL response with the errors
-	// Final is set if a retry would fail again. The client then receives complete and
-	// does not reconnect. Otherwise the connection is closed, and the client reconnects
-	// with the last id that it received.
+	// Final reports that a retry would fail again. In that case, the client receives complete and does not reconnect.
+	// Otherwise the connection is closed, and the client reconnects with the last id that it received.
 	Final bool
 }
 
 func (e *End) Error() string { return "gqlsse: stream ended: " + string(e.Data) }
 
-// Options configures a stream. A duration of zero or less turns its feature off.
+// Options configures a stream. A duration of zero or less disables its feature.
 type Options struct {
-	// KeepAliveInterval is the interval between comments that keep the connection alive.
+	// KeepAliveInterval is the interval between the comments that keep the connection alive.
 	KeepAliveInterval time.Duration
 	// WriteTimeout is the maximum duration of one write.
 	WriteTimeout time.Duration
 
-	// Count is called before each write of more than 4 KiB with the number of bytes, and
-	// after the write with the negated number. If it returns false before a write, the
-	// stream ends. If Count is nil, writes are not counted.
+	// Count is called before each write of more than 4 KiB with the number of bytes, and after the write with the
+	// negated number. If it returns false before a write, the stream ends. If Count is nil, writes are not counted.
 	Count func(bytes int) bool
 
-	// Cut is closed to limit each further write to CutTimeout. It does not interrupt a
-	// write in progress: to do that, set a write deadline after closing Cut.
+	// Cut limits the duration of each later write to CutTimeout when it is closed. Closing Cut does not interrupt a
+	// write in progress. To interrupt it, set a write deadline after closing Cut.
 	Cut <-chan struct{}
 }
 
-// CutTimeout is the timeout of a write after Options.Cut was closed.
+// CutTimeout is the timeout of each write that starts after Options.Cut was closed.
 const CutTimeout = 100 * time.Millisecond
 
-// ErrNotFlushable is returned by Serve, before it writes anything, if the
-// ResponseWriter cannot flush, for example because middleware hides the Flush method.
+// ErrNotFlushable is returned by Serve, before it writes anything, if the ResponseWriter cannot flush. An example is a
+// middleware that hides the Flush method.
 var ErrNotFlushable = errors.New("gqlsse: the ResponseWriter cannot flush")
 
 const (
-	// batchSize is the number of bytes after which ready events are written.
+	// batchSize is the size in bytes at which collected events are written, even if more events are ready.
 	batchSize = 32 << 10
-	// maxIdleBuffer is the maximum size in bytes of the buffer that a waiting stream
-	// keeps.
+	// maxIdleBuffer is the maximum size in bytes of the buffer that a stream keeps while it waits for events.
 	maxIdleBuffer = 2 << 10
-	// maxUncounted is the maximum size in bytes of a write that is not counted. Small
-	// writes must not fail because other streams use up the quota.
+	// maxUncounted is the maximum size in bytes of a write that is not counted. Small writes are not counted, because
+	// they must not fail when other streams use up the memory quota.
 	maxUncounted = 4 << 10
 )
 
-// Prefix and Suffix enclose the response to a query that is sent as an event stream.
+// Prefix and Suffix are the bytes before and after the JSON response if a query is answered with an event stream.
 const (
 	Prefix = ":\n\nevent: next\ndata: "
 	Suffix = "\n\nevent: complete\ndata:\n\n"
@@ -93,13 +89,13 @@ const (
 func SetHeader(h http.Header) {
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer the events
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// Serve responds with a stream and returns when it has ended. It returns nil if ctx
-// ended or the final events were written, and otherwise the error of the stream or of
-// the write. wake receives a value when Next may have an event.
+// Serve responds with the event stream of s and returns when the stream has ended. It returns nil if ctx is done or if
+// the final events were written. Otherwise it returns the error of s or of a write. wake receives a value when s may
+// have an event.
 func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan struct{}, s Stream) error {
 	if !flushable(w) {
 		return ErrNotFlushable
@@ -107,7 +103,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 	SetHeader(w.Header())
 	out := &writer{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, cut: o.Cut, count: o.Count}
 	w.WriteHeader(http.StatusOK)
-	if err := out.send([]byte(":\n\n")); err != nil { // lets the client see that it is connected
+	if err := out.send([]byte(":\n\n")); err != nil { // so that the client notices that it is connected
 		return err
 	}
 	var heartbeat <-chan time.Time
@@ -132,8 +128,8 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 	}
 }
 
-// flushable reports whether ResponseController.Flush would work on w. A call of Flush
-// would show it too, but only after it has sent the header.
+// flushable reports whether ResponseController.Flush would work on w. A call to Flush would also show this, but it
+// would send the header.
 func flushable(w http.ResponseWriter) bool {
 	for {
 		switch t := w.(type) {
@@ -156,8 +152,7 @@ type writer struct {
 	buf     []byte
 }
 
-// writeReady writes the events that are ready, several in one write. ended reports that
-// the stream has ended.
+// writeReady writes the events that are ready, several of them in one write. ended reports that the stream has ended.
 func (o *writer) writeReady(s Stream) (ended bool, err error) {
 	for {
 		o.buf = o.buf[:0]
@@ -172,7 +167,7 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 			o.append(event)
 		}
 		if len(o.buf) == 0 {
-			if cap(o.buf) > maxIdleBuffer { // grown by a burst, which may have been the last
+			if cap(o.buf) > maxIdleBuffer { // a burst has grown it, which may have been the last one
 				o.buf = nil
 			}
 			return false, nil
@@ -185,14 +180,14 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 
 func (o *writer) append(e Event) {
 	o.buf = append(o.buf, "event: next\n"...)
-	if e.ID != "" && !strings.ContainsAny(e.ID, "\r\n\x00") { // a backend's cursor must not forge lines
+	if e.ID != "" && !strings.ContainsAny(e.ID, "\r\n\x00") { // the cursor of a backend must not add lines to the event
 		o.buf = append(append(append(o.buf, "id: "...), e.ID...), '\n')
 	}
 	o.buf = append(append(append(o.buf, "data: "...), e.Data...), "\n\n"...)
 }
 
-// end writes the buffered events and the end of the stream. If err is neither io.EOF
-// nor an *End, it writes nothing and returns err.
+// end writes the buffered events and the end of the stream. If err is neither io.EOF nor an *End, it writes nothing and
+// returns err.
 func (o *writer) end(err error) error {
 	var reason *End
 	switch {
@@ -209,14 +204,15 @@ func (o *writer) end(err error) error {
 	return o.send(o.buf)
 }
 
-// complete appends the complete event. Its data field, though empty, is required: a
-// browser's EventSource ignores events without one.
+// complete appends the complete event. The event needs a data field, even an empty one, because the EventSource of
+// browsers ignores events without data fields.
 func (o *writer) complete() { o.buf = append(o.buf, "event: complete\ndata:\n\n"...) }
 
+// send writes and flushes p within the write timeout. It counts p if p is large.
 func (o *writer) send(p []byte) error {
 	if o.count != nil && len(p) > maxUncounted {
 		if !o.count(len(p)) {
-			return fmt.Errorf("gqlsse: no room for a write: %w", os.ErrDeadlineExceeded)
+			return fmt.Errorf("gqlsse: write exceeds the memory quota: %w", os.ErrDeadlineExceeded)
 		}
 		defer o.count(-len(p))
 	}
@@ -227,9 +223,8 @@ func (o *writer) send(p []byte) error {
 	default:
 	}
 	if timeout > 0 {
-		// If the ResponseWriter does not support deadlines, the host sets its own. The
-		// deadline is removed after each write, because HTTP/2 ends a stream when its
-		// deadline passes, even if nothing is being written.
+		// If the ResponseWriter does not support deadlines, the host must limit writes. The deadline is removed after
+		// each write, because HTTP/2 ends a stream when its deadline passes, even if nothing is being written.
 		_ = o.rc.SetWriteDeadline(time.Now().Add(timeout))
 		defer func() { _ = o.rc.SetWriteDeadline(time.Time{}) }()
 	}

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }
 
-// A script is a Stream that returns the events of put.
+// A script is a Stream that returns the events and the error that put has added.
 type script struct {
 	mu     sync.Mutex
 	events []gqlsse.Event
@@ -93,13 +93,13 @@ func TestStreamFollowsProtocol(t *testing.T) {
 			}
 			h := w.Result().Header
 			if h.Get("Content-Type") != "text/event-stream; charset=utf-8" || h.Get("X-Accel-Buffering") != "no" || h.Get("Cache-Control") != "no-store" {
-				t.Errorf("got headers %v, want those of an uncached event stream", h)
+				t.Errorf("received the headers %v, want those of an event stream that is not cached", h)
 			}
 		})
 	}
 }
 
-func TestServeReturnsErrorOfStream(t *testing.T) {
+func TestServeReturnsStreamError(t *testing.T) {
 	broken := errors.New("broken")
 	s := newScript()
 	s.put(broken)
@@ -119,7 +119,7 @@ func (h noDeadline) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func TestNoDeadlineWithoutWriteTimeout(t *testing.T) {
+func TestServeSetsNoDeadlineWithoutWriteTimeout(t *testing.T) {
 	s := newScript()
 	s.put(io.EOF, event("1", "a"))
 	if err := gqlsse.Serve(t.Context(), noDeadline{httptest.NewRecorder(), t}, gqlsse.Options{}, s.wake, s); err != nil {
@@ -138,7 +138,7 @@ func (w *deadlineWriter) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func TestCutLimitsWrites(t *testing.T) {
+func TestWritesAfterCutHaveCutTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		s.put(io.EOF)
@@ -150,9 +150,9 @@ func TestCutLimitsWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit := time.Now().Add(gqlsse.CutTimeout)
-		want := []time.Time{limit, {}, limit, {}} // the first comment, and complete
+		want := []time.Time{limit, {}, limit, {}} // for the first comment and for complete
 		if !slices.EqualFunc(w.deadlines, want, time.Time.Equal) {
-			t.Errorf("set the deadlines %v, want %v", w.deadlines, want)
+			t.Errorf("SetWriteDeadline received %v, want %v", w.deadlines, want)
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestEventsAndHeartbeatsAreFlushed(t *testing.T) {
 		expect(":")
 		cancel() // the client disconnects
 		if err := <-done; err != nil {
-			t.Errorf("Serve returned %v, want nil after the client left", err)
+			t.Errorf("Serve returned %v, want nil after the client has disconnected", err)
 		}
 	})
 }
@@ -246,7 +246,7 @@ func TestWrappedResponseWriterIsUnwrapped(t *testing.T) {
 	}
 }
 
-func TestUnflushableWriterIsRefusedBeforeWrites(t *testing.T) {
+func TestServeRejectsUnflushableResponseWriterBeforeWriting(t *testing.T) {
 	rec := httptest.NewRecorder()
 	hidden := struct{ http.ResponseWriter }{rec}
 	s := newScript()
@@ -283,11 +283,11 @@ func TestWriteTimeoutEndsStreamIfClientDoesNotRead(t *testing.T) {
 			t.Errorf("Serve returned %v, want %v", err, os.ErrDeadlineExceeded)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("still writing to a client that does not read")
+		t.Error("Serve is still writing to a client that does not read")
 	}
 }
 
-// A service may have thousands of idle streams that have sent a burst before.
+// A service may have thousands of idle streams, each of which has sent a burst of events before.
 func TestIdleStreamReleasesBurstMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams = 100

@@ -5,29 +5,34 @@ import (
 	"os"
 )
 
-// An Account counts the memory in bytes that a connection uses for its peer: unsent query responses, frames that are
-// being written, queued control frames beyond maxOutbox, and long messages that have not arrived completely. Its
-// methods must not block.
+// An Account counts the memory in bytes that one connection uses for:
+//   - unsent query responses
+//   - large frames while a write waits for the peer
+//   - queued frames beyond maxOutbox
+//   - large messages while they are being read
+//
+// The methods of an Account must not block.
 type Account interface {
-	// Add adds n bytes, which may be negative. If n is positive, it may cut connections that do not progress, including
-	// this one.
+	// Add adds n bytes to the account. A negative n subtracts bytes. If n is positive, Add may cut connections that
+	// make no progress, including the account's own connection.
 	Add(n int)
 
 	// Progress reports that n bytes have been written to the peer.
 	Progress(n int)
 
-	// Close releases the account. It is called once, after all other methods.
+	// Close releases the account. It is called once, after all calls to other methods.
 	Close()
 }
 
-// noAccount is the Account that is used if Options.Account is nil.
+// noAccount is an Account that counts nothing. It is used if Options.Account is nil.
 type noAccount struct{}
 
 func (noAccount) Add(int)      {}
 func (noAccount) Progress(int) {}
 func (noAccount) Close()       {}
 
-// A countingReader adds the bytes of an incoming message to an account, unless the message is small.
+// A countingReader reads an incoming message. It adds the bytes of the message to an account if the message is larger
+// than smallFrame.
 type countingReader struct {
 	io.Reader
 	account Account
@@ -59,18 +64,18 @@ func (c *conn) openAccount() Account {
 	})
 }
 
-// exceedsMaxUnsent reports whether unsent query responses exceed MaxUnsent. The connection is then not read. Called
-// with mu held.
+// exceedsMaxUnsent reports whether the unsent query responses exceed MaxUnsent. If they do, the connection is not read
+// until some have been sent. The caller must hold c.mu.
 func (c *conn) exceedsMaxUnsent() bool {
 	return c.options.MaxUnsent > 0 && c.unsentBytes > c.options.MaxUnsent
 }
 
-// hasWaitingQueries reports whether a query waits for others to end. The connection is then not read, because the
-// plan of a waiting query is not counted anywhere. Called with mu held.
+// hasWaitingQueries reports whether a query waits to be started. If one does, the connection is not read, because the
+// memory of waiting queries is not counted. The caller must hold c.mu.
 func (c *conn) hasWaitingQueries() bool { return len(c.waitingQueries) > 0 }
 
-// startQueries starts waiting queries while fewer than MaxQueries run and unsent plus expected responses fit in
-// MaxUnsent. Called with mu held.
+// startQueries starts waiting queries as long as fewer than MaxQueries queries run and the unsent and expected
+// responses together do not exceed MaxUnsent. The caller must hold c.mu.
 func (c *conn) startQueries() {
 	maxUnsent, maxQueries := c.options.MaxUnsent, c.options.MaxQueries
 	for len(c.waitingQueries) > 0 && c.phase < phaseEnding &&
@@ -87,7 +92,8 @@ func (c *conn) startQueries() {
 	}
 }
 
-// releaseUnsent subtracts n bytes of query responses that were sent or dropped. Called with mu held.
+// releaseUnsent subtracts n bytes of query responses that were sent or dropped, and starts waiting queries for which
+// there is now room. The caller must hold c.mu.
 func (c *conn) releaseUnsent(n int) {
 	if n == 0 {
 		return

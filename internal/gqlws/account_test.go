@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 )
 
-func TestUnsentAndWaitingLimits(t *testing.T) {
+func TestMissingPongsDoNotCountIfReadingIsPaused(t *testing.T) {
 	for _, row := range []struct {
 		name                             string
 		maxUnsent, unsent                int
-		waiting                          int // queries
+		waiting                          int // number of waiting queries
 		exceeds, hasWaiting              bool
 		writeTimeout, countsMissingPongs bool
 	}{
@@ -43,7 +43,7 @@ func TestUnsentAndWaitingLimits(t *testing.T) {
 	}
 }
 
-func TestQueriesRunWithoutLimits(t *testing.T) {
+func TestZeroLimitsAllowAnyNumberOfQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions
 		o.MaxQueries, o.MaxUnsent = 0, 0
@@ -84,15 +84,16 @@ func TestQueryStartsIfExpectedResponsesFit(t *testing.T) {
 	}
 }
 
-// A sumAccount is an Account that adds up what is counted.
+// A sumAccount is an Account that contains the sum of all counted bytes.
 type sumAccount struct{ sum atomic.Int64 }
 
 func (a *sumAccount) Add(n int)    { a.sum.Add(int64(n)) }
 func (a *sumAccount) Progress(int) {}
 func (a *sumAccount) Close()       {}
 
-// The pong to a long ping message is as long. While the peer does not read it, what exceeds maxOutbox is counted.
-func TestLongQueuedFramesAreCounted(t *testing.T) {
+// The pong for a long ping message is equally long. While the peer does not read the pong, the bytes beyond maxOutbox
+// are counted.
+func TestAccountCountsLongQueuedPong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100 << 10
 		account := new(sumAccount)
@@ -101,7 +102,7 @@ func TestLongQueuedFramesAreCounted(t *testing.T) {
 		o.Account = func(Session, func()) Account { return account }
 		s, ss := NewServer(o), newFakeSession(t)
 		p := dialAs(t, s, ss, "graphql-transport-ws", nil)
-		p.sendText(`{"type":"ping"}`) // its pong is in a write that waits for the peer
+		p.sendText(`{"type":"ping"}`) // so that a write, which contains the pong, waits for the peer
 		synctest.Wait()
 		p.sendText(fmt.Sprintf(`{"type":"ping","payload":{"a":"%s"}}`, strings.Repeat("x", size)))
 		synctest.Wait()

@@ -21,14 +21,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// The benchmarks compare kinds of connections. "TCP" is a connection of net/http, which is written without blocking.
-// "wrapped" is one of an unknown type, which has its own goroutines for reads and writes.
+// The benchmarks compare kinds of connections. A "TCP" connection is a *net.TCPConn, which supports non-blocking
+// writes. A "wrapped" connection has a type that this package does not know, so that it needs goroutines of its own for
+// reads and writes.
 
 const benchPeers = 200
 
 var payload = []byte(`{"data":{"blocks":{"id":"` + strings.Repeat("x", 150) + `"}}}`)
 
-// A broadcastSession is the Session of all connections. The benchmark sets how many payloads its streams return.
+// A broadcastSession is the Session of all connections of a benchmark, which sets how many payloads the streams return.
 type broadcastSession struct {
 	mu      sync.Mutex
 	streams []*broadcastStream
@@ -51,6 +52,7 @@ func (bs *broadcastSession) Start(context.Context, []byte) (Operation, error) {
 	}}, nil
 }
 
+// A broadcastStream returns the same payload as often as remaining says.
 type broadcastStream struct {
 	wake      func()
 	remaining atomic.Int64
@@ -68,7 +70,8 @@ func (*broadcastStream) Pending() *RequestError { return nil }
 func (*broadcastStream) Cursor() string         { return "" }
 func (*broadcastStream) Close(error)            {}
 
-// connectPeers connects clients. leave disconnects them and shuts the server down.
+// connectPeers connects benchPeers clients over connections of the given kind. leave disconnects them and shuts the
+// server down.
 func connectPeers(b *testing.B, kind string, ss Session) (clients []net.Conn, leave func()) {
 	b.Helper()
 	s := NewServer(Options{WriteTimeout: time.Minute})
@@ -104,7 +107,7 @@ func connectPeers(b *testing.B, kind string, ss Session) (clients []net.Conn, le
 		if err := r.Write(nc); err != nil {
 			b.Fatal(err)
 		}
-		// The bufio.Reader can be dropped: the server has sent no frame yet.
+		// The bufio.Reader can be dropped, because the server has sent no frame yet.
 		if _, err := http.ReadResponse(bufio.NewReader(nc), r); err != nil {
 			b.Fatal(err)
 		}
@@ -112,7 +115,7 @@ func connectPeers(b *testing.B, kind string, ss Session) (clients []net.Conn, le
 	return clients, leave
 }
 
-// subscribePeers connects clients with one subscription each. received counts the bytes that they have read.
+// subscribePeers connects clients with one subscription each. received counts the bytes that all clients have read.
 func subscribePeers(b *testing.B, kind string) (bs *broadcastSession, received *atomic.Int64, leave func()) {
 	b.Helper()
 	bs, received = &broadcastSession{}, new(atomic.Int64)
@@ -144,7 +147,8 @@ func subscribePeers(b *testing.B, kind string) (bs *broadcastSession, received *
 	}
 }
 
-// benchmarkBroadcast sends payloads to all clients and measures the cost per message, including that of the clients.
+// benchmarkBroadcast sends the given number of payloads to each client and measures the cost per message. The cost
+// includes that of the clients.
 func benchmarkBroadcast(b *testing.B, payloads int) {
 	frame := int64(len(appendText(nil, legacy{}.appendData(nil, operationID{raw: []byte(`"a"`)}, payload))))
 	for _, kind := range []string{"TCP", "wrapped"} {
@@ -172,15 +176,15 @@ func benchmarkBroadcast(b *testing.B, payloads int) {
 func BenchmarkBroadcast(b *testing.B) { benchmarkBroadcast(b, 1) }
 func BenchmarkBurst(b *testing.B)     { benchmarkBroadcast(b, 20) }
 
-// A querySession responds to each query at once.
+// A querySession responds to each query immediately.
 type querySession struct{ broadcastSession }
 
 func (*querySession) Start(context.Context, []byte) (Operation, error) {
 	return Operation{Run: func(context.Context) []byte { return payload }}, nil
 }
 
-// BenchmarkQuery measures the cost of a request and its response if all clients send at once, including that of the
-// clients.
+// BenchmarkQuery measures the cost of a request and its response when all clients send requests at the same time. The
+// cost includes that of the clients.
 func BenchmarkQuery(b *testing.B) {
 	for _, bc := range []struct {
 		name      string
@@ -231,8 +235,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkIdle measures the memory of idle connections with a subscription: stacks, and stacks plus heap. Both contain
-// the memory of the clients, which run in the same process.
+// BenchmarkIdle measures how much memory an idle connection with a subscription needs: for its stacks, and for its
+// stacks and its part of the heap. Both values include the memory of the client, which runs in the same process.
 func BenchmarkIdle(b *testing.B) {
 	for _, kind := range []string{"TCP", "wrapped"} {
 		b.Run(kind, func(b *testing.B) {
@@ -253,7 +257,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkFrame compares the frames of this package with those of the library.
+// BenchmarkFrame compares the cost of writing a frame with this package and with coder/websocket.
 func BenchmarkFrame(b *testing.B) {
 	id := operationID{raw: []byte(`"a"`)}
 	h := newHandshake(&pipeWriter{conn: discardConn{}, header: http.Header{}}, &Options{})
@@ -279,7 +283,7 @@ func BenchmarkFrame(b *testing.B) {
 			}
 		}
 	})
-	// A frame shared by all peers with the same id would save this copy.
+	// If all peers with the same operation id shared a frame, this copy would not be necessary.
 	b.Run("copy", func(b *testing.B) {
 		for b.Loop() {
 			buf = sealFrame(legacy{}.appendData(openFrame(buf[:0]), id, payload), 0)
@@ -287,7 +291,7 @@ func BenchmarkFrame(b *testing.B) {
 	})
 }
 
-// A discardConn discards writes and has nothing to read.
+// A discardConn discards writes, and its reads return io.EOF.
 type discardConn struct{ net.Conn }
 
 func (discardConn) Write(p []byte) (int, error)        { return len(p), nil }

@@ -7,9 +7,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// closeHandshake sends the reason why the connection ends and the positions of its streams, and performs the close
-// handshake. The library does not limit the time of the handshake if a peer stalls, so closeHandshake limits it to
-// closeTimeout. The streams are closed when it is known whether the peer has received the reason.
+// closeHandshake sends the reason why the connection ends and the positions of its streams, and then performs the close
+// handshake. It cuts the connection after closeTimeout, because coder/websocket does not limit the time if a peer
+// stalls. It closes the streams when it is known whether the peer has received the reason.
 func (c *conn) closeHandshake() {
 	c.mu.Lock()
 	c.advance(phaseClosing)
@@ -45,8 +45,8 @@ func (c *conn) closeHandshake() {
 	}
 }
 
-// writeLastMessages writes all messages before the close frame and reports whether that succeeded. It returns the
-// code and the reason of the close frame.
+// writeLastMessages writes the messages that precede the close frame and reports whether it succeeded. It also returns
+// the code and the reason for the close frame.
 func (c *conn) writeLastMessages(e ending) (ok bool, code websocket.StatusCode, reason string) {
 	var b []byte
 	add := func(message []byte) {
@@ -62,8 +62,8 @@ func (c *conn) writeLastMessages(e ending) (ok bool, code websocket.StatusCode, 
 	return len(b) == 0 || c.writeBeforeClose(b), code, reason
 }
 
-// writeBeforeClose writes frames without gather. It fails if the library has already responded to the peer's close
-// frame; otherwise the library's close frame waits until writeBeforeClose has returned.
+// writeBeforeClose writes frames directly, without gather. It fails if coder/websocket has already responded to the
+// peer's close frame. Otherwise coder/websocket writes its close frame only after writeBeforeClose has returned.
 func (c *conn) writeBeforeClose(frames []byte) bool {
 	c.mu.Lock()
 	if c.closeFrameQueued {

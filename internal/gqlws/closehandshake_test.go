@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// The library responds to a close frame at any time. Its response must follow the frame that is being written, and be
-// the last one.
-func TestCloseFrameFollowsWholeFrames(t *testing.T) {
+// coder/websocket may respond to the peer's close frame at any time. Its response must not be written inside another
+// frame, and no frame may follow it.
+func TestCloseResponseFollowsCompleteFrames(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	c := dialLoopback(t, url)
@@ -28,7 +28,7 @@ func TestCloseFrameFollowsWholeFrames(t *testing.T) {
 	for i := 0; ; i++ {
 		op, payload, err := readServerFrame(c.br)
 		if err != nil {
-			t.Fatalf("after %d frames: %v", i, err)
+			t.Fatalf("reading frame %d failed: %v", i, err)
 		}
 		if op == opClose {
 			break
@@ -41,12 +41,12 @@ func TestCloseFrameFollowsWholeFrames(t *testing.T) {
 		t.Error("received a frame after the close frame")
 	}
 	if why := <-ss.closed; why != nil {
-		t.Errorf("closed with %v, want nil", why)
+		t.Errorf("Session.Closed received %v, want nil", why)
 	}
 	shutdown(t, s)
 }
 
-// An endlessStream always returns a payload.
+// An endlessStream is a Stream whose Next always returns the same payload.
 type endlessStream []byte
 
 func (s endlessStream) Next() ([]byte, error) { return s, nil }
@@ -54,7 +54,7 @@ func (endlessStream) Cursor() string          { return "" }
 func (endlessStream) Pending() *RequestError  { return nil }
 func (endlessStream) Close(error)             {}
 
-// An endlessSession starts an endlessStream for each operation.
+// An endlessSession is a Session that starts an endlessStream for each operation.
 type endlessSession struct {
 	closeSession
 	stream endlessStream
@@ -64,14 +64,14 @@ func (s endlessSession) Start(context.Context, []byte) (Operation, error) {
 	return Operation{Open: func(func()) (Stream, error) { return s.stream, nil }}, nil
 }
 
-func TestCloseFrameIsAnsweredDuringEndlessStream(t *testing.T) {
+func TestPeerCloseFrameIsAnsweredDuringEndlessStream(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the response does not depend on a free processor
 	s, ss := NewServer(withoutPings()), endlessSession{newCloseSession(t), endlessStream(numberedPayload(0, 100_000))}
 	url, _ := serveLoopback(t, s, ss)
 	c := dialLoopback(t, url)
 	c.expect(`{"type":"data","id":"a","payload":` + string(ss.stream) + `}`)
 	c.write(closeFrame(1000, "bye"))
-	const most = 1000 // more than the kernel holds
+	const most = 1000 // more frames than fit in the kernel's buffers
 	for n := 0; ; n++ {
 		op, _, err := readServerFrame(c.br)
 		if err != nil || n == most {
@@ -82,12 +82,13 @@ func TestCloseFrameIsAnsweredDuringEndlessStream(t *testing.T) {
 		}
 	}
 	if why := <-ss.closed; why != nil {
-		t.Errorf("closed with %v, want nil", why)
+		t.Errorf("Session.Closed received %v, want nil", why)
 	}
 	shutdown(t, s)
 }
 
-// takeWriter makes the test the writer of a connection that has nothing to write.
+// takeWriter waits until c has nothing to write and then reserves the role of the writer for the test, which can call
+// gather and writeFrames itself.
 func takeWriter(ctx context.Context, t *testing.T, c *conn, st *fakeStream) {
 	t.Helper()
 	eventually(ctx, t, func() bool {
@@ -112,13 +113,13 @@ func TestCloseFrameWaitsForCurrentWrite(t *testing.T) {
 	st.push("1")
 	var b []byte
 	if next := cn.gather(&b, batchSize); next != taskSend {
-		t.Fatalf("task %d, want %d", next, taskSend)
+		t.Fatalf("gather returned task %d, want %d", next, taskSend)
 	}
 	c.write(closeFrame(1000, "bye"))
-	// A short wait, because nothing must arrive.
+	// The wait is short, because nothing must arrive.
 	_ = c.nc.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if got, err := c.br.Peek(1); err == nil {
-		t.Fatalf("received %x, want nothing", got)
+		t.Fatalf("received %x before the current write ended, want nothing", got)
 	}
 	_ = c.nc.SetReadDeadline(time.Now().Add(testTimeout))
 	if !cn.writeFrames(b) {
@@ -151,10 +152,10 @@ func TestNoWriteAfterCloseFrameOrCut(t *testing.T) {
 				writing, inWrite := c.hasWriter, c.inWrite
 				c.mu.Unlock()
 				if writing {
-					t.Error("a writer was scheduled")
+					t.Error("a writer was scheduled, want none")
 				}
 				if next := c.gather(&b, batchSize); next != taskNone { // by a worker that was scheduled before
-					t.Errorf("gathered %q, task %d, want nothing", b, next)
+					t.Errorf("gather returned %q and task %d, want nothing", b, next)
 				}
 				if c.inWrite != inWrite {
 					t.Errorf("inWrite is %v, want %v", c.inWrite, inWrite)
@@ -166,7 +167,7 @@ func TestNoWriteAfterCloseFrameOrCut(t *testing.T) {
 	}
 }
 
-// If the library has already responded to the peer's close frame, the last messages are not written.
+// If coder/websocket has already responded to the peer's close frame, the last messages must not be written.
 func TestNoDataAfterCloseFrame(t *testing.T) {
 	here, there := net.Pipe()
 	received := make(chan []byte, 1)
@@ -214,7 +215,7 @@ func TestCloseFrameWaitsForLastMessages(t *testing.T) {
 	})
 }
 
-func TestPeerThatClosesWithoutReadingIsCut(t *testing.T) {
+func TestPeerThatClosesWithoutReadingIsDisconnected(t *testing.T) {
 	o := testOptions
 	o.WriteTimeout = 200 * time.Millisecond
 	s, ss := NewServer(o), newCloseSession(t)
@@ -223,7 +224,7 @@ func TestPeerThatClosesWithoutReadingIsCut(t *testing.T) {
 	ctx := testContext(t)
 	st := ss.waitStream(ctx, 1)
 	cn := onlyConn(s)
-	st.push(numberedPayload(1, 10_000_000)) // more than the kernel holds
+	st.push(numberedPayload(1, 10_000_000)) // more than fits in the kernel's buffers
 	eventually(ctx, t, func() bool {
 		cn.mu.Lock()
 		defer cn.mu.Unlock()
@@ -233,10 +234,10 @@ func TestPeerThatClosesWithoutReadingIsCut(t *testing.T) {
 	select {
 	case why := <-ss.closed:
 		if !errors.Is(why, ErrCut) || !strings.Contains(why.Error(), "write failed") {
-			t.Errorf("closed with %v, want ErrCut and \"write failed\"", why)
+			t.Errorf("Session.Closed received %v, want ErrCut and \"write failed\"", why)
 		}
 	case <-ctx.Done():
-		t.Fatal("the connection is still open")
+		t.Fatal("the connection is still open after WriteTimeout")
 	}
 	shutdown(t, s)
 }

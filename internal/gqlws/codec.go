@@ -8,33 +8,34 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A codec implements one subprotocol: it decodes messages, appends frames, and reports how strict the protocol is. It
-// has no state, and all connections share it; the connection checks the order of messages.
+// A codec implements one subprotocol. It decodes messages from the peer, appends messages for the peer to a buffer, and
+// reports how strict the protocol is. A codec has no state, so that all connections can share it. Each connection
+// itself checks the order of its messages.
 //
-// Each append method adds one message to b, or nothing if the protocol has no such message.
+// Each append method appends one message to b. If the protocol has no such message, it appends nothing.
 type codec interface {
-	// name returns the subprotocol as it is negotiated.
+	// name returns the name of the subprotocol, as in the Sec-WebSocket-Protocol header.
 	name() string
 
-	// strict reports whether a violation ends the connection: a missing or second init, an id in use, a malformed
-	// frame.
+	// strict reports whether a protocol violation ends the connection. Violations are a missing or repeated
+	// connection_init, an operation id that is in use, and a malformed frame.
 	strict() bool
 
-	// initTimeout returns the maximum time until the peer's init or, if the protocol is not strict, the maximum time
-	// without init and without an operation.
+	// initTimeout returns the maximum time until the peer sends connection_init. If the protocol is not strict, the
+	// time does not run while the peer has a running operation.
 	initTimeout(o *Options) time.Duration
 
-	// frequentKeepAlives reports whether the first keep-alive follows the ack immediately, the second one
-	// Options.KeepAliveInterval later, and all others at a fifth of that interval. If it is false, keep-alives are sent every
-	// Options.KeepAliveInterval, the first one that time after the ack.
+	// frequentKeepAlives reports when keep-alives are sent. If it is true, the first one follows the ack immediately,
+	// the second one follows Options.KeepAliveInterval later, and all others follow at a fifth of that interval. If it
+	// is false, one keep-alive is sent every Options.KeepAliveInterval after the ack.
 	frequentKeepAlives() bool
 
-	// lossEndsConnection reports whether a lost stream ends the connection, because clients treat an operation's
-	// error as final.
+	// lossEndsConnection reports whether the loss of one stream ends the connection. This is necessary if clients treat
+	// an operation's error as final and therefore do not subscribe again.
 	lossEndsConnection() bool
 
-	// decode returns the message in a frame, which must be valid UTF-8. It reports an invalid frame as kindMalformed or
-	// kindInvalid.
+	// decode returns the message that frame contains. frame must be valid UTF-8. If frame is not a valid message, the
+	// kind of the returned message is kindMalformed or kindInvalid.
 	decode(frame []byte) message
 
 	appendAck(b []byte) []byte
@@ -43,14 +44,14 @@ type codec interface {
 	appendData(b []byte, id operationID, payload []byte) []byte
 	appendErrors(b []byte, id operationID, errs []json.RawMessage) []byte
 	appendComplete(b []byte, id operationID) []byte
-	// appendStopped adds the response to the peer's stop.
+	// appendStopped appends the response to the peer's stop or complete message.
 	appendStopped(b []byte, id operationID) []byte
-	// appendResumePoint adds the position or error of a running stream when the server ends the connection. It adds
-	// nothing if the message of closing reports all streams.
+	// appendResumePoint appends the position or the error of a stream that is running when the server ends the
+	// connection. It appends nothing if the message of closing covers all streams.
 	appendResumePoint(b []byte, e ending, s resumePoint) []byte
 
-	// closing returns the last message before the close frame, which may be empty, and the code and reason of the
-	// close frame. e has the resume points of all streams.
+	// closing appends the last message before the close frame to b, if the protocol has one, and returns b with the
+	// code and the reason of the close frame. e contains the resume points of all streams.
 	closing(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string)
 }
 
@@ -67,21 +68,21 @@ const (
 	kindPong
 )
 
-// A message is a decoded message of the peer.
+// A message is a decoded message from the peer.
 type message struct {
 	kind    kind
 	id      operationID
-	payload []byte // raw JSON, a copy; nil if absent or null
-	reply   []byte // malformed, invalid: the error response; nil if there is none
-	reason  string // malformed: reason in the close frame, if it ends the connection
-	limit   string // malformed, invalid: the exceeded limit, if any
+	payload []byte // a copy of the raw JSON; nil if absent or null
+	reply   []byte // error response if kind is kindMalformed or kindInvalid; may be nil
+	reason  string // reason for the close frame if kind is kindMalformed
+	limit   string // limit that the message exceeds; empty if there is none
 }
 
-// An operationID is the id of an operation. Peers usually send a string, but some send a number or no id. Responses
-// repeat the id as received. Ids with equal text are the same id.
+// An operationID is the id of an operation. Most peers send a string, but some send a number or no id. Responses
+// contain the id exactly as received. Two ids are equal if their decoded texts are equal.
 type operationID struct {
 	raw []byte // raw JSON; nil if absent
-	key string // map key: "" if absent, "null", or "=" and the text
+	key string // map key: "" if the id is absent, "null" if it is null, otherwise "=" and the decoded text
 }
 
 func (id operationID) text() string { return strings.TrimPrefix(id.key, "=") }

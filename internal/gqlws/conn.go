@@ -12,36 +12,39 @@ import (
 )
 
 const (
-	// closeTimeout is the maximum time of the close handshake, including the last messages before it. After it, the
-	// connection is cut.
+	// closeTimeout is the maximum duration of the close handshake, including the last messages before the close frame.
+	// After closeTimeout, the connection is cut.
 	closeTimeout = 3 * time.Second
 
-	// maxOutbox is the maximum size in bytes of queued control frames. If there are more, the peer is not read.
+	// maxOutbox is the maximum size in bytes of the outbox, which holds acks, errors and pongs for the peer. While the
+	// outbox is larger, the connection is not read.
 	maxOutbox = 32 << 10
 
-	// frameCost is the overhead in bytes that a queued frame counts in addition to its length.
+	// frameCost is the overhead in bytes of a queued frame. It is added to the frame's length in the size of the
+	// outbox.
 	frameCost = 64
 )
 
-// A phase is a part of the life of a connection. It only increases.
+// A phase is a stage in the life of a connection. A connection never returns to an earlier phase.
 type phase int8
 
 const (
-	phaseOpen     phase = iota // messages are processed, operations start
-	phaseDraining              // no operations start; running queries finish, then phaseEnding begins
-	phaseEnding                // conn.ending is set: no messages are processed; queued frames are written
-	phaseClosing               // the close handshake runs; the library may read on the writer's goroutine
-	phaseClosed                // the net.Conn is closed: the reader ends; no queries, writers or timers start
+	phaseOpen     phase = iota // messages are processed and operations start
+	phaseDraining              // no operation starts; phaseEnding begins when the running queries have finished
+	phaseEnding                // conn.ending is set: received messages are ignored; queued frames are still written
+	phaseClosing               // the close handshake runs; coder/websocket may read on the writer's goroutine
+	phaseClosed                // the net.Conn is closed: the reader ends; no query, writer or timer starts
 )
 
 // A conn is one WebSocket connection.
 //
-// Its reader goroutine (readLoop) runs as long as the connection. While there is nothing to read, it is parked if the
-// platform allows it. The connection ends when the reader ends; to end it, close the net.Conn.
+// Its reader (readLoop) reads messages until the connection ends. If the platform supports it, the reader is parked
+// while there is nothing to read: it then has no goroutine. The connection ends when the reader ends. To make the
+// reader end, close the net.Conn.
 //
-// The server's writer pool writes the frames. If a write has to wait for the peer, the connection starts its own
-// goroutine (writeLoop) for it. The goroutines of writes, queries and timers are counted in wg; the reader waits for
-// them.
+// The server's writer pool writes the frames. If a write has to wait for the peer, the connection starts a goroutine
+// of its own for the write (writeLoop). wg counts the goroutines of writes, queries and timers. The reader waits for
+// them before it ends.
 //
 //	peer ──► readLoop ──► codec.decode ──► handleMessage ──► Session.Start
 //	                                             │                 │ Run: a goroutine
@@ -60,12 +63,12 @@ type conn struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
-	// Reader state, used by the reader only.
+	// Reader state, used only by the reader.
 	sessionCtx context.Context // returned by Init; nil before
 	inited     bool            // a connection_init was accepted
 	malformed  int             // consecutive malformed frames
 
-	mu      sync.Mutex // protects the following; not held during I/O or calls of the Session
+	mu      sync.Mutex // protects the following fields; not held during I/O that may block or calls into the Session
 	changed *sync.Cond // signals changes that throttle and beginCloseFrame wait for
 
 	// Lifecycle.
@@ -74,16 +77,16 @@ type conn struct {
 	ending     *ending     // set in phaseEnding; nil if the connection was cut before
 	why        error       // argument of Stream.Close for the remaining streams, and of Session.Closed
 	whySet     bool        // why is set, possibly to nil
-	parked     bool        // no reader runs; the poller or Close starts one
+	parked     bool        // the reader has no goroutine; the poller or netConn.Close starts one
 
 	// Operations.
 	ops            map[string]*operation // by operationID.key
-	ready          []*operation          // operations whose Next is to be called, in order
-	streams        int                   // subscriptions, including ended ones whose Next still runs
+	ready          []*operation          // operations whose Next must be called, in this order
+	streams        int                   // number of subscriptions, including ended ones whose Next is still running
 	waitingQueries []*operation          // queries that have not started
-	runningQueries int                   // started queries, including stopped ones whose Run still runs
+	runningQueries int                   // number of started queries, including stopped ones whose Run is still running
 	expectedBytes  int                   // sum of Operation.Size of running queries
-	unsentBytes    int                   // bytes of unsent query responses
+	unsentBytes    int                   // size of the unsent query responses
 	unsentInWrite  int                   // part of unsentBytes that is in the current write
 
 	// Session expiry and the time limit of an unused connection.
@@ -91,29 +94,29 @@ type conn struct {
 	expiryTimer      *time.Timer // runs expire
 	initTimer        *time.Timer // runs checkInitTimeout; nil after connection_init
 
-	rate rateLimiter // of the peer's frames
+	rate rateLimiter // limits the frames of the peer
 
 	// Write state.
-	outbox           [][]byte // frames that are written before data
+	outbox           [][]byte // frames that are written before data: acks, errors, pongs
 	outboxBytes      int      // size of outbox in bytes, with frameCost per frame
 	hasWriter        bool     // a writer runs or is queued in the writer pool
 	inWrite          bool     // a write is in progress
-	closeFrameQueued bool     // the close frame is written or about to be; nothing else is sent
+	closeFrameQueued bool     // the close frame has been or will be written next; nothing else is sent
 
 	// Pings and keep-alives.
 	pingTimer      *time.Timer // runs pingTick; nil if pings go with keep-alives
-	pingDue        bool        // a ping is to be written
+	pingDue        bool        // a ping must be written
 	awaitsPong     bool        // a ping was written and no pong has arrived since
 	missedPongs    int         // consecutive pings without a pong
 	keepAliveTimer *time.Timer // runs keepAliveTick
-	keepAliveDue   bool        // a keep-alive is to be written
-	nextKeepAlive  time.Time   // time of the timer's next keep-alive
-	beats          int8        // keep-alives since the last ping; -1 if the next one is skipped
+	keepAliveDue   bool        // a keep-alive must be written
+	nextKeepAlive  time.Time   // time at which keepAliveTimer is due
+	beats          int8        // keep-alives since the last ping; -1 if the wheel must skip the next one
 
-	// Protected by the mutex of the server's part that uses them.
-	wheelSlot int32 // slot in the wheel, from 1; 0 if it is in none
-	fd        int32 // descriptor in the poller
-	next      *conn // in the queue of the writer pool
+	// Each field is protected by the mutex of the wheel, poller or writerPool that uses it.
+	wheelSlot int32 // slot in the wheel, counted from 1; 0 if the connection is not in the wheel
+	fd        int32 // file descriptor that the poller watches
+	next      *conn // next connection in the queue of the writerPool
 }
 
 func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
@@ -124,9 +127,9 @@ func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
 	return c
 }
 
-// start initializes the connection after the handshake. serve then runs it.
+// start stores the upgraded connection and starts its timers. The caller must then call serve.
 func (c *conn) start(ws *websocket.Conn, nc *netConn) {
-	ws.SetReadLimit(-1) // read enforces the limit, so that the peer receives an error
+	ws.SetReadLimit(-1) // readMessage enforces MaxMessage, so that the peer receives an error
 	c.ws, c.net, nc.conn = ws, nc, c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +141,7 @@ func (c *conn) start(ws *websocket.Conn, nc *netConn) {
 	}
 }
 
-// serve calls Session.Opened and starts to read.
+// serve calls Session.Opened and then runs the reader.
 func (c *conn) serve() {
 	if err := c.onNewGoroutine(c.callOpened); err != nil {
 		c.finish(err)
@@ -147,8 +150,8 @@ func (c *conn) serve() {
 	c.readLoop()
 }
 
-// finish ends the connection after the reader has ended with err. It waits for all goroutines and releases everything
-// that the connection holds.
+// finish is called when the reader has ended with err. It closes the connection, waits for its goroutines, releases its
+// resources and calls Session.Closed.
 func (c *conn) finish(err error) {
 	defer c.server.release(c)
 	defer c.server.poller.remove(c)
@@ -172,7 +175,7 @@ func (c *conn) finish(err error) {
 	c.logCut(why, points, ops)
 	c.cancel()
 	c.dispose(ops...)
-	_ = c.ws.CloseNow() // releases the memory of the library; the net.Conn is closed already
+	_ = c.ws.CloseNow() // releases the memory of coder/websocket; the net.Conn is already closed
 	c.wg.Wait()
 	c.account.Close()
 	if errors.Is(why, ErrGone) && closedByPeer(err) {
@@ -181,7 +184,8 @@ func (c *conn) finish(err error) {
 	c.callClosed(why)
 }
 
-// afterFunc is time.AfterFunc, except that the connection waits for f and f is not called when the reader has ended.
+// afterFunc is like time.AfterFunc, with two differences: finish waits until f has returned, and f is not called after
+// phaseClosed has begun.
 func (c *conn) afterFunc(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() {
 		c.mu.Lock()
@@ -196,15 +200,15 @@ func (c *conn) afterFunc(d time.Duration, f func()) *time.Timer {
 	})
 }
 
-// spawn runs f on a goroutine that the connection waits for. Called with mu held, before phaseClosed or by a goroutine
-// that is counted in wg.
+// spawn runs f on a goroutine that the connection waits for. The caller must hold c.mu. In phaseClosed, spawn may be
+// called only from a goroutine that wg counts. The parameter what is the name of f in the log.
 func (c *conn) spawn(what string, f func()) {
 	c.wg.Add(1)
 	go c.runOrCut(what, f)
 }
 
-// runOrCut runs f and then decrements wg, which the caller has incremented. If f panics or ends its goroutine, the
-// connection is cut.
+// runOrCut runs f and then decrements wg, which the caller has incremented. If f panics or calls runtime.Goexit,
+// runOrCut cuts the connection. The parameter what is the name of f in the log.
 func (c *conn) runOrCut(what string, f func()) {
 	defer c.wg.Done()
 	c.runProtected(what, f, func(err error) {
@@ -214,9 +218,9 @@ func (c *conn) runOrCut(what string, f func()) {
 	})
 }
 
-// end starts to end the connection and reports whether it was the first call. No operation continues, and the writer
-// sends the reason. If the peer is not at fault, the writer ends the streams: after their queued payloads, and when
-// it is known whether the peer has received the reason.
+// end begins to end the connection for the reason e, which the writer then sends to the peer. It returns false if the
+// connection was already ending. If the peer is at fault, end stops all operations at once. Otherwise the writer stops
+// them when it is known whether the peer has received e.
 func (c *conn) end(e ending) bool {
 	c.mu.Lock()
 	if c.phase >= phaseEnding {
@@ -235,7 +239,7 @@ func (c *conn) end(e ending) bool {
 	return true
 }
 
-// drainAfter calls drain after d.
+// drainAfter calls drain after the delay d, unless draining has started or is already scheduled.
 func (c *conn) drainAfter(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +248,7 @@ func (c *conn) drainAfter(d time.Duration) {
 	}
 }
 
-// drain stops new operations and ends the connection when the running queries have ended.
+// drain allows no new operations and ends the connection when its running queries have finished.
 func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,18 +256,18 @@ func (c *conn) drain() {
 	c.scheduleWriter()
 }
 
-// cut closes the connection without a message to the peer, because none would arrive.
+// cut closes the connection without sending a message to the peer, because no message would arrive. It records why.
 func (c *conn) cut(why *cutError) {
 	c.recordCut(why)
 	c.closeNet()
 }
 
-// advance enters a phase, unless the connection is in a later one. Called with mu held.
+// advance enters the given phase, unless the connection is already in a later one. The caller must hold c.mu.
 func (c *conn) advance(to phase) { c.phase = max(c.phase, to) }
 
 // closeNet closes the net.Conn and cancels the connection's context.
 func (c *conn) closeNet() {
-	_ = c.net.Close() // first, so that a reader that leaves throttle cannot read
+	_ = c.net.Close() // first, so that a reader that returns from throttle cannot read
 	c.mu.Lock()
 	if c.phase == phaseClosing {
 		c.setWhy(c.ending.why())
@@ -274,8 +278,9 @@ func (c *conn) closeNet() {
 	c.cancel()
 }
 
-// recordCut records why the connection is lost. Only the first reason counts, because later errors follow from it. If
-// the peer leaves during the close handshake, the reason is that of the ending.
+// recordCut records why the connection was lost. Only the first reason is kept, because later errors are its
+// consequences. If the peer disconnects or violates the protocol during the close handshake, recordCut records the
+// reason for which the server closes the connection.
 func (c *conn) recordCut(why *cutError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,7 +291,7 @@ func (c *conn) recordCut(why *cutError) {
 	c.setWhy(why)
 }
 
-// setWhy sets why unless it is set. Called with mu held.
+// setWhy sets c.why unless it is already set. The caller must hold c.mu.
 func (c *conn) setWhy(why error) {
 	if !c.whySet {
 		c.whySet, c.why = true, why
@@ -296,8 +301,8 @@ func (c *conn) setWhy(why error) {
 // maxCursors is the maximum number of cursors in one log record.
 const maxCursors = 32
 
-// logCut logs the end of a connection that had no close handshake: at level Info with the cursors of its streams if
-// it was cut, otherwise at level Debug. The streams are those of the ending and of ops.
+// logCut logs the end of a connection that had no close handshake. If the connection was cut, the level is Info and the
+// record contains the cursors of the given streams and of the streams of ops. Otherwise the level is Debug.
 func (c *conn) logCut(why error, streams []resumePoint, ops []*operation) {
 	var s *cutError
 	if !errors.As(why, &s) {
@@ -319,8 +324,8 @@ func (c *conn) logCut(why error, streams []resumePoint, ops []*operation) {
 	c.server.log.Log(c.ctx, level, "gqlws: connection cut", attrs...)
 }
 
-// resumePointsOf returns the positions of retired streams. It omits a stream whose Next is running: that one is
-// between two cursors and may be closed at any time.
+// resumePointsOf returns the positions of the streams of retired operations. It omits a stream whose Next is running,
+// because its cursor may change and the stream may be closed at any time.
 func (c *conn) resumePointsOf(ops []*operation) []resumePoint {
 	var all []resumePoint
 	for _, op := range ops {

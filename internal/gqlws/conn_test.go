@@ -15,7 +15,7 @@ import (
 
 const startA = `{"id":"a","type":"start","payload":{"query":"subscription{a}"}}`
 
-func TestPeerThatDoesNotReadIsCut(t *testing.T) {
+func TestPeerThatDoesNotReadIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Buffer
 		o := testOptions
@@ -28,9 +28,10 @@ func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 
 		time.Sleep(o.WriteTimeout - time.Millisecond)
 		if remainingSockets(s) != 1 {
-			t.Error("the peer was cut before WriteTimeout")
+			t.Error("the connection was cut before WriteTimeout")
 		}
-		if n := st.countNextCalls(); n != 2 { // the first call returns nothing, the second one the payload that is being written
+		// The first call returns nothing, and the second one returns the payload that is being written.
+		if n := st.countNextCalls(); n != 2 {
 			t.Errorf("Next was called %d times during a stalled write, want 2", n)
 		}
 		time.Sleep(time.Millisecond)
@@ -38,13 +39,13 @@ func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 			t.Error("the connection is still open after WriteTimeout")
 		}
 		if !strings.Contains(log.String(), `reason="write failed"`) || !strings.Contains(log.String(), "timeout") {
-			t.Errorf("the log lacks the reason: %s", log.String())
+			t.Errorf("the log does not contain the reason \"write failed\" and a timeout: %s", log.String())
 		}
 		p.conn.Close()
 	})
 }
 
-func TestPeerThatSendsWithoutReadingIsThrottledAndCut(t *testing.T) {
+func TestPeerThatSendsWithoutReadingIsThrottledAndDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
 		p := dial(t, s, newFakeSession(t))
@@ -67,7 +68,8 @@ func TestPeerThatSendsWithoutReadingIsThrottledAndCut(t *testing.T) {
 	})
 }
 
-// A slowStartSession delays Start, and refuses queries with an error of maxOutbox bytes.
+// A slowStartSession is a Session whose Start waits until release is closed. It refuses queries with an error of
+// maxOutbox bytes.
 type slowStartSession struct{ *fakeSession }
 
 func (s slowStartSession) Start(ctx context.Context, payload []byte) (Operation, error) {
@@ -78,9 +80,9 @@ func (s slowStartSession) Start(ctx context.Context, payload []byte) (Operation,
 	return Operation{}, requestError(strings.Repeat("x", maxOutbox), "BAD_REQUEST")
 }
 
-// If Start returns after the connection has ended, the operation does not run, and the reader does not wait until the
-// error is written.
-func TestStartAfterEndReleasesOperation(t *testing.T) {
+// If the connection ends while Start is running, the operation does not run, and the reader does not wait until an
+// error of Start has been written.
+func TestOperationIsReleasedIfConnectionEndsDuringStart(t *testing.T) {
 	for name, query := range map[string]string{"refused": "{a}", "started": "subscription{a}"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -94,7 +96,7 @@ func TestStartAfterEndReleasesOperation(t *testing.T) {
 				close(ss.release)
 				if name == "started" {
 					if err := ss.stream(1).closeReason(); err != ErrExpired {
-						t.Errorf("the stream was closed with %v, want %v", err, ErrExpired)
+						t.Errorf("Stream.Close received %v, want %v", err, ErrExpired)
 					}
 				}
 				if remainingSockets(s) != 0 || ss.openStreams() != 0 {
@@ -106,14 +108,14 @@ func TestStartAfterEndReleasesOperation(t *testing.T) {
 	}
 }
 
-// A refusingSession refuses all peers.
+// A refusingSession is a Session whose Init refuses all peers.
 type refusingSession struct{ *fakeSession }
 
 func (refusingSession) Init(context.Context, []byte) (context.Context, error) {
 	return nil, errors.New("unknown peer")
 }
 
-func TestLegacyPeerCanBeRefusedAtStart(t *testing.T) {
+func TestLegacyPeerIsRefusedAtStartIfInitFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, refusingSession{ss}).startReading()
@@ -127,7 +129,7 @@ func TestLegacyPeerCanBeRefusedAtStart(t *testing.T) {
 	})
 }
 
-func TestReadingPeerMaySendBursts(t *testing.T) {
+func TestPeerThatReadsMaySendBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
 		p := dial(t, s, newFakeSession(t)).startReading()
@@ -144,7 +146,7 @@ func TestReadingPeerMaySendBursts(t *testing.T) {
 	})
 }
 
-func TestStreamsAlternate(t *testing.T) {
+func TestBusyStreamDoesNotDelayOtherStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
@@ -205,12 +207,12 @@ func TestStreamIsClosedAfterNextReturns(t *testing.T) {
 		p.expect(`{"type":"complete","id":"a","payload":null}`) // without the data
 		p.expectNothing()
 		if ss.openStreams() != 0 {
-			t.Error("the stream is open after Next returned, want it closed")
+			t.Error("the stream is still open after Next has returned, want it closed")
 		}
 		for id := range testOptions.MaxSubscriptions {
 			p.sendText(fmt.Sprintf(`{"id":%d,"type":"start","payload":{"query":"subscription{a}"}}`, id))
 		}
-		p.expectNothing() // the stopped one does not count against MaxSubscriptions
+		p.expectNothing() // the stopped subscription does not count toward MaxSubscriptions
 		p.conn.Close()
 		shutdown(t, s)
 	})
@@ -221,14 +223,14 @@ func TestNextIsCalledUntilItReturnsNothing(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()
 		p.sendText(startA)
-		ss.stream(1).push("1", "2", "3") // calls wake once
+		ss.stream(1).push("1", "2", "3") // calls wake only once
 		p.expect(`{"type":"data","id":"a","payload":1}`, `{"type":"data","id":"a","payload":2}`, `{"type":"data","id":"a","payload":3}`)
 		p.conn.Close()
 		shutdown(t, s)
 	})
 }
 
-func TestInitIsCalledOnceWithoutConnectionInit(t *testing.T) {
+func TestOperationsWithoutConnectionInitCallInitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()

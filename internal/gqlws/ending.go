@@ -10,34 +10,34 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Reasons why a connection ended. Stream.Close and Session.Closed receive one of them or ErrShutdown; use errors.Is. If
-// the Session ended the connection, by Init or by a lost stream, they receive a *RequestError; use errors.As.
+// These errors and ErrShutdown are the reasons why a connection ended. Stream.Close and Session.Closed receive an error
+// that wraps one of them. If Init or a lost stream ended the connection, they receive a *RequestError instead.
 var (
-	// ErrCut means that the connection was closed without a message to the peer, because none would arrive: a write
-	// stalled, a frame or a pong did not arrive, or Shutdown's context ended. The text has the reason; the cause is
-	// wrapped.
+	// ErrCut means that the server closed the connection without a message to the peer, because no message would have
+	// arrived. For example, a write stalled, a pong did not arrive in time, or the context of Shutdown was done. The
+	// error text contains the reason, and the error also wraps the cause.
 	ErrCut = errors.New("gqlws: connection cut")
-	// ErrGone means that the peer left, with or without a close frame.
-	ErrGone = errors.New("gqlws: peer is gone")
-	// ErrExpired means that the deadline of the context that Init returned has passed.
+	// ErrGone means that the peer disconnected, with or without a close frame.
+	ErrGone = errors.New("gqlws: peer disconnected")
+	// ErrExpired means that the peer's credential expired: the deadline of a context that Init returned has passed.
 	ErrExpired = errors.New("gqlws: session expired")
-	// ErrRefused means that the peer violated the protocol, exceeded a limit, or was refused by Init. In the last case
-	// it wraps Init's error.
+	// ErrRefused means that the peer violated the protocol, exceeded a limit, or was refused by Init. If Init refused
+	// the peer, the error also wraps Init's error.
 	ErrRefused = errors.New("gqlws: peer refused")
 )
 
 // A cutError is the reason why a connection ended without a close handshake.
 type cutError struct {
-	kind   error // ErrCut, ErrGone or ErrRefused
-	reason string
-	err    error
+	kind   error  // ErrCut, ErrGone or ErrRefused
+	reason string // what failed
+	err    error  // the cause
 }
 
 func (e *cutError) Error() string   { return fmt.Sprintf("%v: %s: %v", e.kind, e.reason, e.err) }
 func (e *cutError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// readEndReason returns the reason for err, with which the reader ended. It is used only if the netConn has not
-// reported an error. The cause is then the WebSocket library or the reader itself.
+// readEndReason returns the reason for err, with which the reader has ended. It matters only if the netConn has
+// recorded no error of the network. In that case, err comes from coder/websocket or from the reader itself.
 func readEndReason(err error) *cutError {
 	switch {
 	case closedByPeer(err):
@@ -45,7 +45,7 @@ func readEndReason(err error) *cutError {
 	case errors.Is(err, errInternal):
 		return &cutError{ErrCut, "reader failed", err}
 	case errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded):
-		// The library waits five seconds for the rest of a close frame.
+		// coder/websocket waits at most five seconds for the rest of a close frame.
 		return &cutError{ErrCut, "close frame took too long", err}
 	default:
 		return &cutError{ErrRefused, "broken frame", err}
@@ -54,14 +54,17 @@ func readEndReason(err error) *cutError {
 
 func closedByPeer(err error) bool { return websocket.CloseStatus(err) != -1 }
 
-// An ending is the reason why the server ends a connection. Only the first ending of a connection counts.
+// An ending describes why the server ends a connection. A connection has at most one ending, because the first one
+// counts.
 type ending struct {
 	cause   cause
-	err     json.RawMessage // encoded GraphQL error; nil if there is none or the cause implies it
-	detail  string          // for the reason in the close frame and for the Session
-	session error           // the Session's error, if it ended the connection
+	err     json.RawMessage // encoded GraphQL error; nil if there is none or if the cause determines it
+	detail  string          // text for the reason in the close frame and for the error of the Session
+	session error           // error of the Session, if that error ended the connection
 
-	resumePoints []resumePoint // if causedByServer(): of the running streams and of a lost one
+	// resumePoints holds the positions of the running streams and of a lost stream. It is set only if the peer is not
+	// at fault (causedByServer).
+	resumePoints []resumePoint
 }
 
 // A resumePoint is the position of a stream when its connection ended.
@@ -69,16 +72,16 @@ type resumePoint struct {
 	id     operationID
 	stream Stream // nil if the stream was lost
 	cursor string
-	err    *RequestError // error with which the stream ended or was about to end; it has the cursor
+	err    *RequestError // error with which the stream ended or was going to end; it contains the cursor
 }
 
-// overLimit returns the ending of a connection that exceeded a limit. detail is the message for the peer.
+// overLimit returns the ending of a connection whose peer exceeded a limit. detail is the message for the peer.
 func overLimit(c cause, detail string) ending {
 	return ending{cause: c, err: encodeError(detail, "LIMIT_EXCEEDED"), detail: detail}
 }
 
-// causedByServer reports whether the connection ends without a fault of the peer. The peer then receives the
-// positions or errors of its streams, so that it can continue on another connection.
+// causedByServer reports whether the connection ends through no fault of the peer. In that case, the peer receives the
+// positions or errors of its streams, so that it can resume them on another connection.
 func (e *ending) causedByServer() bool {
 	switch e.cause {
 	case causeShutdown, causeExpired, causeLost, causeInternal, causeTryAgain:
@@ -87,7 +90,7 @@ func (e *ending) causedByServer() bool {
 	return false
 }
 
-// why returns the error for Stream.Close and Session.Closed.
+// why returns the error that Stream.Close and Session.Closed receive.
 func (e *ending) why() error {
 	switch e.cause {
 	case causeTerminated:
@@ -105,27 +108,28 @@ func (e *ending) why() error {
 	}
 }
 
+// A cause is the kind of an ending.
 type cause int
 
 const (
-	causeTerminated cause = iota // the peer sent connection_terminate
-	causeRefused                 // Init returned an error
-	causeExpired                 // the credential expired
-	causeShutdown
-	causeLost        // a stream was lost (legacy)
-	causeInitTimeout // no connection_init or operation in time
-	causeMalformed   // one malformed frame, or too many in a row
-	causeNotUTF8     // a message was not UTF-8
-	causeTooBig      // a message was too large
-	causeTooFast     // too many messages in a short time
-	causeInternal
-	causeTryAgain   // Init returned a lost *RequestError
-	causeNoInit     // strict: subscribe before connection_init
-	causeSecondInit // strict: another connection_init
-	causeIDInUse    // strict: an id that is in use
+	causeTerminated  cause = iota // the peer sent connection_terminate
+	causeRefused                  // Init returned an error
+	causeExpired                  // the credential expired
+	causeShutdown                 // Shutdown was called
+	causeLost                     // a stream was lost (legacy protocol)
+	causeInitTimeout              // no connection_init or operation arrived in time
+	causeMalformed                // one malformed frame, or too many in a row
+	causeNotUTF8                  // a message was not UTF-8
+	causeTooBig                   // a message was too large
+	causeTooFast                  // too many messages in a short time
+	causeInternal                 // Init returned a *RequestError
+	causeTryAgain                 // Init returned a *RequestError with Lost set
+	causeNoInit                   // subscribe arrived before connection_init (strict protocol)
+	causeSecondInit               // connection_init arrived twice (strict protocol)
+	causeIDInUse                  // an operation has an id that is in use (strict protocol)
 )
 
-// Messages and the error code that peers receive when the server ends a connection.
+// These are the messages and the error code that peers receive when the server ends a connection.
 const (
 	messageShutdown = "Service is shutting down"
 	messageExpired  = "Session expired"

@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// These tests check that a peer receives the first reason for the end of its connection, whatever it sends afterwards.
+// The tests in this file check that a peer receives the first reason for the end of its connection, whatever the peer
+// sends afterwards.
 
-// The library closes the connection at once if a frame is broken. It must not do so before the writer has sent the
-// reason.
+// coder/websocket closes the connection immediately if a frame is broken. It must not do so before the writer has sent
+// the first reason.
 func TestBrokenFrameDoesNotReplaceFirstReason(t *testing.T) {
 	const error, code = `{"type":"connection_error","id":null,"payload":{"message":`, `"extensions":{"code":"`
 	large := strings.Repeat(" ", int(testOptions.MaxMessage))
@@ -48,8 +49,8 @@ func TestBrokenFrameDoesNotReplaceFirstReason(t *testing.T) {
 	}
 }
 
-// An error of the reader must not close the connection before the close frame is written, even if the peer reads late.
-func TestLateReaderReceivesCloseFrameDespiteBrokenFrame(t *testing.T) {
+// A broken frame must not close the connection before the close frame is written, even if the peer starts to read late.
+func TestSlowPeerReceivesCloseFrameDespiteBrokenFrame(t *testing.T) {
 	terminate := []byte(`{"type":"connection_terminate"}`)
 	for name, tc := range map[string]struct {
 		protocol string
@@ -63,7 +64,7 @@ func TestLateReaderReceivesCloseFrameDespiteBrokenFrame(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss := NewServer(testOptions), newFakeSession(t)
 				p := dialAs(t, s, ss, tc.protocol, nil)
-				unmasked := []byte{0x80 | opText, 1, 'x'} // the library closes without a close frame
+				unmasked := []byte{0x80 | opText, 1, 'x'} // coder/websocket closes without a close frame
 				_ = p.write(append(frameOf(true, opText, tc.send), unmasked...))
 				synctest.Wait()
 				p.startReading()
@@ -81,7 +82,7 @@ func TestBrokenFrameAndEOFDoNotReplaceFirstReason(t *testing.T) {
 	ctx := testContext(t)
 	for i := range 5 {
 		c := dialLoopback(t, url)
-		ss.waitStream(ctx, i+1).push(numberedPayload(i, 10_000_000)) // more than the kernel holds
+		ss.waitStream(ctx, i+1).push(numberedPayload(i, 10_000_000)) // more than fits in the kernel's buffers
 		if _, err := c.br.Peek(1); err != nil {
 			t.Fatal(err)
 		}
@@ -93,15 +94,16 @@ func TestBrokenFrameAndEOFDoNotReplaceFirstReason(t *testing.T) {
 			`{"type":"connection_error","id":null,"payload":{"message":"Message is larger than 512 bytes","extensions":{"code":"LIMIT_EXCEEDED"}}}`,
 			"CLOSE 1009 message too big")
 		if why := <-ss.closed; !errors.Is(why, ErrRefused) {
-			t.Errorf("closed with %v, want %v", why, ErrRefused)
+			t.Errorf("Session.Closed received %v, want %v", why, ErrRefused)
 		}
 	}
 	shutdown(t, s)
 }
 
-// While a peer reads the last messages, FrameTimeout must not pass for the rest of its own message. The rest is read, so
-// that no TCP reset discards the last messages.
-func TestLateReaderIsReadToTheEnd(t *testing.T) {
+// A peer may read the last messages of the server before it has sent the rest of its own message. The server must read
+// this rest, because a TCP reset could otherwise discard the last messages. FrameTimeout must not end the connection
+// earlier.
+func TestRestOfMessageIsReadBeforeConnectionCloses(t *testing.T) {
 	large := frameOf(false, opText, make([]byte, testOptions.MaxMessage+1))
 	for name, tc := range map[string]struct{ send, rest []byte }{
 		"a message too big":      {large, frameOf(true, 0, []byte("its rest"))},
@@ -120,7 +122,7 @@ func TestLateReaderIsReadToTheEnd(t *testing.T) {
 				p.noAnswers = true
 				p.startReading()
 				if err := p.write(tc.rest); err != nil {
-					t.Errorf("the rest was not read: %v", err)
+					t.Errorf("the rest of the message was not read: %v", err)
 				}
 				p.conn.Close()
 				shutdown(t, s)

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// errAny stands for any *RequestError in the table of TestCloseReasons.
+// errAny stands for any *RequestError in the test table of TestStreamAndSessionReceiveCloseReason.
 var errAny = errors.New("a request error")
 
+// isEnd reports whether err is the expected close reason.
 func isEnd(err, want error) bool {
 	if want == errAny {
 		var r *RequestError
@@ -23,13 +24,14 @@ func isEnd(err, want error) bool {
 	return errors.Is(err, want) // nil matches only nil
 }
 
-// An endingCase has one connection of the legacy protocol with a stream. Its session expires after an hour.
+// An endingCase holds a server and one connection of the legacy protocol, which has one open stream. The session of the
+// connection expires after an hour.
 type endingCase struct {
 	s      *Server
 	ss     *fakeSession
 	p      *peer
 	st     *fakeStream
-	cancel context.CancelFunc // cancels the context of shutdown
+	cancel context.CancelFunc // cancels the context that the method shutdown passes to Shutdown
 	done   chan error
 }
 
@@ -44,7 +46,7 @@ func loss() *RequestError {
 	return &RequestError{Errors: []json.RawMessage{json.RawMessage(`{"message":"Gap"}`)}, Lost: true}
 }
 
-func TestCloseReasons(t *testing.T) {
+func TestStreamAndSessionReceiveCloseReason(t *testing.T) {
 	const startB = `{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`
 	stall := func(g *endingCase) { // the peer stops reading during a write
 		g.p.stopReading()
@@ -142,18 +144,18 @@ func TestCloseReasons(t *testing.T) {
 				g.st = g.ss.stream(1)
 				tc.act(g)
 				if got := g.st.closeReason(); !isEnd(got, tc.stream) || got != nil && !strings.Contains(got.Error(), tc.text) {
-					t.Errorf("the stream was closed with %v, want %v and %q", got, tc.stream, tc.text)
+					t.Errorf("Stream.Close received %v, want %v with the text %q", got, tc.stream, tc.text)
 				}
-				if tc.conn == ErrGone { // the peer leaves if only the stream has ended
+				if tc.conn == ErrGone { // only the stream has ended: disconnect the peer
 					g.p.conn.Close()
 				}
 				synctest.Wait()
-				time.Sleep(testOptions.WriteTimeout) // "terminated during a stalled write"
+				time.Sleep(testOptions.WriteTimeout) // for the case "terminated during a stalled write"
 				if got := g.ss.closeReason(); !isEnd(got, tc.conn) || got != nil && !strings.Contains(got.Error(), tc.text) {
-					t.Errorf("the session was closed with %v, want %v and %q", got, tc.conn, tc.text)
+					t.Errorf("Session.Closed received %v, want %v with the text %q", got, tc.conn, tc.text)
 				}
 				if tc.conn == ErrCut && strings.HasSuffix(tc.text, "failed") && !errors.Is(g.ss.closeReason(), os.ErrDeadlineExceeded) {
-					t.Errorf("%v does not wrap os.ErrDeadlineExceeded", g.ss.closeReason())
+					t.Errorf("Session.Closed received %v, want it to wrap os.ErrDeadlineExceeded", g.ss.closeReason())
 				}
 				g.p.conn.Close()
 				shutdown(t, g.s)
@@ -166,7 +168,7 @@ func TestCloseReasons(t *testing.T) {
 	}
 }
 
-func TestStalledPingCutsConnection(t *testing.T) {
+func TestStalledPingWriteCutsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()
@@ -175,15 +177,16 @@ func TestStalledPingCutsConnection(t *testing.T) {
 		time.Sleep(testOptions.KeepAliveInterval + testOptions.WriteTimeout)
 		for _, err := range []error{ss.stream(1).closeReason(), ss.closeReason()} {
 			if !errors.Is(err, ErrCut) || !strings.Contains(err.Error(), "write failed") {
-				t.Errorf("closed with %v, want ErrCut and \"write failed\"", err)
+				t.Errorf("Stream.Close or Session.Closed received %v, want ErrCut and \"write failed\"", err)
 			}
 		}
 		p.conn.Close()
 	})
 }
 
-// If a peer disconnects during the close handshake, the reason is still that of the server.
-func TestLeavingDuringCloseHandshakeKeepsReason(t *testing.T) {
+// If a peer disconnects during the close handshake, the close reason is still the reason for which the server started
+// the handshake.
+func TestDisconnectDuringCloseHandshakeKeepsCloseReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dialAs(t, s, ss, "graphql-transport-ws", nil).startReading()
@@ -198,16 +201,16 @@ func TestLeavingDuringCloseHandshakeKeepsReason(t *testing.T) {
 		p.conn.Close()
 		for n := range 2 {
 			if err := ss.stream(n + 1).closeReason(); err != ErrShutdown {
-				t.Errorf("stream %d was closed with %v, want %v", n+1, err, ErrShutdown)
+				t.Errorf("Close of stream %d received %v, want %v", n+1, err, ErrShutdown)
 			}
 		}
 		if err := ss.closeReason(); err != ErrShutdown {
-			t.Errorf("the session was closed with %v, want %v", err, ErrShutdown)
+			t.Errorf("Session.Closed received %v, want %v", err, ErrShutdown)
 		}
 	})
 }
 
-func TestBrokenFrameDuringCloseHandshakeKeepsReason(t *testing.T) {
+func TestBrokenFrameDuringCloseHandshakeKeepsCloseReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()
@@ -215,19 +218,20 @@ func TestBrokenFrameDuringCloseHandshakeKeepsReason(t *testing.T) {
 		p.stopReading()
 		go shutdown(t, s)
 		synctest.Wait()
-		_ = p.write([]byte{0x81, 1, 'x'}) // not masked: the library closes without a close frame
+		_ = p.write([]byte{0x81, 1, 'x'}) // not masked: coder/websocket closes without a close frame
 		if err := ss.stream(1).closeReason(); err != ErrShutdown {
-			t.Errorf("the stream was closed with %v, want %v", err, ErrShutdown)
+			t.Errorf("Stream.Close received %v, want %v", err, ErrShutdown)
 		}
 		if err := ss.closeReason(); err != ErrShutdown {
-			t.Errorf("the session was closed with %v, want %v", err, ErrShutdown)
+			t.Errorf("Session.Closed received %v, want %v", err, ErrShutdown)
 		}
 		p.conn.Close()
 	})
 }
 
-// A payload that Next returns while the connection ends precedes the last message, whose cursor is after it.
-func TestLastCursorFollowsPendingPayload(t *testing.T) {
+// If Next returns a payload while the connection is ending, the payload is sent before the last message, and the cursor
+// in the last message is after the payload.
+func TestLastCursorIsAfterPayloadSentDuringEnd(t *testing.T) {
 	for name, end := range map[string]func(*fakeStream){
 		"a payload": func(st *fakeStream) { st.push("1") },
 		"a loss":    func(st *fakeStream) { st.end(loss()) },
@@ -254,7 +258,7 @@ func TestLastCursorFollowsPendingPayload(t *testing.T) {
 				p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`,
 					"CLOSE 1001 session expired")
 				if err := st.closeReason(); err != ErrExpired {
-					t.Errorf("closed with %v, want %v", err, ErrExpired)
+					t.Errorf("Stream.Close received %v, want %v", err, ErrExpired)
 				}
 				p.conn.Close()
 				shutdown(t, s)
@@ -263,8 +267,8 @@ func TestLastCursorFollowsPendingPayload(t *testing.T) {
 	}
 }
 
-// If a session expires after a stream was lost, the peer still receives the error of the stream.
-func TestLossPrecedesSessionExpiry(t *testing.T) {
+// If a session expires after a stream was lost, the peer still receives the error of the lost stream.
+func TestLostStreamErrorIsSentDespiteSessionExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()

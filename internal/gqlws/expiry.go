@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// expiryOf returns the deadline of a context that Init returned, or zero if there is none.
+// expiryOf returns the deadline of ctx, which Session.Init has returned. If ctx has no deadline, it returns the zero
+// time.
 func expiryOf(ctx context.Context) time.Time {
 	deadline, _ := ctx.Deadline()
 	return deadline
 }
 
-// earliestExpiry returns the earliest expiry of the last accepted credential and of those under which running
-// operations were started. It returns zero if none expires. Called with mu held.
+// earliestExpiry returns the earliest expiry among the last accepted credential and the credentials under which the
+// running operations were started. It returns the zero time if none of them expires. The caller must hold c.mu.
 func (c *conn) earliestExpiry() time.Time {
 	earliest := c.credentialExpiry
 	for _, op := range c.ops {
@@ -23,8 +24,8 @@ func (c *conn) earliestExpiry() time.Time {
 	return earliest
 }
 
-// resetExpiryTimer sets the timer for the earliest expiry. It need not be called when an operation ends, because expire
-// checks the remaining ones. Called with mu held.
+// resetExpiryTimer sets the expiry timer to the earliest expiry. It need not be called when an operation ends, because
+// expire checks the remaining operations. The caller must hold c.mu.
 func (c *conn) resetExpiryTimer() {
 	if c.expiryTimer != nil {
 		c.expiryTimer.Stop()
@@ -35,6 +36,8 @@ func (c *conn) resetExpiryTimer() {
 	}
 }
 
+// expire is called by the expiry timer. It ends the connection if a credential has expired; otherwise it resets the
+// timer.
 func (c *conn) expire() {
 	c.mu.Lock()
 	at := c.earliestExpiry()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestEarliestExpiryOfAllRunningOperationsApplies(t *testing.T) {
+func TestConnectionExpiresWithEarliestCredentialInUse(t *testing.T) {
 	const (
 		short   = `{"type":"connection_init","payload":{"ttl":"10s"}}`
 		long    = `{"type":"connection_init","payload":{"ttl":"1h"}}`
@@ -50,7 +50,7 @@ func TestEarliestExpiryOfAllRunningOperationsApplies(t *testing.T) {
 					}
 				}
 				if got := time.Since(begun); got != tc.expires && (tc.expires > 0 || got < 24*time.Hour) {
-					t.Errorf("expired after %v, want %v", got, tc.expires)
+					t.Errorf("the session expired after %v, want %v", got, tc.expires)
 				}
 				close(ss.release)
 				p.conn.Close()

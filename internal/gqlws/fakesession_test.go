@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A fakeSession is a Session that peers control by the content of their messages.
+// A fakeSession is a Session that peers control with the content of their messages.
 type fakeSession struct {
 	t *testing.T
 
@@ -23,14 +23,13 @@ type fakeSession struct {
 	streams   []*fakeStream
 	openCount int
 	queries   int
-	release   chan struct{} // closed to let {wait} and {stubborn} return
-
-	shared  bool   // several connections use the session
-	sockets int    // open connections
-	opened  string // protocol passed to Opened
-	limits  []string
-	closed  bool
-	why     error
+	release   chan struct{} // closed to make the queries {wait} and {stubborn} return
+	shared    bool          // several connections use the session
+	sockets   int           // open connections
+	opened    string        // protocol passed to Opened
+	limits    []string
+	closed    bool
+	why       error
 }
 
 func newFakeSession(t *testing.T) *fakeSession {
@@ -41,7 +40,7 @@ func (s *fakeSession) Opened(ctx context.Context, protocol string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened != "" && !s.shared || protocol == "" {
-		s.t.Error("Opened was called twice, or without a protocol")
+		s.t.Error("Opened was called twice or without a protocol")
 	}
 	s.opened = protocol
 	s.sockets++
@@ -59,20 +58,20 @@ func (s *fakeSession) Closed(why error) {
 	defer s.mu.Unlock()
 	s.checkOpen("Closed")
 	if (s.openCount > 0 || s.queries > 0) && !s.shared {
-		s.t.Errorf("Closed was called while %d streams and %d queries run", s.openCount, s.queries)
+		s.t.Errorf("Closed was called while %d streams and %d queries were running", s.openCount, s.queries)
 	}
 	s.sockets--
 	s.closed, s.why = true, why
 }
 
-// checkOpen checks that a method is called after Opened and before Closed. Called with mu held.
+// checkOpen checks that a method is called after Opened and before Closed. The caller must hold s.mu.
 func (s *fakeSession) checkOpen(method string) {
 	if s.opened == "" || s.closed && !s.shared {
 		s.t.Errorf("%s was called before Opened or after Closed", method)
 	}
 }
 
-// closeReason returns the argument of Closed, which must have been called when all goroutines are blocked.
+// closeReason waits until all goroutines are blocked and returns the argument of Closed, which must have been called.
 func (s *fakeSession) closeReason() error {
 	s.t.Helper()
 	synctest.Wait()
@@ -84,7 +83,7 @@ func (s *fakeSession) closeReason() error {
 	return s.why
 }
 
-// query returns an Operation that is counted in s.queries while it runs.
+// query returns an Operation that calls run. While it runs, it is counted in s.queries.
 func (s *fakeSession) query(run func(context.Context) []byte) Operation {
 	return Operation{Run: func(ctx context.Context) []byte {
 		s.mu.Lock()
@@ -194,7 +193,7 @@ func (s *fakeSession) Start(ctx context.Context, payload []byte) (Operation, err
 			s.streams = append(s.streams, st)
 			s.openCount++
 			s.mu.Unlock()
-			wake() // allowed before Open has returned
+			wake() // wake may be called before Open has returned
 			return st, nil
 		}}, nil
 	default:
@@ -202,18 +201,17 @@ func (s *fakeSession) Start(ctx context.Context, payload []byte) (Operation, err
 	}
 }
 
-// A fakeStream returns the payloads of push and checks the order of calls.
+// A fakeStream returns the payloads that push adds. It checks that its methods are called in a valid order.
 type fakeStream struct {
 	session *fakeSession
 	ctx     context.Context
 	wake    func()
 
-	mu        sync.Mutex
-	queue     []string
-	err       error
-	cursor    string
-	nextCalls int
-
+	mu           sync.Mutex
+	queue        []string
+	err          error
+	cursor       string
+	nextCalls    int
 	pending      *RequestError
 	inCall       bool
 	closed       bool
@@ -227,7 +225,7 @@ type fakeStream struct {
 func (s *fakeStream) Next() ([]byte, error) {
 	s.mu.Lock()
 	if s.inCall || s.closed {
-		s.session.t.Error("Next was called during another call, or after Close")
+		s.session.t.Error("Next was called during another call or after Close")
 	}
 	s.inCall = true
 	s.nextCalls++
@@ -269,7 +267,7 @@ func (s *fakeStream) Pending() *RequestError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.inCall {
-		s.session.t.Error("Pending was called after Close, or during Next")
+		s.session.t.Error("Pending was called after Close or during Next")
 	}
 	return s.pending
 }
@@ -281,7 +279,7 @@ func (s *fakeStream) Close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.inCall {
-		s.session.t.Error("Close was called twice, or during Next")
+		s.session.t.Error("Close was called twice or during Next")
 	}
 	if s.ctx.Err() == nil {
 		s.session.t.Error("Close was called before the operation's context was canceled")
@@ -290,7 +288,7 @@ func (s *fakeStream) Close(why error) {
 	s.session.mu.Lock()
 	s.session.openCount--
 	s.session.mu.Unlock()
-	s.wake() // allowed after the end
+	s.wake() // wake may be called after the end
 	if s.panicInCalls {
 		panic("Close")
 	}
@@ -310,14 +308,13 @@ func (s *fakeStream) end(err error) {
 	s.wake()
 }
 
-// setCursor sets the position of the stream.
 func (s *fakeStream) setCursor(cursor string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cursor = cursor
 }
 
-// closeReason returns the argument of Close, which must have been called when all goroutines are blocked.
+// closeReason waits until all goroutines are blocked and returns the argument of Close, which must have been called.
 func (s *fakeStream) closeReason() error {
 	s.session.t.Helper()
 	synctest.Wait()
@@ -335,7 +332,7 @@ func (s *fakeStream) countNextCalls() int {
 	return s.nextCalls
 }
 
-// stream returns the nth stream, counted from 1, when all goroutines are blocked.
+// stream waits until all goroutines are blocked and returns the nth stream, counted from 1.
 func (s *fakeSession) stream(n int) *fakeStream {
 	synctest.Wait()
 	s.mu.Lock()

@@ -2,24 +2,25 @@ package gqlws
 
 import "encoding/binary"
 
-// Frames are built here because coder/websocket writes each one with a system call and a lock of its own. Built here,
-// several blocks go to a peer in one write without blocking (BenchmarkFrame, BenchmarkBurst). The library writes only
-// the close frame. Frames are not fragmented and, as RFC 6455 (5.2) requires of servers, not masked.
+// This package encodes WebSocket frames itself, because coder/websocket takes a lock and makes a system call for each
+// frame. With its own frames, the package sends several payloads to a peer in one non-blocking write (see
+// BenchmarkFrame and BenchmarkBurst). Only close frames are written by coder/websocket. Frames are never fragmented,
+// and they are not masked, because RFC 6455 (section 5.1) forbids servers to mask frames.
 
 const (
 	finText = 0x81
 	finPing = 0x89
 	finPong = 0x8a
 
-	// headerRoom is the space in bytes that openFrame reserves for a header before the payload's length is known. It
-	// fits payloads of 126 to 65535 bytes; sealFrame moves others.
+	// headerRoom is the number of bytes that openFrame reserves for the header, because the payload length is not known
+	// yet. The header of a payload of 126 to 65535 bytes fits exactly. For other lengths, sealFrame moves the payload.
 	headerRoom = 4
 )
 
-// openFrame starts a text frame. Append the payload next, then call sealFrame.
+// openFrame appends the beginning of a text frame to b. The caller must then append the payload and call sealFrame.
 func openFrame(b []byte) []byte { return append(b, finText, 126, 0, 0) }
 
-// sealFrame completes the text frame that openFrame started at offset from.
+// sealFrame completes the text frame that openFrame started at b[from]: it writes the payload length into the header.
 func sealFrame(b []byte, from int) []byte {
 	payload := b[from+headerRoom:]
 	n := len(payload)
@@ -44,7 +45,8 @@ func appendText(b, payload []byte) []byte {
 	return sealFrame(append(openFrame(b), payload...), from)
 }
 
-// appendControl appends a ping or a pong. The payload must have at most 125 bytes.
+// appendControl appends a ping or a pong to b. first is the first byte of the frame: finPing or finPong. The payload
+// must not exceed 125 bytes.
 func appendControl(b []byte, first byte, payload []byte) []byte {
 	return append(append(b, first, byte(len(payload))), payload...)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestIncompleteFrameIsCut(t *testing.T) {
+func TestIncompleteFrameCutsConnection(t *testing.T) {
 	start := frameOf(true, opText, []byte(startA))
 	part := frameOf(false, opText, []byte(`{"type":`))
 	ping := frameOf(true, opPing, nil)
@@ -34,7 +34,7 @@ func TestIncompleteFrameIsCut(t *testing.T) {
 				}
 				time.Sleep(testOptions.FrameTimeout - time.Millisecond)
 				if remainingSockets(s) != 1 {
-					t.Error("the peer was cut before FrameTimeout")
+					t.Error("the connection was cut before FrameTimeout")
 				}
 				time.Sleep(time.Millisecond)
 				if remainingSockets(s) != 0 || ss.openStreams() != 0 {
@@ -45,7 +45,7 @@ func TestIncompleteFrameIsCut(t *testing.T) {
 	}
 }
 
-func TestIncompleteFrameSentWithHandshakeIsCut(t *testing.T) {
+func TestIncompleteFrameSentWithHandshakeCutsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
 		p := dialAs(t, s, newFakeSession(t), "graphql-ws", frameOf(true, opText, []byte(startA))[:10]).startReading()
@@ -56,7 +56,7 @@ func TestIncompleteFrameSentWithHandshakeIsCut(t *testing.T) {
 	})
 }
 
-func TestFragmentsDoNotExtendFrameDeadline(t *testing.T) {
+func TestFragmentsDoNotExtendFrameTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
 		p := dial(t, s, newFakeSession(t)).startReading()
@@ -68,12 +68,12 @@ func TestFragmentsDoNotExtendFrameDeadline(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if d := time.Since(begin); d > testOptions.FrameTimeout {
-			t.Errorf("the peer was cut after %v, want %v", d, testOptions.FrameTimeout)
+			t.Errorf("the connection was cut after %v, want %v", d, testOptions.FrameTimeout)
 		}
 	})
 }
 
-func TestSlowCompleteMessagesAreProcessed(t *testing.T) {
+func TestMessagesSentInSlowPiecesAreProcessed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
 		p := dial(t, s, newFakeSession(t)).startReading()
@@ -133,7 +133,7 @@ func TestTooLargeMessageEndsConnection(t *testing.T) {
 	}
 }
 
-// If the peer disconnects inside a message, the received part is not processed.
+// If the peer disconnects inside a message, the part that has arrived is not processed.
 func TestPartialMessageIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
@@ -149,7 +149,7 @@ func TestPartialMessageIsIgnored(t *testing.T) {
 	})
 }
 
-// The Init of a slowInitSession takes longer than FrameTimeout.
+// A slowInitSession is a Session whose Init takes longer than FrameTimeout.
 type slowInitSession struct{ *fakeSession }
 
 func (s slowInitSession) Init(ctx context.Context, payload []byte) (context.Context, error) {
@@ -157,7 +157,7 @@ func (s slowInitSession) Init(ctx context.Context, payload []byte) (context.Cont
 	return s.fakeSession.Init(ctx, payload)
 }
 
-func TestInitTimeDoesNotCountAsFrameTime(t *testing.T) {
+func TestDurationOfInitDoesNotCountTowardFrameTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, slowInitSession{ss}).startReading()
@@ -168,7 +168,7 @@ func TestInitTimeDoesNotCountAsFrameTime(t *testing.T) {
 		}()
 		time.Sleep(testOptions.FrameTimeout + 2*time.Second)
 		if remainingSockets(s) != 1 {
-			t.Errorf("the peer was cut with %v, want it connected", ss.why)
+			t.Errorf("the connection was cut with %v, want it open", ss.why)
 		}
 		p.conn.Close()
 		shutdown(t, s)

@@ -7,10 +7,11 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// The functions below call methods of a Session, its Streams and its queries. They convert panics and invalid results
-// to errors.
+// The functions below call the host's code: methods of a Session or a Stream, and functions of an Operation. Each of
+// them recovers and logs a panic. A function with an error result also returns an error after a panic or an invalid
+// result.
 
-// limitID is the argument of Session.Limit if an operation id is too long.
+// limitID is the name that Session.Limit receives if an operation id is too long.
 const limitID = "IDBytes"
 
 func (c *conn) callOpened() {
@@ -44,7 +45,7 @@ func (c *conn) callStart(ctx context.Context, payload []byte) (o Operation, err 
 	defer c.recoverPanic("Session.Start", &err)
 	o, err = c.peer.Start(ctx, payload)
 	if err == nil && (o.Run == nil) == (o.Open == nil) {
-		err = errors.New("gqlws: operation has neither Run nor Open, or both")
+		err = errors.New("gqlws: Session.Start must set either Operation.Run or Operation.Open")
 	}
 	return o, err
 }
@@ -52,7 +53,7 @@ func (c *conn) callStart(ctx context.Context, payload []byte) (o Operation, err 
 func (c *conn) callOpen(open func(wake func()) (Stream, error), wake func()) (s Stream, err error) {
 	defer c.recoverPanic("Operation.Open", &err)
 	if s, err = open(wake); err == nil && s == nil {
-		err = errors.New("gqlws: subscription has no Stream")
+		err = errors.New("gqlws: Operation.Open returned neither a Stream nor an error")
 	}
 	return s, err
 }
@@ -83,12 +84,13 @@ func (c *conn) callPending(s Stream) (own *RequestError) {
 func (c *conn) callRun(ctx context.Context, run func(context.Context) []byte) (payload []byte, err error) {
 	defer c.recoverPanic("Operation.Run", &err)
 	if payload = run(ctx); len(payload) == 0 {
-		err = errors.New("gqlws: query returned no response")
+		err = errors.New("gqlws: Operation.Run returned an empty response")
 	}
 	return payload, err
 }
 
-// runProtected runs f and then calls ended, with an error if code of the host in f panicked or called runtime.Goexit.
+// runProtected runs f and then calls ended. The argument of ended is nil, or errInternal if f panicked or called
+// runtime.Goexit. The parameter what is the name of f in the log.
 func (c *conn) runProtected(what string, f func(), ended func(error)) {
 	err := error(errInternal)
 	defer func() { ended(err) }()
@@ -97,7 +99,8 @@ func (c *conn) runProtected(what string, f func(), ended func(error)) {
 	err = nil
 }
 
-// recoverPanic is deferred around code of the host. It logs a panic and sets *err to errInternal.
+// recoverPanic must be deferred around a call into the host's code. If that code panics, recoverPanic logs the panic
+// and sets *err to errInternal. The parameter what is the name of the call in the log.
 func (c *conn) recoverPanic(what string, err *error) {
 	if v := recover(); v != nil {
 		p := guard.New(v)

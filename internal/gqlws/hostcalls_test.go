@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A goexitSession calls runtime.Goexit in one of its methods. Code of a host may do that, for example a test that calls
-// t.Fatal in a hook.
+// A goexitSession calls runtime.Goexit in the method that from names. The code of a host may do that, for example if a
+// hook calls t.Fatal in a test.
 type goexitSession struct {
 	closeSession
 	from string
@@ -38,7 +38,7 @@ func TestGoexitInSessionEndsConnection(t *testing.T) {
 	}{
 		"Opened":             {"Opened", nil},
 		"Limit MessageBytes": {"Limit", []string{strings.Repeat(" ", 600)}},
-		// More than the burst, because a slow test may send over several seconds.
+		// These are more than a burst, because a slow test may need several seconds to send them.
 		"Limit MessageRate": {"Limit", slices.Repeat([]string{`{"type":"stop"}`}, 100)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestGoexitInSessionEndsConnection(t *testing.T) {
 			c := dialClient(t, nc, err)
 			for _, text := range tc.send {
 				if _, err := c.nc.Write(frameOf(true, opText, []byte(text))); err != nil {
-					break // it is closed already
+					break // the server has closed the connection
 				}
 			}
 			select {
@@ -58,7 +58,7 @@ func TestGoexitInSessionEndsConnection(t *testing.T) {
 				if why == nil {
 					t.Error("Closed received nil, want an error")
 				}
-			case <-time.After(20 * time.Second): // less than the time until missed pings
+			case <-time.After(20 * time.Second): // earlier than missed pings would cut the connection
 				t.Fatal("the connection is still open")
 			}
 			shutdown(t, s)
@@ -80,7 +80,7 @@ func TestGoexitInStreamEndsOnlyItsConnection(t *testing.T) {
 		bad.mu.Unlock()
 		bad.push("1")
 		if why := <-ss.closed; !errors.Is(why, ErrCut) || !strings.Contains(why.Error(), "writer failed") {
-			t.Errorf("closed with %v, want ErrCut and \"writer failed\"", why)
+			t.Errorf("Session.Closed received %v, want ErrCut and \"writer failed\"", why)
 		}
 		good.push("2")
 		c.expect(`{"type":"data","id":"a","payload":2}`)

@@ -18,11 +18,13 @@ import (
 	"time"
 )
 
-// go test -run TestIdleSockets -v ./internal/gqlws -idle.sockets=16000 takes a minute and a half.
-var idleSockets = flag.Int("idle.sockets", 0, "number of idle sockets whose CPU time is measured")
+// To run the measurement, which takes a minute and a half: go test -run TestIdleSockets -v ./internal/gqlws
+// -idle.sockets=16000
+var idleSockets = flag.Int("idle.sockets", 0, "number of idle connections; 0 skips the measurement of their CPU time")
 
-// idleRole is the environment variable that sets the role of a process: the server, a loop of raw writes for comparison,
-// or the peers of one of them. The test uses several processes because one may not open so many files.
+// idleRole is the environment variable that contains the role of a process: the server, a loop of raw writes for
+// comparison, or the peers of one of these. The test uses several processes, because one process may not open so many
+// files.
 const idleRole = "GQLWS_IDLE_ROLE"
 
 func init() {
@@ -48,10 +50,10 @@ var (
 )
 
 // The test compares the CPU time of a server with that of a loop of raw writes. Both run at the same time on the same
-// machine and write the same frames to the same number of connections.
+// machine, and write the same frames to the same number of connections.
 func TestIdleSocketsCostLittleMoreThanRawWrites(t *testing.T) {
 	if *idleSockets == 0 {
-		t.Log("measures for a minute and a half if -idle.sockets is set")
+		t.Log("not measured: -idle.sockets is not set, and the measurement would take a minute and a half")
 		return
 	}
 	server, raw := startIdle(t, "server"), startIdle(t, "raw")
@@ -72,7 +74,7 @@ func TestIdleSocketsCostLittleMoreThanRawWrites(t *testing.T) {
 	}
 }
 
-// An idleProcess is a process of the test. It communicates by lines.
+// An idleProcess is a child process of the test. The test and the process exchange lines on stdin and stdout.
 type idleProcess struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -120,7 +122,7 @@ func (p *idleProcess) cpu(t *testing.T) time.Duration {
 	return time.Duration(ns)
 }
 
-// reportCPU responds to each input line with the CPU time used, until the input ends.
+// reportCPU responds to each line on stdin with the CPU time that this process has used. It returns when stdin ends.
 func reportCPU() error {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var u syscall.Rusage
@@ -173,7 +175,7 @@ func idleRaw(n int) error {
 		if err := raw.Control(func(fd uintptr) { fds[i] = int(fd) }); err != nil {
 			return err
 		}
-		defer c.Close() // otherwise the garbage collector closes it earlier
+		defer c.Close() // keeps c reachable, because the garbage collector would close it
 	}
 	fmt.Println("all")
 	go func() {
@@ -240,7 +242,7 @@ func idlePeers(n int) error {
 		for _, e := range events[:max(0, got)] {
 			k, err := syscall.Read(int(e.Fd), in)
 			if err != nil || k == 0 {
-				return fmt.Errorf("cut: %w", err)
+				return fmt.Errorf("the server closed a connection: %w", err)
 			}
 			if strings.Contains(string(in[:k]), idlePing) {
 				if _, err := syscall.Write(int(e.Fd), pong); err != nil {

@@ -2,9 +2,9 @@ package gqlws
 
 import "fmt"
 
-// A connection is in use after connection_init or while an operation runs. An unused connection is closed after the
-// time that the codec's initTimeout method returns. Other messages do not extend that time; otherwise a peer could
-// hold a connection forever without authentication.
+// A connection is in use after connection_init or while an operation is running. An unused connection is closed after
+// the time that the codec's initTimeout method returns. Other messages do not extend that time, because otherwise a
+// peer could hold a connection forever without authentication.
 
 // stopInitTimer stops the init timer. It is called before Session.Init, because a refused connection_init ends the
 // connection anyway.
@@ -17,14 +17,14 @@ func (c *conn) stopInitTimer() {
 	}
 }
 
-// resetInitTimer restarts the init timer if no operation is left. Called with mu held.
+// resetInitTimer restarts the init timer if no operation is left. The caller must hold c.mu.
 func (c *conn) resetInitTimer() {
 	if c.initTimer != nil && len(c.ops) == 0 {
 		c.initTimer.Reset(c.codec.initTimeout(c.options))
 	}
 }
 
-// checkInitTimeout is called by the init timer and closes an unused connection.
+// checkInitTimeout is called by the init timer. It closes the connection if it is unused.
 func (c *conn) checkInitTimeout() {
 	c.mu.Lock()
 	used := c.initTimer == nil || len(c.ops) > 0

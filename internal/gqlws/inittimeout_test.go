@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The transcripts in testdata/graphql-ws test peers that send no connection_init.
+// The transcripts in testdata/graphql-ws cover peers that send no connection_init.
 func TestConnectionInitStopsUnusedTimeout(t *testing.T) {
 	const query, init = `{"id":"1","type":"start","payload":{"query":"{info{version}}"}}`, `{"type":"connection_init"}`
 	for name, messages := range map[string][]string{
@@ -24,7 +24,7 @@ func TestConnectionInitStopsUnusedTimeout(t *testing.T) {
 				p.sendText(messages...)
 				time.Sleep(time.Hour)
 				if remainingSockets(s) != 1 {
-					t.Errorf("the connection was closed with %v, want it open", ss.why)
+					t.Errorf("the connection was closed with the reason %v, want it open", ss.why)
 				}
 				p.conn.Close()
 				shutdown(t, s)

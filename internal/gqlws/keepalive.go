@@ -8,7 +8,8 @@ import (
 // maxMissedPongs is the number of consecutive unanswered pings after which the connection is cut.
 const maxMissedPongs = 2
 
-// pingTick is called by the ping timer. It sends a ping or cuts the connection.
+// pingTick is called by the ping timer. It schedules a ping, or cuts the connection if the peer does not respond to
+// pings.
 func (c *conn) pingTick() {
 	c.mu.Lock()
 	silent := false
@@ -24,11 +25,11 @@ func (c *conn) pingTick() {
 	}
 }
 
-// schedulePing schedules a ping. It returns false if maxMissedPongs consecutive pings had no pong, so that the peer
-// must be cut. Called with mu held.
+// schedulePing schedules a ping. If maxMissedPongs consecutive pings had no pong, it returns false instead, and the
+// caller must cut the connection. The caller must hold c.mu.
 func (c *conn) schedulePing() bool {
-	// If the peer is not read, its pongs are not read either and are not missed. WriteTimeout and QueryWait limit that
-	// state.
+	// While the connection is not read, pongs are not read either, so that a missing pong does not count. WriteTimeout
+	// and QueryWait limit the duration of that state.
 	unread := c.hasWaitingQueries() || c.exceedsMaxUnsent() && c.options.WriteTimeout > 0
 	if c.awaitsPong && !unread {
 		c.missedPongs++
@@ -44,7 +45,7 @@ func (c *conn) cutUnresponsive() {
 	c.cut(&cutError{ErrCut, "no answer to pings", os.ErrDeadlineExceeded})
 }
 
-// handlePong is called when a pong has arrived.
+// handlePong is called when a pong has arrived. It resets the number of missed pongs.
 func (c *conn) handlePong() {
 	c.net.endFrame()
 	c.mu.Lock()
@@ -52,8 +53,8 @@ func (c *conn) handlePong() {
 	c.awaitsPong, c.missedPongs = false, 0
 }
 
-// handlePing responds to a ping. It is called by the reader and waits for room; that time does not count for the
-// deadline of the next frame.
+// handlePing queues a pong as the response to a ping. It is called by the reader and blocks while too much is queued.
+// The time of this wait does not count toward the deadline of the next frame.
 func (c *conn) handlePing(payload []byte) {
 	c.mu.Lock()
 	if c.phase < phaseEnding {
@@ -66,8 +67,8 @@ func (c *conn) handlePing(payload []byte) {
 }
 
 // keepAliveTick is called by the keep-alive timer and schedules a keep-alive. If the codec has frequent keep-alives,
-// this is the second keep-alive: a ping goes with it, and the wheel sends all later ones. Otherwise each keep-alive
-// is due at a multiple of the interval after the ack, even if the previous one was late.
+// this is the second one: it is sent together with a ping, and the wheel sends all later keep-alives. Otherwise each
+// keep-alive is due at a multiple of the interval after the ack, even if the previous one was late.
 func (c *conn) keepAliveTick() {
 	c.mu.Lock()
 	if c.phase >= phaseEnding {
@@ -91,8 +92,8 @@ func (c *conn) keepAliveTick() {
 	}
 }
 
-// wheelTick is called by the wheel. It schedules a keep-alive, and a ping with every fifth one, and reports whether the
-// caller must queue the connection in the writer pool.
+// wheelTick is called by the wheel. It schedules a keep-alive and, with every fifth keep-alive, a ping. It reports
+// whether the caller must queue the connection in the writer pool.
 func (c *conn) wheelTick() bool {
 	c.mu.Lock()
 	if c.phase >= phaseEnding {

@@ -17,9 +17,9 @@ func TestPongResetsMissedPings(t *testing.T) {
 		if err := p.send(opPong, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(35 * time.Second) // the ping after 45 s is missed after 60 s
+		time.Sleep(35 * time.Second) // the ping after 45 s counts as missed after 60 s
 		if remainingSockets(s) != 1 {
-			t.Error("the peer was cut, want it connected after one missed ping")
+			t.Error("the connection was cut after one missed ping, want it open")
 		}
 		p.conn.Close()
 		shutdown(t, s)
@@ -43,7 +43,7 @@ func TestPingTimeoutDoesNotInterruptCloseHandshake(t *testing.T) {
 	})
 }
 
-func TestPingsAfterEndQueueNoPongs(t *testing.T) {
+func TestNoPongsAreQueuedWhileConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss) // does not read
@@ -70,7 +70,7 @@ func TestPingsAfterEndQueueNoPongs(t *testing.T) {
 		}
 		queued("stalled write")
 		if len(sent) > 0 {
-			t.Error("the server reads a peer that does not read")
+			t.Error("the server read all pings during the stalled write, want it to wait")
 		}
 		p.startReading()
 		queued("close handshake")
@@ -82,13 +82,14 @@ func TestPingsAfterEndQueueNoPongs(t *testing.T) {
 	})
 }
 
-// While a pong waits because the peer does not read, FrameTimeout must not pass for the peer's next frame.
+// If the peer does not read, the reader waits before it queues more pongs. This wait must not count toward the
+// FrameTimeout of the peer's next frame.
 func TestFrameTimeoutExcludesWaitToQueuePong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
 		ping := frameOf(true, opPing, make([]byte, 125))
-		begun := append(ping[1:], ping[0]) // each is sent with the first byte of the next one
+		begun := append(ping[1:], ping[0]) // the rest of a ping and the first byte of the next one
 		go func() {
 			_ = p.write(ping[:1])
 			for range 400 {
@@ -101,7 +102,7 @@ func TestFrameTimeoutExcludesWaitToQueuePong(t *testing.T) {
 		p.startReading()
 		time.Sleep(time.Second)
 		if remainingSockets(s) != 1 {
-			t.Errorf("the peer was cut with %v, want it connected", ss.why)
+			t.Errorf("the connection was cut with %v, want it open", ss.why)
 		}
 		p.conn.Close()
 		shutdown(t, s)

@@ -9,7 +9,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// legacy is the codec of graphql-ws, the older subprotocol, which Apollo's subscriptions-transport-ws introduced.
+// legacy is the codec of graphql-ws, the older subprotocol. Apollo's library subscriptions-transport-ws introduced it.
 type legacy struct {
 	maxID int
 }
@@ -27,7 +27,7 @@ func (l legacy) decode(frame []byte) message {
 		Type    json.RawMessage `json:"type"`
 		Payload json.RawMessage `json:"payload"`
 	}
-	// json.Unmarshal accepts null as an object.
+	// Check the first byte, because json.Unmarshal accepts null for a struct.
 	trimmed := bytes.TrimLeft(frame, " \t\r\n")
 	if len(trimmed) == 0 || trimmed[0] != '{' || json.Unmarshal(frame, &f) != nil {
 		return message{
@@ -41,7 +41,7 @@ func (l legacy) decode(frame []byte) message {
 	m.id = id
 
 	var typ string
-	_ = json.Unmarshal(f.Type, &typ) // if it is not a string, typ is unknown
+	_ = json.Unmarshal(f.Type, &typ) // if the type is not a string, typ stays empty, which is unknown
 	switch typ {
 	case "connection_init":
 		m.kind = kindInit
@@ -71,30 +71,30 @@ func (l legacy) decode(frame []byte) message {
 func (legacy) appendAck(b []byte) []byte       { return append(b, `{"type":"connection_ack"}`...) }
 func (legacy) appendKeepAlive(b []byte) []byte { return append(b, `{"type":"ka"}`...) }
 
-// appendPong adds nothing: the protocol has no ping message.
+// appendPong appends nothing, because the protocol has no pong message.
 func (legacy) appendPong(b, _ []byte) []byte { return b }
 
 func (legacy) appendData(b []byte, id operationID, payload []byte) []byte {
-	return appendFrame(b, "data", id, payload)
+	return appendMessage(b, "data", id, payload)
 }
 
-// appendErrors adds only the first error, because clients of this protocol expect an object.
+// appendErrors appends only the first error, because clients of this protocol expect one object instead of a list.
 func (legacy) appendErrors(b []byte, id operationID, errs []json.RawMessage) []byte {
 	return appendError(b, id, errs[0])
 }
 
 func (legacy) appendComplete(b []byte, id operationID) []byte {
-	return appendFrame(b, "complete", id, []byte("null"))
+	return appendMessage(b, "complete", id, []byte("null"))
 }
 
 func (l legacy) appendStopped(b []byte, id operationID) []byte { return l.appendComplete(b, id) }
 
-// appendResumePoint adds nothing, because clients treat an operation's error as final and do not restart it. The
-// message of closing reports all streams.
+// appendResumePoint appends nothing, because clients treat an operation's error as final and do not restart the
+// operation. The message of closing covers all streams instead.
 func (legacy) appendResumePoint(b []byte, _ ending, _ resumePoint) []byte { return b }
 
 func (legacy) closing(b []byte, e ending) ([]byte, websocket.StatusCode, string) {
-	// Some clients of this protocol ignore a close without an error message.
+	// Some clients of this protocol ignore a close frame unless an error message precedes it.
 	if err := connectionError(e); err != nil {
 		b = appendConnectionError(b, err)
 	}
@@ -121,16 +121,16 @@ func (legacy) closing(b []byte, e ending) ([]byte, websocket.StatusCode, string)
 }
 
 func appendError(b []byte, id operationID, err json.RawMessage) []byte {
-	return appendFrame(b, "error", id, err)
+	return appendMessage(b, "error", id, err)
 }
 
 func appendConnectionError(b []byte, err json.RawMessage) []byte {
-	return appendFrame(b, "connection_error", operationID{raw: []byte("null")}, err)
+	return appendMessage(b, "connection_error", operationID{raw: []byte("null")}, err)
 }
 
-// appendFrame adds a message with its keys in the same order as the network's service. Absent ids and payloads are
-// omitted.
-func appendFrame(b []byte, typ string, id operationID, payload []byte) []byte {
+// appendMessage appends a message of type typ. The order of its keys is that of the original service, which is recorded
+// in testdata/graphql-ws/recorded.txtar. If id or payload is absent, its key is omitted.
+func appendMessage(b []byte, typ string, id operationID, payload []byte) []byte {
 	b = append(b, `{"type":"`...)
 	b = append(b, typ...)
 	b = append(b, '"')
@@ -145,8 +145,8 @@ func appendFrame(b []byte, typ string, id operationID, payload []byte) []byte {
 	return append(b, '}')
 }
 
-// parseID parses an id. If it is invalid, it returns an encoded GraphQL error and an absent identity, so that the
-// invalid id is not sent back. long reports that the id exceeds max bytes.
+// parseID parses the operation id raw. If the id is invalid, parseID returns an encoded GraphQL error and an absent id,
+// so that the invalid id is not sent back. long reports that the id is longer than max bytes.
 func parseID(raw json.RawMessage, max int) (id operationID, long bool, wrong json.RawMessage) {
 	if raw == nil {
 		return operationID{}, false, nil
@@ -159,7 +159,7 @@ func parseID(raw json.RawMessage, max int) (id operationID, long bool, wrong jso
 		if err := json.Unmarshal(raw, &text); err != nil {
 			panic(err) // the frame was decoded before, so this is valid JSON
 		}
-		size -= len(`""`) // the rest is kept as it is: escapes count in full
+		size -= len(`""`) // the quotes do not count, but escape sequences count in full
 	case c == '-' || '0' <= c && c <= '9':
 	default:
 		return operationID{}, false, encodeError("Operation id is neither a string nor a number", "BAD_REQUEST")
@@ -171,6 +171,7 @@ func parseID(raw json.RawMessage, max int) (id operationID, long bool, wrong jso
 	return operationID{raw: raw, key: "=" + text}, false, nil
 }
 
+// nonNull returns raw, or nil if raw is the JSON value null.
 func nonNull(raw json.RawMessage) []byte {
 	if string(raw) == "null" {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestLegacyDecode(t *testing.T) {
+func TestLegacyDecodesMessages(t *testing.T) {
 	for _, tc := range []struct {
 		frame   string
 		kind    kind
@@ -41,7 +41,7 @@ func TestLegacyDecode(t *testing.T) {
 		}
 		refused := m.kind == kindMalformed || m.kind == kindInvalid
 		if refused != (m.reply != nil) || refused && !json.Valid(m.reply) {
-			t.Errorf("%.60s: reply %s, want one only if the frame is refused", tc.frame, m.reply)
+			t.Errorf("%.60s: reply %q, want a JSON reply only if the frame is refused", tc.frame, m.reply)
 		}
 	}
 }
@@ -68,13 +68,13 @@ func FuzzLegacyDecode(f *testing.F) {
 			t.Errorf("reply %q, want valid JSON", m.reply)
 		}
 		if !json.Valid(frame) && m.kind != kindMalformed {
-			t.Errorf("kind %d for invalid JSON, want %d", m.kind, kindMalformed)
+			t.Errorf("invalid JSON was decoded as kind %d, want %d", m.kind, kindMalformed)
 		}
 		if m.payload != nil && !json.Valid(m.payload) {
 			t.Errorf("payload %q, want valid JSON", m.payload)
 		}
 		if len(m.id.key) > 32+1 || len(m.id.raw) > 6*32+2 {
-			t.Errorf("id of %d bytes, want one within maxID", len(m.id.raw))
+			t.Errorf("decoded an id of %d bytes, want at most maxID", len(m.id.raw))
 		}
 		for _, b := range [][]byte{
 			l.appendComplete(nil, m.id),
@@ -89,7 +89,7 @@ func FuzzLegacyDecode(f *testing.F) {
 			}
 		}
 		if again := l.decode(l.appendComplete(nil, m.id)); again.id.key != m.id.key {
-			t.Errorf("id %q was decoded again as %q", m.id.key, again.id.key)
+			t.Errorf("id %q became %q when it was encoded and decoded again", m.id.key, again.id.key)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-func TestSessionLimitIsCalled(t *testing.T) {
+func TestSessionLimitReceivesNameOfExceededLimit(t *testing.T) {
 	legacyStart := func(id string) string {
 		return fmt.Sprintf(`{"id":%q,"type":"start","payload":{"query":"subscription{a}"}}`, id)
 	}
@@ -58,7 +58,7 @@ func TestSessionLimitIsCalled(t *testing.T) {
 	}
 }
 
-// A panicSession panics in each method without a result.
+// A panicSession is a Session that panics in each method without a result.
 type panicSession struct{ *fakeSession }
 
 func (panicSession) Opened(context.Context, string) { panic("Opened") }
@@ -71,7 +71,7 @@ func TestPanicsInSessionAreLogged(t *testing.T) {
 		o := testOptions
 		o.Logger = loggerTo(&log)
 		s, ss := NewServer(o), newFakeSession(t)
-		ss.opened = "unknown" // panicSession does not call Opened of ss
+		ss.opened = "unknown" // panicSession does not call ss.Opened
 		p := dial(t, s, panicSession{ss}).startReading()
 		p.sendText(`{"id":"0123456789abcdefg","type":"stop"}`, startA)
 		p.expect(`{"type":"error","payload":{"message":"Operation id is longer than 16 bytes","extensions":{"code":"LIMIT_EXCEEDED"}}}`)
@@ -86,7 +86,7 @@ func TestPanicsInSessionAreLogged(t *testing.T) {
 			"Session.Opened", "Session.Limit", "Stream.Cursor", "Stream.Close", "Session.Closed",
 		} {
 			if !strings.Contains(log.String(), "panic in "+method) {
-				t.Errorf("the log has no panic in %s", method)
+				t.Errorf("the log does not report the panic in %s", method)
 			}
 		}
 		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
@@ -95,8 +95,8 @@ func TestPanicsInSessionAreLogged(t *testing.T) {
 	})
 }
 
-// The pongs for a peer that does not read must not fill the memory.
-func TestPeerThatPingsWithoutReadingIsCut(t *testing.T) {
+// The pongs for a peer that does not read must not use memory without bound.
+func TestPeerThatPingsWithoutReadingIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
@@ -109,7 +109,7 @@ func TestPeerThatPingsWithoutReadingIsCut(t *testing.T) {
 			t.Errorf("the server read %d pings, want at most %d", sent, most)
 		}
 		if err := ss.closeReason(); !errors.Is(err, ErrCut) || !strings.Contains(err.Error(), "write failed") {
-			t.Errorf("closed with %v, want ErrCut and \"write failed\"", err)
+			t.Errorf("Session.Closed received %v, want ErrCut and \"write failed\"", err)
 		}
 		shutdown(t, s)
 	})

@@ -16,20 +16,21 @@ import (
 	"time"
 )
 
-// These tests use TCP connections. Unlike those of net.Pipe, they are written without blocking, and their readers are
-// parked.
+// The tests in this file use TCP connections. Unlike connections of net.Pipe, these support non-blocking writes and
+// parked readers.
 
-// testTimeout limits the wait for events that must happen even on a busy machine.
+// testTimeout limits the wait for events that must happen. It is long, because the machine may be busy.
 const testTimeout = 2 * time.Minute
 
-// A client is a peer on a TCP or TLS connection. It reads only when the test calls a method that reads.
+// A client is a peer on a TCP or TLS connection. It reads nothing except in methods that the test calls.
 type client struct {
 	t  *testing.T
 	nc net.Conn
 	br *bufio.Reader
 }
 
-// dialClient performs the handshake of a client of the legacy protocol. err is the error of the dial.
+// dialClient performs the handshake of a client of the legacy protocol on nc. The parameter err is the error of the
+// dial that returned nc.
 func dialClient(t *testing.T, nc net.Conn, err error) *client {
 	t.Helper()
 	if err != nil {
@@ -47,7 +48,7 @@ func dialClient(t *testing.T, nc net.Conn, err error) *client {
 	return c
 }
 
-// dialSubscribed is dialClient for a client that subscribes with the id a.
+// dialSubscribed is like dialClient, but the client also subscribes with the operation id a.
 func dialSubscribed(t *testing.T, nc net.Conn, err error) *client {
 	t.Helper()
 	c := dialClient(t, nc, err)
@@ -96,7 +97,7 @@ func withoutPings() Options {
 	return o
 }
 
-// onlyConn returns the only connection of a server, or nil if it has none.
+// onlyConn returns the only connection of a server, or nil if the server has none.
 func onlyConn(s *Server) (c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,8 @@ func onlyConn(s *Server) (c *conn) {
 	return c
 }
 
-// shrinkSendBuffers makes the kernel buffer about 200 kB for a peer that does not read, instead of some megabytes.
+// shrinkSendBuffers limits the kernel's buffers to about 200 kB for a peer that does not read. By default they hold
+// several megabytes.
 func shrinkSendBuffers(s *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +118,7 @@ func shrinkSendBuffers(s *Server) {
 	}
 }
 
-// cutAll cuts the connections of clients that do not respond to a close frame.
+// cutAll shuts s down and cuts its connections at once. It is used if the clients do not respond to a close frame.
 func cutAll(t *testing.T, s *Server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,7 +129,7 @@ func cutAll(t *testing.T, s *Server) {
 	shutdown(t, s)
 }
 
-// waitStream waits for the nth stream, without synctest.
+// waitStream waits until the nth stream exists and returns it. Unlike the method stream, it does not need synctest.
 func (s *fakeSession) waitStream(ctx context.Context, n int) *fakeStream {
 	s.t.Helper()
 	var st *fakeStream
@@ -142,7 +144,7 @@ func (s *fakeSession) waitStream(ctx context.Context, n int) *fakeStream {
 	return st
 }
 
-// A closeSession is a fakeSession that sends the argument of each Closed to a channel.
+// A closeSession is a fakeSession that sends the argument of each call to Closed to a channel.
 type closeSession struct {
 	*fakeSession
 	closed chan error
@@ -168,15 +170,15 @@ func testContext(t *testing.T) context.Context {
 // numberedPayload returns a payload of about size bytes that contains i.
 func numberedPayload(i, size int) string { return fmt.Sprintf(`"%d %s"`, i, strings.Repeat("x", size)) }
 
-// A peer that reads late receives whole frames in order, also after it has caught up.
-func TestSlowPeerReceivesWholeFrames(t *testing.T) {
+// A peer that starts to read late receives complete frames in order, and also receives the frames that follow.
+func TestSlowPeerReceivesCompleteFramesInOrder(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := testContext(t)
 	c := dialLoopback(t, url)
 	st := ss.waitStream(ctx, 1)
 	shrinkSendBuffers(s)
-	const n = 200 // of 10 kB: more than the kernel holds
+	const n = 200 // payloads of 10 kB: more than fit in the kernel's buffers
 	for i := range n {
 		st.push(numberedPayload(i, 10_000+i%100))
 	}
@@ -185,7 +187,7 @@ func TestSlowPeerReceivesWholeFrames(t *testing.T) {
 	for i := 0; i < n; i++ {
 		_, payload, err := readServerFrame(c.br)
 		if err != nil {
-			t.Fatalf("after %d frames: %v", i, err)
+			t.Fatalf("reading frame %d failed: %v", i, err)
 		}
 		if bytes.HasPrefix(payload, []byte(`{"type":"connection_error"`)) {
 			answered = true
@@ -204,7 +206,7 @@ func TestSlowPeerReceivesWholeFrames(t *testing.T) {
 	cutAll(t, s)
 }
 
-func TestBurstIsOneWrite(t *testing.T) {
+func TestReadyPayloadsAreGatheredForOneWrite(t *testing.T) {
 	c := newConn(t.Context(), NewServer(testOptions), legacy{}, nil)
 	c.net, c.hasWriter = &netConn{}, true // the test is the writer
 	var want []byte
@@ -222,14 +224,14 @@ func TestBurstIsOneWrite(t *testing.T) {
 	}
 	var b []byte
 	if next := c.gather(&b, batchSize); next != taskSend || !bytes.Equal(b, want) {
-		t.Errorf("gathered %q, task %d, want %q, task %d", b, next, want, taskSend)
+		t.Errorf("gather returned %q and task %d, want %q and task %d", b, next, want, taskSend)
 	}
 	if next := c.gather(&b, batchSize); next != taskNone || len(b) > 0 || c.hasWriter {
-		t.Errorf("then gathered %q, task %d, want nothing", b, next)
+		t.Errorf("the second gather returned %q and task %d, want nothing", b, next)
 	}
 }
 
-func TestFrameLengthUsesFewestBytes(t *testing.T) {
+func TestFrameLengthIsEncodedInFewestBytes(t *testing.T) {
 	for n, header := range map[int]int{0: 2, 1: 2, 125: 2, 126: 4, 127: 4, 65535: 4, 65536: 10, 200_000: 10} {
 		payload := bytes.Repeat([]byte("x"), n)
 		for _, before := range []string{"", "before"} {
@@ -245,7 +247,7 @@ func TestFrameLengthUsesFewestBytes(t *testing.T) {
 	}
 }
 
-// A countedConn is a wrapper of a connection, as hosts may use it. It counts the written bytes.
+// A countedConn wraps a TCP connection, as the listener of a host may do, and counts the written bytes.
 type countedConn struct {
 	*net.TCPConn
 	written *atomic.Int64
@@ -269,7 +271,7 @@ func (w countingListener) Accept() (net.Conn, error) {
 	return countedConn{nc.(*net.TCPConn), w.written}, nil
 }
 
-func TestWrappedConnectionIsNotBypassed(t *testing.T) {
+func TestWritesGoThroughWrappedConnection(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
 	var wrote atomic.Int64
@@ -282,12 +284,12 @@ func TestWrappedConnectionIsNotBypassed(t *testing.T) {
 	st.push(numberedPayload(1, 1000))
 	c.expect(`{"type":"data","id":"a","payload":` + numberedPayload(1, 1000) + `}`)
 	if n := wrote.Load() - before; n < 1000 {
-		t.Errorf("%d bytes were written by the wrapper, want at least 1000", n)
+		t.Errorf("%d bytes were written through the wrapper, want at least 1000", n)
 	}
 	cutAll(t, s)
 }
 
-func TestConnectionOverTLS(t *testing.T) {
+func TestSubscriptionWorksOverTLS(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
 	defer srv.Close()

@@ -27,13 +27,13 @@ var testOptions = Options{
 	MaxSockets:        10,
 }
 
-// loggerTo returns a logger that writes lines from INFO on to log.
+// loggerTo returns a logger that writes records of level INFO and above to log.
 func loggerTo(log *testkit.Buffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// expectCutLogged checks that the log has one line about a cut connection and that it contains want. If want is empty,
-// there must be no such line.
+// expectCutLogged checks that the log contains exactly one line about a cut connection and that this line contains
+// want. If want is empty, there must be no such line.
 func expectCutLogged(t *testing.T, log *testkit.Buffer, want string) {
 	t.Helper()
 	got := log.String()
@@ -43,7 +43,7 @@ func expectCutLogged(t *testing.T, log *testkit.Buffer, want string) {
 	}
 }
 
-// shutdown shuts a server down within a minute.
+// shutdown shuts s down. It fails the test if this takes more than a minute.
 func shutdown(t *testing.T, s *Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -53,7 +53,7 @@ func shutdown(t *testing.T, s *Server) {
 	}
 }
 
-// remainingSockets returns the number of connections of a server when all goroutines are blocked.
+// remainingSockets waits until all goroutines are blocked and then returns the number of the server's connections.
 func remainingSockets(s *Server) int {
 	synctest.Wait()
 	s.mu.Lock()

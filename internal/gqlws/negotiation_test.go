@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// If a peer offers both protocols, the newer one is used. The response repeats the spelling of the peer, because browsers
-// compare it.
+// If a peer offers both protocols, the server uses the newer one. The response repeats the peer's spelling of the
+// protocol, because browsers compare the response with the offer.
 func TestSubprotocolIsNegotiated(t *testing.T) {
 	const modern, old = "graphql-transport-ws", "graphql-ws"
 	for name, tc := range map[string]struct {
-		offers   []string // one header each
+		offers   []string // each is the value of one header
 		response string   // header of the response; "" if the handshake is refused
 		used     string   // protocol used, if it is not response
 	}{

@@ -13,36 +13,38 @@ import (
 	"time"
 )
 
-// Sizes of a connection's buffers in bytes. They are small because most connections are idle. writeBuffer holds the
-// largest frame that the library writes, a close frame of at most 127 bytes, so that it is sent in one write.
+// These are the sizes of a connection's buffers in bytes. They are small, because most connections are idle.
+// writeBuffer can hold a close frame (at most 127 bytes), which is the largest frame that coder/websocket writes, so
+// that the frame is sent in one write.
 const (
 	readBuffer  = 256
 	writeBuffer = 128
 
-	// maxWriteChunk is the maximum size in bytes of one blocking write.
+	// maxWriteChunk is the maximum number of bytes that writeAll passes to one call to Write.
 	maxWriteChunk = 64 << 10
 )
 
-// A netConn is the hijacked TCP or TLS connection. The conn keeps it because closing it is the only reliable way to end
-// blocked calls of the WebSocket library. It sets a deadline for each write and for the rest of each incomplete frame.
+// A netConn wraps the hijacked TCP or TLS connection. It sets a deadline for each write and for the rest of each
+// incomplete frame. The conn has a reference to it, because closing the netConn is the only reliable way to end blocked
+// calls to coder/websocket.
 type netConn struct {
 	net.Conn
 	frameTimeout time.Duration
 	writeTimeout time.Duration
 
-	raw        syscall.RawConn // for non-blocking I/O; nil if not supported
+	raw        syscall.RawConn // for non-blocking I/O; nil if the connection does not support it
 	conn       *conn           // receives errors; nil during the handshake
-	br         *bufio.Reader   // source of the WebSocket library
+	br         *bufio.Reader   // buffer from which coder/websocket reads
 	prefetched []byte          // bytes read by net/http before Hijack or by tryReadPong
 
-	// Used by the goroutine that reads the WebSocket.
-	inFrame   bool // a frame is incomplete and its deadline is set
+	// These fields are used only by the goroutine that reads from the WebSocket.
+	inFrame   bool // a frame is incomplete, and its deadline is set
 	inMessage bool // a message is incomplete
 	exhausted bool // the last tryRead read all available bytes
 	frames    frameCounter
 
-	neverPark bool        // the reader is never parked; conn's mu guards it
-	closed    atomic.Bool // closed by the server: later errors are not reported
+	neverPark bool        // the reader must not be parked; guarded by conn.mu
+	closed    atomic.Bool // the server has closed the connection; later errors are not reported
 }
 
 func newNetConn(nc net.Conn, prefetched []byte, frameTimeout, writeTimeout time.Duration) *netConn {
@@ -76,7 +78,7 @@ func (n *netConn) Read(p []byte) (int, error) {
 	return k, err
 }
 
-// Write is called by the library for the handshake and for a close frame.
+// Write is called by Hijack for the handshake response and by coder/websocket for a close frame.
 func (n *netConn) Write(p []byte) (int, error) {
 	if n.conn != nil {
 		n.conn.beginCloseFrame()
@@ -85,17 +87,17 @@ func (n *netConn) Write(p []byte) (int, error) {
 	return n.writeAll(p)
 }
 
-// writeAll writes all of p within the write timeout. It then removes the deadline, so that non-blocking writes do not
-// fail.
+// writeAll writes all of p within the write timeout. Afterwards it removes the deadline, because otherwise later
+// non-blocking writes would fail.
 func (n *netConn) writeAll(p []byte) (int, error) {
 	if n.writeTimeout > 0 {
 		if err := n.SetWriteDeadline(time.Now().Add(n.writeTimeout)); err != nil {
 			n.reportError("write failed", err)
-			return 0, fmt.Errorf("write deadline: %w", err)
+			return 0, fmt.Errorf("set write deadline: %w", err)
 		}
 	}
 	written := 0
-	for { // in pieces, to report progress
+	for { // write in chunks to report progress
 		k, err := n.Conn.Write(p[written:min(len(p), written+maxWriteChunk)])
 		written += k
 		if err != nil {
@@ -116,7 +118,7 @@ func (n *netConn) writeAll(p []byte) (int, error) {
 	return written, err
 }
 
-// Close closes the connection and starts a parked reader, so that it notices.
+// Close closes the connection. If the reader is parked, Close starts it, so that the reader notices the end.
 func (n *netConn) Close() error {
 	n.closed.Store(true)
 	err := n.Conn.Close()
@@ -126,8 +128,8 @@ func (n *netConn) Close() error {
 	return err
 }
 
-// reportError reports why the connection ends. It must be called before the library sees the error, because the library
-// closes the connection on any error, and the next read then fails without the cause.
+// reportError records why the connection ends. It must be called before coder/websocket receives err, because
+// coder/websocket closes the connection after any error, and the next read then fails with a different error.
 func (n *netConn) reportError(reason string, err error) {
 	if n.conn == nil || n.closed.Load() {
 		return
@@ -139,7 +141,8 @@ func (n *netConn) reportError(reason string, err error) {
 	n.conn.recordCut(&cutError{kind, reason, err})
 }
 
-// received is called with received bytes before they are processed.
+// received is called with the bytes that a read has returned, before they are processed. It starts the deadline of a
+// frame and counts the frames.
 func (n *netConn) received(p []byte) {
 	n.beginFrame()
 	if weight := n.frames.count(p); n.conn != nil {
@@ -147,7 +150,8 @@ func (n *netConn) received(p []byte) {
 	}
 }
 
-// beginFrame sets the deadline of a frame when its first bytes have arrived. Further bytes do not extend it.
+// beginFrame sets the deadline of a frame. It is called when bytes arrive, but later bytes of the same frame do not
+// extend the deadline.
 func (n *netConn) beginFrame() {
 	if n.inFrame {
 		return
@@ -158,8 +162,8 @@ func (n *netConn) beginFrame() {
 	}
 }
 
-// endFrame removes the deadline after a complete message or control frame. After a control frame between the fragments
-// of a message, the message's deadline stays.
+// endFrame removes the deadline after a complete message or control frame. If a control frame arrives between the
+// fragments of a message, the deadline of the message remains.
 func (n *netConn) endFrame() {
 	if n.inMessage {
 		return
@@ -173,12 +177,13 @@ func (n *netConn) endFrame() {
 }
 
 func (n *netConn) setReadDeadline(t time.Time) {
-	// It fails only if the connection is closed; the next read reports that.
+	// SetReadDeadline fails only if the connection is closed, which the next read reports.
 	_ = n.SetReadDeadline(t)
 }
 
-// A handshake is the http.ResponseWriter that is passed to the WebSocket library. It hijacks the connection as a
-// netConn and discards the library's error responses, so that the caller can write its own.
+// A handshake is the http.ResponseWriter that Accept passes to coder/websocket. Its Hijack method returns the
+// connection as a netConn. Its other methods discard the error responses of coder/websocket, so that the caller of
+// Accept can write its own.
 type handshake struct {
 	w            http.ResponseWriter
 	header       http.Header
@@ -195,7 +200,7 @@ func newHandshake(w http.ResponseWriter, o *Options) *handshake {
 
 func (h *handshake) Header() http.Header { return h.header }
 
-// WriteHeader does nothing: Hijack writes the response.
+// WriteHeader does nothing, because Hijack writes the response.
 func (h *handshake) WriteHeader(int) {}
 
 func (h *handshake) Write(p []byte) (int, error) { return len(p), nil }
@@ -210,10 +215,10 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		panic(err) // Peek of buffered bytes does not fail
 	}
-	// The bytes are copied: otherwise net/http's buffer of 4 KiB would be kept as long as the connection.
+	// Copy the bytes, because otherwise the connection would keep net/http's buffer of 4 KiB alive.
 	h.conn = newNetConn(nc, bytes.Clone(prefetched), h.frameTimeout, h.writeTimeout)
 
-	// The response is not written to the ResponseWriter, because some wrappers do not write the header before Hijack.
+	// Write the response to the connection, because some wrappers of ResponseWriter do not write it before Hijack.
 	var response bytes.Buffer
 	response.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
 	if err := h.header.Write(&response); err != nil {
@@ -221,7 +226,7 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	response.WriteString("\r\n")
 	if _, err := h.conn.Write(response.Bytes()); err != nil {
-		return nil, nil, fmt.Errorf("write handshake: %w", err)
+		return nil, nil, fmt.Errorf("write handshake response: %w", err)
 	}
 	return h.conn, bufio.NewReadWriter(h.conn.br, bufio.NewWriterSize(h.conn, writeBuffer)), nil
 }

@@ -12,38 +12,38 @@ import (
 	"time"
 )
 
-// An opPhase is a part of the life of an operation. It only increases.
+// An opPhase is a stage in the life of an operation. An operation never returns to an earlier stage.
 type opPhase int8
 
 const (
-	opStarting opPhase = iota // Session.Start or Operation.Open runs; calls of wake have no effect
-	opActive                  // it is in conn.ops
-	opEnded                   // it is not in conn.ops; operation.why is set
+	opStarting opPhase = iota // Session.Start or Operation.Open is running; calls to wake have no effect
+	opActive                  // the operation is in conn.ops
+	opEnded                   // the operation is no longer in conn.ops, and operation.why is set
 )
 
-// An operation is one query or subscription of a connection. Fields that are set in opStarting are constant, the
-// others are guarded by the connection's mu.
+// An operation is one query or subscription of a connection. The connection's mu guards all fields that change after
+// opStarting.
 type operation struct {
 	id      operationID
-	expires time.Time // expiry of the credential under which it started; zero if none
+	expires time.Time // expiry of the credential under which the operation started; zero if none
 	query   bool
-	run     func(context.Context) []byte // query: Operation.Run; nil after it has returned
-	stream  Stream                       // query: a queryResult, after run has returned
+	run     func(context.Context) []byte // query: Operation.Run; nil after Run has returned
+	stream  Stream                       // subscription: its Stream; query: a queryResult, set when Run has returned
 	cancel  context.CancelFunc
-	execute func() // query: calls run and stores its response
+	execute func() // query: calls run and queues the response
 	size    int    // Operation.Size
 	counted bool   // Operation.Counted
-	unsent  int    // bytes of its response that no write has taken yet
+	unsent  int    // query: size of the response until a write contains it
 
 	phase          opPhase
-	running        bool  // query: its goroutine has been started
-	queued         bool  // it is in conn.ready
+	running        bool  // query: its goroutine was started
+	queued         bool  // the operation is in conn.ready
 	inCall         bool  // Run or Next is in progress
-	closeAfterCall bool  // it ended during the call: the goroutine of the call closes the stream
+	closeAfterCall bool  // the operation ended during Run or Next, whose goroutine must close the stream
 	why            error // argument of Stream.Close
 }
 
-// A queryResult is the Stream of a query's result: one payload or an error.
+// A queryResult is a Stream that returns the result of a query: one payload, or an error.
 type queryResult struct {
 	payload []byte
 	err     error
@@ -60,7 +60,8 @@ func (r *queryResult) Cursor() string         { return "" }
 func (r *queryResult) Pending() *RequestError { return nil }
 func (r *queryResult) Close(error)            {}
 
-// startOperation processes start or subscribe. If the protocol is not strict, a peer may omit connection_init.
+// startOperation processes a start or subscribe message. If the protocol is not strict, the peer may omit
+// connection_init; the first operation then authenticates the peer.
 func (c *conn) startOperation(id operationID, payload []byte) {
 	if !c.inited && c.codec.strict() {
 		c.end(ending{cause: causeNoInit, detail: "Operation before connection_init"})
@@ -111,12 +112,12 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 	c.mu.Unlock()
 }
 
-// freeID reports whether an operation with an id may start. If the connection drains, it may not. If the id is in use,
-// freeID ends the connection or, if the protocol is not strict, the other operation.
+// freeID reports whether an operation with the given id may start. It returns false if the connection is draining. If
+// the id is in use, freeID ends the connection or, if the protocol is not strict, the operation that uses the id.
 func (c *conn) freeID(id operationID) bool {
 	c.mu.Lock()
 	if c.phase >= phaseDraining || c.drainTimer != nil {
-		c.advance(phaseDraining) // the operation ends the delay of drainAfter
+		c.advance(phaseDraining) // a request for an operation ends the delay of drainAfter
 		c.scheduleWriter()
 		c.mu.Unlock()
 		return false // the close frame reports the reason
@@ -139,19 +140,19 @@ func (c *conn) freeID(id operationID) bool {
 	return true
 }
 
-// hasMaxSubscriptions reports whether no further subscription may start.
+// hasMaxSubscriptions reports whether the connection has so many subscriptions that no further one may start.
 func (c *conn) hasMaxSubscriptions() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.options.MaxSubscriptions > 0 && c.streams >= c.options.MaxSubscriptions
 }
 
-// refuse sends the error of an operation that a limit prevents.
+// refuse sends an error for an operation that may not start because of a limit.
 func (c *conn) refuse(id operationID, message, code string) {
 	c.failOperation(id, &RequestError{Errors: []json.RawMessage{encodeError(message, code)}})
 }
 
-// stopOperation processes stop or complete.
+// stopOperation processes a stop or complete message.
 func (c *conn) stopOperation(id operationID) {
 	c.mu.Lock()
 	op := c.ops[id.key]
@@ -166,7 +167,8 @@ func (c *conn) stopOperation(id operationID) {
 	c.dispose(op)
 }
 
-// queueNext schedules a call of Next for a started operation. Called with mu held.
+// queueNext schedules a call to op's Next, unless a call is already scheduled or op is not active. The caller must hold
+// c.mu.
 func (c *conn) queueNext(op *operation) {
 	if op.phase != opActive || op.queued {
 		return
@@ -185,15 +187,15 @@ func (c *conn) wake(op *operation) {
 // runQuery runs a query and queues its response.
 func (c *conn) runQuery(ctx context.Context, op *operation) {
 	payload, err := c.callRun(ctx, op.run)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // expire may run only after op has ended
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the expiry timer may fire only after op has ended
 		c.end(ending{cause: causeExpired})
 	}
 	if !op.counted {
-		c.account.Add(len(payload)) // may cut this connection, so mu must not be held
+		c.account.Add(len(payload)) // may cut this connection, so c.mu must not be held
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	op.run, op.execute = nil, nil // release their memory: the response may wait for a long time
+	op.run, op.execute = nil, nil // release their memory, because the response may wait for a long time
 	op.inCall = false
 	c.expectedBytes -= op.size
 	c.unsentBytes += len(payload)
@@ -208,13 +210,14 @@ func (c *conn) runQuery(ctx context.Context, op *operation) {
 	c.queueNext(op)
 }
 
+// isLost reports whether err is a *RequestError with Lost set.
 func isLost(err error) bool {
 	var why *RequestError
 	return errors.As(err, &why) && why.Lost
 }
 
-// failOperation sends the error with which an operation ends. It logs an error that is not a *RequestError and sends
-// errInternal instead.
+// failOperation sends err, with which an operation ends, to the peer. If err is not a *RequestError, failOperation logs
+// it and sends errInternal instead.
 func (c *conn) failOperation(id operationID, err error) {
 	var why *RequestError
 	if !errors.As(err, &why) || len(why.Errors) == 0 {
@@ -230,8 +233,8 @@ func (c *conn) failOperation(id operationID, err error) {
 	c.sendMessage(c.codec.appendErrors(nil, id, why.Errors))
 }
 
-// endIfLost ends the connection if err reports a lost stream and the protocol cannot end that stream alone. Called
-// with mu held.
+// endIfLost ends the connection if err reports a lost stream and the protocol cannot end that stream alone. The caller
+// must hold c.mu.
 func (c *conn) endIfLost(id operationID, err error) {
 	var why *RequestError
 	if c.phase < phaseEnding && errors.As(err, &why) && why.Lost && c.codec.lossEndsConnection() {
@@ -241,8 +244,8 @@ func (c *conn) endIfLost(id operationID, err error) {
 	}
 }
 
-// retire removes an operation from the connection; nothing more is sent for it. Called with mu held. The caller must
-// call dispose after it has released mu.
+// retire removes an operation from the connection, so that nothing more is sent for it. why is the argument for
+// Stream.Close. The caller must hold c.mu, and must call dispose after it has released c.mu.
 func (c *conn) retire(op *operation, why error) {
 	op.phase, op.why = opEnded, why
 	if op.inCall {
@@ -259,8 +262,8 @@ func (c *conn) retire(op *operation, why error) {
 	c.resetInitTimer()
 }
 
-// uncount subtracts an ended operation from the counts of queries or subscriptions. It is called with mu held when the
-// operation's Run or Next no longer runs.
+// uncount subtracts an ended operation from the number of queries or subscriptions. It is called when neither Run nor
+// Next of the operation is running any longer. The caller must hold c.mu.
 func (c *conn) uncount(op *operation) {
 	switch {
 	case op.running:
@@ -272,7 +275,7 @@ func (c *conn) uncount(op *operation) {
 	c.changed.Broadcast()
 }
 
-// retireAll retires all operations and returns them sorted by id. Called with mu held.
+// retireAll retires all operations and returns them sorted by id. The caller must hold c.mu.
 func (c *conn) retireAll(why error) []*operation {
 	ops := slices.SortedFunc(maps.Values(c.ops), func(a, b *operation) int {
 		return strings.Compare(a.id.key, b.id.key)
@@ -283,8 +286,8 @@ func (c *conn) retireAll(why error) []*operation {
 	return ops
 }
 
-// dispose cancels retired operations and closes their Streams. If Next or Run is in progress, its goroutine closes the
-// Stream instead.
+// dispose cancels the contexts of retired operations and closes their Streams. If the Next or Run of an operation is
+// still running, the goroutine of that call closes the Stream instead.
 func (c *conn) dispose(ops ...*operation) {
 	for _, op := range ops {
 		op.cancel()

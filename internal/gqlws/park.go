@@ -2,7 +2,7 @@ package gqlws
 
 import "errors"
 
-// readLoop reads until the connection ends or the reader is parked.
+// readLoop reads messages until the connection ends or the reader is parked.
 func (c *conn) readLoop() {
 	for {
 		err := c.readMessages()
@@ -16,7 +16,8 @@ func (c *conn) readLoop() {
 	}
 }
 
-// park reports whether the reader goroutine must end. The poller or unpark then starts another one.
+// park tries to park the reader and reports whether the calling goroutine must end. If it must, the poller or unpark
+// starts a new reader goroutine.
 func (c *conn) park() bool {
 	c.mu.Lock()
 	c.parked = true
@@ -33,7 +34,7 @@ func (c *conn) park() bool {
 	return false
 }
 
-// unpark starts a reader if it is parked.
+// unpark starts a reader goroutine if the reader is parked.
 func (c *conn) unpark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,9 +44,9 @@ func (c *conn) unpark() {
 	}
 }
 
-// onReadable is called by the poller when a parked reader has something to read. If that is only the pong of an idle
-// peer, no reader is started, because starting one costs five times as much. During the close handshake the library
-// reads on the writer's goroutine.
+// onReadable is called by the poller when the connection of a parked reader is readable. If the peer has only sent the
+// expected pong, onReadable processes it without a reader, because starting a reader goroutine costs five times as
+// much. It does not do so during the close handshake, because coder/websocket then reads on the writer's goroutine.
 func (c *conn) onReadable() {
 	c.mu.Lock()
 	parked := c.parked
@@ -57,12 +58,12 @@ func (c *conn) onReadable() {
 	}
 }
 
-// emptyPong is the header of an empty masked pong; the mask follows.
+// emptyPong is the header of a masked pong without a payload. The mask follows it.
 const emptyPong = "\x8a\x80"
 
 // tryReadPong reads the available bytes without blocking and reports whether they are exactly one expected pong. It
-// leaves anything else to a reader; unexpected pongs count against MessageRate. Called with mu held, so that the
-// close handshake cannot start at the same time.
+// leaves all other bytes to the reader, which also counts unexpected pongs toward MessageRate. The caller must hold
+// c.mu, so that the close handshake cannot start during the read.
 func (c *conn) tryReadPong() bool {
 	var p [64]byte
 	k, _ := c.net.tryRead(p[:]) // the reader gets the same error again
@@ -75,10 +76,10 @@ func (c *conn) tryReadPong() bool {
 	return true
 }
 
-// errIdle reports that there is nothing to read between two frames.
+// errIdle means that there is nothing to read and that no frame is incomplete.
 var errIdle = errors.New("gqlws: nothing to read")
 
-// mayPark reports whether a read returns errIdle instead of blocking. Reads inside a frame and during the close
+// mayPark reports whether a read returns errIdle instead of blocking. Reads inside a frame and reads during the close
 // handshake block.
 func (n *netConn) mayPark() bool {
 	if n.inFrame || n.conn == nil {

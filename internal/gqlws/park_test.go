@@ -27,7 +27,7 @@ func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
 		ss.waitStream(ctx, i+1)
 	}
 	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= before+5 })
-	for i, c := range clients { // all are read and written to
+	for i, c := range clients { // all connections are still read and written
 		ss.waitStream(ctx, i+1).push("1")
 		c.expect(`{"type":"data","id":"a","payload":1}`)
 		c.write(frameOf(true, opPing, []byte("hello")))
@@ -40,14 +40,14 @@ func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
 	for _, c := range clients[:n/2] {
 		c.nc.Close()
 		if why := <-ss.closed; !errors.Is(why, ErrGone) {
-			t.Errorf("closed with %v, want %v", why, ErrGone)
+			t.Errorf("Session.Closed received %v, want %v", why, ErrGone)
 		}
 	}
 	for _, c := range clients[n/2 : n-1] {
 		c.write(closeFrame(1000, "bye"))
 		c.expect("CLOSE 1000 bye")
 		if why := <-ss.closed; why != nil {
-			t.Errorf("closed with %v, want nil", why)
+			t.Errorf("Session.Closed received %v, want nil", why)
 		}
 	}
 	go shutdown(t, s)
@@ -55,12 +55,12 @@ func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
 	c.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`, "CLOSE 1001 shutting down")
 	select {
 	case <-ss.closed:
-		t.Error("the session was closed before the close handshake ended")
-	case <-time.After(20 * time.Millisecond): // a short wait, because nothing must happen
+		t.Error("Session.Closed was called before the close handshake ended")
+	case <-time.After(20 * time.Millisecond): // the wait is short, because nothing must happen
 	}
 	c.write(closeFrame(1001, ""))
 	if why := <-ss.closed; why != ErrShutdown {
-		t.Errorf("closed with %v, want %v", why, ErrShutdown)
+		t.Errorf("Session.Closed received %v, want %v", why, ErrShutdown)
 	}
 	shutdown(t, s)
 }
@@ -80,9 +80,9 @@ func TestFrameTimeoutDoesNotApplyToIdleConnections(t *testing.T) {
 	shutdown(t, s)
 }
 
-func TestIdleConnectionIsClosedWithItsReason(t *testing.T) {
+func TestIdleConnectionReportsCloseReason(t *testing.T) {
 	for name, tc := range map[string]struct {
-		pings time.Duration // KeepAlive
+		pings time.Duration // KeepAliveInterval
 		act   func(c *client)
 		kind  error
 		text  string
@@ -105,7 +105,7 @@ func TestIdleConnectionIsClosedWithItsReason(t *testing.T) {
 			}
 			tc.act(c)
 			if why := <-ss.closed; !errors.Is(why, tc.kind) || !strings.Contains(why.Error(), tc.text) {
-				t.Errorf("closed with %v, want %v and %q", why, tc.kind, tc.text)
+				t.Errorf("Session.Closed received %v, want %v with the text %q", why, tc.kind, tc.text)
 			}
 			shutdown(t, s)
 		})

@@ -26,28 +26,28 @@ const (
 	opPong   = 10
 )
 
-// A peer is a client that can misbehave. It records received frames as lines: the text of a message, PING, PONG and its
-// payload, CLOSE with code and reason, and CUT if the connection ended without a close frame.
+// A peer is a client that can misbehave. It records each received frame as a line: the text of a message, PING, PONG
+// with its payload, or CLOSE with its code and reason. It records CUT if the connection ended without a close frame.
 type peer struct {
 	t    *testing.T
 	conn net.Conn
 
-	writing chan struct{} // full during a write; synctest would not treat a locked mutex as blocked
+	writing chan struct{} // full during a write; not a mutex, because synctest ignores waiting for a mutex
 
 	mu        sync.Mutex
 	received  []string
-	noAnswers bool // responds neither to pings nor to close frames
+	noAnswers bool // the peer responds neither to pings nor to close frames
 	closed    bool // a close frame has arrived
 	end       time.Time
 }
 
-// dial connects a peer of the legacy protocol over net.Pipe. It reads nothing before startReading.
+// dial connects a peer of the legacy protocol over net.Pipe. The peer reads nothing until startReading is called.
 func dial(t *testing.T, s *Server, ss Session) *peer {
 	t.Helper()
 	return dialAs(t, s, ss, "graphql-ws", nil)
 }
 
-// dialAs connects a peer of a protocol. The peer sends prefetched together with the handshake.
+// dialAs connects a peer of the given protocol. The peer sends prefetched together with the handshake.
 func dialAs(t *testing.T, s *Server, ss Session, protocol string, prefetched []byte) *peer {
 	t.Helper()
 	here, there := net.Pipe()
@@ -59,7 +59,7 @@ func dialAs(t *testing.T, s *Server, ss Session, protocol string, prefetched []b
 	br := bufio.NewReader(here)
 	res, err := http.ReadResponse(br, r)
 	if err != nil {
-		t.Fatalf("handshake: %v", err)
+		t.Fatalf("reading the handshake response failed: %v", err)
 	}
 	if err := <-done; err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("handshake: status %d, error %v", res.StatusCode, err)
@@ -73,6 +73,7 @@ func dialAs(t *testing.T, s *Server, ss Session, protocol string, prefetched []b
 	return p
 }
 
+// startReading starts a goroutine that reads frames, records them, and responds to pings and close frames.
 func (p *peer) startReading() *peer {
 	go func() {
 		br := bufio.NewReader(p.conn)
@@ -120,7 +121,7 @@ func (p *peer) startReading() *peer {
 	return p
 }
 
-// stopReading makes the peer read nothing more.
+// stopReading ends the goroutine of startReading, so that the peer reads nothing more.
 func (p *peer) stopReading() {
 	p.t.Helper()
 	synctest.Wait()
@@ -130,7 +131,7 @@ func (p *peer) stopReading() {
 	synctest.Wait()
 }
 
-// stopAnswering makes the peer respond to no more pings and close frames.
+// stopAnswering makes the peer stop responding to pings and close frames. The peer records pings from now on.
 func (p *peer) stopAnswering() {
 	synctest.Wait()
 	p.mu.Lock()
@@ -145,7 +146,7 @@ func closeLine(payload []byte) string {
 	return strings.TrimSpace(fmt.Sprintf("CLOSE %d %s", binary.BigEndian.Uint16(payload), payload[2:]))
 }
 
-// send writes one frame. It fails if the connection has ended, which the reader of the peer records too.
+// send writes one frame. It returns an error if the connection has ended, which the goroutine of startReading records.
 func (p *peer) send(op byte, payload []byte) error { return p.write(frameOf(true, op, payload)) }
 
 func (p *peer) sendText(frames ...string) {
@@ -161,7 +162,8 @@ func (p *peer) write(b []byte) error {
 	return err
 }
 
-// next removes and returns the first recorded line, or returns "" if there is none.
+// next waits until all goroutines are blocked. Then it removes and returns the first recorded line, or returns "" if
+// there is none.
 func (p *peer) next() string {
 	synctest.Wait()
 	p.mu.Lock()
@@ -251,7 +253,7 @@ func upgradeRequest(protocols string) *http.Request {
 	return r
 }
 
-// A pipeWriter is a ResponseWriter whose Hijack returns an end of a net.Pipe.
+// A pipeWriter is a ResponseWriter whose Hijack method returns one end of a net.Pipe.
 type pipeWriter struct {
 	conn         net.Conn
 	header       http.Header

@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// A poller waits until any of many connections is readable, with one goroutine and an epoll instance. One waiting
-// goroutine per connection would be a third of the memory of an idle connection (BenchmarkIdle). It is our own because
-// Go's netpoller cannot wait without a goroutine, and event-loop libraries replace net/http's connections.
+// A poller waits until any of many connections is readable. It uses one goroutine and one epoll instance. A waiting
+// goroutine per connection would use a third of the memory of an idle connection (BenchmarkIdle). Existing code does
+// not fit: Go's netpoller cannot wait without a goroutine per connection, and event-loop libraries replace the
+// connections of net/http.
 type poller struct {
 	wg sync.WaitGroup
 
 	mu    sync.Mutex // held during epoll_ctl, which does not block
 	file  *os.File   // epoll instance; nil if no connection is watched
-	epoll int        // its descriptor
+	epoll int        // file descriptor of the epoll instance
 	conns map[int32]*conn
 }
 
-// arm arranges one call of c.onReadable when the connection is readable or closed by the peer. It returns false if that
-// is not possible, for example because the connection is closed.
+// arm makes the poller call c.onReadable once, when the connection is readable or the peer has closed it. It returns
+// false if this is not possible, for example because the connection is closed.
 func (p *poller) arm(c *conn) bool {
 	ok := false
 	err := c.net.raw.Control(func(fd uintptr) { ok = p.armFD(c, int32(fd)) })
@@ -47,8 +48,8 @@ func (p *poller) armFD(c *conn, fd int32) bool {
 	return true
 }
 
-// open creates the epoll instance, registers it with the poller of the Go runtime and starts run. It reports whether it
-// succeeded.
+// open creates the epoll instance, registers it with the poller of the Go runtime, and starts run. It reports whether
+// it succeeded.
 func (p *poller) open() bool {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
@@ -66,7 +67,7 @@ func (p *poller) open() bool {
 	return true
 }
 
-// run calls onReadable for readable connections until the instance is closed.
+// run calls onReadable for readable connections until the epoll instance is closed.
 func (p *poller) run(raw syscall.RawConn) {
 	var events [128]syscall.EpollEvent
 	for {
@@ -83,7 +84,7 @@ func (p *poller) run(raw syscall.RawConn) {
 		}
 		for _, e := range events[:max(n, 0)] {
 			p.mu.Lock()
-			c := p.conns[e.Fd] // or a later connection with the same descriptor; its reader finds nothing
+			c := p.conns[e.Fd] // or a later connection with the same descriptor, whose reader then finds nothing
 			p.mu.Unlock()
 			if c != nil {
 				c.onReadable()
@@ -92,8 +93,8 @@ func (p *poller) run(raw syscall.RawConn) {
 	}
 }
 
-// remove is called at the end of each connection. Closing the descriptor has removed it from the epoll instance, and
-// another connection may already use the same number.
+// remove forgets a connection that has ended. The kernel has already removed its closed descriptor from the epoll
+// instance, and another connection may use the same descriptor number.
 func (p *poller) remove(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +114,9 @@ func (p *poller) closeIfEmpty() {
 // canPoll reports whether netConn.tryRead is supported.
 const canPoll = true
 
-// tryRead is a non-blocking Read. If there is nothing to read, it returns errIdle. After a read that took all available
-// bytes, the next call returns errIdle without a system call; the poller reports bytes that have arrived since.
+// tryRead reads without blocking. If there is nothing to read, it returns errIdle. After a read that returned all
+// available bytes, the next call returns errIdle without a system call, because the poller reports bytes that arrive
+// later.
 func (n *netConn) tryRead(p []byte) (k int, err error) {
 	if n.exhausted {
 		n.exhausted = false

@@ -17,7 +17,7 @@ func isParked(c *conn) bool {
 	return c.parked
 }
 
-// A rawConn replaces Control of a RawConn.
+// A rawConn is a syscall.RawConn whose Control method calls the function control instead.
 type rawConn struct {
 	syscall.RawConn
 	control func(f func(fd uintptr)) error
@@ -25,7 +25,7 @@ type rawConn struct {
 
 func (r rawConn) Control(f func(fd uintptr)) error { return r.control(f) }
 
-// A rawConnSession replaces Control of its connection by control before the connection is used.
+// A rawConnSession is a Session that replaces the Control method of its connection before the connection is used.
 type rawConnSession struct {
 	closeSession
 	s       *Server
@@ -41,7 +41,7 @@ func (i rawConnSession) Opened(ctx context.Context, protocol string) {
 
 const notJSON = `{"type":"connection_error","id":null,"payload":{"message":"Message is not a JSON object"}}`
 
-func TestReaderBlocksIfPollerFails(t *testing.T) {
+func TestReaderUsesBlockingReadsIfPollerFails(t *testing.T) {
 	tries := make(chan struct{}, 1000)
 	s := NewServer(testOptions)
 	ss := rawConnSession{newCloseSession(t), s, func(*conn, syscall.RawConn, func(uintptr)) error {
@@ -65,8 +65,9 @@ func TestReaderBlocksIfPollerFails(t *testing.T) {
 	shutdown(t, s)
 }
 
-// If the connection is closed while its reader parks, another reader may already have started.
-func TestReaderEndsIfUnparkedMeanwhile(t *testing.T) {
+// If the connection is closed while its reader is being parked, a new reader may already have started. The old one must
+// then end.
+func TestOldReaderEndsIfUnparkedDuringParking(t *testing.T) {
 	for name, unparked := range map[string]bool{"unparked": true, "not unparked": false} {
 		t.Run(name, func(t *testing.T) {
 			c := newConn(t.Context(), NewServer(testOptions), legacy{}, nil)
@@ -87,7 +88,7 @@ func TestReaderEndsIfUnparkedMeanwhile(t *testing.T) {
 	}
 }
 
-// The poller may report a connection before its reader has ended.
+// The poller may report a readable connection before the goroutine of its parked reader has ended.
 func TestMessageDuringParkingIsRead(t *testing.T) {
 	s := NewServer(testOptions)
 	var once sync.Once
@@ -112,7 +113,7 @@ func TestMessageDuringParkingIsRead(t *testing.T) {
 	shutdown(t, s)
 }
 
-func TestPollerThatCannotStartEnds(t *testing.T) {
+func TestPollerStopsIfFirstDescriptorIsRejected(t *testing.T) {
 	var p poller
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -129,15 +130,15 @@ func TestPollerThatCannotStartEnds(t *testing.T) {
 	p.wg.Wait()
 }
 
-func TestPollerSleepsWithoutEvents(t *testing.T) {
+func TestPollerUsesNoCPUWithoutEvents(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := testContext(t)
 	c := dialLoopback(t, url)
 	ss.waitStream(ctx, 1)
-	expectIdle := func(state string) { // a short wait, because nothing must happen
+	expectIdle := func(state string) { // the wait is short, because nothing must happen
 		t.Helper()
-		runtime.GC() // so that it does not run in that time
+		runtime.GC() // so that the garbage collector does not run during the wait
 		before := cpuTime()
 		time.Sleep(100 * time.Millisecond)
 		if spent := cpuTime() - before; spent > 50*time.Millisecond {
@@ -152,7 +153,7 @@ func TestPollerSleepsWithoutEvents(t *testing.T) {
 	cn.mu.Unlock()
 	c.send("x")
 	c.expect(notJSON)
-	c.send("x") // is not read
+	c.send("x") // the throttled reader does not read it
 	expectIdle("throttled")
 	cn.mu.Lock()
 	cn.outboxBytes -= 2 * maxOutbox
@@ -163,7 +164,7 @@ func TestPollerSleepsWithoutEvents(t *testing.T) {
 	shutdown(t, s)
 }
 
-func TestPollerStartsAgain(t *testing.T) {
+func TestPollerRestartsAfterLastConnectionEnds(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := testContext(t)
@@ -179,7 +180,7 @@ func TestPollerStartsAgain(t *testing.T) {
 	shutdown(t, s)
 }
 
-// The first Closed of a heldCloseSession waits for gate.
+// A heldCloseSession is a Session whose first call to Closed waits until gate is closed.
 type heldCloseSession struct {
 	closeSession
 	once *sync.Once
@@ -192,7 +193,7 @@ func (s heldCloseSession) Closed(why error) {
 	s.fakeSession.Closed(why)
 }
 
-// A descriptor may be reused before the poller has removed its former connection.
+// A file descriptor may be reused before the poller has removed the connection that had it before.
 func TestReusedDescriptorBelongsToNewConnection(t *testing.T) {
 	s := NewServer(testOptions)
 	ss := heldCloseSession{newCloseSession(t), new(sync.Once), make(chan struct{})}
@@ -203,7 +204,7 @@ func TestReusedDescriptorBelongsToNewConnection(t *testing.T) {
 	old := onlyConn(s)
 	eventually(ctx, t, func() bool { return isParked(old) })
 	former.nc.Close()
-	<-ss.closed // it is closed, but not removed
+	<-ss.closed // the connection is closed, but not removed from the poller
 
 	var c *client
 	var cn *conn
@@ -231,12 +232,12 @@ func TestReusedDescriptorBelongsToNewConnection(t *testing.T) {
 	cutAll(t, s)
 }
 
-// connWithDescriptorOf returns the connection that has the descriptor of old now.
+// connWithDescriptorOf returns the connection that now has the file descriptor of old, or nil if there is none.
 func connWithDescriptorOf(s *Server, old *conn) (c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other := range s.conns {
-		_ = other.net.raw.Control(func(fd uintptr) { // fails if it is closed
+		_ = other.net.raw.Control(func(fd uintptr) { // fails if the connection is closed
 			if int32(fd) == old.fd {
 				c = other
 			}
@@ -245,13 +246,14 @@ func connWithDescriptorOf(s *Server, old *conn) (c *conn) {
 	return c
 }
 
-// An expected pong starts no reader. Others count against MessageRate, and messages after a pong are processed.
+// A single expected pong does not start the reader. Other frames do: they count toward MessageRate, and a message after
+// a pong is processed.
 func TestOnlyExpectedPongLeavesReaderParked(t *testing.T) {
 	var pong = string(frameOf(true, opPong, nil))
 	for name, tt := range map[string]struct {
 		frames   string
 		pinged   bool
-		closing  bool // the library may be reading
+		closing  bool // coder/websocket may be reading
 		charged  bool
 		received []string
 	}{
@@ -293,7 +295,7 @@ func TestOnlyExpectedPongLeavesReaderParked(t *testing.T) {
 			}
 			cn.mu.Lock()
 			if charged := cn.rate.arrival != arrival; charged != tt.charged {
-				t.Errorf("pong charged: %v, want %v", charged, tt.charged)
+				t.Errorf("the frames were charged: %v, want %v", charged, tt.charged)
 			}
 			cn.mu.Unlock()
 			c.nc.Close()

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A poller is implemented only on Linux. On other systems, the reader of each connection keeps its goroutine.
+// A poller does nothing on this operating system: the reader of each connection keeps its goroutine while it waits.
 type poller struct{ wg sync.WaitGroup }
 
 const canPoll = false

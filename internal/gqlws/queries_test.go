@@ -14,7 +14,7 @@ const (
 		`"extensions":{"code":"SERVICE_UNAVAILABLE"}}}`
 )
 
-// startMaxQueries starts MaxQueries queries and one more, which waits until one of them has ended.
+// startMaxQueries starts MaxQueries queries and sends one more, which has to wait until another one has ended.
 func startMaxQueries(p *peer) {
 	for id := range testOptions.MaxQueries + 1 {
 		p.sendText(fmt.Sprintf(startWait, id))
@@ -31,7 +31,7 @@ func receivedAll(p *peer) (lines []string) {
 	return lines
 }
 
-func TestQueriesBeyondLimitAreDelayed(t *testing.T) {
+func TestQueriesBeyondMaxQueriesAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()
@@ -54,7 +54,8 @@ func TestQueriesBeyondLimitAreDelayed(t *testing.T) {
 	})
 }
 
-// When a waiting query is refused, the next message is read. It may be another query that has to wait.
+// When a waiting query is refused, the server reads the next message. That may be another query, which then has to
+// wait.
 func TestEachWaitingQueryHasItsOwnTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
@@ -79,7 +80,7 @@ func TestEachWaitingQueryHasItsOwnTimeout(t *testing.T) {
 	})
 }
 
-// While a peer is not read, its pongs are not read either.
+// While the server does not read from a peer, it does not read the pongs of the peer either.
 func TestMissingPongsDoNotCountWhileQueriesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions
@@ -90,13 +91,13 @@ func TestMissingPongsDoNotCountWhileQueriesWait(t *testing.T) {
 		startMaxQueries(p)
 		time.Sleep(10 * time.Minute)
 		if remainingSockets(s) != 1 {
-			t.Fatalf("the peer was cut with %v, want it connected", ss.why)
+			t.Fatalf("the connection was cut with %v, want it open", ss.why)
 		}
 		close(ss.release)
 		if got := receivedAll(p); len(got) != 2*(o.MaxQueries+1) {
 			t.Errorf("received %q, want %d lines", got, 2*(o.MaxQueries+1))
 		}
-		p.sendText(startA) // stops UnusedTimeout
+		p.sendText(startA) // so that UnusedTimeout does not apply
 		time.Sleep(time.Minute)
 		p.stopAnswering()
 		time.Sleep(time.Duration(maxMissedPongs+1) * o.KeepAliveInterval)
@@ -107,7 +108,8 @@ func TestMissingPongsDoNotCountWhileQueriesWait(t *testing.T) {
 	})
 }
 
-// Messages that a peer sent while it was not read are read at once, which must not count as a burst.
+// While the server does not read from a peer, the peer's messages accumulate. When the server then reads them at once,
+// they must not count as a burst.
 func TestUnreadTimeIsCreditedToMessageRate(t *testing.T) {
 	const rate = 10
 	const all = 13 * rate // 10 s at the rate, and a burst of 3 s
@@ -156,8 +158,8 @@ func TestShutdownAnswersWaitingQueries(t *testing.T) {
 	})
 }
 
-// The end of a peer is noticed at the latest after QueryWait.
-func TestPeerThatLeavesWithWaitingQueriesIsReleased(t *testing.T) {
+// At the latest after QueryWait, the server notices that the peer has disconnected.
+func TestDisconnectWithWaitingQueriesReleasesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()

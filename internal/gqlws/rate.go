@@ -8,29 +8,30 @@ import (
 )
 
 const (
-	// frameWeight is the weight of a message, ping, pong or empty fragment against MessageRate. Any other fragment
-	// weighs 1, because a message in many small fragments is unusual but allowed.
+	// frameWeight is the weight of a message, ping, pong or empty fragment, as it is counted toward MessageRate. Any
+	// other fragment has the weight 1, because a message in many small fragments is unusual but allowed.
 	frameWeight = 16
 
-	// burst and burstAfterEnd limit how much a peer may send at once, as time at MessageRate. If a peer exceeds
-	// burst, its connection ends. If it exceeds burstAfterEnd, the connection is cut even if the close frame is then
-	// lost, because reading the frames of an ending connection costs as much as before.
+	// burst and burstAfterEnd limit how many frames a peer may send at once. They are the time that these frames would
+	// take at MessageRate. If a peer exceeds burst, its connection is closed. If it exceeds burstAfterEnd, the
+	// connection is cut even though the close frame may then be lost, because reading the frames of an ending
+	// connection costs as much as before.
 	burst         = 3 * time.Second
 	burstAfterEnd = 20 * time.Second
 
-	// maxCredit limits the time in which the peer was not read that is credited to its frames.
+	// maxCredit is the maximum time that a rateLimiter credits to the frames of a peer.
 	maxCredit = 20 * time.Second
 )
 
-// A frameCounter parses frame headers in the bytes that a peer sends. It is needed because the library reports neither
-// fragments nor frames during the close handshake.
+// A frameCounter counts frames by parsing their headers in the bytes that a peer sends. It is needed because
+// coder/websocket does not report fragments, and does not report any frames during the close handshake.
 type frameCounter struct {
 	header [14]byte
-	have   int    // received bytes of the header
-	left   uint64 // missing bytes of the payload
+	have   int    // number of header bytes received
+	left   uint64 // number of payload bytes not yet received
 }
 
-// count returns the weight of the frames whose headers end in p.
+// count returns the total weight of the frames whose headers end in p.
 func (f *frameCounter) count(p []byte) (weight int) {
 	for len(p) > 0 {
 		if n := min(f.left, uint64(len(p))); n > 0 {
@@ -79,22 +80,22 @@ func (f *frameCounter) beginPayload() (weight int) {
 	switch op := f.header[0] & 0x0f; {
 	case op == opContinuation && f.left > 0:
 		return 1
-	case op == opClose: // nothing after it is processed
+	case op == opClose: // nothing that follows a close frame is processed
 		return 0
 	}
 	return frameWeight
 }
 
-// A rateLimiter measures frames against a rate (GCRA). Frames that arrive after a time in which the peer was not read
-// may have been sent in that time, and it is credited to them.
+// A rateLimiter measures frames against a rate, with the generic cell rate algorithm (GCRA). While the server does not
+// read from the peer, frames may accumulate. The rateLimiter credits that time to the frames that are read afterwards.
 type rateLimiter struct {
-	arrival time.Time     // time at which all frames so far would have arrived at the rate
-	unread  time.Duration // time since the last frame in which the peer was not read
+	arrival time.Time     // time at which the last frame would have arrived at exactly the rate
+	unread  time.Duration // time since the last frame during which the server did not read
 	credit  time.Duration // unused part of the unread time
 }
 
-// add counts frames that arrive now and returns the time by which the peer is ahead of rate, which is in messages per
-// second.
+// add counts frames that arrive now and have the given total weight. rate is in messages per second. add returns the
+// time by which the peer is ahead of the rate.
 func (r *rateLimiter) add(now time.Time, weight, rate int) (ahead time.Duration) {
 	if idle := now.Sub(r.arrival); idle > 0 {
 		r.credit = min(r.credit+min(idle, r.unread), maxCredit)
@@ -108,8 +109,9 @@ func (r *rateLimiter) add(now time.Time, weight, rate int) (ahead time.Duration)
 	return r.arrival.Sub(now)
 }
 
-// chargeFrames counts frames against MessageRate and ends or cuts the connection if there are too many. It is called
-// by the goroutine that reads the WebSocket; during the close handshake that is the writer.
+// chargeFrames counts frames with the given total weight toward MessageRate. If there are too many, it ends or cuts the
+// connection. It is called by the goroutine that reads from the WebSocket, which is the writer's goroutine during the
+// close handshake.
 func (c *conn) chargeFrames(weight int) {
 	if c.options.MessageRate <= 0 || weight == 0 {
 		return
@@ -123,13 +125,13 @@ func (c *conn) chargeFrames(weight int) {
 		_ = c.onNewGoroutine(c.endTooFast) // ends the connection even if Session.Limit panics
 		c.throttle()
 	case ahead > burstAfterEnd:
-		c.cut(&cutError{ErrRefused, "too many frames while the connection ended", errTooManyFrames})
+		c.cut(&cutError{ErrRefused, "too many frames while the connection was ending", errTooManyFrames})
 	}
 }
 
 var errTooManyFrames = errors.New("gqlws: too many frames")
 
-// endTooFast ends a connection that exceeded MessageRate.
+// endTooFast ends a connection whose peer exceeded MessageRate.
 func (c *conn) endTooFast() {
 	detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
 	if c.end(overLimit(causeTooFast, detail)) {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A peer may send a burst of three times MessageRate and then messages at the rate. The first message beyond that ends
-// the connection and is not processed.
-func TestMessageRate(t *testing.T) {
+// A peer may send a burst of three times MessageRate messages, and then messages at that rate. The first message beyond
+// this ends the connection and is not processed.
+func TestMessageRateIsEnforced(t *testing.T) {
 	const rate = 10
 	for protocol, messages := range map[string]struct {
 		ignored, start string
@@ -38,7 +38,7 @@ func TestMessageRate(t *testing.T) {
 			s, ss := NewServer(o), newFakeSession(t)
 			return s, ss, dialAs(t, s, ss, protocol, nil).startReading()
 		}
-		// sendBurst sends as many messages as a burst may have.
+		// sendBurst sends as many messages as a burst may contain.
 		sendBurst := func(p *peer) {
 			for range 3 * rate {
 				p.sendText(messages.ignored)
@@ -115,7 +115,7 @@ func TestMessageRate(t *testing.T) {
 		t.Run(protocol+"/a message in small fragments is processed", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss, p := connect(t)
-				p.sendText(messages.ignored) // allowed before connection_init
+				p.sendText(messages.ignored) // this message is allowed before connection_init
 				text := strings.Repeat(" ", 3*rate*frameWeight-4*frameWeight) + messages.ignored
 				text = text[len(messages.ignored):]
 				parts := frameOf(false, opText, nil)
@@ -137,7 +137,7 @@ func TestMessageRate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, ss, p := connect(t)
 				p.sendText(messages.ignored)
-				time.Sleep(time.Hour + time.Second) // not at the time of a pong
+				time.Sleep(time.Hour + time.Second) // so that no pong is sent at the same time
 				sendBurst(p)
 				expectEnd(t, s, ss, p)
 			})
@@ -145,8 +145,9 @@ func TestMessageRate(t *testing.T) {
 	}
 }
 
-// During the close handshake, the library reads pings on another goroutine. The race detector checks the counters.
-func TestPingsAndMessagesAreCountedTogether(t *testing.T) {
+// During the close handshake, coder/websocket reads pings on the writer's goroutine. The race detector checks that the
+// counters of the rate limiter are guarded.
+func TestRateLimiterIsGuardedDuringCloseHandshake(t *testing.T) {
 	o := testOptions
 	o.MessageRate = 1_000_000
 	s, ss := NewServer(o), newCloseSession(t)
@@ -158,7 +159,7 @@ func TestPingsAndMessagesAreCountedTogether(t *testing.T) {
 	}
 	for range 50 {
 		c := dialLoopback(t, url)
-		_ = c.nc.SetReadDeadline(time.Now().Add(5 * time.Millisecond)) // leave during the close handshake
+		_ = c.nc.SetReadDeadline(time.Now().Add(5 * time.Millisecond)) // to disconnect during the close handshake
 		_, _ = c.nc.Write(all)
 		_, _ = io.Copy(io.Discard, c.br)
 		c.nc.Close()
@@ -167,8 +168,9 @@ func TestPingsAndMessagesAreCountedTogether(t *testing.T) {
 	shutdown(t, s)
 }
 
-// During the close handshake, a peer may send more than a burst, because frames may have been on the way.
-func TestFloodDuringCloseHandshakeIsCut(t *testing.T) {
+// While a connection ends, a peer may send more than a burst, because its frames may have been on the way. If it sends
+// too many, the connection is cut.
+func TestFloodDuringCloseHandshakeCutsConnection(t *testing.T) {
 	const rate = 10
 	for name, frame := range map[string][]byte{
 		"pongs":    frameOf(true, opPong, nil),
@@ -191,7 +193,7 @@ func TestFloodDuringCloseHandshakeIsCut(t *testing.T) {
 					t.Errorf("the server read %d frames, want %d", sent, most)
 				}
 				if err := ss.closeReason(); !errors.Is(err, ErrRefused) {
-					t.Errorf("closed with %v, want %v", err, ErrRefused)
+					t.Errorf("Session.Closed received %v, want %v", err, ErrRefused)
 				}
 				shutdown(t, s)
 			})
@@ -199,7 +201,7 @@ func TestFloodDuringCloseHandshakeIsCut(t *testing.T) {
 	}
 }
 
-func TestFrameCounterAcceptsAnySplit(t *testing.T) {
+func TestFrameCounterDoesNotDependOnReadSizes(t *testing.T) {
 	var all []byte
 	want := 0
 	add := func(weight int, frame []byte) {
@@ -212,7 +214,7 @@ func TestFrameCounterAcceptsAnySplit(t *testing.T) {
 		add(frameWeight, frameOf(true, opPong, make([]byte, n%126)))
 		add(frameWeight, frameOf(true, 0, nil))
 	}
-	add(frameWeight, []byte{0x81, 2, '{', '}'}) // not masked: counted here and rejected by the library
+	add(frameWeight, []byte{0x81, 2, '{', '}'}) // not masked: counted here and rejected by coder/websocket
 	add(frameWeight, frameOf(true, opBinary, []byte("{}")))
 	add(0, frameOf(true, opClose, []byte{3, 232}))
 	for _, size := range []int{1, 2, 3, 5, 7, 14, 256, 4096, len(all)} {
@@ -224,7 +226,7 @@ func TestFrameCounterAcceptsAnySplit(t *testing.T) {
 			rest = rest[n:]
 		}
 		if got != want {
-			t.Errorf("pieces of %d bytes count %d, want %d", size, got, want)
+			t.Errorf("frames read in pieces of %d bytes have the weight %d, want %d", size, got, want)
 		}
 	}
 	var f frameCounter

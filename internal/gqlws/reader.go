@@ -11,12 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxMalformed is the number of consecutive malformed frames that ends a connection.
+// maxMalformed is the number of consecutive malformed frames after which the connection is closed.
 const maxMalformed = 10
 
-// smallFrame is the maximum size in bytes of a message that is processed within microseconds.
+// smallFrame is the maximum size in bytes of a small message, which is processed within microseconds and is not counted
+// in the Account.
 const smallFrame = 1 << 10
 
+// readMessages reads and processes messages until an error occurs or there is nothing to read (errIdle).
 func (c *conn) readMessages() (err error) {
 	defer c.recoverPanic("reader", &err)
 	for {
@@ -28,23 +30,26 @@ func (c *conn) readMessages() (err error) {
 			return err
 		}
 		c.throttle()
-		c.setInMessage(false) // again: the next frame's deadline must not include the time since the first call
+		c.setInMessage(false) // again, so that the next frame's deadline excludes the time spent on this message
 		if len(frame) > smallFrame {
-			// Go preempts a goroutine only after 10 ms. Hundreds of peers with long messages would delay the others.
+			// Go preempts a goroutine only after 10 ms. Without this call, hundreds of peers that send long messages
+			// would delay all other peers.
 			runtime.Gosched()
 		}
 	}
 }
 
-// onNewGoroutine runs f on a new goroutine and waits for it. Processing a message grows the stack, and the reader
-// would keep the large stack while it waits for the next message.
+// onNewGoroutine runs f on a new goroutine and waits for it. The reader needs this, because processing a message grows
+// the stack, and the reader would otherwise keep its large stack while it waits for the next message. If f panics or
+// calls runtime.Goexit, onNewGoroutine returns errInternal.
 func (c *conn) onNewGoroutine(f func()) error {
 	done := make(chan error)
 	go c.runProtected("reader", f, func(err error) { done <- err })
 	return <-done
 }
 
-// readMessage returns the next message. If it is too large, the connection ends and the returned part is not processed.
+// readMessage returns the next message. If the message is too large, readMessage ends the connection and returns the
+// beginning of the message, which handleMessage ignores.
 func (c *conn) readMessage() ([]byte, error) {
 	_, r, err := c.ws.Reader(context.Background())
 	if err != nil {
@@ -58,7 +63,8 @@ func (c *conn) readMessage() ([]byte, error) {
 	if limit > 0 {
 		r = io.LimitReader(r, limit+1)
 	}
-	// If the connection ends inside a message, ReadAll may return a part without an error. A part is not valid JSON.
+	// If the connection ends inside a message, ReadAll may return a part of it without an error. Such a part is not
+	// processed, because it is not valid JSON.
 	frame, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
@@ -70,15 +76,15 @@ func (c *conn) readMessage() ([]byte, error) {
 			}
 		}
 		c.throttle()
-		// If bytes were left unread, closing would send a TCP reset, which can discard the error on its way to the
-		// peer.
+		// Read the rest of the message: closing a connection with unread bytes sends a TCP reset, which can discard the
+		// error before the peer has received it.
 		if _, err := io.Copy(io.Discard, counted.Reader); err != nil {
 			return nil, err
 		}
 	}
 	c.setInMessage(false)
-	// Neither the library nor encoding/json rejects invalid UTF-8. If an id contained it, the response would contain it
-	// too, and a browser would cut the connection.
+	// Neither coder/websocket nor encoding/json rejects invalid UTF-8. If an operation id contained it, the response
+	// would contain it too, and a browser would close the connection.
 	if !utf8.Valid(frame) {
 		const detail = "Message is not UTF-8"
 		c.end(ending{cause: causeNotUTF8, err: encodeError(detail, "BAD_REQUEST"), detail: detail})
@@ -86,8 +92,8 @@ func (c *conn) readMessage() ([]byte, error) {
 	return frame, nil
 }
 
-// setInMessage records whether the reader is inside a message or between two. During the close handshake it does
-// nothing: the library then reads on the writer's goroutine, and the reader must not change deadlines.
+// setInMessage records whether the reader is inside a message or between two messages. During the close handshake it
+// does nothing, because coder/websocket then reads on the writer's goroutine and the reader must not change deadlines.
 func (c *conn) setInMessage(inside bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,18 +106,19 @@ func (c *conn) setInMessage(inside bool) {
 	}
 }
 
-// throttle blocks the reader while the peer does not read its control frames or responses, or has more queries than may
-// run. It returns when the peer reads, a query ends, the last query is refused, or a stalled write cuts the connection.
+// throttle blocks the reader while too many control frames or responses wait to be sent, or while a query waits to be
+// started. It returns when enough of them have been sent, when the waiting query has started or was refused, or when a
+// stalled write has cut the connection.
 //
-// If the connection ends, throttle waits until the close frame is written: if the reader saw another protocol error
-// first, the library would close the connection before it.
+// If the connection is ending, throttle waits until the close frame has been written. If the reader continued earlier
+// and found another protocol violation, coder/websocket would close the connection before the close frame.
 func (c *conn) throttle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mustThrottle() {
 		return
 	}
-	if n := c.outboxBytes - maxOutbox; n > 0 { // a long pong, or long errors
+	if n := c.outboxBytes - maxOutbox; n > 0 { // for example a long pong, or long errors
 		c.mu.Unlock()
 		c.account.Add(n) // may cut this connection
 		c.mu.Lock()
@@ -137,13 +144,14 @@ func (c *conn) throttle() {
 	c.rate.unread += time.Since(began)
 }
 
-// mustThrottle reports whether throttle has to wait. Called with mu held.
+// mustThrottle reports whether throttle has to wait. The caller must hold c.mu.
 func (c *conn) mustThrottle() bool {
 	wait := c.outboxBytes > maxOutbox || c.exceedsMaxUnsent() || c.hasWaitingQueries() || c.phase >= phaseEnding
 	return wait && c.phase < phaseClosed && !(c.closeFrameQueued && !c.inWrite)
 }
 
-// refuseLastQuery refuses the last waiting query. Called by the reader with mu held, which it releases temporarily.
+// refuseLastQuery refuses the query that arrived last among those that wait. It is called by the reader, which must
+// hold c.mu. It releases c.mu temporarily.
 func (c *conn) refuseLastQuery() {
 	op := c.waitingQueries[len(c.waitingQueries)-1]
 	c.retire(op, nil)
@@ -156,7 +164,7 @@ func (c *conn) refuseLastQuery() {
 	})
 }
 
-// handleMessage processes one frame.
+// handleMessage processes one message. It ignores the message if the connection is ending.
 func (c *conn) handleMessage(frame []byte) {
 	c.mu.Lock()
 	ignore := c.phase >= phaseEnding
@@ -197,8 +205,8 @@ func (c *conn) handleMessage(frame []byte) {
 	}
 }
 
-// handleInit processes a connection_init. Keep-alives start with the first one. A later one does not change their
-// times, because clients measure them.
+// handleInit processes a connection_init message. The first one starts the keep-alives. A later one does not change
+// their schedule, because clients measure the time between keep-alives.
 func (c *conn) handleInit(payload []byte) {
 	repeated := c.inited
 	if repeated && c.codec.strict() {
@@ -217,7 +225,7 @@ func (c *conn) handleInit(payload []byte) {
 		if c.codec.frequentKeepAlives() {
 			c.queueMessage(c.codec.appendKeepAlive(nil))
 			c.pingTimer.Stop()
-			c.pingTimer = nil // pings go with keep-alives
+			c.pingTimer = nil // from now on, pings are sent together with keep-alives
 		}
 		c.nextKeepAlive = time.Now().Add(c.options.KeepAliveInterval)
 		c.keepAliveTimer = c.afterFunc(c.options.KeepAliveInterval, c.keepAliveTick)
@@ -225,7 +233,8 @@ func (c *conn) handleInit(payload []byte) {
 	c.scheduleWriter()
 }
 
-// authenticate calls Session.Init and reports whether it accepted the peer.
+// authenticate calls Session.Init and reports whether it accepted the peer. If it did not, authenticate ends the
+// connection.
 func (c *conn) authenticate(payload []byte) bool {
 	ctx, err := c.callInit(payload)
 	var reqErr *RequestError

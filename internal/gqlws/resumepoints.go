@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 )
 
-// connectionError returns the error with which a connection of the legacy protocol ends. It covers all streams: if a
-// stream ended by itself, the code is that of the last such stream, and the cursor is the lowest one, so that no stream
-// misses anything. If there are several streams, the extension "operations" has the code and the cursor of each.
+// connectionError returns the error with which a connection of the legacy protocol ends. The error covers all streams:
+// its cursor is the lowest one, so that no stream misses anything if all of them resume from it. If streams have ended
+// with their own errors, the code is that of the last such stream. If there are several streams, the extension
+// "operations" contains the code and the cursor of each stream.
 func connectionError(e ending) json.RawMessage {
 	last := e.err
 	switch e.cause {
@@ -28,11 +29,13 @@ func connectionError(e ending) json.RawMessage {
 			p.ID = json.RawMessage("null")
 		}
 		if s.err != nil {
-			last = s.err.Errors[0] // use the last: the first may be of a lost stream, the others have gaps
+			// Use the last error: the first one may report a lost stream, but later ones report gaps.
+			last = s.err.Errors[0]
 			own := decodeError(last)
 			p.Code, p.Cursor = cmp.Or(own.text("code"), codeRetry), own.text("cursor")
 		}
-		if p.Cursor != "" && (lowest == "" || p.Cursor < lowest) { // a stream without a cursor cannot be resumed
+		// Ignore a stream without a cursor, because it cannot be resumed.
+		if p.Cursor != "" && (lowest == "" || p.Cursor < lowest) {
 			lowest = p.Cursor
 		}
 		all = append(all, p)
@@ -68,7 +71,7 @@ func decodeError(raw json.RawMessage) (e graphqlError) {
 	return e
 }
 
-// text returns an extension that is a string, or "" if there is none.
+// text returns the extension with the given name if it is a string, and "" otherwise.
 func (e *graphqlError) text(name string) (s string) {
 	_ = json.Unmarshal(e.Extensions[name], &s)
 	return s
@@ -81,7 +84,7 @@ func (e *graphqlError) set(name string, value any) {
 	e.Extensions[name] = encode(value)
 }
 
-// encode returns v as JSON and does not escape "<", ">" and "&".
+// encode returns v as JSON without escaping "<", ">" and "&".
 func encode(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -16,9 +16,9 @@ const (
 	modernAck  = `{"type":"connection_ack"}`
 )
 
-// The test checks rules of RFC 6455 for servers, whether this package or the library enforces them. The lines of want are
-// prefixes of the received lines.
-func TestFramesFollowRFC6455(t *testing.T) {
+// The test checks rules of RFC 6455 for servers. Some of them are enforced by this package, others by coder/websocket.
+// If an expected line starts with "CLOSE 10", the received line may continue with a reason.
+func TestServerFollowsRFC6455(t *testing.T) {
 	text := func(s string) []byte { return frameOf(true, opText, []byte(s)) }
 	noted := func(s string) []byte { return text(`{"type":"connection_init","note":"` + s + `"}`) }
 	join := func(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
@@ -66,7 +66,7 @@ func TestFramesFollowRFC6455(t *testing.T) {
 		"too large a message":                 {text(strings.Repeat(" ", 513)), []string{"CLOSE 1009 Message is larger than 512 bytes"}},
 		"too large a message, fragmented":     {join(part(opText, strings.Repeat(" ", 300)), ping("x"), part(0, strings.Repeat(" ", 300)), last("")), []string{"PONG x", "CLOSE 1009"}},
 		"too large and not UTF-8":             {text(strings.Repeat("\xff", 513)), []string{"CLOSE 1009"}},
-		// A server may close these without a close frame.
+		// For the following frames, a server may close the connection without a close frame.
 		"no mask":           {unmasked, []string{"CUT"}},
 		"a ping, no mask":   {unmaskedPing, []string{"CUT"}},
 		"a negative length": {negative, []string{"CUT"}},
@@ -91,7 +91,7 @@ func TestFramesFollowRFC6455(t *testing.T) {
 		cases["not UTF-8 at the end: "+name] = frames{text(bad), []string{"CLOSE 1007"}}
 		cases["not UTF-8 in fragments: "+name] = frames{join(part(opText, `{"type":"ping","note":"`+bad[:1]), last(bad[1:]+`"}`)), []string{"CLOSE 1007"}}
 		cases["not UTF-8 in binary: "+name] = frames{frameOf(true, opBinary, []byte(bad)), []string{"CLOSE 1007"}}
-		// The library does not check the reason and sends it back.
+		// coder/websocket does not validate the reason and sends it back.
 		cases["not UTF-8 in a reason: "+name] = frames{closeFrame(1000, "bye "+bad), []string{"CLOSE 1000 bye " + bad}}
 	}
 
@@ -134,7 +134,7 @@ func TestLegacyPeerReceivesErrorForInvalidUTF8(t *testing.T) {
 			"CLOSE 1007 not UTF-8")
 		p.expectNothing()
 		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
-			t.Error("the connection is still open")
+			t.Error("the connection is still open after a message that is not UTF-8")
 		}
 	})
 }

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// The SDK of the networks has a defect: a timer of an earlier connection closes the current one if no keep-alive has
-// arrived since the timer was set. With a constant interval, each such reconnect leaves another stale timer.
-func TestSDKStopsReconnecting(t *testing.T) {
+// The SDK of the networks (ever-sdk) has a defect: it does not stop the timer of an earlier connection. When that timer
+// expires, the SDK closes the current connection if no keep-alive has arrived since the timer was set. If the interval
+// between keep-alives is constant, each such mistake leaves another old timer.
+func TestSDKStopsReconnectingByMistake(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		clients  int
@@ -34,9 +35,9 @@ func TestSDKStopsReconnecting(t *testing.T) {
 	}
 }
 
-// countWrongReconnects runs clients that lose their connection once at a random time. The server sends keep-alives at
-// interval from the third one on. It returns the number of clients that reconnect by mistake at least once, and of those
-// that still do so after five minutes.
+// countWrongReconnects runs clients that lose their connection once at a random time. From the third keep-alive on, the
+// server sends keep-alives at the given interval. once is the number of clients that reconnect by mistake at least
+// once. still is the number of clients that reconnect by mistake after five minutes.
 func countWrongReconnects(t *testing.T, clients int, interval time.Duration) (once, still int) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions
@@ -78,18 +79,18 @@ func countWrongReconnects(t *testing.T, clients int, interval time.Duration) (on
 	return once, still
 }
 
-// An sdkClient treats keep-alives like the network code of ever-sdk 1.49.2.
+// An sdkClient handles keep-alives in the same way as the network code of ever-sdk 1.49.2.
 type sdkClient struct {
 	t       *testing.T
 	server  *Server
 	session Session
-	begin   time.Duration // time at which it connects
-	lose    time.Duration // time at which it loses its connection
+	begin   time.Duration // time at which the client connects
+	lose    time.Duration // time at which the client loses its connection
 	end     chan struct{}
 
 	state    sdkState
 	first    time.Time          // first keep-alive of this connection
-	checks   chan time.Duration // expired timers; they outlive their connection
+	checks   chan time.Duration // receives the timeouts of expired timers, which outlive their connection
 	mistakes atomic.Int64
 }
 
@@ -123,7 +124,7 @@ func (c *sdkClient) run() {
 	}
 }
 
-// connected returns when the client closes the connection. over reports that it does not reconnect.
+// connected returns when the client closes the connection. over reports that the client must not reconnect.
 func (c *sdkClient) connected(kas <-chan struct{}, lost <-chan time.Time) (over bool) {
 	for {
 		select {

@@ -1,6 +1,6 @@
-// Package gqlws serves GraphQL over WebSockets. It implements the subprotocols graphql-transport-ws and graphql-ws
-// (the legacy one), runs operations for a Session, and limits the resources that a peer can use. It does not depend
-// on a schema.
+// Package gqlws serves GraphQL over WebSocket. It implements two subprotocols: graphql-transport-ws and the legacy
+// graphql-ws. A Session supplies the operations. The package runs them and limits the resources that a peer can use. It
+// does not depend on a GraphQL schema.
 package gqlws
 
 import (
@@ -19,84 +19,91 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// Options configures the limits of a Server. If a field is zero or negative, its limit is off.
+// Options configures the limits of a Server. If a numeric field is zero or negative, its limit is disabled.
 type Options struct {
-	// KeepAliveInterval is the interval of WebSocket pings and, after connection_init, of the pings that graphql-transport-ws
-	// defines itself. With graphql-ws it is the time between the first and the second ka; after that, five ka are sent
-	// per interval. If no WebSocket pong arrives within two intervals, the connection is cut.
+	// KeepAliveInterval is the time between two WebSocket pings. If the peer responds to neither of two consecutive
+	// pings, the connection is cut.
+	//
+	// In graphql-transport-ws, KeepAliveInterval is also the time between the protocol's own ping messages, which start
+	// after connection_init. In the legacy protocol, it is also the time between the first and the second keep-alive
+	// message (ka). Later ka messages are sent five times per interval.
 	KeepAliveInterval time.Duration
 
-	// InitTimeout is the maximum time from the handshake to connection_init with graphql-transport-ws. After it, the
-	// connection is closed with code 4408.
+	// InitTimeout is the maximum time between the handshake and connection_init in graphql-transport-ws. After
+	// InitTimeout, the connection is closed with code 4408.
 	InitTimeout time.Duration
 
-	// UnusedTimeout is the maximum time that a peer of the legacy protocol may be connected without connection_init and
-	// without a running operation.
+	// UnusedTimeout is the maximum time that a peer of the legacy protocol may stay connected if it has not sent
+	// connection_init and has no running operation.
 	UnusedTimeout time.Duration
 
-	// FrameTimeout is the maximum time from the first byte of a message to its last.
+	// FrameTimeout is the maximum time between the first and the last byte of a message. After FrameTimeout, the
+	// connection is cut.
 	FrameTimeout time.Duration
 
-	// WriteTimeout is the maximum time of one write on the connection. After it, the connection is cut without a close
-	// frame, because part of a frame may have been written.
+	// WriteTimeout is the maximum duration of one write to the peer. After WriteTimeout, the connection is cut without
+	// a close frame, because only a part of the previous frame may have been written.
 	WriteTimeout time.Duration
 
-	// MaxMessage is the maximum size of a message in bytes. If a message is larger, the connection is closed with code
-	// 1009.
+	// MaxMessage is the maximum size in bytes of a message from the peer. If a message is larger, the connection is
+	// closed with code 1009.
 	MaxMessage int64
 
-	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second, with bursts of three
-	// times that number. 16 other fragments count as one message. If a peer sends more, the connection is closed with
-	// code 1008.
+	// MessageRate is the maximum number of messages per second that a peer may send. A burst may have three times that
+	// number. Pings, pongs and empty fragments count as messages. Of the other fragments, 16 count as one message. If a
+	// peer sends more, the connection is closed with code 1008.
 	MessageRate int
 
-	// MaxSubscriptions is the maximum number of open subscriptions on one connection. Further ones are refused.
+	// MaxSubscriptions is the maximum number of open subscriptions on one connection. Further subscriptions are refused
+	// with LIMIT_EXCEEDED.
 	MaxSubscriptions int
 
-	// MaxQueries is the maximum number of queries that run on one connection. A query counts until its response has
-	// been written. If one more query arrives, the connection is not read until a query has ended. After QueryWait the
-	// additional query is refused with SERVICE_UNAVAILABLE.
+	// MaxQueries is the maximum number of queries that run at the same time on one connection. A query counts until its
+	// response has been written. If the peer sends one more query, that query waits, and the connection is not read
+	// until it can start. If it has waited for QueryWait, it is refused with SERVICE_UNAVAILABLE.
 	MaxQueries int
 
-	// QueryWait is the maximum time that a query waits because of MaxQueries.
+	// QueryWait is the maximum time that a query waits because MaxQueries queries are running.
 	QueryWait time.Duration
 
-	// MaxUnsent is the maximum size in bytes of unsent query responses. If a connection has more, it is not read, and
-	// queries that are already read do not start.
+	// MaxUnsent is the maximum total size in bytes of the query responses that a connection has not sent yet. While a
+	// connection has more, it is not read, and its waiting queries do not start.
 	MaxUnsent int
 
-	// Account opens the account of a connection. A call of cut closes that connection; cut may be called at any time,
-	// from any goroutine. If Account is nil, nothing is counted.
+	// Account opens the account of a connection, which counts the connection's memory. A call to cut closes the
+	// connection. It is allowed at any time and from any goroutine. If Account is nil, nothing is counted.
 	Account func(peer Session, cut func()) Account
 
-	// MaxID is the maximum length in bytes of an operation id as received, without its quotes.
+	// MaxID is the maximum length in bytes of an operation id. The length is that of the id as received, with its
+	// escape sequences but without its quotes.
 	MaxID int
 
-	// MaxSockets is the maximum number of connections. If there are that many, Accept returns ErrTooMany.
+	// MaxSockets is the maximum number of connections. While there are that many, Accept returns ErrTooMany.
 	MaxSockets int
 
 	// Logger receives records about cut connections and internal errors. If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// Errors of Accept. If it returns one, no response has been written. The number is the HTTP status to respond with.
+// Accept returns an error that wraps one of these errors if it has not written a response. Each comment names the HTTP
+// status code with which the caller should then respond.
 var (
-	// ErrNoProtocol is returned if the peer offers no supported subprotocol (400). Close code 4406 is therefore never
-	// sent.
+	// ErrNoProtocol is returned if the peer offers no supported subprotocol: status 400. For this reason, the server
+	// never sends close code 4406.
 	ErrNoProtocol = errors.New("gqlws: no supported subprotocol offered")
-	// ErrHandshake is returned if the request is not a valid WebSocket handshake (400).
+	// ErrHandshake is returned if the request is not a valid WebSocket handshake: status 400.
 	ErrHandshake = errors.New("gqlws: invalid handshake")
-	// ErrTooMany is returned if there are MaxSockets connections (503).
+	// ErrTooMany is returned if there are already MaxSockets connections: status 503.
 	ErrTooMany = errors.New("gqlws: too many connections")
-	// ErrShutdown is returned after a call of Shutdown (503). It is also passed to Session.Closed and Stream.Close if
-	// Shutdown ended the connection.
+	// ErrShutdown is returned if Shutdown has been called: status 503. Session.Closed and Stream.Close also receive
+	// ErrShutdown if Shutdown has ended their connection.
 	ErrShutdown = errors.New("gqlws: shutting down")
-	// ErrNotHijackable is returned if the ResponseWriter cannot be hijacked (500), for example with HTTP/2 or if a
-	// middleware wraps it without Unwrap.
-	ErrNotHijackable = errors.New("gqlws: connection cannot be taken over")
+	// ErrNotHijackable is returned if the ResponseWriter cannot be hijacked: status 500. Examples are an HTTP/2 request
+	// and a middleware that wraps the ResponseWriter without an Unwrap method.
+	ErrNotHijackable = errors.New("gqlws: HTTP connection cannot be taken over (hijacked)")
 )
 
-// A Server owns WebSocket connections from the handshake until they are closed. It is safe for concurrent use.
+// A Server serves WebSocket connections, from the handshake until they are closed. It is safe for concurrent use.
 type Server struct {
 	options Options
 	log     *slog.Logger
@@ -107,12 +114,12 @@ type Server struct {
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
-	sockets  int // number of conns and of handshakes in progress
+	sockets  int // number of connections, including handshakes in progress
 	closing  bool
 	finished chan struct{} // closed when closing is set and sockets is 0
 }
 
-// NewServer returns a Server without connections. It starts no goroutines.
+// NewServer returns a Server with the given options. It starts no goroutines.
 func NewServer(o Options) *Server {
 	log := o.Logger
 	if log == nil {
@@ -130,12 +137,14 @@ func NewServer(o Options) *Server {
 	}
 }
 
-// Accept performs a WebSocket handshake and returns at once. The connection is served by goroutines of the Server, so
-// that net/http can release the request. The contexts of the Session have the values of r's context, but not its
-// cancellation or deadline. The caller must check the origin and the credentials before the call.
+// Accept performs the WebSocket handshake for the request r and returns. Goroutines of the Server then serve the
+// connection for ss, so that net/http can release the request. The contexts that ss receives have the values of r's
+// context, but not its cancellation or deadline. Before calling Accept, the caller must check the origin and the
+// credentials.
 //
-// If Accept returns an error, it wraps one of this package's errors; nothing has been written, and the caller must
-// respond. If it returns nil, the caller must not write anything. Headers set on w are sent with the upgrade.
+// If Accept returns an error, the error wraps one of this package's errors, nothing has been written to w, and the
+// caller must respond. If Accept returns nil, the caller must not write to w. Header fields that the caller has set on
+// w are sent with the upgrade response.
 func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) error {
 	cd := s.codecFor(r.Header)
 	if cd == nil {
@@ -157,14 +166,14 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	ws, err := websocket.Accept(h, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{cd.name()},
 		InsecureSkipVerify: true, // the caller checks origins
-		// These functions refer to c, not to h: h would keep the memory that net/http holds for the request.
+		// These functions refer to c, not to h, because h would keep net/http's memory for the request alive.
 		OnPingReceived: func(_ context.Context, payload []byte) bool { c.handlePing(payload); return false },
 		OnPongReceived: func(context.Context, []byte) { c.handlePong() },
 	})
 	switch {
 	case err == nil:
 	case h.conn != nil:
-		// The peer left during the handshake: nobody can receive a response.
+		// The peer has disconnected during the handshake, so that no response can be sent.
 		s.log.DebugContext(c.ctx, "gqlws: handshake not finished", "error", err)
 		_ = h.conn.Close()
 		return nil
@@ -190,15 +199,17 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	return nil
 }
 
-// Shutdown ends all connections and waits for their goroutines. On each connection, no new operation starts, running
-// queries finish, and then the peer receives the reason and the connection is closed.
+// Shutdown ends all connections and waits for their goroutines. On each connection, no new operation starts, and
+// running queries finish. Then the peer receives the reason, and the connection is closed.
 //
-// To avoid that all peers reconnect at the same time, each of n connections is drained after a random delay of up to
-// (n-1) times 10 ms. The maximum delay is half of the time until ctx's deadline, or 10 s if ctx has no deadline. Until
-// then the connection is served as before, except that a request for another operation drains it immediately.
+// This begins on each connection after a random delay, so that not all peers reconnect at the same time. With n
+// connections, the maximum delay is (n-1) times 10 ms, but never more than half of the time until ctx's deadline, or 10
+// seconds if ctx has no deadline. During its delay, a connection is served as before, except that a request for a new
+// operation ends the delay.
 //
-// If ctx ends first, Shutdown cuts the remaining connections and returns ctx's error. A Server cannot be used again
-// after Shutdown. Further calls also wait, but do not change the delays.
+// If ctx is done before all connections have ended, Shutdown cuts the remaining connections and returns an error that
+// wraps ctx's error. After Shutdown, the Server cannot be used again. Further calls to Shutdown also wait for the
+// connections, but do not change the delays.
 func (s *Server) Shutdown(ctx context.Context) error {
 	conns := s.close()
 	wait := xsync.Spread(ctx, len(conns))
@@ -223,7 +234,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return fmt.Errorf("gqlws: shutdown: %w", ctx.Err())
 }
 
-// close makes reserve return ErrShutdown and returns the open connections.
+// close makes reserve return ErrShutdown from now on, and returns the open connections.
 func (s *Server) close() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +251,7 @@ func (s *Server) close() []*conn {
 	return conns
 }
 
-// reserve counts a connection before its handshake.
+// reserve counts a connection before its handshake. It returns an error if no further connection is allowed.
 func (s *Server) reserve() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +265,7 @@ func (s *Server) reserve() error {
 	return nil
 }
 
-// release undoes reserve. c is the connection that has ended, or nil if the handshake failed.
+// release undoes reserve. The parameter c is the connection that has ended, or nil if the handshake failed.
 func (s *Server) release(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +276,8 @@ func (s *Server) release(c *conn) {
 	}
 }
 
-// codecFor returns the preferred codec that h offers, or nil.
+// codecFor returns the codec of a subprotocol that the request header h offers, or nil if h offers no supported one. If
+// h offers several, codecFor returns the codec that the server prefers.
 func (s *Server) codecFor(h http.Header) codec {
 	for _, cd := range s.codecs {
 		for _, line := range h.Values("Sec-WebSocket-Protocol") {

@@ -67,7 +67,7 @@ func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 				w.header.Del("Sec-WebSocket-Version")
 			}
 			if w.wrote || len(w.header) != 1 {
-				t.Errorf("Accept wrote a response with headers %v, want nothing", w.header)
+				t.Errorf("Accept wrote a response with the headers %v, want no response", w.header)
 			}
 			if s.sockets != before {
 				t.Errorf("%d sockets are counted after a refused handshake, want %d", s.sockets, before)
@@ -80,12 +80,12 @@ func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 			t.Errorf("Accept returned %v, want ErrNotHijackable", err)
 		}
 		if len(w.Header()) != 0 || w.Body.Len() != 0 {
-			t.Error("Accept wrote a response, want nothing")
+			t.Error("Accept wrote a response, want none")
 		}
 	})
 }
 
-func TestEndedConnectionsFreeSockets(t *testing.T) {
+func TestEndedConnectionsDoNotCountTowardMaxSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{MaxSockets: 2})
 		for range 5 {
@@ -102,18 +102,18 @@ func TestEndedConnectionsFreeSockets(t *testing.T) {
 	})
 }
 
-func TestPeerLeavesDuringHandshake(t *testing.T) {
+func TestAcceptReturnsNilIfPeerDisconnectsDuringHandshake(t *testing.T) {
 	here, there := net.Pipe()
 	here.Close()
 	s := NewServer(testOptions)
 	if err := s.Accept(&pipeWriter{conn: there, header: http.Header{}}, upgradeRequest("graphql-ws"), newFakeSession(t)); err != nil {
-		t.Errorf("Accept returned %v, want nil because the peer left", err)
+		t.Errorf("Accept returned %v, want nil because the peer has disconnected", err)
 	}
 	if s.sockets != 0 {
 		t.Errorf("%d sockets are counted, want none", s.sockets)
 	}
 	if _, err := there.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("a write returned %v, want io.ErrClosedPipe", err)
+		t.Errorf("a write to the connection returned %v, want io.ErrClosedPipe", err)
 	}
 }
 
@@ -149,13 +149,14 @@ func TestShutdownWaitsForHandshake(t *testing.T) {
 
 type contextKey struct{}
 
-// wrapped is a ResponseWriter of a middleware. Only http.ResponseController finds its optional methods.
+// wrapped is a ResponseWriter as middleware wraps it. Only http.ResponseController finds the optional methods of the
+// wrapped ResponseWriter.
 type wrapped struct{ http.ResponseWriter }
 
 func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// serveLoopback serves connections over TCP like a host. The results of the first 100 calls of Accept are sent to
-// returned.
+// serveLoopback starts an HTTP server that calls s.Accept for each request. The results of the first 100 calls are sent
+// to the channel returned.
 func serveLoopback(t *testing.T, s *Server, ss Session) (url string, returned chan error) {
 	returned = make(chan error, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,14 +166,14 @@ func serveLoopback(t *testing.T, s *Server, ss Session) (url string, returned ch
 		err := s.Accept(wrapped{w}, r.WithContext(ctx), ss)
 		select {
 		case returned <- err:
-		default: // the test does not read them
+		default: // the channel is full: the test does not read the results
 		}
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL, returned
 }
 
-// A contextSession responds with a value of the context of the handshake.
+// A contextSession responds to each query with a value from the context of the handshake request.
 type contextSession struct{ *fakeSession }
 
 func (s contextSession) Start(ctx context.Context, payload []byte) (Operation, error) {
@@ -194,7 +195,7 @@ func TestConnectionOutlivesRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Subprotocol() != "graphql-ws" || res.Header.Get("X-Host") != "yes" {
-		t.Errorf("protocol %q, header %v, want graphql-ws and X-Host", c.Subprotocol(), res.Header)
+		t.Errorf("protocol %q, header %v, want graphql-ws and the header X-Host", c.Subprotocol(), res.Header)
 	}
 	roundTrip(ctx, t, c)
 
@@ -222,9 +223,10 @@ func roundTrip(ctx context.Context, t *testing.T, c *websocket.Conn) {
 	}
 }
 
-// If a client sends its first frames together with the handshake, net/http reads them before Hijack.
+// If a client sends its first frames together with the handshake, net/http reads them before Hijack. They must not be
+// lost.
 func TestFramesSentWithHandshakeAreProcessed(t *testing.T) {
-	const n = 30 // more than fit in a buffer of the connection
+	const n = 30 // more frames than fit in the connection's read buffer
 	o := testOptions
 	o.MaxQueries = n
 	s := NewServer(o)
@@ -256,7 +258,7 @@ func TestFramesSentWithHandshakeAreProcessed(t *testing.T) {
 	for completed < n {
 		_, payload, err := readServerFrame(br)
 		if err != nil {
-			t.Fatalf("after %d responses: %v", completed, err)
+			t.Fatalf("reading failed after %d responses: %v", completed, err)
 		}
 		if bytes.Contains(payload, []byte("error")) {
 			t.Fatalf("received %s, want no error", payload)
@@ -281,12 +283,13 @@ func TestConnectionDoesNotKeepHTTPServerBuffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := cap(h.conn.prefetched); n > 64 {
-			t.Errorf("the connection keeps %d bytes for %q, want at most 64", n, prefetched)
+			t.Errorf("the connection keeps %d bytes of memory for the prefetched bytes %q, want at most 64",
+				n, prefetched)
 		}
 	}
 }
 
-func TestConnectionsReleaseGoroutines(t *testing.T) {
+func TestIdleAndEndedConnectionsReleaseGoroutines(t *testing.T) {
 	const n = 50
 	before := runtime.NumGoroutine()
 	o := testOptions
@@ -311,7 +314,7 @@ func TestConnectionsReleaseGoroutines(t *testing.T) {
 		}
 		conns[i] = nc
 	}
-	// At most one goroutine per idle connection: net/http keeps none.
+	// An idle connection has at most one goroutine, because net/http keeps none.
 	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= idle+n+2 })
 	for _, nc := range conns {
 		nc.Close()
@@ -321,15 +324,15 @@ func TestConnectionsReleaseGoroutines(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.sockets == 0
 	})
-	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= before+4 }) // the goroutines of the HTTP server
+	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= before+4 }) // 4 for the HTTP server
 }
 
-// eventually waits until ok returns true.
+// eventually waits until ok returns true. It fails the test if ctx is done first.
 func eventually(ctx context.Context, t *testing.T, ok func() bool) {
 	t.Helper()
 	for !ok() {
 		if ctx.Err() != nil {
-			t.Fatalf("condition not reached in time; %d goroutines", runtime.NumGoroutine())
+			t.Fatalf("the condition was not met in time; %d goroutines exist", runtime.NumGoroutine())
 		}
 		runtime.Gosched()
 	}

@@ -16,7 +16,7 @@ import (
 
 const legacyShutdown = `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`
 
-// connectSubscribers connects n legacy peers with one stream each, at cursor 7.
+// connectSubscribers connects n legacy peers. Each has one stream, whose cursor is 7.
 func connectSubscribers(t *testing.T, s *Server, n int) ([]*fakeSession, []*peer) {
 	sessions, peers := make([]*fakeSession, n), make([]*peer, n)
 	for i := range n {
@@ -56,11 +56,12 @@ func TestShutdownSpreadsDisconnects(t *testing.T) {
 					p.expect(legacyShutdown, "CLOSE 1001 shutting down")
 					slots[p.end.Sub(begin)/(100*time.Millisecond)]++
 					if err := sessions[i].closeReason(); err != ErrShutdown {
-						t.Errorf("a session was closed with %v, want %v", err, ErrShutdown)
+						t.Errorf("Session.Closed received %v, want %v", err, ErrShutdown)
 					}
 				}
 				if len(slots) < 10 {
-					t.Errorf("peers ended in %d different tenths of a second, want at least 10: %v", len(slots), slots)
+					t.Errorf("peers were disconnected in %d different tenths of a second, want at least 10: %v",
+						len(slots), slots)
 				}
 			})
 		})
@@ -74,13 +75,13 @@ func TestShutdownOfOneConnectionIsImmediate(t *testing.T) {
 		begin := time.Now()
 		shutdown(t, s)
 		if d := time.Since(begin); d > 0 {
-			t.Errorf("Shutdown took %v, want no time", d)
+			t.Errorf("Shutdown took %v, want it to return immediately", d)
 		}
 		peers[0].expect(legacyShutdown, "CLOSE 1001 shutting down")
 	})
 }
 
-func TestStalledPeerIsCutAtShutdownDeadline(t *testing.T) {
+func TestStalledPeerIsDisconnectedAtShutdownDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{}) // without WriteTimeout
 		sessions, peers := connectSubscribers(t, s, 200)
@@ -94,7 +95,8 @@ func TestStalledPeerIsCutAtShutdownDeadline(t *testing.T) {
 			t.Errorf("Shutdown returned %v after %v, want %v after 10s", err, time.Since(begin), context.DeadlineExceeded)
 		}
 		if err := sessions[0].closeReason(); !errors.Is(err, ErrCut) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the stalled session was closed with %v, want ErrCut and %v", err, context.DeadlineExceeded)
+			t.Errorf("Session.Closed of the stalled connection received %v, want ErrCut and %v",
+				err, context.DeadlineExceeded)
 		}
 		for _, p := range peers[1:] {
 			p.expect(legacyShutdown, "CLOSE 1001 shutting down")
@@ -109,8 +111,8 @@ func TestStalledPeerIsCutAtShutdownDeadline(t *testing.T) {
 	})
 }
 
-// Until its delay ends, a connection is served as before. A request for another operation ends the delay.
-func TestConnectionIsServedUntilItsDelayEnds(t *testing.T) {
+// During the delay of its shutdown, a connection is served as before. A request for a new operation ends the delay.
+func TestConnectionIsServedDuringShutdownDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(testOptions)
 		s.options.MaxSockets = 0
@@ -128,14 +130,15 @@ func TestConnectionIsServedUntilItsDelayEnds(t *testing.T) {
 		p.sendText(`{"type":"connection_init"}`, `{"type":"connection_init"}`)
 		p.expect(`{"type":"connection_ack"}`, `{"type":"ka"}`, `{"type":"connection_ack"}`)
 		p.sendText(`{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`)
-		p.expectNothing() // the query still runs
+		p.expectNothing() // the query is still running
 		ss.stream(1).push("2")
 		p.expect(`{"type":"data","id":"a","payload":2}`)
 		close(ss.release)
 		p.expect(`{"type":"data","id":"q","payload":{"data":{"wait":1}}}`, `{"type":"complete","id":"q","payload":null}`,
 			legacyShutdown, "CLOSE 1001 shutting down")
 		if d := p.end.Sub(begin); d > 0 || len(ss.streams) != 1 {
-			t.Errorf("ended after %v with %d streams started, want at once with one", d, len(ss.streams))
+			t.Errorf("the connection ended after %v and %d streams, want immediately after one stream",
+				d, len(ss.streams))
 		}
 		if remainingSockets(s) != 49 {
 			t.Errorf("%d other connections are left, want 49", remainingSockets(s))
@@ -169,13 +172,13 @@ func TestConnectionAcceptedDuringShutdownEndsImmediately(t *testing.T) {
 		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`,
 			"CLOSE 1001 shutting down")
 		if d := p.end.Sub(begin); d > 0 {
-			t.Errorf("ended after %v, want at once", d)
+			t.Errorf("the connection ended after %v, want immediately", d)
 		}
 		<-over
 	})
 }
 
-// The Closed method of a slowCloseSession takes a second.
+// A slowCloseSession is a Session whose Closed method takes one second.
 type slowCloseSession struct{ *fakeSession }
 
 func (s slowCloseSession) Closed(why error) {
@@ -183,19 +186,20 @@ func (s slowCloseSession) Closed(why error) {
 	s.fakeSession.Closed(why)
 }
 
-func TestShutdownWaitsForClosed(t *testing.T) {
+func TestShutdownWaitsForSessionClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		dial(t, s, slowCloseSession{ss}).startReading()
 		begin := time.Now()
 		shutdown(t, s)
 		if d := time.Since(begin); d != time.Second || ss.closeReason() != ErrShutdown {
-			t.Errorf("Shutdown took %v and closed with %v, want 1s and %v", d, ss.closeReason(), ErrShutdown)
+			t.Errorf("Shutdown took %v and Session.Closed received %v, want 1s and %v",
+				d, ss.closeReason(), ErrShutdown)
 		}
 	})
 }
 
-func TestCutIsLoggedWithCursors(t *testing.T) {
+func TestCutConnectionIsLoggedWithCursors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		streams int
 		end     func(s *Server, ss *fakeSession, p *peer)

@@ -13,7 +13,7 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-func TestPeerThatIgnoresPingsIsCut(t *testing.T) {
+func TestPeerThatIgnoresPingsIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Buffer
 		o := testOptions
@@ -32,19 +32,19 @@ func TestPeerThatIgnoresPingsIsCut(t *testing.T) {
 		time.Sleep(o.KeepAliveInterval - time.Millisecond)
 		p.expectNothing()
 		if remainingSockets(s) != 1 {
-			t.Error("the peer was cut before two pings were missed")
+			t.Error("the connection was cut before two pings were missed")
 		}
 		time.Sleep(2 * time.Millisecond)
 		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
 			t.Error("the connection is still open after two missed pings")
 		}
 		if !strings.Contains(log.String(), "no answer to pings") {
-			t.Errorf("the log lacks the reason: %s", log.String())
+			t.Errorf("the log does not contain the reason \"no answer to pings\": %s", log.String())
 		}
 	})
 }
 
-func TestPeerThatLeavesReleasesEverything(t *testing.T) {
+func TestDisconnectReleasesStreamsAndQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()
@@ -60,7 +60,7 @@ func TestPeerThatLeavesReleasesEverything(t *testing.T) {
 	})
 }
 
-func TestShutdownDoesNotWaitLongForSilentPeers(t *testing.T) {
+func TestShutdownWaitsAtMostCloseTimeoutForSilentPeers(t *testing.T) {
 	for name, prepare := range map[string]func(p *peer){
 		"silent":           func(p *peer) { p.noAnswers = true; p.startReading() },
 		"does not read":    func(p *peer) {},
@@ -92,7 +92,7 @@ func TestShutdownDoesNotWaitLongForSilentPeers(t *testing.T) {
 	}
 }
 
-func TestShutdownEndsWithContext(t *testing.T) {
+func TestShutdownReturnsWhenContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()
@@ -110,18 +110,18 @@ func TestShutdownEndsWithContext(t *testing.T) {
 			t.Error("a stream is still open")
 		}
 		if remainingSockets(s) != 1 {
-			t.Error("the socket of a running query is not counted")
+			t.Error("the connection is not counted although its query is still running")
 		}
 		close(ss.release)
 		if remainingSockets(s) != 0 {
-			t.Error("the connection is still counted after its query ended")
+			t.Error("the connection is still counted after its query has ended")
 		}
 		shutdown(t, s)
 	})
 }
 
 // If a connection ends while a write is stalled, WriteTimeout still applies.
-func TestEndDuringStalledWriteIsBounded(t *testing.T) {
+func TestWriteTimeoutAppliesIfConnectionEndsDuringWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)
@@ -137,7 +137,7 @@ func TestEndDuringStalledWriteIsBounded(t *testing.T) {
 	})
 }
 
-func TestShutdownWaitsForWritersAndPoller(t *testing.T) {
+func TestShutdownWaitsForWriterAndPollerGoroutines(t *testing.T) {
 	for name, group := range map[string]func(*Server) *sync.WaitGroup{
 		"writers": func(s *Server) *sync.WaitGroup { return &s.writers.wg },
 		"poller":  func(s *Server) *sync.WaitGroup { return &s.poller.wg },
@@ -151,7 +151,7 @@ func TestShutdownWaitsForWritersAndPoller(t *testing.T) {
 				synctest.Wait()
 				select {
 				case <-over:
-					t.Error("Shutdown did not wait")
+					t.Errorf("Shutdown did not wait for the goroutine of the %s", name)
 				default:
 				}
 				group(s).Done()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Random peers of both protocols use TCP connections while streams have payloads at random times, and then the server
-// shuts down. The fakeStreams check the order of calls.
-func TestRandomPeersLeaveNothingBehind(t *testing.T) {
+// Peers of both protocols send random messages over TCP while their streams have payloads at random times. Then the
+// server shuts down. The fakeStreams check the order of calls.
+func TestShutdownReleasesConnectionsOfRandomPeers(t *testing.T) {
 	o := testOptions
 	o.KeepAliveInterval = 20 * time.Millisecond
 	o.MaxSockets = 100
@@ -70,7 +70,7 @@ func TestRandomPeersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// pushRandomly adds payloads to the newest streams and ends some of them.
+// pushRandomly adds payloads to the newest streams and ends some of them at random.
 func pushRandomly(ctx context.Context, ss *fakeSession) {
 	for ctx.Err() == nil {
 		ss.mu.Lock()
@@ -83,7 +83,7 @@ func pushRandomly(ctx context.Context, ss *fakeSession) {
 			if rand.IntN(50) == 0 {
 				st.end(io.EOF)
 			}
-			if st.queued() < 100 { // closed streams take none, and those of slow peers few
+			if st.queued() < 100 { // payloads accumulate if a stream is closed or its peer is slow
 				st.push(`{"data":1}`)
 			}
 		}
@@ -91,14 +91,14 @@ func pushRandomly(ctx context.Context, ss *fakeSession) {
 	}
 }
 
-// queued returns the number of payloads that Next has not returned.
+// queued returns the number of payloads that Next has not returned yet.
 func (s *fakeStream) queued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue)
 }
 
-// legacyMessage returns a random message. The protocol allows each of them at any time.
+// legacyMessage returns a random message. The legacy protocol allows each of these messages at any time.
 func legacyMessage(int) string {
 	id := rand.IntN(4)
 	switch rand.IntN(9) {
@@ -114,7 +114,7 @@ func legacyMessage(int) string {
 }
 
 // modernMessage returns the ith message of a peer. Most messages follow the protocol, because any violation ends the
-// connection: connection_init, then subscribe and complete in turn for each id.
+// connection. They are connection_init and then, for each id in turn, subscribe and complete.
 func modernMessage(i int) string {
 	id := i / 2 % 3
 	switch n := rand.IntN(50); {
@@ -145,7 +145,7 @@ func randomPeer(ctx context.Context, addr, protocol string, messageOf func(i int
 	if upgradeRequest(protocol).Write(nc) != nil {
 		return
 	}
-	if rand.IntN(4) > 0 { // the others do not read
+	if rand.IntN(4) > 0 { // the other peers do not read
 		go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(nc)) }()
 	}
 	for i := range rand.IntN(60) {
@@ -182,8 +182,8 @@ func randomPeer(ctx context.Context, addr, protocol string, messageOf func(i int
 }
 
 // Each client sends frames in parts at random times while it receives data. No message may be lost when the reader is
-// parked or unparked.
-func TestNoMessageIsLostAroundParking(t *testing.T) {
+// parked or started again.
+func TestNoMessageIsLostWhenReaderParksOrRestarts(t *testing.T) {
 	const n = 40
 	o := withoutPings()
 	o.MaxSockets = n
@@ -216,7 +216,7 @@ func TestNoMessageIsLostAroundParking(t *testing.T) {
 				want := fmt.Sprint(k)
 				writeInParts(c, frameOf(true, opPing, []byte(want)))
 				if got := receive(ctx, pongs); got != want {
-					t.Errorf("client %d: received %q, want the pong of %s", i, got, want)
+					t.Errorf("client %d: received %q, want the pong %s", i, got, want)
 					return
 				}
 			}
@@ -225,7 +225,7 @@ func TestNoMessageIsLostAroundParking(t *testing.T) {
 			for k := 0; sending.Err() == nil; k++ {
 				size := 10
 				if rand.IntN(300) == 0 {
-					size = 1_000_000 // more than the kernel takes at once
+					size = 1_000_000 // more than the kernel accepts at once
 				}
 				payload := numberedPayload(k, size)
 				st.push(payload)
@@ -252,7 +252,7 @@ func writeInParts(c *client, frame []byte) {
 			}
 		}
 	}
-	_, _ = c.nc.Write(frame) // receive notices an error
+	_, _ = c.nc.Write(frame) // if this fails, receive returns no response
 }
 
 func receive(ctx context.Context, from <-chan string) string {

@@ -13,24 +13,25 @@ import (
 	"time"
 )
 
-// Transcripts in testdata/<subprotocol> are txtar archives of lines:
+// The transcripts in testdata/<subprotocol> are txtar archives. Each file in an archive describes one connection, with
+// lines of these forms:
 //
-//	-- name --            starts a connection
+//	-- name --            the header of the file: the connection starts
 //	-> {…}                the peer sends a text frame; also -> BIN {…}, -> PING, -> CLOSE
-//	<- {…}                it receives a message; also <- PONG, <- CUT, <- CLOSE with code
+//	<- {…}                the peer receives a message; also <- PONG, <- CUT, <- CLOSE with code
 //	                      and reason
-//	.. 15s                it has received nothing else, and the time passes
+//	.. 15s                the peer has received nothing else, and 15 seconds pass
 //	!! push 1 {…}         the first stream has a payload; also
 //	                      !! end 1, !! fail 1 {…}, !! lose 1 {…}, !! break 1, !! panic 1,
 //	                      !! at 1 7 (sets its cursor), !! gap 1 {…} (sets the error of Pending),
 //	                      !! release (lets {wait} and {stubborn} return), !! shutdown
-//	== 2                  number of open streams
+//	== 2                  two streams are open
 //
-// After its last line, a connection receives nothing more. Lines that start with # are comments.
-func TestTranscripts(t *testing.T) {
+// After the last line of a file, the peer must receive nothing more. Lines that start with # are comments.
+func TestConnectionsFollowTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) < 3 {
-		t.Fatalf("no transcripts: %v", err)
+		t.Fatalf("found %d transcripts, error %v, want at least 3", len(files), err)
 	}
 	for _, file := range files {
 		for _, tr := range readTranscripts(t, file) {
@@ -69,7 +70,7 @@ func readTranscripts(t *testing.T, file string) []transcript {
 			all = append(all, transcript{protocol: filepath.Base(filepath.Dir(file)), name: name, file: file})
 		case text == "" || strings.HasPrefix(text, "#"):
 		case len(all) == 0:
-			t.Fatalf("%s:%d: line before the first --", file, n)
+			t.Fatalf("%s:%d: line before the first header (-- name --)", file, n)
 		default:
 			tr := &all[len(all)-1]
 			tr.lines = append(tr.lines, line{n, text})
@@ -133,10 +134,11 @@ func (tr transcript) play(t *testing.T) {
 		<-over
 	}
 	if n := ss.openStreams(); n != 0 {
-		t.Errorf("%s: %d streams are open, want none", tr.file, n)
+		t.Errorf("%s: %d streams are open after the connection has ended, want none", tr.file, n)
 	}
 	if ss.opened != tr.protocol || !ss.closed {
-		t.Errorf("%s: opened as %q, closed %v, want %q and true", tr.file, ss.opened, ss.closed, tr.protocol)
+		t.Errorf("%s: Opened received %q and Closed was called: %v, want %q and true",
+			tr.file, ss.opened, ss.closed, tr.protocol)
 	}
 }
 
@@ -190,7 +192,7 @@ func (tr transcript) act(t *testing.T, ss *fakeSession, arg string) {
 	}
 }
 
-// fileMarker parses the line that starts a file of a txtar archive.
+// fileMarker returns the name in the header of a txtar file. ok reports whether line is such a header.
 func fileMarker(line string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(line, "-- ")
 	if ok {

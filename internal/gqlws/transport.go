@@ -9,8 +9,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// The close codes of graphql-transport-ws. There is no 4406 (subprotocol not
-// acceptable): such a handshake is refused before the upgrade.
+// These are the close codes of graphql-transport-ws. Code 4406 (subprotocol not acceptable) is missing, because the
+// server refuses such a handshake before the upgrade.
 const (
 	codeMalformed   websocket.StatusCode = 4400
 	codeNoInit      websocket.StatusCode = 4401
@@ -24,8 +24,8 @@ const (
 // maxReason is the maximum length in bytes of the reason in a close frame (RFC 6455, 5.5).
 const maxReason = 123
 
-// transport is the codec of graphql-transport-ws, the newer subprotocol, which the library graphql-ws introduced. Any
-// violation ends the connection.
+// transport is the codec of graphql-transport-ws, the newer subprotocol. The JavaScript library graphql-ws introduced
+// it. Every protocol violation ends the connection.
 type transport struct {
 	maxID int
 }
@@ -37,13 +37,13 @@ func (transport) frequentKeepAlives() bool             { return false }
 func (transport) lossEndsConnection() bool             { return false }
 
 func (t transport) decode(frame []byte) message {
-	var f map[string]json.RawMessage // not a struct, which would accept "TYPE" as "type"
+	var f map[string]json.RawMessage // not a struct, because a struct would accept the key "TYPE" for "type"
 	if json.Unmarshal(frame, &f) != nil || f == nil {
 		return malformed("Message is not a JSON object")
 	}
 	payload := nonNull(f["payload"])
 	var typ string
-	_ = json.Unmarshal(f["type"], &typ) // if it is not a string, typ is unknown
+	_ = json.Unmarshal(f["type"], &typ) // if the type is not a string, typ stays empty, which is unknown
 	switch typ {
 	case "connection_init":
 		return withObject(kindInit, payload)
@@ -62,7 +62,7 @@ func (t transport) decode(frame []byte) message {
 	return malformed("Message type is unknown")
 }
 
-// withObject returns a message whose payload must be an object or absent.
+// withObject returns a message of kind k. If the payload is neither absent nor an object, the message is malformed.
 func withObject(k kind, payload []byte) message {
 	if payload != nil && payload[0] != '{' {
 		return malformed("Payload is not an object")
@@ -70,7 +70,8 @@ func withObject(k kind, payload []byte) message {
 	return message{kind: k, payload: payload}
 }
 
-// withID returns a message with an id, which in this protocol must be a nonempty string.
+// withID returns a message of kind k with an operation id. If raw is not a nonempty string of at most maxID bytes, the
+// message is malformed.
 func (t transport) withID(k kind, raw json.RawMessage, payload []byte) message {
 	id, long, _ := parseID(raw, t.maxID)
 	switch {
@@ -86,8 +87,9 @@ func (t transport) withID(k kind, raw json.RawMessage, payload []byte) message {
 	return message{kind: k, id: id, payload: payload}
 }
 
-// checkSubscribe checks the types that the protocol requires and returns a description of the first error, or "". The
-// Session checks the rest. The query may be absent if there are extensions, which may refer to a persisted query.
+// checkSubscribe checks that the fields in the payload of a subscribe message have the types that the protocol
+// requires. It returns a description of the first error, or "" if there is none. The Session checks everything else.
+// The query may be absent if there are extensions, because extensions may refer to a persisted query.
 func checkSubscribe(payload []byte) string {
 	if payload == nil || payload[0] != '{' {
 		return "Payload of subscribe is not an object"
@@ -115,17 +117,18 @@ func checkSubscribe(payload []byte) string {
 	return ""
 }
 
+// malformed returns a malformed message. reason is the reason for the close frame.
 func malformed(reason string) message { return message{kind: kindMalformed, reason: reason} }
 
 func (transport) appendAck(b []byte) []byte       { return append(b, `{"type":"connection_ack"}`...) }
 func (transport) appendKeepAlive(b []byte) []byte { return append(b, `{"type":"ping"}`...) }
 
 func (transport) appendPong(b, payload []byte) []byte {
-	return appendFrame(b, "pong", operationID{}, payload)
+	return appendMessage(b, "pong", operationID{}, payload)
 }
 
 func (transport) appendData(b []byte, id operationID, payload []byte) []byte {
-	return appendFrame(b, "next", id, payload)
+	return appendMessage(b, "next", id, payload)
 }
 
 func (transport) appendErrors(b []byte, id operationID, errs []json.RawMessage) []byte {
@@ -136,14 +139,14 @@ func (transport) appendErrors(b []byte, id operationID, errs []json.RawMessage) 
 		}
 		list = append(list, e...)
 	}
-	return appendFrame(b, "error", id, append(list, ']'))
+	return appendMessage(b, "error", id, append(list, ']'))
 }
 
 func (transport) appendComplete(b []byte, id operationID) []byte {
-	return appendFrame(b, "complete", id, nil)
+	return appendMessage(b, "complete", id, nil)
 }
 
-// appendStopped adds nothing: the protocol has no response to the peer's complete.
+// appendStopped appends nothing, because the protocol has no response to the peer's complete.
 func (transport) appendStopped(b []byte, _ operationID) []byte { return b }
 
 func (t transport) appendResumePoint(b []byte, e ending, s resumePoint) []byte {
@@ -154,11 +157,12 @@ func (t transport) appendResumePoint(b []byte, e ending, s resumePoint) []byte {
 	if e.cause == causeExpired {
 		message = messageExpired
 	}
-	// An expired session also gets codeRetry, because clients treat UNAUTHENTICATED as final.
+	// Use codeRetry for an expired session too, because clients treat UNAUTHENTICATED as final.
 	return t.appendErrors(b, s.id, []json.RawMessage{encodeErrorAt(message, codeRetry, s.cursor)})
 }
 
-// closing adds no message. Clients retry after the close codes 1001, 1013, 4403 and 4408, and treat others as final.
+// closing appends no message to b. Clients reconnect after the close codes 1001, 1013, 4403 and 4408, and treat all
+// other codes as final.
 func (transport) closing(b []byte, e ending) (frame []byte, code websocket.StatusCode, reason string) {
 	switch e.cause {
 	case causeRefused:
@@ -191,7 +195,7 @@ func (transport) closing(b []byte, e ending) (frame []byte, code websocket.Statu
 	return b, code, cutReason(reason)
 }
 
-// cutReason truncates a reason to maxReason bytes without splitting a UTF-8 character.
+// cutReason truncates s to at most maxReason bytes without splitting a UTF-8 character.
 func cutReason(s string) string {
 	if len(s) <= maxReason {
 		return s

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestTransportDecode(t *testing.T) {
+func TestTransportDecodesValidMessages(t *testing.T) {
 	for _, tc := range []struct {
 		frame   string
 		kind    kind
@@ -130,13 +130,13 @@ func FuzzTransportDecode(f *testing.F) {
 		switch {
 		case m.kind == kindMalformed:
 			if m.reason == "" || len(m.reason) > maxReason || m.payload != nil || m.id.raw != nil {
-				t.Errorf("malformed message %+v, want only a reason that fits", m)
+				t.Errorf("malformed message %+v, want only a reason of at most %d bytes", m, maxReason)
 			}
 			return
 		case m.kind == kindInvalid || m.kind == kindTerminate || m.reply != nil || m.reason != "":
-			t.Errorf("message %+v, which this protocol does not have", m)
+			t.Errorf("decoded %+v, which is not a message of this protocol", m)
 		case !json.Valid(frame):
-			t.Errorf("kind %d for invalid JSON, want %d", m.kind, kindMalformed)
+			t.Errorf("invalid JSON was decoded as kind %d, want %d", m.kind, kindMalformed)
 		}
 		if p := m.payload; p != nil && (!json.Valid(p) || p[0] != '{' || p[len(p)-1] != '}') {
 			t.Errorf("payload %q, want a JSON object", p)
@@ -146,7 +146,7 @@ func FuzzTransportDecode(f *testing.F) {
 			t.Errorf("kind %d with id %q, want a valid id only for subscribe and complete", m.kind, text)
 		}
 		if m.kind == kindStart && m.payload == nil {
-			t.Error("subscribe without payload was accepted")
+			t.Error("a subscribe message without a payload was accepted")
 		}
 		for _, b := range [][]byte{
 			tr.appendPong(nil, m.payload),
@@ -160,7 +160,7 @@ func FuzzTransportDecode(f *testing.F) {
 		}
 		if identified {
 			if again := tr.decode(tr.appendComplete(nil, m.id)); again.kind != kindStop || again.id.key != m.id.key {
-				t.Errorf("id %q was decoded again as %q", m.id.key, again.id.key)
+				t.Errorf("id %q became %q when it was encoded and decoded again", m.id.key, again.id.key)
 			}
 		}
 		_, code, reason := tr.closing(nil, ending{cause: causeIDInUse, detail: m.id.text()})

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// rawOf returns the interface for non-blocking I/O of a connection, or nil if there is none. It accepts only types of
-// package net, because the Write method of a wrapper may do more than write.
+// rawOf returns the syscall.RawConn of nc, which supports non-blocking I/O, or nil if there is none. It accepts only
+// connections of package net, because other types may wrap a connection and do more in Write than write.
 func rawOf(nc net.Conn) syscall.RawConn {
 	var sc syscall.Conn
 	switch nc := nc.(type) {
@@ -31,7 +31,7 @@ func rawOf(nc net.Conn) syscall.RawConn {
 type tryWriter struct {
 	bytes []byte
 
-	writeFunc func(fd uintptr) bool // writeOnce; bound once to avoid allocations
+	writeFunc func(fd uintptr) bool // method value of writeOnce, created once to avoid allocations
 	written   int
 	err       error
 }
@@ -42,7 +42,7 @@ func newTryWriter() *tryWriter {
 	return p
 }
 
-// tryWrite writes as many bytes as the connection takes without blocking, possibly none.
+// tryWrite writes as many bytes as the connection accepts without blocking, possibly none.
 func (p *tryWriter) tryWrite(n *netConn) (written int, err error) {
 	p.written, p.err = 0, nil
 	if err := n.raw.Write(p.writeFunc); err != nil {
@@ -51,7 +51,7 @@ func (p *tryWriter) tryWrite(n *netConn) (written int, err error) {
 	return p.written, p.err
 }
 
-// writeOnce tries one write. It always returns true, because RawConn.Write would otherwise wait and call it again.
+// writeOnce tries to write once. It always returns true, because RawConn.Write would otherwise wait and call it again.
 func (p *tryWriter) writeOnce(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), p.bytes)

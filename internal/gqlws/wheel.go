@@ -7,32 +7,33 @@ import (
 )
 
 const (
-	// maxSlot is the maximum time that a keep-alive is delayed so that those of several connections are written
-	// together.
+	// maxSlot is the maximum duration of a slot. It limits how late a keep-alive may be sent, because the keep-alives
+	// of one slot are sent together.
 	maxSlot = 50 * time.Millisecond
 
-	// beatsPerInterval is the number of keep-alives that a wheel sends per Options.KeepAliveInterval. One of them includes a
-	// WebSocket ping.
+	// beatsPerInterval is the number of keep-alives that a wheel sends to each connection per
+	// Options.KeepAliveInterval. With one of them, it also sends a WebSocket ping.
 	beatsPerInterval = 5
 )
 
-// A wheel is a timing wheel that sends the third and all later keep-alives of connections, and their WebSocket pings.
-// Each connection is in one slot. Each slot is processed once per interval, and the keep-alives of a slot are written
-// together. All connections share one timer and one goroutine.
+// A wheel is a timing wheel for the connections of the legacy protocol. It sends the third and all later keep-alives of
+// each connection, and its WebSocket pings. Each connection is in one slot. The wheel processes each slot once per
+// interval and then sends the keep-alives of all connections in that slot. All connections share one timer and one
+// goroutine.
 //
-// The third keep-alive of a connection, and therefore all later ones, may be late by the time of one slot, but never
-// early.
+// The third keep-alive of a connection may be late by less than the duration of one slot, but is never early. All later
+// ones follow at exact intervals.
 type wheel struct {
 	writers  *writerPool
-	interval time.Duration
+	interval time.Duration // time between two keep-alives of a connection
 	slot     time.Duration // interval / len(slots)
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
-	slots []map[*conn]struct{} // nil if empty
-	hand  int                  // the next slot that is not empty
-	next  time.Time            // time at which hand is processed
-	count int                  // number of connections
+	slots []map[*conn]struct{} // connections by slot; nil for an empty slot
+	hand  int                  // index of the next slot to process; empty slots are skipped
+	next  time.Time            // time at which the slot at hand is processed
+	count int                  // number of connections in the wheel
 	stop  chan struct{}        // closed when count becomes 0
 }
 
@@ -42,7 +43,7 @@ func newWheel(w *writerPool, interval time.Duration) *wheel {
 	return &wheel{writers: w, interval: slot * time.Duration(n), slot: slot, slots: make([]map[*conn]struct{}, n)}
 }
 
-// add schedules keep-alives for a connection; the first is sent after one interval. Called with c.mu held.
+// add schedules keep-alives for c. The first one is due one interval from now. The caller must hold c.mu.
 func (w *wheel) add(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,10 +53,10 @@ func (w *wheel) add(c *conn) {
 		stop := w.stop
 		w.wg.Go(func() { w.run(stop) })
 	} else {
-		// Empty slots are skipped, so the slot of the current time may be before the hand.
+		// The hand skips empty slots, so the slot for the current time may precede the hand.
 		before := int(max(0, time.Until(w.next)) / w.slot)
 		if before == 0 {
-			c.beats = -1 // skip c when this slot is processed next
+			c.beats = -1 // the slot is processed too early for c: skip c that time
 		}
 		at = (at - before + 2*len(w.slots)) % len(w.slots)
 	}
@@ -67,7 +68,7 @@ func (w *wheel) add(c *conn) {
 	c.wheelSlot = int32(at + 1)
 }
 
-// remove is called at the end of each connection.
+// remove removes c if it is in the wheel. It is called when a connection has ended.
 func (w *wheel) remove(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +85,7 @@ func (w *wheel) remove(c *conn) {
 	}
 }
 
-// run processes the slots until there are no connections.
+// run processes slots until stop is closed, which happens when the last connection is removed.
 func (w *wheel) run(stop <-chan struct{}) {
 	timer := time.NewTimer(w.interval)
 	defer timer.Stop()
@@ -97,18 +98,18 @@ func (w *wheel) run(stop <-chan struct{}) {
 		}
 		due = w.advance(due[:0], stop)
 		w.writers.enqueue(slices.DeleteFunc(due, func(c *conn) bool { return !c.wheelTick() })...)
-		clear(due) // connections may end before the next slot is processed
+		clear(due) // so that connections that end before the next slot can be freed
 		w.mu.Lock()
 		timer.Reset(time.Until(w.next))
 		w.mu.Unlock()
 	}
 }
 
-// advance appends the connections of the current slot to due and moves the hand to the next slot that is not empty.
+// advance appends the connections in the slot at the hand to due and moves the hand to the next slot that is not empty.
 func (w *wheel) advance(due []*conn, stop <-chan struct{}) []*conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stop != stop { // all connections had left, and a new turn serves later ones
+	if w.stop != stop { // all connections of this run have ended; another run serves later ones
 		return due
 	}
 	for c := range w.slots[w.hand] {

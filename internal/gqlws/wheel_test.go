@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// The times of keep-alives do not depend on the other connections of the server.
-func TestKeepAliveTimesPerConnection(t *testing.T) {
+func TestKeepAliveTimesDoNotDependOnOtherConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions
 		o.MaxSockets = 0
@@ -22,7 +21,7 @@ func TestKeepAliveTimesPerConnection(t *testing.T) {
 				stay = 19*time.Second + time.Duration(i)*31*time.Millisecond
 			}
 			reading.Go(func() {
-				time.Sleep(time.Duration(i/2) * 37 * time.Millisecond) // pairs of connections, over more than one interval
+				time.Sleep(time.Duration(i/2) * 37 * time.Millisecond) // pairs, over more than one interval
 				expectKeepAliveTimes(t, o.KeepAliveInterval, stay, keepAliveTimes(t, dial(t, s, ss), stay))
 			})
 		}
@@ -30,13 +29,14 @@ func TestKeepAliveTimesPerConnection(t *testing.T) {
 		if n := remainingSockets(s); n != 0 {
 			t.Errorf("%d connections are left, want none", n)
 		}
-		p := dial(t, s, ss) // the wheel has stopped before
+		p := dial(t, s, ss) // the wheel has stopped and starts again
 		expectKeepAliveTimes(t, o.KeepAliveInterval, time.Minute, keepAliveTimes(t, p, time.Minute))
 		shutdown(t, s)
 	})
 }
 
-// keepAliveTimes returns the times of the keep-alives that a peer receives, from its connection_init.
+// keepAliveTimes returns how long after its connection_init a peer receives each keep-alive. It disconnects the peer
+// after stay.
 func keepAliveTimes(t *testing.T, p *peer, stay time.Duration) (times []time.Duration) {
 	begin := time.Now()
 	time.AfterFunc(stay, func() { _ = p.conn.Close() })
@@ -56,7 +56,8 @@ func keepAliveTimes(t *testing.T, p *peer, stay time.Duration) (times []time.Dur
 	}
 }
 
-// expectKeepAliveTimes checks that the keep-alives were due: the third and all later ones by less than a slot late.
+// expectKeepAliveTimes checks that the keep-alives arrived when they were due. The third one may be late by less than a
+// slot. All later ones must then be late by the same time.
 func expectKeepAliveTimes(t *testing.T, keepAlive, stay time.Duration, times []time.Duration) {
 	due := []time.Duration{0, keepAlive}
 	for next := keepAlive + keepAlive/beatsPerInterval; next+maxSlot < stay; next += keepAlive / beatsPerInterval {

@@ -8,33 +8,35 @@ import (
 	"time"
 )
 
-// maxGatherTime is the maximum time in which a connection's operations are called for payloads before other
-// connections are served.
+// maxGatherTime is the maximum time that gather spends on the Streams of one connection before other connections are
+// served.
 const maxGatherTime = time.Millisecond
 
-// bufferPool is a pool of write buffers. A connection holds one only while it writes.
+// bufferPool is a pool of write buffers. A connection has a buffer only while it writes.
 var bufferPool = sync.Pool{New: func() any { return new([]byte) }}
 
 const (
-	// batchSize is the size in bytes at which a non-blocking write is complete. A write that waits for the peer holds a
-	// single frame, so that a slow peer does not cause calls of Next for payloads that it cannot receive yet.
+	// batchSize is the size in bytes at which gather stops adding frames to a non-blocking write. A write that waits
+	// for the peer contains a single frame, so that Next is not called for payloads that a slow peer cannot receive
+	// yet.
 	batchSize = 16 << 10
-	// smallWrite is the maximum size in bytes of a write that is not counted in the account. A small write must not
-	// cut a peer if others use up the memory for responses.
+	// smallWrite is the maximum size in bytes of a write that is not counted in the Account. Small writes are not
+	// counted, so that a peer is not cut when other peers have used up the memory for responses.
 	smallWrite = 2 << 10
-	// maxPooledBuffer is the maximum size in bytes of a buffer that is returned to the pool.
+	// maxPooledBuffer is the maximum size in bytes of a buffer that is returned to bufferPool.
 	maxPooledBuffer = 64 << 10
 )
 
-// scheduleWriter schedules a writer if there is something to write and none runs. Called with mu held.
+// scheduleWriter starts a writer if there is something to write and no writer is active. The caller must hold c.mu.
 func (c *conn) scheduleWriter() {
 	if c.claimWriter() {
 		c.server.writers.enqueue(c)
 	}
 }
 
-// claimWriter reports whether the caller must queue the connection in the writer pool. If the connection cannot write
-// without blocking, claimWriter starts its own writer goroutine instead. Called with mu held.
+// claimWriter reports whether the caller must queue the connection in the writer pool. If the connection does not
+// support non-blocking writes, claimWriter starts a separate writer goroutine and returns false. The caller must hold
+// c.mu.
 func (c *conn) claimWriter() bool {
 	if c.hasWriter || c.phase == phaseClosed || c.closeFrameQueued || !c.hasWork() {
 		return false
@@ -52,8 +54,8 @@ func (c *conn) hasWork() bool {
 	return len(c.outbox) > 0 || c.keepAliveDue || c.pingDue || len(c.ready) > 0 || c.over()
 }
 
-// over reports whether the close handshake follows the queued frames: the connection has an ending, or it is draining
-// and no query is left. Called with mu held.
+// over reports whether the writer must perform the close handshake after the queued frames. That is the case if the
+// connection has an ending, or if it is draining and no query is left. The caller must hold c.mu.
 func (c *conn) over() bool {
 	if c.phase != phaseDraining {
 		return c.phase >= phaseEnding
@@ -66,8 +68,8 @@ func (c *conn) over() bool {
 	return true
 }
 
-// queueMessage queues a message that is written before data. It ignores an empty message. Called with mu held, by the
-// reader (which then calls throttle) or when an operation ends. The caller must call scheduleWriter afterwards.
+// queueMessage adds a message to the outbox, which is written before data. It ignores an empty message. The caller must
+// hold c.mu and must then call scheduleWriter. The reader must also call throttle, which limits the size of the outbox.
 func (c *conn) queueMessage(message []byte) {
 	if len(message) > 0 {
 		c.queueFrame(appendText(nil, message))
@@ -79,7 +81,7 @@ func (c *conn) queueFrame(frame []byte) {
 	c.outboxBytes += len(frame) + frameCost
 }
 
-// sendMessage calls queueMessage and scheduleWriter. Called without mu.
+// sendMessage calls queueMessage and scheduleWriter. The caller must not hold c.mu.
 func (c *conn) sendMessage(message []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,10 +96,10 @@ const (
 	taskNone    task = iota // nothing to write: the writer ends
 	taskSend                // send the gathered frames
 	taskClose               // run the close handshake
-	taskRequeue             // queue the connection again, after others
+	taskRequeue             // append the connection to the queue of the writer pool again
 )
 
-// writeLoop is the writer that may wait for the peer. It sends begun, the rest of frames that are partly written, and
+// writeLoop is the writer that may wait for the peer. It first writes begun, which is the rest of a partial write, and
 // then everything that is queued.
 func (c *conn) writeLoop(begun []byte) {
 	if len(begun) > 0 && !c.writeFrames(begun) {
@@ -124,9 +126,9 @@ func (c *conn) writeLoop(begun []byte) {
 	}
 }
 
-// gather collects frames for one write until they have enough bytes: first control frames, then one payload of each
-// operation in order. Only gather calls Stream.Next, and only if the previous payload was sent or is part of the same
-// write. So no queue grows if the peer is slow.
+// gather collects frames in *b until it has enough bytes, and returns the next step of the writer. It takes frames from
+// the outbox first, and then one payload from each ready operation in turn. Only gather calls Stream.Next. It calls
+// Next only if the previous payload of the stream was sent or is in *b, so that no queue grows while a peer is slow.
 func (c *conn) gather(b *[]byte, enough int) task {
 	*b = (*b)[:0]
 	c.mu.Lock()
@@ -185,8 +187,8 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	}
 }
 
-// appendNext calls Next of an operation and appends its payload to b. Called with mu held, which it releases during
-// the call.
+// appendNext calls Next of an operation and appends the payload to b. The caller must hold c.mu, which appendNext
+// releases during the call to Next.
 func (c *conn) appendNext(b []byte, op *operation) []byte {
 	c.mu.Unlock()
 	defer c.mu.Lock()
@@ -194,7 +196,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 
 	c.mu.Lock()
 	op.inCall = false
-	ended := op.phase == opEnded // during Next, by the peer or with the connection
+	ended := op.phase == opEnded // by the peer or with the connection, while Next was running
 	if !ended {
 		c.unsentInWrite += op.unsent
 		op.unsent = 0
@@ -203,15 +205,15 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 	case ended:
 		c.uncount(op)
 	case c.ending != nil && isLost(err):
-		err = nil // the last messages report its position
+		err = nil // the last messages report the position of the stream
 	case err != nil:
 		c.retire(op, nil)
 		if errors.Is(err, io.EOF) {
 			c.queueMessage(c.codec.appendComplete(nil, op.id))
 		}
-		c.endIfLost(op.id, err) // before mu is released: another ending would lack its position
+		c.endIfLost(op.id, err) // before c.mu is released, so that no other ending omits this stream
 	case len(payload) > 0:
-		c.queueNext(op) // after the others
+		c.queueNext(op) // after the other ready operations
 	}
 	c.mu.Unlock()
 
@@ -231,9 +233,9 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 	return b
 }
 
-// writeFrames writes frames, waits until the peer has taken them, and reports whether it succeeded. The net.Conn's
-// deadline limits the time. After an error, part of a frame may have been written, so nothing more can be sent; the
-// net.Conn or the reader reports the cause.
+// writeFrames writes frames, waits until the connection has accepted them, and reports whether it succeeded. The write
+// timeout limits the wait. After an error, nothing more can be sent, because a part of a frame may have been written.
+// The netConn or the reader reports the cause.
 func (c *conn) writeFrames(frames []byte) bool {
 	c.mu.Lock()
 	more := max(0, len(frames)-c.unsentInWrite)
@@ -252,8 +254,9 @@ func (c *conn) writeFrames(frames []byte) bool {
 	return true
 }
 
-// endWriteLocked marks the end of a write. Only the goroutine that has set sending may call it, with mu held. It
-// wakes a close frame that waits for the write, and a reader that waits for the close frame.
+// endWriteLocked marks the end of a write. Only the goroutine that has set inWrite may call it. It wakes
+// beginCloseFrame, which waits for the end of the write, and throttle, which waits for the close frame. The caller must
+// hold c.mu.
 func (c *conn) endWriteLocked() {
 	c.inWrite = false
 	c.changed.Broadcast()
@@ -263,8 +266,8 @@ func (c *conn) endWriteLocked() {
 	}
 }
 
-// beginCloseFrame is called before the library writes a close frame. It waits for the end of the current write and
-// prevents all others. endWrite must be called after the close frame.
+// beginCloseFrame is called before coder/websocket writes a close frame. It prevents new writes and waits until the
+// current write has ended. The caller must call endWrite after the close frame.
 func (c *conn) beginCloseFrame() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,7 +278,7 @@ func (c *conn) beginCloseFrame() {
 	c.inWrite = true
 }
 
-// endWrite calls endWriteLocked. Called without mu.
+// endWrite calls endWriteLocked. The caller must not hold c.mu.
 func (c *conn) endWrite() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// A writerPool is a pool of goroutines that write without blocking for the connections of a server. Goroutines exist
-// only while connections are queued. Their maximum is GOMAXPROCS at the time of NewServer, so that a block for 10,000
-// peers does not start 10,000 goroutines. If a peer does not take a write at once, the connection continues on its
-// own goroutine.
+// A writerPool is a pool of goroutines that write the frames of queued connections without blocking. Its goroutines
+// exist only while connections are queued. There are at most GOMAXPROCS of them (the value when the pool was created),
+// so that a payload for 10,000 peers does not start 10,000 goroutines. If a peer does not accept all bytes at once, its
+// connection writes the rest on a goroutine of its own.
 type writerPool struct {
-	maxWorkers int // maximum of running goroutines
+	maxWorkers int // maximum number of running goroutines
 	wg         sync.WaitGroup
 
 	mu          sync.Mutex
-	first, last *conn // queue, linked by conn.next
-	workers     int   // running goroutines
+	first, last *conn // ends of the queue, a list linked by conn.next
+	workers     int   // number of running goroutines
 }
 
 func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXPROCS(0)} }
 
-// enqueue appends connections to the queue. They must not be in it.
+// enqueue appends connections to the queue. None of them may already be queued.
 func (w *writerPool) enqueue(conns ...*conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,12 +38,12 @@ func (w *writerPool) enqueue(conns ...*conn) {
 	}
 }
 
-// run writes for queued connections until the queue is empty.
+// run writes the frames of queued connections until the queue is empty.
 func (w *writerPool) run() {
 	p := newTryWriter()
 	var c *conn
 	defer func() {
-		if c != nil { // code of the host has called runtime.Goexit
+		if c != nil { // the host's code has called runtime.Goexit: replace this goroutine
 			w.wg.Go(w.run)
 		}
 	}()
@@ -52,8 +52,8 @@ func (w *writerPool) run() {
 	}
 }
 
-// dequeue removes and returns the first connection of the queue. If the queue is empty, it returns nil, and the
-// goroutine must end.
+// dequeue removes and returns the first connection of the queue. If the queue is empty, it returns nil, and the calling
+// goroutine must end, because dequeue has subtracted it from workers.
 func (w *writerPool) dequeue() *conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,8 +68,9 @@ func (w *writerPool) dequeue() *conn {
 	return c
 }
 
-// writeBatch writes one batch, so that a connection with much data does not delay the others. The bytes that the peer
-// does not take at once, and the close handshake, are left to a goroutine of the connection.
+// writeBatch writes at most one batch of frames, so that a connection with much data does not delay other connections.
+// If the peer does not accept all bytes at once, or if the close handshake is due, a separate goroutine of the
+// connection does the rest.
 func (c *conn) writeBatch(p *tryWriter) {
 	switch c.gather(&p.bytes, batchSize) {
 	case taskRequeue:

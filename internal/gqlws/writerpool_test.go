@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// blockNextCall makes the next call of Next wait until gate is closed.
+// blockNextCall makes the next call to st.Next wait until gate is closed.
 func blockNextCall(st *fakeStream, gate chan struct{}) {
 	st.mu.Lock()
 	st.blockNext = gate
@@ -50,7 +50,7 @@ func TestWriterPoolLimitsWorkers(t *testing.T) {
 	}
 }
 
-func TestWorkersDoNotWaitForPeers(t *testing.T) {
+func TestWriterPoolDoesNotWaitForStalledPeers(t *testing.T) {
 	for name, stall := range map[string]func(*client, *fakeStream){
 		"does not read": func(_ *client, st *fakeStream) { st.push(numberedPayload(0, 10_000_000)) },
 		"does not respond to a close frame": func(c *client, _ *fakeStream) {
@@ -74,19 +74,19 @@ func TestWorkersDoNotWaitForPeers(t *testing.T) {
 				shrinkSendBuffers(s)
 				stall(stalled, its)
 			}
-			for i := range 3 { // soon, because the close handshake lasts only three seconds
+			for i := range 3 { // quickly, because a close handshake lasts at most three seconds
 				st.push(numberedPayload(i, 10))
 				c.expect(`{"type":"data","id":"a","payload":` + numberedPayload(i, 10) + `}`)
 			}
 			if len(ss.closed) > 0 {
-				t.Errorf("a stalled connection ended with %v before the others received data", <-ss.closed)
+				t.Errorf("a stalled connection ended with %v before the other peer received data", <-ss.closed)
 			}
 			cutAll(t, s)
 		})
 	}
 }
 
-// The rest of a partial write must survive while the worker writes for other connections.
+// The unsent rest of a partial write must not change while the worker writes for other connections.
 func TestSlowPeersReceiveTheirOwnFrames(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	s.writers.maxWorkers = 1
@@ -120,7 +120,7 @@ func TestSlowPeersReceiveTheirOwnFrames(t *testing.T) {
 	cutAll(t, s)
 }
 
-func TestWriteBatchWritesBurstAtOnce(t *testing.T) {
+func TestWriteBatchWritesAllReadyPayloads(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := testContext(t)
@@ -142,7 +142,7 @@ func TestWriteBatchWritesBurstAtOnce(t *testing.T) {
 	shutdown(t, s)
 }
 
-func TestWriteErrorIsCloseReason(t *testing.T) {
+func TestWriteErrorBecomesCloseReason(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	dialLoopback(t, url)
@@ -152,7 +152,7 @@ func TestWriteErrorIsCloseReason(t *testing.T) {
 	}
 	st.push("1")
 	if why := <-ss.closed; !errors.Is(why, ErrGone) || !strings.Contains(why.Error(), "write failed") {
-		t.Errorf("closed with %v, want ErrGone and \"write failed\"", why)
+		t.Errorf("Session.Closed received %v, want ErrGone and \"write failed\"", why)
 	}
 	shutdown(t, s)
 }
@@ -190,14 +190,14 @@ func (d *deadlineConn) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// A remaining deadline would fail the next non-blocking write.
-func TestBlockingWriteResetsDeadline(t *testing.T) {
+// If the deadline of a blocking write remained, the next non-blocking write would fail.
+func TestBlockingWriteRemovesItsDeadline(t *testing.T) {
 	var d deadlineConn
 	n := &netConn{Conn: &d, writeTimeout: time.Minute}
 	if _, err := n.writeAll([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if len(d.set) != 2 || d.set[0].IsZero() || !d.set[1].IsZero() {
-		t.Errorf("set the deadlines %v, want one and its removal", d.set)
+		t.Errorf("SetWriteDeadline received %v, want a deadline and then the zero time", d.set)
 	}
 }

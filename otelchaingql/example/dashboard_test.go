@@ -12,14 +12,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// A panel is a panel or a row of a Grafana dashboard, with its Prometheus queries.
+// A panel is a Grafana panel: its title, its nested panels, and its Prometheus queries.
 type panel struct {
 	Title   string
 	Panels  []panel
 	Targets []struct{ Expr, LegendFormat string }
 }
 
-// A dashboard is a Grafana dashboard.
 type dashboard struct {
 	Panels     []panel
 	Templating struct {
@@ -27,10 +26,10 @@ type dashboard struct {
 	}
 }
 
-// inventory maps each series name to its labels and their values.
+// An inventory maps the name of each series to the labels of the series and their values.
 type inventory map[string]map[string][]string
 
-// inventory returns the series in the registry. It adds the labels that Prometheus adds.
+// inventory returns the series in the registry, including the labels that Prometheus adds.
 func (tr *trial) inventory() inventory {
 	tr.t.Helper()
 	families, err := tr.tel.registry.Gather()
@@ -64,8 +63,8 @@ func (tr *trial) inventory() inventory {
 	return all
 }
 
-// check returns the labels by which the query expr groups its result. wrong describes each series,
-// label and label value in expr that does not exist.
+// check returns in wrong the series and labels that expr uses although they do not exist. It returns in by the labels
+// of the result.
 func (all inventory) check(expr string) (by []string, wrong []string) {
 	replaced := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(expr)
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(replaced)
@@ -90,7 +89,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 			if values == nil {
 				wrong = append(wrong, fmt.Sprintf("%s has no label %s", v.Name, m.Name))
 			} else if !strings.Contains(m.Value, "$") && !slices.ContainsFunc(values, m.Matches) {
-				wrong = append(wrong, fmt.Sprintf("no series %s has %s", v.Name, m))
+				wrong = append(wrong, fmt.Sprintf("%s is never %s", v.Name, m))
 			}
 		}
 		for _, above := range path {
@@ -99,7 +98,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 				continue
 			}
 			if sum.Without {
-				wrong = append(wrong, "the test does not support without")
+				wrong = append(wrong, "the check does not support without")
 			}
 			by = append(by, sum.Grouping...)
 			for _, label := range sum.Grouping {
@@ -113,7 +112,7 @@ func (all inventory) check(expr string) (by []string, wrong []string) {
 	return by, wrong
 }
 
-func TestDashboardShowsAllMetricsAndUsesOnlyExistingSeries(t *testing.T) {
+func TestDashboardUsesExistingSeries(t *testing.T) {
 	tr := start(t)
 	tr.everything()
 	all := tr.inventory()
@@ -133,12 +132,11 @@ func TestDashboardShowsAllMetricsAndUsesOnlyExistingSeries(t *testing.T) {
 			for _, target := range p.Targets {
 				by, wrong := all.check(target.Expr)
 				for _, w := range wrong {
-					t.Errorf("panel %q: query %s: %s", p.Title, target.Expr, w)
+					t.Errorf("panel %q: %s, in %s", p.Title, w, target.Expr)
 				}
 				for _, label := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
 					if !slices.Contains(by, label[1]) {
-						t.Errorf("panel %q: the legend uses the label %s, which is not in the result of query %s",
-							p.Title, label[1], target.Expr)
+						t.Errorf("panel %q: the legend uses the label %s, which is not in the result of %s", p.Title, label[1], target.Expr)
 					}
 				}
 				for name := range all {
@@ -153,7 +151,7 @@ func TestDashboardShowsAllMetricsAndUsesOnlyExistingSeries(t *testing.T) {
 	for name := range all {
 		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
 		if strings.HasPrefix(name, "chaingql_") && !shown[base] {
-			t.Errorf("no panel shows metric %s", base)
+			t.Errorf("no panel shows %s", base)
 		}
 	}
 	for _, v := range d.Templating.List {
@@ -162,11 +160,11 @@ func TestDashboardShowsAllMetricsAndUsesOnlyExistingSeries(t *testing.T) {
 			continue
 		}
 		if asked == nil {
-			t.Errorf("variable %s has definition %q, want label_values(query, label)", v.Name, v.Definition)
+			t.Errorf("variable %s has the definition %q", v.Name, v.Definition)
 			continue
 		}
 		if _, wrong := all.check("sum by (" + asked[2] + ") (" + asked[1] + ")"); wrong != nil {
-			t.Errorf("variable %s: definition %s: %v", v.Name, v.Definition, wrong)
+			t.Errorf("variable %s: %v", v.Name, wrong)
 		}
 	}
 }
@@ -176,15 +174,14 @@ var (
 	question = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
 )
 
-// TestCheckOfDashboardQueriesFindsErrors tests inventory.check, on which the test of the dashboard
-// depends.
-func TestCheckOfDashboardQueriesFindsErrors(t *testing.T) {
+// TestDashboardCheckFindsErrors shows that the check of TestDashboardUsesExistingSeries can fail.
+func TestDashboardCheckFindsErrors(t *testing.T) {
 	all := inventory{"a_total": {"b": {"x"}, "job": {"any"}}}
 	for expr, want := range map[string]string{
 		`sum by (b) (rate(a_total{b="x", job=~"$job"}[$__rate_interval]))`: "",
-		`a_total{b="y"}`:            "no series a_total has b=",
+		`a_total{b="y"}`:            "never",
 		`a_total{c="x"}`:            "no label c",
-		`a_total{b!="x"}`:           "no series a_total has b!=",
+		`a_total{b!="x"}`:           "never",
 		`sum by (c) (a_total)`:      "no label c",
 		`rate(b_total[5m])`:         "unknown series b_total",
 		`rate(a_total`:              "parse error",
@@ -192,7 +189,7 @@ func TestCheckOfDashboardQueriesFindsErrors(t *testing.T) {
 	} {
 		_, wrong := all.check(expr)
 		if got := fmt.Sprint(wrong); want == "" && wrong != nil || !strings.Contains(got, want) {
-			t.Errorf("query %s: check found %v, want %q", expr, got, want)
+			t.Errorf("check of %s found %v, want %q", expr, got, want)
 		}
 	}
 }

@@ -17,15 +17,14 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// A host serves a simulated chain and the metrics.
+// A host serves a chain and its metrics.
 type host struct {
 	chain   *memchain.Chain
 	handler *chaingql.Handler
 	mux     *http.ServeMux
 }
 
-// newHost returns a host that serves backend. The host appends blocks to chain, which may be the
-// backend itself.
+// newHost returns a host that serves backend with telemetry. backend may be chain itself.
 func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *host {
 	h := &host{chain: chain, mux: http.NewServeMux()}
 	h.handler = chaingql.New(backend, &chaingql.Options{
@@ -35,12 +34,11 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 			Attributes: []attribute.KeyValue{attribute.String("chain", "simulated")},
 		}),
 	})
-	// otelhttp wraps the Handler and not the mux, so that spans contain the pattern and requests for
-	// /metrics have no spans. Without a server name, the Host header of clients would be an attribute,
-	// with a time series for each value.
+	// otelhttp wraps the Handler and not the mux, so that spans contain the pattern of the mux and scrapes of metrics
+	// create no spans. Without a server name, the Host header of clients would be an attribute, with a time series for
+	// each value.
 	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
-		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters),
-		otelhttp.WithPropagators(t.propagator))
+		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
 	chaingql.Mount(h.mux, "/{project}/graphql", served)
 	chaingql.Mount(h.mux, "/graphql", served) // for clients that send no project
 	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -49,8 +47,8 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 
 var errTrouble = errors.New("simulated source failure")
 
-// simulate appends a block each time that every has passed, until ctx is done. If trouble is
-// positive, it also simulates a failure of the source each time that trouble has passed.
+// simulate appends a block at each interval of length every until ctx is done. If trouble is not 0, the source fails
+// once in each interval of length trouble.
 func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -71,10 +69,10 @@ func (h *host) simulate(ctx context.Context, every, trouble time.Duration) error
 	}
 }
 
-// kept is the number of blocks that the chain keeps.
+// kept is the maximum number of blocks that the chain keeps.
 const kept = 10_000
 
-// grow appends a masterchain block.
+// grow appends a masterchain block with the given sequence number and removes blocks that are too old.
 func (h *host) grow(seqNo uint32) error {
 	const shard = 1 << 63
 	if seqNo > kept {

@@ -1,5 +1,5 @@
-// Command example serves a simulated chain with Prometheus metrics at /metrics. It can also export
-// traces.
+// Command example serves a simulated chain with telemetry: Prometheus metrics at /metrics, and traces if they are
+// enabled.
 //
 //	go run . -traces stdout
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 go run . -traces otlp
@@ -33,16 +33,14 @@ func main() {
 	}
 }
 
-// drain is the maximum duration of the shutdown, in which clients leave and the exporters send the
-// final spans.
+// drain is the maximum time for clients to disconnect and for exporters to finish when the program ends.
 const drain = 10 * time.Second
 
-// run runs the program until ctx is done.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
-	traces := flags.String("traces", "none", "`exporter` of spans: none, stdout, or otlp; "+
-		"configure otlp with OTEL_EXPORTER_OTLP_ENDPOINT and similar environment variables")
+	traces := flags.String("traces", "none",
+		"`exporter` for spans: none, stdout or otlp (configured by OTEL_EXPORTER_OTLP_ENDPOINT and similar variables)")
 	rate := flags.Float64("rate", 1, "simulated `blocks` per second")
 	trouble := flags.Duration("trouble", 0, "`interval` of simulated source failures; 0 means none")
 	if err := flags.Parse(args); err != nil {
@@ -64,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	server := &http.Server{
 		Handler:           h.mux,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // limits the time to read a request, but not WebSockets and event streams
+		ReadTimeout:       10 * time.Second, // limits reading of a request; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},

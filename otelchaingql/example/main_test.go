@@ -7,5 +7,5 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestMain runs the tests and fails if goroutines are still running after them.
+// TestMain fails if goroutines remain after the tests.
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }

@@ -10,7 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// ended waits until spans with these names have ended and returns them by name.
+// ended waits until spans with the given names have ended, and returns all ended spans by name.
 func (tr *trial) ended(names ...string) map[string]sdktrace.ReadOnlySpan {
 	tr.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
@@ -28,23 +28,22 @@ func (tr *trial) ended(names ...string) map[string]sdktrace.ReadOnlySpan {
 			return spans
 		}
 		if time.Now().After(end) {
-			tr.t.Fatalf("no span with the name %q has ended, only spans with %d other names", missing, len(spans))
+			tr.t.Fatalf("no span %q has ended; %d other spans have", missing, len(spans))
 		}
 	}
 }
 
-// in checks that a span is in the client's trace and has this parent.
+// in checks that span is in the client's trace and has the given parent.
 func (tr *trial) in(span sdktrace.ReadOnlySpan, parent string) {
 	tr.t.Helper()
 	if got := span.SpanContext().TraceID().String(); got != traceID {
-		tr.t.Errorf("span %s is in trace %s, want the client's trace %s", span.Name(), got, traceID)
+		tr.t.Errorf("%s is in trace %s, want the client's", span.Name(), got)
 	}
 	if got := span.Parent().SpanID().String(); got != parent {
-		tr.t.Errorf("span %s has parent %s, want %s", span.Name(), got, parent)
+		tr.t.Errorf("%s has parent %s, want %s", span.Name(), got, parent)
 	}
 }
 
-// attributeOf returns the value of an attribute, or "" if the span does not have it.
 func attributeOf(span sdktrace.ReadOnlySpan, key attribute.Key) string {
 	for _, a := range span.Attributes() {
 		if a.Key == key {
@@ -62,10 +61,10 @@ func TestQuerySpanIsChildOfRequestSpan(t *testing.T) {
 	tr.in(request, remote)
 	tr.in(query, request.SpanContext().SpanID().String())
 	if got := tr.source.asked.Load(); got.SpanID() != query.SpanContext().SpanID() {
-		t.Errorf("the context of the backend has span %v, want the span of the query", got.SpanID())
+		t.Errorf("the Backend was called with span %v, want the query's span", got.SpanID())
 	}
 	if got := attributeOf(request, "http.route"); got != "/{project}/graphql" {
-		t.Errorf("attribute http.route is %q, want /{project}/graphql", got)
+		t.Errorf("the request span has the route %q, want /{project}/graphql", got)
 	}
 }
 
@@ -90,12 +89,12 @@ func TestSocketOperationsAreChildrenOfHandshakeSpan(t *testing.T) {
 	}
 }
 
-func TestOtelhttpDoesNotBufferEventStreams(t *testing.T) {
+func TestEventStreamIsFlushedThroughOtelhttp(t *testing.T) {
 	tr := start(t)
 	first := tr.block(1)
 	events, leave := tr.follow("traceparent", traceparent)
 	tr.event(events, first)
-	tr.event(events, tr.block(2)) // arrives while the stream is open, so no middleware buffers it
+	tr.event(events, tr.block(2)) // arrives at once only if otelhttp does not buffer it
 	begun := tr.ended("subscription")["subscription"]
 	leave()
 	spans := tr.ended("subscription end", "POST /{project}/graphql")

@@ -25,7 +25,7 @@ func (p *printed) await(t *testing.T, before, after string) string {
 			}
 		}
 	}
-	t.Fatalf("the output has no text between %q and %q:\n%s", before, after, p)
+	t.Fatalf("the output does not contain %q and %q: %s", before, after, p)
 	return ""
 }
 
@@ -49,16 +49,16 @@ func TestProgramExportsMetricsAndTraces(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		if _ = res.Body.Close(); err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("GET %s: got error %v and body %s, want a body with %s", url, err, text, want)
+			t.Errorf("GET %s returned error %v and %s, want a text that contains %s", url, err, text, want)
 		}
 	}
 	stop()
 	if err := <-done; err != nil {
-		t.Errorf("run failed: %v", err)
+		t.Error(err)
 	}
 	for _, span := range []string{`"Name": "query"`, `"Name": "GET /{project}/graphql"`} {
 		if !strings.Contains(out.String(), span) {
-			t.Errorf("the output does not contain a span with %s", span)
+			t.Errorf("no span %s was printed", span)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestProgramRejectsInvalidFlags(t *testing.T) {
 	}
 }
 
-func TestOTLPExporterSendsSpansToCollector(t *testing.T) {
+func TestOTLPTracesReachCollector(t *testing.T) {
 	came := make(chan string, 10)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -86,7 +86,7 @@ func TestOTLPExporterSendsSpansToCollector(t *testing.T) {
 	_, span := tel.tracers.Tracer("test").Start(t.Context(), "a span")
 	span.End()
 	if err := tel.shutdown(t.Context()); err != nil {
-		t.Errorf("shutdown failed: %v", err)
+		t.Error(err)
 	}
 	select {
 	case got := <-came:

@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
-// The code snippets in the README of the module otelchaingql.
+// The README of the module shows the code of these functions.
 
 func Example_mount() {
 	backend, mux := memchain.New(), http.NewServeMux()

@@ -18,7 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// telemetry holds the providers of metrics and spans, and the Prometheus registry with the metrics.
+// telemetry holds the providers for the host and the registry from which Prometheus reads the metrics.
 type telemetry struct {
 	registry   *prometheus.Registry
 	meters     *sdkmetric.MeterProvider
@@ -26,19 +26,15 @@ type telemetry struct {
 	propagator propagation.TextMapPropagator
 }
 
-// openTelemetry sets up the providers. traces is the value of the flag -traces.
-func openTelemetry(
-	ctx context.Context, traces string, stdout io.Writer, more ...sdktrace.TracerProviderOption,
-) (*telemetry, error) {
+// openTelemetry creates the telemetry. traces is the name of the exporter for spans: none, stdout or otlp.
+func openTelemetry(ctx context.Context, traces string, stdout io.Writer, more ...sdktrace.TracerProviderOption) (*telemetry, error) {
 	t := &telemetry{registry: prometheus.NewRegistry(), propagator: propagation.TraceContext{}}
-	t.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics, err := prometheusexporter.New(prometheusexporter.WithRegisterer(t.registry))
 	if err != nil {
 		return nil, err
 	}
-	service := resource.NewSchemaless(attribute.String("service.name", "chaingql-example"))
-	about, err := resource.Merge(resource.Default(), service)
+	about, err := resource.Merge(resource.Default(), resource.NewSchemaless(attribute.String("service.name", "chaingql-example")))
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A trial is a running host of the example with a client.
+// A trial is the host of the example, which serves until the test ends, with recorded spans.
 type trial struct {
 	*host
 	t      *testing.T
@@ -34,7 +34,6 @@ type trial struct {
 	source *source
 }
 
-// start starts a host that runs until the test ends.
 func start(t *testing.T) *trial {
 	t.Helper()
 	tr := &trial{t: t, spans: tracetest.NewSpanRecorder()}
@@ -50,7 +49,7 @@ func start(t *testing.T) *trial {
 		ctx, cancel := context.WithTimeout(context.Background(), drain)
 		defer cancel()
 		if err := errors.Join(tr.handler.Shutdown(ctx), tel.shutdown(ctx)); err != nil {
-			t.Errorf("shutdown failed: %v", err)
+			t.Error(err)
 		}
 		srv.Close()
 	})
@@ -58,8 +57,7 @@ func start(t *testing.T) *trial {
 	return tr
 }
 
-// A source is a chain that yields each block twice and records the span in the context of the last
-// Balance call.
+// A source is a Backend over a chain. It yields each block twice, and it records the span of the last Balance call.
 type source struct {
 	*memchain.Chain
 	asked atomic.Pointer[trace.SpanContext]
@@ -85,12 +83,11 @@ const (
 	traceID, remote = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	traceparent     = "00-" + traceID + "-" + remote + "-01"
 
-	address = "0:abababababababababababababababababababababababababababababababab"
-	balance = `{"query":"{blockchain{account(address:\"` + address + `\"){info{balance}}}}"}`
+	balance = `{"query":"{blockchain{account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}"}`
 	live    = `{"query":"subscription{blocks(after:\"\"){seq_no}}"}`
 )
 
-// send sends a query over HTTP. header has names and values in turn.
+// send sends a query over HTTP. header contains names and values of header fields in turn.
 func (tr *trial) send(body string, header ...string) *http.Response {
 	tr.t.Helper()
 	r, err := http.NewRequest("POST", tr.url+"/demo/graphql", strings.NewReader(body))
@@ -109,7 +106,6 @@ func (tr *trial) send(body string, header ...string) *http.Response {
 	return res
 }
 
-// ask sends a query over HTTP and checks that the response contains want.
 func (tr *trial) ask(body, want string, header ...string) {
 	tr.t.Helper()
 	res := tr.send(body, header...)
@@ -119,11 +115,11 @@ func (tr *trial) ask(body, want string, header ...string) {
 		tr.t.Fatal(err)
 	}
 	if !strings.Contains(string(answer), want) {
-		tr.t.Errorf("query %s: got response %s, want %s in it", body, answer, want)
+		tr.t.Errorf("the response to %s is %s, want %s in it", body, answer, want)
 	}
 }
 
-// follow subscribes over an event stream.
+// follow subscribes to blocks with an event stream. leave disconnects the client.
 func (tr *trial) follow(header ...string) (events *bufio.Reader, leave func()) {
 	tr.t.Helper()
 	res := tr.send(live, append(header, "Accept", "text/event-stream")...)
@@ -131,13 +127,12 @@ func (tr *trial) follow(header ...string) (events *bufio.Reader, leave func()) {
 	return bufio.NewReader(res.Body), func() { _ = res.Body.Close() }
 }
 
-// event reads lines until one contains want.
 func (tr *trial) event(events *bufio.Reader, want string) {
 	tr.t.Helper()
 	for {
 		line, err := events.ReadString('\n')
 		if err != nil {
-			tr.t.Fatalf("no event with %s arrived: %v", want, err)
+			tr.t.Fatalf("waiting for %s: %v", want, err)
 		}
 		if strings.Contains(line, want) {
 			return
@@ -145,15 +140,13 @@ func (tr *trial) event(events *bufio.Reader, want string) {
 	}
 }
 
-// socket opens a WebSocket and sends connection_init and then frames.
+// socket opens a WebSocket and sends connection_init and the given frames.
 func (tr *trial) socket(protocol string, header http.Header, frames ...string) *websocket.Conn {
 	tr.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	c, _, err := websocket.Dial(ctx, tr.url+"/demo/graphql", &websocket.DialOptions{
-		HTTPClient: client, HTTPHeader: header, Subprotocols: []string{protocol},
-	})
+	c, _, err := websocket.Dial(ctx, tr.url+"/demo/graphql", &websocket.DialOptions{HTTPClient: client, HTTPHeader: header, Subprotocols: []string{protocol}})
 	if err != nil {
 		tr.t.Fatal(err)
 	}
@@ -166,7 +159,6 @@ func (tr *trial) socket(protocol string, header http.Header, frames ...string) *
 	return c
 }
 
-// hear reads messages until one contains want.
 func (tr *trial) hear(c *websocket.Conn, want string) {
 	tr.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -174,7 +166,7 @@ func (tr *trial) hear(c *websocket.Conn, want string) {
 	for {
 		_, frame, err := c.Read(ctx)
 		if err != nil {
-			tr.t.Fatalf("no message with %s arrived: %v", want, err)
+			tr.t.Fatalf("waiting for %s: %v", want, err)
 		}
 		if strings.Contains(string(frame), want) {
 			return
@@ -182,7 +174,6 @@ func (tr *trial) hear(c *websocket.Conn, want string) {
 	}
 }
 
-// block appends a block and returns a text that only messages about this block contain.
 func (tr *trial) block(seqNo uint32) string {
 	tr.t.Helper()
 	if err := tr.grow(seqNo); err != nil {
@@ -191,7 +182,7 @@ func (tr *trial) block(seqNo uint32) string {
 	return fmt.Sprintf(`"seq_no":%d}`, seqNo)
 }
 
-// scrape returns the metrics in the format of Prometheus.
+// scrape returns the metrics in the format that Prometheus reads.
 func (tr *trial) scrape() string {
 	tr.t.Helper()
 	res, err := http.Get(tr.url + "/metrics")
@@ -206,7 +197,7 @@ func (tr *trial) scrape() string {
 	return string(text)
 }
 
-// await waits until a scrape contains lines with these prefixes.
+// await waits until a scrape contains, for each of the given prefixes, a line that starts with it.
 func (tr *trial) await(begins ...string) {
 	tr.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
@@ -220,7 +211,7 @@ func (tr *trial) await(begins ...string) {
 			return
 		}
 		if time.Now().After(end) {
-			tr.t.Fatalf("no line starts with %s in the metrics:\n%s", missing, text)
+			tr.t.Fatalf("no line of the metrics starts with %s:\n%s", missing, text)
 		}
 	}
 }

@@ -16,28 +16,25 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// An Ended is the error with which the service ended a subscription.
+// An Ended is the error with which the service ended a stream.
 type Ended struct {
-	// Code is the error code. If it is STREAM_GAP, blocks are missing before some blocks that were
-	// yielded: discard the blocks after Cursor and resume from Cursor. If it is CURSOR_TOO_OLD, the
-	// service has pruned blocks that were not yielded: these are lost, so resume from "". Other
-	// codes describe errors in the request.
-	Code string
-	// Message is the error message of the service.
+	// Code is STREAM_GAP if blocks were missing before some blocks that were delivered: discard the blocks after Cursor
+	// and resume from Cursor. Code is CURSOR_TOO_OLD if the service has pruned blocks that the caller has not received:
+	// these blocks are lost, so resume from "". Other codes describe errors of the request.
+	Code    string
 	Message string
-	// Cursor is the cursor to resume from, or "" if the service has not sent one.
+	// Cursor is the cursor to resume from, or "" if it is unknown.
 	Cursor string
 }
 
 func (e *Ended) Error() string { return fmt.Sprintf("chain: %s (%s)", e.Message, e.Code) }
 
-// Blocks yields each block that matches the filter and comes after the cursor after: first the
-// existing blocks and then each new block. It yields each block once and in order, even if the
-// connection is lost or the service restarts. If filter is nil, all blocks match. If after is "",
-// Blocks starts with the oldest block that the service has stored.
+// Blocks yields each block after the cursor that matches the filter: first the existing blocks, then new ones. It
+// yields each block once and in order, even if the connection is lost or the service restarts. If filter is nil, all
+// blocks match. If after is "", Blocks starts with the oldest block that the service keeps.
 //
-// The last value is an error: the error of ctx, an *[Ended], or the reason why the service refused
-// the connection. To continue later, pass the ChainOrder of the last block to the next call.
+// The last value is an error: the error of ctx, an *[Ended], or the service's reason for refusing the request. To
+// continue later, pass the ChainOrder of the last block as after.
 func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
 		wanted := true
@@ -55,7 +52,7 @@ func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) 
 			case ctx.Err() != nil:
 				err = ctx.Err()
 			case errors.As(err, &end) && (end.Code == "SERVICE_UNAVAILABLE" || end.Code == "RATE_LIMITED"):
-				after, err = max(after, end.Cursor), nil // end.Cursor may skip blocks that did not match
+				after, err = max(after, end.Cursor), nil // the cursor may be after blocks that did not match
 			case lost(err):
 				err = nil
 			}
@@ -72,11 +69,10 @@ func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) 
 
 var (
 	errEmpty    = errors.New("chain: the response does not contain the requested fields")
-	errUnwanted = errors.New("chain: the caller has left the loop") // never returned to the caller
+	errUnwanted = errors.New("chain: the caller has stopped the loop")
 )
 
-// follow subscribes on a new connection and calls each for every block. It returns the reason when
-// the connection or the subscription has ended, or errUnwanted if each has returned false.
+// follow subscribes on a new connection, calls each for each block, and returns when the connection has ended.
 func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, each func(Block) bool) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
@@ -93,7 +89,7 @@ func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, 
 		case answer, open := <-blocks:
 			switch {
 			case !open:
-				blocks, err = nil, io.ErrUnexpectedEOF // the service never completes a subscription to blocks
+				blocks, err = nil, io.ErrUnexpectedEOF // a stream of blocks does not complete
 			case len(answer.Errors) > 0:
 				err = endedBy(answer.Errors[0])
 			case answer.Data == nil || answer.Data.Blocks.ChainOrder == "":
@@ -118,7 +114,6 @@ func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, 
 	}
 }
 
-// endedBy converts an error of the service.
 func endedBy(e *gqlerror.Error) *Ended {
 	end := &Ended{Message: e.Message}
 	end.Code, _ = e.Extensions["code"].(string)
@@ -126,13 +121,12 @@ func endedBy(e *gqlerror.Error) *Ended {
 	return end
 }
 
-// lost reports whether err means that the connection was lost, so that a retry may succeed.
+// lost reports whether err means that the connection was lost, so that another attempt may succeed.
 func lost(err error) bool {
 	switch websocket.CloseStatus(err) {
-	case websocket.StatusGoingAway, websocket.StatusServiceRestart, websocket.StatusTryAgainLater,
-		websocket.StatusNormalClosure:
+	case websocket.StatusGoingAway, websocket.StatusServiceRestart, websocket.StatusTryAgainLater, websocket.StatusNormalClosure:
 		return true
-	case -1: // err is not from a close frame
+	case -1: // the connection ended without a close frame
 		var status handshakeStatus
 		if errors.As(err, &status) {
 			return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
@@ -144,8 +138,8 @@ func lost(err error) bool {
 	return false
 }
 
-// wait waits before the next attempt: exponential backoff with jitter, at most 30 seconds. It returns
-// an error if ctx is done.
+// wait sleeps before the next attempt: exponential backoff with jitter, at most 30 seconds. It returns an error if ctx
+// is done first.
 func wait(ctx context.Context, failures int) error {
 	pause := min(100*time.Millisecond<<min(failures, 10), 30*time.Second)
 	select {

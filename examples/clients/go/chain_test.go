@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-func TestBlocksSurviveCutConnections(t *testing.T) {
+func TestBlocksArriveOnceDespiteCutConnections(t *testing.T) {
 	s := serve(t)
 	s.grow(150)
 	line := newBadLine(t, s.address, 0, 20_000, false)
 	var got []string
 	for b, err := range client.New("http://"+line.Addr().String(), "shop", "s3cret").Blocks(soon(t), "", nil) {
 		if err != nil {
-			t.Fatalf("after %d blocks and %d cuts: %v", len(got), line.losses.Load(), err)
+			t.Fatalf("Blocks failed after %d blocks and %d cuts: %v", len(got), line.losses.Load(), err)
 		}
 		if got = append(got, b.ChainOrder); len(got)%2 == 0 && len(got) <= 1000 {
 			s.grow(1)
@@ -51,21 +51,22 @@ func TestBlocksSurviveCutConnections(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, s.cursors(all)) {
-		t.Errorf("%d blocks, %d distinct ones, differ from those of the chain", len(got), len(slices.Compact(slices.Sorted(slices.Values(got)))))
+		t.Errorf("the %d received blocks (%d distinct ones) differ from those of the chain",
+			len(got), len(slices.Compact(slices.Sorted(slices.Values(got)))))
 	}
 	if cuts := line.losses.Load(); cuts < 5 {
-		t.Errorf("only %d cuts, too few", cuts)
+		t.Errorf("the connection was cut %d times, want at least 5", cuts)
 	} else {
 		t.Logf("%d cuts", cuts)
 	}
 }
 
-// The position of a cut matters: after the header of a frame, the WebSocket library returns an
+// The position of a cut matters: if the connection is cut after the header of a frame, coder/websocket returns an
 // incomplete message.
-func TestBlocksSurviveCutAtEachByte(t *testing.T) {
+func TestBlocksArriveOnceDespiteCutAtAnyByte(t *testing.T) {
 	s := serve(t)
 	s.grow(2)
-	const first, frame = 700, 400 // after the first block of a connection; longer than the next one
+	const first, frame = 700, 400 // first is after the first block of a connection; frame is longer than the next block
 	var clients sync.WaitGroup
 	places := make(chan struct{}, 32)
 	for at := first; at < first+frame; at++ {
@@ -76,7 +77,7 @@ func TestBlocksSurviveCutAtEachByte(t *testing.T) {
 			var got []string
 			for b, err := range client.New("http://"+line.Addr().String(), "shop", "s3cret").Blocks(soon(t), "", nil) {
 				if err != nil {
-					t.Errorf("cut after %d bytes: %v", at, err)
+					t.Errorf("Blocks failed after a cut at byte %d: %v", at, err)
 					return
 				}
 				if got = append(got, b.ChainOrder); len(got) == 4 {
@@ -84,7 +85,7 @@ func TestBlocksSurviveCutAtEachByte(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, s.cursors(all)) || line.losses.Load() == 0 {
-				t.Errorf("cut after %d bytes, %d times: %q", at, line.losses.Load(), got)
+				t.Errorf("received %q after %d cuts at byte %d, want all blocks once", got, line.losses.Load(), at)
 			}
 		})
 	}
@@ -94,13 +95,13 @@ func TestBlocksSurviveCutAtEachByte(t *testing.T) {
 func TestSilentConnectionIsReplaced(t *testing.T) {
 	s := serve(t)
 	s.grow(50)
-	line := newBadLine(t, s.address, 5_000, 20_000, true) // after the handshake, which has its own timeout
+	line := newBadLine(t, s.address, 5_000, 20_000, true) // the cuts follow the handshake, which has its own timeout
 	c := client.New("http://"+line.Addr().String(), "shop", "s3cret")
 	c.Silence = 200 * time.Millisecond
 	var got []string
 	for b, err := range c.Blocks(soon(t), "", nil) {
 		if err != nil {
-			t.Fatalf("after %d blocks: %v", len(got), err)
+			t.Fatalf("Blocks failed after %d blocks: %v", len(got), err)
 		}
 		if got = append(got, b.ChainOrder); len(got)%2 == 0 && len(got) <= 200 {
 			s.grow(1)
@@ -110,12 +111,13 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, s.cursors(all)) || line.losses.Load() == 0 {
-		t.Errorf("%d blocks over %d lost connections differ from those of the chain", len(got), line.losses.Load())
+		t.Errorf("the %d blocks received over %d lost connections differ from those of the chain",
+			len(got), line.losses.Load())
 	}
 }
 
-func TestIdleConnectionIsKeptByPings(t *testing.T) {
-	s := serveAt(t, time.Second) // a ping and its answer may take twice this time
+func TestPingsKeepIdleConnection(t *testing.T) {
+	s := serveAt(t, time.Second) // a ping and its pong may take twice this time
 	s.grow(1)
 	line := newBadLine(t, s.address, 1e6, 2e6, false)
 	c := client.New("http://"+line.Addr().String(), "shop", "s3cret")
@@ -133,11 +135,11 @@ func TestIdleConnectionIsKeptByPings(t *testing.T) {
 		}
 	}
 	if calls := line.calls.Load(); calls != 1 {
-		t.Errorf("%d connections, want 1, because the service sends pings", calls)
+		t.Errorf("the client opened %d connections, want 1, because the service sends pings", calls)
 	}
 }
 
-func TestBlocksSurviveServiceRestarts(t *testing.T) {
+func TestBlocksArriveOnceDespiteServiceRestarts(t *testing.T) {
 	s := serve(t)
 	s.grow(3)
 	c, ctx := s.client(), soon(t)
@@ -178,7 +180,7 @@ func TestBlockHasAllFields(t *testing.T) {
 			ChainOrder: s.cursors(all)[0],
 		}
 		if err != nil || b != want {
-			t.Errorf("%+v, %v\nwant %+v", b, err, want)
+			t.Errorf("received %+v, error %v\nwant %+v", b, err, want)
 		}
 		break
 	}
@@ -190,10 +192,10 @@ func TestBalanceIsExact(t *testing.T) {
 	address := chaingql.Address{Workchain: -1, ID: [32]byte{7}}
 	s.chain.SetBalance(address, nano)
 	if got, err := s.client().Balance(soon(t), address.String()); err != nil || got.Cmp(nano) != 0 {
-		t.Errorf("%v, %v, want %v", got, err, nano)
+		t.Errorf("Balance returned %v, error %v, want %v", got, err, nano)
 	}
 	if got, err := s.client().Balance(soon(t), "nowhere"); err == nil {
-		t.Errorf("balance %v for an invalid address", got)
+		t.Errorf("Balance returned %v for an invalid address, want an error", got)
 	}
 }
 
@@ -202,14 +204,14 @@ func TestWrongSecretIsNotRetried(t *testing.T) {
 	for _, secret := range []string{"", "wrong"} {
 		c := client.New("http://"+s.address, "shop", secret)
 		if _, err := c.Newest(soon(t)); err == nil {
-			t.Errorf("secret %q was accepted", secret)
+			t.Errorf("Newest accepted the secret %q, want an error", secret)
 		}
 		var ends []error
 		for _, err := range c.Blocks(soon(t), "", nil) {
 			ends = append(ends, err)
 		}
 		if len(ends) != 1 || websocket.CloseStatus(ends[0]) != 4403 {
-			t.Errorf("secret %q: %v", secret, ends)
+			t.Errorf("with the secret %q, Blocks yielded the errors %v, want only close code 4403", secret, ends)
 		}
 	}
 }
@@ -225,7 +227,7 @@ func TestPrunedCursorEndsStream(t *testing.T) {
 	}
 	var end *client.Ended
 	if len(ends) != 1 || !errors.As(ends[0], &end) || end.Code != "CURSOR_TOO_OLD" {
-		t.Errorf("%v", ends)
+		t.Errorf("Blocks yielded the errors %v, want only CURSOR_TOO_OLD", ends)
 	}
 }
 
@@ -241,6 +243,6 @@ func TestCanceledContextEndsStream(t *testing.T) {
 		}
 	}
 	if len(ends) != 2 || !errors.Is(ends[1], context.Canceled) {
-		t.Errorf("%v", ends)
+		t.Errorf("Blocks yielded the errors %v, want nil and context.Canceled", ends)
 	}
 }

@@ -28,7 +28,7 @@ func TestGeneratedCodeIsCurrent(t *testing.T) {
 	}
 }
 
-func TestReadmeShowsProgram(t *testing.T) {
+func TestReadmeSnippetsAreInPrograms(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

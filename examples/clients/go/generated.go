@@ -472,8 +472,8 @@ query Newest {
 }
 `
 
-// The cursor of the newest block. A subscription after this cursor misses no block,
-// even if its connection is lost before the first block arrives.
+// Newest returns the cursor of the newest block. A subscription that starts after it
+// misses no block, even if its connection is lost before the first block arrives.
 func Newest(
 	ctx_ context.Context,
 	client_ graphql.Client,

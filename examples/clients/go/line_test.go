@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// A badLine is a proxy that loses each connection after a random number of bytes, also within a
-// handshake or a block. It cuts the connection or forwards nothing more.
+// A badLine is a proxy that loses each connection after a random number of bytes, even inside a handshake or a block.
+// It either cuts the connection or, if silent is set, stops forwarding bytes from the service.
 type badLine struct {
 	net.Listener
 	target string
-	least  int // minimum number of bytes
-	most   int
+	least  int // minimum number of bytes before a loss
+	most   int // upper bound of the number of bytes before a loss
 	silent bool
 	calls  atomic.Int64
 	losses atomic.Int64
@@ -70,7 +70,7 @@ func (l *badLine) carry(client net.Conn) {
 	}
 }
 
-// keep registers connections, which close will close. After close it returns false.
+// keep registers connections, so that close can close them. It returns false if close was already called.
 func (l *badLine) keep(conns ...net.Conn) bool {
 	l.mu.Lock()
 	closed := l.open == nil

@@ -12,7 +12,8 @@ import (
 	client "github.com/chaingql/chaingql/examples/clients/go"
 )
 
-// collect returns a function that records blocks and a function that waits for n of them.
+// collect returns a function that records blocks, and a function that waits until n blocks are recorded and returns
+// their cursors.
 func collect(t *testing.T) (each func(client.SDKBlock), wait func(n int) []string) {
 	cursors, ctx := make(chan string, 10_000), soon(t)
 	var got []string
@@ -23,13 +24,14 @@ func collect(t *testing.T) (each func(client.SDKBlock), wait func(n int) []strin
 			case c := <-cursors:
 				got = append(got, c)
 			case <-ctx.Done():
-				t.Fatalf("%d blocks of %d", len(got), n)
+				t.Fatalf("received only %d of %d blocks", len(got), n)
 			}
 		}
 		return got
 	}
 }
 
+// neverEnded returns a function that fails the test if it is called.
 func neverEnded(t *testing.T) func(error) {
 	return func(err error) { t.Errorf("the subscription ended: %v", err) }
 }
@@ -51,10 +53,10 @@ func TestFollowFromDropsRepeatedBlocks(t *testing.T) {
 	}
 	got := wait(260)
 	if !slices.Equal(got, s.cursors(all)) {
-		t.Errorf("%d blocks differ from those of the chain", len(got))
+		t.Errorf("the %d received blocks differ from those of the chain", len(got))
 	}
 	if repeated := sdk.events.Load() - 260; repeated < 200 {
-		t.Errorf("only %d repeated blocks after three restarts", repeated)
+		t.Errorf("the service repeated %d blocks after three restarts, want at least 200", repeated)
 	}
 }
 
@@ -70,18 +72,18 @@ func TestFollowFromEndsIfCursorIsPruned(t *testing.T) {
 	}
 	wait(19)
 	s.chain.Prune(chaingql.Cursor(s.cursors(all)[10]))
-	s.restart() // the service would repeat all blocks
+	s.restart() // the SDK subscribes again with the pruned cursor
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(err.Error(), "608") {
-			t.Errorf("ended with %v", err)
+			t.Errorf("the subscription ended with %v, want code 608", err)
 		}
 	case <-soon(t).Done():
 		t.Error("the subscription continues although its cursor is too old")
 	}
 }
 
-func TestFollowNewReadsBlocksOfInterruption(t *testing.T) {
+func TestFollowNewReadsBlocksMissedDuringInterruption(t *testing.T) {
 	s := serve(t)
 	s.grow(5)
 	have := s.cursors(all)
@@ -94,7 +96,7 @@ func TestFollowNewReadsBlocksOfInterruption(t *testing.T) {
 	line := newBadLine(t, s.address, 5_000, 20_000, false) // queries are cut too
 	sdk := newModelSDK(t, line.Addr().String(), func(connection int) {
 		if connection > 0 {
-			grow(60) // no subscription receives these; more than a page
+			grow(60) // more than a page of blocks, which no subscription receives
 		}
 	})
 	each, wait := collect(t)
@@ -120,9 +122,9 @@ func TestFollowNewReadsBlocksOfInterruption(t *testing.T) {
 	stop()
 	running.Wait()
 	if want := s.cursors(all)[len(have):]; !slices.Equal(got, want[:len(got)]) {
-		t.Errorf("%d blocks are not those of the chain, once and in order", len(got))
+		t.Errorf("the %d received blocks differ from those of the chain", len(got))
 	}
 	if read := int64(len(got)) - sdk.events.Load(); read < 100 {
-		t.Errorf("only %d blocks were read after an interruption", read)
+		t.Errorf("%d blocks were read after interruptions, want at least 100", read)
 	}
 }

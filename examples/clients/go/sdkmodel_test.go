@@ -19,15 +19,15 @@ import (
 	client "github.com/chaingql/chaingql/examples/clients/go"
 )
 
-// Codes of SDK errors after which the SDK reconnects.
+// These are codes of SDK errors after which the SDK reconnects.
 const (
 	disconnected = 610
 	initFailed   = 613
 )
 
-// A modelSDK behaves like ever-sdk 1.49.2 with its single socket. After a reconnect it sends each
-// start message again with the same variables. It passes errors on and does not notice a close
-// without a connection_error.
+// A modelSDK behaves like ever-sdk 1.49.2 with its single socket. After a reconnect, it sends each start message again
+// with the same variables. It passes errors to the subscriptions. It does not notice that a connection was closed
+// unless it receives a connection_error.
 type modelSDK struct {
 	t       *testing.T
 	address string
@@ -44,8 +44,8 @@ type modelOperation struct {
 	on      func(data json.RawMessage, err error)
 }
 
-// newModelSDK returns a modelSDK that calls before with the number of each connection, from 0,
-// before it connects.
+// newModelSDK returns a modelSDK. Before each connection, it calls before with the number of the connection, counted
+// from 0.
 func newModelSDK(t *testing.T, address string, before func(connection int)) *modelSDK {
 	ctx, cancel := context.WithCancel(t.Context())
 	m := &modelSDK{t: t, address: address, done: ctx, operations: map[int]*modelOperation{}}
@@ -56,7 +56,7 @@ func newModelSDK(t *testing.T, address string, before func(connection int)) *mod
 			before(n)
 			m.connect()
 			select {
-			case <-time.After(10 * time.Millisecond): // in the SDK 0, 0.5, 1, 2 s and so on
+			case <-time.After(10 * time.Millisecond): // the SDK waits for 0, 0.5, 1, 2 s and so on
 			case <-ctx.Done():
 			}
 		}
@@ -85,7 +85,8 @@ func (m *modelSDK) connect() {
 			return
 		}
 		if websocket.CloseStatus(err) != -1 {
-			m.t.Errorf("closed without connection_error, so the SDK would not notice: %v", err)
+			m.t.Errorf("the service closed the connection without connection_error, which the SDK would not notice: %v",
+				err)
 			<-m.done.Done()
 			return
 		}
@@ -152,7 +153,7 @@ func (m *modelSDK) fail(code int, text string) {
 	}
 }
 
-// start sends the start message of op. The caller holds m.mu.
+// start sends the start message of op. The caller must hold m.mu.
 func (m *modelSDK) start(id int, op *modelOperation) {
 	m.send(m.conn, fmt.Sprintf(`{"id":"%d","type":"start","payload":%s}`, id, op.payload))
 }

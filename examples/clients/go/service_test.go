@@ -14,13 +14,13 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A service is a test server whose Handler can be restarted.
+// A service is a test server whose Handler can be replaced, as if the service restarted.
 type service struct {
 	t       *testing.T
 	chain   *memchain.Chain
 	handler atomic.Pointer[chaingql.Handler]
 	address string
-	rhythm  time.Duration // interval of its pings
+	rhythm  time.Duration // interval of the pings of the service
 }
 
 func serve(t *testing.T) *service { return serveAt(t, 20*time.Millisecond) } // frequent pings must be answered
@@ -69,7 +69,7 @@ func (s *service) restart() { s.shutdown(s.handler.Swap(s.open())) }
 
 var genesis = time.Unix(1573822385, 0)
 
-// grow appends rounds of two blocks, one of them of the masterchain.
+// grow appends the given number of rounds. Each round consists of a shard block and a masterchain block.
 func (s *service) grow(rounds int) {
 	s.t.Helper()
 	newest, err := s.chain.Blocks(s.t.Context(), chaingql.BlocksQuery{Last: 1})
@@ -90,7 +90,7 @@ func (s *service) grow(rounds int) {
 	}
 }
 
-// cursors returns the cursors of the chain's blocks that match.
+// cursors returns the cursors of all blocks in the chain for which of returns true.
 func (s *service) cursors(of func(chaingql.Block) bool) (found []string) {
 	s.t.Helper()
 	for after := chaingql.Cursor(""); ; {

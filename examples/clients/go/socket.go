@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	handshake = 10 * time.Second // timeout for a handshake, and for each write
+	handshake = 10 * time.Second // timeout of a handshake and of a write
 	longest   = 1 << 20          // maximum message size in bytes; larger than any block
 )
 
-// A dialer opens WebSockets for genqlient.
+// A dialer opens WebSockets for genqlient. Each one is closed when the context of its dial is done.
 type dialer struct{ silence time.Duration }
 
-// DialContext implements graphql.Dialer. The WebSocket is closed when ctx is done.
 func (d dialer) DialContext(ctx context.Context, url string, header http.Header) (graphql.WSConn, error) {
 	soon, cancel := context.WithTimeout(ctx, handshake)
 	defer cancel()
@@ -38,21 +37,18 @@ func (d dialer) DialContext(ctx context.Context, url string, header http.Header)
 	return &socket{conn, d.silence, ctx}, nil
 }
 
-// A handshakeStatus is the HTTP status with which the service refused a WebSocket handshake.
+// A handshakeStatus is the HTTP status of a refused WebSocket handshake.
 type handshakeStatus int
 
 func (s handshakeStatus) Error() string { return fmt.Sprintf("HTTP status %d", int(s)) }
 
-// A socket is a WebSocket for genqlient. It handles the ping and error messages of
-// graphql-transport-ws, because genqlient does not.
+// A socket adapts graphql-transport-ws to genqlient, which cannot process ping and error messages.
 type socket struct {
 	conn    *websocket.Conn
 	silence time.Duration
-	ctx     context.Context // limits all reads and writes, because genqlient's calls have no context
+	ctx     context.Context // lifetime of the socket; genqlient's calls have no context
 }
 
-// ReadMessage implements graphql.WSConn. It responds to pings itself and returns the next other
-// message.
 func (s *socket) ReadMessage() (int, []byte, error) {
 	for {
 		var message struct {
@@ -64,7 +60,7 @@ func (s *socket) ReadMessage() (int, []byte, error) {
 		_, frame, err := s.conn.Read(ctx)
 		cancel()
 		if err == nil && json.Unmarshal(frame, &message) != nil {
-			err = io.ErrUnexpectedEOF // Read may return an incomplete message if the connection is lost
+			err = io.ErrUnexpectedEOF // Read may return a part of a message if the connection ends inside it
 		}
 		switch {
 		case err != nil:
@@ -74,7 +70,7 @@ func (s *socket) ReadMessage() (int, []byte, error) {
 				return 0, nil, err
 			}
 			continue
-		case message.Type == "error": // convert it, because genqlient accepts errors only in a next message
+		case message.Type == "error": // genqlient accepts errors only in a next message
 			message.Type = "next"
 			message.Payload, _ = json.Marshal(map[string]json.RawMessage{"errors": message.Payload})
 			frame, _ = json.Marshal(message)
@@ -83,12 +79,10 @@ func (s *socket) ReadMessage() (int, []byte, error) {
 	}
 }
 
-// WriteMessage implements graphql.WSConn.
 func (s *socket) WriteMessage(kind int, frame []byte) error {
 	ctx, cancel := context.WithTimeout(s.ctx, handshake)
 	defer cancel()
 	return s.conn.Write(ctx, websocket.MessageType(kind), frame)
 }
 
-// Close implements graphql.WSConn.
 func (s *socket) Close() error { return s.conn.CloseNow() }

@@ -1,6 +1,5 @@
-// The form at the top of each page, in which the visitor enters the project and
-// its secret. The secret is stored only if the visitor requests it, and only in
-// the sessionStorage of the tab.
+// The form above each page, in which the user enters the project and its secret.
+// The secret is stored only for this browser tab, and only if the user asks for it.
 const form = document.querySelector('#access')
 const { project, secret, keep } = form.elements
 const place = 'chaingql:access'
@@ -10,7 +9,7 @@ project.value = kept.project ?? project.value
 secret.value = kept.secret ?? ''
 keep.checked = kept.secret !== undefined
 
-// access returns the URLs of the API and the headers for a request.
+// access returns the URLs of the API and the headers for each request.
 export function access() {
   const url = new URL(form.dataset.endpoint.replaceAll('{project}', encodeURIComponent(project.value.trim() || project.defaultValue)), document.baseURI)
   const socket = new URL(url)
@@ -23,8 +22,7 @@ function basic(password) {
   return `Basic ${btoa(String.fromCharCode(...bytes))}`
 }
 
-// onAccess calls told each time the form is submitted. It returns a function that
-// removes this listener.
+// onAccess calls told each time the form is submitted. It returns a function that stops this.
 export function onAccess(told) {
   const heard = () => told(access())
   form.addEventListener('submit', heard)
@@ -35,7 +33,7 @@ function save() {
   store()?.setItem(place, JSON.stringify({ project: project.value.trim(), secret: keep.checked ? secret.value : undefined }))
 }
 
-// store returns sessionStorage, or undefined if the browser settings forbid storage.
+// store returns undefined if the browser's settings forbid storage.
 function store() {
   try {
     return sessionStorage

@@ -1,9 +1,8 @@
-// The address field and the balance of that account. A new block makes it request
-// the balance again.
+// The address form. It shows a balance and queries it again when blocks arrive.
 import { data } from './api.js'
 
 const query = 'query balance($address: String!) { blockchain { account(address: $address) { info { address balance(format: DEC) } } } }'
-const pace = 1000 // minimum time between two requests, in milliseconds
+const pace = 1000 // minimum time between two queries, in milliseconds
 
 export class Account {
   address = ''
@@ -32,9 +31,8 @@ export class Account {
     this.refresh()
   }
 
-  // refresh requests the balance. It is called for each new block. If the previous
-  // request was less than pace ago, it postpones the request instead of dropping it,
-  // because the next block may come much later.
+  // refresh is called for each block and queries the balance. A call that comes too soon
+  // is delayed and not dropped, because its block may be the last one for a long time.
   async refresh(block) {
     clearTimeout(this.later)
     if (!this.address) return
@@ -51,7 +49,7 @@ export class Account {
     if (address !== this.address || to !== this.to) return this.refresh(block)
     if (found instanceof Error) {
       this.show({ text: found.message, bad: true })
-      if (found.extensions?.code === 'BAD_USER_INPUT') this.address = '' // the address stays invalid, so do not request it at the next block
+      if (found.extensions?.code === 'BAD_USER_INPUT') this.address = '' // the next block cannot make the address valid
       return
     }
     const { balance } = found.blockchain.account.info
@@ -59,14 +57,14 @@ export class Account {
   }
 
   show({ text, more = '', bad = false }) {
-    if (this.balance.textContent !== text) this.balance.textContent = text // an unchanged text must not be set again, because screen readers would read it out again
+    if (this.balance.textContent !== text) this.balance.textContent = text // otherwise screen readers would read it again
     this.balance.classList.toggle('bad', bad)
     this.input.setAttribute('aria-invalid', bad)
     this.at.textContent = more
   }
 }
 
-// units formats an amount of nano-units in units of 10^9 nano-units.
+// units converts nano-units to units: one unit is 1,000,000,000 nano-units.
 function units(nano) {
   const digits = nano.padStart(10, '0')
   return `${BigInt(digits.slice(0, -9)).toLocaleString('en')}.${digits.slice(-9)}`

@@ -1,12 +1,11 @@
-// ask sends one request over HTTP and returns the response. It sends no credentials
-// of the browser, because otherwise the browser would ask the visitor for a password
-// if the API rejects the request.
+// ask sends one HTTP request. It sends no credentials, because otherwise the browser
+// would show its own password dialog if the server refuses the request.
 export async function ask({ url, headers }, body, signal) {
   let response
   try {
     response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(body), credentials: 'omit', signal })
   } catch (err) {
-    if (signal?.aborted) throw err // the reason that was passed to abort
+    if (signal?.aborted) throw err // keep the reason of the caller that aborted
     throw new Error('The server cannot be reached.', { cause: err })
   }
   const type = response.headers.get('content-type') ?? ''
@@ -14,10 +13,10 @@ export async function ask({ url, headers }, body, signal) {
   return response.json()
 }
 
-export const patience = 10_000 // timeout in milliseconds, because a dead connection reports no error
+export const patience = 10_000 // milliseconds to wait, because a dead connection reports no error
 
-// data returns the data of a response. It throws the first error of the response, or
-// an error if there is no response within the timeout.
+// data returns the data of a response. If the response has errors, it throws the first
+// one. It also throws an error if no response arrives in time.
 export async function data(to, query, variables, signal) {
   const giveUp = new AbortController()
   const leave = () => giveUp.abort()

@@ -1,4 +1,4 @@
-// The tabs that GraphiQL shows on the first visit.
+// The tabs that GraphiQL shows at first.
 export const examples = (account) => [
   {
     query: `# The masterchain's latest blocks.

@@ -21,7 +21,7 @@ const place = document.querySelector('#graphiql')
 const tabs = examples(place.dataset.account)
 const wide = matchMedia('(min-width: 75rem)').matches
 
-// A new fetcher makes GraphiQL load the schema again.
+// A new fetcher makes GraphiQL request the schema again.
 const fetcherNow = () => fetcherOf(access)
 
 function Explorer() {

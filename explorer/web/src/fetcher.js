@@ -1,6 +1,6 @@
-// The fetcher for GraphiQL. It sends queries over HTTP and subscriptions over
-// graphql-transport-ws, each with the secret from the form. Headers from the headers
-// editor have priority.
+// The fetcher of GraphiQL sends queries over HTTP and subscriptions over
+// graphql-transport-ws. Each request contains the secret in the form, unless the
+// headers editor contains an Authorization header.
 import { getOperationAST, parse } from 'graphql'
 import { ask } from './api.js'
 import { closing } from './closing.js'
@@ -8,7 +8,7 @@ import { line } from './line.js'
 
 export function fetcherOf(access) {
   return (params, { headers } = {}) => {
-    const to = access() // the current contents of the form, even if it was not submitted
+    const to = access() // the current values of the form, submitted or not
     const own = { ...to, headers: merged(to.headers, headers) }
     const operation = operationOf(params)
     const asked = { ...params, operationName: operation?.name?.value ?? params.operationName }
@@ -16,20 +16,18 @@ export function fetcherOf(access) {
   }
 }
 
-// operationOf returns the operation to run. If the document has no operation with
-// operationName, it returns the only operation: immediately after the visitor changes
-// the tab, GraphiQL still passes the operation name of the previous tab.
+// operationOf returns the operation to run. Just after the user has changed to another
+// tab, operationName may belong to the previous tab; then the only operation is used.
 function operationOf({ query, operationName }) {
   try {
     const document = parse(query)
     return getOperationAST(document, operationName) ?? getOperationAST(document)
   } catch {
-    return undefined // the response of the server will describe the syntax error
+    return undefined // the server will report the error
   }
 }
 
-// merged returns all headers; later ones replace earlier ones. It spells Authorization
-// as the server expects it in the first message of a WebSocket.
+// merged merges headers and spells Authorization as the connection_init message requires.
 function merged(...all) {
   const headers = {}
   for (const [name, value] of all.flatMap((some) => Object.entries(some ?? {}))) {
@@ -38,9 +36,9 @@ function merged(...all) {
   return headers
 }
 
-// subscription runs a subscription on a new WebSocket. After unsubscribe it passes
-// nothing more to GraphiQL: GraphiQL may already run another subscription, and would
-// think that the new one has ended.
+// subscription starts a subscription on its own socket. After unsubscribe, it reports
+// nothing more: GraphiQL may already run another subscription and would consider that
+// one to have ended.
 function subscription(to, params) {
   return {
     subscribe(sink) {
@@ -55,7 +53,7 @@ function subscription(to, params) {
         unsubscribe() {
           left = true
           stop()
-          client.dispose().catch(() => {}) // ignore the error of a connection that was never established
+          client.dispose().catch(() => {}) // ignore that the connection was never established
         },
       }
     },

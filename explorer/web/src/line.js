@@ -1,13 +1,12 @@
-// A WebSocket client that detects a dead connection, for which the browser reports no
-// error. The connection counts as dead if the handshake takes too long, or if nothing
-// arrives for a while after a ping.
+// A socket that detects a dead connection, which reports no error itself. The connection
+// is dead if the handshake gets no response, or if nothing arrives after a ping.
 import { createClient } from 'graphql-ws'
 import { patience } from './api.js'
 
-const beat = 5000 // milliseconds between two pings, and maximum wait after a ping
+const beat = 5000 // milliseconds between pings, and from a ping until something must have arrived
 
-// line returns a graphql-ws client for one connection. The client does not reconnect by
-// itself, because its subscription would then lack the blocks in between.
+// line returns a graphql-ws client that does not reconnect automatically, because the new
+// connection would not receive the blocks in between.
 export function line({ socket, headers }, connected = () => {}) {
   let overdue
   const content = () => {
@@ -25,7 +24,7 @@ export function line({ socket, headers }, connected = () => {}) {
         connected()
       },
       ping: (received) => received || expect(),
-      message: () => overdue && expect(), // on a slow connection, many messages may arrive before the pong
+      message: () => overdue && expect(), // on a slow connection, other messages may delay the pong
       pong: (received) => received && content(),
       closed: () => {
         content()

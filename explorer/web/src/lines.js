@@ -1,10 +1,10 @@
-// Counts the blocks that are missing from a stream. In each shard, seq_no increases by
-// one. After a split it continues from the parent shard, and after a merge from the
-// higher of the two shards.
+// Lines finds blocks that are missing from a stream. In each shard, sequence numbers
+// increase by one. After a split, they continue from the parent's number; after a merge,
+// from the higher number of the two shards.
 export class Lines {
   last = new Map()
 
-  // add records the next block and returns the number of blocks that are missing before it.
+  // add processes the next block and returns the number of blocks that are missing before it.
   add({ workchain_id, shard, seq_no }) {
     const at = BigInt(`0x${shard}`)
     const bit = at & -at

@@ -8,7 +8,7 @@ import { Stream } from './stream.js'
 import { Tables } from './tables.js'
 
 const find = (id) => document.getElementById(id)
-const kept = 2000 // number of newest blocks to keep, so that the page can return to an earlier cursor
+const kept = 2000 // maximum number of recent blocks, which rewind needs
 
 const state = find('state')
 const counts = { received: 0, missed: 0, lost: 0, caught: 0 }
@@ -86,14 +86,14 @@ function caughtUp(count) {
   return `with ${blocks} caught up; ${counts.missed === 0 ? 'none was missed.' : `${counts.missed} are missing.`}`
 }
 
-// measure adds a block to the plots. For two live blocks, the interval is the time
-// between their arrivals. Other blocks do not arrive when they are made, so for these the
-// interval is the difference of their own times.
+// measure records the interval between two blocks of a shard and the lag of a block. The
+// interval is the time between their arrivals or, if one of them did not arrive live,
+// between their generation times.
 function measure(block, how, lag, now) {
   const line = `${block.workchain_id}:${block.shard}`
   const before = arrivals.get(line)
   const live = how === 'live'
-  const skew = Date.now() - now // the plots use the clock of this browser
+  const skew = Date.now() - now // the plots use the clock of this machine
   if (before) {
     const seconds = live && before.live ? (now - before.now) / 1000 : block.gen_utime - before.gen_utime
     intervals.add(block.workchain_id, (live ? now : block.gen_utime * 1000) + skew, seconds)
@@ -102,8 +102,7 @@ function measure(block, how, lag, now) {
   arrivals.set(line, { live, now, gen_utime: block.gen_utime })
 }
 
-// draw shows the changes at most four times per second. While the page is not visible,
-// browsers do not call it.
+// draw shows changes at most four times a second, and not while the page is hidden.
 let drawn = 0
 function draw(time) {
   requestAnimationFrame(draw)

@@ -1,5 +1,5 @@
-// The editor creates style elements. The policy of the page permits only style elements
-// with the nonce of the response, so this adds the nonce.
+// The editor creates style elements. The page's Content-Security-Policy allows them only
+// if they have the nonce of the page.
 const { nonce } = document.querySelector('meta[nonce]')
 const create = document.createElement
 

@@ -1,7 +1,7 @@
-// A plot of the last five minutes with a dot for each block. The colour shows the
-// workchain. The legend names the workchains and their medians.
+// A plot of the last five minutes with a dot for each block. The color of a dot shows the
+// workchain. The legend shows the median and the last value of each workchain.
 const span = 5 * 60_000
-const most = 3000 // maximum number of dots of a workchain
+const most = 3000 // maximum number of dots per workchain
 const [height, left, right, bottom, top] = [136, 44, 4, 20, 8] // pixels
 const svg = (name, attributes, ...children) => {
   const element = document.createElementNS('http://www.w3.org/2000/svg', name)
@@ -11,7 +11,7 @@ const svg = (name, attributes, ...children) => {
 }
 
 export class Plot {
-  series = new Map() // from workchains to lists of [time, seconds]
+  series = new Map() // from workchain to a list of [time, seconds]
 
   constructor(figure) {
     this.title = figure.querySelector('figcaption').textContent
@@ -67,8 +67,7 @@ export const nameOf = (workchain) => (workchain === -1 ? 'Masterchain' : `Workch
 
 const style = (i) => `series-${i % 4}`
 
-// shown formats a duration for display. It may be years, if the chain is a replay of old
-// blocks.
+// shown formats a duration. It may be years, if the blocks of an old chain are replayed.
 export function shown(seconds) {
   const [unit, name] = [[86400, 'd'], [3600, 'h'], [60, 'min']].find(([unit]) => seconds >= 2 * unit) ?? [1, 's']
   return `${(seconds / unit).toFixed(unit === 1 ? 1 : 0)} ${name}`
@@ -79,7 +78,7 @@ function median(dots) {
   return sorted[Math.floor(sorted.length / 2)]
 }
 
-// ceiling returns the lowest of 1, 2, 5, 10, 20, … that is not less than value.
+// ceiling rounds up to the next of 1, 2, 5, 10, 20, …
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value))
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value)

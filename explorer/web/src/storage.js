@@ -1,5 +1,5 @@
-// The storage of GraphiQL in this browser: tabs, history, appearance. The history would
-// contain the headers and therefore secrets, so this removes the headers.
+// The storage of GraphiQL in this browser, for tabs, history and appearance. Headers are
+// removed from the stored values, because they may contain secrets.
 const prefix = 'chaingql:'
 const place = store()
 const keys = () => Object.keys(place).filter((key) => key.startsWith(prefix))
@@ -16,8 +16,7 @@ export const storage = place && {
   },
 }
 
-// store returns localStorage, or null if the browser settings forbid storage. GraphiQL
-// works without it.
+// store returns null if the browser's settings forbid storage. GraphiQL works without it.
 function store() {
   try {
     return localStorage

@@ -1,5 +1,5 @@
-// A stream of blocks. If a connection is lost, the stream connects again and continues
-// after the last block that it received.
+// A stream of live blocks that reconnects if necessary. Each connection continues after
+// the last block of the previous connection.
 import { data } from './api.js'
 import { closing } from './closing.js'
 import { line } from './line.js'
@@ -8,19 +8,19 @@ const fields = 'id: hash seq_no workchain_id shard gen_utime chain_order'
 const newest = `query newest($last: Int) { info { time } blockchain { blocks(last: $last) { edges { node { ${fields} } } } } }`
 const live = `subscription live($after: String) { blocks(after: $after) { ${fields.replace('id: hash', 'id')} } }`
 
-const stored = 50 // number of stored blocks to show first
-const silence = 5000 // milliseconds without a block after which the stream checks whether the chain was restarted
-const slowest = 10_000 // maximum milliseconds between two attempts to connect
+const stored = 50 // number of stored blocks at the beginning
+const silence = 5000 // milliseconds without a block after which the stream checks for a restarted chain
+const slowest = 10_000 // maximum time between two attempts, in milliseconds
 
 export class Stream {
   cursor = undefined // of the last block
-  time = 0 // of the last block, in seconds
-  ahead = 0 // server clock minus browser clock, in milliseconds
+  time = 0 // of the last block, seconds
+  ahead = 0 // how much the server's clock is ahead, milliseconds
   attempts = 0
   leaving = new AbortController()
 
-  // told receives the calls block(block, how), state(name, detail), rewind(cursor) and
-  // restart(why).
+  // The methods of told are called: block(block, how), state(name, detail), rewind(cursor)
+  // and restart(why).
   constructor(to, told) {
     Object.assign(this, { to, told })
   }
@@ -41,8 +41,7 @@ export class Stream {
     }
   }
 
-  // connection passes blocks to told until the connection ends, and returns the reason
-  // why it ended.
+  // connection receives blocks until the connection ends, and returns the reason.
   async connection() {
     const began = this.cursor
     const sent = Date.now()
@@ -67,7 +66,7 @@ export class Stream {
         if (target === undefined) return
         if (this.cursor < target) return this.told.state('behind')
         this.told.state('live', resumed ? caught : undefined)
-        target = undefined // the stream has reached the block that was the newest when it connected
+        target = undefined // all blocks up to the start of this connection have arrived
       }
       const stop = client.subscribe({ query: live, variables: { after: this.cursor } }, {
         next: ({ data, errors }) => {
@@ -86,7 +85,7 @@ export class Stream {
         clearTimeout(watch)
         watch = setTimeout(() => {
           listen()
-          this.restarted().then((why) => why && end({ restart: why }), () => {}) // ignore errors: a lost connection is detected elsewhere
+          this.restarted().then((why) => why && end({ restart: why }), () => {}) // ignore an error: a lost connection is detected elsewhere
         }, silence)
       }
       const leave = () => end({})
@@ -95,16 +94,15 @@ export class Stream {
         this.leaving.signal.removeEventListener('abort', leave)
         resolve(why)
         stop()
-        client.dispose().catch(() => {}) // ignore the error of a connection that was never established
+        client.dispose().catch(() => {}) // ignore that the connection was never established
       }
       this.leaving.signal.addEventListener('abort', leave)
       listen()
     })
   }
 
-  // restarted returns a message if the chain was replaced with a new one. The newest block
-  // of the new chain has a lower cursor than the last block of the stream, but a later time.
-  // Such a stream would never continue.
+  // restarted returns a message if the chain has started again from its beginning. Its
+  // newest block then has a lower cursor than the last received block, but a later time.
   async restarted() {
     const { blockchain } = await data(this.to, newest, { last: 1 }, this.leaving.signal)
     const node = blockchain.blocks.edges[0]?.node
@@ -128,8 +126,7 @@ export class Stream {
     this.told.restart(why)
   }
 
-  // pause waits for the given time, but less if the browser goes online or the stream is
-  // closed.
+  // pause waits for the given time, or until the browser is online again.
   pause(time) {
     return new Promise((resolve) => {
       const go = () => {

@@ -1,4 +1,4 @@
-// The newest blocks of each workchain.
+// Tables shows the newest blocks of each workchain.
 import { nameOf, shown } from './plot.js'
 
 const rows = 10
@@ -10,8 +10,7 @@ export class Tables {
     this.place = place
   }
 
-  // add inserts a block at the top of the table of its workchain. lag is in seconds, or
-  // null if it is unknown.
+  // add inserts a block at the top. lag is in seconds, or null if it is unknown.
   add(block, lag) {
     const body = this.tables.get(block.workchain_id) ?? this.table(block.workchain_id)
     const row = body.insertRow(0)

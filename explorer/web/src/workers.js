@@ -1,4 +1,4 @@
-// The workers of the editor. Their files are in the same folder as this script.
+// The editor's web workers are separate files in the same directory.
 const urls = WORKERS
 
 globalThis.MonacoEnvironment = {

@@ -1,5 +1,4 @@
-// Command follow prints the balance of an account, if it is given one, and then each new masterchain
-// block.
+// Command follow prints the balance of an account and then each new masterchain block.
 //
 //	go run ./follow -service http://127.0.0.1:8080 -project demo
 package main
@@ -18,8 +17,8 @@ import (
 func main() {
 	service := flag.String("service", "http://127.0.0.1:8080", "URL of the service")
 	project := flag.String("project", "demo", "project id")
-	secret := flag.String("secret", os.Getenv("CHAIN_SECRET"), "secret of the project, if it has one")
-	address := flag.String("address", "", "account whose balance is printed first")
+	secret := flag.String("secret", os.Getenv("CHAIN_SECRET"), "secret of the project, if the project has one")
+	address := flag.String("address", "", "address of the account whose balance is printed first")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -29,8 +28,6 @@ func main() {
 	}
 }
 
-// follow prints the balance of address, unless address is "", and then each new masterchain block until
-// ctx is done.
 func follow(ctx context.Context, c *chain.Client, address string) error {
 	if address != "" {
 		nano, err := c.Balance(ctx, address)

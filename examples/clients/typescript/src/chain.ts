@@ -1,5 +1,5 @@
-// A typed client of a chaingql service: balances, and live blocks that go on where
-// they were when the line is lost. For browsers and for Node.
+// A typed client of a chaingql service, for browsers and for Node. It reads balances and
+// follows blocks. After a lost connection, it continues after the last received block.
 import { createClient, type Client } from 'graphql-ws'
 import {
   BalanceDocument, BlocksDocument, NewestDocument,
@@ -8,19 +8,19 @@ import {
 
 export type { BlockFilter } from './generated.js'
 
-/** A block. Its chain_order is the cursor to go on from. */
+/** A block. Its chain_order is the cursor from which you can resume. */
 export type Block = BlockFragment & { chain_order: string }
 
-/** What the service answered instead. */
+/** The error with which the service refused a request or ended a stream. */
 export class Refused extends Error {
   /**
-   * STREAM_GAP, where blocks are missing from what was given: go on from cursor, and
-   * forget what came from behind it. CURSOR_TOO_OLD, where the service has dropped
-   * blocks that were not given yet: go on from "", knowing that they are lost.
-   * Others tell what is wrong with the request.
+   * STREAM_GAP if blocks were missing before some blocks that you have received: discard
+   * the blocks after cursor and resume from cursor. CURSOR_TOO_OLD if the service has
+   * pruned blocks that you have not received: they are lost, so resume from "".
+   * Other codes describe errors of the request.
    */
   readonly code: string | undefined
-  /** What a stream had come to, where that is told. */
+  /** The cursor to resume from, if the service sent one. */
   readonly cursor: string | undefined
 
   constructor([first]: readonly GraphQLError[]) {
@@ -36,18 +36,18 @@ interface GraphQLError {
 }
 
 export interface Access {
-  /** Where the service is: "https://chain.example". */
+  /** The URL of the service, for example "https://chain.example". */
   service: string
   project: string
   /** The project's secret, if it has one. */
   secret?: string | undefined
-  /** For how long nothing may come before a line counts as lost: twice that many milliseconds. Default: 15,000. */
+  /** A connection is considered lost if nothing arrives for twice this time, in milliseconds. Default: 15,000. */
   patience?: number
-  /** Where there is no global WebSocket, as in Node before 22: the package ws. */
+  /** A WebSocket class, if there is no global one. For Node before 22, use the package ws. */
   webSocket?: unknown
 }
 
-/** Asks a service for one of its projects. */
+/** A client for one project of a service. */
 export class Chain {
   readonly #url: string
   readonly #authorization: Record<string, string>
@@ -69,12 +69,12 @@ export class Chain {
       url: this.#url.replace(/^http/, 'ws'),
       connectionParams: this.#authorization, // browsers cannot set headers on a socket
       webSocketImpl: webSocket,
-      retryAttempts: 0, // it would ask for the same cursor again; blocks() knows better
+      retryAttempts: 0, // graphql-ws would retry with the old cursor; blocks() resumes from the newest one
       connectionAckWaitTimeout: patience,
       keepAlive: patience,
       on: {
-        // A line that was lost in silence shows by a ping behind which nothing comes. On
-        // a slow one the answer is long behind what else is on its way.
+        // If nothing arrives after a ping, the connection was lost. On a slow connection,
+        // other messages may delay the pong, so every message counts.
         ping: (received) => {
           if (!received) expect()
         },
@@ -89,25 +89,26 @@ export class Chain {
     })
   }
 
-  /** What an account has, in nano-units; 0 where the chain has never seen it. */
+  /** The balance of an account in nano-units; 0 if the account does not exist. */
   async balance(address: string): Promise<bigint> {
     const { blockchain } = await this.#query(BalanceDocument, { address })
     return BigInt(given(blockchain?.account?.info?.balance))
   }
 
-  /** The cursor of the newest block: from there on blocks() gives what is new. */
+  /** The cursor of the newest block. With this cursor, blocks() yields only new blocks. */
   async newest(): Promise<string> {
     const { blockchain } = await this.#query(NewestDocument, {})
     return given(blockchain?.blocks?.pageInfo.endCursor)
   }
 
   /**
-   * Each block behind the cursor after that matches the filter, first those that are
-   * there, then each new one: in order, none left out and none twice, however often
-   * the line or the service is lost in between. From "" on: all that the service keeps.
+   * Yields each block after the cursor that matches the filter: first the existing blocks,
+   * then new ones. It yields each block once and in order, even if the connection is lost
+   * or the service restarts. If after is "", it starts with the oldest block that the
+   * service keeps.
    *
-   * It ends when the caller breaks or the signal is aborted; it throws Refused, or
-   * what else will not change by asking again.
+   * It ends when the caller breaks the loop or aborts the signal. It throws Refused, or
+   * another error that a retry would not fix.
    */
   async *blocks(after: string, filter?: BlockFilter, signal?: AbortSignal): AsyncGenerator<Block, void> {
     for (let failures = 0; !signal?.aborted; failures++) {
@@ -117,11 +118,11 @@ export class Chain {
       signal?.addEventListener('abort', stop)
       try {
         for await (const { data, errors } of stream) {
-          if (signal?.aborted) return // of what had come already
+          if (signal?.aborted) return // ignore results that had already arrived
           if (errors) throw errors
           const block = given(data?.blocks)
           const cursor = given(block.chain_order)
-          if (cursor <= after) continue // graphql-ws itself asked again, behind a normal close
+          if (cursor <= after) continue // graphql-ws itself has retried with the old cursor, after a normal close
           after = cursor
           failures = 0
           yield { ...block, chain_order: cursor }
@@ -149,32 +150,32 @@ export class Chain {
   }
 }
 
-/** The schema's fields are nullable, but null only beside an error. */
+/** Returns a value that is not null. Fields of the schema are nullable, but null only if there is an error. */
 function given<T>(value: T | null | undefined): T {
-  if (value == null) throw new Error('The service left out what it was asked for')
+  if (value == null) throw new Error('The response does not contain the requested fields')
   return value
 }
 
-/** Close codes of a service that goes away or cannot be reached; the others are refusals. */
+/** Close codes of a service that shuts down or cannot be reached. All other codes mean that it refused the request. */
 const lost = new Set([1000, 1001, 1005, 1006, 1012, 1013, 1014, 4408, 4499, 4504])
 
-/** Tells a loss, and from which cursor to go on if it is told, from a refusal, which it throws. */
+/** If the connection was lost, returns the cursor to resume from, if it is known. Otherwise it throws an error. */
 function goOn(err: unknown): string | undefined {
   if (Array.isArray(err)) {
     const refused = new Refused(err)
     if (refused.code !== 'SERVICE_UNAVAILABLE' && refused.code !== 'RATE_LIMITED') throw refused
-    return refused.cursor // blocks that did not match are behind it, too
+    return refused.cursor // this cursor may be after blocks that did not match
   }
   const { code, reason } = err as { code?: unknown; reason?: unknown }
   if (typeof code === 'number') {
     if (!lost.has(code)) throw new Error(`The connection was closed: ${code} ${reason}`)
   } else if (err instanceof Error) {
     throw err
-  } // else a socket's error event, which says no more
+  } // otherwise err is a WebSocket's error event, which has no details
   return undefined
 }
 
-/** Lets time pass before the next try: more each time, and not the same for all. */
+/** Waits before the next attempt: exponential backoff with jitter. */
 function pause(failures: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve()
   const most = Math.min(100 * 2 ** failures, 30_000)

@@ -21,7 +21,7 @@ async function take(count: number, from: AsyncIterable<Block>, each = async (_: 
 }
 
 describe('a client', { concurrency: true }, () => {
-  test('all blocks come once and in order through a line that is cut', { timeout: 30_000 }, async () => {
+  test('all blocks arrive once and in order although the connection is cut', { timeout: 30_000 }, async () => {
     const service = await serve(150)
     const line = await badLine(service.url, 0, 10_000)
     try {
@@ -33,9 +33,9 @@ describe('a client', { concurrency: true }, () => {
     }
   })
 
-  test('a line that goes silent is left', { timeout: 30_000 }, async () => {
+  test('a connection that goes silent is replaced', { timeout: 30_000 }, async () => {
     const service = await serve(300)
-    const line = await badLine(service.url, 5_000, 20_000, true) // past the handshake, which is the WebSocket's
+    const line = await badLine(service.url, 5_000, 20_000, true) // after the handshake, which has its own timeout
     try {
       const chain = new Chain({ service: line.url, project: 'shop', secret: 's3cret', patience: 100, webSocket: WebSocket })
       assert.deepEqual(await take(blocks.length, chain.blocks('')), blocks.map(shown))
@@ -46,12 +46,12 @@ describe('a client', { concurrency: true }, () => {
     }
   })
 
-  test('a line that is slow is not taken for lost', { timeout: 60_000 }, async () => {
+  test('a slow connection is not considered lost', { timeout: 60_000 }, async () => {
     const service = await serve(1e6)
     const line = await slowLine(service.url, 20_000)
     try {
       const chain = new Chain({ service: line.url, project: 'shop', secret: 's3cret', patience: 4_000, webSocket: WebSocket })
-      assert.deepEqual(await take(blocks.length, chain.blocks('')), blocks.map(shown)) // for longer than a ping and its answer may take
+      assert.deepEqual(await take(blocks.length, chain.blocks('')), blocks.map(shown)) // takes longer than a ping and its pong may take
       assert.equal(line.lines(), 1)
     } finally {
       line.close()
@@ -59,7 +59,7 @@ describe('a client', { concurrency: true }, () => {
     }
   })
 
-  test('a line that is closed without need gives nothing twice', { timeout: 10_000 }, async () => {
+  test('no block arrives twice after an unnecessary close', { timeout: 10_000 }, async () => {
     let asked = 0
     const service = new WebSocketServer({ host: '127.0.0.1', port: 0, handleProtocols: () => 'graphql-transport-ws' })
     service.on('connection', (socket) => {
@@ -81,12 +81,12 @@ describe('a client', { concurrency: true }, () => {
     }
   })
 
-  test('new blocks come through a restart of the service', { timeout: 30_000 }, async () => {
+  test('new blocks arrive after a restart of the service', { timeout: 30_000 }, async () => {
     const address = await free()
     let service = await serve(200, address)
     try {
       const chain = open(service.url)
-      const after = await chain.newest() // mostly none yet
+      const after = await chain.newest() // usually "", because there is no block yet
       let restarted = Promise.resolve()
       const got = await take(150, chain.blocks(after, { workchain_id: { eq: -1 } }), async (count) => {
         if (count === 100) restarted = service.stop().then(async () => void (service = await serve(200, address)))
@@ -98,7 +98,7 @@ describe('a client', { concurrency: true }, () => {
     }
   })
 
-  test('with one service', { timeout: 30_000 }, async (t) => {
+  test('with one shared service', { timeout: 30_000 }, async (t) => {
     const service = await serve(1e6)
     t.after(() => service.stop())
 
@@ -106,17 +106,17 @@ describe('a client', { concurrency: true }, () => {
       assert.equal(await open(service.url).balance(account.address), BigInt(account.balance))
     })
 
-    await t.test('a wrong secret is told at once', async () => {
+    await t.test('a wrong secret is reported immediately', async () => {
       const chain = open(service.url, 'wrong')
       await assert.rejects(chain.newest(), (err) => err instanceof Refused && err.code === 'UNAUTHENTICATED')
       await assert.rejects(take(1, chain.blocks('')), /4403/)
     })
 
-    await t.test('a cursor of another chain is refused at once', async () => {
+    await t.test('a cursor of another chain is refused immediately', async () => {
       await assert.rejects(take(1, open(service.url).blocks('no cursor')), (err) => err instanceof Refused && err.code === 'BAD_USER_INPUT')
     })
 
-    await t.test('an aborted caller hears no more', async () => {
+    await t.test('no block arrives after the caller aborts', async () => {
       const abort = new AbortController()
       const got = await take(5, open(service.url).blocks('', undefined, abort.signal), async () => abort.abort())
       assert.equal(got.length, 1)

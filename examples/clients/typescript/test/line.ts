@@ -1,6 +1,5 @@
-// A line that is lost again and again: a TCP proxy between a client and a service,
-// which cuts each connection after some bytes, be it in a handshake or in a block,
-// or lets it go silent.
+// badLine is a TCP proxy between a client and a service. It cuts each connection after a
+// random number of bytes, even inside a handshake or a block, or makes it go silent.
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,7 +10,7 @@ export async function badLine(target: string, least: number, most: number, silen
   let losses = 0
   const server = createServer((client) => {
     const service = connect(Number(port), hostname)
-    let left = Math.max(1, least + Math.floor(Math.random() * (most - least))) // or else it would be silent
+    let left = Math.max(1, least + Math.floor(Math.random() * (most - least))) // with 0 bytes, the connection would be silent
     service.on('data', (data) => {
       if (left <= 0) return
       client.write(data.subarray(0, left))
@@ -22,7 +21,7 @@ export async function badLine(target: string, least: number, most: number, silen
     client.pipe(service)
     for (const end of [client, service]) {
       open.add(end)
-      end.on('error', () => {}) // it was cut
+      end.on('error', () => {}) // ignore the error of a cut connection
       end.on('close', () => {
         open.delete(end)
         client.destroy()
@@ -41,7 +40,8 @@ export async function badLine(target: string, least: number, most: number, silen
   }
 }
 
-// A line that is never lost, but slow with what the service sends.
+// slowLine is a TCP proxy that never cuts a connection, but limits the rate of the bytes
+// from the service.
 export async function slowLine(target: string, bytesPerSecond: number) {
   const { hostname, port } = new URL(target)
   const clients: Socket[] = []

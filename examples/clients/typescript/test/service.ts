@@ -1,4 +1,4 @@
-// The library's example server, on a recorded chain.
+// Runs the example server of chaingql with a recorded chain.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -23,7 +23,7 @@ export interface Recorded {
   chain_order: string
 }
 
-/** A chain of the masterchain and one shard. */
+/** Returns the blocks of a chain that consists of the masterchain and one shard. */
 function chainOf(rounds: number): Recorded[] {
   const number = (n: number) => (n.toString(16).length - 1).toString(16) + n.toString(16)
   return Array.from({ length: rounds }, (_, i) => i + 1).flatMap((n) => [
@@ -41,7 +41,7 @@ const files = { chain: join(folder, 'chain.json'), accounts: join(folder, 'accou
 writeFileSync(files.chain, JSON.stringify({ blocks }))
 writeFileSync(files.accounts, JSON.stringify({ accounts: [account] }))
 
-/** Finds an address for a server that is started again there: its port is none that the system gives to those who ask for any. */
+/** Finds an address for a server that restarts. Its port is outside the range from which the system assigns free ports. */
 export async function free() {
   for (;;) {
     const listener = createServer()
@@ -53,7 +53,7 @@ export async function free() {
   }
 }
 
-/** Starts the server; three seconds later it begins to add rate blocks a second. */
+/** Starts the server. After three seconds, the server starts to append rate blocks per second. */
 export async function serve(rate: number, address = '127.0.0.1:0') {
   const args = ['-addr', address, '-chain', files.chain, '-accounts', files.accounts, '-rate', String(rate), '-project', 'shop=s3cret']
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'] })
