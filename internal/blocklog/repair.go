@@ -46,7 +46,8 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		return true
 	}
 	f, err := l.search(find)
-	stays := err != nil && (v == verdictGap || errors.Is(err, errStillMissing) || len(l.rechecks.blocks) == maxUnchecked)
+	stays := err != nil &&
+		(v == verdictGap || errors.Is(err, errStillMissing) || len(l.rechecks.blocks) == maxUnchecked)
 	if stays || len(f.missing) > 0 {
 		l.mu.Lock()
 		l.stats.GapsFound++
@@ -62,8 +63,8 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		return false
 	case err != nil:
 		l.rechecks.blocks = append(l.rechecks.blocks, unchecked[B]{at.Workchain, after, cursor, find})
-		l.logLine(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor, "error", err,
-			guard.Stack(err))
+		l.logLine(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor,
+			"error", err, guard.Stack(err))
 		return true
 	case len(f.missing) == 0:
 		l.setOpenGaps()
@@ -226,7 +227,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 		ended += l.rewind(g, cursors, old, after)
 	}
 	if len(missing) > 0 {
-		before := old.above(missing[0].cursor, after)
+		before := old.beforeOr(missing[0].cursor, after)
 		l.addLateGap(lateGap[B]{workchain: workchain, missing: missing, before: before, until: l.highestShown(old)})
 	}
 	l.stats.GapsRepaired++
@@ -259,7 +260,7 @@ func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after 
 		if r.at.next != catchingUp || len(owed) == 0 {
 			continue
 		}
-		before := old.above(owed[0], after)
+		before := old.beforeOr(owed[0], after)
 		r.discardSearch()
 		l.cancelWait(r)
 		r.at.cursor = max(min(r.at.cursor, before), r.start)
