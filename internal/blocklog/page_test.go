@@ -125,7 +125,7 @@ func TestUnorderedPageIsRejected(t *testing.T) {
 				defer shut(t, l)
 				r := resume(t, l, cursorOf(20), 1)
 				expectAll(t, r, upTo(21, 30, 1)...)
-				if !strings.Contains(text.String(), "page is not ascending") {
+				if !strings.Contains(text.String(), "not in ascending order") {
 					t.Errorf("the log lacks the failure:\n%s", text)
 				}
 			})

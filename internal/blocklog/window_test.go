@@ -113,7 +113,7 @@ func TestUnorderedRecentBlocksCountAsSourceFailure(t *testing.T) {
 		l.Start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if strings.Count(text.String(), "not ascending") != 2 || !slices.Equal(l.Window().Blocks, []int{2, 3}) {
+		if strings.Count(text.String(), "not in ascending order") != 2 || !slices.Equal(l.Window().Blocks, []int{2, 3}) {
 			t.Errorf("window %+v\n%s", l.Window(), text)
 		}
 	})
