@@ -156,9 +156,9 @@ func (ls shardHeads) upTo(cursor string) (known shardHeads, exact bool) {
 	return known, false
 }
 
-// fill adds the known heads in from to ls, for shards without a known head in ls.
-func (ls shardHeads) fill(from shardHeads) {
-	for workchain, heads := range from {
+// fill adds to ls the known heads of others, for shards that have no known head in ls.
+func (ls shardHeads) fill(others shardHeads) {
+	for workchain, heads := range others {
 		for _, h := range heads {
 			p := Place{workchain, h.shard, h.seqNo}
 			known := func(of shardHead) bool { return !of.unknown && overlap(of.shard, h.shard) }
@@ -169,9 +169,9 @@ func (ls shardHeads) fill(from shardHeads) {
 	}
 }
 
-// lower returns a copy of ls in which heads are replaced with lower heads of the same shards in others. It reports
-// whether there are any; if not, it returns ls itself. A head whose sequence number is unknown counts as higher than
-// any other head.
+// lower returns a copy of ls in which heads are replaced with lower heads of the same shards in others. changed reports
+// whether any head was replaced; if none was, lower returns ls itself. A head whose sequence number is unknown counts
+// as higher than any other head.
 func (ls shardHeads) lower(others shardHeads) (lower shardHeads, changed bool) {
 	lower = ls
 	for workchain, heads := range others {
