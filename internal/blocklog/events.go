@@ -40,7 +40,7 @@ type Events[B any] struct {
 // callEvent calls a function of Events and logs its panic.
 func (l *Log[B]) callEvent(event func()) {
 	if err := guard.Run(event); err != nil {
-		l.logPanic("event panicked", err, "")
+		l.logPanic("event function panicked", err, "")
 	}
 }
 
@@ -179,7 +179,8 @@ func (l *Log[B]) logPage(after string, err error) {
 	}
 	l.mu.Unlock()
 	if due {
-		l.logLine(slog.LevelWarn, "block page failed", "error", err, "after", after, "failures", n, guard.Stack(err))
+		l.logLine(slog.LevelWarn, "reading a page of blocks failed", "error", err, "after", after, "failures", n,
+			guard.Stack(err))
 	}
 }
 

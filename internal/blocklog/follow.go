@@ -263,7 +263,7 @@ func (l *Log[B]) deliver(g *shareGroup[B], b B, before mark, v *view[B], wakes [
 	payload, err := g.evaluate(b)
 	switch {
 	case err != nil:
-		l.logPanic("evaluation of a block panicked", err, v.newest.cursor)
+		l.logPanic("block evaluation panicked", err, v.newest.cursor)
 		l.mu.Lock()
 		wakes = l.end(g, before, err, wakes)
 		l.mu.Unlock()

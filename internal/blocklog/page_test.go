@@ -73,7 +73,7 @@ func TestFailedPageIsRetriedWithBackoff(t *testing.T) {
 		c.set(func() { c.pageDown = nil })
 		time.Sleep(10 * time.Second)
 		expectAll(t, r, upTo(21, 31, 1)...)
-		lines := strings.Count(text.String(), "block page failed")
+		lines := strings.Count(text.String(), "reading a page of blocks failed")
 		if lines < 3 || lines > 7 || strings.Count(text.String(), "failures=3")+strings.Count(text.String(), "failures=4") == 0 || !strings.Contains(text.String(), errDown.Error()) {
 			t.Errorf("%d lines in a minute:\n%s", lines, text)
 		}
@@ -306,7 +306,7 @@ func TestCloseWaitsOnlyForPagesBeingRead(t *testing.T) {
 			r.Close()
 		}
 		failing.Close()
-		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 || strings.Count(text.String(), "page failed") != 1 {
+		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 || strings.Count(text.String(), "reading a page of blocks failed") != 1 {
 			t.Errorf("stats %+v\n%s", s, text)
 		}
 	})

@@ -174,7 +174,7 @@ func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
 func (r *Reader[B]) evaluate(e entry[B], at mark) ([]byte, error) {
 	payload, err := r.group.evaluate(e.block)
 	if err != nil {
-		r.log.logPanic("evaluation of a block panicked", err, e.cursor)
+		r.log.logPanic("block evaluation panicked", err, e.cursor)
 		return nil, &Lost{Cursor: at.cursor, Err: err}
 	}
 	return payload, nil

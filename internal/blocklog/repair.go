@@ -301,7 +301,7 @@ func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) 
 	l.forEachGroup(func(g *shareGroup[B]) {
 		may, err := g.mayMatch(workchain)
 		if concerned[g] = may; err != nil {
-			l.logPanic("evaluation of a workchain panicked", err, after)
+			l.logPanic("workchain filter panicked", err, after)
 		}
 	})
 	l.addLasting(cursor)

@@ -302,7 +302,7 @@ func (l *Log[B]) remove(g *shareGroup[B]) {
 func (l *Log[B]) callAll(wakes []func()) {
 	for _, wake := range wakes {
 		if err := guard.Run(wake); err != nil {
-			l.logPanic("wake of a reader panicked", err, "")
+			l.logPanic("wake function of a reader panicked", err, "")
 		}
 	}
 }
