@@ -210,7 +210,7 @@ func TestLostHistoryEndsReadersAndLogRestartsAtHead(t *testing.T) {
 			}
 			r.Close()
 		}
-		expectUnplaced(t, between)
+		expectNoPosition(t, between)
 		between.Close()
 		between = join(t, l, 1)
 		later := join(t, l, 1)
@@ -266,7 +266,7 @@ func TestPanicInRecentOrCursorCountsAsSourceFailure(t *testing.T) {
 		defer shut(t, l)
 		early := join(t, l, 1)
 		time.Sleep(time.Minute)
-		expectUnplaced(t, early)
+		expectNoPosition(t, early)
 		r := join(t, l, 1)
 		c.grow(2)
 		time.Sleep(time.Minute)

@@ -158,16 +158,16 @@ func TestRepairRetriesWhileTheBlockWaits(t *testing.T) {
 		return func(context.Context) ([]shardBlock, error) { return blocks, nil }
 	}
 	for name, first := range map[string]between{
-		"returns no block":                          returns(nil),
-		"fails":                                     func(context.Context) ([]shardBlock, error) { return nil, errDown },
-		"panics":                                    func(context.Context) ([]shardBlock, error) { panic("boom") },
-		"returns only the second block":             returns([]shardBlock{{4, master(4)}}),
-		"returns only the first block":              returns([]shardBlock{{3, master(3)}}),
-		"returns descending blocks":                 returns([]shardBlock{{4, master(4)}, {3, master(3)}}),
-		"also returns the waiting block":            returns([]shardBlock{{3, master(3)}, {4, master(4)}, {6, master(5)}}),
-		"returns a block of another workchain":      returns([]shardBlock{{3, master(3)}, {4, base(4)}}),
-		"also returns a block of another workchain": returns([]shardBlock{{3, master(3)}, {4, master(4)}, {5, base(4)}}),
-		"also returns an older block":               returns([]shardBlock{{2, master(2)}, {3, master(3)}, {4, master(4)}}),
+		"returns no block":                     returns(nil),
+		"fails":                                func(context.Context) ([]shardBlock, error) { return nil, errDown },
+		"panics":                               func(context.Context) ([]shardBlock, error) { panic("boom") },
+		"returns only the second block":        returns([]shardBlock{{4, master(4)}}),
+		"returns only the first block":         returns([]shardBlock{{3, master(3)}}),
+		"returns descending blocks":            returns([]shardBlock{{4, master(4)}, {3, master(3)}}),
+		"adds the waiting block":               returns([]shardBlock{{3, master(3)}, {4, master(4)}, {6, master(5)}}),
+		"returns a block of another workchain": returns([]shardBlock{{3, master(3)}, {4, base(4)}}),
+		"adds a block of another workchain":    returns([]shardBlock{{3, master(3)}, {4, master(4)}, {5, base(4)}}),
+		"adds an older block":                  returns([]shardBlock{{2, master(2)}, {3, master(3)}, {4, master(4)}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
