@@ -61,3 +61,25 @@ func TestResumePointOfReaderWithoutBlocksAfterAGapIsBeforeTheGap(t *testing.T) {
 		expectResumePoint(t, "the reader", r, 2, false)
 	})
 }
+
+// Next has not been called since a gap ended the reader, and another missing block is found before Next is called.
+func TestGapIsStillReportedAfterAnotherGapIsRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(Place{0, left, 1}, Place{0, right, 1}, master(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf(0))
+		f.lacks[6] = true
+		f.growSkipped([]int{4, 6},
+			Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, master(2), Place{0, right, 4})
+		time.Sleep(repairTimeout)
+		synctest.Wait()
+		f.grow(Place{0, left, 3}) // block 4 is found
+		synctest.Wait()
+		if l.Stats().GapsRepaired != 1 || l.Stats().EndedByGap != 1 {
+			t.Errorf("got stats %+v, want one repaired gap and one ended reader", l.Stats())
+		}
+		expectGap(t, r, 3)
+	})
+}
