@@ -10,7 +10,7 @@ import (
 // A Reader is either live or catching up. A live Reader is at a mark of the log. A Reader that is catching up has only
 // a cursor: it reads pages of stored blocks from the source until its cursor is in the window.
 const (
-	catchingUp = math.MaxUint64 // mark.next of a catching-up reader: higher than every block number, so groups skip it
+	catchingUp = math.MaxUint64 // mark.next of a catching-up reader; it is after every block, so groups skip the reader
 	pageBlocks = 100            // maximum number of blocks in a page
 	pageCalls  = 16             // maximum number of pages that are read concurrently
 )
@@ -27,7 +27,7 @@ type page[B any] struct {
 	held    *list.Element           // the page's element in log.held, or nil
 	arrived time.Time               // when the source returned the page
 
-	inRecent, inFuture int // the page's indexes in log.queue.recent and log.future, plus 1; 0 if it is not there
+	inRecent, inFuture int // the page's indexes in log.queue.recent and log.future, plus 1; 0 if not queued there
 
 	known shardHeads // the newest block of each shard up to the cursor, as far as the waiting readers know
 	since string     // known has a head for every shard that had a block after this cursor
@@ -52,7 +52,7 @@ type pageState int
 const (
 	pageQueued  pageState = iota // the page is in log.queue
 	pageReading                  // the page is being read from the source
-	pageDelayed                  // the source failed or lacked blocks; the page is read again after a wait
+	pageDelayed                  // the last read failed or returned no blocks or a gap; the page is read again later
 	pageParked                   // the source has no blocks after the cursor, and the log has not reached the cursor
 	pageDone                     // entries or err is set, or no reader waits any more; the page is not in log.pages
 )
@@ -83,7 +83,7 @@ func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
 }
 
 // seek finds the next blocks for a reader that is catching up and has finished its page. The blocks are in the window
-// or in the next page. If neither is available yet, seek returns false, and the reader is woken when it should call
+// or in the next page. If they are not available yet, seek returns false, and the reader is woken when it should call
 // seek again.
 func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 	s := l.prepareHandover(r)
@@ -151,8 +151,8 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 }
 
 // covers reports whether a reader can continue in the window from a cursor. A cursor that belongs to no block in the
-// window may be from another chain. covers accepts it only if asked is true, which means that the source has been asked
-// for the blocks after it.
+// window may be from another chain. covers accepts such a cursor only if asked is true, which means that the source has
+// been called for the blocks after the cursor.
 func (l *Log[B]) covers(cursor string, asked bool) bool {
 	v := l.view.Load()
 	return l.positioned && v.base.cursor <= cursor && cursor <= v.newest.cursor &&

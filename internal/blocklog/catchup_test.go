@@ -13,7 +13,7 @@ func resume(t *testing.T, l *Log[int], cursor string, n int) *Reader[int] {
 	t.Helper()
 	r, err := l.Join(Interest[int]{Key: key(n), After: &cursor, Eval: every(n)})
 	if err != nil {
-		t.Fatal("Join:", err)
+		t.Fatalf("Join returned error %v", err)
 	}
 	return r
 }
@@ -107,7 +107,7 @@ func TestReaderThatFellOutOfTheWindowCatchesUpAndBecomesLive(t *testing.T) {
 		c.grow(4)
 		synctest.Wait()
 		if item, err := some.Next(); err != nil || item.Cursor != cursorOf(8) {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 8", item, err)
 		}
 		c.grow(7) // block 8 has left the window, block 9 has not
 		synctest.Wait()
@@ -134,7 +134,8 @@ func TestReaderThatFellOutOfTheWindowCatchesUpAndBecomesLive(t *testing.T) {
 			expect(t, r, 419)
 		}
 		if s := l.Stats(); s.CatchingUp != 0 || s.CaughtUp != 2 || len(c.pages) != pages || int(s.PageReads) != pages {
-			t.Errorf("stats are %+v after %d pages, and %d pages were read before a new block", s, len(c.pages), pages)
+			t.Errorf("stats are %+v after %d pages, want 2 readers that caught up with %d pages",
+				s, len(c.pages), pages)
 		}
 		for _, r := range []*Reader[int]{never, some, idle} {
 			if len(r.group.items) > 0 {

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// maxEvidence is the maximum number of blocks that Complete examines before a page, and also after it.
+	// maxEvidence is the maximum number of blocks that Complete examines on each side of a page.
 	maxEvidence = 128
 
 	// maxPageSpan is the maximum number of blocks in the window between the two cursors, including blocks that a page

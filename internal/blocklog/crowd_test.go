@@ -149,7 +149,8 @@ func readSome(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) {
 		got, _ := strconv.Atoi(string(item.Payload))
 		exact := n > 0 || after != nil
 		if exact && got != before+step || !exact && got <= before || r.Cursor() < item.Cursor {
-			t.Errorf("received block %d after %d with a step of %d, and Cursor is %q", got, before, step, r.Cursor())
+			t.Errorf("received block %d after %d although every block divisible by %d matches; Cursor is %q",
+				got, before, step, r.Cursor())
 		}
 		before = got
 		if n++; n%50 == 0 {

@@ -28,8 +28,8 @@ type Events[B any] struct {
 	// Follow has not ended but no block has arrived for Options.Silence. Then err wraps ErrSourceStalled and wait is 0.
 	Failed func(err error, wait time.Duration)
 
-	// Recovered is called when the first block arrives after a failure. down is the time since the first failure. If
-	// that failure was a silence, down also includes the silence.
+	// Recovered is called when the first block arrives after a failure. down is the time since the first failure after
+	// the last block. If that failure was a silence, down also includes the silence.
 	Recovered func(down time.Duration)
 
 	// Gap is called when the search for the missing blocks of a gap has ended. repaired reports whether the blocks were

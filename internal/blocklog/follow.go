@@ -14,7 +14,7 @@ import (
 )
 
 // A Source provides the blocks. The context that its functions receive is canceled by [Log.Close] at the latest; they
-// must return promptly when it is done. Recent and Follow are never called concurrently, the other functions may be. A
+// must return promptly when it is done. Recent and Follow are never called concurrently; the other functions may be. A
 // panic in one of the functions counts as an error of the source.
 type Source[B any] struct {
 	// Recent returns the newest stored blocks in ascending order, at most n; none if the chain is empty. The Log starts
@@ -113,8 +113,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 		for b, e := range l.src.Follow(ctx, after) {
 			if e != nil {
 				err = e
-				// An error after a new block says nothing about the log's position: the next attempt shows if it is
-				// gone.
+				// An error after a new block does not concern the position; the next attempt shows if that is gone.
 				if !came && l.src.Gone(e) {
 					l.reset()
 				}

@@ -77,7 +77,7 @@ func TestFailedFollowIsCalledAgainWithTheLastCursor(t *testing.T) {
 					t.Errorf("%d failures are in the log, want 2:\n%s", got, text)
 				}
 				if strings.Contains(text.String(), "error=<nil>") {
-					t.Errorf("a failure was logged without its reason:\n%s", text)
+					t.Errorf("a failure was logged without its error:\n%s", text)
 				}
 				panics := strings.Contains(name, "panic") || name == "yield after error"
 				if stack := strings.Contains(text.String(), "stack="); stack != panics {
@@ -170,7 +170,7 @@ func TestLostHistoryEndsReadersAndLogRestartsAtHead(t *testing.T) {
 		c.grow(100) // more than a group keeps
 		synctest.Wait()
 		if item, err := slow.Next(); err != nil || item.Cursor != cursorOf(11) {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 11", item, err)
 		}
 		c.set(func() { c.down = errDown })
 		synctest.Wait()

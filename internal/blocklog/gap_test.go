@@ -47,7 +47,7 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		expectGap(t, added, 7) // its start is after the block before the gap
 		expectGap(t, bad, 3)
 		if w := l.Window(); w.After != cursorOf(8) || w.last() != cursorOf(9) || !w.Live {
-			t.Errorf("unexpected window: %+v", w)
+			t.Errorf("got window %+v, want one block after block 8, live", w)
 		}
 		f.set(func() { delete(f.lacks, 6) }) // the source stores block 6 now
 		again := joinAt(t, l, blocksOf(0), 5)
@@ -61,7 +61,7 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		}
 		s := l.Stats()
 		if s.GapsFound != 1 || s.GapsRepaired != 0 || s.EndedByGap != 6 || s.Blocks != 5 || s.Restarts != 0 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want one lasting gap that ended 6 readers", s)
 		}
 		if n := len(f.asked); n < 3 || n > 20 {
 			t.Errorf("Between was called %d times, want 3 to 20", n)
@@ -74,7 +74,7 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		synctest.Wait()
 		expectNow(t, again, 10)
 		if s := l.Stats(); s.GapsFound != 1 {
-			t.Error("the same gap was found again")
+			t.Error("the same gap was found again, want it counted once")
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestReaderResumedBeforeALastingGapReadsTheSource(t *testing.T) {
 		expectGap(t, r, 2)
 		if w := l.Window(); !w.Live || len(w.Blocks) > 0 || w.After != cursorOf(4) || w.Reached != cursorOf(4) ||
 			!w.Arrived.Equal(time.Now()) {
-			t.Errorf("unexpected window: %+v", w)
+			t.Errorf("got window %+v, want an empty one after block 4, live", w)
 		}
 		if got, err := again.Next(); got.Payload != nil || err != nil {
 			t.Errorf("Next returned %+v and error %v, want nothing", got, err)
@@ -260,7 +260,7 @@ func TestRepairFindsMissingBlocksInOtherShards(t *testing.T) {
 		synctest.Wait()
 		expectNow(t, r, 4, 5, 6, 7)
 		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want one repaired gap", s)
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestBlockWithLowerSeqNoIsCountedAndAccepted(t *testing.T) {
 		synctest.Wait()
 		expectNow(t, r, 2, 3, 4)
 		if s := l.Stats(); s.Backwards != 1 || s.GapsFound != 0 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want one block with a lower number and no gap", s)
 		}
 	})
 }
@@ -313,7 +313,7 @@ func TestBlocksSkippedAfterALostPositionAreNotAGap(t *testing.T) {
 		f.grow(base(10), master(5))
 		synctest.Wait()
 		if s := l.Stats(); s.GapsFound != 0 || s.Blocks != 3 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want 3 blocks and no gap", s)
 		}
 	})
 }
@@ -335,7 +335,7 @@ func TestSourceWithoutPlaceOrBetweenIsNotChecked(t *testing.T) {
 				f.grow(master(5))
 				synctest.Wait()
 				if s := l.Stats(); s.GapsFound != 0 || s.Blocks != 1 {
-					t.Errorf("unexpected stats: %+v", s)
+					t.Errorf("got stats %+v, want one block and no gap", s)
 				}
 				if err := l.Close(t.Context()); err != nil {
 					t.Error(err)

@@ -54,7 +54,7 @@ func TestBlockBeingDeliveredReachesResumedReadersOnce(t *testing.T) {
 			synctest.Wait()
 			for i, r := range readers {
 				if r.Cursor() < starts[i] {
-					t.Errorf("Cursor is %q, before the start %q", r.Cursor(), starts[i])
+					t.Errorf("Cursor is %q, want at least the start %q", r.Cursor(), starts[i])
 				}
 			}
 			c.grow(2)
@@ -158,7 +158,7 @@ func TestWaitingReaderBecomesLiveWhenTheLogHasAPosition(t *testing.T) {
 		}
 		expect(t, r)
 		if s := l.Stats(); s.CaughtUp != 1 || s.CatchingUp != 0 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want one reader that caught up", s)
 		}
 		c.grow(1)
 		synctest.Wait()
@@ -187,7 +187,7 @@ func TestReadersContinueAfterTheLogLostItsPosition(t *testing.T) {
 		c.grow(50)
 		time.Sleep(time.Minute)
 		if s := l.Stats(); s.CatchingUp != 4 || s.Readers != 4 || s.Groups != 2 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want 4 readers that catch up in 2 groups", s)
 		}
 		for _, g := range l.groups {
 			if len(g.items) > 0 {
@@ -202,7 +202,7 @@ func TestReadersContinueAfterTheLogLostItsPosition(t *testing.T) {
 			expectAll(t, readers[i], upTo(from, 200, 1+i/2)...)
 		}
 		if s := l.Stats(); s.CatchingUp != 0 || s.CaughtUp != 4 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want 4 readers that caught up", s)
 		}
 	})
 }
@@ -233,7 +233,7 @@ func TestLosingThePositionDuringASearchSkipsNoBlock(t *testing.T) {
 		}
 		expectAll(t, r, upTo(4, 305, 3)...)
 		if s := l.Stats(); s.CatchingUp != 0 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want no reader that is catching up", s)
 		}
 	})
 }

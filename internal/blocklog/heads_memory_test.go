@@ -30,7 +30,7 @@ func TestReadersOfADroppedPageShareItsHeads(t *testing.T) {
 		for i, r := range readers {
 			for range 1 + i%90 {
 				if item, err := r.Next(); err != nil || item.Payload == nil {
-					t.Fatal(item, err)
+					t.Fatalf("Next returned %+v and error %v, want a block", item, err)
 				}
 			}
 		}

@@ -73,7 +73,7 @@ func TestGapIsReportedAfterTheReadersPageWasDropped(t *testing.T) {
 				}
 				for range had {
 					if item, err := r.Next(); err != nil || item.Payload == nil {
-						t.Fatal(item, err)
+						t.Fatalf("Next returned %+v and error %v, want a block", item, err)
 					}
 				}
 				at := r.Cursor()

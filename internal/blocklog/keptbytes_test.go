@@ -83,7 +83,7 @@ func TestPayloadsOfEndedReadersAreReleased(t *testing.T) {
 		synctest.Wait()
 		heads.Close()
 		if kept := l.kept.Load(); kept < 2*matchBytes || kept >= 3*matchBytes {
-			t.Errorf("%d bytes are kept for one reader of two blocks", kept)
+			t.Errorf("%d bytes are kept for two payloads of one reader, want those of two small payloads", kept)
 		}
 		c.grow(1) // ends the other reader, which can still read earlier blocks
 		synctest.Wait()

@@ -34,7 +34,7 @@ func open(t *testing.T, c *chain, o Options[int]) *Log[int] {
 func shut(t *testing.T, l *Log[int]) {
 	t.Helper()
 	if err := l.Close(context.Background()); err != nil {
-		t.Error("Close:", err)
+		t.Errorf("Close returned error %v", err)
 	}
 }
 
@@ -43,7 +43,7 @@ func join(t *testing.T, l *Log[int], n int) *Reader[int] {
 	t.Helper()
 	r, err := l.Join(Interest[int]{Key: key(n), Eval: every(n)})
 	if err != nil {
-		t.Fatal("Join:", err)
+		t.Fatalf("Join returned error %v", err)
 	}
 	return r
 }
@@ -59,10 +59,10 @@ func read(t *testing.T, r *Reader[int]) (got []int, err error) {
 		}
 		n, _ := strconv.Atoi(string(item.Payload))
 		if item.Cursor != cursorOf(n) {
-			t.Errorf("the item of block %d has cursor %q", n, item.Cursor)
+			t.Errorf("the item with the payload of block %d has cursor %q", n, item.Cursor)
 		}
 		if r.Cursor() < item.Cursor {
-			t.Errorf("Cursor is %q after block %d", r.Cursor(), n)
+			t.Errorf("Cursor is %q after Next returned block %d", r.Cursor(), n)
 		}
 		got = append(got, n)
 	}
@@ -91,7 +91,7 @@ func TestOneFollowServesManyReaders(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
 		if synctest.Wait(); c.heads != 0 {
-			t.Fatal("the source was called before the first Join")
+			t.Fatal("Recent was called before the first Join, want no call")
 		}
 		var readers []*Reader[int]
 		for i := range 300 {

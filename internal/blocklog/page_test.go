@@ -257,7 +257,7 @@ func TestClosingTheLastReaderEndsRetriesOfItsPage(t *testing.T) {
 		calls = c.paged()
 		time.Sleep(time.Hour)
 		if c.paged() != calls || len(l.pages) != 0 || l.Stats().CatchingUp != 0 || l.busy != 2 {
-			t.Errorf("after all readers were closed: %d calls of Page, %d pages, %d tasks, stats %+v",
+			t.Errorf("after all readers were closed: %d calls of Page, %d pages, %d tasks, want 0, 0, 2; stats %+v",
 				c.paged()-calls, len(l.pages), l.busy, l.Stats())
 		}
 		if _, err := other.Next(); err != ErrClosed {

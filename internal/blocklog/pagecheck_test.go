@@ -106,7 +106,7 @@ func TestWaitForGapInStoredBlocksIsNotRepeatedForNewReaders(t *testing.T) {
 			}
 			r.Close()
 		}
-		t.Error("no reader received the gap")
+		t.Error("no reader ended with ErrGap, want one")
 	})
 }
 
@@ -163,7 +163,7 @@ func TestWindowStartsAfterGapInRecentBlocks(t *testing.T) {
 			}
 			time.Sleep(repairTimeout)
 		}
-		t.Error("a reader that resumed before the gap did not receive it")
+		t.Error("a reader that resumed before the gap did not end, want ErrGap")
 	})
 }
 

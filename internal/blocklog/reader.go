@@ -46,7 +46,7 @@ type Reader[B any] struct {
 
 	// The group's lock guards these fields.
 	at              mark   // the reader has read every match before it; at.next is catchingUp if it is not live
-	since           uint64 // group items before this number do not count the reader: they are older than its live phase
+	since           uint64 // items before this number do not count the reader; it became live after they were added
 	start           string // a reader that joined without a cursor receives no block up to this cursor; otherwise ""
 	lastReturned    string // cursor of the last item; before the first item, the cursor with which the reader joined
 	slot            int32  // index in group.members, -1 when closed; changes only while the log's lock is held too

@@ -39,7 +39,7 @@ func TestGapBeforeUndeliveredBlocksIsRepairedWithoutEndingReaders(t *testing.T) 
 		}
 		s := l.Stats()
 		if s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 0 || s.Blocks != 5 || s.CaughtUp != 0 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want one repaired gap that ended no reader", s)
 		}
 		if !slices.Equal(gaps, gapEvents{"0 000003 true 0"}) || !slices.Equal(blocks, []int{3, 4, 5, 6, 7}) {
 			t.Errorf("got gap events %q and blocks %v, want one repaired gap and blocks 3 to 7", gaps, blocks)
@@ -75,7 +75,7 @@ func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
 		expectNow(t, from5, 6, 7)
 		expectNow(t, from3)
 		if item, err := both.Next(); item.Cursor != cursorOf(5) || err != nil {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 5", item, err)
 		}
 		f.grow(base(3), master(4))
 		synctest.Wait()
@@ -98,7 +98,7 @@ func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
 		}
 		s := l.Stats()
 		if s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 3 || s.Blocks != 6 || s.CatchingUp != 3 {
-			t.Errorf("unexpected stats: %+v", s)
+			t.Errorf("got stats %+v, want one repaired gap that ended 3 readers", s)
 		}
 		w := l.Window()
 		for n, p := range w.Blocks {
@@ -238,7 +238,7 @@ func TestReaderThatHasTheRepairedBlockContinuesAfterIt(t *testing.T) {
 		expectNow(t, r)
 		synctest.Wait()
 		if item, err := r.Next(); item.Cursor != cursorOf(12) || err != nil {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 12", item, err)
 		}
 		f.grow(base(3))
 		synctest.Wait()

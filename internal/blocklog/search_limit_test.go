@@ -41,7 +41,7 @@ func TestNextEvaluatesALimitedNumberOfBlocks(t *testing.T) {
 				continue
 			}
 			if time.Sleep(time.Minute); !woken {
-				t.Fatal("Next returned no block and Wake was not called")
+				t.Fatal("Next returned no block and Wake was not called, want one of both")
 			}
 		}
 	})

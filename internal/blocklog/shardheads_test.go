@@ -206,7 +206,7 @@ func TestRecordedChainsHaveNoGapAndEachMissingBlockIsDetected(t *testing.T) {
 		for i, b := range all {
 			shard, err := strconv.ParseUint(b.Shard, 16, 64)
 			if err != nil || b.Order == "" {
-				t.Fatal(b, err)
+				t.Fatalf("the recording contains the invalid block %+v: %v", b, err)
 			}
 			blocks = append(blocks, shardBlock{i + 1, Place{b.Workchain, shard, b.SeqNo}})
 		}

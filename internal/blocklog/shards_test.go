@@ -271,7 +271,7 @@ func openShards(t *testing.T, f *shardSource, o Options[shardBlock]) *Log[shardB
 	l := New(f.source(), o)
 	t.Cleanup(func() {
 		if err := l.Close(context.Background()); err != nil {
-			t.Error("Close:", err)
+			t.Errorf("Close returned error %v", err)
 		}
 	})
 	l.Start()
@@ -287,7 +287,7 @@ func joinAt(t *testing.T, l *Log[shardBlock], i Interest[shardBlock], after ...i
 	}
 	r, err := l.Join(i)
 	if err != nil {
-		t.Fatal("Join:", err)
+		t.Fatalf("Join returned error %v", err)
 	}
 	return r
 }

@@ -60,7 +60,7 @@ func TestReaderReceivesItsGapAlthoughAnotherReaderOfThePageLacksNoBlock(t *testi
 				}
 				for _, r := range ask {
 					if item, err := r.Next(); err != nil || item.Payload != nil {
-						t.Fatal(item, err)
+						t.Fatalf("Next returned %+v and error %v, want nothing yet", item, err)
 					}
 					synctest.Wait()
 					if r == has && tt.alone {

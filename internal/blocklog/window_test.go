@@ -63,7 +63,7 @@ func TestWindowOfStoredBlocksStaysWithinItsSize(t *testing.T) {
 		l.Start()
 		synctest.Wait()
 		if w := l.Window(); w.After != cursorOf(293) || !slices.Equal(w.Blocks, upTo(294, 300, 1)) {
-			t.Errorf("unexpected window: %+v", w)
+			t.Errorf("got window %+v, want blocks 294 to 300", w)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestExcessRecentBlocksAreIgnored(t *testing.T) {
 		l.Start()
 		synctest.Wait()
 		if w := l.Window(); w.After != cursorOf(200) || len(w.Blocks) != 100 {
-			t.Errorf("unexpected window: %+v", w)
+			t.Errorf("got window %+v, want 100 blocks after block 200", w)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestReaderThatResumesBeforeTheWindowReadsFromTheSource(t *testing.T) {
 		l.Start()
 		synctest.Wait()
 		if w := l.Window(); w.After != cursorOf(10) {
-			t.Errorf("unexpected window: %+v", w)
+			t.Errorf("got window %+v, want one after block 10", w)
 		}
 		expectLost(t, resume(t, l, "", 1), "")
 		expectAll(t, resume(t, l, cursorOf(9), 1), 10, 11, 12)
@@ -270,7 +270,7 @@ func TestReturnedWindowDoesNotChange(t *testing.T) {
 				}
 			})
 			if len(w.Blocks) != min(10, w.Blocks[len(w.Blocks)-1]) || w.After != cursorOf(w.Blocks[0]-1) {
-				t.Errorf("unexpected window: %+v", w)
+				t.Errorf("got window %+v, want at most 10 blocks directly after its cursor", w)
 			}
 		}
 		readers.Wait()
