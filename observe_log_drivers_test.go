@@ -177,7 +177,7 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		before, then := merged()
 		withErrorAndPanic(func(fail func() error) { driveGap(t, log, before, then, fail) })
 	},
-	"block page failed": func(t *testing.T, log *slog.Logger) {
+	"reading a page of blocks failed": func(t *testing.T, log *slog.Logger) {
 		withErrorAndPanic(func(fail func() error) {
 			blocks := randomBlocks(52, 3)
 			_, n := newLoggedHandler(t, log, failingPages(chainOf(t, blocks), func(q chaingql.BlocksQuery) error {
@@ -191,10 +191,10 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 			synctest.Wait()
 		})
 	},
-	"event panicked":                     driveLog,
-	"evaluation of a block panicked":     driveLog,
-	"evaluation of a workchain panicked": driveLog,
-	"wake of a reader panicked":          driveLog,
+	"event function panicked":            driveLog,
+	"block evaluation panicked":          driveLog,
+	"workchain filter panicked":          driveLog,
+	"wake function of a reader panicked": driveLog,
 }
 
 func driveSocket(t *testing.T, log *slog.Logger) {

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-func TestGroupKeepsPayloadsUpToItsLimit(t *testing.T) {
+func TestGroupKeepsLimitedNumberOfPayloads(t *testing.T) {
 	for _, window := range []int{10, 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
@@ -15,7 +15,7 @@ func TestGroupKeepsPayloadsUpToItsLimit(t *testing.T) {
 			c.grow(100)
 			synctest.Wait()
 			if want := min(window, groupItems); len(r.group.items) != want {
-				t.Errorf("%d payloads are kept with a window of %d, want %d", len(r.group.items), window, want)
+				t.Errorf("the group keeps %d payloads with a window of %d, want %d", len(r.group.items), window, want)
 			}
 		})
 	}
@@ -33,7 +33,7 @@ func TestSlowReaderOfEmptyChainReceivesFirstBlocks(t *testing.T) {
 	})
 }
 
-func TestReaderOfFutureCursorIsLiveWhenLogReachesIt(t *testing.T) {
+func TestReaderWithFutureCursorBecomesLiveWhenLogReachesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
@@ -51,7 +51,8 @@ func TestReaderOfFutureCursorIsLiveWhenLogReachesIt(t *testing.T) {
 			synctest.Wait()
 			expect(t, r)
 			if behind := l.Stats().CatchingUp; woken != n || behind != 1-n {
-				t.Errorf("woken %d times by %d blocks, %d are catching up", woken, n+1, behind)
+				t.Errorf("after %d blocks: %d wakes and %d readers that catch up, want %d and %d",
+					n+1, woken, behind, n, 1-n)
 			}
 		}
 		c.grow(1)

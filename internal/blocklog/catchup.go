@@ -7,57 +7,57 @@ import (
 	"time"
 )
 
-// A Reader is live, at a mark of the log, or it is catching up: then it has only a cursor, and reads pages from the
-// source until the cursor is in the window.
+// A Reader is either live or catching up. A live Reader is at a mark of the log. A Reader that is catching up has only
+// a cursor: it reads pages of stored blocks from the source until its cursor is in the window.
 const (
-	catchingUp = math.MaxUint64 // number in the mark of such a reader: after every block, so groups skip it
-	pageBlocks = 100            // number of blocks per page
-	pageCalls  = 16             // maximum number of pages that are read at once
+	catchingUp = math.MaxUint64 // mark.next of a catching-up reader; it is after every block, so groups skip the reader
+	pageBlocks = 100            // maximum number of blocks in a page
+	pageCalls  = 16             // maximum number of pages that are read concurrently
 )
 
-// A page is one read of stored blocks for all readers that wait at its cursor, and then read it. The log's lock guards
-// it, except that the contents of stored do not change after the read.
+// A page contains the stored blocks after a cursor. It is read once for all readers at that cursor, which first wait
+// for it and then read it. The log's lock guards a page, but the contents of stored do not change after the read.
 type page[B any] struct {
-	after   string
+	after   string // the cursor after which the page begins
 	state   pageState
-	waiting map[*Reader[B]]struct{}
-	attempt int
-	timer   *time.Timer   // set in pageDelayed
-	queued  *list.Element // element of log.queue, if it is there
-	held    *list.Element // element of log.held, if it is there
-	arrived time.Time     // when the source returned it
+	waiting map[*Reader[B]]struct{} // readers that wait for the page or have not finished it
+	attempt int                     // number of reads that were followed by a wait
+	timer   *time.Timer             // set in pageDelayed
+	queued  *list.Element           // the page's element in log.queue, or nil
+	held    *list.Element           // the page's element in log.held, or nil
+	arrived time.Time               // when the source returned the page
 
-	inRecent, inFuture int // indexes in log.queue.recent and log.future, plus 1; 0 if it is not there
+	inRecent, inFuture int // the page's indexes in log.queue.recent and log.future, plus 1; 0 if not queued there
 
 	known shardHeads // the newest block of each shard up to the cursor, as far as the waiting readers know
-	since string     // the position from which known has the head of every shard
-	exact bool       // the blocks up to the cursor need not be read
+	since string     // known has a head for every shard that had a block after this cursor
+	exact bool       // known is certain, so the blocks up to the cursor need not be read
 
-	outdated bool // a block was found missing, or known changed, during the read: read again
+	outdated bool // a missing block was found or known changed during the read, so the page must be read again
 	stored[B]
-	err error // the source does not have the blocks after the cursor any more
+	err error // set if the source does not have the blocks after the cursor any more
 }
 
 // stored is the result of reading a page.
 type stored[B any] struct {
 	entries []entry[B]
 	heads   shardHeads // the newest block of each shard up to the last entry
-	began   string     // the position from which heads has the head of every shard
-	gaps    []pageGap  // before and between the entries, in order of their beginnings
+	began   string     // heads has a head for every shard that had a block after this cursor
+	gaps    []pageGap  // gaps before and between the entries, sorted by pageGap.before
 }
 
 // A pageState is the phase of a page.
 type pageState int
 
 const (
-	pageQueued  pageState = iota // in log.queue
-	pageReading                  // a call of the source runs
-	pageDelayed                  // read again after a wait: the source failed or had no blocks yet
-	pageParked                   // the source has no blocks, and the log has not reached the cursor yet
-	pageDone                     // has entries or err, or no reader waits any more; not in log.pages
+	pageQueued  pageState = iota // the page is in log.queue
+	pageReading                  // the page is being read from the source
+	pageDelayed                  // the last read failed or returned no blocks or a gap; the page is read again later
+	pageParked                   // the source has no blocks after the cursor, and the log has not reached the cursor
+	pageDone                     // entries or err is set, or no reader waits any more; the page is not in log.pages
 )
 
-// readOn searches the unread blocks of the reader's page for the next match.
+// readOn searches c, the unread rest of the reader's page, for the next match.
 func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
 	for range searchBlocks {
 		if len(c.entries) == 0 {
@@ -73,7 +73,7 @@ func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
 		}
 		at.cursor = e.cursor
 		if c.entries = c.entries[1:]; len(c.entries) == 0 {
-			c.entries = nil // do not keep the page while the next one is read
+			c.entries = nil // release the page's memory while the next one is read
 		}
 		if payload != nil {
 			return Item{Cursor: e.cursor, Payload: payload, Origin: OriginSource}, at, nil
@@ -82,8 +82,9 @@ func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
 	return Item{}, at, nil
 }
 
-// seek finds the next blocks for a reader that is catching up and has finished its page: in the window, or in the next
-// page. If neither is available yet, it returns false, and the reader is woken when it should call seek again.
+// seek finds the next blocks for a reader that is catching up and has finished its page. The blocks are in the window
+// or in the next page. If they are not available yet, seek returns false, and the reader is woken when it should call
+// seek again.
 func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 	s := l.prepareHandover(r)
 	more, err := l.advance(r, s)
@@ -106,7 +107,8 @@ func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 	return true, nil
 }
 
-// advance is the part of seek under the locks. s contains the checks for a transition to the window, or is nil.
+// advance does the part of seek that needs the locks. s contains the checks for a transition to the window; it is nil
+// if no check is needed or the reader cannot enter the window yet.
 func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +124,8 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 		return false, &Lost{Cursor: p.after, Err: p.err}
 	case p != nil && p.state == pageDone && r.fresh && p.after == "" && len(p.entries) > 0 &&
 		p.entries[0].cursor > l.first:
-		// It started with the empty chain, whose first blocks have been pruned. The source cannot report that: for
-		// it, "" means the oldest stored block.
+		// The reader started when the chain was empty, and the first blocks of the chain have been pruned since. The
+		// source cannot report that, because a call with the cursor "" asks for the oldest stored blocks.
 		l.cancelWait(r)
 		r.lost, r.reportedGap = ErrGap, l.gaps.Load()
 		l.stats.EndedByGap++
@@ -142,14 +144,15 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 		return true, nil
 	case p == nil:
 		l.requestPage(r)
-	case p.state == pageParked && !l.isFuture(p.after): // the window has passed the cursor meanwhile
+	case p.state == pageParked && !l.isFuture(p.after): // the newest block has passed the page's cursor
 		l.enqueue(p)
 	}
 	return false, nil
 }
 
-// covers reports whether a reader can continue in the window from a cursor. If the cursor is not that of a block in the
-// window, it may be of another chain: then it counts only if the source has been asked for the blocks after it.
+// covers reports whether a reader can continue in the window from a cursor. A cursor that belongs to no block in the
+// window may be from another chain. covers accepts such a cursor only if asked is true, which means that the source has
+// been called for the blocks after the cursor.
 func (l *Log[B]) covers(cursor string, asked bool) bool {
 	v := l.view.Load()
 	return l.positioned && v.base.cursor <= cursor && cursor <= v.newest.cursor &&
@@ -162,11 +165,12 @@ func (l *Log[B]) isFuture(cursor string) bool {
 
 // goLive makes a reader live, at the first block after its cursor.
 //
-// The group delivers matches to the reader from number group.matched on: nothing from that number on has been delivered
-// yet, and this reader will be counted, unless its cursor is after the match. The reader evaluates the blocks before
-// that number itself. Neither newest nor delivered is that number: the newest block may not have reached the group yet,
-// or never will because the group is younger than the block. Both locks are held, so neither the window nor the group
-// changes meanwhile.
+// The group delivers matches to the reader from number group.matched on: no match from that number on has been
+// delivered yet, and each of them will count the reader as one that has not read it, unless the reader's cursor is
+// after the match. The reader itself evaluates the blocks before that number. Neither the number of the newest block
+// nor that of the last delivered one can take its place: the newest block may still reach the group, or never will
+// because the group is younger than the block. The caller holds the locks of the log and of the group, so neither the
+// window nor the group changes meanwhile.
 func (l *Log[B]) goLive(r *Reader[B]) {
 	v := l.view.Load()
 	r.at.next = v.base.next + uint64(v.from(r.at.cursor))
@@ -175,7 +179,7 @@ func (l *Log[B]) goLive(r *Reader[B]) {
 	l.stats.CaughtUp++
 }
 
-// requestPage makes a reader wait for the page after its cursor.
+// requestPage makes a reader wait for the page after its cursor. If there is no such page yet, it queues one.
 func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.release(r)
 	p := l.pages[r.at.cursor]
@@ -190,8 +194,8 @@ func (l *Log[B]) requestPage(r *Reader[B]) {
 	r.awaited = p
 }
 
-// cancelWait ends the wait of a reader. If no other reader waits for the page, it is not read, unless the read has
-// begun: its result is for readers that request it until then.
+// cancelWait ends a reader's wait for a page. If no other reader waits for the page, the page is not read. But a read
+// that has begun continues, because other readers may still request the page before the read ends.
 func (l *Log[B]) cancelWait(r *Reader[B]) {
 	l.release(r)
 	p := r.awaited
@@ -208,6 +212,7 @@ func (l *Log[B]) cancelWait(r *Reader[B]) {
 	l.finish(p)
 }
 
+// finish marks a page as done, so that readers no longer find it.
 func (l *Log[B]) finish(p *page[B]) {
 	p.state = pageDone
 	delete(l.pages, p.after)

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
+// resume joins a reader that resumes from a cursor and matches every nth block.
 func resume(t *testing.T, l *Log[int], cursor string, n int) *Reader[int] {
 	t.Helper()
 	r, err := l.Join(Interest[int]{Key: key(n), After: &cursor, Eval: every(n)})
 	if err != nil {
-		t.Fatal("Join:", err)
+		t.Fatalf("Join returned error %v", err)
 	}
 	return r
 }
 
-// readAll reads until no item arrives for one second.
+// readAll reads until no item arrives for one second or Next returns an error.
 func readAll(t *testing.T, r *Reader[int]) (got []int, err error) {
 	t.Helper()
 	for {
@@ -34,25 +35,31 @@ func readAll(t *testing.T, r *Reader[int]) (got []int, err error) {
 	}
 }
 
+// expectAll expects that the reader receives exactly the blocks want before it waits for more.
 func expectAll(t *testing.T, r *Reader[int], want ...int) {
 	t.Helper()
 	if got, err := readAll(t, r); err != nil || !slices.Equal(got, want) {
-		t.Fatalf("read %v, %v; want %v", got, err, want)
+		t.Fatalf("read blocks %v and error %v, want blocks %v", got, err, want)
 	}
 }
 
+// expectLost expects that the reader ends at the cursor before any item, because the source has pruned its blocks.
 func expectLost(t *testing.T, r *Reader[int], cursor string) {
 	t.Helper()
 	got, err := readAll(t, r)
 	var lost *Lost
-	if !errors.As(err, &lost) || lost.Cursor != cursor || r.Cursor() != cursor || !errors.Is(err, errGone) || got != nil {
-		t.Errorf("read %v, %v, at %q; want Lost after %q before any item", got, err, r.Cursor(), cursor)
+	if !errors.As(err, &lost) || lost.Cursor != cursor || r.Cursor() != cursor || !errors.Is(err, errGone) ||
+		got != nil {
+		t.Errorf("read blocks %v and error %v, and Cursor is %q; want no blocks and Lost at %q",
+			got, err, r.Cursor(), cursor)
 	}
 }
 
 func TestResumedReaderReceivesStoredThenLiveBlocks(t *testing.T) {
 	for _, step := range []int{1, 3, 70} {
-		for after, from := range map[string]int{"": 0, cursorOf(7): 7, between(120): 120, cursorOf(395): 395, cursorOf(400): 400} {
+		for after, from := range map[string]int{
+			"": 0, cursorOf(7): 7, between(120): 120, cursorOf(395): 395, cursorOf(400): 400,
+		} {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChain(390)
 				l := open(t, c, Options[int]{Window: 8})
@@ -62,10 +69,10 @@ func TestResumedReaderReceivesStoredThenLiveBlocks(t *testing.T) {
 				synctest.Wait()
 				r := resume(t, l, after, step)
 				if l.Stats().CatchingUp != 1 {
-					t.Error("the reader is not catching up before its first Next")
+					t.Error("Stats does not count the reader as catching up before its first Next")
 				}
 				var got []int
-				for range 1000 { // it reads three times as fast as the chain grows
+				for range 1000 { // the reader reads three times as fast as the chain grows
 					if c.newest < 600 {
 						c.grow(1)
 					}
@@ -80,17 +87,18 @@ func TestResumedReaderReceivesStoredThenLiveBlocks(t *testing.T) {
 					}
 				}
 				if want := upTo(from+1, 600, step); !slices.Equal(got, want) {
-					t.Errorf("read %v, want %v", got, want)
+					t.Errorf("read blocks %v, want %v", got, want)
 				}
-				if s := l.Stats(); s.CaughtUp == 0 || s.CatchingUp != 0 || s.Resumed != 1 || r.Cursor() != cursorOf(600) {
-					t.Errorf("stats %+v, cursor %q", s, r.Cursor())
+				s := l.Stats()
+				if s.CaughtUp == 0 || s.CatchingUp != 0 || s.Resumed != 1 || r.Cursor() != cursorOf(600) {
+					t.Errorf("stats are %+v and Cursor is %q; want one live reader at block 600", s, r.Cursor())
 				}
 			})
 		}
 	}
 }
 
-func TestReaderThatLeftTheWindowCatchesUpAndIsLiveAgain(t *testing.T) {
+func TestReaderThatFellOutOfTheWindowCatchesUpAndBecomesLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(7)
 		l := open(t, c, Options[int]{Window: 10})
@@ -99,23 +107,23 @@ func TestReaderThatLeftTheWindowCatchesUpAndIsLiveAgain(t *testing.T) {
 		c.grow(4)
 		synctest.Wait()
 		if item, err := some.Next(); err != nil || item.Cursor != cursorOf(8) {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 8", item, err)
 		}
-		c.grow(7) // block 8 is out, block 9 still in
+		c.grow(7) // block 8 has left the window, block 9 has not
 		synctest.Wait()
 		expect(t, some, upTo(9, 18, 1)...)
 		if len(c.pages) > 0 {
-			t.Errorf("pages after %q for a reader in the window", c.pages)
+			t.Errorf("the source returned pages after %q for a reader in the window, want none", c.pages)
 		}
 		expect(t, never)
 		if s := l.Stats(); s.CatchingUp != 1 || s.Resumed != 0 || never.Cursor() != cursorOf(7) {
-			t.Errorf("stats %+v, cursor %q", s, never.Cursor())
+			t.Errorf("stats are %+v and Cursor is %q; want one reader that catches up from block 7", s, never.Cursor())
 		}
 		c.grow(400)
 		synctest.Wait()
 		expect(t, idle)
 		if idle.Cursor() != cursorOf(418) {
-			t.Errorf("got cursor %q of a reader without matches, want block 418's", idle.Cursor())
+			t.Errorf("Cursor of a reader without matches is %q, want that of block 418", idle.Cursor())
 		}
 		expectAll(t, never, upTo(8, 418, 1)...)
 		expectAll(t, some, upTo(19, 418, 1)...)
@@ -126,17 +134,18 @@ func TestReaderThatLeftTheWindowCatchesUpAndIsLiveAgain(t *testing.T) {
 			expect(t, r, 419)
 		}
 		if s := l.Stats(); s.CatchingUp != 0 || s.CaughtUp != 2 || len(c.pages) != pages || int(s.PageReads) != pages {
-			t.Errorf("stats %+v; %d pages, then %d", s, pages, len(c.pages))
+			t.Errorf("stats are %+v after %d pages, want 2 readers that caught up with %d pages",
+				s, len(c.pages), pages)
 		}
 		for _, r := range []*Reader[int]{never, some, idle} {
 			if len(r.group.items) > 0 {
-				t.Errorf("%d items kept when all were read", len(r.group.items))
+				t.Errorf("the group keeps %d items after all readers have read them, want 0", len(r.group.items))
 			}
 		}
 	})
 }
 
-func TestPanicOnStoredBlockEndsOneReaderOnNewBlockItsGroup(t *testing.T) {
+func TestEvalPanicOnStoredBlockEndsOneReaderAndOnNewBlockItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.pageTakes = time.Second
@@ -154,7 +163,7 @@ func TestPanicOnStoredBlockEndsOneReaderOnNewBlockItsGroup(t *testing.T) {
 		got, err := readAll(t, early)
 		var lost *Lost
 		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !slices.Equal(got, []int{1, 2, 3, 4}) {
-			t.Errorf("read %v, %v; want 1 to 4 and Lost after block 4", got, err)
+			t.Errorf("read blocks %v and error %v, want blocks 1 to 4 and Lost after block 4", got, err)
 		}
 		woken := 0
 		late, _ := l.Join(Interest[int]{Key: "bad", After: &seven, Eval: eval, Wake: func() { woken++ }})
@@ -162,13 +171,13 @@ func TestPanicOnStoredBlockEndsOneReaderOnNewBlockItsGroup(t *testing.T) {
 		c.grow(10)
 		synctest.Wait()
 		if _, err := late.Next(); !errors.As(err, &lost) || lost.Cursor != seven || woken != 1 {
-			t.Errorf("%v, woken %d times; want Lost where it was", err, woken)
+			t.Errorf("got error %v and %d wakes, want Lost at block 7 and one wake", err, woken)
 		}
 		late.Close()
 		late.Close()
 		early.Close()
 		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("stats are %+v after all readers were closed, want no readers", s)
 		}
 	})
 }

@@ -12,33 +12,33 @@ import (
 )
 
 var (
-	errDown = errors.New("source is down")
-	errGone = errors.New("history is gone")
+	errDown = errors.New("the source is down")
+	errGone = errors.New("the history is gone")
 )
 
 // A chain is a scripted source whose blocks are the numbers from 1 on.
 type chain struct {
 	mu       sync.Mutex
 	newest   int
-	oldest   int           // Follow from before it fails with errGone
+	oldest   int           // a Follow that needs a block before this one fails with errGone
 	down     error         // returned by Recent and Follow at once
 	replay   int           // number of blocks that each Follow repeats
-	lie      func(int) int // a block to yield after the given one, 0 for none
+	lie      func(int) int // returns a wrong block that Follow yields after the given one, or 0
 	change   chan struct{} // closed at the next change
-	recents  int           // number of blocks that Recent returns
-	heads    int
-	answers  []int    // newest blocks that Recent returned
-	goneOnce bool     // the next Follow fails with errGone, for any cursor
-	follows  []string // the cursor of each Follow
-	running  int
+	recents  int           // maximum number of blocks that Recent returns
+	heads    int           // number of calls of Recent
+	answers  []int         // newest block that each call of Recent returned
+	goneOnce bool          // the next Follow fails with errGone, for any cursor
+	follows  []string      // cursor of each Follow
+	running  int           // number of Follow calls that are running
 
 	pageDown  error         // returned by Page
 	lag       int           // number of newest blocks that Page does not return yet
-	pageTakes time.Duration // duration of a call
-	pages     []string      // the cursor of each Page
-	probes    int           // calls of Page for one block, after a silence
-	paging    int           // running now
-	most      int           // maximum number of concurrent calls
+	pageTakes time.Duration // duration of each call of Page
+	pages     []string      // cursor of each call of Page
+	probes    int           // number of calls of Page for one block, which follow a silence
+	paging    int           // number of Page calls that are running
+	most      int           // maximum number of concurrent calls of Page
 }
 
 func newChain(newest int) *chain {
@@ -74,7 +74,10 @@ func (c *chain) paged() int      { c.mu.Lock(); defer c.mu.Unlock(); return len(
 func (c *chain) asked() []string { c.mu.Lock(); defer c.mu.Unlock(); return slices.Clone(c.follows) }
 
 func (c *chain) source() Source[int] {
-	return Source[int]{Recent: c.recent, Follow: c.follow, Page: c.page, Cursor: cursorOf, Gone: func(err error) bool { return errors.Is(err, errGone) }}
+	return Source[int]{
+		Recent: c.recent, Follow: c.follow, Page: c.page, Cursor: cursorOf,
+		Gone: func(err error) bool { return errors.Is(err, errGone) },
+	}
 }
 
 func (c *chain) recent(_ context.Context, n int) (blocks []int, err error) {
@@ -175,15 +178,16 @@ func (c *chain) page(ctx context.Context, after string, n int) (blocks []int, er
 	return blocks, nil
 }
 
-// numberAfter returns the first block after a cursor, which may be between those of two blocks.
+// numberAfter returns the first block after a cursor. The cursor may be between the cursors of two blocks.
 func numberAfter(cursor string) (int, bool) {
 	n, err := strconv.Atoi(cursor[:min(len(cursor), 6)])
 	return n + 1, err == nil || cursor == ""
 }
 
+// between returns a cursor between those of blocks n and n+1.
 func between(n int) string { return fmt.Sprintf("%06d+", n) }
 
-// every matches the blocks that are divisible by n.
+// every returns an Eval that matches the blocks whose number is divisible by n.
 func every(n int) func(int) []byte {
 	return func(b int) []byte {
 		if b%n != 0 {
@@ -193,4 +197,5 @@ func every(n int) func(int) []byte {
 	}
 }
 
+// key returns the key of readers whose Eval is every(n).
 func key(n int) string { return "every " + strconv.Itoa(n) }

@@ -6,20 +6,21 @@ import (
 )
 
 const (
-	// maxEvidence is the maximum number of blocks before and after a page that are examined.
+	// maxEvidence is the maximum number of blocks that Complete examines on each side of a page.
 	maxEvidence = 128
 
-	// maxPageSpan is the maximum number of blocks of a window from the first to the last of a page, including those
-	// that the page leaves out.
+	// maxPageSpan is the maximum number of blocks in the window between the two cursors, including blocks that a page
+	// with these bounds omits because of its filter.
 	maxPageSpan = 512
 )
 
-// Complete reports whether the blocks of a window prove that no block is missing between two cursors, both exclusive:
-// no block of the workchain, or of all workchains that the Log has seen if workchain is nil.
+// Complete reports whether the blocks of w prove that no block is missing between the cursors after and before, both
+// exclusive. If workchain is not nil, only blocks in that workchain count; otherwise, blocks in all workchains that the
+// Log has seen count.
 //
-// Sequence numbers prove it if every shard of the workchain has a block at the first cursor or before it, one at the
-// second cursor or after it, and no number is skipped between them. If shards merge between the cursors, Complete
-// returns false: the merged shard continues only the higher of two numbers.
+// The proof uses sequence numbers. Every shard of the workchain must have a block at the first cursor or before it, and
+// a block at the second cursor or after it, and no number may be skipped between them. If shards merge between the
+// cursors, Complete returns false, because the merged shard continues only the higher of two numbers.
 func (l *Log[B]) Complete(w Window[B], workchain *int32, after, before string) bool {
 	if l.src.Place == nil || after < w.After {
 		return false
@@ -54,7 +55,7 @@ func (l *Log[B]) Complete(w Window[B], workchain *int32, after, before string) b
 	return entered && heads.continued(before)
 }
 
-// complete reports whether each workchain has a head for every shard, and there is at least one workchain.
+// complete reports whether there is at least one workchain and each workchain has a head for every shard.
 func (ls shardHeads) complete() bool {
 	for _, heads := range ls {
 		covered := uint64(0)
@@ -62,7 +63,7 @@ func (ls shardHeads) complete() bool {
 			if h.unknown {
 				return false
 			}
-			covered += lowestBit(h.shard) // a whole workchain has 1<<63, each half of it 1<<62
+			covered += lowestBit(h.shard) // 1<<63 for a whole workchain, 1<<62 for each half of it
 		}
 		if covered != wholeShard {
 			return false
@@ -71,12 +72,12 @@ func (ls shardHeads) complete() bool {
 	return len(ls) > 0
 }
 
-// continued reports whether each shard has a block at a cursor or after it.
+// continued reports whether the head of every shard is at the cursor or after it.
 func (ls shardHeads) continued(cursor string) bool {
 	return ls.all(func(h shardHead) bool { return h.cursor >= cursor })
 }
 
-// addWorkchain adds a workchain to those that the Log has seen.
+// addWorkchain records that the Log has seen a block of the workchain.
 func (l *Log[B]) addWorkchain(workchain int32) {
 	if known := *l.workchains.Load(); !slices.Contains(known, workchain) {
 		known = append(slices.Clone(known), workchain)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// windowOf returns a Log that has received some blocks, and a window with all of them except the first.
+// windowOf returns a Log that has received the given blocks, and a window with all of them except the first.
 func windowOf(seen []shardBlock) (*Log[shardBlock], Window[shardBlock]) {
 	l := New(Source[shardBlock]{
 		Cursor: cursorOfShardBlock, Place: func(p shardBlock) Place { return p.Place },
@@ -16,7 +16,7 @@ func windowOf(seen []shardBlock) (*Log[shardBlock], Window[shardBlock]) {
 	return l, Window[shardBlock]{Blocks: seen[1:], After: cursorOfShardBlock(seen[0])}
 }
 
-// Chains split and merge at random, and lack random blocks.
+// The chains in this test split and merge at random, and lack random blocks.
 func TestPageThatLacksABlockIsNotComplete(t *testing.T) {
 	complete, lacking := 0, 0
 	for seed := range uint64(300) {
@@ -50,7 +50,8 @@ func TestPageThatLacksABlockIsNotComplete(t *testing.T) {
 			}
 			switch got := l.Complete(w, workchain, cursorOf(first), cursorOf(next)); {
 			case got && lacks:
-				t.Fatalf("seed %d: a page between %d and %d is complete, but lacks a block of %v", seed, first, next, missing)
+				t.Fatalf("seed %d: Complete is true between blocks %d and %d although one of %v is missing",
+					seed, first, next, missing)
 			case got:
 				complete++
 			case lacks:
@@ -59,7 +60,7 @@ func TestPageThatLacksABlockIsNotComplete(t *testing.T) {
 		}
 	}
 	if complete < 10_000 || lacking < 1000 {
-		t.Errorf("only %d pages are complete, and %d lack a block", complete, lacking)
+		t.Errorf("the random runs cover too few cases: %d pages are complete, and %d lack a block", complete, lacking)
 	}
 }
 
@@ -81,41 +82,53 @@ func TestCompleteRequiresABlockOfEveryShardOnBothSides(t *testing.T) {
 		after, before int
 		want          bool
 	}{
-		{"one shard", chain(m(1), m(2), m(3), m(4), m(5)), &master, 2, 4, true},
-		{"one shard, of all workchains", chain(m(1), m(2), m(3), m(4), m(5)), nil, 2, 4, true},
-		{"no block before it but the window's edge", chain(m(1), m(2), m(3), m(4), m(5)), &master, 1, 4, false},
-		{"nothing at its end", chain(m(1), m(2), m(3), m(4)), &master, 2, 5, false},
-		{"a gap in it", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 5, false},
-		{"a gap at its beginning", chain(m(1), m(2), m(4), m(5), m(6)), &master, 2, 5, false},
-		{"a gap at its end", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 4, false},
-		{"a gap before it", chain(m(1), m(3), m(4), m(5), m(6)), &master, 3, 5, true},
-		{"another workchain's gap", chain(m(1), m(2), at(wholeShard, 1), m(3), at(wholeShard, 3), m(4), m(5)), &master, 2, 7, true},
-		{"another workchain's gap, of all",
+		{"one workchain", chain(m(1), m(2), m(3), m(4), m(5)), &master, 2, 4, true},
+		{"all workchains", chain(m(1), m(2), m(3), m(4), m(5)), nil, 2, 4, true},
+		{"the page begins where the window begins", chain(m(1), m(2), m(3), m(4), m(5)), &master, 1, 4, false},
+		{"no block at or after the page's end", chain(m(1), m(2), m(3), m(4)), &master, 2, 5, false},
+		{"a gap inside the page", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 5, false},
+		{"a gap at the page's beginning", chain(m(1), m(2), m(4), m(5), m(6)), &master, 2, 5, false},
+		{"a gap at the page's end", chain(m(1), m(2), m(3), m(5), m(6)), &master, 2, 4, false},
+		{"a gap before the page", chain(m(1), m(3), m(4), m(5), m(6)), &master, 3, 5, true},
+		{"a gap in another workchain",
+			chain(m(1), m(2), at(wholeShard, 1), m(3), at(wholeShard, 3), m(4), m(5)), &master, 2, 7, true},
+		{"all workchains, one of which has a gap",
 			chain(m(1), m(2), at(wholeShard, 1), m(3), at(wholeShard, 3), m(4), m(5)), nil, 3, 6, false},
-		{"a workchain that has had no block before it", chain(m(1), m(2), m(3), at(wholeShard, 1), m(4), m(5)), nil, 2, 5, false},
-		{"a workchain of before the window", chain(at(wholeShard, 1), m(1), m(2), m(3), m(4)), nil, 2, 4, false},
-		{"half a workchain", chain(at(a, 1), at(a, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 2, 4, false},
-		{"both halves", chain(m(1), at(a, 2), at(b, 2), at(a, 3), at(b, 3), at(a, 4)), &zero, 3, 5, true},
-		{"one half has nothing after it", chain(m(1), at(a, 2), at(b, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 3, 5, false},
-		{"a split", chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(b, 3), at(a, 4), at(b, 4)), &zero, 3, 6, true},
-		{"a split, of which half has not come",
+		{"a workchain whose first block is inside the page",
+			chain(m(1), m(2), m(3), at(wholeShard, 1), m(4), m(5)), nil, 2, 5, false},
+		{"a workchain that has blocks only before the window",
+			chain(at(wholeShard, 1), m(1), m(2), m(3), m(4)), nil, 2, 4, false},
+		{"only one half of the workchain has blocks",
+			chain(at(a, 1), at(a, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 2, 4, false},
+		{"both halves of the workchain have blocks",
+			chain(m(1), at(a, 2), at(b, 2), at(a, 3), at(b, 3), at(a, 4)), &zero, 3, 5, true},
+		{"one half has no block after the page",
+			chain(m(1), at(a, 2), at(b, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 3, 5, false},
+		{"a split",
+			chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(b, 3), at(a, 4), at(b, 4)),
+			&zero, 3, 6, true},
+		{"a split, the second half has no block",
 			chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(a, 4), at(a, 5)), &zero, 3, 5, false},
-		{"a split, the second half comes after it",
+		{"a split, the first block of the second half is after the page",
 			chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(a, 4), at(b, 3)), &zero, 3, 5, true},
-		{"a split, the second half skips one",
+		{"a split, the second half skips a number",
 			chain(m(1), at(wholeShard, 1), at(wholeShard, 2), at(a, 3), at(a, 4), at(b, 4)), &zero, 3, 5, false},
-		{"a merge", chain(m(1), at(a, 1), at(b, 5), at(wholeShard, 6), at(wholeShard, 7), at(wholeShard, 8)), &zero, 3, 5, false},
-		{"a merge before it", chain(m(1), at(a, 1), at(b, 5), at(wholeShard, 6), at(wholeShard, 7), at(wholeShard, 8)), &zero, 4, 6, true},
+		{"a merge inside the page",
+			chain(m(1), at(a, 1), at(b, 5), at(wholeShard, 6), at(wholeShard, 7), at(wholeShard, 8)),
+			&zero, 3, 5, false},
+		{"a merge before the page",
+			chain(m(1), at(a, 1), at(b, 5), at(wholeShard, 6), at(wholeShard, 7), at(wholeShard, 8)),
+			&zero, 4, 6, true},
 		{"no block of the workchain", chain(m(1), m(2), m(3), m(4)), &zero, 2, 3, false},
 	} {
 		l, w := windowOf(row.blocks)
 		if got := l.Complete(w, row.workchain, cursorOf(row.after), cursorOf(row.before)); got != row.want {
-			t.Errorf("%s: complete %v, want %v", row.what, got, row.want)
+			t.Errorf("%s: Complete is %v, want %v", row.what, got, row.want)
 		}
 	}
 }
 
-func TestCompleteExaminesFewBlocks(t *testing.T) {
+func TestCompleteExaminesLimitedNumberOfBlocks(t *testing.T) {
 	var seen []shardBlock
 	for n := range 10_000 {
 		seen = append(seen, shardBlock{n + 1, Place{-1, wholeShard, uint32(n)}})
@@ -127,13 +140,13 @@ func TestCompleteExaminesFewBlocks(t *testing.T) {
 	for _, span := range []int{2, maxPageSpan} {
 		places = 0
 		if !l.Complete(w, &workchain, cursorOf(5000), cursorOf(5000+span)) {
-			t.Errorf("a page of %d blocks is not complete", span)
+			t.Errorf("Complete is false for a page of %d blocks, want true", span)
 		}
 		if most := span + 2*maxEvidence; places > most {
-			t.Errorf("a page of %d blocks examined %d, want at most %d", span, places, most)
+			t.Errorf("Complete examined %d blocks for a page of %d, want at most %d", places, span, most)
 		}
 	}
 	if l.Complete(w, &workchain, cursorOf(5000), cursorOf(5002+maxPageSpan)) {
-		t.Error("a larger page is complete")
+		t.Error("Complete is true for a page that exceeds maxPageSpan, want false")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-func TestIdleReaderNeedsLittleMemory(t *testing.T) {
+func TestIdleReaderUsesAtMost200Bytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
 		l := open(t, newChain(0), Options[int]{})
@@ -23,10 +23,10 @@ func TestIdleReaderNeedsLittleMemory(t *testing.T) {
 			readers[i], _ = l.Join(Interest[int]{Eval: eval, Wake: wake})
 		}
 		if each := int(heapInUse()-before) / n; each > 200 {
-			t.Errorf("%d bytes for an idle reader, want at most 200", each)
+			t.Errorf("an idle reader uses %d bytes, want at most 200", each)
 		}
 		if now := runtime.NumGoroutine(); now > goroutines+1 {
-			t.Errorf("%d goroutines more for %d readers", now-goroutines, n)
+			t.Errorf("%d readers started %d goroutines, want at most 1", n, now-goroutines)
 		}
 		runtime.KeepAlive(readers)
 	})
@@ -39,9 +39,9 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-func BenchmarkDeliverTenThousandReaders(b *testing.B) {
-	for _, feeds := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("feeds=%d", feeds), func(b *testing.B) {
+func BenchmarkDeliverToTenThousandReaders(b *testing.B) {
+	for _, groups := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
 			l := New(newChain(0).source(), Options[int]{})
 			l.started = true // the benchmark delivers the blocks itself
 			l.positioned = true
@@ -49,7 +49,7 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 			var got atomic.Int64
 			for i := range 10_000 {
 				var r *Reader[int]
-				r, _ = l.Join(Interest[int]{Key: key(i % feeds), Eval: eval, Wake: func() {
+				r, _ = l.Join(Interest[int]{Key: key(i % groups), Eval: eval, Wake: func() {
 					if item, err := r.Next(); item.Payload != nil && err == nil {
 						got.Add(1)
 					}
@@ -60,27 +60,27 @@ func BenchmarkDeliverTenThousandReaders(b *testing.B) {
 				l.accept(n)
 			}
 			if want := int64(l.Stats().Blocks) * 10_000; got.Load() != want {
-				b.Fatalf("%d items, want %d", got.Load(), want)
+				b.Fatalf("readers received %d items, want %d", got.Load(), want)
 			}
 		})
 	}
 }
 
-func TestCatchingUpReaderNeedsLittleMemoryAndReleasesIt(t *testing.T) {
+func TestCatchingUpReaderUsesLittleMemoryAndReleasesIt(t *testing.T) {
 	type block struct {
 		number int
 		cursor string
-		_      [104]byte // somewhat larger than a block of a chain
+		_      [104]byte // makes it a little larger than a block of a chain
 	}
 	synctest.Test(t, func(t *testing.T) {
 		const n = 200
 		c := newChain(5000)
-		made := func(b int) *block { return &block{number: b, cursor: cursorOf(b)} }
+		newBlock := func(b int) *block { return &block{number: b, cursor: cursorOf(b)} }
 		l := New(Source[block]{
 			Recent: func(ctx context.Context, n int) (blocks []block, err error) {
 				numbers, err := c.recent(ctx, n)
 				for _, b := range numbers {
-					blocks = append(blocks, *made(b))
+					blocks = append(blocks, *newBlock(b))
 				}
 				return blocks, err
 			},
@@ -94,7 +94,7 @@ func TestCatchingUpReaderNeedsLittleMemoryAndReleasesIt(t *testing.T) {
 			Page: func(ctx context.Context, after string, n int) (blocks []block, err error) {
 				numbers, err := c.page(ctx, after, n)
 				for _, b := range numbers {
-					blocks = append(blocks, *made(b))
+					blocks = append(blocks, *newBlock(b))
 				}
 				return blocks, err
 			},
@@ -107,7 +107,7 @@ func TestCatchingUpReaderNeedsLittleMemoryAndReleasesIt(t *testing.T) {
 			after := cursorOf(i)
 			readers[i], _ = l.Join(Interest[block]{After: &after, Eval: func(b block) []byte { return []byte{1} }})
 		}
-		for range 150 { // each at a page of its own
+		for range 150 { // each reader is at a different page
 			for _, r := range readers {
 				if _, err := r.Next(); err != nil {
 					t.Fatal(err)
@@ -116,11 +116,11 @@ func TestCatchingUpReaderNeedsLittleMemoryAndReleasesIt(t *testing.T) {
 			synctest.Wait()
 		}
 		each := int(heapInUse()-before) / n
-		t.Logf("%d bytes for a reader that is catching up", each)
+		t.Logf("a reader that is catching up uses %d bytes", each)
 		if each > 64<<10 {
-			t.Errorf("%d bytes for a reader that is catching up, want at most 64 KiB", each)
+			t.Errorf("a reader that is catching up uses %d bytes, want at most 64 KiB", each)
 		}
-		// One that has ended in the bubble's eyes may have a last step to go.
+		// A goroutine that the synctest bubble considers ended may still have to exit.
 		for range 100_000 {
 			if runtime.NumGoroutine() <= goroutines {
 				break
@@ -128,7 +128,8 @@ func TestCatchingUpReaderNeedsLittleMemoryAndReleasesIt(t *testing.T) {
 			runtime.Gosched()
 		}
 		if l.Stats().CatchingUp != n || runtime.NumGoroutine() > goroutines {
-			t.Errorf("%d are catching up, %d goroutines more", l.Stats().CatchingUp, runtime.NumGoroutine()-goroutines)
+			t.Errorf("%d readers are catching up, want %d; they started %d goroutines, want 0",
+				l.Stats().CatchingUp, n, runtime.NumGoroutine()-goroutines)
 		}
 		for range 5000 {
 			for _, r := range readers {
@@ -140,9 +141,10 @@ func TestCatchingUpReaderNeedsLittleMemoryAndReleasesIt(t *testing.T) {
 		}
 		c.pages = nil
 		each = int(heapInUse()-before) / n
-		t.Logf("%d bytes when it has caught up", each)
+		t.Logf("a reader that has caught up uses %d bytes", each)
 		if each > 1<<10 || l.Stats().CatchingUp > 0 {
-			t.Errorf("%d bytes for a reader that has caught up; %d are catching up", each, l.Stats().CatchingUp)
+			t.Errorf("a reader that has caught up uses %d bytes, want at most 1 KiB; %d readers are still catching up",
+				each, l.Stats().CatchingUp)
 		}
 		runtime.KeepAlive(readers)
 		if err := l.Close(t.Context()); err != nil {

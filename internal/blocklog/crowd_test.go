@@ -19,7 +19,9 @@ func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
 			c.replay, c.recents = 3, 200
-			l := open(t, c, Options[int]{Window: 1 << (20 - 7*(seed%3)), MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+			l := open(t, c, Options[int]{
+				Window: 1 << (20 - 7*(seed%3)), MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond,
+			})
 			l.held.limit = []int{2, maxHeldPages}[seed%2]
 			l.Start()
 			synctest.Wait()
@@ -39,10 +41,11 @@ func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
 				case <-finished:
 					synctest.Wait()
 					if got := l.Stats(); got.Readers != 0 || got.Groups != 0 || got.CatchingUp != 0 {
-						t.Errorf("stats %+v when all have left", got)
+						t.Errorf("stats are %+v after all readers were closed, want no readers", got)
 					}
 					if len(l.pages) > 0 || l.queue.Len() > 0 {
-						t.Errorf("%d pages, %d queued when all have left", len(l.pages), l.queue.Len())
+						t.Errorf("%d pages are in memory and %d are queued after all readers were closed, want 0",
+							len(l.pages), l.queue.Len())
 					}
 					return
 				case <-time.After(time.Millisecond):
@@ -90,7 +93,7 @@ func TestCloseEndsConcurrentReadersAtTheirPositions(t *testing.T) {
 					}
 					at, _ := strconv.Atoi(r.Cursor())
 					if want := upTo(1, at, step); !slices.Equal(got, want) {
-						t.Errorf("closed at %d after %v, want %v", at, got, want)
+						t.Errorf("a reader at block %d has received blocks %v, want %v", at, got, want)
 					}
 				})
 			}
@@ -104,8 +107,8 @@ func TestCloseEndsConcurrentReadersAtTheirPositions(t *testing.T) {
 	}
 }
 
-// readSome joins, reads a random number of matches when it is woken, checks that none is missing, and leaves. Half of
-// the time another goroutine is still reading when it leaves.
+// readSome joins a reader, reads a random number of matches, and checks that none is missing. Then another goroutine
+// closes the reader while readSome still calls Next.
 func readSome(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) {
 	step, want := 1+rnd.IntN(3), rnd.IntN(400)
 	var after *string
@@ -146,7 +149,8 @@ func readSome(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) {
 		got, _ := strconv.Atoi(string(item.Payload))
 		exact := n > 0 || after != nil
 		if exact && got != before+step || !exact && got <= before || r.Cursor() < item.Cursor {
-			t.Errorf("block %d after %d, step %d, cursor %q", got, before, step, r.Cursor())
+			t.Errorf("received block %d after %d although every block divisible by %d matches; Cursor is %q",
+				got, before, step, r.Cursor())
 		}
 		before = got
 		if n++; n%50 == 0 {

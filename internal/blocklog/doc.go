@@ -1,32 +1,33 @@
-// Package blocklog distributes one stream of blocks to all its readers. It follows the source once for all of them, and
-// readers with equal keys share one evaluation of each block. A Reader is a position in the log instead of a queue: a
-// slow reader needs no more memory than a fast one.
+// Package blocklog distributes one stream of blocks to many readers. It follows the source once for all of them, and
+// readers with equal keys share one evaluation of each block. A [Reader] is a position in the log, not a queue, so a
+// slow Reader needs no more memory than a fast one.
 //
-// The package does not know how readers use a block. A block is any B with a cursor, a string that increases from each
-// block to the next.
+// The package does not know what a block contains: a block can have any type. Each block has a cursor, a string that
+// increases from one block to the next.
 //
 // The life of a block:
 //
 //	      Source.Follow
 //	            |
-//	  accept (follow.go): its cursor must increase
+//	  accept (follow.go): the block's cursor must be higher than the last one
 //	            |
 //	  check (shardheads.go): does its sequence number continue its shard?
 //	            |
-//	    yes     |     no: a block is or may be missing
+//	    yes     |     no: a block before it is or may be missing
 //	+-----------+-----------------+
 //	|                             |
 //	|             repair (repair.go, predecessors.go): call the source for up to 5 s
 //	|                |                               |
-//	|              found                       not found
-//	|     insert it in its place; readers  readers end with ErrGap,
-//	|     that are past it end with        the window starts again
-//	|     ErrGap                                     |
+//	|              found                         not found
+//	|     insert missing blocks in         end the affected readers
+//	|     their places; end readers        with ErrGap; start the
+//	|     that received later blocks       window again
+//	|     with ErrGap                                |
 //	+----------------+-------------------------------+
 //	                 |
-//	  admit (follow.go): the newest block of the window (window.go)
+//	  admit (follow.go): it becomes the newest block of the window (window.go)
 //	                 |
-//	  deliver (sharegroup.go): evaluated once for each key, on all processors
+//	  deliver (follow.go, sharegroup.go): evaluated once for each key, on all processors
 //	                 |
 //	  Reader.Next (reader.go)
 //	    live:         takes the payload from its group
@@ -34,9 +35,10 @@
 //	    catching up:  reads pages of stored blocks (catchup.go, pageread.go),
 //	                  whose sequence numbers are also checked (pagecheck.go),
 //	                  until its cursor is in the window (handover.go)
-//	    ended:        [Lost] contains the cursor from which to resume
+//	    ended:        returns a Lost with the cursor from which to resume
 //
-// The log remembers gaps that were found late (lategap.go). If a client resumes with a cursor that it received while a
-// block was missing, its Reader ends with ErrGap at once. If the source has no Place function, sequence numbers are not
-// checked.
+// If the source fails during the search for blocks that only may be missing, the log admits the block and repeats the
+// search later. The log remembers gaps that were found late (lategap.go): if a client resumes from a cursor that it
+// received while a block was missing, its Reader ends with ErrGap at once. If the source has no Place function, the log
+// does not check sequence numbers.
 package blocklog

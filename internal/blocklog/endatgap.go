@@ -1,11 +1,15 @@
 package blocklog
 
-// endAtGap ends the members with ErrGap, at the cursor before a gap or at their earlier position, and returns their
-// number. It ends live members, and members that are catching up and have received a block after the cursor. Members
-// that are catching up and have passed the cursor without receiving a block continue at the cursor. Members whose
-// client knows of the gap are not affected.
+// endAtGap ends the members that a gap affects with ErrGap, and returns their number. cursor is the position before the
+// gap. A member ends at the cursor, or at its own position if that is earlier.
 //
-// number is the gap's number, and lasting its number among the lasting gaps. Called with the log's lock held.
+//   - A live member ends.
+//   - A member that is catching up ends if it has received a block after the cursor. If it has passed the cursor
+//     without receiving a block, it continues from the cursor.
+//   - A member that is catching up and has not passed the cursor is not affected.
+//   - A member to whose client the gap has been reported is not affected.
+//
+// number is the gap's number, and lasting is its number among the lasting gaps. The caller must hold the log's lock.
 func (g *shareGroup[B]) endAtGap(
 	cursor string, number, lasting uint32, delivered mark, wakes []func(),
 ) (int, []func()) {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// readerPastGap returns a reader of the base chain that has passed its missing blocks 3 and 4 with blocks of the
-// masterchain.
+// readerPastGap returns a reader that matches blocks of the base chain. It is catching up and has passed the place of
+// the missing blocks 3 and 4 of the base chain. It has passed only blocks of the masterchain, so it has received
+// nothing.
 func readerPastGap(t *testing.T) (*shardSource, *Log[shardBlock], *Reader[shardBlock]) {
 	f := newShardSource()
 	f.grow(master(1), base(1))
@@ -26,18 +27,19 @@ func readerPastGap(t *testing.T) (*shardSource, *Log[shardBlock], *Reader[shardB
 	r := joinAt(t, l, i, 2)
 	for r.Cursor() < cursorOf(60) {
 		if got, err := takeAll(r); err != nil || len(got) > 0 {
-			t.Fatalf("read %d, %v", got, err)
+			t.Fatalf("read blocks %d and error %v, want nothing", got, err)
 		}
 		synctest.Wait()
 	}
 	return f, l, r
 }
 
-// A catching-up reader that has passed the gap only with blocks that do not match receives all blocks that are found.
-func TestReaderThatPassedAGapWithoutMatchesContinuesBeforeIt(t *testing.T) {
+// A reader that is catching up and has received no block after the gap receives all blocks that are found.
+func TestReaderWithoutBlocksAfterAGapContinuesBeforeTheGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, l, r := readerPastGap(t)
-		if _, err := takeAll(joinAt(t, l, blocksOf(-1), 10)); err != nil { // its page replaces the held one
+		// The page of this reader replaces the held page.
+		if _, err := takeAll(joinAt(t, l, blocksOf(-1), 10)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(holdTime)
@@ -46,16 +48,38 @@ func TestReaderThatPassedAGapWithoutMatchesContinuesBeforeIt(t *testing.T) {
 		f.grow(base(4))
 		time.Sleep(repairTimeout + time.Second)
 		if got, gap := readToEnd(t, r); !slices.Equal(got, []int{3}) || gap != cursorOf(3) {
-			t.Errorf("read %d, gap after %q; want block 3 and a gap after it", got, gap)
+			t.Errorf("read blocks %d and a gap after %q, want block 3 and a gap after it", got, gap)
 		}
 	})
 }
 
-func TestResumePointOfReaderThatPassedAGapWithoutMatchesIsBeforeIt(t *testing.T) {
+func TestResumePointOfReaderWithoutBlocksAfterAGapIsBeforeTheGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, r := readerPastGap(t)
 		f.grow(base(4))
 		time.Sleep(time.Second)
 		expectResumePoint(t, "the reader", r, 2, false)
+	})
+}
+
+// Next has not been called since a gap ended the reader, and another missing block is found before Next is called.
+func TestGapIsStillReportedAfterAnotherGapIsRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(Place{0, left, 1}, Place{0, right, 1}, master(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf(0))
+		f.lacks[6] = true
+		f.growSkipped([]int{4, 6},
+			Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, master(2), Place{0, right, 4})
+		time.Sleep(repairTimeout)
+		synctest.Wait()
+		f.grow(Place{0, left, 3}) // block 4 is found
+		synctest.Wait()
+		if l.Stats().GapsRepaired != 1 || l.Stats().EndedByGap != 1 {
+			t.Errorf("got stats %+v, want one repaired gap and one ended reader", l.Stats())
+		}
+		expectGap(t, r, 3)
 	})
 }

@@ -9,41 +9,42 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// ErrSourceStalled is passed to Events.Failed when no block has arrived for Options.Silence.
-var ErrSourceStalled = errors.New("blocklog: no block for too long")
+// ErrSourceStalled is the error that Events.Failed receives if no block has arrived for Options.Silence.
+var ErrSourceStalled = errors.New("blocklog: the source has not yielded a block for too long")
 
-// Events receives the events of a stream. Each function may be nil. Block and Gap are called one at a time, in order,
-// by the goroutine that follows the source. Failed and Recovered are called one at a time, in order; Failed may also be
-// called by a timer. The functions may use the Log and its Readers. They must not call [Log.Close], and must not block,
-// because that delays the next block of all readers. A panic is logged and has no other effect.
+// Events contains functions that the Log calls when something happens in the stream. Each function may be nil. Block,
+// Dropped and Gap are called by the goroutine that follows the source, one at a time and in order. Failed and Recovered
+// are also called one at a time and in order, but Failed may be called by a timer. The functions may use the Log and
+// its Readers. They must not call [Log.Close], and must not block, because that delays the next block for all Readers.
+// A panic in one of them is logged and has no other effect.
 type Events[B any] struct {
-	// Block is called for each accepted block, after it was delivered.
+	// Block is called for each accepted block after it was delivered.
 	Block func(b B)
 
-	// Dropped is called for each block that is not accepted, because it is not after the newest block.
+	// Dropped is called for each block that the Log does not accept because it is not after the newest block.
 	Dropped func(b B)
 
-	// Failed is called when Follow has ended with err, and is called again after wait. It is also called with an error
-	// that wraps ErrSourceStalled and no wait when Follow continues, but no block has arrived for Options.Silence.
+	// Failed is called when Follow has ended with err; the Log calls Follow again after wait. Failed is also called if
+	// Follow has not ended but no block has arrived for Options.Silence. Then err wraps ErrSourceStalled and wait is 0.
 	Failed func(err error, wait time.Duration)
 
-	// Recovered is called when the first block arrives after a failure. down is the time since the first failure or, if
-	// that was a silence, since the block before it.
+	// Recovered is called when the first block arrives after a failure. down is the time since the first failure after
+	// the last block. If that failure was a silence, down also includes the silence.
 	Recovered func(down time.Duration)
 
-	// Gap is called when the search for the blocks of a gap has ended. repaired reports whether they were found, after
-	// is a cursor before the gap, and ended is the number of Readers that ended with ErrGap.
+	// Gap is called when the search for the missing blocks of a gap has ended. repaired reports whether the blocks were
+	// found, after is a cursor before the gap, and ended is the number of Readers that ended with ErrGap.
 	Gap func(workchain int32, after string, repaired bool, ended int)
 }
 
-// callEvent calls a function of Events.
+// callEvent calls a function of Events and logs its panic.
 func (l *Log[B]) callEvent(event func()) {
 	if err := guard.Run(event); err != nil {
-		l.logPanic("event panicked", err, "")
+		l.logPanic("event function panicked", err, "")
 	}
 }
 
-// failed reports a failure to Events. Called with eventMu held.
+// failed reports a failure to Events. The caller must hold l.eventMu.
 func (l *Log[B]) failed(err error, wait time.Duration) {
 	if l.downSince.IsZero() {
 		l.downSince = time.Now()
@@ -56,7 +57,8 @@ func (l *Log[B]) failed(err error, wait time.Duration) {
 	}
 }
 
-// blockArrived records that the source has yielded a new block.
+// blockArrived records that the source has yielded a new block. If the source had failed before, blockArrived reports
+// that it has recovered.
 func (l *Log[B]) blockArrived() {
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
@@ -75,8 +77,8 @@ func (l *Log[B]) blockArrived() {
 	}
 }
 
-// watchSilence starts the timer that detects silence, and returns a function that stops it. restart ends the present
-// attempt.
+// watchSilence starts the timer that detects silence, and returns a function that stops the timer. restart ends the
+// current attempt to follow the source.
 func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
 	if l.opts.Silence < 0 {
 		return func() {}
@@ -98,8 +100,9 @@ func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
 	}
 }
 
-// reportSilence is called by the timer. It reports whether the source is silent: a block may have arrived, or the
-// attempt may have ended, before it got the lock. An attempt does not end during the call.
+// reportSilence is called by the timer that detects silence. It returns true if the source is silent, and reports each
+// silence once. It returns false if a block arrived or the attempt ended before reportSilence acquired the lock. The
+// attempt does not end during the call.
 func (l *Log[B]) reportSilence() bool {
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
@@ -116,11 +119,11 @@ func (l *Log[B]) reportSilence() bool {
 	return true
 }
 
-// hangTimeout is the time that Follow has to yield a block after Page has returned it.
+// hangTimeout is the maximum time that Follow may take to yield a block that Page has returned.
 const hangTimeout = time.Second
 
-// probe restarts a Follow that hangs: one that does not yield a block although the source
-// has, or had, one after the newest.
+// probe restarts Follow if it hangs. Follow hangs if it does not yield the block after the newest one although the
+// source has that block, or had it and has pruned it.
 func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	l.mu.Lock()
 	if l.ctx.Err() != nil || !l.positioned {
@@ -131,7 +134,7 @@ func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	newest := l.view.Load().newest.cursor
 	l.mu.Unlock()
 	newer := false
-	_ = guard.Run(func() { // the next attempt handles a failure
+	_ = guard.Run(func() { // if the call fails, the timer calls probe again
 		blocks, err := l.src.Page(l.ctx, newest, 1)
 		newer = err == nil && len(blocks) > 0 && l.src.Cursor(blocks[0]) > newest || err != nil && l.src.Gone(err)
 	})
@@ -157,24 +160,27 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 	if !positioned {
 		from = slog.Bool("from_head", true)
 	}
-	l.logLine(slog.LevelWarn, "block source failed", "error", err, "attempt", attempt, from, "wait", wait, guard.Stack(err))
+	l.logLine(slog.LevelWarn, "block source failed", "error", err, "attempt", attempt, from, "wait", wait,
+		guard.Stack(err))
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
 	l.failed(err, wait)
 }
 
-// logPage logs the failure of a page, at most once per MaxBackoff: there may be as many pages as readers.
+// logPage logs that a page could not be read or has a gap. It logs at most once per MaxBackoff, because there may be as
+// many pages as readers.
 func (l *Log[B]) logPage(after string, err error) {
 	l.mu.Lock()
 	l.pageFailures++
 	n, now := l.pageFailures, time.Now()
-	tell := l.ctx.Err() == nil && !now.Before(l.nextPageLine)
-	if tell {
+	due := l.ctx.Err() == nil && !now.Before(l.nextPageLine)
+	if due {
 		l.pageFailures, l.nextPageLine = 0, now.Add(l.opts.MaxBackoff)
 	}
 	l.mu.Unlock()
-	if tell {
-		l.logLine(slog.LevelWarn, "block page failed", "error", err, "after", after, "failures", n, guard.Stack(err))
+	if due {
+		l.logLine(slog.LevelWarn, "reading a page of blocks failed", "error", err, "after", after, "failures", n,
+			guard.Stack(err))
 	}
 }
 
@@ -182,7 +188,7 @@ func (l *Log[B]) logPanic(what string, err error, cursor string) {
 	l.logLine(slog.LevelError, what, "error", err, "cursor", cursor, guard.Stack(err))
 }
 
-// logLine writes a log line. If the host's handler panics, blocks are still delivered, and the line is lost.
+// logLine writes a log line. If the host's log handler panics, the line is lost, but blocks are still delivered.
 func (l *Log[B]) logLine(level slog.Level, what string, args ...any) {
 	_ = guard.Run(func() { l.opts.Logger.Log(context.Background(), level, what, args...) })
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// An eventLog records the Failed and Recovered events, with the time of each in seconds.
+// An eventLog records the Block, Failed and Recovered events, with the time of each in seconds.
 type eventLog struct {
 	mu      sync.Mutex
 	start   time.Time
@@ -38,7 +38,8 @@ func (d *eventLog) events() Events[int] {
 func (d *eventLog) write(what string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.entries = append(d.entries, fmt.Sprint(time.Since(d.start).Round(time.Second), " ", what, " ", fmt.Sprint(args...)))
+	at := time.Since(d.start).Round(time.Second)
+	d.entries = append(d.entries, fmt.Sprint(at, " ", what, " ", fmt.Sprint(args...)))
 }
 
 func (d *eventLog) expect(t *testing.T, want ...string) {
@@ -47,7 +48,7 @@ func (d *eventLog) expect(t *testing.T, want ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !slices.Equal(d.entries, want) {
-		t.Errorf("events\n%s\nwant\n%s", strings.Join(d.entries, "\n"), strings.Join(want, "\n"))
+		t.Errorf("got events\n%s\nwant\n%s", strings.Join(d.entries, "\n"), strings.Join(want, "\n"))
 	}
 	d.entries = nil
 }
@@ -75,11 +76,13 @@ func TestSilenceAndRecoveryAreReportedOnce(t *testing.T) {
 		d.mu.Unlock()
 		time.Sleep(time.Minute)
 		d.expect(t, "1h1m55s silent 0s")
-		c.set(func() { c.down = errDown }) // for less than the silence
+		c.set(func() { c.down = errDown }) // the log is closed before the next silence
 		time.Sleep(5 * time.Second)
 		shut(t, l)
-		if got := text.String(); strings.Count(got, "level=WARN msg=\"block source is silent\" for=20s") != 2 || strings.Count(got, "level=INFO msg=\"block source recovered\" down=1h0m0s") != 1 {
-			t.Errorf("log:\n%s", got)
+		got := text.String()
+		if strings.Count(got, "level=WARN msg=\"block source is silent\" for=20s") != 2 ||
+			strings.Count(got, "level=INFO msg=\"block source recovered\" down=1h0m0s") != 1 {
+			t.Errorf("want two lines about silence and one about a recovery of 1 h in the log:\n%s", got)
 		}
 		time.Sleep(time.Hour)
 	})
@@ -106,11 +109,13 @@ func TestRepeatedBlocksDoNotEndSilence(t *testing.T) {
 	})
 }
 
-func TestEachFailureAndOneRecoveryAreReported(t *testing.T) {
+func TestEveryFailureButOnlyOneRecoveryIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d eventLog
-		src, _, _ := scripted(gives(nil, 1), gives(errDown), gives(errDown, 1), gives(nil, 2, 3))
-		l := New(src, Options[int]{Logger: quiet, MinBackoff: time.Second, MaxBackoff: time.Second, Silence: time.Minute, Events: d.events()})
+		src, _, _ := scripted(yields(nil, 1), yields(errDown), yields(errDown, 1), yields(nil, 2, 3))
+		l := New(src, Options[int]{
+			Logger: quiet, MinBackoff: time.Second, MaxBackoff: time.Second, Silence: time.Minute, Events: d.events(),
+		})
 		l.Start()
 		time.Sleep(time.Hour)
 		shut(t, l)
@@ -122,11 +127,13 @@ func TestEachFailureAndOneRecoveryAreReported(t *testing.T) {
 func TestDowntimeCountsFromFirstFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d eventLog
-		src, _, _ := scripted(gives(errDown), func(yield func(int, error) bool) {
+		src, _, _ := scripted(yields(errDown), func(yield func(int, error) bool) {
 			time.Sleep(time.Minute)
 			yield(1, nil)
 		})
-		l := New(src, Options[int]{Logger: quiet, MinBackoff: time.Second, MaxBackoff: time.Second, Events: d.events()})
+		l := New(src, Options[int]{
+			Logger: quiet, MinBackoff: time.Second, MaxBackoff: time.Second, Events: d.events(),
+		})
 		l.Start()
 		time.Sleep(61500 * time.Millisecond)
 		shut(t, l)
@@ -146,7 +153,7 @@ func TestSilenceIsNotReportedBetweenAttempts(t *testing.T) {
 	})
 }
 
-func TestPanickingEventsDoNotStopBlocks(t *testing.T) {
+func TestPanickingEventFunctionsDoNotStopBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, text := logged()
 		f := newShardSource()
@@ -168,43 +175,43 @@ func TestPanickingEventsDoNotStopBlocks(t *testing.T) {
 		expectNow(t, r, 2, 3)
 		for _, event := range []string{"block", "failed", "recovered", "gap"} {
 			if !strings.Contains(text.String(), `error="panic: `+event+`"`) {
-				t.Errorf("the log does not contain %q", event)
+				t.Errorf("the log does not contain the panic of the %s function", event)
 			}
 		}
 	})
 }
 
-func TestEventsMayReadTheLog(t *testing.T) {
+func TestEventFunctionsMayUseTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
 		var l *Log[shardBlock]
-		asked := map[string]bool{}
-		ask := func(what string) {
-			asked[what] = true
+		called := map[string]bool{}
+		use := func(event string) {
+			called[event] = true
 			l.Stats()
 			l.Window()
 			joinAt(t, l, blocksOf()).Close()
 		}
 		f.recents = 2
 		l = New(f.source(), Options[shardBlock]{Logger: quiet, Events: Events[shardBlock]{
-			Block:     func(shardBlock) { ask("block") },
-			Failed:    func(error, time.Duration) { ask("failed") },
-			Recovered: func(time.Duration) { ask("recovered") },
+			Block:     func(shardBlock) { use("block") },
+			Failed:    func(error, time.Duration) { use("failed") },
+			Recovered: func(time.Duration) { use("recovered") },
 			Gap: func(int32, string, bool, int) {
-				ask("gap")
+				use("gap")
 				if at, ok := l.Arrived(); !ok || !at.Equal(time.Now()) {
-					t.Errorf("arrived at %v, %v when a block was found", at, ok)
+					t.Errorf("Arrived is %v, %v when a missing block was found, want the current time", at, ok)
 				}
 			},
 		}})
 		l.Start()
-		time.Sleep(time.Minute) // silent
+		time.Sleep(time.Minute) // the source is silent
 		synctest.Wait()
 		f.growSkipped([]int{3}, base(2), master(2), base(3))
 		synctest.Wait()
-		if len(asked) != 4 {
-			t.Errorf("asked in %v", asked)
+		if len(called) != 4 {
+			t.Errorf("the event functions %v were called, want all four", called)
 		}
 		if err := l.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -212,20 +219,21 @@ func TestEventsMayReadTheLog(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForRunningEvent(t *testing.T) {
+func TestCloseWaitsForRunningEventFunction(t *testing.T) {
 	c := newChain(0)
 	begun, end := make(chan struct{}), make(chan struct{})
-	l := New(c.source(), Options[int]{Silence: 1, Logger: quiet, Events: Events[int]{Failed: func(error, time.Duration) {
+	failed := func(error, time.Duration) {
 		close(begun)
 		<-end
-	}}})
+	}
+	l := New(c.source(), Options[int]{Silence: 1, Logger: quiet, Events: Events[int]{Failed: failed}})
 	l.Start()
 	<-begun
-	over, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {
-		if err := l.Close(over); err != context.Canceled {
-			t.Fatalf("Close: %v, want the context's error", err)
+		if err := l.Close(ctx); err != context.Canceled {
+			t.Fatalf("Close returned %v, want the context's error", err)
 		}
 		runtime.Gosched()
 	}

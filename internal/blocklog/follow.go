@@ -13,58 +13,61 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// A Source provides the blocks. Its functions are called with a context that ends with [Log.Close], and must return
-// promptly when the context is done. Recent and Follow are called one at a time, from one goroutine; the others may be
-// called concurrently. A panic in one of them counts as an error of the source.
+// A Source provides the blocks. The context that its functions receive is canceled by [Log.Close] at the latest; they
+// must return promptly when it is done. Recent and Follow are never called concurrently; the other functions may be. A
+// panic in one of the functions counts as an error of the source.
 type Source[B any] struct {
-	// Recent returns the newest stored blocks, at most n, ascending; none if the chain is empty. The log starts after
-	// the last of them, keeps the last 100 in its window, and takes the shard heads from all of them. Recent returns
-	// fewer than n blocks only if no more are stored, but a source that returns only the newest block works too.
+	// Recent returns the newest stored blocks in ascending order, at most n; none if the chain is empty. The Log starts
+	// after the last of them, keeps the last 100 in its window, and derives the shard heads from all of them. Recent
+	// should return n blocks if the chain has that many, but a source that returns only the newest block works too.
 	Recent func(ctx context.Context, n int) ([]B, error)
 
-	// Follow yields every block after the cursor, ascending, each at least once: first the stored ones, then each new
-	// one. It ends with one non-nil error. However it ends, it is called again with the cursor of the last block.
+	// Follow yields every block after the cursor in ascending order: first the stored ones, then each new one. It may
+	// repeat blocks. It ends by yielding a non-nil error. However it ends, the Log calls it again with the cursor of
+	// the last block.
 	Follow func(ctx context.Context, after string) iter.Seq2[B, error]
 
-	// Page returns the first n stored blocks after the cursor, ascending; fewer only if no more are stored. It serves
-	// Readers that are catching up. Up to 16 calls run concurrently. A call that hangs delays others, so each should
-	// have a deadline of its own.
+	// Page returns the first n stored blocks after the cursor in ascending order; fewer only if no more are stored. The
+	// Log calls it for Readers that are catching up, up to 16 times concurrently. A call that hangs delays other
+	// Readers, so Page should give each call a deadline.
 	Page func(ctx context.Context, after string, n int) ([]B, error)
 
-	// Cursor returns the cursor of a block. It is never "".
+	// Cursor returns the cursor of a block. It must not return "".
 	Cursor func(B) string
 
-	// Gone reports whether an error of Follow, or of the calls that read and check a page (Page, Before and Between),
-	// means that the source does not have the requested position (its history was pruned, or the cursor is of another
-	// chain), so that it is impossible to continue from there. Other errors of these calls count as temporary. Nil
-	// means that the source keeps everything.
+	// Gone reports whether an error means that the source cannot continue from the requested position, because its
+	// history was pruned or the cursor belongs to another chain. Gone is called for errors of Follow and of the
+	// functions that read and check a page: Page, Before and Between. All other errors count as temporary. If Gone is
+	// nil, every error counts as temporary.
 	Gone func(error) bool
 
-	// Between returns the first n stored blocks of before's workchain after the cursor after and before the cursor of
-	// before, ascending; fewer only if no more are stored. It is called for the missing blocks if sequence numbers show
-	// a gap.
+	// Between returns the first n stored blocks that are after the cursor after, before the block before, and in the
+	// workchain of that block. They are in ascending order; Between returns fewer only if no more are stored. The Log
+	// calls it for missing blocks when sequence numbers show a gap.
 	Between func(ctx context.Context, after string, before B, n int) ([]B, error)
 
-	// Before returns the last n stored blocks before b's cursor, ascending: of all workchains, or, if shard is not nil,
-	// of exactly that shard of b's workchain. It is called for the block at a cursor, and for the blocks that a new
-	// shard continues. If it is nil, neither is checked.
+	// Before returns the last n stored blocks before b in ascending order. If shard is nil, it includes the blocks of
+	// all workchains; otherwise it includes only the blocks of exactly that shard of b's workchain. The Log calls
+	// Before to check that no block is missing right after a Reader's cursor, before the first known block of a shard,
+	// or before a merge. If Before is nil, the Log skips the first two of these checks and uses Between for the third.
 	Before func(ctx context.Context, b B, shard *uint64, n int) ([]B, error)
 
-	// Place returns the position of a block in its chain. Gaps are looked for only if both Place and Between are set.
+	// Place returns the position of a block in its chain. The Log looks for gaps in new blocks only if both Place and
+	// Between are set, and for gaps in pages if Place is set.
 	Place func(B) Place
 }
 
-// recentBlocks is the number of blocks that are read when the log starts. The window keeps the last pageBlocks. The
-// blocks before them show whether one is missing at the beginning of the window, like the blocks up to a cursor for a
-// catch-up.
+// recentBlocks is the number of blocks that the log requests from Recent when it starts. The last pageBlocks of them
+// enter the window. The earlier ones show whether a block is missing at the beginning of the window.
 const recentBlocks = startBlocks + 1 + pageBlocks
 
 var (
 	errEnded = errors.New("the source's Follow ended without an error")
-	errHangs = errors.New("the source's Follow yields nothing, but there are newer blocks")
+	errHangs = errors.New("the source's Follow yields nothing although newer blocks are stored")
 )
 
-// run follows the source until the Log is closed. It waits between attempts.
+// run follows the source until the Log is closed. It waits between attempts. Comments in this package call the
+// goroutine that executes it "run's goroutine".
 func (l *Log[B]) run() {
 	defer func() {
 		l.mu.Lock()
@@ -94,10 +97,10 @@ func (l *Log[B]) run() {
 	}
 }
 
-// follow makes one attempt: it continues after the last block, or at the head of the chain if the log has no position.
-// It reports whether a new block came, and why the attempt ended.
+// follow makes one attempt to follow the source. It starts after the last block, or at the head of the chain if the log
+// has no position. It reports whether a new block arrived, and returns the error that ended the attempt.
 func (l *Log[B]) follow() (came bool, err error) {
-	ctx, cancel := context.WithCancelCause(l.ctx) // goroutines of this attempt end before the next begins
+	ctx, cancel := context.WithCancelCause(l.ctx) // canceled before the next attempt begins
 	defer cancel(nil)
 	defer l.stale()
 	defer l.endUnpositioned()
@@ -110,7 +113,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 		for b, e := range l.src.Follow(ctx, after) {
 			if e != nil {
 				err = e
-				// After a block, the error is not about the log's position; the next attempt shows if that is gone.
+				// An error after a new block does not concern the position; the next attempt shows if that is gone.
 				if !came && l.src.Gone(e) {
 					l.reset()
 				}
@@ -163,10 +166,10 @@ func (l *Log[B]) accept(b B) bool {
 	return true
 }
 
-// checked reports whether sequence numbers are checked.
+// checked reports whether the log checks the sequence numbers of new blocks.
 func (l *Log[B]) checked() bool { return l.src.Place != nil && l.src.Between != nil }
 
-// drop counts a block that is not accepted.
+// drop counts and reports a block that is not accepted. newest is true if the block repeats the newest one.
 func (l *Log[B]) drop(b B, newest bool) {
 	l.mu.Lock()
 	if newest {
@@ -180,7 +183,7 @@ func (l *Log[B]) drop(b B, newest bool) {
 	}
 }
 
-// admit makes a block the newest one, and also the head of its shard if at is not nil. It then delivers the block.
+// admit makes b the newest block of the window and, if at is not nil, the head of its shard. Then it delivers b.
 func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	l.mu.Lock()
 	if at != nil {
@@ -198,7 +201,8 @@ func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	l.deliverNewest(b, before, &v)
 }
 
-// publish stores a window that ends with a new block, before any reader is woken for it. Called with mu held.
+// publish makes v, which ends with a new block, the current window. It must be called before readers are woken for the
+// block. The caller must hold l.mu.
 func (l *Log[B]) publish(v *view[B]) {
 	l.view.Store(v)
 	l.stats.Blocks++
@@ -226,14 +230,14 @@ func (l *Log[B]) blockEvent(b B) {
 	}
 }
 
-// groupsPerGoroutine is the minimum number of groups per goroutine: a few groups are served without starting a
-// goroutine.
+// groupsPerGoroutine is the minimum number of groups that justifies a goroutine: deliverAll serves fewer than twice as
+// many groups without starting one.
 const groupsPerGoroutine = 64
 
-// deliverAll delivers the newest block to all groups in l.delivering, on all processors.
+// deliverAll delivers b, the newest block, to all groups in l.delivering. It uses all processors.
 func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
-	hands := min(runtime.GOMAXPROCS(0), len(l.delivering)/groupsPerGoroutine)
-	if hands < 2 {
+	workers := min(runtime.GOMAXPROCS(0), len(l.delivering)/groupsPerGoroutine)
+	if workers < 2 {
 		for _, g := range l.delivering {
 			l.wakes = l.deliver(g, b, before, v, l.wakes)
 		}
@@ -241,7 +245,7 @@ func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
 	}
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range hands {
+	for range workers {
 		all.Go(func() {
 			var wakes []func()
 			for i := int(next.Add(1)) - 1; i < len(l.delivering); i = int(next.Add(1)) - 1 {
@@ -252,13 +256,13 @@ func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
 	all.Wait()
 }
 
-// deliver evaluates block b, which is between the mark before and the end of v, for one group. It calls the wakes, and
-// returns their empty slice for reuse.
+// deliver evaluates b for group g. b is the block between the mark before and the end of v. deliver calls the wake
+// functions of the group's readers, and returns wakes as an empty slice for reuse.
 func (l *Log[B]) deliver(g *shareGroup[B], b B, before mark, v *view[B], wakes []func()) []func() {
 	payload, err := g.evaluate(b)
 	switch {
 	case err != nil:
-		l.logPanic("evaluation of a block panicked", err, v.newest.cursor)
+		l.logPanic("block evaluation panicked", err, v.newest.cursor)
 		l.mu.Lock()
 		wakes = l.end(g, before, err, wakes)
 		l.mu.Unlock()
@@ -271,7 +275,7 @@ func (l *Log[B]) deliver(g *shareGroup[B], b B, before mark, v *view[B], wakes [
 	return wakes[:0]
 }
 
-// callWakes calls and clears l.wakes. Called by the following goroutine.
+// callWakes calls and clears l.wakes. Only run's goroutine may call it.
 func (l *Log[B]) callWakes() {
 	l.callAll(l.wakes)
 	clear(l.wakes)
@@ -287,8 +291,9 @@ func (l *Log[B]) stale() {
 	l.view.Store(&v)
 }
 
-// backoff returns a wait that doubles with each attempt. It is random between half and all of that, so that the hosts
-// of one source do not all return at once, and always between least and most.
+// backoff returns the wait after the failed attempt with the given number, counted from 1. The maximum of the wait
+// doubles with each attempt, up to most. The wait is random between half of that maximum and all of it, so that the
+// hosts of one source do not all call it at once. It is never shorter than least.
 func backoff(least, most time.Duration, attempt int) time.Duration {
 	d := least
 	for ; attempt > 0 && d < most; attempt-- {

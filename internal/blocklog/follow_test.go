@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// scripted returns a source whose Follow plays one step per call, and then waits for its end.
+// scripted returns a source whose Follow plays one step per call. After the last step, Follow waits for the end of its
+// context. scripted also returns pointers to the cursors and the times of the calls.
 func scripted(steps ...func(yield func(int, error) bool)) (Source[int], *[]string, *[]time.Time) {
 	var follows []string
 	var times []time.Time
@@ -30,7 +31,8 @@ func scripted(steps ...func(yield func(int, error) bool)) (Source[int], *[]strin
 	return src, &follows, &times
 }
 
-func gives(err error, blocks ...int) func(func(int, error) bool) {
+// yields returns a step for scripted that yields the blocks and then err, if err is not nil.
+func yields(err error, blocks ...int) func(func(int, error) bool) {
 	return func(yield func(int, error) bool) {
 		for _, b := range blocks {
 			if !yield(b, nil) {
@@ -43,20 +45,20 @@ func gives(err error, blocks ...int) func(func(int, error) bool) {
 	}
 }
 
-func TestFailedSourceIsFollowedFromItsLastCursor(t *testing.T) {
+func TestFailedFollowIsCalledAgainWithTheLastCursor(t *testing.T) {
 	for name, end := range map[string]func(yield func(int, error) bool){
-		"error":               gives(errDown),
-		"no error":            gives(nil),
+		"error":               yields(errDown),
+		"no error":            yields(nil),
 		"panic":               func(func(int, error) bool) { panic("boom") },
 		"panic with an error": func(func(int, error) bool) { panic(errDown) },
 		"yield after error":   func(yield func(int, error) bool) { yield(0, errDown); yield(9, nil) },
-		"gone after a block":  gives(errGone),
+		"gone after a block":  yields(errGone),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				src, follows, _ := scripted(
-					func(yield func(int, error) bool) { gives(nil, 1, 2)(yield); end(yield) },
-					gives(nil, 3),
+					func(yield func(int, error) bool) { yields(nil, 1, 2)(yield); end(yield) },
+					yields(nil, 3),
 				)
 				logger, text := logged()
 				l := New(src, Options[int]{Logger: logger, Silence: -1})
@@ -66,34 +68,35 @@ func TestFailedSourceIsFollowedFromItsLastCursor(t *testing.T) {
 				synctest.Wait()
 				expect(t, r, 1, 2, 3)
 				if want := []string{"", cursorOf(2), cursorOf(3)}; !slices.Equal(*follows, want) {
-					t.Errorf("followed from %q, want %q", *follows, want)
+					t.Errorf("Follow was called with cursors %q, want %q", *follows, want)
 				}
 				if got := l.Stats().Restarts; got != 2 {
-					t.Errorf("%d restarts, want 2", got)
+					t.Errorf("Stats counts %d restarts, want 2", got)
 				}
 				if got := strings.Count(text.String(), "level=WARN"); got != 2 {
-					t.Errorf("%d failures logged, want 2:\n%s", got, text)
+					t.Errorf("%d failures are in the log, want 2:\n%s", got, text)
 				}
 				if strings.Contains(text.String(), "error=<nil>") {
-					t.Errorf("a failure was logged without its reason:\n%s", text)
+					t.Errorf("a failure was logged without its error:\n%s", text)
 				}
-				if stack := strings.Contains(text.String(), "stack="); stack != (strings.Contains(name, "panic") || name == "yield after error") {
-					t.Errorf("stack logged: %v\n%s", stack, text)
+				panics := strings.Contains(name, "panic") || name == "yield after error"
+				if stack := strings.Contains(text.String(), "stack="); stack != panics {
+					t.Errorf("the log contains a stack trace: %v, want %v\n%s", stack, panics, text)
 				}
 			})
 		})
 	}
 }
 
-func TestBackoffGrowsWithFailuresAndStartsAgainAfterABlock(t *testing.T) {
+func TestBackoffGrowsWithFailuresAndResetsAfterANewBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var steps []func(func(int, error) bool)
 		for i := range 24 {
-			blocks := []int{1} // from the second time on a duplicate, which is no progress
+			blocks := []int{1} // a duplicate from the second step on, which does not count as progress
 			if i >= 12 {
 				blocks = []int{2}
 			}
-			steps = append(steps, gives(errDown, blocks...))
+			steps = append(steps, yields(errDown, blocks...))
 		}
 		src, _, times := scripted(steps...)
 		logger, text := logged()
@@ -103,21 +106,21 @@ func TestBackoffGrowsWithFailuresAndStartsAgainAfterABlock(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(*times) != 25 {
-			t.Fatalf("followed %d times", len(*times))
+			t.Fatalf("Follow was called %d times, want 25", len(*times))
 		}
 		for i := range 24 {
 			attempt := i%12 + 1
 			wait := (*times)[i+1].Sub((*times)[i])
 			most := min(time.Second<<attempt, 10*time.Second)
 			if least := max(most/2, time.Second); wait < least || wait > most {
-				t.Errorf("attempt %d waited %v, want %v to %v", attempt, wait, least, most)
+				t.Errorf("the wait after attempt %d is %v, want %v to %v", attempt, wait, least, most)
 			}
 		}
 		if !strings.Contains(text.String(), "attempt=12") || strings.Contains(text.String(), "attempt=13") {
-			t.Errorf("attempts are not counted in the log:\n%s", text)
+			t.Errorf("want attempts up to 12 in the log:\n%s", text)
 		}
-		if got := l.Stats(); got != (Stats{Blocks: 2, Duplicates: 22, Restarts: 24}) {
-			t.Errorf("stats %+v", got)
+		if got, want := l.Stats(), (Stats{Blocks: 2, Duplicates: 22, Restarts: 24}); got != want {
+			t.Errorf("got stats %+v, want %+v", got, want)
 		}
 	})
 }
@@ -132,26 +135,26 @@ func TestBackoffIsRandomWithinItsLimits(t *testing.T) {
 		for range 2000 {
 			d := backoff(tt.least, tt.most, 1)
 			if d < tt.wantLow || d > tt.wantHigh {
-				t.Fatalf("waits %v, want %v to %v", d, tt.wantLow, tt.wantHigh)
+				t.Fatalf("backoff returned %v, want %v to %v", d, tt.wantLow, tt.wantHigh)
 			}
 			seen[d] = true
 		}
 		if spread := int(tt.wantHigh-tt.wantLow) + 1; len(seen) < spread*9/10 {
-			t.Errorf("%v: only %d different waits of %d", tt, len(seen), spread)
+			t.Errorf("%v: backoff returned only %d different waits of %d possible ones", tt, len(seen), spread)
 		}
 	}
 }
 
 func TestDuplicateAndOutOfOrderBlocksAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, _, _ := scripted(gives(nil, 1, 1, 3, 2, 3, 4, 1, 4, 4, 5))
+		src, _, _ := scripted(yields(nil, 1, 1, 3, 2, 3, 4, 1, 4, 4, 5))
 		l := New(src, Options[int]{Logger: quiet})
 		defer shut(t, l)
 		r := join(t, l, 1)
 		synctest.Wait()
 		expect(t, r, 1, 3, 4, 5)
 		if got := l.Stats(); got.Blocks != 4 || got.Duplicates != 4 || got.OutOfOrder != 2 {
-			t.Errorf("stats %+v", got)
+			t.Errorf("got stats %+v, want 4 blocks, 4 duplicates and 2 out of order", got)
 		}
 	})
 }
@@ -167,7 +170,7 @@ func TestLostHistoryEndsReadersAndLogRestartsAtHead(t *testing.T) {
 		c.grow(100) // more than a group keeps
 		synctest.Wait()
 		if item, err := slow.Next(); err != nil || item.Cursor != cursorOf(11) {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 11", item, err)
 		}
 		c.set(func() { c.down = errDown })
 		synctest.Wait()
@@ -176,35 +179,38 @@ func TestLostHistoryEndsReadersAndLogRestartsAtHead(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if _, ok := l.Arrived(); ok {
-			t.Error("a block arrived, says the log that has lost them")
+			t.Error("the log reports the arrival of a block after its history was lost")
 		}
 		if woken != 1 {
 			t.Errorf("the idle reader was woken %d times, want once", woken)
 		}
-		between := join(t, l, 1) // neither on the old stream nor on the new yet
+		between := join(t, l, 1) // joins while the log has no position
 		if between.Cursor() != "" {
-			t.Errorf("cursor %q without a position", between.Cursor())
+			t.Errorf("Cursor is %q while the log has no position, want an empty cursor", between.Cursor())
 		}
 		time.Sleep(DefaultMaxBackoff)
 
 		for r, cursor := range map[*Reader[int]]string{idle: cursorOf(110), slow: cursorOf(11)} {
-			expect(t, r) // asks the source
+			expect(t, r) // requests a page
 			synctest.Wait()
 			for range 2 {
 				got, err := read(t, r)
 				var lost *Lost
 				if !errors.As(err, &lost) || lost.Cursor != cursor || !errors.Is(err, errGone) || got != nil {
-					t.Errorf("read %v, %v; want Lost after %q", got, err, cursor)
-				} else if want := `blocklog: stream lost after cursor "` + cursor + `": page: history is gone`; err.Error() != want {
-					t.Errorf("error %q, want %q", err, want)
+					t.Errorf("read blocks %v and error %v, want no blocks and Lost at %q", got, err, cursor)
+					continue
+				}
+				want := `blocklog: stream lost after cursor "` + cursor + `": page: the history is gone`
+				if err.Error() != want {
+					t.Errorf("got error %q, want %q", err, want)
 				}
 			}
 			if r.Cursor() != cursor {
-				t.Errorf("cursor %q, want %q", r.Cursor(), cursor)
+				t.Errorf("Cursor is %q, want %q", r.Cursor(), cursor)
 			}
 			r.Close()
 		}
-		expectUnplaced(t, between)
+		expectNoPosition(t, between)
 		between.Close()
 		between = join(t, l, 1)
 		later := join(t, l, 1)
@@ -213,15 +219,15 @@ func TestLostHistoryEndsReadersAndLogRestartsAtHead(t *testing.T) {
 		expect(t, between, 501, 502)
 		expect(t, later, 501, 502)
 		if s := l.Stats(); s.Readers != 2 || s.Groups != 1 || s.CatchingUp != 0 {
-			t.Errorf("after the loss: %+v", s)
+			t.Errorf("stats are %+v after the history was lost, want 2 live readers in 1 group", s)
 		}
 		if _, ok := l.Arrived(); !ok {
-			t.Error("no block arrived, says the log")
+			t.Error("the log reports no arrival after a new block")
 		}
 	})
 }
 
-func TestSourceWithoutHistoryIsCalledWithBackoff(t *testing.T) {
+func TestFollowIsRetriedWithBackoffIfItsPositionIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.oldest = 20
@@ -229,17 +235,17 @@ func TestSourceWithoutHistoryIsCalledWithBackoff(t *testing.T) {
 		r := join(t, l, 1)
 		time.Sleep(time.Minute)
 		if n := len(c.asked()); n < 5 || n > 20 {
-			t.Errorf("asked %d times in a minute", n)
+			t.Errorf("Follow was called %d times in a minute, want 5 to 20", n)
 		}
 		expect(t, r)
 		synctest.Wait()
 		if _, err := r.Next(); !errors.Is(err, errGone) {
-			t.Error(err)
+			t.Errorf("Next returned %v, want errGone", err)
 		}
 	})
 }
 
-func TestPanicOfRecentOrCursorCountsAsSourceFailure(t *testing.T) {
+func TestPanicInRecentOrCursorCountsAsSourceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1)
 		src, heads, cursors := c.source(), 0, 0
@@ -260,27 +266,27 @@ func TestPanicOfRecentOrCursorCountsAsSourceFailure(t *testing.T) {
 		defer shut(t, l)
 		early := join(t, l, 1)
 		time.Sleep(time.Minute)
-		expectUnplaced(t, early)
+		expectNoPosition(t, early)
 		r := join(t, l, 1)
 		c.grow(2)
 		time.Sleep(time.Minute)
 		expect(t, r, 2, 3)
 		if got := l.Stats().Restarts; got != 2 {
-			t.Errorf("%d restarts, want 2", got)
+			t.Errorf("Stats counts %d restarts, want 2", got)
 		}
 	})
 }
 
-func TestContextOfFollowEndsBeforeTheNextFollow(t *testing.T) {
+func TestFollowContextIsCanceledBeforeTheNextFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var before context.Context
+		var previous context.Context
 		src := newChain(0).source()
 		src.Follow = func(ctx context.Context, _ string) iter.Seq2[int, error] {
-			if before != nil && before.Err() == nil {
-				t.Error("the context of the Follow before is not done")
+			if previous != nil && previous.Err() == nil {
+				t.Error("the context of the previous Follow is not done")
 			}
-			before = ctx
-			return gives(errDown)
+			previous = ctx
+			return yields(errDown)
 		}
 		l := New(src, Options[int]{Logger: quiet})
 		l.Start()

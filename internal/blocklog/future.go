@@ -2,15 +2,16 @@ package blocklog
 
 import "container/heap"
 
-// addFuture lets the log handle a page again when it reaches the page's cursor.
+// addFuture registers a page whose cursor is after the newest block. When the log reaches that cursor, wakeReached
+// handles the page.
 func (l *Log[B]) addFuture(p *page[B]) {
 	if p.inFuture == 0 && p.after > l.view.Load().newest.cursor {
 		heap.Push(&l.future, p)
 	}
 }
 
-// wakeReached handles the pages that a new newest block has reached: it appends the wakes of readers that can become
-// live now, and queues parked pages again.
+// wakeReached handles the pages whose cursor the newest block has reached. It queues parked pages again. For readers
+// that can become live now, it appends their wake functions to wakes.
 func (l *Log[B]) wakeReached(wakes []func()) []func() {
 	newest := l.view.Load().newest.cursor
 	for l.future.Len() > 0 && l.future.pages[0].after <= newest {
@@ -19,7 +20,8 @@ func (l *Log[B]) wakeReached(wakes []func()) []func() {
 	return wakes
 }
 
-// wakeAllReached is wakeReached for a window that does not continue the previous one: any page may be in it.
+// wakeAllReached handles all pages as wakeReached does. It is needed after a change of the window that does not append
+// a block, because then the cursor of any page may be in the window.
 func (l *Log[B]) wakeAllReached(wakes []func()) []func() {
 	l.future.pages = nil
 	for _, p := range l.pages {

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// blocksTake returns the time that blocks take while pages wait, most of them at cursors far after the newest block.
-func blocksTake(t *testing.T, pages, blocks int) time.Duration {
+// deliveryTime returns the time that it takes to accept the given number of blocks while the given number of pages
+// wait. Most of these pages have cursors far after the newest block.
+func deliveryTime(t *testing.T, pages, blocks int) time.Duration {
 	src := newChain(0).source()
 	l := New(src, Options[int]{Logger: quiet})
 	l.started, l.positioned = true, true // the test delivers the blocks itself
-	l.calls = pageCalls                  // and the source hangs
+	l.calls = pageCalls                  // as if all page calls hung
 	readers := make([]*Reader[int], pages)
 	for i := range readers {
 		cursor := fmt.Sprintf("9%06d", i)
@@ -29,25 +30,27 @@ func blocksTake(t *testing.T, pages, blocks int) time.Duration {
 	}
 	took := time.Since(begun)
 	if ahead := pages - min(blocks, (pages+99)/100); len(l.pages) != pages || l.future.Len() != ahead {
-		t.Errorf("%d pages, %d of them ahead, after %d blocks", len(l.pages), l.future.Len(), blocks)
+		t.Errorf("%d pages and %d future pages after %d blocks, want %d and %d",
+			len(l.pages), l.future.Len(), blocks, pages, ahead)
 	}
 	for _, r := range readers {
 		r.Close()
 	}
 	if len(l.pages) > 0 || l.future.Len() > 0 || l.queue.Len() > 0 {
-		t.Errorf("%d pages, %d ahead, %d queued when all readers have left", len(l.pages), l.future.Len(), l.queue.Len())
+		t.Errorf("%d pages, %d future pages and %d queued pages after all readers were closed, want 0",
+			len(l.pages), l.future.Len(), l.queue.Len())
 	}
 	return took
 }
 
 func TestWaitingPagesDoNotDelayNewBlocks(t *testing.T) {
 	for attempt := 1; ; attempt++ {
-		few, many := blocksTake(t, 100, 2000), blocksTake(t, 50_000, 2000)
+		few, many := deliveryTime(t, 100, 2000), deliveryTime(t, 50_000, 2000)
 		if many < 30*few+20*time.Millisecond {
 			return
 		}
 		if attempt == 4 {
-			t.Fatalf("2000 blocks take %v while 100 pages wait, %v while 50,000 do", few, many)
+			t.Fatalf("2000 blocks take %v while 100 pages wait, and %v while 50,000 pages wait", few, many)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		i := blocksOf()
 		i.Concerns = nil
 		all := joinAt(t, l, i)
-		early := joinAt(t, l, blocksOf(0), 1) // and has not read yet
+		early := joinAt(t, l, blocksOf(0), 1) // reads nothing before the gap is reported
 		i = blocksOf(-1)
 		i.Key, i.Concerns = "panicking", func(int32) bool { panic("no idea") }
 		bad := joinAt(t, l, i)
@@ -35,7 +35,8 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		f.grow(base(4), master(5))
 		time.Sleep(repairTimeout - 1)
 		if synctest.Wait(); l.Stats().EndedByGap > 0 || l.Window().last() != cursorOf(7) || l.Window().Live {
-			t.Errorf("the gap counts as lasting too early, or the window is still live: %+v, %+v", l.Stats(), l.Window())
+			t.Errorf("the gap counts as lasting too early, or the window is still live: stats %+v, window %+v",
+				l.Stats(), l.Window())
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
@@ -43,40 +44,42 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		expectGap(t, bases, 5)
 		expectGap(t, all, 5)
 		expectGap(t, slow, 3)
-		expectGap(t, added, 7) // it starts after the block before
+		expectGap(t, added, 7) // its start is after the block before the gap
 		expectGap(t, bad, 3)
 		if w := l.Window(); w.After != cursorOf(8) || w.last() != cursorOf(9) || !w.Live {
-			t.Errorf("window %+v", w)
+			t.Errorf("got window %+v, want one block after block 8, live", w)
 		}
-		f.set(func() { delete(f.lacks, 6) }) // now the source has it
+		f.set(func() { delete(f.lacks, 6) }) // the source stores block 6 now
 		again := joinAt(t, l, blocksOf(0), 5)
 		expectEventually(t, again, 6, 8)
-		expectGap(t, joinAt(t, l, blocksOf(), 7), 5) // it may have received 7 before the gap was reported
+		expectGap(t, joinAt(t, l, blocksOf(), 7), 5) // its client may have received block 7 before the gap was reported
 		expectEventually(t, joinAt(t, l, blocksOf(-1), 7), 9)
 		expectEventually(t, joinAt(t, l, blocksOf(), 8), 9)
 		expectEventually(t, early, 2, 5, 6, 8)
 		if !slices.Equal(gaps, gapEvents{"0 000005 false 5"}) {
-			t.Errorf("got gap events %q", gaps)
+			t.Errorf("got gap events %q, want one gap that ended 5 readers", gaps)
 		}
-		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 0 || s.EndedByGap != 6 || s.Blocks != 5 || s.Restarts != 0 {
-			t.Errorf("stats %+v", s)
+		s := l.Stats()
+		if s.GapsFound != 1 || s.GapsRepaired != 0 || s.EndedByGap != 6 || s.Blocks != 5 || s.Restarts != 0 {
+			t.Errorf("got stats %+v, want one lasting gap that ended 6 readers", s)
 		}
 		if n := len(f.asked); n < 3 || n > 20 {
-			t.Errorf("asked %d times", n)
+			t.Errorf("Between was called %d times, want 3 to 20", n)
 		}
-		if got := text.String(); strings.Count(got, "level=ERROR") != 2 || !strings.Contains(got, "workchain=0 after=000005") || !strings.Contains(got, errStillMissing.Error()) {
-			t.Errorf("the log lacks the gap:\n%s", got)
+		if got := text.String(); strings.Count(got, "level=ERROR") != 2 ||
+			!strings.Contains(got, "workchain=0 after=000005") || !strings.Contains(got, errStillMissing.Error()) {
+			t.Errorf("want two errors, one of which describes the gap, in the log:\n%s", got)
 		}
 		f.grow(base(5))
 		synctest.Wait()
 		expectNow(t, again, 10)
 		if s := l.Stats(); s.GapsFound != 1 {
-			t.Error("the same gap was found again")
+			t.Error("the same gap was found again, want it counted once")
 		}
 	})
 }
 
-// The gap is right after the newest block of the window, which would contain the cursor before the gap.
+// The gap is right after the newest block. A window that did not start again would contain the cursor before the gap.
 func TestReaderResumedBeforeALastingGapReadsTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -98,18 +101,19 @@ func TestReaderResumedBeforeALastingGapReadsTheSource(t *testing.T) {
 		time.Sleep(repairTimeout)
 		synctest.Wait()
 		expectGap(t, r, 2)
-		if w := l.Window(); !w.Live || len(w.Blocks) > 0 || w.After != cursorOf(4) || w.Reached != cursorOf(4) || !w.Arrived.Equal(time.Now()) {
-			t.Errorf("window %+v", w)
+		if w := l.Window(); !w.Live || len(w.Blocks) > 0 || w.After != cursorOf(4) || w.Reached != cursorOf(4) ||
+			!w.Arrived.Equal(time.Now()) {
+			t.Errorf("got window %+v, want an empty one after block 4, live", w)
 		}
 		if got, err := again.Next(); got.Payload != nil || err != nil {
-			t.Error(got, err)
+			t.Errorf("Next returned %+v and error %v, want nothing", got, err)
 		}
 		f.set(func() { delete(f.lacks, 3) })
 		expectEventually(t, joinAt(t, l, blocksOf(), 2), 3, 4)
 	})
 }
 
-func TestReaderInSearchReceivesNothingAfterALastingGap(t *testing.T) {
+func TestReaderInsideNextReceivesNoBlockAfterALastingGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -132,7 +136,7 @@ func TestReaderInSearchReceivesNothingAfterALastingGap(t *testing.T) {
 		go func() {
 			item, err := r.Next()
 			if item.Payload != nil {
-				t.Errorf("it has had %+v", item)
+				t.Errorf("Next returned %+v, want no block", item)
 			}
 			done <- err
 		}()
@@ -142,30 +146,28 @@ func TestReaderInSearchReceivesNothingAfterALastingGap(t *testing.T) {
 		synctest.Wait()
 		close(wake)
 		if err := <-done; !errors.Is(err, ErrGap) {
-			t.Error(err)
+			t.Errorf("Next returned error %v, want ErrGap", err)
 		}
 		expectGap(t, r, 2)
 	})
 }
 
 func TestRepairRetriesWhileTheBlockWaits(t *testing.T) {
-	for name, first := range map[string]func(context.Context) ([]shardBlock, error){
-		"has nothing yet":     func(context.Context) ([]shardBlock, error) { return nil, nil },
-		"fails":               func(context.Context) ([]shardBlock, error) { return nil, errDown },
-		"panics":              func(context.Context) ([]shardBlock, error) { panic("boom") },
-		"has only the second": func(context.Context) ([]shardBlock, error) { return []shardBlock{{4, master(4)}}, nil },
-		"has only the first":  func(context.Context) ([]shardBlock, error) { return []shardBlock{{3, master(3)}}, nil },
-		"descends":            func(context.Context) ([]shardBlock, error) { return []shardBlock{{4, master(4)}, {3, master(3)}}, nil },
-		"gives the block": func(context.Context) ([]shardBlock, error) {
-			return []shardBlock{{3, master(3)}, {4, master(4)}, {6, master(5)}}, nil
-		},
-		"gives another chain's": func(context.Context) ([]shardBlock, error) { return []shardBlock{{3, master(3)}, {4, base(4)}}, nil },
-		"gives another's too": func(context.Context) ([]shardBlock, error) {
-			return []shardBlock{{3, master(3)}, {4, master(4)}, {5, base(4)}}, nil
-		},
-		"gives an older one": func(context.Context) ([]shardBlock, error) {
-			return []shardBlock{{2, master(2)}, {3, master(3)}, {4, master(4)}}, nil
-		},
+	type between = func(context.Context) ([]shardBlock, error)
+	returns := func(blocks []shardBlock) between {
+		return func(context.Context) ([]shardBlock, error) { return blocks, nil }
+	}
+	for name, first := range map[string]between{
+		"returns no block":                     returns(nil),
+		"fails":                                func(context.Context) ([]shardBlock, error) { return nil, errDown },
+		"panics":                               func(context.Context) ([]shardBlock, error) { panic("boom") },
+		"returns only the second block":        returns([]shardBlock{{4, master(4)}}),
+		"returns only the first block":         returns([]shardBlock{{3, master(3)}}),
+		"returns descending blocks":            returns([]shardBlock{{4, master(4)}, {3, master(3)}}),
+		"adds the waiting block":               returns([]shardBlock{{3, master(3)}, {4, master(4)}, {6, master(5)}}),
+		"returns a block of another workchain": returns([]shardBlock{{3, master(3)}, {4, base(4)}}),
+		"adds a block of another workchain":    returns([]shardBlock{{3, master(3)}, {4, master(4)}, {5, base(4)}}),
+		"adds an older block":                  returns([]shardBlock{{2, master(2)}, {3, master(3)}, {4, master(4)}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -185,7 +187,8 @@ func TestRepairRetriesWhileTheBlockWaits(t *testing.T) {
 				synctest.Wait()
 				expectNow(t, r, 3, 4, 6)
 				if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.Restarts != 0 || len(f.asked) != 2 {
-					t.Errorf("stats %+v, asked after %q", s, f.asked)
+					t.Errorf("want one repaired gap and two calls of Between, got stats %+v and calls after %q",
+						s, f.asked)
 				}
 			})
 		})
@@ -208,11 +211,13 @@ func TestRepairReadsALimitedNumberOfPages(t *testing.T) {
 			time.Sleep(repairTimeout)
 			synctest.Wait()
 			s := l.Stats()
-			if fine := missing <= repairBlocks*repairPages; fine != (s.GapsRepaired == 1) || fine != (int(s.Blocks) == missing+1) {
-				t.Errorf("%d missing: stats %+v", missing, s)
+			repaired := missing <= repairBlocks*repairPages
+			if repaired != (s.GapsRepaired == 1) || repaired != (int(s.Blocks) == missing+1) {
+				t.Errorf("stats are %+v with %d missing blocks, want the gap repaired: %v", s, missing, repaired)
 			}
 			if len(f.asked) != repairPages || f.asked[1] != cursorOf(2+repairBlocks) {
-				t.Errorf("asked after %q", f.asked)
+				t.Errorf("Between was called after %q, want %d calls in steps of %d blocks",
+					f.asked, repairPages, repairBlocks)
 			}
 		})
 	}
@@ -232,7 +237,8 @@ func TestHangingRepairEndsWithTimeoutOrClose(t *testing.T) {
 			before := time.Now()
 			if closes {
 				if err := l.Close(t.Context()); err != nil || time.Since(before) > 0 || l.Stats().Blocks != 0 {
-					t.Errorf("closed after %v: %v, %+v", time.Since(before), err, l.Stats())
+					t.Errorf("Close returned %v after %v, want nil at once; stats are %+v, want no blocks",
+						err, time.Since(before), l.Stats())
 				}
 				return
 			}
@@ -243,7 +249,7 @@ func TestHangingRepairEndsWithTimeoutOrClose(t *testing.T) {
 	}
 }
 
-func TestRepairFindsMissingBlocksOfOtherShards(t *testing.T) {
+func TestRepairFindsMissingBlocksInOtherShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2})
@@ -254,12 +260,12 @@ func TestRepairFindsMissingBlocksOfOtherShards(t *testing.T) {
 		synctest.Wait()
 		expectNow(t, r, 4, 5, 6, 7)
 		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want one repaired gap", s)
 		}
 	})
 }
 
-func TestLowerSeqNoIsCountedAndContinued(t *testing.T) {
+func TestBlockWithLowerSeqNoIsCountedAndAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(7))
@@ -270,7 +276,7 @@ func TestLowerSeqNoIsCountedAndContinued(t *testing.T) {
 		synctest.Wait()
 		expectNow(t, r, 2, 3, 4)
 		if s := l.Stats(); s.Backwards != 1 || s.GapsFound != 0 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want one block with a lower number and no gap", s)
 		}
 	})
 }
@@ -290,7 +296,7 @@ func TestGapAfterARestartIsRepaired(t *testing.T) {
 	})
 }
 
-func TestLostPositionIsNotAGap(t *testing.T) {
+func TestBlocksSkippedAfterALostPositionAreNotAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1))
@@ -307,29 +313,29 @@ func TestLostPositionIsNotAGap(t *testing.T) {
 		f.grow(base(10), master(5))
 		synctest.Wait()
 		if s := l.Stats(); s.GapsFound != 0 || s.Blocks != 3 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want 3 blocks and no gap", s)
 		}
 	})
 }
 
-func TestSourceWithoutPlaceIsNotChecked(t *testing.T) {
-	for name, without := range map[string]func(*Source[shardBlock]){
-		"place":   func(s *Source[shardBlock]) { s.Place = nil },
-		"between": func(s *Source[shardBlock]) { s.Between = nil },
+func TestSourceWithoutPlaceOrBetweenIsNotChecked(t *testing.T) {
+	for name, remove := range map[string]func(*Source[shardBlock]){
+		"without Place":   func(s *Source[shardBlock]) { s.Place = nil },
+		"without Between": func(s *Source[shardBlock]) { s.Between = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
 				f.grow(master(1))
 				src := f.source()
-				without(&src)
+				remove(&src)
 				l := New(src, Options[shardBlock]{Logger: quiet})
 				l.Start()
 				synctest.Wait()
 				f.grow(master(5))
 				synctest.Wait()
 				if s := l.Stats(); s.GapsFound != 0 || s.Blocks != 1 {
-					t.Errorf("stats %+v", s)
+					t.Errorf("got stats %+v, want one block and no gap", s)
 				}
 				if err := l.Close(t.Context()); err != nil {
 					t.Error(err)

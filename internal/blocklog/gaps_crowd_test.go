@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Readers on their own goroutines read a chain whose gaps are all repaired, some of them late, while others join and
-// leave. They do not wait for each other, so that the race detector sees many schedules.
+// Readers on their own goroutines read a chain while other readers join and leave. All gaps of the chain are repaired,
+// some of them late. The readers do not wait for each other, so that the race detector sees many schedules.
 func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
@@ -22,7 +22,9 @@ func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 			for range 150 {
 				f.all = append(f.all, trees.next())
 			}
-			l := openShards(t, f, Options[shardBlock]{Window: []int{20, 300, 5000}[seed%3], MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond})
+			l := openShards(t, f, Options[shardBlock]{
+				Window: []int{20, 300, 5000}[seed%3], MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond,
+			})
 			l.held.limit = []int{2, maxHeldPages}[seed%2]
 			synctest.Wait()
 			var readers sync.WaitGroup
@@ -30,7 +32,7 @@ func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 				readers.Go(func() {
 					rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 					for range 6 {
-						roam(t, l, f, rnd)
+						readAndResume(t, l, f, rnd)
 					}
 				})
 			}
@@ -41,7 +43,7 @@ func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 				case <-finished:
 					synctest.Wait()
 					if s := l.Stats(); s.GapsRepaired == 0 || s.Readers+s.Groups+s.CatchingUp > 0 {
-						t.Errorf("stats %+v when all have left", s)
+						t.Errorf("stats are %+v after all readers were closed, want repaired gaps and no readers", s)
 					}
 					return
 				case <-time.After(time.Millisecond):
@@ -59,8 +61,8 @@ func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 	}
 }
 
-// roam reads for a while, joins again after each reported gap, and checks that no block is missing.
-func roam(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) {
+// readAndResume reads for a while, joins again after each reported gap, and checks that no block is missing.
+func readAndResume(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) {
 	interest := []Interest[shardBlock]{blocksOf(), blocksOf(-1), blocksOf(0), blocksOf(0, 1)}[rnd.IntN(4)]
 	ready := make(chan struct{}, 1)
 	interest.Wake = func() {
@@ -109,7 +111,7 @@ func roam(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) {
 			time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
 		}
 	}
-	// Blocks that have not been found yet will arrive, or a gap will be reported.
+	// A block that Follow skipped may be missing from got: it is found later, or the gap is reported later.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var want []int
@@ -119,11 +121,12 @@ func roam(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) {
 		if len(got) > 0 {
 			last = cursorOf(got[len(got)-1])
 		}
-		if c > start && c <= last && interest.Eval(p) != nil && (!f.passes[p.number] || slices.Contains(got, p.number)) {
+		certain := !f.passes[p.number] || slices.Contains(got, p.number)
+		if c > start && c <= last && interest.Eval(p) != nil && certain {
 			want = append(want, p.number)
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s from %q read %v\nwant %v", interest.Key, start, got, want)
+		t.Errorf("the reader %q received after %q blocks %v\nwant %v", interest.Key, start, got, want)
 	}
 }

@@ -1,20 +1,20 @@
 package blocklog
 
-// A handover checks the transition of a reader from stored blocks to the window: a block that is missing from the
-// reader's pages may show only there.
+// A handover checks for gaps when a reader changes from stored blocks to the window. It is needed because a block that
+// is missing from the reader's pages may be noticed only by comparison with blocks of the window.
 type handover[B any] struct {
 	heads  shardHeads // the newest block of each shard up to the end of view
-	began  string     // the position from which heads has the newest block of every shard
+	began  string     // heads has a head for every shard that had a block after this cursor
 	cursor string     // the reader's position
 	view   *view[B]   // the window whose blocks have been checked
-	gaps   []pageGap
+	gaps   []pageGap  // the gaps found
 
-	checked bool // no gap concerns the reader
+	checked bool // the gaps found do not concern the reader
 }
 
 // prepareHandover checks the window's blocks after a reader's cursor without holding a lock. It returns nil if the
-// cursor is not in the window yet, or if the reader has read no page: such a reader knows no more heads than the log,
-// which has checked these blocks.
+// cursor is not in the window. It also returns nil if the reader has read no page: such a reader knows no more heads
+// than the log, and the log has already checked these blocks.
 func (l *Log[B]) prepareHandover(r *Reader[B]) *handover[B] {
 	r.group.mu.Lock()
 	c, cursor, from := r.catchUp, r.at.cursor, r.from
@@ -29,15 +29,16 @@ func (l *Log[B]) prepareHandover(r *Reader[B]) *handover[B] {
 	return s
 }
 
-// add checks the blocks of a window after a cursor.
+// add checks the blocks of window v after the cursor.
 func (s *handover[B]) add(l *Log[B], v *view[B], after string) {
 	for i := v.from(after); i < len(v.blocks); i++ {
 		s.gaps = s.heads.checkAndSet(l.src.Place(v.blocks[i]), v.stamps[i].cursor, s.gaps)
 	}
 }
 
-// checkHandover checks the blocks that arrived after prepareHandover, and the shards without a block after the reader's
-// cursor, whose heads the log knows. Called with the log's lock held.
+// checkHandover checks the blocks that arrived after prepareHandover. It also compares the reader's heads with the
+// heads of the log, because a shard may have no block after the reader's cursor that could show a gap. The caller must
+// hold the log's lock.
 func (l *Log[B]) checkHandover(s *handover[B]) {
 	if s == nil || s.checked {
 		return
@@ -54,9 +55,10 @@ func (l *Log[B]) checkHandover(s *handover[B]) {
 	sortGaps(s.gaps)
 }
 
-// compare adds the gaps that show because other heads have a block that the reader has not passed.
-func (s *handover[B]) compare(with shardHeads) {
-	for workchain, heads := range with {
+// compare adds a gap for each head in others that the reader should have passed but has not. The reader should have
+// passed the heads between s.began and s.cursor.
+func (s *handover[B]) compare(others shardHeads) {
+	for workchain, heads := range others {
 		for _, h := range heads {
 			p := Place{Workchain: workchain, Shard: h.shard}
 			if !h.unknown && h.cursor > s.began && h.cursor <= s.cursor && !s.heads.passed(p, h.cursor) {
@@ -67,9 +69,9 @@ func (s *handover[B]) compare(with shardHeads) {
 	}
 }
 
-// learn records heads that a reader knows when it becomes live, of shards that the log does not know: it receives the
-// next blocks of these shards. A head after the start of the log is not recorded: it is a block that Follow has
-// skipped, and other readers lack it. Called with the log's lock held.
+// learn records the heads that a reader knows when it becomes live, of shards whose heads the log does not know. The
+// log needs them to check the next blocks of these shards. A head after the start of the log is not recorded, because
+// it is a block that Follow has skipped and that other readers lack. The caller must hold the log's lock.
 func (l *Log[B]) learn(s *handover[B]) {
 	if s == nil || !l.checked() {
 		return
@@ -81,7 +83,7 @@ func (l *Log[B]) learn(s *handover[B]) {
 	l.learned.fill(heads)
 }
 
-// addLearned adds the learned heads to the log's own. Called by the following goroutine.
+// addLearned adds the learned heads to the log's own heads. Only run's goroutine may call it.
 func (l *Log[B]) addLearned() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

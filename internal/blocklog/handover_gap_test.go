@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// readToEnd reads until no block arrives for a while, and returns the cursor before a reported gap, if there is one.
+// readToEnd reads for 20 s or until a gap is reported. It returns the blocks, and the cursor before the gap if there is
+// one.
 func readToEnd(t *testing.T, r *Reader[shardBlock]) (got []int, gap string) {
 	t.Helper()
 	for range 20 {
@@ -26,8 +27,8 @@ func readToEnd(t *testing.T, r *Reader[shardBlock]) (got []int, gap string) {
 	return got, ""
 }
 
-// quietChain returns a chain that is followed live from block 2 on. Its block 5, of the base chain, is not stored when
-// readers catch up. Blocks of the masterchain follow it, up to block n.
+// quietChain returns a chain with n blocks, and a log that follows it live from block 2 on. Block 5, which belongs to
+// the base chain, is not stored any more when readers catch up. The blocks after it belong to the masterchain.
 func quietChain(t *testing.T, n int) (*shardSource, *Log[shardBlock]) {
 	f := newShardSource()
 	f.grow(master(1), base(1))
@@ -43,7 +44,11 @@ func quietChain(t *testing.T, n int) (*shardSource, *Log[shardBlock]) {
 }
 
 func TestGapBetweenPagesAndWindowIsReported(t *testing.T) {
-	for name, more := range map[string]int{"none has come": 0, "one in the window": 1, "the window begins at the end of a page": 4} {
+	for name, more := range map[string]int{
+		"no block shows the gap":                                    0,
+		"a block in the window shows the gap":                       1,
+		"a block shows the gap, and the window begins after a page": 4,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, l := quietChain(t, 102)
@@ -54,12 +59,12 @@ func TestGapBetweenPagesAndWindowIsReported(t *testing.T) {
 					f.grow(master(uint32(102 + n)))
 				}
 				if synctest.Wait(); more == 4 && l.Window().After != cursorOf(103) {
-					t.Fatalf("the window begins after %q", l.Window().After)
+					t.Fatalf("the window begins after %q, want block 103", l.Window().After)
 				}
 				newest := len(f.all)
 				all := joinAt(t, l, blocksOf(), 2)
 				if _, gap := readToEnd(t, all); gap != cursorOf(3) {
-					t.Errorf("a reader of all blocks gap reported after %q, want %q", gap, cursorOf(3))
+					t.Errorf("a reader of all blocks received a gap after %q, want %q", gap, cursorOf(3))
 				}
 				all.Close()
 				i, back := blocksOf(), cursorOf(3)
@@ -68,32 +73,37 @@ func TestGapBetweenPagesAndWindowIsReported(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, gap := readToEnd(t, again); gap != "" || !slices.Equal(got, append([]int{4}, numbers(6, newest)...)) {
-					t.Errorf("its client, back again, has had %d, gap %q", got, gap)
+				got, gap := readToEnd(t, again)
+				if gap != "" || !slices.Equal(got, append([]int{4}, numbers(6, newest)...)) {
+					t.Errorf("when its client resumed, the reader received blocks %d and gap %q, want no gap", got, gap)
 				}
 				if got, gap := readToEnd(t, joinAt(t, l, blocksOf(-1), 2)); gap != "" || len(got) < 21 {
-					t.Errorf("a reader of the masterchain has had %d, gap %q", got, gap)
+					t.Errorf("a reader of the masterchain received blocks %d and gap %q, want no gap", got, gap)
 				}
-				had, gap := readToEnd(t, joinAt(t, l, blocksOf(), 5)) // it has the missing block, but the log cannot know
-				if more == 0 && (gap != "" || !slices.Equal(had, numbers(6, newest))) || more > 0 && gap != cursorOf(3) {
-					t.Errorf("a reader that has had the missing block has had %d, gap %q", had, gap)
+				// The client of this reader has received the missing block, but the log cannot know that.
+				got, gap = readToEnd(t, joinAt(t, l, blocksOf(), 5))
+				complete := gap == "" && slices.Equal(got, numbers(6, newest))
+				if more == 0 && !complete || more > 0 && gap != cursorOf(3) {
+					t.Errorf("a reader that resumes from the missing block received blocks %d and gap %q", got, gap)
 				}
-				for range 2 { // a client with the block before the missing one lacks that
+				for range 2 { // the clients of these readers lack the missing block
 					if _, gap := readToEnd(t, joinAt(t, l, blocksOf(), 3)); gap != cursorOf(3) {
-						t.Errorf("a reader from the block before it gap reported after %q", gap)
+						t.Errorf("a reader that resumes before the missing block received gap %q, want %q",
+							gap, cursorOf(3))
 					}
 				}
 				f.set(func() { delete(f.lacks, 5) })
-				if got, gap := readToEnd(t, joinAt(t, l, blocksOf(), 2)); gap != "" || !slices.Equal(got, numbers(3, newest)) {
-					t.Errorf("when all is stored, a reader has had %d, gap %q", got, gap)
+				got, gap = readToEnd(t, joinAt(t, l, blocksOf(), 2))
+				if gap != "" || !slices.Equal(got, numbers(3, newest)) {
+					t.Errorf("with all blocks stored, a reader received blocks %d and gap %q, want no gap", got, gap)
 				}
 			})
 		})
 	}
 }
 
-func TestSharedPageReportsOnlyGapsAfterEachCursor(t *testing.T) {
-	for _, lateAsks := range []bool{true, false} {
+func TestReadersOfASharedPageReceiveOnlyGapsAfterTheirCursors(t *testing.T) {
+	for _, lateFirst := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			f, l := quietChain(t, 150)
 			early, late := joinAt(t, l, blocksOf(), 2), joinAt(t, l, blocksOf(), 103)
@@ -102,31 +112,31 @@ func TestSharedPageReportsOnlyGapsAfterEachCursor(t *testing.T) {
 			}
 			synctest.Wait()
 			both := []*Reader[shardBlock]{early, late}
-			if lateAsks {
+			if lateFirst {
 				slices.Reverse(both)
 			}
 			f.paging = make(chan struct{})
-			for _, r := range both { // the first page of the one, the second of the other
+			for _, r := range both { // requests the second page of early, which is the first page of late
 				if _, err := takeAll(r); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 			}
 			if early.awaited == nil || early.awaited != late.awaited {
-				t.Fatal("they wait for different pages")
+				t.Fatal("the readers do not wait for the same page")
 			}
 			close(f.paging)
 			if _, gap := readToEnd(t, early); gap != cursorOf(3) {
-				t.Errorf("the reader from before the missing block gap reported after %q", gap)
+				t.Errorf("the reader that resumed before the missing block received gap %q, want %q", gap, cursorOf(3))
 			}
 			if got, gap := readToEnd(t, late); gap != "" || !slices.Equal(got, numbers(104, len(f.all))) {
-				t.Errorf("the reader from after it has had %d, gap %q", got, gap)
+				t.Errorf("the reader that resumed after the missing block received blocks %d and gap %q", got, gap)
 			}
 		})
 	}
 }
 
-// A client that resumes soon after the missing block may have received it or not.
+// The log cannot know whether a client that resumes soon after the missing block has received that block.
 func TestGapAroundTheCursorIsReportedOncePerClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, l := quietChain(t, 131)
@@ -136,35 +146,36 @@ func TestGapAroundTheCursorIsReportedOncePerClient(t *testing.T) {
 		i, after := blocksOf(), cursorOf(30)
 		i.After = &after
 		var first *Reader[shardBlock]
-		for n, mark := range []Mark{0, 0, newMark(l.gaps.Load(), l.lastingNumber.Load())} { // the last client knows of the other gap
+		otherGap := newMark(l.gaps.Load(), l.lastingNumber.Load()) // only the other gap was reported to the last client
+		for n, mark := range []Mark{0, 0, otherGap} {
 			i.Mark = mark
 			r, err := l.Join(i)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, gap := readToEnd(t, r); gap != cursorOf(3) {
-				t.Errorf("client %d gap reported after %q", n, gap)
+				t.Errorf("client %d received gap %q, want %q", n, gap, cursorOf(3))
 			}
 			if first == nil {
 				first = r
 			}
 		}
-		i.Mark = first.Mark(first.Cursor()) &^ markHere // it continued, and its connection was cut
+		i.Mark = first.Mark(first.Cursor()) &^ markHere // the first client continued, and its connection was cut
 		back, err := l.Join(i)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, gap := readToEnd(t, back); gap != "" || !slices.Equal(got, numbers(31, 133)) {
-			t.Errorf("the first one, further on, has had %d, gap %q", got, gap)
+			t.Errorf("the first client resumed later and received blocks %d and gap %q, want no gap", got, gap)
 		}
 	})
 }
 
-func TestBlockThatArrivesDuringHandoverShowsAGap(t *testing.T) {
+func TestBlockThatArrivesDuringHandoverRevealsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, l := quietChain(t, 25)
 		r := joinAt(t, l, blocksOf(), 2)
-		if _, err := takeAll(r); err != nil { // asks for the page
+		if _, err := takeAll(r); err != nil { // requests the page
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -179,29 +190,32 @@ func TestBlockThatArrivesDuringHandoverShowsAGap(t *testing.T) {
 		}
 		s := l.prepareHandover(r)
 		if s == nil || s.hasGaps() {
-			t.Fatalf("the window shows %+v", s)
+			t.Fatalf("prepareHandover returned %+v, want no gap", s)
 		}
-		f.grow(base(4)) // takes the place of the log's newest block of that shard
+		f.grow(base(4)) // replaces the log's head of that shard
 		synctest.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.checkHandover(s); !s.hasGaps() || s.gaps[0].before != cursorOf(3) {
-			t.Errorf("the new block shows %+v", s.gaps)
+			t.Errorf("the new block revealed gaps %+v, want one after block 3", s.gaps)
 		}
 	})
 }
 
-// The last 32 blocks up to a cursor show a gap right after it in their shards.
+// The last 32 blocks up to a cursor show gaps right after the cursor in the shards of these blocks.
 func TestGapRightAfterTheCursorInAnotherShardIsReported(t *testing.T) {
-	for name, between := range map[string]uint32{"shown by the last of the blocks that are read": startBlocks - 1, "by none": startBlocks} {
+	for name, between := range map[string]uint32{
+		"the oldest of the blocks that are read shows the gap": startBlocks - 1,
+		"none of the blocks that are read shows the gap":       startBlocks,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
-				f.grow(base(1), base(2)) // the second is block 2
+				f.grow(base(1), base(2))
 				for n := range between {
 					f.grow(master(1 + n))
 				}
-				at := len(f.all) // the cursor
+				at := len(f.all) // the block at the cursor
 				f.grow(base(3), master(1+between), base(4))
 				f.lacks[at+1] = true
 				for n := range uint32(200) {
@@ -210,14 +224,15 @@ func TestGapRightAfterTheCursorInAnotherShardIsReported(t *testing.T) {
 				l := openShards(t, f, Options[shardBlock]{Window: 5})
 				synctest.Wait()
 				got, gap := readToEnd(t, joinAt(t, l, blocksOf(), at))
-				if between < startBlocks && gap != cursorOf(2) && gap != cursorOf(at) || between == startBlocks && gap != "" {
-					t.Errorf("gap after %q, having had %d", gap, got)
+				shown := between < startBlocks
+				if shown && gap != cursorOf(2) && gap != cursorOf(at) || !shown && gap != "" {
+					t.Errorf("received blocks %d and gap %q, want a gap: %v", got, gap, shown)
 				}
 				if len(f.looked) != 1 && gap == "" {
-					t.Errorf("%d calls for the blocks up to the cursor", len(f.looked))
+					t.Errorf("Before was called %d times for the blocks up to the cursor, want once", len(f.looked))
 				}
 				if _, again := readToEnd(t, joinAt(t, l, blocksOf(), at)); again != gap {
-					t.Errorf("the next time: gap after %q", again)
+					t.Errorf("the next reader received gap %q, want %q", again, gap)
 				}
 			})
 		})

@@ -7,29 +7,33 @@ import (
 	"time"
 )
 
-// A block is in the window, and is being delivered to the groups, when readers join at cursors before, at and after it.
-// Their groups have received it, are receiving it, are going to receive it, or never will.
-func TestBlockInDeliveryReachesResumedReadersOnce(t *testing.T) {
-	for odd := range 2 { // or the even ones call Next in the midst of it, the others later
+// Readers join at cursors before, at and after a block while this block is in the window and is being delivered to the
+// groups. Some of their groups have received the block, one is receiving it, and others will receive it or never will.
+func TestBlockBeingDeliveredReachesResumedReadersOnce(t *testing.T) {
+	for odd := range 2 { // readers with an odd or even number call Next during the delivery, the others after it
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
 			l := open(t, c, Options[int]{})
 			var readers, live []*Reader[int]
 			var starts []string
 			had := map[int]int{}
-			enter := func() {
+			joinDuringDelivery := func() {
 				for _, key := range []string{"first", "second", "third", "new"} {
-					for _, after := range []string{cursorOf(3), between(3), cursorOf(4), between(4), cursorOf(5), between(5)} {
+					for _, after := range []string{
+						cursorOf(3), between(3), cursorOf(4), between(4), cursorOf(5), between(5),
+					} {
 						r, _ := l.Join(Interest[int]{Key: key, After: &after, Eval: every(1)})
 						readers, starts = append(readers, r), append(starts, after)
 						before := r.Cursor()
 						if len(readers)%2 == odd {
 							continue
 						}
-						if item, err := r.Next(); err != nil || item.Payload != nil && item.Cursor <= after || r.Cursor() < before {
-							t.Errorf("joined %q after %q: %v, %v, now at %q", key, after, item, err, r.Cursor())
+						item, err := r.Next()
+						if err != nil || item.Payload != nil && item.Cursor <= after || r.Cursor() < before {
+							t.Errorf("a reader of group %q after %q received %v and error %v, and Cursor is %q",
+								key, after, item, err, r.Cursor())
 						} else if item.Payload != nil {
-							had[len(readers)-1]++ // and must be the first, as the rest is checked below
+							had[len(readers)-1]++ // it must be the first block, as the others are checked below
 						}
 					}
 				}
@@ -37,7 +41,7 @@ func TestBlockInDeliveryReachesResumedReadersOnce(t *testing.T) {
 			for i, key := range []string{"first", "second", "third"} {
 				r, _ := l.Join(Interest[int]{Key: key, Eval: func(b int) []byte {
 					if b == 5 && i == 1 && readers == nil {
-						enter()
+						joinDuringDelivery()
 					}
 					return every(1)(b)
 				}})
@@ -50,7 +54,7 @@ func TestBlockInDeliveryReachesResumedReadersOnce(t *testing.T) {
 			synctest.Wait()
 			for i, r := range readers {
 				if r.Cursor() < starts[i] {
-					t.Errorf("at %q, started at %q", r.Cursor(), starts[i])
+					t.Errorf("Cursor is %q, want at least the start %q", r.Cursor(), starts[i])
 				}
 			}
 			c.grow(2)
@@ -59,29 +63,29 @@ func TestBlockInDeliveryReachesResumedReadersOnce(t *testing.T) {
 				from := []int{3, 3, 4, 4, 5, 5}[i%6]
 				expectAll(t, r, upTo(from+had[i]+1, 7, 1)...)
 				if r.Cursor() != cursorOf(7) {
-					t.Errorf("at %q, want block 7's", r.Cursor())
+					t.Errorf("Cursor is %q, want that of block 7", r.Cursor())
 				}
 			}
 			for _, r := range live {
 				expect(t, r, upTo(1, 7, 1)...)
 			}
 			want := 6
-			if odd == 1 { // the cursors between two blocks may be foreign, so the source is asked first
+			if odd == 1 { // a cursor between two blocks may be of another chain, so a page is requested first
 				want = 0
 			}
 			if len(had) != want {
-				t.Errorf("%d readers had something at once", len(had))
+				t.Errorf("%d readers received a block at once, want %d", len(had), want)
 			}
 			for _, g := range l.groups {
 				if len(g.items) > 0 {
-					t.Errorf("%d items kept when all were read", len(g.items))
+					t.Errorf("the group keeps %d items after all readers have read them, want 0", len(g.items))
 				}
 			}
 		})
 	}
 }
 
-func TestReaderOfFutureCursorWaits(t *testing.T) {
+func TestReaderWithFutureCursorWaitsUntilTheLogReachesIt(t *testing.T) {
 	for _, after := range []string{cursorOf(15), between(15)} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(10)
@@ -94,7 +98,7 @@ func TestReaderOfFutureCursorWaits(t *testing.T) {
 			time.Sleep(time.Hour)
 			expect(t, r)
 			if !slices.Equal(c.pages, []string{after}) {
-				t.Errorf("pages after %q: the source is asked once whether it knows the cursor", c.pages)
+				t.Errorf("pages after %q were read, want one to check whether the source knows the cursor", c.pages)
 			}
 			for range 5 {
 				c.grow(1)
@@ -103,20 +107,20 @@ func TestReaderOfFutureCursorWaits(t *testing.T) {
 				expect(t, same)
 			}
 			if r.Cursor() != after {
-				t.Errorf("at %q, started at %q", r.Cursor(), after)
+				t.Errorf("Cursor is %q, want the start %q", r.Cursor(), after)
 			}
 			c.grow(5)
 			synctest.Wait()
 			expectAll(t, r, 16, 17, 18, 19, 20)
 			expectAll(t, same, 20)
 			if s := l.Stats(); s.CaughtUp != 2 || len(c.pages) != 1 {
-				t.Errorf("stats %+v, pages after %q", s, c.pages)
+				t.Errorf("stats are %+v after pages after %q, want 2 readers that caught up with one page", s, c.pages)
 			}
 		})
 	}
 }
 
-func TestReaderOfFutureCursorContinuesAfterHistoryIsLost(t *testing.T) {
+func TestReaderWithFutureCursorContinuesAfterHistoryIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
@@ -126,7 +130,7 @@ func TestReaderOfFutureCursorContinuesAfterHistoryIsLost(t *testing.T) {
 		expectAll(t, r)
 		c.set(func() { c.goneOnce, c.down = true, errDown })
 		time.Sleep(time.Minute)
-		c.set(func() { c.newest, c.down = 100, nil }) // and the log continues from there
+		c.set(func() { c.newest, c.down = 100, nil }) // the log continues from block 100
 		time.Sleep(time.Minute)
 		expectAll(t, r, upTo(16, 100, 1)...)
 		c.grow(1)
@@ -135,7 +139,7 @@ func TestReaderOfFutureCursorContinuesAfterHistoryIsLost(t *testing.T) {
 	})
 }
 
-func TestWaitingReaderIsLiveWhenTheLogHasAPosition(t *testing.T) {
+func TestWaitingReaderBecomesLiveWhenTheLogHasAPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.fail(errDown)
@@ -145,16 +149,16 @@ func TestWaitingReaderIsLiveWhenTheLogHasAPosition(t *testing.T) {
 		woken := 0
 		at := cursorOf(10)
 		r, _ := l.Join(Interest[int]{Key: key(1), After: &at, Eval: every(1), Wake: func() { woken++ }})
-		expectAll(t, r) // the source has nothing after it, and is not asked again for an hour
+		expectAll(t, r) // the source has no block after the cursor and is not called again for an hour
 		c.fail(nil)
 		time.Sleep(59 * time.Minute)
 		synctest.Wait()
 		if woken != 1 || len(c.pages) != 1 {
-			t.Errorf("woken %d times, pages after %q", woken, c.pages)
+			t.Errorf("the reader was woken %d times and pages after %q were read, want one of each", woken, c.pages)
 		}
 		expect(t, r)
 		if s := l.Stats(); s.CaughtUp != 1 || s.CatchingUp != 0 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want one reader that caught up", s)
 		}
 		c.grow(1)
 		synctest.Wait()
@@ -173,7 +177,7 @@ func TestReadersContinueAfterTheLogLostItsPosition(t *testing.T) {
 		synctest.Wait()
 		c.grow(100)
 		synctest.Wait()
-		for n, r := range readers { // one of each group has read all, the other some
+		for n, r := range readers { // one reader of each group reads all blocks, the other only the first
 			for range 100 * (n % 2) {
 				r.Next()
 			}
@@ -183,34 +187,34 @@ func TestReadersContinueAfterTheLogLostItsPosition(t *testing.T) {
 		c.grow(50)
 		time.Sleep(time.Minute)
 		if s := l.Stats(); s.CatchingUp != 4 || s.Readers != 4 || s.Groups != 2 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want 4 readers that catch up in 2 groups", s)
 		}
 		for _, g := range l.groups {
 			if len(g.items) > 0 {
-				t.Errorf("%d items kept without readers", len(g.items))
+				t.Errorf("the group keeps %d items although no reader is live, want 0", len(g.items))
 			}
 		}
 		c.fail(nil)
 		time.Sleep(time.Minute)
-		c.grow(50) // the window has 151 to 200 and numbers them from 100 on
+		c.grow(50) // the window contains blocks 151 to 200, numbered from 100 on
 		synctest.Wait()
 		for i, from := range []int{2, 101, 4, 102} {
 			expectAll(t, readers[i], upTo(from, 200, 1+i/2)...)
 		}
 		if s := l.Stats(); s.CatchingUp != 0 || s.CaughtUp != 4 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want 4 readers that caught up", s)
 		}
 	})
 }
 
-func TestLostPositionDuringASearchSkipsNoBlock(t *testing.T) {
+func TestLosingThePositionDuringASearchSkipsNoBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
-		var losing bool
+		var lose bool
 		r, _ := l.Join(Interest[int]{Eval: func(b int) []byte {
-			if b == 3 && losing {
-				losing = false
+			if b == 3 && lose {
+				lose = false
 				c.set(func() { c.goneOnce, c.down = true, errDown })
 				time.Sleep(time.Minute)
 				c.fail(nil)
@@ -223,18 +227,18 @@ func TestLostPositionDuringASearchSkipsNoBlock(t *testing.T) {
 		synctest.Wait()
 		c.grow(300) // more than the group keeps
 		synctest.Wait()
-		losing = true
+		lose = true
 		if item, err := r.Next(); err != nil || item.Cursor != cursorOf(3) || r.Cursor() != cursorOf(3) {
-			t.Errorf("%v, %v, now at %q", item, err, r.Cursor())
+			t.Errorf("Next returned %v and error %v, and Cursor is %q; want block 3", item, err, r.Cursor())
 		}
 		expectAll(t, r, upTo(4, 305, 3)...)
 		if s := l.Stats(); s.CatchingUp != 0 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want no reader that is catching up", s)
 		}
 	})
 }
 
-func TestUnknownCursorWithinTheWindowIsCheckedBySource(t *testing.T) {
+func TestUnknownCursorInsideTheWindowIsCheckedWithTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
 		l := open(t, c, Options[int]{})
@@ -246,7 +250,7 @@ func TestUnknownCursorWithinTheWindowIsCheckedBySource(t *testing.T) {
 		expectAll(t, known, 9, 10)
 		expectAll(t, unknown, 9, 10)
 		if !slices.Equal(c.pages, []string{between(8)}) {
-			t.Errorf("pages after %q: only the cursor of no block needs one", c.pages)
+			t.Errorf("pages after %q were read, want one after the cursor that belongs to no block", c.pages)
 		}
 	})
 }

@@ -32,10 +32,10 @@ func TestHangingFollowIsRestartedIfNewerBlocksExist(t *testing.T) {
 		r := join(t, l, 1)
 		time.Sleep(10 * DefaultSilence)
 		if s := l.Stats(); s.Restarts != 0 || c.probes < 5 || c.probes > 10 {
-			t.Errorf("%d restarts and %d pages while there was nothing new", s.Restarts, c.probes)
+			t.Errorf("got %d restarts and %d probes without a new block, want 0 and 5 to 10", s.Restarts, c.probes)
 		}
 		if n := strings.Count(text.String(), "is silent"); n != 1 {
-			t.Errorf("silence is logged %d times:\n%s", n, text)
+			t.Errorf("the silence was logged %d times, want once:\n%s", n, text)
 		}
 		c.grow(2)
 		time.Sleep(2 * DefaultSilence)
@@ -43,12 +43,12 @@ func TestHangingFollowIsRestartedIfNewerBlocksExist(t *testing.T) {
 		time.Sleep(2 * DefaultSilence)
 		expect(t, r, 6, 7)
 		if !strings.Contains(text.String(), errHangs.Error()) || l.Stats().Restarts < 2 {
-			t.Errorf("%d restarts, log:\n%s", l.Stats().Restarts, text)
+			t.Errorf("got %d restarts, want at least 2, and the reason in the log:\n%s", l.Stats().Restarts, text)
 		}
 	})
 }
 
-// A connection that hangs while the machine sleeps may only be noticed when the blocks after its position are gone.
+// If the machine sleeps, a connection that hangs may not be noticed before the blocks after its position are pruned.
 func TestHangingFollowIsRestartedIfNewerBlocksWerePruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
@@ -70,10 +70,10 @@ func TestHangingFollowIsRestartedIfNewerBlocksWerePruned(t *testing.T) {
 		time.Sleep(time.Second)
 		c.set(func() { c.newest, c.oldest = 100, 90 })
 		time.Sleep(2 * DefaultSilence)
-		expect(t, lost) // asks for the blocks after 5
+		expect(t, lost) // requests the blocks after 5
 		synctest.Wait()
 		if got, err := read(t, lost); !errors.Is(err, errGone) || got != nil {
-			t.Errorf("read %v, %v; want that the blocks after 5 are gone", got, err)
+			t.Errorf("read blocks %v and error %v, want errGone", got, err)
 		}
 		lost.Close()
 		fresh := join(t, l, 1)
@@ -97,7 +97,7 @@ func TestBlockDuringSilenceProbePreventsRestart(t *testing.T) {
 			time.Sleep(2 * hangTimeout)
 		}
 		if s := l.Stats(); s.Restarts != 0 {
-			t.Errorf("%d restarts", s.Restarts)
+			t.Errorf("got %d restarts, want 0", s.Restarts)
 		}
 	})
 }
@@ -117,7 +117,7 @@ func TestCloseWaitsForHangingProbe(t *testing.T) {
 		begun := time.Now()
 		shut(t, l)
 		if took := time.Since(begun); took != time.Second {
-			t.Errorf("closed after %v, want after the call", took)
+			t.Errorf("Close took %v, want 1s, until the call of Page returned", took)
 		}
 	})
 }

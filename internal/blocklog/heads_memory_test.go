@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The heads of the page are those of 64 shards.
+// A copy of the heads for each reader would be large, because the chain has 64 shards.
 func TestReadersOfADroppedPageShareItsHeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 5000
@@ -25,25 +25,25 @@ func TestReadersOfADroppedPageShareItsHeads(t *testing.T) {
 			readers[i] = joinAt(t, l, blocksOf(), 200)
 			expectNow(t, readers[i])
 		}
-		close(f.paging) // all wait for one page
+		close(f.paging) // all readers wait for one page
 		synctest.Wait()
 		for i, r := range readers {
 			for range 1 + i%90 {
 				if item, err := r.Next(); err != nil || item.Payload == nil {
-					t.Fatal(item, err)
+					t.Fatalf("Next returned %+v and error %v, want a block", item, err)
 				}
 			}
 		}
-		expectNow(t, joinAt(t, l, blocksOf(), 100)) // its page replaces the held one
+		expectNow(t, joinAt(t, l, blocksOf(), 100)) // the page of this reader replaces the held page
 		time.Sleep(holdTime)
 		synctest.Wait()
 		each := int(heapInUse()-before) / n
-		t.Logf("%d bytes for a reader whose page was dropped", each)
+		t.Logf("a reader whose page was dropped uses %d bytes", each)
 		if c := readers[0].catchUp; c == nil || len(c.heads[0]) != 64 || len(c.entries) > 0 {
-			t.Errorf("it knows %+v", c)
+			t.Errorf("the reader has %+v, want 64 heads and no entries", c)
 		}
 		if each > 1000 {
-			t.Errorf("%d bytes for a reader whose page was dropped, want at most 1000", each)
+			t.Errorf("a reader whose page was dropped uses %d bytes, want at most 1000", each)
 		}
 		runtime.KeepAlive(readers)
 	})

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// checkReported checks that each missing block was reported to a modelClient that received the blocks before and after
-// it in its shard. If the modelClient resumed between those two, for any reason, the log cannot know that it lacks the
-// block.
+// checkReported checks that a gap was reported for each block that the client lacks, if the client received the blocks
+// before and after it in its shard. It makes an exception if the client resumed between these two blocks, for any
+// reason, because the log cannot know then that the client lacks the block.
 func (w *modelClient) checkReported(t *testing.T, f *shardSource) {
 	t.Helper()
-	newest := make(map[Place]int) // of each shard that it has had
+	newest := make(map[Place]int) // the client's newest block of each shard
 	for _, n := range w.got {
 		p := f.all[n-1].Place
 		shard := Place{Workchain: p.Workchain, Shard: p.Shard}
@@ -24,7 +24,7 @@ func (w *modelClient) checkReported(t *testing.T, f *shardSource) {
 		for _, m := range slices.Backward(f.all[before : n-1]) {
 			if m.Workchain == p.Workchain && overlap(m.Shard, p.Shard) {
 				missing = m.number
-				if m.Shard != p.Shard { // it split and merged meanwhile
+				if m.Shard != p.Shard { // the shard has split and merged meanwhile
 					missing = 0
 					break
 				}
@@ -36,14 +36,14 @@ func (w *modelClient) checkReported(t *testing.T, f *shardSource) {
 		from, until := cursorOf(before), cursorOf(n)
 		back := func(cursor string) bool { return cursor >= from && cursor < until }
 		if !slices.ContainsFunc(w.sentBack, back) && !slices.ContainsFunc(w.cuts, back) {
-			t.Errorf("%q from %q did not learn that %d is missing between %q and %q: sent back to %q, cut at %q",
+			t.Errorf("client %q from %q received no gap for block %d between %q and %q: sent back to %q, cut at %q",
 				w.interest.Key, w.start, missing, from, until, w.sentBack, w.cuts)
 		}
 	}
 }
 
-// lateChain returns a chain whose block 3, of the base chain, is stored only after readers have passed it. Block 240
-// shows that it was missing.
+// lateChain returns a chain whose block 3, of the base chain, is not stored at first, so that readers pass its place
+// without it. Block 240 shows that it was missing.
 func lateChain() *shardSource {
 	f := newShardSource()
 	f.grow(base(1), master(1), base(2))
@@ -56,8 +56,8 @@ func lateChain() *shardSource {
 	return f
 }
 
-func TestGapIsReportedAfterThePageWasDropped(t *testing.T) {
-	for name, had := range map[string]int{"not looked at": 0, "begun": 10} {
+func TestGapIsReportedAfterTheReadersPageWasDropped(t *testing.T) {
+	for name, had := range map[string]int{"no block read": 0, "some blocks read": 10} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := lateChain()
@@ -65,7 +65,7 @@ func TestGapIsReportedAfterThePageWasDropped(t *testing.T) {
 				l.held.limit = 1
 				synctest.Wait()
 				r := joinAt(t, l, blocksOf(), 1)
-				for range 2 { // asks for a page, reads it and asks for the next one
+				for range 2 { // requests a page, reads it and requests the next one
 					if _, err := takeAll(r); err != nil {
 						t.Fatal(err)
 					}
@@ -73,19 +73,19 @@ func TestGapIsReportedAfterThePageWasDropped(t *testing.T) {
 				}
 				for range had {
 					if item, err := r.Next(); err != nil || item.Payload == nil {
-						t.Fatal(item, err)
+						t.Fatalf("Next returned %+v and error %v, want a block", item, err)
 					}
 				}
 				at := r.Cursor()
-				expectNow(t, joinAt(t, l, blocksOf(), 300)) // its page replaces the held one
+				expectNow(t, joinAt(t, l, blocksOf(), 300)) // the page of this reader replaces the held page
 				time.Sleep(holdTime)
 				synctest.Wait()
 				if c := r.catchUp; c != nil && len(c.entries) > 0 {
-					t.Error("the page was not dropped")
+					t.Error("the reader still has entries, want its page dropped")
 				}
 				f.set(func() { delete(f.lacks, 3) })
 				if got, gap := readToEnd(t, r); gap != cursorOf(1) || at == cursorOf(1) {
-					t.Errorf("a reader at %q has had %d, gap reported after %q", at, got, gap)
+					t.Errorf("a reader at %q received blocks %d and gap %q, want a gap after block 1", at, got, gap)
 				}
 			})
 		})
@@ -93,7 +93,7 @@ func TestGapIsReportedAfterThePageWasDropped(t *testing.T) {
 }
 
 func TestGapIsReportedAfterTheLogLostItsPosition(t *testing.T) {
-	for name, window := range map[string]int{"live": 100, "out of the window": 3} {
+	for name, window := range map[string]int{"live reader": 100, "catching-up reader": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
@@ -120,15 +120,15 @@ func TestGapIsReportedAfterTheLogLostItsPosition(t *testing.T) {
 				time.Sleep(time.Minute)
 				f.grow(base(3))
 				if got, gap := readToEnd(t, r); gap != cursorOf(2) {
-					t.Errorf("it has had %d, gap reported after %q", got, gap)
+					t.Errorf("the reader received blocks %d and gap %q, want a gap after block 2", got, gap)
 				}
 			})
 		})
 	}
 }
 
-// A reader that resumes in the window reads no page that could show the gap, but the log also knows blocks before its
-// window.
+// A reader that resumes in the window reads no page that could show the gap, but the log also knows blocks from before
+// its window.
 func TestGapAtTheBeginningOfTheWindowIsReported(t *testing.T) {
 	for name, lacks := range map[string]bool{"missing": true, "stored": false} {
 		t.Run(name, func(t *testing.T) {
@@ -149,10 +149,10 @@ func TestGapAtTheBeginningOfTheWindowIsReported(t *testing.T) {
 				synctest.Wait()
 				r := joinAt(t, l, blocksOf(), 205)
 				if got, gap := readToEnd(t, r); lacks && gap != cursorOf(191) || !lacks && len(got) != 95 {
-					t.Errorf("read %d, gap after %q", got, gap)
+					t.Errorf("read blocks %d and gap %q, want a gap: %v", got, gap, lacks)
 				}
 				if !lacks && len(f.pages)+len(f.looked) > 0 {
-					t.Errorf("the source was asked for pages after %q, and before blocks %d", f.pages, f.looked)
+					t.Errorf("Page was called after %q and Before for blocks %d, want no calls", f.pages, f.looked)
 				}
 			})
 		})

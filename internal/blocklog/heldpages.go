@@ -6,24 +6,24 @@ import (
 )
 
 const (
-	// maxHeldPages is the maximum number of pages that readers have not read to the end. Without a limit, readers that
-	// stop reading would keep a page each.
+	// maxHeldPages is the maximum number of pages in memory that readers have not read to the end. Without a limit,
+	// each reader that stops reading would keep a page in memory.
 	maxHeldPages = 1024
 
-	// holdTime is the time for which a page is kept for its readers before it may be dropped.
+	// holdTime is the minimum time for which a page is kept for its readers before it may be dropped.
 	holdTime = time.Second
 )
 
-// heldPages contains the pages that readers have not read to the end, the oldest first. If there are too many, the
-// oldest is dropped, and its readers read it from the source again when they continue. But no page is read until the
-// page to drop has been held for holdTime, or readers have finished others. Otherwise readers could drop each other's
-// pages before any of them makes progress.
+// heldPages contains the pages that readers have not read to the end, the oldest first. If there are too many, the log
+// drops the oldest page, and its readers read it from the source again when they continue. But the log reads no further
+// page before the page to drop has been held for holdTime, or readers have finished other pages. Otherwise, readers
+// could drop each other's pages before any of them makes progress.
 type heldPages[B any] struct {
 	list.List
 	limit int // maxHeldPages, except in tests
 }
 
-// wait returns the time until one more page may be read in addition to those that are being read.
+// wait returns the time until one more page may be read. reading is the number of pages that are being read.
 func (h *heldPages[B]) wait(reading int) time.Duration {
 	drop := h.Len() + reading + 1 - h.limit // number of pages that must be dropped
 	if drop <= 0 {
@@ -39,7 +39,8 @@ func (h *heldPages[B]) wait(reading int) time.Duration {
 	return time.Until(last.Value.(*page[B]).arrived.Add(holdTime))
 }
 
-// hold counts a page that has been read, for the readers that waited for it. Called with the log's lock held.
+// hold adds a page that the source has returned, and drops the oldest page if there are too many. The caller must hold
+// the log's lock.
 func (l *Log[B]) hold(p *page[B]) {
 	p.held, p.arrived = l.held.PushBack(p), time.Now()
 	for r := range p.waiting {
@@ -52,7 +53,7 @@ func (l *Log[B]) hold(p *page[B]) {
 	oldest.held = nil
 	for r := range oldest.waiting {
 		if r.held = nil; r.awaited == oldest {
-			r.awaited = nil // it keeps the heads up to its cursor from its previous page
+			r.awaited = nil // the reader keeps the heads up to its cursor from its previous page
 			continue
 		}
 		r.group.mu.Lock()
@@ -61,8 +62,8 @@ func (l *Log[B]) hold(p *page[B]) {
 	}
 }
 
-// discardSearch discards the unread rest of a reader's page, and the result of a search in progress. The heads that the
-// reader knows stay. Called with the group's lock held.
+// discardSearch discards the unread rest of a reader's page and the result of a search in progress. The reader keeps
+// the heads that it knows. The caller must hold the group's lock.
 func (r *Reader[B]) discardSearch() {
 	r.moved = true
 	if c := r.catchUp; c != nil {
@@ -70,9 +71,13 @@ func (r *Reader[B]) discardSearch() {
 	}
 }
 
-// headsOf returns the newest block of each shard up to a reader's position, and the cursor from which on these are
-// complete. A reader that has read no page has passed the same blocks as the log, or may have: the cursor with which it
-// joined is unproven. Called with both locks held.
+// headsOf returns the newest block of each shard up to a reader's position. The heads are complete for shards that had
+// a block after the cursor began. If exact is false, they are uncertain, and the blocks up to the position must be
+// read.
+//
+// For a reader that has read no page, headsOf returns the heads of the log. They are uncertain, because nothing proves
+// that the client received the blocks up to the cursor with which the reader joined. The caller must hold the locks of
+// the log and of the reader's group.
 func (l *Log[B]) headsOf(r *Reader[B]) (heads shardHeads, began string, exact bool) {
 	if c := r.catchUp; c != nil && c.heads != nil {
 		heads, exact = c.heads.upTo(r.at.cursor)
@@ -82,18 +87,19 @@ func (l *Log[B]) headsOf(r *Reader[B]) (heads shardHeads, began string, exact bo
 		return nil, r.at.cursor, false
 	}
 	heads, shared := l.heads.upTo(r.at.cursor)
-	if shared { // the following goroutine changes l.heads, and a page is checked without the lock
+	if shared { // run's goroutine changes l.heads, but a page is checked without the lock
 		heads = heads.clone()
 	}
 	return heads, min(max(r.from, l.startCursor), r.at.cursor), false
 }
 
-// combine lets a page be checked also with the heads of a reader that is about to wait for it. The reader that began
-// first knows the most heads. Another reader may have passed a missing block's place before that block was stored: then
-// its lower heads count, and all of the readers may end because of the gap. Called with both locks held.
+// combine adds the heads of reader r, which is about to wait for page p, to the heads with which the page is checked.
+// The reader that began first knows the most heads, so they are the basis. If another reader has a lower head, it may
+// have passed the place of a missing block before that block was stored. Then the lower head is used, and the gap may
+// end all readers of the page. The caller must hold the locks of the log and of the reader's group.
 func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 	heads, began, exact := l.headsOf(r)
-	if len(p.waiting) == 0 && p.state != pageReading { // otherwise a reader that has left may know more heads
+	if len(p.waiting) == 0 && p.state != pageReading { // during a read, the heads of readers that have left count too
 		p.known, p.since, p.exact = heads, began, exact
 		return
 	}
@@ -108,7 +114,8 @@ func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 	}
 }
 
-// keepHeads gives the heads of the log to the members, when the log loses its position and its heads.
+// keepHeads gives the heads of the log to the members that have none of their own. It is called when the log loses its
+// position and its heads.
 func (g *shareGroup[B]) keepHeads(heads *stored[B], newest string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +126,7 @@ func (g *shareGroup[B]) keepHeads(heads *stored[B], newest string) {
 	}
 }
 
-// release ends a reader's use of its page. Called with the log's lock held.
+// release records that a reader does not need its page any more. The caller must hold the log's lock.
 func (l *Log[B]) release(r *Reader[B]) {
 	p := r.held
 	if r.held = nil; p == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The readers take their pages later than the source returns them.
+// The readers do not take their pages at once when the source returns them.
 func TestReadersDoNotDropEachOthersPagesBeforeProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1000)
@@ -20,23 +20,23 @@ func TestReadersDoNotDropEachOthersPagesBeforeProgress(t *testing.T) {
 		for i := range readers {
 			readers[i] = resume(t, l, cursorOf(i), 1)
 		}
-		for range 60 { // a reader needs 10 pages, and 4 are held at once
+		for range 60 { // a reader needs 10 pages, and the log holds at most 4
 			for i, r := range readers {
 				more, err := read(t, r)
 				if err != nil {
 					t.Fatal(err)
 				}
 				got[i] = append(got[i], more...)
-				synctest.Wait() // the source returns the page that it waits for
+				synctest.Wait() // the source returns the page that the reader waits for
 			}
 		}
 		for i := range readers {
 			if want := upTo(i+1, 1000, 1); !slices.Equal(got[i], want) {
-				t.Errorf("reader %d got %d blocks, want %d", i, len(got[i]), len(want))
+				t.Errorf("reader %d received %d blocks, want exactly blocks %d to 1000", i, len(got[i]), want[0])
 			}
 		}
 		if pages := c.paged(); pages > 11*n {
-			t.Errorf("%d pages were read for %d readers, want at most 11 for each", pages, n)
+			t.Errorf("%d pages were read for %d readers, want at most 11 per reader", pages, n)
 		}
 	})
 }
@@ -62,7 +62,7 @@ func TestUnreadPagesDelayOtherReadersOnlyBriefly(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got += len(more); time.Since(begun) > time.Minute {
-				t.Fatalf("got %d blocks in a minute, want all", got)
+				t.Fatalf("received only %d blocks in a minute, want all", got)
 			}
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
@@ -81,7 +81,7 @@ func TestCloseDoesNotWaitForHeldPages(t *testing.T) {
 		}
 		synctest.Wait()
 		if l.queue.Len() != 1 || l.held.Len() != 4 {
-			t.Fatalf("%d pages queued and %d held, want 1 and 4", l.queue.Len(), l.held.Len())
+			t.Fatalf("%d pages are queued and %d are held, want 1 and 4", l.queue.Len(), l.held.Len())
 		}
 		begun := time.Now()
 		if shut(t, l); time.Since(begun) > 0 {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Readers that continue after a stop still receive all their blocks.
-func TestUnfinishedPagesAreLimited(t *testing.T) {
-	for name, taken := range map[string]int{"not looked at": 0, "begun": 1} {
+// Readers that stop reading and continue later still receive all their blocks.
+func TestNumberOfUnfinishedPagesIsLimited(t *testing.T) {
+	for name, taken := range map[string]int{"no block read": 0, "one block read": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 3 * maxHeldPages
@@ -21,7 +21,7 @@ func TestUnfinishedPagesAreLimited(t *testing.T) {
 				readers := make([]*Reader[int], n)
 				for i := range readers {
 					readers[i] = resume(t, l, cursorOf(i+1), 1)
-					expect(t, readers[i]) // asks
+					expect(t, readers[i]) // requests a page
 				}
 				if synctest.Wait(); l.held.Len() != maxHeldPages {
 					t.Errorf("%d pages are held for %d readers, want %d", l.held.Len(), n, maxHeldPages)
@@ -35,17 +35,17 @@ func TestUnfinishedPagesAreLimited(t *testing.T) {
 							item, err = r.Next()
 						}
 						if err != nil || item.Cursor != cursorOf(i+2+k) {
-							t.Fatalf("reader %d has %+v, %v", i, item, err)
+							t.Fatalf("reader %d received %+v and error %v, want block %d", i, item, err, i+2+k)
 						}
 					}
 				}
 				synctest.Wait()
 				if held := l.held.Len(); held > maxHeldPages || held < maxHeldPages/2 {
-					t.Errorf("%d pages are held by %d readers", held, n)
+					t.Errorf("%d pages are held for %d readers, want %d to %d", held, n, maxHeldPages/2, maxHeldPages)
 				}
-				// A block of this chain takes 40 bytes, with its cursor.
+				// A block of this chain and its cursor take 40 bytes.
 				if grown, most := int(heapInUse()-before), maxHeldPages*pageBlocks*40+n*1000; grown > most {
-					t.Errorf("%d readers that stopped keep %d bytes, want at most %d", n, grown, most)
+					t.Errorf("%d readers that stopped use %d bytes, want at most %d", n, grown, most)
 				}
 				for i, r := range readers {
 					if i%100 > 0 {
@@ -56,14 +56,14 @@ func TestUnfinishedPagesAreLimited(t *testing.T) {
 					expectAll(t, readers[i], upTo(i+2+taken, n+500, 1)...)
 				}
 				if l.held.Len() > 0 {
-					t.Errorf("%d pages are held when all have been read", l.held.Len())
+					t.Errorf("%d pages are held after all have been read, want 0", l.held.Len())
 				}
 			})
 		})
 	}
 }
 
-func TestReadersAtOneCursorHoldOnePage(t *testing.T) {
+func TestReadersAtOneCursorShareOneHeldPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(450)
 		c.pageTakes = time.Second
@@ -79,45 +79,45 @@ func TestReadersAtOneCursorHoldOnePage(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if held := l.held.Len(); held != 1 {
-				t.Errorf("%d pages are held", held)
+				t.Errorf("%d pages are held, want 1", held)
 			}
 			for _, r := range readers {
 				expect(t, r, upTo(from, from+99, 50)...)
 			}
 		}
-		synctest.Wait() // for the last one to begin
+		synctest.Wait() // until the last page is being read
 		if c.paged() != 5 {
-			t.Errorf("%d pages were read", c.paged())
+			t.Errorf("%d pages were read, want 5", c.paged())
 		}
 	})
 }
 
-// A client that needs a few recent blocks does not wait for all readers that are far behind, and they do not wait
-// forever.
-func TestRecentPagesAreReadEarlyAndAllPagesInTheEnd(t *testing.T) {
+// A client that needs only a few recent blocks does not wait for all readers that are far behind. Those readers do not
+// wait forever either.
+func TestRecentPagesAreReadEarlyAndAllPagesEventually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(16_000)
 		c.pageTakes = 10 * time.Millisecond
 		l := open(t, c, Options[int]{Window: 5})
 		l.Start()
 		synctest.Wait()
-		for i := range 2000 { // a page waits for the 125 calls before it
+		for i := range 2000 { // with 16 concurrent calls, the last page would be read after 125 rounds
 			expect(t, resume(t, l, cursorOf(i+1), 1<<30))
 		}
-		past := resume(t, l, cursorOf(16_100), 1)
-		expect(t, past)
-		honest := resume(t, l, cursorOf(15_950), 1)
+		future := resume(t, l, cursorOf(16_100), 1)
+		expect(t, future)
+		recent := resume(t, l, cursorOf(15_950), 1)
 		var got []int
 		begun := time.Now()
 		for len(got) < 50 {
-			more, err := read(t, honest)
+			more, err := read(t, recent)
 			if got = append(got, more...); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Millisecond)
 		}
 		if waited := time.Since(begun); waited > 50*time.Millisecond {
-			t.Errorf("a client that was away for 50 blocks had them after %v", waited)
+			t.Errorf("a client that needs 50 recent blocks received them after %v, want at most 50ms", waited)
 		}
 		time.Sleep(2 * time.Second)
 		c.mu.Lock()
@@ -128,10 +128,10 @@ func TestRecentPagesAreReadEarlyAndAllPagesInTheEnd(t *testing.T) {
 			}
 		}
 		if i := slices.Index(c.pages, cursorOf(40)); i > 100 {
-			t.Errorf("the page that was asked for as number 40 was read as number %d", i)
+			t.Errorf("the page that was requested 40th was read as number %d, want at most 100", i)
 		}
 		if i := slices.Index(c.pages, cursorOf(16_100)); i < 1000 {
-			t.Errorf("a page past the newest block was read as number %d", i)
+			t.Errorf("a page after the newest block was read as number %d, want at least 1000", i)
 		}
 	})
 }

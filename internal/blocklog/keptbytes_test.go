@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 )
 
-// Many different readers do not take their payloads. No reader misses a block because of the limit, and payloads of
-// readers that take them are kept.
+// Many readers with different keys do not read their payloads. The limit makes no reader miss a block, and payloads for
+// readers that read at once are kept.
 func TestUnreadPayloadsStayWithinKeptBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const bound, readers, blocks = 1 << 20, 3000, 12
+		const limit, readers, blocks = 1 << 20, 3000, 12
 		c := newChain(0)
-		l := open(t, c, Options[int]{KeptBytes: bound})
+		l := open(t, c, Options[int]{KeptBytes: limit})
 		join := func(key string) *Reader[int] {
 			r, err := l.Join(Interest[int]{Key: key, Eval: func(b int) []byte {
 				return fmt.Append(make([]byte, 0, 3000), b)
@@ -23,9 +23,9 @@ func TestUnreadPayloadsStayWithinKeptBytes(t *testing.T) {
 			}
 			return r
 		}
-		deaf := make([]*Reader[int], readers)
-		for i := range deaf {
-			deaf[i] = join(fmt.Sprint("deaf ", i))
+		idle := make([]*Reader[int], readers)
+		for i := range idle {
+			idle[i] = join(fmt.Sprint("idle ", i))
 		}
 		quick := join("quick")
 		synctest.Wait()
@@ -34,22 +34,22 @@ func TestUnreadPayloadsStayWithinKeptBytes(t *testing.T) {
 			c.grow(1)
 			synctest.Wait()
 			if item, err := quick.Next(); err != nil || item.Cursor != cursorOf(n+1) || item.Origin != OriginLive {
-				t.Fatalf("a reader that takes its blocks has %+v, %v", item, err)
+				t.Fatalf("a reader that reads at once received %+v and error %v, want live block %d", item, err, n+1)
 			}
-			if kept := l.kept.Load(); kept > bound {
-				t.Fatalf("%d bytes are kept after %d blocks", kept, n+1)
+			if kept := l.kept.Load(); kept > limit {
+				t.Fatalf("%d bytes are kept after %d blocks, want at most %d", kept, n+1, limit)
 			}
 		}
-		const place = 300 // of a group's items, and of the block
-		if grown := int(heapInUse() - before); grown > bound*5/4+readers*place {
-			t.Errorf("%d readers that take nothing keep %d bytes", readers, grown)
+		const overhead = 300 // size of a group's items and of the block
+		if grown, most := int(heapInUse()-before), limit*5/4+readers*overhead; grown > most {
+			t.Errorf("%d readers that do not read use %d bytes, want at most %d", readers, grown, most)
 		}
 		live := 0
-		for _, r := range deaf {
+		for _, r := range idle {
 			for n := range blocks {
 				item, err := r.Next()
 				if err != nil || item.Cursor != cursorOf(n+1) || string(item.Payload) != fmt.Sprint(n+1) {
-					t.Fatalf("block %d is %+v, %v", n+1, item, err)
+					t.Fatalf("received %+v and error %v, want block %d", item, err, n+1)
 				}
 				if item.Origin == OriginLive {
 					live++
@@ -57,11 +57,11 @@ func TestUnreadPayloadsStayWithinKeptBytes(t *testing.T) {
 			}
 			r.Close()
 		}
-		if live < 200 || live > bound/3000 {
-			t.Errorf("%d payloads were kept", live)
+		if live < 200 || live > limit/3000 {
+			t.Errorf("%d payloads were kept, want 200 to %d", live, limit/3000)
 		}
 		if kept := l.kept.Load(); kept != 0 {
-			t.Errorf("%d bytes are kept when all have been taken", kept)
+			t.Errorf("%d bytes are kept after all payloads have been read, want 0", kept)
 		}
 		runtime.KeepAlive(l)
 	})
@@ -83,16 +83,16 @@ func TestPayloadsOfEndedReadersAreReleased(t *testing.T) {
 		synctest.Wait()
 		heads.Close()
 		if kept := l.kept.Load(); kept < 2*matchBytes || kept >= 3*matchBytes {
-			t.Errorf("%d bytes are kept of two blocks", kept)
+			t.Errorf("%d bytes are kept for two payloads of one reader, want those of two small payloads", kept)
 		}
-		c.grow(1) // ends the other one, which can still read earlier blocks
+		c.grow(1) // ends the other reader, which can still read earlier blocks
 		synctest.Wait()
 		if kept := l.kept.Load(); kept != 0 {
-			t.Errorf("%d bytes are kept for readers that have left or ended", kept)
+			t.Errorf("%d bytes are kept for readers that were closed or have ended, want 0", kept)
 		}
 		for n := range 2 {
 			if item, err := bad.Next(); err != nil || item.Cursor != cursorOf(n+1) {
-				t.Errorf("%+v, %v", item, err)
+				t.Errorf("Next returned %+v and error %v, want block %d", item, err, n+1)
 			}
 		}
 	})

@@ -8,27 +8,28 @@ import (
 )
 
 // A lateGap records a gap that was discovered after later blocks had been delivered. A client that resumes with a
-// cursor after before, up to until, may have received those blocks without the missing ones.
+// cursor in (before, until] may have received those blocks without the missing ones.
 type lateGap[B any] struct {
-	number    uint32 // counts the gaps, in the order of their discovery
+	number    uint32 // number of the gap in the order of discovery
 	workchain int32
-	missing   []entry[B] // the blocks that were found; empty if the source lacks them, or they are too many
+	missing   []entry[B] // the missing blocks; empty if the source lacks them or there are more than maxMissing
 	before    string     // the position before the gap
-	until     string     // the highest cursor that any client had seen at the discovery
-	count     int        // number of gaps that it stands for; if more than one, any block may be missing
+	until     string     // the highest cursor that any client had seen when the gap was discovered
+	count     int        // number of gaps that were merged into it; if more than one, any block may be missing
 }
 
 const (
-	// maxLateGaps is the maximum number of late gaps that are kept. Beyond it, neighbors are merged: a client may then
-	// end because of a gap that does not affect it, but no client misses a gap.
+	// maxLateGaps is the maximum number of late gaps in memory. If there are more, neighbors are merged. Then a reader
+	// may end because of a gap that does not affect its client, but every gap is still reported to affected clients.
 	maxLateGaps = 64
 
-	// maxMissing is the maximum number of blocks in a lateGap, each of which costs an Eval when a client resumes. If
-	// there are more, any block of the workchain counts as missing.
+	// maxMissing is the maximum number of blocks in a lateGap. When a client resumes, Eval is called for each of them.
+	// If more blocks are missing, any block of the workchain counts as missing.
 	maxMissing = 32
 )
 
-// addLateGap records and numbers a gap. Called with mu held, after the readers that it affects have ended.
+// addLateGap numbers a gap and records it. The caller must hold l.mu, and must have ended the readers that the gap
+// affects.
 func (l *Log[B]) addLateGap(d lateGap[B]) {
 	d.number, d.count = l.gaps.Add(1), 1
 	if d.until <= d.before || len(d.missing) > 0 && d.until < d.missing[0].cursor {
@@ -49,7 +50,8 @@ func (l *Log[B]) addLateGap(d lateGap[B]) {
 	l.lateGaps.Store(&gaps)
 }
 
-// mergeNeighbors merges two neighbors in the older half: the first two that stand for the fewest gaps.
+// mergeNeighbors merges two neighbors in the first half of gaps. It chooses the pair that stands for the fewest gaps,
+// and the first such pair if there are several.
 func mergeNeighbors[B any](gaps []lateGap[B]) []lateGap[B] {
 	best := 0
 	for i := range len(gaps) / 2 {
@@ -60,7 +62,7 @@ func mergeNeighbors[B any](gaps []lateGap[B]) []lateGap[B] {
 	a, b := gaps[best], gaps[best+1]
 	gaps[best] = lateGap[B]{
 		number: max(a.number, b.number),
-		before: a.before, // the list ascends by it
+		before: a.before, // gaps is sorted by before
 		until:  max(a.until, b.until),
 		count:  a.count + b.count,
 	}
@@ -78,15 +80,15 @@ func (d *lateGap[B]) affects(i *Interest[B]) (may bool) {
 			may = may || e.cursor < *i.After && i.Eval(e.block) != nil
 		}
 	})
-	return may && err == nil // an Eval that panics does so again when the reader reads blocks
+	return may && err == nil // an Eval that panics now panics again when the reader reads the blocks
 }
 
-// firstLateGap returns the position before the earliest gap that affects i.
-func firstLateGap[B any](gaps *[]lateGap[B], i *Interest[B]) (before string, yes bool) {
+// firstLateGap returns the position before the earliest gap that affects a reader with interest i, if there is one.
+func firstLateGap[B any](gaps *[]lateGap[B], i *Interest[B]) (before string, ok bool) {
 	if gaps == nil || i.After == nil {
 		return "", false
 	}
-	for _, d := range *gaps { // they ascend by before
+	for _, d := range *gaps { // sorted by before
 		if d.affects(i) {
 			return d.before, true
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The client received blocks after the gap, left before the gap was found, and resumes after that.
+// The client received blocks after the gap, left before the gap was found, and resumes after it was found.
 func TestResumedClientIsSentBackBeforeALateGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -23,11 +23,11 @@ func TestResumedClientIsSentBackBeforeALateGap(t *testing.T) {
 			expectGap(t, joinAt(t, l, blocksOf(), at), 2)
 			expectGap(t, joinAt(t, l, blocksOf(0), at), 2)
 		}
-		expectEventually(t, joinAt(t, l, blocksOf(-1), 5), 6, 9) // it lacks nothing
+		expectEventually(t, joinAt(t, l, blocksOf(-1), 5), 6, 9) // this client lacks no block
 		expectEventually(t, joinAt(t, l, blocksOf(), 3), 4, 5, 6, 7, 8, 9)
 		expectEventually(t, joinAt(t, l, blocksOf(), 4), 5, 6, 7, 8, 9)
 		expectEventually(t, joinAt(t, l, blocksOf(), 8), 9)
-		for i := range uint32(2 * maxLateGaps) { // each gap is kept for a limited time
+		for i := range uint32(2 * maxLateGaps) { // the log keeps only the newest gaps exactly
 			n := len(f.all)
 			f.growSkipped([]int{n + 1}, base(4+2*i), master(5+i))
 			f.grow(base(5 + 2*i))
@@ -35,14 +35,14 @@ func TestResumedClientIsSentBackBeforeALateGap(t *testing.T) {
 			expectGap(t, joinAt(t, l, blocksOf(), n+2), n)
 		}
 		if n := len(*l.lateGaps.Load()); n != maxLateGaps {
-			t.Errorf("%d late gaps are kept", n)
+			t.Errorf("the log keeps %d late gaps, want %d", n, maxLateGaps)
 		}
 	})
 }
 
-// Such a reader has no cursor, so the source cannot report that its blocks are gone.
-func TestPrunedFirstBlocksAreAGapForReadersOfTheEmptyChain(t *testing.T) {
-	for _, gone := range []int{0, 1, 9} { // of ten
+// A reader that joined when the chain was empty has no cursor, so the source cannot report that its blocks were pruned.
+func TestReaderOfEmptyChainReceivesErrGapIfFirstBlocksWerePruned(t *testing.T) {
+	for _, pruned := range []int{0, 1, 9} { // of ten blocks
 		synctest.Test(t, func(t *testing.T) {
 			f := newShardSource()
 			l := openShards(t, f, Options[shardBlock]{Window: 3})
@@ -52,16 +52,18 @@ func TestPrunedFirstBlocksAreAGapForReadersOfTheEmptyChain(t *testing.T) {
 				f.grow(master(i + 1))
 			}
 			f.set(func() {
-				for n := 1; n <= gone; n++ {
+				for n := 1; n <= pruned; n++ {
 					f.lacks[n] = true
 				}
 			})
 			synctest.Wait()
-			if gone > 0 {
-				_, _ = takeAll(r) // asks for a page
+			if pruned > 0 {
+				_, _ = takeAll(r) // requests a page
 				synctest.Wait()
-				if got, err := takeAll(r); !errors.Is(err, ErrGap) || r.Cursor() != "" || len(got) > 0 || r.Mark("") == 0 {
-					t.Errorf("%d gone: read %v, %v at %q", gone, got, err, r.Cursor())
+				got, err := takeAll(r)
+				if !errors.Is(err, ErrGap) || r.Cursor() != "" || len(got) > 0 || r.Mark("") == 0 {
+					t.Errorf("%d blocks pruned: read blocks %v and error %v, and Cursor is %q; want only ErrGap",
+						pruned, got, err, r.Cursor())
 				}
 			} else {
 				expectEventually(t, r, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
@@ -70,7 +72,7 @@ func TestPrunedFirstBlocksAreAGapForReadersOfTheEmptyChain(t *testing.T) {
 	}
 }
 
-// The reader is not live any more, and has received a block after the gap.
+// The reader has fallen out of the window, and has received a block after the gap.
 func TestLastingGapEndsCatchingUpReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -86,10 +88,10 @@ func TestLastingGapEndsCatchingUpReader(t *testing.T) {
 		f.grow(master(4), master(5), master(6), master(7))
 		synctest.Wait()
 		if item, err := past.Next(); item.Payload != nil || err != nil {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want nothing yet", item, err)
 		}
 		if item, err := before.Next(); item.Payload != nil || err != nil {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want nothing yet", item, err)
 		}
 		f.grow(base(3))
 		time.Sleep(repairTimeout)
@@ -101,7 +103,7 @@ func TestLastingGapEndsCatchingUpReader(t *testing.T) {
 		expectGap(t, before, 2)
 		i := blocksOf()
 		i.Mark = before.Mark(cursorOf(2))
-		expectEventually(t, joinAt(t, l, i, 2), 4, 5, 6, 7, 8, 9, 10) // all stored blocks, as the client knows of the gap
+		expectEventually(t, joinAt(t, l, i, 2), 4, 5, 6, 7, 8, 9, 10) // all stored blocks: the gap has been reported
 	})
 }
 
@@ -122,7 +124,7 @@ func TestResumedClientIsSentBackForEachOfManyGaps(t *testing.T) {
 			blocksAfter = append(blocksAfter, n+2)
 		}
 		if n := len(*l.lateGaps.Load()); n != maxLateGaps {
-			t.Errorf("%d late gaps are kept", n)
+			t.Errorf("the log keeps %d late gaps, want %d", n, maxLateGaps)
 		}
 		exact := 0
 		for _, at := range blocksAfter {
@@ -130,7 +132,7 @@ func TestResumedClientIsSentBackForEachOfManyGaps(t *testing.T) {
 			_, err := takeAll(r)
 			var lost *Lost
 			if !errors.As(err, &lost) || !errors.Is(err, ErrGap) || lost.Cursor > cursorOf(at-2) {
-				t.Fatalf("after block %d: %v", at, err)
+				t.Fatalf("a reader after block %d received error %v, want a gap before it", at, err)
 			}
 			if lost.Cursor == cursorOf(at-2) {
 				exact++
@@ -140,13 +142,13 @@ func TestResumedClientIsSentBackForEachOfManyGaps(t *testing.T) {
 			i.After = &lost.Cursor
 			again, _ := l.Join(i)
 			if _, err := takeAll(again); err != nil {
-				t.Fatalf("reported again after %q: %v", lost.Cursor, err)
+				t.Fatalf("a reader after %q with the Mark received error %v, want nil", lost.Cursor, err)
 			}
 			r.Close()
 			again.Close()
 		}
 		if exact < maxLateGaps/2 {
-			t.Errorf("only %d are sent back no further than needed", exact)
+			t.Errorf("only %d clients were sent back exactly to the gap, want at least %d", exact, maxLateGaps/2)
 		}
 		first := blocksOf()
 		cursor := cursorOf(blocksAfter[0])
@@ -159,11 +161,11 @@ func TestResumedClientIsSentBackForEachOfManyGaps(t *testing.T) {
 		later.After = &last
 		r, _ := l.Join(later)
 		if _, err := takeAll(r); !errors.Is(err, ErrGap) {
-			t.Errorf("a client that was sent back before does not learn of a new gap: %v", err)
+			t.Errorf("a client that was sent back before received error %v for a new gap, want ErrGap", err)
 		}
 		r, _ = l.Join(first)
 		if _, err := takeAll(r); errors.Is(err, ErrGap) {
-			t.Errorf("an old gap is reported again: %v", err)
+			t.Errorf("a client that knows a gap received error %v for it, want no ErrGap", err)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The defaults of [Options].
+// These constants are the default values of the fields of [Options] with the same names.
 const (
 	DefaultWindow     = 1024
 	DefaultKeptBytes  = 32 << 20
@@ -19,106 +19,129 @@ const (
 	DefaultSilence    = 30 * time.Second
 )
 
-// ErrClosed is returned by Join and Next after the Log, or the Reader, has been closed.
-var ErrClosed = errors.New("blocklog: closed")
+// ErrClosed is returned by [Log.Join] after the Log is closed, and by [Reader.Next] after the Log or the Reader is
+// closed.
+var ErrClosed = errors.New("blocklog: the log or the reader is closed")
 
-// ErrGap ends a Reader that cannot receive a block in its place: the block was found to be missing after later blocks
-// had been delivered to the Reader, or could not be found. The client must join again with the cursor of the [Lost].
+// ErrGap is the cause of a [Lost] if a Reader cannot receive a missing block in its place: the Log found the gap only
+// after it had delivered later blocks to the Reader, or the source does not have the block. The client must join again
+// with Lost.Cursor.
 var ErrGap = errors.New("blocklog: a block is missing")
 
-// A Lost ends a Reader whose stream cannot continue: the source does not have the blocks after the Reader's position
-// (any more), a block is missing, or the Reader's Eval panicked. The Reader has received every matching block up to
-// Cursor and none after it, unless Err is ErrGap: then it may have received blocks after Cursor, and a Reader that
-// joins with Cursor receives all of those again.
+// A Lost is the error that ends a Reader whose stream cannot continue. Possible causes are: the source no longer has
+// the blocks after the Reader's position, a block is missing, the Log did not know its position in the source, or the
+// Reader's Eval panicked.
+//
+// The Reader has received every matching block up to Cursor and no block after it. The exception is ErrGap: then the
+// Reader may have received blocks after Cursor. A Reader that joins with Cursor receives all of those blocks again.
 type Lost struct {
-	Cursor string // the position from which to resume
-	Err    error  // the cause: the error of the source, ErrGap or ErrNoPosition, or the panic
+	// Cursor is the position from which to resume.
+	Cursor string
 
-	number uint32 // of the lasting gap that ended the Reader; 0 if none did
+	// Err is the cause: the error of the source, ErrGap, ErrNoPosition, or the recovered panic.
+	Err error
+
+	number uint32 // number of the lasting gap that ended the Reader; 0 if another cause did
 }
 
+// Error returns the cursor and the cause as text.
 func (e *Lost) Error() string {
 	return fmt.Sprintf("blocklog: stream lost after cursor %q: %v", e.Cursor, e.Err)
 }
 
+// Unwrap returns Err.
 func (e *Lost) Unwrap() error { return e.Err }
 
-// Options configure a Log. A field that is zero or negative means the default, except that a negative Silence disables
-// it.
+// Options configures a [Log]. A field that is zero or negative has its default value, except that a negative Silence
+// disables the detection of silence.
 type Options[B any] struct {
-	Window     int           // number of blocks kept for slow readers; DefaultWindow
-	KeptBytes  int           // maximum bytes of unread Eval results; others are evaluated again; DefaultKeptBytes
-	MinBackoff time.Duration // minimum wait before a failed source is called again; DefaultMinBackoff
-	MaxBackoff time.Duration // maximum wait, at least MinBackoff; DefaultMaxBackoff
-	Silence    time.Duration // time without a block after which the stream is not live; DefaultSilence; negative: never
-	Logger     *slog.Logger  // receives failures of the source, gaps and panics; slog.Default()
-	Events     Events[B]     // receives events of the stream
+	// Window is the maximum number of blocks in memory: the Log keeps the newest ones for slow Readers.
+	Window int
+
+	// KeptBytes is the maximum size in bytes of all Eval results that Readers have not read yet. If there are more, the
+	// Log discards results, and slow Readers evaluate those blocks again.
+	KeptBytes int
+
+	// MinBackoff is the minimum wait before a failed source is called again.
+	MinBackoff time.Duration
+
+	// MaxBackoff is the maximum of that wait, which grows with each failure. It is raised to MinBackoff if it is lower.
+	MaxBackoff time.Duration
+
+	// Silence is the time without a new block after which the source counts as stalled.
+	Silence time.Duration
+
+	// Logger receives log lines about failures of the source, gaps and panics. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Events contains the functions that the Log calls when something happens in the stream.
+	Events Events[B]
 }
 
-// A Log follows one source for all its readers. All its methods are safe for concurrent use. Create it with [New] and
-// end it with [Log.Close].
+// A Log follows one source for all its readers. All its methods are safe for concurrent use. Create a Log with [New]
+// and end it with [Log.Close].
 type Log[B any] struct {
 	src        Source[B]
 	opts       Options[B]
-	ctx        context.Context // passed to the source; done when the Log is closed
+	ctx        context.Context // passed to the source; canceled when the Log is closed
 	cancel     context.CancelFunc
 	done       chan struct{} // closed when busy is 0
 	catchingUp atomic.Int64  // number of readers that are catching up
 
-	view          atomic.Pointer[view[B]] // replaced under mu, by the following goroutine
-	reached       atomic.Pointer[string]  // highest cursor shown, if it was after the newest block at that time
+	view          atomic.Pointer[view[B]] // replaced under mu by run's goroutine
+	reached       atomic.Pointer[string]  // highest cursor that clients may have seen before it was in the window
 	lateGaps      atomic.Pointer[[]lateGap[B]]
-	gaps          atomic.Uint32             // number of the newest gap, from 1 on; changes under mu
-	pageEnd       atomic.Uint64             // number of readers that ended at a gap in stored blocks
-	lastingNumber atomic.Uint32             // number of the newest lasting gap, from 1 on; changes under mu
-	openGaps      atomic.Pointer[[]openGap] // remain if the log is closed during a search
+	gaps          atomic.Uint32             // number of the newest gap, at first 1; changes under mu
+	pageEnd       atomic.Uint64             // number of readers that ended because of a gap in stored blocks
+	lastingNumber atomic.Uint32             // number of the newest lasting gap; 0 before the first; changes under mu
+	openGaps      atomic.Pointer[[]openGap] // not cleared if the log is closed during a search
 
-	workchains atomic.Pointer[[]int32] // all that had a block; written by the following goroutine
+	workchains atomic.Pointer[[]int32] // all workchains that had a block; written by run's goroutine
 
-	kept         atomic.Int64  // bytes that groups keep
-	nextToShrink atomic.Uint64 // counter that selects the next group to discard its items (see shrink)
+	kept         atomic.Int64  // size of the payloads that all groups keep, in bytes
+	nextToShrink atomic.Uint64 // counter with which shrink selects the next group
 
-	// Only the following goroutine uses these. The first two exist to deliver without allocating.
+	// Only run's goroutine uses these fields. It reuses delivering and wakes to deliver without allocating.
 	delivering   []*shareGroup[B]
 	wakes        []func()
-	startCursor  string // the cursor at which the log started: heads may lack shards without a block since
+	startCursor  string // the newest cursor when the log started; heads may lack shards without a block after it
 	recentCalled bool   // Recent has been called before
 	rechecks     rechecks[B]
 
-	// eventMu guards these fields, and keeps the Failed and Recovered events in order. It is not acquired while another
-	// lock is held, and mu is not acquired while it is held, except to log.
+	// eventMu guards these fields and keeps the Failed and Recovered events in order. It is acquired before any other
+	// lock. The host's logger and event functions run while it is held.
 	eventMu      sync.Mutex
-	downSince    time.Time // when the first failure since the last block occurred
-	lastHeard    time.Time // when the last block came, or the present attempt began
+	downSince    time.Time // time of the first failure since the last block; zero if there was none
+	lastHeard    time.Time // arrival of the last block or, if later, start of the current attempt
 	silenceTimer *time.Timer
 	silent       bool // the silence has been reported
 
-	// mu is acquired before a group's own lock. It is never held during an Eval, a Wake or a call to the source.
+	// mu is acquired before the lock of a group. It is never held during an Eval, a Wake or a call of the source.
 	mu         sync.Mutex
 	started    bool
-	busy       int        // goroutines and timers that Close waits for, plus 1 until Close
+	busy       int        // number of goroutines and timers that Close waits for, plus 1 until Close is called
 	positioned bool       // the log has a position in the source; false until Recent has returned, and after reset
-	heads      shardHeads // shard heads; written under mu by the following goroutine, which reads them without it
-	learned    shardHeads // heads of further shards, from readers that became live since the last block
-	delivered  mark       // the mark that every group has reached; before the newest only during a delivery
-	first      string     // cursor of the first block of a chain that was empty; else ""
+	heads      shardHeads // written under mu by run's goroutine, which reads it without mu
+	learned    shardHeads // heads of shards that heads lacks, from readers that became live since the last block
+	delivered  mark       // the mark that every group has reached; before view.newest only during a delivery
+	first      string     // cursor of the chain's first block if the log saw the chain empty; otherwise ""
 	byKey      map[string]*shareGroup[B]
-	groups     []*shareGroup[B] // the groups of byKey in any order, fast to copy
+	groups     []*shareGroup[B] // the groups of byKey in any order; a slice is fast to copy
 	stats      Stats
 
-	pages        map[string]*page[B]   // pages that are not done, by the cursor that they follow
-	future       pageHeap[B]           // pages after the newest block
-	queue        pageQueue[B]          // pages that wait for a call of the source
-	held         heldPages[B]          // pages that were read, and that their readers may not have finished
+	pages        map[string]*page[B]   // pages that are not done, by page.after
+	future       pageHeap[B]           // pages whose cursor is after the newest block
+	queue        pageQueue[B]          // pages that wait to be read
+	held         heldPages[B]          // pages that have been read but that readers may not have finished
 	calls        int                   // number of goroutines that read pages
-	reading      int                   // number of pages that they are reading
+	reading      int                   // number of pages that are being read
 	roomTimer    *time.Timer           // set while queued pages wait until held pages may be dropped
-	lastingGaps  map[string]lastingGap // gaps in the source, by the cursor of the block after each
-	pageFailures int                   // number since the last log line
-	nextPageLine time.Time             // no log line before this time
+	lastingGaps  map[string]lastingGap // gaps in stored blocks, by the cursor of the block after the gap
+	pageFailures int                   // number of failed page reads since the last log line about them
+	nextPageLine time.Time             // earliest time of the next log line about failed page reads
 }
 
-// New returns a Log of src. It does nothing until the first Join or Start.
+// New returns a Log that follows src. The Log does not call src before the first Join or Start.
 func New[B any](src Source[B], o Options[B]) *Log[B] {
 	if o.Window <= 0 {
 		o.Window = DefaultWindow
@@ -154,8 +177,8 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	return l
 }
 
-// Start starts to follow the source, for hosts that need only [Log.Window]. It returns at once. If the Log already runs
-// or is closed, Start does nothing.
+// Start makes the Log follow the source and returns at once. The first Join does the same, so only hosts that use
+// [Log.Window] without a Reader need Start. If the Log has been started or closed, Start does nothing.
 func (l *Log[B]) Start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,44 +195,48 @@ func (l *Log[B]) start() {
 
 // An Interest describes the blocks that a Reader needs.
 type Interest[B any] struct {
-	// Key identifies the evaluation. Readers with equal keys share one Eval per block, that of the first of them, and
-	// must have equal Concerns.
+	// Key identifies Eval and Concerns: Readers with equal keys must have functions that return equal results. Each
+	// block is evaluated once for all of these Readers, with the Eval of the one that joined first.
 	Key string
 
-	// After is the cursor from which to resume. Any cursor is allowed. If it is after the newest block, the Reader
-	// waits for the blocks after it. If the source reports that it does not have the cursor, the Reader ends with a
-	// [*Lost].
+	// After is the cursor from which to resume. Any string is allowed. If the cursor is after the newest block, the
+	// Reader waits for later blocks. If the source reports that it does not have the blocks after the cursor, the
+	// Reader ends with a [*Lost].
 	//
-	// Nil means every block that arrives from now on. If the Log does not know its position in the source (it has just
-	// been started, or has lost its history), nil means every block after the newest that the source then returns.
+	// If After is nil, the Reader receives every block that arrives after Join. If the Log does not know its position
+	// in the source, because it has just been started or the source has lost its history, such a Reader starts after
+	// the newest block that the source returns next, or ends with ErrNoPosition.
 	After *string
 
-	// Mark is the Mark of After, as returned by [Reader.Mark], else zero.
+	// Mark is the Mark that a Reader returned for the cursor After; zero if there is none.
 	Mark Mark
 
 	// Eval returns the payload of a block, or nil if the block does not match. It must be pure and safe for concurrent
 	// use: it is called on goroutines of the Log for a new block, and by Next for an older one. Many Readers share the
-	// payload, and must not change it. If Eval panics, its Readers end with a [*Lost].
+	// payload and must not change it. If Eval panics on a new block, all Readers with its Key end with a [*Lost]; on an
+	// older block, only the Reader whose Next evaluates the block ends.
 	Eval func(B) []byte
 
-	// Concerns reports whether a block of a workchain may match. If not, a block that is missing there is no gap for
-	// the Reader. Nil means all workchains. It must be pure.
+	// Concerns reports whether a block in the workchain may match. If it returns false, the Reader does not end with
+	// ErrGap because of a block that is missing there. Nil means that blocks in all workchains may match. Concerns must
+	// be pure.
 	Concerns func(workchain int32) bool
 
-	// Wake, if not nil, is called when Next may have something new or the Reader has ended. It may be called before
-	// Join has returned, for no reason, and once more shortly after the Reader was closed. No lock is held during the
-	// call, so it may call the Reader and Join, but it must not block: it delays the next block of all Readers. The
-	// Wakes of different Readers may run concurrently.
+	// Wake, if not nil, is called when Next may return a block or the Reader has ended. It may also be called without
+	// such a reason, before Join has returned, and once more shortly after the Reader was closed. No lock is held
+	// during the call, so it may call Join and the methods of the Reader. It must not block, because that delays the
+	// next block for all Readers. The Wake functions of different Readers may run concurrently.
 	//
-	// If After is set, blocks may be available from the start: call Next once without waiting for a Wake.
+	// If After is set, blocks may be available from the start: call Next once without waiting for Wake.
 	Wake func()
 }
 
-// Join returns a Reader of the payloads of every block after the cursor: first the stored blocks, then each as it
-// arrives. It waits neither for the source nor for blocks. The first Join starts to follow the source.
+// Join returns a Reader that yields the payload of every matching block after i.After: first of the stored blocks, then
+// of each new block as it arrives. Join waits neither for the source nor for blocks. The first Join makes the Log
+// follow the source.
 //
-// A client may have received its cursor while an earlier block was missing, and left before the gap was found. The
-// Reader then ends with ErrGap before its first block.
+// A client may have received its cursor while an earlier block was missing, and left before the gap was found. When the
+// client resumes, its Reader ends with ErrGap before the first block.
 //
 // Join returns ErrClosed if the Log is closed. The caller must close the Reader.
 func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
@@ -250,16 +277,17 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 		r.reportedGap = l.gaps.Load()
 		l.stats.EndedByGap++
 	case i.Mark != 0:
-		r.reportedGap = max(r.reportedGap, l.gaps.Load()) // from here on it lacks no block that was found before now
+		r.reportedGap = max(r.reportedGap, l.gaps.Load()) // no gap found before now can affect it any more
 	}
 	g.add(r)
 	l.stats.Readers++
 	return r, nil
 }
 
-// Close ends Follow and every Reader: Next returns ErrClosed, and Cursor still returns the position from which to
-// resume. Close waits until the source has returned from all calls. If ctx is done first, it returns ctx.Err() and
-// leaves the calls to end by themselves; call Close again to continue waiting. It must not be called from a Wake.
+// Close stops following the source and ends every Reader: Next returns ErrClosed, and Cursor still returns the position
+// from which to resume. Close waits until all calls of the source have returned. If ctx is done first, Close returns
+// ctx.Err() and does not wait for the remaining calls; call Close again to wait for them. Wake functions must not call
+// Close.
 func (l *Log[B]) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if l.ctx.Err() == nil {
@@ -288,7 +316,7 @@ func (l *Log[B]) Close(ctx context.Context) error {
 	}
 }
 
-// taskDone ends one of the goroutines and timers that Close waits for. Called with mu held.
+// taskDone records that one of the goroutines and timers that Close waits for has ended. The caller must hold l.mu.
 func (l *Log[B]) taskDone() {
 	if l.busy--; l.busy == 0 {
 		close(l.done)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The last block of the lower half is missing, which the number of the merged shard does not show.
+// The last block of the half with the lower number is missing. The number of the merged shard does not show that.
 func TestBlockMissingBeforeAMergeIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -20,24 +20,28 @@ func TestBlockMissingBeforeAMergeIsFound(t *testing.T) {
 		f.growSkipped([]int{5}, Place{0, left, 3}, base(4), base(5))
 		synctest.Wait()
 		expectNow(t, r, 5, 6, 7)
-		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 0 || len(f.asked) != 0 || len(f.looked) > 3 {
-			t.Errorf("stats %+v, asked %q", s, f.asked)
+		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 0 {
+			t.Errorf("got stats %+v, want one repaired gap that ended no reader", s)
+		}
+		if len(f.asked) != 0 || len(f.looked) > 3 {
+			t.Errorf("Between was called after %q and Before %d times, want 0 and at most 3", f.asked, len(f.looked))
 		}
 	})
 }
 
-func TestCompleteMergeIsNotAGap(t *testing.T) {
+func TestMergeWithoutMissingBlocksIsNotAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2})
-		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: func(int32, string, bool, int) { t.Error("a gap was reported") }}})
+		gap := func(int32, string, bool, int) { t.Error("a gap was reported, want none") }
+		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: gap}})
 		synctest.Wait()
 		r := joinAt(t, l, blocksOf())
 		f.grow(base(3), base(4))
 		synctest.Wait()
 		expectNow(t, r, 4, 5)
 		if s := l.Stats(); s.GapsFound != 0 || !l.Window().Live {
-			t.Errorf("stats %+v, %+v", s, l.Window())
+			t.Errorf("stats are %+v and the window is %+v, want no gap and a live window", s, l.Window())
 		}
 	})
 }
@@ -55,18 +59,24 @@ func TestMergeIsAcceptedAndLoggedIfTheCheckFails(t *testing.T) {
 		time.Sleep(repairTimeout)
 		synctest.Wait()
 		expectNow(t, r, 4, 5)
-		if s := l.Stats(); s.GapsFound != 0 || s.EndedByGap != 0 || !strings.Contains(text.String(), "level=WARN msg=\"gap check failed; retrying\"") {
-			t.Errorf("stats %+v, log %s", s, text.String())
+		if s := l.Stats(); s.GapsFound != 0 || s.EndedByGap != 0 {
+			t.Errorf("got stats %+v, want no gap", s)
+		}
+		if !strings.Contains(text.String(), "level=WARN msg=\"gap check failed; retrying\"") {
+			t.Errorf("want a warning about the failed check in the log:\n%s", text)
 		}
 	})
 }
 
 func TestUncheckedMergeIsCheckedLater(t *testing.T) {
-	for name, lost := range map[string]bool{"the source has the block": false, "the source has lost the one before it": true} {
+	for name, lost := range map[string]bool{
+		"the source has the missing blocks": false, "the source has lost the first missing block": true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
-				f.grow(base(1), master(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, Place{0, right, 4})
+				f.grow(base(1), master(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3},
+					Place{0, right, 4})
 				l := openShards(t, f, Options[shardBlock]{})
 				synctest.Wait()
 				all, masters, slow := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf())
@@ -92,7 +102,8 @@ func TestUncheckedMergeIsCheckedLater(t *testing.T) {
 					expectNow(t, slow, 7, 8, 9, 10, 11, 12)
 				}
 				if s := l.Stats(); s.GapsFound != 1 || s.Backwards != 0 || len(l.rechecks.blocks) > 0 {
-					t.Errorf("stats %+v, %d unchecked", s, len(l.rechecks.blocks))
+					t.Errorf("stats are %+v with %d unchecked blocks, want one gap and no unchecked block",
+						s, len(l.rechecks.blocks))
 				}
 			})
 		})
@@ -116,17 +127,17 @@ func TestTooManyUncheckedBlocksCountAsAGap(t *testing.T) {
 			}
 		}
 		if _, err := takeAll(all); !errors.Is(err, ErrGap) {
-			t.Errorf("%v after %d unchecked blocks", err, maxUnchecked+1)
+			t.Errorf("a reader received error %v after %d unchecked blocks, want ErrGap", err, maxUnchecked+1)
 		}
 	})
 }
 
 func TestBlockSkippedInAnUnknownShardIsFound(t *testing.T) {
 	for name, tt := range map[string]struct{ quiet, skipped, next Place }{
-		"same shard":   {base(7), base(8), base(9)},
-		"split":        {base(7), base(8), Place{0, left, 9}},
-		"merge":        {Place{0, right, 7}, Place{0, right, 8}, base(9)},
-		"after pruned": {Place{}, base(8), base(9)},
+		"the next block is in the same shard": {base(7), base(8), base(9)},
+		"the shard splits":                    {base(7), base(8), Place{0, left, 9}},
+		"the shard merges":                    {Place{0, right, 7}, Place{0, right, 8}, base(9)},
+		"older blocks are pruned":             {Place{}, base(8), base(9)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,26 +160,29 @@ func TestBlockSkippedInAnUnknownShardIsFound(t *testing.T) {
 				expectGap(t, all, n)
 				expectNow(t, bases, n+1, n+3)
 				if len(f.looked) > 6 || len(f.asked) > 0 {
-					t.Errorf("asked %d times, and for %q", len(f.looked), f.asked)
+					t.Errorf("Before was called %d times and Between after %q, want at most 6 and 0",
+						len(f.looked), f.asked)
 				}
 				looked := len(f.looked)
 				f.grow(Place{0, tt.next.Shard, 10}, master(3*recentBlocks+2))
 				synctest.Wait()
 				expectNow(t, bases, n+4)
 				if len(f.looked) != looked {
-					t.Error("the source is asked for each block")
+					t.Error("Before was called again for a block of a known shard")
 				}
 			})
 		})
 	}
 }
 
-// The search for a later block finds a skipped merge. An earlier block of its other half is missing too.
+// The search for blocks before a later block finds a skipped merge. An earlier block of the merge's other half is
+// missing too.
 func TestBlockBeforeASkippedMergeIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lower, upper = left - left>>1, left + left>>1
 		f := newShardSource()
-		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
+		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2},
+			Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
 		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
 		r := joinAt(t, l, blocksOf())
@@ -179,30 +193,31 @@ func TestBlockBeforeASkippedMergeIsFound(t *testing.T) {
 	})
 }
 
-// The search for a block finds a skipped merge of other shards, and a skipped block of one of its halves. The block
-// before that one is lost.
+// The search for blocks before a later block finds a skipped merge of other shards, and a skipped block of one of the
+// merged halves. The block before that one is lost.
 func TestGapBeforeASkippedMergeOfOtherShardsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lower, upper = right - right&-right>>1, right + right&-right>>1
 		f := newShardSource()
-		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
+		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2},
+			Place{0, lower, 3}, Place{0, upper, 3}, Place{0, upper, 4})
 		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
 		r := joinAt(t, l, blocksOf())
 		f.lacks[7] = true
-		f.growSkipped([]int{7, 8, 11, 12}, Place{0, lower, 4}, Place{0, lower, 5}, Place{0, upper, 5}, Place{0, upper, 6},
-			Place{0, right, 7}, Place{0, left, 3}, Place{0, left, 4})
+		f.growSkipped([]int{7, 8, 11, 12}, Place{0, lower, 4}, Place{0, lower, 5},
+			Place{0, upper, 5}, Place{0, upper, 6}, Place{0, right, 7}, Place{0, left, 3}, Place{0, left, 4})
 		synctest.Wait()
 		expectNow(t, r, 9, 10, 12, 13)
 		f.grow(Place{0, right, 8})
 		time.Sleep(repairTimeout + time.Second)
-		expectGap(t, r, 6) // its start
+		expectGap(t, r, 6) // the start of the reader
 	})
 }
 
-// A shard splits after a long time without blocks, and its halves split again or merge, before the log has received a
-// block of any of them. Of all these blocks only the last one arrives.
-func TestBlocksSkippedOverSeveralSplitsAndMergesAreFound(t *testing.T) {
+// A shard splits after a long time without blocks, and its halves split again or merge before the log has received a
+// block of any of them. Follow yields only the last of all these blocks.
+func TestBlocksSkippedAcrossSeveralSplitsAndMergesAreFound(t *testing.T) {
 	lower := Place{0, left - left>>1, 0}
 	at := func(p Place, seqNo uint32) Place { p.SeqNo = seqNo; return p }
 	for name, skipped := range map[string][]Place{
@@ -234,7 +249,7 @@ func TestBlocksSkippedOverSeveralSplitsAndMergesAreFound(t *testing.T) {
 	}
 }
 
-// A block before the merge may be missing, so clients that leave resume from before it.
+// A block before the merge may be missing, so clients that leave must resume from before that block.
 func TestResumePointIsBeforeAnUncheckedMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -250,7 +265,7 @@ func TestResumePointIsBeforeAnUncheckedMerge(t *testing.T) {
 		time.Sleep(time.Second)
 		expectResumePoint(t, "during the search", r, 5, true)
 		if l.Window().Live {
-			t.Error("the window is live while a block waits")
+			t.Error("the window is live while a block waits for a search, want not live")
 		}
 		time.Sleep(repairTimeout)
 		expectNow(t, r, 8)
@@ -263,7 +278,7 @@ func TestResumePointIsBeforeAnUncheckedMerge(t *testing.T) {
 	})
 }
 
-// While the blocks of another gap are searched for, and after that, the unchecked merge still counts.
+// The resume point stays before the unchecked merge during the search for the blocks of another gap, and after it.
 func TestResumePointIsBeforeAnUncheckedMergeDuringAnotherSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -284,7 +299,7 @@ func TestResumePointIsBeforeAnUncheckedMergeDuringAnotherSearch(t *testing.T) {
 		expectResumePoint(t, "a reader of the merged shard", bases, 5, true)
 		expectResumePoint(t, "a reader of both", all, 5, true)
 		if _, mark, _ := all.ResumePoint(); mark != 0 {
-			t.Errorf("mark %x counts the later gap as reported", mark)
+			t.Errorf("the Mark is %x and counts the later gap as reported, want 0", mark)
 		}
 		time.Sleep(repairTimeout)
 		expectResumePoint(t, "after the other search", bases, 5, true)
@@ -300,7 +315,7 @@ func TestResumePointIsBeforeAnUncheckedMergeDuringAnotherSearch(t *testing.T) {
 	})
 }
 
-func TestResumePointIsAfterACompleteMerge(t *testing.T) {
+func TestResumePointIsAfterAMergeWithoutMissingBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1), Place{0, left, 2}, Place{0, right, 2})

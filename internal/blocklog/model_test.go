@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// modelReader is a reader with the blocks that it has received. It reads only when it was woken.
+// modelReader is a reader with the blocks that it has received. It reads only after it was woken.
 type modelReader struct {
 	*Reader[int]
 	every  int
 	chain  *chain
 	placed bool // the log had a position when it joined
-	start  int  // it must receive the blocks after this one; -1: after answers[head]
+	start  int  // the reader must receive the blocks after this one; -1 means after answers[head]
 	head   int
 	ready  atomic.Bool
 	got    []int
@@ -37,7 +37,7 @@ func joinModelReader(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *model
 			m.start = after - 1
 		}
 	case 1:
-		m.start = rnd.IntN(c.newest + 20) // perhaps after the newest
+		m.start = rnd.IntN(c.newest + 20) // may be after the newest block
 		cursor := cursorOf(m.start)
 		after = &cursor
 	case 2:
@@ -46,13 +46,15 @@ func joinModelReader(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *model
 		after = &cursor
 	}
 	var err error
-	m.Reader, err = l.Join(Interest[int]{Key: key(m.every), After: after, Eval: every(m.every), Wake: func() { m.ready.Store(true) }})
+	wake := func() { m.ready.Store(true) }
+	m.Reader, err = l.Join(Interest[int]{Key: key(m.every), After: after, Eval: every(m.every), Wake: wake})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
+// next reads one block if the reader has been woken, and reports whether it should be called again.
 func (m *modelReader) next(t *testing.T) bool {
 	if m.lost != nil || !m.ready.Swap(false) {
 		return false
@@ -70,12 +72,13 @@ func (m *modelReader) next(t *testing.T) bool {
 	m.ready.Store(true)
 	n, _ := strconv.Atoi(string(item.Payload))
 	if len(m.got) > 0 && n <= m.got[len(m.got)-1] || item.Cursor != cursorOf(n) || m.Cursor() < item.Cursor {
-		t.Fatalf("block %d with cursor %q, now at %q, after %v", n, item.Cursor, m.Cursor(), m.got)
+		t.Fatalf("received block %d with cursor %q after %v, and Cursor is %q", n, item.Cursor, m.got, m.Cursor())
 	}
 	m.got = append(m.got, n)
 	return true
 }
 
+// lostErr returns m.lost as an error that is nil if the reader has not ended.
 func (m *modelReader) lostErr() error {
 	if m.lost == nil {
 		return nil
@@ -83,12 +86,13 @@ func (m *modelReader) lostErr() error {
 	return m.lost
 }
 
-// check checks that a reader has received exactly the matching blocks from its start to its cursor.
+// check checks that the reader has received exactly the matching blocks from its start to its cursor.
 func (m *modelReader) check(t *testing.T) {
 	t.Helper()
 	if errors.Is(m.lostErr(), ErrNoPosition) {
 		if m.start >= 0 || m.Cursor() != "" || m.got != nil || m.placed {
-			t.Errorf("%v, but it began at %d, is at %q and has had %v", m.lost, m.start, m.Cursor(), m.got)
+			t.Errorf("the reader ended with %v although it started at %d, is at %q and received %v",
+				m.lost, m.start, m.Cursor(), m.got)
 		}
 		return
 	}
@@ -98,26 +102,27 @@ func (m *modelReader) check(t *testing.T) {
 	}
 	if start < 0 {
 		if m.Cursor() != "" || m.got != nil {
-			t.Errorf("at %q with %v before there was a head", m.Cursor(), m.got)
+			t.Errorf("the reader is at %q with blocks %v before Recent has returned", m.Cursor(), m.got)
 		}
 		return
 	}
 	after, _ := numberAfter(m.Cursor())
 	at := after - 1
 	if m.lost != nil && (m.lost.Cursor != m.Cursor() || at+1 >= m.chain.oldest || !errors.Is(m.lost, errGone)) {
-		t.Errorf("%v, but it is at %q and the oldest block is %d", m.lost, m.Cursor(), m.chain.oldest)
+		t.Errorf("the reader ended with %v although it is at %q and the oldest block is %d",
+			m.lost, m.Cursor(), m.chain.oldest)
 	}
 	if at > max(start, m.chain.newest) || at < start {
-		t.Errorf("cursor %d outside of %d to %d", at, start, m.chain.newest)
+		t.Errorf("Cursor is that of block %d, want one from %d to %d", at, start, m.chain.newest)
 	}
 	if want := upTo(start+1, at, m.every); !slices.Equal(m.got, want) {
-		t.Errorf("every %d from %d to %d:\n got %v\nwant %v", m.every, start, at, m.got, want)
+		t.Errorf("blocks divisible by %d from %d to %d:\n got %v\nwant %v", m.every, start, at, m.got, want)
 	}
 }
 
-// The source fails at random, repeats blocks, yields blocks out of order, and loses its position and its history. Its
-// pages fail, take time and lag. Readers join at any cursor, read in bursts and leave at random. Each receives exactly
-// its matching blocks from its start on, in order, or ends with the right cursor.
+// At random, the source fails, repeats blocks, yields blocks out of order, and loses its position and its history.
+// Pages fail, take time, and lack the newest blocks. Readers join at any cursor, read in bursts, and leave. Each reader
+// receives exactly its matching blocks after its start, in order, or ends with the right cursor.
 func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 	var total Stats
 	var losts, rereads, loses, mostRounds int
@@ -131,7 +136,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 					c.down = errDown
 				}
 				c.pageTakes = time.Duration(rnd.IntN(2)*rnd.IntN(500)) * time.Millisecond
-				c.lie = func(n int) int { // an earlier block, or the same again
+				c.lie = func(n int) int { // an earlier block or the same block again
 					if n%3 != 0 {
 						return 0
 					}
@@ -170,7 +175,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 							c.set(func() { c.oldest = max(c.oldest, c.newest-rnd.IntN(200)) })
 						}
 					case 9, 10:
-						synctest.Wait() // or "newest when it joined" means nothing
+						synctest.Wait() // so that the newest block at the time of Join is defined
 						readers = append(readers, joinModelReader(t, l, c, rnd))
 					case 11:
 						synctest.Wait()
@@ -189,7 +194,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 						}
 						m.group.mu.Unlock()
 						if rnd.IntN(4) == 0 {
-							m.ready.Store(true) // unasked
+							m.ready.Store(true) // read without a wake
 						}
 						for n := rnd.IntN(150); n > 0 && m.next(t); n-- {
 						}
@@ -212,7 +217,8 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 					return m.lost != nil || m.Cursor() == cursorOf(c.newest) && m.at.next != catchingUp
 				}
 				rounds := 0
-				for ; rounds < 100; rounds++ { // if there are more readers than held pages, few make progress in a round
+				// If there are more readers than held pages, only a few readers make progress in a round.
+				for ; rounds < 100; rounds++ {
 					synctest.Wait()
 					done := true
 					for _, m := range readers {
@@ -230,7 +236,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 				for _, m := range readers {
 					m.check(t)
 					if !atEnd(m) {
-						t.Errorf("ends at %q, the chain at %q; from %d", m.Cursor(), cursorOf(c.newest), m.start)
+						t.Errorf("a reader from %d stopped at %q, want %q", m.start, m.Cursor(), cursorOf(c.newest))
 					}
 				}
 				s := l.Stats()
@@ -239,12 +245,14 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 						s.CatchingUp--
 					}
 					if len(m.group.items) > 0 {
-						t.Errorf("%d items kept when all were read", len(m.group.items))
+						t.Errorf("the group keeps %d items although all have been read, want 0", len(m.group.items))
 					}
 				}
-				if s.Readers != len(readers) || s.CatchingUp != 0 || int(s.PageReads) != len(c.pages) || c.most > pageCalls ||
-					len(l.pages) > 0 || l.queue.Len() > 0 || l.calls > 0 || l.held.Len() > len(readers) {
-					t.Errorf("stats %+v for %d readers and %d pages, %d at once", s, len(readers), len(c.pages), c.most)
+				if s.Readers != len(readers) || s.CatchingUp != 0 || int(s.PageReads) != len(c.pages) ||
+					c.most > pageCalls || len(l.pages) > 0 || l.queue.Len() > 0 || l.calls > 0 ||
+					l.held.Len() > len(readers) {
+					t.Errorf("unexpected stats %+v with %d readers and %d pages, of which %d were concurrent",
+						s, len(readers), len(c.pages), c.most)
 				}
 				total.CaughtUp += s.CaughtUp
 				total.Resumed += s.Resumed
@@ -252,8 +260,9 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 			})
 		})
 	}
-	t.Logf("%d lost, %d rereads, %d loses, %d rounds at most, %+v", losts, rereads, loses, mostRounds, total)
+	t.Logf("%d readers lost, %d rereads, %d lost positions, at most %d rounds, stats %+v",
+		losts, rereads, loses, mostRounds, total)
 	if losts < 50 || rereads < 50 || loses < 50 || total.CaughtUp < 1000 || total.PageReads < 1000 {
-		t.Errorf("this tests little")
+		t.Errorf("the random runs cover too few cases, see the numbers above")
 	}
 }

@@ -23,11 +23,11 @@ func TestPrunedCursorEndsReaderBeforeAnyItem(t *testing.T) {
 		for _, after := range []string{"", cursorOf(48), "1st", "foreign"} {
 			r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { woken++ }})
 			expectLost(t, r, after)
-			expectLost(t, r, after) // also when called again
+			expectLost(t, r, after) // a second Next returns the same error
 			r.Close()
 		}
 		if woken != 4 || l.Stats().PageReads != 4 || l.Stats().CatchingUp != 0 {
-			t.Errorf("woken %d times, stats %+v", woken, l.Stats())
+			t.Errorf("readers were woken %d times and stats are %+v, want 4 wakes and 4 pages", woken, l.Stats())
 		}
 		expectAll(t, resume(t, l, cursorOf(49), 1), upTo(50, 120, 1)...)
 	})
@@ -40,7 +40,7 @@ func TestHistoryPrunedDuringCatchUpEndsReaderAtItsPosition(t *testing.T) {
 		r := resume(t, l, "", 2)
 		expect(t, r)
 		synctest.Wait()
-		expect(t, r, upTo(1, 100, 2)...) // asks for the next page
+		expect(t, r, upTo(1, 100, 2)...) // requests the next page
 		synctest.Wait()
 		c.set(func() { c.oldest = 300 })
 		expect(t, r, upTo(101, 200, 2)...)
@@ -68,22 +68,23 @@ func TestFailedPageIsRetriedWithBackoff(t *testing.T) {
 		synctest.Wait()
 		expect(t, live, 31)
 		if n := c.paged(); n < 6 || n > 15 {
-			t.Errorf("asked %d times in a minute", n)
+			t.Errorf("Page was called %d times in a minute, want 6 to 15", n)
 		}
 		c.set(func() { c.pageDown = nil })
 		time.Sleep(10 * time.Second)
 		expectAll(t, r, upTo(21, 31, 1)...)
-		lines := strings.Count(text.String(), "block page failed")
-		if lines < 3 || lines > 7 || strings.Count(text.String(), "failures=3")+strings.Count(text.String(), "failures=4") == 0 || !strings.Contains(text.String(), errDown.Error()) {
-			t.Errorf("%d lines in a minute:\n%s", lines, text)
+		lines := strings.Count(text.String(), "reading a page of blocks failed")
+		several := strings.Count(text.String(), "failures=3") + strings.Count(text.String(), "failures=4")
+		if lines < 3 || lines > 7 || several == 0 || !strings.Contains(text.String(), errDown.Error()) {
+			t.Errorf("%d lines in a minute, want 3 to 7 that count all failures:\n%s", lines, text)
 		}
 		if l.Stats().Restarts != 0 {
-			t.Error("a failed page stopped the blocks")
+			t.Error("Follow was restarted after a failed page, want no restart")
 		}
 	})
 }
 
-func TestPanicOfPageCountsAsSourceFailure(t *testing.T) {
+func TestPanicInPageCountsAsSourceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(30)
 		logger, text := logged()
@@ -99,16 +100,16 @@ func TestPanicOfPageCountsAsSourceFailure(t *testing.T) {
 		r := resume(t, l, cursorOf(20), 1)
 		expectAll(t, r, upTo(21, 30, 1)...)
 		if !strings.Contains(text.String(), "stack=") {
-			t.Errorf("no stack in the log:\n%s", text)
+			t.Errorf("want a stack trace in the log:\n%s", text)
 		}
 	})
 }
 
 func TestUnorderedPageIsRejected(t *testing.T) {
 	for name, page := range map[string][]int{
-		"descending":      {23, 22, 21},
-		"not past cursor": {20, 21, 22},
-		"twice":           {21, 21, 22},
+		"descending blocks":   {23, 22, 21},
+		"block at the cursor": {20, 21, 22},
+		"repeated block":      {21, 21, 22},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -125,8 +126,8 @@ func TestUnorderedPageIsRejected(t *testing.T) {
 				defer shut(t, l)
 				r := resume(t, l, cursorOf(20), 1)
 				expectAll(t, r, upTo(21, 30, 1)...)
-				if !strings.Contains(text.String(), "page is not ascending") {
-					t.Errorf("the log lacks the failure:\n%s", text)
+				if !strings.Contains(text.String(), "not in ascending order") {
+					t.Errorf("want the error about the order in the log:\n%s", text)
 				}
 			})
 		})
@@ -149,7 +150,7 @@ func TestLaggingPagesAreRetriedWithBackoff(t *testing.T) {
 			expect(t, r)
 		}
 		if n := c.paged(); n < 6 || n > 20 {
-			t.Errorf("%d pages read in a minute", n)
+			t.Errorf("Page was called %d times in a minute, want 6 to 20", n)
 		}
 		c.set(func() { c.lag = 0 })
 		time.Sleep(DefaultMaxBackoff)
@@ -169,7 +170,9 @@ func TestReadersAtOneCursorShareEachPage(t *testing.T) {
 		var got [1000][]int
 		cursor := cursorOf(20)
 		for i := range readers {
-			readers[i], _ = l.Join(Interest[int]{Key: key(i%10 + 1), After: &cursor, Eval: every(i%10 + 1), Wake: func() { woken <- i }})
+			n := i%10 + 1
+			wake := func() { woken <- i }
+			readers[i], _ = l.Join(Interest[int]{Key: key(n), After: &cursor, Eval: every(n), Wake: wake})
 			woken <- i
 		}
 		for range 5 * len(readers) {
@@ -185,19 +188,19 @@ func TestReadersAtOneCursorShareEachPage(t *testing.T) {
 		}
 		for i := range got {
 			if want := upTo(21, 350, i%10+1); !slices.Equal(got[i], want) {
-				t.Fatalf("read %v, want %v", got[i], want)
+				t.Fatalf("reader %d received blocks %v, want %v", i, got[i], want)
 			}
 		}
 		if want := []string{cursorOf(20), cursorOf(120), cursorOf(220), cursorOf(320)}; !slices.Equal(c.pages, want) {
-			t.Errorf("pages after %q, want %q", c.pages, want)
+			t.Errorf("pages after %q were read, want %q", c.pages, want)
 		}
 		if s := l.Stats(); s.PageReads != 4 || s.PageBlocks != 330 || s.CaughtUp != 1000 || s.Resumed != 1000 {
-			t.Errorf("stats %+v", s)
+			t.Errorf("got stats %+v, want 4 pages with 330 blocks for 1000 readers that caught up", s)
 		}
 	})
 }
 
-func TestAtMostSixteenPagesAreReadAndOnlyForWaitingReaders(t *testing.T) {
+func TestAtMost16PagesAreReadConcurrentlyAndOnlyForWaitingReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(500)
 		c.pageTakes = time.Second
@@ -210,18 +213,19 @@ func TestAtMostSixteenPagesAreReadAndOnlyForWaitingReaders(t *testing.T) {
 			expect(t, readers[i])
 			synctest.Wait()
 		}
-		for _, r := range readers[:50] { // 16 of them are being read for
+		for _, r := range readers[:50] { // the pages of the first 16 are being read
 			r.Close()
 		}
 		if l.queue.Len() != 50 || len(l.pages) != 66 {
-			t.Errorf("%d pages, %d queued for 50 readers", len(l.pages), l.queue.Len())
+			t.Errorf("50 readers have %d pages, of which %d are queued, want 66 and 50", len(l.pages), l.queue.Len())
 		}
-		again := resume(t, l, cursorOf(0), 1) // uses the page that was requested for its predecessor
+		again := resume(t, l, cursorOf(0), 1) // uses the page that a closed reader requested
 		expect(t, again)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(c.pages) != 66 || c.most != 16 || len(l.pages) > 0 {
-			t.Errorf("%d pages read, %d at once, %d left", len(c.pages), c.most, len(l.pages))
+			t.Errorf("%d pages were read, up to %d concurrently, and %d are left; want 66, 16 and 0",
+				len(c.pages), c.most, len(l.pages))
 		}
 		c.pageTakes = 0
 		expectAll(t, again, upTo(1, 500, 1)...)
@@ -231,7 +235,7 @@ func TestAtMostSixteenPagesAreReadAndOnlyForWaitingReaders(t *testing.T) {
 	})
 }
 
-func TestClosedReaderEndsRetriesOfItsPage(t *testing.T) {
+func TestClosingTheLastReaderEndsRetriesOfItsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.pageDown = errDown
@@ -243,20 +247,21 @@ func TestClosedReaderEndsRetriesOfItsPage(t *testing.T) {
 		expect(t, other)
 		time.Sleep(time.Minute)
 		r.Close()
-		asked := c.paged()
+		calls := c.paged()
 		time.Sleep(time.Minute)
-		if c.paged() == asked {
-			t.Error("the other reader is not waited for")
+		if c.paged() == calls {
+			t.Error("the page was not retried for the other reader")
 		}
 		other.Close()
 		other.Close()
-		asked = c.paged()
+		calls = c.paged()
 		time.Sleep(time.Hour)
-		if c.paged() != asked || len(l.pages) != 0 || l.Stats().CatchingUp != 0 || l.busy != 2 {
-			t.Errorf("%d pages asked for after the end, %d kept, %d busy, stats %+v", c.paged()-asked, len(l.pages), l.busy, l.Stats())
+		if c.paged() != calls || len(l.pages) != 0 || l.Stats().CatchingUp != 0 || l.busy != 2 {
+			t.Errorf("after all readers were closed: %d calls of Page, %d pages, %d tasks, want 0, 0, 2; stats %+v",
+				c.paged()-calls, len(l.pages), l.busy, l.Stats())
 		}
 		if _, err := other.Next(); err != ErrClosed {
-			t.Errorf("Next: %v, want ErrClosed", err)
+			t.Errorf("Next returned error %v, want ErrClosed", err)
 		}
 	})
 }
@@ -292,22 +297,25 @@ func TestCloseWaitsOnlyForPagesBeingRead(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := l.Close(ctx); err != context.DeadlineExceeded {
-			t.Errorf("Close: %v, want the context's error", err)
+			t.Errorf("Close returned %v, want the context's error", err)
 		}
 		close(hung)
 		shut(t, l)
 		if took := time.Since(before); took != time.Second || calls.Load() != 16 || woken != 20 {
-			t.Errorf("closed after %v, %d calls, %d woken", took, calls.Load(), woken)
+			t.Errorf("Close took %v with %d calls and %d wakes, want 1s, 16 and 20", took, calls.Load(), woken)
 		}
 		for i, r := range readers {
 			if _, err := r.Next(); err != ErrClosed || r.Cursor() != cursorOf(i+1) {
-				t.Errorf("Next: %v, at %q", err, r.Cursor())
+				t.Errorf("Next returned error %v at %q, want ErrClosed at block %d", err, r.Cursor(), i+1)
 			}
 			r.Close()
 		}
 		failing.Close()
-		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 || strings.Count(text.String(), "page failed") != 1 {
-			t.Errorf("stats %+v\n%s", s, text)
+		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 {
+			t.Errorf("stats are %+v after all readers were closed, want no readers", s)
+		}
+		if strings.Count(text.String(), "reading a page of blocks failed") != 1 {
+			t.Errorf("want one failed page in the log:\n%s", text)
 		}
 	})
 }

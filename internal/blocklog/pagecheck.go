@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// A pageGap is a gap in stored blocks that sequence numbers show.
+// A pageGap is a gap in stored blocks that was detected from sequence numbers. It is an error so that it can be logged.
 type pageGap struct {
 	workchain int32
-	before    string // the cursor of the block that the missing one follows
+	before    string // the cursor of the block that the missing block follows
 	until     string // the cursor of the block that shows the gap
-	straddles bool   // it begins before the catch-up: the client may have received the missing block
-	number    uint32 // number among the lasting gaps; 0 if no reader has ended because of it
+	straddles bool   // the gap begins before the catch-up, so the client may have received the missing block
+	number    uint32 // number among the lasting gaps; 0 if no reader has ended because of the gap
 }
 
 func (g pageGap) Error() string {
-	return fmt.Sprintf("a block of workchain %d is missing between %q and %q", g.workchain, g.before, g.until)
+	return fmt.Sprintf("a block in workchain %d is missing between cursors %q and %q", g.workchain, g.before, g.until)
 }
 
-// checkPage looks for gaps before and between the blocks of a page: a source that prunes its history during the read
-// may leave out blocks.
+// checkPage looks for gaps before and between the blocks of a page. They occur if a source prunes its history while the
+// page is read.
 //
-// known contains the newest block of each shard up to the page's cursor, and heads those up to the page's last block;
-// both are complete from the position since on. If known is not exact, as for the first page of a catch-up, checkPage
-// reads the blocks up to the cursor, with one small call.
+// known contains the newest block of each shard up to the page's cursor. The returned heads contain the newest block of
+// each shard up to the page's last block. Both have a head for every shard that had a block after the cursor since. If
+// exact is false, known is uncertain, as for the first page of a catch-up. Then checkPage also reads the blocks up to
+// the page's cursor with one small call.
 func (l *Log[B]) checkPage(
 	after, since string, known shardHeads, exact bool, entries []entry[B],
 ) (heads shardHeads, gaps []pageGap, err error) {
@@ -50,8 +51,8 @@ func (l *Log[B]) checkPage(
 	return heads, gaps, nil
 }
 
-// recheckPage checks a page again if a reader with more heads has requested it during the read. Called with the log's
-// lock held.
+// recheckPage checks a page again if a reader that knows more heads requested the page during the read. The caller must
+// hold the log's lock.
 func (l *Log[B]) recheckPage(p *page[B], read *stored[B]) (err error) {
 	if p.since < read.began {
 		read.heads, read.gaps, err = l.checkPage(p.after, p.since, p.known, true, read.entries)
@@ -61,7 +62,7 @@ func (l *Log[B]) recheckPage(p *page[B], read *stored[B]) (err error) {
 	return err
 }
 
-// checkAndSet makes a block the head of its shard, and appends the gap that the block shows.
+// checkAndSet makes a block the head of its shard. If the block shows a gap, checkAndSet appends the gap to gaps.
 func (ls shardHeads) checkAndSet(p Place, cursor string, gaps []pageGap) []pageGap {
 	if ls.check(p) == verdictGap {
 		gaps = append(gaps, pageGap{workchain: p.Workchain, before: ls.before(p), until: cursor})
@@ -74,24 +75,24 @@ func sortGaps(gaps []pageGap) {
 	slices.SortFunc(gaps, func(a, b pageGap) int { return cmp.Compare(a.before, b.before) })
 }
 
-// startBlocks is the number of blocks up to a cursor that are read before the first page of a catch-up. A block that is
-// missing right after the cursor shows if one of these blocks, or a head that the log knows, is of its shard. A client
-// that had received the missing block ends too: it cannot be distinguished.
+// startBlocks is the number of blocks up to the cursor that are read before the first page of a catch-up. A block that
+// is missing right after the cursor is noticed if its shard has one of these blocks or a head that the log knows. A
+// client that has received the missing block ends too, because the log cannot know that.
 const startBlocks = 32
 
-// checkStart checks that no block is missing between a cursor and the first block of its page, and adds the blocks up
-// to the cursor to heads, for shards that have no head.
+// checkStart checks that no block is missing between the cursor after and first, the first block of its page. It adds
+// the blocks up to the cursor to heads, for shards that have no head.
 //
-// The oldest blocks are pruned first. So if the block at the cursor is stored, no block after it has been pruned. If it
-// is not stored, the source is asked whether the cursor is too old. For the cursor "", which means the oldest stored
-// block, there is nothing to check.
+// The source prunes the oldest blocks first. So if a block up to the cursor is still stored, no block after the cursor
+// has been pruned. If no block before the page is stored, checkStart calls Between, which fails if the cursor is too
+// old. For the cursor "", which means that the oldest stored block is next, there is nothing to check.
 func (l *Log[B]) checkStart(after string, first entry[B], heads shardHeads) (gaps []pageGap, err error) {
 	if after == "" || l.src.Before == nil || l.src.Between == nil {
 		return nil, nil
 	}
 	blocks, err := l.src.Before(l.ctx, first.block, nil, startBlocks)
 	if err != nil {
-		return nil, fmt.Errorf("blocks up to the cursor: %w", err)
+		return nil, fmt.Errorf("reading the blocks up to the cursor: %w", err)
 	}
 	if len(blocks) == 0 {
 		if blocks, err = l.src.Between(l.ctx, after, first.block, 1); err != nil {
@@ -100,13 +101,13 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads shardHeads) (gap
 	}
 	entries, err := l.ascending(blocks, "")
 	if err != nil {
-		return nil, fmt.Errorf("blocks up to the cursor: %w", err)
+		return nil, fmt.Errorf("reading the blocks up to the cursor: %w", err)
 	}
 	stored := make(shardHeads)
 	for _, e := range entries {
 		switch p := l.src.Place(e.block); {
 		case e.cursor >= first.cursor:
-			return nil, fmt.Errorf("blocks up to the cursor: %q is not before %q", e.cursor, first.cursor)
+			return nil, fmt.Errorf("reading the blocks before %q: wrong block %q", first.cursor, e.cursor)
 		case e.cursor > after:
 			gaps = append(gaps, pageGap{workchain: p.Workchain, before: after, until: first.cursor})
 		default:
@@ -117,10 +118,14 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads shardHeads) (gap
 	return gaps, nil
 }
 
-// reported reports whether a reader's client knows of a gap. It does if it was sent back to the gap's beginning and
-// resumed there. It also does if it was sent back after the gap had been reported to any client, and resumed after the
-// gap's beginning: otherwise a client that takes few blocks per connection would never pass the gap. A client that was
-// sent back to a later place, because of another gap, does not know of this one.
+// reported reports whether a gap counts as reported to the reader's client. It does in two cases:
+//
+//   - The client was sent back to the beginning of the gap and resumed there.
+//   - The client was sent back because of this gap or a lasting gap with a higher number, and resumed after the
+//     beginning of this gap. Without this case, a client that reads few blocks per connection would never get past the
+//     gap.
+//
+// The gap does not count as reported to a client that was sent back only to a later position, because of another gap.
 func (r *Reader[B]) reported(g pageGap) bool {
 	if g.before == r.sentBack && g.before != "" {
 		return true
@@ -128,14 +133,15 @@ func (r *Reader[B]) reported(g pageGap) bool {
 	return g.number > 0 && g.number <= r.reportedLasting && (g.straddles || g.before == "")
 }
 
-// numberGaps sets the numbers of gaps. Called with the log's lock held.
+// numberGaps sets the number of each gap to its number among the lasting gaps. The caller must hold the log's lock.
 func (l *Log[B]) numberGaps(gaps []pageGap) {
 	for i := range gaps {
 		gaps[i].number = l.lastingGaps[gaps[i].until].number
 	}
 }
 
-// firstGapBefore returns the first gap before a block of the reader's page that concerns the reader.
+// firstGapBefore returns the first of the page's gaps that concerns the reader and begins before the block with the
+// cursor.
 func (r *Reader[B]) firstGapBefore(c *stored[B], cursor string) (g pageGap, stop bool) {
 	for ; len(c.gaps) > 0 && c.gaps[0].before < cursor; c.gaps = c.gaps[1:] {
 		if r.concernedBy(c.gaps[0]) {
@@ -151,8 +157,8 @@ func (r *Reader[B]) concernedBy(g pageGap) bool {
 	return may && !r.reported(g)
 }
 
-// endWithGap ends a reader that has found a lasting gap with this number in stored blocks. Called with the group's lock
-// held.
+// endWithGap ends a reader that has found a lasting gap in stored blocks. number is the gap's number among the lasting
+// gaps. The caller must hold the group's lock.
 func (r *Reader[B]) endWithGap(cursor string, number uint32) {
 	r.group.fall(r, max(min(cursor, r.at.cursor), r.start))
 	r.lost = ErrGap
@@ -160,9 +166,10 @@ func (r *Reader[B]) endWithGap(cursor string, number uint32) {
 	r.log.pageEnd.Add(1)
 }
 
-// awaitMissing schedules another read of a page with gaps if a waiting reader does not know of them, and reports
-// whether it did: the missing blocks may be stored late, or the cursor may have become too old. The wait for a gap
-// happens once, even if readers come and go. After it, the page is read one more time. Called with the log's lock held.
+// awaitMissing schedules another read of a page if a gap in it has not been reported to all waiting readers. It reports
+// whether it did. The next read may return the missing blocks, because they were stored late, or fail because the
+// cursor has become too old. The log waits for each gap only once, even if readers come and go, and reads the page one
+// more time after the wait. The caller must hold the log's lock.
 func (l *Log[B]) awaitMissing(p *page[B], gaps []pageGap) bool {
 	unknown := func(g pageGap) bool {
 		for r := range p.waiting {
@@ -190,17 +197,17 @@ func (l *Log[B]) awaitMissing(p *page[B], gaps []pageGap) bool {
 	return true
 }
 
-// A lastingGap is a gap in the source.
+// A lastingGap is the state of a gap in stored blocks.
 type lastingGap struct {
-	from   time.Time // the time from which the gap counts as lasting
-	number uint32    // counts the gaps because of which readers have ended; 0 if none has
+	from   time.Time // the time from which the gap counts as lasting: the log does not wait for its blocks any more
+	number uint32    // number of the gap in the order in which gaps ended readers; 0 if it has ended none
 }
 
-// maxLasting is the maximum number of gaps in Log.lastingGaps.
+// maxLasting is the maximum number of gaps in Log.lastingGaps. If it is reached, a new gap replaces all of them.
 const maxLasting = 1024
 
-// lastsFrom returns the time from which the gap before a block counts as lasting: the given time if the gap was not
-// known.
+// lastsFrom returns the time from which the gap before the block with the cursor counts as lasting. If the gap was not
+// known, lastsFrom records the given time and returns it.
 func (l *Log[B]) lastsFrom(cursor string, from time.Time) time.Time {
 	known, ok := l.lastingGaps[cursor]
 	if !ok {
@@ -210,7 +217,8 @@ func (l *Log[B]) lastsFrom(cursor string, from time.Time) time.Time {
 	return known.from
 }
 
-// addLasting records that the wait for a gap before a block has ended, and that readers end because of it.
+// addLasting records that the gap before the block with the cursor counts as lasting from now on, and that readers end
+// because of it.
 func (l *Log[B]) addLasting(cursor string) {
 	number := l.lastingGaps[cursor].number
 	if number == 0 {

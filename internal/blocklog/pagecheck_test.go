@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// storedShards returns a shardSource with 400 blocks of two workchains. The blocks with odd numbers are of the
+// storedShards returns a shardSource with 400 blocks of two workchains. The blocks with odd numbers belong to the
 // masterchain.
 func storedShards() *shardSource {
 	f := newShardSource()
@@ -18,6 +18,7 @@ func storedShards() *shardSource {
 	return f
 }
 
+// numbers returns the numbers between from and to, both inclusive.
 func numbers(from, to int) (all []int) {
 	for ; from <= to; from++ {
 		all = append(all, from)
@@ -25,7 +26,7 @@ func numbers(from, to int) (all []int) {
 	return all
 }
 
-func TestCatchUpReadsTheBlockAtItsCursorOnce(t *testing.T) {
+func TestCatchUpReadsTheBlocksUpToItsCursorOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := storedShards()
 		l := openShards(t, f, Options[shardBlock]{Window: 5})
@@ -35,15 +36,15 @@ func TestCatchUpReadsTheBlockAtItsCursorOnce(t *testing.T) {
 		synctest.Wait()
 		expectNow(t, live, 401)
 		if len(f.looked) > 0 {
-			t.Errorf("the source was asked before blocks %d for a live reader", f.looked)
+			t.Errorf("Before was called for blocks %d for a live reader, want no calls", f.looked)
 		}
 		expectEventually(t, joinAt(t, l, blocksOf(), 0), numbers(1, 401)...)
 		if len(f.looked) > 0 {
-			t.Errorf("the source was asked before blocks %d for the oldest block", f.looked)
+			t.Errorf("Before was called for blocks %d at the oldest block, want no calls", f.looked)
 		}
 		expectEventually(t, joinAt(t, l, blocksOf(), 10), numbers(11, 401)...)
 		if len(f.looked) != 1 || f.looked[0] != 11 || len(f.asked) > 0 {
-			t.Errorf("the source was asked before blocks %d, and for %q", f.looked, f.asked)
+			t.Errorf("Before was called for blocks %d and Between after %q, want only block 11", f.looked, f.asked)
 		}
 	})
 }
@@ -51,10 +52,10 @@ func TestCatchUpReadsTheBlockAtItsCursorOnce(t *testing.T) {
 func TestGapInStoredBlocksEndsAffectedReadersAfterOneWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := storedShards()
-		f.lacks[152] = true // of the base chain
+		f.lacks[152] = true // a block of the base chain
 		l := openShards(t, f, Options[shardBlock]{Window: 5})
 		synctest.Wait()
-		end := func() (lost *Lost, took time.Duration) {
+		readUntilGap := func() (lost *Lost, took time.Duration) {
 			r := joinAt(t, l, blocksOf(), 20)
 			defer r.Close()
 			begun, had := time.Now(), 0
@@ -62,19 +63,19 @@ func TestGapInStoredBlocksEndsAffectedReadersAfterOneWait(t *testing.T) {
 				got, err := takeAll(r)
 				if had += len(got); err != nil {
 					if !errors.As(err, &lost) || !errors.Is(err, ErrGap) || had != 130 {
-						t.Fatalf("%v after %d blocks", err, had)
+						t.Fatalf("the reader received error %v after %d blocks, want ErrGap after 130", err, had)
 					}
 					return lost, time.Since(begun)
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
-		lost, took := end()
+		lost, took := readUntilGap()
 		if lost.Cursor != cursorOf(150) || took < repairTimeout || took > repairTimeout+time.Second {
-			t.Errorf("%v after %v", lost, took)
+			t.Errorf("the first reader received %v after %v, want a gap after %v", lost, took, repairTimeout)
 		}
-		if lost, took = end(); lost.Cursor != cursorOf(150) || took > time.Second || took < DefaultMinBackoff {
-			t.Errorf("the next time: %v after %v", lost, took)
+		if lost, took = readUntilGap(); lost.Cursor != cursorOf(150) || took > time.Second || took < DefaultMinBackoff {
+			t.Errorf("the second reader received %v after %v, want a gap within a second", lost, took)
 		}
 		masters := joinAt(t, l, blocksOf(-1), 140)
 		var odd []int
@@ -85,7 +86,7 @@ func TestGapInStoredBlocksEndsAffectedReadersAfterOneWait(t *testing.T) {
 	})
 }
 
-// Each reader stays for one second, like a client whose connection is cut again and again.
+// Each reader is closed after one second, as if the connection of its client was cut again and again.
 func TestWaitForGapInStoredBlocksIsNotRepeatedForNewReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := storedShards()
@@ -97,7 +98,7 @@ func TestWaitForGapInStoredBlocksIsNotRepeatedForNewReaders(t *testing.T) {
 			for range 10 {
 				if _, err := takeAll(r); err != nil {
 					if took := time.Since(begun); !errors.Is(err, ErrGap) || took < repairTimeout {
-						t.Errorf("%v after %v", err, took)
+						t.Errorf("a reader received error %v after %v, want ErrGap after %v", err, took, repairTimeout)
 					}
 					return
 				}
@@ -105,12 +106,14 @@ func TestWaitForGapInStoredBlocksIsNotRepeatedForNewReaders(t *testing.T) {
 			}
 			r.Close()
 		}
-		t.Error("the gap was reported to no reader")
+		t.Error("no reader ended with ErrGap, want one")
 	})
 }
 
-func TestBlockStoredLateIsReadInItsPlace(t *testing.T) {
-	for name, missing := range map[string]int{"inside a page": 50, "between pages": 121, "next of the shard at the cursor": 22} {
+func TestBlockThatIsStoredLateIsReadInOrder(t *testing.T) {
+	for name, missing := range map[string]int{
+		"inside a page": 50, "between pages": 121, "next block of the shard at the cursor": 22,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := storedShards()
@@ -122,7 +125,7 @@ func TestBlockStoredLateIsReadInItsPlace(t *testing.T) {
 				for i := range 20 {
 					more, err := takeAll(r)
 					if got = append(got, more...); err != nil {
-						t.Fatalf("%v after %d", err, got)
+						t.Fatalf("the reader received error %v after blocks %d, want nil", err, got)
 					}
 					if time.Sleep(time.Second); i == 2 {
 						f.set(func() { delete(f.lacks, missing) })
@@ -130,11 +133,11 @@ func TestBlockStoredLateIsReadInItsPlace(t *testing.T) {
 				}
 				for i, n := range got {
 					if n != 21+i {
-						t.Fatalf("read %d", got)
+						t.Fatalf("read blocks %d, want consecutive blocks from 21 on", got)
 					}
 				}
 				if len(got) != 380 || l.Stats().EndedByGap != 0 {
-					t.Errorf("read %d blocks, stats %+v", len(got), l.Stats())
+					t.Errorf("read %d blocks with stats %+v, want 380 and no reader that ended", len(got), l.Stats())
 				}
 			})
 		})
@@ -148,19 +151,19 @@ func TestWindowStartsAfterGapInRecentBlocks(t *testing.T) {
 		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
 		if w := l.Window(); w.After != cursorOf(382) || len(w.Blocks) != 18 {
-			t.Errorf("the window begins after %q and has %d blocks", w.After, len(w.Blocks))
+			t.Errorf("the window begins after %q and has %d blocks, want 18 after block 382", w.After, len(w.Blocks))
 		}
 		r := joinAt(t, l, blocksOf(), 370)
 		for i := 0; i < 10; i++ {
 			if _, err := takeAll(r); err != nil {
 				if r.Cursor() != cursorOf(378) || !errors.Is(err, ErrGap) {
-					t.Errorf("%v", err)
+					t.Errorf("the reader ended with %v at %q, want ErrGap at block 378", err, r.Cursor())
 				}
 				return
 			}
 			time.Sleep(repairTimeout)
 		}
-		t.Error("the gap was not reported to a reader that resumes before it")
+		t.Error("a reader that resumed before the gap did not end, want ErrGap")
 	})
 }
 
@@ -177,7 +180,7 @@ func TestPageIsRejectedIfTheBlocksBeforeItAreInvalid(t *testing.T) {
 		l.Start()
 		synctest.Wait()
 		if got, gap := readToEnd(t, joinAt(t, l, blocksOf(), 20)); len(got) > 0 || gap != "" {
-			t.Errorf("read %d, gap after %q", got, gap)
+			t.Errorf("read blocks %d and gap %q, want nothing", got, gap)
 		}
 		if err := l.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -189,10 +192,11 @@ func TestNumberOfLastingGapsIsLimited(t *testing.T) {
 	l := New(newShardSource().source(), Options[shardBlock]{})
 	for n := range 3 * maxLasting {
 		if l.addLasting(cursorOf(n + 1)); l.lastingGaps[cursorOf(n+1)].number == 0 || len(l.lastingGaps) > maxLasting {
-			t.Fatalf("%d are remembered after %d", len(l.lastingGaps), n+1)
+			t.Fatalf("the log has %d lasting gaps after %d were added, want at most %d",
+				len(l.lastingGaps), n+1, maxLasting)
 		}
 		if n == maxLasting-1 && len(l.lastingGaps) != maxLasting {
-			t.Errorf("%d are remembered of %d", len(l.lastingGaps), maxLasting)
+			t.Errorf("the log has %d lasting gaps after %d were added, want all", len(l.lastingGaps), maxLasting)
 		}
 	}
 }

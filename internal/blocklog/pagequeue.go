@@ -5,13 +5,13 @@ import (
 	"container/list"
 )
 
-// A pageQueue contains the pages that are to be read. Every second page that it returns is the one queued first, so
-// that each page is read in the end. The others are those with the highest cursors: a client that was away for a short
-// time needs few pages, and does not wait for all the readers that are far behind.
+// A pageQueue contains the pages that wait to be read. pop alternates between two orders: every second page is the one
+// that was queued first, so that each page is read in the end. The other pages are those with the highest cursors, so
+// that a client that was away for a short time, and needs few pages, does not wait for all readers that are far behind.
 type pageQueue[B any] struct {
 	inOrder    list.List
-	recent     pageHeap[B] // those that are not after the newest block
-	oldestNext bool        // the next page is the first of inOrder
+	recent     pageHeap[B] // the queued pages except those after the newest block
+	oldestNext bool        // pop returns the first page of inOrder next
 }
 
 func (q *pageQueue[B]) Len() int { return q.inOrder.Len() }
@@ -41,10 +41,11 @@ func (q *pageQueue[B]) remove(p *page[B]) {
 // A pageHeap is a heap of pages, ordered by cursor.
 type pageHeap[B any] struct {
 	pages  []*page[B]
-	lowest bool // the lowest cursor comes first, otherwise the highest
+	lowest bool // the lowest cursor comes first; otherwise, the highest cursor does
 }
 
-// index returns a pointer to the page's index in this heap, plus 1; it is 0 if the page is not in the heap.
+// index returns a pointer to the field that holds the page's index in this heap, plus 1. The field is 0 if the page is
+// not in the heap.
 func (h *pageHeap[B]) index(p *page[B]) *int {
 	if h.lowest {
 		return &p.inFuture
@@ -55,7 +56,7 @@ func (h *pageHeap[B]) index(p *page[B]) *int {
 func (h *pageHeap[B]) Len() int { return len(h.pages) }
 
 func (h *pageHeap[B]) Less(i, j int) bool {
-	return h.pages[i].after < h.pages[j].after == h.lowest // no two are equal
+	return h.pages[i].after < h.pages[j].after == h.lowest // no two pages have the same cursor
 }
 
 func (h *pageHeap[B]) Swap(i, j int) {

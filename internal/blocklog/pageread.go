@@ -15,8 +15,8 @@ func (l *Log[B]) enqueue(p *page[B]) {
 	l.readQueued()
 }
 
-// readQueued starts one more goroutine that reads queued pages, if it has something to do. If too many pages are held,
-// it does so later.
+// readQueued starts one more goroutine that reads queued pages, if there are any and fewer than pageCalls goroutines
+// read pages. If too many pages are held, it does so later.
 func (l *Log[B]) readQueued() {
 	if l.queue.Len() == 0 || l.calls == pageCalls || l.ctx.Err() != nil {
 		return
@@ -30,7 +30,7 @@ func (l *Log[B]) readQueued() {
 	go l.readPages()
 }
 
-// readLater calls readQueued after a wait.
+// readLater calls readQueued after a wait, unless such a call is already scheduled.
 func (l *Log[B]) readLater(wait time.Duration) {
 	if l.roomTimer != nil {
 		return
@@ -45,7 +45,7 @@ func (l *Log[B]) readLater(wait time.Duration) {
 	})
 }
 
-// readPages reads queued pages until there are none, or too many pages are held.
+// readPages reads queued pages until no page is queued or too many pages are held.
 func (l *Log[B]) readPages() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,14 +90,14 @@ func (l *Log[B]) fetch(after, since string, known shardHeads, exact bool) (read 
 	return read, gone, errors.Join(err, perr)
 }
 
-// ascending returns the blocks with their cursors. Blocks that are out of order are an error: readers would skip
-// blocks, or receive some twice.
+// ascending returns the blocks with their cursors. It returns an error if the blocks are not in ascending order or do
+// not begin after the cursor after, because readers would skip blocks or receive some of them twice.
 func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
 	entries := make([]entry[B], 0, len(blocks))
 	for _, b := range blocks {
 		cursor := l.src.Cursor(b)
 		if cursor <= after {
-			return nil, fmt.Errorf("page is not ascending: %q comes after %q", cursor, after)
+			return nil, fmt.Errorf("blocks are not in ascending order: %q follows %q", cursor, after)
 		}
 		entries = append(entries, entry[B]{b, cursor})
 		after = cursor
@@ -105,7 +105,8 @@ func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
 	return entries, nil
 }
 
-// finishRead handles the result of a read, and returns the wakes of the readers that wait for it.
+// finishRead handles the result of reading a page, and returns the wake functions of the readers that wait for the
+// page.
 func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (wakes []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +131,7 @@ func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (w
 		return nil
 	case len(read.entries) > 0:
 		l.stats.PageBlocks += uint64(len(read.entries))
-		l.raiseReached(read.entries[len(read.entries)-1].cursor) // before any reader has it
+		l.raiseReached(read.entries[len(read.entries)-1].cursor) // before any reader receives the page
 		p.stored = read
 		l.finish(p)
 		l.hold(p)
@@ -154,12 +155,12 @@ func (p *page[B]) wakes(wakes []func()) []func() {
 	return wakes
 }
 
-// delay reads a page again after a wait of at most most.
-func (l *Log[B]) delay(p *page[B], most time.Duration) {
+// delay schedules another read of a page. The wait grows with each attempt, and is at most maxWait.
+func (l *Log[B]) delay(p *page[B], maxWait time.Duration) {
 	p.state = pageDelayed
 	p.attempt++
 	l.busy++
-	wait := min(most, backoff(l.opts.MinBackoff, l.opts.MaxBackoff, p.attempt))
+	wait := min(maxWait, backoff(l.opts.MinBackoff, l.opts.MaxBackoff, p.attempt))
 	p.timer = time.AfterFunc(wait, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// ErrNoPosition ends a Reader that joined without a cursor while the Log did not know its position in the source: "from
-// now on" then means no position that the Log could find later.
-var ErrNoPosition = errors.New("blocklog: the newest block is not known")
+// ErrNoPosition is the cause of a [Lost] if a Reader joined without a cursor while the Log did not know its position in
+// the source. The Log cannot find out later which block was the newest when the Reader joined.
+var ErrNoPosition = errors.New("blocklog: the newest block was not known when the reader joined")
 
-// positionTimeout is the time that the source has to return its newest block. If it takes longer, Readers that joined
-// before end with ErrNoPosition, as they may have missed the blocks of that time.
+// positionTimeout is the maximum time for Recent to return the newest block. If it takes longer, Readers that joined
+// before the call returned end with ErrNoPosition, because they may have missed the blocks of that time.
 const positionTimeout = time.Second
 
-// position returns the cursor to follow from: that of the last block, or else of the source's newest block.
+// position returns the cursor from which to follow the source. It is the cursor of the last block that the log
+// received, or, if the log has no position, the cursor of the source's newest block.
 func (l *Log[B]) position(ctx context.Context) (string, error) {
 	l.mu.Lock()
 	cursor, positioned := l.view.Load().newest.cursor, l.positioned
@@ -30,21 +31,22 @@ func (l *Log[B]) position(ctx context.Context) (string, error) {
 	begun := time.Now()
 	blocks, err := l.src.Recent(ctx, recentBlocks)
 	if err != nil {
-		return "", fmt.Errorf("recent: %w", err)
+		return "", fmt.Errorf("reading the newest blocks: %w", err)
 	}
 	if time.Since(begun) > positionTimeout {
 		l.endUnpositioned()
 	}
 	entries, err := l.ascending(blocks[max(0, len(blocks)-recentBlocks):], "")
 	if err != nil {
-		return "", fmt.Errorf("recent: %w", err)
+		return "", fmt.Errorf("reading the newest blocks: %w", err)
 	}
 	return l.begin(entries), nil
 }
 
-// begin sets the position of the log to the last of some stored blocks. At least the first of these stays before the
-// window: the source has its cursor, whereas "" may be pruned by now. If sequence numbers show a gap, the window begins
-// after the block that shows it: a reader that resumes from before reads pages, which report the gap.
+// begin makes the last of the given stored blocks the position of the log, and fills the window with up to pageBlocks
+// of them. The window does not include the first one: the source has that block's cursor, whereas the blocks after the
+// cursor "" may have been pruned. If sequence numbers show a gap, the window begins after the block that shows it, so
+// that a reader that resumes from before the gap reads pages, which report the gap.
 func (l *Log[B]) begin(stored []entry[B]) string {
 	var heads shardHeads
 	first := max(0, len(stored)-1-pageBlocks)
@@ -82,9 +84,10 @@ func (l *Log[B]) begin(stored []entry[B]) string {
 	return v.newest.cursor
 }
 
-// reset gives up the position. The next attempt starts at the head of the chain, and all readers that relied on the old
-// position fall behind: the source then reports for each of them whether it still has the blocks after the cursor. The
-// new window is empty, because the blocks between the two positions are not known.
+// reset discards the position of the log, which the source does not have any more. The next attempt starts at the head
+// of the chain. All live readers must catch up: the source reports for each of them whether it still has the blocks
+// after the reader's cursor. The new window is empty, because the blocks between the old and the next position are not
+// known.
 func (l *Log[B]) reset() {
 	l.addLearned()
 	l.mu.Lock()
@@ -96,15 +99,15 @@ func (l *Log[B]) reset() {
 	l.raiseReached(newest.cursor)
 	v := emptyView[B](mark{newest.next, ""})
 	l.view.Store(&v)
-	l.gaps.Add(1) // the blocks between here and the next position are not known
+	l.gaps.Add(1) // the blocks between the old and the next position are not known
 	l.positioned, l.delivered = false, v.newest
 	l.mu.Unlock()
 	l.callWakes()
 }
 
-// endUnpositioned ends the readers without a cursor that joined before the log had a position: their clients return
-// when it may have one. Readers that join while there is none wait for the next attempt, which spaces out the attempts
-// of their clients.
+// endUnpositioned ends the readers that joined without a cursor while the log had no position. Their clients join again
+// when it may have one. Readers that join after this call wait for the next attempt, so that their clients do not join
+// again and again without a pause.
 func (l *Log[B]) endUnpositioned() {
 	l.mu.Lock()
 	for _, g := range l.groups {

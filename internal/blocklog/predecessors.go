@@ -12,37 +12,39 @@ import (
 )
 
 const (
-	// predecessorBlocks is the maximum number of blocks of one shard that are read. If more are missing, the gap counts
-	// as lasting.
+	// predecessorBlocks is the maximum number of blocks that are read from one shard. If more blocks are missing there,
+	// the gap counts as lasting.
 	predecessorBlocks = 32
 
-	// maxPredecessors is the maximum number of shards that are read to find the blocks that lead to one block. If more
-	// have split or merged meanwhile, the gap counts as lasting.
+	// maxPredecessors is the maximum number of shards that are read to find the predecessors of one block. If shards
+	// have split or merged so often that more are needed, the gap counts as lasting.
 	maxPredecessors = 32
 
-	// maxUnchecked is the maximum number of blocks that are accepted although the source failed when it was asked for
-	// missing blocks before them. Further ones count as a gap.
+	// maxUnchecked is the maximum number of blocks that are accepted although the source failed when it was called for
+	// missing blocks before them. A failure for any further block counts as a gap.
 	maxUnchecked = 64
 
-	// recheckTimeout is the maximum time for which the next block waits while the source is asked again.
+	// recheckTimeout is the maximum duration of a repeated check. The next block waits during the check.
 	recheckTimeout = time.Second
 )
 
-// An unchecked is a block before which others may be missing, because the source failed when it was asked for them.
-type unchecked[B any] struct {
+// An uncheckedBlock is a block that was accepted although blocks before it may be missing, because the source failed
+// when it was called for them. find repeats the call.
+type uncheckedBlock[B any] struct {
 	workchain     int32
 	after, cursor string
 	find          func(context.Context) (found[B], error)
 }
 
-// rechecks contains the unchecked blocks and the time at which the source is asked again.
+// rechecks contains the unchecked blocks and the time of the next check.
 type rechecks[B any] struct {
-	blocks []unchecked[B]
+	blocks []uncheckedBlock[B]
 	at     time.Time
 }
 
-// findUnnumbered looks for missing blocks before a block whose number cannot show them: the first known block of a
-// shard, and the block after a merge.
+// findUnnumbered looks for missing blocks before b if the sequence number of b cannot show them. That is the case if b
+// is the first known block of its shard or follows a merge. known contains the log's heads; it has a head for every
+// shard that had a block after the cursor begun.
 func (l *Log[B]) findUnnumbered(
 	ctx context.Context, b B, cursor string, at Place, v verdict, known shardHeads, begun string,
 ) (f found[B], err error) {
@@ -52,7 +54,7 @@ func (l *Log[B]) findUnnumbered(
 	if err != nil {
 		return f, err
 	}
-	// A stored block that the log never had to receive, as it is older, can show that the block after it is missing.
+	// A stored block that is older than the log's start can show that the block after it is missing.
 	shows := func(p Place, cursor string) bool {
 		for ; len(heads) > 0 && heads[0].cursor < cursor; heads = heads[1:] {
 			stored.set(l.src.Place(heads[0].block), heads[0].cursor)
@@ -61,7 +63,7 @@ func (l *Log[B]) findUnnumbered(
 	}
 	for _, e := range all {
 		if e.cursor >= cursor {
-			return f, fmt.Errorf("before: block %q was not asked for", e.cursor)
+			return f, fmt.Errorf("reading the blocks before %q: wrong block %q", cursor, e.cursor)
 		}
 		p := l.src.Place(e.block)
 		if shows(p, e.cursor) {
@@ -80,7 +82,7 @@ func (l *Log[B]) findUnnumbered(
 	}
 	before, err := l.src.Before(ctx, f.missing[0].block, nil, 1)
 	if err != nil {
-		return f, fmt.Errorf("before: %w", err)
+		return f, fmt.Errorf("reading preceding blocks: %w", err)
 	}
 	for _, b := range before {
 		f.after = l.src.Cursor(b)
@@ -88,12 +90,12 @@ func (l *Log[B]) findUnnumbered(
 	return f, nil
 }
 
-// blocksBefore returns the blocks that lead to b and that the log lacks, and in heads the last block before these of
-// each shard that was read. Both are ascending.
+// blocksBefore returns the blocks that precede b in its shards and that the log lacks. It also returns heads: for each
+// shard that it reads, the last block before the missing ones. Both results are in ascending order.
 //
-// A block continues its own shard, the parent shard after a split, or two shards after a merge. Each of them is read
-// from its end, with one small call. If the block before one of the results is of another shard, that shard is read
-// too.
+// A block continues its own shard, the parent shard after a split, or two shards after a merge. For each of these
+// shards, blocksBefore reads the last blocks with one small call. If the block before one of the results is in another
+// shard, it reads that shard too.
 func (l *Log[B]) blocksBefore(
 	ctx context.Context, b B, at Place, v verdict, known shardHeads, begun string,
 ) (all, heads []entry[B], err error) {
@@ -113,11 +115,11 @@ func (l *Log[B]) blocksBefore(
 		shard := steps[i].shard
 		blocks, err := l.src.Before(ctx, steps[i].block, &shard, predecessorBlocks)
 		if err != nil {
-			return nil, nil, fmt.Errorf("before: %w", err)
+			return nil, nil, fmt.Errorf("reading preceding blocks: %w", err)
 		}
 		entries, err := l.ascending(blocks, "")
 		if err != nil {
-			return nil, nil, fmt.Errorf("before: %w", err)
+			return nil, nil, fmt.Errorf("reading preceding blocks: %w", err)
 		}
 		after := known.reached(Place{Workchain: at.Workchain, Shard: shard}, begun)
 		late := slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
@@ -134,7 +136,8 @@ func (l *Log[B]) blocksBefore(
 			e := entries[i]
 			p := l.src.Place(e.block)
 			if p.Workchain != at.Workchain || shardOf(p) != shard {
-				return nil, nil, fmt.Errorf("before: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+				return nil, nil, fmt.Errorf("reading preceding blocks: wrong block %q in workchain %d",
+					e.cursor, p.Workchain)
 			}
 			if seen[e.cursor] {
 				continue
@@ -157,9 +160,9 @@ func (l *Log[B]) blocksBefore(
 	return all, heads, nil
 }
 
-// searchFrom returns the position from which a search must begin that has found a block: before f.after if an earlier
-// block of the other half of a merge may be missing, or if the block is the first known one of its shard and the log
-// lacks others before it.
+// searchFrom returns the cursor after which a search that has found block e must begin. This is f.after, with two
+// exceptions. If e follows a merge, an earlier block of the other half may be missing. If e is the first known block of
+// its shard, the log may lack blocks before it. In both cases searchFrom returns a cursor before these blocks.
 func (l *Log[B]) searchFrom(ctx context.Context, e entry[B], at Place, v verdict, f found[B]) (string, error) {
 	switch {
 	case v == verdictMerge:
@@ -173,7 +176,7 @@ func (l *Log[B]) searchFrom(ctx context.Context, e entry[B], at Place, v verdict
 	}
 	before, err := l.src.Before(ctx, all[0].block, nil, 1)
 	if err != nil {
-		return "", fmt.Errorf("before: %w", err)
+		return "", fmt.Errorf("reading preceding blocks: %w", err)
 	}
 	for _, b := range before {
 		return l.src.Cursor(b), nil
@@ -181,7 +184,7 @@ func (l *Log[B]) searchFrom(ctx context.Context, e entry[B], at Place, v verdict
 	return "", nil
 }
 
-// predecessors returns the shards whose last block may be the predecessor of a block of the given shard.
+// predecessors returns the shards whose last block may be the predecessor of a block in the given shard.
 func predecessors(shard uint64, v verdict) []uint64 {
 	var all []uint64
 	if half := lowestBit(shard) >> 1; half > 0 {
@@ -196,7 +199,8 @@ func predecessors(shard uint64, v verdict) []uint64 {
 	return append(all, shard)
 }
 
-// recheck asks the source again for blocks missing before an unchecked block. Blocks that it finds are late.
+// recheck calls the source again for blocks that may be missing before the oldest unchecked block, if it is time for
+// that. Blocks that it finds are late, because later blocks have been delivered.
 func (l *Log[B]) recheck() {
 	if len(l.rechecks.blocks) == 0 || time.Now().Before(l.rechecks.at) {
 		return
@@ -226,7 +230,7 @@ func (l *Log[B]) recheck() {
 		return
 	}
 	ended := l.endAffected(u.workchain, u.after, u.cursor)
-	v := emptyView[B](l.view.Load().newest) // a reader that resumes from before reads from the source
+	v := emptyView[B](l.view.Load().newest) // a reader that resumes from before the gap must read from the source
 	v.arrived = l.view.Load().arrived
 	l.view.Store(&v)
 	l.setOpenGaps()

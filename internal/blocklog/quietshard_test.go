@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// When the block is lost, the log has received no other block of the base chain. Only the stored block before it shows
-// the gap.
+// The log has received no other block of the base chain when the block is lost. Only the stored block before the lost
+// one shows the gap.
 func TestGapInAQuietShardIsReported(t *testing.T) {
-	for name, lost := range map[string]bool{"lost": true, "stored": false} {
+	for name, lost := range map[string]bool{"the block is lost": true, "the block is stored": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
@@ -35,8 +35,8 @@ func TestGapInAQuietShardIsReported(t *testing.T) {
 	}
 }
 
-// Follow skips a block of the quiet shard. A client that catches up reads it from a page, and becomes live.
-func TestGapInAQuietShardIsReportedAlthoughAnotherClientHasTheBlock(t *testing.T) {
+// Follow skips a block of the quiet shard. A client that is catching up reads this block from a page and becomes live.
+func TestGapInAQuietShardIsReportedAlthoughAnotherClientReceivedTheBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.recents = 1
@@ -73,31 +73,33 @@ func TestGapInAQuietShardIsReportedAlthoughALaterBlockIsFound(t *testing.T) {
 	})
 }
 
-// The gap that begins later may show first. Its client must still be sent back for the other one.
+// The gap that begins later may be noticed first. A client that was sent back because of that gap must also be sent
+// back because of the other one.
 func TestBothOverlappingGapsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1), master(2), base(2), base(3), base(4))
-		f.lacks[3], f.lacks[5] = true, true // 6 shows the second one
+		f.lacks[3], f.lacks[5] = true, true // block 6 shows that block 5 is missing
 		for n := range uint32(150) {
 			f.grow(other(1 + n))
 		}
-		f.grow(master(3)) // shows the first one, on the second page
+		f.grow(master(3)) // shows that block 3 is missing, on the second page
 		for n := range uint32(150) {
 			f.grow(other(151 + n))
 		}
 		l := openShards(t, f, Options[shardBlock]{Window: 5})
 		synctest.Wait()
-		for range 2 { // clients
-			readPastBoth(t, f, l)
+		for range 2 { // for each of two clients
+			readPastBothGaps(t, f, l)
 		}
 	})
 }
 
-func readPastBoth(t *testing.T, f *shardSource, l *Log[shardBlock]) {
+// readPastBothGaps resumes after each reported gap, and checks the gaps and the number of blocks in the end.
+func readPastBothGaps(t *testing.T, f *shardSource, l *Log[shardBlock]) {
 	t.Helper()
 	i, after := blocksOf(), cursorOf(1)
-	for _, want := range []int{4, 1, 4, 0} { // it reads to the second one again
+	for _, want := range []int{4, 1, 4, 0} { // the client reads up to the later gap again
 		i.After = &after
 		r, err := l.Join(i)
 		if err != nil {
@@ -105,7 +107,7 @@ func readPastBoth(t *testing.T, f *shardSource, l *Log[shardBlock]) {
 		}
 		got, gap := readToEnd(t, r)
 		if want == 0 && (gap != "" || len(got) != len(f.all)-5) || want > 0 && gap != cursorOf(want) {
-			t.Fatalf("read %d blocks, gap after %q; want %d", len(got), gap, want)
+			t.Fatalf("read %d blocks and gap %q, want a gap after block %d", len(got), gap, want)
 		}
 		after, i.Mark = gap, r.Mark(gap)
 		r.Close()

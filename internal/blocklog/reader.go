@@ -5,66 +5,76 @@ import (
 	"time"
 )
 
-// An Item is one block, as evaluated by the Eval of a Reader.
+// An Item is the result of the evaluation of one block for a Reader.
 type Item struct {
-	Cursor  string
-	Payload []byte // shared with other readers: do not change it; nil in the zero Item
+	// Cursor is the cursor of the block.
+	Cursor string
+
+	// Payload is the result of Eval. Readers share it, so do not change it. It is nil in the zero Item.
+	Payload []byte
 
 	// Arrived is the time at which the Log received the block. It is zero if the block was read from the source's
 	// stored blocks.
 	Arrived time.Time
 
-	// Origin is the place from which the block was read.
+	// Origin is the place from which the Reader got the block.
 	Origin Origin
 
-	// Mark is the Mark of Cursor, as [Reader.Mark] would return it.
+	// Mark is the [Mark] for Cursor. A client that resumes from Cursor passes it in its [Interest].
 	Mark Mark
 }
 
-// Origin is the place from which a Reader read an [Item].
+// An Origin is a place from which a Reader gets the block of an [Item].
 type Origin uint8
 
-// The Origins.
 const (
-	OriginLive   Origin = iota // delivered when it arrived
-	OriginWindow               // from the Log's window, for a slower Reader
-	OriginSource               // from a page of the source
+	// OriginLive means that the block was evaluated when it arrived, once for all Readers with the same key.
+	OriginLive Origin = iota
+
+	// OriginWindow means that the Reader was slower than the stream and evaluated the block in the Log's window.
+	OriginWindow
+
+	// OriginSource means that the Reader was catching up and the block was read from the source in a page.
+	OriginSource
 )
 
-// A Reader is a position in a [Log]. Next must be called by one goroutine at a time; all other methods may be called at
-// any time.
+// A Reader is a position in a [Log]. Calls of Next must not be concurrent; all other methods may be called at any time.
 type Reader[B any] struct {
 	log   *Log[B]
 	group *shareGroup[B]
 	wake  func()
 
 	// The group's lock guards these fields.
-	at              mark   // it has read every match before this mark; at.next is catchingUp if it is not live
-	since           uint64 // items before this number do not count it: they were added before it became live
-	start           string // for a reader that came without a cursor: it receives no block up to this one
-	lastReturned    string // the cursor of the last item, or the cursor with which it joined
-	slot            int32  // index in group.members, -1 when closed; changes also under the log's lock
-	fresh           bool   // it joined without a cursor
-	moved           bool   // it was moved: the result of the search in progress does not count
-	lost            error  // why it ended at its cursor: ErrGap or ErrNoPosition; nil if it has not
-	reportedGap     uint32 // number of the newest gap when its client was last sent back; 0 if it never was
-	reportedLasting uint32 // highest number of the lasting gaps for which its client was sent back
+	at              mark   // the reader has read every match before it; at.next is catchingUp if it is not live
+	since           uint64 // items before this number do not count the reader; it became live after they were added
+	start           string // a reader that joined without a cursor receives no block up to this cursor; otherwise ""
+	lastReturned    string // cursor of the last item; before the first item, the cursor with which the reader joined
+	slot            int32  // index in group.members, -1 when closed; changes only while the log's lock is held too
+	fresh           bool   // the reader joined without a cursor
+	moved           bool   // the reader was moved during a search, whose result must be discarded
+	lost            error  // the cause if the reader has ended at its cursor: ErrGap or ErrNoPosition; otherwise nil
+	reportedGap     uint32 // number of the newest gap when the client was last sent back; 0 if it never was
+	reportedLasting uint32 // highest number of the lasting gaps because of which the client was sent back
 
-	sentBack string // the cursor with which it joined, if its client was sent back to that cursor
+	sentBack string // the cursor with which the reader joined, if the client was sent back to it; otherwise ""
 
-	from string // the cursor at which it began: it knows no heads of shards without a block since
+	from string // where the reader began; it may lack the heads of shards without a block after this cursor
 
 	// The log's lock guards these fields.
-	awaited *page[B] // the page for which it waits
-	held    *page[B] // the page for which it waited, and which it may not have finished
+	awaited *page[B] // the page that the reader waits for
+	held    *page[B] // the page that the reader received and may not have finished
 
-	// catchUp is the unread rest of its page. Only Next reads it; the group's lock guards the pointer.
+	// catchUp is the unread rest of the reader's page. The group's lock guards the pointer; only Next changes the
+	// entries and gaps that it points to.
 	catchUp *stored[B]
 }
 
-// Next returns the next matching block. If there is none yet, it returns the zero Item (its Payload is nil), and Wake
-// is called when there may be one. Next does not wait for the source, but may evaluate as many blocks as the window
-// holds if the Reader is slow. Any error, a [*Lost] or [ErrClosed], ends the Reader, which must still be closed.
+// Next returns the next matching block. If there is none yet, it returns the zero Item, whose Payload is nil, and Wake
+// is called when there may be one. Next does not wait for the source. A slow Reader evaluates blocks itself, 64 at a
+// time: if none of them matches, Next calls Wake and returns the zero Item. Without a Wake function, it evaluates the
+// next ones.
+//
+// An error of Next is a [*Lost] or [ErrClosed]. It ends the Reader, which must still be closed.
 func (r *Reader[B]) Next() (Item, error) {
 	g := r.group
 	g.mu.Lock()
@@ -89,7 +99,7 @@ func (r *Reader[B]) Next() (Item, error) {
 				return Item{}, err
 			}
 			continue
-		case at.next == catchingUp: // its page has unread blocks
+		case at.next == catchingUp: // the reader's page has unread blocks
 		case at.next >= g.matched:
 			return Item{}, nil
 		case at.next >= since:
@@ -118,7 +128,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		}
 		if r.wake != nil && (r.at.next != catchingUp || r.catchUp != nil && len(r.catchUp.entries) > 0) {
 			g.mu.Unlock()
-			r.wake() // lets other readers run before it continues
+			r.wake() // the caller may serve other readers before it calls Next again
 			g.mu.Lock()
 			return Item{}, nil
 		}
@@ -128,8 +138,8 @@ func (r *Reader[B]) Next() (Item, error) {
 // searchBlocks is the maximum number of blocks that one search evaluates.
 const searchBlocks = 64
 
-// search finds the first match at or after a mark among the blocks that a reader must evaluate itself. It returns the
-// mark that it reached.
+// search finds the first match at or after the mark at, among the blocks that the reader must evaluate itself. It also
+// returns the mark that it reached.
 func (r *Reader[B]) search(catchUp *stored[B], at mark, since uint64) (Item, mark, error) {
 	if at.next == catchingUp {
 		return r.readOn(catchUp, at)
@@ -137,8 +147,9 @@ func (r *Reader[B]) search(catchUp *stored[B], at mark, since uint64) (Item, mar
 	return r.reread(at, since)
 }
 
-// reread searches the window's blocks before number end, whose matches the group does not keep for this reader. If the
-// reader's next block has left the window, the reader falls behind.
+// reread searches for a match in the window, from the mark at up to, but not including, block number end. The group
+// does not keep the matches of these blocks for the reader. If the reader's next block has left the window, reread
+// returns a mark with which the reader catches up.
 func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
 	v := r.log.view.Load()
 	if at.next < v.base.next {
@@ -159,22 +170,23 @@ func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
 	return Item{}, at, nil
 }
 
-// evaluate returns the payload of a block. A panic of Eval ends the reader at the mark.
+// evaluate returns the payload of a block. If Eval panics, it returns a Lost that ends the reader at the mark.
 func (r *Reader[B]) evaluate(e entry[B], at mark) ([]byte, error) {
 	payload, err := r.group.evaluate(e.block)
 	if err != nil {
-		r.log.logPanic("evaluation of a block panicked", err, e.cursor)
+		r.log.logPanic("block evaluation panicked", err, e.cursor)
 		return nil, &Lost{Cursor: at.cursor, Err: err}
 	}
 	return payload, nil
 }
 
-// Cursor returns the position reached: the Reader has received every matching block up to it and none after it. It also
-// advances with blocks that do not match. It does not change after the Reader has ended, except that ErrGap moves it
-// back to before the missing block. It is "" if the chain was empty, and for a Reader that starts at the newest block
-// until the source has returned that block.
+// Cursor returns the Reader's position: the Reader has received every matching block up to it and none after it. The
+// position also advances with blocks that do not match. After the Reader has ended, the position does not change,
+// except that ErrGap moves it back to before the missing block. Cursor returns "" if the Reader has received no block
+// of a chain that was empty when the Reader joined. For a Reader that joined without a cursor, it returns "" until the
+// source has returned its newest block.
 func (r *Reader[B]) Cursor() string {
-	// Read this first: everything delivered until now is then in the group below.
+	// Read l.delivered first: the group then contains every match up to that mark when its lock is acquired.
 	r.log.mu.Lock()
 	delivered := r.log.delivered
 	r.log.mu.Unlock()
@@ -184,14 +196,16 @@ func (r *Reader[B]) Cursor() string {
 	return g.reached(r, delivered).cursor
 }
 
-// Mark returns the Mark of a cursor of the Reader.
+// Mark returns the Mark for a cursor that the Reader has returned. A client that resumes from the cursor passes the
+// Mark in its [Interest].
 func (r *Reader[B]) Mark(cursor string) Mark {
 	r.group.mu.Lock()
 	defer r.group.mu.Unlock()
 	return r.mark(cursor)
 }
 
-// Close ends the Reader: Next returns ErrClosed. The Log continues. Closing it again has no effect.
+// Close ends the Reader: Next returns ErrClosed. The Log continues for other Readers. Further calls of Close have no
+// effect.
 func (r *Reader[B]) Close() {
 	l := r.log
 	l.mu.Lock()

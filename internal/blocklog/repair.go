@@ -13,16 +13,16 @@ import (
 
 const (
 	repairTimeout  = 5 * time.Second        // maximum time for which a block waits for missing blocks before it
-	repairInterval = 500 * time.Millisecond // maximum wait between two attempts
-	repairBlocks   = 1000                   // number of blocks per call of Between
-	repairPages    = 10                     // maximum number of calls per attempt
+	repairInterval = 500 * time.Millisecond // maximum wait between two attempts to find the missing blocks
+	repairBlocks   = 1000                   // maximum number of blocks per call of Between
+	repairPages    = 10                     // maximum number of calls of Between per attempt
 )
 
 var errStillMissing = errors.New("the source does not have the missing blocks yet")
 
-// repair looks for the missing blocks before the source's next block, if its number shows a gap or could hide one. The
-// block waits meanwhile. repair reports whether the caller should admit the block: not if it has been admitted already,
-// or the Log is closed.
+// repair looks for missing blocks before b, the source's next block, whose number shows a gap or may hide one. b is not
+// delivered meanwhile. repair reports whether the caller must admit b. It returns false if it has admitted b itself or
+// the Log is closed.
 func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 	after := l.heads.before(at)
 	if v == verdictFirst {
@@ -46,7 +46,8 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		return true
 	}
 	f, err := l.search(find)
-	stays := err != nil && (v == verdictGap || errors.Is(err, errStillMissing) || len(l.rechecks.blocks) == maxUnchecked)
+	stays := err != nil &&
+		(v == verdictGap || errors.Is(err, errStillMissing) || len(l.rechecks.blocks) == maxUnchecked)
 	if stays || len(f.missing) > 0 {
 		l.mu.Lock()
 		l.stats.GapsFound++
@@ -61,9 +62,9 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		l.deliverNewest(b, l.delivered, l.view.Load())
 		return false
 	case err != nil:
-		l.rechecks.blocks = append(l.rechecks.blocks, unchecked[B]{at.Workchain, after, cursor, find})
-		l.logLine(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor, "error", err,
-			guard.Stack(err))
+		l.rechecks.blocks = append(l.rechecks.blocks, uncheckedBlock[B]{at.Workchain, after, cursor, find})
+		l.logLine(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor,
+			"error", err, guard.Stack(err))
 		return true
 	case len(f.missing) == 0:
 		l.setOpenGaps()
@@ -100,7 +101,7 @@ func (l *Log[B]) gapEvent(workchain int32, after string, repaired bool, ended in
 type found[B any] struct {
 	missing []entry[B]
 	after   string     // a position before the missing blocks
-	heads   shardHeads // the heads including the missing blocks; the block continues them
+	heads   shardHeads // the heads after the missing blocks; the block continues these heads
 }
 
 // search calls find until it succeeds or repairTimeout has passed.
@@ -127,20 +128,20 @@ func (l *Log[B]) search(find func(context.Context) (found[B], error)) (f found[B
 // they do not close the gap, it returns errStillMissing.
 func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, after string) (f found[B], err error) {
 	f = found[B]{after: after, heads: l.heads.clone()}
-	var later []uint64 // shards with a gap that does not concern b
+	var later []uint64 // shards with a gap that b does not reveal
 	for range repairPages {
 		blocks, err := l.src.Between(ctx, after, b, repairBlocks)
 		if err != nil {
-			return f, fmt.Errorf("between: %w", err)
+			return f, fmt.Errorf("reading missing blocks: %w", err)
 		}
 		entries, err := l.ascending(blocks, after)
 		if err != nil {
-			return f, fmt.Errorf("between: %w", err)
+			return f, fmt.Errorf("reading missing blocks: %w", err)
 		}
 		for _, e := range entries {
 			p := l.src.Place(e.block)
 			if e.cursor >= cursor || p.Workchain != at.Workchain {
-				return f, fmt.Errorf("between: block %q of workchain %d was not asked for", e.cursor, p.Workchain)
+				return f, fmt.Errorf("reading missing blocks: wrong block %q in workchain %d", e.cursor, p.Workchain)
 			}
 			v := f.heads.check(p)
 			if from, err := l.searchFrom(ctx, e, p, v, f); err != nil {
@@ -149,7 +150,7 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 				return l.findMissing(ctx, b, cursor, at, from)
 			}
 			if v == verdictMerge && slices.ContainsFunc(later, func(s uint64) bool { return overlap(s, shardOf(p)) }) {
-				v = verdictGap // which the number does not show
+				v = verdictGap // the number of the merged shard does not show this gap
 			}
 			switch {
 			case v != verdictGap || f.heads.passed(p, e.cursor):
@@ -174,7 +175,8 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 	return f, nil
 }
 
-// add counts a stored block as missing if the log lacks it.
+// add appends a stored block to f.missing if the log lacks it. It returns errStillMissing if the log also lacks a block
+// before it.
 func (f *found[B]) add(p Place, e entry[B]) error {
 	if f.heads.passed(p, e.cursor) {
 		return nil
@@ -187,24 +189,24 @@ func (f *found[B]) add(p Place, e entry[B]) error {
 	return nil
 }
 
-// insertMissing inserts missing blocks in their places. Blocks after the newest are admitted as usual. The others are
-// late: later blocks have been delivered. The window is rebuilt, and all live readers look for their places in it. If a
-// late block matches for a reader, the reader continues before that block, or ends with ErrGap if it has received a
-// later one. insertMissing returns the number of readers that ended.
+// insertMissing inserts missing blocks in their places. Blocks after the newest one are admitted as usual. The others
+// are late, because later blocks have been delivered: the window is rebuilt, and all live readers look for their
+// positions in it. A reader that needs a late block continues before that block, or ends with ErrGap if it has received
+// a later one. insertMissing returns the number of readers that ended.
 //
-// The pages of a reader that is catching up may have been read before the missing block was stored. It is treated in
-// the same way, although it may have received the block.
+// A reader that is catching up is treated in the same way, because its pages may have been read before the missing
+// block was stored. It may also have received the block.
 func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string) (ended int) {
 	owed := make(map[*shareGroup[B]][]string)
 	l.forEachGroup(func(g *shareGroup[B]) {
 		for _, e := range missing {
 			if payload, err := g.evaluate(e.block); payload != nil || err != nil {
-				owed[g] = append(owed[g], e.cursor) // if it panicked, it panics again when the reader reads the block
+				owed[g] = append(owed[g], e.cursor) // an Eval that panics now panics again in Next
 			}
 		}
 	})
 	if len(*l.openGaps.Load()) > 0 {
-		l.gaps.Add(1) // readers that ResumePoint ended during the search have the next number, and may lack the blocks
+		l.gaps.Add(1) // clients that left during the search have marks with this number, but lack the found blocks
 	}
 	old, late := l.view.Load(), 0
 	for late < len(missing) && missing[late].cursor < old.newest.cursor {
@@ -226,7 +228,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 		ended += l.rewind(g, cursors, old, after)
 	}
 	if len(missing) > 0 {
-		before := old.above(missing[0].cursor, after)
+		before := old.beforeOr(missing[0].cursor, after)
 		l.addLateGap(lateGap[B]{workchain: workchain, missing: missing, before: before, until: l.highestShown(old)})
 	}
 	l.stats.GapsRepaired++
@@ -244,10 +246,10 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 	return ended
 }
 
-// rewind moves the catching-up readers of a group back to before the first repaired block that they lack. cursors are
-// those of the repaired blocks that match the group's filter; a reader lacks only those after its start. A reader that
-// has already returned a block after the first one that it lacks ends with ErrGap instead. rewind returns the number of
-// readers that ended.
+// rewind moves readers of group g that are catching up back to before the first repaired block that they lack. cursors
+// are the cursors of the repaired blocks that match in the group; a reader lacks only those after its start. A reader
+// that has already returned a block after the first one that it lacks ends with ErrGap instead. rewind returns the
+// number of readers that ended.
 func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after string) (ended int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -259,12 +261,12 @@ func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after 
 		if r.at.next != catchingUp || len(owed) == 0 {
 			continue
 		}
-		before := old.above(owed[0], after)
+		before := old.beforeOr(owed[0], after)
 		r.discardSearch()
 		l.cancelWait(r)
 		r.at.cursor = max(min(r.at.cursor, before), r.start)
 		switch {
-		case r.lost != nil: // it has ended, but Next may not have returned its cursor yet
+		case r.lost != nil: // the reader has ended, but Next may not have returned its cursor yet
 		case r.lastReturned > owed[0]:
 			ended++
 			r.lost, r.reportedGap = ErrGap, l.gaps.Load()+1
@@ -278,8 +280,8 @@ func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after 
 	return ended
 }
 
-// skipGap ends the live readers that a lasting gap may affect, and publishes the block after the gap. The window starts
-// again after that block: a reader that resumes from before the gap reads from the source, which may have the missing
+// skipGap ends the readers that a lasting gap may affect, and publishes b, the block after the gap. The window starts
+// again after b, so that a reader that resumes from before the gap reads from the source, which may have the missing
 // blocks by then. skipGap returns the number of readers that ended.
 func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int) {
 	ended = l.endAffected(at.Workchain, after, cursor)
@@ -292,14 +294,14 @@ func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int)
 	return ended
 }
 
-// endAffected ends the live readers that a lasting gap before the block with the cursor may affect, and returns their
+// endAffected ends the readers that a lasting gap before the block with the cursor may affect, and returns their
 // number. It returns with the log's lock held.
 func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) {
 	concerned := make(map[*shareGroup[B]]bool)
 	l.forEachGroup(func(g *shareGroup[B]) {
 		may, err := g.mayMatch(workchain)
 		if concerned[g] = may; err != nil {
-			l.logPanic("evaluation of a workchain panicked", err, after)
+			l.logPanic("workchain filter panicked", err, after)
 		}
 	})
 	l.addLasting(cursor)
@@ -314,8 +316,8 @@ func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) 
 	return ended
 }
 
-// forEachGroup calls do for every group without holding a lock, also for groups that appear meanwhile. It returns with
-// the log's lock held.
+// forEachGroup calls do for every group, including groups that are added meanwhile, without holding a lock. It returns
+// with the log's lock held.
 func (l *Log[B]) forEachGroup(do func(*shareGroup[B])) {
 	did := make(map[*shareGroup[B]]bool)
 	for {
@@ -337,7 +339,8 @@ func (l *Log[B]) forEachGroup(do func(*shareGroup[B])) {
 	}
 }
 
-// renumber makes all live members catch up from their positions, and sets the number of the group's next block.
+// renumber makes all live members catch up from their positions, because the blocks of the window have new numbers.
+// next is the number of the next block.
 func (g *shareGroup[B]) renumber(next uint64, delivered mark, wakes []func()) []func() {
 	wakes = g.fallAll(delivered, wakes)
 	g.mu.Lock()

@@ -20,32 +20,38 @@ func (s *gapEvents) gap(workchain int32, after string, repaired bool, n int) {
 	*s = append(*s, fmt.Sprint(workchain, " ", after, " ", repaired, " ", n))
 }
 
-func TestGapBeforeUndeliveredBlocksIsRepairedUnnoticed(t *testing.T) {
+func TestGapBeforeUndeliveredBlocksIsRepairedWithoutEndingReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
 		var gaps gapEvents
 		var blocks []int
-		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: gaps.gap, Block: func(p shardBlock) { blocks = append(blocks, p.number) }}})
+		block := func(p shardBlock) { blocks = append(blocks, p.number) }
+		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: gaps.gap, Block: block}})
 		r := joinAt(t, l, blocksOf())
 		synctest.Wait()
 		f.growSkipped([]int{4, 5}, base(2), base(3), base(4), base(5), master(2))
 		synctest.Wait()
 		for n := 3; n <= 7; n++ {
 			if item, err := r.Next(); err != nil || item.Cursor != cursorOf(n) || !item.Arrived.Equal(time.Now()) {
-				t.Fatalf("%+v, %v; want block %d, received now", item, err, n)
+				t.Fatalf("Next returned %+v and error %v, want block %d that arrived now", item, err, n)
 			}
 		}
-		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 0 || s.Blocks != 5 || s.CaughtUp != 0 {
-			t.Errorf("stats %+v", s)
+		s := l.Stats()
+		if s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 0 || s.Blocks != 5 || s.CaughtUp != 0 {
+			t.Errorf("got stats %+v, want one repaired gap that ended no reader", s)
 		}
-		if !slices.Equal(gaps, gapEvents{"0 000003 true 0"}) || !slices.Equal(blocks, []int{3, 4, 5, 6, 7}) || !slices.Equal(f.asked, []string{cursorOf(3)}) {
-			t.Errorf("got gap events %q and blocks %v, asked after %q", gaps, blocks, f.asked)
+		if !slices.Equal(gaps, gapEvents{"0 000003 true 0"}) || !slices.Equal(blocks, []int{3, 4, 5, 6, 7}) {
+			t.Errorf("got gap events %q and blocks %v, want one repaired gap and blocks 3 to 7", gaps, blocks)
+		}
+		if !slices.Equal(f.asked, []string{cursorOf(3)}) {
+			t.Errorf("Between was called after %q, want one call after block 3", f.asked)
 		}
 	})
 }
 
-// Block 4 of the base chain is missing, and shows after two of the masterchain and one of another have gone out.
+// Block 4 of the base chain is missing. The gap is found after two blocks of the masterchain and one of another
+// workchain have been delivered.
 func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -53,11 +59,11 @@ func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
 		var gaps gapEvents
 		l := openShards(t, f, Options[shardBlock]{Events: Events[shardBlock]{Gap: gaps.gap}})
 		synctest.Wait()
-		var had int
+		var wakes int
 		masters, bases, all := joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf(0)), joinAt(t, l, blocksOf())
 		slow, both := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(0, -1))
 		i := blocksOf(1)
-		i.Wake = func() { had++ }
+		i.Wake = func() { wakes++ }
 		others := joinAt(t, l, i)
 		f.growSkipped([]int{4}, base(2), master(2), master(3), other(2))
 		synctest.Wait()
@@ -69,7 +75,7 @@ func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
 		expectNow(t, from5, 6, 7)
 		expectNow(t, from3)
 		if item, err := both.Next(); item.Cursor != cursorOf(5) || err != nil {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 5", item, err)
 		}
 		f.grow(base(3), master(4))
 		synctest.Wait()
@@ -80,35 +86,36 @@ func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
 		expectNow(t, slow, 4, 5, 6, 7, 8, 9)
 		expectNow(t, others, 7)
 		expectNow(t, added, 8, 9)
-		expectGap(t, from5, 3) // it may have had 5 from here
+		expectGap(t, from5, 3) // its client may have received block 5 while block 4 was missing
 		expectNow(t, from3, 4, 8)
 		again := joinAt(t, l, blocksOf(), 3)
 		expectNow(t, again, 4, 5, 6, 7, 8, 9)
 		if len(f.pages) > 0 || !slices.Equal(gaps, gapEvents{"0 000002 true 3"}) {
-			t.Errorf("got pages after %q, gap events %q", f.pages, gaps)
+			t.Errorf("got pages after %q and gap events %q, want no page and one repaired gap", f.pages, gaps)
 		}
-		if had > 2 {
-			t.Errorf("a reader of another chain was woken %d times", had)
+		if wakes > 2 {
+			t.Errorf("a reader of another workchain was woken %d times, want at most 2", wakes)
 		}
-		if s := l.Stats(); s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 3 || s.Blocks != 6 || s.CatchingUp != 3 {
-			t.Errorf("stats %+v", s)
+		s := l.Stats()
+		if s.GapsFound != 1 || s.GapsRepaired != 1 || s.EndedByGap != 3 || s.Blocks != 6 || s.CatchingUp != 3 {
+			t.Errorf("got stats %+v, want one repaired gap that ended 3 readers", s)
 		}
 		w := l.Window()
 		for n, p := range w.Blocks {
 			if p.number != n+2 {
-				t.Errorf("the window has %v", w.Blocks)
+				t.Errorf("the window has blocks %v, want blocks from 2 on in order", w.Blocks)
 			}
 		}
 		for _, r := range []*Reader[shardBlock]{masters, bases, all, slow, both, others, added, from5, from3, again} {
 			r.Close()
 		}
 		if s := l.Stats(); s.CatchingUp != 0 || s.Groups != 0 {
-			t.Errorf("stats %+v when all have left", s)
+			t.Errorf("stats are %+v after all readers were closed, want no readers", s)
 		}
 	})
 }
 
-func TestBlockRepairedAfterLaterBlocksHasNoArrivalTime(t *testing.T) {
+func TestLateBlockHasNoArrivalTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -118,10 +125,10 @@ func TestBlockRepairedAfterLaterBlocksHasNoArrivalTime(t *testing.T) {
 		f.growSkipped([]int{3}, base(2), master(2), base(3))
 		synctest.Wait()
 		if item, _ := r.Next(); item.Cursor != cursorOf(3) || !item.Arrived.IsZero() {
-			t.Errorf("%+v", item)
+			t.Errorf("Next returned %+v, want block 3 without an arrival time", item)
 		}
 		if item, _ := r.Next(); item.Cursor != cursorOf(5) || item.Arrived.IsZero() {
-			t.Errorf("%+v", item)
+			t.Errorf("Next returned %+v, want block 5 with an arrival time", item)
 		}
 	})
 }
@@ -145,7 +152,7 @@ func TestLateBlockBeforeTheWindowIsReadFromTheSource(t *testing.T) {
 		expectGap(t, all, 2)
 		expectEventually(t, slow, 3, 4, 5, 6, 7, 8, 9)
 		if len(f.pages) == 0 || len(l.Window().Blocks) != 3 {
-			t.Errorf("pages after %q, window %+v", f.pages, l.Window())
+			t.Errorf("got pages after %q and window %+v, want at least one page and 3 blocks", f.pages, l.Window())
 		}
 	})
 }
@@ -157,13 +164,14 @@ func TestLateBlockBeforeTheWindowIsNotInserted(t *testing.T) {
 		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
 		f.lacks[5] = true
-		f.growSkipped([]int{3, 5}, base(2), master(2), master(3), master(4)) // block 5 stays missing
+		f.growSkipped([]int{3, 5}, base(2), master(2), master(3), master(4)) // block 5 is never stored
 		time.Sleep(repairTimeout)
 		bases := joinAt(t, l, blocksOf(0), 2)
 		f.grow(other(1), base(3))
 		synctest.Wait()
-		if w := l.Window(); w.After != cursorOf(6) || len(w.Blocks) != 2 || w.Blocks[0].number != 7 || l.Stats().GapsRepaired != 1 {
-			t.Errorf("window %+v, stats %+v", w, l.Stats())
+		w := l.Window()
+		if w.After != cursorOf(6) || len(w.Blocks) != 2 || w.Blocks[0].number != 7 || l.Stats().GapsRepaired != 1 {
+			t.Errorf("got window %+v and stats %+v, want blocks 7 and 8 and one repaired gap", w, l.Stats())
 		}
 		expectEventually(t, bases, 3, 8)
 	})
@@ -182,14 +190,15 @@ func TestPagesReadBeforeARepairAreReadAgain(t *testing.T) {
 			f.lacks[12] = true
 			f.growSkipped([]int{12}, base(2), master(11), master(12), master(13), master(14))
 			synctest.Wait()
-			paged, waiting, asking := joinAt(t, l, blocksOf(), 10), joinAt(t, l, blocksOf(), 9), joinAt(t, l, blocksOf(), 8)
+			paged, waiting := joinAt(t, l, blocksOf(), 10), joinAt(t, l, blocksOf(), 9)
+			asking := joinAt(t, l, blocksOf(), 8)
 			expectNow(t, paged)
 			expectNow(t, waiting)
 			synctest.Wait()
-			expectNow(t, asking) // its page is being asked for
+			expectNow(t, asking) // its page is being read
 			f.set(func() { f.paging = make(chan struct{}) })
 			for range 1 + took {
-				if _, err := paged.Next(); err != nil { // it has a page without block 12
+				if _, err := paged.Next(); err != nil { // the page of the reader lacks block 12
 					t.Fatal(err)
 				}
 			}
@@ -199,7 +208,7 @@ func TestPagesReadBeforeARepairAreReadAgain(t *testing.T) {
 			f.set(func() { delete(f.lacks, 12) })
 			f.grow(base(3))
 			synctest.Wait()
-			expectNow(t, late) // and waits for the same page again
+			expectNow(t, late) // the reader waits for a second read of its page
 			close(f.paging)
 			f.set(func() { f.paging = nil })
 			if took == 0 {
@@ -229,7 +238,7 @@ func TestReaderThatHasTheRepairedBlockContinuesAfterIt(t *testing.T) {
 		expectNow(t, r)
 		synctest.Wait()
 		if item, err := r.Next(); item.Cursor != cursorOf(12) || err != nil {
-			t.Fatal(item, err)
+			t.Fatalf("Next returned %+v and error %v, want block 12", item, err)
 		}
 		f.grow(base(3))
 		synctest.Wait()
@@ -237,9 +246,9 @@ func TestReaderThatHasTheRepairedBlockContinuesAfterIt(t *testing.T) {
 	})
 }
 
-// While a missing block is searched for and inserted, readers join existing and new groups, and one reader is searching
-// the window.
-func TestReaderReceivesRepairedBlockInItsPlace(t *testing.T) {
+// While the log searches for a missing block and inserts it, readers join existing and new groups, and one reader
+// evaluates blocks of the window.
+func TestReadersReceiveRepairedBlockInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -257,7 +266,7 @@ func TestReaderReceivesRepairedBlockInItsPlace(t *testing.T) {
 						added = append(added, joinAt(t, l, j, 2))
 					}
 				}
-				expectNow(t, added[0], 4, 5) // it is live, and has received the blocks after the gap
+				expectNow(t, added[0], 4, 5) // the reader is live and has received the blocks after the gap
 			}
 			return blocksOf(0).Eval(p)
 		}
@@ -286,7 +295,7 @@ func TestReaderReceivesRepairedBlockInItsPlace(t *testing.T) {
 			}
 			done <- nil
 		}()
-		synctest.Wait() // in the midst of block 4
+		synctest.Wait() // the reader is evaluating block 4
 		f.grow(base(3))
 		synctest.Wait()
 		expectNow(t, bases, 3, 6)
@@ -296,12 +305,12 @@ func TestReaderReceivesRepairedBlockInItsPlace(t *testing.T) {
 		expectNow(t, added[3], 3, 6)
 		close(wake)
 		if err := <-done; err != nil || !slices.Equal(got, []int{3, 4, 5, 6}) {
-			t.Errorf("read %v, %v", got, err)
+			t.Errorf("read blocks %v and error %v, want blocks 3 to 6", got, err)
 		}
 	})
 }
 
-func TestPanicOnLateBlockEndsReaderBeforeIt(t *testing.T) {
+func TestEvalPanicOnLateBlockEndsReaderBeforeTheBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -320,29 +329,8 @@ func TestPanicOnLateBlockEndsReaderBeforeIt(t *testing.T) {
 		_, err := r.Next()
 		var lost *Lost
 		if !errors.As(err, &lost) || !isPanic(err, errDown) || lost.Cursor != cursorOf(2) {
-			t.Errorf("%v; want the panic, before block 3", err)
+			t.Errorf("Next returned error %v, want Lost with the panic at block 2", err)
 		}
 		expectNow(t, fine, 3, 4, 5)
-	})
-}
-
-// A reader has not called Next since a gap ended it, and another missing block is found before that.
-func TestUnreadGapIsStillReportedAfterAnotherRepair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newShardSource()
-		f.grow(Place{0, left, 1}, Place{0, right, 1}, master(1))
-		l := openShards(t, f, Options[shardBlock]{})
-		synctest.Wait()
-		r := joinAt(t, l, blocksOf(0))
-		f.lacks[6] = true
-		f.growSkipped([]int{4, 6}, Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, master(2), Place{0, right, 4})
-		time.Sleep(repairTimeout)
-		synctest.Wait()
-		f.grow(Place{0, left, 3}) // block 4 is found
-		synctest.Wait()
-		if l.Stats().GapsRepaired != 1 || l.Stats().EndedByGap != 1 {
-			t.Errorf("stats %+v", l.Stats())
-		}
-		expectGap(t, r, 3)
 	})
 }

@@ -2,16 +2,16 @@ package blocklog
 
 import "slices"
 
-// An openGap is a gap whose blocks are being searched for. Readers may have received blocks after it.
+// An openGap is a gap whose missing blocks are still being searched for. Readers may have received blocks after it.
 type openGap struct {
 	workchain int32
 	after     string // the position before the gap
-	until     string // the cursor of the block that shows it
-	number    uint32 // the number that the gap will have; 0 if it is not certain that there is one
+	until     string // the cursor of the block that shows the gap
+	number    uint32 // the number that the gap will have; 0 if it is not certain that a block is missing
 }
 
-// setOpenGaps sets the open gaps: that of a search which has begun, if any, and those before unchecked blocks. Called
-// by the following goroutine.
+// setOpenGaps replaces the open gaps with the gap of the current search, if it is given, and the possible gaps before
+// unchecked blocks. Only run's goroutine may call it.
 func (l *Log[B]) setOpenGaps(search ...openGap) {
 	for _, u := range l.rechecks.blocks {
 		search = append(search, openGap{workchain: u.workchain, after: u.after, until: u.cursor})
@@ -19,9 +19,9 @@ func (l *Log[B]) setOpenGaps(search ...openGap) {
 	l.openGaps.Store(&search)
 }
 
-// skipsOpenGap reports whether a reader in the window would pass a gap without ErrGap: ResumePoint has reported the gap
-// to its client during the search. The reader reads pages instead, which may have some of the missing blocks. Called
-// with both locks held.
+// skipsOpenGap reports whether a reader that continued in the window would pass an open gap without ErrGap, because
+// ResumePoint has already reported the gap to its client. Such a reader reads pages instead, which may contain some of
+// the missing blocks. The caller must hold the locks of the log and of the reader's group.
 func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
 	return slices.ContainsFunc(*l.openGaps.Load(), func(o openGap) bool {
 		return o.number > 0 && o.number <= r.reportedGap && r.at.cursor < o.until
@@ -29,12 +29,12 @@ func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
 }
 
 // ResumePoint returns the cursor and Mark from which a client can resume if the Reader is closed now. If no gap affects
-// the client, err is nil and the cursor is that of [Reader.Cursor]. If a gap was found and not reported to the client
-// yet, err is ErrGap: the client may have received blocks after the cursor, and receives all of those again. A gap
-// counts as found when the search for its blocks begins. If the search finds no block, a client that resumes with the
-// Mark does not receive ErrGap for that gap again.
+// the client, err is nil and the cursor is that of [Reader.Cursor].
 //
-// ResumePoint may be called at any time.
+// If a gap was found that was not reported to the client yet, err is ErrGap and the cursor is before the gap. The
+// client may have received blocks after the cursor, and receives all of them again. A gap counts as found when the
+// search for its missing blocks begins. If that search finds none of them, a client that resumes with the Mark does not
+// receive ErrGap for the gap again.
 func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
 	cursor = r.Cursor()
 	open := *r.log.openGaps.Load() // read before r.lost, which is set when the search ends
@@ -55,7 +55,7 @@ func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
 		switch {
 		case before == reached:
 			continue
-		case at.next == catchingUp && returned <= o.after: // it may have passed the gap with blocks that do not match
+		case at.next == catchingUp && returned <= o.after: // the reader has returned no block after the gap
 		default:
 			if may, err := g.mayMatch(o.workchain); err == nil && !may {
 				continue

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
+// expectResumePoint expects that ResumePoint returns the cursor of a block, and ErrGap if gap is true.
 func expectResumePoint(t *testing.T, what string, r *Reader[shardBlock], cursor int, gap bool) {
 	t.Helper()
 	got, _, err := r.ResumePoint()
 	if got != cursorOf(cursor) || errors.Is(err, ErrGap) != gap || !gap && err != nil {
-		t.Errorf("%s: got resume point %q, %v; want %q, gap %v", what, got, err, cursorOf(cursor), gap)
+		t.Errorf("%s: got resume point %q and error %v, want %q and a gap: %v", what, got, err, cursorOf(cursor), gap)
 	}
 }
 
@@ -23,7 +24,7 @@ func TestResumePointIsBeforeAGapDuringItsRepair(t *testing.T) {
 		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
 		all, masters, idle := joinAt(t, l, blocksOf(-1, 0)), joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf(0))
-		early := joinAt(t, l, blocksOf(-1, 0), 1) // has not read yet
+		early := joinAt(t, l, blocksOf(-1, 0), 1) // never reads
 		i := blocksOf(-1)
 		i.Key, i.Concerns = "panicking", func(int32) bool { panic("no idea") }
 		bad := joinAt(t, l, i)
@@ -32,50 +33,50 @@ func TestResumePointIsBeforeAGapDuringItsRepair(t *testing.T) {
 		synctest.Wait()
 		expectNow(t, all, 6)
 		expectNow(t, bad, 6)
-		expectResumePoint(t, "before the gap shows", all, 6, false)
-		f.grow(base(4)) // shows it
+		expectResumePoint(t, "before the gap is found", all, 6, false)
+		f.grow(base(4)) // shows the gap
 		time.Sleep(time.Second)
 		fresh := joinAt(t, l, blocksOf(-1, 0))
 		for range 2 {
-			expectResumePoint(t, "a reader with a block after it", all, 4, true)
-			expectResumePoint(t, "a reader with all its blocks", idle, 4, true)
+			expectResumePoint(t, "a reader that received a block after the gap", all, 4, true)
+			expectResumePoint(t, "a reader that received all blocks before the gap", idle, 4, true)
 			expectResumePoint(t, "a reader whose Concerns panics", bad, 4, true)
-			expectResumePoint(t, "a reader that it does not concern", masters, 4, false) // it has not read 6
+			expectResumePoint(t, "a reader of another workchain", masters, 4, false) // it has not read block 6
 			expectResumePoint(t, "a catching-up reader", early, 1, false)
-			expectResumePoint(t, "a reader that started after it", fresh, 6, false)
-			if err := l.Close(t.Context()); err != nil { // the missing block is not found
+			expectResumePoint(t, "a reader that started after the gap", fresh, 6, false)
+			if err := l.Close(t.Context()); err != nil { // ends the search without a result
 				t.Error(err)
 			}
 		}
 		all.Close()
 		if _, _, err := all.ResumePoint(); err != nil {
-			t.Error("a closed reader:", err)
+			t.Errorf("ResumePoint of a closed reader returned error %v, want nil", err)
 		}
 	})
 }
 
 func TestResumePointAgreesWithNextAfterTheRepair(t *testing.T) {
-	for name, repaired := range map[string]bool{"repaired": true, "lasting": false} {
+	for name, repaired := range map[string]bool{"repaired gap": true, "lasting gap": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
 				f.grow(master(1), base(1))
 				l := openShards(t, f, Options[shardBlock]{})
 				synctest.Wait()
-				had, hadNot := joinAt(t, l, blocksOf(-1, 0)), joinAt(t, l, blocksOf(0))
+				affected, unaffected := joinAt(t, l, blocksOf(-1, 0)), joinAt(t, l, blocksOf(0))
 				f.lacks[3] = !repaired
 				f.growSkipped([]int{3}, base(2), master(2))
 				synctest.Wait()
-				expectNow(t, had, 4)
+				expectNow(t, affected, 4)
 				f.grow(base(3))
 				time.Sleep(repairTimeout + time.Second)
 				synctest.Wait()
-				expectResumePoint(t, "a reader with a block after the gap", had, 2, true)
-				expectResumePoint(t, "a reader without one", hadNot, 2, !repaired)
+				expectResumePoint(t, "a reader that received a block after the gap", affected, 2, true)
+				expectResumePoint(t, "a reader that received no block after the gap", unaffected, 2, !repaired)
 				if err := l.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				expectGap(t, had, 2)
+				expectGap(t, affected, 2)
 			})
 		})
 	}
@@ -84,7 +85,9 @@ func TestResumePointAgreesWithNextAfterTheRepair(t *testing.T) {
 // ResumePoint reported the gap to a client that left during the search. The client resumes during the search or after
 // it.
 func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) {
-	for name, wait := range map[string]time.Duration{"during it": 0, "after it": repairTimeout + time.Second} {
+	for name, wait := range map[string]time.Duration{
+		"resumed during the search": 0, "resumed after the search": repairTimeout + time.Second,
+	} {
 		for _, marked := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
@@ -100,7 +103,7 @@ func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) 
 				time.Sleep(time.Second)
 				cursor, mark, err := r.ResumePoint()
 				if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
-					t.Fatalf("got resume point %q, %v", cursor, err)
+					t.Fatalf("got resume point %q and error %v, want block 2 and ErrGap", cursor, err)
 				}
 				time.Sleep(wait)
 				i := blocksOf(-1, 0)
@@ -121,10 +124,10 @@ func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) 
 					}
 				}
 				if want := []int{4, 5}; marked && (err != nil || !slices.Equal(got, want)) {
-					t.Errorf("%s: a client with its mark has had %d, %v", name, got, err)
+					t.Errorf("%s: a client with a Mark received blocks %d and error %v, want %d", name, got, err, want)
 				}
 				if !marked && !errors.Is(err, ErrGap) {
-					t.Errorf("%s: a client without its mark has had %d, %v", name, got, err)
+					t.Errorf("%s: a client without Mark received blocks %d and error %v, want ErrGap", name, got, err)
 				}
 				again.Close()
 			})
@@ -132,8 +135,9 @@ func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) 
 	}
 }
 
-// Of two missing blocks, one is stored. A client that left during the search, and resumes meanwhile, receives that one.
-func TestClientThatLeftDuringRepairReceivesTheBlockThatIsStored(t *testing.T) {
+// One of two missing blocks is stored. A client that left during the search, and resumes before it has ended, receives
+// the stored block.
+func TestClientThatLeftDuringRepairReceivesTheStoredBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -144,11 +148,11 @@ func TestClientThatLeftDuringRepairReceivesTheBlockThatIsStored(t *testing.T) {
 		f.growSkipped([]int{3, 4}, base(2), base(3), master(2))
 		synctest.Wait()
 		expectNow(t, r, 5)
-		f.grow(base(4)) // shows them
+		f.grow(base(4)) // shows that both are missing
 		time.Sleep(time.Second)
 		cursor, mark, err := r.ResumePoint()
 		if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
-			t.Fatalf("got resume point %q, %v", cursor, err)
+			t.Fatalf("got resume point %q and error %v, want block 2 and ErrGap", cursor, err)
 		}
 		i := blocksOf(-1, 0)
 		i.Mark = mark
@@ -156,7 +160,7 @@ func TestClientThatLeftDuringRepairReceivesTheBlockThatIsStored(t *testing.T) {
 		expectNow(t, r)
 		time.Sleep(2 * repairTimeout)
 		if item, err := r.Next(); err != nil || item.Cursor != cursorOf(3) {
-			t.Fatalf("read %q, %v; want block 3", item.Cursor, err)
+			t.Fatalf("read block %q and error %v, want block 3", item.Cursor, err)
 		}
 		expectGap(t, r, 3)
 		i.Mark = r.Mark(cursorOf(3))
@@ -164,8 +168,8 @@ func TestClientThatLeftDuringRepairReceivesTheBlockThatIsStored(t *testing.T) {
 	})
 }
 
-// The client started after the block before the gap.
-func TestClientThatStartedLateAndLeftDuringRepairReceivesTheBlockThatIsStored(t *testing.T) {
+// The client joined without a cursor when the block before the gap was no longer the newest one.
+func TestClientThatJoinedAfterTheGapsStartAndLeftDuringRepairReceivesTheStoredBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(base(1), master(1))
@@ -177,7 +181,7 @@ func TestClientThatStartedLateAndLeftDuringRepairReceivesTheBlockThatIsStored(t 
 		time.Sleep(time.Second)
 		cursor, mark, err := r.ResumePoint()
 		if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
-			t.Fatalf("got resume point %q, %v", cursor, err)
+			t.Fatalf("got resume point %q and error %v, want block 2 and ErrGap", cursor, err)
 		}
 		i := blocksOf(0)
 		i.Mark = mark
@@ -185,14 +189,14 @@ func TestClientThatStartedLateAndLeftDuringRepairReceivesTheBlockThatIsStored(t 
 		expectNow(t, r)
 		time.Sleep(2 * repairTimeout)
 		if item, err := r.Next(); err != nil || item.Cursor != cursorOf(3) {
-			t.Errorf("read %q, %v; want block 3", item.Cursor, err)
+			t.Errorf("read block %q and error %v, want block 3", item.Cursor, err)
 		}
 	})
 }
 
-// ResumePoint reported the gap to two clients during the search. One resumes meanwhile, reads on without the missing
-// block and leaves again: when the block is found, the gap must be reported to it once more. The other one resumes
-// after that, and receives the block.
+// ResumePoint reported the gap to two clients during the search. The first client resumes before the block is found,
+// receives later blocks and leaves again: when the block is found, the gap must be reported to this client once more.
+// The second client resumes after that, and receives the block.
 func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -201,12 +205,12 @@ func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 		synctest.Wait()
 		f.lacks[3] = true
 		f.growSkipped([]int{3}, base(2), master(2))
-		f.grow(base(3)) // shows it
-		type place struct {
+		f.grow(base(3)) // shows the gap
+		type position struct {
 			after string
 			mark  Mark
 		}
-		join := func(p place) *Reader[shardBlock] {
+		join := func(p position) *Reader[shardBlock] {
 			t.Helper()
 			i := blocksOf(-1, 0)
 			i.After, i.Mark = &p.after, p.mark
@@ -217,7 +221,7 @@ func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 			time.Sleep(time.Second)
 			return r
 		}
-		reads := func(from place, want ...int) place {
+		reads := func(from position, want ...int) position {
 			t.Helper()
 			r := join(from)
 			defer r.Close()
@@ -227,19 +231,19 @@ func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 					if err != nil || item.Payload != nil {
 						break
 					}
-					synctest.Wait() // for a page
+					synctest.Wait() // until a page has been read
 					item, err = r.Next()
 				}
 				if err != nil || item.Cursor != cursorOf(number) {
-					t.Fatalf("read %q, %v; want block %d", item.Cursor, err, number)
+					t.Fatalf("read block %q and error %v, want block %d", item.Cursor, err, number)
 				}
-				from = place{item.Cursor, item.Mark}
+				from = position{item.Cursor, item.Mark}
 			}
 			return from
 		}
-		first := join(place{cursorOf(2), 0})
+		first := join(position{cursorOf(2), 0})
 		expectNow(t, first, 4)
-		var sentBack place
+		var sentBack position
 		sentBack.after, sentBack.mark, _ = first.ResumePoint()
 		first.Close()
 		early := reads(sentBack, 4)
@@ -249,14 +253,15 @@ func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 		again := join(early)
 		expectGap(t, again, 2)
 		again.Close()
-		for _, p := range []place{sentBack, {cursorOf(2), again.Mark(cursorOf(2))}} {
-			reads(reads(p, 3, 4), 5) // without another report
+		for _, p := range []position{sentBack, {cursorOf(2), again.Mark(cursorOf(2))}} {
+			reads(reads(p, 3, 4), 5) // the gap is not reported again
 		}
 	})
 }
 
-// Cursor and Mark are two calls. The Mark must not count a gap that was found between them as reported.
-func TestMarkOfCursorBeforeAGapDoesNotHideIt(t *testing.T) {
+// A gap may be found between a call of Cursor and the call of Mark for that cursor. The Mark must not count the gap as
+// reported.
+func TestMarkDoesNotHideAGapThatWasFoundAfterCursorReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))

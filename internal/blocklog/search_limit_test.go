@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A goroutine that writes for many readers must not be blocked for long by a reader with many blocks to evaluate.
+// A reader with many blocks to evaluate must not block a goroutine that serves many readers for a long time.
 func TestNextEvaluatesALimitedNumberOfBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -35,13 +35,13 @@ func TestNextEvaluatesALimitedNumberOfBlocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if evaluated > searchBlocks {
-				t.Errorf("%d blocks were evaluated at once", evaluated)
+				t.Errorf("one call of Next evaluated %d blocks, want at most %d", evaluated, searchBlocks)
 			}
 			if found = item.Payload != nil; found || woken {
 				continue
 			}
 			if time.Sleep(time.Minute); !woken {
-				t.Fatal("the block that matches is not reached")
+				t.Fatal("Next returned no block and Wake was not called, want one of both")
 			}
 		}
 	})

@@ -6,18 +6,23 @@ import (
 	"slices"
 )
 
-// A Place is the position of a block in its chain. SeqNo counts the blocks of one shard. Shard is a prefix of bits
-// followed by a 1: 1<<63 (and 0) is the whole workchain, which splits into 1<<62 and 3<<62, and these split further.
-// The two halves of a shard may merge again. After a split both halves continue the sequence numbers of the parent.
-// After a merge, the parent continues the higher one of its halves.
+// A Place is the position of a block in its chain.
 type Place struct {
+	// Workchain is the number of the workchain.
 	Workchain int32
-	Shard     uint64
-	SeqNo     uint32
+
+	// Shard identifies a shard of the workchain by a prefix of bits that is followed by a 1. 1<<63 is the whole
+	// workchain, and 0 has the same meaning. The whole workchain splits into 1<<62 and 3<<62, which may split further.
+	// The two halves of a shard may merge again.
+	Shard uint64
+
+	// SeqNo is the sequence number of the block in its shard. After a split, both halves continue the sequence numbers
+	// of the parent. After a merge, the parent continues the higher sequence number of the two halves.
+	SeqNo uint32
 }
 
-// shardHeads contains the newest block of each shard, by workchain. No shard overlaps another. A block's sequence
-// number and the head of its shard show whether a block between them is missing.
+// shardHeads contains the newest block of each shard, by workchain. The shards do not overlap. The sequence number of a
+// new block and the head of its shard show whether a block between them is missing.
 type shardHeads map[int32][]shardHead
 
 type shardHead struct {
@@ -27,24 +32,24 @@ type shardHead struct {
 	cursor  string
 }
 
-// A verdict is the result of a comparison of a block's sequence number with the heads that it continues.
+// A verdict is the result of comparing a block's sequence number with the heads that the block continues.
 type verdict int
 
 const (
-	// verdictContinues: the block has the number after that of its head.
+	// verdictContinues means that the block has the number after that of its head.
 	verdictContinues verdict = iota
 
-	// verdictFirst: a head that the block continues is unknown, so a block before it may be missing.
+	// verdictFirst means that a head that the block continues is unknown, so a block before it may be missing.
 	verdictFirst
 
-	// verdictMerge: the block has the number after the higher one of two halves that merged. Its number cannot show
-	// whether a block of the other half is missing.
+	// verdictMerge means that the block follows a merge and has the number after the higher one of the two halves. This
+	// number cannot show whether a block of the other half is missing.
 	verdictMerge
 
-	// verdictLower: the number is lower than expected, so it cannot show a gap.
+	// verdictLower means that the number is lower than expected, so it cannot show a gap.
 	verdictLower
 
-	// verdictGap: at least one block before it is missing.
+	// verdictGap means that at least one block before this block is missing.
 	verdictGap
 )
 
@@ -70,11 +75,11 @@ func (ls shardHeads) check(p Place) verdict {
 		return verdictFirst
 	case seqNo < expected:
 		return verdictLower
-	case farthest > 1: // each split and each merge takes a block
+	case farthest > 1: // there must be a block between two splits or merges
 		return verdictGap
 	case seqNo == expected && known > 1 && child:
 		return verdictMerge
-	case known == 1 && child: // it is a merge, and the unknown half may be the higher one
+	case known == 1 && child: // the block follows a merge, and the unknown half may have the higher number
 		return verdictFirst
 	case seqNo == expected:
 		return verdictContinues
@@ -82,7 +87,7 @@ func (ls shardHeads) check(p Place) verdict {
 	return verdictGap
 }
 
-// set makes a block the head of its shard, whatever its verdict.
+// set makes a block the head of its shard, even if its number does not continue the shard.
 func (ls shardHeads) set(p Place, cursor string) {
 	shard, heads := shardOf(p), ls[p.Workchain]
 	next := shardHead{shard: shard, seqNo: p.SeqNo, cursor: cursor}
@@ -94,7 +99,7 @@ func (ls shardHeads) set(p Place, cursor string) {
 		case overlap(h.shard, shard) && depth(h.shard) < depth(shard):
 			h.unknown = h.unknown || ls.check(p) > verdictMerge
 			heads[i] = next
-			for s := shard; s != h.shard; s = parent(s) { // the other parts keep their head
+			for s := shard; s != h.shard; s = parent(s) { // the other parts of the shard keep its head
 				heads = append(heads, shardHead{sibling(s), h.seqNo, h.unknown, h.cursor})
 			}
 			ls[p.Workchain] = heads
@@ -105,7 +110,7 @@ func (ls shardHeads) set(p Place, cursor string) {
 	ls[p.Workchain] = append(heads, next)
 }
 
-// before returns the lowest cursor of the heads that a block may continue.
+// before returns the lowest cursor of the heads that a block may continue, or "" if there is no such head.
 func (ls shardHeads) before(p Place) (cursor string) {
 	first := true
 	for _, h := range ls[p.Workchain] {
@@ -116,14 +121,14 @@ func (ls shardHeads) before(p Place) (cursor string) {
 	return cursor
 }
 
-// reached returns the highest cursor in a block's shard, or otherwise if there is no head.
-func (ls shardHeads) reached(p Place, otherwise string) string {
+// reached returns the highest cursor of the heads in a block's shard, but at least the given cursor.
+func (ls shardHeads) reached(p Place, cursor string) string {
 	for _, h := range ls[p.Workchain] {
 		if overlap(h.shard, shardOf(p)) {
-			otherwise = max(otherwise, h.cursor)
+			cursor = max(cursor, h.cursor)
 		}
 	}
-	return otherwise
+	return cursor
 }
 
 // passed reports whether a head in a block's shard is at a cursor or after it.
@@ -133,8 +138,9 @@ func (ls shardHeads) passed(p Place, cursor string) bool {
 	})
 }
 
-// upTo returns the heads as they were at a cursor. If a head is after the cursor, upTo keeps only that no block of its
-// shard is missing up to the cursor, and exact is false. If exact is true, the result is not a copy.
+// upTo returns the heads as they were at a cursor. If a head is after the cursor, the sequence number at the cursor is
+// not known. Then the result records only that no block of that shard is missing up to the cursor, and exact is false.
+// If exact is true, the result is ls itself and not a copy.
 func (ls shardHeads) upTo(cursor string) (known shardHeads, exact bool) {
 	if ls.all(func(h shardHead) bool { return h.cursor <= cursor }) {
 		return ls, true
@@ -150,9 +156,9 @@ func (ls shardHeads) upTo(cursor string) (known shardHeads, exact bool) {
 	return known, false
 }
 
-// fill adds the heads of those shards that have no head here.
-func (ls shardHeads) fill(from shardHeads) {
-	for workchain, heads := range from {
+// fill adds to ls the known heads of others, for shards that have no known head in ls.
+func (ls shardHeads) fill(others shardHeads) {
+	for workchain, heads := range others {
 		for _, h := range heads {
 			p := Place{workchain, h.shard, h.seqNo}
 			known := func(of shardHead) bool { return !of.unknown && overlap(of.shard, h.shard) }
@@ -163,8 +169,9 @@ func (ls shardHeads) fill(from shardHeads) {
 	}
 }
 
-// lower returns the heads with those of others that are lower, and reports whether there are any. A head whose sequence
-// number is unknown is higher than any other. It does not change ls.
+// lower returns a copy of ls in which heads are replaced with lower heads of the same shards in others. changed reports
+// whether any head was replaced; if none was, lower returns ls itself. A head whose sequence number is unknown counts
+// as higher than any other head.
 func (ls shardHeads) lower(others shardHeads) (lower shardHeads, changed bool) {
 	lower = ls
 	for workchain, heads := range others {
@@ -173,7 +180,9 @@ func (ls shardHeads) lower(others shardHeads) (lower shardHeads, changed bool) {
 			if h.unknown || i < len(own) && own[i] == h {
 				continue
 			}
-			higher := func(of shardHead) bool { return overlap(of.shard, h.shard) && (of.unknown || of.cursor > h.cursor) }
+			higher := func(of shardHead) bool {
+				return overlap(of.shard, h.shard) && (of.unknown || of.cursor > h.cursor)
+			}
 			if !slices.ContainsFunc(own, higher) {
 				continue
 			}
@@ -217,7 +226,8 @@ func lowestBit(shard uint64) uint64 { return shard & -shard }
 func depth(shard uint64) int        { return 63 - bits.TrailingZeros64(shard) }
 func sibling(shard uint64) uint64   { return shard ^ lowestBit(shard)<<1 }
 
-// parent returns the shard that splits into a shard and its sibling. For wholeShard it returns 0, which is no shard.
+// parent returns the shard that splits into the given shard and its sibling. For wholeShard, which has no parent, it
+// returns 0.
 func parent(shard uint64) uint64 {
 	return shard - lowestBit(shard) | lowestBit(shard)<<1
 }

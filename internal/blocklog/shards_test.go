@@ -25,14 +25,19 @@ func cursorOfShardBlock(p shardBlock) string { return cursorOf(p.number) }
 type randomShards struct {
 	rnd   *rand.Rand
 	grown int
-	heads []Place // as they are now
-	shown []bool  // whether they have had a block since they split off; before, they neither split nor merge
+	heads []Place // newest block of each shard
+	shown []bool  // whether each shard has had a block since it split off; before that, it neither splits nor merges
 }
 
 func newRandomShards(rnd *rand.Rand) *randomShards {
-	return &randomShards{rnd: rnd, heads: []Place{{-1, wholeShard, 10}, {0, wholeShard, 20}, {1, wholeShard, 30}}, shown: []bool{true, true, true}}
+	return &randomShards{
+		rnd:   rnd,
+		heads: []Place{{-1, wholeShard, 10}, {0, wholeShard, 20}, {1, wholeShard, 30}},
+		shown: []bool{true, true, true},
+	}
 }
 
+// next returns the next block of a random shard.
 func (w *randomShards) next() shardBlock {
 	i := w.rnd.IntN(len(w.heads))
 	p := w.heads[i]
@@ -66,26 +71,29 @@ func (w *randomShards) next() shardBlock {
 type shardSource struct {
 	mu      sync.Mutex
 	all     []shardBlock
-	passes  map[int]bool // blocks that Follow skips
-	lacks   map[int]bool // blocks that are not stored
-	recents int
-	down    error
-	gone    bool // the next Follow fails with errGone
-	replay  int
-	change  chan struct{}
-	follows []string
-	pages   []string
-	asked   []string // the cursors of each Between
-	looked  []int    // the block of each Before
-	paging  chan struct{}
-	between func(ctx context.Context) ([]shardBlock, error) // instead, if it is there
-	before  func(ctx context.Context) ([]shardBlock, error) // instead, in a shard, if it is there
+	passes  map[int]bool                                    // numbers of the blocks that Follow skips
+	lacks   map[int]bool                                    // numbers of the blocks that are not stored
+	recents int                                             // maximum number of blocks that Recent returns
+	down    error                                           // returned by Recent and Follow
+	gone    bool                                            // the next Follow fails with errGone
+	replay  int                                             // number of blocks that each Follow repeats
+	change  chan struct{}                                   // closed at the next change
+	follows []string                                        // cursor of each Follow
+	pages   []string                                        // cursor of each Page
+	asked   []string                                        // cursor of each Between
+	looked  []int                                           // number of the block of each Before
+	paging  chan struct{}                                   // if not nil, Page waits until it is closed
+	between func(ctx context.Context) ([]shardBlock, error) // if not nil, replaces Between
+	before  func(ctx context.Context) ([]shardBlock, error) // if not nil, replaces Before in a single shard
 }
 
 func newShardSource(blocks ...shardBlock) *shardSource {
-	return &shardSource{all: blocks, passes: map[int]bool{}, lacks: map[int]bool{}, recents: recentBlocks, change: make(chan struct{})}
+	return &shardSource{
+		all: blocks, passes: map[int]bool{}, lacks: map[int]bool{}, recents: recentBlocks, change: make(chan struct{}),
+	}
 }
 
+// set changes the source under its lock and wakes Follow.
 func (f *shardSource) set(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +102,7 @@ func (f *shardSource) set(do func()) {
 	f.change = make(chan struct{})
 }
 
-// grow adds blocks. A block without a shard gets the whole one.
+// grow adds blocks. A block without a shard belongs to the whole workchain.
 func (f *shardSource) grow(places ...Place) {
 	f.set(func() {
 		for _, p := range places {
@@ -106,7 +114,7 @@ func (f *shardSource) grow(places ...Place) {
 	})
 }
 
-// growSkipped adds blocks, some of which Follow skips.
+// growSkipped adds blocks. Follow skips those whose numbers are in missing.
 func (f *shardSource) growSkipped(missing []int, places ...Place) {
 	f.mu.Lock()
 	for _, n := range missing {
@@ -143,7 +151,9 @@ func (f *shardSource) source() Source[shardBlock] {
 			f.mu.Lock()
 			f.asked = append(f.asked, after)
 			instead := f.between
-			s := f.stored(after, n, func(p shardBlock) bool { return p.Workchain == before.Workchain && p.number < before.number })
+			s := f.stored(after, n, func(p shardBlock) bool {
+				return p.Workchain == before.Workchain && p.number < before.number
+			})
 			f.mu.Unlock()
 			if instead != nil {
 				return instead(ctx)
@@ -169,7 +179,7 @@ func (f *shardSource) source() Source[shardBlock] {
 	}
 }
 
-// stored returns the first n stored blocks after a cursor.
+// stored returns the first n wanted blocks that are stored after the cursor.
 func (f *shardSource) stored(after string, n int, wanted func(shardBlock) bool) (s []shardBlock) {
 	from := sort.Search(len(f.all), func(i int) bool { return cursorOfShardBlock(f.all[i]) > after })
 	for _, p := range f.all[from:] {
@@ -183,7 +193,7 @@ func (f *shardSource) stored(after string, n int, wanted func(shardBlock) bool) 
 	return s
 }
 
-// storedBefore returns the last n stored blocks before a block.
+// storedBefore returns the last n wanted blocks that are stored before the block with the number.
 func (f *shardSource) storedBefore(number, n int, wanted func(shardBlock) bool) (s []shardBlock) {
 	for i := min(number-1, len(f.all)) - 1; i >= 0 && len(s) < n; i-- {
 		if p := f.all[i]; !f.lacks[p.number] && wanted(p) {
@@ -236,7 +246,7 @@ func (f *shardSource) follow(ctx context.Context, after string) iter.Seq2[shardB
 	}
 }
 
-// blocksOf matches the blocks of some workchains, or all blocks if there are none.
+// blocksOf returns an Interest that matches the blocks of the given workchains, or all blocks if none is given.
 func blocksOf(workchains ...int32) Interest[shardBlock] {
 	matches := func(w int32) bool { return len(workchains) == 0 || slices.Contains(workchains, w) }
 	i := Interest[shardBlock]{Key: "of", Concerns: matches}
@@ -252,6 +262,7 @@ func blocksOf(workchains ...int32) Interest[shardBlock] {
 	return i
 }
 
+// openShards returns a started Log of f that is closed when the test ends.
 func openShards(t *testing.T, f *shardSource, o Options[shardBlock]) *Log[shardBlock] {
 	t.Helper()
 	if o.Logger == nil {
@@ -260,13 +271,14 @@ func openShards(t *testing.T, f *shardSource, o Options[shardBlock]) *Log[shardB
 	l := New(f.source(), o)
 	t.Cleanup(func() {
 		if err := l.Close(context.Background()); err != nil {
-			t.Error("Close:", err)
+			t.Errorf("Close returned error %v", err)
 		}
 	})
 	l.Start()
 	return l
 }
 
+// joinAt joins a reader after the block with the given number, or without a cursor if no number is given.
 func joinAt(t *testing.T, l *Log[shardBlock], i Interest[shardBlock], after ...int) *Reader[shardBlock] {
 	t.Helper()
 	if len(after) > 0 {
@@ -275,20 +287,20 @@ func joinAt(t *testing.T, l *Log[shardBlock], i Interest[shardBlock], after ...i
 	}
 	r, err := l.Join(i)
 	if err != nil {
-		t.Fatal("Join:", err)
+		t.Fatalf("Join returned error %v", err)
 	}
 	return r
 }
 
-// expectNow expects the items that are available now.
+// expectNow expects that exactly the blocks want are available now.
 func expectNow(t *testing.T, r *Reader[shardBlock], want ...int) {
 	t.Helper()
 	if got, err := takeAll(r); err != nil || !slices.Equal(got, want) {
-		t.Fatalf("read %v, %v; want %v", got, err, want)
+		t.Fatalf("read blocks %v and error %v, want blocks %v", got, err, want)
 	}
 }
 
-// expectEventually expects the items that arrive until none does for one second.
+// expectEventually expects exactly the blocks want. It reads until no block arrives for one second.
 func expectEventually(t *testing.T, r *Reader[shardBlock], want ...int) {
 	t.Helper()
 	var all []int
@@ -303,10 +315,11 @@ func expectEventually(t *testing.T, r *Reader[shardBlock], want ...int) {
 		time.Sleep(time.Second)
 	}
 	if !slices.Equal(all, want) {
-		t.Fatalf("read %v, want %v", all, want)
+		t.Fatalf("read blocks %v, want %v", all, want)
 	}
 }
 
+// takeAll reads the blocks that are available now.
 func takeAll(r *Reader[shardBlock]) (got []int, err error) {
 	for {
 		item, err := r.Next()
@@ -318,14 +331,15 @@ func takeAll(r *Reader[shardBlock]) (got []int, err error) {
 	}
 }
 
-// expectGap expects that a reader ends with ErrGap, and resumes after a block.
+// expectGap expects that the reader has ended with ErrGap, and that its client must resume after the given block.
 func expectGap(t *testing.T, r *Reader[shardBlock], after int) {
 	t.Helper()
 	for range 2 {
 		got, err := takeAll(r)
 		var lost *Lost
-		if !errors.As(err, &lost) || !errors.Is(err, ErrGap) || lost.Cursor != cursorOf(after) || r.Cursor() != lost.Cursor || got != nil {
-			t.Fatalf("read %v, %v, at %q; want a gap after block %d", got, err, r.Cursor(), after)
+		if !errors.As(err, &lost) || !errors.Is(err, ErrGap) || lost.Cursor != cursorOf(after) ||
+			r.Cursor() != lost.Cursor || got != nil {
+			t.Fatalf("read blocks %v and error %v at %q, want a gap after block %d", got, err, r.Cursor(), after)
 		}
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Two readers wait for the same page. One of them passed a missing block before it was stored, the other one after
-// that.
-func TestReadersOfOnePageReceiveTheirOwnGaps(t *testing.T) {
+// Two readers wait for the same page. The first one passed the place of a missing block before the block was stored.
+// The second one received the block.
+func TestReaderReceivesItsGapAlthoughAnotherReaderOfThePageLacksNoBlock(t *testing.T) {
 	for name, tt := range map[string]struct{ first, alone bool }{
-		"the one that lacks it asks first":           {true, false},
-		"it asks last":                               {false, false},
-		"it asks last, after the other one has left": {false, true},
+		"the reader that lacks the block requests the page first":          {true, false},
+		"the reader that lacks the block requests the page last":           {false, false},
+		"the reader that lacks the block requests it after the other left": {false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestReadersOfOnePageReceiveTheirOwnGaps(t *testing.T) {
 				}
 				for _, r := range ask {
 					if item, err := r.Next(); err != nil || item.Payload != nil {
-						t.Fatal(item, err)
+						t.Fatalf("Next returned %+v and error %v, want nothing yet", item, err)
 					}
 					synctest.Wait()
 					if r == has && tt.alone {
@@ -70,7 +70,8 @@ func TestReadersOfOnePageReceiveTheirOwnGaps(t *testing.T) {
 				close(f.paging)
 				time.Sleep(time.Minute)
 				if got, gap := readToEnd(t, lacks); gap != cursorOf(120) {
-					t.Errorf("it has had %d, gap reported after %q", len(got), gap)
+					t.Errorf("the reader that lacks the block received %d blocks and gap %q, want a gap after 120",
+						len(got), gap)
 				}
 			})
 		})

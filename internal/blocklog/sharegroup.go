@@ -9,13 +9,13 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// A shareGroup keeps evaluated payloads for readers that are slightly slower than the stream: within both of its
-// limits, and all groups together within Options.KeptBytes. Slower readers evaluate the blocks of the window
-// themselves: the limits cost work, but no reader misses a block.
+// These constants limit the payloads that a shareGroup keeps for readers that are slightly slower than the stream. In
+// addition, Options.KeptBytes limits the payloads of all groups together. Readers whose payloads are not kept evaluate
+// the blocks of the window themselves, so the limits cost work but no reader misses a block.
 const (
-	groupItems = 64
-	groupBytes = 32 << 10
-	matchBytes = 96 // counted for each match in addition to its payload
+	groupItems = 64       // maximum number of payloads in one group
+	groupBytes = 32 << 10 // maximum size of the payloads in one group
+	matchBytes = 96       // size that is counted for each match in addition to its payload
 )
 
 // A shareGroup contains all readers with equal keys, which share one evaluation of each block.
@@ -24,15 +24,15 @@ type shareGroup[B any] struct {
 	eval     func(B) []byte
 	concerns func(workchain int32) bool
 	keep     int           // maximum number of items
-	kept     *atomic.Int64 // bytes that all groups keep
+	kept     *atomic.Int64 // size of the items of all groups, in bytes
 	slot     int           // index in the log's groups; guarded by the log's lock
 
 	mu      sync.Mutex
 	members []*Reader[B]
-	items   []match // ascending; matches within the bounds that a live member has not read yet
-	bytes   int     // size of items
+	items   []match // the kept matches that a live member has not read yet, ascending
+	bytes   int     // size of items in bytes
 	since   uint64  // items has every unread match from this number on
-	matched uint64  // one past the last match, at first the next block; live readers at or past it have read everything
+	matched uint64  // number after the last match, at first of the next block; a live reader there has read everything
 	err     error   // set when the group has ended
 	ended   mark    // the mark that the group had reached when it ended
 }
@@ -40,7 +40,7 @@ type shareGroup[B any] struct {
 // A match is a block for which Eval returned a payload.
 type match struct {
 	number  uint64
-	unread  int // number of live members that have not read it; no match has fewer than the one before it
+	unread  int // number of live members that have not read the match; never lower than for the match before it
 	cursor  string
 	payload []byte
 	arrived time.Time
@@ -53,7 +53,7 @@ func (g *shareGroup[B]) evaluate(b B) (payload []byte, err error) {
 	return payload, err
 }
 
-// begin moves the live members, which joined before the log had a position, to its beginning.
+// begin moves the live members to the position that the log has found. They joined before the log had one.
 func (g *shareGroup[B]) begin(at mark) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,8 @@ func (g *shareGroup[B]) add(r *Reader[B]) {
 	g.members = append(g.members, r)
 }
 
-// put keeps the match between two marks for the live members that have not passed it, and appends their wakes.
+// put adds the match between the marks before and after for the live members that have not passed it, and appends their
+// wake functions to wakes. If the group then exceeds its limits, put discards the oldest items.
 func (g *shareGroup[B]) put(payload []byte, before, after mark, arrived time.Time, wakes []func()) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,7 +86,7 @@ func (g *shareGroup[B]) put(payload []byte, before, after mark, arrived time.Tim
 			continue
 		}
 		if r.at.next >= g.matched && r.at.cursor < before.cursor {
-			r.at = before // it had read everything: skip the blocks since then, which did not match
+			r.at = before // the reader has read every match, so skip the blocks since then, which did not match
 		}
 		unread++
 		if r.wake != nil {
@@ -109,8 +110,8 @@ func (g *shareGroup[B]) put(payload []byte, before, after mark, arrived time.Tim
 	return wakes
 }
 
-// shrink makes groups discard their items until all groups together keep at most KeptBytes. It takes the groups in
-// rotation, so that readers that do not read their blocks do not use up the memory that others need.
+// shrink makes groups discard their items until all groups together keep at most Options.KeptBytes. It takes the groups
+// in rotation. Otherwise, readers that do not read could use up the memory that other readers need.
 func (l *Log[B]) shrink() {
 	for n := len(l.delivering); n > 0 && l.kept.Load() > int64(l.opts.KeptBytes); n-- {
 		g := l.delivering[l.nextToShrink.Add(1)%uint64(len(l.delivering))]
@@ -120,7 +121,7 @@ func (l *Log[B]) shrink() {
 	}
 }
 
-// discard removes the first n items, although members have not read them.
+// discard removes the first n items, even though members have not read them.
 func (g *shareGroup[B]) discard(n int) {
 	if n > 0 {
 		g.since = g.items[n-1].number + 1
@@ -128,7 +129,7 @@ func (g *shareGroup[B]) discard(n int) {
 	}
 }
 
-// take returns the first match that a reader has not read, which must be in items, and advances the reader.
+// take returns the first match that a reader has not read and advances the reader. The match must be in g.items.
 func (g *shareGroup[B]) take(r *Reader[B]) Item {
 	i, _ := slices.BinarySearchFunc(g.items, r.at.next, func(m match, n uint64) int {
 		if m.number < n {
@@ -145,8 +146,8 @@ func (g *shareGroup[B]) take(r *Reader[B]) Item {
 	return item
 }
 
-// drop removes a reader. It returns the number of remaining members, and whether the reader was one. The position of
-// the reader stays as it was.
+// drop removes a reader from the group. It returns the number of remaining members, and whether the reader was a
+// member. The reader keeps its position.
 func (g *shareGroup[B]) drop(r *Reader[B], delivered mark) (left int, was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,8 +188,8 @@ func (g *shareGroup[B]) fall(r *Reader[B], cursor string) {
 	r.at = mark{catchingUp, cursor}
 }
 
-// move moves a reader to the mark that its search reached. If the log lost its position meanwhile, only the cursor
-// counts.
+// move moves a reader to the mark that its search reached. If the log lost its position during the search, the reader
+// catches up from the cursor of the mark.
 func (g *shareGroup[B]) move(r *Reader[B], at mark) {
 	if at.next == catchingUp || r.at.next == catchingUp {
 		g.fall(r, at.cursor)
@@ -197,7 +198,7 @@ func (g *shareGroup[B]) move(r *Reader[B], at mark) {
 	}
 }
 
-// fallAll makes all live members catch up from their positions, and appends their wakes.
+// fallAll makes all live members catch up from their positions, and appends their wake functions to wakes.
 func (g *shareGroup[B]) fallAll(delivered mark, wakes []func()) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -213,8 +214,8 @@ func (g *shareGroup[B]) fallAll(delivered mark, wakes []func()) []func() {
 	return wakes
 }
 
-// reached returns the position of a reader. A reader that has read every match is at the position of the log, or at
-// that of the group if the group has ended.
+// reached returns the position of a reader. A live reader that has read every match is at delivered, the position of
+// the log, or at g.ended if the group has ended.
 func (g *shareGroup[B]) reached(r *Reader[B], delivered mark) mark {
 	if g.err != nil {
 		delivered = g.ended
@@ -225,7 +226,7 @@ func (g *shareGroup[B]) reached(r *Reader[B], delivered mark) mark {
 	return r.at
 }
 
-// end ends the group at a mark, and appends the wakes of its members.
+// end ends the group at a mark, and appends the wake functions of its members to wakes.
 func (g *shareGroup[B]) end(at mark, err error, wakes []func()) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -233,7 +234,7 @@ func (g *shareGroup[B]) end(at mark, err error, wakes []func()) []func() {
 		return wakes
 	}
 	g.err, g.ended = err, at
-	g.discard(len(g.items)) // shrink does not reach it any more
+	g.discard(len(g.items)) // shrink does not call a group that has ended
 	for _, r := range g.members {
 		if r.wake != nil {
 			wakes = append(wakes, r.wake)
@@ -263,15 +264,16 @@ func (g *shareGroup[B]) shift(n int) {
 	}
 }
 
-// mayMatch reports whether a block of a workchain may match. If concerns panics, it returns true and the error.
+// mayMatch reports whether a block in the workchain may match. If concerns panics, mayMatch returns true and the panic
+// as an error.
 func (g *shareGroup[B]) mayMatch(workchain int32) (may bool, err error) {
 	err = guard.Run(func() { may = g.concerns == nil || g.concerns(workchain) })
 	return may || err != nil, err
 }
 
-// end ends all readers of g: each receives its unread blocks before at, then err. A reader that joins later with the
-// same key gets a new group. end returns wakes with the readers' wake functions appended. The caller must call them
-// after it has released l.mu.
+// end ends all readers of g. Each of them receives its unread blocks before the mark at, and then err. A reader that
+// joins later with the same key gets a new group. end appends the readers' wake functions to wakes; the caller must
+// call them after it has released l.mu.
 func (l *Log[B]) end(g *shareGroup[B], at mark, err error, wakes []func()) []func() {
 	l.remove(g)
 	return g.end(at, err, wakes)
@@ -296,11 +298,11 @@ func (l *Log[B]) remove(g *shareGroup[B]) {
 	l.groups = l.groups[:last]
 }
 
-// callAll calls the wakes. If one panics, the others are still called.
+// callAll calls the wake functions. If one panics, the others are still called.
 func (l *Log[B]) callAll(wakes []func()) {
 	for _, wake := range wakes {
 		if err := guard.Run(wake); err != nil {
-			l.logPanic("wake of a reader panicked", err, "")
+			l.logPanic("wake function of a reader panicked", err, "")
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
 	})
 }
 
-func TestReaderOfRareBlocksStaysLive(t *testing.T) {
+func TestReaderWithRareMatchesStaysLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{Window: 10})
@@ -43,16 +43,16 @@ func TestReaderOfRareBlocksStaysLive(t *testing.T) {
 		c.grow(505)
 		synctest.Wait()
 		if r.Cursor() != cursorOf(99) {
-			t.Errorf("cursor %q before the first match was read, want block 99's", r.Cursor())
+			t.Errorf("Cursor is %q before the first match was read, want that of block 99", r.Cursor())
 		}
 		expect(t, r, 100, 200, 300, 400, 500)
 		if r.Cursor() != cursorOf(505) {
-			t.Errorf("cursor %q, want block 505's", r.Cursor())
+			t.Errorf("Cursor is %q, want that of block 505", r.Cursor())
 		}
 	})
 }
 
-func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
+func TestReadersWithEqualKeysShareOneEvaluation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
@@ -76,17 +76,18 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 			expect(t, r, upTo(3, 20, 2)...)
 		}
 		if first.Load() != 20 || second.Load() != 0 || other.Load() != 20 {
-			t.Errorf("%d, %d and %d evaluations of 20 blocks, want 20, 0 and 20", first.Load(), second.Load(), other.Load())
+			t.Errorf("the Evals were called %d, %d and %d times for 20 blocks, want 20, 0 and 20",
+				first.Load(), second.Load(), other.Load())
 		}
 		if &payloads[0][0] != &payloads[1][0] || &payloads[0][0] == &payloads[2][0] {
-			t.Error("equal readers share a payload, others do not")
+			t.Error("want readers with equal keys, and only those, to share a payload")
 		}
-		a.Close() // its Eval still serves the second one
+		a.Close() // its Eval still serves reader b
 		c.grow(2)
 		synctest.Wait()
 		expect(t, b, 22)
 		if _, err := a.Next(); err != ErrClosed {
-			t.Errorf("Next of a closed reader: %v", err)
+			t.Errorf("Next of a closed reader returned error %v, want ErrClosed", err)
 		}
 		b.Close()
 		again, _ := l.Join(Interest[int]{Key: "a", Eval: counting(&second)})
@@ -94,7 +95,7 @@ func TestEqualKeysAreEvaluatedOnce(t *testing.T) {
 		synctest.Wait()
 		expect(t, again, 24)
 		if second.Load() != 2 {
-			t.Error("a group without readers was reused")
+			t.Error("a reader joined a group that had no readers left")
 		}
 	})
 }
@@ -113,12 +114,12 @@ func TestReadersAreWokenOnlyForMatches(t *testing.T) {
 		c.grow(20)
 		synctest.Wait()
 		if woken[1] != 20 || woken[5] != 4 || woken[100] != 0 {
-			t.Errorf("woken %v times by 20 blocks", woken)
+			t.Errorf("20 blocks woke the readers %v times, want 20, 4 and 0 times", woken)
 		}
 	})
 }
 
-func TestWakeMayReadCloseAndJoin(t *testing.T) {
+func TestWakeMayCallNextCloseAndJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
@@ -136,7 +137,7 @@ func TestWakeMayReadCloseAndJoin(t *testing.T) {
 		c.grow(5)
 		synctest.Wait()
 		if !slices.Equal(got, []int{1, 2, 3}) {
-			t.Errorf("read %v in wake", got)
+			t.Errorf("Wake read blocks %v, want 1, 2 and 3", got)
 		}
 		expect(t, joined, 4, 5)
 	})
@@ -156,10 +157,10 @@ func TestPanickingWakeDoesNotAffectOtherReaders(t *testing.T) {
 		synctest.Wait()
 		expect(t, r, 1, 2)
 		if woken != 4 || l.Stats().Restarts != 0 {
-			t.Errorf("woken %d times, %d restarts", woken, l.Stats().Restarts)
+			t.Errorf("readers were woken %d times with %d restarts, want 4 and 0", woken, l.Stats().Restarts)
 		}
 		if !strings.Contains(text.String(), "sharegroup_test.go") {
-			t.Errorf("no stack in the log:\n%s", text)
+			t.Errorf("want a stack trace in the log:\n%s", text)
 		}
 	})
 }
@@ -167,7 +168,7 @@ func TestPanickingWakeDoesNotAffectOtherReaders(t *testing.T) {
 // panicking is a log handler that panics.
 type panicking struct{ slog.Handler }
 
-func (panicking) Enabled(context.Context, slog.Level) bool { panic("no log today") }
+func (panicking) Enabled(context.Context, slog.Level) bool { panic("logging failed") }
 
 func TestPanickingLoggerDoesNotStopBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +188,7 @@ func TestPanickingLoggerDoesNotStopBlocks(t *testing.T) {
 	})
 }
 
-func TestPanickingEvalEndsOnlyItsReaders(t *testing.T) {
+func TestEvalPanicOnNewBlockEndsOnlyReadersWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
@@ -206,27 +207,28 @@ func TestPanickingEvalEndsOnlyItsReaders(t *testing.T) {
 		synctest.Wait()
 		got, err := read(t, r)
 		var lost *Lost
-		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !isPanic(err, bad) || !slices.Equal(got, []int{2, 4}) {
-			t.Errorf("read %v, %v; want 2, 4 and Lost after block 4", got, err)
+		if !errors.As(err, &lost) || lost.Cursor != cursorOf(4) || !isPanic(err, bad) ||
+			!slices.Equal(got, []int{2, 4}) {
+			t.Errorf("read blocks %v and error %v, want blocks 2 and 4 and Lost at block 4", got, err)
 		}
 		if woken != 3 {
-			t.Errorf("woken %d times, want by two blocks and by the end", woken)
+			t.Errorf("the reader was woken %d times, want 3, for two blocks and the end", woken)
 		}
 		expect(t, other, 2, 4, 6, 8)
 		if got := text.String(); strings.Count(got, "stack=") != 1 || !strings.Contains(got, "sharegroup_test.go") {
-			t.Errorf("want one line with a stack:\n%s", got)
+			t.Errorf("want one stack trace in the log:\n%s", got)
 		}
 		again, _ := l.Join(Interest[int]{Key: "bad", Eval: eval})
 		c.grow(2)
 		synctest.Wait()
 		expect(t, again, 10)
 		if got := l.Stats(); got.Groups != 2 || got.Readers != 3 || got.Restarts != 0 {
-			t.Errorf("stats %+v", got)
+			t.Errorf("got stats %+v, want 3 readers in 2 groups and no restart", got)
 		}
 	})
 }
 
-func TestPanicDuringCatchUpEndsOnlyThatReader(t *testing.T) {
+func TestEvalPanicOnBlockInWindowEndsReaderBeforeTheBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
@@ -244,7 +246,7 @@ func TestPanicDuringCatchUpEndsOnlyThatReader(t *testing.T) {
 		got, err := read(t, r)
 		var lost *Lost
 		if !errors.As(err, &lost) || lost.Cursor != cursorOf(2) || !slices.Equal(got, []int{1, 2}) {
-			t.Errorf("read %v, %v; want 1, 2 and Lost after block 2", got, err)
+			t.Errorf("read blocks %v and error %v, want blocks 1 and 2 and Lost at block 2", got, err)
 		}
 		if !strings.Contains(text.String(), "impure") {
 			t.Error("the panic is not in the log")
@@ -269,23 +271,24 @@ func TestGroupKeepsOnlyUnreadPayloads(t *testing.T) {
 		}
 		g := slow.group
 		if len(g.items) != 8 || g.bytes != groupBytes {
-			t.Errorf("%d payloads of %d bytes kept, want 8 of %d", len(g.items), g.bytes, groupBytes)
+			t.Errorf("the group keeps %d payloads with %d bytes, want 8 with %d", len(g.items), g.bytes, groupBytes)
 		}
 		n := 0
 		for item, err := slow.Next(); item.Payload != nil; item, err = slow.Next() {
 			if n++; err != nil || item.Cursor != cursorOf(n) {
-				t.Fatal(n, item.Cursor, err)
+				t.Fatalf("Next returned cursor %q and error %v, want block %d", item.Cursor, err, n)
 			}
 		}
 		if n != 100 || g.bytes != 0 || g.items != nil {
-			t.Errorf("read %d; %d payloads of %d bytes kept when all were read", n, len(g.items), g.bytes)
+			t.Errorf("read %d blocks, and the group keeps %d payloads with %d bytes; want 100, 0 and 0",
+				n, len(g.items), g.bytes)
 		}
 		c.grow(1)
 		synctest.Wait()
 		quick.Next()
 		slow.Close()
 		if len(g.items) != 0 {
-			t.Error("a closed reader's payload was kept")
+			t.Error("the group keeps a payload that only a closed reader had not read")
 		}
 	})
 }

@@ -1,27 +1,56 @@
 package blocklog
 
-// Stats contains counts of a Log since it was created, and its present readers.
+// Stats contains statistics of a [Log]. Readers, Groups and CatchingUp are current numbers. The other fields count
+// events since the Log was created.
 type Stats struct {
-	Blocks     uint64 // number of accepted blocks
-	Duplicates uint64 // blocks dropped because their cursor was that of the newest block
-	OutOfOrder uint64 // blocks dropped because their cursor was lower, for example repeated after a restart
-	Restarts   uint64 // how often a failed source was called again
-	Readers    int    // readers that joined and have not been closed, including those that have ended
-	Groups     int    // different keys of the readers that have not ended: the number of Evals per block
+	// Blocks is the number of accepted blocks.
+	Blocks uint64
 
-	Resumed    uint64 // joins with a cursor
-	CaughtUp   uint64 // how often a reader that was catching up became live
-	PageReads  uint64 // calls of the source's Page
-	PageBlocks uint64 // blocks that these calls returned
-	CatchingUp int    // readers that are catching up now
+	// Duplicates is the number of blocks that were dropped because they had the cursor of the newest block.
+	Duplicates uint64
 
-	GapsFound    uint64 // gaps in new blocks
-	GapsRepaired uint64 // gaps whose blocks were found
-	EndedByGap   uint64 // readers that ended with ErrGap
-	Backwards    uint64 // blocks whose sequence number was lower than that of their head
+	// OutOfOrder is the number of blocks that were dropped because their cursor was lower than that of the newest
+	// block, for example because Follow repeated them after a restart.
+	OutOfOrder uint64
+
+	// Restarts is the number of times that a failed source was called again.
+	Restarts uint64
+
+	// Readers is the number of readers that have joined and have not been closed. It includes readers that have ended.
+	Readers int
+
+	// Groups is the number of different keys of the readers that have not ended. It is the number of Evals per block.
+	Groups int
+
+	// Resumed is the number of readers that joined with a cursor.
+	Resumed uint64
+
+	// CaughtUp is the number of times that a reader that was catching up became live.
+	CaughtUp uint64
+
+	// PageReads is the number of calls of the source's Page for readers that were catching up.
+	PageReads uint64
+
+	// PageBlocks is the number of blocks in the pages that readers received from these calls.
+	PageBlocks uint64
+
+	// CatchingUp is the number of readers that are catching up.
+	CatchingUp int
+
+	// GapsFound is the number of gaps that were found in new blocks.
+	GapsFound uint64
+
+	// GapsRepaired is the number of gaps whose missing blocks were found.
+	GapsRepaired uint64
+
+	// EndedByGap is the number of readers that ended with ErrGap.
+	EndedByGap uint64
+
+	// Backwards is the number of blocks whose sequence number was lower than expected after the head of their shard.
+	Backwards uint64
 }
 
-// Stats returns the current counts.
+// Stats returns the current statistics.
 func (l *Log[B]) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

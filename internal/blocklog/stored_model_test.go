@@ -16,8 +16,8 @@ import (
 // guards the fields.
 type slowSource struct {
 	*shardSource
-	takes   time.Duration // maximum of each call
-	failing int           // percentage of calls
+	takes   time.Duration // maximum duration of each call
+	failing int           // percentage of calls that fail
 	lag     int           // number of newest blocks that Page does not return yet
 
 	random sync.Mutex
@@ -45,6 +45,7 @@ func (s *slowSource) source() Source[shardBlock] {
 	return src
 }
 
+// call waits for a random time, and then calls read or fails.
 func (s *slowSource) call(ctx context.Context, read func() ([]shardBlock, error)) ([]shardBlock, error) {
 	s.mu.Lock()
 	takes, failing := s.takes, s.failing
@@ -83,7 +84,8 @@ func (s *slowSource) growWithGaps(rnd *rand.Rand, trees *randomShards, n, often 
 	})
 }
 
-// leave ends a client's reader as a server does that shuts down, or as a lost connection. The client resumes at once.
+// leave closes a client's reader, either as a server does that shuts down or as if the connection was lost. The client
+// resumes at once.
 func (w *modelClient) leave(t *testing.T, l *Log[shardBlock], rnd *rand.Rand) {
 	t.Helper()
 	var cursor string
@@ -95,7 +97,7 @@ func (w *modelClient) leave(t *testing.T, l *Log[shardBlock], rnd *rand.Rand) {
 	} else {
 		cursor, w.interest.Mark, err = w.ResumePoint()
 		if err == nil && n > 0 && cursor < cursorOf(w.got[n-1]) {
-			t.Errorf("resume point %q without an error, after %v", cursor, w.got)
+			t.Errorf("ResumePoint returned %q and no error although the client received blocks %v", cursor, w.got)
 		}
 	}
 	if errors.Is(err, ErrGap) {
@@ -108,7 +110,8 @@ func (w *modelClient) leave(t *testing.T, l *Log[shardBlock], rnd *rand.Rand) {
 	w.join(t, l, &cursor)
 }
 
-// checkStored checks that a client has received each stored block whose absence a later block of its shard shows.
+// checkStored checks that a client has received each stored block that the log can know of, because it has accepted a
+// later block of the same shard.
 func (w *modelClient) checkStored(t *testing.T, f *shardSource, accepted map[int]bool) {
 	t.Helper()
 	for _, p := range f.all {
@@ -121,14 +124,15 @@ func (w *modelClient) checkStored(t *testing.T, f *shardSource, accepted map[int
 			return accepted[q.number] && q.Workchain == p.Workchain && overlap(q.Shard, p.Shard)
 		}
 		if i := slices.IndexFunc(f.all[p.number:], shows); i >= 0 {
-			t.Fatalf("%q from %q to %q has not had the stored block %d, which block %d shows: sent back to %q",
-				w.interest.Key, w.start, w.Cursor(), p.number, p.number+i+1, w.sentBack)
+			t.Fatalf("client %q received no block %d between %q and %q although it is stored and block %d shows it: "+
+				"sent back to %q", w.interest.Key, p.number, w.start, w.Cursor(), p.number+i+1, w.sentBack)
 		}
 	}
 }
 
-// Follow skips blocks, most of which are stored, over splits and merges. The other calls of the source are slow and
-// fail. Clients end at any time, also during a search, and resume. Each receives every stored block, once and in order.
+// Follow skips blocks, most of which are stored, across splits and merges. The other calls of the source are slow and
+// fail. Clients leave at any time, even during a search, and resume. Each client receives every stored block, once and
+// in order.
 func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 	var total Stats
 	for seed := range uint64(40) {
@@ -166,7 +170,8 @@ func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 						time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
 					case 5:
 						f.set(func() {
-							f.takes, f.failing, f.lag = takes*time.Duration(rnd.IntN(2)), failing*rnd.IntN(2), rnd.IntN(30)
+							f.takes, f.failing = takes*time.Duration(rnd.IntN(2)), failing*rnd.IntN(2)
+							f.lag = rnd.IntN(30)
 						})
 					case 6, 7:
 						synctest.Wait()
@@ -187,11 +192,13 @@ func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 					}
 				}
 				f.set(func() { f.takes, f.failing, f.lag = 0, 0, 0 })
-				for range 20 { // the blocks of the last gaps, and of the unchecked blocks
+				for range 20 { // blocks that reveal the last gaps, and time to check all blocks
 					f.growWithGaps(rnd, trees, 5, 1<<30)
 					time.Sleep(10 * time.Second)
 				}
-				atEnd := func(w *modelClient) bool { return w.Cursor() == cursorOf(len(f.all)) && w.at.next != catchingUp }
+				atEnd := func(w *modelClient) bool {
+					return w.Cursor() == cursorOf(len(f.all)) && w.at.next != catchingUp
+				}
 				for range 3000 { // a reader waits up to five seconds at each lasting gap
 					synctest.Wait()
 					done := true
@@ -209,7 +216,7 @@ func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 					w.check(t, f.shardSource, accepted)
 					w.checkStored(t, f.shardSource, accepted)
 					if !atEnd(w) {
-						t.Errorf("ends at %q of %d", w.Cursor(), len(f.all))
+						t.Errorf("a client stopped at %q, want to reach block %d", w.Cursor(), len(f.all))
 					}
 					w.Close()
 				}
@@ -220,8 +227,8 @@ func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 			})
 		})
 	}
-	t.Logf("%+v", total)
+	t.Logf("stats of all runs: %+v", total)
 	if total.GapsRepaired < 1000 || total.GapsFound < total.GapsRepaired+500 || total.EndedByGap < 5000 {
-		t.Error("the sources had too few gaps to test much")
+		t.Errorf("the random runs cover too few gaps: %+v", total)
 	}
 }

@@ -17,35 +17,42 @@ type mark struct {
 	cursor string // cursor of the block before the mark
 }
 
-// A Window contains the Log's newest blocks at one moment. It does not change.
+// A Window is a snapshot of the Log's newest blocks. It does not change.
 type Window[B any] struct {
-	Blocks []B    // ascending, without a known gap; shared, so do not modify
-	After  string // Blocks has every block after this cursor, up to the last one in Blocks
+	// Blocks contains the blocks in ascending order, without a known gap. The slice is shared and must not be modified.
+	Blocks []B
 
-	// Live reports whether the window may be used instead of the source: the present Follow has yielded a new block,
-	// the newest block arrived less than Options.Silence ago, no gap is being repaired, and the newest block is not
-	// below Reached.
+	// After is the position before the first block. As far as the Log knows, no block is missing between After and the
+	// last block.
+	After string
+
+	// Live reports whether the Window may be used instead of the source. It is true if the current Follow has yielded a
+	// new block, the newest block arrived less than Options.Silence ago, no gap is being repaired, and the cursor of
+	// the newest block is not lower than Reached.
 	Live bool
 
-	// Reached is the highest cursor that a Reader may have read or that was passed to [Log.Observed]. It never decreases.
+	// Reached is the highest cursor that a Reader may have read or that was passed to [Log.Observed]. It never
+	// decreases.
 	Reached string
 
-	Arrived time.Time // arrival of the newest block; zero before the first one and after the source lost its history
+	// Arrived is the time at which the newest block arrived. It is zero before the first block arrives, and also after
+	// the source has lost its history until the next block arrives.
+	Arrived time.Time
 
-	// Gaps increases with each gap that is found, whether the gap is repaired or the window starts again after it, and
-	// when the source loses its history. If it is equal for two windows, the blocks that are in both are the same.
+	// Gaps increases when a gap is found, whether or not it is repaired, and when the source loses its history. If two
+	// Windows have equal Gaps, they contain the same blocks in the range that both of them cover.
 	Gaps uint64
 }
 
-// A view is the window in the form that the log needs. After publication it does not change: the arrays of its slices
-// are only appended to, after the ends that readers of older views know.
+// A view is the internal form of a Window. It does not change after it has been stored in Log.view. Later views may
+// share its arrays, but only append to them.
 type view[B any] struct {
 	blocks  []B // the last opts.Window blocks; the first has the number base.next
 	stamps  []stamp
 	base    mark      // beginning of the window
 	newest  mark      // end of the window
-	arrived time.Time // arrival of the newest block; zero before the first one and after a loss
-	fresh   bool      // the newest block came in the present Follow, and no gap has been found since
+	arrived time.Time // arrival of the newest block; zero before the first one and after the source lost its history
+	fresh   bool      // the newest block arrived in the current Follow, and no gap has been found since
 }
 
 // A stamp contains the cursor and the arrival of a block in the window.
@@ -54,7 +61,7 @@ type stamp struct {
 	arrived time.Time // zero if the block was read from stored blocks
 }
 
-// Window returns the newest blocks. It takes no lock and copies no block, so it may be called for every query.
+// Window returns the newest blocks. It acquires no lock and copies no block, so it may be called for every query.
 func (l *Log[B]) Window() Window[B] {
 	v := l.view.Load()
 	w := Window[B]{
@@ -69,16 +76,17 @@ func (l *Log[B]) Window() Window[B] {
 	return w
 }
 
-// Observed records that a block with this cursor, read elsewhere, is being shown to a client. The window is not Live
-// until it has reached that cursor, so that no client sees an older state than before. Observed takes no lock.
+// Observed records that a client is being shown a block that was read elsewhere, and that has this cursor. Until the
+// window has reached the cursor, it is not Live, so that no client sees an older state than before. Observed acquires
+// no lock.
 func (l *Log[B]) Observed(cursor string) {
 	if cursor <= l.view.Load().newest.cursor {
-		return // reset records the newest cursor
+		return // need not be recorded: reset records the newest cursor before it empties the window
 	}
 	l.raiseReached(cursor)
 }
 
-// highestShown returns the highest cursor that was shown to any client.
+// highestShown returns the highest cursor that any client may have seen.
 func (l *Log[B]) highestShown(v *view[B]) string {
 	if p := l.reached.Load(); p != nil && *p > v.newest.cursor {
 		return *p
@@ -86,7 +94,7 @@ func (l *Log[B]) highestShown(v *view[B]) string {
 	return v.newest.cursor
 }
 
-// raiseReached raises reached to a cursor, if that is higher.
+// raiseReached sets l.reached to the cursor if the cursor is higher.
 func (l *Log[B]) raiseReached(cursor string) {
 	for {
 		p := l.reached.Load()
@@ -103,7 +111,7 @@ func (l *Log[B]) raiseReached(cursor string) {
 // emptyView returns an empty window at a mark.
 func emptyView[B any](at mark) view[B] { return view[B]{base: at, newest: at} }
 
-// push appends a block, and removes the oldest block if there are more than limit.
+// push appends a block. If there are more than limit blocks then, it removes the oldest one.
 func (v *view[B]) push(b B, s stamp, limit int) {
 	v.blocks = append(withRoom(v.blocks), b)
 	v.stamps = append(withRoom(v.stamps), s)
@@ -114,8 +122,8 @@ func (v *view[B]) push(b B, s stamp, limit int) {
 	}
 }
 
-// withRoom returns s with room for one more element. If s is full, it copies s to a new array: the beginning of the old
-// array may still be read.
+// withRoom returns s with room for one more element. If s is full, it returns a copy in a new array, because an older
+// view may still use the old array.
 func withRoom[T any](s []T) []T {
 	if len(s) < cap(s) {
 		return s
@@ -123,19 +131,19 @@ func withRoom[T any](s []T) []T {
 	return append(make([]T, 0, max(2*len(s), 16)), s...)
 }
 
-// from returns the index of the first block after a cursor.
+// from returns the index of the first block after the cursor.
 func (v *view[B]) from(cursor string) int {
 	return sort.Search(len(v.stamps), func(i int) bool { return v.stamps[i].cursor > cursor })
 }
 
-// has reports whether a cursor is that of a block in the window.
+// has reports whether a block in the window has the cursor.
 func (v *view[B]) has(cursor string) bool {
 	i := sort.Search(len(v.stamps), func(i int) bool { return v.stamps[i].cursor >= cursor })
 	return i < len(v.stamps) && v.stamps[i].cursor == cursor
 }
 
-// before returns the highest cursor in the window below the given one, which must be after the beginning of the window.
-// If no block is below, it returns the cursor of the beginning.
+// before returns the highest cursor in the window that is lower than the given one, which must be after the beginning
+// of the window. If no block has a lower cursor, it returns the cursor of the beginning.
 func (v *view[B]) before(cursor string) string {
 	i := sort.Search(len(v.stamps), func(i int) bool { return v.stamps[i].cursor >= cursor })
 	if i == 0 {
@@ -144,16 +152,16 @@ func (v *view[B]) before(cursor string) string {
 	return v.stamps[i-1].cursor
 }
 
-// above is before for any cursor: it returns otherwise if the cursor is not after the beginning of the window.
-func (v *view[B]) above(cursor, otherwise string) string {
+// beforeOr returns v.before(cursor), or otherwise if the cursor is not after the beginning of the window.
+func (v *view[B]) beforeOr(cursor, otherwise string) string {
 	if cursor <= v.base.cursor {
 		return otherwise
 	}
 	return v.before(cursor)
 }
 
-// merge returns the window with late blocks inserted between its own. All blocks receive new numbers, which start at
-// the old end.
+// merge returns a copy of the window in which late blocks are inserted in their places. All its blocks have new
+// numbers, which continue from the end of the old window.
 func (v *view[B]) merge(late []entry[B], limit int) view[B] {
 	n := emptyView[B](mark{v.newest.next, v.base.cursor})
 	n.arrived = v.arrived

@@ -8,36 +8,40 @@ import (
 	"runtime/debug"
 )
 
-// A PanicError is a recovered panic. It does not wrap a value that is an error: a panic is a mistake in the host's code,
-// never a verdict such as ErrUnauthorized.
+// A PanicError is the error for a recovered panic. It does not wrap the panic's value even if the value is an error: a
+// panic is a bug in the host's code and must not be mistaken for an error such as ErrUnauthorized.
 type PanicError struct {
+	// Value is the value that was passed to panic.
 	Value any
-	Stack []byte // of the goroutine that panicked
+
+	// Stack is the stack trace of the goroutine that panicked.
+	Stack []byte
 }
 
-// Error returns the panic's value. The stack is not part of it: see [Stack].
+// Error returns the panic's value as text. It does not include the stack trace: see [Stack].
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// New returns the error for a recovered panic. Call it in the deferred function, where the stack is still that of the
-// panic.
+// New returns the error for a recovered panic. Call it in the deferred function that recovered the panic, because only
+// there the stack trace is that of the panic.
 func New(recovered any) *PanicError { return &PanicError{recovered, debug.Stack()} }
 
-// Recover stores a panic in *err. It must be deferred itself: defer guard.Recover(&err).
+// Recover recovers a panic and stores it in *err. If there is no panic, *err does not change. Recover must be the
+// deferred function itself: defer guard.Recover(&err).
 func Recover(err *error) {
 	if p := recover(); p != nil {
 		*err = New(p)
 	}
 }
 
-// Run calls f and returns its panic as a *PanicError.
+// Run calls f. If f panics, Run returns the panic as a *PanicError; otherwise, it returns nil.
 func Run(f func()) (err error) {
 	defer Recover(&err)
 	f()
 	return nil
 }
 
-// Stack returns the log attribute with the stack of the panic that err wraps. It is empty, and so left out of the log, if
-// err wraps none.
+// Stack returns a log attribute with the stack trace of the panic that err wraps. If err wraps no panic, the attribute
+// is empty, and log handlers omit it.
 func Stack(err error) slog.Attr {
 	var p *PanicError
 	if !errors.As(err, &p) {

@@ -13,39 +13,39 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-func TestRunReturnsPanicsWithTheirStack(t *testing.T) {
+func TestRunReturnsPanicAsErrorWithStack(t *testing.T) {
 	if err := guard.Run(func() {}); err != nil {
-		t.Errorf("without a panic: %v", err)
+		t.Errorf("Run without a panic returned %v, want nil", err)
 	}
 	for _, value := range []any{"boom", io.EOF, nil} {
 		err := fmt.Errorf("reading: %w", guard.Run(func() { panic(value) }))
 		var p *guard.PanicError
 		if !errors.As(err, &p) || value != nil && p.Value != value || !strings.Contains(err.Error(), "panic: ") {
-			t.Errorf("panic(%v): %v", value, err)
+			t.Errorf("panic(%v) became error %v, want a PanicError with its value", value, err)
 		}
 		if errors.Is(err, io.EOF) {
-			t.Errorf("panic(%v) passes for its value", value)
+			t.Errorf("the error for panic(%v) wraps the value", value)
 		}
 		if stack := guard.Stack(err); stack.Key != "stack" || !strings.Contains(stack.Value.String(), "guard_test.go") {
-			t.Errorf("panic(%v): stack is %q", value, stack)
+			t.Errorf("panic(%v) has the stack attribute %q, want one that contains this file", value, stack)
 		}
 	}
 	if stack := guard.Stack(io.EOF); !stack.Equal(slog.Attr{}) {
-		t.Errorf("an error without a panic has the stack %q", stack)
+		t.Errorf("an error without a panic has the stack attribute %q, want none", stack)
 	}
 }
 
-func TestRecoverKeepsTheErrorIfNothingPanics(t *testing.T) {
+func TestRecoverKeepsErrorWithoutPanic(t *testing.T) {
 	fails := func() (err error) {
 		defer guard.Recover(&err)
 		return io.EOF
 	}
 	if err := fails(); err != io.EOF {
-		t.Errorf("got %v", err)
+		t.Errorf("Recover changed the error to %v, want io.EOF", err)
 	}
 }
 
-// A panicking handler panics in the given method.
+// A panicking handler panics in the methods that its fields select.
 type panicking struct {
 	slog.Handler
 	enabled, handle bool
@@ -73,7 +73,7 @@ func (p panicking) WithGroup(name string) slog.Handler {
 	return panicking{p.Handler.WithGroup(name), p.enabled, p.handle}
 }
 
-func TestLoggingDoesNotPanic(t *testing.T) {
+func TestLogHandlerRecoversPanics(t *testing.T) {
 	var out bytes.Buffer
 	for _, h := range []panicking{{enabled: true}, {handle: true}, {}} {
 		out.Reset()
@@ -83,10 +83,10 @@ func TestLoggingDoesNotPanic(t *testing.T) {
 		log.With("a", 1).WithGroup("g").Info("nested", "b", 2)
 		if lines := strings.Count(out.String(), "\n"); h.enabled || h.handle {
 			if lines != 0 {
-				t.Errorf("%+v: logged %q", h, &out)
+				t.Errorf("a handler with %+v logged %q, want nothing", h, &out)
 			}
 		} else if lines != 2 || !strings.Contains(out.String(), "a=1 g.b=2") {
-			t.Errorf("logged %q", &out)
+			t.Errorf("logged %q, want two lines with all attributes", &out)
 		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"log/slog"
 )
 
-// LogHandler returns h without its panics. Lines are also logged on goroutines of ours, where a panic would end the
-// process.
+// LogHandler returns a handler that passes records to h and recovers panics of h. This library also logs on its own
+// goroutines, where such a panic would end the process.
 func LogHandler(h slog.Handler) slog.Handler { return logHandler{h} }
 
 type logHandler struct{ slog.Handler }
 
-// Enabled returns false if the host's method panics.
+// Enabled returns false if the Enabled method of the host's handler panics.
 func (h logHandler) Enabled(ctx context.Context, l slog.Level) (enabled bool) {
 	_ = Run(func() { enabled = h.Handler.Enabled(ctx, l) })
 	return enabled

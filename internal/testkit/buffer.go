@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// A Buffer collects text, such as a log. Its methods may be called concurrently.
+// A Buffer collects text, such as a log. Its methods are safe for concurrent use.
 type Buffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-// Write appends p.
+// Write appends p to the text.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// ReadGzip returns the contents of a file that is compressed with gzip, such as a recording in testdata.
+// ReadGzip returns the decompressed contents of a gzip file, such as a recording in testdata. If that fails, the test
+// ends.
 func ReadGzip(t testing.TB, path string) []byte {
 	t.Helper()
 	f, err := os.Open(path)

@@ -1,5 +1,6 @@
-// Package testkit has helpers of the tests of all modules: a check for goroutines left behind, and a proxy that cuts
-// connections. It imports nothing of the project, and only tests import it.
+// Package testkit contains helpers for the tests of all modules: a check for leaked goroutines, a proxy that cuts
+// connections, a log buffer, and a reader for recordings. It imports no other package of this project, and only tests
+// import it.
 package testkit
 
 import (
@@ -14,42 +15,47 @@ import (
 	"time"
 )
 
-// RunWithoutLeaks runs the tests of a package and exits, with 1 if goroutines are left after patience: some are about to
-// end. If texts are given, only goroutines count whose stacks have one of them. Call it from TestMain.
+// RunWithoutLeaks runs the tests of a package and exits. The exit code is 1 if goroutines are still running after
+// patience, which gives goroutines time to end. If there are texts, only goroutines whose stack trace contains one of
+// them count. Call RunWithoutLeaks from TestMain.
 //
-// It is our own because go.uber.org/goleak would be a dependency of the core's go.mod.
+// This project does not use go.uber.org/goleak because that would add a dependency to the go.mod of the core.
 //
-// Patience is counted in checks of 10 ms: while this process does not run, ending goroutines do not either.
+// Patience is measured by counting checks that are 10 ms apart and not with the clock: if this process is not scheduled
+// for a while, its ending goroutines make no progress either.
 func RunWithoutLeaks(m *testing.M, patience time.Duration, texts ...string) {
 	os.Exit(CheckLeaks(m.Run(), os.Stderr, patience, texts...))
 }
 
-// CheckLeaks returns the exit code if m.Run returned code, and writes the stacks of the goroutines that are left to w.
+// CheckLeaks returns the exit code of a test process after m.Run has returned code. If the tests passed but goroutines
+// are left, it returns 1 and writes their stack traces to w; otherwise, it returns code. See [RunWithoutLeaks] for the
+// other parameters.
 func CheckLeaks(code int, w io.Writer, patience time.Duration, texts ...string) int {
 	if f := flag.Lookup("test.fuzz"); code != 0 || f != nil && f.Value.String() != "" {
-		return code // fuzzing has goroutines of its own
+		return code // fuzzing starts its own goroutines
 	}
 	const pause = 10 * time.Millisecond
-	for looks := patience / pause; ; looks-- {
+	for checks := patience / pause; ; checks-- {
 		left := leaked(texts)
 		if len(left) == 0 {
 			return 0
 		}
-		if looks <= 0 {
-			fmt.Fprintf(w, "goroutines left behind:\n%s\n", strings.Join(left, "\n\n"))
+		if checks <= 0 {
+			fmt.Fprintf(w, "goroutines are still running after the tests:\n%s\n", strings.Join(left, "\n\n"))
 			return 1
 		}
 		time.Sleep(pause)
 	}
 }
 
-// leaked returns the stacks of all goroutines that count, except for the caller's and the one that waits for signals,
-// which never ends.
+// leaked returns the stack traces that contain one of the texts, or all stack traces if there are no texts. It omits
+// the calling goroutine, and the goroutine that waits for signals, because that never ends.
 func leaked(texts []string) []string {
 	buf := make([]byte, 4<<20)
 	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
 	return slices.DeleteFunc(stacks[1:], func(stack string) bool {
-		counts := len(texts) == 0 || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(stack, text) })
-		return !counts || strings.Contains(stack, "os/signal.loop")
+		contains := func(text string) bool { return strings.Contains(stack, text) }
+		counts := len(texts) == 0 || slices.ContainsFunc(texts, contains)
+		return !counts || contains("os/signal.loop")
 	})
 }

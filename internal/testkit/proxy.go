@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on, for a program that cannot inherit a listener. The system
-// does not assign it to programs that ask for any port, so it stays free until the program listens, and while the program
-// restarts.
+// FreePort returns a port of 127.0.0.1 on which no program listens, for a program that cannot inherit a listener. The
+// system does not assign the port to programs that ask for any free port. So the port stays free until the program
+// listens, and while the program restarts.
 func FreePort() (int, error) {
 	for {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
@@ -26,7 +26,7 @@ func FreePort() (int, error) {
 	}
 }
 
-// FreeAddress returns the address of a free port.
+// FreeAddress returns the address of 127.0.0.1 with a port that [FreePort] returned. If there is none, the test ends.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	port, err := FreePort()
@@ -36,21 +36,21 @@ func FreeAddress(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// A Proxy copies between connections that it accepts and connections that it makes to its target. Tests cut and stall
-// them.
+// A Proxy is a TCP proxy for tests. For each connection that it accepts, it connects to its target and copies bytes in
+// both directions. Its methods cut and stall these connections.
 type Proxy struct {
 	listener net.Listener
 	target   string
 	copying  sync.WaitGroup
 
-	mu    sync.Mutex
-	flow  sync.Cond         // quiet or shut has changed
-	conns map[net.Conn]bool // false if the connection's bytes are dropped
-	quiet bool
-	shut  bool
+	mu      sync.Mutex
+	flow    sync.Cond         // signaled when stalled or closed changes
+	conns   map[net.Conn]bool // false if the connection's bytes are dropped
+	stalled bool
+	closed  bool
 }
 
-// NewProxy listens on 127.0.0.1 until the test ends.
+// NewProxy returns a Proxy to the address target. It listens on 127.0.0.1 until the test ends.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	t.Cleanup(func() {
 		_ = l.Close()
 		r.mu.Lock()
-		r.shut = true
+		r.closed = true
 		r.flow.Broadcast()
 		r.mu.Unlock()
 		r.Cut()
@@ -93,16 +93,16 @@ func (r *Proxy) serve(client net.Conn) {
 	}
 	r.mu.Lock()
 	r.conns[client], r.conns[server] = true, true
-	shut := r.shut
+	closed := r.closed
 	r.mu.Unlock()
-	if shut {
+	if closed {
 		r.Cut()
 	}
 	r.copying.Go(func() { r.copy(client, server) })
 	r.copy(server, client)
 }
 
-// copy copies until either connection fails, and closes both.
+// copy copies from one connection to the other until either connection fails, and then closes both.
 func (r *Proxy) copy(to, from net.Conn) {
 	_, _ = io.Copy(to, stallingReader{r, from})
 	_, _ = from.Close(), to.Close()
@@ -111,7 +111,8 @@ func (r *Proxy) copy(to, from net.Conn) {
 	delete(r.conns, from)
 }
 
-// A stallingReader delays the bytes that it read while the proxy is stalled, and forever if Forget was called.
+// A stallingReader reads from a connection. It holds back the bytes while the proxy is stalled, or forever if Forget
+// was called.
 type stallingReader struct {
 	r    *Proxy
 	from net.Conn
@@ -121,19 +122,19 @@ func (s stallingReader) Read(b []byte) (int, error) {
 	n, err := s.from.Read(b)
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	for (s.r.quiet || !s.r.conns[s.from]) && !s.r.shut {
+	for (s.r.stalled || !s.r.conns[s.from]) && !s.r.closed {
 		s.r.flow.Wait()
 	}
 	return n, err
 }
 
-// Refuse closes all connections and accepts no others.
+// Refuse closes all connections and the listener, so that new connections are refused.
 func (r *Proxy) Refuse() {
 	_ = r.listener.Close()
 	r.Cut()
 }
 
-// Cut closes all connections. New ones are accepted.
+// Cut closes all open connections. The Proxy continues to accept new ones.
 func (r *Proxy) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,13 +143,14 @@ func (r *Proxy) Cut() {
 	}
 }
 
-// Stall holds all bytes back until resume is called.
+// Stall holds back all bytes of all connections until resume is called.
 func (r *Proxy) Stall() (resume func()) {
-	r.silent(true)
-	return func() { r.silent(false) }
+	r.setStalled(true)
+	return func() { r.setStalled(false) }
 }
 
-// Forget drops all further bytes of the open connections, like a restarted firewall. New connections are not affected.
+// Forget drops all further bytes of the connections that are open now, like a restarted firewall. It does not affect
+// new connections.
 func (r *Proxy) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,9 +159,9 @@ func (r *Proxy) Forget() {
 	}
 }
 
-func (r *Proxy) silent(quiet bool) {
+func (r *Proxy) setStalled(stalled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.quiet = quiet
+	r.stalled = stalled
 	r.flow.Broadcast()
 }

@@ -21,20 +21,20 @@ func TestFreeAddressCanBeListenedOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() // so that the next is another
+		defer l.Close() // so that the next address is a different one
 		if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
-			t.Errorf("others can reach %v", ip)
+			t.Errorf("got address %v, want a loopback address", ip)
 		}
 	}
 }
 
-func TestLineIsCutAndFallsSilent(t *testing.T) {
+func TestProxyStallsCutsAndRefusesConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	go func() { // says what it hears
+	go func() { // an echo server
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -53,40 +53,40 @@ func TestLineIsCutAndFallsSilent(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		return c, bufio.NewReader(c)
 	}
-	hear := func(c net.Conn, from *bufio.Reader, patience time.Duration) (string, error) {
+	readLine := func(c net.Conn, from *bufio.Reader, patience time.Duration) (string, error) {
 		_ = c.SetReadDeadline(time.Now().Add(patience))
 		return from.ReadString('\n')
 	}
 	c, from := dial()
 	fmt.Fprintln(c, "one")
-	if line, err := hear(c, from, 5*time.Second); line != "one\n" {
-		t.Fatalf("heard %q, %v", line, err)
+	if line, err := readLine(c, from, 5*time.Second); line != "one\n" {
+		t.Fatalf("read %q and error %v, want the line that was sent", line, err)
 	}
 	resume := r.Stall()
 	fmt.Fprintln(c, "two")
-	if line, err := hear(c, from, 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("heard %q, %v from a silent line", line, err)
+	if line, err := readLine(c, from, 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read %q and error %v from a stalled connection, want a timeout", line, err)
 	}
 	resume()
-	if line, err := hear(c, from, 5*time.Second); line != "two\n" {
-		t.Fatalf("heard %q, %v", line, err)
+	if line, err := readLine(c, from, 5*time.Second); line != "two\n" {
+		t.Fatalf("read %q and error %v, want the line that was sent", line, err)
 	}
 	r.Cut()
-	if line, err := hear(c, from, 5*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("heard %q, %v from a line that was cut", line, err)
+	if line, err := readLine(c, from, 5*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read %q and error %v from a connection that was cut, want an error", line, err)
 	}
 	c, from = dial()
 	fmt.Fprintln(c, "three")
-	if line, err := hear(c, from, 5*time.Second); line != "three\n" {
-		t.Fatalf("heard %q, %v", line, err)
+	if line, err := readLine(c, from, 5*time.Second); line != "three\n" {
+		t.Fatalf("read %q and error %v, want the line that was sent", line, err)
 	}
 	_ = l.Close()
 	c, from = dial()
-	if line, err := hear(c, from, 5*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("heard %q, %v from nobody", line, err)
+	if line, err := readLine(c, from, 5*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read %q and error %v although the target does not listen, want an error", line, err)
 	}
 	r.Refuse()
 	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.Port())); err == nil {
-		t.Errorf("a line that is refused was made: %v", c.Close())
+		t.Errorf("the proxy accepted a connection after Refuse; closing it returned %v", c.Close())
 	}
 }

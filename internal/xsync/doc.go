@@ -1,4 +1,5 @@
-// Package xsync has synchronization tools that the standard library lacks: calls
-// that several callers share, a context whose timer is started only if something
-// waits for it, and a cheap clock for deadlines.
+// Package xsync contains synchronization tools that the standard library lacks: calls
+// that several callers share, a gate that limits what is in progress and can be
+// drained, a context that starts its timer only if something waits for it, and a cheap
+// clock for deadlines.
 package xsync

@@ -10,46 +10,50 @@ import (
 	"time"
 )
 
-// A Gate counts what is in progress, refuses what exceeds its limit, and can be
-// closed and drained. Its methods are safe for concurrent use.
+// A Gate limits the number of members that are inside at once, such as requests in
+// progress. Close admits no further member and waits until all have left. Its methods
+// are safe for concurrent use.
 //
-// It is our own because golang.org/x/sync/semaphore can be neither closed nor drained,
-// and because a request then costs two atomic additions (BenchmarkGate in the root).
+// Unlike golang.org/x/sync/semaphore, a Gate can be closed and drained, and a request
+// that passes it costs only two atomic operations (BenchmarkGate in the root package).
 type Gate struct {
-	limit   int64         // in progress at once; 0 means any number
-	inside  atomic.Int64  // in progress; plus closed if the gate is closed
-	drained chan struct{} // closed when the gate is closed and nothing is in progress
+	limit   int64         // maximum number of members; 0 means no limit
+	inside  atomic.Int64  // number of members, plus the constant closed after Close
+	drained chan struct{} // closed when the gate is closed and has no member
 
-	mu   sync.Mutex
-	long map[*long]struct{} // members that leave only when they are asked to
+	mu      sync.Mutex
+	staying map[*stayingMember]struct{} // members that leave only when they are asked to
 }
 
-// closed is the count of a closed gate that nothing is inside of.
+// closed is the value of Gate.inside if the gate is closed and has no member.
 const closed = math.MinInt64
 
-// A long is a member that was announced with Stay.
-type long struct {
+// A stayingMember is a member for which Stay was called.
+type stayingMember struct {
 	drain, cut func()
 
 	mu   sync.Mutex // guards gone, and is held while one of the functions runs
 	gone bool
 }
 
-func (l *long) call(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.gone {
+func (m *stayingMember) call(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.gone {
 		f()
 	}
 }
 
-// NewGate returns a Gate for at most limit members at once; 0 means any number.
+// NewGate returns a Gate for at most limit members at once; 0 means no limit.
 func NewGate(limit int) *Gate {
-	return &Gate{limit: int64(limit), drained: make(chan struct{}), long: make(map[*long]struct{})}
+	return &Gate{
+		limit: int64(limit), drained: make(chan struct{}), staying: make(map[*stayingMember]struct{}),
+	}
 }
 
-// Enter adds a member, which must call Leave. If it returns false, isClosed reports
-// whether the gate is closed; otherwise the limit is reached.
+// Enter adds a member and returns true; the member must call Leave. If Enter returns
+// false, isClosed reports whether the gate is closed. If it is not closed, the limit is
+// reached.
 func (g *Gate) Enter() (ok, isClosed bool) {
 	for {
 		n := g.inside.Load()
@@ -69,36 +73,37 @@ func (g *Gate) Leave() {
 	}
 }
 
-// Stay announces that a member stays until it is asked to leave. When the gate is
-// closed, drain is called, and cut if the member is still inside at Close's deadline.
-// Both must not block and may be called more than once, but not after stop has
-// returned.
+// Stay announces that a member leaves only when it is asked to. Close calls drain to
+// ask it, and calls cut if the member is still inside when Close's context is done. If
+// the gate is closed already, Stay calls drain itself. Both functions must not block.
+// They may be called more than once, but not after stop has returned.
 func (g *Gate) Stay(drain, cut func()) (stop func()) {
-	l := &long{drain: drain, cut: cut}
+	m := &stayingMember{drain: drain, cut: cut}
 	g.mu.Lock()
-	g.long[l] = struct{}{}
+	g.staying[m] = struct{}{}
 	g.mu.Unlock()
 	if g.inside.Load() < 0 {
-		l.call(drain)
+		m.call(drain)
 	}
 	return func() {
-		l.mu.Lock()
-		l.gone = true
-		l.mu.Unlock()
+		m.mu.Lock()
+		m.gone = true
+		m.mu.Unlock()
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.long, l)
+		delete(g.staying, m)
 	}
 }
 
-// Close lets no further member in, asks those that stay to leave, one after the
-// other within Spread, and waits until all have left. If ctx ends before, it cuts the
-// rest and returns ctx's error without waiting for them. It may be called again.
+// Close admits no further member. It asks the members that called Stay to leave, one
+// after another within the time that Spread returns, and waits until all members have
+// left. If ctx is done first, Close calls cut for the remaining ones that called Stay,
+// and returns ctx's error without waiting for them. Close may be called again.
 func (g *Gate) Close(ctx context.Context) error {
 	for {
 		n := g.inside.Load()
 		if n < 0 {
-			break // it is closed already
+			break // the gate is closed already
 		}
 		if g.inside.CompareAndSwap(n, n+closed) {
 			if n == 0 {
@@ -111,13 +116,13 @@ func (g *Gate) Close(ctx context.Context) error {
 	pause := Spread(ctx, len(staying)) / time.Duration(max(1, len(staying)-1))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for _, l := range staying {
+	for _, m := range staying {
 		select {
 		case <-timer.C:
 			timer.Reset(pause)
-		case <-ctx.Done(): // ask the others at once
+		case <-ctx.Done(): // ask the remaining members without a pause
 		}
-		l.call(l.drain)
+		m.call(m.drain)
 	}
 	select {
 	case <-g.drained:
@@ -129,31 +134,31 @@ func (g *Gate) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	for _, l := range g.members() {
-		l.call(l.cut)
+	for _, m := range g.members() {
+		m.call(m.cut)
 	}
 	return ctx.Err()
 }
 
-// Staying returns the number of members that were announced with Stay.
+// Staying returns the number of members that have called Stay and not stop.
 func (g *Gate) Staying() int { return len(g.members()) }
 
-func (g *Gate) members() []*long {
+func (g *Gate) members() []*stayingMember {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Collect(maps.Keys(g.long))
+	return slices.Collect(maps.Keys(g.staying))
 }
 
 const (
-	// spreadEach is what each member adds to Spread.
+	// spreadEach is the time that each client adds to the result of Spread.
 	spreadEach = 10 * time.Millisecond
-	// maxSpread is the maximum of Spread without a deadline.
+	// maxSpread is the maximum result of Spread for a context without a deadline.
 	maxSpread = 10 * time.Second
 )
 
-// Spread returns the time within which n clients are asked to leave, so that they do
-// not all reconnect at once: 10 ms between two, but no more than half of the time
-// until ctx's deadline, or 10 s if it has none.
+// Spread returns the time over which requests to n clients to leave are spread, so that
+// the clients do not all reconnect at once. It is 10 ms between two clients, but at
+// most half of the time until ctx's deadline, or 10 s if ctx has no deadline.
 func Spread(ctx context.Context, n int) time.Duration {
 	most := maxSpread
 	if deadline, ok := ctx.Deadline(); ok {

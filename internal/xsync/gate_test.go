@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-func TestSpread(t *testing.T) {
+func TestSpreadIs10MsPerClientWithinHalfOfTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct {
 			n             int
-			timeout, want time.Duration // no timeout: no deadline
+			timeout, want time.Duration // a timeout of 0 means no deadline
 		}{
 			{0, 0, 0},
 			{1, 0, 0},
@@ -29,7 +29,7 @@ func TestSpread(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, tc.timeout)
 			}
 			if got := Spread(ctx, tc.n); got != tc.want {
-				t.Errorf("%d clients in %v: %v, want %v", tc.n, tc.timeout, got, tc.want)
+				t.Errorf("Spread for %d clients and a timeout of %v is %v, want %v", tc.n, tc.timeout, got, tc.want)
 			}
 			cancel()
 		}

@@ -9,20 +9,23 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// A Group lets callers that ask for the same thing at the same time share one call. It
-// is our own because golang.org/x/sync/singleflight passes no context: here a call's
-// context ends when all its callers have left, each caller can leave before the call
-// returns, and a call that takes long is not joined any more.
+// A Group lets callers that use the same key at the same time share one call.
+//
+// Unlike a golang.org/x/sync/singleflight Group, it passes a context to the call. This
+// context is canceled when all callers have left. Every caller except the first can
+// leave before the call returns, and JoinWithin keeps new callers from joining a call
+// that takes long.
 type Group[K comparable, V any] struct {
-	// JoinWithin is how long after its start a call can be joined; 0 means until it
-	// returns. A call that takes too long may never return.
+	// JoinWithin is the time after the start of a call during which other callers may
+	// join the call; 0 means that they may join until it returns. A limit protects them
+	// from a call that hangs.
 	JoinWithin time.Duration
 
 	mu    sync.Mutex
 	calls map[K]*call[V]
 }
 
-// A call is one call in progress. Its context ends when all callers have left.
+// A call is one call in progress. Its context is canceled when all callers have left.
 type call[V any] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -33,10 +36,11 @@ type call[V any] struct {
 	err     error
 }
 
-// Do calls fn on the goroutine of the first caller, or waits for the call with the
-// same key that is in progress. All callers receive the same value, which they must
-// not change. If ctx ends, Do returns its error, the first caller's only after fn
-// has returned. A panic of fn is returned as an error to all callers.
+// Do calls fn on the goroutine of the first caller. Another caller with the same key
+// waits for that call if it is in progress. All callers receive the same value, which
+// they must not change. If ctx is done first, Do returns ctx's error; the first caller
+// receives it only after fn has returned. If fn panics, all callers receive the panic
+// as an error.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(context.Context) (V, error)) (value V, err error) {
 	g.mu.Lock()
 	c := g.calls[key]
@@ -78,11 +82,12 @@ func (g *Group[K, V]) run(key K, c *call[V], fn func(context.Context) (V, error)
 		close(c.done)
 	}()
 	defer guard.Recover(&c.err)
-	c.err = errors.New("the call called runtime.Goexit")
+	c.err = errors.New("the shared function called runtime.Goexit")
 	c.value, c.err = fn(c.ctx)
 }
 
-// leave ends the call if no caller is left. Later callers must not join it.
+// leave removes a caller from c. If no caller is left, it cancels c, and later callers
+// start a new call.
 func (g *Group[K, V]) leave(key K, c *call[V]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,17 +8,18 @@ import (
 )
 
 // A Timeout is a context with a deadline for one call. It starts a timer only if
-// something waits for its end. A call that is served from memory only checks Err, and
-// for it context.WithTimeout would take a third of the time of a whole request: see
-// BenchmarkTimeout.
+// something waits for its end. A call that is served from memory only checks Err. For
+// such a call, context.WithTimeout would take a third of the time of a whole request:
+// see BenchmarkTimeout.
 //
-// Its methods are safe for concurrent use.
+// The methods of a Timeout are safe for concurrent use.
 type Timeout struct {
 	parent context.Context
-	ends   time.Duration // on the Clock, and not after the parent's deadline
-	// timer does everything once something waits or asks for the deadline.
+	ends   time.Duration // deadline as a Clock time, not after the parent's; never if there is none
+	// timer is set when something first waits or calls Deadline. From then on it
+	// implements the context.
 	timer    atomic.Pointer[timer]
-	reported atomic.Bool
+	reported atomic.Bool // FirstReport has been called
 }
 
 type timer struct {
@@ -26,11 +27,11 @@ type timer struct {
 	cancel context.CancelFunc
 }
 
-// stopped takes the place of a timer if nothing waited before Stop.
+// stopped is the value of Timeout.timer if nothing waited before Stop.
 var stopped = new(timer)
 
-// WithTimeout returns a context that ends after d, if d is positive, or when parent
-// ends. The caller must call Stop.
+// WithTimeout returns a context that is done when parent is done or, if d is positive,
+// after d. The caller must call Stop.
 func WithTimeout(parent context.Context, d time.Duration) *Timeout {
 	t := &Timeout{parent: parent, ends: never}
 	if d > 0 {
@@ -42,7 +43,7 @@ func WithTimeout(parent context.Context, d time.Duration) *Timeout {
 	return t
 }
 
-// Stop ends the context and releases its resources. Calling it twice is harmless.
+// Stop cancels the context and releases its resources. Further calls have no effect.
 func (t *Timeout) Stop() {
 	if t.timer.CompareAndSwap(nil, stopped) {
 		return
@@ -52,16 +53,16 @@ func (t *Timeout) Stop() {
 	}
 }
 
-// Parent returns the context that t was made from.
+// Parent returns the parent of the context t.
 func (t *Timeout) Parent() context.Context { return t.parent }
 
-// Expired reports whether the time of t is over although its parent has not ended.
+// Expired reports whether the deadline of t has passed and its parent is not done.
 func (t *Timeout) Expired() bool {
 	return t.parent.Err() == nil && errors.Is(t.Err(), context.DeadlineExceeded)
 }
 
-// FirstReport reports whether it is called for the first time, for callers that
-// report an expired Timeout once.
+// FirstReport returns true when it is called for the first time, and false after that.
+// Callers use it to report an expired Timeout only once.
 func (t *Timeout) FirstReport() bool { return !t.reported.Swap(true) }
 
 // Deadline implements [context.Context].
@@ -75,7 +76,7 @@ func (t *Timeout) Deadline() (time.Time, bool) {
 // Done implements [context.Context].
 func (t *Timeout) Done() <-chan struct{} { return t.start().Done() }
 
-// start returns the running timer.
+// start returns the timer, after starting it if necessary.
 func (t *Timeout) start() *timer {
 	for {
 		known := t.timer.Load()
@@ -94,7 +95,7 @@ func (t *Timeout) start() *timer {
 		if t.timer.CompareAndSwap(known, next) {
 			return next
 		}
-		next.cancel() // another goroutine started one first
+		next.cancel() // another goroutine has set a timer first
 	}
 }
 
@@ -105,7 +106,7 @@ func (t *Timeout) Err() error {
 	case timer != nil && timer != stopped:
 		return timer.Err()
 	case timer == stopped, t.parent.Err() != nil, t.ends != never && time.Since(start) >= t.ends:
-		return t.start().Err() // from now on it stays the same
+		return t.start().Err() // the timer makes sure that the error stays the same
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func (t *Timeout) Err() error {
 // Value implements [context.Context].
 func (t *Timeout) Value(key any) any {
 	if timer := t.timer.Load(); timer != nil && timer != stopped {
-		return timer.Value(key) // contexts made from t look for their parent like this
+		return timer.Value(key) // child contexts find the timer's context with a private key
 	}
 	return t.parent.Value(key)
 }

@@ -12,84 +12,84 @@ import (
 
 type key struct{}
 
-// A Timeout must behave like context.WithTimeout, whether or not something waits for
-// its end, directly or through a child context.
+// A Timeout must behave like context.WithTimeout. This must hold if nothing waits for
+// its end, if something waits, and if a child context waits.
 func TestTimeoutBehavesLikeContextWithTimeout(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timeout, parent time.Duration // 0 means none
-		leave, end      time.Duration // when the parent is cancelled, when Stop is called; 0 means never
+		cancel, stop    time.Duration // when the parent is canceled and when Stop is called; 0 means never
 	}{
-		"its time runs out":          {timeout: time.Second},
-		"its parent's time does":     {timeout: time.Minute, parent: time.Second},
-		"its parent's time is later": {timeout: time.Second, parent: time.Minute},
-		"its parent is cancelled":    {timeout: time.Minute, leave: time.Second},
-		"the call is over":           {timeout: time.Minute, end: time.Second},
-		"without a timeout":          {leave: time.Second},
-		"over without a timeout":     {end: time.Second},
-		"only its parent's":          {parent: time.Second},
+		"the timeout passes":                    {timeout: time.Second},
+		"the parent's earlier deadline passes":  {timeout: time.Minute, parent: time.Second},
+		"the parent has a later deadline":       {timeout: time.Second, parent: time.Minute},
+		"the parent is canceled":                {timeout: time.Minute, cancel: time.Second},
+		"Stop is called":                        {timeout: time.Minute, stop: time.Second},
+		"no timeout, the parent is canceled":    {cancel: time.Second},
+		"no timeout, Stop is called":            {stop: time.Second},
+		"no timeout, the parent has a deadline": {parent: time.Second},
 	} {
-		for _, waits := range []string{"nobody", "somebody", "a child"} {
+		for _, waits := range []string{"nothing", "something", "a child context"} {
 			synctest.Test(t, func(t *testing.T) {
 				parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-				leave := cancel
-				defer leave()
+				cancelParent := cancel
+				defer cancelParent()
 				if tc.parent > 0 {
 					parent, cancel = context.WithTimeout(parent, tc.parent)
 					defer cancel()
 				}
 				timeout := WithTimeout(parent, tc.timeout)
-				model, over := context.WithCancel(parent)
+				model, stopModel := context.WithCancel(parent)
 				if tc.timeout > 0 {
-					model, over = context.WithTimeout(parent, tc.timeout)
+					model, stopModel = context.WithTimeout(parent, tc.timeout)
 				}
-				defer over()
+				defer stopModel()
 				defer timeout.Stop()
 				var ctx context.Context = timeout
 				switch waits {
-				case "somebody":
+				case "something":
 					ctx.Done()
-				case "a child":
+				case "a child context":
 					ctx, cancel = context.WithCancel(ctx)
 					defer cancel()
 				}
-				alike := func(when string) {
+				compare := func(when string) {
 					t.Helper()
 					synctest.Wait()
 					if got, want := ctx.Err(), model.Err(); !errors.Is(got, want) || (got == nil) != (want == nil) {
-						t.Errorf("%s, %s waits, %s: %v, want %v", name, waits, when, got, want)
+						t.Errorf("%s, %s waits, %s: Err of the context is %v, want %v", name, waits, when, got, want)
 					}
 					if got, want := timeout.Err(), model.Err(); got != want {
-						t.Errorf("%s, %s waits, %s: %v, want %v", name, waits, when, got, want)
+						t.Errorf("%s, %s waits, %s: Err of the Timeout is %v, want %v", name, waits, when, got, want)
 					}
-					if context.Cause(ctx) != context.Cause(model) {
-						t.Errorf("%s, %s waits, %s: because of %v, want %v", name, waits, when, context.Cause(ctx), context.Cause(model))
+					if got, want := context.Cause(ctx), context.Cause(model); got != want {
+						t.Errorf("%s, %s waits, %s: the cause is %v, want %v", name, waits, when, got, want)
 					}
-					until, known := ctx.Deadline()
-					if also, too := model.Deadline(); known != too || !until.Equal(also) {
-						t.Errorf("%s, %s waits, %s: until %v, want %v", name, waits, when, until, also)
+					got, ok := ctx.Deadline()
+					if want, wantOK := model.Deadline(); ok != wantOK || !got.Equal(want) {
+						t.Errorf("%s, %s waits, %s: the deadline is %v, want %v", name, waits, when, got, want)
 					}
 					if ctx.Value(key{}) != "value" {
-						t.Errorf("%s, %s waits, %s: the values are gone", name, waits, when)
+						t.Errorf("%s, %s waits, %s: the context has lost its value", name, waits, when)
 					}
 				}
-				alike("at first")
-				if tc.leave > 0 {
-					time.AfterFunc(tc.leave, leave)
+				compare("at first")
+				if tc.cancel > 0 {
+					time.AfterFunc(tc.cancel, cancelParent)
 				}
-				if tc.end > 0 {
-					time.AfterFunc(tc.end, func() { timeout.Stop(); over() })
+				if tc.stop > 0 {
+					time.AfterFunc(tc.stop, func() { timeout.Stop(); stopModel() })
 				}
 				time.Sleep(time.Second / 2)
-				alike("before its end")
+				compare("before its end")
 				time.Sleep(time.Second)
-				alike("after its end")
+				compare("after its end")
 				select {
 				case <-timeout.Done():
 				default:
-					t.Errorf("%s, %s waits: not done", name, waits)
+					t.Errorf("%s, %s waits: the Timeout is not done after its end", name, waits)
 				}
 				if !errors.Is(timeout.Err(), model.Err()) {
-					t.Errorf("%s, %s waits: %v when done, want %v", name, waits, timeout.Err(), model.Err())
+					t.Errorf("%s, %s waits: Err is %v when done, want %v", name, waits, timeout.Err(), model.Err())
 				}
 			})
 		}
@@ -103,11 +103,11 @@ func TestErrReportsExpiryWithoutTimer(t *testing.T) {
 		defer timeout.Stop()
 		time.Sleep(time.Second - 1)
 		if err := timeout.Err(); err != nil {
-			t.Errorf("before its end: %v", err)
+			t.Errorf("Err before the deadline is %v, want nil", err)
 		}
 		time.Sleep(time.Nanosecond)
 		if err := timeout.Err(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("at its end: %v", err)
+			t.Errorf("Err at the deadline is %v, want DeadlineExceeded", err)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestTimeoutEndsForAllWaitingGoroutines(t *testing.T) {
 				deadlines[i], _ = timeout.Deadline()
 				<-timeout.Done()
 				if err := timeout.Err(); !errors.Is(err, context.Canceled) {
-					t.Errorf("ended with %v", err)
+					t.Errorf("Err after Stop is %v, want Canceled", err)
 				}
 			})
 		}
@@ -131,10 +131,10 @@ func TestTimeoutEndsForAllWaitingGoroutines(t *testing.T) {
 		wg.Wait()
 		for _, d := range deadlines {
 			if !d.Equal(deadlines[0]) {
-				t.Fatalf("one Deadline returned %v, another %v", deadlines[0], d)
+				t.Fatalf("Deadline returned %v on one goroutine and %v on another", deadlines[0], d)
 			}
 		}
-		timeout.Stop() // a second call is harmless
+		timeout.Stop() // a second call has no effect
 	}
 }
 
@@ -143,13 +143,13 @@ func TestLongTimeoutsDoNotOverflow(t *testing.T) {
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 / 2} {
 		timeout := WithTimeout(t.Context(), d)
 		if err := timeout.Err(); err != nil {
-			t.Errorf("a timeout of %v: %v", d, err)
+			t.Errorf("Err of a timeout of %v is %v at once, want nil", d, err)
 		}
 		if until, _ := timeout.Deadline(); time.Until(until) < 100*365*24*time.Hour {
-			t.Errorf("a timeout of %v ends at %v", d, until)
+			t.Errorf("a timeout of %v has the deadline %v, want one in a century or later", d, until)
 		}
 		if timeout.Err() != nil || time.Until(Deadline(d)) < 100*365*24*time.Hour {
-			t.Errorf("%v is over", d)
+			t.Errorf("a deadline after %v has passed already", d)
 		}
 		timeout.Stop()
 	}
@@ -158,12 +158,12 @@ func TestLongTimeoutsDoNotOverflow(t *testing.T) {
 // BenchmarkDeadline compares Deadline with a read of the current time.
 func BenchmarkDeadline(b *testing.B) {
 	var until time.Time
-	b.Run("from a moment", func(b *testing.B) {
+	b.Run("Deadline", func(b *testing.B) {
 		for b.Loop() {
 			until = Deadline(time.Second)
 		}
 	})
-	b.Run("from now", func(b *testing.B) {
+	b.Run("Now", func(b *testing.B) {
 		for b.Loop() {
 			until = time.Now().Add(time.Second)
 		}
@@ -171,7 +171,7 @@ func BenchmarkDeadline(b *testing.B) {
 	_ = until
 }
 
-// BenchmarkTimeout shows the time saved if no timer is started.
+// BenchmarkTimeout compares a Timeout that starts no timer with context.WithTimeout.
 func BenchmarkTimeout(b *testing.B) {
 	parent, cancel := context.WithCancel(context.Background())
 	defer cancel()
