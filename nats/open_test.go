@@ -159,13 +159,15 @@ func TestOpenRejectsUnsuitableStream(t *testing.T) {
 		want   string
 	}{
 		{"a work queue", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
-			"its retention is WorkQueue"},
-		{"interest", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, "its retention is Interest"},
+			"its retention policy is WorkQueue"},
+		{"interest retention", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+			"its retention policy is Interest"},
 		{"no direct gets", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "it does not allow direct gets"},
 		{"few messages of a subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 },
-			"it limits the messages of each subject"},
+			"it limits the number of messages per subject"},
 		{"rollup", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "it lets one message remove"},
-		{"messages that expire", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, "it lets single messages expire"},
+		{"messages that expire", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
+			"it lets individual messages expire"},
 	} {
 		chain, c := fmt.Sprint("c", i), good
 		c.Name, c.Subjects = chain+"_blocks", []string{chain + ".blocks.>"}
@@ -208,7 +210,7 @@ func TestOpenRejectsStreamWithGaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := natschain.Open(ctx, s.ClientURL(), nil); err == nil ||
-		!strings.Contains(err.Error(), "it has gaps: 1 messages were deleted from its middle") {
+		!strings.Contains(err.Error(), "it has gaps (deleted messages: 1)") {
 		t.Errorf("got error %v, want one about gaps", err)
 	}
 }

@@ -90,8 +90,8 @@ func TestPruneReportsDenyPurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := writer(t, open(t, s.ClientURL(), nil)).Prune(ctx, ""); err == nil ||
-		!strings.Contains(err.Error(), "the stream denies purging") {
-		t.Errorf("got error %v, want that the stream denies purging", err)
+		!strings.Contains(err.Error(), "the stream does not allow purging") {
+		t.Errorf("Prune: got error %v, want one that the stream does not allow purging", err)
 	}
 }
 
