@@ -171,8 +171,8 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.RemoveStray(ctx, 7); err == nil ||
-		!strings.Contains(err.Error(), "message 7 of the stream is a block: it is not removed") {
-		t.Errorf("RemoveStray of a block: got error %v, want that it is a block", err)
+		!strings.Contains(err.Error(), "cannot remove message 7 of the stream, because it is a block") {
+		t.Errorf("RemoveStray of a block: got error %v, want one that message 7 is a block", err)
 	}
 	listed := map[uint64]bool{}
 	for m, err := range b.StrayMessages(ctx) {
