@@ -69,7 +69,7 @@ func TestFollowReportsReplacedStream(t *testing.T) {
 			err = r.ends(patience)
 		}
 		if err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
-			t.Errorf("new stream with %d blocks: Follow ended with error %v, want one that the stream was created again",
+			t.Errorf("new stream with %d blocks: Follow ended with error %v, want that the stream was created again",
 				size, err)
 		}
 		follow(t, b, old[199].Cursor).expect(other[:3])
