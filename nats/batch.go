@@ -186,12 +186,13 @@ func (b *Backend) readBefore(ctx context.Context, messages []stored) ([]stored, 
 	}
 }
 
-// shardBlocks returns at most the first most blocks with sequence numbers in [from, end)
-// that q selects. It reads only messages of that workchain or shard, so it cannot check
-// that each block names its predecessor. It compares a message with its neighbors in the
-// stream only if the message is out of order, does not match q, or is the last one.
+// shardBlocks returns the blocks with sequence numbers in [from, end) that q selects, but at
+// most the first limit of them. It reads only messages of that workchain or shard, so it
+// cannot check that each block names its predecessor. It compares a message with its
+// neighbors in the stream only if the message is out of order, does not match q, or is the
+// last one.
 func (b *Backend) shardBlocks(
-	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, most int,
+	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, limit int,
 ) ([]stored, error) {
 	var got []stored
 	drop := func() error { // drops the last message of got if it is not a block
@@ -201,7 +202,7 @@ func (b *Backend) shardBlocks(
 		}
 		return err
 	}
-	err := b.read(ctx, b.names.filter(q), from, end, most, func(messages []stored) (int, error) {
+	err := b.read(ctx, b.names.filter(q), from, end, limit, func(messages []stored) (int, error) {
 		for _, s := range messages {
 			if s.bad != nil {
 				b.strays.report(b, s.seq, s.bad)
@@ -223,17 +224,17 @@ func (b *Backend) shardBlocks(
 				}
 			}
 		}
-		if len(got) >= most {
+		if len(got) >= limit {
 			if err := drop(); err != nil {
 				return 0, err
 			}
 		}
-		return most - len(got), nil
+		return limit - len(got), nil
 	})
-	if err == nil && len(got) > 0 && len(got) < most {
+	if err == nil && len(got) > 0 && len(got) < limit {
 		err = drop()
 	}
-	return got[:min(len(got), most)], err
+	return got[:min(len(got), limit)], err
 }
 
 // count returns the approximate number of messages of a subject whose sequence numbers are

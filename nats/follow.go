@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	heartbeat = time.Second // interval of an idle consumer's heartbeats; it fails after two missed ones
+	heartbeat = time.Second // interval of an idle consumer's heartbeats; two missed ones count as a failure
 	// If no message arrives during a probeInterval, Follow requests the newest message of the stream. If the
 	// consumer does not deliver that message during another probeInterval, Follow replaces the consumer.
 	probeInterval    = 3 * time.Second

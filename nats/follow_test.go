@@ -211,7 +211,7 @@ func TestReadsFailOnDeadConnection(t *testing.T) {
 		select {
 		case err := <-asked:
 			if err == nil {
-				t.Errorf("%s on a dead connection: got no error, want one", what)
+				t.Errorf("%s on a dead connection: got no error, want an error", what)
 			}
 		case <-time.After(patience):
 			t.Errorf("%s on a dead connection: got no response within %v, want an error", what, patience)
@@ -236,7 +236,7 @@ func TestWriterRecoversFromDeadConnection(t *testing.T) {
 		t.Errorf("Append on a dead connection: got %v after %v, want an error in time", err, time.Since(start))
 	}
 	if err := w.SetBalance(ctx, chaingql.Address{}, nil); err == nil {
-		t.Error("SetBalance to nil: got no error, want one")
+		t.Error("SetBalance to nil: got no error, want an error")
 	}
 	resume()
 	inTime()
@@ -291,7 +291,7 @@ func TestCloseEndsRunningCalls(t *testing.T) {
 		select {
 		case e := <-ended:
 			if e.err == nil {
-				t.Errorf("%s: got no error after Close, want one", e.name)
+				t.Errorf("%s: got no error after Close, want an error", e.name)
 			}
 			delete(calls, e.name)
 		case <-late:
@@ -319,6 +319,6 @@ func TestFollowAndLaterCallsFailAfterClose(t *testing.T) {
 		t.Errorf("Blocks after Close: got error %v after %v, want an error at once", err, time.Since(start))
 	}
 	if err := follow(t, b, "").ends(patience); err == nil {
-		t.Error("Follow after Close: got no error, want one")
+		t.Error("Follow after Close: got no error, want an error")
 	}
 }

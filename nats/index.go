@@ -14,8 +14,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// The block index tells which blocks of the block stream belong to which shard. With it,
-// a page of a shard with few blocks needs no search by subject. Such a search is expensive,
+// The block index lists the blocks of each shard in the block stream. With the index, a
+// page of a shard with few blocks needs no search by subject. Such a search is expensive,
 // because the server counts all matching messages in the rest of the stream. The index is
 // a tree, which has a stream of its own, <chain>_index:
 //
@@ -42,8 +42,8 @@ const (
 // width returns the number of messages that a node of the given level covers.
 func width(level int) uint64 { return leafSize << (fanBits * level) }
 
-// A node is a node of the block index. Its shard names have the form <workchain>.<shard in
-// 16 hex digits>.
+// A node is one node of the tree that forms the block index. Its shard names have the form
+// <workchain>.<shard in 16 hex digits>.
 type node struct {
 	// Blocks lists all blocks in the node's range, ascending, by shard name. It omits the
 	// shards in Many.

@@ -102,8 +102,8 @@ func TestLongPageDoesNotEndWithStrayMessage(t *testing.T) {
 	}
 }
 
-// TestStrayMessageIsSkippedIfOldest deletes all blocks before a stray message, as MaxAge does.
-func TestStrayMessageIsSkippedIfOldest(t *testing.T) {
+// TestOldestMessageIsSkippedIfStray deletes all blocks before a stray message, as MaxAge does.
+func TestOldestMessageIsSkippedIfStray(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 80)
 	b := open(t, s.ClientURL(), (&logbook{}).options())
 	w := writer(t, b)
@@ -165,7 +165,7 @@ func TestIdleFollowKeepsItsConsumer(t *testing.T) {
 	before := consumers()
 	time.Sleep(10500 * time.Millisecond)
 	if after := consumers(); len(before) != 1 || !slices.Equal(before, after) {
-		t.Errorf("consumers after 10.5 s: got %v, want one, the same as before: %v", after, before)
+		t.Errorf("got consumers %v after 10.5 s, want the same single consumer as before: %v", after, before)
 	}
 	if err := w.Append(ctx, all[10:]...); err != nil {
 		t.Fatal(err)

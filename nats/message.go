@@ -12,8 +12,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A message is the JSON payload of a message that contains a block. The workchain and the
-// shard of the block are in the message's subject:
+// A message is the JSON payload of a message in the block stream. It describes one block,
+// except for its workchain and shard, which are in the subject of the message:
 // <chain>.blocks.<workchain>.<shard in 16 hex digits>.
 type message struct {
 	Cursor chaingql.Cursor `json:"cursor"`
@@ -26,7 +26,8 @@ type message struct {
 	Time  time.Time        `json:"time"`
 }
 
-// A stored is a message of the stream that was decoded as a block.
+// A stored value describes a message of the block stream and the block that was decoded from
+// the message.
 type stored struct {
 	seq   uint64
 	prev  *chaingql.Cursor // nil if the message does not contain a prev

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A life applies random events to a stored chain. It records which blocks the chain must contain after
-// these events.
-type life struct {
+// A randomChain applies random events to a stored chain and records which blocks the chain must then
+// contain.
+type randomChain struct {
 	t      *testing.T
 	s      *broker
 	rng    *rand.Rand
@@ -28,7 +28,7 @@ type life struct {
 }
 
 // with opens another Backend and calls do with a Writer of it.
-func (l *life) with(do func(ctx context.Context, w *natschain.Writer) error) {
+func (l *randomChain) with(do func(ctx context.Context, w *natschain.Writer) error) {
 	l.t.Helper()
 	b := open(l.t, l.s.ClientURL(), l.opts)
 	defer b.Close()
@@ -37,7 +37,7 @@ func (l *life) with(do func(ctx context.Context, w *natschain.Writer) error) {
 	}
 }
 
-func (l *life) append(n int) {
+func (l *randomChain) append(n int) {
 	l.t.Helper()
 	l.events = append(l.events, fmt.Sprintf("append %d blocks", n))
 	l.with(func(ctx context.Context, w *natschain.Writer) error {
@@ -50,7 +50,7 @@ func (l *life) append(n int) {
 	l.stored += n
 }
 
-func (l *life) stream() jetstream.Stream {
+func (l *randomChain) stream() jetstream.Stream {
 	l.t.Helper()
 	s, err := raw(l.t, l.s.ClientURL()).Stream(context.Background(), "chain_blocks")
 	if err != nil {
@@ -59,7 +59,7 @@ func (l *life) stream() jetstream.Stream {
 	return s
 }
 
-func (l *life) step(backUp, restore func()) {
+func (l *randomChain) step(backUp, restore func()) {
 	l.t.Helper()
 	switch k := l.rng.IntN(14); {
 	case k >= 12 && l.stored-l.floor > 60: // messages expire
@@ -113,7 +113,7 @@ func TestPagesAreCorrectAfterRandomEvents(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			l := &life{
+			l := &randomChain{
 				t: t, s: newBroker(t), rng: rand.New(rand.NewPCG(seed, 7)), opts: (&logbook{}).options(),
 				all: numbered(1, 3000),
 			}
@@ -131,7 +131,7 @@ func TestPagesAreCorrectAfterRandomEvents(t *testing.T) {
 	}
 }
 
-func (l *life) expect(name string, b *natschain.Backend) {
+func (l *randomChain) expect(name string, b *natschain.Backend) {
 	l.t.Helper()
 	blocks, master := l.all[l.floor:l.stored], int32(-1)
 	at := blocks[l.rng.IntN(len(blocks))].Cursor

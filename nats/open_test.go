@@ -123,7 +123,7 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			err := errs[i]
 			if err == nil {
-				t.Fatal("Open returned no error, want one")
+				t.Fatal("Open returned no error, want an error")
 			}
 			if !strings.HasPrefix(err.Error(), "natschain: ") || !strings.Contains(err.Error(), row.want) ||
 				strings.Contains(err.Error(), "\n") {
@@ -146,7 +146,7 @@ func expectUnsuitable(t *testing.T, s *broker, chain string, c jetstream.StreamC
 		&natschain.Options{Chain: chain, Create: &natschain.Storage{}})
 	if err == nil {
 		b.Close()
-		t.Errorf("%s: Open returned no error, want one", name)
+		t.Errorf("%s: Open returned no error, want an error", name)
 	} else if !strings.Contains(err.Error(), want) {
 		t.Errorf("%s: got error %q, want one that contains %q", name, err, want)
 	}
@@ -248,8 +248,8 @@ func TestBackendReturnsNoWriterIfNoStreamAcceptsBlocks(t *testing.T) {
 	}
 	b := open(t, s.ClientURL(), nil)
 	_, err := b.Writer(ctx)
-	if err == nil || !strings.Contains(err.Error(), "no stream accepts messages to chain.blocks.") {
-		t.Errorf("Backend.Writer: got error %v, want one that no stream accepts the messages", err)
+	if err == nil || !strings.Contains(err.Error(), "no stream accepts messages with the subject chain.blocks.") {
+		t.Errorf("Backend.Writer: got error %v, want one about a missing stream", err)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestREADMEConfigurationRestrictsPublishing(t *testing.T) {
 	follow(t, host, "").expect(all[:20])
 
 	if _, err := nats.Connect(s.ClientURL()); err == nil {
-		t.Error("a client without a user could connect, want an error")
+		t.Error("Connect without a user: got no error, want an error")
 	}
 	for _, forbidden := range []struct{ user, subject string }{
 		{"host", subjectOf(&all[0])}, {"host", "chain.blocks.readme"}, {"host", "$KV.chain_balances.x"},

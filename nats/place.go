@@ -20,8 +20,8 @@ type place struct {
 	tooOld    bool            // whether blocks after the cursor may have been removed
 }
 
-// end returns the exclusive upper bound of the sequence numbers of the blocks before c. The
-// place of c must be p.
+// end returns the exclusive upper bound of the sequence numbers of the blocks before the
+// cursor c. The receiver p must be the place of c.
 func (p place) end(c chaingql.Cursor) uint64 {
 	if p.cursor == c {
 		return p.seq

@@ -113,10 +113,10 @@ func (h *fakeStream) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
 	}})
 }
 
-// TestPageDetectsReplacedStreamThatGrows replaces the stream during a read. The new stream is empty when
+// TestPageIsCorrectIfStreamIsReplacedDuringRead replaces the stream during a read. The new stream is empty when
 // the Backend requests the message of its cursor. At the next request, it has a message with that
 // sequence number. Each response alone looks as if the stream were still the old one.
-func TestPageDetectsReplacedStreamThatGrows(t *testing.T) {
+func TestPageIsCorrectIfStreamIsReplacedDuringRead(t *testing.T) {
 	b, h := newFakeStream(t)
 	all := blocks(20)
 	h.Lock()

@@ -69,7 +69,7 @@ func TestFollowReportsReplacedStream(t *testing.T) {
 			err = r.ends(patience)
 		}
 		if err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
-			t.Errorf("new stream with %d blocks: Follow ended with error %v, want that the stream was created again",
+			t.Errorf("new stream with %d blocks: Follow ended with error %v, want one about a new stream",
 				size, err)
 		}
 		follow(t, b, old[199].Cursor).expect(other[:3])
@@ -80,9 +80,9 @@ func TestFollowReportsReplacedStream(t *testing.T) {
 	}
 }
 
-// TestFollowFromFutureCursorHandlesReplacedStream follows from a cursor that is after the newest block.
+// TestFollowFromFutureCursorYieldsBlocksOfNewStream follows from a cursor that is after the newest block.
 // Then it replaces the stream with one that begins after that cursor. Follow must yield its first block.
-func TestFollowFromFutureCursorHandlesReplacedStream(t *testing.T) {
+func TestFollowFromFutureCursorYieldsBlocksOfNewStream(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(40), context.Background()
 	if err := writer(t, b).Append(ctx, all[:5]...); err != nil {
@@ -130,9 +130,9 @@ func TestFollowFromFutureCursorHandlesReplacedStream(t *testing.T) {
 	}
 }
 
-// TestPagesAndWritersDetectReplacedStream replaces the stream while no Follow runs that would detect it.
+// TestPagesAndWritersAreCorrectAfterStreamIsReplaced replaces the stream while no Follow runs that would detect it.
 // The caches of the Backend and the Writer are then wrong, because all sequence numbers have changed.
-func TestPagesAndWritersDetectReplacedStream(t *testing.T) {
+func TestPagesAndWritersAreCorrectAfterStreamIsReplaced(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
 	w := writer(t, b)
@@ -162,9 +162,9 @@ func TestPagesAndWritersDetectReplacedStream(t *testing.T) {
 	expectStored(t, open(t, s.ClientURL(), nil), all[55:150])
 }
 
-// TestPageBeforeCursorDetectsReplacedStream replaces the stream with one that begins with earlier blocks,
+// TestPageBeforeCursorIsCorrectAfterStreamIsReplaced replaces the stream with one that begins with earlier blocks,
 // so that each block has a higher sequence number than before.
-func TestPageBeforeCursorDetectsReplacedStream(t *testing.T) {
+func TestPageBeforeCursorIsCorrectAfterStreamIsReplaced(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
 	if err := writer(t, b).Append(ctx, all[50:150]...); err != nil {

@@ -125,10 +125,10 @@ func TestWriterAppendsLostBlocksAgain(t *testing.T) {
 	expectPages(t, open(t, s.ClientURL(), nil), all[:320], []chaingql.BlocksQuery{{First: 1000}, {Last: 5}})
 }
 
-// TestBlocksWithNumbersOfLostStraysAreRead lets a Backend read stray messages. Then the stream is
+// TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead lets a Backend read stray messages. Then the stream is
 // restored from a backup without these messages, and new blocks receive their sequence numbers. The
 // Backend must not skip these blocks.
-func TestBlocksWithNumbersOfLostStraysAreRead(t *testing.T) {
+func TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int  // number of blocks that are appended after the strays, before the restore
 		stray  bool // whether another stray is published after the restore

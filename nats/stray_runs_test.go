@@ -46,9 +46,9 @@ func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.B
 	}
 }
 
-// TestLinkedStrayMessagesAreSkipped publishes stray messages after the newest block. Each of them names
+// TestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages after the newest block. Each of them names
 // the one before it. They may come from another chain, from an older part of the chain or from an attacker.
-func TestLinkedStrayMessagesAreSkipped(t *testing.T) {
+func TestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	unlinked, highest := chaingql.Cursor("0999"), chaingql.Block{Shard: 1 << 63, Cursor: "ffffffffffffffff0"}
 	above := highest
@@ -112,15 +112,15 @@ func TestLinkedStrayMessagesAreSkipped(t *testing.T) {
 				expectStored(t, open(t, s.ClientURL(), (&logbook{}).options()), all)
 			}
 			if err := b.RemoveStray(ctx, 40); err == nil {
-				t.Error("RemoveStray of a block: got no error, want one")
+				t.Error("RemoveStray of a block: got no error, want an error")
 			}
 		})
 	}
 }
 
-// TestLinkedStrayMessagesAreSkippedIfOldest publishes stray messages, each of which names the one before
+// TestOldestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages, each of which names the one before
 // it. Then it removes all blocks before them, as MaxAge does.
-func TestLinkedStrayMessagesAreSkippedIfOldest(t *testing.T) {
+func TestOldestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	for _, row := range []struct {
 		name string

@@ -93,7 +93,7 @@ func (b *Backend) checkWrite(ctx context.Context, subject string) error {
 	case hasCode(err, wrongLastSequence):
 		return nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("natschain: no stream accepts messages to %s", subject)
+		return fmt.Errorf("natschain: no stream accepts messages with the subject %s", subject)
 	case err == nil:
 		err = errors.New("the stream stored a message with a wrong expected sequence number")
 	}
@@ -102,8 +102,8 @@ func (b *Backend) checkWrite(ctx context.Context, subject string) error {
 
 // Append appends blocks in ascending order of their cursors. The cursor of a new block must
 // be higher than the cursors of all blocks that the chain ever contained. An indexer may
-// repeat blocks: Append skips blocks that are stored already or were pruned. If a stored
-// block differs from the block with the same cursor, Append returns [ErrConflict].
+// repeat blocks: Append skips blocks that are stored already or were pruned. Append returns
+// [ErrConflict] if the chain contains a different block with the same cursor.
 //
 // Append rejects a block whose cursor is implausibly high. This is the case if the number
 // at the beginning of the cursor exceeds that of the previous block by more than 16,777,216
@@ -184,7 +184,8 @@ func (w *Writer) checkDistance(blocks []chaingql.Block) error {
 }
 
 // countStored returns how many blocks at the beginning of blocks are already stored. It
-// returns ErrConflict if a stored block is different or if the others would leave a gap.
+// returns ErrConflict if a stored block is different, or if the remaining blocks would leave
+// a gap in the chain.
 func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int, error) {
 	looked := w.tail == nil
 	for begun := time.Now(); w.tail == nil; {
@@ -261,7 +262,8 @@ func (w *Writer) ownRunBefore(c chaingql.Cursor) []chaingql.Cursor {
 	return w.ownRun[:max(0, slices.Index(w.ownRun, c))]
 }
 
-// upTo returns the number of blocks whose cursors are not after c.
+// upTo returns the number of blocks whose cursors are not after c. The blocks must be in
+// cursor order.
 func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	n, found := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
 		return strings.Compare(string(b.Cursor), string(c))
@@ -272,8 +274,9 @@ func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	return n
 }
 
-// compare returns an error if the stream contains other blocks instead of blocks. It returns
-// false if the stream ends before the last of blocks.
+// compare checks that the stream contains the given blocks. It returns an error if the stream
+// contains a different block in place of one of them. It returns false if the stream ends
+// before the last one.
 func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) (there bool, err error) {
 	if len(blocks) == 0 {
 		return true, nil

@@ -310,7 +310,7 @@ func TestBlocksAndBalancesOfOtherProgramsAreRead(t *testing.T) {
 	put("$KV.chain_balances.0_"+strings.Repeat("0f", 32), "12.5")
 	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil ||
 		!strings.Contains(err.Error(), "is not a non-negative integer") {
-		t.Errorf("Balance of 12.5: got error %v, want one that it is not an integer", err)
+		t.Errorf("Balance of 12.5: got error %v, want one that says that it is not an integer", err)
 	}
 	put("$KV.chain_balances.0_"+strings.Repeat("0f", 32), strings.Repeat("9", 500_000))
 	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil || len(err.Error()) > 300 {
@@ -342,7 +342,7 @@ func TestSetBalanceRejectsNilAndNegativeBalances(t *testing.T) {
 	for _, nano := range []*big.Int{nil, big.NewInt(-1)} {
 		if err := w.SetBalance(context.Background(), chaingql.Address{}, nano); err == nil ||
 			!strings.Contains(err.Error(), "is not a non-negative integer") {
-			t.Errorf("SetBalance to %v: got error %v, want one that it is not a non-negative integer", nano, err)
+			t.Errorf("SetBalance to %v: got error %v, want one about a non-negative integer", nano, err)
 		}
 	}
 }
