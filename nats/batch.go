@@ -265,13 +265,13 @@ func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int)
 var errTorn = errors.New("the server's response is incomplete")
 
 func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []stored, all int, err error) {
-	inbox, answers := b.nc.NewInbox(), make(chan *nats.Msg, n+1) // nats.go would allocate 512 kB
+	inbox, answers := b.nc.NewInbox(), make(chan *nats.Msg, n+1) // a channel of nats.go would take 512 kB
 	sub, err := b.nc.ChanSubscribe(inbox, answers)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED) // the response then ends early
+	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED) // after that, the rest of a response is lost
 	defer b.nc.RemoveStatusListener(lost)
 	if err := b.nc.PublishRequest("$JS.API.DIRECT.GET."+b.names.stream, inbox, ask); err != nil {
 		return nil, 0, err
