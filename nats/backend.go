@@ -10,24 +10,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A Backend serves a chain that is stored in one stream and one bucket. [Open]
-// creates one. Its methods may be called concurrently.
+// A Backend implements [chaingql.Backend] for a chain in NATS JetStream: it reads
+// blocks from a stream and balances from a key-value bucket. [Open] returns a Backend.
+// Its methods may be called concurrently.
 type Backend struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
-	opts   Options // in force
+	opts   Options // with defaults applied
 	names  names
 	places placeCache
 	nodes  nodeCache
 
 	strays   strays
 	survey   survey
-	opened   atomic.Bool // Open has surveyed the newest messages
+	opened   atomic.Bool // whether Open has surveyed the newest messages
 	searches searchQueue
-	slow     atomic.Int32 // slow pages in progress
+	slow     atomic.Int32 // number of slow pages in progress; see isSlow
 }
 
-// A semaphore admits one call at a time.
+// A semaphore admits one call at a time. A waiting call gives up when its context is done.
 type semaphore chan struct{}
 
 func (s semaphore) acquire(ctx context.Context) error {
@@ -41,15 +42,16 @@ func (s semaphore) acquire(ctx context.Context) error {
 
 func (s semaphore) release() { <-s }
 
-// maxWaitingSearches is the number of searches that may wait for the running one. A
-// Handler has 64 calls in flight by default (InFlight); searches may take a part of
-// them only.
+// maxWaitingSearches is the maximum number of searches that may wait while another search
+// runs. By default, a Handler has at most 64 Backend calls in flight (Limits.InFlight).
+// Searches must not occupy all of them.
 const maxWaitingSearches = 16
 
-var errTooManySearches = errors.New("too many searches for blocks of a shard: retry later, " +
-	"or let a Writer create the index")
+var errTooManySearches = errors.New("too many searches by shard or other slow reads are in progress: " +
+	"retry later, or let a Writer create the block index")
 
-// A searchQueue admits one call at a time and rejects calls if maxWaitingSearches wait.
+// A searchQueue admits one search at a time. While maxWaitingSearches searches wait, it
+// rejects further ones.
 type searchQueue struct {
 	running  semaphore
 	admitted chan struct{}
@@ -77,12 +79,13 @@ func (q searchQueue) release() {
 	<-q.admitted
 }
 
-// maxSlowPages is the number of slow pages that may be read during a search, which
-// delays every request for blocks. It is about half of a Handler's calls in flight.
+// maxSlowPages is the maximum number of slow pages that may be read at the same time while
+// a search runs. It exists because a search delays every request for blocks. It is about
+// half of the 64 Backend calls that a Handler may have in flight by default.
 const maxSlowPages = 2 * (1 + maxWaitingSearches)
 
-// admitSlow counts a slow page until leave is called. It returns an error if a search
-// runs and there are too many.
+// admitSlow counts a slow page as in progress until leave is called. It returns an error
+// if a search is running and maxSlowPages slow pages are already in progress.
 func (b *Backend) admitSlow() (leave func(), err error) {
 	leave = func() { b.slow.Add(-1) }
 	if b.slow.Add(1) > maxSlowPages && len(b.searches.admitted) > 0 {
@@ -92,8 +95,8 @@ func (b *Backend) admitSlow() (leave func(), err error) {
 	return leave, nil
 }
 
-// isSlow reports whether a page may need many requests: it has a cursor whose place is
-// not cached, or a filter without a cursor.
+// isSlow reports whether the page that q asks for may need many requests. It may if q has
+// a cursor whose place is not cached, or if q has a filter but no cursor.
 func (b *Backend) isSlow(q chaingql.BlocksQuery) bool {
 	cursors := 0
 	for _, c := range []chaingql.Cursor{q.After, q.Before} {
@@ -113,14 +116,14 @@ var (
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
 )
 
-// Open connects to the server at url. The url may list several servers, separated by
-// commas: the first that responds is used. An empty url means [nats.DefaultURL].
+// Open connects to a NATS server and returns a Backend. The url may list several servers,
+// separated by commas; Open uses one that responds. An empty url means [nats.DefaultURL].
 //
-// Open returns an error of one line, without the URL, if the server is too old or has
-// no JetStream, if the stream or the bucket does not exist (see [Options].Create) or
-// has unsuitable settings, or if a permission to read them is missing. The context
-// applies to Open only. The Backend has its own connection: call Close if it is no
-// longer used.
+// Open returns an error if the server is too old or does not have JetStream enabled, if
+// the stream or the bucket does not exist (see [Options].Create) or has unsuitable
+// settings, or if a permission to read them is missing. The error text has one line and
+// does not contain the URL. The context limits only the call of Open. The Backend has its
+// own connection: call Close when you no longer need the Backend.
 func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -153,25 +156,25 @@ func newBackend(nc *nats.Conn, o Options) *Backend {
 	}
 }
 
-// Close ends every Follow and every running call, and closes the connection. Shut
-// down the Handler first. A second Close does nothing.
+// Close closes the connection. All running calls, including Follow, end with an error.
+// Shut down the Handler before you call Close. A second call does nothing.
 func (b *Backend) Close() { b.nc.Close() }
 
-// reset drops everything that was learned about the stream. It is called if the
-// stream was replaced by another one.
+// reset drops everything that is cached about the stream. It is called if the stream was
+// replaced with another one or may have lost messages.
 func (b *Backend) reset() {
 	b.forget()
 	b.survey.forget()
 	b.strays.forget()
 }
 
-// forget drops the cached places of cursors and nodes of the index.
+// forget drops the cached places of cursors and the cached index nodes.
 func (b *Backend) forget() {
 	b.places.forget()
 	b.nodes.forget("")
 }
 
-// info returns the state of a stream, from its leader.
+// info requests the state of a stream from the stream's leader.
 func (b *Backend) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
 	err = b.retry(ctx, func(ctx context.Context) error {
 		s, err := b.js.Stream(ctx, stream)

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Balance returns an account's balance, or [chaingql.ErrNotFound] if the bucket does
-// not contain the account.
+// Balance returns the balance of an account in nano-units, or [chaingql.ErrNotFound] if
+// the bucket does not contain the account.
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	f, found, err := b.get(ctx, b.names.balances, getRequest{Last: b.names.balanceSubject(&addr)})
 	switch {
@@ -29,20 +29,23 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 	}
 	if !ok || nano.Sign() < 0 {
 		return nil, failed("read balance",
-			fmt.Errorf("the value %.80q of %v is not a number of nano-units", f.Message.Data, addr))
+			fmt.Errorf("the stored value %.80q of account %v is not a non-negative integer of at most %d digits",
+				f.Message.Data, addr, maxDigits))
 	}
 	return nano, nil
 }
 
-// maxDigits is far above any balance. It bounds the time to parse a value: a number
-// of a million digits takes long.
+// maxDigits is the maximum number of digits of a stored balance, far above any real one.
+// It limits the time that parsing takes, which is long for a million digits.
 const maxDigits = 1000
 
-// concurrentBalances is the maximum number of concurrent requests of one Balances call.
+// concurrentBalances is the maximum number of requests that one Balances call has in
+// flight at a time.
 const concurrentBalances = 64
 
-// Balances returns the balances of accounts, nil for accounts that the bucket does
-// not contain. It sends the requests concurrently.
+// Balances returns the balances of several accounts in nano-units. The balance of an
+// account that the bucket does not contain is nil. Balances sends its requests
+// concurrently.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -69,21 +72,22 @@ func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*bi
 	return all, nil
 }
 
-// SetBalance sets the balance of an account, in nano-units. An account with a balance of
-// zero exists.
+// SetBalance sets the balance of an account, in nano-units. Unlike an account whose
+// balance was never set, an account with the balance 0 exists.
 func (w *Writer) SetBalance(ctx context.Context, addr chaingql.Address, nano *big.Int) error {
 	return w.SetBalances(ctx, map[chaingql.Address]*big.Int{addr: nano})
 }
 
-// SetBalances is SetBalance for many accounts. On error some may be set. The last call
-// for an account wins, so only one process at a time should write an account.
+// SetBalances sets the balances of several accounts, in nano-units. After an error, some
+// of them may be set. If several calls set the balance of an account, the last one wins,
+// so only one process at a time should write an account.
 func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]*big.Int) error {
 	left := make([]*nats.Msg, 0, len(balances))
 	for addr, nano := range balances {
 		if nano == nil || nano.Sign() < 0 {
-			return fmt.Errorf("natschain: balance %v of %v is not a number of nano-units", nano, addr)
+			return fmt.Errorf("natschain: balance %v of account %v is not a non-negative integer", nano, addr)
 		}
-		// With an id, the server stores a message once, even if it is sent again.
+		// Because of its ID, the server stores a message only once, even if it is sent again.
 		left = append(left, &nats.Msg{Subject: w.b.names.balanceSubject(&addr), Data: []byte(nano.String()),
 			Header: nats.Header{jetstream.MsgIDHeader: {nuid.Next()}}})
 	}

@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	maxSeq     = math.MaxUint64 // after every message
-	batchBytes = 4 << 20        // maximum size of a batch: messages that are not blocks may be large
+	maxSeq     = math.MaxUint64 // greater than every sequence number
+	batchBytes = 4 << 20        // maximum size of a batch, needed because stray messages may be large
 )
 
-// read passes the messages of a subject with numbers in [from, end) to take, which
-// returns how many more it wants. If a batch contained nothing useful, read doubles
-// the size of the next one. Messages that are known not to be blocks are skipped.
+// read reads the messages of a subject with sequence numbers in [from, end) in batches. It
+// passes each batch to take, which returns how many more messages it wants. If a batch
+// contained nothing useful, read doubles the size of the next one. If subject matches all
+// messages, read skips known strays.
 //
 // Any replica of the stream may respond, and a replica may lag behind the leader. A
-// response is therefore complete only if it reaches end, has the requested length,
-// or the leader has no more messages.
+// response is therefore complete only if it reaches end, if it has the requested length,
+// or if the leader has no more messages.
 func (b *Backend) read(
 	ctx context.Context, subject string, from, end uint64, want int, take func([]stored) (int, error),
 ) error {
@@ -76,16 +77,16 @@ func (b *Backend) read(
 	}
 }
 
-// chain returns the blocks with numbers in [from, end), at most limit of them from
-// the lowest on. If at is not nil, they follow that place. Otherwise they begin with
-// the first message that is known to be a block or that another message names; if
-// no message names another one, chain returns no blocks.
+// chain returns the blocks with sequence numbers in [from, end), but at most the first
+// limit of them. If at is not nil, the blocks follow the block at that place. Otherwise
+// they begin with the first message that is known to be a block or that another message
+// names as its predecessor. If there is no such message, chain returns no blocks.
 func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit int) ([]stored, error) {
 	var (
 		l     *linker
-		early []stored // messages read before the beginning of the chain is known
+		early []stored // messages read before the beginning of the chain was known
 		got   []stored
-		want  = limit + 1 // one more, which confirms the first
+		want  = limit + 1 // one message more, which confirms that the first one is a block
 	)
 	if at != nil {
 		l, want = &linker{b: b, at: *at, seen: from - 1}, limit
@@ -136,8 +137,9 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit 
 	})
 	if l == nil && err == nil && len(early) > 0 {
 		var oldest stored
-		if oldest, _, err = b.block(ctx, getRequest{Seq: 1, Next: b.names.all()}); err == nil && oldest.seq == early[0].seq {
-			if l, err = b.linksAt(ctx, early); err == nil { // the chain may consist of one block
+		oldest, _, err = b.block(ctx, getRequest{Seq: 1, Next: b.names.all()})
+		if err == nil && oldest.seq == early[0].seq {
+			if l, err = b.linksAt(ctx, early); err == nil { // the chain may consist of a single block
 				err = add(early)
 			}
 		}
@@ -146,12 +148,12 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit 
 		err = b.checkGap(ctx, *l)
 	}
 	if _, seen := b.survey.snapshot(); err == nil && l != nil && l.seen > seen+window {
-		_, _, _, err = b.tail(ctx) // so that the next page skips the strays among them
+		_, _, _, err = b.tail(ctx) // extends the survey, so that the next page skips the strays among these messages
 	}
 	switch {
 	case errors.Is(err, errMissing):
 		return nil, failed("read blocks", b.missingError(ctx, l.at))
-	case errors.Is(err, errForked): // the whole chain expired, and its next block has no predecessor
+	case errors.Is(err, errForked): // all known blocks expired, and the next one names no predecessor
 		l.at.linked = false
 		rest, err := b.chain(ctx, &l.at, l.at.seq+1, end, limit-len(got))
 		return append(got, rest...), err
@@ -161,11 +163,12 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit 
 	return got[:min(len(got), limit)], nil
 }
 
-// window is the number of messages that are read to find two that name each other.
+// window is how many messages are read at a time to find two of which one names the other.
 const window = 256
 
-// readBefore prepends earlier messages until it is certain which messages are blocks,
-// there are no earlier ones, or surveySize is reached.
+// readBefore prepends earlier messages of the stream to messages. It stops when it is certain
+// which messages are blocks, when there are no earlier messages, or when there are at least
+// surveySize messages.
 func (b *Backend) readBefore(ctx context.Context, messages []stored) ([]stored, error) {
 	for span := uint64(window); ; span *= 4 {
 		if _, sure := b.start(messages); sure || messages[0].seq == 1 || len(messages) >= surveySize {
@@ -183,22 +186,23 @@ func (b *Backend) readBefore(ctx context.Context, messages []stored) ([]stored, 
 	}
 }
 
-// shardBlocks returns the blocks of a workchain or shard, as chain does. It does not
-// read the messages between them, so it cannot check that each names its predecessor.
-// It checks a message with its neighbors only if its cursor is out of order or outside
-// the query, and the last message of the page.
+// shardBlocks returns the blocks with sequence numbers in [from, end) that q selects, but at
+// most the first limit of them. It reads only messages of that workchain or shard, so it
+// cannot check that each block names its predecessor. It compares a message with its
+// neighbors in the stream only if the message is out of order, does not match q, or is the
+// last one.
 func (b *Backend) shardBlocks(
-	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, most int,
+	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, limit int,
 ) ([]stored, error) {
 	var got []stored
-	drop := func() error { // drops the newest message if it is not a block
+	drop := func() error { // drops the last message of got if it is not a block
 		is, err := b.isLinked(ctx, got[len(got)-1])
 		if err == nil && !is {
 			got = got[:len(got)-1]
 		}
 		return err
 	}
-	err := b.read(ctx, b.names.filter(q), from, end, most, func(messages []stored) (int, error) {
+	err := b.read(ctx, b.names.filter(q), from, end, limit, func(messages []stored) (int, error) {
 		for _, s := range messages {
 			if s.bad != nil {
 				b.strays.report(b, s.seq, s.bad)
@@ -220,27 +224,29 @@ func (b *Backend) shardBlocks(
 				}
 			}
 		}
-		if len(got) >= most {
+		if len(got) >= limit {
 			if err := drop(); err != nil {
 				return 0, err
 			}
 		}
-		return most - len(got), nil
+		return limit - len(got), nil
 	})
-	if err == nil && len(got) > 0 && len(got) < most {
+	if err == nil && len(got) > 0 && len(got) < limit {
 		err = drop()
 	}
-	return got[:min(len(got), most)], err
+	return got[:min(len(got), limit)], err
 }
 
-// count returns the approximate number of messages of a subject from a number on.
+// count returns the approximate number of messages of a subject whose sequence numbers are
+// at least from.
 func (b *Backend) count(ctx context.Context, subject string, from uint64) (int, error) {
 	_, n, err := b.batch(ctx, subject, from, 1)
 	return n, err
 }
 
-// batch requests up to n messages from a number on from any replica. It also returns
-// how many such messages the replica has in total.
+// batch requests the first messages of a subject whose sequence numbers are at least from:
+// up to n of them, from any replica. It also returns the total number of such messages that
+// the replica has.
 func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int) (got []stored, all int, err error) {
 	ask, err := json.Marshal(getRequest{Seq: max(from, 1), Next: subject, Batch: n, Bytes: batchBytes})
 	if err != nil {
@@ -256,16 +262,16 @@ func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int)
 	return got, all, nil
 }
 
-var errTorn = errors.New("the response is incomplete")
+var errTorn = errors.New("the server's response is incomplete")
 
 func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []stored, all int, err error) {
-	inbox, answers := b.nc.NewInbox(), make(chan *nats.Msg, n+1) // a channel made by nats.go takes 512 kB
+	inbox, answers := b.nc.NewInbox(), make(chan *nats.Msg, n+1) // a channel of nats.go would take 512 kB
 	sub, err := b.nc.ChanSubscribe(inbox, answers)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED) // the rest of the response is lost then
+	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED) // after that, the rest of a response is lost
 	defer b.nc.RemoveStatusListener(lost)
 	if err := b.nc.PublishRequest("$JS.API.DIRECT.GET."+b.names.stream, inbox, ask); err != nil {
 		return nil, 0, err
@@ -284,7 +290,7 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 			return nil, 0, nats.ErrConnectionClosed
 		}
 		switch status := m.Header.Get("Status"); status {
-		case "": // a block
+		case "": // a message of the stream
 		case "404":
 			return nil, 0, nil
 		case "503":
@@ -296,7 +302,7 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 			}
 			return got, len(got) + int(rest), err
 		default:
-			return nil, 0, fmt.Errorf("the server responded with %s %s", status, m.Header.Get("Description"))
+			return nil, 0, fmt.Errorf("the server responded with status %s %s", status, m.Header.Get("Description"))
 		}
 		if before(m) != last {
 			return nil, 0, errTorn
@@ -308,7 +314,8 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 	}
 }
 
-// before returns the number of the previous message of the batch, 0 for the first one.
+// before returns the sequence number of the message before m in the batch, or 0 if m is
+// the first one.
 func before(m *nats.Msg) uint64 {
 	n, err := number(m, "Nats-Last-Sequence")
 	if err != nil {

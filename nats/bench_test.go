@@ -14,14 +14,15 @@ import (
 
 const million = 1_000_000
 
-// BenchmarkStored fills a stream with a million blocks in batches of 5,000 and reads from it.
+// BenchmarkStored appends a million blocks to a stream in batches of 5,000. Then it reads pages, balances
+// and the whole chain.
 func BenchmarkStored(b *testing.B) {
 	s := newBroker(b)
 	backend := open(b, s.ClientURL(), nil)
 	w, ctx := writer(b, open(b, s.ClientURL(), nil)), context.Background()
 	all := long(million)
 	b.Run("appendInBatchesOf5000", func(b *testing.B) {
-		for n := 0; n < million; n += 5000 { // runs once: in a second run the blocks would be stored already
+		for n := 0; n < million; n += 5000 { // b.N is ignored: in a second run, all blocks would be stored already
 			if err := w.Append(ctx, all[n:n+5000]...); err != nil {
 				b.Fatal(err)
 			}
@@ -50,7 +51,7 @@ func BenchmarkStored(b *testing.B) {
 			return err
 		}
 	}
-	// Clients continue from their cursors, which are close to each other.
+	// The cursors from which clients continue are close to each other.
 	somewhere := func() chaingql.Cursor { return all[million*3/5+rng.IntN(5000)].Cursor }
 	old := func(q chaingql.BlocksQuery) func() error {
 		return func() error {
@@ -113,7 +114,7 @@ func BenchmarkStored(b *testing.B) {
 	})
 }
 
-// measure reports the mean and percentiles.
+// measure calls do repeatedly and reports the mean duration and percentiles.
 func measure(b *testing.B, do func() error) {
 	b.ReportAllocs()
 	var took []time.Duration
@@ -133,17 +134,18 @@ func report(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkAppend appends block by block.
+// BenchmarkAppend appends one block per call.
 func BenchmarkAppend(b *testing.B) {
 	w, n := writer(b, open(b, newBroker(b).ClientURL(), nil)), uint64(0)
 	measure(b, func() error {
 		n++
-		return w.Append(context.Background(), chaingql.Block{Shard: 1 << 63, SeqNo: uint32(n), Cursor: chaingql.SeqCursor(n)})
+		return w.Append(context.Background(),
+			chaingql.Block{Shard: 1 << 63, SeqNo: uint32(n), Cursor: chaingql.SeqCursor(n)})
 	})
 }
 
-// BenchmarkDelivery measures the time from the start of Append to the yield of Follow, at 100
-// blocks a second.
+// BenchmarkDelivery measures the time from the start of Append until Follow yields the block, at 100
+// blocks per second.
 func BenchmarkDelivery(b *testing.B) {
 	s := newBroker(b)
 	w := writer(b, open(b, s.ClientURL(), nil))
@@ -164,7 +166,7 @@ func deliver(b *testing.B, w *natschain.Writer, backend *natschain.Backend, bloc
 			arrived <- time.Now()
 		}
 	}()
-	time.Sleep(100 * time.Millisecond) // until it follows, so that its start is not measured
+	time.Sleep(100 * time.Millisecond) // until Follow has started, so that its start is not measured
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for i := range blocks {

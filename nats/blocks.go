@@ -7,18 +7,20 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Blocks returns one page of blocks, as [chaingql.Backend] describes it. If blocks
-// were pruned, After "" begins with the oldest block that exists.
+// Blocks returns one page of blocks, as [chaingql.Backend] requires. If blocks were
+// pruned, a page with After "" begins with the oldest remaining block.
 //
-// A page needs one to four requests, for any length of the chain. Each cursor that
-// was not used recently adds one request per bit of the number of blocks: 20 for a
-// million blocks. Pages of a workchain or shard with few blocks need up to seven more
-// requests per level of the index: a million blocks have four levels.
+// A page needs one to four requests to NATS, no matter how long the chain is. Each
+// cursor that was not used recently adds about one request per bit of the number of
+// blocks: 20 requests for a million blocks. A page of a workchain or shard with few
+// blocks needs up to seven more requests per level of the block index, which has four
+// levels for a million blocks.
 //
-// In a chain without an index the server searches for such blocks, in at most 40
-// requests whose cost grows with the chain. One search runs at a time and 16 wait;
-// further calls return an error. During searches, at most 34 pages may have a cursor
-// that was not used recently, or a filter without a cursor.
+// If the chain has no index, the server searches for such blocks. A search needs at
+// most 40 requests, whose cost grows with the chain. Only one search runs at a time.
+// At most 16 more searches wait, and further ones fail. While a search runs, at most 34
+// slow pages are read at the same time, and further ones fail. A page is slow if it has a
+// cursor that was not used recently, or if it has a filter but no cursor.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor
@@ -36,7 +38,7 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	page, err := b.page(ctx, q)
-	if errors.Is(err, errReplaced) { // what was cached belongs to the old stream
+	if errors.Is(err, errReplaced) { // the caches describe the old stream
 		b.reset()
 		page, err = b.page(ctx, q)
 	}
@@ -60,7 +62,7 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 		if after.tooOld {
 			return nil, chaingql.ErrCursorTooOld
 		}
-		if after.beyondEnd { // blocks that arrived since may be before the cursor
+		if after.beyondEnd { // blocks that arrived since then may still be before the cursor
 			return nil, nil
 		}
 	}
@@ -93,7 +95,7 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 			return nil, errReplaced
 		}
 	}
-	if q.Before != "" { // the cached place may be of a stream that was replaced
+	if q.Before != "" { // the cached place may belong to a stream that was replaced
 		if _, err := b.present(ctx, before); err != nil {
 			return nil, err
 		}
@@ -104,13 +106,13 @@ func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stor
 	return page, b.checkNotPruned(ctx, after)
 }
 
-// slack is the number of blocks that may be read in addition to the page to find the
+// slack is the maximum number of blocks that are read in addition to a page to find the
 // last blocks of a subject.
 const slack = chaingql.MaxPage
 
-// last returns the last n blocks of the query between after and end. JetStream reads
-// forward only, so the messages of a subject are counted to find the place from
-// which to read.
+// last returns the last n blocks between after and end that q selects. If q has a
+// filter, last first scans blocks of all shards, then uses the index, and then searches
+// by subject. The later steps are needed only for blocks that the earlier ones miss.
 func (b *Backend) last(ctx context.Context, q chaingql.BlocksQuery, after place, end uint64, n int) ([]stored, error) {
 	subject, from := b.names.filter(q), after.seq+1
 	if subject == b.names.all() {
@@ -168,7 +170,8 @@ func (b *Backend) last(ctx context.Context, q chaingql.BlocksQuery, after place,
 	return b.searchLastQueued(ctx, q, after, end, n)
 }
 
-// first returns the first blocks of a workchain or shard between after and end.
+// first returns the first q.First blocks between after and end that q selects. The query
+// must have a filter. For the order of the steps, see last.
 func (b *Backend) first(ctx context.Context, q chaingql.BlocksQuery, after place, end uint64) ([]stored, error) {
 	subject, from := b.names.filter(q), after.seq+1
 	if q.First > maxScannedPage {
@@ -209,18 +212,18 @@ func (b *Backend) first(ctx context.Context, q chaingql.BlocksQuery, after place
 	return append(page, higher...), err
 }
 
-// maxScannedPage is the largest page of a workchain or shard that is first looked for
-// among all blocks, and then in the index. Larger pages are read by subject, which is
-// much slower: the server counts all matching messages in the rest of the stream.
+// maxScannedPage is the maximum size of a page of a workchain or shard for which blocks of
+// all shards are scanned and the index is used. Larger pages are read by subject, which is
+// much slower, because the server counts all matching messages in the rest of the stream.
 const maxScannedPage = 200
 
-// scanLength returns how many blocks are scanned for a page of n: enough to recognize
-// which messages are blocks.
+// scanLength returns how many blocks are scanned for a page of n blocks. The number is
+// large enough to recognize which messages are blocks.
 func scanLength(n int) int { return max(2*n, min(4*n, window)) }
 
-// secondScan returns how many blocks to scan for a page of n in a chain without an
-// index, if they match as often as those scanned so far. It returns 0 if that is more
-// than slack.
+// secondScan returns how many blocks to scan for a page of n blocks in a chain without an
+// index. It expects the same proportion of matching blocks as in the first scan. If more
+// than slack blocks would be needed, it returns 0.
 func secondScan(scanned, matched, n int) int {
 	if more := scanned * n / max(matched, 1) * 5 / 4; more <= slack {
 		return more
@@ -237,9 +240,9 @@ func matching(blocks []stored, q chaingql.BlocksQuery) (page []stored) {
 	return page
 }
 
-// searchLastQueued is searchLast in the queue of searches: one runs at a time, so
-// clients that cause many of them wait for each other and not for the servers, which
-// remain free for other requests.
+// searchLastQueued calls searchLast after it has waited in the search queue. Because only
+// one search runs at a time, clients that cause many searches wait for each other, and the
+// NATS servers remain free for other requests.
 func (b *Backend) searchLastQueued(
 	ctx context.Context, q chaingql.BlocksQuery, after place, end uint64, n int,
 ) ([]stored, error) {
@@ -250,6 +253,9 @@ func (b *Backend) searchLastQueued(
 	return b.searchLast(ctx, q, after.seq+1, end, n)
 }
 
+// searchLast returns the last n blocks with sequence numbers in [from, end) that q selects.
+// JetStream reads only forward, so searchLast counts the messages of the subject to find
+// the position from which to read.
 func (b *Backend) searchLast(
 	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, n int,
 ) ([]stored, error) {
@@ -278,9 +284,9 @@ func (b *Backend) searchLast(
 	return append(lower, page...), err
 }
 
-// lastOfAll returns the last n blocks between after and end. It reads n+1 messages:
-// the additional one is the predecessor of the first block. If some messages are not
-// blocks, it reads more.
+// lastOfAll returns the last n blocks of all shards between after and end. It reads n+1
+// messages, because the predecessor confirms that the first block of the page is a block.
+// If some messages are not blocks, it reads more.
 func (b *Backend) lastOfAll(ctx context.Context, after place, end uint64, n int) (page []stored, err error) {
 	for span, from := uint64(n)+1, after.seq+1; end > from; span *= 2 {
 		begin, at := from, &after
@@ -299,8 +305,9 @@ func (b *Backend) lastOfAll(ctx context.Context, after place, end uint64, n int)
 	return page[max(0, len(page)-n):], nil
 }
 
-// countBack returns the number from which to read the last n blocks of a subject: at
-// least n and at most n+slack follow it, unless blocks arrive meanwhile.
+// countBack returns the sequence number from which to read the last n blocks of a subject
+// before end. At least n and at most n+slack blocks follow from there on, unless further
+// blocks arrive meanwhile.
 func (b *Backend) countBack(ctx context.Context, subject string, from, end uint64, n int) (uint64, error) {
 	past, err := b.count(ctx, subject, end)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// harness returns a Backend that connects through a proxy, and a Writer that does not.
+// harness returns a harness for the tests of the Backend contract. Its Backend connects to the server
+// through a proxy, so that tests can interrupt the connection. Its Writer connects directly.
 func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	s := newBroker(t)
 	w := writer(t, open(t, s.ClientURL(), &natschain.Options{Create: &storage}))
@@ -32,7 +33,7 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
 		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
 		Interrupt: func() {
-			for !b.Connected() { // without a connection there is nothing to cut
+			for !b.Connected() { // only an existing connection can be cut
 				time.Sleep(5 * time.Millisecond)
 			}
 			p.Cut()
@@ -41,7 +42,7 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	}
 	if !storage.Memory {
 		h.Reopen = func() (chaingql.Backend, error) {
-			s.stop() // its files are left
+			s.stop() // keeps the server's files
 			s.start()
 			return open(t, s.ClientURL(), nil), nil
 		}
@@ -49,11 +50,11 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	return h
 }
 
-func TestContractWithFileStorage(t *testing.T) {
+func TestFileStorageFulfillsBackendContract(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, natschain.Storage{}) })
 }
 
-func TestContractWithSeqCursors(t *testing.T) {
+func TestMemoryStorageWithSeqCursorsFulfillsBackendContract(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		h := harness(t, natschain.Storage{Memory: true})
 		h.Cursor = chaingql.SeqCursor

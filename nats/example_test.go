@@ -20,7 +20,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer backend.Close() // after the Handler's Shutdown
+	defer backend.Close() // call it after the Handler's Shutdown
 	chaingql.Mount(mux, "/{project}/graphql", chaingql.New(backend, nil))
 
 	log.Print(http.ListenAndServe("127.0.0.1:8080", mux))
@@ -51,7 +51,7 @@ func ExampleWriter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := w.SetBalances(ctx, changed); err != nil { // first: readers of the block must see them
+	if err := w.SetBalances(ctx, changed); err != nil { // first, so that readers of the block see them
 		log.Fatal(err)
 	}
 	if err := w.Append(ctx, block); err != nil {

@@ -10,33 +10,34 @@ import (
 // Connected reports whether the Backend is connected.
 func (b *Backend) Connected() bool { return b.nc.IsConnected() }
 
-// Need sets the oldest supported server, so that tests can run with one that is too old.
+// Need sets the oldest supported NATS version, so that a test can make its server too old.
 func Need(major, minor int) (restore func()) {
 	was := oldestServer
 	oldestServer = [2]int{major, minor}
 	return func() { oldestServer = was }
 }
 
-// Forget drops caches: the Backend searches for every cursor and reads the index again.
+// Forget drops the caches of b, so that it searches for every cursor and reads the index
+// again.
 func (b *Backend) Forget() { b.forget() }
 
-// WriteWithin sets the deadline of further calls of a Writer.
+// WriteWithin sets the WriteTimeout of later Writer calls until restore is called.
 func (b *Backend) WriteWithin(limit time.Duration) (restore func()) {
 	was := b.opts.WriteTimeout
 	b.opts.WriteTimeout = limit
 	return func() { b.opts.WriteTimeout = was }
 }
 
-// CatchUp sets how long a new leader may have fewer blocks than were seen.
+// CatchUp sets how long w waits for a new leader that has fewer blocks than w has seen.
 func (w *Writer) CatchUp(within time.Duration) { w.catchUp = within }
 
-// Bare returns a Backend without the checks of Open.
+// Bare returns a Backend that uses nc. Unlike Open, it checks nothing.
 func Bare(nc *nats.Conn, opts *Options) *Backend {
 	o, _ := opts.withDefaults()
 	return newBackend(nc, o)
 }
 
-// Search occupies the queue of searches, like a page that needs one.
+// Search occupies the search queue until end is called, like a page that needs a search.
 func (b *Backend) Search(ctx context.Context) (end func(), err error) {
 	return b.searches.release, b.searches.acquire(ctx)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A failure is an error of one line.
+// A failure is an error whose text is a single line.
 type failure struct {
 	op    string
 	cause error
@@ -31,7 +31,7 @@ func failed(what string, err error) error {
 
 // errURL replaces the parser's error, which contains the URL with its password.
 var errURL = errors.New("natschain: the URL is malformed: write nats://user:password@host:port, " +
-	"separate several URLs by commas, and percent-encode special characters")
+	"separate several URLs with commas, and percent-encode special characters")
 
 var (
 	errClosed   = errors.New("natschain: the Backend was closed")
@@ -39,9 +39,9 @@ var (
 	errReplaced = errors.New("natschain: the stream was deleted and created again")
 )
 
-// checkURL rejects URLs that nats.go would quote in an error. If an @ follows the host,
-// a token or password contains an unescaped /, ? or #: the part before that would be
-// resolved as a host name, and quoted.
+// checkURL rejects URLs that nats.go would quote in an error, because they may contain a
+// password. If an @ follows the host, a token or password contains an unescaped /, ? or #.
+// nats.go would use the part before that character as a host name and quote it.
 func checkURL(urls string) error {
 	for _, one := range strings.Split(urls, ",") {
 		one = strings.TrimSpace(one)
@@ -56,8 +56,9 @@ func checkURL(urls string) error {
 	return nil
 }
 
-// permissionError returns the missing permission if that caused err, and err otherwise.
-// The server reports a missing permission separately and does not respond to the request.
+// permissionError returns the permission violation that caused err if there is one, and err
+// otherwise. The server does not respond to a request without permission, but reports the
+// violation separately.
 func (b *Backend) permissionError(err error) error {
 	if last := b.nc.LastError(); err != nil && b.retryable(err) && errors.Is(last, nats.ErrPermissionViolation) {
 		return last
@@ -65,7 +66,7 @@ func (b *Backend) permissionError(err error) error {
 	return err
 }
 
-// hasCode reports whether err is an error response of the server with one of the codes.
+// hasCode reports whether err is an error response from the server with one of the codes.
 func hasCode(err error, codes ...jetstream.ErrorCode) bool {
 	var apiErr *jetstream.APIError
 	if errors.As(err, &apiErr) {

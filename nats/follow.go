@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	heartbeat = time.Second // interval at which an idle consumer reports; after twice that it counts as silent
-	// After probeInterval without a message, Follow asks for the newest message of the stream. If the consumer
-	// has not delivered that one after another probeInterval, it is replaced.
+	heartbeat = time.Second // interval of an idle consumer's heartbeats; two missed ones count as a failure
+	// If no message arrives during a probeInterval, Follow requests the newest message of the stream. If the
+	// consumer does not deliver that message during another probeInterval, Follow replaces the consumer.
 	probeInterval    = 3 * time.Second
-	prefetch         = 1000             // messages in flight
-	prefetchBytes    = 64 << 20         // size of the messages in flight; no message may be larger
-	consumerTTL      = 30 * time.Second // the server deletes a consumer that is not read for so long
-	maxIdleConsumers = 5                // consecutive consumers that yield nothing before Follow fails
+	prefetch         = 1000             // maximum number of messages in flight
+	prefetchBytes    = 64 << 20         // maximum size of the messages in flight; no message may be larger
+	consumerTTL      = 30 * time.Second // the server deletes a consumer that is not read for this long
+	maxIdleConsumers = 5                // Follow fails after this many consecutive consumers without a block
 )
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes it. If
-// blocks were pruned, the cursor "" is too old. If the connection is lost, Follow
-// ends with an error.
+// Follow yields every block after a cursor, as [chaingql.Backend] requires. If blocks
+// were pruned, the cursor "" is too old. If the connection is lost, Follow yields an
+// error and ends.
 //
-// Follow reads through an ordered consumer: one in the server's memory, without
-// acknowledgements. If a message does not follow the previous one, or the consumer
-// falls silent or lags behind the stream, a new consumer continues from the last block.
+// Follow reads through a JetStream consumer that one server keeps in memory and that
+// needs no acknowledgements. If a message does not follow the previous one, or if the
+// consumer sends no heartbeats or lags behind the stream, Follow replaces it with a new
+// consumer, which continues after the last block.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		err := b.follow(ctx, after, yield)
@@ -43,16 +44,17 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	}
 }
 
-// A reader is one Follow.
+// A reader holds the state of one Follow call.
 type reader struct {
 	b      *Backend
-	cursor chaingql.Cursor // of the newest block yielded, at first the cursor passed to Follow
-	at     place           // place of cursor
-	fresh  bool            // the consumer has yielded nothing yet
+	cursor chaingql.Cursor // cursor of the last block yielded; at first the cursor passed to Follow
+	at     place           // place of the last block read
+	fresh  bool            // whether the consumer has not delivered a block yet
 	yield  func(chaingql.Block, error) bool
 }
 
-// follow returns the error that ended it, nil if the caller stopped it.
+// follow implements Follow. It returns the error that ends the iteration, or nil if the
+// caller stopped it.
 func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
 	if err := checkCursor(after); err != nil {
 		return err
@@ -88,7 +90,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	}
 }
 
-// restartable reports whether a new consumer may succeed after err: whether err concerns
+// restartable reports whether a new consumer may succeed after err, because err concerns
 // the consumer and not the stream.
 func (b *Backend) restartable(err error) bool {
 	for _, is := range []error{errSkipped, errForked, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
@@ -100,7 +102,8 @@ func (b *Backend) restartable(err error) bool {
 	return b.retryable(err)
 }
 
-// connected returns a context that is canceled if the connection is lost.
+// connected returns a context that is canceled when the connection is lost or closed. The
+// caller must call the returned function to release resources.
 func (b *Backend) connected(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	changed := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
@@ -126,7 +129,7 @@ func (b *Backend) connected(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// followError returns the cause of ctx if it ended, and err otherwise.
+// followError returns the cause of ctx if ctx is done, and err otherwise.
 func followError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return failed("follow", context.Cause(ctx))
@@ -134,11 +137,12 @@ func followError(ctx context.Context, err error) error {
 	return failed("follow", err)
 }
 
-// errSkipped is returned if a message arrives before its predecessors: they were lost
-// in transit, or removed from the stream.
-var errSkipped = errors.New("a message was skipped")
+// errSkipped is returned if a message was not delivered, because it was lost in transit or
+// removed from the stream.
+var errSkipped = errors.New("the consumer did not deliver a message of the stream")
 
-// read yields the blocks of one consumer until it fails or the caller stops.
+// read creates a consumer and yields its blocks until the consumer fails or the caller stops
+// the iteration.
 func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 	r.fresh = true
 	messages, stop, err := r.b.consume(ctx, r.at.seq+1)
@@ -146,9 +150,9 @@ func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 		return false, err
 	}
 	defer stop()
-	there, err := r.b.present(ctx, r.at) // the consumer exists, so the stream can no longer be replaced unnoticed
+	there, err := r.b.present(ctx, r.at) // if the stream is replaced from here on, the consumer fails
 	if err == nil && !there {
-		r.at.linked = false // if the whole chain expired, its next block has no predecessor
+		r.at.linked = false // if all blocks expired, the next one names no predecessor
 		err = r.b.checkNotPruned(ctx, r.at)
 	}
 	if err != nil {
@@ -174,9 +178,9 @@ func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 	}
 }
 
-// listen yields blocks and returns after probeInterval without a message. A consumer
-// that sends only heartbeats may have no messages, but its last message may also be
-// lost, or its server may lag: the caller must check.
+// listen yields the blocks that arrive during one probeInterval. If no message arrives, the
+// caller must check the stream: there may be no new messages, but a message may also be
+// lost, or the consumer's server may lag.
 func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext, l *linker) (stopped bool, err error) {
 	listening, cancel := context.WithTimeout(ctx, probeInterval)
 	defer cancel()
@@ -195,7 +199,7 @@ func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext,
 			return false, fmt.Errorf("received a message that is not from the stream: %w", err)
 		}
 		seq := meta.Sequence.Stream
-		if seq <= l.seen { // on a lagging server, a consumer begins with the messages that the server has
+		if seq <= l.seen { // a consumer on a lagging server may begin too early
 			continue
 		}
 		blocks, err := l.add(r.b.names.decode(seq, m.Subject(), m.Data()))
@@ -209,7 +213,7 @@ func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext,
 			return false, errSkipped
 		case err != nil:
 			return false, err
-		case l.gap && l.lastStray != nil: // unless messages were removed, some were lost in transit
+		case l.gap && l.lastStray != nil: // if no messages were removed, some were lost in transit
 			_, first, _, err := r.b.messageFrom(ctx, r.at.seq+1)
 			if err != nil || first == r.at.seq+1 {
 				return false, cmp.Or(err, errSkipped)
@@ -224,8 +228,9 @@ func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext,
 	}
 }
 
-// handleFork handles messages that name each other but not the newest block. It returns
-// nil if they are strays, and an error if they may continue the chain.
+// handleFork handles messages that name each other but do not follow the newest block. It
+// returns nil if they are strays, and an error if they may continue the chain. The argument
+// err is the error that add returned for them.
 func (r *reader) handleFork(ctx context.Context, l *linker, err error) error {
 	if errors.Is(err, errForked) {
 		return r.b.resolveFork(ctx, l)
@@ -241,10 +246,10 @@ func (r *reader) handleFork(ctx context.Context, l *linker, err error) error {
 	return nil
 }
 
-// deliver yields a block and reports whether to continue.
+// deliver yields a block and reports whether the iteration continues.
 func (r *reader) deliver(s stored) (more bool) {
 	r.at = s.place()
-	if s.block.Cursor <= r.cursor { // the cursor passed to Follow was after the newest block
+	if s.block.Cursor <= r.cursor { // the cursor passed to Follow is not before this block
 		return true
 	}
 	r.cursor = s.block.Cursor
@@ -253,14 +258,15 @@ func (r *reader) deliver(s stored) (more bool) {
 	return r.yield(s.block, nil)
 }
 
-// consume creates a consumer. If the connection breaks, the server deletes the consumer
-// after consumerTTL.
+// consume creates a consumer that begins at the sequence number from. It returns the
+// consumer's messages and a function that deletes the consumer. If the connection breaks,
+// the server deletes the consumer after consumerTTL.
 func (b *Backend) consume(ctx context.Context, from uint64) (jetstream.MessagesContext, func(), error) {
 	var c jetstream.Consumer
 	err := b.retry(ctx, func(ctx context.Context) (err error) {
 		c, err = b.js.CreateConsumer(ctx, b.names.stream, jetstream.ConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
-			InactiveThreshold: consumerTTL, MemoryStorage: true, Replicas: 1,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+			AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerTTL, MemoryStorage: true, Replicas: 1,
 		})
 		return err
 	})

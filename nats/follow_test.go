@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A reading is a Follow that runs in its own goroutine.
+// A reading is a Follow call that runs in its own goroutine.
 type reading struct {
 	t      *testing.T
 	blocks chan chaingql.Cursor
@@ -52,12 +52,12 @@ func (r *reading) expect(want []chaingql.Block) {
 		select {
 		case c := <-r.blocks:
 			if c != b.Cursor {
-				r.t.Fatalf("got block %q, want %q", c, b.Cursor)
+				r.t.Fatalf("Follow yielded block %q, want %q", c, b.Cursor)
 			}
 		case err := <-r.end:
-			r.t.Fatalf("Follow ended with %v, want block %q", err, b.Cursor)
+			r.t.Fatalf("Follow ended with error %v, want block %q", err, b.Cursor)
 		case <-time.After(patience):
-			r.t.Fatalf("got no block, want %q", b.Cursor)
+			r.t.Fatalf("Follow yielded no block within %v, want %q", patience, b.Cursor)
 		}
 	}
 }
@@ -68,15 +68,16 @@ func (r *reading) ends(within time.Duration) error {
 	case err := <-r.end:
 		return err
 	case c := <-r.blocks:
-		r.t.Fatalf("got block %q, want the end of Follow", c)
+		r.t.Fatalf("Follow yielded block %q, want it to end", c)
 	case <-time.After(within):
 		r.t.Fatalf("Follow did not end within %v", within)
 	}
 	return nil
 }
 
-// TestServerRestartLosesNothing restarts the server, with its files, during Append and Follow.
-func TestServerRestartLosesNothing(t *testing.T) {
+// TestServerRestartLosesNoBlocks restarts the server several times during Append and Follow. The server
+// keeps its files.
+func TestServerRestartLosesNoBlocks(t *testing.T) {
 	s := newBroker(t)
 	w := writer(t, open(t, s.ClientURL(), nil))
 	b := open(t, s.ClientURL(), nil)
@@ -121,15 +122,16 @@ func TestServerRestartLosesNothing(t *testing.T) {
 	}
 	running.Wait()
 	if want := cursorsOf(all); !slices.Equal(got, want) {
-		t.Errorf("resumed Follow: %s", difference(got, want))
+		t.Errorf("blocks of all Follow calls: %s", difference(got, want))
 	}
 	if failures == 0 {
-		t.Errorf("Follow never failed in %d restarts", restarts)
+		t.Errorf("Follow never failed during %d restarts, want at least one error", restarts)
 	}
 	expectStored(t, b, all)
 }
 
-// TestFollowReplacesDeletedConsumer deletes the consumer of a Follow repeatedly.
+// TestFollowReplacesDeletedConsumer repeatedly deletes the consumer of a running Follow. Follow must
+// nevertheless yield each block once.
 func TestFollowReplacesDeletedConsumer(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
@@ -160,8 +162,8 @@ func TestFollowReplacesDeletedConsumer(t *testing.T) {
 	}
 }
 
-// TestSlowReaderLosesNothing reads so slowly that heartbeats fill its buffer.
-func TestSlowReaderLosesNothing(t *testing.T) {
+// TestFollowYieldsAllBlocksToSlowReader reads so slowly that heartbeats fill the consumer's buffer.
+func TestFollowYieldsAllBlocksToSlowReader(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(12_000), context.Background()
@@ -174,12 +176,13 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	if err := w.Append(ctx, all[2000:]...); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // longer than the timeout of a silent consumer
+	time.Sleep(3 * time.Second) // longer than the timeout of a consumer without heartbeats
 	r.expect(all[10:])
 }
 
-// TestFollowDetectsDeadConnection stalls the network without closing the connection.
-func TestFollowDetectsDeadConnection(t *testing.T) {
+// TestReadsFailOnDeadConnection stalls the network without closing the connection. Follow, Blocks and
+// Balance must return an error and not wait forever.
+func TestReadsFailOnDeadConnection(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
@@ -208,15 +211,16 @@ func TestFollowDetectsDeadConnection(t *testing.T) {
 		select {
 		case err := <-asked:
 			if err == nil {
-				t.Errorf("%s on a dead connection: got no error", what)
+				t.Errorf("%s on a dead connection: got no error, want an error", what)
 			}
 		case <-time.After(patience):
-			t.Errorf("%s on a dead connection did not return within %v", what, patience)
+			t.Errorf("%s on a dead connection: got no response within %v, want an error", what, patience)
 		}
 	}
 }
 
-// TestWriterRecoversFromDeadConnection passes a context without a deadline.
+// TestWriterRecoversFromDeadConnection appends over a stalled connection, with a context that has no
+// deadline. Append must fail in time, and must succeed when the network works again.
 func TestWriterRecoversFromDeadConnection(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
@@ -229,10 +233,10 @@ func TestWriterRecoversFromDeadConnection(t *testing.T) {
 	resume, inTime := p.Stall(), b.WriteWithin(2*time.Second)
 	start := time.Now()
 	if err := w.Append(ctx, all...); err == nil || time.Since(start) > patience {
-		t.Errorf("Append on a dead connection: got %v after %v, want an error", err, time.Since(start))
+		t.Errorf("Append on a dead connection: got %v after %v, want an error in time", err, time.Since(start))
 	}
 	if err := w.SetBalance(ctx, chaingql.Address{}, nil); err == nil {
-		t.Error("SetBalance accepted a nil balance")
+		t.Error("SetBalance to nil: got no error, want an error")
 	}
 	resume()
 	inTime()
@@ -242,14 +246,14 @@ func TestWriterRecoversFromDeadConnection(t *testing.T) {
 			break
 		}
 		if time.Since(start) > patience {
-			t.Fatalf("Append still fails: %v", err)
+			t.Fatalf("Append still fails %v after the network works again: %v", patience, err)
 		}
 	}
 	expectStored(t, b, all)
 }
 
-// TestCloseEndsRunningCalls closes the Backend while calls without a deadline wait for a silent
-// server.
+// TestCloseEndsRunningCalls closes the Backend while calls without a deadline wait for a server that
+// does not respond.
 func TestCloseEndsRunningCalls(t *testing.T) {
 	s := newBroker(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
@@ -280,30 +284,30 @@ func TestCloseEndsRunningCalls(t *testing.T) {
 	for name, call := range calls {
 		go func() { ended <- end{name, call()} }()
 	}
-	time.Sleep(200 * time.Millisecond) // some calls run by then; the rest must end, too
+	time.Sleep(200 * time.Millisecond) // some calls run by then; calls that start later must end, too
 	b.Close()
 	late := time.After(patience) // far below the timeout of an hour
 	for range len(calls) {
 		select {
 		case e := <-ended:
 			if e.err == nil {
-				t.Errorf("%s: got no error", e.name)
+				t.Errorf("%s: got no error after Close, want an error", e.name)
 			}
 			delete(calls, e.name)
 		case <-late:
 			for name := range calls {
-				t.Errorf("%s did not end", name)
+				t.Errorf("%s did not end within %v after Close", name, patience)
 			}
 			return
 		}
 	}
 }
 
-func TestCloseEndsFollowAndLaterCalls(t *testing.T) {
+func TestFollowAndLaterCallsFailAfterClose(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Hour, Create: &natschain.Storage{}})
 	r := follow(t, b, "")
-	time.Sleep(50 * time.Millisecond) // Follow most likely waits for blocks by then; it must end in any case
+	time.Sleep(50 * time.Millisecond) // Follow probably waits for blocks by then, but must end in any case
 	b.Close()
 	b.Close()
 	if err := r.ends(patience); err == nil {
@@ -312,9 +316,9 @@ func TestCloseEndsFollowAndLaterCalls(t *testing.T) {
 	start := time.Now()
 	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1}); err == nil ||
 		time.Since(start) > patience {
-		t.Errorf("Blocks after Close: got %v after %v, want an error at once", err, time.Since(start))
+		t.Errorf("Blocks after Close: got error %v after %v, want an error at once", err, time.Since(start))
 	}
 	if err := follow(t, b, "").ends(patience); err == nil {
-		t.Error("a Follow after Close ended without an error")
+		t.Error("Follow after Close: got no error, want an error")
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// tail returns the newest block and the number of the newest message. That message may
-// not be a block, or may have been removed. The number is 0 if there never was one.
+// tail returns the newest block, and the sequence number of the newest message as end. That
+// message may not be a block, or may have been removed. If the stream never had a message,
+// end is 0.
 func (b *Backend) tail(ctx context.Context) (newest stored, found bool, end uint64, err error) {
 	newest, found, err = b.newest(ctx, b.names.all())
 	if err == nil && !found {
@@ -24,7 +25,7 @@ func (b *Backend) tail(ctx context.Context) (newest stored, found bool, end uint
 	return newest, found, end, err
 }
 
-// head returns the newest block, given the newest message.
+// head returns the newest block. The argument newest is the newest message.
 func (b *Backend) head(ctx context.Context, newest stored) (stored, bool, error) {
 	if head, known := b.survey.next(&newest); known {
 		return head, true, nil
@@ -74,7 +75,7 @@ func (b *Backend) catchUp(ctx context.Context, newest stored) (stored, bool, err
 		}
 		same = found && now.received.Equal(last.received)
 	}
-	if !same { // the stream lost messages, and others may have got their numbers; or it is too far ahead to tell
+	if !same { // the stream lost messages and may have reused their numbers, or the survey is too far behind
 		b.reset()
 		return stored{}, false, nil
 	}

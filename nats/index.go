@@ -14,41 +14,47 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// The index of a chain lists the blocks of each shard in a range of the stream. With
-// it, a page of a shard with few blocks needs no search by subject, for which servers
-// count all matches in the rest of the stream. The index is a tree in a stream of its
-// own, <chain>_index:
+// The block index lists the blocks of each shard in the block stream. With the index, a
+// page of a shard with few blocks needs no search by subject. Such a search is expensive,
+// because the server counts all matching messages in the rest of the stream. The index is
+// a tree, which has a stream of its own, <chain>_index:
 //
-//	level 2  |                 0                 |   leafSize << 6 messages each
+//	level 2  |                 0                 |   leafSize << 6 messages per node
 //	level 1  |   0   |   1   |  ...  |     7     |   leafSize << 3
 //	level 0  |0|1|...|8|...                      |   leafSize
 //
-// Node k of a level covers the messages from k times its width on. It contains the
-// blocks of each shard that has at most maxListed blocks there, and the names of the
-// other shards. A [Writer] stores a node as soon as a block follows its range.
-// Messages do not change, so nodes do not change either, and two Writers store equal
-// nodes. Ranges without a node are read from the stream, or searched by subject.
+// Each node covers a range of messages; node k of a level begins at message
+// k*width(level)+1. The node lists all blocks of each shard that has at most maxListed
+// blocks in the range. Of the other shards, it contains only the names. A [Writer] stores
+// a node as soon as the stream has a block after the node's range. Messages do not change,
+// so nodes do not change either, and all Writers store equal nodes. If a range has no
+// node, its blocks are read from the block stream or searched by subject.
 const (
-	leafSize       = 256 // messages of a node of level 0
-	fanBits        = 3   // log2 of the number of children of a node
-	fan            = 1 << fanBits
-	levels         = 12 // enough for 1<<41 messages
-	maxListed      = 64
-	nodeBytes      = 256 << 10 // maximum size of a node: a larger one lists fewer blocks
-	maxLookupSteps = 200       // chains with thousands of shards may need more: the rest is searched
+	leafSize       = 256          // number of messages that a node of level 0 covers
+	fanBits        = 3            // log2 of fan
+	fan            = 1 << fanBits // number of children of a node
+	levels         = 12           // enough for 1<<41 messages
+	maxListed      = 64           // maximum number of blocks that a node lists per shard
+	nodeBytes      = 256 << 10    // maximum size of a node as JSON: larger nodes list fewer blocks
+	maxLookupSteps = 200          // maximum number of steps of a lookup: the rest is searched by subject
 )
 
-// width returns the number of messages that a node of a level covers.
+// width returns the number of messages that a node of the given level covers.
 func width(level int) uint64 { return leafSize << (fanBits * level) }
 
-// A node is a node of the index. Shards are named <workchain>.<shard in 16 hex digits>.
+// A node is one node of the tree that forms the block index. Its shard names have the form
+// <workchain>.<shard in 16 hex digits>.
 type node struct {
-	Blocks map[string][]entry `json:"blocks"`         // all blocks of a shard in the node's range, ascending
-	Many   []string           `json:"many,omitempty"` // shards with too many blocks to list, ascending
-	End    *entry             `json:"end,omitempty"`  // the last block in the range
+	// Blocks lists all blocks in the node's range, ascending, by shard name. It omits the
+	// shards in Many.
+	Blocks map[string][]entry `json:"blocks"`
+	// Many contains the names of shards that have too many blocks to list, ascending.
+	Many []string `json:"many,omitempty"`
+	// End is the last block in the node's range.
+	End *entry `json:"end,omitempty"`
 }
 
-// An entry is a block of a node.
+// An entry describes a block in a node.
 type entry struct {
 	Seq    uint64           `json:"seq"`
 	Cursor chaingql.Cursor  `json:"cursor"`
@@ -70,17 +76,17 @@ func (e *entry) stored(q chaingql.BlocksQuery) stored {
 	return s
 }
 
-// matching returns the blocks of the node that a query selects, and false if the node
+// matching returns the blocks of the node that q selects. It returns false if the node
 // does not list all of them.
 func (n *node) matching(q chaingql.BlocksQuery) ([]stored, bool) {
 	for _, shard := range n.Many {
-		if one, ok := only(shard); ok && selects(q, one) {
+		if one, ok := shardQuery(shard); ok && selects(q, one) {
 			return nil, false
 		}
 	}
 	var got []stored
 	for shard, entries := range n.Blocks {
-		if one, ok := only(shard); ok && selects(q, one) {
+		if one, ok := shardQuery(shard); ok && selects(q, one) {
 			for i := range entries {
 				got = append(got, entries[i].stored(one))
 			}
@@ -90,18 +96,20 @@ func (n *node) matching(q chaingql.BlocksQuery) ([]stored, bool) {
 	return got, true
 }
 
-// only returns a query for one shard, from the shard's name in a node.
-func only(shard string) (q chaingql.BlocksQuery, ok bool) {
+// shardQuery returns a query that selects one shard. It returns false if the shard name,
+// which comes from a node, is malformed.
+func shardQuery(shard string) (q chaingql.BlocksQuery, ok bool) {
 	w, s, err := shardOf(shard)
 	return chaingql.BlocksQuery{Workchain: &w, Shard: &s}, err == nil
 }
 
-// selects reports whether a query selects blocks of a shard.
+// selects reports whether q selects the blocks of a shard. The argument shard is a result
+// of shardQuery.
 func selects(q, shard chaingql.BlocksQuery) bool {
 	return (q.Workchain == nil || *q.Workchain == *shard.Workchain) && (q.Shard == nil || *q.Shard == *shard.Shard)
 }
 
-// node returns a node of the index, and false if it does not exist.
+// node returns node k of a level of the index, and false if that node does not exist.
 func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) (*node, bool, error) {
 	subject := nodeSubject(prefix, level, k)
 	if n, known := b.nodes.get(subject); known {
@@ -109,22 +117,22 @@ func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) 
 	}
 	f, found, err := b.get(ctx, b.names.index, getRequest{Last: subject, NoHead: true})
 	switch {
-	case hasCode(err, streamNotFound): // a chain without an index
+	case hasCode(err, streamNotFound): // the chain has no index
 		return nil, false, nil
 	case err != nil || !found:
 		return nil, false, failed("read the index", err)
 	}
 	n := &node{}
 	if err := json.Unmarshal(f.Message.Data, n); err != nil {
-		return nil, false, nil // treated like a node that does not exist
+		return nil, false, nil // a malformed node is treated as missing
 	}
 	b.nodes.put(subject, n, len(f.Message.Data))
 	return n, true, nil
 }
 
-// matchesStream reports whether a node with this end lists the blocks of the stream. If
-// the stream lost its newest blocks, in a restore or a power cut, and continued with
-// others, the index still contains nodes with the lost blocks.
+// matchesStream reports whether a node whose last block is end describes the blocks that
+// the stream contains now. It may not: if the stream lost its newest blocks in a restore or
+// a power cut and then received others, the index still contains nodes with the lost blocks.
 func (b *Backend) matchesStream(ctx context.Context, end *entry) (bool, error) {
 	if end == nil {
 		return true, nil
@@ -134,11 +142,11 @@ func (b *Backend) matchesStream(ctx context.Context, end *entry) (bool, error) {
 		return false, err
 	}
 	same := s.bad == nil && s.block.Cursor == end.Cursor && bytes.Equal(s.block.Hash[:], end.Hash)
-	return same || s.seq > end.Seq, nil // a higher number: the block was pruned
+	return same || s.seq > end.Seq, nil // if the sequence number is higher, the block was pruned
 }
 
-// indexPrefix returns the prefix of the index's subjects. It contains the creation time
-// of the stream, so a new stream of the same name has a new index.
+// indexPrefix returns the prefix of all index subjects. The prefix contains the creation
+// time of the block stream, so that a new stream with the same name gets a new index.
 func (b *Backend) indexPrefix(ctx context.Context) (string, error) {
 	if prefix := b.nodes.prefix(); prefix != "" {
 		return prefix, nil
@@ -150,7 +158,8 @@ func (b *Backend) indexPrefix(ctx context.Context) (string, error) {
 	return prefix, err
 }
 
-// readIndexPrefix requests the prefix, and the number of the oldest message.
+// readIndexPrefix requests the state of the block stream. It returns the prefix of the index
+// subjects and the sequence number of the oldest message.
 func (b *Backend) readIndexPrefix(ctx context.Context) (prefix string, oldest uint64, err error) {
 	info, err := b.info(ctx, b.names.stream)
 	if err != nil {
@@ -163,18 +172,20 @@ func nodeSubject(prefix string, level int, k uint64) string {
 	return prefix + strconv.Itoa(level) + "." + strconv.FormatUint(k, 10)
 }
 
-// A lookup finds the first or last blocks of a query in a range of the stream through
-// the index. It reads the stream if the index does not list them.
+// A lookup uses the index to find the first or last blocks in a range of the stream that
+// a query selects. Blocks that the index does not list are read from the stream.
 type lookup struct {
 	b       *Backend
 	q       chaingql.BlocksQuery
-	prefix  string   // of the index's subjects
-	left    seqRange // not searched yet; empty if the page is complete or the range is exhausted
-	forward bool     // finds the first blocks, not the last ones
-	end     *entry   // the highest end of the nodes read
+	prefix  string   // prefix of the index subjects
+	left    seqRange // part of the range that is not searched yet
+	forward bool     // whether to find the first blocks; otherwise the last ones
+	end     *entry   // the End with the highest sequence number of all nodes read
 }
 
-// lookUp returns up to n blocks, and the rest of the range, which it did not search.
+// lookUp returns up to n blocks in the range that q selects: the first ones or the last
+// ones. It also returns the part of the range that it did not search, which is empty if
+// the page is complete.
 func (b *Backend) lookUp(
 	ctx context.Context, q chaingql.BlocksQuery, in seqRange, n int,
 ) (page []stored, left seqRange, err error) {
@@ -209,7 +220,7 @@ func (b *Backend) lookUp(
 	return page[len(page)-n:], seqRange{}, nil
 }
 
-// A seqRange is the messages of the stream with numbers in [from, end).
+// A seqRange is the range [from, end) of stream sequence numbers.
 type seqRange struct{ from, end uint64 }
 
 func rangeOf(level int, k uint64) seqRange {
@@ -218,11 +229,13 @@ func rangeOf(level int, k uint64) seqRange {
 
 func (s seqRange) in(other seqRange) bool { return s.from >= other.from && s.end <= other.end }
 
-// step searches one part of x.left, at its beginning or its end: the largest for which a
-// node lists the blocks. It returns false if the index does not cover it.
+// step searches the next part of x.left: the first part if x.forward is set, and the last
+// part otherwise. It uses the largest node in x.left that lists all matching blocks. If
+// there is none, it reads the range of one leaf from the stream. It returns found == false
+// if the index lacks a node there although the stream continued long ago.
 func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found bool, err error) {
 	b, left := x.b, x.left
-	edge := left.end - 2 // number of the message at the edge, counted from 0
+	edge := left.end - 2 // zero-based number of the message at the edge of left
 	if x.forward {
 		edge = left.from - 1
 	}
@@ -246,7 +259,7 @@ func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found b
 			return part, part.filter(blocks), true, nil
 		}
 	}
-	if !found { // the index ends shortly before the stream does
+	if !found { // normal near the end of the stream, where leaves are not stored yet
 		newest, any, err := b.newest(ctx, b.names.all())
 		if err != nil || !any || newest.seq > part.end+4*leafSize {
 			return part, nil, false, err
@@ -257,20 +270,20 @@ func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found b
 	return part, matching(blocks, x.q), err == nil, err
 }
 
-// blocksIn reads the blocks of a range that is at most leafSize long. It also reads the
-// messages before, which show which messages of the range are blocks.
+// blocksIn reads the blocks in s, which contains at most leafSize messages. It also reads
+// the messages before s, because they show which messages in s are blocks.
 func (b *Backend) blocksIn(ctx context.Context, s seqRange) ([]stored, error) {
 	blocks, err := b.chain(ctx, nil, s.from-min(s.from-1, leafSize), s.end, 2*leafSize)
 	return s.filter(blocks), err
 }
 
-// filter returns the blocks that are in the range. It changes the slice.
+// filter returns the blocks that are in the range s. It modifies the argument.
 func (s seqRange) filter(blocks []stored) []stored {
 	return slices.DeleteFunc(blocks, func(b stored) bool { return b.seq < s.from || b.seq >= s.end })
 }
 
-// present returns the blocks of page that are still in the stream, and errReplaced if
-// they may be of another stream.
+// present returns the blocks of page that are still in the stream. It returns errReplaced
+// if the stream was replaced, because page may then contain blocks of the old stream.
 func (x *lookup) present(ctx context.Context, page []stored) ([]stored, error) {
 	prefix, oldest, err := x.b.readIndexPrefix(ctx)
 	switch {
@@ -282,16 +295,16 @@ func (x *lookup) present(ctx context.Context, page []stored) ([]stored, error) {
 	return slices.DeleteFunc(page, func(s stored) bool { return s.seq < oldest }), nil
 }
 
-// A nodeCache contains nodes of the index that were read.
+// A nodeCache contains index nodes that were read.
 type nodeCache struct {
 	mu            sync.Mutex
-	subjectPrefix string // prefix of their subjects, "" if unknown
-	known         map[string]*node
-	sizes         map[string]int
-	size          int
+	subjectPrefix string           // prefix of the nodes' subjects, "" if unknown
+	known         map[string]*node // by subject
+	sizes         map[string]int   // size of each node as JSON, by subject
+	size          int              // sum of sizes
 }
 
-// nodeCacheBytes is the maximum size of the cached nodes, as JSON.
+// nodeCacheBytes is the maximum total size of the cached nodes, measured as JSON.
 const nodeCacheBytes = 8 << 20
 
 func (x *nodeCache) prefix() string {
@@ -324,7 +337,7 @@ func (x *nodeCache) put(subject string, n *node, size int) {
 	}
 }
 
-// forget drops all nodes and sets the prefix of further ones.
+// forget drops all nodes. Nodes that are added later must have the given subject prefix.
 func (x *nodeCache) forget(prefix string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// uneven returns a chain whose workchains and shards have different frequencies. Workchain 5 has
-// 60 blocks at equal distances, 6 has some old ones and the fifth newest, 9 has every 300th block,
-// and 7 has none. The base workchain has 16 shards.
+// uneven returns a chain of n blocks in which some workchains and shards are rare. Workchain 5 has 60
+// blocks at equal distances. Workchain 6 has some old blocks and the fifth newest block. Workchain 9
+// has every 300th block. Workchain 7 has no block. The base workchain has 16 shards.
 func uneven(n int) []chaingql.Block {
 	rng := rand.New(rand.NewPCG(1, 1))
 	all := make([]chaingql.Block, n)
@@ -41,7 +41,8 @@ func uneven(n int) []chaingql.Block {
 	return all
 }
 
-// sparse returns queries for pages of rare blocks, before and after a cursor.
+// sparse returns queries for pages before and after a cursor, each of one workchain or shard. Many of
+// these workchains and shards have few blocks.
 func sparse(at chaingql.Cursor) (queries []chaingql.BlocksQuery) {
 	base, shards := int32(0), []uint64{1 << 59, 1 << 62, 1 << 63}
 	for _, w := range []int32{-1, 0, 5, 6, 7, 9} {
@@ -56,7 +57,8 @@ func sparse(at chaingql.Cursor) (queries []chaingql.BlocksQuery) {
 	return queries
 }
 
-// indexedChain starts a server with a chain and its index, and opens a Backend with empty caches.
+// indexedChain starts a server and stores a chain with its index. It returns the server, a Backend with
+// empty caches, and the Writer that stored the chain.
 func indexedChain(t testing.TB, all []chaingql.Block) (*broker, *natschain.Backend, *natschain.Writer) {
 	t.Helper()
 	s := newBroker(t)
@@ -68,13 +70,13 @@ func indexedChain(t testing.TB, all []chaingql.Block) (*broker, *natschain.Backe
 	return s, open(t, s.ClientURL(), &opts), w
 }
 
-// expectPages compares pages with the chain.
+// expectPages reads a page for each query and compares it with the same page of all.
 func expectPages(t *testing.T, b *natschain.Backend, all []chaingql.Block, queries []chaingql.BlocksQuery) {
 	t.Helper()
 	for _, q := range queries {
 		page, err := b.Blocks(context.Background(), q)
 		if want := chaingql.PageOf(all, q); err != nil || !slices.Equal(page, want) {
-			t.Errorf("%s: error %v: %s", named(q), err, difference(cursorsOf(page), cursorsOf(want)))
+			t.Errorf("page %s: error %v: %s", named(q), err, difference(cursorsOf(page), cursorsOf(want)))
 		}
 	}
 }
@@ -90,7 +92,7 @@ func named(q chaingql.BlocksQuery) string {
 	return name
 }
 
-// A spy counts the requests to a server and its responses.
+// A spy counts the requests that a server receives and the responses that it sends.
 type spy struct {
 	t                 testing.TB
 	nc                *nats.Conn
@@ -115,8 +117,8 @@ func newSpy(t testing.TB, url string) *spy {
 	return x
 }
 
-// saw returns the numbers since the last call. searches is the number of requests for which the
-// server must search by subject.
+// saw returns the numbers of requests and responses since its last call. The result searches is the
+// number of requests for which the server must search by subject.
 func (x *spy) saw() (requests, searches, answers int) {
 	x.t.Helper()
 	if err := x.nc.FlushTimeout(patience); err != nil {
@@ -145,10 +147,10 @@ func (x *spy) saw() (requests, searches, answers int) {
 	return requests, searches, answers
 }
 
-// TestSparsePagesNeedFewRequests reads pages before and after cursors that are not cached. The
-// number of requests and responses may grow with the levels of the index, not with the chain, and
-// no request may search by subject.
-func TestSparsePagesNeedFewRequests(t *testing.T) {
+// TestPagesOfRareShardsNeedFewRequests reads pages before and after cursors that are not cached. The
+// numbers of requests and responses may depend on the number of index levels, but not on the length of
+// the chain. No request may search by subject.
+func TestPagesOfRareShardsNeedFewRequests(t *testing.T) {
 	all := uneven(40_000)
 	s, b, _ := indexedChain(t, all)
 	x := newSpy(t, s.ClientURL())
@@ -158,23 +160,23 @@ func TestSparsePagesNeedFewRequests(t *testing.T) {
 			b.Forget()
 			expectPages(t, b, all, []chaingql.BlocksQuery{q})
 			requests, searches, answers := x.saw()
-			// A binary search of 16 steps, and 7 nodes on each of the index's 4 levels.
+			// The limit allows a binary search of 16 steps, 7 nodes on each of 4 index levels, and 8 others.
 			if requests > 16+7*4+8 || answers > 640 {
-				t.Errorf("%s: got %d requests and %d responses, want at most %d and 640", named(q), requests, answers,
-					16+7*4+8)
+				t.Errorf("page %s: got %d requests and %d responses, want at most %d and 640", named(q), requests,
+					answers, 16+7*4+8)
 			}
 			if searches > 0 {
-				t.Errorf("%s: got %d searches by subject, want 0", named(q), searches)
+				t.Errorf("page %s: got %d searches by subject, want 0", named(q), searches)
 			}
 			most = [2]int{max(most[0], requests), max(most[1], answers)}
 		}
 	}
-	t.Logf("at most %d requests and %d responses for a page", most[0], most[1])
+	t.Logf("a page needed at most %d requests and %d responses", most[0], most[1])
 }
 
-// TestWriterAddsMissingIndex uses a chain without an index. Pages must be right before a Writer
-// creates the index, meanwhile, and afterward.
-func TestWriterAddsMissingIndex(t *testing.T) {
+// TestWriterBuildsMissingIndex uses a chain without an index. Pages must be correct before, while and
+// after a Writer builds the index.
+func TestWriterBuildsMissingIndex(t *testing.T) {
 	all, ctx := uneven(10_000), context.Background()
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)
@@ -194,7 +196,7 @@ func TestWriterAddsMissingIndex(t *testing.T) {
 		}
 	}
 	pages(9_990)
-	w := writer(t, open(t, s.ClientURL(), nil)) // creates the stream of the index
+	w := writer(t, open(t, s.ClientURL(), nil)) // open creates the index stream
 	for n := 9_990; n < len(all); n++ {
 		if err := w.Append(ctx, all[n]); err != nil {
 			t.Fatal(err)
@@ -210,8 +212,8 @@ func TestWriterAddsMissingIndex(t *testing.T) {
 	}
 }
 
-// TestPrunedBlocksAreNotReadFromTheIndex prunes to the middle of a leaf.
-func TestPrunedBlocksAreNotReadFromTheIndex(t *testing.T) {
+// TestPagesFromIndexOmitPrunedBlocks prunes the chain several times, also to the middle of an index leaf.
+func TestPagesFromIndexOmitPrunedBlocks(t *testing.T) {
 	all, ctx := uneven(6_000), context.Background()
 	s, b, w := indexedChain(t, all)
 	expectPages(t, b, all, sparse(all[5_995].Cursor)) // caches some nodes
@@ -234,12 +236,13 @@ func TestPrunedBlocksAreNotReadFromTheIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := stream.CachedInfo().State.Msgs; n > 4 { // the last leaf and the nodes above
-		t.Errorf("the index has %d nodes, want at most 4", n)
+		t.Errorf("the index has %d nodes after pruning, want at most 4", n)
 	}
 }
 
-// TestReplacedStreamHasItsOwnIndex lets the same Backend read both streams.
-func TestReplacedStreamHasItsOwnIndex(t *testing.T) {
+// TestNewStreamWithSameNameHasItsOwnIndex replaces the block stream while a Backend is open. Pages that
+// this Backend reads must not contain blocks of the old stream.
+func TestNewStreamWithSameNameHasItsOwnIndex(t *testing.T) {
 	all, ctx := uneven(6_000), context.Background()
 	s, b, _ := indexedChain(t, all)
 	expectPages(t, b, all, sparse(all[5_000].Cursor))
@@ -259,7 +262,7 @@ func TestReplacedStreamHasItsOwnIndex(t *testing.T) {
 	expectPages(t, b, other, sparse(other[4_500].Cursor))
 }
 
-// TestTwoWritersBuildOneIndex lets them append alternately.
+// TestTwoWritersBuildOneIndex lets two Writers append blocks alternately. Their index must be complete.
 func TestTwoWritersBuildOneIndex(t *testing.T) {
 	all, ctx := uneven(9_000), context.Background()
 	s := newBroker(t)
@@ -281,7 +284,8 @@ func TestTwoWritersBuildOneIndex(t *testing.T) {
 	}
 }
 
-// TestIndexNodeSizeIsLimited uses a chain in which each block has its own shard.
+// TestIndexNodeSizeIsLimited uses a chain in which each block has a shard of its own, so that the nodes
+// contain as many shard names as possible.
 func TestIndexNodeSizeIsLimited(t *testing.T) {
 	all := uneven(5_000)
 	for i := range all {
@@ -295,7 +299,7 @@ func TestIndexNodeSizeIsLimited(t *testing.T) {
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq; seq++ {
 		if m, err := stream.GetMsg(context.Background(), seq); err != nil || len(m.Data) > 256<<10 {
-			t.Errorf("node %d: error %v, or larger than 256 KiB", seq, err)
+			t.Errorf("index node %d: got error %v, or the node is larger than 256 KiB", seq, err)
 		}
 	}
 	if leaves, above := 4_999/256, 4_999/2048; state.Msgs != uint64(leaves+above) {
@@ -311,14 +315,16 @@ func TestIndexNodeSizeIsLimited(t *testing.T) {
 	}
 }
 
-// TestChainIsServedWithoutAnIndex uses an indexer without permission to write the index.
-func TestChainIsServedWithoutAnIndex(t *testing.T) {
+// TestChainIsServedWithoutIndex uses a Writer that has no permission to write the index.
+func TestChainIsServedWithoutIndex(t *testing.T) {
 	all, ctx := uneven(3_000), context.Background()
 	s := newBroker(t, func(o *server.Options) {
 		o.Users = []*server.User{
 			{Username: "all", Password: password},
 			{Username: "noindex", Password: password, Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Deny: []string{"chain.index.>", "$JS.API.STREAM.CREATE.chain_index"}},
+				Publish: &server.SubjectPermission{
+					Deny: []string{"chain.index.>", "$JS.API.STREAM.CREATE.chain_index"},
+				},
 			}},
 		}
 	})
@@ -328,8 +334,8 @@ func TestChainIsServedWithoutAnIndex(t *testing.T) {
 	if err := writer(t, b).Append(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(book.String(), "index of blocks not maintained") {
-		t.Errorf("got log %s, want \"index of blocks not maintained\"", book)
+	if !strings.Contains(book.String(), "does not extend the block index") {
+		t.Errorf("got log %s, want a warning that the Writer does not extend the block index", book)
 	}
 	expectPages(t, b, all, sparse(all[2_500].Cursor))
 }

@@ -13,31 +13,33 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// An indexer is the part of a Writer that stores the index. The Writer's sem guards it.
+// An indexer holds the state with which a Writer extends the block index. The Writer's sem
+// guards it.
 type indexer struct {
-	next    uint64    // next leaf to store
-	known   bool      // next is known
-	recent  []stored  // the newest blocks from that leaf on, without a gap
-	retryAt time.Time // no attempt before that time, after an error
+	next    uint64    // number of the next leaf to store
+	known   bool      // whether next is known
+	recent  []stored  // the newest blocks, from the beginning of that leaf on, without a gap
+	retryAt time.Time // earliest time of the next attempt after an error
 }
 
-// appended adds blocks that were stored after the recent ones.
+// appended adds blocks that were stored directly after the recent ones.
 func (x *indexer) appended(blocks ...stored) {
 	x.recent = append(x.recent, blocks...)
 }
 
-// restart lets the next extension look up the end of the index, because the stream may
-// have changed.
+// restart makes the next call of extend look up the end of the index, because the stream
+// may have changed.
 func (x *indexer) restart() { x.next, x.known, x.recent = 0, false, nil }
 
 const (
-	leavesAtOnce    = 8 // leaves that one Append adds to a lagging index, in addition to its own
+	leavesAtOnce    = 8 // maximum number of missing leaves that one Append adds, in addition to its own
 	indexRetryDelay = 30 * time.Second
 	indexDeadline   = ackWait
 )
 
-// index stores the nodes that the newest blocks complete, and some more if the index
-// lags. Pages work without the index, so errors are only logged.
+// index stores the nodes that the appended blocks complete. If the index lags, it also
+// stores some of the missing nodes. Errors are only logged, because pages can be read
+// without the index.
 func (w *Writer) index(ctx context.Context, appended int) {
 	if !w.indexing || w.tail == nil || time.Now().Before(w.indexer.retryAt) {
 		w.indexer.recent = nil
@@ -47,8 +49,8 @@ func (w *Writer) index(ctx context.Context, appended int) {
 	if err != nil && ctx.Err() == nil {
 		w.indexer.restart()
 		w.indexer.retryAt = time.Now().Add(indexRetryDelay)
-		w.b.opts.Logger.WarnContext(ctx, "index of blocks not extended", "stream", w.b.names.index,
-			"error", w.b.permissionError(err))
+		w.b.opts.Logger.WarnContext(ctx, "extending the block index failed; retrying later", "stream",
+			w.b.names.index, "error", w.b.permissionError(err))
 	}
 }
 
@@ -86,7 +88,7 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 	return nil
 }
 
-// indexEnd returns the first leaf that is not stored.
+// indexEnd returns the number of the first leaf that must be stored.
 func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
 	_, first, found, err := w.b.messageFrom(ctx, 1)
 	if err != nil || !found {
@@ -104,9 +106,9 @@ func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
 		}
 		oldest := next
 		next = max(next, k+1)
-		// Blocks that the stream lost may have been replaced by others, so leaves that do not match
-		// are stored again. The last leaf that matches is stored again too: its Writer may have
-		// stopped before it stored the nodes above.
+		// Other blocks may have replaced blocks that the stream lost. Leaves that do not match the
+		// stream are therefore stored again. The last leaf that matches is stored again too, because
+		// its Writer may have stopped before it stored the nodes above that leaf.
 		for next = min(next, (w.tail.seq-1)/leafSize); next > oldest; {
 			next--
 			n, right, err := w.b.node(ctx, prefix, 0, next)
@@ -126,7 +128,8 @@ func nodeNumber(subject string) (uint64, error) {
 	return strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64)
 }
 
-// leafBlocks returns the blocks of a leaf.
+// leafBlocks returns the blocks in the range s of a leaf. It reads them from the stream
+// only if they are not among the recent blocks.
 func (w *Writer) leafBlocks(ctx context.Context, s seqRange) ([]stored, error) {
 	if recent := w.indexer.recent; len(recent) > 0 && recent[0].seq <= s.from {
 		return s.filter(slices.Clone(recent)), nil
@@ -148,7 +151,8 @@ func nodeOf(blocks []stored) *node {
 	return n
 }
 
-// list limits the blocks that a node lists for each shard.
+// list limits the number of blocks that n lists per shard. Shards that have more than
+// limit blocks are moved to n.Many.
 func (n *node) list(limit int) {
 	for shard, entries := range n.Blocks {
 		if len(entries) > limit {
@@ -162,12 +166,13 @@ func (n *node) list(limit int) {
 	}
 }
 
-// storeNode stores a node, and the nodes above that it completes.
+// storeNode stores n as node k of a level. If n is the last child of the node above it,
+// storeNode then builds and stores that node, too.
 func (w *Writer) storeNode(ctx context.Context, prefix string, level int, k uint64, n *node) error {
 	payload, err := json.Marshal(n)
 	for limit := maxListed; err == nil && len(payload) > nodeBytes; {
 		if limit == 0 {
-			return nil // too many shards: reads use the nodes below
+			return nil // too many shards for one node: reads use its children
 		}
 		limit /= 2
 		n.list(limit)
@@ -195,7 +200,8 @@ func (w *Writer) storeNode(ctx context.Context, prefix string, level int, k uint
 	return w.storeNode(ctx, prefix, level+1, k/fan, above)
 }
 
-// openIndex reports whether the index exists and the Writer may write to it.
+// openIndex reports whether the index stream exists and this Backend may write to it. If
+// not, it logs a warning.
 func (b *Backend) openIndex(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 	defer cancel()
@@ -204,14 +210,14 @@ func (b *Backend) openIndex(ctx context.Context) bool {
 		err = b.checkWrite(ctx, b.names.indexSubject+"0")
 	}
 	if err != nil {
-		b.opts.Logger.WarnContext(ctx, "index of blocks not maintained: pages of rare workchains and shards are expensive",
-			"stream", b.names.index, "error", err)
+		b.opts.Logger.WarnContext(ctx, "the Writer does not extend the block index: "+
+			"reading pages of rare workchains and shards is slow", "stream", b.names.index, "error", err)
 	}
 	return err == nil
 }
 
-// prepareIndex creates the stream of the index if it does not exist. A chain without an
-// index is served too, so errors are only logged.
+// prepareIndex creates the index stream if it does not exist and Options.Create is set.
+// Errors are only logged, because a chain can be served without an index.
 func (b *Backend) prepareIndex(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
@@ -221,17 +227,21 @@ func (b *Backend) prepareIndex(ctx context.Context) {
 	}
 	s := b.opts.Create
 	_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: b.names.index, Subjects: []string{b.names.indexSubject + ">"}, Description: "index of blocks, by chaingql",
-		Replicas: s.Replicas, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Storage: s.storage(), MaxMsgsPerSubject: 1,
+		Name: b.names.index, Description: "index of blocks, by chaingql",
+		Subjects: []string{b.names.indexSubject + ">"}, MaxMsgsPerSubject: 1,
+		Replicas: s.Replicas, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge, Storage: s.storage(),
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		b.opts.Logger.WarnContext(ctx, "index of blocks not created", "stream", b.names.index,
+		b.opts.Logger.WarnContext(ctx, "creating the index stream failed: "+
+			"reading pages of rare workchains and shards is slow", "stream", b.names.index,
 			"error", b.permissionError(err))
 	}
 }
 
-// pruneIndex drops the nodes of pruned blocks. They do no harm, so errors are only logged.
+// pruneIndex deletes the index nodes of pruned blocks. The argument oldest is the sequence
+// number of the oldest remaining block. Errors are only logged, because these nodes do no
+// harm.
 func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 	if !w.indexing || oldest == 0 {
 		return
@@ -244,8 +254,9 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 			return err
 		}
 		oldestLeaf := (oldest - 1) / leafSize
-		f, found, err := w.b.get(ctx, w.b.names.index, getRequest{Last: nodeSubject(prefix, 0, oldestLeaf), NoHead: true})
-		if err == nil && !found { // it may not be stored yet
+		subject := nodeSubject(prefix, 0, oldestLeaf)
+		f, found, err := w.b.get(ctx, w.b.names.index, getRequest{Last: subject, NoHead: true})
+		if err == nil && !found { // the leaf may not be stored yet
 			f, found, err = w.b.get(ctx, w.b.names.index, getRequest{Last: prefix + "0.*", NoHead: true})
 		}
 		if err != nil || !found {
@@ -261,7 +272,7 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 		return s.Purge(ctx, jetstream.WithPurgeSequence(f.Message.Seq))
 	}()
 	if err != nil {
-		w.b.opts.Logger.WarnContext(ctx, "index of blocks not pruned", "stream", w.b.names.index,
-			"error", w.b.permissionError(err))
+		w.b.opts.Logger.WarnContext(ctx, "pruning the block index failed: nodes of pruned blocks remain", "stream",
+			w.b.names.index, "error", w.b.permissionError(err))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestNameAndCursorMayHave64Characters(t *testing.T) {
+func TestChainNameAndCursorMayHave64Characters(t *testing.T) {
 	s, ctx := newBroker(t), context.Background()
 	b := open(t, s.ClientURL(), &natschain.Options{Chain: strings.Repeat("c", 64), Create: &natschain.Storage{}})
 	cursor := chaingql.Cursor(strings.Repeat("a", 64))
@@ -26,9 +26,9 @@ func TestNameAndCursorMayHave64Characters(t *testing.T) {
 	}
 }
 
-// TestPagesNearTheNewestBlock reads forward and backward from each of the last cursors, all blocks
-// and those of a workchain.
-func TestPagesNearTheNewestBlock(t *testing.T) {
+// TestPagesNearNewestBlockAreCorrect reads pages before and after each of the newest cursors, of all
+// blocks and of single workchains.
+func TestPagesNearNewestBlockAreCorrect(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 30)
 	b := open(t, s.ClientURL(), nil)
 	if err := writer(t, b).Append(ctx, all...); err != nil {
@@ -44,7 +44,7 @@ func TestPagesNearTheNewestBlock(t *testing.T) {
 					q.Workchain = workchain
 					page, err := b.Blocks(ctx, q)
 					if want := cursorsOf(chaingql.PageOf(all, q)); err != nil || !slices.Equal(cursorsOf(page), want) {
-						t.Errorf("%+v: got %v and error %v, want %v", q, cursorsOf(page), err, want)
+						t.Errorf("page %+v: got %v and error %v, want %v", q, cursorsOf(page), err, want)
 					}
 				}
 			}
@@ -52,9 +52,9 @@ func TestPagesNearTheNewestBlock(t *testing.T) {
 	}
 }
 
-// TestLongPageContainsRepeatedBlockOnce publishes copies of a block directly after it. Long pages
-// of a workchain are read by subject.
-func TestLongPageContainsRepeatedBlockOnce(t *testing.T) {
+// TestLongPageContainsDuplicatedBlockOnce publishes a copy of a block directly after that block. Then it
+// reads long pages of a workchain, which are read by subject.
+func TestLongPageContainsDuplicatedBlockOnce(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 60)
 	b := open(t, s.ClientURL(), (&logbook{}).options())
 	w := writer(t, b)
@@ -72,15 +72,15 @@ func TestLongPageContainsRepeatedBlockOnce(t *testing.T) {
 			q.Workchain = &workchain
 			page, err := b.Blocks(ctx, q)
 			if want := cursorsOf(chaingql.PageOf(all, q)); err != nil || !slices.Equal(cursorsOf(page), want) {
-				t.Errorf("%+v: got %v and error %v, want %v", q, cursorsOf(page), err, want)
+				t.Errorf("page %+v: got %v and error %v, want %v", q, cursorsOf(page), err, want)
 			}
 		}
 	}
 }
 
-// TestLongPageDoesNotEndWithStray reads pages of a workchain that end directly before a stray
-// message of that workchain, at it and after it.
-func TestLongPageDoesNotEndWithStray(t *testing.T) {
+// TestLongPageDoesNotEndWithStrayMessage reads pages of a workchain that contains a stray message. The
+// pages end directly before, at and after that message.
+func TestLongPageDoesNotEndWithStrayMessage(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 500)
 	b := open(t, s.ClientURL(), (&logbook{}).options())
 	w := writer(t, b)
@@ -96,14 +96,14 @@ func TestLongPageDoesNotEndWithStray(t *testing.T) {
 		q := chaingql.BlocksQuery{Workchain: &base, First: n}
 		page, err := b.Blocks(ctx, q)
 		if want := cursorsOf(chaingql.PageOf(all, q)); err != nil || !slices.Equal(cursorsOf(page), want) {
-			t.Errorf("first %d: error %v: %s", n, err, difference(cursorsOf(page), want))
+			t.Errorf("page of the first %d blocks: error %v: %s", n, err, difference(cursorsOf(page), want))
 		}
 		b.Forget()
 	}
 }
 
-// TestOldestMessageMayBeStray deletes the blocks before a stray message, as MaxAge does.
-func TestOldestMessageMayBeStray(t *testing.T) {
+// TestOldestMessageIsSkippedIfStray deletes all blocks before a stray message, as MaxAge does.
+func TestOldestMessageIsSkippedIfStray(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 80)
 	b := open(t, s.ClientURL(), (&logbook{}).options())
 	w := writer(t, b)
@@ -131,13 +131,13 @@ func TestOldestMessageMayBeStray(t *testing.T) {
 			listed = append(listed, m.Seq)
 		}
 		if !slices.Equal(listed, []uint64{41}) {
-			t.Errorf("got stray messages %d, want 41", listed)
+			t.Errorf("StrayMessages: got messages %d, want only message 41", listed)
 		}
 	}
 }
 
-// TestIdleFollowKeepsItsConsumer waits until Follow has queried the newest message and was idle for
-// as long again. Follow ends if five consecutive consumers yield nothing.
+// TestIdleFollowKeepsItsConsumer waits 10.5 s while Follow receives no blocks. Follow must not replace
+// its consumer during this time, because it fails after five consecutive consumers without a block.
 func TestIdleFollowKeepsItsConsumer(t *testing.T) {
 	t.Parallel()
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 11)
@@ -165,7 +165,7 @@ func TestIdleFollowKeepsItsConsumer(t *testing.T) {
 	before := consumers()
 	time.Sleep(10500 * time.Millisecond)
 	if after := consumers(); len(before) != 1 || !slices.Equal(before, after) {
-		t.Errorf("got consumers %v, want %v", after, before)
+		t.Errorf("got consumers %v after 10.5 s, want the same single consumer as before: %v", after, before)
 	}
 	if err := w.Append(ctx, all[10:]...); err != nil {
 		t.Fatal(err)

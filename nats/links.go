@@ -11,35 +11,40 @@ import (
 )
 
 var (
-	// errMissing is returned if a block names a predecessor that did not arrive.
-	errMissing = errors.New("natschain: blocks are missing before a message")
-	// errForked is returned if messages name each other but do not follow the newest
-	// block. They are strays, unless that block expired.
-	errForked = errors.New("natschain: messages do not follow the newest block, which expired")
+	// errMissing is returned if the message before a block did not arrive: it was lost in
+	// transit or deleted from the stream.
+	errMissing = errors.New("natschain: blocks before this message are missing")
+	// errForked is returned if a run of messages, in which each names the one before it,
+	// does not follow the newest block. The messages are strays if that block is still in
+	// the stream. If it expired, they may continue the chain.
+	errForked = errors.New("natschain: new messages do not follow the newest known block, which has expired")
 )
 
-// A linker finds the blocks of the chain among the messages of a stream. Each block
-// names the cursor of its predecessor, so messages of other programs are recognized
-// and skipped, even if they name each other. Of two messages that name the same
-// predecessor, the first is the block.
+// A linker finds the blocks of the chain among the messages of a stream. Each block names
+// its predecessor by its cursor. The linker uses these names to recognize and skip messages
+// of other programs, even if those messages name each other. If two messages name the same
+// predecessor, the first one is the block.
 type linker struct {
 	b           *Backend
 	at          place   // place of the newest block
-	seen        uint64  // number of the last message
-	gap         bool    // messages after that block were removed from the stream
+	seen        uint64  // sequence number of the last message
+	gap         bool    // whether messages after the newest block were removed from the stream
 	lastStray   *stored // the last message that is not a block
-	forked      bool    // a message follows lastStray, so both may be blocks of another chain
-	forkIsStray bool    // the newest block is still in the stream, so those messages are strays
-	ignoreForks bool    // a fork is not an error
+	forked      bool    // whether a message named lastStray as its predecessor: both may be of another chain
+	forkIsStray bool    // whether such messages are strays, because the newest block still exists
+	ignoreForks bool    // whether add returns no error for such messages
 }
 
-// add takes the next message and returns it if it is a block. It returns errForked or
-// errMissing if messages continue that do not follow the newest block. They are strays
-// if that block is still in the stream.
+// add takes the next message of the stream and returns it if it is a block. It returns
+// errForked or errMissing if messages name each other but do not follow the newest block.
+// The caller must then check whether that block is still in the stream: if it is, those
+// messages are strays.
 func (l *linker) add(s stored) ([]stored, error) {
 	if !l.gap {
+		// A linker that ignores forks may be creating the survey, and then receives no
+		// undecodable messages: it skips all known ones, not only those in the survey.
 		end := uint64(maxSeq - 1)
-		if !l.ignoreForks { // otherwise l may create the survey, which omits undecodable messages
+		if !l.ignoreForks {
 			_, end = l.b.survey.snapshot()
 		}
 		l.gap = l.b.skipUpTo(end, l.seen+1) < s.seq
@@ -71,11 +76,11 @@ func (l *linker) add(s stored) ([]stored, error) {
 	return nil, errForked
 }
 
-// maxForkScan is the number of messages after a gap that are searched for one that
-// follows the block before the gap.
+// maxForkScan is the maximum number of messages after a gap that are searched for a block
+// that follows the block before the gap.
 const maxForkScan = 1 << 14
 
-// admits reports whether a message may be the block after a place.
+// admits reports whether s may be the block directly after the block at p.
 func (p *place) admits(s *stored) bool {
 	switch {
 	case s.block.Cursor <= p.cursor:
@@ -88,9 +93,10 @@ func (p *place) admits(s *stored) bool {
 	return *s.prev == p.cursor
 }
 
-// tooFar reports whether a cursor is implausibly higher than its predecessor. If such a
-// message counted as a block, the chain would accept no further blocks. tooFar compares
-// the numbers that cursors begin with: the masterchain's seq_no or the block's own number.
+// tooFar reports whether the cursor to is implausibly far above its predecessor from. If a
+// message with such a cursor counted as a block, the chain could accept no further blocks.
+// tooFar compares the numbers at the beginning of the cursors. Such a number is the
+// masterchain's seq_no or the block's own number.
 func tooFar(from, to chaingql.Cursor) bool {
 	if from == "" {
 		return false
@@ -102,8 +108,9 @@ func tooFar(from, to chaingql.Cursor) bool {
 
 const maxDistance = 1 << 24
 
-// leadingNumber returns the number that a cursor of [chaingql.ChainOrder] or
-// [chaingql.SeqCursor] begins with: in hex, after one digit for its length.
+// leadingNumber decodes the number at the beginning of a cursor that was made by
+// [chaingql.ChainOrder] or [chaingql.SeqCursor]. The first hex digit of the cursor encodes
+// the length of the number, and the number follows in hex.
 func leadingNumber(c chaingql.Cursor) (uint64, bool) {
 	if c == "" {
 		return 0, false
@@ -116,17 +123,24 @@ func leadingNumber(c chaingql.Cursor) (uint64, bool) {
 	return n, err == nil && max(1, (bits.Len64(n)+3)/4) == int(digits)+1
 }
 
-// start returns the index of the chain's first block among consecutive messages whose
-// predecessor is unknown, and whether that is certain. It chooses the first run of
-// messages that name each other and of which one is known to be a block. Otherwise it
-// chooses the first run of at least two messages, unless a longer run begins after its
-// end: the first run may be strays that became the oldest messages when the blocks before
-// them expired. If messages are missing between two runs, it chooses the earlier one, so
-// that the gap is noticed. It returns -1 if no message names another one.
+// start finds the chain's first block among consecutive messages of the stream. It returns
+// the index of that block and whether the result is certain.
+//
+// A run is a sequence of messages in which each message names the one before it. start
+// chooses the first message of a run:
+//
+//   - the first run that contains a known block;
+//   - otherwise the first run of at least two messages, or a longer run that begins after
+//     its end. The first run may consist of strays that became the oldest messages when
+//     the blocks before them expired.
+//
+// If messages are missing between two runs, start chooses the earlier run, so that the
+// caller notices the gap. If there is no run of at least two messages, start returns -1,
+// unless the messages name no predecessors at all: then it returns the first one.
 func (b *Backend) start(messages []stored) (from int, sure bool) {
-	type run struct{ root, length int } // messages that name each other, up to a cursor
+	type run struct{ root, length int } // index of the first message, and number of messages
 	runs, first, names := map[chaingql.Cursor]run{}, -1, false
-	lengths, ends := make([]int, len(messages)), make([]int, len(messages)) // of the runs, by root
+	lengths, ends := make([]int, len(messages)), make([]int, len(messages)) // length and end of each run, by root
 	certain := -1
 	for i := range messages {
 		s := &messages[i]
@@ -172,14 +186,15 @@ func (b *Backend) start(messages []stored) (from int, sure bool) {
 	case from < 0 && names:
 		return -1, false
 	case from < 0:
-		return first, true // the blocks name no predecessors
+		return first, true // the messages name no predecessors
 	case first >= 0 && messages[from].prev == nil && messages[first].block.Cursor < messages[from].block.Cursor:
 		return first, true
 	}
 	return from, certain >= 0 || count < 2
 }
 
-// hasGap reports whether messages between the two indexes were removed.
+// hasGap reports whether messages between messages[from] and messages[to] were removed from
+// the stream.
 func (b *Backend) hasGap(messages []stored, from, to int) bool {
 	for i := from + 1; i <= to; i++ {
 		if b.skipUpTo(maxSeq-1, messages[i-1].seq+1) < messages[i].seq {
@@ -189,8 +204,10 @@ func (b *Backend) hasGap(messages []stored, from, to int) bool {
 	return false
 }
 
-// resolveFork handles messages that name each other but not the newest block. They are
-// strays if that block is still in the stream; otherwise it returns errForked.
+// resolveFork decides about messages that name each other but do not follow the newest
+// block. If that block is still in the stream, the messages are strays, which resolveFork
+// records in l. Otherwise it returns an error: errForked, or errMissing if that block named
+// no predecessor.
 func (b *Backend) resolveFork(ctx context.Context, l *linker) error {
 	there, err := b.present(ctx, l.at)
 	if err == nil && !there {
@@ -203,7 +220,8 @@ func (b *Backend) resolveFork(ctx context.Context, l *linker) error {
 	return err
 }
 
-// checkGap returns errMissing if no message after a gap follows the block before it.
+// checkGap reads the messages after a gap. It returns errMissing if none of them follows
+// the block before the gap, because then blocks were deleted.
 func (b *Backend) checkGap(ctx context.Context, l linker) error {
 	l.ignoreForks = true
 	var next []stored
@@ -223,7 +241,8 @@ func (b *Backend) checkGap(ctx context.Context, l linker) error {
 	return err
 }
 
-// linksAt returns a linker that begins among messages whose predecessor is unknown.
+// linksAt returns a linker that begins with the chain's first block in messages. The block
+// before messages is unknown.
 func (b *Backend) linksAt(ctx context.Context, messages []stored) (*linker, error) {
 	i, _ := b.start(messages)
 	if i < 0 {
@@ -240,8 +259,8 @@ func suspect(before, s *stored) bool {
 		tooFar(before.block.Cursor, s.block.Cursor)
 }
 
-// isLinked reports whether a message is a block: it is known to be one, a neighbor names
-// it, or it names the neighbor before it.
+// isLinked reports whether s is a block. It is a block if that is already known, if a
+// nearby message names it as its predecessor, or if it names the message before it.
 func (b *Backend) isLinked(ctx context.Context, s stored) (bool, error) {
 	if s.bad != nil {
 		b.strays.report(b, s.seq, s.bad)
@@ -263,7 +282,7 @@ func (b *Backend) isLinked(ctx context.Context, s stored) (bool, error) {
 		}
 		return is, nil
 	}
-	const around = 8 // messages on each side; few, because each page at an old cursor does this
+	const around = 8 // messages to read on each side; few, because each page at an old cursor reads them
 	near, err := b.chain(ctx, nil, s.seq-min(s.seq-1, around), s.seq+around, 2*around)
 	for _, n := range near {
 		if n.seq == s.seq {

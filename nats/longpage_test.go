@@ -7,11 +7,11 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestLongPagesSkipStrays reads pages of more than 200 blocks of a workchain with two strays: one
-// with a plausible cursor, and one with a cursor below the page.
-func TestLongPagesSkipStrays(t *testing.T) {
+// TestLongPagesSkipStrayMessages reads pages of more than 200 blocks of a workchain that contains two
+// stray messages: one with a plausible cursor, and one with a cursor below the page.
+func TestLongPagesSkipStrayMessages(t *testing.T) {
 	all := uneven(20_000)
-	for i := range all { // leaves unused cursors in between
+	for i := range all { // leaves an unused cursor between adjacent blocks
 		all[i].Cursor = chaingql.SeqCursor(uint64(2 * i))
 	}
 	s := newBroker(t)
@@ -41,15 +41,17 @@ func TestLongPagesSkipStrays(t *testing.T) {
 	base, old, late := int32(0), all[100].Cursor, all[2900].Cursor
 	expectPages(t, open(t, s.ClientURL(), nil), all[:3000], []chaingql.BlocksQuery{
 		{First: 1000, Workchain: &base, After: all[1400].Cursor}, {Last: 1000, Workchain: &base, Before: late},
-		{First: 1000, Workchain: &base, After: all[1490].Cursor}, {First: 1000, Workchain: &base, After: all[1999].Cursor},
+		{First: 1000, Workchain: &base, After: all[1490].Cursor},
+		{First: 1000, Workchain: &base, After: all[1999].Cursor},
 		{Last: 1000, Workchain: &base, After: all[1999].Cursor}, {Last: 1000, Workchain: &base, After: old},
 		{First: 900, Workchain: &base, After: old, Before: all[1600].Cursor},
 	})
-	if err := w.Append(ctx, all[3000:]...); err != nil { // more than a Backend surveys
+	if err := w.Append(ctx, all[3000:]...); err != nil { // more messages than Open examines
 		t.Fatal(err)
 	}
 	expectPages(t, open(t, s.ClientURL(), nil), all, []chaingql.BlocksQuery{
-		{First: 1000, Workchain: &base, After: all[1999].Cursor}, {Last: 1000, Workchain: &base, After: all[1999].Cursor},
+		{First: 1000, Workchain: &base, After: all[1999].Cursor},
+		{Last: 1000, Workchain: &base, After: all[1999].Cursor},
 		{First: 1000, Workchain: &base, After: all[1900].Cursor, Before: all[2900].Cursor},
 	})
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A lossyConn is a connection that loses some messages of the server.
+// A lossyConn is a connection to a server that drops some of the server's messages.
 type lossyConn struct {
 	net.Conn
 	from *bufio.Reader
-	lose func(message []byte) bool
-	rest []byte // passed on, but not read yet
+	lose func(message []byte) bool // reports whether to drop a message
+	rest []byte                    // data that was not dropped but is not read yet
 }
 
 func (s *lossyConn) Read(p []byte) (int, error) {
@@ -55,9 +55,9 @@ func (lose lossyDialer) Dial(network, address string) (net.Conn, error) {
 	return &lossyConn{Conn: conn, from: bufio.NewReader(conn), lose: lose}, err
 }
 
-// TestFollowRepeatsLostLastBlock loses the last block in transit. No later block shows that it is
-// missing, and the consumer continues to work.
-func TestFollowRepeatsLostLastBlock(t *testing.T) {
+// TestFollowYieldsLastBlockThatWasLostInTransit drops the newest block on its way to Follow. No later
+// block shows that it is missing, and the consumer continues to send heartbeats.
+func TestFollowYieldsLastBlockThatWasLostInTransit(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	all := blocks(5)
@@ -71,7 +71,7 @@ func TestFollowRepeatsLostLastBlock(t *testing.T) {
 	}
 	b := open(t, s.ClientURL(), &natschain.Options{Connect: []nats.Option{nats.SetCustomDialer(lossyDialer(lose))}})
 	follow(t, b, "").expect(all)
-	if n := lost.Load(); n < 2 { // a slow consumer may be replaced once more
-		t.Errorf("the last block was sent %d times, want at least 2", n)
+	if n := lost.Load(); n < 2 { // more than 2 if a slow consumer was replaced again
+		t.Errorf("the server sent the last block %d times, want at least 2", n)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// asBroker is the environment variable with the directory of a server. If it is set, this program
-// runs that server instead of the tests.
+// asBroker is an environment variable. If it contains a directory, this program runs a NATS server
+// that stores its data in that directory, instead of the tests.
 const asBroker = "CHAINGQL_NATS_BROKER"
 
-// TestMain fails if goroutines of this package or of nats.go remain. Goroutines that the server
-// keeps are ignored.
+// TestMain fails if goroutines of this package or of nats.go still run after the tests. It ignores
+// goroutines of the server.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(asBroker); dir != "" {
 		os.Exit(serve(dir))
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	testkit.RunWithoutLeaks(m, 10*time.Second, "chaingql", "nats-io/nats.go")
 }
 
-// serve runs a server until stdin closes, and prints its URL.
+// serve starts a server, prints its URL, and stops the server when stdin closes.
 func serve(dir string) int {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,

@@ -12,28 +12,30 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A message is a block's payload, in JSON. Its workchain and shard are in the
-// subject: <chain>.blocks.<workchain>.<shard in 16 hex digits>.
+// A message is the JSON payload of a message in the block stream. It describes one block,
+// except for its workchain and shard, which are in the subject of the message:
+// <chain>.blocks.<workchain>.<shard in 16 hex digits>.
 type message struct {
 	Cursor chaingql.Cursor `json:"cursor"`
-	// Prev is the cursor of the previous message, "" in the first one. If older blocks
-	// were removed, the Prev of the oldest block shows which cursors are still valid.
-	// Without it, every cursor below the oldest block counts as too old.
+	// Prev is the cursor of the previous block, or "" in the first block of the chain. If
+	// older blocks were removed, the Prev of the oldest block shows which cursors are still
+	// valid. If Prev is missing, every cursor below the oldest block counts as too old.
 	Prev  *chaingql.Cursor `json:"prev,omitempty"`
 	SeqNo uint32           `json:"seq_no"`
 	Hash  string           `json:"hash"`
 	Time  time.Time        `json:"time"`
 }
 
-// A stored is a message of the stream, decoded as a block.
+// A stored value describes a message of the block stream and the block that was decoded from
+// the message.
 type stored struct {
 	seq   uint64
-	prev  *chaingql.Cursor // nil if the message does not contain it
+	prev  *chaingql.Cursor // nil if the message does not contain a prev
 	block chaingql.Block
 
 	subject  string
-	bad      error     // reason that the message cannot be a block, nil if it may be one
-	received time.Time // by the server; only of messages that were read one by one
+	bad      error     // reason why the message cannot be a block, nil if it may be one
+	received time.Time // when the server received the message; zero for messages read in batches
 }
 
 // follows reports whether the message names c as its predecessor.
@@ -41,12 +43,12 @@ func (s *stored) follows(c chaingql.Cursor) bool { return s.prev != nil && *s.pr
 
 // names contains the names of a chain's streams, subjects and bucket.
 type names struct {
-	stream       string // of blocks
-	subject      string // prefix of the subjects of blocks, before workchain and shard
-	bucket       string
-	balances     string // the stream of the bucket
-	index        string // the stream of the index
-	indexSubject string // prefix of the subjects of the index, before creation time, level and number
+	stream       string // the block stream
+	subject      string // prefix of block subjects, before the workchain and the shard
+	bucket       string // the bucket of balances
+	balances     string // the stream that stores the bucket
+	index        string // the index stream
+	indexSubject string // prefix of index subjects, before the creation time, the level and the number
 }
 
 func namesOf(chain string) names {
@@ -57,8 +59,8 @@ func namesOf(chain string) names {
 	}
 }
 
-// all returns the subject that matches everything. The server then compares no subjects,
-// which is faster.
+// all returns the subject filter that matches every message. Reads with this filter are
+// faster, because the server then compares no subjects.
 func (n names) all() string { return ">" }
 
 func (n names) blockSubject(b *chaingql.Block) string {
@@ -67,7 +69,7 @@ func (n names) blockSubject(b *chaingql.Block) string {
 
 func shardName(b *chaingql.Block) string { return fmt.Sprintf("%d.%016x", b.Workchain, b.Shard) }
 
-// filter returns the subject of the blocks that a query selects.
+// filter returns the subject filter that matches the blocks that q selects.
 func (n names) filter(q chaingql.BlocksQuery) string {
 	if q.Workchain == nil && q.Shard == nil {
 		return n.all()
@@ -88,12 +90,15 @@ func (n names) balanceSubject(a *chaingql.Address) string {
 }
 
 func encode(b *chaingql.Block, prev *chaingql.Cursor) ([]byte, error) {
-	return json.Marshal(message{Cursor: b.Cursor, Prev: prev, SeqNo: b.SeqNo, Hash: b.Hash.String(), Time: b.Time.UTC()})
+	return json.Marshal(message{
+		Cursor: b.Cursor, Prev: prev, SeqNo: b.SeqNo, Hash: b.Hash.String(), Time: b.Time.UTC(),
+	})
 }
 
-var errSubject = errors.New("its subject does not end in a workchain and a shard")
+var errSubject = errors.New("the subject does not end in a workchain and a shard")
 
-// decode decodes a message. On error it sets bad.
+// decode decodes a message as a block. If the message is not a block, decode records the
+// reason in the field bad of the result.
 func (n names) decode(seq uint64, subject string, payload []byte) stored {
 	s, err := n.parse(seq, subject, payload)
 	if err != nil {
@@ -106,14 +111,14 @@ func (n names) decode(seq uint64, subject string, payload []byte) stored {
 func (n names) parse(seq uint64, subject string, payload []byte) (stored, error) {
 	var m message
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return stored{}, fmt.Errorf("it is not a block in JSON: %.120q", err.Error()) // cut: it may quote the whole message
+		return stored{}, fmt.Errorf("the message is not a block in JSON: %.120q", err.Error()) // err may quote it all
 	}
 	s := stored{seq: seq, prev: m.Prev, block: chaingql.Block{SeqNo: m.SeqNo, Time: m.Time.UTC(), Cursor: m.Cursor}}
 	if m.Cursor == "" || checkCursor(m.Cursor) != nil {
-		return stored{}, fmt.Errorf("its cursor %.80q is malformed", m.Cursor)
+		return stored{}, fmt.Errorf("the cursor %.80q is malformed", m.Cursor)
 	}
 	if hash, err := hex.DecodeString(m.Hash); err != nil || len(hash) != len(s.block.Hash) {
-		return stored{}, fmt.Errorf("its hash %.80q does not have 64 hex digits", m.Hash)
+		return stored{}, fmt.Errorf("the hash %.80q does not have 64 hex digits", m.Hash)
 	} else {
 		copy(s.block.Hash[:], hash)
 	}
@@ -124,12 +129,12 @@ func (n names) parse(seq uint64, subject string, payload []byte) (stored, error)
 	var err error
 	s.block.Workchain, s.block.Shard, err = shardOf(shard)
 	if err == nil && shardName(&s.block) != shard { // pages of the shard would not contain it
-		err = fmt.Errorf("its subject must end in %s, not %.80s", shardName(&s.block), shard)
+		err = fmt.Errorf("the subject must end in %s, not in %.80s", shardName(&s.block), shard)
 	}
 	return s, err
 }
 
-// shardOf parses <workchain>.<shard in 16 hex digits>.
+// shardOf parses a shard name, which has the form <workchain>.<shard in 16 hex digits>.
 func shardOf(name string) (workchain int32, shard uint64, err error) {
 	before, after, _ := strings.Cut(name, ".")
 	w, err := strconv.ParseInt(before, 10, 32)
@@ -142,8 +147,8 @@ func shardOf(name string) (workchain int32, shard uint64, err error) {
 	return int32(w), shard, nil
 }
 
-// MaxCursor is the maximum length of a cursor in bytes. Cursors consist of the
-// characters of [chaingql.ChainOrder] and [chaingql.SeqCursor]: 0-9, a-f, m and -.
+// MaxCursor is the maximum length of a cursor in bytes. A cursor may contain the characters
+// that [chaingql.ChainOrder] and [chaingql.SeqCursor] use: 0-9, a-f, m and -.
 const MaxCursor = 64
 
 func checkCursor(c chaingql.Cursor) error {

@@ -2,10 +2,7 @@ package natschain_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/big"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +18,7 @@ import (
 
 const password = "s3cret-and-more"
 
-// guarded starts a server with users that have different permissions.
+// guarded starts a server with several users, each of which lacks a different permission.
 func guarded(t *testing.T) *broker {
 	may := func(denied ...string) *server.Permissions {
 		return &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: denied}}
@@ -46,7 +43,8 @@ func (b *broker) as(user string) string {
 	return fmt.Sprintf("nats://%s:%s@127.0.0.1:%d", user, password, b.port())
 }
 
-// TestOpenReportsMisconfigurationInOneLine also checks that no error contains the password.
+// TestOpenReportsMisconfigurationInOneLine opens Backends with different mistakes in the configuration.
+// Each error must have one line and must not contain the password.
 func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -56,7 +54,8 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	nobody := testkit.FreeAddress(t)
 	half := newBroker(t)
 	if _, err := raw(t, half.ClientURL()).CreateStream(context.Background(),
-		jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true}); err != nil {
+		jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"}, AllowDirect: true},
+	); err != nil {
 		t.Fatal(err)
 	}
 	none, three := natschain.Options{}, natschain.Options{Create: &natschain.Storage{Replicas: 3}}
@@ -73,14 +72,15 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 		{"one malformed URL of several", s.as("all") + ",nats://%zz:" + password + "@h", none, "the URL is malformed"},
 		{"a URL without a host", "nats://", none, "the URL is malformed"},
 		{"a token with a slash", "nats://" + password + "/x@" + s.Addr().String(), none, "the URL is malformed"},
-		{"a token with a question mark", "nats://" + password + "?x@" + s.Addr().String(), none, "the URL is malformed"},
+		{"a token with a question mark", "nats://" + password + "?x@" + s.Addr().String(), none,
+			"the URL is malformed"},
 		{"a token with a hash", "ws://" + password + "#x@" + s.Addr().String(), none, "the URL is malformed"},
-		{"a token alone", password + "/x@" + s.Addr().String(), none, "the URL is malformed"},
+		{"a token without a scheme", password + "/x@" + s.Addr().String(), none, "the URL is malformed"},
 		{"a password with a slash", "nats://all:" + password + "/x@" + s.Addr().String(), none, "the URL is malformed"},
 		{"a password with an @", "nats://all:x@" + password + "@" + s.Addr().String(), none,
 			"connect: nats: Authorization Violation"},
 		{"a password with a comma", "nats://all:" + password + ",x@" + s.Addr().String(), none, "the URL is malformed"},
-		{"a bad name", s.as("all"), natschain.Options{Chain: "a.b"}, "invalid Options.Chain"},
+		{"an invalid chain name", s.as("all"), natschain.Options{Chain: "a.b"}, "invalid Options.Chain"},
 		{"a missing credentials file", s.ClientURL(),
 			natschain.Options{Connect: []nats.Option{nats.UserCredentials("/nowhere.creds")}}, "connect: nats: "},
 		{"no JetStream", without.ClientURL(), none, "JetStream is not enabled on the server, or not for this account"},
@@ -91,21 +91,23 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 		{"more replicas than servers", empty.ClientURL(), three, `create the stream "chain_blocks": nats: API error`},
 		{"no permission to subscribe", s.as("nobox"), none,
 			`read the state of the stream "chain_blocks": nats: permissions violation`},
-		{"no permission for info", s.as("noinfo"), none,
+		{"no permission to read stream information", s.as("noinfo"), none,
 			`read the state of the stream "chain_blocks": nats: permissions violation`},
 		{"no permission to read", s.as("noget"), none, "cannot read the stream: nats: permissions violation"},
 		{"no permission to read batches", s.as("nobatch"), none,
 			"cannot read the stream in batches: nats: permissions violation"},
-		{"no permission to read balances", s.as("nobalance"), none, "cannot read the bucket: nats: permissions violation"},
-		{"no permission to consume", s.as("noconsumer"), none,
+		{"no permission to read balances", s.as("nobalance"), none,
+			"cannot read the bucket: nats: permissions violation"},
+		{"no permission to create a consumer", s.as("noconsumer"), none,
 			"cannot create a consumer of the stream: nats: permissions violation"},
-		{"no permission to create", s.as("nocreate"), natschain.Options{Chain: "other", Create: &natschain.Storage{}},
+		{"no permission to create a stream", s.as("nocreate"),
+			natschain.Options{Chain: "other", Create: &natschain.Storage{}},
 			`create the stream "other_blocks": nats: permissions violation`},
 	}
 	errs := make([]error, len(rows))
 	var opening sync.WaitGroup
 	start := time.Now()
-	for i, row := range rows { // concurrently: many wait for their timeout
+	for i, row := range rows { // concurrently, because many calls wait for a timeout
 		opening.Go(func() {
 			var b *natschain.Backend
 			if b, errs[i] = natschain.Open(context.Background(), row.url, &row.opts); errs[i] == nil {
@@ -115,17 +117,17 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	}
 	opening.Wait()
 	if took := time.Since(start); took > patience {
-		t.Errorf("Open took %v, want at most %v", took, patience)
+		t.Errorf("all Open calls took %v, want at most %v", took, patience)
 	}
 	for i, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			err := errs[i]
 			if err == nil {
-				t.Fatal("Open returned no error")
+				t.Fatal("Open returned no error, want an error")
 			}
 			if !strings.HasPrefix(err.Error(), "natschain: ") || !strings.Contains(err.Error(), row.want) ||
 				strings.Contains(err.Error(), "\n") {
-				t.Errorf("got error %q, want %q in it", err, row.want)
+				t.Errorf("got error %q, want one line that contains %q", err, row.want)
 			}
 			if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), password) {
 				t.Errorf("error %q contains the password", err)
@@ -134,7 +136,7 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	}
 }
 
-// expectUnsuitable creates a stream with which Open must fail.
+// expectUnsuitable creates a stream and checks that Open fails with an error that contains want.
 func expectUnsuitable(t *testing.T, s *broker, chain string, c jetstream.StreamConfig, name, want string) {
 	t.Helper()
 	if _, err := raw(t, s.ClientURL()).CreateStream(context.Background(), c); err != nil {
@@ -144,9 +146,9 @@ func expectUnsuitable(t *testing.T, s *broker, chain string, c jetstream.StreamC
 		&natschain.Options{Chain: chain, Create: &natschain.Storage{}})
 	if err == nil {
 		b.Close()
-		t.Errorf("%s: Open returned no error", name)
+		t.Errorf("%s: Open returned no error, want an error", name)
 	} else if !strings.Contains(err.Error(), want) {
-		t.Errorf("%s: got error %q, want %q in it", name, err, want)
+		t.Errorf("%s: got error %q, want one that contains %q", name, err, want)
 	}
 }
 
@@ -158,14 +160,16 @@ func TestOpenRejectsUnsuitableStream(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		want   string
 	}{
-		{"a work queue", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
-			"its retention is WorkQueue"},
-		{"interest", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, "its retention is Interest"},
+		{"work-queue retention", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
+			"its retention policy is WorkQueue"},
+		{"interest retention", func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+			"its retention policy is Interest"},
 		{"no direct gets", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "it does not allow direct gets"},
-		{"few messages of a subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 },
-			"it limits the messages of each subject"},
-		{"rollup", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "it lets one message remove"},
-		{"messages that expire", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, "it lets single messages expire"},
+		{"a limit of messages per subject", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 },
+			"it limits the number of messages per subject"},
+		{"rollup headers", func(c *jetstream.StreamConfig) { c.AllowRollup = true }, "it lets one message remove"},
+		{"messages that expire", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
+			"it lets individual messages expire"},
 	} {
 		chain, c := fmt.Sprint("c", i), good
 		c.Name, c.Subjects = chain+"_blocks", []string{chain + ".blocks.>"}
@@ -180,13 +184,14 @@ func TestOpenRejectsUnsuitableBucket(t *testing.T) {
 		name, want string
 		change     func(*jetstream.StreamConfig)
 	}{
-		{"values that expire", "its values expire after 1h0m0s", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }},
-		{"a full bucket that drops old values", "it drops the oldest values",
+		{"values that expire", "its values expire after 1h0m0s",
+			func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }},
+		{"old values that are dropped when the bucket is full", "it drops the oldest values",
 			func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<20, jetstream.DiscardOld }},
 	} {
 		chain := fmt.Sprint("c", i)
-		c := jetstream.StreamConfig{Name: "KV_" + chain + "_balances", Subjects: []string{"$KV." + chain + "_balances.>"},
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew}
+		c := jetstream.StreamConfig{Name: "KV_" + chain + "_balances", MaxMsgsPerSubject: 1,
+			Subjects: []string{"$KV." + chain + "_balances.>"}, Discard: jetstream.DiscardNew}
 		row.change(&c)
 		expectUnsuitable(t, s, chain, c, row.name, row.want)
 	}
@@ -208,8 +213,8 @@ func TestOpenRejectsStreamWithGaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := natschain.Open(ctx, s.ClientURL(), nil); err == nil ||
-		!strings.Contains(err.Error(), "it has gaps: 1 messages were deleted from its middle") {
-		t.Errorf("got error %v, want one about gaps", err)
+		!strings.Contains(err.Error(), "it has gaps (deleted messages: 1)") {
+		t.Errorf("Open: got error %v, want one about gaps", err)
 	}
 }
 
@@ -218,22 +223,22 @@ func TestOpenRejectsOldServer(t *testing.T) {
 	defer natschain.Need(3, 0)()
 	if _, err := natschain.Open(context.Background(), s.ClientURL(), nil); err == nil ||
 		!strings.Contains(err.Error(), "which is too old: 3.0 or newer is needed") {
-		t.Errorf("got error %v, want one about the version", err)
+		t.Errorf("Open: got error %v, want one about the server's version", err)
 	}
 }
 
-func TestWriterNeedsPermission(t *testing.T) {
+func TestBackendWithoutPublishPermissionReturnsNoWriter(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	open(t, s.as("all"), nil)
 	b := open(t, s.as("reader"), &natschain.Options{})
 	if _, err := b.Writer(context.Background()); err == nil ||
 		!strings.Contains(err.Error(), "cannot write to chain.blocks.0.0000000000000000: nats: permissions violation") {
-		t.Errorf("got error %v, want a permissions violation", err)
+		t.Errorf("Backend.Writer: got error %v, want a permissions violation", err)
 	}
 }
 
-func TestWriterNeedsStreamWithItsSubjects(t *testing.T) {
+func TestBackendReturnsNoWriterIfNoStreamAcceptsBlocks(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t)
 	ctx := context.Background()
@@ -243,8 +248,8 @@ func TestWriterNeedsStreamWithItsSubjects(t *testing.T) {
 	}
 	b := open(t, s.ClientURL(), nil)
 	_, err := b.Writer(ctx)
-	if err == nil || !strings.Contains(err.Error(), "no stream accepts messages to chain.blocks.") {
-		t.Errorf("got error %v, want that no stream accepts the messages", err)
+	if err == nil || !strings.Contains(err.Error(), "no stream accepts messages with the subject chain.blocks.") {
+		t.Errorf("Backend.Writer: got error %v, want one about a missing stream", err)
 	}
 }
 
@@ -260,13 +265,13 @@ func TestOpenDoesNotChangeExistingStream(t *testing.T) {
 	}
 	if c := stream.CachedInfo().Config; c.MaxBytes != 1<<20 || c.MaxAge != time.Hour ||
 		c.Storage != jetstream.MemoryStorage || c.Duplicates != time.Minute {
-		t.Errorf("got configuration %+v, want the original one", c)
+		t.Errorf("after another Open: got stream configuration %+v, want the original one", c)
 	}
 }
 
-// TestStreamOfAnEarlierVersionIsReadAndWritten uses a stream as Open created it before atomic
-// batches. With Options.Create, Open allows them; without it, the stream does not change.
-func TestStreamOfAnEarlierVersionIsReadAndWritten(t *testing.T) {
+// TestStreamOfEarlierVersionCanBeReadAndWritten uses a stream that does not allow atomic batches, like
+// those of earlier versions. With Options.Create, Open must allow batches; without, it must not.
+func TestStreamOfEarlierVersionCanBeReadAndWritten(t *testing.T) {
 	for _, create := range []*natschain.Storage{nil, {}} {
 		s, ctx, all := newBroker(t), context.Background(), blocks(60)
 		js := raw(t, s.ClientURL())
@@ -303,46 +308,8 @@ func TestStreamOfAnEarlierVersionIsReadAndWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Config.AllowAtomicPublish != (create != nil) {
-			t.Errorf("with Options.Create %+v: AllowAtomicPublish is %v, want %v", create,
+			t.Errorf("Open with Options.Create %+v: got AllowAtomicPublish %v, want %v", create,
 				info.Config.AllowAtomicPublish, create != nil)
 		}
 	}
-}
-
-// TestPermissionsInREADMEAreSufficient grants each role the listed permissions only.
-func TestPermissionsInREADMEAreSufficient(t *testing.T) {
-	t.Parallel()
-	serves := []string{"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.chain_blocks",
-		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.CONSUMER.MSG.NEXT.>"}
-	writes := append(slices.Clone(serves), "chain.blocks.>", "$KV.chain_balances.>")
-	prunes := append(slices.Clone(writes), "$JS.API.STREAM.PURGE.chain_blocks")
-	makes := append(slices.Clone(serves), "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.chain_blocks", "$JS.API.INFO")
-	user := func(name string, may []string) *server.User {
-		return &server.User{Username: name, Password: password, Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: may}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-		}}
-	}
-	s := newBroker(t, func(o *server.Options) {
-		o.Users = []*server.User{user("serves", serves), user("writes", writes), user("prunes", prunes), user("makes", makes)}
-	})
-	ctx, all, none := context.Background(), blocks(50), &natschain.Options{}
-	open(t, s.as("makes"), nil)
-	w := writer(t, open(t, s.as("writes"), none))
-	if err := errors.Join(w.Append(ctx, all...), w.SetBalance(ctx, chaingql.Address{}, big.NewInt(1))); err != nil {
-		t.Fatal(err)
-	}
-	b := open(t, s.as("serves"), none)
-	expectStored(t, b, all)
-	follow(t, b, all[9].Cursor).expect(all[10:])
-	if _, err := b.Balance(ctx, chaingql.Address{}); err != nil {
-		t.Error(err)
-	}
-	if err := w.Prune(ctx, all[20].Cursor); err == nil ||
-		!strings.Contains(err.Error(), "prune: nats: permissions violation") {
-		t.Errorf("Prune without permission: got error %v, want a permissions violation", err)
-	}
-	if err := writer(t, open(t, s.as("prunes"), none)).Prune(ctx, all[20].Cursor); err != nil {
-		t.Error(err)
-	}
-	expectStored(t, b, all[20:])
 }

@@ -9,64 +9,71 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Defaults of [Options].
 const (
-	DefaultChain        = "chain"
-	DefaultTimeout      = 5 * time.Second
+	// DefaultChain is the default name of a chain; see [Options].
+	DefaultChain = "chain"
+	// DefaultTimeout is the default timeout of a read; see [Options].
+	DefaultTimeout = 5 * time.Second
+	// DefaultWriteTimeout is the default timeout of a [Writer] call; see [Options].
 	DefaultWriteTimeout = time.Minute
 )
 
-// Options configure the connection and the storage of a chain. The zero value is safe
-// in production.
+// Options configures a [Backend]: its connection to NATS, and the streams and the bucket
+// that store the chain. The zero value is safe for production.
 type Options struct {
-	// Chain is the name of the chain. It determines the stream <chain>_blocks with the
-	// subjects <chain>.blocks.>, the key-value bucket <chain>_balances, and the stream
-	// <chain>_index with the subjects <chain>.index.>. Chain has at most 64 letters,
-	// digits, - and _. Default: DefaultChain.
+	// Chain is the name of the chain. It is part of the names of the block stream
+	// <chain>_blocks with the subjects <chain>.blocks.>, the index stream <chain>_index
+	// with the subjects <chain>.index.>, and the key-value bucket <chain>_balances. Chain
+	// may contain at most 64 characters: letters, digits, - and _. Default: DefaultChain.
 	Chain string
 
-	// Connect contains options for nats.Connect: credentials, TLS, a name. They override
-	// the options that Open sets: a lost connection is reestablished without a limit of
-	// attempts (MaxReconnects(-1), every 250 ms), even if its credentials are rejected for
-	// a while; it is pinged every 2 s; and nothing is printed.
+	// Connect contains options for nats.Connect, such as credentials, TLS or a client
+	// name. They override the options that Open sets. With Open's options, a lost
+	// connection is reestablished with an unlimited number of attempts (MaxReconnects(-1)),
+	// 250 ms apart, even if the server rejects the credentials for a while. The connection
+	// is pinged every 2 s, and nats.go prints no errors.
 	Connect []nats.Option
 
-	// Create lets Open create the streams and the bucket if they do not exist. The index
-	// has the same limits as the blocks. Open does not change what exists, except that it
-	// allows atomic batches (allow_atomic) on the stream of blocks. If Create is nil, the
-	// stream of blocks and the bucket must exist.
+	// Create makes Open create the streams and the bucket if they do not exist. The index
+	// stream gets the same limits as the block stream. Open does not change existing
+	// streams, except that it enables atomic batches (allow_atomic) on the block stream.
+	// If Create is nil, Open fails if the block stream or the bucket does not exist.
 	Create *Storage
 
-	// Logger receives warnings about missing features of a stream and about messages that
-	// are not blocks. Default: slog.Default().
+	// Logger receives warnings, for example about a stream that does not allow atomic
+	// batches, and about messages in the block stream that are not blocks. Default:
+	// slog.Default().
 	Logger *slog.Logger
 
-	// Timeout limits each read, with all its attempts, and each attempt to connect.
-	// Default, also if negative: DefaultTimeout.
+	// Timeout limits the duration of each read, including retries, and of each attempt to
+	// connect. If it is zero or negative, DefaultTimeout applies.
 	Timeout time.Duration
 
-	// WriteTimeout limits each call of a [Writer], with all its attempts. Default, also
-	// if negative: DefaultWriteTimeout.
+	// WriteTimeout limits the duration of each [Writer] call, including retries. If it is
+	// zero or negative, DefaultWriteTimeout applies.
 	WriteTimeout time.Duration
 }
 
-// Storage configures a new chain. From NATS 2.12 on, a new stream allows atomic batches,
-// in which a [Writer] appends up to 512 blocks at once. NATS 2.11 ignores that setting,
-// and blocks are appended one by one.
+// Storage configures the streams and the bucket that [Open] creates for a new chain. In
+// NATS 2.12 and newer, a new block stream allows atomic batches, in which a [Writer]
+// appends up to 512 blocks at once. NATS 2.11 ignores this setting, and blocks are
+// appended one by one.
 type Storage struct {
 	// Replicas is the number of servers that store each message: 1, 3 or 5. Default: 1.
 	Replicas int
-	// MaxBytes is the maximum size of all blocks. Beyond it the oldest are deleted.
-	// Default: unlimited.
+	// MaxBytes is the maximum total size of the stored blocks, in bytes. When it is
+	// exceeded, the server deletes the oldest blocks. Default: unlimited.
 	MaxBytes int64
-	// MaxAge is the age at which blocks are deleted. If a chain has no new block for
-	// MaxAge, it loses its newest block too, and subscriptions fail until the next block:
-	// set MaxAge well above the longest such pause. Default: unlimited.
+	// MaxAge is the age at which the server deletes a block. If no new block arrives for
+	// MaxAge, even the newest block is deleted, and subscriptions fail until the next
+	// block. Therefore set MaxAge well above the longest expected pause between blocks.
+	// Default: unlimited.
 	MaxAge time.Duration
-	// Memory stores everything in memory. Default: in files.
+	// Memory makes the servers store the chain in memory instead of in files.
 	Memory bool
-	// Duplicates is how long the server remembers the ids of messages. A Writer never
-	// appends a block twice, even if this is short. Default: the server's, 2 min.
+	// Duplicates is how long the server remembers message IDs to detect duplicates. A
+	// Writer never appends a block twice, even if this duration is short. Default: the
+	// server's default, 2 min.
 	Duplicates time.Duration
 }
 
@@ -81,7 +88,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if len(in.Chain) > 64 ||
 		strings.Trim(in.Chain, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
 		return in, errors.New("natschain: invalid Options.Chain: " +
-			"it must consist of letters, digits, - and _, at most 64 of them")
+			"it may contain at most 64 characters: letters, digits, - and _")
 	}
 	if in.Logger == nil {
 		in.Logger = slog.Default()
@@ -95,13 +102,14 @@ func (o *Options) withDefaults() (Options, error) {
 	return in, nil
 }
 
-// attempts is the number of attempts of a request within its deadline. A request that
-// was in flight when a server stopped never gets a response.
+// attempts is how often a request is sent within its timeout if the server never responds:
+// each attempt waits for timeout/attempts. Several attempts are needed because a request
+// that is in flight when a server stops never receives a response.
 const attempts = 4
 
-// connect returns the options of nats.Connect, the host's options last. A connection that
-// hangs must not delay calls beyond their deadline, and a lost connection must be
-// reestablished, no matter how long that takes.
+// connect returns the options for nats.Connect. The host's options come last, so that they
+// override the others. With these options, a hanging connection does not delay calls beyond
+// their deadline, and a lost connection is reestablished no matter how long that takes.
 func (o *Options) connect() []nats.Option {
 	return append([]nats.Option{
 		nats.Name("chaingql"),
@@ -113,6 +121,7 @@ func (o *Options) connect() []nats.Option {
 		nats.PingInterval(2 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(2 * time.Second),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the default prints; calls return their errors
+		// The default error handler prints errors, but all calls already return them.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}, o.Connect...)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// long returns a chain in which shard 0:c... has a few old blocks, and 0:2... has many at the
-// beginning and one at the end.
+// long returns a chain with n blocks. In workchain 0, the shard c... has a few old blocks, and the shard
+// 2... has many blocks at the beginning and one at the end.
 func long(n int) []chaingql.Block {
 	rng := rand.New(rand.NewPCG(1, 1))
 	all := make([]chaingql.Block, n)
@@ -32,7 +32,7 @@ func long(n int) []chaingql.Block {
 	return all
 }
 
-// traffic returns the number of messages that a server received from clients and sent to them.
+// traffic returns how many messages a server has received from clients and sent to clients.
 func (b *broker) traffic(t testing.TB) (in, out int64) {
 	v, err := b.Varz(&server.VarzOptions{})
 	if err != nil {
@@ -41,8 +41,8 @@ func (b *broker) traffic(t testing.TB) (in, out int64) {
 	return v.InMsgs, v.OutMsgs
 }
 
-// TestPagesNeedFewRequests reads pages of a long chain at cursors that are not cached, and counts
-// the messages.
+// TestPagesNeedFewRequests reads pages of a long chain at cursors that are not cached. The numbers of
+// requests and responses must not exceed a limit for each page.
 func TestPagesNeedFewRequests(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), &natschain.Options{Timeout: time.Minute,
@@ -52,34 +52,35 @@ func TestPagesNeedFewRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	filling.Close()
-	for s.NumClients() > 1 { // until then the server may not have counted all appended blocks
+	for s.NumClients() > 1 { // before that, the server may not have counted all appended blocks
 		time.Sleep(time.Millisecond)
 	}
 	workchain := func(w int32) *int32 { return &w }
 	shard := func(s uint64) *uint64 { return &s }
-	const search = 15 // of 30,000 blocks
+	const search = 15 // requests of a binary search among 30,000 blocks
 	for _, row := range []struct {
 		name string
 		q    chaingql.BlocksQuery
 		most int64
 	}{
-		{"the newest", chaingql.BlocksQuery{Last: 1}, 1},
-		{"the newest ten", chaingql.BlocksQuery{Last: 10}, 2},
-		{"the oldest ten", chaingql.BlocksQuery{First: 10}, 1},
-		{"past a cursor", chaingql.BlocksQuery{First: 10, After: all[12345].Cursor}, 3 + search},
-		{"past a cursor again", chaingql.BlocksQuery{First: 10, After: all[12345].Cursor}, 1},
-		{"past the end of a page", chaingql.BlocksQuery{First: 10, After: all[12355].Cursor}, 1},
-		{"short of a cursor", chaingql.BlocksQuery{Last: 10, Before: all[23456].Cursor}, 5 + search},
-		{"the newest of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 1}, 1},
-		{"the newest ten of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 10}, 6},
-		{"the newest ten of a shard that ended long ago", chaingql.BlocksQuery{Shard: shard(3 << 62), Last: 10}, 12},
-		{"as many as there may be of a shard with more",
+		{"the newest block", chaingql.BlocksQuery{Last: 1}, 1},
+		{"the newest ten blocks", chaingql.BlocksQuery{Last: 10}, 2},
+		{"the oldest ten blocks", chaingql.BlocksQuery{First: 10}, 1},
+		{"after a cursor", chaingql.BlocksQuery{First: 10, After: all[12345].Cursor}, 3 + search},
+		{"after the same cursor", chaingql.BlocksQuery{First: 10, After: all[12345].Cursor}, 1},
+		{"after the last block of a page", chaingql.BlocksQuery{First: 10, After: all[12355].Cursor}, 1},
+		{"before a cursor", chaingql.BlocksQuery{Last: 10, Before: all[23456].Cursor}, 5 + search},
+		{"the newest block of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 1}, 1},
+		{"the newest ten blocks of a workchain", chaingql.BlocksQuery{Workchain: workchain(-1), Last: 10}, 6},
+		{"the newest ten blocks of a shard that ended long ago",
+			chaingql.BlocksQuery{Shard: shard(3 << 62), Last: 10}, 12},
+		{"the maximum page of a shard with more blocks",
 			chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 1000}, 20},
-		{"some of a shard with many more long ago",
+		{"a long page of a shard that has only one recent block",
 			chaingql.BlocksQuery{Workchain: workchain(0), Shard: shard(1 << 61), Last: 500}, 20},
-		{"of a shard that never was", chaingql.BlocksQuery{Shard: shard(1), Last: 10}, 1},
-		{"the oldest ten of a shard that never was", chaingql.BlocksQuery{Shard: shard(1), First: 10}, 2},
-		{"of a shard, between two cursors", chaingql.BlocksQuery{Shard: shard(1 << 62), Last: 7, After: all[3000].Cursor,
+		{"the newest ten blocks of a shard without blocks", chaingql.BlocksQuery{Shard: shard(1), Last: 10}, 1},
+		{"the oldest ten blocks of a shard without blocks", chaingql.BlocksQuery{Shard: shard(1), First: 10}, 2},
+		{"a shard between two cursors", chaingql.BlocksQuery{Shard: shard(1 << 62), Last: 7, After: all[3000].Cursor,
 			Before: all[29_000].Cursor}, 10 + 2*search},
 	} {
 		in, out := s.traffic(t)
@@ -88,12 +89,13 @@ func TestPagesNeedFewRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked, sent := s.traffic(t)
-		if n := asked - in; n > row.most+1 { // the server may count an earlier request late
+		if n := asked - in; n > row.most+1 { // the server may count one earlier request late
 			t.Errorf("%s: got %d requests, want at most %d", row.name, n, row.most)
 		}
 		// Each request has one or two responses in addition to the blocks.
 		if n := sent - out; n > int64(row.q.First+row.q.Last+chaingql.MaxPage)+2*row.most {
-			t.Errorf("%s: got %d messages for %d blocks", row.name, n, row.q.First+row.q.Last)
+			t.Errorf("%s: got %d responses for a page of %d blocks, which is too many", row.name, n,
+				row.q.First+row.q.Last)
 		}
 		if want := chaingql.PageOf(all, row.q); !slices.Equal(cursorsOf(page), cursorsOf(want)) {
 			t.Errorf("%s: %s", row.name, difference(cursorsOf(page), cursorsOf(want)))

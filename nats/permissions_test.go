@@ -2,17 +2,22 @@ package natschain_test
 
 import (
 	"context"
+	"errors"
+	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chaingql/chaingql"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
-// TestConfigurationRestrictsPublishing runs a server with the configuration in the README.
-func TestConfigurationRestrictsPublishing(t *testing.T) {
+// TestREADMEConfigurationRestrictsPublishing runs a server with the configuration in the README. Each
+// user must be able to do its job, but must not publish to other subjects.
+func TestREADMEConfigurationRestrictsPublishing(t *testing.T) {
 	for _, user := range []string{"HOST", "INDEXER", "OPERATOR"} {
 		t.Setenv(user+"_PASSWORD", password)
 	}
@@ -33,7 +38,7 @@ func TestConfigurationRestrictsPublishing(t *testing.T) {
 	follow(t, host, "").expect(all[:20])
 
 	if _, err := nats.Connect(s.ClientURL()); err == nil {
-		t.Error("a client without a user could connect")
+		t.Error("Connect without a user: got no error, want an error")
 	}
 	for _, forbidden := range []struct{ user, subject string }{
 		{"host", subjectOf(&all[0])}, {"host", "chain.blocks.readme"}, {"host", "$KV.chain_balances.x"},
@@ -55,11 +60,12 @@ func TestConfigurationRestrictsPublishing(t *testing.T) {
 		case err := <-refused:
 			if !strings.Contains(err.Error(), "Permissions Violation") &&
 				!strings.Contains(err.Error(), "permissions violation") {
-				t.Errorf("%s publishes to %s: got error %v, want a permissions violation", forbidden.user,
-					forbidden.subject, err)
+				t.Errorf("publish to %s as user %s: got error %v, want a permissions violation", forbidden.subject,
+					forbidden.user, err)
 			}
 		case <-time.After(patience):
-			t.Errorf("%s may publish to %s", forbidden.user, forbidden.subject)
+			t.Errorf("publish to %s as user %s: got no error, want a permissions violation", forbidden.subject,
+				forbidden.user)
 		}
 		nc.Close()
 	}
@@ -73,4 +79,47 @@ func TestConfigurationRestrictsPublishing(t *testing.T) {
 		t.Error(err)
 	}
 	expectStored(t, host, all)
+}
+
+// TestPermissionsInREADMEAreSufficient grants each user only the permissions that the README lists for
+// a task. Each user must be able to perform its task.
+func TestPermissionsInREADMEAreSufficient(t *testing.T) {
+	t.Parallel()
+	serves := []string{"$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.chain_blocks",
+		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.CONSUMER.MSG.NEXT.>"}
+	writes := append(slices.Clone(serves), "chain.blocks.>", "$KV.chain_balances.>")
+	prunes := append(slices.Clone(writes), "$JS.API.STREAM.PURGE.chain_blocks")
+	makes := append(slices.Clone(serves), "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.chain_blocks",
+		"$JS.API.INFO")
+	user := func(name string, may []string) *server.User {
+		return &server.User{Username: name, Password: password, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: may},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}}
+	}
+	s := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			user("serves", serves), user("writes", writes), user("prunes", prunes), user("makes", makes),
+		}
+	})
+	ctx, all, none := context.Background(), blocks(50), &natschain.Options{}
+	open(t, s.as("makes"), nil)
+	w := writer(t, open(t, s.as("writes"), none))
+	if err := errors.Join(w.Append(ctx, all...), w.SetBalance(ctx, chaingql.Address{}, big.NewInt(1))); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, s.as("serves"), none)
+	expectStored(t, b, all)
+	follow(t, b, all[9].Cursor).expect(all[10:])
+	if _, err := b.Balance(ctx, chaingql.Address{}); err != nil {
+		t.Error(err)
+	}
+	if err := w.Prune(ctx, all[20].Cursor); err == nil ||
+		!strings.Contains(err.Error(), "prune: nats: permissions violation") {
+		t.Errorf("Prune without permission: got error %v, want a permissions violation", err)
+	}
+	if err := writer(t, open(t, s.as("prunes"), none)).Prune(ctx, all[20].Cursor); err != nil {
+		t.Error(err)
+	}
+	expectStored(t, b, all[20:])
 }

@@ -12,15 +12,16 @@ import (
 
 // A place is the position of a cursor in the stream.
 type place struct {
-	seq       uint64          // number of the newest block at or below the cursor, 0 if there never was one
+	seq       uint64          // sequence number of the newest block at or below the cursor, 0 if none ever existed
 	cursor    chaingql.Cursor // cursor of that block, "" if unknown
-	linked    bool            // that block names its predecessor
-	pruned    bool            // that block was removed from the stream
-	beyondEnd bool            // the cursor is after the newest block
-	tooOld    bool            // blocks after the cursor may have been removed
+	linked    bool            // whether that block names its predecessor
+	pruned    bool            // whether that block was removed from the stream
+	beyondEnd bool            // whether the cursor is after the newest block
+	tooOld    bool            // whether blocks after the cursor may have been removed
 }
 
-// end returns the number at which the blocks before c end, exclusive. p is the place of c.
+// end returns the exclusive upper bound of the sequence numbers of the blocks before the
+// cursor c. The receiver p must be the place of c.
 func (p place) end(c chaingql.Cursor) uint64 {
 	if p.cursor == c {
 		return p.seq
@@ -28,13 +29,13 @@ func (p place) end(c chaingql.Cursor) uint64 {
 	return p.seq + 1
 }
 
-// place returns the place of a block.
+// place returns the place of the block s.
 func (s *stored) place() place {
 	return place{seq: s.seq, cursor: s.block.Cursor, linked: s.prev != nil}
 }
 
-// place returns the place of a cursor, from the cache or by search. A cached place may
-// be of a stream that was replaced since: see checkNotPruned.
+// place returns the place of a cursor, from the cache or by a search. A cached place may
+// belong to a stream that was replaced since then: see checkNotPruned.
 func (b *Backend) place(ctx context.Context, c chaingql.Cursor) (place, error) {
 	if p, known := b.places.get(c); known {
 		return p, nil
@@ -42,9 +43,9 @@ func (b *Backend) place(ctx context.Context, c chaingql.Cursor) (place, error) {
 	return b.search(ctx, c)
 }
 
-// search finds a cursor by binary search, with one request per bit of its number. A
-// message that is not a block may mislead it. Then the two blocks between which it ends
-// are not neighbors, and it searches again among blocks only.
+// search finds the place of a cursor by binary search. It needs about one request per bit of
+// the stream's newest sequence number. Stray messages may mislead the search. The two blocks
+// between which it ends are then not neighbors, and search repeats it with blocks only.
 func (b *Backend) search(ctx context.Context, c chaingql.Cursor) (place, error) {
 	p, sure, err := b.binarySearch(ctx, c, func(seq, _ uint64) (stored, bool, error) {
 		if s, known := b.places.searchStep(seq); known {
@@ -57,12 +58,14 @@ func (b *Backend) search(ctx context.Context, c chaingql.Cursor) (place, error) 
 		return s, found, err
 	})
 	if err == nil && !sure {
-		p, _, err = b.binarySearch(ctx, c, func(seq, end uint64) (stored, bool, error) { return b.blockAt(ctx, seq, end) })
+		p, _, err = b.binarySearch(ctx, c, func(seq, end uint64) (stored, bool, error) {
+			return b.blockAt(ctx, seq, end)
+		})
 	}
 	return p, err
 }
 
-// blockAt returns the first block with a number in [seq, end).
+// blockAt returns the first block with a sequence number in [seq, end).
 func (b *Backend) blockAt(ctx context.Context, seq, end uint64) (stored, bool, error) {
 	for seq < end {
 		next, _, found, err := b.messageFrom(ctx, seq)
@@ -90,8 +93,8 @@ func (b *Backend) blockAt(ctx context.Context, seq, end uint64) (stored, bool, e
 	return stored{}, false, nil
 }
 
-// binarySearch searches for c with a function that returns the first message in [seq, end).
-// The result is sure if the blocks on both sides of the cursor are neighbors.
+// binarySearch searches for c. The function at returns the first message with a sequence
+// number in [seq, end). The result is sure if the blocks on both sides of c are neighbors.
 func (b *Backend) binarySearch(
 	ctx context.Context, c chaingql.Cursor, at func(seq, end uint64) (stored, bool, error),
 ) (p place, sure bool, err error) {
@@ -108,7 +111,7 @@ func (b *Backend) binarySearch(
 		p.beyondEnd = p.cursor < c
 		return p, true, nil
 	}
-	var low stored // not the oldest block: reading it is slow, because it is rarely read
+	var low stored // not set to the oldest block, because servers read such rarely used messages slowly
 	thinned := false
 	for from, to := uint64(1), high.seq; from < to && low.block.Cursor != c; {
 		mid := roundestBetween(from, to)
@@ -116,7 +119,7 @@ func (b *Backend) binarySearch(
 		switch {
 		case err != nil:
 			return place{}, false, err
-		case !found || s.seq >= high.seq: // no block, or the lower ones were removed meanwhile
+		case !found || s.seq >= high.seq: // there is no block, or the lower ones were removed meanwhile
 			to, thinned = mid, true
 		case s.block.Cursor <= c:
 			low, from = s, s.seq+1
@@ -146,7 +149,7 @@ func (b *Backend) binarySearch(
 		sure, err := b.isLinked(ctx, low)
 		return p, sure, err
 	}
-	if sure = p.admits(&high); sure && high.prev == nil { // admitted, but without naming its predecessor
+	if sure = p.admits(&high); sure && high.prev == nil { // high does not name its predecessor
 		if sure, err = b.isLinked(ctx, low); sure {
 			sure, err = b.isLinked(ctx, high)
 		}
@@ -154,15 +157,15 @@ func (b *Backend) binarySearch(
 	return p, sure, err
 }
 
-// roundestBetween returns the number in [from, to) that ends in the most zero bits.
-// Searches thus visit the same places, which are cached.
+// roundestBetween returns the number in [from, to) that has the most trailing zero bits.
+// Different searches thus read the same messages, which are cached.
 func roundestBetween(from, to uint64) uint64 {
 	low := bits.Len64((from-1)^(to-1)) - 1
 	return (to - 1) >> low << low
 }
 
-// placeBelow returns the place of a cursor below the oldest block. The oldest block
-// contains the cursor of its predecessor.
+// placeBelow returns the place of c, which is below the oldest block. If the oldest block
+// names its predecessor, this shows whether blocks after c were removed.
 func placeBelow(oldest stored, c chaingql.Cursor) place {
 	p := place{seq: oldest.seq - 1, pruned: true}
 	switch {
@@ -177,10 +180,10 @@ func placeBelow(oldest stored, c chaingql.Cursor) place {
 	return p
 }
 
-// checkNotPruned returns an error if messages after a place were removed. It is called
-// after a page was read. Because the oldest messages are removed first, it suffices that
-// the message of the place exists. If that is missing, it is read twice: a new stream may
-// have grown up to it between two responses.
+// checkNotPruned returns an error if messages after p were removed from the stream. It is
+// called after a page was read. The oldest messages are removed first, so if the message at
+// p still exists, no later one was removed. If the message at p is missing, checkNotPruned
+// reads it twice, because a new stream may have grown up to p between two responses.
 func (b *Backend) checkNotPruned(ctx context.Context, p place) error {
 	if there, err := b.present(ctx, p); there || err != nil {
 		return err
@@ -192,8 +195,8 @@ func (b *Backend) checkNotPruned(ctx context.Context, p place) error {
 	return err
 }
 
-// present reports whether the block of a place is in the stream. It returns errReplaced if
-// a different block is there.
+// present reports whether the block at p is still in the stream. It returns errReplaced if
+// a different block has the sequence number of p.
 func (b *Backend) present(ctx context.Context, p place) (bool, error) {
 	if p.seq == 0 || p.pruned {
 		return false, nil
@@ -205,8 +208,8 @@ func (b *Backend) present(ctx context.Context, p place) (bool, error) {
 	return found, err
 }
 
-// checkNextPresent returns an error if the message after a place was removed. The message
-// of the place itself is missing.
+// checkNextPresent returns an error if the message after p was removed. It is called if the
+// message at p itself is missing.
 func (b *Backend) checkNextPresent(ctx context.Context, p place) error {
 	next, first, found, err := b.messageFrom(ctx, p.seq+1)
 	switch {
@@ -227,14 +230,14 @@ func (b *Backend) checkNextPresent(ctx context.Context, p place) error {
 		return nil
 	}
 	_, first, found, err = b.messageFrom(ctx, p.seq+1)
-	if err == nil && (!found || first > p.seq+1) { // else the message arrived between the two requests
+	if err == nil && (!found || first > p.seq+1) { // otherwise the message arrived between the two requests
 		return chaingql.ErrCursorTooOld
 	}
 	return err
 }
 
-// missingError returns the reason that the message after a place is missing: the oldest
-// messages were pruned, or single ones were deleted.
+// missingError returns the reason why the message after p is missing: either the oldest
+// messages were pruned, or messages were deleted from the middle of the stream.
 func (b *Backend) missingError(ctx context.Context, p place) error {
 	if err := b.checkNotPruned(ctx, p); err != nil {
 		return err
@@ -246,7 +249,8 @@ func (b *Backend) missingError(ctx context.Context, p place) error {
 	return fmt.Errorf("messages %d to %d were deleted from the middle of the stream", p.seq+1, next.seq-1)
 }
 
-// lastSeq returns the number of the newest message, which may have been removed.
+// lastSeq returns the sequence number of the newest message that the stream ever had, even
+// if the message was removed.
 func (b *Backend) lastSeq(ctx context.Context) (uint64, error) {
 	info, err := b.info(ctx, b.names.stream)
 	if err != nil {
@@ -255,15 +259,15 @@ func (b *Backend) lastSeq(ctx context.Context) (uint64, error) {
 	return info.State.LastSeq, nil
 }
 
-// A placeCache contains the places of recently read blocks. A reader that continues from
-// one of them needs no search.
+// A placeCache contains the places of recently read blocks. A read that continues after one
+// of these blocks needs no search.
 type placeCache struct {
 	mu     sync.Mutex
 	places map[chaingql.Cursor]place
 	ring   [maxPlaces]chaingql.Cursor
 	n      int
 
-	steps map[uint64]stored // results of messageFrom in searches, by number
+	steps map[uint64]stored // results of messageFrom in searches, by sequence number
 }
 
 const maxPlaces = 4096
@@ -293,7 +297,7 @@ func (m *placeCache) add(blocks ...stored) {
 	}
 }
 
-// searchStep returns a cached result of messageFrom.
+// searchStep returns the cached result of messageFrom for seq.
 func (m *placeCache) searchStep(seq uint64) (stored, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -301,8 +305,9 @@ func (m *placeCache) searchStep(seq uint64) (stored, bool) {
 	return s, known
 }
 
-// addSearchStep caches the message found at seq if seq is a multiple of leafSize: many
-// binary searches read it. A full cache evicts random entries.
+// addSearchStep caches s as the result of messageFrom for seq if seq is a multiple of
+// leafSize, because many binary searches read these messages. If the cache is full, it
+// evicts random entries.
 func (m *placeCache) addSearchStep(seq uint64, s stored) {
 	if seq%leafSize != 0 {
 		return

@@ -8,14 +8,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-var errDenied = errors.New("the stream denies purging, which NATS cannot undo: pruning needs a new stream without deny_purge")
+var errDenied = errors.New("the stream does not allow purging, because deny_purge is set or it is sealed: " +
+	"NATS cannot undo this, so pruning needs a new stream")
 
-// Prune deletes all blocks below a cursor, except the newest block, which shows where
-// the chain continues. After that, reads from a cursor below the newest deleted block
-// return [chaingql.ErrCursorTooOld], and a running Follow that has not reached that
-// block ends with it. With the cursor "", Prune deletes nothing and only reports
-// whether pruning is permitted. After an error it may be called again. Prune also
-// deletes the index of those blocks, and logs a warning if that fails.
+// Prune deletes all blocks whose cursors are below before. It never deletes the newest
+// block, because that block shows where the chain continues. After Prune, reads from a
+// cursor below the newest deleted block return [chaingql.ErrCursorTooOld]. A running
+// Follow that has not yet reached the newest deleted block ends with the same error.
+//
+// If before is "", Prune deletes nothing and only reports whether pruning is permitted.
+// After an error, Prune may be called again. Prune also deletes the index nodes of the
+// deleted blocks, and only logs a warning if that fails.
 func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err := checkCursor(before); err != nil {
 		return err

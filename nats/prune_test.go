@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestPrunedCursorsAreTooOld(t *testing.T) {
+func TestCursorsBelowPrunedBlocksAreTooOld(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(100), context.Background()
 	w := writer(t, b)
@@ -38,7 +38,7 @@ func TestPrunedCursorsAreTooOld(t *testing.T) {
 			t.Errorf("Follow after %q: got block %q and error %v, want ErrCursorTooOld", too, c, err)
 		}
 	}
-	// After the newest pruned block, nothing is missing.
+	// No block after the newest pruned block is missing.
 	if c, err := follow(all[39].Cursor); err != nil || c != all[40].Cursor {
 		t.Errorf("Follow after the newest pruned block: got %q and error %v, want %q", c, err, all[40].Cursor)
 	}
@@ -50,12 +50,13 @@ func TestPrunedCursorsAreTooOld(t *testing.T) {
 	}
 	expectStored(t, b, all[99:]) // the newest block remains
 	if err := writer(t, b).Append(ctx, all[10:20]...); err != nil {
-		t.Errorf("Append of pruned blocks: %v", err)
+		t.Errorf("Append of pruned blocks: got error %v, want none", err)
 	}
 	expectStored(t, b, all[99:])
 }
 
-// TestCursorBelowOldestBlockWithoutPrevIsTooOld uses messages that do not name their predecessor.
+// TestCursorBelowOldestBlockWithoutPrevIsTooOld uses messages that do not name their predecessors. The
+// oldest block then does not show whether a block before it was removed.
 func TestCursorBelowOldestBlockWithoutPrevIsTooOld(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(10), context.Background()
@@ -71,7 +72,7 @@ func TestCursorBelowOldestBlockWithoutPrevIsTooOld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(6)); err != nil { // the first five
+	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(6)); err != nil { // removes the first five
 		t.Fatal(err)
 	}
 	for i, want := range []error{3: chaingql.ErrCursorTooOld, 4: chaingql.ErrCursorTooOld, 5: nil} {
@@ -82,7 +83,7 @@ func TestCursorBelowOldestBlockWithoutPrevIsTooOld(t *testing.T) {
 	}
 }
 
-func TestPruneReportsDenyPurge(t *testing.T) {
+func TestPruneFailsOnStreamWithDenyPurge(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
 	if _, err := raw(t, s.ClientURL()).CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks",
@@ -90,17 +91,18 @@ func TestPruneReportsDenyPurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := writer(t, open(t, s.ClientURL(), nil)).Prune(ctx, ""); err == nil ||
-		!strings.Contains(err.Error(), "the stream denies purging") {
-		t.Errorf("got error %v, want that the stream denies purging", err)
+		!strings.Contains(err.Error(), "the stream does not allow purging") {
+		t.Errorf("Prune: got error %v, want one about deny_purge", err)
 	}
 }
 
-// TestChainContinuesAfterAllBlocksExpired lets the server delete even the newest block.
+// TestChainContinuesAfterAllBlocksExpired lets the server delete all blocks, even the newest one, and
+// then appends more blocks.
 func TestChainContinuesAfterAllBlocksExpired(t *testing.T) {
 	s := newBroker(t)
 	b, js := open(t, s.ClientURL(), nil), raw(t, s.ClientURL())
 	all, ctx := blocks(20), context.Background()
-	expire := func(after time.Duration) { // 0: never
+	expire := func(after time.Duration) { // sets MaxAge; 0 means never
 		t.Helper()
 		stream, err := js.Stream(ctx, "chain_blocks")
 		if err != nil {
@@ -132,7 +134,7 @@ func TestChainContinuesAfterAllBlocksExpired(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	expire(0)
-	known := all[9].Cursor // position of a Follow
+	known := all[9].Cursor // b has this cursor in its cache
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); err != nil || len(page) > 0 {
 		t.Errorf("page after the newest block: got %v and error %v, want an empty page", page, err)
 	}
@@ -141,7 +143,8 @@ func TestChainContinuesAfterAllBlocksExpired(t *testing.T) {
 		t.Errorf("page after an expired block: got error %v, want ErrCursorTooOld", err)
 	}
 	b.Forget()
-	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known}); !errors.Is(err, chaingql.ErrCursorTooOld) {
+	_, err = b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: known})
+	if !errors.Is(err, chaingql.ErrCursorTooOld) {
 		t.Errorf("page after an expired block that is not cached: got error %v, want ErrCursorTooOld", err)
 	}
 	if err := w.Append(ctx, all[5:]...); err != nil {

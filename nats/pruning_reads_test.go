@@ -15,23 +15,23 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A fakeStream is a stream that changes while it is read.
+// A fakeStream simulates a stream that changes while a Backend reads it.
 type fakeStream struct {
 	sync.Mutex
-	blocks []chaingql.Block // message seq is blocks[seq-1]
-	gone   int              // number of removed messages, the oldest ones
-	missed func(seq int)    // called after a request for a missing message, may change the stream
-	sent   func(seq int)    // called after a message was sent in a page, may change the stream
+	blocks []chaingql.Block // the message with sequence number n contains blocks[n-1]
+	gone   int              // number of removed messages, which are the oldest ones
+	missed func(seq int)    // called after a request for a missing message; may change the stream
+	sent   func(seq int)    // called after each message of a page was sent; may change the stream
 }
 
-// A request is a request of a Backend to a stream.
+// A request is the payload of a request that a Backend sends to read a stream.
 type request struct {
 	Seq, Batch int
 	Last       string `json:"last_by_subj"`
 	Next       string `json:"next_by_subj"`
 }
 
-// newFakeStream returns an empty fakeStream and a Backend that reads it.
+// newFakeStream returns an empty fakeStream and a Backend that reads from it.
 func newFakeStream(t *testing.T) (*natschain.Backend, *fakeStream) {
 	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	nc, err := nats.Connect(s.ClientURL())
@@ -60,7 +60,8 @@ func newFakeStream(t *testing.T) (*natschain.Backend, *fakeStream) {
 	return natschain.Bare(nc, nil), h
 }
 
-// payload returns a message as a Writer encodes it.
+// payload returns the payload of a message, as a Writer would encode it. The argument place is the
+// sequence number of the message.
 func (h *fakeStream) payload(place int) []byte {
 	prev := chaingql.Cursor("")
 	if place > 1 {
@@ -112,10 +113,10 @@ func (h *fakeStream) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
 	}})
 }
 
-// TestReplacedStreamIsNoticedWhileItGrows replaces the stream by one that is empty at the request
-// for the message of the cursor and has a message with that number at the next request. Each
-// response alone looks as if nothing were missing.
-func TestReplacedStreamIsNoticedWhileItGrows(t *testing.T) {
+// TestPageIsCorrectIfStreamIsReplacedDuringRead replaces the stream during a read. The new stream is empty when
+// the Backend requests the message of its cursor. At the next request, it has a message with that
+// sequence number. Each response alone looks as if the stream were still the old one.
+func TestPageIsCorrectIfStreamIsReplacedDuringRead(t *testing.T) {
 	b, h := newFakeStream(t)
 	all := blocks(20)
 	h.Lock()
@@ -139,8 +140,9 @@ func TestReplacedStreamIsNoticedWhileItGrows(t *testing.T) {
 	}
 }
 
-// TestPageHasNoGapIfBlocksArePruned removes blocks while the server sends those before them.
-func TestPageHasNoGapIfBlocksArePruned(t *testing.T) {
+// TestPageHasNoGapIfBlocksArePrunedDuringRead removes the oldest 12 messages while the server sends a
+// page. The page must not skip blocks: it must begin after the removed blocks, or fail.
+func TestPageHasNoGapIfBlocksArePrunedDuringRead(t *testing.T) {
 	all := blocks(20)
 	for _, row := range []struct {
 		q    chaingql.BlocksQuery
@@ -164,7 +166,8 @@ func TestPageHasNoGapIfBlocksArePruned(t *testing.T) {
 		page, err := b.Blocks(context.Background(), row.q)
 		if errors.Is(err, chaingql.ErrCursorTooOld) != (row.want == nil) || row.want != nil && err != nil ||
 			!slices.Equal(cursorsOf(page), cursorsOf(row.want)) {
-			t.Errorf("%+v: got %v and error %v, want %v", row.q, cursorsOf(page), err, cursorsOf(row.want))
+			t.Errorf("page %+v: got %v and error %v, want %v (none: ErrCursorTooOld)", row.q, cursorsOf(page), err,
+				cursorsOf(row.want))
 		}
 	}
 }

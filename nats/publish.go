@@ -15,16 +15,20 @@ import (
 )
 
 // errTailMoved is returned if the stream does not end where the Writer expected.
-var errTailMoved = errors.New("another writer stored a block")
+var errTailMoved = errors.New("the stream does not end where this writer expected, " +
+	"probably because another writer stored a block")
 
-// publish appends the first of the blocks after the tail and returns how many were
-// stored: one atomic batch if the stream allows batches, one block otherwise. Only one
-// request is in flight at a time. A message states the expected number of its
-// predecessor, not which message that is. A second request in flight could thus be
-// stored after a block of another writer that took the number of the first.
+// publish appends blocks from the beginning of blocks after w.tail and returns their
+// number. If the stream allows batches, publish sends one atomic batch, and otherwise one
+// block.
 //
-// Messages never contain the expected id of their predecessor: servers compare it only
-// when a replicated message is committed, and a mismatch stops the stream for good.
+// Only one request is in flight at a time. A message contains the expected sequence number
+// of the message before it, but does not identify that message. If two requests were in
+// flight, the second one could be stored after a block of another writer that received the
+// sequence number of the first one.
+//
+// Messages never contain the expected ID of the message before them. A server compares that
+// ID only when it commits a replicated message, and a mismatch stops the stream for good.
 func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, error) {
 	n := min(len(blocks), 1)
 	if w.batches {
@@ -47,7 +51,7 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 	for i := range blocks[:n] {
 		s := stored{seq: w.tail.seq + uint64(i) + 1, prev: prev, block: blocks[i]}
 		w.b.places.add(s)
-		if i == 0 && (prev == nil || *prev == "") { // the stream had no block
+		if i == 0 && (prev == nil || *prev == "") { // the stream contained no block
 			w.b.survey.start(s)
 		}
 		w.b.survey.next(&s)
@@ -58,8 +62,8 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 	return n, nil
 }
 
-// messages encodes blocks that follow the tail. The first message expects the tail's
-// number before it.
+// messages encodes blocks that follow w.tail. The first message contains the sequence number
+// of the tail, and the server rejects the message if the stream does not end there.
 func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
 	messages, prev := make([]*nats.Msg, len(blocks)), w.tail.cursor
 	for i := range blocks {
@@ -78,9 +82,9 @@ func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
 	return messages, nil
 }
 
-// publishBatch stores all messages or none. It sends the first one and waits: a server
-// that supports batches responds with an empty message; any other would store each
-// message at once.
+// publishBatch stores all messages or none. It sends the first message and waits for the
+// response before it sends the others. A server that supports batches responds with an
+// empty message. Any other server stores the first message at once.
 func (w *Writer) publishBatch(ctx context.Context, messages []*nats.Msg, last uint64) error {
 	id := nuid.Next()
 	for i, m := range messages {
@@ -110,19 +114,19 @@ func (w *Writer) publishBatch(ctx context.Context, messages []*nats.Msg, last ui
 }
 
 const (
-	maxPending = 512 // messages in flight per call
-	ackWait    = 2 * time.Second
+	maxPending = 512             // maximum number of messages in flight per call
+	ackWait    = 2 * time.Second // maximum wait for an acknowledgement
 
-	batchSize = 512 // messages of a batch; the default limit of servers is 1,000
-	staged    = 0   // passed to request as the number of a message that waits for the rest of its batch
+	batchSize = 512 // maximum number of messages in a batch; the default limit of servers is 1,000
+	staged    = 0   // passed to request instead of a sequence number for the first message of a batch
 
 	batchID       = "Nats-Batch-Id"
 	batchSequence = "Nats-Batch-Sequence"
 	batchCommit   = "Nats-Batch-Commit"
 )
 
-// request sends a message and returns nil if it was stored with the number seq. It waits
-// at most ackWait, because the response may be lost.
+// request sends a message and returns nil if the server stored it with the sequence number
+// seq. It waits at most ackWait, because the response may be lost.
 func (w *Writer) request(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
@@ -153,12 +157,13 @@ func (w *Writer) request(ctx context.Context, m *nats.Msg, seq uint64) error {
 	return nil
 }
 
-// messageID returns the id by which the server recognizes duplicates. Different blocks
-// have different ids.
+// messageID returns the message ID by which the server recognizes duplicates. Different
+// blocks have different IDs.
 func messageID(b *chaingql.Block) string { return fmt.Sprintf("%s.%x", b.Cursor, b.Hash[:8]) }
 
-// send publishes messages, up to maxPending concurrently, and waits for all
-// acknowledgements. It returns how many were acknowledged, from the first on.
+// send publishes messages, with at most maxPending in flight, and waits for all
+// acknowledgements. It calls acked for each of them. It returns the number of messages at
+// the beginning of messages that were acknowledged.
 func (w *Writer) send(ctx context.Context, messages []*nats.Msg,
 	acked func(i int, ack *jetstream.PubAck) error) (int, error) {
 	var underway []jetstream.PubAckFuture
@@ -193,7 +198,7 @@ func (w *Writer) send(ctx context.Context, messages []*nats.Msg,
 	return done, nil
 }
 
-// acknowledged waits for an acknowledgement. The JetStream client ends the wait after
+// acknowledged waits for an acknowledgement. The JetStream client makes the wait fail after
 // ackWait.
 func acknowledged(ctx context.Context, f jetstream.PubAckFuture) (*jetstream.PubAck, error) {
 	select {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestFollowEndsIfPruningOvertakesIt(t *testing.T) {
+func TestFollowFailsIfPruningOvertakesIt(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(10_000), context.Background()
 	w := writer(t, b)
@@ -34,22 +34,22 @@ func TestFollowEndsIfPruningOvertakesIt(t *testing.T) {
 			continue
 		case err := <-r.end:
 			if !errors.Is(err, chaingql.ErrCursorTooOld) {
-				t.Errorf("Follow ended with %v, want ErrCursorTooOld", err)
+				t.Errorf("Follow ended with error %v, want ErrCursorTooOld", err)
 			}
 		case <-time.After(patience):
-			t.Fatal("Follow did not end")
+			t.Fatalf("Follow did not end within %v after its next block was pruned", patience)
 		}
 		break
 	}
 }
 
-// TestFollowNoticesReplacedStream deletes the stream and creates another one in which the same
-// numbers have different blocks.
-func TestFollowNoticesReplacedStream(t *testing.T) {
-	for _, size := range []int{50, 300} { // fewer blocks than before, and more
+// TestFollowReportsReplacedStream deletes the stream and creates another one, which has different blocks
+// at the same sequence numbers. A running Follow must end with an error that says so.
+func TestFollowReportsReplacedStream(t *testing.T) {
+	for _, size := range []int{50, 300} { // fewer and more blocks than before
 		s := newBroker(t)
 		b, ctx := open(t, s.ClientURL(), nil), context.Background()
-		old, other := blocks(200), blocks(1000)[200:] // later ones of the same chain
+		old, other := blocks(200), blocks(1000)[200:] // other contains later blocks of the same chain
 		if err := writer(t, b).Append(ctx, old...); err != nil {
 			t.Fatal(err)
 		}
@@ -63,24 +63,26 @@ func TestFollowNoticesReplacedStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := r.ends(patience)
-		for err != nil && strings.Contains(err.Error(), "stream not found") { // Follow ended before the new stream existed
+		// Follow may end before the new stream exists.
+		for err != nil && strings.Contains(err.Error(), "stream not found") {
 			r = follow(t, b, old[199].Cursor)
 			err = r.ends(patience)
 		}
 		if err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
-			t.Errorf("%d blocks: Follow ended with %v, want that the stream was created again", size, err)
+			t.Errorf("new stream with %d blocks: Follow ended with error %v, want one about a new stream",
+				size, err)
 		}
 		follow(t, b, old[199].Cursor).expect(other[:3])
 		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: other[2].Cursor}); err != nil ||
 			len(page) != 5 || page[0] != other[3] {
-			t.Errorf("%d blocks: page after the third: got %v and error %v", size, page, err)
+			t.Errorf("page after the third of %d new blocks: got %v and error %v, want five blocks", size, page, err)
 		}
 	}
 }
 
-// TestFollowAfterTheEndNoticesReplacedStream follows from a cursor after the newest block of both
-// streams.
-func TestFollowAfterTheEndNoticesReplacedStream(t *testing.T) {
+// TestFollowFromFutureCursorYieldsBlocksOfNewStream follows from a cursor that is after the newest block.
+// Then it replaces the stream with one that begins after that cursor. Follow must yield its first block.
+func TestFollowFromFutureCursorYieldsBlocksOfNewStream(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(40), context.Background()
 	if err := writer(t, b).Append(ctx, all[:5]...); err != nil {
@@ -116,21 +118,21 @@ func TestFollowAfterTheEndNoticesReplacedStream(t *testing.T) {
 		select {
 		case c := <-r.blocks:
 			if c != all[12].Cursor {
-				t.Errorf("got block %q, want %q", c, all[12].Cursor)
+				t.Errorf("Follow yielded block %q, want %q", c, all[12].Cursor)
 			}
 			return
 		case err := <-r.end:
 			t.Log(err)
 			r = follow(t, b, all[9].Cursor)
 		case <-time.After(patience):
-			t.Fatal("got no block")
+			t.Fatalf("Follow yielded no block within %v", patience)
 		}
 	}
 }
 
-// TestPagesAndWritersNoticeReplacedStream runs no Follow that would notice the new stream. Nothing
-// that is cached about the old stream is true for the new one.
-func TestPagesAndWritersNoticeReplacedStream(t *testing.T) {
+// TestPagesAndWritersAreCorrectAfterStreamIsReplaced replaces the stream while no Follow runs that would detect it.
+// The caches of the Backend and the Writer are then wrong, because all sequence numbers have changed.
+func TestPagesAndWritersAreCorrectAfterStreamIsReplaced(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
 	w := writer(t, b)
@@ -141,28 +143,28 @@ func TestPagesAndWritersNoticeReplacedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := writer(t, open(t, s.ClientURL(), nil))
-	if err := again.Append(ctx, all[50:150]...); err != nil { // each number is 50 lower
+	if err := again.Append(ctx, all[50:150]...); err != nil { // each sequence number is 50 lower
 		t.Fatal(err)
 	}
 	if err := w.Prune(ctx, all[55].Cursor); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Append(ctx, all[60:80]...); err != nil {
-		t.Errorf("Append of stored blocks: %v", err)
+		t.Errorf("Append of blocks that are stored already: got error %v, want none", err)
 	}
 	if err := w.Append(ctx, slices.Concat(all[60:70], all[71:80])...); !errors.Is(err, natschain.ErrConflict) {
-		t.Errorf("Append without a stored block: got error %v, want ErrConflict", err)
+		t.Errorf("Append that omits a stored block: got error %v, want ErrConflict", err)
 	}
 	q := chaingql.BlocksQuery{First: 10, After: all[79].Cursor}
 	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[80:90])) {
-		t.Errorf("page after block 79: got %v and error %v", cursorsOf(page), err)
+		t.Errorf("page after block 79: got %v and error %v, want %v", cursorsOf(page), err, cursorsOf(all[80:90]))
 	}
 	expectStored(t, open(t, s.ClientURL(), nil), all[55:150])
 }
 
-// TestPageBeforeCursorNoticesReplacedStream creates a stream that begins earlier: each cursor has a
-// higher number.
-func TestPageBeforeCursorNoticesReplacedStream(t *testing.T) {
+// TestPageBeforeCursorIsCorrectAfterStreamIsReplaced replaces the stream with one that begins with earlier blocks,
+// so that each block has a higher sequence number than before.
+func TestPageBeforeCursorIsCorrectAfterStreamIsReplaced(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(200), context.Background()
 	if err := writer(t, b).Append(ctx, all[50:150]...); err != nil {
@@ -176,11 +178,12 @@ func TestPageBeforeCursorNoticesReplacedStream(t *testing.T) {
 	}
 	q := chaingql.BlocksQuery{Last: 10, Before: all[100].Cursor}
 	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[90:100])) {
-		t.Errorf("page before block 100: got %v and error %v", cursorsOf(page), err)
+		t.Errorf("page before block 100: got %v and error %v, want %v", cursorsOf(page), err,
+			cursorsOf(all[90:100]))
 	}
 }
 
-func TestDeletedBlocksAreReported(t *testing.T) {
+func TestReadsReportBlocksDeletedFromMiddle(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
 	stream, err := raw(t, s.ClientURL()).CreateStream(ctx,
@@ -199,12 +202,12 @@ func TestDeletedBlocksAreReported(t *testing.T) {
 	r := follow(t, b, all[9].Cursor)
 	r.expect(all[10:29])
 	if err := r.ends(patience); !strings.Contains(err.Error(), want) {
-		t.Errorf("Follow ended with %v, want %q", err, want)
+		t.Errorf("Follow ended with error %v, want %q", err, want)
 	}
 	for _, q := range []chaingql.BlocksQuery{{First: 40}, {Last: 30}, {First: 10, After: all[24].Cursor},
 		{First: 10, After: all[28].Cursor}} {
 		if page, err := b.Blocks(ctx, q); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: got %v and error %v, want %q", q, cursorsOf(page), err, want)
+			t.Errorf("page %+v: got %v and error %v, want error %q", q, cursorsOf(page), err, want)
 		}
 	}
 	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 10}); err != nil ||
@@ -213,9 +216,9 @@ func TestDeletedBlocksAreReported(t *testing.T) {
 	}
 }
 
-// TestAppendRejectsBlocksAfterLostOnes uses a stream that lost its newest blocks, as after a power cut
-// of all servers.
-func TestAppendRejectsBlocksAfterLostOnes(t *testing.T) {
+// TestAppendRejectsBlocksAfterLostBlocks uses a stream that lost its newest blocks, as may happen if all
+// servers lose power. Append must reject later blocks until the lost ones are appended again.
+func TestAppendRejectsBlocksAfterLostBlocks(t *testing.T) {
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(20), context.Background()
 	w := writer(t, b)
@@ -227,12 +230,12 @@ func TestAppendRejectsBlocksAfterLostOnes(t *testing.T) {
 		replaceStream(t, s.ClientURL(), all[:left])
 		for range 2 {
 			if err := w.Append(ctx, all[10:12]...); !errors.Is(err, natschain.ErrConflict) {
-				t.Errorf("with %d of 10 blocks left: got error %v, want ErrConflict", left, err)
+				t.Errorf("Append of later blocks, with %d of 10 blocks left: got error %v, want ErrConflict", left, err)
 			}
 		}
 		expectStored(t, b, all[:left])
 		if err := w.Append(ctx, all[left:10]...); err != nil {
-			t.Errorf("with %d of 10 blocks left: Append of the lost blocks: %v", left, err)
+			t.Errorf("Append of the lost blocks, with %d of 10 blocks left: got error %v, want none", left, err)
 		}
 	}
 	if err := w.Append(ctx, all[10:]...); err != nil {
@@ -241,7 +244,7 @@ func TestAppendRejectsBlocksAfterLostOnes(t *testing.T) {
 	expectStored(t, b, all)
 }
 
-// replaceStream deletes the stream of the chain and creates it again with the given blocks.
+// replaceStream deletes the block stream and creates it again with the given blocks.
 func replaceStream(t *testing.T, url string, blocks []chaingql.Block) {
 	t.Helper()
 	if err := raw(t, url).DeleteStream(t.Context(), "chain_blocks"); err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestPagesAreCompleteFromLaggingReplica uses a stream of five blocks. The leader has all of them;
-// the replica that serves pages has fewer at first.
-func TestPagesAreCompleteFromLaggingReplica(t *testing.T) {
+// TestPagesFromLaggingReplicaAreComplete uses a stream of five blocks. The leader has all of them, but
+// the replica that serves pages has only some of them at first.
+func TestPagesFromLaggingReplicaAreComplete(t *testing.T) {
 	t.Parallel()
 	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	nc, err := nats.Connect(s.ClientURL())
@@ -27,7 +27,7 @@ func TestPagesAreCompleteFromLaggingReplica(t *testing.T) {
 	all := blocks(5)
 	payload := func(seq int) []byte { return payloadOf(&all[seq-1]) }
 	subject := func(seq int) string { return subjectOf(&all[seq-1]) }
-	var deaf atomic.Int64 // requests without a response, as if there were no leader
+	var deaf atomic.Int64 // number of requests to leave without a response, as if there were no leader
 	leader := func(m *nats.Msg) {
 		if deaf.Add(-1) >= 0 {
 			return
@@ -54,15 +54,16 @@ func TestPagesAreCompleteFromLaggingReplica(t *testing.T) {
 			t.Error(err)
 		}
 		nth := int(asked.Add(1))
-		has := min(nth/2*2, len(all)) // 0, 2, 2, 4, 4, 5
+		has := min(nth/2*2, len(all)) // number of blocks in the replica: 0, 2, 2, 4, 4, 5
 		last, n := 0, 0
 		for seq := r.Seq; seq <= has && n < r.Batch; seq++ {
-			if nth == 4 && n == 0 { // the first one is lost in transit
+			if nth == 4 && n == 0 { // the first message of this response is lost in transit
 				last, n = seq, n+1
 				continue
 			}
 			_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: payload(seq), Header: nats.Header{
-				"Nats-Subject": {subject(seq)}, "Nats-Sequence": {fmt.Sprint(seq)}, "Nats-Last-Sequence": {fmt.Sprint(last)},
+				"Nats-Subject": {subject(seq)}, "Nats-Sequence": {fmt.Sprint(seq)},
+				"Nats-Last-Sequence": {fmt.Sprint(last)},
 			}})
 			last, n = seq, n+1
 		}
@@ -89,17 +90,18 @@ func TestPagesAreCompleteFromLaggingReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := chaingql.PageOf(all, q); !slices.Equal(cursorsOf(page), cursorsOf(want)) {
-			t.Errorf("%+v: %s", q, difference(cursorsOf(page), cursorsOf(want)))
+			t.Errorf("page %+v: %s", q, difference(cursorsOf(page), cursorsOf(want)))
 		}
 	}
 }
 
-// payloadOf and subjectOf return a block's message as programs in other languages may write it.
+// payloadOf returns the payload of a block's message as a program in another language may write it.
 func payloadOf(b *chaingql.Block) []byte {
 	return fmt.Appendf(nil, `{"cursor":%q,"seq_no":%d,"hash":%q,"time":%q}`, b.Cursor, b.SeqNo, b.Hash,
 		b.Time.Format("2006-01-02T15:04:05Z"))
 }
 
+// subjectOf returns the subject of a block's message.
 func subjectOf(b *chaingql.Block) string {
 	return fmt.Sprintf("chain.blocks.%d.%016x", b.Workchain, b.Shard)
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A getRequest requests messages of a stream.
+// A getRequest is the payload of a request for messages of a stream.
 type getRequest struct {
 	Seq    uint64 `json:"seq,omitempty"`
-	Next   string `json:"next_by_subj,omitempty"` // the first of this subject, from Seq on
-	Last   string `json:"last_by_subj,omitempty"`
-	Batch  int    `json:"batch,omitempty"`
-	Bytes  int    `json:"max_bytes,omitempty"` // of a batch, which has at least one message
-	NoHead bool   `json:"no_hdr,omitempty"`
+	Next   string `json:"next_by_subj,omitempty"` // requests the first message with this subject, from Seq on
+	Last   string `json:"last_by_subj,omitempty"` // requests the last message with this subject
+	Batch  int    `json:"batch,omitempty"`        // maximum number of messages
+	Bytes  int    `json:"max_bytes,omitempty"`    // maximum size of a batch with several messages
+	NoHead bool   `json:"no_hdr,omitempty"`       // omits the headers
 }
 
-// A getResponse is the message, or an error of the server.
+// A getResponse contains the requested message or an error from the server.
 type getResponse struct {
 	Error   *jetstream.APIError `json:"error"`
 	Message struct {
@@ -35,8 +35,8 @@ type getResponse struct {
 	} `json:"message"`
 }
 
-// get requests one message from the stream's leader. Other replicas may not have it yet,
-// or may still have it after it was removed.
+// get requests one message from the stream's leader. It does not ask other replicas, because
+// they may not have the message yet, or may still have it after it was removed.
 func (b *Backend) get(ctx context.Context, stream string, w getRequest) (f getResponse, found bool, err error) {
 	ask, err := json.Marshal(w)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *Backend) get(ctx context.Context, stream string, w getRequest) (f getRe
 	return f, err == nil && f.Error == nil, err
 }
 
-// block requests a message of the stream of blocks and decodes it.
+// block requests one message of the block stream and decodes it.
 func (b *Backend) block(ctx context.Context, w getRequest) (s stored, found bool, err error) {
 	w.NoHead = true
 	f, found, err := b.get(ctx, b.names.stream, w)
@@ -71,14 +71,15 @@ func (b *Backend) block(ctx context.Context, w getRequest) (s stored, found bool
 	return s, true, nil
 }
 
-// newest returns the newest message of a subject.
+// newest returns the newest message in the block stream with the given subject.
 func (b *Backend) newest(ctx context.Context, subject string) (stored, bool, error) {
 	return b.block(ctx, getRequest{Last: subject})
 }
 
-// messageFrom returns the first message from seq on that can be decoded, and the number
-// of the first message at all. Messages that are known not to be blocks are skipped
-// without a request; others that cannot be decoded are read in batches.
+// messageFrom returns the first message from the sequence number seq on that can be decoded.
+// It also returns the sequence number of the first message from seq on, whether or not that
+// message can be decoded. Known strays are skipped without a request. Other messages that
+// cannot be decoded are read in batches.
 func (b *Backend) messageFrom(ctx context.Context, seq uint64) (s stored, first uint64, found bool, err error) {
 	s, found, err = b.block(ctx, getRequest{Seq: max(seq, 1), Next: b.names.all()})
 	if first = s.seq; err != nil || !found || b.skip(s.seq) == s.seq && s.bad == nil {
@@ -98,12 +99,13 @@ func (b *Backend) messageFrom(ctx context.Context, seq uint64) (s stored, first 
 	return s, first, found, err
 }
 
-// retry sends a request until it gets a response or the deadline ends: a request may be
-// lost with its connection, or the stream may have no leader for a while.
+// retry calls request until it succeeds, fails with an error that is not retryable, or
+// Options.Timeout has passed. It is needed because a request may be lost with its
+// connection, and because the stream may have no leader for a while.
 func (b *Backend) retry(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	var lastErr error // more useful than a deadline error
+	var lastErr error // returned instead of a deadline error, because it is more useful
 	for {
 		once, done := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 		err := request(once)
@@ -132,16 +134,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// retryable reports whether the next attempt may succeed.
+// retryable reports whether another attempt may succeed after err.
 func (b *Backend) retryable(err error) bool {
 	var broken net.Error
-	// the request was in flight when the connection was lost
+	// The request was in flight when the connection was lost.
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.As(err, &broken) {
 		return !b.nc.IsClosed()
 	}
 	for _, is := range []error{
-		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
-		jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout, jetstream.ErrTooManyStalledMsgs, errTorn,
+		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
+		nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout,
+		jetstream.ErrTooManyStalledMsgs, errTorn,
 	} {
 		if errors.Is(err, is) {
 			return true
@@ -150,7 +153,7 @@ func (b *Backend) retryable(err error) bool {
 	return hasCode(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
 }
 
-// Error codes of the server.
+// Error codes in the server's responses.
 const (
 	clusterNotAvailable jetstream.ErrorCode = 10008
 	clusterNotLeader    jetstream.ErrorCode = 10009

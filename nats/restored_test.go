@@ -13,8 +13,8 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// backups returns functions that copy the stream of blocks and that replace the stream by the copy.
-// Both restart the server.
+// backups returns two functions: backUp copies the block stream, and restore replaces the block stream
+// with the copy. Both restart the server.
 func (b *broker) backups() (backUp, restore func()) {
 	stream := filepath.Join(b.opts.StoreDir, "jetstream", "$G", "streams", "chain_blocks")
 	backup := filepath.Join(b.t.TempDir(), "backup")
@@ -29,8 +29,8 @@ func (b *broker) backups() (backUp, restore func()) {
 	return func() { restart(stream, backup) }, func() { restart(backup, stream) }
 }
 
-// TestIndexOfLostBlocksIsIgnored restores the stream of blocks from a backup, but not the index. The
-// chain continues with other blocks.
+// TestIndexOfLostBlocksIsIgnored restores the block stream from a backup, but not the index. Then the
+// chain continues with other blocks than before. Pages must not contain blocks that were lost.
 func TestIndexOfLostBlocksIsIgnored(t *testing.T) {
 	s := newBroker(t)
 	opts := natschain.Options{Create: &natschain.Storage{}}
@@ -71,9 +71,9 @@ func TestIndexOfLostBlocksIsIgnored(t *testing.T) {
 	expectPages(t, host, all, sparse(all[2900].Cursor))
 }
 
-// TestWriterStoresMissingNode deletes a node whose leaves are all stored, as if a Writer had died
-// before it stored the node.
-func TestWriterStoresMissingNode(t *testing.T) {
+// TestWriterStoresMissingIndexNode deletes an index node but not its leaves, as if a Writer had died
+// before it stored the node. The next Writer must store the node.
+func TestWriterStoresMissingIndexNode(t *testing.T) {
 	all := uneven(2100)
 	s, b, _ := indexedChain(t, all[:2080])
 	ctx := context.Background()
@@ -97,13 +97,13 @@ func TestWriterStoresMissingNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := index.GetLastMsgForSubject(ctx, subject); err != nil {
-		t.Errorf("node %s: %v", subject, err)
+		t.Errorf("index node %s after Append: got error %v, want none", subject, err)
 	}
 }
 
-// TestWriterNoticesThatStoredBlocksWereLost restores the stream from a backup without the newest
-// blocks. The Writer that stored them appends them again.
-func TestWriterNoticesThatStoredBlocksWereLost(t *testing.T) {
+// TestWriterAppendsLostBlocksAgain restores the stream from a backup without the newest blocks. The
+// Writer that stored these blocks must be able to append them again.
+func TestWriterAppendsLostBlocksAgain(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)
 	w, all, ctx := writer(t, b), uneven(600), context.Background()
@@ -125,26 +125,27 @@ func TestWriterNoticesThatStoredBlocksWereLost(t *testing.T) {
 	expectPages(t, open(t, s.ClientURL(), nil), all[:320], []chaingql.BlocksQuery{{First: 1000}, {Last: 5}})
 }
 
-// TestBlocksMayReplaceLostStrays lets a host read messages that are not blocks. The stream is
-// restored from a backup without them, and blocks get their numbers.
-func TestBlocksMayReplaceLostStrays(t *testing.T) {
+// TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead lets a Backend read stray messages. Then the stream is
+// restored from a backup without these messages, and new blocks receive their sequence numbers. The
+// Backend must not skip these blocks.
+func TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
-		blocks int  // number of blocks after the strays, which the host reads too
-		stray  bool // another stray is published after the restore
-		read   bool // the host reads pages after the restore
-		follow bool // the host reads the strays only by Follow
+		blocks int  // number of blocks that are appended after the strays, before the restore
+		stray  bool // whether another stray is published after the restore
+		read   bool // whether the Backend reads pages after the restore
+		follow bool // whether the Backend reads the strays only with Follow
 	}{
-		"strays":                       {},
-		"then blocks":                  {blocks: 10},
-		"then another":                 {stray: true},
-		"then blocks, then another":    {blocks: 10, stray: true},
-		"then blocks, then a read":     {blocks: 10, read: true},
-		"then another, then a read":    {stray: true, read: true},
-		"by Follow":                    {follow: true},
-		"then blocks, by Follow":       {blocks: 10, follow: true},
-		"then another, by Follow":      {stray: true, follow: true},
-		"blocks, another, by Follow":   {blocks: 10, stray: true, follow: true},
-		"another, Follow, then a read": {stray: true, read: true, follow: true},
+		"read by page":                                     {},
+		"read by page, then blocks":                        {blocks: 10},
+		"read by page, restore, stray":                     {stray: true},
+		"read by page, then blocks, restore, stray":        {blocks: 10, stray: true},
+		"read by page, then blocks, restore, another page": {blocks: 10, read: true},
+		"read by page, restore, stray, another page":       {stray: true, read: true},
+		"read by Follow":                                   {follow: true},
+		"read by Follow, then blocks":                      {blocks: 10, follow: true},
+		"read by Follow, restore, stray":                   {stray: true, follow: true},
+		"read by Follow, then blocks, restore, stray":      {blocks: 10, stray: true, follow: true},
+		"read by Follow, restore, stray, page":             {stray: true, read: true, follow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,8 +13,9 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// TestWaitingSearchesAreLimited uses a chain without an index. Searches beyond the limit must fail
-// at once, so that a Handler keeps calls for other requests.
+// TestWaitingSearchesAreLimited requests 64 pages that need a search, in a chain without an index. At
+// most 16 searches may wait. The others must fail at once, so that a Handler can still serve other
+// requests.
 func TestWaitingSearchesAreLimited(t *testing.T) {
 	all := uneven(6_000)
 	s, _, _ := indexedChain(t, all)
@@ -39,7 +40,7 @@ func TestWaitingSearchesAreLimited(t *testing.T) {
 	}
 	for range 48 {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many searches") {
-			t.Fatal(err)
+			t.Fatalf("search above the limit: got error %v, want one about too many searches", err)
 		}
 	}
 	end()
@@ -51,8 +52,9 @@ func TestWaitingSearchesAreLimited(t *testing.T) {
 	expectPages(t, b, all, []chaingql.BlocksQuery{q})
 }
 
-// TestSlowPagesAreLimitedDuringSearch requests pages that need many requests while a search runs and the server does
-// not respond. Those beyond the limit must fail at once: a Handler has 64 calls, and some must remain for balances.
+// TestSlowPagesAreLimitedDuringSearch reads 64 pages that need many requests while a search runs and the
+// server does not respond. Only 34 of them may be in progress. The others must fail at once, so that a Handler,
+// which has at most 64 calls in flight, can still query balances.
 func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 	all := uneven(6_000)
 	s, _, _ := indexedChain(t, all)
@@ -78,14 +80,14 @@ func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 	}
 	for range 30 {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many searches") {
-			t.Errorf("page above the limit: got error %v", err)
+			t.Errorf("page above the limit: got error %v, want one about too many searches", err)
 		}
 	}
 	resume()
 	end()
 	for range 34 {
 		if err := <-ended; err != nil {
-			t.Errorf("page within the limit: got error %v", err)
+			t.Errorf("page within the limit: got error %v, want none", err)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 // patience is the maximum wait for an event that must happen.
 const patience = 20 * time.Second
 
-// A broker is a NATS server in this process, with its own files.
+// A broker is a NATS server in the process of the test. It has its own data directory.
 type broker struct {
 	t    testing.TB
 	opts server.Options
 	*server.Server
 }
 
-// newBroker starts a server on 127.0.0.1 that ends with the test.
+// newBroker starts a server on 127.0.0.1 and stops it at the end of the test.
 func newBroker(t testing.TB, change ...func(*server.Options)) *broker {
 	t.Helper()
 	port, err := testkit.FreePort()
@@ -49,7 +49,7 @@ func (b *broker) start() {
 	}
 	s.Start()
 	if !s.ReadyForConnections(patience) {
-		b.t.Fatal("the NATS server is not ready")
+		b.t.Fatalf("the NATS server was not ready for connections within %v", patience)
 	}
 	b.Server = s
 }
@@ -61,7 +61,8 @@ func (b *broker) stop() {
 
 func (b *broker) port() int { return b.opts.Port }
 
-// open opens a Backend and closes it at the end of the test. By default it creates what is missing.
+// open opens a Backend and closes it at the end of the test. If opts is nil, open also creates missing
+// streams and the bucket.
 func open(t testing.TB, url string, opts *natschain.Options) *natschain.Backend {
 	t.Helper()
 	o := natschain.Options{Create: &natschain.Storage{}}
@@ -85,7 +86,7 @@ func writer(t testing.TB, b *natschain.Backend) *natschain.Writer {
 	return w
 }
 
-// raw returns a JetStream connection, for what other programs may do to a stream.
+// raw returns a JetStream client. Tests use it to act like other programs that change a stream.
 func raw(t testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url, opts...)

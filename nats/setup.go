@@ -12,12 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// oldestServer is the oldest supported NATS server: since 2.11 a response can contain
-// several messages.
+// oldestServer is the oldest supported NATS version. Older servers cannot send several
+// messages in response to one request.
 var oldestServer = [2]int{2, 11}
 
-// prepare checks the server, the streams and the permissions, so that problems appear in
-// Open and not in the first query.
+// prepare checks the server, the streams and the permissions, so that Open and not the
+// first query reports a problem. If Options.Create is set, it also creates missing streams.
 func (b *Backend) prepare(ctx context.Context) error {
 	version := b.nc.ConnectedServerVersion()
 	if older(version, oldestServer) {
@@ -37,7 +37,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	_, _, _, err = b.tail(ctx) // surveys the newest messages; if that fails, the first page does
+	_, _, _, err = b.tail(ctx) // surveys the newest messages; if this fails, the first page surveys them
 	b.opened.Store(err == nil)
 	return nil
 }
@@ -45,7 +45,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 func older(version string, than [2]int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
-		return false // a build without a version
+		return false // a development build without a version number
 	}
 	major, err := strconv.Atoi(parts[0])
 	if err != nil {
@@ -88,12 +88,13 @@ func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, err
 	return info, nil
 }
 
-// maxGapChecks is the number of gaps that Open checks. Reads check each gap that they
-// reach.
+// maxGapChecks is the maximum number of stream gaps that Open checks. Reads check every
+// gap that they reach.
 const maxGapChecks = 1000
 
-// checkGaps returns an error if blocks were deleted from the middle of the stream. If
-// only other messages were deleted, the block after a gap names the block before it.
+// checkGaps returns an error if blocks were deleted from the middle of the stream. Gaps
+// left by deleted stray messages are allowed: the block after such a gap names the block
+// before it as its predecessor.
 func (b *Backend) checkGaps(ctx context.Context, deleted int) error {
 	var holes []uint64
 	err := b.retry(ctx, func(ctx context.Context) error {
@@ -121,21 +122,23 @@ func (b *Backend) checkGaps(ctx context.Context, deleted int) error {
 		const around = 64
 		through = seq + around
 		if _, err := b.chain(ctx, nil, seq-min(seq-1, around), through+1, 2*around+1); err != nil {
-			return fmt.Errorf("natschain: the stream %q is not suitable: it has gaps: "+
-				"%d messages were deleted from its middle: %w", b.names.stream, deleted, err)
+			return fmt.Errorf("natschain: the stream %q is not suitable: it has gaps (deleted messages: %d): %w",
+				b.names.stream, deleted, err)
 		}
 	}
 	return nil
 }
 
-// allowBatches enables atomic batches on a stream that an earlier version of this package
-// or of the server created. Without them a Writer works, but more slowly.
+// allowBatches enables atomic batches on a stream that was created by an earlier version
+// of this package or of the server. If that fails, it only logs a warning, because a Writer
+// works without batches too, but more slowly.
 func (b *Backend) allowBatches(ctx context.Context, c jetstream.StreamConfig) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 	defer cancel()
 	c.AllowAtomicPublish = true
 	if _, err := b.js.UpdateStream(ctx, c); err != nil {
-		b.opts.Logger.WarnContext(ctx, "atomic batches not enabled", "stream", c.Name, "error", b.permissionError(err))
+		b.opts.Logger.WarnContext(ctx, "enabling atomic batches failed: blocks are appended one by one",
+			"stream", c.Name, "error", b.permissionError(err))
 	}
 }
 
@@ -155,21 +158,23 @@ func (s *Storage) storage() jetstream.StorageType {
 	return jetstream.FileStorage
 }
 
-// checkStream returns an error if the stream's settings would lose blocks or prevent reads.
+// checkStream returns an error if the stream's settings could lose blocks or prevent reads.
 func (b *Backend) checkStream(info *jetstream.StreamInfo) error {
 	c := &info.Config
 	wrong := ""
 	switch {
 	case c.Retention != jetstream.LimitsPolicy:
-		wrong = fmt.Sprintf("its retention is %v, which drops blocks that were read: it must be limits", c.Retention)
+		wrong = fmt.Sprintf("its retention policy is %v, which deletes blocks after they were read: "+
+			"set retention to limits", c.Retention)
 	case !c.AllowDirect:
-		wrong = "it does not allow direct gets: set allow_direct"
+		wrong = "it does not allow direct gets: set allow_direct to true"
 	case c.MaxMsgsPerSubject > 0:
-		wrong = "it limits the messages of each subject, which leaves gaps: set max_msgs_per_subject to -1"
+		wrong = "it limits the number of messages per subject, which leaves gaps: " +
+			"set max_msgs_per_subject to -1"
 	case c.AllowMsgTTL:
-		wrong = "it lets single messages expire, which leaves gaps: set allow_msg_ttl to false"
+		wrong = "it lets individual messages expire, which leaves gaps: set allow_msg_ttl to false"
 	case c.AllowRollup:
-		wrong = "it lets one message remove all others: set allow_rollup_hdrs to false"
+		wrong = "it lets one message remove all earlier ones: set allow_rollup_hdrs to false"
 	default:
 		return nil
 	}
@@ -200,8 +205,8 @@ func (b *Backend) prepareBucket(ctx context.Context) error {
 	return b.checkBucket(info)
 }
 
-// checkBucket returns an error if the bucket's settings would lose balances: existing
-// accounts would not be found.
+// checkBucket returns an error if the bucket's settings could lose balances. Queries would
+// then report that existing accounts do not exist.
 func (b *Backend) checkBucket(info *jetstream.StreamInfo) error {
 	c := &info.Config
 	wrong := ""
@@ -209,14 +214,15 @@ func (b *Backend) checkBucket(info *jetstream.StreamInfo) error {
 	case c.MaxAge > 0:
 		wrong = fmt.Sprintf("its values expire after %v: set max_age (ttl) to 0", c.MaxAge)
 	case c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0):
-		wrong = "it drops the oldest values if it is full: set discard to new"
+		wrong = "it drops the oldest values when it is full: set discard to new"
 	default:
 		return nil
 	}
 	return fmt.Errorf("natschain: the key-value bucket %q is not suitable: %s", b.names.bucket, wrong)
 }
 
-// lookupError explains why the state of a stream or bucket cannot be read.
+// lookupError returns an error that explains why the state of a stream or bucket could not
+// be read. what names the stream or bucket.
 func lookupError(what string, err error) error {
 	switch {
 	case err == nil:
@@ -230,8 +236,8 @@ func lookupError(what string, err error) error {
 	return failed("read the state of "+what, err)
 }
 
-// checkReads sends the requests of Blocks, Balance and Follow once, to find missing
-// permissions.
+// checkReads sends one request of each kind that Blocks, Balance and Follow send. It
+// returns an error if a permission for such a request is missing.
 func (b *Backend) checkReads(ctx context.Context, last uint64) error {
 	unknown := b.names.balanceSubject(&chaingql.Address{})
 	for _, try := range []struct {
@@ -241,7 +247,10 @@ func (b *Backend) checkReads(ctx context.Context, last uint64) error {
 		{"read the stream", func() error { _, _, err := b.newest(ctx, b.names.all()); return err }},
 		{"read the stream in batches",
 			func() error { _, _, err := b.batch(ctx, b.names.all(), max(last, 1), 1); return err }},
-		{"read the bucket", func() error { _, _, err := b.get(ctx, b.names.balances, getRequest{Last: unknown}); return err }},
+		{"read the bucket", func() error {
+			_, _, err := b.get(ctx, b.names.balances, getRequest{Last: unknown})
+			return err
+		}},
 		{"create a consumer of the stream", func() error {
 			_, stop, err := b.consume(ctx, last+1)
 			if err == nil {

@@ -2,16 +2,16 @@ package natschain
 
 import "sort"
 
-// A span is the messages of the stream with numbers in [from, to].
+// A span is the range [from, to] of stream sequence numbers.
 type span struct{ from, to uint64 }
 
-// spans is a set of numbers, as ascending spans with gaps between them. Beyond maxSpans
-// the lowest are dropped.
+// spans is a set of stream sequence numbers, stored as ascending spans with gaps between
+// them. If the set has more than maxSpans spans, the lowest one is dropped.
 type spans []span
 
 const maxSpans = 1024
 
-// at returns the span that contains a number.
+// at returns the span that contains seq, and false if there is none.
 func (x spans) at(seq uint64) (span, bool) {
 	i := sort.Search(len(x), func(i int) bool { return x[i].to >= seq })
 	if i == len(x) || x[i].from > seq {
@@ -20,7 +20,8 @@ func (x spans) at(seq uint64) (span, bool) {
 	return x[i], true
 }
 
-// add adds [from, to]. It returns the last number of the span that it dropped, or 0.
+// add adds the numbers in [from, to] to the set. It returns the last number of the span
+// that it dropped, or 0 if it dropped none.
 func (x *spans) add(from, to uint64) (dropped uint64) {
 	s := *x
 	i := sort.Search(len(s), func(i int) bool { return s[i].to+1 >= from })

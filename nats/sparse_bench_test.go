@@ -16,8 +16,8 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// newProcess starts a server in its own process. It returns the URL and a function for the
-// processor time in microseconds, which works only on Linux.
+// newProcess starts a server in a separate process. It returns the server's URL, and a function that
+// returns the processor time of the process in microseconds. That function works only on Linux.
 func newProcess(b *testing.B) (url string, spent func() float64) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asBroker+"="+b.TempDir())
@@ -34,7 +34,7 @@ func newProcess(b *testing.B) (url string, spent func() float64) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		_ = stdin.Close() // ends the process
+		_ = stdin.Close() // makes the process end
 		_ = cmd.Wait()
 	})
 	url, err = bufio.NewReader(stdout).ReadString('\n')
@@ -54,9 +54,9 @@ func newProcess(b *testing.B) (url string, spent func() float64) {
 	}
 }
 
-// BenchmarkSparse reads pages of 50 from a million blocks, before and after old cursors. The cursors
-// are close to each other ("near") or random ("anywhere", for which the server reads files of 8 MB).
-// The Backend has to search for each of them.
+// BenchmarkSparse reads pages of 50 blocks from a chain of a million blocks, before and after old
+// cursors. The cursors are close to each other ("near") or random ("anywhere"). For random cursors, the
+// server must read files of 8 MB. The Backend must search for each cursor.
 func BenchmarkSparse(b *testing.B) {
 	url, spent := newProcess(b)
 	ctx, all := context.Background(), uneven(million)

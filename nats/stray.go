@@ -12,30 +12,31 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// errStray is the reason that a well-formed message is not a block.
-var errStray = errors.New("the message does not name the block before it as its predecessor")
+// errStray is the reason why a well-formed message is not a block.
+var errStray = errors.New("the message does not continue the chain: its prev or its cursor is wrong")
 
-// A StrayMessage is a message of the stream that is not a block of the chain.
-// Reads skip it.
+// A StrayMessage describes a message in the block stream that is not a block of the
+// chain. Reads skip such messages.
 type StrayMessage struct {
-	// Seq is the message's number in the stream.
+	// Seq is the sequence number of the message in the stream.
 	Seq uint64
-	// Reason is the reason that it is not a block.
+	// Reason explains why the message is not a block.
 	Reason error
 }
 
-// strays counts and logs messages that are not blocks, each once in a process.
+// strays counts and logs messages that are not blocks. Each message is counted and logged
+// once.
 type strays struct {
 	mu          sync.Mutex
 	count       uint64
-	reported    spans
-	undecodable spans // that cannot be decoded: reads pass them over
-	logged      int   // lines logged since
-	since       time.Time
-	suppressed  uint64 // not logged since the last line
+	reported    spans     // counted messages
+	undecodable spans     // counted messages that cannot be decoded
+	since       time.Time // start of the current minute
+	logged      int       // number of lines logged in the current minute
+	suppressed  uint64    // number of messages that were not logged since the last line
 }
 
-// maxStrayLines is the number of stray messages that are logged per minute.
+// maxStrayLines is the maximum number of stray messages that are logged per minute.
 const maxStrayLines = 10
 
 func (x *strays) report(b *Backend, seq uint64, reason error) {
@@ -51,7 +52,7 @@ func (x *strays) report(b *Backend, seq uint64, reason error) {
 	if now := time.Now(); !known && now.Sub(x.since) > time.Minute {
 		x.since, x.logged = now, 0
 	}
-	others := x.suppressed
+	suppressed := x.suppressed
 	switch {
 	case known:
 	case x.logged < maxStrayLines:
@@ -63,13 +64,14 @@ func (x *strays) report(b *Backend, seq uint64, reason error) {
 	}
 	x.mu.Unlock()
 	if !known {
-		b.opts.Logger.Warn("stream message skipped: it is not a block of the chain", "stream", b.names.stream, "seq", seq,
-			"error", reason, "others", others)
+		b.opts.Logger.Warn("skipped a message in the block stream that is not a block of the chain",
+			"stream", b.names.stream, "seq", seq, "error", reason, "suppressed_warnings", suppressed)
 	}
 }
 
-// afterUndecodable returns the number after the run of undecodable messages that contains
-// seq, and false if there is none.
+// afterUndecodable returns the first sequence number after the undecodable messages that
+// include seq. It returns false if the message with this number is not known to be
+// undecodable.
 func (x *strays) afterUndecodable(seq uint64) (uint64, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -77,8 +79,9 @@ func (x *strays) afterUndecodable(seq uint64) (uint64, bool) {
 	return s.to + 1, found
 }
 
-// firstUndecodable returns the first number of the run of undecodable messages that
-// contains seq, and false if there is none.
+// firstUndecodable returns the first sequence number of the consecutive undecodable messages
+// that include seq. It returns false if the message with this number is not known to be
+// undecodable.
 func (x *strays) firstUndecodable(seq uint64) (uint64, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,25 +95,26 @@ func (x *strays) forget() {
 	x.reported, x.undecodable = nil, nil
 }
 
-// StrayCount returns the number of messages that this Backend skipped because
-// they are not blocks of the chain. A message that is read again is not counted
-// again. The Backend remembers the counted messages as up to 1,024 ranges of
-// sequence numbers. Beyond that it forgets the lowest range.
+// StrayCount returns the number of messages that this Backend skipped because they are
+// not blocks of the chain. A message that is read again is not counted again. For this
+// purpose, the Backend remembers up to 1,024 ranges of sequence numbers. If there are
+// more, it forgets the lowest range and may count the messages in that range again.
 func (b *Backend) StrayCount() uint64 {
 	b.strays.mu.Lock()
 	defer b.strays.mu.Unlock()
 	return b.strays.count
 }
 
-// skip returns the first number from seq on that is not known to be a stray message. It
-// skips only numbers that the survey covers: only the survey notices if the stream lost
-// messages and others got their numbers.
+// skip returns the first sequence number, from seq on, that is not known to be that of a
+// stray message. It skips only numbers that the survey covers, because only the survey
+// notices if the stream lost messages and other messages received their numbers.
 func (b *Backend) skip(seq uint64) uint64 {
 	_, seen := b.survey.snapshot()
 	return b.skipUpTo(seen, seq)
 }
 
-// skipUpTo does the same as skip, but skips every number up to end that is known to be a stray.
+// skipUpTo is like skip, but skips the numbers of known strays up to end, whether or not
+// the survey covers them.
 func (b *Backend) skipUpTo(end, seq uint64) uint64 {
 	for seq <= end {
 		next, found := b.survey.afterStrays(seq)
@@ -125,13 +129,14 @@ func (b *Backend) skipUpTo(end, seq uint64) uint64 {
 	return seq
 }
 
-// StrayMessages reads the whole stream and yields the messages that are not blocks of
-// the chain. If the stream cannot be read or lacks blocks, it yields an error and ends.
+// StrayMessages reads the whole block stream and yields the messages that are not blocks
+// of the chain. If the stream cannot be read or blocks are missing, StrayMessages yields
+// an error and ends.
 func (b *Backend) StrayMessages(ctx context.Context) iter.Seq2[StrayMessage, error] {
 	return func(yield func(StrayMessage, error) bool) {
 		var (
 			l      *linker
-			unsure []uint64 // strays if a block of the chain follows them
+			unsure []uint64 // messages that are strays if a block of the chain follows them
 		)
 		flush := func() bool {
 			for _, seq := range unsure {
@@ -189,14 +194,14 @@ func (b *Backend) StrayMessages(ctx context.Context) iter.Seq2[StrayMessage, err
 	}
 }
 
-// RemoveStray deletes a message that is not a block of the chain. It returns an error if
-// the message is a block, or if no block follows it yet. Other Backends may read the
-// stream meanwhile.
+// RemoveStray deletes the message with sequence number seq if it is not a block of the
+// chain. It returns an error if the message is a block, or if no block follows the
+// message yet. Other Backends may read the stream at the same time.
 //
 // RemoveStray needs permission to publish to $JS.API.STREAM.MSG.DELETE.<chain>_blocks.
-// In a stream with deny_delete, as earlier versions of this package created it, only
-// messages with a subject that no block has can be removed: RemoveStray purges them,
-// which needs the permission to prune.
+// Streams that were created by earlier versions of this package have deny_delete. In such
+// a stream, RemoveStray purges the message, which needs the permission to prune and works
+// only if no earlier message has the same subject.
 func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 	const what = "remove a stray message"
 	s, found, err := b.block(ctx, getRequest{Seq: seq})
@@ -209,7 +214,7 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 		case err != nil:
 			return failed(what, err)
 		case isBlock:
-			return fmt.Errorf("natschain: message %d of the stream is a block: it is not removed", seq)
+			return fmt.Errorf("natschain: cannot remove message %d of the stream, because it is a block", seq)
 		}
 	}
 	next, found, err := b.blockAt(ctx, seq+1, maxSeq-window)
@@ -217,11 +222,11 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 	case err != nil:
 		return failed(what, err)
 	case !found:
-		return fmt.Errorf("natschain: message %d of the stream is not removed: append a block first, "+
-			"because the newest message shows where the stream ends", seq)
+		return fmt.Errorf("natschain: cannot remove message %d of the stream, because no block follows it: "+
+			"append a block first", seq)
 	case next.prev == nil:
-		return fmt.Errorf("natschain: message %d of the stream is not removed: the block after it does not name "+
-			"its predecessor, so readers could not verify that nothing is missing", seq)
+		return fmt.Errorf("natschain: cannot remove message %d of the stream: the next block does not name its "+
+			"predecessor, so readers could not verify that no block is missing", seq)
 	}
 	stream, err := b.js.Stream(ctx, b.names.stream)
 	if err != nil {
@@ -241,8 +246,8 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 	case err != nil:
 		return failed(what, err)
 	case !found || first.seq < seq:
-		return fmt.Errorf("natschain: message %d of the stream cannot be removed: the stream has deny_delete, "+
-			"and other messages have its subject; reads skip it", seq)
+		return fmt.Errorf("natschain: cannot remove message %d of the stream: the stream has deny_delete, and "+
+			"an earlier message has the same subject; reads skip the message", seq)
 	}
 	return failed(what, b.permissionError(b.retry(ctx, func(ctx context.Context) error {
 		return stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject), jetstream.WithPurgeSequence(seq+1))

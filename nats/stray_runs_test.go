@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// numbered returns blocks with the numbers from to to, alternately in workchains 0 and -1.
 func numbered(from, to uint64) (blocks []chaingql.Block) {
 	for n := from; n <= to; n++ {
 		blocks = append(blocks, chaingql.Block{Workchain: int32(n%2) - 1, Shard: 1 << 63, SeqNo: uint32(n),
@@ -23,7 +24,7 @@ func numbered(from, to uint64) (blocks []chaingql.Block) {
 	return blocks
 }
 
-// publishRun publishes blocks. Each names its predecessor, and the first one names prev.
+// publishRun publishes the blocks in run. Each names its predecessor, and the first one names prev.
 func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.Block) {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -45,9 +46,9 @@ func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.B
 	}
 }
 
-// TestRunOfStrayMessagesIsSkipped publishes messages after the newest block that name each other: of
-// another chain, of an older part of this one, or of an attacker.
-func TestRunOfStrayMessagesIsSkipped(t *testing.T) {
+// TestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages after the newest block. Each of them names
+// the one before it. They may come from another chain, from an older part of the chain or from an attacker.
+func TestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	unlinked, highest := chaingql.Cursor("0999"), chaingql.Block{Shard: 1 << 63, Cursor: "ffffffffffffffff0"}
 	above := highest
@@ -57,16 +58,17 @@ func TestRunOfStrayMessagesIsSkipped(t *testing.T) {
 		prev chaingql.Cursor
 		run  []chaingql.Block
 	}{
-		{"two with higher cursors", unlinked, numbered(5000, 5001)},
-		{"two between the blocks", unlinked, numbered(142, 143)},
+		{"two with higher cursors than the newest block", unlinked, numbered(5000, 5001)},
+		{"two with cursors of later blocks", unlinked, numbered(142, 143)},
 		{"two that continue an older block", all[5].Cursor, numbered(142, 143)},
 		{"two that continue the block before the newest", all[38].Cursor, numbered(142, 143)},
 		{"two that begin a chain", "", numbered(142, 143)},
-		{"two of the far future that fit", all[39].Cursor, []chaingql.Block{highest, above}},
-		{"the blocks again", "", all[:40]},
+		{"two with the highest cursors that continue the newest block", all[39].Cursor,
+			[]chaingql.Block{highest, above}},
+		{"copies of all blocks", "", all[:40]},
 		{"a hundred of another chain", unlinked, numbered(5000, 5099)},
 		{"a thousand of another chain", unlinked, numbered(5000, 5999)},
-		{"fifty with cursors of the blocks", unlinked, numbered(90, 139)},
+		{"fifty with cursors of blocks", unlinked, numbered(90, 139)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +102,7 @@ func TestRunOfStrayMessagesIsSkipped(t *testing.T) {
 				listed = append(listed, m.Seq)
 			}
 			if len(listed) != len(row.run) || listed[0] != 41 {
-				t.Fatalf("got %d stray messages from %d on, want %d from 41 on", len(listed),
+				t.Fatalf("StrayMessages: got %d messages from %d on, want %d from 41 on", len(listed),
 					listed[:min(len(listed), 1)], len(row.run))
 			}
 			for _, seq := range listed[:min(len(listed), 3)] {
@@ -110,15 +112,15 @@ func TestRunOfStrayMessagesIsSkipped(t *testing.T) {
 				expectStored(t, open(t, s.ClientURL(), (&logbook{}).options()), all)
 			}
 			if err := b.RemoveStray(ctx, 40); err == nil {
-				t.Error("RemoveStray of a block returned no error")
+				t.Error("RemoveStray of a block: got no error, want an error")
 			}
 		})
 	}
 }
 
-// TestRunOfStrayMessagesMayBeTheOldest removes the blocks before messages that name each other, as
-// MaxAge does.
-func TestRunOfStrayMessagesMayBeTheOldest(t *testing.T) {
+// TestOldestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages, each of which names the one before
+// it. Then it removes all blocks before them, as MaxAge does.
+func TestOldestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	for _, row := range []struct {
 		name string
@@ -128,8 +130,8 @@ func TestRunOfStrayMessagesMayBeTheOldest(t *testing.T) {
 		{"two with lower cursors", "0999", numbered(60, 61)},
 		{"three with higher cursors", "0999", numbered(500, 502)},
 		{"two that continue an older block", all[18].Cursor, numbered(121, 122)},
-		{"two with cursors of the blocks", "0999", numbered(141, 142)},
-		{"ten older blocks", all[18].Cursor, all[19:29]},
+		{"two with cursors of blocks", "0999", numbered(141, 142)},
+		{"copies of ten older blocks", all[18].Cursor, all[19:29]},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -165,8 +167,8 @@ func TestRunOfStrayMessagesMayBeTheOldest(t *testing.T) {
 	}
 }
 
-// TestManyStrayMessagesAreSkipped publishes 20,000 messages after the newest block, and then blocks
-// after them.
+// TestManyStrayMessagesAreSkipped publishes 20,000 stray messages after the newest block, and then more
+// blocks.
 func TestManyStrayMessagesAreSkipped(t *testing.T) {
 	const junk = 20_000
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 600)
@@ -190,7 +192,7 @@ func TestManyStrayMessagesAreSkipped(t *testing.T) {
 		t.Errorf("got StrayCount %d, want %d", n, junk)
 	}
 	if lines := strings.Count(book.String(), "\n"); lines > 20 {
-		t.Errorf("the log has %d lines, want at most 20", lines)
+		t.Errorf("got %d log lines for %d stray messages, want at most 20", lines, junk)
 	}
 	if err := w.Append(ctx, all[300:500]...); err != nil {
 		t.Fatal(err)
@@ -207,9 +209,10 @@ func TestManyStrayMessagesAreSkipped(t *testing.T) {
 	expectReads(t, b, all[100:])
 }
 
-// TestBlockWithNonCanonicalSubjectIsStray publishes blocks whose subjects spell the shard
-// differently: pages of the shard would not contain them.
-func TestBlockWithNonCanonicalSubjectIsStray(t *testing.T) {
+// TestBlockWithNonCanonicalSubjectIsSkipped publishes blocks whose subjects do not name the shard in the
+// form that a Writer uses. They must count as stray messages, because reads by subject would not find
+// them.
+func TestBlockWithNonCanonicalSubjectIsSkipped(t *testing.T) {
 	s, ctx := newBroker(t), context.Background()
 	book := &logbook{}
 	b := open(t, s.ClientURL(), book.options())
@@ -247,13 +250,13 @@ func TestBlockWithNonCanonicalSubjectIsStray(t *testing.T) {
 		t.Errorf("got StrayCount %d, want 5", n)
 	}
 	if n := len(book.String()); n > 5000 {
-		t.Errorf("five log lines have %d bytes, want at most 5000", n)
+		t.Errorf("the log of five stray messages has %d bytes, want at most 5000", n)
 	}
 }
 
-// TestAppendAfterLossLeavesNoGap uses a Writer whose chain lost its newest blocks, or all of them.
+// TestAppendAfterBlockLossLeavesNoGap uses a Writer whose chain lost its newest blocks, or all blocks.
 // Append must reject blocks that would leave a gap.
-func TestAppendAfterLossLeavesNoGap(t *testing.T) {
+func TestAppendAfterBlockLossLeavesNoGap(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 20)
 	b := open(t, s.ClientURL(), nil)
 	w := writer(t, b)
@@ -270,7 +273,8 @@ func TestAppendAfterLossLeavesNoGap(t *testing.T) {
 		}
 		for _, from := range []int{left + 1, 8, 10} {
 			if err := w.Append(ctx, all[from:12]...); !errors.Is(err, natschain.ErrConflict) {
-				t.Errorf("with %d of 10 blocks left, from block %d on: got error %v, want ErrConflict", left, from+1, err)
+				t.Errorf("Append from block %d on, with %d of 10 blocks left: got error %v, want ErrConflict", from+1,
+					left, err)
 			}
 		}
 		expectStored(t, b, all[:left])

@@ -15,15 +15,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A logbook records the log of a Backend.
+// A logbook collects the log lines of a Backend.
 type logbook struct{ testkit.Buffer }
 
 func (l *logbook) options() *natschain.Options {
 	return &natschain.Options{Create: &natschain.Storage{}, Logger: slog.New(slog.NewTextHandler(l, nil))}
 }
 
-// strayMessages returns messages, as subject and payload, that other programs may publish after
-// all[at].
+// strayMessages returns stray messages that another program may publish after the block all[at]. Each
+// has a name, a subject and a payload.
 func strayMessages(all []chaingql.Block, at int) map[string][2]string {
 	block := func(b chaingql.Block, prev any) string {
 		text := payloadOf(&b)
@@ -40,30 +40,32 @@ func strayMessages(all []chaingql.Block, at int) map[string][2]string {
 	odd := all[at]
 	odd.Cursor = "mm-mm"
 	return map[string][2]string{
-		"no JSON":                              {subject, "hello"},
-		"nothing":                              {subject, ""},
-		"half a block":                         {subject, block(all[at+1], nil)[:40]},
-		"no shard in the subject":              {"chain.blocks.readme", block(all[at+1], all[at].Cursor)},
-		"no number in the subject":             {"chain.blocks.base.8000000000000000", "{}"},
-		"an old block":                         {subjectOf(&all[3]), block(all[3], all[2].Cursor)},
-		"an old block without prev":            {subjectOf(&all[3]), block(all[3], nil)},
-		"the newest block again":               {subject, block(all[at], all[max(0, at-1)].Cursor)},
-		"a later block":                        {subjectOf(&all[at+5]), block(all[at+5], all[at+4].Cursor)},
-		"a later block without prev":           {subjectOf(&all[at+5]), block(all[at+5], nil)},
-		"the first block of another chain":     {subject, block(all[at+1], "")},
-		"a cursor of the far future":           {subject, block(high, nil)},
-		"a cursor of the far future that fits": {subject, block(high, all[at].Cursor)},
-		"the highest cursor":                   {subject, block(highest, nil)},
-		"the highest cursor, and it fits":      {subject, block(highest, all[at].Cursor)},
-		"a cursor of no kind":                  {subject, block(odd, all[at].Cursor)},
-		"a cursor with other characters":       {subject, `{"cursor":"\u0000","hash":"` + strings.Repeat("00", 32) + `"}`},
+		"a payload that is not JSON":         {subject, "hello"},
+		"an empty payload":                   {subject, ""},
+		"half a block":                       {subject, block(all[at+1], nil)[:40]},
+		"no shard in the subject":            {"chain.blocks.readme", block(all[at+1], all[at].Cursor)},
+		"no number in the subject":           {"chain.blocks.base.8000000000000000", "{}"},
+		"an old block":                       {subjectOf(&all[3]), block(all[3], all[2].Cursor)},
+		"an old block without prev":          {subjectOf(&all[3]), block(all[3], nil)},
+		"a copy of the newest block":         {subject, block(all[at], all[max(0, at-1)].Cursor)},
+		"a later block":                      {subjectOf(&all[at+5]), block(all[at+5], all[at+4].Cursor)},
+		"a later block without prev":         {subjectOf(&all[at+5]), block(all[at+5], nil)},
+		"the first block of another chain":   {subject, block(all[at+1], "")},
+		"a cursor that is much too high":     {subject, block(high, nil)},
+		"a cursor much too high, right prev": {subject, block(high, all[at].Cursor)},
+		"the highest cursor":                 {subject, block(highest, nil)},
+		"the highest cursor, right prev":     {subject, block(highest, all[at].Cursor)},
+		"a cursor without a number":          {subject, block(odd, all[at].Cursor)},
+		"a cursor with a forbidden character": {subject,
+			`{"cursor":"\u0000","hash":"` + strings.Repeat("00", 32) + `"}`},
 		"a block with an invalid seq_no": {subject,
 			strings.Replace(block(all[at+1], all[at].Cursor), `"seq_no":`, `"seq_no":-`, 1)},
 	}
 }
 
-// TestStrayMessageIsSkipped publishes one message near the beginning, in the middle and at the end
-// of a chain. Open, pages, Follow and Append must ignore it, and the log must name it.
+// TestStrayMessageIsSkipped publishes a stray message near the beginning, in the middle and at the end
+// of a chain. Open, Blocks, Follow and Append must ignore it, and the log must contain its sequence
+// number.
 func TestStrayMessageIsSkipped(t *testing.T) {
 	all := blocks(120)
 	for name := range strayMessages(all, 40) {
@@ -86,11 +88,12 @@ func TestStrayMessageIsSkipped(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				fresh := open(t, s.ClientURL(), &natschain.Options{Logger: slog.New(slog.DiscardHandler)})
+				quiet := &natschain.Options{Logger: slog.New(slog.DiscardHandler)}
+				fresh := open(t, s.ClientURL(), quiet)
 				expectReads(t, fresh, all[:stored])
 				expectReads(t, b, all[:stored])
 				if want := fmt.Sprintf("seq=%d ", ack.Sequence); !strings.Contains(book.String(), want) {
-					t.Errorf("the log does not name message %d: %s", ack.Sequence, book)
+					t.Errorf("got log %s, want a line about message %d", book, ack.Sequence)
 				}
 				if n := b.StrayCount(); n != uint64(i+1) {
 					t.Errorf("got StrayCount %d, want %d", n, i+1)
@@ -112,7 +115,8 @@ func TestStrayMessageIsSkipped(t *testing.T) {
 	}
 }
 
-// expectReads compares pages of all kinds with the chain.
+// expectReads reads pages of all kinds from b, with and without cached cursors, and compares them with
+// the same pages of want.
 func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 	t.Helper()
 	expectStored(t, b, want)
@@ -121,9 +125,11 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 		for _, at := range []int{1, len(want) / 2, len(want) - 1} {
 			for _, q := range []chaingql.BlocksQuery{
 				{Last: 1}, {Last: 5}, {First: 3}, {Last: len(want)},
-				{First: 5, After: want[at].Cursor}, {Last: 5, Before: want[at].Cursor}, {Last: 1, Before: want[at].Cursor},
+				{First: 5, After: want[at].Cursor}, {Last: 5, Before: want[at].Cursor},
+				{Last: 1, Before: want[at].Cursor},
 				{Workchain: &master, Last: 1}, {Workchain: &base, Last: 4}, {Workchain: &base, Last: 50},
-				{Workchain: &base, First: 4, After: want[at].Cursor}, {Workchain: &master, Last: 4, Before: want[at].Cursor},
+				{Workchain: &base, First: 4, After: want[at].Cursor},
+				{Workchain: &master, Last: 4, Before: want[at].Cursor},
 				{Workchain: &master, First: 50},
 			} {
 				if cold {
@@ -131,8 +137,8 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 				}
 				page, err := b.Blocks(context.Background(), q)
 				if due := chaingql.PageOf(want, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(due)) {
-					t.Errorf("%+v of %d blocks: got %v and error %v, want %v", q, len(want), cursorsOf(page), err,
-						cursorsOf(due))
+					t.Errorf("page %+v of a chain of %d blocks: got %v and error %v, want %v", q, len(want),
+						cursorsOf(page), err, cursorsOf(due))
 					return
 				}
 			}
@@ -140,7 +146,8 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 	}
 }
 
-// TestStrayMessagesAreListedAndRemoved publishes some of each kind among the blocks.
+// TestStrayMessagesAreListedAndRemoved publishes stray messages of each kind among the blocks. After
+// StrayMessages has listed them and RemoveStray has removed them, reads and Writers must still work.
 func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), blocks(120)
 	b, js := open(t, s.ClientURL(), (&logbook{}).options()), raw(t, s.ClientURL())
@@ -165,14 +172,14 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 	live := follow(t, b, all[50].Cursor)
 	live.expect(all[51:101])
 	if err := b.RemoveStray(ctx, 174); err == nil || !strings.Contains(err.Error(), "append a block first") {
-		t.Errorf("RemoveStray of the newest message: got error %v, want one about appending first", err)
+		t.Errorf("RemoveStray of the newest message: got error %v, want one that says to append a block first", err)
 	}
 	if err := w.Append(ctx, all[:105]...); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.RemoveStray(ctx, 7); err == nil ||
-		!strings.Contains(err.Error(), "message 7 of the stream is a block: it is not removed") {
-		t.Errorf("RemoveStray of a block: got error %v, want that it is a block", err)
+		!strings.Contains(err.Error(), "cannot remove message 7 of the stream, because it is a block") {
+		t.Errorf("RemoveStray of a block: got error %v, want one that says that it is a block", err)
 	}
 	listed := map[uint64]bool{}
 	for m, err := range b.StrayMessages(ctx) {
@@ -180,7 +187,7 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.Reason == nil || listed[m.Seq] {
-			t.Errorf("message %d: got reason %v, or it is listed twice", m.Seq, m.Reason)
+			t.Errorf("stray message %d has no reason or is listed twice: got reason %v", m.Seq, m.Reason)
 		}
 		listed[m.Seq] = true
 		if err := b.RemoveStray(ctx, m.Seq); err != nil {
@@ -189,16 +196,16 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 	}
 	for seq := range left {
 		if !listed[seq] {
-			t.Errorf("message %d is not listed", seq)
+			t.Errorf("StrayMessages does not list message %d", seq)
 		}
 	}
 	if len(listed) != len(left) {
-		t.Errorf("got %d stray messages, want %d", len(listed), len(left))
+		t.Errorf("StrayMessages: got %d messages, want %d", len(listed), len(left))
 	}
 	for m := range b.StrayMessages(ctx) {
-		t.Errorf("message %d was not removed", m.Seq)
+		t.Errorf("stray message %d still exists after RemoveStray", m.Seq)
 	}
-	fresh := open(t, s.ClientURL(), nil) // the gaps are not an error
+	fresh := open(t, s.ClientURL(), nil) // gaps of removed strays are not an error
 	expectReads(t, fresh, all[:105])
 	expectReads(t, b, all[:105])
 	if err := writer(t, fresh).Append(ctx, all[90:110]...); err != nil {
@@ -212,9 +219,9 @@ func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
 	expectReads(t, fresh, all)
 }
 
-// TestRemoveStrayWithDenyDelete requires that a stray message is purged if no other message has its
-// subject. Otherwise it remains and is skipped.
-func TestRemoveStrayWithDenyDelete(t *testing.T) {
+// TestRemoveStrayWithDenyDeleteNeedsUniqueSubject uses a stream with deny_delete. RemoveStray must purge
+// a stray message if no earlier message has its subject. Otherwise the message remains and is skipped.
+func TestRemoveStrayWithDenyDeleteNeedsUniqueSubject(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), blocks(60)
 	js := raw(t, s.ClientURL())
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "chain_blocks", Subjects: []string{"chain.blocks.>"},
@@ -237,7 +244,7 @@ func TestRemoveStrayWithDenyDelete(t *testing.T) {
 		t.Error(err)
 	}
 	if err := b.RemoveStray(ctx, 32); err == nil || !strings.Contains(err.Error(), "the stream has deny_delete") {
-		t.Errorf("got error %v, want one about deny_delete", err)
+		t.Errorf("RemoveStray of message 32: got error %v, want one about deny_delete", err)
 	}
 	if err := writer(t, b).Append(ctx, all...); err != nil {
 		t.Error(err)
@@ -245,7 +252,8 @@ func TestRemoveStrayWithDenyDelete(t *testing.T) {
 	expectReads(t, open(t, s.ClientURL(), (&logbook{}).options()), all)
 }
 
-// TestAppendRejectsCursorFarAbovePredecessor also appends cursors just below the limit.
+// TestAppendRejectsCursorFarAbovePredecessor appends cursors at the maximum distance from their
+// predecessors, which are accepted, and cursors beyond it.
 func TestAppendRejectsCursorFarAbovePredecessor(t *testing.T) {
 	b, ctx := open(t, newBroker(t).ClientURL(), nil), context.Background()
 	w := writer(t, b)
@@ -259,7 +267,7 @@ func TestAppendRejectsCursorFarAbovePredecessor(t *testing.T) {
 	}
 	for _, blocks := range [][]chaingql.Block{chain[2:3], {block(3 + 2*far)}, {block(2 + far), chain[2]}} {
 		if err := w.Append(ctx, blocks...); err == nil || !strings.Contains(err.Error(), "is too far above") {
-			t.Errorf("%v: got error %v, want one about the distance", cursorsOf(blocks), err)
+			t.Errorf("Append of %v: got error %v, want one about the distance of a cursor", cursorsOf(blocks), err)
 		}
 	}
 	expectStored(t, b, chain[:2])

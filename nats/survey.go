@@ -9,32 +9,32 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A survey records which messages of the newest part of the stream are blocks. It begins
-// with the newest surveySize messages and grows with the chain.
+// A survey records which messages in the newest part of the stream are blocks. At first it
+// covers only the newest messages. Then it grows with the chain.
 type survey struct {
 	mu     sync.Mutex
-	from   uint64    // number of the first message covered
-	seen   uint64    // number of the last message covered, 0 if there is no survey
+	from   uint64    // sequence number of the first message covered
+	seen   uint64    // sequence number of the last message covered, 0 if there is no survey
 	head   stored    // the newest block
-	last   stored    // the newest message, if it came after that block
+	last   stored    // the newest message, if it came after the newest block
 	strays spans     // messages that are not blocks of the chain
 	sem    semaphore // held by the call that creates or extends the survey
 }
 
 const (
-	surveySize      = 1 << 14 // messages, in Open or if some of the newest are not blocks
-	quickSurveySize = 900     // messages, otherwise
-	maxCatchUp      = 1 << 17 // messages by which a survey is extended; beyond that, the newest are surveyed
+	surveySize      = 1 << 14 // messages that a full survey covers
+	quickSurveySize = 900     // messages that a quick survey covers, all of which must be blocks
+	maxCatchUp      = 1 << 17 // messages by which a survey can be extended; if more are new, it starts again
 )
 
-// snapshot returns the newest block and the number of the last message covered.
+// snapshot returns the newest block and the sequence number of the last message covered.
 func (x *survey) snapshot() (head stored, seen uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.head, x.seen
 }
 
-// end returns the newest block and the newest message. That may be the same message.
+// end returns the newest block and the newest message, which may be the same message.
 func (x *survey) end() (head, last stored) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -44,15 +44,16 @@ func (x *survey) end() (head, last stored) {
 	return x.head, x.head
 }
 
-// setLast records the newest message of the stream. It is called only if that message came
-// after the newest block, so it is not a block itself.
+// setLast records the newest message of the stream. It must be called only if that message
+// came after the newest block and is therefore not a block.
 func (x *survey) setLast(newest stored) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.last = newest
 }
 
-// is reports whether a message is a block, and whether that is known.
+// is reports whether the message with the sequence number seq is a block. If the survey
+// does not cover the message, known is false.
 func (x *survey) is(seq uint64) (is, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,9 +64,9 @@ func (x *survey) is(seq uint64) (is, known bool) {
 	return !none && seq <= x.head.seq, true
 }
 
-// afterStrays returns the number after the run of strays that contains seq, and false if
-// there is none. Messages after the newest block are not strays yet: a later message may
-// prove that they are blocks.
+// afterStrays returns the first sequence number after the strays that include seq, and
+// false if seq is not a stray. Messages after the newest block do not count as strays yet,
+// because a later message may prove that they are blocks.
 func (x *survey) afterStrays(seq uint64) (uint64, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -73,8 +74,8 @@ func (x *survey) afterStrays(seq uint64) (uint64, bool) {
 	return s.to + 1, found
 }
 
-// note extends the survey up to the message seen. blocks are the blocks among the new
-// messages; they follow the newest block.
+// note extends the survey up to the message with the sequence number seen. The argument
+// blocks contains all blocks among the added messages. They must follow the newest block.
 func (x *survey) note(seen uint64, blocks ...stored) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -94,8 +95,8 @@ func (x *survey) note(seen uint64, blocks ...stored) {
 	}
 }
 
-// next extends the survey by one message if that follows the newest block directly. It
-// returns the newest block, and false if s is neither that block nor its successor.
+// next extends the survey by s if s directly follows the newest block. It returns the newest
+// block. It returns false if s is neither that block nor its direct successor.
 func (x *survey) next(s *stored) (stored, bool) {
 	head, seen := x.snapshot()
 	at := head.place()
@@ -117,8 +118,8 @@ func (x *survey) start(first stored) {
 	x.from, x.seen, x.head, x.last, x.strays = first.seq, first.seq, first, stored{}, nil
 }
 
-// extendBack lets the survey begin with an earlier message. The messages before its first
-// block are strays.
+// extendBack makes the survey begin with an earlier message, whose sequence number is from.
+// The added messages are recorded as strays.
 func (x *survey) extendBack(from uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -134,7 +135,8 @@ func (x *survey) forget() {
 	x.from, x.seen, x.head, x.last, x.strays = 0, 0, stored{}, stored{}, nil
 }
 
-// isBlock reports whether a message is a block, and whether that is known.
+// isBlock reports whether s is a block. If neither the place cache nor the survey contains
+// this information, known is false.
 func (b *Backend) isBlock(s *stored) (is, known bool) {
 	if p, met := b.places.get(s.block.Cursor); met && p.seq == s.seq || s.seq == 1 && s.follows("") {
 		return true, true
@@ -142,8 +144,8 @@ func (b *Backend) isBlock(s *stored) (is, known bool) {
 	return b.survey.is(s.seq)
 }
 
-// quickSurvey surveys quickSurveySize messages. It returns false if one of them does not
-// follow its predecessor.
+// quickSurvey creates a survey of the newest quickSurveySize messages. It returns false if
+// there are fewer, if one of them does not name the message before it, or during Open.
 func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, error) {
 	if !b.opened.Load() || end <= quickSurveySize {
 		return stored{}, false, nil
@@ -167,7 +169,7 @@ func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, er
 	return last, true, nil
 }
 
-// readOn extends the survey up to the message to.
+// readOn extends the survey up to the message with the sequence number to.
 func (b *Backend) readOn(ctx context.Context, l *linker, to uint64) error {
 	return b.read(ctx, b.names.all(), l.seen+1, to+1, chaingql.MaxPage, func(messages []stored) (int, error) {
 		for _, s := range messages {
@@ -184,15 +186,15 @@ func (b *Backend) readOn(ctx context.Context, l *linker, to uint64) error {
 	})
 }
 
-// surveyNewest creates a survey of at least surveySize messages, as far as they exist. It
-// reads them backward.
+// surveyNewest creates a survey of at least the newest surveySize messages, or of all
+// messages if there are fewer. It reads the stream backward.
 func (b *Backend) surveyNewest(ctx context.Context, end uint64) (stored, bool, error) {
 	b.survey.forget()
 	oldest, found, err := b.block(ctx, getRequest{Seq: 1, Next: b.names.all()})
 	if err != nil || !found {
 		return stored{}, false, err
 	}
-	var messages []stored // those that can be decoded
+	var messages []stored // only messages that can be decoded
 	from := end + 1
 	for from > oldest.seq {
 		if len(messages) >= surveySize {
@@ -234,7 +236,7 @@ func (b *Backend) surveyNewest(ctx context.Context, end uint64) (stored, bool, e
 			if err != nil && !errors.Is(err, errMissing) {
 				return stored{}, false, err
 			}
-			if errors.Is(err, errMissing) { // the blocks do not name predecessors
+			if errors.Is(err, errMissing) { // the blocks do not name their predecessors
 				l.gap = false
 				if blocks, err = l.add(s); err != nil {
 					return stored{}, false, err
@@ -251,20 +253,20 @@ func (b *Backend) surveyNewest(ctx context.Context, end uint64) (stored, bool, e
 			break
 		}
 		i := slices.IndexFunc(messages, func(s stored) bool { return s.seq > l.at.seq })
-		messages, from = messages[i:], maxSeq // blocks were deleted: pages that reach the gap return the error
+		messages, from = messages[i:], maxSeq // blocks were deleted: pages that reach the gap return an error
 	}
 	head, seen := b.survey.snapshot()
 	if seen == 0 {
 		return stored{}, false, nil
 	}
-	if from <= oldest.seq { // there is no block before the first one
+	if from <= oldest.seq { // the survey reaches the beginning of the stream
 		b.survey.extendBack(from)
 	}
 	b.survey.note(end)
 	return head, true, nil
 }
 
-// between returns the messages with numbers in [from, end).
+// between returns the messages with sequence numbers in [from, end).
 func (b *Backend) between(ctx context.Context, from, end uint64) (messages []stored, err error) {
 	err = b.read(ctx, b.names.all(), from, end, int(end-from), func(part []stored) (int, error) {
 		messages = append(messages, part...)

@@ -14,44 +14,45 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrConflict is returned by [Writer.Append] if the chain contains a different block
-// with the same cursor, or lacks the block but contains newer ones: readers that are
-// already after its cursor would never receive it.
+// ErrConflict is returned by [Writer.Append] if a block does not fit the stored chain:
+// either the chain contains a different block with the same cursor, or it contains newer
+// blocks but not this one. Such a block is not stored, because readers that have already
+// passed its cursor would never receive it.
 //
-// It is also returned if the chain lost blocks that this Writer saw stored, for example
-// because servers lost power or the stream was created again, and the new blocks would
-// leave a gap. Append from the chain's newest block on. If the chain is empty now, the
-// Writer accepts only the block with which it began the chain; to begin with another
-// block, use a new Writer.
+// ErrConflict is also returned if the chain lost blocks that this Writer has seen in it,
+// and the new blocks would therefore leave a gap. This happens, for example, after servers
+// lost power or the stream was created again. In that case, append all blocks after the
+// chain's newest block. If the chain is empty, the Writer accepts only the block with
+// which it began the chain. To begin with another block, use a new Writer.
 var ErrConflict = errors.New("conflict with stored blocks")
 
-// A Writer writes the blocks and balances of a chain. [Backend.Writer] returns one. Its
-// methods may be called concurrently. Any number of Writers in any number of processes
-// may write to one chain: each message states which one it follows, so blocks are
-// appended in cursor order or not at all.
+// A Writer writes the blocks and balances of a chain. [Backend.Writer] returns a Writer.
+// Its methods may be called concurrently. Any number of Writers in any number of processes
+// may write to one chain. Each message contains the sequence number of the message that it
+// must follow, so a block is stored in cursor order or not at all.
 type Writer struct {
 	b          *Backend
 	js         jetstream.JetStream
 	sem        chan struct{}     // held by the running Append; guards the fields below
 	tail       *tail             // end of the stream, nil if it must be looked up
-	newestSeen chaingql.Cursor   // newest block that was seen stored
-	ownRun     []chaingql.Cursor // newest blocks that this Writer stored, and the one before them
+	newestSeen chaingql.Cursor   // cursor of the newest block that this Writer has seen in the stream
+	ownRun     []chaingql.Cursor // newest blocks that this Writer stored, and the block before them
 
-	indexing bool // the index exists and this Writer may write to it
+	indexing bool // whether the index exists and this Writer may write to it
 	indexer  indexer
 
-	batches bool          // the stream allows atomic batches
+	batches bool          // whether the stream allows atomic batches
 	catchUp time.Duration // how long a new leader may lack the block newestSeen
 }
 
-// A tail is the end of a stream.
+// A tail describes the end of a stream.
 type tail struct {
-	seq    uint64
-	cursor *chaingql.Cursor // of the newest block, nil if that was removed
+	seq    uint64           // sequence number of the newest message
+	cursor *chaingql.Cursor // cursor of the newest block, nil if that block was removed
 }
 
-// Writer returns a Writer of the Backend's chain. It returns an error if the permission
-// to write is missing or no stream accepts the messages. The Writer uses the Backend's
+// Writer returns a Writer for the Backend's chain. It returns an error if the permission
+// to write is missing or if no stream accepts the messages. The Writer uses the Backend's
 // connection, which [Backend.Close] closes.
 func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 	js, err := jetstream.New(b.nc, jetstream.WithPublishAsyncMaxPending(4*maxPending),
@@ -73,13 +74,14 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 		batches: info.Config.AllowAtomicPublish}
 	w.indexing = b.openIndex(ctx)
 	if !w.batches {
-		b.opts.Logger.WarnContext(ctx, "stream allows no atomic batches: blocks are appended one by one", "stream",
-			b.names.stream)
+		b.opts.Logger.WarnContext(ctx, "the stream does not allow atomic batches: blocks are appended one by one",
+			"stream", b.names.stream)
 	}
 	return w, nil
 }
 
-// checkWrite sends a message that the stream must reject, to find missing permissions.
+// checkWrite sends a message that the stream must reject. The error in the response shows
+// whether the Backend has permission to publish to subject.
 func (b *Backend) checkWrite(ctx context.Context, subject string) error {
 	err := b.retry(ctx, func(ctx context.Context) error {
 		m := &nats.Msg{Subject: subject,
@@ -91,27 +93,29 @@ func (b *Backend) checkWrite(ctx context.Context, subject string) error {
 	case hasCode(err, wrongLastSequence):
 		return nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("natschain: no stream accepts messages to %s", subject)
+		return fmt.Errorf("natschain: no stream accepts messages with the subject %s", subject)
 	case err == nil:
-		err = errors.New("a message with a wrong expected sequence number was stored")
+		err = errors.New("the stream stored a message with a wrong expected sequence number")
 	}
 	return failed("cannot write to "+subject, b.permissionError(err))
 }
 
-// Append appends blocks. Their cursors must ascend and be higher than all cursors that
-// the chain ever had. Blocks that are already stored and equal are skipped, and so are
-// pruned ones, so an indexer may repeat blocks. Append returns [ErrConflict] for a block
-// that differs from the stored one. It also rejects a block if the number at the
-// beginning of its cursor exceeds the previous one by more than 16,777,216 and by more
-// than a sixteenth.
+// Append appends blocks in ascending order of their cursors. The cursor of a new block must
+// be higher than the cursors of all blocks that the chain ever contained. An indexer may
+// repeat blocks: Append skips blocks that are stored already or were pruned. Append returns
+// [ErrConflict] if the chain contains a different block with the same cursor.
 //
-// If a block is not acknowledged, Append checks whether it was stored and sends it
-// again, until WriteTimeout ends. After an error, the first of the blocks may be stored:
-// call Append again with all of them.
+// Append rejects a block whose cursor is implausibly high. This is the case if the number
+// at the beginning of the cursor exceeds that of the previous block by more than 16,777,216
+// and by more than a sixteenth.
 //
-// Many blocks in one call are faster: up to 512 are stored as one atomic batch, if the
-// stream allows that; see [Storage]. After every 256 blocks, and if the index lags,
-// Append also extends the index. Errors of that are only logged.
+// If the server does not acknowledge a block, Append checks whether the block was stored,
+// and sends it again if not, until Options.WriteTimeout has passed. After an error, some of
+// the first blocks may be stored. Then call Append again with all of the blocks.
+//
+// One call with many blocks is faster than many calls: if the stream allows atomic batches
+// (see [Storage]), Append stores up to 512 blocks as one batch. After every 256 blocks,
+// Append also extends the block index. Errors of the index are only logged.
 func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	for i, b := range blocks {
 		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
@@ -119,8 +123,8 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 				chaingql.ErrBadCursor)
 		}
 		if i > 0 && b.Cursor <= blocks[i-1].Cursor {
-			return fmt.Errorf("natschain: block %d of %d has cursor %q, which is not after %q", i+1, len(blocks), b.Cursor,
-				blocks[i-1].Cursor)
+			return fmt.Errorf("natschain: block %d of %d has cursor %q, which is not after the previous cursor %q", i+1,
+				len(blocks), b.Cursor, blocks[i-1].Cursor)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
@@ -135,7 +139,7 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 		n, err := w.countStored(ctx, blocks)
 		if err == nil {
 			if n > 0 && n < len(blocks) && blocks[n-1].Cursor < w.newestSeen {
-				// the end of the chain was lost and is appended again
+				// the newest blocks were lost and are appended again
 				w.ownRun = append(w.ownRunBefore(blocks[n-1].Cursor), blocks[n-1].Cursor, blocks[n].Cursor)
 			} else if n > 0 {
 				w.newestSeen = max(w.newestSeen, blocks[n-1].Cursor)
@@ -164,8 +168,8 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	return nil
 }
 
-// checkDistance rejects cursors so far above their predecessor that readers would treat
-// the block as a stray message.
+// checkDistance returns an error if the cursor of a block is so far above the previous cursor
+// that readers would treat the block as a stray message.
 func (w *Writer) checkDistance(blocks []chaingql.Block) error {
 	for i, b := range blocks {
 		before := w.tail.cursor
@@ -179,12 +183,14 @@ func (w *Writer) checkDistance(blocks []chaingql.Block) error {
 	return nil
 }
 
-// countStored returns how many of the first blocks are already stored and equal.
+// countStored returns how many blocks at the beginning of blocks are already stored. It
+// returns ErrConflict if a stored block is different, or if the remaining blocks would leave
+// a gap in the chain.
 func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int, error) {
 	looked := w.tail == nil
 	for begun := time.Now(); w.tail == nil; {
 		w.indexer.restart()
-		last, err := w.b.lastSeq(ctx) // that message may have been removed
+		last, err := w.b.lastSeq(ctx) // the message with this number may have been removed
 		if err != nil {
 			return 0, err
 		}
@@ -206,23 +212,24 @@ func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int,
 	if w.tail.cursor == nil { // all blocks were removed
 		return upTo(blocks, w.newestSeen), nil
 	}
-	if !w.continues(*w.tail.cursor, blocks) { // a call whose blocks were all stored may have set any tail
+	if !w.continues(*w.tail.cursor, blocks) { // an earlier call with only stored blocks may have set the tail
 		return 0, w.lostError(*w.tail.cursor)
 	}
 	n := upTo(blocks, *w.tail.cursor)
 	there, err := w.compare(ctx, blocks[:n])
 	if err == nil && !there && !looked {
-		err = errTailMoved // the stream has lost them since: look up its end
+		err = errTailMoved // the stream lost the blocks since then: look up its end
 	}
 	return n, err
 }
 
 func (w *Writer) lostError(newest chaingql.Cursor) error {
-	return fmt.Errorf("the chain ends at cursor %q, but had %q: %w", newest, w.newestSeen, ErrConflict)
+	return fmt.Errorf("the chain ends at cursor %q, but contained cursor %q before: %w", newest, w.newestSeen,
+		ErrConflict)
 }
 
-// continues reports whether the blocks follow the newest one without a gap. They may not
-// if the chain lost stored blocks.
+// continues reports whether blocks continue the chain, which ends at the cursor newest,
+// without a gap. There may be a gap if the chain lost stored blocks.
 func (w *Writer) continues(newest chaingql.Cursor, blocks []chaingql.Block) bool {
 	if newest >= w.newestSeen {
 		return true
@@ -234,7 +241,7 @@ func (w *Writer) continues(newest chaingql.Cursor, blocks []chaingql.Block) bool
 	return i >= 0 && i+1 < len(w.ownRun) && w.ownRun[i+1] == blocks[0].Cursor
 }
 
-// remember records blocks that this Writer stored, and the cursor before them.
+// remember records the cursors of blocks that this Writer stored, and the cursor before them.
 func (w *Writer) remember(before *chaingql.Cursor, blocks []chaingql.Block) {
 	if len(blocks) == 0 {
 		return
@@ -250,12 +257,13 @@ func (w *Writer) remember(before *chaingql.Cursor, blocks []chaingql.Block) {
 	}
 }
 
-// ownRunBefore returns the cursors before c in ownRun, none if it does not contain c.
+// ownRunBefore returns the cursors before c in ownRun, and none if ownRun does not contain c.
 func (w *Writer) ownRunBefore(c chaingql.Cursor) []chaingql.Cursor {
 	return w.ownRun[:max(0, slices.Index(w.ownRun, c))]
 }
 
-// upTo returns the number of blocks up to and including a cursor.
+// upTo returns the number of blocks whose cursors are not after c. The blocks must be in
+// cursor order.
 func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	n, found := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
 		return strings.Compare(string(b.Cursor), string(c))
@@ -266,8 +274,9 @@ func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	return n
 }
 
-// compare returns an error if the stream contains other blocks. It returns false if the
-// stream ends before them.
+// compare checks that the stream contains the given blocks. It returns an error if the stream
+// contains a different block in place of one of them. It returns false if the stream ends
+// before the last one.
 func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) (there bool, err error) {
 	if len(blocks) == 0 {
 		return true, nil
@@ -287,7 +296,7 @@ func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) (there bo
 			return false, err
 		}
 		page = slices.DeleteFunc(page, func(s stored) bool { return s.seq < from })
-		if len(page) > 0 && (at.tooOld || page[0].seq > from) { // the blocks before were removed
+		if len(page) > 0 && (at.tooOld || page[0].seq > from) { // the blocks before page were removed
 			n := upTo(blocks, page[0].block.Cursor)
 			if n > 0 && blocks[n-1].Cursor == page[0].block.Cursor {
 				n--
@@ -300,13 +309,14 @@ func (w *Writer) compare(ctx context.Context, blocks []chaingql.Block) (there bo
 		for _, s := range page[:min(len(page), len(blocks))] {
 			b := blocks[0]
 			if b.Cursor != s.block.Cursor {
-				return false, fmt.Errorf("cursor %q is not stored, but newer ones are: %w", b.Cursor, ErrConflict)
+				return false, fmt.Errorf("the block with cursor %q is not stored, but newer ones are: %w", b.Cursor,
+					ErrConflict)
 			}
 			at := b.Time
 			b.Time = s.block.Time
 			if b != s.block || !at.Equal(s.block.Time) {
-				return false, fmt.Errorf("cursor %q has block %v, not %v: %w", b.Cursor, s.block.Hash, b.Hash,
-					ErrConflict)
+				return false, fmt.Errorf("the stored block with cursor %q is different (hash %v, new hash %v): %w",
+					b.Cursor, s.block.Hash, b.Hash, ErrConflict)
 			}
 			p := s.place()
 			blocks, from, before = blocks[1:], s.seq+1, &p

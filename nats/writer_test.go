@@ -28,7 +28,7 @@ func cursorsOf(blocks []chaingql.Block) []chaingql.Cursor {
 	return cursors
 }
 
-// expectStored compares the chain with want, page by page.
+// expectStored reads the whole chain, page by page, and compares it with want.
 func expectStored(t testing.TB, b chaingql.Backend, want []chaingql.Block) {
 	t.Helper()
 	var got []chaingql.Cursor
@@ -49,7 +49,7 @@ func expectStored(t testing.TB, b chaingql.Backend, want []chaingql.Block) {
 	}
 }
 
-// difference describes the first difference of two lists.
+// difference describes the first difference between two lists of cursors.
 func difference(got, want []chaingql.Cursor) string {
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
@@ -60,7 +60,7 @@ func difference(got, want []chaingql.Cursor) string {
 }
 
 func TestRepeatedAppendChangesNothing(t *testing.T) {
-	// The server remembers the ids of messages, or has forgotten them.
+	// The server still remembers the message IDs (window 0: its default), or has forgotten them.
 	for _, window := range []time.Duration{0, 100 * time.Millisecond} {
 		s := newBroker(t)
 		b := open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{Duplicates: window}})
@@ -79,8 +79,9 @@ func TestRepeatedAppendChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMessagesHaveIDs checks the ids that prevent duplicates by writers in other languages.
-func TestMessagesHaveIDs(t *testing.T) {
+// TestAppendedBlocksHaveMessageIDs checks that the server recognizes a duplicate of an appended block by
+// its message ID, even if a program in another language publishes it.
+func TestAppendedBlocksHaveMessageIDs(t *testing.T) {
 	s := newBroker(t)
 	w, all, ctx := writer(t, open(t, s.ClientURL(), nil)), blocks(3), context.Background()
 	if err := w.Append(ctx, all...); err != nil {
@@ -89,11 +90,11 @@ func TestMessagesHaveIDs(t *testing.T) {
 	ack, err := raw(t, s.ClientURL()).Publish(ctx, "chain.blocks.0.8000000000000000", nil,
 		jetstream.WithMsgID(fmt.Sprintf("%s.%x", all[1].Cursor, all[1].Hash[:8])))
 	if err != nil || !ack.Duplicate || ack.Sequence != 2 {
-		t.Errorf("second message with the same id: got %+v and error %v, want a duplicate of 2", ack, err)
+		t.Errorf("Publish with the ID of message 2: got %+v and error %v, want a duplicate of message 2", ack, err)
 	}
 }
 
-func TestAppendRejectsConflictsAndBadOrder(t *testing.T) {
+func TestAppendRejectsConflictingAndUnorderedBlocks(t *testing.T) {
 	s := newBroker(t)
 	b := open(t, s.ClientURL(), nil)
 	w, all, ctx := writer(t, b), blocks(20), context.Background()
@@ -110,20 +111,20 @@ func TestAppendRejectsConflictsAndBadOrder(t *testing.T) {
 		blocks []chaingql.Block
 		want   error
 	}{
-		{"a block below the newest", all[5:6], natschain.ErrConflict},
-		{"a block below the newest, among stored ones", all[4:8], natschain.ErrConflict},
+		{"a block before the newest", all[5:6], natschain.ErrConflict},
+		{"a block before the newest, among stored ones", all[4:8], natschain.ErrConflict},
 		{"another hash", changed(func(b *chaingql.Block) { b.Hash[0]++ }), natschain.ErrConflict},
 		{"another seq_no", changed(func(b *chaingql.Block) { b.SeqNo++ }), natschain.ErrConflict},
-		{"another time", changed(func(b *chaingql.Block) { b.Time = b.Time.Add(time.Nanosecond) }), natschain.ErrConflict},
+		{"another time", changed(func(b *chaingql.Block) { b.Time = b.Time.Add(1) }), natschain.ErrConflict},
 		{"another shard", changed(func(b *chaingql.Block) { b.Shard ^= 1 << 62 }), natschain.ErrConflict},
-		{"a foreign cursor", []chaingql.Block{{Cursor: "a foreign cursor!"}}, chaingql.ErrBadCursor},
-		{"no cursor", []chaingql.Block{{}}, chaingql.ErrBadCursor},
-		{"one twice", []chaingql.Block{all[12], all[12]}, nil},
-		{"no order", []chaingql.Block{all[12], all[11]}, nil},
+		{"an invalid cursor", []chaingql.Block{{Cursor: "an invalid cursor!"}}, chaingql.ErrBadCursor},
+		{"an empty cursor", []chaingql.Block{{}}, chaingql.ErrBadCursor},
+		{"the same block twice", []chaingql.Block{all[12], all[12]}, nil},
+		{"descending cursors", []chaingql.Block{all[12], all[11]}, nil},
 	} {
 		for _, w := range []*natschain.Writer{w, writer(t, b)} {
 			if err := w.Append(ctx, row.blocks...); err == nil || row.want != nil && !errors.Is(err, row.want) {
-				t.Errorf("%s: got error %v, want %v", row.name, err, row.want)
+				t.Errorf("Append of %s: got error %v, want %v (nil means any error)", row.name, err, row.want)
 			}
 		}
 	}
@@ -133,9 +134,9 @@ func TestAppendRejectsConflictsAndBadOrder(t *testing.T) {
 	expectStored(t, b, slices.Delete(slices.Clone(all), 5, 6))
 }
 
-// TestSeveralProducersWriteOneChain lets several producers write the same chain at different rates.
+// TestConcurrentWritersStoreEachBlockOnce lets several Writers append the same chain at different rates.
 // Each block must be stored once and in order.
-func TestSeveralProducersWriteOneChain(t *testing.T) {
+func TestConcurrentWritersStoreEachBlockOnce(t *testing.T) {
 	s := newBroker(t)
 	all, ctx := blocks(1500), context.Background()
 	var writing sync.WaitGroup
@@ -156,8 +157,9 @@ func TestSeveralProducersWriteOneChain(t *testing.T) {
 	expectStored(t, open(t, s.ClientURL(), nil), all)
 }
 
-// TestProducersOfDifferentChainsConflict requires that one of them wins.
-func TestProducersOfDifferentChainsConflict(t *testing.T) {
+// TestWritersOfDifferentChainsConflict lets two Writers append different chains. One Writer must succeed
+// and the other one must receive ErrConflict.
+func TestWritersOfDifferentChainsConflict(t *testing.T) {
 	s := newBroker(t)
 	ctx := context.Background()
 	chains := [][]chaingql.Block{backendtest.Chain(600, 1), backendtest.Chain(600, 2)}
@@ -174,7 +176,7 @@ func TestProducersOfDifferentChainsConflict(t *testing.T) {
 	writing.Wait()
 	won := slices.Index(errs, nil)
 	if won < 0 || !errors.Is(errs[1-won], natschain.ErrConflict) {
-		t.Fatalf("got errors %v, want nil and ErrConflict", errs)
+		t.Fatalf("Append by two Writers: got errors %v, want nil and ErrConflict", errs)
 	}
 	b := open(t, s.ClientURL(), nil)
 	page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: chaingql.MaxPage})
@@ -182,14 +184,14 @@ func TestProducersOfDifferentChainsConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := cursorsOf(page); !slices.IsSorted(got) || len(slices.Compact(got)) != len(page) {
-		t.Error("the blocks do not ascend")
+		t.Errorf("cursors of the stored blocks do not ascend: %v", got)
 	}
 }
 
-// TestAppendRejectsAllBlocksAfterForeignBlock lets another Writer append one block at the end that
-// the first Writer expects. None of the first Writer's blocks may follow it, although only the first
-// of them conflicts.
-func TestAppendRejectsAllBlocksAfterForeignBlock(t *testing.T) {
+// TestAppendRejectsAllBlocksAfterConflict lets another Writer append one block where the first Writer
+// wants to continue. Append must then store none of the first Writer's blocks, although only the first
+// one of them conflicts.
+func TestAppendRejectsAllBlocksAfterConflict(t *testing.T) {
 	s := newBroker(t)
 	ctx, all := context.Background(), blocks(60)
 	fork := slices.Clone(all[30:31])
@@ -199,7 +201,7 @@ func TestAppendRejectsAllBlocksAfterForeignBlock(t *testing.T) {
 		theirs []chaingql.Block
 	}{
 		{"a later block", all[50:51]},
-		{"another block with the cursor of the first", fork},
+		{"a different block with the same cursor", fork},
 	} {
 		opts := &natschain.Options{Chain: fmt.Sprint("c", row.theirs[0].Hash[0]), Create: &natschain.Storage{}}
 		b := open(t, s.ClientURL(), opts)
@@ -211,15 +213,15 @@ func TestAppendRejectsAllBlocksAfterForeignBlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := w.Append(ctx, all[30:50]...); !errors.Is(err, natschain.ErrConflict) {
-			t.Errorf("%s: got error %v, want ErrConflict", row.name, err)
+			t.Errorf("Append after %s of another Writer: got error %v, want ErrConflict", row.name, err)
 		}
 		expectStored(t, b, slices.Concat(all[:30], row.theirs))
 	}
 }
 
-// TestAppendSurvivesLostAcks cuts the connection repeatedly while a Writer has hundreds of messages in
-// flight.
-func TestAppendSurvivesLostAcks(t *testing.T) {
+// TestAppendSurvivesLostAcknowledgements repeatedly cuts the connection while a Writer has hundreds of
+// messages in flight. Each block must be stored once.
+func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 	s := newBroker(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
@@ -252,8 +254,8 @@ func TestAppendSurvivesLostAcks(t *testing.T) {
 	expectStored(t, open(t, s.ClientURL(), nil), all[:n])
 }
 
-// TestMessagesOfOtherProgramsAreRead reads messages that were not written by a Writer.
-func TestMessagesOfOtherProgramsAreRead(t *testing.T) {
+// TestBlocksAndBalancesOfOtherProgramsAreRead publishes messages without a Writer.
+func TestBlocksAndBalancesOfOtherProgramsAreRead(t *testing.T) {
 	s := newBroker(t)
 	book := &logbook{}
 	b, ctx := open(t, s.ClientURL(), book.options()), context.Background()
@@ -299,24 +301,24 @@ func TestMessagesOfOtherProgramsAreRead(t *testing.T) {
 	} {
 		put(wrong.subject, wrong.payload)
 		if got, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); err != nil || !slices.Equal(got, want[1:]) {
-			t.Errorf("after wrong message %d: got newest block %v and error %v, want %v", i, got, err, want[1:])
+			t.Errorf("after stray message %d: got newest block %v and error %v, want %v", i, got, err, want[1:])
 		}
 		if !strings.Contains(book.String(), wrong.want) {
-			t.Errorf("wrong message %d: got log %s, want %q in it", i, book, wrong.want)
+			t.Errorf("stray message %d: got log %s, want a line that contains %q", i, book, wrong.want)
 		}
 	}
 	put("$KV.chain_balances.0_"+strings.Repeat("0f", 32), "12.5")
 	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil ||
-		!strings.Contains(err.Error(), "is not a number of nano-units") {
-		t.Errorf("got error %v, want that it is not a number", err)
+		!strings.Contains(err.Error(), "is not a non-negative integer") {
+		t.Errorf("Balance of 12.5: got error %v, want one that says that it is not an integer", err)
 	}
 	put("$KV.chain_balances.0_"+strings.Repeat("0f", 32), strings.Repeat("9", 500_000))
 	if _, err := b.Balance(ctx, chaingql.Address{ID: hash(0x0f)}); err == nil || len(err.Error()) > 300 {
-		t.Errorf("balance of half a million digits: got error %.400v, want a short one", err)
+		t.Errorf("Balance with half a million digits: got error %.400v, want one of at most 300 bytes", err)
 	}
 }
 
-func TestDeletedAccountIsNotFound(t *testing.T) {
+func TestBalanceOfDeletedAccountIsNotFound(t *testing.T) {
 	s := newBroker(t)
 	b, ctx := open(t, s.ClientURL(), nil), context.Background()
 	addr := chaingql.Address{ID: [32]byte{1}}
@@ -331,16 +333,16 @@ func TestDeletedAccountIsNotFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if nano, err := b.Balance(ctx, addr); !errors.Is(err, chaingql.ErrNotFound) {
-		t.Errorf("got balance %v and error %v, want ErrNotFound", nano, err)
+		t.Errorf("Balance of a deleted account: got %v and error %v, want ErrNotFound", nano, err)
 	}
 }
 
-func TestSetBalanceRejectsNegative(t *testing.T) {
+func TestSetBalanceRejectsNilAndNegativeBalances(t *testing.T) {
 	w := writer(t, open(t, newBroker(t).ClientURL(), nil))
 	for _, nano := range []*big.Int{nil, big.NewInt(-1)} {
 		if err := w.SetBalance(context.Background(), chaingql.Address{}, nano); err == nil ||
-			!strings.Contains(err.Error(), "is not a number of nano-units") {
-			t.Errorf("balance %v: got error %v, want that it is not a number", nano, err)
+			!strings.Contains(err.Error(), "is not a non-negative integer") {
+			t.Errorf("SetBalance to %v: got error %v, want one about a non-negative integer", nano, err)
 		}
 	}
 }

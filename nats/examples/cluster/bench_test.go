@@ -14,8 +14,9 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// BenchmarkCluster measures the numbers of docs/scaling.md: three brokers with three
-// replicas, and the Follows of ten hosts, all in this process.
+// BenchmarkCluster measures figures for docs/scaling.md: it appends to a stream with three
+// replicas on three brokers, and delivers blocks to the Follow calls of up to ten hosts.
+// All of them run in this process.
 func BenchmarkCluster(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -73,8 +74,8 @@ func BenchmarkCluster(b *testing.B) {
 	}
 }
 
-// deliver measures the time from the start of Append to the yield of the last Follow, at
-// 100 blocks a second.
+// deliver measures the time from the start of Append until all Follow calls have yielded
+// the block, at 100 blocks per second.
 func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, followers int,
 	next func(int) []chaingql.Block, from chaingql.Cursor) {
 	const blocks = 500
@@ -92,7 +93,7 @@ func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, 
 			}
 		})
 	}
-	time.Sleep(500 * time.Millisecond) // until all follow, so that their start is not measured
+	time.Sleep(500 * time.Millisecond) // until all Follow calls have started, so that their start is not measured
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	var took []time.Duration
@@ -121,7 +122,7 @@ func deliver(b *testing.B, w *natschain.Writer, open func() *natschain.Backend, 
 	b.ReportMetric(0, "ns/op")
 }
 
-// spent returns the processor time of this process so far.
+// spent returns the processor time that this process has used so far.
 func spent() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -130,9 +131,9 @@ func spent() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkArrival measures a subscriber that connects, subscribes after a cursor,
-// receives its first block and leaves, at one host and without the proxy. This is the
-// cost of each subscriber that moves from another host, including the client's part.
+// BenchmarkArrival measures the cost of a subscriber that moves to a host from another one.
+// The subscriber connects directly to the host, subscribes after a cursor, receives its
+// first block and disconnects. The cost includes that of the client.
 func BenchmarkArrival(b *testing.B) {
 	c, err := newCluster(context.Background(), b.TempDir(), "127.0.0.1:0", inProcess, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -147,10 +148,11 @@ func BenchmarkArrival(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	const stored = 3000 // the newest 1,024 are in the window
+	const stored = 3000 // the newest 1,024 blocks are in the Handler's window
 	chain := make([]chaingql.Block, stored)
 	for n := range chain {
-		chain[n] = chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: uint32(n + 1), Cursor: chaingql.SeqCursor(uint64(n))}
+		c := chaingql.SeqCursor(uint64(n))
+		chain[n] = chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: uint32(n + 1), Cursor: c}
 	}
 	if err := w.Append(context.Background(), chain...); err != nil {
 		b.Fatal(err)
@@ -163,7 +165,7 @@ func BenchmarkArrival(b *testing.B) {
 		s.heard = cancel
 		s.overSocket(ctx, map[string]any{"after": begin})
 		if len(s.got) == 0 {
-			b.Fatal("no block received")
+			b.Fatal("the subscriber received no block")
 		}
 	}
 	one(chaingql.SeqCursor(stored - 10))

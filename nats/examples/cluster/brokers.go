@@ -14,23 +14,23 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// brokers are the servers of one NATS cluster. Each can be stopped and started again
-// with its data.
+// brokers holds the servers of one NATS cluster. Each server can be stopped and started
+// again with the same data.
 type brokers struct {
 	opts   []*server.Options
 	launch launch
 
 	mu      sync.Mutex
-	running []broker // nil if stopped
+	running []broker // the element of a stopped broker is nil
 }
 
-// A broker is one server. stop returns after it has ended.
+// A broker is one NATS server. Its stop method returns after the server has stopped.
 type broker interface{ stop() }
 
-// A launch starts a broker.
+// A launch is a function that starts a broker.
 type launch func(*server.Options) (broker, error)
 
-// newBrokers starts a cluster on 127.0.0.1.
+// newBrokers starts a NATS cluster on 127.0.0.1. It uses l to start each server.
 func newBrokers(dir string, l launch) (*brokers, error) {
 	b := &brokers{launch: l, running: make([]broker, machines)}
 	ports, err := freePorts(2*machines, stablePorts)
@@ -58,12 +58,12 @@ func newBrokers(dir string, l launch) (*brokers, error) {
 	return b, nil
 }
 
-// stablePorts is the first port of servers that restart on the same port.
+// stablePorts is the lowest port for servers that must restart on the same port.
 const stablePorts = 10_000
 
-// freePorts returns unused ports in [from, from+10,000). They are outside the range of
-// outgoing connections: such a connection could take the port of a stopped broker, which
-// then could not restart.
+// freePorts returns n unused ports in [from, from+10,000). This range must not contain ports
+// that the system assigns to outgoing connections. Otherwise such a connection could take
+// the port of a stopped broker, which could then not restart.
 func freePorts(n, from int) (ports []int, err error) {
 	for len(ports) < n {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", from+rand.IntN(10_000)))
@@ -78,7 +78,7 @@ func freePorts(n, from int) (ports []int, err error) {
 	return ports, nil
 }
 
-// urls returns the URLs of the cluster for clients.
+// urls returns the URLs of all brokers for clients, separated by commas.
 func (b *brokers) urls() string {
 	var urls []string
 	for _, o := range b.opts {
@@ -116,7 +116,7 @@ func (b *brokers) close() {
 	stopping.Wait()
 }
 
-// local is a broker in this process.
+// local is a broker that runs in this process.
 type local struct{ *server.Server }
 
 func inProcess(opts *server.Options) (broker, error) {
@@ -128,12 +128,13 @@ func inProcess(opts *server.Options) (broker, error) {
 	s.Start()
 	if !s.ReadyForConnections(startTimeout / 2) {
 		s.Shutdown()
-		return nil, errors.New("a NATS server is not ready for connections")
+		return nil, errors.New("the NATS server did not become ready for connections in time")
 	}
 	return local{s}, nil
 }
 
-// stop hands the streams that the server leads over to the others first.
+// stop stops the server. Before that, the server hands the streams that it leads over to
+// other servers.
 func (l local) stop() {
 	l.Shutdown()
 	l.WaitForShutdown()

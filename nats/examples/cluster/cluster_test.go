@@ -22,35 +22,37 @@ import (
 
 var (
 	subscribers = flag.Int("cluster.subscribers", 300,
-		"subscribers, half of them over sockets and half over event streams")
-	rate   = flag.Float64("cluster.rate", 30, "blocks a second")
+		"number of subscribers, half of them over WebSockets and half over event streams")
+	rate   = flag.Float64("cluster.rate", 30, "blocks per second")
 	rounds = flag.Int("cluster.rounds", 1,
-		"how often each broker and each host is stopped and started again; all brokers together stop once")
+		"how often each broker and each host is stopped and started again; at the end, all brokers stop together once")
 	limit  = flag.Duration("cluster.for", 5*time.Minute, "maximum duration of a run")
-	forget = flag.Bool("cluster.forget", false, "subscribers reconnect without a cursor, which must fail")
-	logs   = flag.Bool("cluster.log", false, "print the hosts' log")
+	forget = flag.Bool("cluster.forget", false, "subscribers reconnect without a cursor, so that the test must fail")
+	logs   = flag.Bool("cluster.log", false, "print the log lines of the hosts")
 )
 
-// TestClusterDeliversEachBlockOnce kills brokers, and kills and stops hosts, while
-// subscribers read. Each subscriber must receive every block that the producer appended
-// after its cursor, once and in order.
+// TestClusterDeliversEachBlockOnce kills brokers, and kills or stops hosts, while
+// subscribers read. Each subscriber must receive every appended block after its first
+// cursor exactly once and in order.
 func TestClusterDeliversEachBlockOnce(t *testing.T) {
 	lost, twice := live(t, *subscribers, *rounds, *forget)
 	if lost+twice > 0 {
-		t.Errorf("got %d blocks lost and %d repeated or out of order, want none", lost, twice)
+		t.Errorf("subscribers lost %d blocks and received %d repeated or out of order, want none", lost, twice)
 	}
 }
 
-// TestReconnectWithoutCursorLosesBlocks shows that the check of
-// TestClusterDeliversEachBlockOnce can fail.
+// TestReconnectWithoutCursorLosesBlocks shows that the check in
+// TestClusterDeliversEachBlockOnce finds lost blocks: subscribers that reconnect without a
+// cursor must lose some.
 func TestReconnectWithoutCursorLosesBlocks(t *testing.T) {
 	if lost, _ := live(t, 12, 0, true); lost == 0 {
-		t.Error("subscribers that reconnected without a cursor lost no block")
+		t.Error("subscribers that reconnected without a cursor lost no blocks, want some")
 	}
 }
 
-// live returns the number of blocks, summed over all subscribers, that were lost, and
-// the number that were repeated or out of order.
+// live runs a cluster with n subscribers while brokers and hosts fail. It returns how many
+// blocks all subscribers together lost, and how many they received repeatedly or out of
+// order.
 func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
@@ -63,7 +65,7 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the cluster serves after %v", time.Since(start).Round(time.Millisecond))
+	t.Logf("the cluster serves requests after %v", time.Since(start).Round(time.Millisecond))
 
 	p := newProducer(t, c.brokers.urls())
 	p.append(ctx, early)
@@ -78,7 +80,7 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 		reading.Go(func() { people[i].run(reads) })
 	}
 	producing.Go(func() { p.run(ctx) })
-	defer func() { // if disasters failed the test
+	defer func() { // in case disasters ends the test with Fatal
 		p.over.Store(true)
 		leave()
 		producing.Wait()
@@ -98,18 +100,18 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 	leave()
 	reading.Wait()
 	if err := c.close(); err != nil {
-		t.Errorf("closing: %v", err)
+		t.Errorf("closing the cluster: got error %v, want none", err)
 	}
 	connections, delivered := 0, 0
 	for i, s := range people {
 		l, w := p.judge(s)
 		if (l > 0 || w > 0) && lost+twice == 0 && !forget {
-			t.Errorf("subscriber %d, from %q: got %d lost, %d repeated, last %q, want last %q", i, s.begin, l, w,
-				s.got[max(0, len(s.got)-1):], last)
+			t.Errorf("subscriber %d from cursor %q: got %d blocks lost, %d repeated or out of order, last block %q, "+
+				"want none and last block %q", i, s.begin, l, w, s.got[max(0, len(s.got)-1):], last)
 		}
 		lost, twice, connections, delivered = lost+l, twice+w, connections+s.connections, delivered+len(s.got)
 		if s.wrong != "" {
-			t.Errorf("subscriber %d received the error %s", i, s.wrong)
+			t.Errorf("subscriber %d received the error %s, which a healthy chain never returns", i, s.wrong)
 		}
 	}
 	t.Logf("%d blocks to %d subscribers in %v: %d delivered over %d connections, "+
@@ -117,7 +119,7 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 		p.n.Load(), n, time.Since(start).Round(time.Second), delivered, connections, lost, twice,
 		p.longest.Round(time.Millisecond))
 	if connections < 2*n {
-		t.Errorf("got %d connections of %d subscribers: hardly any was disconnected", connections, n)
+		t.Errorf("got %d connections of %d subscribers, want at least two per subscriber", connections, n)
 	}
 	return lost, twice
 }
@@ -125,14 +127,15 @@ func live(t *testing.T, n, rounds int, forget bool) (lost, twice int) {
 // patience is the maximum wait for an event that must happen.
 const patience = time.Minute
 
-// early is the number of blocks appended before the first subscription.
+// early is the number of blocks that are appended before the first subscription.
 const early = 200
 
-// disasters kills or stops each host, alternately, and kills each broker, one at a time.
-// At the end it kills all brokers together.
+// disasters kills each broker and ends each host, one after the other, in the given number
+// of rounds. It ends hosts alternately by kill and by stop. At the end it kills all brokers
+// at once. If rounds is 0, it only ends each host once.
 func disasters(t *testing.T, c *cluster, rounds int) {
 	t.Helper()
-	calm := func() { time.Sleep(time.Second) } // blocks flow and servers reconnect before the next disaster
+	calm := func() { time.Sleep(time.Second) } // lets blocks flow and servers reconnect before the next disaster
 	calm()
 	ended := 0
 	host := func(h *host) {
@@ -141,15 +144,16 @@ func disasters(t *testing.T, c *cluster, rounds int) {
 			end = func() error { return h.stop(drain) }
 		}
 		if err := end(); err != nil {
-			t.Errorf("ending a host: %v", err)
+			t.Errorf("ending a host: got error %v, want none", err)
 		}
 		calm()
 		start := time.Now()
 		for err := h.start(context.Background()); err != nil; err = h.start(context.Background()) {
-			if time.Since(start) > patience { // retried, as by a supervisor, until the brokers have a leader
-				t.Fatalf("a host does not start: %v", err)
+			// A supervisor would also restart the host until the brokers have a leader.
+			if time.Since(start) > patience {
+				t.Fatalf("a host did not start within %v: %v", patience, err)
 			}
-			t.Logf("a host does not start at once: %v", err)
+			t.Logf("starting a host failed, retrying: %v", err)
 		}
 		calm()
 	}
@@ -161,7 +165,7 @@ func disasters(t *testing.T, c *cluster, rounds int) {
 				t.Error(err)
 			}
 			if !c.brokers.current(i, patience) {
-				t.Errorf("broker %d did not catch up within %v", i, patience)
+				t.Errorf("broker %d did not catch up with the others within %v", i, patience)
 			}
 		}
 	}
@@ -180,20 +184,20 @@ func disasters(t *testing.T, c *cluster, rounds int) {
 	}
 	for i := range machines {
 		if !c.brokers.current(i, patience) {
-			t.Errorf("broker %d did not catch up within %v", i, patience)
+			t.Errorf("broker %d did not catch up with the others within %v", i, patience)
 		}
 	}
 	calm()
 }
 
-// A producer appends a chain that is known in advance.
+// A producer appends the blocks of a chain that the test knows in advance.
 type producer struct {
 	t       *testing.T
 	w       *natschain.Writer
 	chain   []chaingql.Block
-	n       atomic.Int64 // number of appended blocks
-	over    atomic.Bool
-	longest time.Duration
+	n       atomic.Int64  // number of appended blocks
+	over    atomic.Bool   // makes run return
+	longest time.Duration // longest duration of an Append call
 }
 
 func newProducer(t *testing.T, brokers string) *producer {
@@ -213,7 +217,7 @@ func (p *producer) append(ctx context.Context, n int) {
 	at := p.n.Load()
 	start := time.Now()
 	if err := p.w.Append(ctx, p.chain[at:at+int64(n)]...); err != nil {
-		p.t.Errorf("Append: %v", err)
+		p.t.Errorf("Append by the producer: got error %v, want none", err)
 		p.over.Store(true)
 		return
 	}
@@ -230,7 +234,9 @@ func (p *producer) run(ctx context.Context) {
 	}
 }
 
-// judge compares the blocks that a subscriber received with the appended ones.
+// judge compares the blocks that a subscriber received with the appended blocks. It returns
+// the number of lost blocks, and the number of blocks that are wrong because they were
+// repeated or out of order.
 func (p *producer) judge(s *subscriber) (lost, wrong int) {
 	first, _ := slices.BinarySearchFunc(p.chain, s.begin,
 		func(b chaingql.Block, c chaingql.Cursor) int { return cmp.Compare(b.Cursor, c) })

@@ -13,8 +13,9 @@ import (
 	natschain "github.com/chaingql/chaingql/nats"
 )
 
-// A host is the program of each machine that serves: a Backend on the brokers, a Handler
-// and an HTTP server. It can be stopped or killed, and started again at the same address.
+// A host is the program that runs on each serving machine: a Backend that reads from the
+// brokers, a Handler and an HTTP server. A host can be stopped or killed, and can start
+// again at the same address.
 type host struct {
 	brokers string
 	addr    string
@@ -27,7 +28,7 @@ type host struct {
 	served  chan error
 }
 
-// newHost reserves an address. start starts the server.
+// newHost returns a host with an unused address. Its server runs after start is called.
 func newHost(brokers string, logger *slog.Logger) (*host, error) {
 	ports, err := freePorts(1, stablePorts)
 	if err != nil {
@@ -51,7 +52,7 @@ func (h *host) start(ctx context.Context) (err error) {
 	h.server = &http.Server{
 		Handler:           mount(h.handler),
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		ReadTimeout:       10 * time.Second, // for request bodies; WebSockets and event streams last longer
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
@@ -61,7 +62,8 @@ func (h *host) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// stop ends all subscriptions with the cursor to resume from, and lets queries finish.
+// stop shuts the host down. Each subscriber receives the cursor from which to resume, and
+// running queries may finish.
 func (h *host) stop(within time.Duration) error {
 	if h.server == nil {
 		return nil
@@ -76,26 +78,27 @@ func (h *host) stop(within time.Duration) error {
 	}
 	err = errors.Join(err, <-drained)
 	h.backend.Close()
-	if served := <-h.served; !errors.Is(served, http.ErrServerClosed) && !errors.Is(served, net.ErrClosed) { // killed
+	// If kill has closed the listener, Serve returned net.ErrClosed.
+	if served := <-h.served; !errors.Is(served, http.ErrServerClosed) && !errors.Is(served, net.ErrClosed) {
 		err = errors.Join(err, served)
 	}
 	h.server = nil
 	return err
 }
 
-// kill resets all connections, as if the process died, and then stops the host.
+// kill resets all connections, as if the host's process died, and then stops the host.
 func (h *host) kill() error {
 	h.conns.reset()
 	return h.stop(drain)
 }
 
-// A connTracker is a listener that tracks its connections. It includes WebSockets, which
-// http.Server does not track.
+// A connTracker is a listener that keeps track of its open connections. Unlike http.Server,
+// it also tracks connections that have become WebSockets.
 type connTracker struct {
 	net.Listener
 	mu   sync.Mutex
 	open map[net.Conn]bool
-	dead bool
+	dead bool // whether reset was called
 }
 
 func (l *connTracker) Accept() (net.Conn, error) {
@@ -112,7 +115,7 @@ func (l *connTracker) Accept() (net.Conn, error) {
 	return trackedConn{c.(*net.TCPConn), l}, nil
 }
 
-// reset closes the listener and all connections. Unsent data is lost.
+// reset closes the listener and all connections without sending the remaining data.
 func (l *connTracker) reset() {
 	_ = l.Close()
 	l.mu.Lock()

@@ -1,11 +1,12 @@
-// Command cluster runs in one process what a deployment runs on several machines: three
-// NATS servers with three replicas of a chain, one producer that appends to it, three
-// chaingql hosts, and a proxy that sends each request to the next host.
+// Command cluster shows a deployment on several machines, but runs it in one process. It
+// starts three NATS servers that store three replicas of a chain, one producer that appends
+// blocks to the chain, three chaingql hosts that serve it, and a proxy that distributes
+// requests among the hosts.
 //
 //	cd nats && go run ./examples/cluster
 //
-// A subscriber may resume from its cursor at any host, for example if its host stops. The
-// command stops cleanly on SIGTERM and SIGINT.
+// A subscriber may resume from its cursor at any host, for example if its own host stops.
+// The command stops cleanly when it receives SIGTERM or SIGINT.
 package main
 
 import (
@@ -37,21 +38,22 @@ func main() {
 }
 
 const (
-	machines     = 3                // brokers, and hosts
-	drain        = 10 * time.Second // time for clients to disconnect at the end
-	startTimeout = time.Minute      // time for brokers to form a cluster
+	machines     = 3                // number of brokers, and number of hosts
+	drain        = 10 * time.Second // how long a stopping host waits for its clients to disconnect
+	startTimeout = time.Minute      // how long the brokers may take to form a cluster
 )
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` of the proxy")
-	rate := flags.Float64("rate", 4, "`rounds` a second, each a block of the masterchain and of two shards")
-	dir := flags.String("dir", "", "`directory` for the files of the brokers; default: a temporary one")
+	rate := flags.Float64("rate", 4,
+		"`rounds` per second, each with one block of the masterchain and one of each of two shards")
+	dir := flags.String("dir", "", "`directory` for the brokers' files; default: a temporary directory")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if !(*rate > 0) || *rate > 1000 {
-		return fmt.Errorf("cluster: -rate %v: it must be above 0 and at most 1000 rounds a second", *rate)
+		return fmt.Errorf("cluster: invalid -rate %v: it must be above 0 and at most 1000 rounds per second", *rate)
 	}
 	if *dir == "" {
 		if *dir, err = os.MkdirTemp("", "chaingql-cluster-"); err != nil {
@@ -103,16 +105,16 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 	return err
 }
 
-// A cluster is everything except the producer.
+// A cluster contains all parts of the deployment except the producer.
 type cluster struct {
 	brokers *brokers
 	hosts   []*host
 	proxy   *proxy
 }
 
-// newCluster starts a cluster and waits until it serves.
+// newCluster starts a cluster and waits until it serves requests.
 func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Logger) (c *cluster, err error) {
-	listener, err := net.Listen("tcp", addr) // first, because the rest takes seconds
+	listener, err := net.Listen("tcp", addr) // first, because all other steps take seconds
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +145,14 @@ func newCluster(ctx context.Context, dir, addr string, l launch, logger *slog.Lo
 	return c, nil
 }
 
-// createChain creates the streams and the bucket as soon as the brokers form a cluster.
+// createChain creates the streams and the bucket. It retries until the brokers have formed a
+// cluster.
 func (c *cluster) createChain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		b, err := natschain.Open(ctx, c.brokers.urls(), &natschain.Options{Create: &natschain.Storage{Replicas: machines}})
+		storage := &natschain.Storage{Replicas: machines}
+		b, err := natschain.Open(ctx, c.brokers.urls(), &natschain.Options{Create: storage})
 		if err == nil {
 			b.Close()
 			return nil
@@ -175,7 +179,7 @@ func (c *cluster) close() error {
 	return errors.Join(errs...)
 }
 
-// mount registers a Handler at the paths that clients use.
+// mount returns an HTTP handler that serves h at the paths that clients use.
 func mount(h *chaingql.Handler) http.Handler {
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", h)

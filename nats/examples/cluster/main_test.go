@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestProgramServesProducedBlocks runs the program and queries the URL that it prints.
+// TestProgramServesProducedBlocks runs the program and queries blocks and a balance at the URL that the
+// program prints.
 func TestProgramServesProducedBlocks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -42,7 +43,7 @@ func TestProgramServesProducedBlocks(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		t.Errorf("%s: got %s, want %s in it", query, last, want)
+		t.Errorf("query %s: got last response %s, want one that contains %s", query, last, want)
 	}
 	ask("{blockchain{blocks(workchain:-1,first:3){edges{node{seq_no}}}}}",
 		`{"node":{"seq_no":1}},{"node":{"seq_no":2}},{"node":{"seq_no":3}}`)

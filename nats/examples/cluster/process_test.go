@@ -14,21 +14,21 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// asBroker is the environment variable with the configuration file of a broker. If it is
-// set, this program runs that broker instead of the tests.
+// asBroker is an environment variable. If it contains the name of a broker's configuration
+// file, this program runs that broker instead of the tests.
 const asBroker = "CHAINGQL_CLUSTER_BROKER"
 
-// A process is a broker in its own process, which can be killed. A server that is stopped
-// would hand over to the others first.
+// A process is a broker that runs in a separate process, so that it can be killed. A broker
+// that is only stopped would first hand the streams that it leads over to other brokers.
 type process struct {
 	cmd    *exec.Cmd
-	health string
+	health string // URL of the health endpoint
 	output bytes.Buffer
 }
 
-// ownProcess starts a broker in its own process.
+// ownProcess starts a broker in a separate process.
 func ownProcess(opts *server.Options) (broker, error) {
-	ports, err := freePorts(1, 2*stablePorts) // not the port of a broker that is down
+	ports, err := freePorts(1, 2*stablePorts) // not the port of a stopped broker
 	if err != nil {
 		return nil, err
 	}
@@ -39,29 +39,31 @@ func ownProcess(opts *server.Options) (broker, error) {
 	config := filepath.Join(filepath.Dir(opts.StoreDir), opts.ServerName+".conf")
 	text := fmt.Sprintf("server_name: %s\nlisten: \"127.0.0.1:%d\"\nhttp: \"127.0.0.1:%d\"\n"+
 		"jetstream { store_dir: %q }\ncluster { name: %s, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
-		opts.ServerName, opts.Port, ports[0], opts.StoreDir, opts.Cluster.Name, opts.Cluster.Port, strings.Join(routes, ", "))
+		opts.ServerName, opts.Port, ports[0], opts.StoreDir, opts.Cluster.Name, opts.Cluster.Port,
+		strings.Join(routes, ", "))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	p := &process{cmd: exec.Command(os.Args[0]), health: fmt.Sprintf("http://127.0.0.1:%d/healthz", ports[0])}
 	p.cmd.Env = append(os.Environ(), asBroker+"="+config)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	if _, err := p.cmd.StdinPipe(); err != nil { // the pipe closes if the tests end, and the server stops
+	if _, err := p.cmd.StdinPipe(); err != nil { // when the tests end, the pipe closes and the server stops
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(startTimeout / 2); !p.answers("?js-enabled-only=true"); time.Sleep(20 * time.Millisecond) {
+	end := time.Now().Add(startTimeout / 2)
+	for ; !p.answers("?js-enabled-only=true"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			p.stop()
-			return nil, fmt.Errorf("a NATS server does not start: %s", &p.output)
+			return nil, fmt.Errorf("the NATS server did not start in time: %s", &p.output)
 		}
 	}
 	return p, nil
 }
 
-// serve runs a broker until stdin closes.
+// serve runs a broker with a configuration file until stdin closes. It returns the exit code.
 func serve(config string) int {
 	opts, err := server.ProcessConfigFile(config)
 	if err == nil {
@@ -79,7 +81,8 @@ func serve(config string) int {
 	return 0
 }
 
-// current waits until a server has caught up with the others.
+// current waits until broker i has caught up with the other brokers. It returns false if that
+// takes longer than within.
 func (b *brokers) current(i int, within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if p, up := b.running[i].(*process); up && p.answers("") {
@@ -89,7 +92,7 @@ func (b *brokers) current(i int, within time.Duration) bool {
 	return false
 }
 
-// answers reports whether the server's health endpoint returns 200.
+// answers reports whether the server's health endpoint responds to query with status 200.
 func (p *process) answers(query string) bool {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(p.health + query)
@@ -101,6 +104,6 @@ func (p *process) answers(query string) bool {
 
 // stop kills the process.
 func (p *process) stop() {
-	_ = p.cmd.Process.Kill() // an error means that it has ended already
+	_ = p.cmd.Process.Kill() // an error means that the process has ended already
 	_ = p.cmd.Wait()
 }

@@ -18,11 +18,12 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// miner is the account whose balance grows with each round.
+// miner is an account whose balance grows in each round.
 var miner = chaingql.Address{ID: sha256.Sum256([]byte("miner"))}
 
-// produce is an indexer: it continues after the newest stored block. The Writer repeats
-// writes that the brokers did not acknowledge.
+// produce appends rounds of blocks until ctx is done. Like an indexer, it continues after
+// the newest stored block when it starts. If the brokers do not acknowledge a write, the
+// Writer repeats it.
 func produce(ctx context.Context, brokers string, rate float64) error {
 	backend, err := natschain.Open(ctx, brokers, nil)
 	if err != nil {
@@ -38,7 +39,7 @@ func produce(ctx context.Context, brokers string, rate float64) error {
 		return err
 	}
 	seqNo, stored := uint32(1), chaingql.Cursor("")
-	if len(newest) > 0 { // the rest of its round may be missing
+	if len(newest) > 0 { // the later blocks of its round may be missing
 		seqNo, stored = newest[0].SeqNo, newest[0].Cursor
 	}
 	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
@@ -60,7 +61,7 @@ func produce(ctx context.Context, brokers string, rate float64) error {
 	}
 }
 
-// round returns the next block of each shard, in cursor order.
+// round returns one block of each shard, with the sequence number seqNo, in cursor order.
 func round(seqNo uint32, now time.Time) []chaingql.Block {
 	var blocks []chaingql.Block
 	for _, at := range []struct {

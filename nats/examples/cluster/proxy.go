@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A proxy forwards each request and each WebSocket to the next host.
+// A proxy forwards each HTTP request and each WebSocket to one of the hosts, in turn.
 type proxy struct {
 	addr   string
 	server *http.Server
@@ -25,8 +25,10 @@ type proxy struct {
 func newProxy(l net.Listener, hosts []*host, logger *slog.Logger) *proxy {
 	var next atomic.Uint64
 	p := &proxy{
-		addr:   l.Addr().String(),
-		wire:   &http.Transport{DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, MaxIdleConnsPerHost: 64},
+		addr: l.Addr().String(),
+		wire: &http.Transport{
+			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, MaxIdleConnsPerHost: 64,
+		},
 		served: make(chan error, 1),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -37,8 +39,9 @@ func newProxy(l net.Listener, hosts []*host, logger *slog.Logger) *proxy {
 			r.SetURL(&url.URL{Scheme: "http", Host: hosts[next.Add(1)%uint64(len(hosts))].addr})
 			r.SetXForwarded()
 		},
-		FlushInterval: -1, // each block at once
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { // the host is down: the client should retry
+		FlushInterval: -1, // sends each block at once
+		// The host is down, so the client should retry.
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusBadGateway)
 		},
@@ -47,7 +50,7 @@ func newProxy(l net.Listener, hosts []*host, logger *slog.Logger) *proxy {
 	p.server = &http.Server{
 		Handler:           pass,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // of bodies; sockets and event streams outlive it
+		ReadTimeout:       10 * time.Second, // for request bodies; WebSockets and event streams last longer
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},

@@ -18,20 +18,20 @@ import (
 
 const document = `subscription($after: String) { blocks(after: $after) { chain_order } }`
 
-// A subscriber follows all blocks, over WebSockets or event streams. If it is
-// disconnected, it reconnects with its last cursor, to any host.
+// A subscriber follows all blocks over a WebSocket or an event stream. If it is
+// disconnected, it reconnects to any host and continues from its last cursor.
 type subscriber struct {
 	address string // host and port of the proxy
 	begin   chaingql.Cursor
-	socket  bool
-	forget  bool // reconnects without a cursor, which must lose blocks
+	socket  bool // whether to use WebSockets instead of event streams
+	forget  bool // whether to reconnect without a cursor, so that blocks are lost
 	client  *http.Client
-	heard   func() // called for each block, if not nil
+	heard   func() // if not nil, called for each block
 
 	mu          sync.Mutex
 	got         []chaingql.Cursor
 	connections int
-	wrong       string // an error that must not occur
+	wrong       string // the last error that must not occur
 }
 
 func (s *subscriber) at() (c chaingql.Cursor, n int) {
@@ -62,7 +62,7 @@ func (s *subscriber) run(ctx context.Context) {
 	}
 }
 
-// take records a response and reports whether more may follow.
+// take records a response and reports whether more responses may follow.
 func (s *subscriber) take(payload []byte) bool {
 	var a struct {
 		Data *struct {
@@ -73,7 +73,7 @@ func (s *subscriber) take(payload []byte) bool {
 		Errors []trouble
 	}
 	if err := json.Unmarshal(payload, &a); err != nil {
-		return false // the line is incomplete
+		return false // the connection ended within a line
 	}
 	if len(a.Errors) > 0 || a.Data == nil {
 		s.recordErrors(a.Errors)
@@ -93,8 +93,9 @@ type trouble struct {
 	Extensions struct{ Code string }
 }
 
-// recordErrors records errors that a healthy chain never returns: gaps, cursors that are
-// too old, failures.
+// recordErrors records errors that a healthy chain never returns, such as a gap or a cursor
+// that is too old. It ignores SERVICE_UNAVAILABLE, which is normal while hosts or
+// brokers are down.
 func (s *subscriber) recordErrors(errors []trouble) {
 	for _, e := range errors {
 		if e.Extensions.Code != "SERVICE_UNAVAILABLE" {

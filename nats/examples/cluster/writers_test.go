@@ -18,13 +18,14 @@ import (
 )
 
 var writersFor = flag.Duration("cluster.writers", 2*time.Second,
-	"how long two Writers compete; from 10s on, brokers are killed meanwhile")
+	"how long two Writers compete; if at least 10s, brokers are killed meanwhile")
 
-// TestTwoWritersKeepAReplicatedStreamIntact lets two Writers append to one stream with
-// three replicas: single blocks and batches, equal blocks and different ones. The chain
-// must remain readable and writable and contain every block whose Append succeeded. The
-// same must hold for a stream that does not allow batches.
-func TestTwoWritersKeepAReplicatedStreamIntact(t *testing.T) {
+// TestTwoWritersKeepReplicatedStreamIntact lets two Writers append to one stream with three
+// replicas. They append single blocks and batches, and the blocks of both Writers are equal
+// or different at random. The chain must remain readable and writable, and must contain
+// every block whose Append succeeded. The same must hold for a stream that does not allow
+// batches.
+func TestTwoWritersKeepReplicatedStreamIntact(t *testing.T) {
 	for _, batches := range []bool{true, false} {
 		t.Run(fmt.Sprintf("batches=%v", batches), func(t *testing.T) { compete(t, batches) })
 	}
@@ -55,7 +56,7 @@ func compete(t *testing.T, batches bool) {
 			t.Fatal(err)
 		}
 		if !b.current(kills%machines, patience) {
-			t.Fatalf("broker %d did not catch up within %v", kills%machines, patience)
+			t.Fatalf("broker %d did not catch up with the others within %v", kills%machines, patience)
 		}
 		kills++
 	}
@@ -64,14 +65,15 @@ func compete(t *testing.T, batches bool) {
 	t.Logf("%d appends of %d blocks succeeded, %d conflicted, %d failed; %d brokers were killed", g.appends,
 		len(g.stored), g.conflicts, g.failures, kills)
 	if g.conflicts == 0 || g.appends == 0 {
-		t.Error("the Writers did not compete")
+		t.Errorf("got %d successful and %d conflicting Append calls, want some of each", g.appends, g.conflicts)
 	}
 	g.check(ctx, t, newContestant(t, b, 0))
 }
 
-// TestSecondWriterDoesNotStopAReplicatedStream runs the shortest sequence that stopped a
-// stream for good when messages contained the expected id of their predecessor.
-func TestSecondWriterDoesNotStopAReplicatedStream(t *testing.T) {
+// TestSecondWriterDoesNotBreakReplicatedStream runs the shortest sequence of calls that once
+// broke a stream permanently, because messages contained the expected ID of the message
+// before them.
+func TestSecondWriterDoesNotBreakReplicatedStream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	b := replicated(ctx, t, inProcess)
@@ -83,17 +85,17 @@ func TestSecondWriterDoesNotStopAReplicatedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := first.w.Append(ctx, first.blocks(4, 6)...); !errors.Is(err, natschain.ErrConflict) {
-		t.Errorf("Append of late blocks: got error %v, want ErrConflict", err)
+		t.Errorf("Append of blocks that conflict: got error %v, want ErrConflict", err)
 	}
 	if err := first.w.Append(ctx, first.blocks(7, 3)...); err != nil {
-		t.Errorf("the stream accepts no more blocks: %v", err)
+		t.Errorf("Append after the conflict: got error %v, want none", err)
 	}
 	if page, err := second.b.Blocks(ctx, chaingql.BlocksQuery{First: 20}); err != nil || len(page) != 9 {
 		t.Errorf("got %d stored blocks and error %v, want 9", len(page), err)
 	}
 }
 
-// replicated starts brokers and creates a chain with three replicas.
+// replicated starts three brokers and creates a chain with three replicas.
 func replicated(ctx context.Context, t *testing.T, l launch) *brokers {
 	t.Helper()
 	b, err := newBrokers(t.TempDir(), l)
@@ -107,7 +109,8 @@ func replicated(ctx context.Context, t *testing.T, l launch) *brokers {
 	return b
 }
 
-// disallowBatches changes the stream to the settings of versions without atomic batches.
+// disallowBatches changes the block stream so that it does not allow atomic batches, like the
+// streams that earlier versions created.
 func disallowBatches(ctx context.Context, t *testing.T, b *brokers) {
 	t.Helper()
 	nc, err := nats.Connect(b.urls())
@@ -130,11 +133,11 @@ func disallowBatches(ctx context.Context, t *testing.T, b *brokers) {
 	}
 }
 
-// A contestant is one of several Writers of a chain.
+// A contestant is one of the Writers that append to the same chain, with its Backend.
 type contestant struct {
 	b    *natschain.Backend
 	w    *natschain.Writer
-	mark uint64 // distinguishes its blocks from those of others
+	mark uint64 // distinguishes its blocks from those of other contestants
 }
 
 func newContestant(t *testing.T, b *brokers, mark uint64) *contestant {
@@ -157,7 +160,8 @@ func newContestant(t *testing.T, b *brokers, mark uint64) *contestant {
 	}
 }
 
-// blocks returns count blocks from a number on, with the contestant's mark.
+// blocks returns count blocks with consecutive numbers, of which from is the first. Their
+// hashes contain the contestant's mark.
 func (c *contestant) blocks(from uint64, count int) []chaingql.Block {
 	blocks := make([]chaingql.Block, count)
 	for i := range blocks {
@@ -169,17 +173,17 @@ func (c *contestant) blocks(from uint64, count int) []chaingql.Block {
 	return blocks
 }
 
-// A contest records what several Writers appended.
+// A contest records the results of the Append calls of several contestants.
 type contest struct {
 	over atomic.Bool
 
 	mu                           sync.Mutex
-	stored                       map[uint64]chaingql.Block // by number, of each Append that succeeded
+	stored                       map[uint64]chaingql.Block // blocks of successful Append calls, by number
 	appends, conflicts, failures int
 }
 
-// compete appends until the contest is over. At random, the blocks have the mark 0: then
-// all contestants append equal blocks.
+// compete appends blocks until the contest is over. At random, the blocks have the mark 0
+// instead of the contestant's own mark, so that several contestants append equal blocks.
 func (g *contest) compete(ctx context.Context, t *testing.T, c *contestant) {
 	rng := rand.New(rand.NewPCG(c.mark, 7))
 	for !g.over.Load() && ctx.Err() == nil {
@@ -206,7 +210,7 @@ func (g *contest) compete(ctx context.Context, t *testing.T, c *contestant) {
 				g.appends++
 				for _, b := range blocks {
 					if other, known := g.stored[uint64(b.SeqNo)]; known && other != b {
-						t.Errorf("two different blocks %d were acknowledged", b.SeqNo)
+						t.Errorf("two different blocks with number %d were acknowledged", b.SeqNo)
 					}
 					g.stored[uint64(b.SeqNo)] = b
 				}
@@ -226,7 +230,7 @@ func (g *contest) count(change func()) {
 	change()
 }
 
-// check reads the whole chain: it must have no gap, contain each block whose Append
+// check reads the whole chain. The chain must have no gap, contain each block whose Append
 // succeeded, and accept more blocks.
 func (g *contest) check(ctx context.Context, t *testing.T, c *contestant) {
 	t.Helper()
@@ -238,10 +242,11 @@ func (g *contest) check(ctx context.Context, t *testing.T, c *contestant) {
 		}
 		for _, b := range page {
 			if n++; uint64(b.SeqNo) != n {
-				t.Fatalf("block %d is in place %d", b.SeqNo, n)
+				t.Fatalf("got block number %d after block number %d, want no gap", b.SeqNo, n-1)
 			}
 			if acknowledged, known := g.stored[n]; known && acknowledged != b {
-				t.Fatalf("block %d: got mark %d, want %d, which was acknowledged", n, b.Hash[0], acknowledged.Hash[0])
+				t.Fatalf("stored block %d: got mark %d, want mark %d of the acknowledged block", n, b.Hash[0],
+					acknowledged.Hash[0])
 			}
 			delete(g.stored, n)
 		}
@@ -254,6 +259,6 @@ func (g *contest) check(ctx context.Context, t *testing.T, c *contestant) {
 		t.Errorf("%d acknowledged blocks are not stored", len(g.stored))
 	}
 	if err := c.w.Append(ctx, c.blocks(n+1, 20)...); err != nil {
-		t.Errorf("the stream accepts no more blocks: %v", err)
+		t.Errorf("Append after the contest: got error %v, want none", err)
 	}
 }
