@@ -56,8 +56,8 @@ type maker struct {
 	prevs  *cell.Dictionary // the masterchain blocks before the next one
 	key    uint32           // seq_no of the newest key block
 	signer validators
-	// simplex is the seq_no of the first masterchain block that Simplex votes sign, or 0 if
-	// there is none.
+	// simplex is the seq_no of the first masterchain block that is signed by Simplex votes, or 0
+	// if there is none.
 	simplex uint32
 	seen    map[chaingql.Address]*big.Int // balances after the newest block of each shard
 }
@@ -90,7 +90,7 @@ func (m *maker) round(seqNo uint32) {
 	m.balances[seqNo] = maps.Clone(m.seen)
 }
 
-// split generates the first block of both halves of a shard.
+// split replaces a shard with its two halves and generates the first block of each half.
 func (m *maker) split(shard uint64, seqNo, at uint32, balances map[chaingql.Address]*big.Int) {
 	parent := m.shards[shard]
 	delete(m.shards, shard)
@@ -100,7 +100,8 @@ func (m *maker) split(shard uint64, seqNo, at uint32, balances map[chaingql.Addr
 	}
 }
 
-// merge generates the first block of a shard that consists of two halves.
+// merge replaces the two halves of a shard with the shard and generates the first block of the
+// shard.
 func (m *maker) merge(shard uint64, seqNo, at uint32, balances map[chaingql.Address]*big.Int) {
 	half := (shard & -shard) / 2
 	left, right := m.shards[shard-half], m.shards[shard+half]
