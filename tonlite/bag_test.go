@@ -127,7 +127,7 @@ func TestBagFieldsAreCheckedAtTheirBounds(t *testing.T) {
 			"\x00\x00\x00\x00" + "\x01\x00\x00\x00\x00\x01" + "\x00\x00"), nil},
 	} {
 		if _, err := scanBag(row.data, 3); !errors.Is(err, row.want) {
-			t.Errorf("%s: got error %v, want %v", row.name, err, row.want)
+			t.Errorf("bag with %s: got error %v, want %v", row.name, err, row.want)
 		}
 	}
 }

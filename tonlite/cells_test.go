@@ -76,7 +76,7 @@ func TestExpansionOfSharedCellsIsLimited(t *testing.T) {
 func TestBagWithTooManyCellsIsRejected(t *testing.T) {
 	for n, want := range map[int]error{maxTreeCells: nil, maxTreeCells + 1: errCells} {
 		if _, err := parseCells(widestBag(n, 0), 1, maxTreeCells); !errors.Is(err, want) {
-			t.Errorf("%d cells: got error %v, want %v", n, err, want)
+			t.Errorf("bag with %d cells: got error %v, want %v", n, err, want)
 		}
 	}
 }

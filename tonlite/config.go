@@ -34,11 +34,11 @@ var errURL = errors.New("tonlite: read the configuration: the URL is malformed")
 var errInsecure = errors.New("tonlite: read the configuration: only https:// is safe, " +
 	"because the configuration contains the trusted block")
 
-// ReadConfig reads a network's global.config.json. If from begins with https://, ReadConfig
-// downloads the configuration from that URL within 30 seconds. Otherwise from is the path of a
-// file. The configuration contains the block from which all others are proven, so ReadConfig
-// returns an error for http:// URLs and for redirects to them. The configuration of TON's mainnet
-// is at https://ton.org/global.config.json.
+// ReadConfig reads a network's global.config.json. The argument from is the path of a file or a
+// URL that begins with https://. ReadConfig downloads a URL within 30 seconds. The configuration
+// contains the block from which all others are proven, so ReadConfig returns an error for http://
+// URLs and for redirects to them. The configuration of TON's mainnet is at
+// https://ton.org/global.config.json.
 func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	if strings.HasPrefix(strings.ToLower(from), "http://") {
 		return nil, errInsecure

@@ -51,7 +51,7 @@ func TestReadsContinueWhenOneServerFails(t *testing.T) {
 			i := 0
 			for block, err := range b.Follow(ctx, "") {
 				if err != nil {
-					t.Fatalf("after %d blocks: %v", i, err)
+					t.Fatalf("Follow after %d blocks: got error %v", i, err)
 				}
 				if block != facts[i] {
 					t.Fatalf("block %d: got %+v, want %+v", i, block, facts[i])

@@ -216,9 +216,9 @@ func (l *followConn) use(ctx context.Context, place int) error {
 	return fmt.Errorf("lite server %s: %w", s.addr, err)
 }
 
-// switchServer connects to the next server that works. If there is none, switchServer returns
-// why, the reason for the switch. However, if that reason is errNoNewBlock, switchServer keeps
-// the current server and returns nil.
+// switchServer connects to the next server that works. The argument why is the error that caused
+// the switch. If no other server works, switchServer returns this error. However, if the error is
+// errNoNewBlock, switchServer keeps the current server and returns nil.
 func (l *followConn) switchServer(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -66,9 +66,8 @@ func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
 	return err == nil, err
 }
 
-// checkHistory returns an error if the step of the masterchain block from cannot be computed
-// because no server has the block before it. A step consists of a masterchain block and the shard
-// blocks that are new in it.
+// checkHistory returns an error if no server has the masterchain block before the one with the
+// seq_no from. That block is needed to know which shard blocks are new in the next one.
 func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
 	there, err := b.has(ctx, max(1, from-1))
 	if err == nil && !there {
@@ -77,8 +76,9 @@ func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
 	return err
 }
 
-// missingError returns ErrCursorTooOld if the masterchain block from is older than the oldest
-// block that can be read. Otherwise it returns missing.
+// missingError returns the error for a read that failed with missing and began at the seq_no
+// from. It returns ErrCursorTooOld if from is lower than that of the oldest readable masterchain
+// block. Otherwise it returns missing.
 func (b *Backend) missingError(ctx context.Context, from uint32, missing error) error {
 	bottom, err := b.oldestStep(ctx)
 	switch {

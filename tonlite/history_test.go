@@ -92,7 +92,7 @@ func TestFirstPageHasNoGapWhileBlocksAreDeleted(t *testing.T) {
 		}
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 30})
 		if err != nil || len(page) == 0 {
-			t.Fatalf("got %d blocks and error %v", len(page), err)
+			t.Fatalf("first page: got %d blocks and error %v", len(page), err)
 		}
 		same(t, page, chaingql.PageOf(all, chaingql.BlocksQuery{First: 30, After: before(all, page[0].Cursor)}))
 	}
@@ -195,7 +195,7 @@ func TestRepeatedReadsUseTheCache(t *testing.T) {
 	}
 	again := s.Asked()
 	if again["getBlock"] != 0 || again["getBlockHeader"] != 0 {
-		t.Errorf("reading the same blocks again needed the queries %v", again)
+		t.Errorf("reading the same blocks again needed the queries %v, want none for blocks", again)
 	}
 	masters := int32(-1)
 	cold := open(t, s.Config(), nil)
@@ -203,7 +203,7 @@ func TestRepeatedReadsUseTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked := s.Asked(); asked["getBlockHeader"] != 0 || asked["getBlock"] > 20 {
-		t.Errorf("a page of the masterchain needed the queries %v", asked)
+		t.Errorf("a page of the masterchain needed the queries %v, want none for shard blocks", asked)
 	}
 }
 

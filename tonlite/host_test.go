@@ -82,7 +82,7 @@ func subscribe(
 				}
 				return payload.Data.Blocks.ChainOrder, nil
 			default:
-				return "", fmt.Errorf("%s: %s", m.Type, m.Payload)
+				return "", fmt.Errorf("got message %s with payload %s", m.Type, m.Payload)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func TestSubscriptionSurvivesServerRestart(t *testing.T) {
 	for i, want := range chain.Blocks() {
 		got, err := next()
 		if err != nil {
-			t.Fatalf("after %d blocks: %v", i, err)
+			t.Fatalf("subscription after %d blocks: got error %v", i, err)
 		}
 		if got != want.Cursor {
 			t.Fatalf("block %d: got %q, want %q", i, got, want.Cursor)

@@ -110,7 +110,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 			}
 			// Instead of a forged old block, the right one is read by its id, which a proven block contains.
 			if err == nil && row.lie != liteservertest.FalseHistory && row.lie != liteservertest.FalsePast {
-				t.Error("got no error")
+				t.Error("got no error for a false response")
 			}
 			if errors.Is(err, chaingql.ErrNotFound) || errors.Is(err, chaingql.ErrCursorTooOld) ||
 				errors.Is(err, chaingql.ErrBadCursor) {

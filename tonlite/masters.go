@@ -152,10 +152,10 @@ func (b *Backend) acceptUnproven(ctx context.Context, id, known lite.BlockID) er
 	return nil
 }
 
-// chain returns the masterchain blocks with a seq_no in [from, to]. The block to must not be
-// newer than the head. chain requires a proof of that block, and each other block must be the
-// predecessor that the block after it names. If a server returns another block for a seq_no,
-// chain reads the right one by its id.
+// chain returns the masterchain blocks with a seq_no in [from, to], where to must be at most that
+// of the head. chain requires a proof of the last block. Each other block must be the predecessor
+// that the block after it names. If a server returns another block for a seq_no, chain reads the
+// right one by its id.
 func (b *Backend) chain(ctx context.Context, from, to uint32) ([]*master, error) {
 	blocks, err := b.readLinked(ctx, from, to, nil)
 	if err == nil {
@@ -171,7 +171,7 @@ func (b *Backend) cacheMasters(blocks []*master) {
 }
 
 // readLinked is like chain, but does not cache the blocks. If last is not nil, it is the id of
-// the block to.
+// the last block.
 func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.BlockID) ([]*master, error) {
 	blocks := make([]*master, to-from+1)
 	err := parallel(ctx, len(blocks), func(ctx context.Context, i int) (err error) {

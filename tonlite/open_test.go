@@ -145,7 +145,7 @@ func TestReadConfigReadsFileOrURLAndHidesSecrets(t *testing.T) {
 		_, err := tonlite.ReadConfig(t.Context(), from)
 		if err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") ||
 			strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: got error %v, want one with the prefix and without the secret", from, err)
+			t.Errorf("%s: got error %v, want one with the usual prefix and without the secret", from, err)
 		}
 	}
 }

@@ -245,7 +245,7 @@ func TestConcurrentSearchesAreLimited(t *testing.T) {
 	}
 	for range 4 {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many concurrent searches") {
-			t.Errorf("search above the limit: got error %v, want that there are too many", err)
+			t.Errorf("search above the limit: got error %v, want one about too many searches", err)
 		}
 	}
 	cancel()

@@ -42,12 +42,12 @@ func TestRecordedProofsAreValid(t *testing.T) {
 			}
 			roots, err := parseCells(body, 1, maxTreeCells)
 			if err != nil {
-				t.Fatalf("%s: %v", title, err)
+				t.Fatalf("recorded proof %s: got error %v", title, err)
 			}
 			id, root := recordedProof(t, title, roots[0])
 			h, err := parseHeader(root, id)
 			if err != nil {
-				t.Fatalf("%s: %v", title, err)
+				t.Fatalf("recorded proof %s: got error %v", title, err)
 			}
 			if strings.HasPrefix(title, "prooflink_") {
 				links++
@@ -58,25 +58,25 @@ func TestRecordedProofsAreValid(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := setHash(validators, h.session); got != h.set {
-				t.Fatalf("%s: got validator set hash %08x, want %08x as in the block", title, got, h.set)
+				t.Fatalf("recorded proof %s: got validator set hash %08x, want %08x as in the block", title, got, h.set)
 			}
 			l := lite.Link{To: id, Signatures: recordedSignatures(t, roots[0])}
 			if err := checkSignatures(l, validators); err != nil {
-				t.Errorf("%s: %v", title, err)
+				t.Errorf("recorded proof %s: got error %v", title, err)
 			}
 			few := l
 			few.Signatures = l.Signatures[:2]
 			if err := checkSignatures(few, validators); err == nil {
-				t.Errorf("%s: accepted with two signatures", title)
+				t.Errorf("recorded proof %s was accepted with two signatures", title)
 			}
 			few.Signatures = append(l.Signatures[:len(l.Signatures)-1:len(l.Signatures)-1], l.Signatures[0])
 			if err := checkSignatures(few, validators); err == nil {
-				t.Errorf("%s: accepted with a repeated signature", title)
+				t.Errorf("recorded proof %s was accepted with a repeated signature", title)
 			}
 			other := l
 			other.To.File[0]++
 			if err := checkSignatures(other, validators); err == nil {
-				t.Errorf("%s: the signatures were accepted for another block", title)
+				t.Errorf("recorded proof %s: the signatures were accepted for another block", title)
 			}
 			signedBlocks++
 		}
@@ -189,11 +189,11 @@ func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, r
 	id.Workchain, id.Shard = int32(in.readUint(32)), in.readUint(64)|1<<(63-prefix)
 	id.SeqNo, id.Root, id.File = uint32(in.readUint(32)), in.readHash(), in.readHash()
 	if in.err != nil {
-		t.Fatalf("%s: %v", title, in.err)
+		t.Fatalf("recorded proof %s: got error %v", title, in.err)
 	}
 	root, err := unwrapProof(c.MustPeekRef(0), id.Root)
 	if err != nil {
-		t.Fatalf("%s: %v", title, err)
+		t.Fatalf("recorded proof %s: got error %v", title, err)
 	}
 	return id, root
 }

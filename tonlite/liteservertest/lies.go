@@ -120,7 +120,7 @@ func (l Lie) block(c *Chain, a lite.BlockData) []byte {
 	case FalseBytes:
 		data := append([]byte(nil), a.Data...)
 		data[len(data)/2] ^= 1
-		data = data[:len(data)-4] // replaces the checksum with a matching one
+		data = data[:len(data)-4] // the checksum, which is replaced with a matching one
 		return binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 	case FalseBlock:
 		return c.other(a.ID).data
@@ -287,7 +287,7 @@ func proofBelowPruned(c, other *cell.Cell) *cell.Cell {
 	})
 }
 
-// withRef returns a copy of c whose reference i is below.
+// withRef returns a copy of c in which reference i points to another cell, below.
 func withRef(c *cell.Cell, i int, below *cell.Cell) *cell.Cell {
 	raw := c.ToRawUnsafe()
 	raw.Refs = append([]*cell.Cell(nil), raw.Refs...)

@@ -95,7 +95,7 @@ func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
 	extra := sk.ProofRef(3)
 	at := 0
 	if custom := state.MustPeekRef(3); custom.RefsNum() == 3 {
-		at = 1 // after the shards
+		at = 1 // reference 0 is the shards
 	}
 	extra.ProofRef(at) // the configuration
 	info := extra.ProofRef(at + 1)

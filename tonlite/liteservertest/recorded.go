@@ -14,8 +14,8 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// genesisRoot and genesisFile are the hashes of the zero state of TON's mainnet, from which all
-// recordings are.
+// genesisRoot and genesisFile are the hashes of the zero state of TON's mainnet. All recordings
+// are from that network.
 const genesisRoot, genesisFile = "17a3a92992aabea785a7a090985a265cd31f323d849da51239737e321fb05569",
 	"5e994fcf4d425c0a6ce6a792594b7173205f740a39cd56f537defd28b48a0f6e"
 

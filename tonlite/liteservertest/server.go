@@ -143,7 +143,7 @@ func (s *Server) Advance(seqNo uint32) {
 	s.grown = make(chan struct{})
 }
 
-// Forget deletes the masterchain blocks whose seq_no is lower than below.
+// Forget deletes all masterchain blocks with a lower seq_no than the given one.
 func (s *Server) Forget(below uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
