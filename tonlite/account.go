@@ -10,7 +10,8 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// stateHash returns the hash of the state after a block, from the block.
+// stateHash returns the hash of the state after a block. It reads the hash from the block's
+// Merkle update.
 func stateHash(block *cell.Cell) (h [32]byte, err error) {
 	update, err := block.PeekRef(2)
 	if err != nil {
@@ -23,8 +24,9 @@ func stateHash(block *cell.Cell) (h [32]byte, err error) {
 	return h, nil
 }
 
-// verifyBalance reads an account's balance from the proofs of a response: one of the
-// block, one of the state after it. ErrNotFound is proven, too.
+// verifyBalance verifies a response about an account and returns the account's balance. The
+// response must contain a proof of the block and a proof of the state after the block.
+// verifyBalance returns ErrNotFound only if these proofs show that the account does not exist.
 func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byte) (*big.Int, error) {
 	proofs, err := parseCells(answer.Proof, 2, maxPathCells)
 	if err != nil {
@@ -47,7 +49,7 @@ func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 		return nil, err
 	}
 	in := cellReader{Slice: s}
-	in.expect(32, 0x9023afe2, "state of a shard")
+	in.expect(32, 0x9023afe2, "shard_state")
 	if in.err != nil {
 		return nil, in.err
 	}
@@ -73,7 +75,7 @@ func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 	if err != nil {
 		return nil, err
 	}
-	if _, err := leaf.LoadUInt(5); err != nil { // depth of the split
+	if _, err := leaf.LoadUInt(5); err != nil { // split_depth
 		return nil, err
 	}
 	nano, err := leaf.LoadBigCoins()
@@ -81,12 +83,13 @@ func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 		return nil, err
 	}
 	if len(answer.State) == 0 {
-		return nil, errors.New("the account's state is missing")
+		return nil, errors.New("the response lacks the account's state")
 	}
 	return nano, checkState(answer.State, leaf)
 }
 
-// checkState checks that the account's state in the response is the proven one.
+// checkState checks that the account state in a response, data, is the proven one. leaf is the
+// account's entry in the proven state of the shard.
 func checkState(data []byte, leaf *cell.Slice) error {
 	if _, err := leaf.LoadDict(32); err != nil { // other currencies
 		return err
@@ -100,7 +103,7 @@ func checkState(data []byte, leaf *cell.Slice) error {
 		return err
 	}
 	if string(given[0].Hash(0)) != string(account.Hash(0)) {
-		return fmt.Errorf("%w: the account's state differs", errProof)
+		return fmt.Errorf("%w: the account's state in the response is not the proven one", errProof)
 	}
 	return nil
 }

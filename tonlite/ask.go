@@ -16,33 +16,36 @@ var (
 	errClosed = errors.New("tonlite: the Backend was closed")
 	errAnswer = errors.New("the response does not match the query")
 
-	// errMissing is returned if no reachable server has a block.
+	// errMissing is returned if no reachable server has the requested block.
 	errMissing = errors.New("tonlite: no lite server has the block")
 
-	// errLagging is an errMissing of a server that does not have the newest block yet.
-	errLagging = fmt.Errorf("%w: it lags", errMissing)
+	// errLagging wraps errMissing. It is returned if a server does not have the newest known
+	// block yet.
+	errLagging = fmt.Errorf("%w yet: the server lags behind", errMissing)
 )
 
-// servers are the servers of the configuration. The preferred one is queried first, and
-// then the others if it fails, sends false data, or does not have the block.
+// servers contains the lite servers in the configuration. A query goes to the preferred server
+// first. If that server fails, sends an invalid response, or does not have the block, the query
+// goes to the next server.
 type servers struct {
 	all       []*server
 	preferred atomic.Uint32 // index of the preferred server
 	opts      Options
 	ctx       context.Context // canceled by close
 	cancel    context.CancelFunc
-	group     sync.WaitGroup // attempts to connect
+	group     sync.WaitGroup // attempts to connect that are in progress
 
 	queryGate gate // queries in flight
 	parseGate gate // responses being parsed
 }
 
-// maxQueries is the maximum number of queries in flight for each use, including those of
-// less urgent uses. Public servers throttle clients with more than 32.
+// maxQueries contains, for each use, the maximum number of queries in flight. Queries of less
+// urgent uses count too. The largest number is 32 because public servers throttle clients that
+// have more queries in flight.
 var maxQueries = [uses]int{forFollow: 32, forBalance: 28, forPage: 20, forSearch: 12}
 
 func newServers(n network, opts Options) *servers {
-	parsers := max(2, runtime.GOMAXPROCS(0)) // pages leave one to other uses
+	parsers := max(2, runtime.GOMAXPROCS(0)) // pages and searches leave one to more urgent uses
 	set := &servers{opts: opts, queryGate: newGate(maxQueries)}
 	set.parseGate = newGate([uses]int{
 		forFollow: parsers, forBalance: parsers, forPage: parsers - 1, forSearch: parsers - 1,
@@ -56,7 +59,7 @@ func newServers(n network, opts Options) *servers {
 
 func (set *servers) close() {
 	set.cancel()
-	set.closeConnections() // attempts to connect that began before this may still finish
+	set.closeConnections() // attempts to connect that are in progress may still succeed
 	set.group.Wait()
 	set.closeConnections()
 }
@@ -67,11 +70,12 @@ func (set *servers) closeConnections() {
 	}
 }
 
-// connectGrace is the time for further servers to connect after the first one.
+// connectGrace is how long connectAll waits for more servers after the first one has connected.
 const connectGrace = 250 * time.Millisecond
 
-// connectAll connects to all servers. It returns after one succeeded, or all failed. Of
-// the servers that connect within connectGrace, the one with the newest head is preferred.
+// connectAll connects to all servers concurrently. After the first success it waits at most
+// connectGrace for more servers. Of the servers that have connected by then, it prefers the one
+// with the newest head. It returns an error only if it could not connect to any server.
 func (set *servers) connectAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, set.opts.Timeout+time.Second) // each attempt has its own deadline
 	defer cancel()
@@ -119,16 +123,17 @@ func (set *servers) connectAll(ctx context.Context) error {
 	return failed
 }
 
-// ask sends a query to one server after the other until a response passes check. It
-// returns errMissing if no server has the block. A server that fails now may have it, but
-// only counts if it succeeded recently.
+// ask sends a query to one server after another until a response passes check. If no server has
+// the requested block, ask returns errMissing. However, a server that fails at the moment might
+// have the block. Therefore, if any failing server succeeded recently, ask returns the errors of
+// the failing servers instead.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
 	if set.ctx.Err() != nil {
 		return errClosed
 	}
 	var missing, failed error
-	hope := false    // a server that fails now may have the block
-	lagging := false // a server lags lagging the known head
+	hope := false    // whether a failing server that succeeded recently may have the block
+	lagging := false // whether a server lags behind the known head
 	first := int(set.preferred.Load())
 	for i := range set.all {
 		place := (first + i) % len(set.all)
@@ -156,10 +161,12 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 	return fmt.Errorf("tonlite: %w", failed)
 }
 
-// askOne sends a query to one server, with its own deadline.
+// askOne sends q to server s, with a deadline of its own, and calls check with the response. It
+// returns an error if s fails, does not have the block, or is not used for a while because of an
+// earlier failure.
 func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check func(lite.Message) error) error {
 	if wait, cause := s.backoffLeft(); wait > 0 {
-		return fmt.Errorf("not used for %v: %w", wait.Round(time.Millisecond), cause)
+		return fmt.Errorf("not used for %v after a failure: %w", wait.Round(time.Millisecond), cause)
 	}
 	client, err := set.connect(ctx, s)
 	if err == nil {
@@ -195,13 +202,13 @@ func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check
 	return err
 }
 
-// timeout returns the limit of one query or one attempt to connect. If there are several
-// servers, it is at most half of the time that the call has left. Otherwise a hung server
+// timeout returns the time limit of one query or one attempt to connect. If there are several
+// servers, the limit is at most half of the time that the call has left. Otherwise a hung server
 // would use up the whole time of each call and would never count as failed.
 func (set *servers) timeout(ctx context.Context) time.Duration {
 	limit := set.opts.Timeout
 	if deadline, found := ctx.Deadline(); found && len(set.all) > 1 {
-		if half := time.Until(deadline) / 2; half > limit/3 { // with less time, a slow server is not at fault
+		if half := time.Until(deadline) / 2; half > limit/3 { // if less is left, a timeout is not the server's fault
 			limit = min(limit, half)
 		}
 	}
@@ -214,8 +221,8 @@ func (set *servers) connect(ctx context.Context, s *server) (*lite.Client, error
 	return s.connect(ctx, set.ctx, &set.group)
 }
 
-// query waits for its turn and then sends a query. The deadline begins after the wait, for
-// which the server is not responsible.
+// query waits for a slot in queryGate and then sends q. The deadline of the query starts after
+// this wait, because the server is not responsible for it.
 func (set *servers) query(ctx context.Context, s *server, client *lite.Client, q lite.Message) (lite.Message, error) {
 	leave, err := set.queryGate.acquire(ctx)
 	if err != nil {
@@ -232,8 +239,9 @@ func (set *servers) query(ctx context.Context, s *server, client *lite.Client, q
 	return answer, err
 }
 
-// parse runs read, which parses a response. It limits concurrent calls to the number of
-// processors, but at least two: each may take tens of megabytes.
+// parse calls read, which parses a response. Each call may need tens of megabytes of memory.
+// Therefore the number of concurrent calls is at most the number of processors, or two if there
+// is only one processor.
 func (set *servers) parse(ctx context.Context, read func() error) error {
 	leave, err := set.parseGate.acquire(ctx)
 	if err != nil {
@@ -243,7 +251,7 @@ func (set *servers) parse(ctx context.Context, read func() error) error {
 	return read()
 }
 
-// joinErrors joins errors in one line.
+// joinErrors returns an error whose text contains both errors in one line. some may be nil.
 func joinErrors(some, more error) error {
 	if some == nil {
 		return more
@@ -253,5 +261,5 @@ func joinErrors(some, more error) error {
 
 func (set *servers) backOff(s *server, err error) {
 	s.failed(err)
-	set.opts.Logger.Warn("lite server not used for a while", "server", s.addr, "error", err)
+	set.opts.Logger.Warn("lite server failed and is not used for a while", "server", s.addr, "error", err)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// A Backend serves a TON network from its lite servers. [Open] returns one. Its methods
-// may be called concurrently.
+// A Backend reads the blocks and balances of a TON network from lite servers. [Open] returns one.
+// Its methods may be called concurrently.
 type Backend struct {
 	servers *servers
 	prover  *prover
@@ -23,9 +23,9 @@ type Backend struct {
 	pages, searches, newestPages semaphore
 
 	mu        sync.Mutex
-	head      lite.BlockID // the newest proven masterchain block
-	following int          // number of Follows that wait for the next one at a server
-	oldest    uint32       // the oldest masterchain block that a server had, or 0
+	head      lite.BlockID // the newest accepted masterchain block
+	following int          // number of Follow calls that keep head up to date
+	oldest    uint32       // seq_no of the oldest masterchain block found on a server, or 0 if unknown
 
 	close sync.Once
 }
@@ -35,19 +35,18 @@ var (
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
 )
 
-var errNoTrust = errors.New("tonlite: the configuration has no init_block after the zero state to prove blocks from: " +
-	"add a key block of the masterchain that you trust, or set Options.Unproven to accept blocks without proof")
+var errNoTrust = errors.New("tonlite: blocks cannot be proven because the configuration's init_block is missing or " +
+	"is the zero state: set it to a key block that you trust, or set Options.Unproven to accept blocks without proof")
 
-// Open connects to the lite servers in a network's global.config.json (see [ReadConfig])
-// and proves the newest masterchain block, unless Options.Unproven is set. One working
-// server is enough; others are tried if necessary. Open returns a one-line error if the
-// configuration, a key, the network or the proof is wrong.
+// Open connects to the lite servers in a network's global.config.json (see [ReadConfig]). Unless
+// Options.Unproven is set, it proves the newest masterchain block. One working server is enough.
+// Open returns an error of one line if the configuration is malformed, a server key is wrong, the
+// servers belong to another network, or the proof is invalid.
 //
-// The proof goes through every key block since init_block. There are a few per day, and
-// each response covers about a dozen, so Open takes longer the older the configuration
-// is. A malicious server can delay each response by Options.Timeout: pass a context with
-// a deadline. The context applies to Open only. Call Close when the Backend is no longer
-// used.
+// The proof goes through every key block since init_block. There are a few key blocks per day,
+// and one response covers about a dozen of them, so Open takes longer if init_block is older. A
+// malicious server can delay each response by Options.Timeout. Therefore pass a context with a
+// deadline. The context applies to Open only. Call Close when you no longer need the Backend.
 func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	o := opts.withDefaults()
 	n, err := parseConfig(config)
@@ -70,26 +69,27 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	b.prover = &prover{servers: b.servers, initBlock: n.trusted, key: n.trusted}
 	if err := b.servers.connectAll(ctx); err != nil {
 		b.Close()
-		return nil, fmt.Errorf("tonlite: no lite server of the configuration works: %w", err)
+		return nil, fmt.Errorf("tonlite: no lite server in the configuration works: %w", err)
 	}
 	if _, err := b.currentHead(ctx); err != nil {
 		b.Close()
-		return nil, fmt.Errorf("tonlite: the newest masterchain block: %w", err)
+		return nil, fmt.Errorf("tonlite: read and prove the newest masterchain block: %w", err)
 	}
 	return b, nil
 }
 
-// Close ends every Follow and every running call, and closes all connections. Shut down
-// the Handler first. A second Close does nothing.
+// Close ends all calls in progress, including Follow, and closes all connections. Shut down the
+// Handler before you call Close. Calling Close again has no effect.
 func (b *Backend) Close() {
 	b.close.Do(func() {
 		b.servers.close()
 	})
 }
 
-// Balance returns an account's proven balance after the newest masterchain block. For an
-// account of a workchain, that is the balance after the newest block of its shard that the
-// masterchain block commits to.
+// Balance returns the proven balance of an account as of the newest masterchain block. For an
+// account outside the masterchain, this is the balance after the newest block of the account's
+// shard to which that masterchain block commits. If the account does not exist, Balance returns
+// [chaingql.ErrNotFound].
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
 	head, err := b.currentHead(ctx)
@@ -99,8 +99,8 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 	return b.balance(ctx, head, addr)
 }
 
-// Balances returns the balances of several accounts after the same masterchain block. It
-// queries up to 8 concurrently.
+// Balances returns the balances of several accounts as of the same masterchain block. The balance
+// of an account that does not exist is nil. Balances reads up to 8 accounts concurrently.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
 	head, err := b.currentHead(ctx)

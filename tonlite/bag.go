@@ -7,23 +7,23 @@ import (
 	"math/bits"
 )
 
-// The maximum number of cells of a response, by its contents. A limit in bytes is not
-// sufficient: a cell of two bytes takes about 400 in memory.
+// The maximum number of cells in a response, by what the response contains. A limit in bytes
+// is not sufficient, because a cell of two bytes needs about 400 bytes of memory.
 const (
-	// maxPathCells applies to a proof of one header, account or earlier block. The path
-	// in a dictionary has at most 256 forks, each with a pruned branch.
+	// maxPathCells applies to a proof of one header, one account or one earlier block. A
+	// path in a dictionary has at most 256 forks, and each fork has a pruned branch.
 	maxPathCells = 1 << 11
-	// maxConfigCells applies to a proof of the validators of a key block, of which there
-	// may be a few hundred.
+	// maxConfigCells applies to a proof of the validators in a key block. There may be a
+	// few hundred validators.
 	maxConfigCells = 1 << 14
-	// maxTreeCells applies to a whole block or account. It is the network's limit for the
-	// state of an account.
+	// maxTreeCells applies to a whole block or a whole account. It equals the network's
+	// limit for the state of an account.
 	maxTreeCells = 1 << 16
 )
 
 var bagMagic = []byte{0xb5, 0xee, 0x9c, 0x72}
 
-// The types of special cells, in the first byte of their data.
+// The types of special cells. The first byte of a special cell's data is its type.
 const (
 	prunedCell       = 1
 	libraryCell      = 2
@@ -31,22 +31,23 @@ const (
 	merkleUpdateCell = 4
 )
 
-// A bagOfCells is a serialized bag of cells, before the library parses it.
+// A bagOfCells is a serialized bag of cells, TON's encoding of cell trees, that tonutils-go has
+// not parsed yet.
 type bagOfCells struct {
-	size   int // bytes of a reference
+	size   int // bytes per reference
 	count  int
 	cells  []byte
 	starts []uint32 // offset of each cell
-	masks  []byte   // level mask of each cell, computed from the cells below
+	masks  []byte   // level mask of each cell, computed from the cells that it refers to
 }
 
-// scanBag checks a bag before the library parses it, and returns its number of cells. It
-// makes one pass, without hashing, with five bytes of memory per cell.
+// scanBag checks a bag of cells before tonutils-go parses it, and returns the number of cells in
+// it. It makes one pass, computes no hashes, and needs five bytes of memory per cell.
 //
-// The library allocates memory for each announced cell and hashes a cell once for each
-// level that it claims to have, up to four times. Therefore a bag may have at most limit
-// cells, a cell's level must be that of the pruned branches below it, and no two cells may
-// share bytes.
+// tonutils-go allocates memory for each cell that the header announces. It hashes a cell once for
+// each level that the cell claims to have, up to four times. scanBag therefore returns an error
+// if the bag has more than limit cells, if a cell claims a level that does not follow from the
+// pruned branches below it, or if two cells share bytes.
 func scanBag(data []byte, limit int) (cells int, err error) {
 	b, err := openBag(data, limit)
 	if err != nil {
@@ -60,7 +61,7 @@ func scanBag(data []byte, limit int) (cells int, err error) {
 	return b.count, nil
 }
 
-// openBag parses the header of a bag and finds its cells.
+// openBag parses the header of a bag of cells and finds where each cell begins.
 func openBag(data []byte, limit int) (b *bagOfCells, err error) {
 	if len(data) < 10 || !bytes.Equal(data[:4], bagMagic) {
 		return nil, errCells
@@ -80,7 +81,7 @@ func openBag(data []byte, limit int) (b *bagOfCells, err error) {
 	_ = next(size) // absent
 	length := next(offset)
 	if count > uint64(limit) {
-		return nil, fmt.Errorf("%w: it has %d cells, more than %d", errCells, count, limit)
+		return nil, fmt.Errorf("%w: it has %d cells, but the limit is %d", errCells, count, limit)
 	}
 	if count < 1 || roots > count || length > uint64(len(data)) || 2*count > length {
 		return nil, errCells
@@ -113,7 +114,7 @@ func openBag(data []byte, limit int) (b *bagOfCells, err error) {
 			claimed /= 2 // the lowest bit is a hint for caches
 		}
 		if claimed != uint64(cell) {
-			return nil, fmt.Errorf("%w: its index is wrong", errCells)
+			return nil, fmt.Errorf("%w: its index contains a wrong offset", errCells)
 		}
 	}
 	if cell != len(b.cells) {
@@ -122,7 +123,8 @@ func openBag(data []byte, limit int) (b *bagOfCells, err error) {
 	return b, nil
 }
 
-// cellSize returns the size of the first cell in bytes.
+// cellSize returns the size in bytes of the first cell in cells. size is the number of bytes per
+// reference.
 func cellSize(cells []byte, size int) (int, error) {
 	if len(cells) < 2 {
 		return 0, errCells
@@ -134,15 +136,17 @@ func cellSize(cells []byte, size int) (int, error) {
 	return n, nil
 }
 
-// hashBytes returns the size of the hashes and depths stored in a cell.
+// hashBytes returns the number of bytes that the hashes and depths stored in a cell occupy.
+// descriptor is the first byte of the cell.
 func hashBytes(descriptor byte) int {
 	if descriptor&16 == 0 {
 		return 0
 	}
-	return (bits.Len8(descriptor>>5) + 1) * (32 + 2) // as the library parses them
+	return (bits.Len8(descriptor>>5) + 1) * (32 + 2) // as tonutils-go parses them
 }
 
-// checkLevel computes the level mask of a cell and compares it with the claimed one.
+// checkLevel computes the level mask of cell i from the cells that it refers to, and compares the
+// result with the mask that cell i claims.
 func (b *bagOfCells) checkLevel(i int) error {
 	cell := b.cells[b.starts[i]:]
 	descriptor, length := cell[0], (int(cell[1])+1)/2
@@ -170,7 +174,7 @@ func (b *bagOfCells) checkLevel(i int) error {
 		case data[0] == merkleProofCell, data[0] == merkleUpdateCell:
 			mask = below >> 1
 		default:
-			return fmt.Errorf("%w: a special cell of unknown type", errCells)
+			return fmt.Errorf("%w: a special cell has an unknown type", errCells)
 		}
 	}
 	if mask != descriptor>>5 {

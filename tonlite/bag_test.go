@@ -11,8 +11,8 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// widestBag returns a bag of count cells of two bytes, each with up to four references. The bits of
-// claim from 32 on claim a level.
+// widestBag returns a bag with count cells. Each cell has two bytes, no data, and up to four
+// references. The three highest bits of claim are the level mask that each cell claims.
 func widestBag(count int, claim byte) []byte {
 	data := append([]byte{}, 0xb5, 0xee, 0x9c, 0x72, 3, 4)
 	for _, field := range []int{count, 1, 0} { // cells, roots, absent
@@ -30,8 +30,8 @@ func widestBag(count int, claim byte) []byte {
 	return data
 }
 
-// TestTooManyCellsAreRejectedWithoutAllocation sends as many cells as fit in half a megabyte, as each
-// kind of response.
+// TestTooManyCellsAreRejectedWithoutAllocation parses a bag with as many cells as fit in half a
+// megabyte, as the content of each kind of response.
 func TestTooManyCellsAreRejectedWithoutAllocation(t *testing.T) {
 	id := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: 7}
 	header := func(data []byte) error { _, err := openProof(data, [32]byte{}, maxPathCells); return err }
@@ -46,28 +46,31 @@ func TestTooManyCellsAreRejectedWithoutAllocation(t *testing.T) {
 			return err
 		}, 1 << 20},
 		{"signatures", func(data []byte) error { return checkForward(lite.Link{Dest: data, Config: data}) }, 1 << 20},
-		{"an earlier block", func(data []byte) error { return checkBack(lite.Link{Block: data, State: data}) }, 1 << 20},
+		{"an earlier block", func(data []byte) error {
+			return checkBack(lite.Link{Block: data, State: data})
+		}, 1 << 20},
 		{"a block", func(data []byte) error {
 			_, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
 			return err
 		}, 1 << 20},
-		{"a block of as many cells as one may have", func(data []byte) error {
+		{"a block with the maximum number of cells", func(data []byte) error {
 			data = widestBag(maxTreeCells, data[22]&^31)
 			_, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
 			return err
 		}, 48 << 20},
 	} {
-		for name, claim := range map[string]byte{"": 0, ", with levels": 7 << 5} {
+		for name, claim := range map[string]byte{"": 0, ", with claimed levels": 7 << 5} {
 			data := widestBag(100_000, claim)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			err := row.read(data)
 			runtime.ReadMemStats(&after)
 			if err == nil {
-				t.Errorf("%s%s: got no error", row.name, name)
+				t.Errorf("%s%s with too many cells: got no error", row.name, name)
 			}
 			if got := after.TotalAlloc - before.TotalAlloc; got > row.most {
-				t.Errorf("%s%s: parsing %d bytes allocated %d bytes, want at most %d", row.name, name, len(data), got, row.most)
+				t.Errorf("%s%s: parsing %d bytes allocated %d bytes, want at most %d",
+					row.name, name, len(data), got, row.most)
 			}
 		}
 	}
@@ -75,38 +78,39 @@ func TestTooManyCellsAreRejectedWithoutAllocation(t *testing.T) {
 
 func TestLevelWithoutPrunedBranchIsRejected(t *testing.T) {
 	if _, err := scanBag(widestBag(3, 0), 3); err != nil {
-		t.Errorf("valid bag: %v", err)
+		t.Errorf("valid bag: got error %v", err)
 	}
 	for _, claim := range []byte{1 << 5, 2 << 5, 7 << 5} {
 		for _, count := range []int{3, 1} { // one cell: only the root
 			if _, err := scanBag(widestBag(count, claim), 3); !errors.Is(err, errCells) {
-				t.Errorf("a level of %b in each of %d cells: got error %v", claim>>5, count, err)
+				t.Errorf("level mask %03b in each of %d cells: got error %v, want errCells", claim>>5, count, err)
 			}
 		}
 	}
 	if _, err := scanBag(widestBag(4, 0), 3); !errors.Is(err, errCells) {
-		t.Errorf("one cell above the limit: got error %v", err)
+		t.Errorf("one cell above the limit: got error %v, want errCells", err)
 	}
 }
 
-// TestIndexMustFitTheCells uses an index with the same offset for two cells.
-func TestIndexMustFitTheCells(t *testing.T) {
+// TestBagWithWrongIndexIsRejected uses indexes that do not contain the end of each cell.
+func TestBagWithWrongIndexIsRejected(t *testing.T) {
 	bag := func(ends ...byte) []byte {
 		head := []byte{0xb5, 0xee, 0x9c, 0x72, 0x81, 1, 3, 1, 0, 8, 0}
 		return append(append(head, ends...), 2, 0, 1, 2, 0, 0, 0, 0)
 	}
 	if cells, err := parseCells(bag(4, 6, 8), 1, 3); err != nil || len(cells) != 1 {
-		t.Errorf("valid index: %v", err)
+		t.Errorf("valid index: got %d roots and error %v", len(cells), err)
 	}
 	for _, ends := range [][]byte{{4, 4, 8}, {4, 8, 6}, {0, 0, 0}, {4, 6, 255}} {
 		if _, err := parseCells(bag(ends...), 1, 3); !errors.Is(err, errCells) {
-			t.Errorf("index %d: got error %v", ends, err)
+			t.Errorf("index %d: got error %v, want errCells", ends, err)
 		}
 	}
 }
 
-// TestBagIsCheckedAtTheBoundsOfItsFields uses bags whose fields have the maximum, and one more.
-func TestBagIsCheckedAtTheBoundsOfItsFields(t *testing.T) {
+// TestBagFieldsAreCheckedAtTheirBounds uses bags in which one field has its largest or smallest
+// valid value, or is just outside its range.
+func TestBagFieldsAreCheckedAtTheirBounds(t *testing.T) {
 	head := []byte{0xb5, 0xee, 0x9c, 0x72, 1, 1, 2, 1, 0} // two cells, one root
 	for _, row := range []struct {
 		name string
@@ -118,17 +122,18 @@ func TestBagIsCheckedAtTheBoundsOfItsFields(t *testing.T) {
 		{"a reference to its own cell", append(head, 5, 0, 1, 0, 0, 0, 0), errCells},
 		{"a reference past the last cell", append(head, 5, 0, 1, 0, 2, 0, 0), errCells},
 		{"a pruned branch without a level", append(head, 6, 0, 1, 0, 1, 8, 2, 1), errCells},
-		{"references of four bytes, lengths of eight", []byte("\xb5\xee\x9c\x72\x04\x08" +
+		{"references of four bytes and lengths of eight bytes", []byte("\xb5\xee\x9c\x72\x04\x08" +
 			"\x00\x00\x00\x02" + "\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x08" +
 			"\x00\x00\x00\x00" + "\x01\x00\x00\x00\x00\x01" + "\x00\x00"), nil},
 	} {
 		if _, err := scanBag(row.data, 3); !errors.Is(err, row.want) {
-			t.Errorf("%s: got error %v, want %v", row.name, err, row.want)
+			t.Errorf("bag with %s: got error %v, want %v", row.name, err, row.want)
 		}
 	}
 }
 
-// TestConcurrentParsingIsLimited parses many responses concurrently.
+// TestConcurrentParsingIsLimited checks that at most as many responses are parsed concurrently as
+// there are processors.
 func TestConcurrentParsingIsLimited(t *testing.T) {
 	set := newServers(network{}, Options{})
 	t.Cleanup(set.close)
@@ -148,6 +153,6 @@ func TestConcurrentParsingIsLimited(t *testing.T) {
 	}
 	all.Wait()
 	if got := int(most.Load()); got > runtime.GOMAXPROCS(0) {
-		t.Errorf("%d responses were parsed concurrently", got)
+		t.Errorf("%d responses were parsed concurrently, want at most %d", got, runtime.GOMAXPROCS(0))
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/chaingql/chaingql/tonlite"
 )
 
-// spread reports the median and a high percentile of the durations of single calls.
+// spread reports the median and the 99th percentile of the given durations.
 func spread(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkBalance reads masterchain accounts with proofs, from recorded states.
+// BenchmarkBalance reads the balances of recorded masterchain accounts and verifies their proofs.
 func BenchmarkBalance(b *testing.B) {
 	chain, err := states()
 	s := start(b, chain, err)
@@ -37,7 +37,8 @@ func BenchmarkBalance(b *testing.B) {
 	spread(b, took)
 }
 
-// BenchmarkPage reads the last 50 recorded blocks, with all queries and from the cache.
+// BenchmarkPage reads the last 50 recorded blocks, from the server with an empty cache (cold) and
+// from the cache (warm).
 func BenchmarkPage(b *testing.B) {
 	chain, err := packs()
 	s := start(b, chain, err)
@@ -75,7 +76,7 @@ func BenchmarkPage(b *testing.B) {
 	})
 }
 
-// BenchmarkFollow follows all 805 recorded blocks with an empty cache.
+// BenchmarkFollow reads all 805 recorded blocks with Follow and an empty cache.
 func BenchmarkFollow(b *testing.B) {
 	chain, err := packs()
 	s := start(b, chain, err)
@@ -97,8 +98,8 @@ func BenchmarkFollow(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "blocks/s")
 }
 
-// BenchmarkPush measures the time from the arrival of a masterchain block at the server to its yield by
-// Follow, including the shard blocks before it.
+// BenchmarkPush measures the time from the arrival of a masterchain block at the server until
+// Follow yields that block. Follow yields the new shard blocks before it.
 func BenchmarkPush(b *testing.B) {
 	chain, err := packs()
 	s := start(b, chain, err)
@@ -121,7 +122,7 @@ func BenchmarkPush(b *testing.B) {
 			if block.SeqNo == chain.Last() {
 				break
 			}
-			time.AfterFunc(3*time.Millisecond, func() { // Follow waits by then
+			time.AfterFunc(3*time.Millisecond, func() { // by then, Follow waits for the next block
 				begin.Store(time.Now().UnixNano())
 				s.Advance(block.SeqNo + 1)
 			})
@@ -144,7 +145,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory measures the memory of 805 blocks in the cache.
+// BenchmarkMemory measures the memory that 805 cached blocks need.
 func BenchmarkMemory(b *testing.B) {
 	chain, err := packs()
 	s := start(b, chain, err)

@@ -10,23 +10,24 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// maxScanned is the maximum number of masterchain blocks that are searched for one page.
-// It is below DefaultCache, so a repeated search does not query servers again.
+// maxScanned is the maximum number of masterchain blocks that are searched for one page. It is
+// below DefaultCache, so that repeating a search needs no queries to servers.
 const maxScanned = 1000
 
 var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blocks: use a closer cursor, "+
 	"or request fewer blocks", maxScanned)
 
-// Blocks returns a page, as [chaingql.Backend] describes it, within the history of the
-// servers. A page of a workchain that the network does not have is empty.
+// Blocks returns the page of blocks that q selects, as [chaingql.Backend] specifies. It can
+// return only blocks that a server still has. If the network does not have the workchain that q
+// selects, the page is empty.
 //
-// A page costs one query for each masterchain block in its range and one for each shard
-// block, unless they are cached. Pages of the masterchain do not read shard blocks. Blocks
-// returns an error if:
+// Unless the blocks are cached, a page needs up to two queries for each masterchain block in its
+// range and one query for each shard block. A page that selects only the masterchain does not
+// read shard blocks. Blocks returns an error if
 //
 //   - the filter skips more than 1,000 masterchain blocks
-//   - the page needs queries while 16 other pages run and 24 wait
-//   - the page has a filter that skips many blocks, while four such pages run and four wait
+//   - the page must query servers, and 16 other pages already do so and 24 wait
+//   - the filter skips many blocks, and four such pages already query servers and four wait
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -47,8 +48,9 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	return s.lowest(ctx, q, r)
 }
 
-// neverMatches reports whether no block can ever match the filter: the masterchain has one
-// shard, and the newest masterchain block commits to every other workchain.
+// neverMatches reports whether no block of the network can match the filter of q. To decide this,
+// it uses two facts: the masterchain has only one shard, and the newest masterchain block lists
+// all other workchains.
 func (b *Backend) neverMatches(ctx context.Context, q chaingql.BlocksQuery) (bool, error) {
 	switch {
 	case q.Workchain == nil:
@@ -64,12 +66,12 @@ func (b *Backend) neverMatches(ctx context.Context, q chaingql.BlocksQuery) (boo
 	return !slices.ContainsFunc(m[0].tops, func(top lite.BlockID) bool { return top.Workchain == *q.Workchain }), nil
 }
 
-// A masterRange is the masterchain blocks with numbers in [from, to].
+// A masterRange stands for the masterchain blocks with a seq_no in [from, to].
 type masterRange struct{ from, to uint32 }
 
-// masterRange returns the range that can contain a query's blocks. For a query with Last
-// and without After, the range may begin before the servers' history. s is nil for a
-// Follow.
+// masterRange returns the masterchain blocks that q may select, or that commit to shard blocks
+// that q may select. If q has Last but not After, the range may begin before the oldest block
+// that a server has. Follow calls masterRange with a nil s.
 func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pageReader) (r masterRange, err error) {
 	var after, before place
 	if q.After != "" {
@@ -108,7 +110,8 @@ func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pa
 	return r, err
 }
 
-// first returns the first masterchain block whose step can contain a block after p.
+// first returns the seq_no of the first masterchain block that comes after p, or that commits to
+// a shard block after p.
 func (p place) first() uint32 {
 	if p.last && p.master < 1<<32-1 {
 		return p.master + 1
@@ -116,7 +119,7 @@ func (p place) first() uint32 {
 	return p.master
 }
 
-// lowest returns the first blocks of the range.
+// lowest returns the first q.First blocks in r that match q, in ascending order.
 func (s *pageReader) lowest(
 	ctx context.Context, q chaingql.BlocksQuery, r masterRange,
 ) (page []chaingql.Block, err error) {
@@ -129,7 +132,7 @@ func (s *pageReader) lowest(
 		steps, err := s.read(ctx, q, masterRange{from, to}, from-r.from)
 		if errors.Is(err, errMissing) {
 			err = b.missingError(ctx, from, err)
-			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // old blocks were removed meanwhile
+			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // servers deleted old blocks meanwhile
 				s.release()
 				return b.Blocks(ctx, q)
 			}
@@ -153,8 +156,8 @@ func (s *pageReader) lowest(
 	return page, nil
 }
 
-// highest returns the last blocks of the range. It reads backward, at most to the beginning
-// of the history.
+// highest returns the last q.Last blocks in r that match q, in ascending order. It reads backward
+// and stops at the oldest block that a server has.
 func (s *pageReader) highest(
 	ctx context.Context, q chaingql.BlocksQuery, r masterRange,
 ) (page []chaingql.Block, err error) {
@@ -171,7 +174,7 @@ func (s *pageReader) highest(
 			case lost != nil:
 				return nil, lost
 			case bottom <= from:
-				return nil, err // the servers should have it
+				return nil, err // the servers should have the block
 			case q.After != "":
 				return nil, chaingql.ErrCursorTooOld
 			}
@@ -195,11 +198,13 @@ func (s *pageReader) highest(
 	return page, nil
 }
 
-// window returns how many masterchain blocks are read first for a page. Each commits to a
-// few shard blocks.
+// window returns the number of masterchain blocks to read first for a page with the given number
+// of blocks. It is lower than that number, because each masterchain block commits to a few shard
+// blocks.
 func window(blocks int) uint32 { return uint32(min(1+blocks/8, concurrency)) }
 
-// cachedSteps returns the steps of a range and whether all of them are in the cache.
+// cachedSteps returns the cached steps in r and reports whether all steps in r are cached. A step
+// consists of a masterchain block and the shard blocks that are new in it.
 func (b *Backend) cachedSteps(r masterRange) (steps [][]chaingql.Block, all bool) {
 	steps, all = make([][]chaingql.Block, r.to-r.from+1), true
 	for i := range steps {
@@ -210,7 +215,8 @@ func (b *Backend) cachedSteps(r masterRange) (steps [][]chaingql.Block, all bool
 	return steps, all
 }
 
-// readSteps returns the blocks of a range, by step.
+// readSteps returns the steps in r. A step consists of a masterchain block and the shard blocks
+// that are new in it. If q selects only the masterchain, the steps may lack the shard blocks.
 func (b *Backend) readSteps(ctx context.Context, q chaingql.BlocksQuery, r masterRange) ([][]chaingql.Block, error) {
 	steps, ok := b.cachedSteps(r)
 	if ok {

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// A cache keeps the most recently used values, by the seq_no of a masterchain block.
+// A cache keeps the most recently used values. Its keys are the seq_nos of masterchain blocks.
 type cache[V any] struct {
 	size int
 
 	mu     sync.Mutex
 	places map[uint32]*list.Element
-	recent *list.List // of entry[V], the most recently used in front
+	recent *list.List // of entry[V]; the most recently used entry is in front
 }
 
 type entry[V any] struct {

@@ -2,9 +2,9 @@ package tonlite
 
 import "testing"
 
-// TestCacheHoldsWholeSearch reads as many masterchain blocks as one page may, and finds all of them in
-// the cache the second time.
-func TestCacheHoldsWholeSearch(t *testing.T) {
+// TestDefaultCacheHoldsWholeSearch reads as many masterchain blocks as the search for one page
+// may read. The second time, all of them must be in the cache.
+func TestDefaultCacheHoldsWholeSearch(t *testing.T) {
 	c := newCache[bool](DefaultCache)
 	for round := range 2 {
 		read := 0
@@ -15,7 +15,7 @@ func TestCacheHoldsWholeSearch(t *testing.T) {
 			}
 		}
 		if round > 0 && read > 0 {
-			t.Errorf("%d masterchain blocks are read again, want 0", read)
+			t.Errorf("%d masterchain blocks were not in the cache, want 0", read)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 )
 
 var (
-	errCells  = errors.New("a bag of cells is malformed")
-	errPruned = errors.New("a proof omits a required part")
+	errCells  = errors.New("malformed bag of cells")
+	errPruned = errors.New("the proof omits a required part")
 	errProof  = errors.New("invalid proof")
 )
 
-// recoverPanics calls f and turns a panic into an error. Cells come from untrusted servers,
-// and the library that parses them may panic on malformed ones.
+// recoverPanics calls f and turns a panic into an error. Cells come from untrusted servers, and
+// tonutils-go may panic when it parses malformed cells.
 func recoverPanics(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -25,7 +25,8 @@ func recoverPanics(f func() error) (err error) {
 	return f()
 }
 
-// parseCells parses a bag with the given number of roots and at most limit cells.
+// parseCells parses a bag of cells and returns its roots. It returns an error unless the bag has
+// exactly the given number of roots and at most limit cells.
 func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
 	count, err := scanBag(data, limit)
 	if err != nil {
@@ -36,7 +37,7 @@ func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
 		return nil, fmt.Errorf("%w: %w", errCells, err)
 	}
 	if len(cells) != roots {
-		return nil, fmt.Errorf("%w: it has %d roots, not %d", errCells, len(cells), roots)
+		return nil, fmt.Errorf("%w: it has %d roots instead of %d", errCells, len(cells), roots)
 	}
 	seen := make(map[*cell.Cell]bool)
 	for _, c := range cells {
@@ -44,16 +45,17 @@ func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
 			return nil, err
 		}
 	}
-	if len(seen) != count { // unused cells would make a valid proof arbitrarily expensive
+	if len(seen) != count { // unreferenced cells could make a valid proof arbitrarily large
 		return nil, fmt.Errorf("%w: it has unreferenced cells", errCells)
 	}
 	return cells, nil
 }
 
-// checkSpecialCells checks the parts of special cells that no hash covers. The hashes of a
-// pruned branch come from its own data, so it must have no references. The hash of a Merkle
-// cell covers the hashes that it claims for its references, so these must match: otherwise
-// a pruned branch below it, which has another hash at each level, could stand for anything.
+// checkSpecialCells checks the parts of special cells that no hash covers, in c and all cells
+// below it. A pruned branch must have no references, because its hashes come from its own data. A
+// Merkle cell must state the correct hash and depth of each cell that it refers to. Otherwise a
+// pruned branch below the Merkle cell, which has a different hash at each level, could stand for
+// any content. seen contains the cells that were already checked.
 func checkSpecialCells(c *cell.Cell, seen map[*cell.Cell]bool) error {
 	if seen[c] {
 		return nil
@@ -64,17 +66,18 @@ func checkSpecialCells(c *cell.Cell, seen map[*cell.Cell]bool) error {
 		switch c.GetType() {
 		case cell.PrunedCellType, cell.LibraryCellType:
 			if len(raw.Refs) > 0 {
-				return fmt.Errorf("%w: a pruned branch has references", errProof)
+				return fmt.Errorf("%w: a pruned branch or library cell has references", errProof)
 			}
 		case cell.MerkleProofCellType, cell.MerkleUpdateCellType:
 			for i, r := range raw.Refs {
 				depth := raw.Data[1+32*len(raw.Refs)+2*i:]
-				if string(raw.Data[1+32*i:33+32*i]) != string(r.Hash(0)) || binary.BigEndian.Uint16(depth) != r.Depth(0) {
-					return fmt.Errorf("%w: a Merkle cell states another hash or depth than the cell that it refers to", errProof)
+				hash := raw.Data[1+32*i : 33+32*i]
+				if string(hash) != string(r.Hash(0)) || binary.BigEndian.Uint16(depth) != r.Depth(0) {
+					return fmt.Errorf("%w: a Merkle cell states a wrong hash or depth of a reference", errProof)
 				}
 			}
 		default:
-			return fmt.Errorf("%w: a special cell of unknown type", errCells)
+			return fmt.Errorf("%w: a special cell has an unknown type", errCells)
 		}
 	}
 	for _, r := range raw.Refs {
@@ -85,7 +88,8 @@ func checkSpecialCells(c *cell.Cell, seen map[*cell.Cell]bool) error {
 	return nil
 }
 
-// unwrapProof returns the tree in a Merkle proof, whose root must have the given hash.
+// unwrapProof returns the root of the tree in a Merkle proof. It returns an error unless that
+// root has the given hash.
 func unwrapProof(proof *cell.Cell, hash [32]byte) (*cell.Cell, error) {
 	root, err := cell.UnwrapProof(proof, hash[:])
 	if err != nil {
@@ -94,7 +98,8 @@ func unwrapProof(proof *cell.Cell, hash [32]byte) (*cell.Cell, error) {
 	return root, nil
 }
 
-// openCell opens an ordinary cell. It returns errPruned for a pruned one.
+// openCell opens an ordinary cell for reading. It returns errPruned for any other cell, such as a
+// pruned branch.
 func openCell(c *cell.Cell) (*cell.Slice, error) {
 	if c.GetType() != cell.OrdinaryCellType {
 		return nil, errPruned
@@ -102,7 +107,7 @@ func openCell(c *cell.Cell) (*cell.Slice, error) {
 	return c.BeginParse(), nil
 }
 
-// openRef opens a reference of a cell.
+// openRef opens the cell to which reference i of c points.
 func openRef(c *cell.Cell, i int) (*cell.Slice, error) {
 	r, err := c.PeekRef(i)
 	if err != nil {
@@ -111,7 +116,7 @@ func openRef(c *cell.Cell, i int) (*cell.Slice, error) {
 	return openCell(r)
 }
 
-// A cellReader reads values from a cell. After its first error all values are zero.
+// A cellReader reads values from a cell. After the first error, all further values are zero.
 type cellReader struct {
 	*cell.Slice
 	err error
@@ -139,8 +144,10 @@ func (s *cellReader) readHash() (h [32]byte) {
 	return h
 }
 
-func (s *cellReader) expect(bits uint, magic uint64, what string) {
-	if s.readUint(bits) != magic && s.err == nil {
-		s.err = fmt.Errorf("%s expected", what)
+// expect reads a tag with the given number of bits, and fails unless it is the tag of the named
+// constructor in TON's TL-B schema.
+func (s *cellReader) expect(bits uint, tag uint64, constructor string) {
+	if s.readUint(bits) != tag && s.err == nil {
+		s.err = fmt.Errorf("malformed cell: %s expected", constructor)
 	}
 }

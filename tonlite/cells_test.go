@@ -13,8 +13,8 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// FuzzCells parses hostile bags of cells as responses of servers. They must be rejected without an
-// uncaught panic.
+// FuzzCells parses arbitrary bytes as bags of cells in server responses. No response must be
+// accepted, and recoverPanics must recover all panics.
 func FuzzCells(f *testing.F) {
 	leaf := cell.BeginCell().MustStoreUInt(0x11ef55aa, 32).EndCell()
 	f.Add(leaf.ToBOC())
@@ -44,14 +44,15 @@ func FuzzCells(f *testing.F) {
 		} {
 			err := recoverPanics(read)
 			if err == nil || errors.Is(err, chaingql.ErrNotFound) {
-				t.Errorf("it is accepted: %v", err)
+				t.Errorf("a false response was accepted: got error %v", err)
 			}
 		}
 	})
 }
 
-// TestSharedCellsDoNotLoopForever reads a dictionary of a few cells that represents four billion keys.
-func TestSharedCellsDoNotLoopForever(t *testing.T) {
+// TestExpansionOfSharedCellsIsLimited reads a dictionary of a few shared cells that represents
+// four billion keys, and a similar tree of shards.
+func TestExpansionOfSharedCellsIsLimited(t *testing.T) {
 	c := cell.BeginCell().MustStoreUInt(0, 2).EndCell() // an empty label
 	for range 32 {
 		c = cell.BeginCell().MustStoreUInt(0, 2).MustStoreRef(c).MustStoreRef(c).EndCell()
@@ -59,45 +60,45 @@ func TestSharedCellsDoNotLoopForever(t *testing.T) {
 	n := 0
 	err := forEach(c, 32, 1000, func(uint64, *cell.Slice) error { n++; return nil })
 	if err == nil || n != 1000 {
-		t.Errorf("got %d keys and error %v", n, err)
+		t.Errorf("dictionary: got %d keys and error %v, want 1000 keys and an error", n, err)
 	}
 	tree := cell.BeginCell().MustStoreUInt(0, 1).MustStoreSlice(make([]byte, 100), 800).EndCell()
 	for range 60 {
 		tree = cell.BeginCell().MustStoreUInt(1, 1).MustStoreRef(tree).MustStoreRef(tree).EndCell()
 	}
 	if tops, err := parseTree(nil, tree, 0, wholeShard); err == nil {
-		t.Errorf("a workchain has %d shards, want at most the limit", len(tops))
+		t.Errorf("tree of shards: got %d shards and no error", len(tops))
 	}
 }
 
-// TestBagWithTooManyCellsIsRejected uses as many cells as the bytes allow. They would take a hundred
-// times the memory.
+// TestBagWithTooManyCellsIsRejected uses a bag with the maximum number of cells and a bag with
+// one cell more.
 func TestBagWithTooManyCellsIsRejected(t *testing.T) {
 	for n, want := range map[int]error{maxTreeCells: nil, maxTreeCells + 1: errCells} {
 		if _, err := parseCells(widestBag(n, 0), 1, maxTreeCells); !errors.Is(err, want) {
-			t.Errorf("%d cells: got error %v, want %v", n, err, want)
+			t.Errorf("bag with %d cells: got error %v, want %v", n, err, want)
 		}
 	}
 }
 
-// TestUnreferencedCellsAreRejected pads a bag with unreferenced cells. The proof stays valid, but parsing
-// would be expensive.
+// TestUnreferencedCellsAreRejected adds unreferenced cells to a bag. A proof in such a bag would
+// still be valid, but parsing it would be expensive.
 func TestUnreferencedCellsAreRejected(t *testing.T) {
 	for stray, want := range map[byte]error{0: nil, 1: errCells, 3: errCells} {
 		data := []byte{0xb5, 0xee, 0x9c, 0x72, 1, 1, 2 + stray, 1, 0, 5 + 2*stray, 0, 1, 0, 1, 0, 0}
 		data = append(data, make([]byte, 2*stray)...)
 		if _, err := parseCells(data, 1, maxTreeCells); !errors.Is(err, want) {
-			t.Errorf("%d stray cells: got error %v, want %v", stray, err, want)
+			t.Errorf("%d unreferenced cells: got error %v, want %v", stray, err, want)
 		}
 	}
 }
 
-func TestMerkleCellMustMatchItsReference(t *testing.T) {
+func TestMerkleCellWithWrongHashOrDepthIsRejected(t *testing.T) {
 	held := cell.BeginCell().MustStoreUInt(7, 8).EndCell()
 	for name, alter := range map[string]func(data []byte){
-		"":              func([]byte) {},
-		"another hash":  func(data []byte) { data[1]++ },
-		"another depth": func(data []byte) { data[34]++ },
+		"":            func([]byte) {},
+		"wrong hash":  func(data []byte) { data[1]++ },
+		"wrong depth": func(data []byte) { data[34]++ },
 	} {
 		data := append(append([]byte{3}, held.Hash(0)...), 0, 0)
 		alter(data)
@@ -106,13 +107,14 @@ func TestMerkleCellMustMatchItsReference(t *testing.T) {
 		})
 		within := cell.BeginCell().MustStoreRef(proof).EndCell()
 		if _, err := parseCells(within.ToBOC(), 1, maxTreeCells); (err == nil) != (name == "") {
-			t.Errorf("%q: got error %v", name, err)
+			t.Errorf("Merkle cell with fault %q: got error %v", name, err)
 		}
 	}
 }
 
-// TestPrunedKeyIsNotAbsent looks up keys in proofs that contain the path to one key only.
-func TestPrunedKeyIsNotAbsent(t *testing.T) {
+// TestPrunedKeyIsNotReportedAsAbsent looks up several keys in a proof that contains only the path
+// to key 2.
+func TestPrunedKeyIsNotReportedAsAbsent(t *testing.T) {
 	dict := cell.NewDict(32)
 	value := cell.BeginCell().MustStoreUInt(7, 8).MustStoreRef(cell.BeginCell().EndCell()).EndCell()
 	for _, key := range []int64{1, 2, 3, 1 << 20, 1 << 30, 3 << 30} {

@@ -20,24 +20,25 @@ import (
 )
 
 const (
-	maxConfig     = 4 << 20 // far above the size of real configurations
+	maxConfig     = 4 << 20 // bytes; real configurations are far smaller
 	configTimeout = 30 * time.Second
 
 	maxRedirects = 10
 )
 
-// errURL replaces the parser's error, which quotes the URL with any secrets in it. Errors
-// for well-formed URLs contain only the host.
+// errURL is returned for a malformed URL. It replaces the parser's error, which quotes the URL
+// including any secrets in it. Errors about well-formed URLs contain only the host.
 var errURL = errors.New("tonlite: read the configuration: the URL is malformed")
 
-// errInsecure is returned for URLs without TLS: an attacker could change the response.
-var errInsecure = errors.New("tonlite: read the configuration: only https:// is safe: " +
-	"the configuration contains the trusted block")
+// errInsecure is returned for URLs without TLS, because an attacker could change the response.
+var errInsecure = errors.New("tonlite: read the configuration: only https:// is safe, " +
+	"because the configuration contains the trusted block")
 
-// ReadConfig reads a network's global.config.json from a file or, if from begins with
-// https://, from that URL, within 30 seconds. It returns an error for http:// and redirects
-// to it, because the configuration contains the block from which all others are proven. The
-// configuration of the public network is at https://ton.org/global.config.json.
+// ReadConfig reads a network's global.config.json. The argument from is the path of a file or a
+// URL that begins with https://. ReadConfig downloads a URL within 30 seconds. The configuration
+// contains the block from which all others are proven, so ReadConfig returns an error for http://
+// URLs and for redirects to them. The configuration of TON's mainnet is at
+// https://ton.org/global.config.json.
 func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	if strings.HasPrefix(strings.ToLower(from), "http://") {
 		return nil, errInsecure
@@ -70,7 +71,7 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 		if quoting := (*url.Error)(nil); errors.As(err, &quoting) {
 			err = quoting.Err
 		}
-		return nil, fmt.Errorf("tonlite: read the configuration: from %s: %w", req.URL.Host, err)
+		return nil, fmt.Errorf("tonlite: read the configuration: request to %s: %w", req.URL.Host, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
@@ -83,11 +84,11 @@ func ReadConfig(ctx context.Context, from string) ([]byte, error) {
 	return data, nil
 }
 
-// A network is a parsed configuration.
+// A network contains the parts of a configuration that this package uses.
 type network struct {
 	servers []peer
-	zero    hashes       // of the zero state; zero if not configured
-	trusted lite.BlockID // init_block; zero if it is the zero state
+	zero    hashes       // hashes of the zero state; zero if not configured
+	trusted lite.BlockID // init_block; zero if it is missing or is the zero state
 }
 
 type peer struct {
@@ -119,7 +120,7 @@ type configBlock struct {
 	File      []byte `json:"file_hash"`
 }
 
-var errNoConfig = errors.New("tonlite: no configuration: pass the contents of the network's global.config.json")
+var errNoConfig = errors.New("tonlite: the configuration is empty: it must be the contents of a global.config.json")
 
 func parseConfig(data []byte) (n network, err error) {
 	if len(data) == 0 {
@@ -135,7 +136,7 @@ func parseConfig(data []byte) (n network, err error) {
 	for i, s := range f.Servers {
 		key, err := base64.StdEncoding.DecodeString(s.ID.Key)
 		if err != nil || len(key) != ed25519.PublicKeySize {
-			return n, fmt.Errorf("tonlite: liteserver %d of the configuration has no key of 32 bytes in base64", i+1)
+			return n, fmt.Errorf("tonlite: the configuration's key of liteserver %d is not 32 bytes in base64", i+1)
 		}
 		ip := uint32(s.IP)
 		host := net.IPv4(byte(ip>>24), byte(ip>>16), byte(ip>>8), byte(ip)).String()
@@ -144,19 +145,22 @@ func parseConfig(data []byte) (n network, err error) {
 	zero, okZero := f.Validator.ZeroState.hashes()
 	init, okInit := f.Validator.InitBlock.hashes()
 	if !okZero || !okInit {
-		return n, errors.New("tonlite: the configuration's zero_state or init_block has a hash that is not 32 bytes")
+		return n, errors.New("tonlite: a hash in the configuration's zero_state or init_block is not 32 bytes long")
 	}
 	n.zero = zero
 	if b := f.Validator.InitBlock; b.SeqNo > 0 {
 		if b.Workchain != masterchain || init.root == [32]byte{} {
 			return n, errors.New("tonlite: the configuration's init_block is not a masterchain block")
 		}
-		n.trusted = lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: b.SeqNo, Root: init.root, File: init.file}
+		n.trusted = lite.BlockID{
+			Workchain: masterchain, Shard: wholeShard, SeqNo: b.SeqNo, Root: init.root, File: init.file,
+		}
 	}
 	return n, nil
 }
 
-// hashes returns the hashes of the block. They are zero if the block is not configured.
+// hashes returns the hashes of the block, or zero hashes if the block is not configured. ok is
+// false if a hash is malformed.
 func (b configBlock) hashes() (h hashes, ok bool) {
 	if len(b.Root) == 0 && len(b.File) == 0 {
 		return h, true

@@ -11,7 +11,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-func TestContractWithGeneratedChain(t *testing.T) {
+func TestBackendContractWithGeneratedChain(t *testing.T) {
 	chain := liteservertest.MadeSimplex(120)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
@@ -25,8 +25,9 @@ func TestContractWithGeneratedChain(t *testing.T) {
 	})
 }
 
-// TestContractWithSmallCache reads the same blocks repeatedly.
-func TestContractWithSmallCache(t *testing.T) {
+// TestBackendContractWithSmallCache uses a cache for one masterchain block, so that blocks are
+// read again and again.
+func TestBackendContractWithSmallCache(t *testing.T) {
 	chain := liteservertest.Made(40)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
@@ -40,9 +41,10 @@ func TestContractWithSmallCache(t *testing.T) {
 	})
 }
 
-// TestContractWithRecordedChain uses the blocks of one recording and the masterchain accounts of another.
-// States of other accounts are not recorded: a generated chain proves their absence.
-func TestContractWithRecordedChain(t *testing.T) {
+// TestBackendContractWithRecordedChain uses the blocks of one recording and the masterchain
+// accounts of another. The states of other workchains are not recorded, so a generated chain
+// proves that accounts in them do not exist.
+func TestBackendContractWithRecordedChain(t *testing.T) {
 	blocks, err := packs()
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +88,7 @@ func TestContractWithRecordedChain(t *testing.T) {
 	})
 }
 
-// recorded reads blocks and accounts from different servers.
+// A recorded Backend reads blocks from one server, and accounts from other servers.
 type recorded struct {
 	chaingql.Backend
 	accounts map[int32]*tonlite.Backend // by workchain

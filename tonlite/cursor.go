@@ -7,10 +7,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A place is a parsed cursor of the form that chaingql.ChainOrder returns.
+// A place is a parsed cursor. The cursor must have the form that chaingql.ChainOrder returns.
 type place struct {
-	master uint32 // the masterchain block, or the one that commits to the block
-	last   bool   // the masterchain block itself, which follows its shard blocks
+	master uint32 // seq_no of the masterchain block, or of the one that commits to the shard block
+	last   bool   // whether this is the masterchain block, which comes after its shard blocks
 }
 
 func parseCursor(c chaingql.Cursor) (p place, err error) {
@@ -38,8 +38,9 @@ func parseCursor(c chaingql.Cursor) (p place, err error) {
 	return p, nil
 }
 
-// readOrdered cuts a number from the beginning of s: one digit that is its length minus
-// one, followed by the number in hex.
+// readOrdered removes a number of at most size bits from the beginning of s and returns it. The
+// number consists of one hexadecimal digit, which is the number of digits that follow minus one,
+// and these digits.
 func readOrdered(s *string, size int) (n uint64, ok bool) {
 	if *s == "" {
 		return 0, false

@@ -7,12 +7,14 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestNonCanonicalCursorIsRejected requires one spelling per position, because cursors are compared as
-// strings.
+// TestNonCanonicalCursorIsRejected requires that each position has only one valid cursor, because
+// cursors are compared as strings.
 func TestNonCanonicalCursorIsRejected(t *testing.T) {
-	for _, good := range []chaingql.Cursor{"119m", "7ffffffffm", "1190011901", chaingql.ChainOrder(-2, 0x4<<60, 7, 25)} {
+	for _, good := range []chaingql.Cursor{
+		"119m", "7ffffffffm", "1190011901", chaingql.ChainOrder(-2, 0x4<<60, 7, 25),
+	} {
 		if _, err := parseCursor(good); err != nil {
-			t.Errorf("%q: got error %v", good, err)
+			t.Errorf("valid cursor %q: got error %v", good, err)
 		}
 	}
 	for _, bad := range []chaingql.Cursor{
@@ -20,7 +22,7 @@ func TestNonCanonicalCursorIsRejected(t *testing.T) {
 		"119-0011901", "1190011901x", "119001190", "11900119", "119001199",
 	} {
 		if _, err := parseCursor(bad); !errors.Is(err, chaingql.ErrBadCursor) {
-			t.Errorf("%q: got error %v, want ErrBadCursor", bad, err)
+			t.Errorf("invalid cursor %q: got error %v, want ErrBadCursor", bad, err)
 		}
 	}
 }

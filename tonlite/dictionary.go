@@ -7,10 +7,11 @@ import (
 )
 
 // errNoKey is returned if a dictionary provably lacks a key.
-var errNoKey = errors.New("a dictionary does not have a key")
+var errNoKey = errors.New("the dictionary does not contain the key")
 
-// lookUp looks up a key in a dictionary in a proof. It returns errNoKey if the key is
-// provably absent, and errPruned if the proof omits the path to the key.
+// lookUp returns the value of key in the dictionary with root c, which may be part of a proof. It
+// returns errNoKey if the key is provably absent, and errPruned if the proof omits the path to
+// the key.
 func lookUp(c *cell.Cell, key []byte) (*cell.Slice, error) {
 	for at, size := uint(0), uint(8*len(key)); ; {
 		s, err := openCell(c)
@@ -40,19 +41,20 @@ func lookUp(c *cell.Cell, key []byte) (*cell.Slice, error) {
 	}
 }
 
-// forEach calls value for each key of the given length. It returns an error if there are
-// more than most keys: a small proof can represent billions, because cells can be shared.
-func forEach(c *cell.Cell, bits uint, most int, value func(key uint64, s *cell.Slice) error) error {
+// forEach calls value for each entry of the dictionary with root c. Keys have the given number of
+// bits. forEach returns an error if there are more than limit entries. Without a limit, a small
+// proof could contain billions of entries, because they can share cells.
+func forEach(c *cell.Cell, bits uint, limit int, value func(key uint64, s *cell.Slice) error) error {
 	s, err := openCell(c)
 	if err != nil {
 		return err
 	}
-	return forEachIn(s, bits, most, value)
+	return forEachIn(s, bits, limit, value)
 }
 
-// forEachIn is forEach for a dictionary whose root is the rest of a cell.
-func forEachIn(root *cell.Slice, bits uint, most int, value func(key uint64, s *cell.Slice) error) error {
-	left := most
+// forEachIn is like forEach, but the root of the dictionary is the unread part of a cell.
+func forEachIn(root *cell.Slice, bits uint, limit int, value func(key uint64, s *cell.Slice) error) error {
+	left := limit
 	var walk func(s *cell.Slice, key uint64, rest uint) error
 	walk = func(s *cell.Slice, key uint64, rest uint) error {
 		label, n, err := readLabel(s, rest)
@@ -67,7 +69,7 @@ func forEachIn(root *cell.Slice, bits uint, most int, value func(key uint64, s *
 		}
 		if rest -= n; rest == 0 {
 			if left--; left < 0 {
-				return errors.New("a dictionary has too many keys")
+				return errors.New("the dictionary has too many keys")
 			}
 			return value(key, s)
 		}
@@ -91,10 +93,11 @@ func forEachIn(root *cell.Slice, bits uint, most int, value func(key uint64, s *
 
 func bit(b []byte, i uint) bool { return b[i/8]>>(7-i%8)&1 == 1 }
 
-var errLabel = errors.New("a dictionary's label is too long")
+var errLabel = errors.New("a label in the dictionary is too long")
 
-// readLabel reads the common prefix of all keys below a node.
-func readLabel(s *cell.Slice, most uint) (label []byte, n uint, err error) {
+// readLabel reads the label of a dictionary node: the bits that come next in all keys below the
+// node. n is the number of these bits, which must be at most maxBits.
+func readLabel(s *cell.Slice, maxBits uint) (label []byte, n uint, err error) {
 	in := cellReader{Slice: s}
 	same := false
 	switch {
@@ -107,8 +110,8 @@ func readLabel(s *cell.Slice, most uint) (label []byte, n uint, err error) {
 		if same = in.readBool(); same {
 			fill = in.readBool()
 		}
-		n = uint(in.readUint(lengthBits(most)))
-		if same && n <= most && in.err == nil {
+		n = uint(in.readUint(lengthBits(maxBits)))
+		if same && n <= maxBits && in.err == nil {
 			label = make([]byte, 32)
 			for i := range label {
 				if fill {
@@ -120,7 +123,7 @@ func readLabel(s *cell.Slice, most uint) (label []byte, n uint, err error) {
 	if in.err != nil {
 		return nil, 0, in.err
 	}
-	if n > most {
+	if n > maxBits {
 		return nil, 0, errLabel
 	}
 	if !same {
@@ -129,9 +132,9 @@ func readLabel(s *cell.Slice, most uint) (label []byte, n uint, err error) {
 	return label, n, err
 }
 
-// lengthBits returns the number of bits of a length up to most.
-func lengthBits(most uint) (n uint) {
-	for ; most > 0; most >>= 1 {
+// lengthBits returns the number of bits that encode a length of up to maxBits.
+func lengthBits(maxBits uint) (n uint) {
+	for ; maxBits > 0; maxBits >>= 1 {
 		n++
 	}
 	return n

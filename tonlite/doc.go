@@ -1,5 +1,6 @@
 // Package tonlite provides a [chaingql.Backend] for a TON network. It reads blocks and
-// balances from lite servers and stores nothing, except a cache of recent reads.
+// balances from the network's lite servers. It stores nothing, but caches recent reads in
+// memory.
 //
 //	config, err := tonlite.ReadConfig(ctx, "global.config.json") // or a URL
 //	if err != nil {
@@ -7,23 +8,25 @@
 //	}
 //	backend, err := tonlite.Open(ctx, config, nil)
 //	if err != nil {
-//		log.Fatal(err) // no server responds, a wrong key, another network, no proof
+//		log.Fatal(err) // for example, if no server responds
 //	}
 //	defer backend.Close()
 //	chaingql.Mount(mux, "/{project}/graphql", chaingql.New(backend, nil))
 //
 // # Trust
 //
-// Only the configuration's init_block is trusted. From there every masterchain block is
-// proven: forward by the signatures of more than two thirds of the validators, and
-// backward by its entry in the state of a proven block. Everything else follows from
-// hashes: a block's header and predecessors, the shards that a masterchain block commits
-// to, an account's balance in the state of a shard, and the absence of an account. If a
-// response fails a check, it is an error, the server is not used for a while, and another
-// server is queried.
+// A Backend trusts only one block: the init_block of the configuration. It requires a proof
+// for every other masterchain block. A later block is proven by the signatures of validators
+// with more than two thirds of the total weight. An earlier block is proven by its entry in
+// the state after a proven block.
 //
-// A network whose configuration has no init_block after its zero state cannot be proven.
-// [Options].Unproven opens it anyway: masterchain blocks are then accepted without
-// signatures but must lead back to the blocks known before. Everything else is still
-// verified against them.
+// All other data is verified with hashes, starting from a proven masterchain block: the
+// header and the predecessors of a block, the newest block of each shard, and the balance or
+// the absence of an account. If a response fails a check, the Backend rejects it, stops using
+// that server for a while, and queries another server.
+//
+// If the configuration has no init_block, or its init_block is the zero state, blocks cannot
+// be proven, and [Open] returns an error. [Options].Unproven opens such a network anyway:
+// masterchain blocks are then accepted without signatures, but must lead back to the newest
+// known block. All other data is still verified from the masterchain blocks.
 package tonlite

@@ -2,8 +2,8 @@ package tonlite
 
 import "time"
 
-// Hurry sets the deadline of further queries. Do not call it while the Backend connects to a
-// server.
+// Hurry sets the timeout of all further queries and attempts to connect. Do not call Hurry while
+// the Backend connects to a server.
 func (b *Backend) Hurry(timeout time.Duration) {
 	b.opts.Timeout, b.servers.opts.Timeout = timeout, timeout
 	for _, s := range b.servers.all {
@@ -11,5 +11,5 @@ func (b *Backend) Hurry(timeout time.Duration) {
 	}
 }
 
-// Prefer makes a server the preferred one.
+// Prefer makes the server with the given index the preferred one, which is queried first.
 func (b *Backend) Prefer(index uint32) { b.servers.preferred.Store(index) }

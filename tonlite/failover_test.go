@@ -13,7 +13,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// quick has deadlines that are short enough for tests.
+// quick has a timeout that is short enough for tests.
 var quick = tonlite.Options{Timeout: time.Second}
 
 // within fails the test if the call takes longer than limit.
@@ -22,11 +22,11 @@ func within(t *testing.T, limit time.Duration, call func()) {
 	begin := time.Now()
 	call()
 	if took := time.Since(begin); took > limit {
-		t.Errorf("it took %v, want at most %v", took, limit)
+		t.Errorf("the call took %v, want at most %v", took, limit)
 	}
 }
 
-func TestFailover(t *testing.T) {
+func TestReadsContinueWhenOneServerFails(t *testing.T) {
 	chain := liteservertest.Made(30)
 	facts := chain.Blocks()
 	for _, row := range []struct {
@@ -41,7 +41,7 @@ func TestFailover(t *testing.T) {
 		{"one server sends garbage", func(s *liteservertest.Server) { s.Tell(liteservertest.Garbage) }, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			t.Parallel() // some wait for a deadline
+			t.Parallel() // some subtests wait for a deadline
 			first, second := start(t, chain, nil), start(t, chain, nil)
 			first.Advance(15)
 			second.Advance(15)
@@ -51,7 +51,7 @@ func TestFailover(t *testing.T) {
 			i := 0
 			for block, err := range b.Follow(ctx, "") {
 				if err != nil {
-					t.Fatalf("after %d blocks: %v", i, err)
+					t.Fatalf("Follow after %d blocks: got error %v", i, err)
 				}
 				if block != facts[i] {
 					t.Fatalf("block %d: got %+v, want %+v", i, block, facts[i])
@@ -80,8 +80,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestTimeoutLimitsCallsToHungServer uses only one server, which does not respond, and a context without
-// a deadline.
+// TestTimeoutLimitsCallsToHungServer uses a single server, which does not respond, and contexts
+// without a deadline.
 func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	chain := liteservertest.Made(10)
 	s := start(t, chain, nil)
@@ -90,8 +90,9 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	newest := chain.Blocks()[len(chain.Blocks())-1].Cursor
 	resume := s.Stall()
 	within(t, 10*time.Second, func() {
-		if _, err := b.Balance(context.Background(), chaingql.Address{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Balance: got error %v", err)
+		_, err := b.Balance(context.Background(), chaingql.Address{})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Balance: got error %v, want DeadlineExceeded", err)
 		}
 	})
 	within(t, 10*time.Second, func() {
@@ -106,7 +107,7 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	within(t, 10*time.Second, func() {
 		for _, err := range b.Follow(context.Background(), newest) {
 			if err == nil {
-				t.Error("Follow of a hung server continues")
+				t.Error("Follow yielded a block, want an error because the server hangs")
 			}
 			break
 		}
@@ -114,17 +115,20 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	(<-stalled)()
 }
 
-// TestHungServerLeavesTimeForAnother makes calls whose deadline equals the timeout of a query, as a
-// Handler's calls do by default.
-func TestHungServerLeavesTimeForAnother(t *testing.T) {
+// TestHungServerLeavesTimeToQueryAnother makes calls with a deadline that equals Options.Timeout,
+// as a Handler does by default.
+func TestHungServerLeavesTimeToQueryAnother(t *testing.T) {
 	chain := liteservertest.Made(10)
 	for _, row := range []struct {
 		name string
 		fail func(s *liteservertest.Server)
 	}{
-		{"hangs", func(s *liteservertest.Server) { t.Cleanup(s.Stall()) }},
-		{"hangs during the handshake", func(s *liteservertest.Server) { t.Cleanup(s.Stall()); s.Interrupt() }},
-		{"is slow", func(s *liteservertest.Server) { s.Delay(1600 * time.Millisecond) }},
+		{"one server hangs", func(s *liteservertest.Server) { t.Cleanup(s.Stall()) }},
+		{"one server hangs during the handshake", func(s *liteservertest.Server) {
+			t.Cleanup(s.Stall())
+			s.Interrupt()
+		}},
+		{"one server is slow", func(s *liteservertest.Server) { s.Delay(1600 * time.Millisecond) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -135,10 +139,10 @@ func TestHungServerLeavesTimeForAnother(t *testing.T) {
 			for addr := range chain.Balances(10) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				if _, err := b.Balance(ctx, addr); err != nil {
-					t.Errorf("Balance returned %v", err)
+					t.Errorf("Balance: got error %v", err)
 				}
 				if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 3}); err != nil {
-					t.Errorf("Blocks returned %v", err)
+					t.Errorf("Blocks: got error %v", err)
 				}
 				cancel()
 			}
@@ -146,13 +150,14 @@ func TestHungServerLeavesTimeForAnother(t *testing.T) {
 	}
 }
 
-// TestLostConnectionEndsQueriesAtOnce requires that running queries do not wait for their deadline.
+// TestLostConnectionEndsQueriesAtOnce requires that queries do not wait for their deadline if the
+// connection is lost.
 func TestLostConnectionEndsQueriesAtOnce(t *testing.T) {
 	s := start(t, liteservertest.Made(10), nil)
 	b := open(t, s.Config(), &tonlite.Options{Timeout: time.Minute})
 	resume := s.Stall()
 	defer resume()
-	s.Asked() // ignores the queries of Open
+	s.Asked() // resets the count after Open
 	var under sync.WaitGroup
 	defer under.Wait()
 	under.Go(func() {
@@ -164,13 +169,13 @@ func TestLostConnectionEndsQueriesAtOnce(t *testing.T) {
 	within(t, 30*time.Second, func() {
 		_, err := b.Balance(context.Background(), chaingql.Address{})
 		if err == nil || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Balance: got error %v", err)
+			t.Errorf("Balance: got error %v, want an error other than DeadlineExceeded", err)
 		}
 	})
 }
 
-// TestStoppedServerIsQueriedRarely requires that most calls skip a stopped server, and that it is used
-// again after its restart.
+// TestStoppedServerIsQueriedRarely requires that most calls skip a stopped server, and that the
+// server is used again after its restart.
 func TestStoppedServerIsQueriedRarely(t *testing.T) {
 	chain := liteservertest.Made(10)
 	s := start(t, chain, nil)
@@ -180,7 +185,7 @@ func TestStoppedServerIsQueriedRarely(t *testing.T) {
 	for range 20 {
 		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1})
 		if err == nil {
-			t.Fatal("a stopped server: got no error")
+			t.Fatal("Blocks from a stopped server: got no error")
 		}
 		if strings.Contains(err.Error(), "not used for") && strings.Contains(err.Error(), "connection refused") {
 			alone++
@@ -197,7 +202,7 @@ func TestStoppedServerIsQueriedRarely(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("the restarted server is not used")
+			t.Fatal("the restarted server was not used within 20 seconds")
 		}
 	}
 }
@@ -212,16 +217,16 @@ func TestCloseEndsRunningCalls(t *testing.T) {
 		last = err
 	}
 	if last == nil || !strings.Contains(last.Error(), "the Backend was closed") {
-		t.Errorf("Follow ended with %v, want that the Backend was closed", last)
+		t.Errorf("Follow: got error %v, want that the Backend was closed", last)
 	}
 	_, err := b.Balance(context.Background(), chaingql.Address{})
 	if err == nil || !strings.Contains(err.Error(), "the Backend was closed") {
-		t.Errorf("Balance: got error %v", err)
+		t.Errorf("Balance: got error %v, want that the Backend was closed", err)
 	}
 }
 
-// TestLaggingServerIsSkipped requires that pages contain the newest block of all servers, even without a
-// Follow.
+// TestLaggingServerIsSkipped requires that pages include the newest block that any server has,
+// even if no Follow runs.
 func TestLaggingServerIsSkipped(t *testing.T) {
 	chain := liteservertest.Made(30)
 	for _, lagging := range []int{0, 1} {
@@ -239,9 +244,9 @@ func TestLaggingServerIsSkipped(t *testing.T) {
 	}
 }
 
-// TestCanceledFollowDoesNotBlameServer cancels a Follow while a new block is proven. The server must remain
-// in use.
-func TestCanceledFollowDoesNotBlameServer(t *testing.T) {
+// TestCanceledFollowDoesNotDisableServer cancels a Follow while the Backend proves a new block.
+// The server must remain in use.
+func TestCanceledFollowDoesNotDisableServer(t *testing.T) {
 	chain := liteservertest.Made(60)
 	s := start(t, chain, nil)
 	s.Advance(20)
@@ -265,22 +270,22 @@ func TestCanceledFollowDoesNotBlameServer(t *testing.T) {
 		following.Wait()
 		_, err := b.Balance(t.Context(), chaingql.Address{Workchain: -1})
 		if err != nil && !errors.Is(err, chaingql.ErrNotFound) {
-			t.Fatalf("at block %d: got error %v", seqNo, err)
+			t.Fatalf("Balance after a canceled Follow at block %d: got error %v", seqNo, err)
 		}
 	}
 }
 
-// TestFailoverToLaggingServer stops the server that named the newest block while the other one does not
-// have that block yet.
+// TestFailoverToLaggingServer stops the server that announced the newest block. The other server
+// does not have that block yet, but receives it soon.
 func TestFailoverToLaggingServer(t *testing.T) {
 	chain := liteservertest.Made(30)
 	first, second := start(t, chain, nil), start(t, chain, nil)
 	second.Advance(29)
 	resume := second.Stall()
-	b := open(t, first.Config(second), &tonlite.Options{Timeout: time.Minute}) // with block 30 as the newest one
+	b := open(t, first.Config(second), &tonlite.Options{Timeout: time.Minute}) // its head is block 30
 	resume()
 	first.Stop()
-	second.Asked() // ignores the queries of Open
+	second.Asked() // resets the count after Open
 	var growing sync.WaitGroup
 	defer growing.Wait()
 	growing.Go(func() {

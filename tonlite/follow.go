@@ -12,10 +12,10 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// Follow yields every block after a cursor, as [chaingql.Backend] describes it. It reads up
-// to the newest masterchain block and then asks a server to wait for each next one. If the
-// connection to that server is lost, it continues with another server. If no server works,
-// Follow ends with an error.
+// Follow yields every block after a cursor, as [chaingql.Backend] specifies. It reads all blocks
+// up to the newest masterchain block. After that, it waits for each new masterchain block with a
+// query that a server answers once the block exists. If the connection to that server is lost,
+// Follow continues with another server. If no server works, Follow yields an error and ends.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := b.follow(ctx, after, yield); err != nil {
@@ -24,7 +24,7 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 	}
 }
 
-// follow returns the error that ended it, nil if the caller stopped it.
+// follow implements Follow. It returns the error that ended it, or nil if yield returned false.
 func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -73,15 +73,16 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	}
 }
 
-// A headTracker follows the newest masterchain block while a Follow yields blocks, which may
-// take any time. Meanwhile no call has to query a server for that block.
+// A headTracker keeps the Backend's head, the newest masterchain block, up to date while Follow
+// yields blocks, which may take any time. While a headTracker runs, other calls do not need to
+// query a server for the newest block.
 type headTracker struct {
 	moved chan struct{} // receives a value after the head moved
-	ended chan struct{}
-	err   error // read after ended
+	ended chan struct{} // closed when the headTracker ends
+	err   error         // why the headTracker ended; read only after ended is closed
 }
 
-// trackHead starts a tracker. It ends with ctx, or with an error if no server works.
+// trackHead starts a headTracker, which ends if ctx is done or no server works.
 func (b *Backend) trackHead(ctx context.Context, l *followConn) *headTracker {
 	t := &headTracker{moved: make(chan struct{}, 1), ended: make(chan struct{})}
 	head, _ := b.knownHead()
@@ -104,7 +105,8 @@ func (b *Backend) trackHead(ctx context.Context, l *followConn) *headTracker {
 	return t
 }
 
-// firstMaster returns the masterchain block to begin with.
+// firstMaster returns the seq_no of the first masterchain block that Follow must read if it
+// starts after the given cursor.
 func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint32, error) {
 	if after == "" {
 		_, err := b.currentHead(ctx)
@@ -114,7 +116,8 @@ func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint3
 	return r.from, err
 }
 
-// await waits until the masterchain has a block with the given seq_no.
+// await waits until the head has at least the given seq_no. If the server of l fails or has no
+// new block in time, await switches to another server.
 func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
 	for {
 		switch head, _ := b.knownHead(); {
@@ -126,7 +129,7 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 		id, err := l.wait(ctx, seqNo)
 		if err == nil {
 			if err = recoverPanics(func() error { return b.advance(ctx, id) }); err == nil {
-				b.servers.preferred.Store(uint32(l.place)) // the others may not have the block yet
+				b.servers.preferred.Store(uint32(l.place)) // other servers may not have the block yet
 				return nil
 			}
 			if ctx.Err() == nil {
@@ -149,8 +152,8 @@ func (b *Backend) addFollowing(n int) {
 	b.following += n
 }
 
-// followError returns errClosed if the Backend was closed, the cause of ctx if that ended,
-// and err otherwise.
+// followError returns errClosed if the Backend was closed, the cause of ctx if ctx is done, and
+// err otherwise.
 func (b *Backend) followError(ctx context.Context, err error) error {
 	if b.servers.ctx.Err() != nil {
 		return errClosed
@@ -161,25 +164,25 @@ func (b *Backend) followError(ctx context.Context, err error) error {
 	return err
 }
 
-// A followConn is the connection on which a Follow waits for blocks.
+// A followConn is the connection on which Follow waits for new masterchain blocks.
 type followConn struct {
 	servers *servers
-	place   int
+	place   int // index of server in servers.all
 	server  *server
 	client  *lite.Client
 }
 
-// errNoNewBlock is returned if a server knows no new block of the masterchain.
+// errNoNewBlock is returned if a server does not have a new masterchain block yet.
 var errNoNewBlock = errors.New("tonlite: no new masterchain block")
 
-// errDropped ends a Follow that waits for the block after a head that was dropped because
-// no server has it.
-var errDropped = errors.New("tonlite: no server has the newest known masterchain block")
+// errDropped ends a Follow if its newest masterchain block was dropped because no server has that
+// block any more.
+var errDropped = errors.New("tonlite: the newest masterchain block was dropped because no lite server has it any more")
 
 // minPollInterval is the minimum time between queries to a server that has no new block.
 const minPollInterval = 100 * time.Millisecond
 
-// connect uses the preferred server, or the next one that works.
+// connect connects to the preferred server or, if that fails, to the next server that works.
 func (l *followConn) connect(ctx context.Context) error {
 	first := int(l.servers.preferred.Load())
 	var failed error
@@ -193,6 +196,8 @@ func (l *followConn) connect(ctx context.Context) error {
 	return fmt.Errorf("tonlite: %w", failed)
 }
 
+// use connects to the server with the index place. It returns an error if the server fails or is
+// not used for a while because of an earlier failure.
 func (l *followConn) use(ctx context.Context, place int) error {
 	s := l.servers.all[place]
 	wait, err := s.backoffLeft()
@@ -211,8 +216,9 @@ func (l *followConn) use(ctx context.Context, place int) error {
 	return fmt.Errorf("lite server %s: %w", s.addr, err)
 }
 
-// switchServer continues with the next server that works. If there is none, it returns why,
-// except for errNoNewBlock: then it keeps the server.
+// switchServer connects to the next server that works. The argument why is the error that caused
+// the switch. If no other server works, switchServer returns this error. However, if the error is
+// errNoNewBlock, switchServer keeps the current server and returns nil.
 func (l *followConn) switchServer(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -228,7 +234,8 @@ func (l *followConn) switchServer(ctx context.Context, why error) error {
 	return why
 }
 
-// wait asks the server to wait for a masterchain block, and returns its id.
+// wait asks the server to respond when it has the masterchain block with the given seq_no, and
+// returns the id of that block.
 func (l *followConn) wait(ctx context.Context, seqNo uint32) (id lite.BlockID, err error) {
 	patience, begin := l.servers.opts.Timeout, time.Now()
 	own, cancel := context.WithTimeout(ctx, 2*patience)
@@ -245,7 +252,7 @@ func (l *followConn) wait(ctx context.Context, seqNo uint32) (id lite.BlockID, e
 	}
 	var serverErr lite.Error
 	if errors.As(err, &serverErr) && (serverErr.Code == lite.CodeTimeout || serverErr.Code == lite.CodeNotFound) {
-		select { // a server that does not wait is not polled in a tight loop
+		select { // do not poll in a tight loop if the server does not wait
 		case <-time.After(minPollInterval - time.Since(begin)):
 		case <-ctx.Done():
 		}

@@ -8,9 +8,10 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// TestHeadIsKnownWhileFollowYields reads pages while the consumer of a Follow handles a block. The newest block is
-// known without a query, also if the chain grows meanwhile.
-func TestHeadIsKnownWhileFollowYields(t *testing.T) {
+// TestNewestBlockNeedsNoQueryWhileFollowRuns reads pages while the consumer of a Follow handles a
+// block. The Backend must know the newest block without querying a server, even if the chain
+// grows meanwhile.
+func TestNewestBlockNeedsNoQueryWhileFollowRuns(t *testing.T) {
 	s := start(t, liteservertest.Made(30), nil)
 	s.Advance(20)
 	b := open(t, s.Config(), nil)
@@ -23,20 +24,20 @@ func TestHeadIsKnownWhileFollowYields(t *testing.T) {
 			followed <- block
 		}
 	}()
-	<-followed // it yields the next block now
+	<-followed // Follow yields the next block now
 	s.Asked()
 	for n := uint32(21); n <= 25; n++ {
 		s.Advance(n)
 		for newest := chaingql.Cursor(""); newest != cursor(n); time.Sleep(10 * time.Millisecond) {
 			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1})
 			if err != nil || len(page) != 1 {
-				t.Fatalf("got a page of %d and error %v", len(page), err)
+				t.Fatalf("got a page of %d blocks and error %v", len(page), err)
 			}
 			newest = page[0].Cursor
 		}
 	}
 	if n := s.Asked()["getMasterchainInfo"]; n > 0 {
-		t.Errorf("got %d queries for the newest block", n)
+		t.Errorf("got %d queries for the newest block, want 0", n)
 	}
 	for last := cursor(20); last != cursor(25); {
 		block := <-followed

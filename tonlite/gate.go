@@ -6,11 +6,11 @@ import "context"
 type use int
 
 const (
-	forFollow use = iota // and Open
+	forFollow use = iota // also for Open
 	forBalance
 	forPage
 	forSearch // a page whose filter skips many blocks
-	uses
+	uses      // the number of uses
 )
 
 type useKey struct{}
@@ -22,8 +22,9 @@ func useOf(ctx context.Context) use {
 	return u
 }
 
-// A gate limits concurrent work. A use may take fewer slots than the more urgent ones, so
-// slots remain for balances if pages wait, and for Follow if both wait.
+// A gate limits concurrent work. The less urgent a use is, the fewer slots it may take. If pages
+// wait for slots, some slots therefore remain for balances, and if pages and balances wait, some
+// remain for Follow.
 type gate [uses]chan struct{}
 
 func newGate(sizes [uses]int) (g gate) {
@@ -33,7 +34,8 @@ func newGate(sizes [uses]int) (g gate) {
 	return g
 }
 
-// acquire waits for a slot. Call leave to release it, unless acquire returns an error.
+// acquire waits for a slot for the use that ctx contains. Unless acquire returns an error, the
+// caller must call leave to release the slot.
 func (g gate) acquire(ctx context.Context) (leave func(), err error) {
 	u := useOf(ctx)
 	for i := u; i >= 0; i-- {

@@ -15,21 +15,22 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// A header is the header of a block. It names its predecessors: one, or two after a merge of
-// shards.
+// A header contains the parts of a block's header that this package uses.
 type header struct {
 	time time.Time
-	prev []lite.BlockID
-	key  bool
-	// Only for the masterchain: the previous key block, and the validator set and session
-	// whose signatures it needs.
+	prev []lite.BlockID // the predecessor; two predecessors after a merge of shards
+	key  bool           // whether this is a key block
+
+	// The following fields are used for masterchain blocks only. prevKey is the seq_no of the
+	// previous key block. set, a short hash, and session identify the validators that must
+	// sign the block.
 	prevKey, set, session uint32
 }
 
-var errWrongBlock = errors.New("it is not the requested block")
+var errWrongBlock = errors.New("the response does not contain the requested block")
 
-// parseHeader parses the header of a block whose root hash was checked. It returns errPruned
-// if a proof omits the predecessors.
+// parseHeader parses the header of block id. The caller must have checked the hash of root. If
+// root is from a proof that omits the block's predecessors, parseHeader returns errPruned.
 func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 	s, err := openCell(root)
 	if err != nil {
@@ -48,19 +49,19 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 		return h, err
 	}
 	in := cellReader{Slice: s}
-	in.expect(32, 0x9bc7a987, "block header")
+	in.expect(32, 0x9bc7a987, "block_info")
 	in.readUint(32) // version
 	notMaster, merged, _, split := in.readBool(), in.readBool(), in.readBool(), in.readBool()
-	in.readUint(2) // wants to split, to merge
+	in.readUint(2) // want_split, want_merge
 	h.key = in.readBool()
-	in.readUint(1 + 8) // vertical, flags
+	in.readUint(1 + 8) // vert_seqno_incr, flags
 	seqNo := uint32(in.readUint(32))
-	in.readUint(32) // vertical
-	in.expect(2, 0, "shard")
+	in.readUint(32) // vert_seq_no
+	in.expect(2, 0, "shard_ident")
 	prefix, workchain := in.readUint(6), int32(in.readUint(32))
 	shard := in.readUint(64)
 	if prefix > 60 {
-		return h, errors.New("a shard's prefix is too long")
+		return h, errors.New("the shard's prefix is too long")
 	}
 	shard |= 1 << (63 - prefix)
 	h.time = time.Unix(int64(in.readUint(32)), 0).UTC()
@@ -73,11 +74,11 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 		return h, in.err
 	}
 	if workchain != id.Workchain || shard != id.Shard || seqNo != id.SeqNo || notMaster != (workchain != masterchain) {
-		return h, fmt.Errorf("%w: (%d,%016x,%d) for %v", errWrongBlock, workchain, shard, seqNo, id)
+		return h, fmt.Errorf("%w: got (%d,%016x,%d), want %v", errWrongBlock, workchain, shard, seqNo, id)
 	}
 	at := 0
 	if notMaster {
-		at = 1 // after the reference to the masterchain
+		at = 1 // reference 0 is the masterchain block
 	}
 	prev, err := info.PeekRef(at)
 	if err != nil {
@@ -87,10 +88,10 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 	return h, err
 }
 
-// parsePrevious parses the predecessors of a block. After a split or a merge they belong to
-// other shards than the block.
+// parsePrevious parses the predecessors of block id. If the block is the first one of its shard
+// after a split or a merge, as split and merged say, its predecessors belong to other shards.
 func parsePrevious(c *cell.Cell, id lite.BlockID, split, merged bool) ([]lite.BlockID, error) {
-	own := id.Shard & -id.Shard // ends the shard's prefix
+	own := id.Shard & -id.Shard // the bit that ends the shard's prefix
 	if !merged {
 		shard := id.Shard
 		if split {
@@ -100,7 +101,7 @@ func parsePrevious(c *cell.Cell, id lite.BlockID, split, merged bool) ([]lite.Bl
 		return []lite.BlockID{b}, err
 	}
 	if own == 1 || split {
-		return nil, errors.New("impossible merge of shards")
+		return nil, errors.New("the block follows a merge that is impossible for its shard")
 	}
 	if _, err := openCell(c); err != nil {
 		return nil, err
@@ -130,12 +131,13 @@ func parseReference(c *cell.Cell, workchain int32, shard uint64) (id lite.BlockI
 	id = lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: uint32(in.readUint(32))}
 	id.Root, id.File = in.readHash(), in.readHash()
 	if in.err == nil && bits.OnesCount64(shard) == 0 {
-		in.err = errors.New("a shard has no parent")
+		in.err = errors.New("the whole workchain has no parent shard")
 	}
 	return id, in.err
 }
 
-// parseShards parses the newest block of each shard from a masterchain block.
+// parseShards returns the ids of the blocks that a masterchain block commits to: the newest block
+// of each shard. root is the root cell of the masterchain block.
 func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 	extra, err := root.PeekRef(3)
 	if err != nil {
@@ -146,11 +148,11 @@ func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 		return nil, err
 	}
 	in := cellReader{Slice: s}
-	in.expect(32, 0x4a33f6fd, "block extra")
+	in.expect(32, 0x4a33f6fd, "block_extra")
 	in.readHash() // random seed
 	in.readHash() // creator
 	if !in.readBool() {
-		return nil, errors.New("a masterchain block lacks its masterchain part")
+		return nil, errors.New("the masterchain block lacks masterchain_block_extra")
 	}
 	custom, err := extra.PeekRef(3)
 	if err != nil {
@@ -160,7 +162,7 @@ func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 		return nil, err
 	}
 	in = cellReader{Slice: s}
-	in.expect(16, 0xcca5, "masterchain extra")
+	in.expect(16, 0xcca5, "masterchain_block_extra")
 	in.readUint(1) // key block
 	if in.err != nil {
 		return nil, in.err
@@ -182,11 +184,11 @@ func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 	return tops, err
 }
 
-// maxShards is the maximum number of shards of a network.
+// maxShards is the maximum number of shards in a network.
 const maxShards = 4096
 
-// parseTree parses the shards of one workchain. A shard is identified by its position in the
-// tree.
+// parseTree appends to tops the newest block of each shard in c, a tree of shards. The position
+// of a leaf in the tree identifies its shard. shard is the shard that the whole of c covers.
 func parseTree(tops []lite.BlockID, c *cell.Cell, workchain int32, shard uint64) ([]lite.BlockID, error) {
 	s, err := openCell(c)
 	if err != nil {
@@ -196,7 +198,7 @@ func parseTree(tops []lite.BlockID, c *cell.Cell, workchain int32, shard uint64)
 	if in.readBool() {
 		half := (shard & -shard) / 2
 		if half == 0 || len(tops) >= maxShards {
-			return nil, errors.New("a workchain has too many shards")
+			return nil, errors.New("the workchain has too many shards")
 		}
 		for i, child := range []uint64{shard - half, shard + half} {
 			r, err := c.PeekRef(i)
@@ -210,10 +212,10 @@ func parseTree(tops []lite.BlockID, c *cell.Cell, workchain int32, shard uint64)
 		return tops, nil
 	}
 	if kind := in.readUint(4); kind != 0xa && kind != 0xb && in.err == nil {
-		in.err = errors.New("unknown format of a shard description")
+		in.err = errors.New("unknown format of shard description")
 	}
 	id := lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: uint32(in.readUint(32))}
-	in.readUint(32) // registered at
+	in.readUint(32) // reg_mc_seqno
 	in.readUint(64) // start_lt
 	in.readUint(64) // end_lt
 	id.Root, id.File = in.readHash(), in.readHash()

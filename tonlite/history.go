@@ -9,10 +9,12 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// oldestStep returns the first masterchain block whose step can be computed: block 1, or the
-// one after the oldest that a server has. A step consists of the shard blocks that are new
-// since the previous masterchain block, so that one is needed. oldestStep uses binary search
-// and begins with the last result, because servers delete old blocks over time.
+// oldestStep returns the seq_no of the oldest masterchain block whose step can be computed. A
+// step consists of a masterchain block and the shard blocks that are new in it. To know which
+// shard blocks are new, the previous masterchain block is needed. The result is therefore 1 if a
+// server has block 1, and otherwise one more than the seq_no of the oldest block that a server
+// has. oldestStep uses a binary search that starts at its last result, because servers delete old
+// blocks over time.
 func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 	b.mu.Lock()
 	low := max(1, b.oldest)
@@ -23,7 +25,7 @@ func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 		if err != nil {
 			return 0, err
 		}
-		if deeper { // a server with more history is available again, or another one lied
+		if deeper { // a server with older blocks is back, or a server lied before
 			low = 1
 		}
 	}
@@ -43,7 +45,7 @@ func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 			return 0, err
 		}
 		if low += 1 + uint32(n); low > head {
-			return 0, errMissing // not even the newest one
+			return 0, errMissing // no server has even the newest block
 		}
 	}
 	b.mu.Lock()
@@ -55,7 +57,7 @@ func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 	return low, nil
 }
 
-// has reports whether a server has a masterchain block.
+// has reports whether any server has the masterchain block with the given seq_no.
 func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
 	_, err := b.lookup(ctx, seqNo, func(lite.BlockID) error { return nil })
 	if errors.Is(err, errMissing) {
@@ -64,8 +66,8 @@ func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
 	return err == nil, err
 }
 
-// checkHistory returns an error if the servers do not have the steps from a masterchain block
-// on.
+// checkHistory returns an error if no server has the masterchain block before the one with the
+// seq_no from. That block is needed to know which shard blocks are new in the next one.
 func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
 	there, err := b.has(ctx, max(1, from-1))
 	if err == nil && !there {
@@ -74,8 +76,9 @@ func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
 	return err
 }
 
-// missingError returns ErrCursorTooOld if a masterchain block is older than the history of the
-// servers, and missing otherwise.
+// missingError returns the error for a read that failed with missing and began at the seq_no
+// from. It returns ErrCursorTooOld if from is lower than that of the oldest readable masterchain
+// block. Otherwise it returns missing.
 func (b *Backend) missingError(ctx context.Context, from uint32, missing error) error {
 	bottom, err := b.oldestStep(ctx)
 	switch {

@@ -14,17 +14,17 @@ import (
 // greatest is the cursor of the last possible masterchain block.
 const greatest chaingql.Cursor = "7ffffffffm"
 
-// TestReadsReachOldestBlockOfServer deletes block by block. Cursors before the oldest block must return
-// ErrCursorTooOld, and all other blocks must be readable.
+// TestReadsReachOldestBlockOfServer deletes more and more old blocks from a server. A cursor
+// before the oldest block must cause ErrCursorTooOld, and all later blocks must be readable.
 func TestReadsReachOldestBlockOfServer(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
-	warm := open(t, s.Config(), nil) // used during all deletions
+	warm := open(t, s.Config(), nil) // keeps its cache during all deletions
 	for _, oldest := range []uint32{2, 3, 20, 38, 39, 40} {
 		s.Forget(oldest)
 		b := open(t, s.Config(), nil)
-		// The new shard blocks of the oldest block are unknown without its predecessor.
+		// Which shard blocks are new in the oldest block is unknown without its predecessor.
 		gone := chaingql.ChainOrder(-1, 1<<63, oldest, 0)
 		kept := chaingql.PageOf(all, chaingql.BlocksQuery{After: gone, First: 1000})
 		for _, q := range []chaingql.BlocksQuery{
@@ -42,19 +42,22 @@ func TestReadsReachOldestBlockOfServer(t *testing.T) {
 				{First: 7, After: before}, {Last: 7, After: before}, {Last: 1000, After: before},
 			} {
 				if page, err := b.Blocks(t.Context(), q); !errors.Is(err, chaingql.ErrCursorTooOld) {
-					t.Errorf("with blocks from %d on: %+v: got %d blocks and error %v", oldest, q, len(page), err)
+					t.Errorf("with blocks from %d on: %+v: got %d blocks and error %v, want ErrCursorTooOld",
+						oldest, q, len(page), err)
 				}
 			}
 			for block, err := range b.Follow(t.Context(), before) {
 				if !errors.Is(err, chaingql.ErrCursorTooOld) {
-					t.Errorf("with blocks from %d on: Follow after %q: got %q and error %v", oldest, before, block.Cursor, err)
+					t.Errorf("with blocks from %d on: Follow after %q: got %q and error %v, want ErrCursorTooOld",
+						oldest, before, block.Cursor, err)
 				}
 				break
 			}
 		}
 		for block, err := range b.Follow(t.Context(), "") {
 			if !errors.Is(err, chaingql.ErrCursorTooOld) {
-				t.Errorf("with blocks from %d on: Follow from the beginning: got %q and error %v", oldest, block.Cursor, err)
+				t.Errorf("with blocks from %d on: Follow from the start: got %q and error %v, want ErrCursorTooOld",
+					oldest, block.Cursor, err)
 			}
 			break
 		}
@@ -66,9 +69,9 @@ func TestReadsReachOldestBlockOfServer(t *testing.T) {
 	}
 }
 
-// TestFirstPageBeginsWithHistory deletes blocks during reads. A page without a cursor must never return
-// ErrCursorTooOld or have a gap.
-func TestFirstPageBeginsWithHistory(t *testing.T) {
+// TestFirstPageHasNoGapWhileBlocksAreDeleted reads first pages while the server deletes old
+// blocks. A page without a cursor must never cause ErrCursorTooOld or have a gap.
+func TestFirstPageHasNoGapWhileBlocksAreDeleted(t *testing.T) {
 	chain := liteservertest.Made(300)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
@@ -89,13 +92,13 @@ func TestFirstPageBeginsWithHistory(t *testing.T) {
 		}
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 30})
 		if err != nil || len(page) == 0 {
-			t.Fatalf("got %d blocks and error %v", len(page), err)
+			t.Fatalf("first page: got %d blocks and error %v", len(page), err)
 		}
 		same(t, page, chaingql.PageOf(all, chaingql.BlocksQuery{First: 30, After: before(all, page[0].Cursor)}))
 	}
 }
 
-// before returns the cursor of the previous block.
+// before returns the cursor of the block before c, or "" if there is none.
 func before(all []chaingql.Block, c chaingql.Cursor) chaingql.Cursor {
 	page := chaingql.PageOf(all, chaingql.BlocksQuery{Last: 1, Before: c})
 	if len(page) == 0 {
@@ -104,8 +107,9 @@ func before(all []chaingql.Block, c chaingql.Cursor) chaingql.Cursor {
 	return page[0].Cursor
 }
 
-// TestMissingNewBlockIsNotTooOld queries a server that lost blocks that it had before.
-func TestMissingNewBlockIsNotTooOld(t *testing.T) {
+// TestMissingNewBlockIsNotReportedAsTooOld queries a server that has lost its newest blocks.
+// Reading them must return an error, but not ErrCursorTooOld.
+func TestMissingNewBlockIsNotReportedAsTooOld(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
@@ -115,17 +119,17 @@ func TestMissingNewBlockIsNotTooOld(t *testing.T) {
 		{Last: 5}, {First: 900, After: all[50].Cursor}, {Last: 5, After: chaingql.ChainOrder(-1, 1<<63, 35, 0)},
 	} {
 		if page, err := b.Blocks(t.Context(), q); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("%+v: got %d blocks and error %v", q, len(page), err)
+			t.Errorf("%+v: got %d blocks and error %v, want an error other than ErrCursorTooOld", q, len(page), err)
 		}
 	}
 	for _, err := range b.Follow(t.Context(), chaingql.ChainOrder(-1, 1<<63, 30, 0)) {
 		if err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("Follow: got error %v", err)
+			t.Errorf("Follow: got error %v, want an error other than ErrCursorTooOld", err)
 		}
 		break
 	}
 	if _, err := b.Balance(t.Context(), chaingql.Address{}); err == nil || errors.Is(err, chaingql.ErrNotFound) {
-		t.Errorf("Balance: got error %v", err)
+		t.Errorf("Balance: got error %v, want an error other than ErrNotFound", err)
 	}
 	s.Advance(40)
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5})
@@ -135,9 +139,9 @@ func TestMissingNewBlockIsNotTooOld(t *testing.T) {
 	same(t, page, all[len(all)-5:])
 }
 
-// TestMissingBlockAfterOldestIsNotTooOld uses a server with the blocks from 24 on that loses its newest
-// blocks, and reads its whole history.
-func TestMissingBlockAfterOldestIsNotTooOld(t *testing.T) {
+// TestMissingBlockAfterOldestIsNotReportedAsTooOld reads the whole history of a server that has
+// only the blocks from 24 on and then loses its newest blocks.
+func TestMissingBlockAfterOldestIsNotReportedAsTooOld(t *testing.T) {
 	s := start(t, liteservertest.Made(40), nil)
 	s.Forget(24) // the first readable step is that of block 25
 	b := open(t, s.Config(), nil)
@@ -149,15 +153,16 @@ func TestMissingBlockAfterOldestIsNotTooOld(t *testing.T) {
 	defer cancel()
 	oldest, before := chaingql.ChainOrder(-1, 1<<63, 24, 0), chaingql.ChainOrder(-1, 1<<63, 32, 0)
 	for _, q := range []chaingql.BlocksQuery{
-		{First: 900}, {First: 900, After: oldest}, {Last: 900, Before: before}, {Last: 900, Before: before, After: oldest},
+		{First: 900}, {First: 900, After: oldest},
+		{Last: 900, Before: before}, {Last: 900, Before: before, After: oldest},
 	} {
 		if page, err := b.Blocks(ctx, q); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) || ctx.Err() != nil {
-			t.Errorf("%+v: got %d blocks and error %v", q, len(page), err)
+			t.Errorf("%+v: got %d blocks and error %v, want an error other than ErrCursorTooOld", q, len(page), err)
 		}
 	}
 }
 
-// TestRepeatedReadsUseTheCache counts the queries of pages and Follows.
+// TestRepeatedReadsUseTheCache counts the queries that pages and a Follow need.
 func TestRepeatedReadsUseTheCache(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
@@ -174,7 +179,7 @@ func TestRepeatedReadsUseTheCache(t *testing.T) {
 		}
 	}
 	if first["getBlock"] != 40 || first["getBlockHeader"] != shards {
-		t.Errorf("a page of %d masterchain blocks and %d others took the queries %v", 40, shards, first)
+		t.Errorf("a page of %d masterchain blocks and %d shard blocks needed the queries %v", 40, shards, first)
 	}
 	if _, err := b.Blocks(t.Context(), q); err != nil {
 		t.Fatal(err)
@@ -190,7 +195,7 @@ func TestRepeatedReadsUseTheCache(t *testing.T) {
 	}
 	again := s.Asked()
 	if again["getBlock"] != 0 || again["getBlockHeader"] != 0 {
-		t.Errorf("reading it again took the queries %v", again)
+		t.Errorf("reading the same blocks again needed the queries %v, want none for blocks", again)
 	}
 	masters := int32(-1)
 	cold := open(t, s.Config(), nil)
@@ -198,17 +203,18 @@ func TestRepeatedReadsUseTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked := s.Asked(); asked["getBlockHeader"] != 0 || asked["getBlock"] > 20 {
-		t.Errorf("a page of the masterchain took the queries %v", asked)
+		t.Errorf("a page of the masterchain needed the queries %v, want none for shard blocks", asked)
 	}
 }
 
-// TestOneServerIsQueriedForTheHead reads balances from two servers with the same newest block.
-func TestOneServerIsQueriedForTheHead(t *testing.T) {
+// TestOnlyOneServerIsQueriedForTheNewestBlock reads balances from two servers that have the same
+// newest block.
+func TestOnlyOneServerIsQueriedForTheNewestBlock(t *testing.T) {
 	chain := liteservertest.Made(10)
 	one, other := start(t, chain, nil), start(t, chain, nil)
 	b := open(t, one.Config(other), nil)
 	one.Asked()
-	other.Asked() // ignores the queries of Open
+	other.Asked() // resets the count after Open
 	for range 5 {
 		if _, err := b.Balance(t.Context(), chaingql.Address{Workchain: -1}); !errors.Is(err, chaingql.ErrNotFound) {
 			t.Fatal(err)
@@ -219,27 +225,28 @@ func TestOneServerIsQueriedForTheHead(t *testing.T) {
 	}
 }
 
-// TestImpossibleFilterNeedsNoSearch filters by workchains and shards that the network does not have.
+// TestImpossibleFilterNeedsNoSearch filters by a workchain and by a shard that the network does
+// not have.
 func TestImpossibleFilterNeedsNoSearch(t *testing.T) {
 	s := start(t, liteservertest.Made(40), nil)
 	b := open(t, s.Config(), nil)
-	s.Asked() // ignores the queries of Open
+	s.Asked() // resets the count after Open
 	masters, foreign, half := int32(-1), int32(5), uint64(0x4<<60)
 	for _, q := range []chaingql.BlocksQuery{
 		{Workchain: &foreign, Last: 3}, {Workchain: &foreign, First: 3}, {Workchain: &masters, Shard: &half, Last: 3},
 	} {
 		if page, err := b.Blocks(t.Context(), q); err != nil || len(page) != 0 {
-			t.Errorf("%+v: got %d blocks and error %v", q, len(page), err)
+			t.Errorf("%+v: got %d blocks and error %v, want an empty page", q, len(page), err)
 		}
 	}
 	if asked := s.Asked(); asked["getBlock"] > 1 || asked["getBlockHeader"] > 0 {
-		t.Errorf("got queries %v, want none", asked)
+		t.Errorf("got queries %v, want at most one getBlock", asked)
 	}
 }
 
-// TestHistoryOfFailedServerIsNotTooOld uses one server with the whole history, which stops, and one with
-// the newest blocks.
-func TestHistoryOfFailedServerIsNotTooOld(t *testing.T) {
+// TestHistoryOfStoppedServerIsNotReportedAsTooOld stops the only server that has the old blocks.
+// A second server, which has only the newest blocks, still runs.
+func TestHistoryOfStoppedServerIsNotReportedAsTooOld(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
@@ -253,16 +260,16 @@ func TestHistoryOfFailedServerIsNotTooOld(t *testing.T) {
 	all.Stop()
 	old.After = chain.Blocks()[60].Cursor
 	if page, err := b.Blocks(t.Context(), old); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-		t.Errorf("got %d blocks and error %v", len(page), err)
+		t.Errorf("got %d old blocks and error %v, want an error other than ErrCursorTooOld", len(page), err)
 	}
 	if page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 3}); err != nil || len(page) != 3 {
-		t.Errorf("blocks of the other server: got %d and error %v", len(page), err)
+		t.Errorf("got %d blocks from the second server and error %v, want 3 blocks", len(page), err)
 	}
 }
 
-// TestHistoryReturnsWithItsServer reads the first page while only a server with the newest blocks runs, and
-// again after the other one has started.
-func TestHistoryReturnsWithItsServer(t *testing.T) {
+// TestOldBlocksAreReadableAfterTheirServerRestarts reads the first page while only a server with
+// the newest blocks runs. It reads the page again after a server with all blocks has restarted.
+func TestOldBlocksAreReadableAfterTheirServerRestarts(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
@@ -276,7 +283,7 @@ func TestHistoryReturnsWithItsServer(t *testing.T) {
 	if err := all.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // until its backoff ends
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // until the backoff ends
 		page, err = b.Blocks(t.Context(), first)
 		if err == nil && page[0] == chain.Blocks()[0] || time.Now().After(end) {
 			break

@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket/wsjson"
 )
 
-// serve serves a backend on 127.0.0.1 until the test ends.
+// serve runs a Handler for the Backend on 127.0.0.1 until the test ends, and returns the URL.
 func serve(t testing.TB, b chaingql.Backend) (url string) {
 	t.Helper()
 	h := chaingql.New(b, nil)
@@ -33,7 +33,8 @@ func serve(t testing.TB, b chaingql.Backend) (url string) {
 	return server.URL + "/demo/graphql"
 }
 
-// subscribe opens a WebSocket and subscribes to all blocks after a cursor. next reads the next one.
+// subscribe opens a WebSocket and subscribes to all blocks after a cursor. Each call of next
+// returns the cursor of the next block.
 func subscribe(
 	ctx context.Context, t testing.TB, url string, after chaingql.Cursor,
 ) (next func() (chaingql.Cursor, error)) {
@@ -81,13 +82,14 @@ func subscribe(
 				}
 				return payload.Data.Blocks.ChainOrder, nil
 			default:
-				return "", fmt.Errorf("%s: %s", m.Type, m.Payload)
+				return "", fmt.Errorf("got message %s with payload %s", m.Type, m.Payload)
 			}
 		}
 	}
 }
 
-// TestSubscriptionSurvivesServerRestart keeps one client on one socket while the lite server restarts.
+// TestSubscriptionSurvivesServerRestart keeps one client on one WebSocket while the lite server
+// restarts. The client must receive every block.
 func TestSubscriptionSurvivesServerRestart(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
@@ -98,7 +100,7 @@ func TestSubscriptionSurvivesServerRestart(t *testing.T) {
 	for i, want := range chain.Blocks() {
 		got, err := next()
 		if err != nil {
-			t.Fatalf("after %d blocks: %v", i, err)
+			t.Fatalf("subscription after %d blocks: got error %v", i, err)
 		}
 		if got != want.Cursor {
 			t.Fatalf("block %d: got %q, want %q", i, got, want.Cursor)
@@ -116,13 +118,16 @@ func TestSubscriptionSurvivesServerRestart(t *testing.T) {
 	}
 }
 
-// TestHandlerReportsOldestCursor resumes, on a socket and with a page, after a block that the lite server
-// deleted, and then from the oldest cursor in the error.
+// TestHandlerReportsOldestCursor resumes after a block that the lite server has deleted, once
+// with a subscription and once with a page. Both errors must contain the oldest cursor, after
+// which a subscription must work.
 func TestHandlerReportsOldestCursor(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
 	s.Forget(20)
-	kept := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{After: chaingql.ChainOrder(-1, 1<<63, 20, 0), First: 2})
+	kept := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{
+		After: chaingql.ChainOrder(-1, 1<<63, 20, 0), First: 2,
+	})
 	oldest := fmt.Sprintf(`"oldest":%q`, kept[0].Cursor)
 	gone := chain.Blocks()[3].Cursor
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -144,6 +149,6 @@ func TestHandlerReportsOldestCursor(t *testing.T) {
 		t.Errorf("page: got %s and error %v, want %s", page, err, oldest)
 	}
 	if got, err := subscribe(ctx, t, url, kept[0].Cursor)(); err != nil || got != kept[1].Cursor {
-		t.Errorf("after the oldest cursor: got %q and error %v, want %q", got, err, kept[1].Cursor)
+		t.Errorf("subscription after the oldest cursor: got %q and error %v, want %q", got, err, kept[1].Cursor)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// TestFalseResponsesAreRejected queries a server that sends false responses. No call may return a wrong
-// result. With a second, honest server the result must be right.
+// TestFalseResponsesAreRejected queries a server that sends false responses. No call may return a
+// wrong result. If there is also an honest server, each call must return the right result.
 func TestFalseResponsesAreRejected(t *testing.T) {
 	chain := liteservertest.MadeSimplex(34) // ends with two shards
 	facts := chain.Blocks()
@@ -74,19 +74,19 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 		want string
 	}{
 		{"false balance", liteservertest.FalseBalance, balance(rich), has},
-		{"false balance with a forged pruned branch", liteservertest.FalseUpdate, balance(rich), has},
+		{"false balance with a forged pruned branch in the proof", liteservertest.FalseUpdate, balance(rich), has},
 		{"false balance below a pruned branch", liteservertest.FalseRoot, balance(rich), has},
 		{"existing account omitted", liteservertest.FalseAbsence, balance(rich), has},
-		{"existing account, proof of another shard", liteservertest.FalseShard, balance(rich), has},
+		{"existing account with a proof of another shard", liteservertest.FalseShard, balance(rich), has},
 		{"state of another account", liteservertest.FalseState, balance(rich), has},
 		{"account without its state", liteservertest.BareAccount, balance(rich), has},
-		{"missing account, proof of another shard", liteservertest.FalseShard, balance(absent), "not found"},
-		{"garbage for an account", liteservertest.Garbage, balance(rich), has},
-		{"bomb for an account", liteservertest.Bomb, balance(rich), has},
+		{"missing account with a proof of another shard", liteservertest.FalseShard, balance(absent), "not found"},
+		{"garbage instead of an account", liteservertest.Garbage, balance(rich), has},
+		{"bag of billions of cells instead of an account", liteservertest.Bomb, balance(rich), has},
 		{"changed bytes of a masterchain block", liteservertest.FalseBytes, page(early), "right"},
 		{"bytes of another block", liteservertest.FalseBlock, page(early), "right"},
-		{"garbage for a masterchain block", liteservertest.Garbage, page(early), "right"},
-		{"bomb for a masterchain block", liteservertest.Bomb, page(early), "right"},
+		{"garbage instead of a masterchain block", liteservertest.Garbage, page(early), "right"},
+		{"bag of billions of cells instead of a masterchain block", liteservertest.Bomb, page(early), "right"},
 		{"forged old blocks", liteservertest.FalseHistory, page(early), "right"},
 		{"some forged old blocks", liteservertest.FalsePast, page(early), "right"},
 		{"forged header of a shard block", liteservertest.FalseHeader, page(shards), "right"},
@@ -105,16 +105,16 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 			honest.Advance(34)
 			liar.Tell(row.lie)
 			got, err := row.ask(alone)
-			if err == nil && got != row.want { // the false part may not have been needed
+			if err == nil && got != row.want { // a call may succeed if it does not need the false part
 				t.Errorf("got the false result %v", got)
 			}
-			// Blocks that follow from a proven block are read by their right ids.
+			// Instead of a forged old block, the right one is read by its id, which a proven block contains.
 			if err == nil && row.lie != liteservertest.FalseHistory && row.lie != liteservertest.FalsePast {
-				t.Error("got no error")
+				t.Error("got no error for a false response")
 			}
 			if errors.Is(err, chaingql.ErrNotFound) || errors.Is(err, chaingql.ErrCursorTooOld) ||
 				errors.Is(err, chaingql.ErrBadCursor) {
-				t.Errorf("got error %v, want none of the contract's errors", err)
+				t.Errorf("got error %v, which claims a fact that is false", err)
 			}
 			if got, err := row.ask(both); err != nil || got != row.want {
 				t.Errorf("with an additional honest server: got %v and error %v", got, err)
@@ -123,7 +123,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 	}
 }
 
-// TestCyclicProofIsRejected uses valid links that never reach the target.
+// TestCyclicProofIsRejected uses proofs with valid links that never reach the target.
 func TestCyclicProofIsRejected(t *testing.T) {
 	s := start(t, liteservertest.Made(30), nil)
 	s.Tell(liteservertest.Circles)
@@ -133,13 +133,13 @@ func TestCyclicProofIsRejected(t *testing.T) {
 		t.Fatal("Open returned no error")
 	}
 	if n := s.Asked()["getBlockProof"]; n > 2 {
-		t.Errorf("Open used %d responses: %v", n, err)
+		t.Errorf("Open requested %d proofs before it failed with %v, want at most 2", n, err)
 	}
 }
 
-// TestUnprovenStillVerifiesHashes sends false responses about everything except the ids of masterchain
-// blocks, which Unproven accepts.
-func TestUnprovenStillVerifiesHashes(t *testing.T) {
+// TestUnprovenStillVerifiesBalances sends false responses about accounts. Unproven accepts only
+// the ids of masterchain blocks without proof.
+func TestUnprovenStillVerifiesBalances(t *testing.T) {
 	chain, err := states()
 	s := start(t, chain, err)
 	b := open(t, s.Config(), &unproven)
@@ -154,9 +154,9 @@ func TestUnprovenStillVerifiesHashes(t *testing.T) {
 			}
 			s.Tell(lie)
 			if nano, err := b.Balance(t.Context(), addr); err == nil || errors.Is(err, chaingql.ErrNotFound) {
-				t.Errorf("lie %d about %v: got %v and error %v", lie, addr, nano, err)
+				t.Errorf("false response of kind %d for account %v: got balance %v and error %v", lie, addr, nano, err)
 			}
-			b.Close() // this Backend does not use the server for a while
+			b.Close() // because it does not use the server for a while
 			s.Tell(liteservertest.Truth)
 			b = open(t, s.Config(), &unproven)
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// checkForward checks that a block was signed by the validators in the previous key block.
+// checkForward checks a forward link, which leads from a key block to a later block: the
+// validators that the key block names must have signed the later block.
 func checkForward(l lite.Link) error {
 	root, err := openProof(l.Dest, l.To.Root, maxPathCells)
 	if err != nil {
@@ -21,9 +22,9 @@ func checkForward(l lite.Link) error {
 	}
 	switch {
 	case h.prevKey != l.From.SeqNo:
-		return fmt.Errorf("%w: it skips a key block", errProof)
+		return fmt.Errorf("%w: a link skips a key block", errProof)
 	case h.key != l.ToKey, h.set != l.SetHash, h.session != l.Catchain:
-		return fmt.Errorf("%w: it does not match the block's header", errProof)
+		return fmt.Errorf("%w: a link does not match the header of its target block", errProof)
 	}
 	if root, err = openProof(l.Config, l.From.Root, maxConfigCells); err != nil {
 		return err
@@ -38,7 +39,8 @@ func checkForward(l lite.Link) error {
 	return checkSignatures(l, validators)
 }
 
-// openProof returns the tree of a Merkle proof that is serialized in its own bag.
+// openProof parses data, a bag of at most limit cells that contains one Merkle proof, and returns
+// the root of the tree in that proof. It returns an error unless that root has the given hash.
 func openProof(data []byte, hash [32]byte, limit int) (*cell.Cell, error) {
 	roots, err := parseCells(data, 1, limit)
 	if err != nil {
@@ -47,7 +49,8 @@ func openProof(data []byte, hash [32]byte, limit int) (*cell.Cell, error) {
 	return unwrapProof(roots[0], hash)
 }
 
-// checkSignatures checks that validators with more than two thirds of the weight signed.
+// checkSignatures checks that validators with more than two thirds of the total weight signed the
+// target of l.
 func checkSignatures(l lite.Link, validators []validator) error {
 	text, err := l.SignedText()
 	if err != nil {
@@ -76,7 +79,8 @@ func checkSignatures(l lite.Link, validators []validator) error {
 	return nil
 }
 
-// checkBack checks that the state of a later block names the block.
+// checkBack checks a backward link, which leads from a block to an earlier block: the state after
+// the first block must list the earlier block.
 func checkBack(l lite.Link) error {
 	block, err := openProof(l.Block, l.From.Root, maxPathCells)
 	if err != nil {
@@ -99,10 +103,10 @@ func checkBack(l lite.Link) error {
 		return err
 	}
 	in := cellReader{Slice: s}
-	in.expect(16, 0xcc26, "state of the masterchain")
-	at := 1 // after the configuration
+	in.expect(16, 0xcc26, "masterchain_state_extra")
+	at := 1 // reference 0 is the configuration
 	if in.readBool() {
-		at++ // and after the shards
+		at++ // reference 0 is the shards, reference 1 the configuration
 	}
 	if in.err != nil {
 		return in.err
@@ -116,7 +120,7 @@ func checkBack(l lite.Link) error {
 	in.readUint(32 + 32) // validators
 	in.readUint(1)
 	if !in.readBool() || in.err != nil {
-		return fmt.Errorf("%w: the state contains no earlier blocks", errProof)
+		return fmt.Errorf("%w: the state lists no earlier blocks", errProof)
 	}
 	dict, err := info.LoadRefCell()
 	if err != nil {
@@ -137,7 +141,7 @@ func checkBack(l lite.Link) error {
 	}
 	named := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo, Root: root, File: file}
 	if key != l.ToKey || named != l.To {
-		return fmt.Errorf("%w: the state names another block", errProof)
+		return fmt.Errorf("%w: the state lists another block with this seq_no", errProof)
 	}
 	return nil
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// linker returns functions that query a server for the ids of masterchain blocks, and for the first link
-// from one to another.
+// linker starts a lite server and returns two functions that query it. id returns the id of a
+// masterchain block. link returns the first link of the proof from one masterchain block to
+// another.
 func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, to uint32) lite.Link) {
 	t.Helper()
 	s, err := liteservertest.Start(liteservertest.MadeSimplex(30))
@@ -53,30 +54,30 @@ func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, t
 	return id, link
 }
 
-// TestProofMustMakeProgress uses valid links only. Key blocks are 1, 8, 15, 22, 29.
+// TestProofMustMakeProgress uses only valid links. The key blocks are 1, 8, 15, 22 and 29.
 func TestProofMustMakeProgress(t *testing.T) {
 	id, link := linker(t)
 	for _, row := range []struct {
 		name     string
 		from, to uint32
-		path     []uint32 // following blocks
+		path     []uint32 // blocks to which the links lead
 		reached  bool
 	}{
-		{"straight", 1, 18, []uint32{8, 15, 18}, true},
-		{"as far as a key block", 1, 18, []uint32{8, 15}, true},
-		{"from no key block", 10, 18, []uint32{8, 15, 18}, true},
-		{"over the next key block, as nodes do", 8, 11, []uint32{15, 11}, true},
-		{"from no key block, over the next", 10, 11, []uint32{8, 15, 11}, true},
-		{"as far as the next key block", 1, 14, []uint32{8, 15}, true},
-		{"back", 30, 10, []uint32{10}, true},
-		{"nowhere", 1, 18, nil, false},
-		{"by one block", 1, 18, []uint32{2}, false},
-		{"by one block more", 2, 18, []uint32{1, 3}, false},
-		{"back by one block", 30, 10, []uint32{28}, false},
-		{"in a circle", 1, 18, []uint32{8, 1, 8, 15, 18}, false},
-		{"in a circle, by the block itself", 1, 8, []uint32{8, 15, 8}, false},
-		{"away", 8, 18, []uint32{1}, false},
-		{"no nearer, to the other side", 9, 12, []uint32{8, 15}, false},
+		{"forward to the target", 1, 18, []uint32{8, 15, 18}, true},
+		{"forward to a key block before the target", 1, 18, []uint32{8, 15}, true},
+		{"from a block that is not a key block", 10, 18, []uint32{8, 15, 18}, true},
+		{"back from the next key block, as nodes do", 8, 11, []uint32{15, 11}, true},
+		{"from a block that is not a key block, and back from the next key block", 10, 11, []uint32{8, 15, 11}, true},
+		{"forward to the key block after the target", 1, 14, []uint32{8, 15}, true},
+		{"back to the target", 30, 10, []uint32{10}, true},
+		{"no links", 1, 18, nil, false},
+		{"forward to a block that is not a key block", 1, 18, []uint32{2}, false},
+		{"back and forward to a block that is not a key block", 2, 18, []uint32{1, 3}, false},
+		{"back to a block that is not a key block", 30, 10, []uint32{28}, false},
+		{"in a cycle", 1, 18, []uint32{8, 1, 8, 15, 18}, false},
+		{"past the target and back", 1, 8, []uint32{8, 15, 8}, false},
+		{"away from the target", 8, 18, []uint32{1}, false},
+		{"past the target, no closer than before", 9, 12, []uint32{8, 15}, false},
 	} {
 		p, at := lite.BlockProof{}, row.from
 		for _, next := range row.path {
@@ -85,13 +86,13 @@ func TestProofMustMakeProgress(t *testing.T) {
 		for _, p.Complete = range []bool{false, at == row.to} {
 			reached, _, err := followLinks(p, id(row.from), id(row.to))
 			if (err == nil) != row.reached || err == nil && reached != id(at) {
-				t.Errorf("%s: reached %v with error %v", row.name, reached, err)
+				t.Errorf("path %q: reached %v with error %v", row.name, reached, err)
 			}
 		}
 	}
 }
 
-// TestAlteredLinkIsRejected alters every part of a valid link.
+// TestAlteredLinkIsRejected alters each part of a valid link.
 func TestAlteredLinkIsRejected(t *testing.T) {
 	id, link := linker(t)
 	check := func(l lite.Link) error {
@@ -107,42 +108,54 @@ func TestAlteredLinkIsRejected(t *testing.T) {
 		good, other lite.Link
 	}{
 		{"forward to a key block", link(1, 8), link(8, 15)},
-		{"forward, by names", link(8, 11), link(8, 12)},
-		{"forward, by votes", link(15, 18), link(15, 19)},
+		{"forward, with signatures of the block id", link(8, 11), link(8, 12)},
+		{"forward, with Simplex votes", link(15, 18), link(15, 19)},
 		{"back", link(30, 10), link(29, 25)},
 		{"back to a key block", link(30, 8), link(30, 15)},
 	} {
 		if err := check(row.good); err != nil {
-			t.Errorf("%s: %v", row.name, err)
+			t.Errorf("valid link %q: got error %v", row.name, err)
 		}
 		for what, alter := range map[string]func(l *lite.Link){
-			"from another block":      func(l *lite.Link) { l.From = id(22) },
-			"to another block":        func(l *lite.Link) { l.To = row.other.To },
-			"to another file":         func(l *lite.Link) { l.To.File[0]++ },
-			"to another tree":         func(l *lite.Link) { l.To.Root[0]++ },
-			"to another number":       func(l *lite.Link) { l.To.SeqNo++ },
-			"of another key":          func(l *lite.Link) { l.ToKey = !l.ToKey },
-			"another destination":     func(l *lite.Link) { l.Dest = row.other.Dest; l.Block = row.other.Block; l.State = nil },
-			"another configuration":   func(l *lite.Link) { l.Config = link(22, 25).Config; l.State = link(28, 11).State },
-			"another state":           func(l *lite.Link) { l.Config = nil; l.State = link(28, 11).State },
-			"another validator set":   func(l *lite.Link) { l.SetHash++; l.Block = nil },
-			"another session":         func(l *lite.Link) { l.Catchain++; l.Block = nil },
-			"half of the signatures":  func(l *lite.Link) { l.Signatures = l.Signatures[:len(l.Signatures)/2]; l.Block = nil },
-			"signatures of another":   func(l *lite.Link) { l.Signatures = row.other.Signatures; l.State = row.other.Config },
-			"state, below a branch":   func(l *lite.Link) { l.Config = hung(t, l.Config); l.State = hung(t, l.State) },
-			"block, below a branch":   func(l *lite.Link) { l.Dest = hung(t, l.Dest); l.Block = hung(t, l.Block) },
-			"the other way of voting": func(l *lite.Link) { l.Simplex = !l.Simplex; l.Block = nil },
+			"other source":    func(l *lite.Link) { l.From = id(22) },
+			"other target":    func(l *lite.Link) { l.To = row.other.To },
+			"other file hash": func(l *lite.Link) { l.To.File[0]++ },
+			"other root hash": func(l *lite.Link) { l.To.Root[0]++ },
+			"other seq_no":    func(l *lite.Link) { l.To.SeqNo++ },
+			"inverted ToKey":  func(l *lite.Link) { l.ToKey = !l.ToKey },
+			"other header proof": func(l *lite.Link) {
+				l.Dest, l.Block, l.State = row.other.Dest, row.other.Block, nil
+			},
+			"other configuration": func(l *lite.Link) {
+				l.Config, l.State = link(22, 25).Config, link(28, 11).State
+			},
+			"other state":         func(l *lite.Link) { l.Config = nil; l.State = link(28, 11).State },
+			"other validator set": func(l *lite.Link) { l.SetHash++; l.Block = nil },
+			"other session":       func(l *lite.Link) { l.Catchain++; l.Block = nil },
+			"half of the signatures": func(l *lite.Link) {
+				l.Signatures, l.Block = l.Signatures[:len(l.Signatures)/2], nil
+			},
+			"signatures of another block": func(l *lite.Link) {
+				l.Signatures, l.State = row.other.Signatures, row.other.Config
+			},
+			"state below a pruned branch": func(l *lite.Link) {
+				l.Config, l.State = hung(t, l.Config), hung(t, l.State)
+			},
+			"block below a pruned branch": func(l *lite.Link) {
+				l.Dest, l.Block = hung(t, l.Dest), hung(t, l.Block)
+			},
+			"other kind of signatures": func(l *lite.Link) { l.Simplex = !l.Simplex; l.Block = nil },
 		} {
 			l := row.good
 			alter(&l)
 			if check(l) == nil {
-				t.Errorf("%s: %s: got no error", row.name, what)
+				t.Errorf("link %q, altered: %s: got no error", row.name, what)
 			}
 		}
 	}
 }
 
-// hung returns a proof with the same content, attached to a pruned branch instead of the root.
+// hung returns a proof with the same content, in which the content is below a pruned branch.
 func hung(t *testing.T, proof []byte) []byte {
 	t.Helper()
 	if proof == nil {

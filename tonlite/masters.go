@@ -8,22 +8,22 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// A master contains the used parts of a masterchain block.
+// A master contains the parts of a masterchain block that this package uses.
 type master struct {
 	id, prev lite.BlockID
 	header   header
 	tops     []lite.BlockID // the newest block of each shard
 }
 
-var errFork = errors.New("tonlite: the masterchain has a different block than the proven one")
+var errFork = errors.New("tonlite: a masterchain block conflicts with the known masterchain")
 
-// currentHead returns the newest masterchain block. It queries a server, unless a Follow waits
-// for the next block and therefore knows the newest one.
+// currentHead returns the newest masterchain block. It queries a server, unless a Follow keeps
+// the newest known block up to date.
 func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 	if head, live := b.knownHead(); live {
 		return head, nil
 	}
-	lagging := false // a server lags
+	lagging := false // whether a server lags behind the head
 	err := b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
 		info, ok := answer.(lite.MasterchainInfo)
 		if !ok || info.Last.Workchain != masterchain || info.Last.Shard != wholeShard {
@@ -40,13 +40,14 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 	}
 	head, _ := b.knownHead()
 	if lagging && ctx.Err() == nil {
-		err = nil // no server has a newer one
+		err = nil // no server has a newer block
 	}
 	return head, err
 }
 
-// dropHead drops an unproven head, and all cached blocks, if no server has it any more: the
-// server that named it may have invented it. It reports whether it dropped the head.
+// dropHead drops the head and all cached blocks if no server has the head any more, because the
+// server that announced it may have invented it. It must be called only if blocks are accepted
+// without proof. It reports whether it dropped the head.
 func (b *Backend) dropHead(ctx context.Context) bool {
 	head, _ := b.knownHead()
 	if head.SeqNo == 0 {
@@ -67,14 +68,17 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 	return true
 }
 
+// knownHead returns the newest accepted masterchain block. live reports whether a Follow keeps
+// that block up to date.
 func (b *Backend) knownHead() (head lite.BlockID, live bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.head, b.following > 0 && b.head.SeqNo > 0
 }
 
-// advance proves a block and makes it the head. It ignores a block that is older than the
-// head: the server lags.
+// advance proves a masterchain block and makes it the head. If Options.Unproven is set, advance
+// accepts the block without proof. It ignores a block that is older than the head, because the
+// server that announced that block only lags.
 func (b *Backend) advance(ctx context.Context, id lite.BlockID) error {
 	head, _ := b.knownHead()
 	if id.SeqNo < head.SeqNo || id == head {
@@ -105,20 +109,22 @@ func (b *Backend) setHead(id lite.BlockID) {
 	}
 }
 
-// maxLinks is the number of masterchain blocks that acceptUnproven reads before it moves the
-// head to the newest of them. After a long pause the head moves in steps of that size.
+// maxLinks is the maximum number of masterchain blocks that acceptUnproven reads before it moves
+// the head to the newest of them. After a long pause, the head therefore moves in several steps.
 const maxLinks = 256
 
-// errHead is returned if a server names a head that is not of the chain.
-var errHead = errors.New("its newest block cannot be read, or does not lead back to the known one")
+// errHead is returned if the newest block that a server announces does not belong to the known
+// masterchain.
+var errHead = errors.New("the newest masterchain block cannot be read, or does not lead back to the known one")
 
-// acceptUnproven accepts a head without proof. The block must be readable and lead back to the
-// known head, block by block. If no head is known yet, it only has to be readable.
+// acceptUnproven makes block id the head without proof. The block must be readable and must lead
+// back, block by block, to known, the previous head. If there is no previous head, the block only
+// has to be readable.
 func (b *Backend) acceptUnproven(ctx context.Context, id, known lite.BlockID) error {
 	if known.SeqNo == 0 {
 		m, err := b.master(ctx, id)
 		if err != nil {
-			return fmt.Errorf("%w: %v", errHead, err) // a server that lacks it lied, so not %w
+			return fmt.Errorf("%w: %v", errHead, err) // not %w: a missing block means that the server lied
 		}
 		b.masters.put(id.SeqNo, m)
 		b.setHead(id)
@@ -146,9 +152,10 @@ func (b *Backend) acceptUnproven(ctx context.Context, id, known lite.BlockID) er
 	return nil
 }
 
-// chain returns the masterchain blocks in [from, to], where to is not after the head. The last
-// one is proven, and each names its predecessor. If a server returns a different block for a
-// seq_no, chain reads the right one by its id.
+// chain returns the masterchain blocks with a seq_no in [from, to], where to must be at most that
+// of the head. chain requires a proof of the last block. Each other block must be the predecessor
+// that the block after it names. If a server returns another block for a seq_no, chain reads the
+// right one by its id.
 func (b *Backend) chain(ctx context.Context, from, to uint32) ([]*master, error) {
 	blocks, err := b.readLinked(ctx, from, to, nil)
 	if err == nil {
@@ -163,7 +170,8 @@ func (b *Backend) cacheMasters(blocks []*master) {
 	}
 }
 
-// readLinked is chain without caching. If last is not nil, it is the id of the last block.
+// readLinked is like chain, but does not cache the blocks. If last is not nil, it is the id of
+// the last block.
 func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.BlockID) ([]*master, error) {
 	blocks := make([]*master, to-from+1)
 	err := parallel(ctx, len(blocks), func(ctx context.Context, i int) (err error) {
@@ -182,7 +190,7 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 			continue
 		}
 		if known, ok := b.masters.get(blocks[i].id.SeqNo); ok && known.id == blocks[i].id {
-			return nil, errFork // both are proven
+			return nil, errFork // both were accepted before
 		}
 		if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {
 			return nil, err
@@ -191,8 +199,9 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 	return blocks, nil
 }
 
-// masterBySeqNo reads a masterchain block by its seq_no. If the right id is not known, it asks a
-// server for the id and, if proven is set, for a proof.
+// masterBySeqNo returns the masterchain block with the given seq_no. If the id of that block is
+// not known, masterBySeqNo asks a server for the id and, if proven is set, for a proof of the
+// block.
 func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) (*master, error) {
 	if m, ok := b.masters.get(seqNo); ok {
 		return m, nil
@@ -216,7 +225,8 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 	return b.master(ctx, id)
 }
 
-// lookup asks a server for the id of the masterchain block with a seq_no.
+// lookup asks a server for the id of the masterchain block with the given seq_no. If check
+// returns an error for that id, lookup asks the next server.
 func (b *Backend) lookup(
 	ctx context.Context, seqNo uint32, check func(lite.BlockID) error,
 ) (id lite.BlockID, err error) {
@@ -238,7 +248,8 @@ func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {
 	return a.ID, nil
 }
 
-// master reads a masterchain block by its id, which contains the hash of its content.
+// master reads the masterchain block with the given id. The id contains a hash, with which master
+// verifies the block.
 func (b *Backend) master(ctx context.Context, id lite.BlockID) (m *master, err error) {
 	err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
 		return b.servers.parse(ctx, func() error {
@@ -253,7 +264,8 @@ func (b *Backend) master(ctx context.Context, id lite.BlockID) (m *master, err e
 	return m, err
 }
 
-// parseBlock parses a whole block.
+// parseBlock parses a response that must contain the whole block id. If shards is set, it also
+// returns the newest block of each shard.
 func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, tops []lite.BlockID, err error) {
 	a, ok := answer.(lite.BlockData)
 	if !ok {
@@ -264,7 +276,7 @@ func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, to
 		return h, nil, err
 	}
 	if string(roots[0].Hash(0)) != string(id.Root[:]) {
-		return h, nil, fmt.Errorf("%w: %v", errWrongBlock, id)
+		return h, nil, fmt.Errorf("%w %v", errWrongBlock, id)
 	}
 	if h, err = parseHeader(roots[0], id); err != nil || !shards {
 		return h, nil, err

@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// changed returns a configuration with another value at a path.
+// changed returns a copy of config in which the field at the given path has another value.
 func changed(t *testing.T, config []byte, value any, path ...string) []byte {
 	t.Helper()
 	var all map[string]any
@@ -70,24 +70,25 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 		opts   *tonlite.Options
 		want   string
 	}{
-		{"no configuration", nil, none, "no configuration"},
-		{"something else", []byte("<html>"), none, "is not a global.config.json"},
+		{"no configuration", nil, none, "the configuration is empty"},
+		{"not a configuration", []byte("<html>"), none, "is not a global.config.json"},
 		{"no servers", changed(t, good, []any{}, "liteservers"), none, "has no liteservers"},
-		{"a malformed key", changed(t, good, "c2hvcnQ=", "liteservers", "id", "key"), none, "has no key of 32 bytes"},
+		{"a malformed key", changed(t, good, "c2hvcnQ=", "liteservers", "id", "key"), none,
+			"is not 32 bytes in base64"},
 		{"a wrong key", changed(t, good, other, "liteservers", "id", "key"), none, "it may have another key"},
 		{"a stopped server", down.Config(), none, "connection refused"},
-		{"a server without responses", mute.Config(), &quick, "deadline exceeded"},
+		{"a server that does not respond", mute.Config(), &quick, "deadline exceeded"},
 		{"another network", foreign.Config(), none, "another network"},
 		{"a malformed hash", changed(t, good, "c2hvcnQ=", "validator", "zero_state", "root_hash"), none,
-			"hash that is not 32 bytes"},
-		{"nothing to prove from", changed(t, good, 0, "validator", "init_block", "seqno"), none,
-			"no init_block after the zero state"},
-		{"an init block of a shard", changed(t, good, 0, "validator", "init_block", "workchain"), none,
+			"is not 32 bytes long"},
+		{"an init block that is the zero state", changed(t, good, 0, "validator", "init_block", "seqno"), none,
+			"init_block is missing or is the zero state"},
+		{"an init block outside the masterchain", changed(t, good, 0, "validator", "init_block", "workchain"), none,
 			"not a masterchain block"},
-		{"another init block", changed(t, good, hash, "validator", "init_block", "root_hash"), none,
+		{"an init block with a wrong hash", changed(t, good, hash, "validator", "init_block", "root_hash"), none,
 			"the newest masterchain block"},
-		{"a proof that begins elsewhere", gap.Config(), none, "its links are not connected"},
-		{"a server that invents blocks", liar.Config(), none, "invalid proof"},
+		{"a proof without its first link", gap.Config(), none, "its links are not connected"},
+		{"a server that announces a forged block", liar.Config(), none, "invalid proof"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, err := tonlite.Open(t.Context(), row.config, row.opts)
@@ -96,8 +97,9 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 				t.Fatal("Open returned no error")
 			}
 			text := err.Error()
-			if !strings.Contains(text, row.want) || strings.Contains(text, "\n") || !strings.HasPrefix(text, "tonlite: ") {
-				t.Errorf("got error %q, want one line with %q", text, row.want)
+			oneLine := strings.HasPrefix(text, "tonlite: ") && !strings.Contains(text, "\n")
+			if !oneLine || !strings.Contains(text, row.want) {
+				t.Errorf("got error %q, want one line that begins with tonlite and contains %q", text, row.want)
 			}
 		})
 	}
@@ -115,7 +117,7 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 	})
 }
 
-func TestReadConfigReadsFileOrURL(t *testing.T) {
+func TestReadConfigReadsFileOrURLAndHidesSecrets(t *testing.T) {
 	s := start(t, liteservertest.Made(3), nil)
 	file := filepath.Join(t.TempDir(), "global.config.json")
 	if err := os.WriteFile(file, s.Config(), 0o600); err != nil {
@@ -143,7 +145,7 @@ func TestReadConfigReadsFileOrURL(t *testing.T) {
 		_, err := tonlite.ReadConfig(t.Context(), from)
 		if err == nil || !strings.HasPrefix(err.Error(), "tonlite: read the configuration: ") ||
 			strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v", from, err)
+			t.Errorf("%s: got error %v, want one with the usual prefix and without the secret", from, err)
 		}
 	}
 }
@@ -163,7 +165,7 @@ func TestReadConfigRejectsPlainHTTP(t *testing.T) {
 	for _, from := range []string{plain.URL, strings.Replace(plain.URL, "http", "HTTP", 1), web.URL} {
 		_, err := tonlite.ReadConfig(t.Context(), from)
 		if err == nil || !strings.Contains(err.Error(), "only https:// is safe") {
-			t.Errorf("%s: %v", from, err)
+			t.Errorf("%s: got error %v, want that only https:// is safe", from, err)
 		}
 	}
 	if asked {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Defaults of [Options].
+// The defaults of the fields Timeout and Cache of [Options].
 const (
 	DefaultTimeout = 5 * time.Second
 	DefaultCache   = 1024
@@ -13,30 +13,36 @@ const (
 
 // Options configure a [Backend]. The zero value is safe in production.
 type Options struct {
-	// Timeout limits each query to one server and each attempt to connect. A server that
-	// exceeds it is not used for a while and another one is queried, so a call may take a
-	// multiple of Timeout. If there are several servers and the context of a call has less
-	// than twice Timeout left, one server may take half of the remaining time, so that
-	// another one can still respond. Timeout also limits how long a Follow waits at one
-	// server for the next masterchain block before it tries another. Default, also if
-	// negative: DefaultTimeout.
+	// Timeout limits each query to a server and each attempt to connect to one. If a server
+	// exceeds Timeout, the Backend stops using it for a while and queries another server. One
+	// call may therefore take several times Timeout. If there are several servers, and the
+	// context of a call has less than twice Timeout left, a server gets only half of the
+	// remaining time, so that another server can still respond. If a server reports no new
+	// masterchain block for Timeout, Follow switches to another server. If Timeout is zero or
+	// negative, DefaultTimeout is used.
 	Timeout time.Duration
 
-	// Cache is the number of masterchain blocks whose shard blocks are kept in memory, about
-	// 1 kB each. Four times as many masterchain blocks are kept without their shard blocks.
-	// Default, also if negative: DefaultCache.
+	// Cache is the maximum number of masterchain blocks that are cached together with the shard
+	// blocks that they commit to. Each needs about 1 kB. The Backend also caches up to four times
+	// as many masterchain blocks without their shard blocks. If Cache is zero or negative,
+	// DefaultCache is used.
 	Cache int
 
-	// Unproven accepts masterchain blocks without checking signatures. A new head must be
-	// readable and must lead back, block by block, to the head known before; a head that no
-	// server has any more is dropped. Open logs a warning. If Unproven is false, Open returns
-	// an error for a configuration without an init_block after the zero state. In both modes
-	// shard blocks and balances are proven from masterchain blocks.
+	// Unproven accepts masterchain blocks without checking signatures. A new head, which is the
+	// newest masterchain block, must be readable and must lead back, block by block, to the
+	// previous head. If no server has the head any more, the Backend drops it. Open logs a
+	// warning if Unproven is set. If Unproven is false, and the configuration has no init_block
+	// or its init_block is the zero state, Open returns an error. In both modes, shard blocks and
+	// balances are proven from masterchain blocks.
 	Unproven bool
 
-	// Logger receives warnings: about servers that are not used for a while because they failed or sent an invalid
-	// response, about masterchain blocks that are dropped because no server has them, and, if Unproven is set, that
-	// blocks are accepted without proof. Default: slog.Default().
+	// Logger receives a warning if
+	//
+	//   - a server is not used for a while because it failed or sent an invalid response
+	//   - a masterchain block is dropped because no server has it any more
+	//   - blocks are accepted without proof because Unproven is set
+	//
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 

@@ -8,31 +8,35 @@ import (
 )
 
 const (
-	// maxPages is the maximum number of pages that query servers at the same time, each with
-	// dozens of queries. waitingPages is the number that may wait. A Handler has 64 calls in
-	// flight by default (InFlight), and some must remain for balances.
+	// maxPages is the maximum number of pages that query servers at the same time. Each page
+	// may need dozens of queries. waitingPages is the maximum number of pages that wait. By
+	// default a Handler has at most 64 calls in flight (Limits.InFlight), and pages must leave
+	// some of them to balances.
 	maxPages, waitingPages = 16, 24
 
-	// Pages of the newest blocks are read one after the other: the first one caches the blocks
-	// for the others. All calls of a Handler may wait.
+	// waitingNewest is the maximum number of pages of the newest blocks that wait. It lets all
+	// calls of a Handler wait. These pages are read one at a time, because the first one caches
+	// the blocks for the others.
 	waitingNewest = 64
 
-	// maxSearches is the maximum number of pages that search the history at the same time,
-	// each with thousands of queries.
+	// maxSearches is the maximum number of pages that search the history at the same time. Each
+	// of them may need thousands of queries. waitingSearches is the maximum number of searches
+	// that wait.
 	maxSearches, waitingSearches = 4, 4
 
 	// minSearchDistance is the number of masterchain blocks that any page may read before it
-	// becomes a search.
+	// counts as a search.
 	minSearchDistance = 8
 )
 
 var (
 	errPages    = errors.New("tonlite: too many concurrent pages: retry later")
-	errSearches = errors.New("tonlite: too many concurrent searches for pages: use a closer cursor, or retry later")
+	errSearches = errors.New("tonlite: too many concurrent searches for filtered pages: " +
+		"use a closer cursor, or retry later")
 )
 
-// A semaphore limits concurrent and waiting callers. Beyond both limits acquire returns
-// errFull.
+// A semaphore limits the number of callers that run and the number of callers that wait. If both
+// limits are reached, acquire returns errFull.
 type semaphore struct {
 	running, admitted chan struct{}
 	errFull           error
@@ -62,19 +66,22 @@ func (r semaphore) release() {
 	<-r.admitted
 }
 
-// A pageReader reads the steps of one page. It acquires a slot as soon as a step is not
-// cached: of the pages' semaphore or, if the page is a search, of that of searches. A page is
-// a search if it filters by shard, which skips most blocks, or if it has skipped as many
-// masterchain blocks as it has blocks. A page without a filter never is.
+// A pageReader reads the steps of one page. A step consists of a masterchain block and the shard
+// blocks that are new in it. As soon as a step is not cached, the pageReader acquires a slot of a
+// semaphore: of the one for searches if the page is a search, and otherwise of the one for pages.
+// A page is a search if it filters by shard, because most blocks belong to other shards. It also
+// becomes a search when it has read as many masterchain blocks as it may return blocks, and at
+// least minSearchDistance. A page without a filter is never a search.
 //
-// Pages of the newest blocks have their own semaphore and the urgency of balances: a Handler
-// requests them at its start, before it can follow. Otherwise clients that take all slots of
-// the pages would prevent its stream from starting.
+// Pages of the newest blocks have their own semaphore and are as urgent as balances. A Handler
+// reads such a page when it starts, before it can follow the chain. If these pages shared a
+// semaphore with other pages, clients that take all slots could prevent the Handler from
+// following.
 type pageReader struct {
 	*Backend
 	searchAfter uint32 // number of masterchain blocks after which the page is a search
 	use         use
-	first       *semaphore // semaphore of a page that is not a search
+	first       *semaphore // semaphore to use while the page is not a search
 	held        *semaphore // semaphore of which s holds a slot, or nil
 	isSearch    bool
 }
@@ -88,8 +95,8 @@ func (b *Backend) newPageReader(q chaingql.BlocksQuery) *pageReader {
 	return s
 }
 
-// read returns the steps of a range. passed is the number of masterchain blocks that were read
-// before.
+// read returns the steps in r. passed is the number of masterchain blocks that the pageReader has
+// read before.
 func (s *pageReader) read(
 	ctx context.Context, q chaingql.BlocksQuery, r masterRange, passed uint32,
 ) ([][]chaingql.Block, error) {
@@ -108,8 +115,8 @@ func (s *pageReader) read(
 	return s.readSteps(ctx, q, r)
 }
 
-// acquire waits for a slot, unless s has one. The queries of a page before it reads blocks need
-// a slot, too: finding the beginning of the history takes two.
+// acquire waits for a slot, unless s already holds one or is nil. A page needs a slot even before
+// it reads blocks, because finding the oldest block takes queries, too.
 func (s *pageReader) acquire(ctx context.Context) error {
 	if s == nil || s.held != nil {
 		return nil

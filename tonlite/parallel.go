@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// concurrency is the number of parts of one task that run at the same time.
+// concurrency is the maximum number of parts of one task that run at the same time.
 const concurrency = 8
 
-// parallel runs n parts of a task, up to concurrency at a time, and waits for them. It
-// returns the first error, which cancels the others.
+// parallel runs the n parts of a task by calling part with each i below n, and waits for all
+// calls. At most concurrency calls run at the same time. The first error cancels the context of
+// the other calls, and parallel returns that error.
 func parallel(ctx context.Context, n int, part func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -9,23 +9,25 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// A prover proves masterchain blocks from the newest proven key block.
+// A prover proves masterchain blocks, starting from the newest key block that it has already
+// proven.
 type prover struct {
 	servers   *servers
-	initBlock lite.BlockID // of the configuration; if zero, nothing can be proven
+	initBlock lite.BlockID // from the configuration; if zero, prove accepts every block
 
 	mu  sync.Mutex
 	key lite.BlockID // the newest proven key block
 }
 
-// maxParts is the maximum number of responses for one proof. Each covers about a dozen key
-// blocks, of which there are a few per day.
+// maxParts is the maximum number of responses for one proof. One response covers about a dozen
+// key blocks, and there are a few key blocks per day.
 const maxParts = 10_000
 
-var errUnproven = errors.New("tonlite: unproven masterchain block")
+var errUnproven = errors.New("tonlite: cannot prove masterchain block")
 
-// prove proves a masterchain block from the newest proven key block or, if it is older than
-// that, from the newest proven block.
+// prove proves the masterchain block id, starting from the newest proven key block. If id is
+// older than that key block, prove starts from head, the newest proven block, unless head is
+// zero.
 func (t *prover) prove(ctx context.Context, id, head lite.BlockID) error {
 	if t.initBlock.SeqNo == 0 {
 		return nil
@@ -38,11 +40,11 @@ func (t *prover) prove(ctx context.Context, id, head lite.BlockID) error {
 	}
 	for part := 0; from != id; part++ {
 		if from.SeqNo == id.SeqNo || part == maxParts {
-			return fmt.Errorf("%w: %v", errUnproven, id)
+			return fmt.Errorf("%w %v", errUnproven, id)
 		}
 		reached, key, err := t.proveStep(ctx, from, id)
 		if err != nil {
-			return fmt.Errorf("%w: %v: %w", errUnproven, id, err)
+			return fmt.Errorf("%w %v: %w", errUnproven, id, err)
 		}
 		from = reached
 		t.mu.Lock()
@@ -54,8 +56,9 @@ func (t *prover) prove(ctx context.Context, id, head lite.BlockID) error {
 	return nil
 }
 
-// proveStep queries the proof from one block to another. The response may end before: it
-// returns the block reached, and the newest key block on the way.
+// proveStep asks a server for a proof from one block to another and verifies the response. A
+// response may end before the target: reached is the block at which it ends, and key is the
+// newest key block that it proves.
 func (t *prover) proveStep(ctx context.Context, from, to lite.BlockID) (reached, key lite.BlockID, err error) {
 	err = t.servers.ask(ctx, lite.GetBlockProof{Known: from, Target: to}, func(answer lite.Message) error {
 		p, ok := answer.(lite.BlockProof)
@@ -70,11 +73,11 @@ func (t *prover) proveStep(ctx context.Context, from, to lite.BlockID) (reached,
 	return reached, key, err
 }
 
-// followLinks checks the links of a response. To guarantee progress, a response must end at
-// the target or at a key block that is closer to it. Only the first and the last link may lead
-// backward: the first from a block that is not a key block to the key block before it, and the
-// last because nodes reach some blocks through the next key block. Other backward links could
-// form a cycle.
+// followLinks verifies the links in a response. To guarantee progress, the links must end at the
+// target or at a key block that is closer to the target than from. Only the first and the last
+// link may lead backward, because other backward links could form a cycle. The first link may
+// lead from a block that is not a key block to the key block before it. The last link may lead
+// backward because nodes prove some blocks through the next key block.
 func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.BlockID, err error) {
 	reached = from
 	for i, l := range p.Links {
@@ -101,5 +104,5 @@ func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.Bl
 	return reached, key, nil
 }
 
-// distance returns the number of masterchain blocks between two.
+// distance returns the difference between the seq_nos of two masterchain blocks.
 func distance(a, b lite.BlockID) uint32 { return max(a.SeqNo, b.SeqNo) - min(a.SeqNo, b.SeqNo) }

@@ -12,14 +12,14 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// TestFollowOfRecordedChainSurvivesRestarts follows ten recorded minutes of the public network. The server
-// gets them step by step and restarts twice.
-func TestFollowOfRecordedChainSurvivesRestarts(t *testing.T) {
+// TestFollowReadsRecordedChainDespiteServerRestarts follows ten recorded minutes of TON's
+// mainnet. The server receives the blocks one after another and restarts twice.
+func TestFollowReadsRecordedChainDespiteServerRestarts(t *testing.T) {
 	chain, err := packs()
 	s := start(t, chain, err)
 	want := facts(t, "ton-mainnet-genesis").Blocks
 	if len(want) != 805 {
-		t.Fatalf("got %d recorded blocks", len(want))
+		t.Fatalf("the recording has %d blocks, want 805", len(want))
 	}
 	s.Advance(20)
 	b := open(t, s.Config(), &unproven)
@@ -54,11 +54,12 @@ func TestFollowOfRecordedChainSurvivesRestarts(t *testing.T) {
 	}
 	same(t, got, want)
 	if failures < 2 {
-		t.Errorf("Follow failed %d times in 2 restarts", failures)
+		t.Errorf("Follow failed %d times, want at least once for each of 2 restarts", failures)
 	}
 }
 
-// TestRecordedBalancesAreProven reads all recorded masterchain accounts after each of eight blocks.
+// TestRecordedBalancesAreProven reads the balances of all recorded masterchain accounts after
+// each of eight blocks.
 func TestRecordedBalancesAreProven(t *testing.T) {
 	chain, err := states()
 	s := start(t, chain, err)
@@ -73,10 +74,10 @@ func TestRecordedBalancesAreProven(t *testing.T) {
 			}
 			nano, err := b.Balance(t.Context(), a.addr)
 			if err != nil {
-				t.Fatalf("%v after block %d: %v", a.addr, seqNo, err)
+				t.Fatalf("balance of %v after block %d: got error %v", a.addr, seqNo, err)
 			}
 			if nano.Cmp(a.nano) != 0 {
-				t.Errorf("%v after block %d: got %v, want %v", a.addr, seqNo, nano, a.nano)
+				t.Errorf("balance of %v after block %d: got %v, want %v", a.addr, seqNo, nano, a.nano)
 			}
 			checked++
 		}
@@ -86,7 +87,7 @@ func TestRecordedBalancesAreProven(t *testing.T) {
 	}
 }
 
-// An account is a recorded balance after a block.
+// An account is the recorded balance of one account after the masterchain block seqNo.
 type account struct {
 	addr  chaingql.Address
 	nano  *big.Int
@@ -109,7 +110,7 @@ func recordedAccounts(t testing.TB) (accounts []account) {
 		addr, err := chaingql.ParseAddress(row.Address)
 		nano, ok := new(big.Int).SetString(row.Balance, 10)
 		if err != nil || !ok {
-			t.Fatalf("%+v: %v", row, err)
+			t.Fatalf("malformed recorded account %+v: %v", row, err)
 		}
 		accounts = append(accounts, account{addr, nano, row.SeqNo})
 	}

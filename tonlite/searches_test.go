@@ -18,8 +18,8 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// searching runs as many searches as a Handler has calls in flight, until the test ends. They search for a
-// shard that never existed, from many positions in the history.
+// searching runs 64 searches at a time until the test ends, as many as a Handler's calls in
+// flight. They search for a shard that never existed, from many positions in the history.
 func searching(t *testing.T, b chaingql.Backend, masters uint32) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -31,7 +31,8 @@ func searching(t *testing.T, b chaingql.Backend, masters uint32) {
 			for n := i; ctx.Err() == nil; n++ {
 				own, cancel := context.WithTimeout(ctx, 5*time.Second) // Limits.BackendTimeout
 				before := chaingql.ChainOrder(-1, 1<<63, masters-(37*n)%(masters/2), 0)
-				_, _ = b.Blocks(own, chaingql.BlocksQuery{Last: 50, Before: before, Workchain: &workchain, Shard: &never})
+				q := chaingql.BlocksQuery{Last: 50, Before: before, Workchain: &workchain, Shard: &never}
+				_, _ = b.Blocks(own, q)
 				cancel()
 			}
 		})
@@ -39,9 +40,9 @@ func searching(t *testing.T, b chaingql.Backend, masters uint32) {
 	time.Sleep(500 * time.Millisecond)
 }
 
-// TestSearchesDoNotDelayOthers reads balances and new blocks while clients search the history for blocks
-// that do not exist.
-func TestSearchesDoNotDelayOthers(t *testing.T) {
+// TestSearchesDoNotDelayBalancesAndNewBlocks reads balances, a page and new blocks while clients
+// search the history for blocks that do not exist.
+func TestSearchesDoNotDelayBalancesAndNewBlocks(t *testing.T) {
 	chain := liteservertest.Made(610)
 	s := start(t, chain, nil)
 	s.Advance(600)
@@ -54,7 +55,7 @@ func TestSearchesDoNotDelayOthers(t *testing.T) {
 	defer cancel()
 	searching(t, b, 600)
 
-	within(t, 1500*time.Millisecond, func() { // 60 ms each
+	within(t, 1500*time.Millisecond, func() { // each call should take about 60 ms
 		for range 5 {
 			if _, err := b.Balance(ctx, chaingql.Address{Workchain: -1}); !errors.Is(err, chaingql.ErrNotFound) {
 				t.Errorf("Balance: got error %v", err)
@@ -63,10 +64,10 @@ func TestSearchesDoNotDelayOthers(t *testing.T) {
 	})
 	within(t, 3*time.Second, func() {
 		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 3}); err != nil || len(page) != 3 {
-			t.Errorf("got a page of %d and error %v", len(page), err)
+			t.Errorf("got a page of %d blocks and error %v", len(page), err)
 		}
 	})
-	within(t, 5*time.Second, func() { // 150 ms each
+	within(t, 5*time.Second, func() { // each block should take about 150 ms
 		n := uint32(600)
 		for block, err := range b.Follow(ctx, chaingql.ChainOrder(-1, 1<<63, n-1, 0)) {
 			if err != nil {
@@ -83,11 +84,12 @@ func TestSearchesDoNotDelayOthers(t *testing.T) {
 		}
 	})
 	if text := log.String(); strings.Contains(text, "not used for a while") {
-		t.Errorf("a working server is not used: %s", text)
+		t.Errorf("a working server was not used for a while: log %s", text)
 	}
 }
 
-// manyPages contains queries that need lite servers. Each is different from the others.
+// manyPages contains kinds of pages that need queries to lite servers. Each function returns the
+// arguments of page n. Different numbers select different pages.
 var manyPages = map[string]func(n uint32) string{
 	"old pages": func(n uint32) string { return fmt.Sprintf("last:50,before:%q", cursor(600-37*n%300)) },
 	"searches": func(n uint32) string {
@@ -96,14 +98,17 @@ var manyPages = map[string]func(n uint32) string{
 	"pages after cursors": func(n uint32) string {
 		return fmt.Sprintf("first:%d,after:%q", 1+n%50, cursor(20+37*n%300))
 	},
-	"first pages of missing workchains": func(n uint32) string { return fmt.Sprintf("first:1,workchain:%d", 1000+n) },
+	"first pages of nonexistent workchains": func(n uint32) string {
+		return fmt.Sprintf("first:1,workchain:%d", 1000+n)
+	},
 }
 
-// long returns a chain whose generation takes some seconds.
+// long returns a chain of 640 masterchain blocks. It generates the chain only once, because that
+// takes a few seconds.
 var long = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(640) })
 
-// A siege is a Handler with 400 clients that request pages.
-type siege struct {
+// A loadedHandler is a Handler from which 400 clients can request pages at the same time.
+type loadedHandler struct {
 	*chaingql.Handler
 	t    *testing.T
 	ctx  context.Context
@@ -111,7 +116,7 @@ type siege struct {
 	wait *sync.WaitGroup
 }
 
-func newSiege(t *testing.T) (*siege, *liteservertest.Server) {
+func newLoadedHandler(t *testing.T) (*loadedHandler, *liteservertest.Server) {
 	t.Helper()
 	server := start(t, long(), nil)
 	server.Advance(600)
@@ -120,7 +125,8 @@ func newSiege(t *testing.T) (*siege, *liteservertest.Server) {
 	server.Delay(100 * time.Millisecond)
 	live := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &siege{t: t, ctx: ctx, live: live, wait: new(sync.WaitGroup), Handler: chaingql.New(b, &chaingql.Options{
+	s := &loadedHandler{t: t, ctx: ctx, live: live, wait: new(sync.WaitGroup)}
+	s.Handler = chaingql.New(b, &chaingql.Options{
 		Logger: slog.New(slog.DiscardHandler),
 		Hooks: chaingql.Hooks{BlockReceived: func(chaingql.Block, time.Duration) {
 			select {
@@ -128,9 +134,9 @@ func newSiege(t *testing.T) (*siege, *liteservertest.Server) {
 			default:
 			}
 		}},
-	})}
+	})
 	t.Cleanup(func() {
-		server.Delay(0) // running queries end soon
+		server.Delay(0) // lets queries in flight end soon
 		cancel()
 		s.wait.Wait()
 		if err := s.Shutdown(context.Background()); err != nil {
@@ -140,7 +146,7 @@ func newSiege(t *testing.T) (*siege, *liteservertest.Server) {
 	return s, server
 }
 
-func (s *siege) ask(query string) (answer string) {
+func (s *loadedHandler) ask(query string) (answer string) {
 	body := strings.NewReader(fmt.Sprintf(`{"query":%q}`, query))
 	r := httptest.NewRequestWithContext(s.ctx, http.MethodPost, "/demo/graphql", body)
 	r.Header.Set("Content-Type", "application/json")
@@ -149,12 +155,15 @@ func (s *siege) ask(query string) (answer string) {
 	return w.Body.String()
 }
 
-func (s *siege) begin(query func(n uint32) string) {
+// requestPages starts 400 clients that request pages in a loop until the test ends. query returns
+// the arguments of a page.
+func (s *loadedHandler) requestPages(query func(n uint32) string) {
 	for i := range uint32(400) {
 		s.wait.Go(func() {
 			for n := 1000 * i; s.ctx.Err() == nil; n++ {
-				if text := s.ask("{blockchain{blocks(" + query(n) + "){edges{cursor}}}}"); strings.Contains(text, "errors") {
-					time.Sleep(50 * time.Millisecond) // refused: clients in a tight loop would compete for the processors
+				text := s.ask("{blockchain{blocks(" + query(n) + "){edges{cursor}}}}")
+				if strings.Contains(text, "errors") {
+					time.Sleep(50 * time.Millisecond) // refused; a tight loop would occupy the processors
 				}
 			}
 		})
@@ -162,9 +171,10 @@ func (s *siege) begin(query func(n uint32) string) {
 	time.Sleep(500 * time.Millisecond)
 }
 
-// follow adds blocks for 20 s until the Handler receives one. Its start alone takes some 30 queries in a row, and
-// it may check for missing blocks for 5 s.
-func (s *siege) follow(server *liteservertest.Server, from uint32) {
+// awaitBlock adds a block each second until the Handler receives one, for at most 20 seconds. The
+// Handler may need that long, because its start takes about 30 queries in sequence and its check
+// for missing blocks may take 5 seconds.
+func (s *loadedHandler) awaitBlock(server *liteservertest.Server, from uint32) {
 	s.t.Helper()
 	for n := from; n < from+20; n++ {
 		server.Advance(n)
@@ -174,27 +184,27 @@ func (s *siege) follow(server *liteservertest.Server, from uint32) {
 		case <-time.After(time.Second):
 		}
 	}
-	s.t.Error("the Handler received no block")
+	s.t.Error("the Handler received no block within 20 seconds")
 }
 
 // balance requests the balance of an account that does not exist.
-func (s *siege) balance() string {
+func (s *loadedHandler) balance() string {
 	return s.ask(`{blockchain{account(address:"-1:` + strings.Repeat("00", 32) + `"){info{balance}}}}`)
 }
 
-// TestPagesLeaveCallsForBalances uses more clients than a Handler has calls in flight. All of them request
-// pages that need lite servers.
-func TestPagesLeaveCallsForBalances(t *testing.T) {
+// TestPagesDoNotDelayBalances reads balances while more clients request pages than a Handler may
+// have Backend calls in flight. All pages need queries to lite servers.
+func TestPagesDoNotDelayBalances(t *testing.T) {
 	for name, query := range manyPages {
 		t.Run(name, func(t *testing.T) {
-			s, server := newSiege(t)
+			s, server := newLoadedHandler(t)
 			s.ask("{blockchain{blocks(last:1){edges{cursor}}}}")
-			s.follow(server, 601)
-			s.begin(query)
-			within(t, 3*time.Second, func() { // 100 ms each
+			s.awaitBlock(server, 601)
+			s.requestPages(query)
+			within(t, 3*time.Second, func() { // each balance should take about 100 ms
 				for range 5 {
 					if text := s.balance(); !strings.Contains(text, `"balance":"0x0"`) {
-						t.Error(text)
+						t.Errorf("balance: got response %s", text)
 					}
 				}
 			})
@@ -202,20 +212,23 @@ func TestPagesLeaveCallsForBalances(t *testing.T) {
 	}
 }
 
-// TestPagesDoNotPreventTheStreamFromStarting starts a Handler while clients already request pages.
-func TestPagesDoNotPreventTheStreamFromStarting(t *testing.T) {
-	for _, name := range []string{"old pages", "first pages of missing workchains"} {
+// TestPagesDoNotPreventFollowFromStarting starts a Handler while clients already request pages.
+// The Handler must still receive new blocks.
+func TestPagesDoNotPreventFollowFromStarting(t *testing.T) {
+	for _, name := range []string{"old pages", "first pages of nonexistent workchains"} {
 		t.Run(name, func(t *testing.T) {
-			s, server := newSiege(t)
-			s.begin(manyPages[name])
-			s.follow(server, 601)
+			s, server := newLoadedHandler(t)
+			s.requestPages(manyPages[name])
+			s.awaitBlock(server, 601)
 		})
 	}
 }
 
+// cursor returns the cursor of a masterchain block.
 func cursor(master uint32) chaingql.Cursor { return chaingql.ChainOrder(-1, 1<<63, master, 0) }
 
-// TestConcurrentSearchesAreLimited runs more searches than allowed. The others must fail at once.
+// TestConcurrentSearchesAreLimited runs 12 searches at once. Four of them may run and four may
+// wait. The remaining ones must fail at once.
 func TestConcurrentSearchesAreLimited(t *testing.T) {
 	s := start(t, liteservertest.Made(200), nil)
 	b := open(t, s.Config(), &tonlite.Options{Cache: 1})
@@ -232,22 +245,23 @@ func TestConcurrentSearchesAreLimited(t *testing.T) {
 	}
 	for range 4 {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many concurrent searches") {
-			t.Errorf("search above the limit: got error %v", err)
+			t.Errorf("search above the limit: got error %v, want one about too many searches", err)
 		}
 	}
 	cancel()
 	for range 8 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("search within the limit: got error %v", err)
+			t.Errorf("search within the limit: got error %v, want Canceled", err)
 		}
 	}
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5, Workchain: &workchain})
 	if err != nil || len(page) != 5 {
-		t.Errorf("got a page of %d and error %v", len(page), err)
+		t.Errorf("got a page of %d blocks and error %v", len(page), err)
 	}
 }
 
-// TestPageSpansAtMost1000MasterchainBlocks searches as many blocks as a page may skip, and one more.
+// TestPageSpansAtMost1000MasterchainBlocks searches as many masterchain blocks as one page may
+// span, and one more.
 func TestPageSpansAtMost1000MasterchainBlocks(t *testing.T) {
 	s := start(t, liteservertest.Made(1001), nil)
 	b := open(t, s.Config(), nil)

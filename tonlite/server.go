@@ -9,13 +9,14 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// The time for which a server is not used after a failure. It doubles with each failure.
+// The minimum and maximum time for which a server is not used after a failure. The time doubles
+// with each failure.
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// A server is a server of the configuration, connected or not.
+// A server is a lite server in the configuration. It may be connected or not.
 type server struct {
 	peer
 	zero    hashes
@@ -23,24 +24,27 @@ type server struct {
 
 	mu          sync.Mutex
 	client      *lite.Client // the last connection, which may be lost
-	dialing     *dialAttempt // the attempt in progress
-	retryAt     time.Time    // not used before
+	dialing     *dialAttempt // the attempt to connect that is in progress, or nil
+	retryAt     time.Time    // the server is not used before this time
 	backoff     time.Duration
-	cause       error     // of the last failure
+	cause       error     // error of the last failure
 	lastSuccess time.Time // time of the last valid response
-	head        uint32    // newest masterchain block at the time of the connection
+	head        uint32    // seq_no of the newest masterchain block when the server was connected
 }
 
+// A dialAttempt is an attempt to connect that concurrent callers share. When done is closed,
+// client or err is set.
 type dialAttempt struct {
 	done   chan struct{}
 	client *lite.Client
 	err    error
 }
 
-var errNetwork = errors.New("it serves another network than the one in the configuration")
+var errNetwork = errors.New("the server belongs to another network than the configuration")
 
-// connect returns the open connection, or dials. Concurrent callers share one attempt. The
-// group owns the attempt, which continues if a caller's context ends.
+// connect returns the open connection or, if there is none, dials the server. Concurrent callers
+// share one attempt to connect. The attempt runs in group until life is done, so it continues
+// even if the ctx of a caller is done.
 func (s *server) connect(ctx context.Context, life context.Context, group *sync.WaitGroup) (*lite.Client, error) {
 	s.mu.Lock()
 	if s.client != nil {
@@ -78,7 +82,8 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 	}
 }
 
-// dial connects, checks the network, and returns the newest masterchain block.
+// dial connects to the server and checks that the server belongs to the configured network. head
+// is the seq_no of the server's newest masterchain block.
 func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -103,14 +108,16 @@ func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, er
 	return client, head, nil
 }
 
+// height returns the seq_no of the newest masterchain block that the server had when it was
+// connected.
 func (s *server) height() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head
 }
 
-// backoffLeft returns for how long the server must not be used, and the error that caused it.
-// It returns 0 if the server may be used.
+// backoffLeft returns how long the server must not be used, and the error that caused this. The
+// time is 0 if the server may be used.
 func (s *server) backoffLeft() (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +144,8 @@ func (s *server) recentlySucceeded() bool {
 	return time.Since(s.lastSuccess) < time.Minute
 }
 
-// closeIfSilent closes a connection that has received nothing since the given time. It may be
-// dead, although neither side has noticed.
+// closeIfSilent closes a connection that has received nothing since the given time, because it
+// may be dead without either side having noticed.
 func (s *server) closeIfSilent(client *lite.Client, since time.Time) {
 	if client.Heard().Before(since) {
 		client.Close()

@@ -19,8 +19,9 @@ const maxStep = 10_000
 var errShards = errors.New("tonlite: a masterchain block commits to shard blocks that do not lead back to those " +
 	"of its predecessor")
 
-// step returns a masterchain block and the shard blocks that are new in it, ascending by
-// cursor. The slice is shared. before is the previous masterchain block, nil for the first.
+// step returns the masterchain block m and the shard blocks that are new in it, in ascending
+// order of their cursors. before is the previous masterchain block, or nil if m is the first one.
+// The returned slice is cached, so callers must not modify it.
 func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block, error) {
 	if blocks, ok := b.steps.get(m.id.SeqNo); ok {
 		return blocks, nil
@@ -31,7 +32,7 @@ func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block
 	}
 	var (
 		mu   sync.Mutex
-		seen = make(map[lite.BlockID]bool) // after merges, a block is reached more than once
+		seen = make(map[lite.BlockID]bool) // a block can be reached on several paths
 	)
 	for _, id := range known {
 		seen[id] = true
@@ -66,13 +67,15 @@ func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(blocks, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+	slices.SortFunc(blocks, func(a, b chaingql.Block) int {
+		return strings.Compare(string(a.Cursor), string(b.Cursor))
+	})
 	b.steps.put(m.id.SeqNo, blocks)
 	return blocks, nil
 }
 
-// isOlder reports whether a block is older than all known blocks of its part of the
-// workchain. Its predecessors then never reach a known one.
+// isOlder reports whether a block is older than all known blocks whose shards overlap its own.
+// Its predecessors then cannot lead back to a known block.
 func isOlder(known []lite.BlockID, id lite.BlockID) bool {
 	some := false
 	for _, k := range known {
@@ -106,8 +109,8 @@ func shardBlock(id lite.BlockID, h header, master uint32) chaingql.Block {
 	}
 }
 
-// header reads the header of a block from a proof. If the server's proof omits the
-// predecessors, it reads the whole block.
+// header returns the header of block id, which it reads from a server's proof. If the proof omits
+// the block's predecessors, header reads the whole block.
 func (b *Backend) header(ctx context.Context, id lite.BlockID) (h header, err error) {
 	whole := false
 	err = b.servers.ask(ctx, lite.GetBlockHeader{ID: id}, func(answer lite.Message) error {

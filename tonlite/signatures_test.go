@@ -16,19 +16,20 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// TestRecordedProofsAreValid checks the proofs that a node of the public network stored for its first 199
-// masterchain blocks and for 606 others. They must be signed by the validators in a state recorded later,
-// between which and the blocks the configuration did not change.
+// TestRecordedProofsAreValid checks the proofs that a node of TON's mainnet stored for the first
+// 199 masterchain blocks and for 606 shard blocks. The masterchain blocks must be signed by the
+// validators in a state that was recorded later. This works because the configuration did not
+// change in between.
 func TestRecordedProofsAreValid(t *testing.T) {
 	files, err := filepath.Glob("testdata/packs/*.pack.gz")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("got packs %v, %v", files, err)
+		t.Fatalf("no recorded packs: got %v and error %v", files, err)
 	}
 	state, err := parseCells(testkit.ReadGzip(t, "testdata/states/2660.gz"), 1, maxTreeCells)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := state[0].MustPeekRef(3).MustPeekRef(1) // after the shards
+	config := state[0].MustPeekRef(3).MustPeekRef(1) // reference 0 is the shards
 	signedBlocks, links := 0, 0
 	for _, file := range files {
 		data := testkit.ReadGzip(t, file)
@@ -41,12 +42,12 @@ func TestRecordedProofsAreValid(t *testing.T) {
 			}
 			roots, err := parseCells(body, 1, maxTreeCells)
 			if err != nil {
-				t.Fatalf("%s: %v", title, err)
+				t.Fatalf("recorded proof %s: got error %v", title, err)
 			}
 			id, root := recordedProof(t, title, roots[0])
 			h, err := parseHeader(root, id)
 			if err != nil {
-				t.Fatalf("%s: %v", title, err)
+				t.Fatalf("recorded proof %s: got error %v", title, err)
 			}
 			if strings.HasPrefix(title, "prooflink_") {
 				links++
@@ -57,35 +58,35 @@ func TestRecordedProofsAreValid(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := setHash(validators, h.session); got != h.set {
-				t.Fatalf("%s: got validator set hash %08x, want %08x as in the block", title, got, h.set)
+				t.Fatalf("recorded proof %s: got validator set hash %08x, want %08x as in the block", title, got, h.set)
 			}
 			l := lite.Link{To: id, Signatures: recordedSignatures(t, roots[0])}
 			if err := checkSignatures(l, validators); err != nil {
-				t.Errorf("%s: %v", title, err)
+				t.Errorf("recorded proof %s: got error %v", title, err)
 			}
 			few := l
 			few.Signatures = l.Signatures[:2]
 			if err := checkSignatures(few, validators); err == nil {
-				t.Errorf("%s: two signatures are accepted", title)
+				t.Errorf("recorded proof %s was accepted with two signatures", title)
 			}
 			few.Signatures = append(l.Signatures[:len(l.Signatures)-1:len(l.Signatures)-1], l.Signatures[0])
 			if err := checkSignatures(few, validators); err == nil {
-				t.Errorf("%s: a signature counts twice", title)
+				t.Errorf("recorded proof %s was accepted with a repeated signature", title)
 			}
 			other := l
 			other.To.File[0]++
 			if err := checkSignatures(other, validators); err == nil {
-				t.Errorf("%s: the signatures are accepted for another block", title)
+				t.Errorf("recorded proof %s: the signatures were accepted for another block", title)
 			}
 			signedBlocks++
 		}
 	}
 	if signedBlocks != 199 || links != 606 {
-		t.Errorf("checked %d signed blocks and %d others", signedBlocks, links)
+		t.Errorf("checked %d signed blocks and %d shard blocks, want 199 and 606", signedBlocks, links)
 	}
 }
 
-// TestMoreThanTwoThirdsOfTheWeightMustSign uses validators of various weights.
+// TestMoreThanTwoThirdsOfTheWeightMustSign uses validators with different weights.
 func TestMoreThanTwoThirdsOfTheWeightMustSign(t *testing.T) {
 	for _, row := range []struct {
 		weights []uint64
@@ -115,18 +116,22 @@ func TestMoreThanTwoThirdsOfTheWeightMustSign(t *testing.T) {
 			}
 			validators = append(validators, validator{key: [32]byte(public), weight: weight})
 			if i < row.signing {
-				l.Signatures = append(l.Signatures, lite.Signature{Node: lite.KeyID(public), Sign: ed25519.Sign(private, text)})
+				l.Signatures = append(l.Signatures, lite.Signature{
+					Node: lite.KeyID(public), Sign: ed25519.Sign(private, text),
+				})
 			}
 		}
 		if err := checkSignatures(l, validators); (err == nil) != row.enough {
-			t.Errorf("the first %d of the weights %d: got error %v", row.signing, row.weights, err)
+			t.Errorf("signatures of the first %d validators with the weights %d: got error %v",
+				row.signing, row.weights, err)
 		}
 	}
 }
 
-// TestTemporaryValidatorsSign uses a configuration with temporary validators, which replace the elected ones
-// in an emergency. A proof that omits them does not prove their absence.
-func TestTemporaryValidatorsSign(t *testing.T) {
+// TestTemporaryValidatorsReplaceElectedOnes uses a configuration with temporary validators, which
+// replace the elected ones in an emergency. A proof that omits the temporary validators does not
+// prove that there are none.
+func TestTemporaryValidatorsReplaceElectedOnes(t *testing.T) {
 	set := func(key byte) *cell.Cell {
 		list := cell.NewDict(16)
 		v := cell.BeginCell().MustStoreUInt(0x53, 8).MustStoreUInt(0x8e81278a, 32).
@@ -143,9 +148,9 @@ func TestTemporaryValidatorsSign(t *testing.T) {
 		shown  []int64
 		want   byte
 	}{
-		{"elected", map[int64]*cell.Cell{34: set(34)}, []int64{28, 34, 35}, 34},
-		{"stand-ins", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34, 35}, 35},
-		{"stand-ins who are left out", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34}, 0},
+		{"elected validators", map[int64]*cell.Cell{34: set(34)}, []int64{28, 34, 35}, 34},
+		{"temporary validators", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34, 35}, 35},
+		{"omitted temporary validators", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34}, 0},
 	} {
 		config, sk := cell.NewDict(32), cell.CreateProofSkeleton()
 		row.params[28] = cell.BeginCell().MustStoreUInt(0xc1, 8).MustStoreUInt(0, 128).EndCell()
@@ -166,42 +171,44 @@ func TestTemporaryValidatorsSign(t *testing.T) {
 		got, err := validatorsOf(proof.MustPeekRef(0), 1)
 		switch {
 		case row.want == 0 && !errors.Is(err, errPruned):
-			t.Errorf("%s: got %v and error %v", row.name, got, err)
+			t.Errorf("%s: got %v and error %v, want errPruned", row.name, got, err)
 		case row.want != 0 && (err != nil || len(got) != 1 || got[0].key[0] != row.want):
-			t.Errorf("%s: got %v and error %v", row.name, got, err)
+			t.Errorf("%s: got %v and error %v, want one validator", row.name, got, err)
 		}
 	}
 }
 
-// recordedProof parses a proof stored by a node. It returns the block and the tree.
+// recordedProof parses a proof stored by a node. It returns the id of the proven block and the
+// root of the proof's tree.
 func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, root *cell.Cell) {
 	t.Helper()
 	in := cellReader{Slice: c.BeginParse()}
-	in.expect(8, 0xc3, "proof")
-	in.expect(2, 0, "shard")
+	in.expect(8, 0xc3, "block_proof")
+	in.expect(2, 0, "shard_ident")
 	prefix := in.readUint(6)
 	id.Workchain, id.Shard = int32(in.readUint(32)), in.readUint(64)|1<<(63-prefix)
 	id.SeqNo, id.Root, id.File = uint32(in.readUint(32)), in.readHash(), in.readHash()
 	if in.err != nil {
-		t.Fatalf("%s: %v", title, in.err)
+		t.Fatalf("recorded proof %s: got error %v", title, in.err)
 	}
 	root, err := unwrapProof(c.MustPeekRef(0), id.Root)
 	if err != nil {
-		t.Fatalf("%s: %v", title, err)
+		t.Fatalf("recorded proof %s: got error %v", title, err)
 	}
 	return id, root
 }
 
+// recordedSignatures parses the signatures in a proof stored by a node.
 func recordedSignatures(t *testing.T, c *cell.Cell) (signatures []lite.Signature) {
 	t.Helper()
 	s := c.MustPeekRef(1).BeginParse()
 	in := cellReader{Slice: s}
-	in.expect(8, 0x11, "signatures")
+	in.expect(8, 0x11, "block_signatures")
 	in.readUint(32 + 32) // validators, session
 	in.readUint(32)      // number of signatures
 	in.readUint(64)      // total weight
 	if !in.readBool() || in.err != nil {
-		t.Fatal("no signatures", in.err)
+		t.Fatalf("the recorded proof contains no signatures: error %v", in.err)
 	}
 	dict, err := s.LoadRefCell()
 	if err != nil {
@@ -210,7 +217,7 @@ func recordedSignatures(t *testing.T, c *cell.Cell) (signatures []lite.Signature
 	err = forEach(dict, 16, 100, func(_ uint64, s *cell.Slice) error {
 		in := cellReader{Slice: s}
 		one := lite.Signature{Node: in.readHash()}
-		in.expect(4, 5, "signature")
+		in.expect(4, 5, "ed25519_signature")
 		r, z := in.readHash(), in.readHash()
 		one.Sign = append(r[:], z[:]...)
 		signatures = append(signatures, one)

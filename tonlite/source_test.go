@@ -13,7 +13,8 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// recordings is the folder of recorded blocks and accounts as JSON, which the core's tests use too.
+// recordings is the directory of recorded blocks and accounts in JSON. Tests of the core module
+// use it, too.
 const recordings = "../testdata/recordings"
 
 var packs = sync.OnceValues(func() (*liteservertest.Chain, error) {
@@ -26,7 +27,7 @@ var states = sync.OnceValues(func() (*liteservertest.Chain, error) {
 
 var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(700) })
 
-// facts returns the blocks or accounts of a recording.
+// facts loads a recording of blocks or accounts.
 func facts(t testing.TB, file string) memchain.Recording {
 	t.Helper()
 	f, err := os.Open(filepath.Join(recordings, file+".json.gz"))
@@ -66,7 +67,7 @@ func open(t testing.TB, config []byte, opts *tonlite.Options) *tonlite.Backend {
 
 var unproven = tonlite.Options{Unproven: true}
 
-// same compares blocks.
+// same fails the test unless got and want contain the same blocks.
 func same(t testing.TB, got, want []chaingql.Block) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {

@@ -13,14 +13,14 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// answers checks that the Backend returns the newest block and the balances of a chain that ends with
-// masterchain block head.
+// answers checks that the Backend returns the right newest block and the right balances. head is
+// the seq_no of the newest masterchain block in chain.
 func answers(t *testing.T, b *tonlite.Backend, chain *liteservertest.Chain, head uint32) {
 	t.Helper()
 	masters := int32(-1)
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
 	if err != nil || len(page) != 1 || page[0].SeqNo != head {
-		t.Fatalf("got newest block %v and error %v, want %d", page, err, head)
+		t.Fatalf("newest block: got %v and error %v, want seq_no %d", page, err, head)
 	}
 	for addr, want := range chain.Balances(head) {
 		if nano, err := b.Balance(t.Context(), addr); err != nil || nano.Cmp(want) != 0 {
@@ -29,8 +29,8 @@ func answers(t *testing.T, b *tonlite.Backend, chain *liteservertest.Chain, head
 	}
 }
 
-// TestInventedHeadIsRejected lets one of two servers name block 4,000,000,000. All calls must work before,
-// meanwhile and afterward.
+// TestInventedHeadIsRejected lets one of two servers announce block 4,000,000,000, which does not
+// exist, as the newest one. All calls must work before, during and after that.
 func TestInventedHeadIsRejected(t *testing.T) {
 	chain := liteservertest.Made(40)
 	for name, opts := range map[string]*tonlite.Options{
@@ -54,7 +54,7 @@ func TestInventedHeadIsRejected(t *testing.T) {
 	}
 }
 
-// TestUnprovenNeedsNoInitBlock uses the configuration of a network without a key block.
+// TestUnprovenNeedsNoInitBlock uses a configuration without an init_block.
 func TestUnprovenNeedsNoInitBlock(t *testing.T) {
 	chain := liteservertest.Made(20)
 	s := start(t, chain, nil)
@@ -62,7 +62,8 @@ func TestUnprovenNeedsNoInitBlock(t *testing.T) {
 	answers(t, open(t, config, &tonlite.Options{Unproven: true}), chain, 20)
 }
 
-// TestForgedHeadIsDropped lets the only server invent a readable block and then deny it.
+// TestForgedHeadIsDropped lets the only server announce a forged but readable block and later
+// deny that the block exists. The Backend must drop the block and continue with the right ones.
 func TestForgedHeadIsDropped(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
@@ -90,9 +91,9 @@ func TestForgedHeadIsDropped(t *testing.T) {
 	answers(t, b, chain, 25)
 }
 
-// TestFollowAfterADroppedHeadEnds lets a Follow wait for the block after one that its only server no longer
-// has.
-func TestFollowAfterADroppedHeadEnds(t *testing.T) {
+// TestFollowEndsWhenItsNewestBlockIsDropped lets a Follow wait for the block after block 22.
+// Meanwhile the only server loses block 22.
+func TestFollowEndsWhenItsNewestBlockIsDropped(t *testing.T) {
 	chain := liteservertest.Made(40)
 	s := start(t, chain, nil)
 	s.Advance(22)
@@ -102,14 +103,14 @@ func TestFollowAfterADroppedHeadEnds(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, func() { s.Advance(20) })
 	for _, err := range b.Follow(ctx, chaingql.ChainOrder(-1, 1<<63, 22, 22)) {
 		if err == nil || ctx.Err() != nil {
-			t.Errorf("Follow ended with %v", err)
+			t.Errorf("Follow: got error %v, want one before the deadline", err)
 		}
 	}
 	answers(t, b, chain, 20)
 }
 
-// TestUnprovenHeadCatchesUpAfterALongPause adds more blocks than maxLinks without a Follow.
-func TestUnprovenHeadCatchesUpAfterALongPause(t *testing.T) {
+// TestUnprovenHeadCatchesUpAfterLongPause adds more than maxLinks blocks while no call is made.
+func TestUnprovenHeadCatchesUpAfterLongPause(t *testing.T) {
 	chain := madeLong()
 	s := start(t, chain, nil)
 	s.Advance(10)
@@ -118,7 +119,7 @@ func TestUnprovenHeadCatchesUpAfterALongPause(t *testing.T) {
 	answers(t, b, chain, 700)
 }
 
-func TestUnprovenIsLoggedAtEachStart(t *testing.T) {
+func TestOpenLogsWarningIfUnproven(t *testing.T) {
 	s := start(t, liteservertest.Made(3), nil)
 	for _, row := range []struct {
 		unproven bool
@@ -127,7 +128,7 @@ func TestUnprovenIsLoggedAtEachStart(t *testing.T) {
 		var log bytes.Buffer
 		open(t, s.Config(), &tonlite.Options{Unproven: row.unproven, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if got := strings.Count(log.String(), "level=WARN"); got != row.lines {
-			t.Errorf("Unproven %v: got log %q", row.unproven, log.String())
+			t.Errorf("Unproven %v: got log %q, want %d warnings", row.unproven, log.String(), row.lines)
 		}
 	}
 }

@@ -15,7 +15,8 @@ type validator struct {
 	weight       uint64
 }
 
-// parseValidators returns the validators that a key block names for a session.
+// parseValidators returns the validators that sign the masterchain blocks of a session, as the
+// given key block specifies.
 func parseValidators(key *cell.Cell, session uint32) ([]validator, error) {
 	extra, err := key.PeekRef(3)
 	if err != nil {
@@ -30,9 +31,9 @@ func parseValidators(key *cell.Cell, session uint32) ([]validator, error) {
 		return nil, err
 	}
 	in := cellReader{Slice: s}
-	in.expect(16, 0xcca5, "masterchain extra")
+	in.expect(16, 0xcca5, "masterchain_block_extra")
 	if !in.readBool() || custom.RefsNum() == 0 {
-		return nil, errors.New("it is not a key block")
+		return nil, errors.New("the block is not a key block")
 	}
 	config, err := custom.PeekRef(int(custom.RefsNum()) - 1) // the last reference of a key block
 	if err != nil {
@@ -41,8 +42,9 @@ func parseValidators(key *cell.Cell, session uint32) ([]validator, error) {
 	return validatorsOf(config, session)
 }
 
-// validatorsOf returns the validators of the masterchain for a session, from the network's
-// configuration. They are the first of the set, possibly in shuffled order.
+// validatorsOf returns the validators that sign the masterchain blocks of a session. config is
+// the network's configuration. The validators are the first ones of the configured set, in
+// shuffled order if the configuration says so.
 func validatorsOf(config *cell.Cell, session uint32) ([]validator, error) {
 	in, err := configParam(config, 28)
 	if err != nil {
@@ -105,9 +107,9 @@ func validatorsOf(config *cell.Cell, session uint32) ([]validator, error) {
 
 const maxValidators = 65536
 
-var errConfig = errors.New("unknown format of the network's validators")
+var errConfig = errors.New("the network's configuration has an unknown format of validators")
 
-// configParam opens a parameter of the network's configuration.
+// configParam opens the parameter with the given number in the network's configuration.
 func configParam(config *cell.Cell, number uint32) (in cellReader, err error) {
 	leaf, err := lookUp(config, binary.BigEndian.AppendUint32(nil, number))
 	if err != nil {
@@ -124,7 +126,7 @@ func configParam(config *cell.Cell, number uint32) (in cellReader, err error) {
 func parseValidator(s *cell.Slice) (v validator, err error) {
 	in := cellReader{Slice: s}
 	kind := in.readUint(8)
-	in.expect(32, 0x8e81278a, "key")
+	in.expect(32, 0x8e81278a, "ed25519_pubkey")
 	v.key, v.weight = in.readHash(), in.readUint(64)
 	switch {
 	case kind == 0x73:
@@ -135,7 +137,7 @@ func parseValidator(s *cell.Slice) (v validator, err error) {
 	return v, in.err
 }
 
-// shuffle returns the validators in the order of a session.
+// shuffle returns the validators in the order that they have in the given session.
 func shuffle(set []validator, session uint32) []validator {
 	random := ton.NewValidatorSetPRNG(-1<<63, masterchain, session, nil)
 	order := make([]int, len(set))
@@ -151,7 +153,7 @@ func shuffle(set []validator, session uint32) []validator {
 	return shuffled
 }
 
-// setHash returns the short hash of a validator set in block headers.
+// setHash returns the short hash that block headers contain for a set of validators in a session.
 func setHash(set []validator, session uint32) uint32 {
 	data := binary.LittleEndian.AppendUint32(nil, 0x901660ed)
 	data = binary.LittleEndian.AppendUint32(data, session)

@@ -3,8 +3,9 @@
 //	curl -LO https://ton.org/global.config.json
 //	go run ./example -config global.config.json
 //
-// Without a network it replays a chain, one masterchain block per second, through its own lite
-// server: a generated chain, or the archive packs of a node, which contain no balances.
+// Without network access, it starts a lite server of its own and replays a chain, one masterchain
+// block per second. The chain is generated, or it is read from the archive packs of a node, which
+// contain no balances.
 //
 //	go run ./example -replay made
 //	go run ./example -replay directory/of/packs
@@ -41,23 +42,23 @@ func main() {
 }
 
 const (
-	drain   = 10 * time.Second // time for clients to disconnect at the end
-	opening = time.Minute      // enough for proofs over years of key blocks
+	drain   = 10 * time.Second // maximum duration of the shutdown
+	opening = time.Minute      // maximum duration of Open; enough for a proof over years of key blocks
 )
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	from := flags.String("config", "", "`file` or URL of the network's global.config.json")
-	replayed := flags.String("replay", "", "replay a chain instead: `made`, or a directory of archive packs")
-	pace := flags.Duration("pace", time.Second, "replay a masterchain block this often")
+	replayed := flags.String("replay", "", "replay a `chain` instead: made, or a directory of archive packs")
+	pace := flags.Duration("pace", time.Second, "`interval` at which masterchain blocks are replayed")
 	unproven := flags.Bool("unproven", false,
-		"accept masterchain blocks without proof, if the configuration has no init_block")
+		"accept masterchain blocks without proof; needed if the configuration has no init_block")
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *pace <= 0 {
-		return fmt.Errorf("example: -pace %v: it must be above zero", *pace)
+		return fmt.Errorf("example: -pace must be positive, but is %v", *pace)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -120,7 +121,7 @@ curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Typ
 
 `, listener.Addr())
 	if states {
-		fmt.Fprintf(stdout, `# a balance, of the elector
+		fmt.Fprintf(stdout, `# the balance of the elector contract
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"-1:3333333333333333333333333333333333333333333333333333333333333333\"){info{balance(format:DEC)}}}}"}'
 
 `, listener.Addr())

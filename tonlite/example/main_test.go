@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestHostServesAReplay runs the program as documented and queries it.
-func TestHostServesAReplay(t *testing.T) {
+// TestExampleServesReplayedChain runs the program as documented and queries it.
+func TestExampleServesReplayedChain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
@@ -51,22 +51,22 @@ func TestHostServesAReplay(t *testing.T) {
 		_, _ = fmt.Sscan(number, &seqNo) // 0 if there is none
 	}
 	if seqNo < 21 {
-		t.Errorf("got latest block %s", first)
+		t.Errorf("latest block: got response %s, want at least seq_no 21", first)
 	}
 	for end := time.Now().Add(10 * time.Second); ask(latest) == first; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("got no new blocks")
+			t.Fatal("the latest block did not change within 10 seconds")
 		}
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("run: got error %v after its context was canceled", err)
 	}
 }
 
-func TestHostReportsMissingFlags(t *testing.T) {
+func TestExampleReportsMissingFlags(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), nil, &out); err == nil || !strings.Contains(err.Error(), "-config global.config.json") {
-		t.Errorf("without flags: got error %v", err)
+		t.Errorf("run without flags: got error %v, want one that names the flag -config", err)
 	}
 }

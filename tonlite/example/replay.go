@@ -7,15 +7,19 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// rounds is the length of a generated chain: ten minutes at the default pace.
+// rounds is the number of masterchain blocks in a generated chain: enough for ten minutes at the
+// default pace.
 const rounds = 600
 
-// A replay replays a chain.
+// A replay serves a chain from a lite server of its own and adds the blocks of the chain over
+// time.
 type replay struct {
 	chain  *liteservertest.Chain
 	server *liteservertest.Server
 }
 
+// newReplay starts the lite server. If from is "made", the chain is generated. Otherwise from is
+// a directory of archive packs.
 func newReplay(from string) (r replay, err error) {
 	if from == "made" {
 		r.chain = liteservertest.Made(rounds)
@@ -29,7 +33,8 @@ func newReplay(from string) (r replay, err error) {
 	return r, nil
 }
 
-// run adds one masterchain block per pace until the end of the chain.
+// run adds one masterchain block at each interval of length pace until the chain ends or ctx is
+// done.
 func (r replay) run(ctx context.Context, pace time.Duration) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()

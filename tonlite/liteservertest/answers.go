@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// answer returns the response to a query, nil if ctx ends before.
+// answer returns the response to a query, or nil if ctx is done before there is one.
 func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	s.count(q)
 	if !s.awaitResume(ctx) || !s.awaitDelay(ctx) {
@@ -37,6 +37,8 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	return lie.apply(s.chain, q, a)
 }
 
+// count counts a query for Asked. A query that waits for a block counts as the query that it
+// contains.
 func (s *Server) count(q lite.Message) {
 	if w, ok := q.(lite.Wait); ok {
 		q = w.Then
@@ -47,6 +49,7 @@ func (s *Server) count(q lite.Message) {
 	s.asked[strings.ToLower(kind[:1])+kind[1:]]++
 }
 
+// awaitResume waits while the Server is stalled. It returns false if ctx is done first.
 func (s *Server) awaitResume(ctx context.Context) bool {
 	s.mu.Lock()
 	stalled, resumed := s.stalls > 0, s.resumed
@@ -62,6 +65,7 @@ func (s *Server) awaitResume(ctx context.Context) bool {
 	}
 }
 
+// awaitDelay waits for the time that Delay has set. It returns false if ctx is done first.
 func (s *Server) awaitDelay(ctx context.Context) bool {
 	s.mu.Lock()
 	d := s.delay
@@ -77,7 +81,8 @@ func (s *Server) awaitDelay(ctx context.Context) bool {
 	}
 }
 
-// wait waits until the masterchain has a block. It returns false after the timeout.
+// wait waits until the Server has the masterchain block that w asks for. It returns false if the
+// timeout of w expires or ctx is done first.
 func (s *Server) wait(ctx context.Context, w lite.Wait) bool {
 	timer := time.NewTimer(time.Duration(w.Timeout) * time.Millisecond)
 	defer timer.Stop()
@@ -148,7 +153,8 @@ func (s *Server) find(q lite.Message) (lite.Message, error) {
 
 var errMissing = fmt.Errorf("block is not in db")
 
-// block returns a block that the server has and has not deleted.
+// block returns the block with the given id. It returns errMissing if the Server does not have
+// the block yet or has deleted it.
 func (s *Server) block(id lite.BlockID) (*block, error) {
 	b, ok := s.chain.blocks[id]
 	if !ok {

@@ -9,19 +9,19 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// The structure of blocks according to the network's schema (block.tlb). Parts that no client of this
-// server reads are empty.
+// This file creates blocks and states as the network's schema (block.tlb) defines them. Parts that no
+// client of the Server reads are empty.
 
 // A blockHeader contains the fields of a block's header.
 type blockHeader struct {
 	id           lite.BlockID
 	time         uint32
-	split, merge bool // the first block of its shard
-	key          bool
-	set          uint32 // validators
+	split, merge bool   // whether the block is the first one after a split or a merge
+	key          bool   // whether the block is a key block
+	set          uint32 // short hash of the validators that sign the block
 	session      uint32
-	prevKey      uint32
-	master       lite.BlockID // newest masterchain block at that time
+	prevKey      uint32       // seq_no of the previous key block
+	master       lite.BlockID // newest masterchain block when the block was created
 	prev         []lite.BlockID
 }
 
@@ -62,7 +62,8 @@ func reference(id lite.BlockID) *cell.Builder {
 		MustStoreSlice(id.Root[:], 256).MustStoreSlice(id.File[:], 256)
 }
 
-// blockCell returns a whole block. custom is the additional part of masterchain blocks.
+// blockCell returns the root cell of a block. before and after are the states before and after
+// the block. custom is the part that only masterchain blocks have, and nil for others.
 func blockCell(h blockHeader, before, after *cell.Cell, custom *cell.Cell) *cell.Cell {
 	empty := cell.BeginCell().EndCell()
 	extra := cell.BeginCell().MustStoreUInt(0x4a33f6fd, 32).MustStoreSlice(make([]byte, 64), 512).
@@ -72,10 +73,12 @@ func blockCell(h blockHeader, before, after *cell.Cell, custom *cell.Cell) *cell
 		extra.MustStoreRef(custom)
 	}
 	return cell.BeginCell().MustStoreUInt(0x11ef55aa, 32).MustStoreInt(-1999, 32).
-		MustStoreRef(h.cell()).MustStoreRef(empty).MustStoreRef(update(before, after)).MustStoreRef(extra.EndCell()).EndCell()
+		MustStoreRef(h.cell()).MustStoreRef(empty).MustStoreRef(update(before, after)).MustStoreRef(extra.EndCell()).
+		EndCell()
 }
 
-// update returns a Merkle update from one state to another with pruned contents.
+// update returns a Merkle update from one state to another. The contents of both states are
+// pruned.
 func update(before, after *cell.Cell) *cell.Cell {
 	data := append([]byte{4}, before.Hash(0)...)
 	data = append(data, after.Hash(0)...)
@@ -87,7 +90,8 @@ func update(before, after *cell.Cell) *cell.Cell {
 	})
 }
 
-// pruned returns a pruned branch for a cell with one hash and depth.
+// pruned returns a pruned branch with the given level mask. It stands for a cell with the given
+// hash and depth.
 func pruned(level byte, hash []byte, depth uint16) *cell.Cell {
 	data := append([]byte{1, level}, hash...)
 	data = binary.BigEndian.AppendUint16(data, depth)
@@ -96,7 +100,8 @@ func pruned(level byte, hash []byte, depth uint16) *cell.Cell {
 	})
 }
 
-// stateCell returns the state of a shard. extra is the additional part of the masterchain's state.
+// stateCell returns the state of a shard after block id. extra is the part that only the
+// masterchain's state has, and nil for others.
 func stateCell(id lite.BlockID, time uint32, balances map[chaingql.Address]*big.Int, extra *cell.Cell) *cell.Cell {
 	empty := cell.BeginCell().EndCell()
 	dict := cell.NewDict(256)
@@ -114,17 +119,20 @@ func stateCell(id lite.BlockID, time uint32, balances map[chaingql.Address]*big.
 	return b.MustStoreMaybeRef(extra).EndCell()
 }
 
-// accountLeaf returns an account with its balance, as in a state's dictionary.
+// accountLeaf returns an account with its balance, as an entry of the dictionary of accounts in a
+// state.
 func accountLeaf(addr chaingql.Address, nano *big.Int) *cell.Cell {
 	account := cell.BeginCell().MustStoreBoolBit(true).
 		MustStoreUInt(0b100, 3).MustStoreInt(int64(addr.Workchain), 8).MustStoreSlice(addr.ID[:], 256).
-		MustStoreVarUInt(1, 7).MustStoreVarUInt(100, 7).MustStoreVarUInt(0, 7).MustStoreUInt(0, 32).MustStoreBoolBit(false).
-		MustStoreUInt(1, 64).MustStoreBigCoins(nano).MustStoreBoolBit(false).MustStoreUInt(0, 2).EndCell()
+		MustStoreVarUInt(1, 7).MustStoreVarUInt(100, 7).MustStoreVarUInt(0, 7).MustStoreUInt(0, 32).
+		MustStoreBoolBit(false).MustStoreUInt(1, 64).MustStoreBigCoins(nano).MustStoreBoolBit(false).
+		MustStoreUInt(0, 2).EndCell()
 	return cell.BeginCell().MustStoreUInt(0, 5).MustStoreBigCoins(nano).MustStoreBoolBit(false).
 		MustStoreRef(account).MustStoreSlice(make([]byte, 32), 256).MustStoreUInt(1, 64).EndCell()
 }
 
-// shardsDict returns the newest block of each shard of workchain 0, as a tree.
+// shardsDict returns a dictionary with one entry, for workchain 0: a tree of the workchain's
+// shards, which contains the newest block of each shard.
 func shardsDict(tops []lite.BlockID) *cell.Dictionary {
 	dict := cell.NewDict(32)
 	if len(tops) > 0 {
@@ -148,7 +156,8 @@ func shardLeaf(id lite.BlockID) *cell.Cell {
 	return cell.BeginCell().MustStoreBoolBit(false).MustStoreUInt(0xb, 4).MustStoreUInt(uint64(id.SeqNo), 32).
 		MustStoreUInt(0, 32).MustStoreUInt(0, 64).MustStoreUInt(0, 64).
 		MustStoreSlice(id.Root[:], 256).MustStoreSlice(id.File[:], 256).
-		MustStoreUInt(0, 5+3).MustStoreUInt(0, 32).MustStoreUInt(id.Shard, 64).MustStoreUInt(0, 32).MustStoreUInt(0, 32).
+		MustStoreUInt(0, 5+3).MustStoreUInt(0, 32).MustStoreUInt(id.Shard, 64).
+		MustStoreUInt(0, 32).MustStoreUInt(0, 32).
 		MustStoreUInt(0, 1).MustStoreUInt(0, 5).MustStoreUInt(0, 5).EndCell()
 }
 

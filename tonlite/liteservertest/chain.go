@@ -16,23 +16,23 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// A Chain contains serialized blocks and the states after some of them. It does not change, so any number
-// of servers may serve it.
+// A Chain contains serialized blocks and the states after some of them. A Chain does not change
+// after it was created, so any number of Servers may serve it.
 type Chain struct {
 	zeroRoot, zeroFile [32]byte
-	init               lite.BlockID // zero if no block is signed
-	first, last        uint32       // of the masterchain
+	init               lite.BlockID // the init_block of configurations; zero if no block is signed
+	first, last        uint32       // seq_nos of the first and the last masterchain block
 
 	blocks map[lite.BlockID]*block
 	names  map[name]lite.BlockID
 	states map[[32]byte]*cell.Cell // by the root hash of the block
-	signed map[uint32]signature    // of the masterchain
+	signed map[uint32]signature    // by the seq_no of the masterchain block
 
 	facts    []chaingql.Block
 	balances map[uint32]map[chaingql.Address]*big.Int
 }
 
-// A name is the key by which blocks are looked up.
+// A name is the key by which a block is looked up.
 type name struct {
 	workchain int32
 	shard     uint64
@@ -42,16 +42,16 @@ type name struct {
 type block struct {
 	data []byte
 	root *cell.Cell
-	key  uint32         // the previous key block; only for the masterchain
-	tops []lite.BlockID // only for the masterchain
+	key  uint32         // seq_no of the previous key block; set for masterchain blocks only
+	tops []lite.BlockID // newest block of each shard; set for masterchain blocks only
 }
 
-// A signature contains the signatures of a masterchain block.
+// A signature contains all signatures of one masterchain block.
 type signature struct {
 	toKey        bool
 	set, session uint32
 	signatures   []lite.Signature
-	candidate    []byte // for which the signatures vote; nil if they sign the block's id
+	candidate    []byte // the candidate for which the signatures vote; nil if they sign the block's id
 }
 
 func newChain() *Chain {
@@ -62,19 +62,21 @@ func newChain() *Chain {
 	}
 }
 
-// First returns the number of the first masterchain block.
+// First returns the seq_no of the first masterchain block.
 func (c *Chain) First() uint32 { return c.first }
 
-// Last returns the number of the last masterchain block.
+// Last returns the seq_no of the last masterchain block.
 func (c *Chain) Last() uint32 { return c.last }
 
-// Blocks returns the blocks of a generated chain, ascending by cursor, and nil for a recorded one.
+// Blocks returns all blocks of a generated chain in ascending order of their cursors. It returns
+// nil for a recorded chain.
 func (c *Chain) Blocks() []chaingql.Block { return append([]chaingql.Block(nil), c.facts...) }
 
-// Balances returns all balances of a generated chain after a masterchain block, and nil for a recorded one.
+// Balances returns the balances of all accounts in a generated chain, as of the masterchain block
+// with the given seq_no. It returns nil for a recorded chain.
 func (c *Chain) Balances(seqNo uint32) map[chaingql.Address]*big.Int { return c.balances[seqNo] }
 
-// add adds a block. Its id contains the hashes of data.
+// add parses and adds a block. It returns the block's id, which contains the hashes of data.
 func (c *Chain) add(workchain int32, shard uint64, seqNo uint32, data []byte) (lite.BlockID, error) {
 	root, err := cell.FromBOC(data)
 	if err != nil {
@@ -100,7 +102,7 @@ func (c *Chain) master(seqNo uint32) (lite.BlockID, bool) {
 
 func unhex(s string) (h [32]byte) {
 	if n, err := hex.Decode(h[:], []byte(s)); err != nil || n != len(h) {
-		panic("liteservertest: no hash: " + s)
+		panic("liteservertest: not a hash in hexadecimal: " + s)
 	}
 	return h
 }

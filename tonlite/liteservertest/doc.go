@@ -1,5 +1,5 @@
-// Package liteservertest provides a lite server for tests. It implements the real protocol on 127.0.0.1 and
-// serves a chain from memory.
+// Package liteservertest provides a lite server for tests. It implements the real protocol on
+// 127.0.0.1 and serves a chain from memory.
 //
 //	chain := liteservertest.Made(40) // or Recorded, for a node's archive packs
 //	server, err := liteservertest.Start(chain)
@@ -9,7 +9,7 @@
 //	t.Cleanup(server.Stop)
 //	backend, err := tonlite.Open(ctx, server.Config(), nil)
 //
-// Tests can add blocks ([Server.Advance]), delete old ones ([Server.Forget]), stall the server
-// ([Server.Stall]), close its connections ([Server.Interrupt]), restart it on the same address
-// ([Server.Stop], [Server.Restart]), and let it send false responses ([Server.Tell]).
+// Tests can add blocks ([Server.Advance]), delete old blocks ([Server.Forget]), stall the server
+// ([Server.Stall]), close its connections ([Server.Interrupt]), restart it at the same address
+// ([Server.Stop], [Server.Restart]), and make it send false responses ([Server.Tell]).
 package liteservertest

@@ -13,9 +13,9 @@ import (
 	"github.com/xssnick/tonutils-go/ton"
 )
 
-// TestAnotherClientIsServed reads a chain with a client that is independent of this module: with its own
-// handshake, messages and checks.
-func TestAnotherClientIsServed(t *testing.T) {
+// TestServerWorksWithIndependentClient reads a chain with the client of tonutils-go. That client
+// shares no code with this module: it has its own handshake, messages and checks.
+func TestServerWorksWithIndependentClient(t *testing.T) {
 	if raceEnabled {
 		t.Log("package tl of tonutils-go fails the pointer checks of -race; use -gcflags=all=-d=checkptr=0")
 		return
@@ -52,12 +52,12 @@ func TestAnotherClientIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := api.VerifyProofChain(ctx, head, early); err != nil {
-		t.Errorf("proof back to block 12: %v", err)
+		t.Errorf("proof from the newest block back to block 12: got error %v", err)
 	}
 	for addr, want := range chain.Balances(chain.Last()) {
 		account, err := api.GetAccount(ctx, head, address.NewAddress(0, byte(addr.Workchain), addr.ID[:]))
 		if err != nil {
-			t.Fatalf("%v: %v", addr, err)
+			t.Fatalf("account %v: got error %v", addr, err)
 		}
 		if got := account.State.Balance.Nano(); got.Cmp(want) != 0 {
 			t.Errorf("balance of %v: got %v, want %v", addr, got, want)
@@ -86,9 +86,9 @@ func TestAnotherClientIsServed(t *testing.T) {
 		_, err := api.WaitForBlock(25).LookupBlock(ctx, head.Workchain, head.Shard, 25)
 		waited <- err
 	}()
-	time.Sleep(20 * time.Millisecond) // the query most likely waits by then; it must get a response in any case
+	time.Sleep(20 * time.Millisecond) // by then, the query probably waits; it must get a response in any case
 	s.Advance(25)
 	if err := <-waited; err != nil {
-		t.Error(err)
+		t.Errorf("query that waits for block 25: got error %v", err)
 	}
 }

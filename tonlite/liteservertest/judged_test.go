@@ -14,8 +14,9 @@ import (
 	"github.com/xssnick/tonutils-go/ton"
 )
 
-// TestClientWorksWithAnotherServer connects this module's client to an independent server.
-func TestClientWorksWithAnotherServer(t *testing.T) {
+// TestClientWorksWithIndependentServer connects this module's client to the server of
+// tonutils-go, which shares no code with this module.
+func TestClientWorksWithIndependentServer(t *testing.T) {
 	if raceEnabled {
 		t.Log("package tl of tonutils-go fails the pointer checks of -race; use -gcflags=all=-d=checkptr=0")
 		return
@@ -36,7 +37,9 @@ func TestClientWorksWithAnotherServer(t *testing.T) {
 		var answer any = ton.LSError{Code: 651, Text: "not in db"}
 		if _, ok := q.Data.(liteclient.LiteServerQuery).Data.(ton.GetMasterchainInf); ok {
 			answer = ton.MasterchainInfo{
-				Last:          &ton.BlockIDExt{Workchain: -1, Shard: -1 << 63, SeqNo: 42, RootHash: hash, FileHash: hash},
+				Last: &ton.BlockIDExt{
+					Workchain: -1, Shard: -1 << 63, SeqNo: 42, RootHash: hash, FileHash: hash,
+				},
 				StateRootHash: hash, Init: &ton.ZeroStateIDExt{Workchain: -1, RootHash: hash, FileHash: hash},
 			}
 		}
@@ -62,7 +65,7 @@ func TestClientWorksWithAnotherServer(t *testing.T) {
 	info, ok := answer.(lite.MasterchainInfo)
 	if !ok || info.Last.SeqNo != 42 || info.Last.Shard != 1<<63 || info.Last.Root != [32]byte(hash) ||
 		info.ZeroFile != [32]byte(hash) {
-		t.Errorf("got %+v", answer)
+		t.Errorf("got masterchain info %+v, want that of the server", answer)
 	}
 	for _, q := range []lite.Message{
 		lite.GetBlock{ID: info.Last}, lite.GetBlockHeader{ID: info.Last},
@@ -70,7 +73,7 @@ func TestClientWorksWithAnotherServer(t *testing.T) {
 		lite.GetAccountState{ID: info.Last, Workchain: -1}, lite.GetBlockProof{Known: info.Last, Target: info.Last},
 	} {
 		if _, err := c.Ask(ctx, q); err != (lite.Error{Code: 651, Message: "not in db"}) {
-			t.Errorf("%T: got error %v", q, err)
+			t.Errorf("query %T: got error %v, want error 651 of the server", q, err)
 		}
 	}
 }

@@ -12,37 +12,60 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// A Lie is a kind of false response of a [Server]. Most of these responses are as consistent as possible: they are
-// revealed only by hashes and signatures that the server cannot forge.
+// A Lie is a kind of false response that a [Server] sends. Most of these responses are as
+// consistent as possible. Only hashes and signatures, which the Server cannot forge, reveal that
+// they are false.
 type Lie int
 
-// The lies.
+// The kinds of false responses, after Truth.
 const (
-	Truth        Lie = iota
-	FalseBalance     // each account has one nano-unit more, in a forged state
-	FalseUpdate      // as FalseBalance, and a pruned branch in the block's proof stands for the forged state
-	FalseRoot        // as FalseBalance, and the root of the block's proof is a pruned branch with the forged update below
-	FalseAbsence     // no account exists: the proof omits the path to it
-	FalseShard       // no account exists: the proof is of another shard
-	FalseState       // the state of another account
-	BareAccount      // the account is proven, but its state is missing
-	FalseBytes       // one bit of a block is flipped
-	FalseBlock       // the bytes of another block
-	FalseHeader      // a block's header with another time
-	FalseNumber      // the header of another block
-	FalseHead        // the newest block is a forged one without signatures
-	FarHead          // the newest block has seq_no 4,000,000,000 and does not exist
-	FalseHistory     // lookups by number return forged blocks
-	FalsePast        // some lookups by number return forged blocks
-	FalseLinks       // the first link of a proof is missing
-	Circles          // the links of proofs are valid but form a cycle
-	FalseNetwork     // another zero state
-	Garbage          // bytes that are not cells
-	Bomb             // a bag of cells that announces billions of cells
-	WrongKind        // the response to another query
+	// Truth stands for true responses only.
+	Truth Lie = iota
+	// FalseBalance increases the balance of an account by one nano-unit, in a forged state.
+	FalseBalance
+	// FalseUpdate is like FalseBalance, and a pruned branch in the block's proof stands for the forged state.
+	FalseUpdate
+	// FalseRoot is like FalseBalance, and the forged part of the block's proof is below a pruned branch.
+	FalseRoot
+	// FalseAbsence denies that an account exists. The proof omits the path to the account.
+	FalseAbsence
+	// FalseShard denies that an account exists. The proof is for another shard than the account's.
+	FalseShard
+	// FalseState sends the state of another account.
+	FalseState
+	// BareAccount proves an account but omits the account's state.
+	BareAccount
+	// FalseBytes flips one bit of a block.
+	FalseBytes
+	// FalseBlock sends the bytes of another block.
+	FalseBlock
+	// FalseHeader sends a block header with a wrong time.
+	FalseHeader
+	// FalseNumber sends the header of another block.
+	FalseNumber
+	// FalseHead announces a forged block, which no validator has signed, as the newest block.
+	FalseHead
+	// FarHead announces the nonexistent block 4,000,000,000 as the newest block.
+	FarHead
+	// FalseHistory answers all lookups by seq_no with forged blocks.
+	FalseHistory
+	// FalsePast answers some lookups by seq_no with forged blocks.
+	FalsePast
+	// FalseLinks omits the first link of a proof that has several links.
+	FalseLinks
+	// Circles sends proofs whose links are valid but form a cycle.
+	Circles
+	// FalseNetwork claims another zero state.
+	FalseNetwork
+	// Garbage sends bytes that are not cells.
+	Garbage
+	// Bomb sends a bag of cells that announces billions of cells.
+	Bomb
+	// WrongKind sends the response to another kind of query.
+	WrongKind
 )
 
-// apply returns the false response in place of a.
+// apply returns the response that the Server sends to q. a is the true response.
 func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 	switch a := a.(type) {
 	case lite.MasterchainInfo:
@@ -91,12 +114,13 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 	return a
 }
 
+// block returns the bytes that the Server sends instead of those of the block in a.
 func (l Lie) block(c *Chain, a lite.BlockData) []byte {
 	switch l {
 	case FalseBytes:
 		data := append([]byte(nil), a.Data...)
 		data[len(data)/2] ^= 1
-		data = data[:len(data)-4] // with a matching checksum
+		data = data[:len(data)-4] // the checksum, which is replaced with a matching one
 		return binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 	case FalseBlock:
 		return c.other(a.ID).data
@@ -104,19 +128,21 @@ func (l Lie) block(c *Chain, a lite.BlockData) []byte {
 	return l.spoil(a.Data)
 }
 
+// spoil returns data, or bytes that are not valid cells if l is Garbage or Bomb.
 func (l Lie) spoil(data []byte) []byte {
 	switch l {
 	case Garbage:
 		sum := sha256.Sum256(data)
 		return append(append([]byte(nil), data[:len(data)/3]...), sum[:]...)
-	case Bomb: // the maximum in all fields
+	case Bomb: // all fields have very large values
 		bomb := append([]byte{0xb5, 0xee, 0x9c, 0x72, 4, 8}, bytes.Repeat([]byte{0x7f}, 3*4+8)...)
 		return append(bomb, data...)
 	}
 	return data
 }
 
-// unknown returns responses for forged blocks.
+// unknown returns the response to a query for a forged block. a is the true response, which is an
+// error.
 func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 	if l != FalseHead && l != FalseHistory && l != FalsePast {
 		return a
@@ -128,7 +154,7 @@ func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 				return lite.BlockData{ID: id, Data: forged.ToBOC()}
 			}
 		}
-	case lite.GetBlockProof: // with the signatures of the true block
+	case lite.GetBlockProof: // the signatures are those of the true block
 		target, _ := c.master(q.Target.SeqNo)
 		p := lite.BlockProof{From: q.Known, To: q.Known}
 		for p.To.SeqNo != target.SeqNo {
@@ -150,7 +176,8 @@ func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 	return a
 }
 
-// circle returns a link from the first key block to the second, and back from all others.
+// circle returns a proof with one link. The link leads from the first key block to the next one,
+// or from any other block back to the first key block.
 func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
 	link, err := c.forward(q.Known, q.Target)
 	if q.Known != c.init {
@@ -160,7 +187,7 @@ func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
 	return lite.BlockProof{From: q.Known, To: link.To, Links: []lite.Link{link}}
 }
 
-// account returns a false account state.
+// account returns the response to a query for an account state. a is the true response.
 func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.AccountState {
 	asked := q.(lite.GetAccountState)
 	block, state := c.blocks[a.Shard], c.states[a.Shard.Root]
@@ -203,7 +230,8 @@ func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.Account
 	return a
 }
 
-// increaseBalance returns a state in which an account has one nano-unit more, and that account.
+// increaseBalance returns a copy of state in which the balance of an account is higher by one
+// nano-unit, and that account. It returns nil if the state does not contain the account.
 func increaseBalance(state *cell.Cell, addr chaingql.Address) (forged, account *cell.Cell) {
 	dict, err := accounts(state)
 	must(err)
@@ -225,9 +253,9 @@ func increaseBalance(state *cell.Cell, addr chaingql.Address) (forged, account *
 	return withRef(state, 1, held), value.MustPeekRef(0)
 }
 
-// forgedUpdateProof returns a block's proof in which a pruned branch replaces the new state. The branch has
-// the true hash at the level that the block's hash covers, and the forged hash at the level that readers
-// use.
+// forgedUpdateProof returns a block's proof in which a pruned branch replaces the new state. At
+// the level that the block's hash covers, the branch has the true hash. At the level that readers
+// use, it has the forged hash.
 func forgedUpdateProof(block, state, forged *cell.Cell) *cell.Cell {
 	update := block.MustPeekRef(2)
 	branch := update.MustPeekRef(1)
@@ -248,8 +276,8 @@ func forgedUpdateProof(block, state, forged *cell.Cell) *cell.Cell {
 	return prove(cell.FromRawUnsafe(body), sk)
 }
 
-// proofBelowPruned returns a proof of c that contains the references of other, below a pruned branch with the
-// hash of c.
+// proofBelowPruned returns a proof of c in which a pruned branch has the hash of c, but the
+// references of other.
 func proofBelowPruned(c, other *cell.Cell) *cell.Cell {
 	branch := pruned(1, c.Hash(0), c.Depth(0)).ToRawUnsafe()
 	branch.Refs = other.ToRawUnsafe().Refs
@@ -259,7 +287,7 @@ func proofBelowPruned(c, other *cell.Cell) *cell.Cell {
 	})
 }
 
-// withRef returns a cell with another reference i.
+// withRef returns a copy of c in which reference i points to another cell, below.
 func withRef(c *cell.Cell, i int, below *cell.Cell) *cell.Cell {
 	raw := c.ToRawUnsafe()
 	raw.Refs = append([]*cell.Cell(nil), raw.Refs...)
@@ -267,7 +295,7 @@ func withRef(c *cell.Cell, i int, below *cell.Cell) *cell.Cell {
 	return cell.FromRawUnsafe(raw)
 }
 
-// forge returns a block with another time and the matching id.
+// forge returns a copy of a block with a wrong time, and the id of that copy.
 func (c *Chain) forge(id lite.BlockID) (lite.BlockID, *cell.Cell) {
 	const seconds = (32 + 32 + 8 + 8 + 32 + 32 + 2 + 6 + 32 + 64) / 8 // offset of the time in a header
 	root := c.blocks[id].root

@@ -8,11 +8,13 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// maxLinks is the number of links in one response. It is small, so that proofs need several responses.
+// maxLinks is the maximum number of links in one response. It is small so that most proofs need
+// several responses.
 const maxLinks = 2
 
-// blockProof returns a proof from one masterchain block to another: back by one link, forward from key block
-// to key block by signatures.
+// blockProof returns a proof from one masterchain block to another. A proof of an earlier block
+// is one backward link. A proof of a later block consists of forward links from key block to key
+// block, which contain signatures.
 func (s *Server) blockProof(q lite.GetBlockProof) (lite.Message, error) {
 	known, err := s.linked(q.Known)
 	if err != nil {
@@ -45,7 +47,8 @@ func (s *Server) blockProof(q lite.GetBlockProof) (lite.Message, error) {
 	return p, nil
 }
 
-// linked returns a block that proofs may pass. Key blocks are never deleted.
+// linked returns a masterchain block that may be part of a proof. A key block may be part of a
+// proof even after Forget, because lite servers never delete key blocks.
 func (s *Server) linked(id lite.BlockID) (*block, error) {
 	s.mu.Lock()
 	head := s.head
@@ -56,10 +59,11 @@ func (s *Server) linked(id lite.BlockID) (*block, error) {
 	return s.block(id)
 }
 
-// session is the session of all votes.
+// session is the id of the session in which all Simplex votes are made.
 var session = [32]byte{'s', 'e', 's', 's', 'i', 'o', 'n'}
 
-// forward returns a link from a key block to the next one, or to a block before that.
+// forward returns a forward link from a key block to the target or, if there is another key block
+// before the target, to the next key block.
 func (c *Chain) forward(from, target lite.BlockID) (l lite.Link, err error) {
 	to := target
 	for c.blocks[to].key != from.SeqNo {
@@ -80,7 +84,8 @@ func (c *Chain) forward(from, target lite.BlockID) (l lite.Link, err error) {
 	}, nil
 }
 
-// back returns a link to an earlier block, which the state after this one contains.
+// back returns a backward link from a block to an earlier block, which the state after the first
+// block lists.
 func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
 	state, ok := c.states[from.Root]
 	if !ok {
@@ -90,7 +95,7 @@ func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
 	extra := sk.ProofRef(3)
 	at := 0
 	if custom := state.MustPeekRef(3); custom.RefsNum() == 3 {
-		at = 1 // after the shards
+		at = 1 // reference 0 is the shards
 	}
 	extra.ProofRef(at) // the configuration
 	info := extra.ProofRef(at + 1)
@@ -106,7 +111,7 @@ func (c *Chain) back(from, to lite.BlockID) (l lite.Link, err error) {
 	}, nil
 }
 
-// shardProof proves the shards in the state after a masterchain block.
+// shardProof returns a proof of the shards in the state after a masterchain block.
 func (s *Server) shardProof(id lite.BlockID, b *block) []byte {
 	state := s.chain.states[id.Root]
 	sk := cell.CreateProofSkeleton()
@@ -114,7 +119,8 @@ func (s *Server) shardProof(id lite.BlockID, b *block) []byte {
 	return cell.ToBOCWithFlags([]*cell.Cell{updateProof(b.root), prove(state, sk)}, true)
 }
 
-// shardsInfo returns the shards of a masterchain block with their proof.
+// shardsInfo returns the newest block of each shard to which a masterchain block commits, with a
+// proof.
 func shardsInfo(id lite.BlockID, b *block) (lite.Message, error) {
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()

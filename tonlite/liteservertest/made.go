@@ -13,16 +13,18 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// KeyBlocks is the distance between key blocks in a generated chain, starting with block 1. Each key block
-// introduces new validators, which sign the blocks after it.
+// KeyBlocks is the number of masterchain blocks from one key block to the next in a generated
+// chain. Block 1 is the first key block. Each key block introduces new validators, which sign the
+// blocks after it.
 const KeyBlocks = 7
 
-// Made generates a chain with the given number of masterchain blocks, with states, changing balances,
-// signatures of validators, and shards that split and merge. It is deterministic: a shorter chain is the
-// beginning of a longer one.
+// Made generates a chain with the given number of masterchain blocks. The chain has states,
+// balances that change, signatures of validators, and shards that split and merge. The result is
+// deterministic: a shorter chain is the beginning of a longer one.
 func Made(masters int) *Chain { return made(masters, 0) }
 
-// MadeSimplex is like [Made], but from the third key block on votes of the Simplex consensus sign the blocks.
+// MadeSimplex is like [Made], but from the third key block on, the signatures are votes of the
+// Simplex consensus.
 func MadeSimplex(masters int) *Chain { return made(masters, 2*KeyBlocks+1) }
 
 func made(masters int, simplex uint32) *Chain {
@@ -45,21 +47,22 @@ func made(masters int, simplex uint32) *Chain {
 	return m.Chain
 }
 
-// A maker generates a chain, one masterchain block after the other.
+// A maker generates a chain, one masterchain block after another.
 type maker struct {
 	*Chain
-	newest lite.BlockID            // of the masterchain
-	shards map[uint64]lite.BlockID // the newest of each
+	newest lite.BlockID            // the newest masterchain block
+	shards map[uint64]lite.BlockID // the newest block of each shard
 	states map[lite.BlockID]*cell.Cell
-	prevs  *cell.Dictionary // of the masterchain
-	key    uint32           // the newest key block
+	prevs  *cell.Dictionary // the masterchain blocks before the next one
+	key    uint32           // seq_no of the newest key block
 	signer validators
-	// simplex is the first block that Simplex votes sign, 0 for none.
+	// simplex is the seq_no of the first masterchain block that is signed by Simplex votes, or 0
+	// if there is none.
 	simplex uint32
 	seen    map[chaingql.Address]*big.Int // balances after the newest block of each shard
 }
 
-// round generates a masterchain block and the shard blocks that it commits to.
+// round generates a masterchain block and the shard blocks that are new in it.
 func (m *maker) round(seqNo uint32) {
 	at := 1_700_000_000 + 4*seqNo
 	balances := accountsAt(seqNo)
@@ -68,7 +71,7 @@ func (m *maker) round(seqNo uint32) {
 			m.grow(blockHeader{prev: []lite.BlockID{m.shards[shard]}}, shard, seqNo, at, balances)
 		}
 	}
-	switch seqNo % 12 { // shards split and merge, several times per round at the end
+	switch seqNo % 12 { // in some rounds, shards split or merge several times
 	case 2:
 		m.split(wholeShard, seqNo, at, balances)
 	case 4:
@@ -87,6 +90,7 @@ func (m *maker) round(seqNo uint32) {
 	m.balances[seqNo] = maps.Clone(m.seen)
 }
 
+// split replaces a shard with its two halves and generates the first block of each half.
 func (m *maker) split(shard uint64, seqNo, at uint32, balances map[chaingql.Address]*big.Int) {
 	parent := m.shards[shard]
 	delete(m.shards, shard)
@@ -96,6 +100,8 @@ func (m *maker) split(shard uint64, seqNo, at uint32, balances map[chaingql.Addr
 	}
 }
 
+// merge replaces the two halves of a shard with the shard and generates the first block of the
+// shard.
 func (m *maker) merge(shard uint64, seqNo, at uint32, balances map[chaingql.Address]*big.Int) {
 	half := (shard & -shard) / 2
 	left, right := m.shards[shard-half], m.shards[shard+half]
@@ -104,7 +110,7 @@ func (m *maker) merge(shard uint64, seqNo, at uint32, balances map[chaingql.Addr
 	m.grow(blockHeader{merge: true, prev: []lite.BlockID{left, right}}, shard, seqNo, at, balances)
 }
 
-// grow generates the next block of a shard.
+// grow generates the next block of a shard. h contains the block's predecessors.
 func (m *maker) grow(h blockHeader, shard uint64, master, at uint32, balances map[chaingql.Address]*big.Int) {
 	for _, id := range h.prev {
 		h.id.SeqNo = max(h.id.SeqNo, id.SeqNo+1)
@@ -117,14 +123,16 @@ func (m *maker) grow(h blockHeader, shard uint64, master, at uint32, balances ma
 
 // commit generates the masterchain block of a round.
 func (m *maker) commit(seqNo, at uint32, balances map[chaingql.Address]*big.Int) {
-	tops := slices.SortedFunc(maps.Values(m.shards), func(a, b lite.BlockID) int { return cmp.Compare(a.Shard, b.Shard) })
+	tops := slices.SortedFunc(maps.Values(m.shards), func(a, b lite.BlockID) int {
+		return cmp.Compare(a.Shard, b.Shard)
+	})
 	h := blockHeader{
 		id: lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}, time: at,
 		key: seqNo%KeyBlocks == 1, session: seqNo / 3, prevKey: m.key, prev: []lite.BlockID{m.newest},
 	}
 	signer := m.signer
 	if seqNo == 1 {
-		signer = newValidators(0) // of the zero state
+		signer = newValidators(0) // the validators in the zero state
 	}
 	h.set = signer.hash(h.session)
 	next := signer
@@ -161,7 +169,7 @@ func (m *maker) commit(seqNo, at uint32, balances map[chaingql.Address]*big.Int)
 	}
 }
 
-// keep adds a complete block to the chain.
+// keep creates a block from its parts, adds it to the chain, and returns its id.
 func (m *maker) keep(
 	h blockHeader, before, after, custom *cell.Cell, master uint32, balances map[chaingql.Address]*big.Int,
 ) lite.BlockID {
@@ -174,14 +182,15 @@ func (m *maker) keep(
 		}
 	}
 	m.facts = append(m.facts, chaingql.Block{
-		Workchain: id.Workchain, Shard: id.Shard, SeqNo: id.SeqNo, Hash: id.Root, Time: time.Unix(int64(h.time), 0).UTC(),
+		Workchain: id.Workchain, Shard: id.Shard, SeqNo: id.SeqNo, Hash: id.Root,
+		Time:   time.Unix(int64(h.time), 0).UTC(),
 		Cursor: chaingql.ChainOrder(id.Workchain, id.Shard, id.SeqNo, master),
 	})
 	return id
 }
 
-// accountsAt returns the balances of a generated chain after a round. There are accounts of the masterchain
-// and of every shard.
+// accountsAt returns the balances of all accounts of a generated chain after a round. The
+// masterchain and every shard have accounts.
 func accountsAt(seqNo uint32) map[chaingql.Address]*big.Int {
 	balances := make(map[chaingql.Address]*big.Int)
 	for i := range uint32(24) {
@@ -189,12 +198,12 @@ func accountsAt(seqNo uint32) map[chaingql.Address]*big.Int {
 		if i%4 == 0 {
 			addr.Workchain = masterchain
 		} else {
-			addr.ID[0] = byte(i) * 0x0b // spread over the shards
+			addr.ID[0] = byte(i) * 0x0b // distributes the accounts over the shards
 		}
 		nano := new(big.Int).Lsh(big.NewInt(int64(1+seqNo*i)), uint(i)*4) // up to 100 bits or so
 		balances[addr] = nano.Add(nano, big.NewInt(int64(seqNo)))
 	}
-	balances[chaingql.Address{ID: [32]byte{0x70}}] = new(big.Int) // exists, with a balance of zero
+	balances[chaingql.Address{ID: [32]byte{0x70}}] = new(big.Int) // an account that exists and has a balance of zero
 	most := new(big.Int).Lsh(big.NewInt(1), 120)
 	balances[chaingql.Address{ID: [32]byte{0xf0, 1}}] = most.Sub(most, big.NewInt(1))
 	return balances

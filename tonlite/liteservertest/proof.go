@@ -6,15 +6,15 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// headerProof proves only a block's header.
+// headerProof returns a proof of a block's header only.
 func headerProof(root *cell.Cell) *cell.Cell {
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()
 	return prove(root, sk)
 }
 
-// updateProof proves a block's header and its state update. The update is complete: pruning it would
-// change its hash.
+// updateProof returns a proof of a block's header and state update. It does not prune the update,
+// because that would change the update's hash.
 func updateProof(root *cell.Cell) *cell.Cell {
 	sk := cell.CreateProofSkeleton()
 	sk.ProofRef(0).SetRecursive()
@@ -22,14 +22,15 @@ func updateProof(root *cell.Cell) *cell.Cell {
 	return prove(root, sk)
 }
 
-// accountProof proves an account in a state, or its absence.
+// accountProof returns a proof that a state contains an account, or that the state does not
+// contain it. value is the account, or nil if there is none.
 func accountProof(state *cell.Cell, account [32]byte) (proof, value *cell.Cell, err error) {
 	sk := cell.CreateProofSkeleton()
 	dict, err := accounts(state)
 	if err != nil {
 		return nil, nil, err
 	}
-	at := sk.ProofRef(1) // the accounts
+	at := sk.ProofRef(1) // reference 1 is the accounts
 	if dict != nil {
 		leaf, _, err := dict.LoadValueWithProof(bits256(account), at.ProofRef(0))
 		switch {
@@ -45,7 +46,7 @@ func accountProof(state *cell.Cell, account [32]byte) (proof, value *cell.Cell, 
 	return prove(state, sk), value, nil
 }
 
-// accounts returns the dictionary of a state's accounts, nil if there are none.
+// accounts returns the dictionary of the accounts in a state, or nil if there are none.
 func accounts(state *cell.Cell) (*cell.Dictionary, error) {
 	s := state.MustPeekRef(1).BeginParse()
 	some, err := s.LoadBoolBit()
@@ -59,7 +60,7 @@ func accounts(state *cell.Cell) (*cell.Dictionary, error) {
 	return root.AsDict(256), nil
 }
 
-// accountCell returns the account of a leaf.
+// accountCell returns the account in leaf, an entry of the dictionary of accounts.
 func accountCell(leaf *cell.Slice) (*cell.Cell, error) {
 	if _, err := leaf.LoadUInt(5); err != nil {
 		return nil, err
@@ -73,7 +74,8 @@ func accountCell(leaf *cell.Slice) (*cell.Cell, error) {
 	return leaf.LoadRefCell()
 }
 
-// prove creates a proof. It panics if the skeleton does not fit the cell.
+// prove returns a proof that contains the cells of root that sk marks. It panics if sk does not
+// fit root.
 func prove(root *cell.Cell, sk *cell.ProofSkeleton) *cell.Cell {
 	proof, err := root.CreateProof(sk)
 	if err != nil {

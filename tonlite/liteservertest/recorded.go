@@ -14,19 +14,21 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// Hashes of the zero state of the public network, of which all recordings are.
+// genesisRoot and genesisFile are the hashes of the zero state of TON's mainnet. All recordings
+// are from that network.
 const genesisRoot, genesisFile = "17a3a92992aabea785a7a090985a265cd31f323d849da51239737e321fb05569",
 	"5e994fcf4d425c0a6ce6a792594b7173205f740a39cd56f537defd28b48a0f6e"
 
-// Recorded reads all blocks in the archive packs of a directory: files *.pack, or *.pack.gz if they are
-// compressed with gzip. The chain has no states and no trusted block: the recording contains no key block.
+// Recorded reads all blocks from the archive packs in a directory. An archive pack is a file
+// named *.pack, or *.pack.gz if it is compressed with gzip. The chain has no states. It has no
+// trusted block either, so tonlite can open it only with Options.Unproven.
 func Recorded(dir string) (*Chain, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.pack*"))
 	if err != nil {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("liteservertest: %s has no packs", dir)
+		return nil, fmt.Errorf("liteservertest: directory %s contains no archive packs", dir)
 	}
 	c := recording()
 	for _, file := range files {
@@ -37,9 +39,9 @@ func Recorded(dir string) (*Chain, error) {
 	return c, nil
 }
 
-// RecordedStates reads masterchain blocks from one directory and their states from another. Files are named
-// by seq_no, followed by .gz if they are compressed with gzip. Blocks without a state and other shards are
-// omitted.
+// RecordedStates reads masterchain blocks from one directory and the states after them from
+// another. The name of a file is the seq_no of the block, followed by .gz if the file is
+// compressed with gzip. The chain contains only blocks that have a state, and no shard blocks.
 func RecordedStates(blocks, states string) (*Chain, error) {
 	files, err := os.ReadDir(states)
 	if err != nil {
@@ -71,6 +73,7 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
+// recording returns an empty chain of TON's mainnet.
 func recording() *Chain {
 	c := newChain()
 	c.zeroRoot, c.zeroFile = unhex(genesisRoot), unhex(genesisFile)
@@ -79,7 +82,7 @@ func recording() *Chain {
 
 const entryMagic = 0x1e8b
 
-var errPack = errors.New("it is not an archive pack")
+var errPack = errors.New("malformed archive pack")
 
 func (c *Chain) addPack(file string) error {
 	data, err := readFile(file)
@@ -108,7 +111,7 @@ func (c *Chain) addPack(file string) error {
 	return nil
 }
 
-// addNamed adds a block with the name `workchain,shard,seq_no):root hash:file hash`.
+// addNamed adds a block. title has the form workchain,shard,seq_no):root hash:file hash.
 func (c *Chain) addNamed(title string, data []byte) error {
 	inner, sums, _ := strings.Cut(title, "):")
 	fields := strings.Split(inner, ",")
@@ -126,7 +129,7 @@ func (c *Chain) addNamed(title string, data []byte) error {
 		return err
 	}
 	if !strings.EqualFold(sums, fmt.Sprintf("%x:%x", id.Root, id.File)) {
-		return errors.New("its contents do not match its name")
+		return errors.New("the hashes in the name of the block do not match its contents")
 	}
 	return nil
 }
@@ -152,7 +155,7 @@ func (c *Chain) addState(blocks, states, file string) error {
 		return err
 	}
 	if want := c.blocks[id].root.MustPeekRef(2).ToRawUnsafe().Data[33:65]; string(state.Hash(0)) != string(want) {
-		return errors.New("it is not the state after the block")
+		return errors.New("the file does not contain the state after the block")
 	}
 	c.states[id.Root] = state
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
-// A Server serves a chain on an address of 127.0.0.1. Its methods may be called
+// A Server is a lite server that serves a chain on 127.0.0.1. Its methods may be called
 // concurrently.
 type Server struct {
 	chain *Chain
@@ -23,7 +23,7 @@ type Server struct {
 	addr  *net.TCPAddr
 
 	mu       sync.Mutex
-	listener net.Listener // nil while it is stopped
+	listener net.Listener // nil while the Server is stopped
 	conns    map[net.Conn]bool
 	head     uint32
 	oldest   uint32
@@ -37,7 +37,8 @@ type Server struct {
 	running sync.WaitGroup
 }
 
-// Start serves a complete chain. Call Stop if the Server is no longer used.
+// Start starts a Server that serves all blocks of chain. Call Stop when you no longer need the
+// Server.
 func Start(chain *Chain) (*Server, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -49,8 +50,8 @@ func Start(chain *Chain) (*Server, error) {
 		asked: make(map[string]int),
 	}
 	for {
-		// The port is outside the range of outgoing connections: one of these could take it while the
-		// Server is stopped.
+		// The port is outside the range that outgoing connections use. Otherwise an outgoing connection
+		// could take the port while the Server is stopped.
 		switch err := s.listen(fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); {
 		case err == nil:
 			return s, nil
@@ -79,14 +80,14 @@ func (s *Server) accept(l net.Listener) {
 			return
 		}
 		s.mu.Lock()
-		if s.listener != l { // stopped meanwhile
+		if s.listener != l { // the Server was stopped meanwhile
 			s.mu.Unlock()
 			_ = conn.Close()
 			return
 		}
 		s.conns[conn] = true
 		s.running.Go(func() {
-			_ = lite.Serve(conn, s.key, s.answer) // ends with the connection
+			_ = lite.Serve(conn, s.key, s.answer) // returns when the connection ends
 			s.mu.Lock()
 			delete(s.conns, conn)
 			s.mu.Unlock()
@@ -95,7 +96,7 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
-// Stop closes the listener and all connections. A second Stop does nothing.
+// Stop closes the listener and all connections. Calling Stop again has no effect.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	if s.listener != nil {
@@ -113,12 +114,13 @@ func (s *Server) Restart() error {
 	stopped, addr := s.listener == nil, s.addr.String()
 	s.mu.Unlock()
 	if !stopped {
-		return errors.New("liteservertest: the server was not stopped")
+		return errors.New("liteservertest: Restart was called, but the Server is not stopped")
 	}
 	return s.listen(addr)
 }
 
-// Interrupt closes all connections, like a network failure. New ones are accepted.
+// Interrupt closes all connections, as a network failure would. The Server still accepts new
+// connections.
 func (s *Server) Interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +133,8 @@ func (s *Server) closeConnections() {
 	}
 }
 
-// Advance sets the newest masterchain block. A lower number than before simulates a lagging server.
+// Advance makes the masterchain block with the given seq_no the newest one that the Server has. A
+// lower seq_no than before simulates a server that lags.
 func (s *Server) Advance(seqNo uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +143,7 @@ func (s *Server) Advance(seqNo uint32) {
 	s.grown = make(chan struct{})
 }
 
-// Forget deletes the masterchain blocks below a seq_no.
+// Forget deletes all masterchain blocks with a lower seq_no than the given one.
 func (s *Server) Forget(below uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,21 +166,23 @@ func (s *Server) Stall() (resume func()) {
 	})
 }
 
-// Delay delays each response by d, like a distant server.
+// Delay delays each response by d, as a distant server would.
 func (s *Server) Delay(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = d
 }
 
-// Tell sets the kind of false responses. [Truth] ends them.
+// Tell makes the Server send false responses of the given kind. Tell([Truth]) makes it send true
+// responses again.
 func (s *Server) Tell(lie Lie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lie = lie
 }
 
-// Asked returns the number of queries since the last call, by their names in the schema.
+// Asked returns the number of queries that the Server has received since the last call of Asked.
+// The keys are the names of the queries in the protocol's schema, such as getBlock.
 func (s *Server) Asked() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +198,8 @@ func (s *Server) Addr() string {
 	return s.addr.String()
 }
 
-// Config returns the global.config.json of a network with these servers. Its blocks are those of s.
+// Config returns the global.config.json of a network whose lite servers are s and others. The
+// zero_state and the init_block are those of the chain that s serves.
 func (s *Server) Config(others ...*Server) []byte {
 	type object = map[string]any
 	var servers []object

@@ -12,10 +12,11 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// validators are the keys that sign masterchain blocks from one key block to the next.
+// validators contains the private keys that sign masterchain blocks from one key block to the
+// next.
 type validators []ed25519.PrivateKey
 
-// newValidators returns four keys, which depend only on the term.
+// newValidators returns four keys. They are always the same for the same term.
 func newValidators(term byte) (v validators) {
 	for i := range byte(4) {
 		seed := sha256.Sum256([]byte{'v', term, i})
@@ -24,10 +25,11 @@ func newValidators(term byte) (v validators) {
 	return v
 }
 
+// weight is the weight of each validator.
 const weight = 10
 
-// config returns the parameters that name the validators. The last one of the set does not sign masterchain
-// blocks.
+// config returns a network configuration that contains the validators. Its set has one more
+// validator, which does not sign masterchain blocks.
 func (v validators) config() *cell.Cell {
 	list := cell.NewDict(16)
 	all := append(slices.Clone(v), newValidators(255)[0])
@@ -45,7 +47,7 @@ func (v validators) config() *cell.Cell {
 	return params.AsCell()
 }
 
-// hash returns the short hash of the set in a session, as in block headers.
+// hash returns the short hash that block headers contain for the validators in a session.
 func (v validators) hash(session uint32) uint32 {
 	data := binary.LittleEndian.AppendUint32(nil, 0x901660ed)
 	data = binary.LittleEndian.AppendUint32(data, session)
@@ -58,7 +60,7 @@ func (v validators) hash(session uint32) uint32 {
 	return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
 }
 
-// sign signs the target of a link.
+// sign returns the signatures of all validators for the block to which l leads.
 func (v validators) sign(l lite.Link) (signatures []lite.Signature) {
 	text, err := l.SignedText()
 	must(err)

@@ -1,6 +1,7 @@
-// Package lite implements both sides of the protocol of lite servers: encrypted packets over TCP, queries
-// and responses in them, and the messages that tonlite needs. Peers are not trusted: no input makes it
-// panic, and all reads are limited.
+// Package lite implements the client side and the server side of the lite server protocol:
+// encrypted packets over TCP, the queries and responses in these packets, and the messages that
+// tonlite needs. Peers are not trusted. No input causes a panic, and the size of each packet is
+// limited.
 package lite
 
 import (
@@ -21,26 +22,27 @@ import (
 )
 
 const (
-	maxPacket     = 16 << 20 // more than the largest block
-	handshakeSize = 256      // size of key id, client's key, checksum and secret
-	secretSize    = 160      // size of the random secret, from which both ciphers get their keys
+	maxPacket     = 16 << 20 // bytes, more than the largest block needs
+	handshakeSize = 256      // bytes of the key id, the client's key, the checksum and the secret
+	secretSize    = 160      // bytes of the random secret, which contains the keys of both ciphers
 	writeTimeout  = time.Second
 )
 
-// ErrHandshake is returned if the peer ends the connection in the handshake, usually because it has
-// another key.
+// ErrHandshake is returned if the peer closes the connection during the handshake. The usual
+// reason is that the peer has another key.
 var ErrHandshake = errors.New("the server rejected the handshake: it may have another key")
 
 var errMalformed = errors.New("malformed packet")
 
-// A channel transfers packets, encrypted with the keys of its handshake.
+// A channel sends and receives packets. They are encrypted with keys from the handshake.
 type channel struct {
 	conn    net.Conn
 	in, out cipher.Stream
 	write   sync.Mutex
 }
 
-// dial connects to a server with the given key. ctx limits the time.
+// dial connects to the server at addr and runs the handshake. The server must prove that it has
+// the private key for key. ctx limits the time for both.
 func dial(ctx context.Context, addr string, key ed25519.PublicKey) (*channel, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -48,7 +50,7 @@ func dial(ctx context.Context, addr string, key ed25519.PublicKey) (*channel, er
 	}
 	giveUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c, err := clientHandshake(conn, key)
-	if !giveUp() { // ctx ended and closed the connection
+	if !giveUp() { // ctx is done, and the connection was closed
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
@@ -58,7 +60,7 @@ func dial(ctx context.Context, addr string, key ed25519.PublicKey) (*channel, er
 	return c, nil
 }
 
-// clientHandshake runs the client's side of the handshake.
+// clientHandshake runs the client side of the handshake.
 func clientHandshake(conn net.Conn, key ed25519.PublicKey) (*channel, error) {
 	_, own, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -66,7 +68,7 @@ func clientHandshake(conn net.Conn, key ed25519.PublicKey) (*channel, error) {
 	}
 	shared, err := adnl.SharedKey(own, key)
 	if err != nil {
-		return nil, fmt.Errorf("malformed key of the server: %w", err)
+		return nil, fmt.Errorf("malformed server key: %w", err)
 	}
 	secret := make([]byte, secretSize)
 	if _, err := rand.Read(secret); err != nil {
@@ -102,7 +104,7 @@ func clientHandshake(conn net.Conn, key ed25519.PublicKey) (*channel, error) {
 	return c, nil
 }
 
-// serverHandshake runs the server's side of the handshake.
+// serverHandshake runs the server side of the handshake.
 func serverHandshake(conn net.Conn, key ed25519.PrivateKey) (*channel, error) {
 	hello := make([]byte, handshakeSize)
 	if _, err := io.ReadFull(conn, hello); err != nil {
@@ -131,14 +133,15 @@ func serverHandshake(conn net.Conn, key ed25519.PrivateKey) (*channel, error) {
 	return c, c.send(nil)
 }
 
-// handshakeCipher returns the cipher of the handshake itself.
+// handshakeCipher returns the cipher that encrypts the secret in the handshake.
 func handshakeCipher(shared []byte, sum [32]byte) (cipher.Stream, error) {
 	key := append(append([]byte{}, shared[:16]...), sum[16:]...)
 	iv := append(append([]byte{}, sum[:4]...), shared[20:32]...)
 	return adnl.NewCipherCtr(key, iv)
 }
 
-// channelCiphers returns the ciphers to and from the client.
+// channelCiphers returns the cipher for packets to the client and the cipher for packets from the
+// client.
 func channelCiphers(secret []byte) (to, from cipher.Stream, err error) {
 	if to, err = adnl.NewCipherCtr(secret[:32], secret[64:80]); err != nil {
 		return nil, nil, err
@@ -147,7 +150,7 @@ func channelCiphers(secret []byte) (to, from cipher.Stream, err error) {
 	return to, from, err
 }
 
-// read returns the next packet's payload. Only one goroutine may call it.
+// read returns the payload of the next packet. Only one goroutine may call read.
 func (c *channel) read() ([]byte, error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.conn, head); err != nil {
@@ -167,10 +170,11 @@ func (c *channel) read() ([]byte, error) {
 	if sha256.Sum256(body) != [32]byte(sum) {
 		return nil, errMalformed
 	}
-	return body[32:], nil // after the nonce
+	return body[32:], nil // without the nonce
 }
 
-// send writes one packet within a second, or closes the connection.
+// send writes one packet. If this fails or takes longer than a second, send closes the
+// connection.
 func (c *channel) send(payload []byte) error {
 	packet := make([]byte, 4+32, 4+64+len(payload))
 	binary.LittleEndian.PutUint32(packet, uint32(64+len(payload)))
@@ -188,7 +192,7 @@ func (c *channel) send(payload []byte) error {
 		return err
 	}
 	if _, err := c.conn.Write(packet); err != nil {
-		_ = c.conn.Close() // a part of the packet may have been sent
+		_ = c.conn.Close() // because a part of the packet may have been sent
 		return err
 	}
 	return nil

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// A Client is one connection to a server. Its methods may be called
-// concurrently. If the connection is lost, running queries fail at once.
+// A Client is a connection to one lite server. Its methods may be called concurrently. If the
+// connection is lost, all queries in flight fail at once.
 type Client struct {
 	channel *channel
-	lost    chan struct{}
-	cause   error // read after lost
-	heard   atomic.Int64
+	lost    chan struct{} // closed when the connection ends
+	cause   error         // why the connection ended; read only after lost is closed
+	heard   atomic.Int64  // time of the last packet, in Unix nanoseconds
 	running sync.WaitGroup
 
 	mu    sync.Mutex
 	calls map[[32]byte]chan []byte
 }
 
-// ErrLost is returned if an established connection ended.
+// ErrLost is returned if an established connection has ended.
 var ErrLost = errors.New("the connection is lost")
 
-// Dial connects to a server with the given key. ctx limits the time. Close the Client if it is no longer
-// used.
+// Dial connects to the server at addr. key is the server's public key. ctx limits the time of the
+// attempt. Close the Client when you no longer need it.
 func Dial(ctx context.Context, addr string, key ed25519.PublicKey) (*Client, error) {
 	ch, err := dial(ctx, addr, key)
 	if err != nil {
@@ -48,17 +48,18 @@ func newClient(ch *channel) *Client {
 // Lost returns a channel that is closed when the connection ends.
 func (c *Client) Lost() <-chan struct{} { return c.lost }
 
-// Heard returns the time of the last packet from the server.
+// Heard returns the time at which the last packet from the server arrived.
 func (c *Client) Heard() time.Time { return time.Unix(0, c.heard.Load()) }
 
-// Close closes the connection and waits for its goroutines.
+// Close closes the connection and waits until the Client's goroutines have ended.
 func (c *Client) Close() {
 	_ = c.channel.conn.Close()
 	c.running.Wait()
 }
 
-// Ask sends a query and waits for the response. If the server responds with an error, Ask returns it as an
-// [Error]. Other errors are those of the connection or the context.
+// Ask sends a query and returns the response. If the server responds with an error, Ask returns
+// an [Error]. Ask returns other errors if the connection is lost, the context is done, or the
+// response is malformed.
 func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
 	query := appendBytes(appendUint32(nil, idLite), q.append(nil))
 	if err := c.channel.send(appendBytes(append(appendUint32(nil, idQuery), id[:]...), query)); err != nil {
 		_ = c.channel.conn.Close()
-		<-c.lost // so that the next caller sees that the connection is lost
+		<-c.lost // so that Lost is closed when the caller checks it
 		return nil, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	select {
@@ -92,13 +93,14 @@ func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
 	}
 }
 
-// Servers and networks close connections that are idle for long.
+// Servers and network devices close connections that are idle for a long time. Therefore the Client
+// sends pings.
 const (
 	pingEvery = 10 * time.Second
 	deadAfter = 3 * pingEvery
 )
 
-// ping keeps the connection alive and closes it if the server does not respond.
+// ping keeps the connection alive, and closes it if the server sends nothing for deadAfter.
 func (c *Client) ping() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -115,6 +117,7 @@ func (c *Client) ping() {
 	}
 }
 
+// listen reads packets and passes each response to the call of Ask that waits for it.
 func (c *Client) listen() {
 	for {
 		payload, err := c.channel.read()

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// pair connects a client and a server.
+// pair returns a Client that is connected to a server. serve runs the server side of the
+// connection.
 func pair(t *testing.T, serve func(net.Conn, ed25519.PrivateKey)) *Client {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(nil)
@@ -26,7 +27,7 @@ func pair(t *testing.T, serve func(net.Conn, ed25519.PrivateKey)) *Client {
 	return newClient(ch)
 }
 
-func TestIdleConnectionIsKept(t *testing.T) {
+func TestIdleConnectionStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
 			_ = Serve(conn, key, func(context.Context, Message) Message { return Error{Code: 1} })
@@ -34,13 +35,14 @@ func TestIdleConnectionIsKept(t *testing.T) {
 		defer c.Close()
 		time.Sleep(10 * time.Minute)
 		if _, err := c.Ask(t.Context(), GetMasterchainInfo{}); err != (Error{Code: 1}) {
-			t.Errorf("after ten minutes: got error %v", err)
+			t.Errorf("Ask after ten idle minutes: got error %v, want the error of the server", err)
 		}
 	})
 }
 
-// TestFailedQueryMarksConnectionLost sends a query just after the peer has closed the connection. The next
-// caller must not use the same connection.
+// TestFailedQueryMarksConnectionLost sends a query immediately after the peer has closed the
+// connection. When the query fails, Lost must be closed, so that the next caller does not use the
+// same connection.
 func TestFailedQueryMarksConnectionLost(t *testing.T) {
 	for range 300 {
 		peers := make(chan net.Conn, 1)
@@ -53,15 +55,15 @@ func TestFailedQueryMarksConnectionLost(t *testing.T) {
 		select {
 		case <-c.Lost():
 		default:
-			t.Errorf("the connection is not lost after %v", err)
+			t.Errorf("Lost is not closed after Ask returned error %v", err)
 		}
 		if c.Close(); !errors.Is(err, ErrLost) {
-			t.Fatalf("Ask: got error %v", err)
+			t.Fatalf("Ask: got error %v, want ErrLost", err)
 		}
 	}
 }
 
-func TestDeadConnectionIsClosed(t *testing.T) {
+func TestConnectionIsClosedIfPeerNeverResponds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
 			ch, err := serverHandshake(conn, key)
@@ -72,7 +74,7 @@ func TestDeadConnectionIsClosed(t *testing.T) {
 		begin := time.Now()
 		_, err := c.Ask(t.Context(), GetMasterchainInfo{})
 		if took := time.Since(begin); !errors.Is(err, ErrLost) || took > time.Minute {
-			t.Errorf("after %v: got error %v", took, err)
+			t.Errorf("Ask: got error %v after %v, want ErrLost within a minute", err, took)
 		}
 		c.Close()
 	})

@@ -7,7 +7,7 @@ import (
 
 var errUnexpected = errors.New("unexpected or malformed message")
 
-// Constructor ids of the used messages.
+// Constructor ids of the messages that this package uses.
 var (
 	idEd25519      = constructor("pub.ed25519 key:int256 = PublicKey")
 	idQuery        = constructor("adnl.message.query query_id:int256 query:bytes = adnl.Message")
@@ -48,21 +48,24 @@ const (
 	CodeTimeout  = 652
 )
 
-// An Error is a response if a server does not have the requested data or rejects the query.
+// An Error is the response of a server that does not have the requested data or that rejects the
+// query.
 type Error struct {
 	Code    int32
 	Message string
 }
 
-func (e Error) Error() string { return fmt.Sprintf("lite server: error %d: %.200q", e.Code, e.Message) }
+func (e Error) Error() string {
+	return fmt.Sprintf("the server responded with error %d: %.200q", e.Code, e.Message)
+}
 
 // A BlockID identifies a block by its position and its hashes.
 type BlockID struct {
 	Workchain int32
 	Shard     uint64
 	SeqNo     uint32
-	Root      [32]byte // representation hash of its root cell
-	File      [32]byte // SHA-256 of its bytes
+	Root      [32]byte // hash of the block's root cell
+	File      [32]byte // SHA-256 of the serialized block
 }
 
 func (id BlockID) String() string {
@@ -97,7 +100,8 @@ type (
 	}
 	GetAllShardsInfo struct{ ID BlockID }
 	GetBlockProof    struct{ Known, Target BlockID }
-	// Wait delays another query until the server has a masterchain block.
+	// Wait asks the server to wait until it has the masterchain block SeqNo, and then to answer
+	// the query Then. After Timeout, the server responds with CodeTimeout.
 	Wait struct {
 		SeqNo   uint32
 		Timeout uint32 // milliseconds
@@ -136,34 +140,38 @@ type (
 	}
 )
 
-// A Link leads from a trusted masterchain block to another one: forward by signatures of validators, or
-// back by the entry of the earlier block in the state.
+// A Link proves one masterchain block, To, if another one, From, is trusted. A forward link
+// contains the signatures of validators for To. A backward link contains a proof that the state
+// after From lists To.
 type Link struct {
 	ToKey    bool
 	From, To BlockID
-	Dest     []byte // proof of the header of To
-	// Back: the two proofs of the state of From.
+	Dest     []byte // proof of the header of the block To
+	// Block and State are set in backward links only: a proof of the block From, and a proof of
+	// the state after it.
 	Back         bool
 	Block, State []byte
-	// Forward: the proof of the configuration in From, and the signatures of To.
+	// The following fields are set in forward links only: a proof of the validators that From
+	// names, and their signatures for To.
 	Config     []byte
 	SetHash    uint32
 	Catchain   uint32
 	Signatures []Signature
-	// Only if Simplex votes signed the block: the candidate that they are for.
+	// The following fields are set only if the signatures are votes of the Simplex consensus.
+	// Such a vote is for a candidate, which contains the block id.
 	Simplex   bool
 	Session   [32]byte
 	Slot      uint32
 	Candidate []byte
 }
 
-// A Signature is the signature of a validator, which is identified by the hash of its key.
+// A Signature is the signature of one validator. Node is the hash of the validator's key.
 type Signature struct {
 	Node [32]byte
 	Sign []byte
 }
 
-// A Message is an object of the schema.
+// A Message is a query or a response of the lite server protocol.
 type Message interface{ append(dst []byte) []byte }
 
 func (e Error) append(dst []byte) []byte {
@@ -179,7 +187,7 @@ func (q GetBlockHeader) append(dst []byte) []byte {
 }
 
 func (q LookupBlock) append(dst []byte) []byte {
-	dst = appendUint32(appendUint32(dst, idLookupBlock), 1) // by seqno
+	dst = appendUint32(appendUint32(dst, idLookupBlock), 1) // the lookup is by seqno
 	return appendUint32(appendUint64(appendUint32(dst, uint32(q.Workchain)), q.Shard), q.SeqNo)
 }
 
@@ -202,7 +210,7 @@ func (q Wait) append(dst []byte) []byte {
 
 func (a MasterchainInfo) append(dst []byte) []byte {
 	dst = append(a.Last.append(appendUint32(dst, idMasterchainInfo)), a.State[:]...)
-	dst = appendUint32(dst, 0xffffffff) // of the masterchain
+	dst = appendUint32(dst, 0xffffffff) // workchain -1, the masterchain
 	return append(append(dst, a.ZeroRoot[:]...), a.ZeroFile[:]...)
 }
 
@@ -236,7 +244,7 @@ func (a BlockProof) append(dst []byte) []byte {
 			dst = appendBytes(appendBytes(dst, l.Block), l.State)
 			continue
 		}
-		if dst = appendBytes(dst, l.Config); l.Simplex { // which has the fields in another order
+		if dst = appendBytes(dst, l.Config); l.Simplex { // the Simplex message has these fields in another order
 			dst = appendUint32(appendUint32(appendUint32(dst, idSimplexSet), l.Catchain), l.SetHash)
 		} else {
 			dst = appendUint32(appendUint32(appendUint32(dst, idSignatureSet), l.SetHash), l.Catchain)

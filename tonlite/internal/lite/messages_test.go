@@ -29,11 +29,11 @@ func TestResponsesRoundTrip(t *testing.T) {
 	for _, want := range answers {
 		got, err := ParseAnswer(want.append(nil))
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%#v: got %#v and error %v", want, got, err)
+			t.Errorf("encoded and parsed %#v: got %#v and error %v", want, got, err)
 		}
 	}
 	if _, err := ParseAnswer(Error{651, "not in db"}.append(nil)); err != (Error{651, "not in db"}) {
-		t.Errorf("error response: got %v", err)
+		t.Errorf("response with an error: got error %v", err)
 	}
 }
 
@@ -45,13 +45,13 @@ func TestQueriesRoundTrip(t *testing.T) {
 	} {
 		got, err := parseQuery(appendBytes(appendUint32(nil, idLite), want.append(nil)))
 		if err != nil || got != want {
-			t.Errorf("%#v: got %#v and error %v", want, got, err)
+			t.Errorf("encoded and parsed %#v: got %#v and error %v", want, got, err)
 		}
 	}
 }
 
-// TestLongLengthFrom254Bytes checks lengths around 254, from which TL encodes the length in four bytes.
-func TestLongLengthFrom254Bytes(t *testing.T) {
+// TestLengthFrom254OnIsEncodedInFourBytes encodes byte strings with lengths around 254.
+func TestLengthFrom254OnIsEncodedInFourBytes(t *testing.T) {
 	for n, head := range map[int][]byte{0: {0}, 253: {253}, 254: {254, 254, 0, 0}, 255: {254, 255, 0, 0}, 256: {254, 0, 1, 0}} {
 		data := bytes.Repeat([]byte{7}, n)
 		written := appendBytes(nil, data)
@@ -59,12 +59,13 @@ func TestLongLengthFrom254Bytes(t *testing.T) {
 			t.Errorf("%d bytes: got %d encoded bytes that begin with % x", n, len(written), written[:4])
 		}
 		if r := (&reader{rest: written}); !bytes.Equal(r.readBytes(), data) || r.err != nil || len(r.rest) != 0 {
-			t.Errorf("%d bytes: got other bytes, error %v", n, r.err)
+			t.Errorf("%d bytes: parsing returned other bytes or error %v", n, r.err)
 		}
 	}
 }
 
-// FuzzParseAnswer requires that any message parses to either a response or an error.
+// FuzzParseAnswer requires that ParseAnswer returns either a response or an error for any
+// message.
 func FuzzParseAnswer(f *testing.F) {
 	for _, a := range answers {
 		message := a.append(nil)
@@ -77,7 +78,7 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		a, err := ParseAnswer(message)
 		if (a == nil) == (err == nil) {
-			t.Errorf("got both response %v and error %v", a, err)
+			t.Errorf("got response %v and error %v, want exactly one of them", a, err)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 package lite
 
-// ParseAnswer parses a response. It returns an [Error] response as error. The byte slices of the result
-// refer to message.
+// ParseAnswer parses a response. If the response is an [Error], ParseAnswer returns it as the
+// error. The byte slices in the result share memory with message.
 func ParseAnswer(message []byte) (Message, error) {
 	r := &reader{rest: message}
 	var m Message
@@ -34,7 +34,8 @@ func ParseAnswer(message []byte) (Message, error) {
 	return m, nil
 }
 
-// maxLinks is the maximum number of links, and of signatures per link.
+// maxLinks is the maximum number of links in a proof, and the maximum number of signatures in a
+// link.
 const maxLinks = 2000
 
 func (r *reader) blockProof() (p BlockProof) {
@@ -74,6 +75,7 @@ func (r *reader) blockProof() (p BlockProof) {
 	return p
 }
 
+// count reads the number of links or signatures that follow.
 func (r *reader) count() uint32 {
 	n := r.readUint32()
 	if n > maxLinks {
@@ -83,7 +85,7 @@ func (r *reader) count() uint32 {
 	return n
 }
 
-// parseQuery parses a query of a client.
+// parseQuery parses a query that a client has sent.
 func parseQuery(message []byte) (Message, error) {
 	r := &reader{rest: message}
 	if r.readUint32() != idLite {

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Serve runs the server's side of a connection until it ends, and closes it. It calls answer concurrently
-// for each query. answer must return when its context is done; nil sends no response. Serve waits for all
-// running calls.
+// Serve runs the server side of a connection until the connection ends, and closes it. It calls
+// answer for each query. These calls run concurrently. answer must return when its context is
+// done. If answer returns nil, Serve sends no response. Serve returns when all calls of answer
+// have returned.
 func Serve(conn net.Conn, key ed25519.PrivateKey, answer func(context.Context, Message) Message) error {
 	defer func() { _ = conn.Close() }()
 	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {

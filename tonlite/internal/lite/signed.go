@@ -15,16 +15,16 @@ var (
 )
 
 var (
-	errSigned    = errors.New("unknown kind of signature")
+	errSigned    = errors.New("unknown kind of signatures")
 	errCandidate = errors.New("the signatures are for another block")
 )
 
-// KeyID returns the id of a key.
+// KeyID returns the hash by which the protocol identifies an Ed25519 public key.
 func KeyID(key []byte) [32]byte { return sha256.Sum256(append(appendUint32(nil, idEd25519), key...)) }
 
-// SignedText returns the text that validators signed for the target of a link: the id of the block or, in
-// the Simplex consensus, a vote that finalizes a candidate. It returns an error if the candidate is not
-// for that block.
+// SignedText returns the text that validators signed for the block l.To. This is the block's id
+// or, in the Simplex consensus, a vote that finalizes a candidate. SignedText returns an error if
+// the candidate is for another block.
 func (l Link) SignedText() ([]byte, error) {
 	if !l.Simplex {
 		return append(append(appendUint32(nil, idBlockID), l.To.Root[:]...), l.To.File[:]...), nil
@@ -41,7 +41,8 @@ func (l Link) SignedText() ([]byte, error) {
 	return appendBytes(append(appendUint32(nil, idDataToSign), l.Session[:]...), vote), nil
 }
 
-// Propose returns the candidate for a block.
+// Propose returns a candidate of the Simplex consensus for a block. parent is the hash of the
+// previous candidate. Test servers sign the result.
 func Propose(id BlockID, parent [32]byte) []byte {
 	candidate := id.append(appendUint32(nil, idCandidate))
 	candidate = append(candidate, make([]byte, 32)...)

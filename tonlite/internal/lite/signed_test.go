@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRecordedVoteIsValid checks the vote of a validator of the public network for masterchain block
-// 59379986, from that block's proof.
+// TestRecordedVoteIsValid checks the vote of one validator for masterchain block 59379986 of
+// TON's mainnet. The vote comes from that block's proof.
 func TestRecordedVoteIsValid(t *testing.T) {
 	const (
 		key       = "36f7d72b8638d973e81d5d6aa6a2e09d9e5c6a6a000beed5e29718f3ba9ffe7b"
@@ -25,7 +25,7 @@ func TestRecordedVoteIsValid(t *testing.T) {
 		File: [32]byte(unhex(t, "cb7b0e0feb58d8fa0d705dc377a60136ba9abe5184c8bdd81acec68d1590c1b4")),
 	}}
 	if id := KeyID(unhex(t, key)); hex.EncodeToString(id[:]) != node {
-		t.Errorf("got key id %x", id)
+		t.Errorf("got key id %x, want %s", id, node)
 	}
 	text, err := l.SignedText()
 	if err != nil {
@@ -37,13 +37,13 @@ func TestRecordedVoteIsValid(t *testing.T) {
 	other := l
 	other.To.SeqNo++
 	if _, err := other.SignedText(); err == nil {
-		t.Error("the vote is accepted for another block")
+		t.Error("the vote was accepted for another block")
 	}
 	other = l
 	other.Candidate = append([]byte(nil), l.Candidate...)
 	other.Candidate[len(other.Candidate)-1]++
 	if text, err := other.SignedText(); err == nil && ed25519.Verify(unhex(t, key), text, unhex(t, signature)) {
-		t.Error("the vote is accepted for another candidate")
+		t.Error("the vote was accepted for another candidate")
 	}
 }
 

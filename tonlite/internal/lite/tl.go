@@ -8,14 +8,15 @@ import (
 
 var errShort = errors.New("truncated message")
 
-// constructor returns the id of a line of the schema.
+// constructor returns the id that identifies a message on the wire: the CRC-32 of its line in the
+// TL schema.
 func constructor(line string) uint32 { return crc32.ChecksumIEEE([]byte(line)) }
 
 func appendUint32(dst []byte, n uint32) []byte { return binary.LittleEndian.AppendUint32(dst, n) }
 
 func appendUint64(dst []byte, n uint64) []byte { return binary.LittleEndian.AppendUint64(dst, n) }
 
-// appendBytes appends the length and the bytes, padded to a multiple of four.
+// appendBytes appends the length of data and data, padded to a multiple of four bytes.
 func appendBytes(dst, data []byte) []byte {
 	n := len(data)
 	if n < 254 {
@@ -38,7 +39,7 @@ func appendBool(dst []byte, v bool) []byte {
 	return appendUint32(dst, idFalse)
 }
 
-// A reader parses a message. After its first error all values are zero.
+// A reader parses a message. After the first error, all further values are zero.
 type reader struct {
 	rest []byte
 	err  error
@@ -86,7 +87,7 @@ func (r *reader) truth() bool {
 	return false
 }
 
-// readBytes returns a slice of the message.
+// readBytes reads a byte string. The result shares memory with the message.
 func (r *reader) readBytes() []byte {
 	head := r.take(1)
 	if head == nil {
