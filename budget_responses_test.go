@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A waitingBalances is a Backend whose Balance waits until proceed is closed.
+// A waitingBalances is a Backend. Its Balance waits until proceed is closed.
 type waitingBalances struct {
 	chaingql.Backend
 	proceed chan struct{}

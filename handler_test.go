@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A blockingBackend is a Backend whose Balance ignores its context and waits for a send on release.
+// A blockingBackend is a Backend. Its Balance ignores its context and waits for a send on release.
 type blockingBackend struct {
 	chaingql.Backend
 	asked   chan struct{}

@@ -114,7 +114,7 @@ func (w *wire) response() (status int, body string) {
 	return res.StatusCode, string(text)
 }
 
-// A stubBackend is a Backend whose Balance and Blocks can be replaced. If a function is nil, the method of Backend is
+// A stubBackend is a Backend. Its Balance and Blocks can be replaced. If a function is nil, the method of Backend is
 // used.
 type stubBackend struct {
 	chaingql.Backend

@@ -190,7 +190,7 @@ func TestMatchingETagReceivesStatus304WithoutBackendCalls(t *testing.T) {
 	})
 }
 
-// A silentChain is a chain whose Follow fails.
+// A silentChain is a chain. Its Follow fails.
 type silentChain struct{ *memchain.Chain }
 
 func (silentChain) Follow(context.Context, chaingql.Cursor) iter.Seq2[chaingql.Block, error] {

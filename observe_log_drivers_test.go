@@ -243,7 +243,7 @@ func merged() (before, then []chaingql.Block) {
 	}}
 }
 
-// A fakeSession is a gqlws.Session whose Start calls start and returns its error.
+// A fakeSession is a gqlws.Session. Its Start calls start and returns its error.
 type fakeSession struct{ start func() error }
 
 func (fakeSession) Opened(context.Context, string) {}

@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A blockingChain is a chain whose Balance and Balances wait until release is closed.
+// A blockingChain is a chain. Its Balance and Balances wait until release is closed.
 type blockingChain struct {
 	*memchain.Chain
 	asked, release chan struct{}
@@ -178,7 +178,7 @@ func withoutRace(t *testing.T) {
 	}
 }
 
-// A stuckWriter is a ResponseWriter whose Write blocks despite deadlines, like an HTTP/2 connection without
+// A stuckWriter is a ResponseWriter. Its Write blocks despite deadlines, like an HTTP/2 connection without
 // WriteByteTimeout.
 type stuckWriter struct {
 	*httptest.ResponseRecorder

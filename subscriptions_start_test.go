@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A downBackend is a chain whose Blocks and Follow fail while down is true. Its Blocks takes the time slow.
+// A downBackend is a chain. Its Blocks and Follow fail while down is true. Its Blocks takes the time slow.
 type downBackend struct {
 	*memchain.Chain
 	down atomic.Bool
@@ -167,7 +167,7 @@ func TestSubscriptionsToAPrunedQuietChainLoseNoNewBlock(t *testing.T) {
 	}
 }
 
-// A lateBackend is a chain whose Follow calls fill first.
+// A lateBackend is a chain. Its Follow calls fill first.
 type lateBackend struct {
 	*memchain.Chain
 	fill func()

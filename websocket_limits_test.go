@@ -17,7 +17,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A slowChain is a chain whose Balance takes the time takes.
+// A slowChain is a chain. Its Balance takes the time takes.
 type slowChain struct {
 	*memchain.Chain
 	takes time.Duration

@@ -53,7 +53,7 @@ func TestBackendThatPollsPassesAllRules(t *testing.T) {
 	})
 }
 
-// polled is a chain whose Follow polls Blocks.
+// polled is a chain. Its Follow polls Blocks.
 type polled struct{ *memchain.Chain }
 
 func (p polled) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {

@@ -22,7 +22,7 @@ func (b changedBatcher) Balances(ctx context.Context, addrs []chaingql.Address) 
 	return b.change(found), err
 }
 
-// batchOverride is a chain whose Balances method is replaced with a function.
+// batchOverride is a chain. Its Balances method is replaced with a function.
 type batchOverride struct {
 	*memchain.Chain
 	balances func(context.Context, []chaingql.Address) ([]*big.Int, error)
@@ -32,7 +32,7 @@ func (b batchOverride) Balances(ctx context.Context, addrs []chaingql.Address) (
 	return b.balances(ctx, addrs)
 }
 
-// blockedBatcher is a stallable whose Balances ignores its context while the source is
+// blockedBatcher is a stallable. Its Balances ignores its context while the source is
 // stalled.
 type blockedBatcher struct{ stallable }
 

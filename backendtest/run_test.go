@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A deafChain is a Backend whose Follow ignores its context.
+// A deafChain is a Backend. Its Follow ignores its context.
 type deafChain struct{ *memchain.Chain }
 
 func (c deafChain) Follow(_ context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {

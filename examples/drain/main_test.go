@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A slow chain is a Backend whose Balance blocks until answer is closed.
+// A slow chain is a Backend. Its Balance blocks until answer is closed.
 type slow struct {
 	*memchain.Chain
 	asked, answer chan struct{}

@@ -46,7 +46,7 @@ func TestCloseResponseFollowsCompleteFrames(t *testing.T) {
 	shutdown(t, s)
 }
 
-// An endlessStream is a Stream whose Next always returns the same payload.
+// An endlessStream is a Stream. Its Next always returns the same payload.
 type endlessStream []byte
 
 func (s endlessStream) Next() ([]byte, error) { return s, nil }

@@ -68,7 +68,7 @@ func TestPeerThatSendsWithoutReadingIsThrottledAndDisconnected(t *testing.T) {
 	})
 }
 
-// A slowStartSession is a Session whose Start waits until release is closed. It refuses queries with an error of
+// A slowStartSession is a Session. Its Start waits until release is closed. It refuses queries with an error of
 // maxOutbox bytes.
 type slowStartSession struct{ *fakeSession }
 
@@ -108,7 +108,7 @@ func TestOperationIsReleasedIfConnectionEndsDuringStart(t *testing.T) {
 	}
 }
 
-// A refusingSession is a Session whose Init refuses all peers.
+// A refusingSession is a Session. Its Init refuses all peers.
 type refusingSession struct{ *fakeSession }
 
 func (refusingSession) Init(context.Context, []byte) (context.Context, error) {

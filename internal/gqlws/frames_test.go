@@ -149,7 +149,7 @@ func TestPartialMessageIsIgnored(t *testing.T) {
 	})
 }
 
-// A slowInitSession is a Session whose Init takes longer than FrameTimeout.
+// A slowInitSession is a Session. Its Init takes longer than FrameTimeout.
 type slowInitSession struct{ *fakeSession }
 
 func (s slowInitSession) Init(ctx context.Context, payload []byte) (context.Context, error) {

@@ -253,7 +253,7 @@ func upgradeRequest(protocols string) *http.Request {
 	return r
 }
 
-// A pipeWriter is a ResponseWriter whose Hijack method returns one end of a net.Pipe.
+// A pipeWriter is a ResponseWriter. Its Hijack method returns one end of a net.Pipe.
 type pipeWriter struct {
 	conn         net.Conn
 	header       http.Header

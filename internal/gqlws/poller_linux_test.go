@@ -17,7 +17,7 @@ func isParked(c *conn) bool {
 	return c.parked
 }
 
-// A rawConn is a syscall.RawConn whose Control method calls the function control instead.
+// A rawConn is a syscall.RawConn. Its Control method calls the function control instead.
 type rawConn struct {
 	syscall.RawConn
 	control func(f func(fd uintptr)) error

@@ -178,7 +178,7 @@ func TestConnectionAcceptedDuringShutdownEndsImmediately(t *testing.T) {
 	})
 }
 
-// A slowCloseSession is a Session whose Closed method takes one second.
+// A slowCloseSession is a Session. Its Closed method takes one second.
 type slowCloseSession struct{ *fakeSession }
 
 func (s slowCloseSession) Closed(why error) {
