@@ -24,8 +24,8 @@ const Timeout = 10 * time.Second
 // complete, the last event then has the error that ended it.
 //
 // If the loop waits for an event longer than [Timeout], the test fails. Because the loop then calls t.FailNow, it must
-// run on the goroutine of the test. In a bubble of testing/synctest, call time.Sleep before the loop to let more time
-// pass.
+// run on the goroutine of the test. In a bubble of testing/synctest, the timeout uses
+// the bubble's clock: if an event comes later than that, call time.Sleep before the loop.
 func Subscribe(t testing.TB, h http.Handler, document string, variables map[string]any) iter.Seq2[Data, error] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

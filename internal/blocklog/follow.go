@@ -230,8 +230,8 @@ func (l *Log[B]) blockEvent(b B) {
 	}
 }
 
-// groupsPerGoroutine is the minimum number of groups that justifies a goroutine: deliverAll serves fewer than twice as
-// many groups without starting one.
+// groupsPerGoroutine is the minimum number of groups per goroutine. With fewer than twice that number, deliverAll starts
+// no goroutine and serves all groups itself.
 const groupsPerGoroutine = 64
 
 // deliverAll delivers b, the newest block, to all groups in l.delivering. It uses all processors.

@@ -8,7 +8,7 @@ import (
 )
 
 // The readers do not take their pages at once when the source returns them.
-func TestReadersDoNotDropEachOthersPagesBeforeProgress(t *testing.T) {
+func TestReadersDoNotDropPagesThatOthersStillRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1000)
 		l := open(t, c, Options[int]{Window: 5})

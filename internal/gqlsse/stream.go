@@ -65,8 +65,8 @@ type Options struct {
 // CutTimeout is the timeout of each write that starts after Options.Cut was closed.
 const CutTimeout = 100 * time.Millisecond
 
-// ErrNotFlushable is returned by Serve, before it writes anything, if the ResponseWriter cannot flush. An example is a
-// middleware that hides the Flush method.
+// ErrNotFlushable is returned by Serve, before it writes anything, if the ResponseWriter cannot flush, for example
+// because a middleware wraps it and hides its Flush method.
 var ErrNotFlushable = errors.New("gqlsse: the ResponseWriter cannot flush")
 
 const (

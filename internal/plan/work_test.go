@@ -72,7 +72,7 @@ func repeating(levels int, end string) string {
 
 // There can be hundreds of paths to a fragment of two fields. If the literals in the fragment did not count for
 // each path, a document of 3 kB could make the server compare or coerce 700,000 literals.
-func TestLiteralsInFragmentCountForEachPath(t *testing.T) {
+func TestLiteralsAreCountedEachTimeAFragmentIsSpread(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	literal := "echo(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 80)+"]", 10) + "]) "
 	for name, end := range map[string]string{"merged": strings.Repeat(literal, 2), "compiled": literal,
