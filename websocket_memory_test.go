@@ -54,7 +54,9 @@ func aliased(n int, field string) string {
 const allOfABlock = "id hash shard seq_no workchain_id chain_order gen_utime"
 
 func TestSocketsKeepNoPlansForUnreadResponses(t *testing.T) {
-	withoutRace(t)
+	if !heapIsMeasurable(t) {
+		return
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const sockets = 20
 		limits := chaingql.Limits{CacheBytes: 1, BackendTimeout: time.Minute}
@@ -71,7 +73,9 @@ func TestSocketsKeepNoPlansForUnreadResponses(t *testing.T) {
 
 // A response that exceeds ResponseBytes becomes a short error, but producing it needed megabytes.
 func TestOversizedSocketResponsesAreFullyCounted(t *testing.T) {
-	withoutRace(t)
+	if !heapIsMeasurable(t) {
+		return
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, chainOf(t, randomBlocks(31, 400)), chaingql.Options{})
 		var names strings.Builder
@@ -93,7 +97,9 @@ func TestOversizedSocketResponsesAreFullyCounted(t *testing.T) {
 // A query that waits for room in the budget keeps its plan in memory, so the Handler does not read its socket
 // meanwhile.
 func TestSocketsKeepFewWaitingQueriesInMemory(t *testing.T) {
-	withoutRace(t)
+	if !heapIsMeasurable(t) {
+		return
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const sockets = 20
 		chain := blockingChain{memchain.New(), make(chan struct{}, 1000), make(chan struct{})}
