@@ -27,6 +27,10 @@ var (
 	// ErrChainReplaced is returned by Blocks and Follow if the chain was made again since they were called. Every
 	// subscription to blocks ends, and the clients receive EPOCH_CHANGED without a cursor. See [Epocher].
 	ErrChainReplaced = errors.New("chaingql: the chain was replaced by a new one")
+
+	// ErrBlockNotFound is returned by the methods of [HashIndex], [SeqNoIndex] and [TimeIndex] if no such block is
+	// stored, because it never existed, is not committed yet, or was pruned. The client receives null, not an error.
+	ErrBlockNotFound = errors.New("chaingql: block not found")
 )
 
 // MaxPage is the largest value of BlocksQuery.First and BlocksQuery.Last that a Backend must support.
@@ -106,6 +110,37 @@ type Epocher interface {
 	// Blocks and Follow return only blocks of the chain whose epoch Epoch returned when they were called. If that chain
 	// was replaced in the meantime, whichever call noticed it, they return ErrChainReplaced.
 	Epoch() string
+}
+
+// A HashIndex is a [Backend] that can find a block by its hash. Without it, the Handler finds by hash only the blocks
+// in its window (see Options.WindowSize). For any other hash, the client receives LOOKUP_NOT_SUPPORTED.
+//
+// For this interface, [SeqNoIndex] and [TimeIndex]: the methods find exactly the blocks that Blocks returns at that
+// moment, with equal fields. In particular, before Follow yields a block, they must find it, and they must not find a
+// pruned block. ctx and ErrChainReplaced are as for Blocks: when ctx is done, a method must return an error within two
+// seconds. A lookup must be fast however long the chain is, because clients choose the blocks: use an index, do not
+// scan.
+type HashIndex interface {
+	// BlockByHash returns the block with this hash, in any workchain and shard. It returns ErrBlockNotFound if no such
+	// block is stored.
+	BlockByHash(ctx context.Context, hash Hash) (Block, error)
+}
+
+// A SeqNoIndex is a [Backend] that can find a block by its number. For the rules, see [HashIndex]. Without it, the
+// Handler finds by number only the blocks in its window. For any other number, the client receives
+// LOOKUP_NOT_SUPPORTED.
+type SeqNoIndex interface {
+	// BlockBySeqNo returns the block with this number in exactly this shard of the workchain, not in its parents and
+	// children. It returns ErrBlockNotFound if no such block is stored.
+	BlockBySeqNo(ctx context.Context, workchain int32, shard uint64, seqNo uint32) (Block, error)
+}
+
+// A TimeIndex is a [Backend] that can find a masterchain block by its time. For the rules, see [HashIndex]. Without it,
+// the Handler searches with up to 24 calls of a [SeqNoIndex] and of Blocks for each end of a range of times.
+type TimeIndex interface {
+	// MasterBlockByTime returns the first stored block of workchain -1 whose Time is t or later. It returns
+	// ErrBlockNotFound if all stored blocks of the masterchain are earlier. t has whole seconds.
+	MasterBlockByTime(ctx context.Context, t time.Time) (Block, error)
 }
 
 // A BlocksQuery requests one page of blocks. Exactly one of First and Last is positive, and at most [MaxPage].
