@@ -135,7 +135,14 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("connect", err)
 	}
-	nc, err := nats.Connect(url, o.connect()...)
+	d := &dialer{opening: ctx}
+	nc, err := nats.Connect(url, append(o.connect(), d.install)...)
+	if interrupted := d.opened(); interrupted {
+		if err == nil {
+			nc.Close()
+		}
+		return nil, failed("connect", context.Cause(ctx))
+	}
 	if err != nil {
 		return nil, failed("connect", err)
 	}

@@ -2,7 +2,9 @@ package natschain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -311,5 +313,32 @@ func TestStreamOfEarlierVersionCanBeReadAndWritten(t *testing.T) {
 			t.Errorf("Open with Options.Create %+v: got AllowAtomicPublish %v, want %v", create,
 				info.Config.AllowAtomicPublish, create != nil)
 		}
+	}
+}
+
+// TestOpenStopsConnectingWhenItsContextIsDone opens a Backend on a server that accepts connections and never answers.
+func TestOpenStopsConnectingWhenItsContextIsDone(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		defer close(accepted)
+		if c, err := silent.Accept(); err == nil {
+			accepted <- c
+			cancel()
+		}
+	}()
+	_, err = natschain.Open(ctx, "nats://"+silent.Addr().String(), &natschain.Options{Timeout: time.Hour})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Open returned %v, want an error that wraps context.Canceled", err)
+	}
+	if c := <-accepted; c != nil {
+		c.Close()
 	}
 }
