@@ -64,7 +64,8 @@ func TestIntrospectionDescribesTypesFieldsAndDirectives(t *testing.T) {
 		{`{__type(name:"Nope"){name}}`, `{"__type":null}`},
 		{`{__type(name:"Query"){fields{name}}}`, `!"old"`},
 		{`{__type(name:"Query"){fields(includeDeprecated:true){name isDeprecated deprecationReason}}}`, `{"name":"old","isDeprecated":true,"deprecationReason":"Use \"int\"."}`},
-		{`{__type(name:"Query"){fields(includeDeprecated:null){name}}}`, `!"old"`},
+		{`{__type(name:"Query"){fields(includeDeprecated:null){name}}}`, `Expected value of type \"Boolean!\", found null.`},
+		{`query($d:Boolean){__type(name:"Query"){fields(includeDeprecated:$d){name}}}`, `!"old"`},
 		{`{__type(name:"Query"){fields{name}}}`, `{"__type":{"fields":[{"name":"node"},{"name":"nodes"},{"name":"pets"}`},
 		{`{__type(name:"Query"){fields{name}}}`, `!__schema`},
 		{`{__type(name:"Filter"){inputFields{name}}}`, `!"must"`},
@@ -79,7 +80,7 @@ func TestIntrospectionDescribesTypesFieldsAndDirectives(t *testing.T) {
 		{`{__type(name:"Query"){fields{name type{kind name description ofType{kind name ofType{kind name ofType{kind name ofType{kind name ofType{name}}}}}}}}}`, `{"name":"stricter","type":{"kind":"NON_NULL","name":null,"description":null,"ofType":{"kind":"LIST","name":null,"ofType":{"kind":"NON_NULL","name":null,"ofType":{"kind":"LIST","name":null,"ofType":{"kind":"NON_NULL","name":null,"ofType":{"name":"Int"}}}}}}}`},
 		{`{__type(name:"Query"){fields{type{fields{name} enumValues{name} inputFields{name} interfaces{name} possibleTypes{name} isOneOf specifiedByURL}}}}`, `{"type":{"fields":null,"enumValues":null,"inputFields":null,"interfaces":null,"possibleTypes":null,"isOneOf":null,"specifiedByURL":null}}`},
 		{`{__schema{description queryType{name} mutationType{name} subscriptionType{name}}}`, `{"__schema":{"description":null,"queryType":{"name":"Query"},"mutationType":null,"subscriptionType":{"name":"Subscription"}}}`},
-		{`{__schema{directives{name isRepeatable locations args{name type{kind ofType{name}} defaultValue}}}}`, `{"__schema":{"directives":[{"name":"deprecated","isRepeatable":false,"locations":["FIELD_DEFINITION","ARGUMENT_DEFINITION","INPUT_FIELD_DEFINITION","ENUM_VALUE"],"args":[{"name":"reason","type":{"kind":"SCALAR","ofType":null},"defaultValue":"\"No longer supported\""}]},{"name":"include",`},
+		{`{__schema{directives{name isRepeatable locations args{name type{kind ofType{name}} defaultValue}}}}`, `{"__schema":{"directives":[{"name":"deprecated","isRepeatable":false,"locations":["FIELD_DEFINITION","ARGUMENT_DEFINITION","INPUT_FIELD_DEFINITION","ENUM_VALUE"],"args":[{"name":"reason","type":{"kind":"NON_NULL","ofType":{"name":"String"}},"defaultValue":"\"No longer supported\""}]},{"name":"include",`},
 		{`{__schema{types{name}}}`, `{"__schema":{"types":[{"name":"Color"},{"name":"Node"},{"name":"Named"},{"name":"Query"},{"name":"Cat"},{"name":"Dog"},{"name":"Person"},{"name":"Pet"},{"name":"Filter"},{"name":"Subscription"},{"name":"Int"},`},
 		{`{__typename __schema{__typename types{__typename fields{__typename args{__typename} type{__typename}}}}}`, `{"__typename":"Query","__schema":{"__typename":"__Schema","types":[{"__typename":"__Type","fields":null},`},
 	} {

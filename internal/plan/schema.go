@@ -193,20 +193,30 @@ func NewSchema(table []Type) (*Schema, error) {
 	return s, nil
 }
 
-// prelude returns the built-in types and directives of gqlparser without those that only a draft of the
-// specification has: @defer and directives on directives.
+// prelude returns the built-in types and directives of the specification of September 2025: those of gqlparser without
+// those that only a draft has, @defer and directives on directives. Arguments with a default value are non-null since
+// September 2025, but nullable in gqlparser.
 func prelude() *ast.SchemaDocument {
 	const draft = "DIRECTIVE_DEFINITION"
 	doc := validator.PreludeDocument()
-	isDefer := func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" }
-	doc.Directives = slices.DeleteFunc(doc.Directives, isDefer)
+	doc.Directives = slices.DeleteFunc(doc.Directives, func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" })
+	nonNull := func(args ast.ArgumentDefinitionList) {
+		for _, a := range args {
+			a.Type.NonNull = a.Type.NonNull || a.DefaultValue != nil
+		}
+	}
 	for _, d := range doc.Directives {
 		d.Locations = slices.DeleteFunc(d.Locations, func(l ast.DirectiveLocation) bool { return l == draft })
+		nonNull(d.Arguments)
 	}
+	for _, def := range doc.Definitions {
+		for _, f := range def.Fields {
+			nonNull(f.Arguments)
+		}
+	}
+	isDraft := func(v *ast.EnumValueDefinition) bool { return v.Name == draft }
 	locations := doc.Definitions.ForName("__DirectiveLocation")
-	locations.EnumValues = slices.DeleteFunc(locations.EnumValues, func(v *ast.EnumValueDefinition) bool {
-		return v.Name == draft
-	})
+	locations.EnumValues = slices.DeleteFunc(locations.EnumValues, isDraft)
 	return doc
 }
 
