@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,24 @@ func TestCacheControlSetByTheHostIsKept(t *testing.T) {
 		w.Header().Set("Cache-Control", "private, max-age=7")
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/demo/graphql?query="+url.QueryEscape(document), nil))
 		equal(t, document, strings.Join(w.Header().Values("Cache-Control"), "; "), want)
+	}
+}
+
+// Tools send the same introspection query again and again. Variables do not change that it depends only on the schema.
+func TestIntrospectionIsNotSentAgain(t *testing.T) {
+	text, err := os.ReadFile("internal/plan/testdata/introspection.graphql")
+	equal(t, "error of reading the query", err, nil)
+	const partial = `query($old:Boolean=true){__type(name:"Query"){
+		fields(includeDeprecated:$old){name args(includeDeprecated:$old){name}}
+	}}`
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+	for _, document := range []string{string(text), partial} {
+		first := get(h, document)
+		again := get(h, document, "If-None-Match", first.Header().Get("ETag"))
+		equal(t, "first status", first.Code, 200)
+		equal(t, "Cache-Control", caching(first), "public, no-cache")
+		equal(t, "second status", again.Code, 304)
+		equal(t, "second body", again.Body.String(), "")
 	}
 }
 
