@@ -184,9 +184,12 @@ func (c *Cache) planVariant(text string, op *operation, values []any, compile bo
 	id := append(make([]byte, 0, len(op.id)+1+len(op.conditions)), op.id...)
 	id = append(id, ' ')
 	for _, v := range op.conditions {
-		if values[v] == true {
+		switch values[v] {
+		case true:
 			id = append(id, '1')
-		} else {
+		case nil:
+			id = append(id, '-')
+		default:
 			id = append(id, '0')
 		}
 	}
@@ -201,9 +204,9 @@ func (c *Cache) planVariant(text string, op *operation, values []any, compile bo
 	if errs != nil {
 		return nil, errs
 	}
-	on := make(map[string]bool, len(op.conditions))
+	on := make(map[string]any, len(op.conditions))
 	for _, v := range op.conditions {
-		on[op.variables[v].name] = values[v] == true
+		on[op.variables[v].name] = values[v]
 	}
 	p, err := c.compile(tree, tree.Operations.ForName(op.name), op, on)
 	if err != nil {

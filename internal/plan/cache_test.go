@@ -39,34 +39,6 @@ func TestCachedDocumentsAreNotCompiledAgain(t *testing.T) {
 	}
 }
 
-// A nullable variable with a default is allowed at @skip and @include. If its value is null, that is an error, as
-// in graphql-js.
-func TestNullForSkipOrIncludeIsError(t *testing.T) {
-	c := testCache(t, defaultLimits)
-	null := map[string]any{"v": nil}
-	const nullError = `{"errors":[{"message":"Variable \"$v\" must not be null where a \"Boolean!\" is expected.",` +
-		`"locations":[{"line":1,"column":7}],"extensions":{"code":"BAD_USER_INPUT"}}]}`
-	for _, text := range []string{
-		"query($v:Boolean=true){int @skip(if:$v)}",
-		"query($v:Boolean=true){...F} fragment F on Query{self{...@include(if:$v){int}}}",
-	} {
-		for range 2 { // the second time it is cached
-			if got := ask(c, text, null); got != nullError {
-				t.Errorf("%s: got %s, want %s", text, got, nullError)
-			}
-		}
-	}
-	if got := ask(c, "query($v:Boolean=true){echo(b:$v)}", null); !strings.Contains(got, `"data"`) {
-		t.Errorf("null for an argument: got %s, want data", got)
-	}
-	const other = "query Q($v:Int=1){int(mode:$v)} query R($v:Boolean=true){...F} fragment F on Query{int @skip(if:$v)}"
-	if b, errs := c.Prepare(other, "Q", null); errs != nil {
-		t.Errorf("null in another operation: got %v, want no error", errs)
-	} else if got := string(b.run(world{})); got != `{"data":{"int":42}}` {
-		t.Errorf("null in another operation: got %s, want data", got)
-	}
-}
-
 func TestLeastRecentlyUsedDocumentIsEvicted(t *testing.T) {
 	limits := defaultLimits
 	c := testCache(t, limits)

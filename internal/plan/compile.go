@@ -36,6 +36,7 @@ type Plan struct {
 type selection struct {
 	fields   []*field
 	isTypeOf graphql.IsTypeOfFn // of an object type that the host declared; may be nil
+	invalid  *Error             // a condition in the selection is null, so it has no fields and the object is an error
 }
 
 // A field produces one key of a response object and its value. The value comes from one of typename, append, same,
@@ -83,7 +84,7 @@ type compiler struct {
 	tree         *ast.QueryDocument
 	def          *ast.OperationDefinition
 	op           *operation
-	on           map[string]bool // values of the variables that @skip and @include use
+	on           map[string]any // values of the variables that @skip and @include use
 	plan         *Plan
 	hostAST      *hostAST // nil until a field of the host needs it
 	pricedParent *field   // the nearest host field with a price above the current field
@@ -133,7 +134,7 @@ var identities atomic.Uint64
 
 // compile returns the plan of an operation. on has the values of the variables that @skip and @include use.
 func (c *Cache) compile(
-	tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]bool,
+	tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]any,
 ) (*Plan, *Error) {
 	k := compiler{c: c, tree: tree, def: def, op: op, on: on,
 		fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields,
@@ -161,15 +162,22 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 	var all []*fieldGroup
 	index := map[string]*fieldGroup{}
 	visited := map[string]bool{}
+	var invalid *Error
+	included := func(directives ast.DirectiveList) (yes bool) {
+		if invalid == nil {
+			yes, invalid = k.included(directives)
+		}
+		return yes
+	}
 	var collect func(ast.SelectionSet)
 	collect = func(set ast.SelectionSet) {
 		for _, sel := range set {
-			if k.steps--; k.exhausted() {
+			if k.steps--; k.exhausted() || invalid != nil {
 				return
 			}
 			switch sel := sel.(type) {
 			case *ast.Field:
-				if !k.included(sel.Directives) {
+				if !included(sel.Directives) {
 					continue
 				}
 				a := index[sel.Alias]
@@ -181,11 +189,11 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 				a.nodes = append(a.nodes, sel)
 				k.fields--
 			case *ast.InlineFragment:
-				if k.included(sel.Directives) && k.c.schema.includes(sel.TypeCondition, object) {
+				if included(sel.Directives) && k.c.schema.includes(sel.TypeCondition, object) {
 					collect(sel.SelectionSet)
 				}
 			case *ast.FragmentSpread:
-				if !k.included(sel.Directives) || visited[sel.Name] {
+				if !included(sel.Directives) || visited[sel.Name] {
 					continue
 				}
 				visited[sel.Name] = true
@@ -203,6 +211,10 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 	if own, ok := k.c.schema.declared[object.Name].(*graphql.Object); ok {
 		s.isTypeOf = own.IsTypeOf
 	}
+	if s.invalid = invalid; invalid != nil {
+		k.plan.size += errorBytes + textBytes(len(invalid.Message))
+		return s
+	}
 	for _, a := range all {
 		if k.exhausted() {
 			break
@@ -213,24 +225,6 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 }
 
 func (k *compiler) exhausted() bool { return k.fields < 0 || k.steps < 0 }
-
-// included reports whether a selection with these directives is part of the response.
-func (k *compiler) included(directives ast.DirectiveList) bool {
-	for _, d := range directives {
-		if d.Name != "skip" && d.Name != "include" {
-			continue
-		}
-		v := d.Arguments.ForName("if").Value
-		on := v.Raw == "true"
-		if v.Kind == ast.Variable {
-			on = k.on[v.Raw]
-		}
-		if on == (d.Name == "skip") {
-			return false
-		}
-	}
-	return true
-}
 
 // field compiles a field. A field without a cost is compiled only once, and all places that select it by the same
 // nodes share it.

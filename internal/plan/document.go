@@ -175,35 +175,6 @@ func (c *Cache) newOperation(def *ast.OperationDefinition) *operation {
 	return op
 }
 
-// conditions returns the indexes of the variables that @skip and @include use in the operation or in any fragment.
-// It includes fragments that the operation does not reach: they only cause additional plans.
-func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation) []int {
-	var used []int
-	for sel := range selections(tree, def) {
-		var directives ast.DirectiveList
-		switch sel := sel.(type) {
-		case *ast.Field:
-			directives = sel.Directives
-		case *ast.InlineFragment:
-			directives = sel.Directives
-		case *ast.FragmentSpread:
-			directives = sel.Directives
-		}
-		for _, d := range directives {
-			v := d.Arguments.ForName("if")
-			if v == nil || v.Value.Kind != ast.Variable {
-				continue
-			}
-			i := op.variable(v.Value.Raw)
-			if i >= 0 && !slices.Contains(used, i) {
-				used = append(used, i)
-			}
-		}
-	}
-	slices.Sort(used)
-	return used
-}
-
 // selections yields the selections in operations and in all fragments of a document. It does not follow spreads, so
 // it yields each selection once.
 func selections(tree *ast.QueryDocument, operations ...*ast.OperationDefinition) iter.Seq[ast.Selection] {
@@ -273,8 +244,6 @@ func (op *operation) bind(c *Cache, values []any, valueOf lookup) ([]any, Errors
 		value, present := valueOf(v.name)
 		var err *Error
 		switch {
-		case present && value == nil && v.scalar == "Boolean" && v.hasDefault && slices.Contains(op.conditions, i):
-			err = inputError("Variable \"$%s\" must not be null where a \"Boolean!\" is expected.", v.name)
 		case present && (value != nil || !v.typ.NonNull):
 			value, err = v.read(c, value, &remaining)
 		case present:

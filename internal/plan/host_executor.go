@@ -245,6 +245,11 @@ func (h *hostExecutor) object(n *node, sel *selection, src any) bool {
 			return !n.typ.nonNull
 		}
 	}
+	if sel.invalid != nil {
+		h.setPath(n)
+		h.failSelection(sel)
+		return !n.typ.nonNull
+	}
 	waiting := len(h.thunks)
 	n.sel, n.nodes = sel, make([]*node, len(sel.fields))
 	for i, f := range sel.fields {
@@ -289,6 +294,12 @@ func (h *hostExecutor) grow(bytes int) {
 
 // failNode records the error of a node.
 func (h *hostExecutor) failNode(n *node, err error) {
+	h.setPath(n)
+	h.fail(n.f, err)
+}
+
+// setPath sets the path of the run to that of a node.
+func (h *hostExecutor) setPath(n *node) {
 	h.path = h.path[:h.base]
 	for _, key := range n.path.AsArray()[h.base:] {
 		switch key := key.(type) {
@@ -298,7 +309,6 @@ func (h *hostExecutor) failNode(n *node, err error) {
 			h.path = append(h.path, step{index: key})
 		}
 	}
-	h.fail(n.f, err)
 }
 
 // write appends the JSON of a node. If the node is null but its type is non-null, write appends nothing and reports

@@ -18,7 +18,8 @@ const (
 	planBytes         = 192
 	selectionBytes    = 48
 	fieldBytes        = 232
-	listedBytes       = 16 // a field in one of the plan's lists
+	errorBytes        = 160 // an Error with one location
+	listedBytes       = 16  // a field in one of the plan's lists
 	locationBytes     = 16
 	outputTypeBytes   = 96
 	possibleTypeBytes = 32

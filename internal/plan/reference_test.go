@@ -42,8 +42,7 @@ func (r *reference) run(text, operation string, given map[string]any) (data stri
 		switch {
 		case !present && v.DefaultValue != nil:
 			r.vars[v.Variable], err = r.literal(v.Type, v.DefaultValue)
-		case !present && v.Type.NonNull, present && value == nil && v.Type.NonNull,
-			present && value == nil && strings.Contains(text, "(if: $"+v.Variable+")"):
+		case !present && v.Type.NonNull, present && value == nil && v.Type.NonNull:
 			err = errInvalid
 		case present:
 			r.vars[v.Variable], err = r.json(v.Type, value)
@@ -64,9 +63,15 @@ func (r *reference) run(text, operation string, given map[string]any) (data stri
 	return data, nil
 }
 
+// A nullCondition is the panic of wanted if a condition is null. object recovers it.
+type nullCondition struct{}
+
 func (r *reference) wanted(ds ast.DirectiveList) bool {
 	on := func(d *ast.Directive) bool {
 		v, err := r.literal(&ast.Type{NamedType: "Boolean"}, d.Arguments.ForName("if").Value)
+		if v == nil {
+			panic(nullCondition{})
+		}
 		return err == nil && v == true
 	}
 	if d := ds.ForName("skip"); d != nil && on(d) {
@@ -116,11 +121,28 @@ func (r *reference) collect(object *ast.Definition, set ast.SelectionSet, groups
 	}
 }
 
-func (r *reference) object(object *ast.Definition, sets []ast.SelectionSet, src any, path []any) (string, bool) {
-	var groups []*group
+// groups returns the fields of an object. It reports false if a condition is null.
+func (r *reference) groups(object *ast.Definition, sets []ast.SelectionSet) (groups []*group, ok bool) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil, nullCondition:
+		default:
+			panic(p)
+		}
+	}()
 	visited := map[string]bool{}
 	for _, set := range sets {
 		r.collect(object, set, &groups, visited)
+	}
+	return groups, true
+}
+
+func (r *reference) object(object *ast.Definition, sets []ast.SelectionSet, src any, path []any) (string, bool) {
+	groups, ok := r.groups(object, sets)
+	if !ok {
+		r.raised = true
+		r.errs = append(r.errs, slices.Clone(path))
+		return "", false
 	}
 	var parts []string
 	for _, g := range groups {

@@ -90,6 +90,10 @@ func (r *run) data(root any) (ok bool) {
 // object appends the fields of s with src as their source. If a non-null field has no value, object appends nothing
 // and reports false, because the object is then null.
 func (r *run) object(s *selection, src any) bool {
+	if s.invalid != nil {
+		r.failSelection(s)
+		return false
+	}
 	start := len(r.dst)
 	dst := append(r.dst, '{')
 	for _, f := range s.fields {
