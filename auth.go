@@ -38,7 +38,7 @@ func (e RateLimitError) Error() string {
 
 // refusal returns the error that the client receives.
 func (e RateLimitError) refusal() *httpError {
-	no := newHTTPError(http.StatusTooManyRequests, codeRateLimited, "Too many requests.")
+	no := newHTTPError(statusRateLimited, codeRateLimited, "Too many requests.")
 	seconds := e.RetryAfter / time.Second
 	if e.RetryAfter%time.Second > 0 {
 		seconds++
@@ -281,7 +281,7 @@ func (h *Handler) refused(ctx context.Context, err error) *httpError {
 	case errors.Is(err, ErrUnauthorized):
 		return unauthorized()
 	case errors.Is(err, errPayloadTooLarge):
-		return overLimit(http.StatusRequestEntityTooLarge, "",
+		return overLimit(statusBodyTooLarge, "",
 			fmt.Sprintf("The payload of connection_init exceeds the limit of %d bytes.", maxPayload))
 	case errors.As(err, &limited):
 		return limited.refusal()
@@ -289,5 +289,5 @@ func (h *Handler) refused(ctx context.Context, err error) *httpError {
 		return pointed.refusal()
 	}
 	// If the Authorizer fails, the client must not receive the response to a wrong secret.
-	return &httpError{status: http.StatusInternalServerError, Error: h.mask(ctx, fmt.Errorf("authorizer: %w", err))}
+	return &httpError{status: statusInternal, Error: h.mask(ctx, fmt.Errorf("authorizer: %w", err))}
 }

@@ -32,33 +32,37 @@ const (
 	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
 )
 
-// An httpError is the response to a request whose operation does not run: an HTTP status and a GraphQL error.
+// An httpError is the response to a request whose operation does not run: a status and a GraphQL error.
 type httpError struct {
-	status int
+	status status
 	*plan.Error
 	retry int // value of Retry-After in seconds; 0 means no header
 }
 
-func newHTTPError(status int, code, message string) *httpError {
+func newHTTPError(status status, code, message string) *httpError {
 	return &httpError{status: status, Error: &plan.Error{Message: message, Code: code}}
 }
 
 // overLimit returns the error for a request that exceeds a limit.
-func overLimit(status int, limit, message string) *httpError {
+func overLimit(status status, limit, message string) *httpError {
 	return &httpError{status: status, Error: &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
 }
 
 func badRequest(message string) *httpError {
-	return newHTTPError(http.StatusBadRequest, codeBadRequest, message)
+	return newHTTPError(statusMalformed, codeBadRequest, message)
 }
 
-func tooLarge(what string, limit int) *httpError {
-	return overLimit(http.StatusRequestEntityTooLarge, "BodyBytes",
-		fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
+// unreadable returns the error for a request that cannot be parsed.
+func unreadable(message string) *httpError {
+	return newHTTPError(statusNotJSON, codeBadRequest, message)
+}
+
+func tooLarge(status status, what string, limit int) *httpError {
+	return overLimit(status, "BodyBytes", fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
 }
 
 func tooManyBodies() *httpError {
-	no := newHTTPError(http.StatusServiceUnavailable, codeUnavailable, "Too many bodies at once.")
+	no := newHTTPError(statusUnavailable, codeUnavailable, "Too many bodies at once.")
 	no.Limit, no.retry = "PendingBodyBytes", 1
 	return no
 }
@@ -66,18 +70,18 @@ func tooManyBodies() *httpError {
 // notJSON returns the error for text that is not valid JSON.
 func notJSON(what string, err error, depth int) *httpError {
 	if errors.Is(err, strictjson.ErrDepth) {
-		return overLimit(http.StatusBadRequest, "Depth",
+		return overLimit(statusMalformed, "Depth",
 			fmt.Sprintf("%s exceeds the limit of %d nested levels.", what, depth))
 	}
-	return badRequest(what + " is not JSON: " + err.Error() + ".")
+	return unreadable(what + " is not JSON: " + err.Error() + ".")
 }
 
 func unauthorized() *httpError {
-	return newHTTPError(http.StatusUnauthorized, codeUnauthenticated, "Unauthorized access")
+	return newHTTPError(statusUnauthorized, codeUnauthenticated, "Unauthorized access")
 }
 
 func shuttingDown() *httpError {
-	no := newHTTPError(http.StatusServiceUnavailable, codeUnavailable, "Service is shutting down")
+	no := newHTTPError(statusUnavailable, codeUnavailable, "Service is shutting down")
 	no.retry = 1
 	return no
 }
@@ -88,13 +92,13 @@ func unavailable(closed bool, limit, what string) *httpError {
 	if closed {
 		return shuttingDown()
 	}
-	no := newHTTPError(http.StatusServiceUnavailable, codeUnavailable, "Too many "+what+" at once.")
+	no := newHTTPError(statusUnavailable, codeUnavailable, "Too many "+what+" at once.")
 	no.Limit, no.retry = limit, 1
 	return no
 }
 
 func noRoom() *httpError {
-	return &httpError{status: http.StatusServiceUnavailable, Error: errNoRoom(), retry: 1}
+	return &httpError{status: statusUnavailable, Error: errNoRoom(), retry: 1}
 }
 
 // mask logs err under a new id and returns an error for the client that has only this id. Timeouts and cancellations
@@ -133,7 +137,7 @@ func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 		panic(p) // net/http handles it by closing the connection
 	}
 	e := h.mask(context.WithoutCancel(r.Context()), guard.New(p))
-	h.writeErrorUnread(w, r, &httpError{status: http.StatusInternalServerError, Error: e})
+	h.writeErrorUnread(w, r, &httpError{status: statusInternal, Error: e})
 }
 
 // writeErrorUnread responds to a request whose body was not read.
@@ -150,22 +154,18 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpErr
 	}
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
 	switch no.status {
-	case http.StatusUnauthorized:
+	case statusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)
-	case http.StatusMethodNotAllowed:
+	case statusMethod:
 		w.Header().Set("Allow", gqlhttp.AllowedMethods)
 	}
-	h.write(w, r, no.status, gqlhttp.JSON, appendErrors(nil, plan.Errors{no.Error}))
+	h.write(w, r, h.statusCode(no.status, gqlhttp.JSON), gqlhttp.JSON, appendErrors(nil, plan.Errors{no.Error}))
 }
 
 // writeDocumentErrors responds to a request whose document is not valid.
 func (h *Handler) writeDocumentErrors(w http.ResponseWriter, r *http.Request, media string, errs plan.Errors) {
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
-	status := http.StatusOK
-	if media == gqlhttp.GraphQLResponse {
-		status = http.StatusBadRequest
-	}
-	h.write(w, r, status, media, appendErrors(nil, errs))
+	h.write(w, r, h.statusCode(statusOf(errs), media), media, appendErrors(nil, errs))
 }
 
 // appendErrors appends a response that has errors and no data.

@@ -83,7 +83,7 @@ func (h *Handler) send(
 	}
 	err := gqlsse.Serve(r.Context(), w, opts, wakes, s)
 	if errors.Is(err, gqlsse.ErrNotFlushable) {
-		h.writeError(w, r, &httpError{status: http.StatusInternalServerError, Error: h.mask(r.Context(), err)})
+		h.writeError(w, r, &httpError{status: statusInternal, Error: h.mask(r.Context(), err)})
 	}
 	return err
 }

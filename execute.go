@@ -189,7 +189,7 @@ func (h *Handler) execute(
 		f = h.fresh(op, media, by.project)
 		if final, known := f.known(r.Header); known {
 			work.leave()
-			notModified(w, f, final)
+			h.notModified(w, f, final)
 			h.release(x)
 			return
 		}
@@ -218,10 +218,13 @@ func (h *Handler) execute(
 		x.response = append(x.response, gqlsse.Suffix...)
 	}
 	work.leave()
-	status := http.StatusOK
-	if (x.call.busy || out.refused) && media != gqlhttp.EventStream { // a retry can succeed
-		status = http.StatusServiceUnavailable
+	status := statusData
+	switch {
+	case (x.call.busy || out.refused) && media != gqlhttp.EventStream: // a retry can succeed
+		status = statusUnavailable
 		w.Header().Set("Retry-After", "1")
+	case x.call.failed:
+		status = statusPartial
 	}
 	switch {
 	case x.call.failed:
@@ -237,7 +240,7 @@ func (h *Handler) execute(
 	if out.refused {
 		text = bytes.Clone(text) // a small error
 		out.finish()             // frees the large buffer before the client reads the error
-		h.write(w, r, status, media, text)
+		h.write(w, r, h.statusCode(status, media), media, text)
 		return
 	}
 	if !out.begin(w, text) {
@@ -246,9 +249,9 @@ func (h *Handler) execute(
 		h.writeError(w, r, noRoom())
 		return
 	}
-	n := len(text)
+	n, code := len(text), h.statusCode(status, media)
 	text = nil
-	if err := h.respond(w, r, status, media, n, out.send); err != nil && media == gqlhttp.EventStream {
+	if err := h.respond(w, r, code, media, n, out.send); err != nil && media == gqlhttp.EventStream {
 		h.opts.Logger.InfoContext(r.Context(), "chaingql: response cut", slog.Any("error", err))
 	}
 	var cut bool

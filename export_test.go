@@ -48,3 +48,6 @@ func (h *Handler) Pending() (bodies, answers int) {
 	}
 	return used(h.bodies), used(h.responses)
 }
+
+// UseDraftStatuses makes h respond as if the constant draftStatuses were draft.
+func (h *Handler) UseDraftStatuses(draft bool) { h.draftStatuses = draft }

@@ -49,6 +49,7 @@ type Handler struct {
 	subscriptionQuota    subscriptionQuota
 	trusted              trusted
 	events               events
+	draftStatuses        bool      // see the constant
 	states               sync.Pool // of *requestState
 	preparing            preparations
 }
@@ -68,7 +69,10 @@ func New(b Backend, opts *Options) *Handler {
 			panic(fmt.Sprintf("chaingql: New: AllowedOrigins: %q is not scheme://host[:port]", origin))
 		}
 	}
-	h := &Handler{opts: opts.withDefaults(), auth: opts.Authorizer, origins: slices.Clone(opts.AllowedOrigins)}
+	h := &Handler{
+		opts: opts.withDefaults(), auth: opts.Authorizer, origins: slices.Clone(opts.AllowedOrigins),
+		draftStatuses: draftStatuses,
+	}
 	h.opts.Endpoints = slices.Clone(opts.Endpoints)
 	h.opts.Schema = h.opts.Schema.clone()
 	switch auth := opts.Authorizer.(type) {
@@ -165,11 +169,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.boundBody(w, r)
 	switch r.Method {
 	case http.MethodOptions:
-		gqlhttp.ServeOptions(w, r)
+		gqlhttp.SetOptions(w.Header(), r.Header)
+		w.WriteHeader(h.statusCode(statusOptions, ""))
 		return
 	case http.MethodGet, http.MethodHead, http.MethodPost:
 	default:
-		h.writeError(w, r, newHTTPError(http.StatusMethodNotAllowed, codeMethod, "Only GET and POST are served."))
+		h.writeError(w, r, newHTTPError(statusMethod, codeMethod, "Only GET and POST are served."))
 		return
 	}
 	if gqlhttp.IsUpgrade(r) {
@@ -178,7 +183,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	media, events := gqlhttp.Negotiate(r.Header["Accept"])
 	if media == "" && !events {
-		h.writeErrorUnread(w, r, newHTTPError(http.StatusNotAcceptable, codeNotAcceptable,
+		h.writeErrorUnread(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
 			"Answers are application/json, application/graphql-response+json or text/event-stream."))
 		return
 	}
@@ -234,7 +239,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		by.transport = TransportSSE
 		h.serveStream(ctx, w, r, op, by)
 	default:
-		h.writeError(w, r, newHTTPError(http.StatusNotAcceptable, codeNotAcceptable,
+		h.writeError(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
 			"Subscriptions are served over WebSocket, and as text/event-stream."))
 	}
 }

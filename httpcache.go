@@ -204,9 +204,9 @@ func (f *freshness) keep(header http.Header, final, stored bool) {
 }
 
 // notModified responds to a GET with status 304.
-func notModified(w http.ResponseWriter, f freshness, final bool) {
+func (h *Handler) notModified(w http.ResponseWriter, f freshness, final bool) {
 	f.keep(w.Header(), final, false)
-	w.WriteHeader(http.StatusNotModified)
+	w.WriteHeader(h.statusCode(statusNotModified, ""))
 	_ = http.NewResponseController(w).Flush() // as Send does; otherwise net/http does it later
 }
 

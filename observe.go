@@ -189,7 +189,7 @@ func cut(text string) string { return strings.Clone(text[:min(len(text), maxDeni
 // denied reports a denied client. A failure of the Authorizer is not a denial: denied ignores it, because it has
 // already been logged as an error.
 func (e *events) denied(ctx context.Context, d Denial, no *httpError) {
-	if no.status >= http.StatusInternalServerError {
+	if no.status == statusInternal {
 		return
 	}
 	d.Code = no.Code

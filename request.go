@@ -35,7 +35,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestStat
 			return refused
 		}
 	} else if max := h.opts.Limits.BodyBytes; max > 0 && len(r.URL.RawQuery) > max {
-		return tooLarge("URL's query", max)
+		return tooLarge(statusURLTooLarge, "URL's query", max)
 	}
 	// The slot is taken before the preparation, because a request that waits for it keeps its body in memory.
 	return work.take()
@@ -46,15 +46,15 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestStat
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestState) *httpError {
 	json, plain := gqlhttp.IsJSON(r.Header)
 	if !json {
-		return newHTTPError(http.StatusUnsupportedMediaType, codeUnsupportedMedia,
+		return newHTTPError(statusContentType, codeUnsupportedMedia,
 			"The body must be application/json in UTF-8.")
 	}
 	if !plain {
-		return newHTTPError(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must not be compressed.")
+		return newHTTPError(statusContentType, codeUnsupportedMedia, "The body must not be compressed.")
 	}
 	limit := h.opts.Limits.BodyBytes
 	if limit > 0 && r.ContentLength > int64(limit) {
-		return tooLarge("body", limit)
+		return tooLarge(statusBodyTooLarge, "body", limit)
 	}
 	x.body = slices.Grow(x.body[:0], 512)
 	x.incoming.owner, x.incoming.w = &x.incoming, w
@@ -66,13 +66,13 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestSta
 	case ended:
 		return tooManyBodies()
 	case errors.Is(err, gqlhttp.ErrBodyTooLarge):
-		return tooLarge("body", limit)
+		return tooLarge(statusBodyTooLarge, "body", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		no := newHTTPError(http.StatusRequestTimeout, codeTimeout, "The body did not come in time.")
+		no := newHTTPError(statusBodyTimeout, codeTimeout, "The body did not come in time.")
 		no.Limit = "BodyTimeout"
 		return no
 	case err != nil:
-		return newHTTPError(http.StatusBadRequest, codeBadRequest, "The body could not be read.")
+		return unreadable("The body could not be read.")
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func decodeRequest(body []byte, depth int) (*request, *httpError) {
 func decodeURL(query string, depth int) (*request, *httpError) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, badRequest("The URL's query is malformed.")
+		return nil, unreadable("The URL's query is malformed.")
 	}
 	fields := map[string]any{}
 	for _, name := range []string{"query", "operationName", "variables", "extensions"} {

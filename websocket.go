@@ -18,13 +18,13 @@ import (
 // serveSocket responds to a WebSocket handshake.
 func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if !h.origins.Allowed(r) {
-		no := newHTTPError(http.StatusForbidden, codeBadRequest, "Pages of this origin may not open sockets here.")
+		no := newHTTPError(statusForbidden, codeBadRequest, "Pages of this origin may not open sockets here.")
 		h.events.denied(r.Context(), denial(r, projectOf(r), errForeignOrigin), no)
 		h.writeError(w, r, no)
 		return
 	}
 	if len(r.RequestURI)+len(r.Host) > maxHandshakeURL {
-		h.writeError(w, r, overLimit(http.StatusRequestEntityTooLarge, "",
+		h.writeError(w, r, overLimit(statusURLTooLarge, "",
 			fmt.Sprintf("Path, query and host of a handshake exceed the limit of %d bytes.", maxHandshakeURL)))
 		return
 	}
@@ -61,11 +61,11 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.writeError(w, r, unavailable(false, "Connections", "sockets"))
 	case errors.Is(err, gqlws.ErrNotHijackable):
 		e := h.mask(r.Context(), err)
-		h.writeError(w, r, &httpError{status: http.StatusInternalServerError, Error: e})
+		h.writeError(w, r, &httpError{status: statusInternal, Error: e})
 	case errors.Is(err, gqlws.ErrNoProtocol):
-		h.writeError(w, r, badRequest("The subprotocol must be graphql-transport-ws or graphql-ws."))
+		h.writeError(w, r, unreadable("The subprotocol must be graphql-transport-ws or graphql-ws."))
 	default:
-		h.writeError(w, r, badRequest("The WebSocket handshake is malformed."))
+		h.writeError(w, r, unreadable("The WebSocket handshake is malformed."))
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	d := s.denial
 	d.Err = err
 	s.h.events.denied(ctx, d, no)
-	if no.status == http.StatusUnauthorized {
+	if no.status == statusUnauthorized {
 		return nil, err
 	}
 	return nil, requestError(no.retry > 0, no.Error)

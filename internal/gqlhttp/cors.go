@@ -52,26 +52,24 @@ func (o Origins) SetHeader(h http.Header, r *http.Request) {
 	}
 }
 
-// ServeOptions responds to an OPTIONS request, which may be a CORS preflight request. Call SetHeader and SetVary
-// first.
-func ServeOptions(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
+// SetOptions sets the header h of the response to an OPTIONS request, which may be a CORS preflight request. Call
+// SetHeader and SetVary first.
+func SetOptions(h, request http.Header) {
 	h.Set("Allow", AllowedMethods)
-	if h.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
+	if h.Get("Access-Control-Allow-Origin") != "" && request.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", AllowedMethods)
 		h.Set("Vary", h.Get("Vary")+", Access-Control-Request-Headers") // SetVary has left only one line
-		if headers := allowedHeaders(r); headers != "" {
+		if headers := allowedHeaders(request); headers != "" {
 			h.Set("Access-Control-Allow-Headers", headers)
 		}
 		h.Set("Access-Control-Max-Age", "7200")
 	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 // allowedHeaders returns those headers in Access-Control-Request-Headers that a page may send.
-func allowedHeaders(r *http.Request) string {
+func allowedHeaders(request http.Header) string {
 	var allowed []string
-	for name := range strings.SplitSeq(strings.Join(r.Header.Values("Access-Control-Request-Headers"), ","), ",") {
+	for name := range strings.SplitSeq(strings.Join(request.Values("Access-Control-Request-Headers"), ","), ",") {
 		name = strings.ToLower(strings.TrimSpace(name))
 		switch {
 		case name == "authorization", name == "content-type", name == "last-event-id",
