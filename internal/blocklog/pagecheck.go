@@ -42,7 +42,7 @@ func (l *Log[B]) checkPage(
 		}
 	}
 	for _, e := range entries {
-		gaps = heads.checkAndSet(l.src.Place(e.block), e.cursor, gaps)
+		gaps = heads.checkAndSet(l.src.Place(e.block), e.cursor, since, gaps)
 	}
 	for i := range gaps {
 		gaps[i].straddles = gaps[i].before < since
@@ -62,10 +62,11 @@ func (l *Log[B]) recheckPage(p *page[B], read *stored[B]) (err error) {
 	return err
 }
 
-// checkAndSet makes a block the head of its shard. If the block shows a gap, checkAndSet appends the gap to gaps.
-func (ls shardHeads) checkAndSet(p Place, cursor string, gaps []pageGap) []pageGap {
+// checkAndSet makes a block the head of its shard. If the block shows a gap, checkAndSet appends the gap to gaps. ls has
+// a head for every shard that had a block after the cursor since.
+func (ls shardHeads) checkAndSet(p Place, cursor, since string, gaps []pageGap) []pageGap {
 	if ls.check(p) == verdictGap {
-		gaps = append(gaps, pageGap{workchain: p.Workchain, before: ls.before(p), until: cursor})
+		gaps = append(gaps, pageGap{workchain: p.Workchain, before: ls.before(p, since), until: cursor})
 	}
 	ls.set(p, cursor)
 	return gaps

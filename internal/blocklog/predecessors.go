@@ -166,7 +166,7 @@ func (l *Log[B]) blocksBefore(
 func (l *Log[B]) searchFrom(ctx context.Context, e entry[B], at Place, v verdict, f found[B]) (string, error) {
 	switch {
 	case v == verdictMerge:
-		return f.heads.before(at), nil
+		return f.heads.before(at, l.startCursor), nil
 	case v != verdictFirst || l.src.Before == nil:
 		return f.after, nil
 	}

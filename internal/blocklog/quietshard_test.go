@@ -113,3 +113,23 @@ func readPastBothGaps(t *testing.T, f *shardSource, l *Log[shardBlock]) {
 		r.Close()
 	}
 }
+
+// Follow skips a block of a quiet shard that the log does not know, and the merges after it are lost. The lost merges
+// show that blocks are missing, but the gap began at the start of the log and not at the shards that it knows.
+func TestGapBeginsAtTheStartOfTheLogIfAMergedShardIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.recents = 1
+		f.grow(Place{0, leftLeft, 3}, Place{0, leftRight, 3}, Place{0, right, 2})
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf())
+		f.lacks[7] = true
+		f.growSkipped([]int{4, 7}, Place{0, leftLeft, 4}, Place{0, leftRight, 4}, Place{0, right, 3},
+			Place{0, left, 5}, Place{0, wholeShard, 6})
+		synctest.Wait()
+		expectNow(t, r, 5, 6)
+		time.Sleep(repairTimeout + time.Second)
+		expectGap(t, r, 3)
+	})
+}

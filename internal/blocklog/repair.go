@@ -24,7 +24,7 @@ var errStillMissing = errors.New("the source does not have the missing blocks ye
 // delivered meanwhile. repair reports whether the caller must admit b. It returns false if it has admitted b itself or
 // the Log is closed.
 func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
-	after := l.heads.before(at)
+	after := l.heads.before(at, l.startCursor)
 	if v == verdictFirst {
 		after = l.startCursor
 	}

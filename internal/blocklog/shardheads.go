@@ -110,15 +110,23 @@ func (ls shardHeads) set(p Place, cursor string) {
 	ls[p.Workchain] = append(heads, next)
 }
 
-// before returns the lowest cursor of the heads that a block may continue, or "" if there is no such head.
-func (ls shardHeads) before(p Place) (cursor string) {
-	first := true
+// before returns the position before the blocks that may be missing before a block: the lowest cursor of the heads in
+// its shard. If a part of the shard has no head, before returns at most since, the cursor after which every shard with a
+// block has a head.
+func (ls shardHeads) before(p Place, since string) string {
+	shard, lowest := shardOf(p), ""
+	uncovered := lowestBit(shard) // half the size of the part without a head
 	for _, h := range ls[p.Workchain] {
-		if !h.unknown && overlap(h.shard, shardOf(p)) && (first || h.cursor < cursor) {
-			first, cursor = false, h.cursor
+		if overlap(h.shard, shard) {
+			if uncovered -= min(uncovered, lowestBit(h.shard)); lowest == "" || h.cursor < lowest {
+				lowest = h.cursor
+			}
 		}
 	}
-	return cursor
+	if uncovered > 0 && (lowest == "" || since < lowest) {
+		return since
+	}
+	return lowest
 }
 
 // reached returns the highest cursor of the heads in a block's shard, but at least the given cursor.

@@ -85,16 +85,23 @@ func TestBeforeReturnsTheStartOfAGap(t *testing.T) {
 		{0, right, 5}: 1, {0, left, 9}: 2, {0, leftRight, 9}: 2, {0, leftLeft, 9}: 3, {0, wholeShard, 9}: 1,
 		{-1, wholeShard, 12}: 4,
 	} {
-		if got := ls.before(p); got != cursorOf(want) {
+		if got := ls.before(p, ""); got != cursorOf(want) {
 			t.Errorf("before returned %q for %v, want block %d", got, p, want)
 		}
 		if !ls.passed(p, cursorOf(want)) || ls.passed(p, cursorOf(5)) {
 			t.Errorf("passed for %v returned false for block %d or true for block 5", p, want)
 		}
 	}
+	half := make(shardHeads)
+	half.set(Place{1, right, 1}, cursorOf(5))
+	for p, want := range map[Place]int{{1, right, 3}: 5, {1, wholeShard, 3}: 2, {1, left, 3}: 2, {2, left, 1}: 2} {
+		if got := half.before(p, cursorOf(2)); got != cursorOf(want) {
+			t.Errorf("before returned %q for %v, want block %d", got, p, want)
+		}
+	}
 	c := ls.clone()
 	c.set(Place{0, leftLeft, 4}, cursorOf(5))
-	if ls.before(Place{0, leftLeft, 5}) != cursorOf(3) {
+	if ls.before(Place{0, leftLeft, 5}, "") != cursorOf(3) {
 		t.Error("a change of a clone changed the original heads")
 	}
 }
