@@ -161,9 +161,7 @@ type BlocksQuery struct {
 
 // Matches reports whether q selects b, ignoring First and Last.
 func (q BlocksQuery) Matches(b Block) bool {
-	return (q.Workchain == nil || *q.Workchain == b.Workchain) &&
-		(q.Shard == nil || *q.Shard == b.Shard) &&
-		b.Cursor > q.After && (q.Before == "" || b.Cursor < q.Before)
+	return q.selects(&b) && b.Cursor > q.After && (q.Before == "" || b.Cursor < q.Before)
 }
 
 // A Block holds the fields of a block that the API serves.

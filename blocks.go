@@ -3,21 +3,42 @@ package chaingql
 import (
 	"context"
 	"errors"
+	"sort"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// read returns a page from the window of recent blocks, or else from the Backend. Concurrent identical reads share one
-// Backend call. read also returns the window that contains the page, or an empty window if the page is from the
-// Backend.
-func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, blocklog.Window[Block], error) {
-	var none blocklog.Window[Block]
+// A pageQuery is a BlocksQuery without pointers. It is comparable, and needs no memory of its own if the page comes
+// from the window.
+type pageQuery struct {
+	in            blocklog.Filter
+	after, before Cursor
+	first, last   int
+}
+
+// forBackend returns q as a BlocksQuery.
+func (q pageQuery) forBackend() BlocksQuery {
+	b := BlocksQuery{After: q.after, Before: q.before, First: q.first, Last: q.last}
+	if q.in.ByWorkchain {
+		b.Workchain = &q.in.Workchain
+	}
+	if q.in.ByShard {
+		b.Shard = &q.in.Shard
+	}
+	return b
+}
+
+// read returns a page from the window of recent blocks, or else from the Backend. It also returns the window that
+// contains the page, or an empty window if the page is from the Backend.
+func (r *resolvers) read(
+	ctx context.Context, c *call, q pageQuery,
+) (blocklog.List[Block], blocklog.Window[Block], error) {
 	if c.isBusy() {
-		return nil, none, errBusy
+		return blocklog.List[Block]{}, blocklog.Window[Block]{}, errBusy
 	}
 	w := r.recent.Window()
-	if blocks, ok := within(w, q); ok {
+	if blocks, ok := within(&w, &q); ok {
 		return blocks, w, nil
 	}
 	if c != nil {
@@ -26,27 +47,38 @@ func (r *resolvers) read(ctx context.Context, c *call, q BlocksQuery) ([]Block, 
 	if !w.Live {
 		r.recent.Start()
 	}
+	blocks, err := r.readStored(ctx, q, w.Reached)
+	if err != nil {
+		return blocklog.List[Block]{}, blocklog.Window[Block]{}, c.noteBusy(err)
+	}
+	return blocklog.ListOf(blocks), blocklog.Window[Block]{}, nil
+}
+
+// readStored returns a page from the Backend. Concurrent identical reads share one Backend call. seen is the cursor of
+// the newest block that clients have seen.
+func (r *resolvers) readStored(ctx context.Context, q pageQuery, seen string) ([]Block, error) {
 	ctx, cancel := r.deadline(ctx) // each caller has its own deadline, even if callers share a Backend call
 	defer cancel()
-	blocks, err := r.reads.Do(ctx, readingOf(q, w.Reached), func(shared context.Context) ([]Block, error) {
+	blocks, err := r.reads.Do(ctx, reading{q, seen}, func(shared context.Context) ([]Block, error) {
 		if err := r.acquire(shared); err != nil {
 			return nil, err
 		}
 		defer r.release()
-		return r.page(r.reading(shared, ctx), q)
+		return r.page(r.reading(shared, ctx), q.forBackend())
 	})
 	if err != nil {
-		return nil, none, c.noteBusy(r.explain(ctx, err))
+		return nil, r.explain(ctx, err)
 	}
 	if len(blocks) > 0 {
 		r.recent.Observed(string(blocks[len(blocks)-1].Cursor))
 	}
-	return blocks, none, nil
+	return blocks, nil
 }
 
 // within returns a page from the window, and true if the window certainly has all blocks that the Backend would return.
 // It returns false if a cursor of q is not in the window, because only the Backend knows whether that cursor is valid.
-func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
+// It copies no block.
+func within(w *blocklog.Window[Block], q *pageQuery) (page blocklog.List[Block], whole bool) {
 	known := func(c Cursor) bool {
 		if c == "" || string(c) == w.After {
 			return true
@@ -54,26 +86,25 @@ func within(w blocklog.Window[Block], q BlocksQuery) ([]Block, bool) {
 		_, found := place(w.Blocks, c)
 		return found
 	}
-	if !w.Live || !known(q.After) || !known(q.Before) {
-		return nil, false
+	if !w.Live || !known(q.after) || !known(q.before) {
+		return page, false
 	}
-	blocks := pageOf(w.Blocks, q)
-	// If q.After is before the window, the page is whole only if q.Last blocks were found.
-	whole := string(q.After) >= w.After || q.Last > 0 && len(blocks) == q.Last
-	return blocks, whole
-}
-
-// pageOf is like PageOf, for callers that do not change the page: without a filter, it returns a subslice of the window
-// instead of a copy.
-func pageOf(window []Block, q BlocksQuery) []Block {
-	if q.Workchain != nil || q.Shard != nil {
-		return PageOf(window, q)
+	page = w.Select(q.in)
+	from, to := 0, page.Len()
+	if q.after != "" {
+		from = sort.Search(to, func(i int) bool { return page.At(i).Cursor > q.after })
 	}
-	window = between(window, q.After, q.Before)
-	if q.Last > 0 {
-		return window[max(0, len(window)-q.Last):]
+	if q.before != "" {
+		to = max(from, sort.Search(to, func(i int) bool { return page.At(i).Cursor >= q.before }))
 	}
-	return window[:min(q.First, len(window))]
+	if q.last > 0 {
+		from = max(from, to-q.last)
+	} else {
+		to = min(to, from+q.first)
+	}
+	// If q.after is before the window, the page is whole only if q.last blocks were found.
+	whole = string(q.after) >= w.After || q.last > 0 && to-from == q.last
+	return page.Slice(from, to), whole
 }
 
 // page reads a page from the Backend and translates the Backend's errors into errors of the API.
@@ -113,21 +144,6 @@ func tooOld(oldest []Block) *plan.Error {
 // A reading identifies a read of a page from the Backend; reads with equal keys share one call. The key includes the
 // cursor of the newest block that clients have seen, because a read that began before that block might lack it.
 type reading struct {
-	q         BlocksQuery // without its pointers
-	workchain int32
-	shard     uint64
-	given     [2]bool // whether workchain and shard are set
-	seen      string  // cursor of the newest block that clients have seen
-}
-
-func readingOf(q BlocksQuery, seen string) reading {
-	r := reading{q: q, seen: seen}
-	if q.Workchain != nil {
-		r.workchain, r.given[0] = *q.Workchain, true
-	}
-	if q.Shard != nil {
-		r.shard, r.given[1] = *q.Shard, true
-	}
-	r.q.Workchain, r.q.Shard = nil, nil
-	return r
+	q    pageQuery
+	seen string
 }

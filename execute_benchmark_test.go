@@ -22,8 +22,8 @@ const (
 	balanceText = `query balance($address: String!) {
 		blockchain { account(address: $address) { info { address balance(format: DEC) } } }
 	}`
-	latestText = `query latest { blockchain { blocks(last: 1) { edges { node { ` + blockParts + ` } } } } }`
-	last50Text = `query page { blockchain { blocks(last: 50) { edges { node { ` + blockParts + ` } } } } }`
+	latestText = `query latest {blockchain {blocks(workchain: -1, last: 1) {edges {node {` + blockParts + `}}}}}`
+	last50Text = `query page {blockchain {blocks(workchain: -1, last: 50) {edges {node {` + blockParts + `}}}}}`
 )
 
 // A caller calls a handler like net/http, but makes no allocations.
@@ -61,14 +61,38 @@ func (c *caller) call(body []byte) []byte {
 // newCaller returns a caller of a Handler with a live stream, and an account with a balance.
 func newCaller(t testing.TB) (*caller, chaingql.Address) {
 	t.Helper()
-	blocks := randomBlocks(31, 400)
-	chain := chainOf(t, blocks[:200])
-	received := make(chan struct{}, 1000)
-	h, _ := newHandler(t, chain, chaingql.Options{StallTimeout: -1, Hooks: chaingql.Hooks{
+	c, chain := liveCaller(t, variedBlocks(400, 4))
+	chain.SetBalance(abAccount, big.NewInt(1_234_567_890_123))
+	return c, abAccount
+}
+
+// liveCaller returns a caller of a Handler whose window has all but the first few of the blocks.
+func liveCaller(t testing.TB, blocks []chaingql.Block) (*caller, *memchain.Chain) {
+	t.Helper()
+	chain := chainOf(t, blocks[:1])
+	received := make(chan struct{}, len(blocks))
+	h, _ := newHandler(t, chain, chaingql.Options{StallTimeout: -1, WindowSize: len(blocks), Hooks: chaingql.Hooks{
 		BlockReceived: func(chaingql.Block, time.Duration) { received <- struct{}{} },
 	}})
-	chain.SetBalance(abAccount, big.NewInt(1_234_567_890_123))
-	commitUntilReceived(t, h, chain, blocks[200:], received)
+	query(h, newest, nil)
+	for i := 1; ; i++ {
+		commit(t, chain, blocks[i])
+		select {
+		case <-received:
+		case <-time.After(100 * time.Millisecond): // Follow started after that block
+			continue
+		}
+		commit(t, chain, blocks[i+1:]...)
+		for range blocks[i+1:] {
+			<-received
+		}
+		return callerOf(t, h), chain
+	}
+}
+
+// callerOf returns a caller whose requests have a cancelable context, as on a server.
+func callerOf(t testing.TB, h http.Handler) *caller {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/demo/graphql", nil)
@@ -80,27 +104,7 @@ func newCaller(t testing.TB) (*caller, chaingql.Address) {
 	r.SetPathValue("project", "demo")
 	c := &caller{handler: h, request: r, header: http.Header{}}
 	r.Body = posted{&c.posted}
-	return c, abAccount
-}
-
-// commitUntilReceived commits blocks until the Handler has received one.
-func commitUntilReceived(
-	t testing.TB, h http.Handler, chain *memchain.Chain, blocks []chaingql.Block, received <-chan struct{},
-) {
-	t.Helper()
-	query(h, newest, nil)
-	for _, b := range blocks {
-		if err := chain.Append(b); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-received:
-			return
-		case <-t.Context().Done():
-		case <-time.After(100 * time.Millisecond): // Follow started after that block
-		}
-	}
-	t.Fatal("the Handler received none of the blocks")
+	return c
 }
 
 func bodyOf(text string, variables map[string]any) []byte {

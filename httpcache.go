@@ -43,32 +43,32 @@ func ofItsBlocks(args plan.Args) any {
 // still deliver a block that it skipped.
 const settling = time.Minute
 
-// settled returns the cursor up to which the chain will not change any more, or "" if it is unknown.
-func settled(w blocklog.Window[Block]) Cursor {
-	for i := len(w.Blocks) - 1; i >= 0 && w.Live; i-- {
-		if w.Blocks[len(w.Blocks)-1].Time.Sub(w.Blocks[i].Time) >= settling {
-			return w.Blocks[i].Cursor
-		}
-	}
-	return "" // blocks before the window may be as new as its first one
+// settled reports whether the chain will not change any more up to the cursor end.
+func settled(w blocklog.Window[Block], end Cursor) bool {
+	i, _ := place(w.Blocks, end)
+	return w.Live && i < len(w.Blocks) && w.Blocks[len(w.Blocks)-1].Time.Sub(w.Blocks[i].Time) >= settling
 }
 
 // final reports whether a page will never change: it lies between two cursors, the blocks at its end are old, and the
 // window shows that it is complete. A page from the Backend is not final, because it may have a gap that is filled
 // later. A page that starts with the oldest block is not final, because that block may be pruned, or older ones may
 // still arrive.
-func (r *resolvers) final(q BlocksQuery, blocks []Block, more bool, w blocklog.Window[Block]) bool {
-	if q.After == "" && (q.First > 0 || !more) {
+func (r *resolvers) final(q *pageQuery, blocks *blocklog.List[Block], more bool, w blocklog.Window[Block]) bool {
+	if q.after == "" && (q.first > 0 || !more) {
 		return false
 	}
-	begin, end := q.After, q.Before
+	begin, end := q.after, q.before
 	switch {
-	case q.Last > 0 && more:
-		begin = blocks[0].Cursor
-	case end == "" && q.First > 0 && more:
-		end = blocks[len(blocks)-1].Cursor
+	case q.last > 0 && more:
+		begin = blocks.At(0).Cursor
+	case end == "" && q.first > 0 && more:
+		end = blocks.At(blocks.Len() - 1).Cursor
 	}
-	return end != "" && end <= settled(w) && r.recent.Complete(w, q.Workchain, string(begin), string(end))
+	var workchain *int32
+	if q.in.ByWorkchain {
+		workchain = &q.in.Workchain
+	}
+	return end != "" && settled(w, end) && r.recent.Complete(w, workchain, string(begin), string(end))
 }
 
 // A freshness contains the cache headers that a response to GET may have.
@@ -142,25 +142,22 @@ func (h *Handler) recheck(f *freshness, op *plan.Bound, media, project string) {
 // such blocks. The longest interval is not counted, because the chain may have stopped during it. If the window has no
 // such block, newest returns the start of the window, which changes before a block can arrive and leave the window.
 func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duration) {
-	var first, last *Block
-	var longest time.Duration
-	n := 0
-	for i := len(w.Blocks) - 1; i >= 0 && n < paceBlocks; i-- {
-		b := &w.Blocks[i]
-		if !on.all && b.Workchain != on.workchain {
-			continue
-		}
-		if last == nil {
-			last = b
-		} else {
-			longest = max(longest, first.Time.Sub(b.Time))
-		}
-		first = b
-		n++
+	var f blocklog.Filter
+	if !on.all {
+		f = blocklog.Filter{ByWorkchain: true, Workchain: on.workchain}
 	}
+	blocks := w.Select(f)
+	end := blocks.Len()
+	begin := max(0, end-paceBlocks)
 	switch {
-	case last != nil:
-		return string(last.Cursor), (last.Time.Sub(first.Time) - longest) / time.Duration(max(n-2, 1))
+	case begin < end:
+		var longest time.Duration
+		for i := begin + 1; i < end; i++ {
+			longest = max(longest, blocks.At(i).Time.Sub(blocks.At(i-1).Time))
+		}
+		last := blocks.At(end - 1)
+		span := last.Time.Sub(blocks.At(begin).Time) - longest
+		return string(last.Cursor), span / time.Duration(max(end-begin-2, 1))
 	case on.balance: // the chain may have no masterchain
 		return newest(w, head{all: true})
 	}

@@ -11,26 +11,53 @@ import (
 
 // PageOf returns the page that q requests. sorted contains all stored blocks in ascending order of their cursors. A
 // Backend that keeps its blocks in such a slice can use PageOf to implement Blocks. The caller owns the page. The page
-// is empty if neither q.First nor q.Last is positive. If q selects a workchain or a shard, PageOf scans the slice, so a
+// is empty if neither q.First nor q.Last is positive.
+//
+// PageOf finds the cursors by binary search and allocates only the page. If q selects a workchain or a shard, PageOf
+// scans the slice from there until the page is full, so the page of a rare workchain costs a scan of the whole slice. A
 // Backend with more than about ten thousand blocks should use an index instead.
 func PageOf(sorted []Block, q BlocksQuery) []Block {
 	sorted = between(sorted, q.After, q.Before)
-	var page []Block
-	if q.Last > 0 {
-		for i := len(sorted) - 1; i >= 0 && len(page) < q.Last; i-- {
-			if q.Matches(sorted[i]) {
+	most := min(max(q.First, q.Last), len(sorted))
+	if most <= 0 {
+		return nil
+	}
+	if q.Workchain == nil && q.Shard == nil {
+		if q.Last > 0 {
+			sorted = sorted[len(sorted)-most:]
+		}
+		return append(make([]Block, 0, most), sorted[:most]...)
+	}
+	if q.Last <= 0 {
+		var page []Block
+		for i := 0; i < len(sorted) && len(page) < most; i++ {
+			if q.selects(&sorted[i]) {
+				if page == nil {
+					page = make([]Block, 0, min(most, len(sorted)-i))
+				}
 				page = append(page, sorted[i])
 			}
 		}
-		slices.Reverse(page)
 		return page
 	}
-	for i := 0; i < len(sorted) && len(page) < q.First; i++ {
-		if q.Matches(sorted[i]) {
-			page = append(page, sorted[i])
+	var page []Block // filled from its end
+	free := 0
+	for i := len(sorted) - 1; i >= 0 && (page == nil || free > 0); i-- {
+		if q.selects(&sorted[i]) {
+			if page == nil {
+				free = min(most, i+1)
+				page = make([]Block, free)
+			}
+			free--
+			page[free] = sorted[i]
 		}
 	}
-	return page
+	return page[free:]
+}
+
+// selects reports whether b is in the workchain and the shard of q.
+func (q *BlocksQuery) selects(b *Block) bool {
+	return (q.Workchain == nil || *q.Workchain == b.Workchain) && (q.Shard == nil || *q.Shard == b.Shard)
 }
 
 // between returns the blocks after one cursor and before another; "" means no bound.

@@ -77,14 +77,14 @@ type info struct {
 
 // A page is a BlockchainBlocksConnection with its PageInfo.
 type page struct {
-	blocks               []Block
+	blocks               blocklog.List[Block]
 	hasNext, hasPrevious bool
 }
 
 type edges page
 
-func (e *edges) Len() int     { return len(e.blocks) }
-func (e *edges) At(i int) any { return &e.blocks[i] }
+func (e *edges) Len() int     { return e.blocks.Len() }
+func (e *edges) At(i int) any { return e.blocks.At(i) }
 
 func badInput(format string, args ...any) error {
 	return &plan.Error{Message: fmt.Sprintf(format, args...), Code: plan.CodeInput}
@@ -139,15 +139,15 @@ const (
 )
 
 func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, error) {
-	q, err := blocksQuery(args)
+	q, err := pageQueryOf(args)
 	if err != nil {
 		return nil, err
 	}
-	size := max(q.First, q.Last)
-	if q.First > 0 {
-		q.First++
+	size := max(q.first, q.last)
+	if q.first > 0 {
+		q.first++
 	} else {
-		q.Last++
+		q.last++
 	}
 	c, _ := src.(*call)
 	blocks, w, err := r.read(ctx, c, q)
@@ -155,21 +155,22 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 		return nil, err
 	}
 	var p *page
-	if c != nil && c.page.blocks == nil {
+	if c != nil && c.page.blocks.Len() == 0 {
 		p = &c.page
 	} else {
 		p = new(page)
 	}
+	n := blocks.Len()
 	if c != nil && c.lasting {
-		c.lasting = r.final(q, blocks, len(blocks) > size, w)
+		c.lasting = r.final(&q, &blocks, n > size, w)
 	}
-	p.blocks = blocks
-	if len(blocks) > size {
-		if q.First > 0 {
-			p.blocks, p.hasNext = blocks[:size], true
-		} else {
-			p.blocks, p.hasPrevious = blocks[len(blocks)-size:], true
-		}
+	switch {
+	case n <= size:
+		p.blocks = blocks
+	case q.first > 0:
+		p.blocks, p.hasNext = blocks.Slice(0, size), true
+	default:
+		p.blocks, p.hasPrevious = blocks.Slice(n-size, n), true
 	}
 	return p, nil
 }
@@ -189,26 +190,25 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// blocksQuery checks the arguments of the field blocks and returns the query for the page. Its First or Last is at most
+// pageQueryOf checks the arguments of the field blocks and returns the query for the page. Its first or last is at most
 // pageSize.
-func blocksQuery(args plan.Args) (BlocksQuery, error) {
-	var q BlocksQuery
+func pageQueryOf(args plan.Args) (pageQuery, error) {
+	var q pageQuery
 	if n, ok := args[argWorkchain].(int); ok {
-		workchain := int32(n)
-		q.Workchain = &workchain
+		q.in.ByWorkchain, q.in.Workchain = true, int32(n)
 	}
 	if text, ok := args[argShard].(string); ok {
 		shard, err := parseShard(text)
 		if err != nil {
 			return q, err
 		}
-		q.Shard = &shard
+		q.in.ByShard, q.in.Shard = true, shard
 	}
 	first, isFirst := args[argFirst].(int)
 	last, isLast := args[argLast].(int)
 	after, isAfter := args[argAfter].(string)
 	before, isBefore := args[argBefore].(string)
-	q.After, q.Before = plainCursor(after), plainCursor(before)
+	q.after, q.before = plainCursor(after), plainCursor(before)
 	switch {
 	case isFirst && isLast:
 		return q, badInput(`"first" and "last" shouldn't be used simultaneously`)
@@ -221,13 +221,13 @@ func blocksQuery(args plan.Args) (BlocksQuery, error) {
 	case isLast && last < 1:
 		return q, badInput(`"last" should not be less than 1`)
 	case isFirst:
-		q.First = min(first, pageSize)
+		q.first = min(first, pageSize)
 	case isLast:
-		q.Last = min(last, pageSize)
+		q.last = min(last, pageSize)
 	case isAfter:
-		q.First = pageSize
+		q.first = pageSize
 	default:
-		q.Last = pageSize
+		q.last = pageSize
 	}
 	return q, nil
 }
@@ -246,8 +246,8 @@ func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard)
 
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	c, _ := src.(*call)
-	workchain := int32(masterchain)
-	blocks, _, err := r.read(ctx, c, BlocksQuery{Workchain: &workchain, Last: paceBlocks})
+	q := pageQuery{in: blocklog.Filter{ByWorkchain: true, Workchain: masterchain}, last: paceBlocks}
+	blocks, _, err := r.read(ctx, c, q)
 	if err != nil {
 		return nil, err
 	}
@@ -255,10 +255,11 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 	if c != nil && len(i.endpoints) == 0 {
 		i.endpoints = []string{c.host + c.path}
 	}
-	if len(blocks) == 0 {
+	n := blocks.Len()
+	if n == 0 {
 		return i, nil
 	}
-	i.lastBlock = blocks[len(blocks)-1].Time
+	i.lastBlock = blocks.At(n - 1).Time
 	// If the newest block came late, its arrival counts instead of its time. During a failure or a stall of Follow, the
 	// data cannot be fresher than at its beginning, even if the Backend has newer blocks.
 	fresh := i.lastBlock
@@ -269,8 +270,8 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 		fresh = *down
 	}
 	usual := time.Duration(0)
-	if len(blocks) > 1 {
-		usual = i.lastBlock.Sub(blocks[0].Time) / time.Duration(len(blocks)-1)
+	if n > 1 {
+		usual = i.lastBlock.Sub(blocks.At(0).Time) / time.Duration(n-1)
 	}
 	i.latency = max(0, i.now.Sub(fresh)-usual)
 	return i, nil

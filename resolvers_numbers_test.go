@@ -73,24 +73,6 @@ func BenchmarkAppendBalance(b *testing.B) {
 	})
 }
 
-// BenchmarkPage compares a page that is a subslice of the window with a copied page.
-func BenchmarkPage(b *testing.B) {
-	window := make([]Block, 1000)
-	q := BlocksQuery{Last: pageSize + 1}
-	b.Run("in the window", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			pageOf(window, q)
-		}
-	})
-	b.Run("copied", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			PageOf(window, q)
-		}
-	})
-}
-
 // BenchmarkGate measures the time for entering and leaving a gate, which each request does.
 func BenchmarkGate(b *testing.B) {
 	a := xsync.NewGate(10)

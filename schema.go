@@ -161,18 +161,18 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a 
 		{Name: "startCursor", Type: "String", Desc: "The cursor of the first edge; empty for an empty page.",
 			Append: func(dst []byte, src any) []byte {
 				p := src.(*page)
-				if len(p.blocks) == 0 {
+				if p.blocks.Len() == 0 {
 					return append(dst, `""`...)
 				}
-				return appendCursor(dst, &p.blocks[0])
+				return appendCursor(dst, p.blocks.At(0))
 			}},
 		{Name: "endCursor", Type: "String", Desc: "The cursor of the last edge; empty for an empty page.",
 			Append: func(dst []byte, src any) []byte {
 				p := src.(*page)
-				if len(p.blocks) == 0 {
+				if p.blocks.Len() == 0 {
 					return append(dst, `""`...)
 				}
-				return appendCursor(dst, &p.blocks[len(p.blocks)-1])
+				return appendCursor(dst, p.blocks.At(p.blocks.Len()-1))
 			}},
 		{Name: "hasNextPage", Type: "Boolean!",
 			Desc: "Whether more blocks follow; speaks only for pages asked for with first.",
@@ -243,9 +243,9 @@ func blocksCost(args plan.Args) plan.Cost {
 	if args == nil {
 		return plan.Cost{Calls: 1, Blocks: pageSize}
 	}
-	q, err := blocksQuery(args)
+	q, err := pageQueryOf(args)
 	if err != nil {
 		return plan.Cost{} // the field fails without a Backend call
 	}
-	return plan.Cost{Calls: 1, Blocks: max(q.First, q.Last)}
+	return plan.Cost{Calls: 1, Blocks: max(q.first, q.last)}
 }

@@ -31,7 +31,7 @@ func serveChain(t *testing.T, opts chaingql.Options) (*chaingql.Handler, *memcha
 	return h, chain, serve(t, mounted(h))
 }
 
-func commit(t *testing.T, chain *memchain.Chain, blocks ...chaingql.Block) {
+func commit(t testing.TB, chain *memchain.Chain, blocks ...chaingql.Block) {
 	t.Helper()
 	if err := chain.Append(blocks...); err != nil {
 		t.Fatal(err)

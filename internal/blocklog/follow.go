@@ -189,13 +189,13 @@ func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	if at != nil {
 		l.heads.set(*at, cursor)
 	}
-	v := *l.view.Load()
+	v := l.view.Load().extend()
 	before := v.newest
 	if before.cursor == "" {
 		l.first = cursor
 	}
 	v.arrived, v.fresh = time.Now(), true
-	v.push(b, stamp{cursor, v.arrived}, l.opts.Window)
+	v.push(b, stamp{cursor, v.arrived}, l.opts.Window, l.src.Place)
 	l.publish(&v)
 	l.mu.Unlock()
 	l.deliverNewest(b, before, &v)

@@ -1,6 +1,7 @@
 package blocklog
 
 import (
+	"slices"
 	"sort"
 	"time"
 )
@@ -42,6 +43,9 @@ type Window[B any] struct {
 	// Gaps increases when a gap is found, whether or not it is repaired, and when the source loses its history. If two
 	// Windows have equal Gaps, they contain the same blocks in the range that both of them cover.
 	Gaps uint64
+
+	index index
+	first uint64 // number of the first block
 }
 
 // A view is the internal form of a Window. It does not change after it has been stored in Log.view. Later views may
@@ -49,6 +53,7 @@ type Window[B any] struct {
 type view[B any] struct {
 	blocks  []B // the last opts.Window blocks; the first has the number base.next
 	stamps  []stamp
+	index   index
 	base    mark      // beginning of the window
 	newest  mark      // end of the window
 	arrived time.Time // arrival of the newest block; zero before the first one and after the source lost its history
@@ -71,6 +76,8 @@ func (l *Log[B]) Window() Window[B] {
 		Reached: l.highestShown(v),
 		Arrived: v.arrived,
 		Gaps:    uint64(l.gaps.Load()),
+		index:   v.index,
+		first:   v.base.next,
 	}
 	w.Live = w.Live && w.Reached == v.newest.cursor
 	return w
@@ -111,13 +118,27 @@ func (l *Log[B]) raiseReached(cursor string) {
 // emptyView returns an empty window at a mark.
 func emptyView[B any](at mark) view[B] { return view[B]{base: at, newest: at} }
 
-// push appends a block. If there are more than limit blocks then, it removes the oldest one.
-func (v *view[B]) push(b B, s stamp, limit int) {
+// extend returns a copy of v to which blocks can be pushed without changing v.
+func (v *view[B]) extend() view[B] {
+	n := *v
+	n.index = slices.Clone(v.index)
+	return n
+}
+
+// push appends a block. If there are more than limit blocks then, it removes the oldest one. v must not be stored yet.
+// If place is nil, the blocks are not indexed.
+func (v *view[B]) push(b B, s stamp, limit int, place func(B) Place) {
 	v.blocks = append(withRoom(v.blocks), b)
 	v.stamps = append(withRoom(v.stamps), s)
+	if place != nil {
+		v.index.add(v.newest.next, place(b))
+	}
 	v.newest = mark{v.newest.next + 1, s.cursor}
 	if len(v.blocks) > limit {
 		v.base = mark{v.base.next + 1, v.stamps[0].cursor}
+		if place != nil {
+			v.index.removeOldest(place(v.blocks[0]))
+		}
 		v.blocks, v.stamps = v.blocks[1:], v.stamps[1:]
 	}
 }
@@ -162,16 +183,16 @@ func (v *view[B]) beforeOr(cursor, otherwise string) string {
 
 // merge returns a copy of the window in which late blocks are inserted in their places. All its blocks have new
 // numbers, which continue from the end of the old window.
-func (v *view[B]) merge(late []entry[B], limit int) view[B] {
+func (v *view[B]) merge(late []entry[B], limit int, place func(B) Place) view[B] {
 	n := emptyView[B](mark{v.newest.next, v.base.cursor})
 	n.arrived = v.arrived
 	for i, b := range v.blocks {
 		for ; len(late) > 0 && late[0].cursor < v.stamps[i].cursor; late = late[1:] {
 			if late[0].cursor > v.base.cursor {
-				n.push(late[0].block, stamp{cursor: late[0].cursor}, limit)
+				n.push(late[0].block, stamp{cursor: late[0].cursor}, limit, place)
 			}
 		}
-		n.push(b, v.stamps[i], limit)
+		n.push(b, v.stamps[i], limit, place)
 	}
 	return n
 }
