@@ -90,7 +90,7 @@ func (s *transcript) do(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch {
 	case line == "":
-	case word == "GET", word == "POST", word == "WS":
+	case word == "GET", word == "POST", word == "QUERY", word == "OPTIONS", word == "WS":
 		method := word
 		if word == "WS" {
 			method = "GET"
@@ -125,7 +125,7 @@ func (s *transcript) listen() {
 	if r := s.request; r != nil && s.sendFrame != nil {
 		s.request = nil
 		s.dial(r)
-	} else if r != nil && r.Method == "GET" {
+	} else if r != nil && (r.Method == "GET" || r.Method == "OPTIONS") {
 		s.send()
 	}
 	synctest.Wait()
@@ -145,7 +145,7 @@ func (s *transcript) listen() {
 }
 
 // shown lists the response headers that transcripts show.
-var shown = []string{"Retry-After", "WWW-Authenticate", "Cache-Control"}
+var shown = []string{"Retry-After", "WWW-Authenticate", "Cache-Control", "Allow", "Accept-Query"}
 
 func (s *transcript) send() {
 	s.t.Helper()
@@ -159,7 +159,7 @@ func (s *transcript) send() {
 	}
 	s.received = append(s.received, strconv.Itoa(res.StatusCode)+" "+http.StatusText(res.StatusCode))
 	for _, name := range shown {
-		cacheable := r.Method == "GET" && r.Header.Get("Accept") == ""
+		cacheable := r.Method != "POST" && r.Header.Get("Accept") == ""
 		if value := res.Header.Get(name); value != "" && (name == "Retry-After" || cacheable) {
 			s.received = append(s.received, name+": "+value)
 		}

@@ -157,7 +157,9 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpErr
 	case statusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)
 	case statusMethod:
-		w.Header().Set("Allow", gqlhttp.AllowedMethods)
+		gqlhttp.SetAllowed(w.Header())
+	case statusContentType:
+		w.Header().Set("Accept-Query", gqlhttp.JSON)
 	}
 	h.write(w, r, h.statusCode(no.status, gqlhttp.JSON), gqlhttp.JSON, appendErrors(nil, plan.Errors{no.Error}))
 }

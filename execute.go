@@ -107,7 +107,7 @@ func (h *Handler) prepareHTTP(
 	var asked *request
 	var refused *httpError
 	switch {
-	case r.Method != http.MethodPost:
+	case !gqlhttp.HasBody(r):
 		asked, refused = decodeURL(r.URL.RawQuery, depth)
 	case h.trusted == nil && x.scan.read(x.body, depth):
 		if h.plans.Find(&x.bound, x.scan.query, x.scan.operation, x.scan.given) {

@@ -155,13 +155,13 @@ func (h *Handler) Schema() graphql.Schema { return h.schema.GraphQL() }
 // SDL returns the schema in GraphQL's schema definition language.
 func (h *Handler) SDL() string { return h.schema.SDL() }
 
-// ServeHTTP serves queries by GET and POST, WebSockets and event streams. It never redirects. Every response, including
-// an error, is JSON, or an event stream with JSON data.
+// ServeHTTP serves queries by GET, POST and QUERY, WebSockets and event streams. It never redirects. Every response,
+// including an error, is JSON, or an event stream with JSON data.
 //
-// Responses to GET have cache headers. A page of blocks that is known to be complete may be cached forever. Other
-// responses may be cached for the usual interval between blocks. Shared caches may store responses only if the project
-// is known to have no secret. If the client already has the current response, ServeHTTP sends status 304 and does not
-// call the Backend.
+// Responses to GET and QUERY have cache headers. A page of blocks that is known to be complete may be cached forever.
+// Other responses may be cached for the usual interval between blocks. Shared caches may store responses only if the
+// project is known to have no secret. If the client already has the current response, ServeHTTP sends status 304 and
+// does not call the Backend.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recover(w, r)
 	gqlhttp.SetVary(w.Header())
@@ -172,9 +172,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		gqlhttp.SetOptions(w.Header(), r.Header)
 		w.WriteHeader(h.statusCode(statusOptions, ""))
 		return
-	case http.MethodGet, http.MethodHead, http.MethodPost:
+	case http.MethodGet, http.MethodHead, http.MethodPost, gqlhttp.MethodQuery:
 	default:
-		h.writeError(w, r, newHTTPError(statusMethod, codeMethod, "Only GET and POST are served."))
+		h.writeError(w, r, newHTTPError(statusMethod, codeMethod, "Only GET, POST and QUERY are served."))
 		return
 	}
 	if gqlhttp.IsUpgrade(r) {

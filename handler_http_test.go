@@ -40,7 +40,7 @@ func TestHTTPResponsesHaveTheExpectedStatusAndBody(t *testing.T) {
 	const unknownField = `{"errors":[{"message":"Cannot query field \"foo\" on type \"BlockchainQuery\".",` +
 		`"locations":[{"line":1,"column":13}],` +
 		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
-	onlyGetAndPost := refusalBody("Only GET and POST are served.", "METHOD_NOT_ALLOWED")
+	onlyGetAndPost := refusalBody("Only GET, POST and QUERY are served.", "METHOD_NOT_ALLOWED")
 	big := `{"query":"{info{version}}","extensions":{"x":"` + strings.Repeat("x", 1000) + `"}}`
 	own := []string{"Accept", "application/graphql-response+json"}
 	as := func(contentType string, more ...string) []string {
@@ -181,7 +181,7 @@ func TestHTTPResponsesHaveTheExpectedStatusAndBody(t *testing.T) {
 			if w.Code != 200 && strings.Contains(w.Body.String(), `"data"`) {
 				t.Errorf("the response has data, although no operation ran: %s", w.Body)
 			}
-			if allow := w.Header().Get("Allow"); (w.Code == 405) != (allow == "GET, HEAD, OPTIONS, POST") {
+			if allow := w.Header().Get("Allow"); (w.Code == 405) != (allow == "GET, HEAD, OPTIONS, POST, QUERY") {
 				t.Errorf("a response with status %d has the header Allow %q", w.Code, allow)
 			}
 		})

@@ -114,7 +114,7 @@ func TestPreflightAllowsHeadersThatClientsSend(t *testing.T) {
 				"Access-Control-Request-Headers", c.headers)
 			equal(t, "status", w.Code, 204)
 			equal(t, "origin", w.Header().Get("Access-Control-Allow-Origin"), page)
-			equal(t, "methods", w.Header().Get("Access-Control-Allow-Methods"), "GET, HEAD, OPTIONS, POST")
+			equal(t, "methods", w.Header().Get("Access-Control-Allow-Methods"), "GET, HEAD, OPTIONS, POST, QUERY")
 			equal(t, "headers", w.Header().Get("Access-Control-Allow-Headers"), c.allowed)
 			equal(t, "Vary", strings.Join(w.Header().Values("Vary"), "; "),
 				"Authorization, Accept, Origin, Access-Control-Request-Headers")

@@ -22,6 +22,9 @@ var allTransports = map[string]func(t *testing.T, n *network, document string, v
 	"POST": func(t *testing.T, n *network, document string, variables any) string {
 		return n.ask(t, "POST", document, variables, "application/json")
 	},
+	"QUERY": func(t *testing.T, n *network, document string, variables any) string {
+		return n.ask(t, "QUERY", document, variables, "application/json")
+	},
 	"events": func(t *testing.T, n *network, document string, variables any) string {
 		response := n.ask(t, "POST", document, variables, "text/event-stream")
 		for line := range strings.Lines(response) {

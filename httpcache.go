@@ -71,7 +71,7 @@ func (r *resolvers) final(q *pageQuery, blocks *blocklog.List[Block], more bool,
 	return end != "" && settled(w, end) && r.recent.Complete(w, workchain, string(begin), string(end))
 }
 
-// A freshness contains the cache headers that a response to GET may have.
+// A freshness contains the cache headers that a response to GET or QUERY may have.
 type freshness struct {
 	public bool // shared caches may store the response
 	// lasting is the entity tag of the response if the response is final. passing is its entity tag if the response is
@@ -200,7 +200,7 @@ func (f *freshness) keep(header http.Header, final, stored bool) {
 	header.Set("Cache-Control", scope+how)
 }
 
-// notModified responds to a GET with status 304.
+// notModified responds to a GET or QUERY with status 304.
 func (h *Handler) notModified(w http.ResponseWriter, f freshness, final bool) {
 	f.keep(w.Header(), final, false)
 	w.WriteHeader(h.statusCode(statusNotModified, ""))

@@ -27,9 +27,10 @@ type request struct {
 	trace Trace  // from the extensions of the request
 }
 
-// receive reads the body of a POST into x, and then takes the slot work. It takes no slot if it returns an error.
+// receive reads the body of a POST or QUERY into x, and then takes the slot work. It takes no slot if it returns an
+// error.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestState, work *slot) *httpError {
-	if r.Method == http.MethodPost {
+	if gqlhttp.HasBody(r) {
 		if refused := h.readBody(w, r, x); refused != nil {
 			gqlhttp.CloseUnread(w, r)
 			return refused
@@ -87,12 +88,12 @@ func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err
 }
 
 // boundBody sets the deadline for reading the body. It also ends the connection after a request that has a body and
-// another method than POST, because such a body is not read.
+// another method than POST or QUERY, because such a body is not read.
 func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
 	}
-	if r.Method != http.MethodPost {
+	if !gqlhttp.HasBody(r) {
 		gqlhttp.CloseUnread(w, r)
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // AllowedMethods is the value of the headers Allow and Access-Control-Allow-Methods.
-const AllowedMethods = "GET, HEAD, OPTIONS, POST"
+const AllowedMethods = "GET, HEAD, OPTIONS, POST, QUERY"
 
 // Origins lists the web origins whose pages may call the API, or "*" for all origins. Pages from the server's own host
 // may always call the API.
@@ -52,10 +52,16 @@ func (o Origins) SetHeader(h http.Header, r *http.Request) {
 	}
 }
 
+// SetAllowed sets the headers that say which methods are allowed, and that the body of a QUERY is JSON.
+func SetAllowed(h http.Header) {
+	h.Set("Allow", AllowedMethods)
+	h.Set("Accept-Query", JSON)
+}
+
 // SetOptions sets the header h of the response to an OPTIONS request, which may be a CORS preflight request. Call
 // SetHeader and SetVary first.
 func SetOptions(h, request http.Header) {
-	h.Set("Allow", AllowedMethods)
+	SetAllowed(h)
 	if h.Get("Access-Control-Allow-Origin") != "" && request.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", AllowedMethods)
 		h.Set("Vary", h.Get("Vary")+", Access-Control-Request-Headers") // SetVary has left only one line

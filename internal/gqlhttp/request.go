@@ -43,6 +43,13 @@ func ReadBody(dst []byte, r io.Reader, limit int, grow func(bytes int) bool) ([]
 	}
 }
 
+// MethodQuery is the method of RFC 10008. A QUERY has a body like a POST, but is safe like a GET, and caches may store
+// its response.
+const MethodQuery = "QUERY"
+
+// HasBody reports whether the body of r contains the GraphQL request.
+func HasBody(r *http.Request) bool { return r.Method == http.MethodPost || r.Method == MethodQuery }
+
 // IsJSON reports whether the header declares that the body is JSON in UTF-8, and whether it declares that the body is
 // not compressed.
 func IsJSON(header http.Header) (json, plain bool) {

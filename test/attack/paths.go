@@ -9,7 +9,7 @@ import (
 func paths() []attack {
 	var all []attack
 	for _, m := range []string{
-		"PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PROPFIND", "LINK", "PURGE", "SEARCH", "QUERY", "get", "Post", "GETT", "X",
+		"PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PROPFIND", "LINK", "PURGE", "SEARCH", "Query", "get", "Post", "GETT", "X",
 		strings.Repeat("A", 1000), "PRI", "HEA", "POSTGET",
 	} {
 		want := "405 METHOD_NOT_ALLOWED"
