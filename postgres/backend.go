@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -29,12 +28,13 @@ type Backend struct {
 	pool      *pgxpool.Pool
 	opts      Options // with defaults applied
 	tables    tables
-	chain     string // the chain's identifier, which Open reads from chaingql_state
+	chain     atomic.Pointer[chain]
 	listen    subscription
 	writerSem chan struct{} // semaphore of size 1 for transactions that append or prune
 	answered  atomic.Uint64 // number of successful reads
 	stored    struct {      // what the Writers of this Backend have stored
 		sync.Mutex
+		chain   string          // identifier of the chain of newest
 		newest  chaingql.Cursor // newest cursor that was stored
 		blocks  int             // number of blocks that were appended
 		analyze int             // value of blocks at which the planner's statistics are refreshed next
@@ -46,6 +46,10 @@ type Backend struct {
 var (
 	_ chaingql.Backend        = (*Backend)(nil)
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
+	_ chaingql.Epocher        = (*Backend)(nil)
+	_ chaingql.HashIndex      = (*Backend)(nil)
+	_ chaingql.SeqNoIndex     = (*Backend)(nil)
+	_ chaingql.TimeIndex      = (*Backend)(nil)
 )
 
 // tables holds the quoted names of the tables.
@@ -146,13 +150,11 @@ func (b *Backend) prepare(ctx context.Context) error {
 			return failed(fmt.Sprintf("read the tables in schema %q", b.opts.Schema), err)
 		}
 	}
-	err = b.pool.QueryRow(ctx, "SELECT chain::text FROM "+b.tables.state).Scan(&b.chain)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = errNoState
-	}
+	c, err := b.readChain(ctx)
 	if err != nil {
 		return failed(fmt.Sprintf("read the tables in schema %q", b.opts.Schema), err)
 	}
+	b.chain.Store(c)
 	if b.opts.Poll > 0 {
 		return nil
 	}

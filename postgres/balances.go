@@ -33,13 +33,14 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 	for i := range addrs {
 		workchains[i], ids[i] = addrs[i].Workchain, addrs[i].ID[:]
 	}
+	c := b.chain.Load()
 	numerics := make([]pgtype.Numeric, 0, len(addrs))
 	err := b.read(ctx, what, func(ctx context.Context) error {
 		numerics = numerics[:0]
 		rows, err := b.pool.Query(ctx, "SELECT (SELECT true FROM "+b.tables.state+" WHERE chain = $3), a.balance"+
 			" FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN "+
 			b.tables.accounts+" a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place",
-			workchains, ids, b.chain)
+			workchains, ids, c.id)
 		if err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 		return rows.Err()
 	})
 	if err != nil {
-		return nil, err
+		return nil, b.noticed(ctx, c, err)
 	}
 	found := make([]*big.Int, len(numerics))
 	for i, n := range numerics {

@@ -21,16 +21,16 @@ const columns = "cursor, workchain, shard, seq_no, hash, gen_time"
 // beginning of the remaining blocks, and Blocks returns [chaingql.ErrCursorTooOld] if
 // q.After is less than the cursor of the newest pruned block.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-	page, pruned, err := b.page(ctx, q)
+	page, pruned, err := b.page(ctx, b.chain.Load(), q)
 	if err == nil && q.After != "" && q.After < pruned {
 		return nil, chaingql.ErrCursorTooOld
 	}
 	return page, err
 }
 
-// page reads a page and, in the same snapshot, the cursor of the newest pruned block.
+// page reads a page of chain c and, in the same snapshot, the cursor of the newest pruned block.
 func (b *Backend) page(
-	ctx context.Context, q chaingql.BlocksQuery,
+	ctx context.Context, c *chain, q chaingql.BlocksQuery,
 ) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, "", chaingql.ErrBadCursor
@@ -39,13 +39,13 @@ func (b *Backend) page(
 	if n <= 0 {
 		return nil, "", nil
 	}
-	sql, args := b.pageSQL(q, n)
+	sql, args := b.pageSQL(c, q, n)
 	err = b.read(ctx, "read blocks", func(ctx context.Context) error {
 		page, pruned, err = b.rows(ctx, sql, args)
 		return err
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, "", b.noticed(ctx, c, err)
 	}
 	// SQL does not guarantee an order after the join. In practice the rows arrive in ascending or descending
 	// order, so the sort takes linear time.
@@ -56,8 +56,8 @@ func (b *Backend) page(
 	return page[:min(n, len(page))], pruned, nil
 }
 
-// rows runs the statement of a page. If the result has no rows, the Backend's chain was
-// dropped, and rows returns errReplaced.
+// rows runs the statement of a page. If the result has no rows, the chain was dropped, and
+// rows returns errReplaced.
 func (b *Backend) rows(
 	ctx context.Context, sql string, args []any,
 ) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
@@ -127,7 +127,7 @@ func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, som
 //     PostgreSQL expects few rows and would sort them all.
 //   - The range begins after the pruned blocks. The scan would otherwise step over their index
 //     entries until they are vacuumed.
-func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
+func (b *Backend) pageSQL(c *chain, q chaingql.BlocksQuery, n int) (string, []any) {
 	cursor, above, below := "cursor", ">", "<"
 	if q.Shard != nil {
 		cursor = `cursor COLLATE "POSIX"`
@@ -163,8 +163,15 @@ func (b *Backend) pageSQL(q chaingql.BlocksQuery, n int) (string, []any) {
 		blocks = "SELECT of.* FROM (" + workchains(b.tables.blocks) + ") w CROSS JOIN LATERAL (" +
 			page(where+" AND workchain = w.id") + ") of" + end
 	}
-	return "SELECT s.pruned, b.* FROM (SELECT pruned FROM " + b.tables.state + " WHERE chain = '" + b.chain +
-		"' LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true", args
+	return b.snapshotSQL(c, blocks), args
+}
+
+// snapshotSQL returns a statement that runs the query blocks on chain c. Each row begins with the cursor of the newest
+// pruned block, as s.pruned, to which the query may refer. If the query yields nothing, the statement returns one row
+// without a block. If the tables contain another chain, it returns no row.
+func (b *Backend) snapshotSQL(c *chain, blocks string) string {
+	return "SELECT s.pruned, b.* FROM (SELECT pruned FROM " + b.tables.state + " WHERE chain = '" + c.id +
+		"' LIMIT 1) s LEFT JOIN LATERAL (" + blocks + ") b ON true"
 }
 
 // workchains returns a query for the ids of all workchains. The query finds each id with

@@ -23,7 +23,13 @@ func Migrating(script string) (restore func()) {
 
 // PageSQL returns the statement that reads a page, and its arguments.
 func (b *Backend) PageSQL(q chaingql.BlocksQuery) (string, []any) {
-	return b.pageSQL(q, max(q.First, q.Last))
+	return b.pageSQL(b.chain.Load(), q, max(q.First, q.Last))
+}
+
+// LookupSQL returns the statements that find a block by its hash, by its number and by its time.
+func (b *Backend) LookupSQL() (hash, seqNo, time string) {
+	c := b.chain.Load()
+	return b.lookupSQL(c, byHash), b.lookupSQL(c, bySeqNo), b.lookupSQL(c, byTime)
 }
 
 // PlanSQL is the statement that runs before the statement of a page and restricts its plan.

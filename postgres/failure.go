@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 
+	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -95,6 +97,6 @@ var (
 var (
 	errClosed   = errors.New("postgres: the Backend was closed")
 	errNoState  = errors.New("table chaingql_state has lost its row")
-	errReplaced = errors.New("the chain was dropped and created again since Open, or table chaingql_state has lost " +
-		"its row: restart every process that serves or writes it")
+	errReplaced = fmt.Errorf("the chain was dropped and created again, so Writers must be opened again: %w",
+		chaingql.ErrChainReplaced)
 )

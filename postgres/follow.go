@@ -15,15 +15,18 @@ import (
 // All Follow calls of a process that read from the same database share one connection for
 // LISTEN. If that connection is lost, they end with an error.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	c := b.chain.Load()
 	return func(yield func(chaingql.Block, error) bool) {
-		if err := b.follow(ctx, after, yield); err != nil {
+		if err := b.follow(ctx, c, after, yield); err != nil {
 			yield(chaingql.Block{}, err)
 		}
 	}
 }
 
 // follow runs until it fails or yield returns false. In the second case it returns nil.
-func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
+func (b *Backend) follow(
+	ctx context.Context, c *chain, after chaingql.Cursor, yield func(chaingql.Block, error) bool,
+) error {
 	if err := checkCursor(after); err != nil {
 		return err
 	}
@@ -53,7 +56,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	look := time.NewTimer(every)
 	defer look.Stop()
 	for {
-		page, pruned, err := b.page(ctx, chaingql.BlocksQuery{After: after, First: chaingql.MaxPage})
+		page, pruned, err := b.page(ctx, c, chaingql.BlocksQuery{After: after, First: chaingql.MaxPage})
 		if err != nil {
 			return b.cause(err)
 		}

@@ -155,42 +155,89 @@ func TestCursorsBeforeDeletedBlocksAreTooOld(t *testing.T) {
 	}
 }
 
-// The chain is replaced in two ways: its schema is dropped and created again, or the row of chaingql_state is
-// deleted while triggers are disabled.
-func TestEveryCallFailsIfChainIsReplaced(t *testing.T) {
+func TestEveryCallFailsIfTheChainHasLostItsState(t *testing.T) {
 	s := sharedServer(t)
-	for _, lost := range []bool{false, true} {
-		opts := &postgres.Options{Schema: newSchema()}
-		b := open(t, s.dsn("postgres"), opts)
-		w := writer(t, b)
-		balances := map[chaingql.Address]*big.Int{{}: big.NewInt(1)}
-		if err := w.Commit(t.Context(), at("01", "02"), balances); err != nil {
-			t.Fatal(err)
-		}
-		r := read(t, b, "")
-		r.expect(t, at("01", "02")...)
-		if lost {
-			s.admin(t, "SET session_replication_role = replica", "DELETE FROM "+quote(opts.Schema)+".chaingql_state")
-			_, err := postgres.Open(t.Context(), s.dsn("postgres"), opts)
-			expectError(t, err, "chaingql_state has lost its row")
-		} else {
-			s.admin(t, "DROP SCHEMA "+quote(opts.Schema)+" CASCADE")
-			again := writer(t, open(t, s.dsn("postgres"), opts))
-			if err := again.Commit(t.Context(), at("03"), balances); err != nil {
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres"), opts)
+	if err := writer(t, b).Append(t.Context(), at("01", "02")...); err != nil {
+		t.Fatal(err)
+	}
+	r := read(t, b, "")
+	r.expect(t, at("01", "02")...)
+	s.admin(t, "SET session_replication_role = replica", "DELETE FROM "+quote(opts.Schema)+".chaingql_state")
+	const want = "chaingql_state has lost its row"
+	_, err := postgres.Open(t.Context(), s.dsn("postgres"), opts)
+	expectError(t, err, want)
+	expectError(t, r.end(t), want)
+	_, err = b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
+	if expectError(t, err, want); errors.Is(err, chaingql.ErrChainReplaced) {
+		t.Error("Blocks reported a new chain although there is none")
+	}
+}
+
+// The schema is dropped and created again. The first call of each kind that notices it fails, and the next one returns
+// the new chain. A Writer of the old chain never writes to the new one.
+func TestBackendContinuesWithTheChainThatReplacedItsOwn(t *testing.T) {
+	s := sharedServer(t)
+	balances := map[chaingql.Address]*big.Int{{}: big.NewInt(1)}
+	for name, call := range map[string]func(b *postgres.Backend) error{
+		"Blocks": func(b *postgres.Backend) error {
+			_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
+			return err
+		},
+		"Follow": func(b *postgres.Backend) error { return read(t, b, "02").end(t) },
+		"Balance": func(b *postgres.Backend) error {
+			_, err := b.Balance(t.Context(), chaingql.Address{})
+			return err
+		},
+		"BlockByHash": func(b *postgres.Backend) error {
+			_, err := b.BlockByHash(t.Context(), at("03")[0].Hash)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := &postgres.Options{Schema: newSchema()}
+			b := open(t, s.dsn("postgres"), opts)
+			w := writer(t, b)
+			if err := w.Commit(t.Context(), at("01", "02"), balances); err != nil {
 				t.Fatal(err)
 			}
-		}
-		const want = "was dropped and created again"
-		expectError(t, r.end(t), want)
-		expectError(t, read(t, b, "02").end(t), want)
-		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1})
-		expectError(t, err, want)
-		_, err = b.Balance(t.Context(), chaingql.Address{})
-		expectError(t, err, want)
-		_, err = b.Balances(t.Context(), make([]chaingql.Address, 1))
-		expectError(t, err, want)
-		expectError(t, w.Append(t.Context(), at("04")...), want)
-		expectError(t, w.SetBalances(t.Context(), balances), want)
-		expectError(t, w.Prune(t.Context(), "03"), want)
+			r, epoch := read(t, b, ""), b.Epoch()
+			r.expect(t, at("01", "02")...)
+			s.admin(t, "DROP SCHEMA "+quote(opts.Schema)+" CASCADE")
+			again := open(t, s.dsn("postgres"), opts)
+			if err := writer(t, again).Commit(t.Context(), at("03"), balances); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Epoch(); got != epoch {
+				t.Errorf("Epoch returned %q before a call noticed the new chain, want %q", got, epoch)
+			}
+			if err := call(b); !errors.Is(err, chaingql.ErrChainReplaced) {
+				t.Errorf("the first call returned error %v, want ErrChainReplaced", err)
+			}
+			if got := b.Epoch(); got == epoch || got != again.Epoch() {
+				t.Errorf("Epoch returned %q, want %q, the one of a Backend that was opened later", got, again.Epoch())
+			}
+			if err := r.end(t); !errors.Is(err, chaingql.ErrChainReplaced) {
+				t.Errorf("the Follow of the old chain ended with %v, want ErrChainReplaced", err)
+			}
+			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
+			if err != nil || !slices.Equal(cursorsOf(page), []chaingql.Cursor{"03"}) {
+				t.Errorf("the new chain has blocks %v and error %v, want 03", cursorsOf(page), err)
+			}
+			read(t, b, "").expect(t, at("03")...)
+			for what, err := range map[string]error{
+				"Append":      w.Append(t.Context(), at("04")...),
+				"SetBalances": w.SetBalances(t.Context(), balances),
+				"Prune":       w.Prune(t.Context(), "03"),
+			} {
+				if !errors.Is(err, chaingql.ErrChainReplaced) {
+					t.Errorf("%s of the old chain's Writer returned error %v, want ErrChainReplaced", what, err)
+				}
+			}
+			if err := writer(t, b).Append(t.Context(), at("04")...); err != nil {
+				t.Errorf("Append of a new Writer: %v", err)
+			}
+		})
 	}
 }

@@ -50,7 +50,7 @@ func TestMigrationKeepsStoredBlocks(t *testing.T) {
 	}
 	defer postgres.Migrating("ALTER TABLE blocks ADD COLUMN later integer NOT NULL DEFAULT 7;\nCREATE INDEX later ON blocks (later);")()
 	_, err := postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: opts.Schema, SkipMigrations: true})
-	expectError(t, err, "have version 2, but version 3 is needed")
+	expectError(t, err, "have version 3, but version 4 is needed")
 	var opening sync.WaitGroup
 	for range 4 {
 		opening.Go(func() {
@@ -67,7 +67,7 @@ func TestMigrationKeepsStoredBlocks(t *testing.T) {
 		})
 	}
 	opening.Wait()
-	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 3 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
+	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 4 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
 	if _, err := old.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
 		t.Errorf("Blocks of the Backend that was open during the migration: %v", err)
 	}
@@ -95,7 +95,7 @@ func TestVersionOneTablesAreMigrated(t *testing.T) {
 
 		b := open(t, s.dsn("postgres"), opts)
 		w := writer(t, b)
-		s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 2 FROM "+name+".chaingql_state); END $$")
+		s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 3 FROM "+name+".chaingql_state); END $$")
 		if nano, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || nano.Int64() != 7 {
 			t.Errorf("got balance %v and error %v, want 7", nano, err)
 		}

@@ -18,6 +18,9 @@ import (
 // each row, and those on the path in the index. A scan of a whole index would touch hundreds.
 const few = 60
 
+// fewForOne is the maximum number of buffers for the lookup of a single block.
+const fewForOne = 15
+
 // The test counts the buffers that each statement touches. No statement may read rows that are not in its page,
 // whether the blocks that it selects are frequent or rare, and regardless of the planner's statistics.
 func TestEveryPageUsesAnIndex(t *testing.T) {
@@ -65,6 +68,17 @@ func testPagePlans(t *testing.T, statistics string) {
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		if _, err := conn.Exec(t.Context(), "SET plan_cache_mode = "+mode); err != nil {
 			t.Fatal(err)
+		}
+		byHash, bySeqNo, byTime := b.LookupSQL()
+		newest := all[len(all)-1]
+		for sql, args := range map[string][]any{
+			byHash:  {fmt.Sprintf(`\x%x`, newest.Hash)},
+			bySeqNo: {newest.Workchain, int64(newest.Shard), int64(newest.SeqNo)},
+			byTime:  {newest.Time.Format(time.RFC3339Nano)},
+		} {
+			if plan := explain(t, conn, sql, args); buffers(plan) > fewForOne || strings.Contains(plan, "JIT:") {
+				t.Errorf("%s: the plan touches more than %d buffers or uses JIT:\n%s\n%s", mode, fewForOne, sql, plan)
+			}
 		}
 		for _, cursors := range []chaingql.BlocksQuery{{}, {After: mid}, {Before: mid}, {After: mid, Before: high}} {
 			for _, workchain := range []*int32{nil, &master, &base, &nowhere} {

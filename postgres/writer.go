@@ -27,14 +27,18 @@ var ErrConflict = errors.New("conflict with stored blocks")
 // methods are safe for concurrent use, and Writers of several processes may write to one
 // chain: a lock serializes their transactions, so that blocks become visible in cursor order.
 type Writer struct {
-	b    *Backend
-	temp bool // the role may create temporary tables
+	b     *Backend
+	chain string // identifier of the chain
+	temp  bool   // the role may create temporary tables
 }
 
 // Writer returns a Writer of the Backend's chain. It returns an error if the role has no
 // permission to write or the server is a read-only replica. The Writer uses the
-// Backend's connections, so it stops working when the Backend is closed.
+// Backend's connections, so it stops working when the Backend is closed. If the chain is
+// dropped and created again, all calls fail with an error that matches
+// [chaingql.ErrChainReplaced].
 func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
+	c := b.chain.Load()
 	var replica, may, temp bool
 	err := b.read(ctx, "open a writer", func(ctx context.Context) error {
 		return b.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), has_table_privilege($1, 'INSERT') AND
@@ -52,7 +56,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 			"INSERT and UPDATE on accounts; to prune, it also needs DELETE on blocks and UPDATE on chaingql_state",
 			b.opts.Schema)
 	}
-	return &Writer{b, temp}, nil
+	return &Writer{b, c.id, temp}, nil
 }
 
 // Append commits blocks in one transaction. Their cursors must ascend. A new block must
@@ -105,7 +109,7 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 		return w.commit(ctx, tx, blocks, accounts)
 	})
 	if err == nil && len(blocks) > 0 {
-		w.b.recordNewest(blocks[len(blocks)-1].Cursor)
+		w.b.recordNewest(w.chain, blocks[len(blocks)-1].Cursor)
 		w.analyze(ctx, len(blocks))
 	}
 	return err
@@ -185,10 +189,14 @@ func withDeadline(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// recordNewest records that c was stored and returns the newest cursor that this Backend has stored.
-func (b *Backend) recordNewest(c chaingql.Cursor) chaingql.Cursor {
-	b.stored.Lock()
-	defer b.stored.Unlock()
-	b.stored.newest = max(b.stored.newest, c)
-	return b.stored.newest
+// recordNewest records that c was stored in a chain, and returns the newest cursor that this Backend has stored there.
+func (b *Backend) recordNewest(chain string, c chaingql.Cursor) chaingql.Cursor {
+	s := &b.stored
+	s.Lock()
+	defer s.Unlock()
+	if s.chain != chain {
+		s.chain, s.newest = chain, ""
+	}
+	s.newest = max(s.newest, c)
+	return s.newest
 }

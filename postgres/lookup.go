@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// Conditions and orders of the lookups. Each matches one index.
+const (
+	byHash  = "hash = $1"
+	bySeqNo = "workchain = $1 AND shard = $2 AND seq_no = $3"
+	byTime  = "workchain = -1 AND gen_time >= $1 ORDER BY gen_time, cursor"
+)
+
+// BlockByHash returns the block with a hash, as [chaingql.HashIndex] specifies.
+func (b *Backend) BlockByHash(ctx context.Context, hash chaingql.Hash) (chaingql.Block, error) {
+	return b.find(ctx, "read a block by its hash", byHash, hash[:])
+}
+
+// BlockBySeqNo returns the block with a number, as [chaingql.SeqNoIndex] specifies.
+func (b *Backend) BlockBySeqNo(
+	ctx context.Context, workchain int32, shard uint64, seqNo uint32,
+) (chaingql.Block, error) {
+	return b.find(ctx, "read a block by its number", bySeqNo, workchain, int64(shard), int64(seqNo))
+}
+
+// MasterBlockByTime returns the first masterchain block from a time on, as [chaingql.TimeIndex] specifies.
+func (b *Backend) MasterBlockByTime(ctx context.Context, t time.Time) (chaingql.Block, error) {
+	return b.find(ctx, "read a block by its time", byTime, t)
+}
+
+// find reads the first block that matches a condition.
+func (b *Backend) find(ctx context.Context, what, condition string, args ...any) (found chaingql.Block, err error) {
+	c := b.chain.Load()
+	sql := b.lookupSQL(c, condition)
+	var blocks []chaingql.Block
+	err = b.read(ctx, what, func(ctx context.Context) error {
+		blocks, _, err = b.rows(ctx, sql, args)
+		return err
+	})
+	switch {
+	case err != nil:
+		return found, b.noticed(ctx, c, err)
+	case len(blocks) == 0:
+		return found, chaingql.ErrBlockNotFound
+	}
+	return blocks[0], nil
+}
+
+func (b *Backend) lookupSQL(c *chain, condition string) string {
+	return b.snapshotSQL(c, "SELECT "+columns+" FROM "+b.tables.blocks+" WHERE "+condition+" LIMIT 1")
+}
