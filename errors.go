@@ -2,11 +2,8 @@ package chaingql
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -101,9 +98,14 @@ func noRoom() *httpError {
 	return &httpError{status: statusUnavailable, Error: errNoRoom(), retry: 1}
 }
 
-// mask logs err under a new id and returns an error for the client that has only this id. Timeouts and cancellations
+// mask logs err and returns an error for the client that has only the id of the log line. Timeouts and cancellations
 // are not logged; the client receives the code TIMEOUT.
 func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
+	return plan.Mask(h.maskIn).Once(ctx, err)
+}
+
+// maskIn is like mask for one of the errors of a request, which the report logs together. It implements [plan.Mask].
+func (h *Handler) maskIn(ctx context.Context, err error, report *plan.Report) *plan.Error {
 	if own, ok := ctx.(*xsync.Timeout); ok && own.Expired() { // the timeout of a host's field
 		if own.FirstReport() { // no field nested in that field has reported the timeout
 			h.events.limit(own.Parent(), "BackendTimeout")
@@ -114,11 +116,12 @@ func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
 		// The client has left or its credentials have expired: this is not a failure.
 		return &plan.Error{Message: "The operation was cancelled.", Code: codeTimeout}
 	}
-	var raw [8]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	id := hex.EncodeToString(raw[:])
-	h.opts.Logger.ErrorContext(ctx, "chaingql: internal error", slog.String("id", id), slog.Any("error", err),
-		guard.Stack(err))
+	r, ok := (*report).(*failureReport)
+	if !ok {
+		r = &failureReport{log: &h.failures}
+		*report = r
+	}
+	id := r.line(ctx, err).id
 	return &plan.Error{Message: "Internal server error", Code: plan.CodeInternal, Details: map[string]string{"id": id}}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chaingql/chaingql/internal/gqlsse"
 	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
@@ -60,8 +61,8 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// The client received no last event with its position, so the position is logged.
 		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
-		h.opts.Logger.InfoContext(ctx, "chaingql: event stream cut",
-			slog.String("cursor", sub.cursor()), slog.Any("error", why))
+		h.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "chaingql: event stream cut", slog.String("project", by.project),
+			slog.String("remote", r.RemoteAddr), slog.String("cursor", sub.cursor()), guard.Error(why))
 	case why != nil && !errors.Is(why, gqlsse.ErrNotFlushable):
 		why = fmt.Errorf("%w: %w", gqlws.ErrGone, why)
 	}
@@ -69,9 +70,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 
 // serveEvents sends a complete response as an event stream.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s gqlsse.Stream) {
-	if err := h.send(w, r, s, nil, nil, nil); err != nil {
-		h.opts.Logger.InfoContext(r.Context(), "chaingql: response cut", slog.Any("error", err))
-	}
+	h.events.responseCut(r, h.send(w, r, s, nil, nil, nil))
 }
 
 // send writes the events of s until s ends. It returns an error if the connection did not accept them all.

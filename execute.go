@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"os"
 	"runtime"
@@ -251,9 +250,7 @@ func (h *Handler) execute(
 	}
 	n, code := len(text), h.statusCode(status, media)
 	text = nil
-	if err := h.respond(w, r, code, media, n, out.send); err != nil && media == gqlhttp.EventStream {
-		h.opts.Logger.InfoContext(r.Context(), "chaingql: response cut", slog.Any("error", err))
-	}
+	h.events.responseCut(r, h.respond(w, r, code, media, n, out.send))
 	var cut bool
 	if x.response, cut = out.finish(); cut {
 		h.events.limit(r.Context(), "PendingResponseBytes")

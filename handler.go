@@ -49,6 +49,7 @@ type Handler struct {
 	subscriptionQuota    subscriptionQuota
 	trusted              trusted
 	events               events
+	failures             failureLog
 	draftStatuses        bool      // see the constant
 	states               sync.Pool // of *requestState
 	preparing            preparations
@@ -87,7 +88,8 @@ func New(b Backend, opts *Options) *Handler {
 		h.auth = known
 	}
 	l := &h.opts.Limits
-	h.events = events{h.opts.Hooks, h.opts.Logger}
+	h.failures.log = h.opts.Logger
+	h.events = events{h.opts.Hooks, h.opts.Logger, &h.failures}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
 	if l.InFlight > 0 {
@@ -108,7 +110,7 @@ func New(b Backend, opts *Options) *Handler {
 	h.schema = schema
 	h.id = strings.ToLower(rand.Text()[:handlerSize])
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
-	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.mask, h.events.limit)
+	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.maskIn, h.events.limit)
 	h.bodies, h.responses = newBudget(l.PendingBodyBytes), newBudget(l.PendingResponseBytes)
 	h.sockets = gqlws.NewServer(gqlws.Options{
 		KeepAliveInterval: h.opts.KeepAliveInterval, InitTimeout: initTimeout, UnusedTimeout: unusedTimeout,
@@ -262,6 +264,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // first: register Shutdown with [http.Server.RegisterOnShutdown], call [http.Server.Shutdown], which neither ends
 // sockets nor waits for them, and wait until both Shutdowns have returned.
 func (h *Handler) Shutdown(ctx context.Context) error {
+	defer h.failures.flush()
 	// End sockets and streams at the same time, because each may take until ctx is done.
 	streams := make(chan error, 1)
 	go func() { streams <- h.streams.Close(ctx) }()

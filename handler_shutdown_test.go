@@ -3,6 +3,7 @@ package chaingql_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 // After a restart, clients must not all reconnect at once.
@@ -189,7 +191,9 @@ func TestHooksAndLogReportTheCursorOfADisconnectedClient(t *testing.T) {
 				finished := chaingql.Hooks{OperationFinished: d.hooks().OperationFinished}
 				blocks := randomBlocks(51, 3)
 				chain := chainOf(t, blocks[:1])
-				h, log := newHandler(t, chain, chaingql.Options{Hooks: finished, KeepAliveInterval: -1})
+				log := &testkit.Buffer{}
+				logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+				h, _ := newHandler(t, chain, chaingql.Options{Hooks: finished, KeepAliveInterval: -1, Logger: logger})
 				w := serve(t, mounted(h)).wire(t)
 				open(w)
 				synctest.Wait()
@@ -209,7 +213,7 @@ func TestHooksAndLogReportTheCursorOfADisconnectedClient(t *testing.T) {
 				if len(got) != 1 || !strings.Contains(got[0], want) {
 					t.Errorf("OperationFinished reported %q, want %s", got, want)
 				}
-				for _, line := range []string{"level=INFO", " cut\"", "cursor", string(blocks[1].Cursor)} {
+				for _, line := range []string{"reason=cut", "cursor=" + string(blocks[1].Cursor)} {
 					if !strings.Contains(log.String(), line) {
 						t.Errorf("the log lacks %s: %s", line, log)
 					}

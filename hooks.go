@@ -15,8 +15,8 @@ import (
 //
 //   - Error for skipped blocks that the Backend does not have;
 //   - Warn for skipped blocks that the Backend has, and for failures of Follow;
-//   - Info for the recovery of Follow and for cut connections;
-//   - Debug for finished operations, opened and closed sockets, exceeded limits and denied clients.
+//   - Info for the recovery of Follow;
+//   - Debug for finished operations, opened and closed sockets, cut connections, exceeded limits and denied clients.
 type Hooks struct {
 	// OperationStarted is called before an operation runs, after all checks. It returns ctx or a context derived from
 	// ctx, for example with a span; nil means ctx. The Handler passes that context to the Backend's Balance and to

@@ -286,7 +286,7 @@ func TestDebugLogContainsTheEventsOfHooks(t *testing.T) {
 		for _, line := range []string{
 			`msg="chaingql: socket opened" protocol=graphql-ws project=demo`,
 			`msg="chaingql: operation finished" type=subscription operation=Mine transport=graphql-ws project=demo ` +
-				`duration=0s failed=false reason=client blocks=0`,
+				`duration_ms=0 failed=false reason=client blocks=0`,
 			`msg="chaingql: socket closed" protocol=graphql-ws project=demo`,
 			`msg="chaingql: limit hit" limit=DocumentBytes`,
 		} {

@@ -18,14 +18,14 @@ import (
 // events calls the hooks and writes the log.
 type events struct {
 	Hooks
-	log *slog.Logger
+	log      *slog.Logger
+	failures *failureLog
 }
 
 // call calls a hook of the host, and logs a panic in it.
 func (e *events) call(ctx context.Context, name string, hook func()) {
 	if err := guard.Run(hook); err != nil {
-		e.log.ErrorContext(ctx, "chaingql: hook panicked", slog.String("hook", name),
-			slog.Any("error", err), guard.Stack(err))
+		e.failures.report(ctx, "chaingql: hook panicked", err, slog.String("hook", name))
 	}
 }
 
@@ -167,9 +167,9 @@ func (o *observed) finish(out Outcome) {
 	o.log.LogAttrs(o.ctx, slog.LevelDebug, "chaingql: operation finished",
 		slog.String("type", string(o.op.Type)), slog.String("operation", o.op.Name),
 		slog.String("transport", string(o.op.Transport)),
-		slog.String("project", o.op.Project), slog.Duration("duration", out.Duration), slog.Bool("failed", out.Failed),
-		slog.String("reason", string(out.Reason)), slog.Uint64("blocks", out.Blocks),
-		slog.String("cursor", string(out.Cursor)), slog.Any("error", out.Err))
+		slog.String("project", o.op.Project), guard.Milliseconds("duration_ms", out.Duration),
+		slog.Bool("failed", out.Failed), slog.String("reason", string(out.Reason)), slog.Uint64("blocks", out.Blocks),
+		slog.String("cursor", string(out.Cursor)), guard.Error(out.Err))
 	if o.OperationFinished != nil {
 		o.call(o.ctx, "OperationFinished", func() { o.OperationFinished(o.ctx, o.op, out) })
 	}
@@ -195,7 +195,7 @@ func (e *events) denied(ctx context.Context, d Denial, no *httpError) {
 	d.Code = no.Code
 	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: access denied", slog.String("project", d.Project),
 		slog.String("path", d.Path), slog.String("remote", d.Remote), slog.String("code", d.Code),
-		slog.Any("error", d.Err))
+		guard.Error(d.Err))
 	if e.AccessDenied != nil {
 		e.call(ctx, "AccessDenied", func() { e.AccessDenied(ctx, d) })
 	}
@@ -212,9 +212,17 @@ func (e *events) opened(ctx context.Context, s Socket) {
 func (e *events) closed(ctx context.Context, s Socket, why error) {
 	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: socket closed", slog.String("protocol", string(s.Protocol)),
 		slog.String("project", s.Project), slog.String("remote", s.Remote),
-		slog.String("reason", string(reasonOf(why))), slog.Any("error", why))
+		slog.String("reason", string(reasonOf(why))), guard.Error(why))
 	if e.SocketClosed != nil {
 		e.call(ctx, "SocketClosed", func() { e.SocketClosed(ctx, s, reasonOf(why), why) })
+	}
+}
+
+// responseCut logs that the client did not receive a whole response, unless err is nil.
+func (e *events) responseCut(r *http.Request, err error) {
+	if err != nil {
+		e.log.LogAttrs(r.Context(), slog.LevelDebug, "chaingql: response cut", slog.String("project", projectOf(r)),
+			slog.String("remote", r.RemoteAddr), guard.Error(err))
 	}
 }
 

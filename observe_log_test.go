@@ -1,12 +1,15 @@
 package chaingql_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +18,7 @@ import (
 	"testing/synctest"
 )
 
-// A lineRecorder is a slog.Handler that records the message, the level and the attribute keys of each line.
+// A lineRecorder is a slog.Handler that records the message, the level and the attributes of each line.
 type lineRecorder struct {
 	mu    sync.Mutex
 	lines []logLine
@@ -24,15 +27,25 @@ type lineRecorder struct {
 type logLine struct {
 	message, level string
 	keys           []string
+	types          map[string]string // JSON types by key
 }
 
 func (l *lineRecorder) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l *lineRecorder) Handle(_ context.Context, r slog.Record) error {
-	line := logLine{message: r.Message, level: r.Level.String()}
+	line := logLine{message: r.Message, level: r.Level.String(), types: map[string]string{}}
+	var text bytes.Buffer
+	if err := slog.NewJSONHandler(&text, nil).Handle(context.Background(), r); err != nil {
+		return err
+	}
+	var values map[string]any
+	if err := json.Unmarshal(text.Bytes(), &values); err != nil {
+		return err
+	}
 	r.Attrs(func(a slog.Attr) bool {
 		if !a.Equal(slog.Attr{}) { // handlers omit empty attributes
 			line.keys = append(line.keys, a.Key)
+			line.types[a.Key] = jsonTypes[reflect.TypeOf(values[a.Key])]
 		}
 		return true
 	})
@@ -43,6 +56,10 @@ func (l *lineRecorder) Handle(_ context.Context, r slog.Record) error {
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, line)
 	return nil
+}
+
+var jsonTypes = map[reflect.Type]string{
+	reflect.TypeFor[string](): "string", reflect.TypeFor[float64](): "number", reflect.TypeFor[bool](): "boolean",
 }
 
 func (l *lineRecorder) WithAttrs([]slog.Attr) slog.Handler { panic("WithAttrs is not used") }
@@ -82,7 +99,28 @@ func documentedLines(t *testing.T) map[string]documentedLine {
 	return all
 }
 
+// documentedTypes reads the table of attributes in docs/observability.md.
+func documentedTypes(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " |")
+		if !strings.HasPrefix(line, "| `") || strings.Count(line, " | ") != 2 {
+			continue
+		}
+		for _, key := range strings.Fields(cells[0]) {
+			all[strings.Trim(key, "`")] = strings.TrimSpace(cells[1])
+		}
+	}
+	return all
+}
+
 func TestLogLinesMatchTheDocumentation(t *testing.T) {
+	types := documentedTypes(t)
 	for message, p := range documentedLines(t) {
 		drive := lineDrivers[message]
 		if drive == nil {
@@ -101,6 +139,11 @@ func TestLogLinesMatchTheDocumentation(t *testing.T) {
 				}
 				levels = append(levels, line.level)
 				seen = append(seen, line.keys...)
+				for key, got := range line.types {
+					if got != types[key] || got == "" {
+						t.Errorf("the attribute %s has the JSON type %q, want %q", key, got, types[key])
+					}
+				}
 				for _, key := range p.always {
 					if !slices.Contains(line.keys, key) {
 						t.Errorf("a line has the attributes %v, but lacks %s", line.keys, key)
@@ -157,7 +200,7 @@ func TestLogLinesAreDocumented(t *testing.T) {
 var messageAt = map[string]int{
 	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0,
 	"DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1,
-	"Log": 2, "LogAttrs": 2, "logLine": 1, "logPanic": 0,
+	"Log": 2, "LogAttrs": 2, "logLine": 1, "logPanic": 0, "open": 1, "report": 1,
 }
 
 // messageOf returns the message of a log call if it is a literal.

@@ -67,8 +67,8 @@ type Options struct {
 	// DisableIntrospection refuses queries for __schema and __type.
 	DisableIntrospection bool
 
-	// Logger receives the Backend's errors with the ids that clients received, the connections that were cut, and the
-	// events that are listed at [Hooks]. Default: slog.Default().
+	// Logger receives the Backend's errors with the ids that clients received, and the events that are listed at
+	// [Hooks]. Default: slog.Default().
 	Logger *slog.Logger
 
 	// Hooks are called to report events, for metrics and traces. Default: none.

@@ -71,7 +71,7 @@ func (l *Log[B]) blockArrived() {
 	}
 	down := time.Since(l.downSince)
 	l.downSince = time.Time{}
-	l.logLine(slog.LevelInfo, "block source recovered", "down", down)
+	l.logLine(slog.LevelInfo, "block source recovered", guard.Milliseconds("down_ms", down))
 	if l.opts.Events.Recovered != nil {
 		l.callEvent(func() { l.opts.Events.Recovered(down) })
 	}
@@ -113,7 +113,7 @@ func (l *Log[B]) reportSilence() bool {
 	if !l.silent {
 		l.silent = true
 		after := l.view.Load().newest.cursor
-		l.logLine(slog.LevelWarn, "block source is silent", "for", l.opts.Silence, "after", after)
+		l.logLine(slog.LevelWarn, "block source is silent", guard.Milliseconds("silent_ms", l.opts.Silence), "after", after)
 		l.failed(ErrSourceStalled, 0)
 	}
 	return true
@@ -160,8 +160,8 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 	if !positioned {
 		from = slog.Bool("from_head", true)
 	}
-	l.logLine(slog.LevelWarn, "block source failed", "error", err, "attempt", attempt, from, "wait", wait,
-		guard.Stack(err))
+	l.logLine(slog.LevelWarn, "block source failed", guard.Error(err), "attempt", attempt, from,
+		guard.Milliseconds("wait_ms", wait), guard.Stack(err))
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
 	l.failed(err, wait)
@@ -179,13 +179,13 @@ func (l *Log[B]) logPage(after string, err error) {
 	}
 	l.mu.Unlock()
 	if due {
-		l.logLine(slog.LevelWarn, "reading a page of blocks failed", "error", err, "after", after, "failures", n,
+		l.logLine(slog.LevelWarn, "reading a page of blocks failed", guard.Error(err), "after", after, "failures", n,
 			guard.Stack(err))
 	}
 }
 
 func (l *Log[B]) logPanic(what string, err error, cursor string) {
-	l.logLine(slog.LevelError, what, "error", err, "cursor", cursor, guard.Stack(err))
+	l.logLine(slog.LevelError, what, guard.Error(err), "cursor", cursor, guard.Stack(err))
 }
 
 // logLine writes a log line. If the host's log handler panics, the line is lost, but blocks are still delivered.

@@ -80,8 +80,8 @@ func TestSilenceAndRecoveryAreReportedOnce(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		shut(t, l)
 		got := text.String()
-		if strings.Count(got, "level=WARN msg=\"block source is silent\" for=20s") != 2 ||
-			strings.Count(got, "level=INFO msg=\"block source recovered\" down=1h0m0s") != 1 {
+		if strings.Count(got, "level=WARN msg=\"block source is silent\" silent_ms=20000") != 2 ||
+			strings.Count(got, "level=INFO msg=\"block source recovered\" down_ms=3.6e+06") != 1 {
 			t.Errorf("want two lines about silence and one about a recovery of 1 h in the log:\n%s", got)
 		}
 		time.Sleep(time.Hour)

@@ -64,7 +64,7 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 	case err != nil:
 		l.rechecks.blocks = append(l.rechecks.blocks, uncheckedBlock[B]{at.Workchain, after, cursor, find})
 		l.logLine(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor,
-			"error", err, guard.Stack(err))
+			guard.Error(err), guard.Stack(err))
 		return true
 	case len(f.missing) == 0:
 		l.setOpenGaps()
@@ -87,7 +87,7 @@ func (l *Log[B]) insertFound(f found[B], workchain int32, cursor string) {
 
 func (l *Log[B]) logUnrepaired(workchain int32, after, cursor string, ended int, err error) {
 	l.logLine(slog.LevelError, "gap not repaired", "workchain", workchain, "after", after, "before", cursor,
-		"error", err, "subscriptions", ended, guard.Stack(err))
+		guard.Error(err), "subscriptions", ended, guard.Stack(err))
 	l.gapEvent(workchain, after, false, ended)
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
 // closeHandshake sends the reason why the connection ends and the positions of its streams, and then performs the close
@@ -41,7 +43,7 @@ func (c *conn) closeHandshake() {
 		return
 	}
 	if err := c.ws.Close(code, reason); err != nil {
-		c.server.log.DebugContext(c.ctx, "gqlws: close handshake not finished", "error", err)
+		c.server.log.DebugContext(c.ctx, "gqlws: close handshake not finished", guard.Error(err))
 	}
 }
 

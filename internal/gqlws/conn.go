@@ -3,8 +3,6 @@ package gqlws
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -160,10 +158,6 @@ func (c *conn) finish(err error) {
 	c.mu.Lock()
 	why := c.why
 	ops := c.retireAll(why)
-	var points []resumePoint
-	if c.ending != nil {
-		points = c.ending.resumePoints
-	}
 	for _, t := range []*time.Timer{c.initTimer, c.keepAliveTimer, c.pingTimer, c.expiryTimer, c.drainTimer} {
 		if t != nil {
 			t.Stop()
@@ -172,7 +166,6 @@ func (c *conn) finish(err error) {
 	c.mu.Unlock()
 	c.server.wheel.remove(c)
 
-	c.logCut(why, points, ops)
 	c.cancel()
 	c.dispose(ops...)
 	_ = c.ws.CloseNow() // releases the memory of coder/websocket; the net.Conn is already closed
@@ -296,32 +289,6 @@ func (c *conn) setWhy(why error) {
 	if !c.whySet {
 		c.whySet, c.why = true, why
 	}
-}
-
-// maxCursors is the maximum number of cursors in one log record.
-const maxCursors = 32
-
-// logCut logs the end of a connection that had no close handshake. If the connection was cut, the level is Info and the
-// record contains the cursors of the given streams and of the streams of ops. Otherwise the level is Debug.
-func (c *conn) logCut(why error, streams []resumePoint, ops []*operation) {
-	var s *cutError
-	if !errors.As(why, &s) {
-		return
-	}
-	level, attrs := slog.LevelDebug, []any{"reason", s.reason, "remote", c.net.RemoteAddr(), "error", s.err}
-	if s.kind == ErrCut {
-		level = slog.LevelInfo
-		var cursors []string
-		for _, st := range slices.Concat(streams, c.resumePointsOf(ops)) {
-			if st.stream != nil {
-				cursors = append(cursors, st.cursor)
-			}
-		}
-		if len(cursors) > 0 {
-			attrs = append(attrs, "cursors", cursors[:min(len(cursors), maxCursors)])
-		}
-	}
-	c.server.log.Log(c.ctx, level, "gqlws: connection cut", attrs...)
 }
 
 // resumePointsOf returns the positions of the streams of retired operations. It omits a stream whose Next is running,

@@ -5,21 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 const startA = `{"id":"a","type":"start","payload":{"query":"subscription{a}"}}`
 
 func TestPeerThatDoesNotReadIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log testkit.Buffer
 		o := testOptions
-		o.Logger = loggerTo(&log)
 		s, ss := NewServer(o), newFakeSession(t)
 		p := dial(t, s, ss) // does not read
 		p.sendText(startA)
@@ -38,8 +35,9 @@ func TestPeerThatDoesNotReadIsDisconnected(t *testing.T) {
 		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
 			t.Error("the connection is still open after WriteTimeout")
 		}
-		if !strings.Contains(log.String(), `reason="write failed"`) || !strings.Contains(log.String(), "timeout") {
-			t.Errorf("the log does not contain the reason \"write failed\" and a timeout: %s", log.String())
+		if why := ss.closeReason(); !errors.Is(why, ErrCut) || !errors.Is(why, os.ErrDeadlineExceeded) ||
+			!strings.Contains(why.Error(), "write failed") {
+			t.Errorf("Session.Closed received %v, want a failed write with a timeout", why)
 		}
 		p.conn.Close()
 	})

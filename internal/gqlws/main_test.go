@@ -3,7 +3,6 @@ package gqlws
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,17 +29,6 @@ var testOptions = Options{
 // loggerTo returns a logger that writes records of level INFO and above to log.
 func loggerTo(log *testkit.Buffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
-}
-
-// expectCutLogged checks that the log contains exactly one line about a cut connection and that this line contains
-// want. If want is empty, there must be no such line.
-func expectCutLogged(t *testing.T, log *testkit.Buffer, want string) {
-	t.Helper()
-	got := log.String()
-	lines := strings.Count(got, "connection cut")
-	if want == "" && lines > 0 || want != "" && (lines != 1 || !strings.Contains(got, want)) {
-		t.Errorf("logged %q\nwant   %q", got, want)
-	}
 }
 
 // shutdown shuts s down. It fails the test if this takes more than a minute.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
 // An opPhase is a stage in the life of an operation. An operation never returns to an earlier stage.
@@ -221,7 +223,7 @@ func isLost(err error) bool {
 func (c *conn) failOperation(id operationID, err error) {
 	var why *RequestError
 	if !errors.As(err, &why) || len(why.Errors) == 0 {
-		c.server.log.ErrorContext(c.ctx, "gqlws: operation failed", "error", err)
+		c.server.log.ErrorContext(c.ctx, "gqlws: operation failed", guard.Error(err))
 		why = errInternal
 	}
 	if why.Lost && c.codec.lossEndsConnection() {

@@ -247,7 +247,6 @@ func (c *conn) authenticate(payload []byte) bool {
 		c.end(e)
 		return false
 	case err != nil:
-		c.server.log.InfoContext(c.ctx, "gqlws: peer refused", "remote", c.net.RemoteAddr(), "error", err)
 		c.end(ending{cause: causeRefused, err: encodeError("Unauthorized access", "UNAUTHENTICATED"), session: err})
 		return false
 	}

@@ -24,7 +24,7 @@ type Session interface {
 	//
 	// If Init returns a *RequestError, the connection ends as after an internal error or, if Lost is set, with close
 	// code 1013, so that the peer retries. In the legacy protocol, the peer also receives the first of the Errors. If
-	// Init returns any other error, the error is logged and the peer is refused: it receives "Unauthorized access" in
+	// Init returns any other error, the peer is refused: it receives "Unauthorized access" in
 	// the legacy protocol, or close code 4403.
 	Init(ctx context.Context, payload []byte) (context.Context, error)
 

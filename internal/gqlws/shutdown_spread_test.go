@@ -4,14 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 const legacyShutdown = `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`
@@ -197,52 +194,4 @@ func TestShutdownWaitsForSessionClosed(t *testing.T) {
 				d, ss.closeReason(), ErrShutdown)
 		}
 	})
-}
-
-func TestCutConnectionIsLoggedWithCursors(t *testing.T) {
-	for name, tc := range map[string]struct {
-		streams int
-		end     func(s *Server, ss *fakeSession, p *peer)
-		want    string
-	}{
-		"a stalled write": {2, func(_ *Server, ss *fakeSession, p *peer) {
-			p.stopReading()
-			ss.stream(1).push("1")
-			synctest.Wait()
-			p.sendText(`{"id":"q","type":"start","payload":{"query":"{info{version}}"}}`) // has no cursor
-			time.Sleep(testOptions.WriteTimeout)
-		}, `reason="write failed" remote=pipe error="write pipe: i/o timeout" cursors="[c0 c1]"`},
-		"a stalled close handshake": {2, func(s *Server, _ *fakeSession, p *peer) {
-			p.stopReading()
-			shutdown(p.t, s)
-		}, `reason="close handshake took too long" remote=pipe error="i/o timeout" cursors="[c0 c1]"`},
-		"no streams": {0, func(_ *Server, _ *fakeSession, p *peer) {
-			p.stopAnswering()
-			time.Sleep(time.Minute)
-		}, `reason="no answer to pings" remote=pipe error="i/o timeout"` + "\n"},
-		"many streams": {40, func(_ *Server, _ *fakeSession, p *peer) {
-			p.stopAnswering()
-			time.Sleep(time.Minute)
-		}, ` c31]"` + "\n"},
-		"a peer that leaves": {2, func(_ *Server, _ *fakeSession, p *peer) { p.conn.Close() }, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log testkit.Buffer
-				o := testOptions
-				o.Logger, o.MaxSubscriptions = loggerTo(&log), 0
-				s, ss := NewServer(o), newFakeSession(t)
-				p := dial(t, s, ss).startReading()
-				for i := range tc.streams {
-					p.sendText(fmt.Sprintf(`{"id":"%02d","type":"start","payload":{"query":"subscription{a}"}}`, i))
-					ss.stream(i + 1).setCursor(fmt.Sprintf("c%d", i))
-				}
-				p.sendText(`{"type":"stop"}`)
-				tc.end(s, ss, p)
-				ss.closeReason()
-				expectCutLogged(t, &log, tc.want)
-				p.conn.Close()
-			})
-		})
-	}
 }

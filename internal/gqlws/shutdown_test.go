@@ -9,15 +9,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 func TestPeerThatIgnoresPingsIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log testkit.Buffer
 		o := testOptions
-		o.Logger = loggerTo(&log)
 		s, ss := NewServer(o), newFakeSession(t)
 		p := dial(t, s, ss)
 		p.noAnswers = true
@@ -38,8 +34,8 @@ func TestPeerThatIgnoresPingsIsDisconnected(t *testing.T) {
 		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
 			t.Error("the connection is still open after two missed pings")
 		}
-		if !strings.Contains(log.String(), "no answer to pings") {
-			t.Errorf("the log does not contain the reason \"no answer to pings\": %s", log.String())
+		if why := ss.closeReason(); !errors.Is(why, ErrCut) || !strings.Contains(why.Error(), "no answer to pings") {
+			t.Errorf("Session.Closed received %v, want the reason \"no answer to pings\"", why)
 		}
 	})
 }

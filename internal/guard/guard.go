@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
+	"time"
 )
 
 // A PanicError is the error for a recovered panic. It does not wrap the panic's value even if the value is an error: a
@@ -38,6 +40,41 @@ func Run(f func()) (err error) {
 	defer Recover(&err)
 	f()
 	return nil
+}
+
+// Place returns the file and the line at which the panic that err wraps happened. It returns "" if err wraps no panic.
+func Place(err error) string {
+	var p *PanicError
+	if !errors.As(err, &p) {
+		return ""
+	}
+	_, above, _ := strings.Cut(string(p.Stack), "\npanic(")
+	for line := range strings.Lines(above) {
+		// The frames of the runtime are between panic and the code that caused a runtime error.
+		if file, ok := strings.CutPrefix(line, "\t"); ok && !strings.Contains(file, "/src/runtime/") {
+			place, _, _ := strings.Cut(file, " +0x")
+			return place
+		}
+	}
+	return ""
+}
+
+// Error returns the log attribute "error". If err is nil, the attribute is empty, and log handlers omit it.
+func Error(err error) slog.Attr {
+	if err == nil {
+		return slog.Attr{}
+	}
+	return slog.Any("error", logged{err})
+}
+
+// A logged error has no MarshalJSON method, so it is text in every log format.
+type logged struct{ error }
+
+func (l logged) Unwrap() error { return l.error }
+
+// Milliseconds returns a log attribute with a duration in milliseconds. Its name should end in _ms.
+func Milliseconds(name string, d time.Duration) slog.Attr {
+	return slog.Float64(name, float64(d)/float64(time.Millisecond))
 }
 
 // Stack returns a log attribute with the stack trace of the panic that err wraps. If err wraps no panic, the attribute

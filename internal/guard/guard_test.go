@@ -30,6 +30,19 @@ func TestRunReturnsPanicAsErrorWithStack(t *testing.T) {
 			t.Errorf("panic(%v) has the stack attribute %q, want one that contains this file", value, stack)
 		}
 	}
+	var none *guard.PanicError
+	derefs := []func(){func() { panic("boom") }, func() { panic("boom") }, func() { _ = none.Stack }}
+	places := map[string]bool{}
+	for _, f := range append(derefs, derefs...) {
+		place := guard.Place(guard.Run(f))
+		if !strings.Contains(place, "guard_test.go:") {
+			t.Errorf("the panic happened at %q, want a line of this file", place)
+		}
+		places[place] = true
+	}
+	if len(places) != 1 {
+		t.Errorf("three panics on one line have the places %v", places)
+	}
 	if stack := guard.Stack(io.EOF); !stack.Equal(slog.Attr{}) {
 		t.Errorf("an error without a panic has the stack attribute %q, want none", stack)
 	}

@@ -19,7 +19,7 @@ type Cache struct {
 	rules  []core.Rule
 
 	// mask and limitHit are the arguments of NewCache.
-	mask     func(ctx context.Context, err error) *Error
+	mask     Mask
 	limitHit func(ctx context.Context, limit string)
 
 	// mu guards the fields below.
@@ -64,16 +64,33 @@ type entry struct {
 // matches reports whether e is still cached and has the document with this text. The caller holds Cache.mu.
 func (e *entry) matches(text []byte) bool { return !e.evicted && e.key.text == string(text) }
 
+// A Mask returns the error that the client receives instead of a resolver's error. *report is nil at the first call of
+// a Run, and Mask may set it; Run then calls its Done at its end.
+type Mask func(ctx context.Context, err error, report *Report) *Error
+
+// A Report collects the errors that were masked in one Run, so that equal errors are logged once.
+type Report interface{ Done(ctx context.Context) }
+
+// Once masks a single error.
+func (m Mask) Once(ctx context.Context, err error) *Error {
+	var report Report
+	defer func() {
+		if report != nil {
+			report.Done(ctx)
+		}
+	}()
+	return m(ctx, err, &report)
+}
+
 // NewCache returns an empty cache for documents that are checked against s.
 //
-// mask returns the error that the client receives instead of a resolver's error. Run calls mask with its own
-// context, on its own goroutine. If a document makes the parser or a validation rule panic, Prepare calls mask with
-// context.Background.
+// Run calls mask with its own context, on its own goroutine. If a document makes the parser or a validation rule panic,
+// Prepare calls mask with context.Background.
 //
 // limitHit may be nil. If a response exceeds a limit, Run calls limitHit with its own context and the name of the
 // limit. If a request exceeds a limit in Prepare, the name is in the returned Errors instead.
 func NewCache(
-	s *Schema, limits Limits, mask func(context.Context, error) *Error, limitHit func(context.Context, string),
+	s *Schema, limits Limits, mask Mask, limitHit func(context.Context, string),
 ) *Cache {
 	return &Cache{schema: s, limits: limits.withDefaults(), rules: s.validation(limits.NoIntrospect),
 		mask: mask, limitHit: limitHit, entries: map[key]*list.Element{}, lru: list.New()}
@@ -135,7 +152,7 @@ func valuesOf(variables map[string]any) lookup {
 // be deferred.
 func (c *Cache) recoverPanic(errs *Errors) {
 	if p := recover(); p != nil {
-		*errs = Errors{c.mask(context.Background(), guard.New(p))}
+		*errs = Errors{c.mask.Once(context.Background(), guard.New(p))}
 	}
 }
 

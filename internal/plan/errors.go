@@ -137,14 +137,18 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 // extensions. Mask masks all other errors, and errors whose methods panic.
 //
 // Mask is not for errors of built-in fields, because these come from the Backend. See maskBuiltIn.
-func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
-	defer b.maskPanic(ctx, err, &e)
+func (b *Bound) Mask(ctx context.Context, err error) *Error {
+	return Mask(b.maskHosted).Once(ctx, err)
+}
+
+func (b *Bound) maskHosted(ctx context.Context, err error, report *Report) (e *Error) {
+	defer b.maskPanic(ctx, err, report, &e)
 	if known := knownError(err); known != nil {
 		return known
 	}
 	var extended gqlerrors.ExtendedError
 	if !errors.As(err, &extended) {
-		return b.cache.mask(ctx, err)
+		return b.cache.mask(ctx, err, report)
 	}
 	e = &Error{Message: extended.Error(), Code: CodeInternal}
 	extensions := extended.Extensions()
@@ -163,18 +167,19 @@ func (b *Bound) Mask(ctx context.Context, err error) (e *Error) {
 
 // maskBuiltIn returns the error that the client receives if a built-in field fails with err. If err wraps an
 // *Error, maskBuiltIn returns that. It masks all other errors, even an ExtendedError of graphql-go.
-func (b *Bound) maskBuiltIn(ctx context.Context, err error) (e *Error) {
-	defer b.maskPanic(ctx, err, &e)
+func (b *Bound) maskBuiltIn(ctx context.Context, err error, report *Report) (e *Error) {
+	defer b.maskPanic(ctx, err, report, &e)
 	if known := knownError(err); known != nil {
 		return known
 	}
-	return b.cache.mask(ctx, err)
+	return b.cache.mask(ctx, err, report)
 }
 
 // maskPanic recovers a panic of one of the methods of err and stores the masked panic in e. It must be deferred.
-func (b *Bound) maskPanic(ctx context.Context, err error, e **Error) {
+func (b *Bound) maskPanic(ctx context.Context, err error, report *Report, e **Error) {
 	if p := recover(); p != nil {
-		*e = b.cache.mask(ctx, fmt.Errorf("a method of an error of type %T panicked: %w", err, guard.New(p)))
+		err = fmt.Errorf("a method of an error of type %T panicked: %w", err, guard.New(p))
+		*e = b.cache.mask(ctx, err, report)
 	}
 }
 

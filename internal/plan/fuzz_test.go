@@ -57,11 +57,11 @@ func FuzzPrepareAndRun(f *testing.F) {
 		}
 		limits := defaultLimits
 		limits.Answer = 1 << 20
-		mask := func(ctx context.Context, err error) *Error {
+		mask := func(ctx context.Context, err error, _ *Report) *Error {
 			if strings.Contains(err.Error(), "panic: ") && !strings.Contains(err.Error(), "panic: secret panic") {
 				t.Errorf("mask received a panic: %v", err)
 			}
-			return masked(ctx, err)
+			return masked(ctx, err, nil)
 		}
 		var c *Cache
 		var b *Bound

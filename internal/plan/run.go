@@ -32,6 +32,7 @@ type run struct {
 	errs            []byte // the errors as JSON, with commas
 	errorsTruncated bool   // errs has reached maxFieldErrors
 	first           *Error // the first error; nil if there is none
+	report          Report // of the masked errors; nil if there is none
 }
 
 // runPool reuses runs and their buffers, to avoid allocations.
@@ -66,6 +67,10 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) (response []byte,
 	if b.cache.limits.ShowCost && b.op.kind == ast.Query {
 		r.dst = b.Cost().appendJSON(append(r.dst, `,"extensions":{"cost":`...))
 		r.dst = append(r.dst, '}')
+	}
+	if r.report != nil {
+		r.report.Done(ctx)
+		r.report = nil
 	}
 	dst, first = append(r.dst, '}'), r.first
 	clear(r.args[:cap(r.args)])
@@ -318,11 +323,10 @@ func (r *run) fail(f *field, err error) {
 	}
 	mask := r.maskBuiltIn
 	if f.source != nil && f.source.hosted() {
-		mask = r.Mask
+		mask = r.maskHosted
 	}
-	e := mask(r.ctx, err)
-	known := *e // e may be shared
-	e = &known
+	known := *mask(r.ctx, err, &r.report) // a copy, because the error may be shared
+	e := &known
 	e.Locations, e.Path = r.locations(f), make([]any, len(r.path))
 	for i, s := range r.path {
 		if e.Path[i] = s.name; s.name == "" {

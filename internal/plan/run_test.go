@@ -18,7 +18,7 @@ import (
 )
 
 // resolverCache returns a cache for a schema whose Query has the given fields.
-func resolverCache(t testing.TB, mask func(context.Context, error) *Error, fields ...Field) *Cache {
+func resolverCache(t testing.TB, mask Mask, fields ...Field) *Cache {
 	t.Helper()
 	s, err := NewSchema([]Type{
 		{Kind: ast.Object, Name: "Query", Fields: append(fields, Field{Name: "ok", Type: "Int", Append: func(dst []byte, _ any) []byte { return append(dst, '1') }},
@@ -45,9 +45,9 @@ const (
 
 func TestPanicsBecomeMaskedFieldErrors(t *testing.T) {
 	var received []string
-	mask := func(_ context.Context, err error) *Error {
+	mask := func(_ context.Context, err error, _ *Report) *Error {
 		received = append(received, err.Error()+guard.Stack(err).Value.String())
-		return masked(context.Background(), err)
+		return masked(context.Background(), err, nil)
 	}
 	c := resolverCache(t, mask,
 		Field{Name: "resolve", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) { panic(secret) }},
@@ -77,7 +77,10 @@ func TestPanicsBecomeMaskedFieldErrors(t *testing.T) {
 
 func TestPanicInValidationRuleBecomesMaskedError(t *testing.T) {
 	var received error
-	c := resolverCache(t, func(_ context.Context, err error) *Error { received = err; return masked(context.Background(), err) })
+	c := resolverCache(t, func(_ context.Context, err error, _ *Report) *Error {
+		received = err
+		return masked(context.Background(), err, nil)
+	})
 	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
 	if got := ask(c, "{ok}", nil); got != `{"errors":[{"message":"Internal server error",`+internal+`}]}` || !strings.Contains(fmt.Sprint(received), secret) {
 		t.Errorf("got %s, and mask received %v", got, received)
@@ -121,7 +124,7 @@ func TestErrorsThatAreNotForClientsAreMasked(t *testing.T) {
 		t.Error("the error that the resolver returned was modified")
 	}
 	shared = &Error{Message: "masked", Code: CodeInternal}
-	c = resolverCache(t, func(context.Context, error) *Error { return shared }, resolverField("secret", "Int", nil, errors.New(secret)))
+	c = resolverCache(t, func(context.Context, error, *Report) *Error { return shared }, resolverField("secret", "Int", nil, errors.New(secret)))
 	if got := ask(c, "{secret}", nil); !strings.Contains(got, `"path":["secret"]`) || shared.Path != nil {
 		t.Errorf("the error that mask returned was modified, or the path is missing: %s", got)
 	}
@@ -131,7 +134,7 @@ func TestNoResolverIsCalledAfterContextIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	calls := 0
 	var received error
-	c := resolverCache(t, func(_ context.Context, err error) *Error { received = err; return masked(ctx, err) },
+	c := resolverCache(t, func(_ context.Context, err error, _ *Report) *Error { received = err; return masked(ctx, err, nil) },
 		Field{Name: "slow", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) { calls++; cancel(nil); return 1, nil }})
 	b := prepare(t, c, "{a:slow b:slow c:slow ok}", nil)
 	response, _ := b.Run(ctx, nil, nil)
@@ -199,7 +202,7 @@ func TestFieldErrorsAreLimited(t *testing.T) {
 	for i := range bad {
 		bad[i] = "x"
 	}
-	c := resolverCache(t, func(context.Context, error) *Error { calls++; return masked(context.Background(), nil) }, resolverField("many", "[Int]", bad, nil),
+	c := resolverCache(t, func(context.Context, error, *Report) *Error { calls++; return masked(context.Background(), nil, nil) }, resolverField("many", "[Int]", bad, nil),
 		resolverField("long", "Int", nil, &Error{Message: strings.Repeat("é", 1000), Code: "X"}))
 	got := ask(c, "{many}", nil)
 	_, errs, _ := strings.Cut(got, `,"errors":`)

@@ -237,7 +237,9 @@ func table() []Type {
 var defaultLimits = Limits{Document: 32 << 10, Tokens: 2000, Depth: 20, Fields: 1500, Aliases: 50, Directives: 32,
 	FieldRepeats: 8, Operations: 8, Fragments: 32, Variables: 32, ListItems: 100, CacheBytes: 16 << 20}
 
-func masked(context.Context, error) *Error { return &Error{Message: maskedMessage, Code: CodeInternal} }
+func masked(context.Context, error, *Report) *Error {
+	return &Error{Message: maskedMessage, Code: CodeInternal}
+}
 
 func testSchema(t testing.TB) *Schema {
 	t.Helper()

@@ -1,0 +1,223 @@
+package chaingql
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/chaingql/chaingql/internal/guard"
+)
+
+const (
+	// linesPerSecond is the maximum number of log lines per second for equal failures. One more line then stands for
+	// all others.
+	linesPerSecond = 3
+
+	// maxFailureKinds is the maximum number of different failures that are told apart within a second, and
+	// maxRequestFailures within a request. All others count as equal.
+	maxFailureKinds    = 16
+	maxRequestFailures = 8
+
+	// maxFailureKey is the maximum size in bytes of the text by which failures are compared.
+	maxFailureKey = 200
+)
+
+// A failureLog logs failures of the host's code. A database that is down fails every request, so it limits the lines
+// for equal failures. A failure without its own line has the id of the line that stands for it.
+type failureLog struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	kinds   map[string]*failureKind
+	waiting sync.WaitGroup // lines that a timer will write
+}
+
+// A failureKind counts the lines for equal failures within a second.
+type failureKind struct {
+	ends  time.Time
+	lines int
+	held  *failureLine // stands for the failures beyond linesPerSecond; nil if there are none
+	timer *time.Timer  // writes held
+}
+
+// A failureLine is a log line that stands for one or more equal failures. failureLog.mu guards the counts.
+type failureLine struct {
+	message    string
+	id         string // what the clients received; empty if none did
+	attrs      []slog.Attr
+	err        error
+	ctx        context.Context
+	held       bool
+	failures   int // number of failures
+	suppressed int // number of lines that this line replaces, if it is held
+}
+
+// open returns the line for a failure: a new one with this id, which the caller must write, or the held one.
+func (l *failureLog) open(ctx context.Context, message, id string, err error, attrs ...slog.Attr) *failureLine {
+	key := fmt.Sprint(message, attrs, failureKey(err))
+	line := &failureLine{message: message, id: id, attrs: attrs, err: err, ctx: ctx, failures: 1}
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.kindOf(key, now)
+	switch {
+	case k.lines < linesPerSecond:
+		k.lines++
+		return line
+	case k.held == nil:
+		line.held, k.held = true, line
+		l.waiting.Add(1)
+		k.timer = time.AfterFunc(k.ends.Sub(now), func() { l.release(k) })
+	default:
+		k.held.failures++
+	}
+	k.held.suppressed++
+	return k.held
+}
+
+// kindOf returns the kind of failures with this key. Called with mu held.
+func (l *failureLog) kindOf(key string, now time.Time) *failureKind {
+	over := func(k *failureKind) bool { return k.held == nil && !now.Before(k.ends) }
+	if k := l.kinds[key]; k != nil && !over(k) {
+		return k
+	}
+	delete(l.kinds, key)
+	if len(l.kinds) >= maxFailureKinds {
+		for other, k := range l.kinds {
+			if over(k) {
+				delete(l.kinds, other)
+			}
+		}
+	}
+	if len(l.kinds) >= maxFailureKinds && key != "" {
+		return l.kindOf("", now)
+	}
+	if l.kinds == nil {
+		l.kinds = map[string]*failureKind{}
+	}
+	k := &failureKind{ends: now.Add(time.Second)}
+	l.kinds[key] = k
+	return k
+}
+
+// again counts one more failure of a line.
+func (l *failureLog) again(line *failureLine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line.failures++
+}
+
+// release writes the held line of k. Its timer has run or was stopped.
+func (l *failureLog) release(k *failureKind) {
+	defer l.waiting.Done()
+	l.mu.Lock()
+	line := k.held
+	k.held = nil
+	l.mu.Unlock()
+	l.write(line)
+}
+
+func (l *failureLog) write(line *failureLine) {
+	l.mu.Lock()
+	failures, suppressed := line.failures, line.suppressed
+	l.mu.Unlock()
+	attrs := slices.Clip(line.attrs)
+	if line.id != "" {
+		attrs = append(attrs, slog.String("id", line.id))
+	}
+	attrs = append(attrs, guard.Error(line.err), slog.Int("failures", failures), guard.Stack(line.err))
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Int("suppressed", suppressed))
+	}
+	l.log.LogAttrs(line.ctx, slog.LevelError, line.message, attrs...)
+}
+
+// flush writes the lines that wait for their timer.
+func (l *failureLog) flush() {
+	var stopped []*failureKind
+	l.mu.Lock()
+	for _, k := range l.kinds {
+		if k.held != nil && k.timer.Stop() {
+			stopped = append(stopped, k)
+		}
+	}
+	l.mu.Unlock()
+	for _, k := range stopped {
+		l.release(k)
+	}
+	l.waiting.Wait()
+}
+
+// A failureReport has the lines for the failures of one request. It implements [plan.Report].
+type failureReport struct {
+	log   *failureLog
+	keys  []string
+	lines []*failureLine
+}
+
+// line returns the line for a failure of the request.
+func (r *failureReport) line(ctx context.Context, err error) *failureLine {
+	key := failureKey(err)
+	i := slices.Index(r.keys, key)
+	if i < 0 && len(r.keys) == maxRequestFailures {
+		i = 0
+	}
+	if i >= 0 {
+		r.log.again(r.lines[i])
+		return r.lines[i]
+	}
+	line := r.log.open(ctx, "chaingql: internal error", newFailureID(), err)
+	r.keys, r.lines = append(r.keys, key), append(r.lines, line)
+	return line
+}
+
+// Done writes the lines of the request.
+func (r *failureReport) Done(context.Context) {
+	for _, line := range r.lines {
+		if !line.held {
+			r.log.write(line)
+		}
+	}
+}
+
+// report logs one failure outside of a request.
+func (l *failureLog) report(ctx context.Context, message string, err error, attrs ...slog.Attr) {
+	if line := l.open(ctx, message, "", err, attrs...); !line.held {
+		l.write(line)
+	}
+}
+
+// failureKey returns a text that is the same for equal failures: the error without words that contain digits, because
+// these may be addresses, numbers or times, and for a panic the place in the code.
+func failureKey(err error) string {
+	text := ""
+	_ = guard.Run(func() { text = err.Error() })
+	key := make([]byte, 0, maxFailureKey)
+	for len(text) > 0 && len(key) < maxFailureKey {
+		word := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+		switch {
+		case word == 0:
+			word = 1
+		case word < 0:
+			word = len(text)
+		}
+		if !strings.ContainsAny(text[:word], "0123456789") {
+			key = append(key, text[:word]...)
+		}
+		text = text[word:]
+	}
+	return string(key[:min(len(key), maxFailureKey)]) + guard.Place(err)
+}
+
+func newFailureID() string {
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
+}
