@@ -57,15 +57,10 @@ func TestGoPeersReturnEqualResponses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handlers := map[string]http.Handler{}
-	for _, peer := range goPeers {
-		if handlers[peer], err = open(peer, s, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
 	asked := map[string][]byte{}
+	stored := map[string]bool{}
 	for _, q := range queries {
-		asked[q.name] = q.body
+		asked[q.name], stored[q.name] = q.body, q.stored
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range 20 {
@@ -73,14 +68,22 @@ func TestGoPeersReturnEqualResponses(t *testing.T) {
 	}
 	asked["page"] = post(`{blockchain{blocks(first:3,after:"2100m",workchain:-1){edges{cursor node{hash}}pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`, nil)
 	asked["hex"] = post(`{blockchain{account(address:"`+source.Address(3).String()+`"){info{id balance}}}}`, nil)
+	handlers := map[string]map[bool]http.Handler{}
+	for _, peer := range goPeers {
+		handlers[peer] = map[bool]http.Handler{}
+		for _, stored := range []bool{false, true} {
+			if handlers[peer][stored], err = open(peer, s, stored, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for name, body := range asked {
 		var want any
 		for _, peer := range goPeers {
-			limited := peer == handmade || peer == constant
-			if _, measured := asked[name]; limited && (!measured || name != "balance" && (peer == constant || name != "latest" && name != "last 50")) {
+			if _, measured := stored[name]; peer == handmade && !measured || peer == constant && name != "balance" {
 				continue
 			}
-			got, err := respond(handlers[peer], body)
+			got, err := respond(handlers[peer][stored[name]], body)
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, peer, err)
 				continue
@@ -94,6 +97,45 @@ func TestGoPeersReturnEqualResponses(t *testing.T) {
 	}
 }
 
+func TestHandwrittenPeerSendsTheHeadersOfChaingql(t *testing.T) {
+	s, err := source.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want http.Header
+	for _, peer := range []string{own, handmade} {
+		h, err := open(peer, s, true, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCaller(t.Context(), h)
+		c.call(queries[1].body)
+		if want == nil {
+			want = c.sent.header.Clone()
+		} else if !reflect.DeepEqual(c.sent.header, want) {
+			t.Errorf("%s sends the headers %v, want %v", peer, c.sent.header, want)
+		}
+	}
+}
+
+func TestHandwrittenPeerParsesRequestsStrictly(t *testing.T) {
+	s, err := source.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := open(handmade, s, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := string(queries[1].body)
+	for _, body := range []string{"", "{", valid + "{}", valid + " x", `{"query":1}`, `{"query":"","more":1}`, valid[:len(valid)-1]} {
+		c := newCaller(t.Context(), h)
+		if c.call([]byte(body)); c.sent.status < 400 {
+			t.Errorf("the request %.50q received the status %d, want an error", body, c.sent.status)
+		}
+	}
+}
+
 func TestNodePeersReturnSameResponsesAsChaingql(t *testing.T) {
 	if err := nodeReady(); err != nil {
 		testkit.Missing(t, "a Node.js peer ("+err.Error()+")")
@@ -102,7 +144,7 @@ func TestNodePeersReturnSameResponsesAsChaingql(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := open(own, s, nil)
+	h, err := open(own, s, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +155,9 @@ func TestNodePeersReturnSameResponsesAsChaingql(t *testing.T) {
 		}
 		defer server.stop()
 		for _, q := range queries {
+			if q.stored {
+				continue
+			}
 			want, err := respond(h, q.body)
 			if err != nil {
 				t.Fatal(err)
@@ -133,24 +178,38 @@ func TestNodePeersReturnSameResponsesAsChaingql(t *testing.T) {
 	}
 }
 
-// The allocation figures assume that pages of the newest blocks need no backend call, because they come
-// from the window of recent blocks.
-func TestNewestBlocksNeedNoBackend(t *testing.T) {
-	s, err := source.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := open(own, s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Prune("z") // now the backend has only the newest block
-	response, err := respond(h, queries[2].body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(response, []byte(`"block/`)); n != 50 {
-		t.Errorf("response has %d blocks that the backend no longer has, want 50", n)
+// A live chain serves the newest blocks without the Backend, and the rows "quiet" and "history" measure
+// reads from it.
+func TestOnlyStoredQueriesNeedTheBackend(t *testing.T) {
+	for _, peer := range []string{own, handmade} {
+		for _, q := range queries[1:] {
+			s, err := source.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := open(peer, s, q.stored, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Prune("z") // now the Backend has only the newest block
+			response, err := respond(h, q.body)
+			if q.name == "history" {
+				if err == nil {
+					t.Errorf("%s, %s: got the response %.80s without the Backend's blocks", peer, q.name, response)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 50
+			if q.stored || q.name == "latest" {
+				want = 1
+			}
+			if n := bytes.Count(response, []byte(`"block/`)); n != want {
+				t.Errorf("%s, %s: response has %d blocks, want %d", peer, q.name, n, want)
+			}
+		}
 	}
 }
 

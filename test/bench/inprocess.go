@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"time"
 
@@ -14,55 +15,75 @@ import (
 // goPeers lists chaingql and the peers that are written in Go.
 var goPeers = []string{own, gqlgenGo, gophersGo, graphqlGo, handmade, constant}
 
-// callers returns a caller for each peer. All peers serve the chain of s.
-func callers(ctx context.Context, s *source.Source, peers ...string) (map[string]*caller, error) {
-	all := map[string]*caller{}
+// callers returns n callers for each peer and each query. All peers serve the chain of s.
+func callers(ctx context.Context, n int, s *source.Source, peers ...string) (map[string]map[string][]*caller, error) {
+	all := map[string]map[string][]*caller{}
 	for _, peer := range peers {
-		h, err := open(peer, s, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", peer, err)
+		handlers := map[bool]http.Handler{}
+		for _, stored := range []bool{false, true} {
+			h, err := open(peer, s, stored, nil)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", peer, err)
+			}
+			handlers[stored] = h
 		}
-		c := newCaller(ctx, h)
-		all[peer] = c
+		all[peer] = map[string][]*caller{}
 		for _, q := range queries {
+			h := handlers[q.stored]
 			if _, err := respond(h, q.body); err != nil {
 				return nil, fmt.Errorf("%s: %w", peer, err)
+			}
+			for range n {
+				all[peer][q.name] = append(all[peer][q.name], newCaller(ctx, h))
 			}
 		}
 	}
 	return all, nil
 }
 
-// singleProc sets GOMAXPROCS to 1 until undo is called. With a higher value, the garbage collector
-// would use idle CPUs, and that CPU time would count as the cost of queries.
-func singleProc() (undo func()) {
-	before := runtime.GOMAXPROCS(1)
+// processors sets GOMAXPROCS to n until undo is called. With more processors than are busy, the garbage
+// collector would use the idle ones, and that CPU time would count as the cost of queries.
+func processors(n int) (undo func()) {
+	before := runtime.GOMAXPROCS(n)
 	return func() { runtime.GOMAXPROCS(before) }
 }
 
-// inProcess measures the cost of a query without a network connection.
+// inProcess measures the cost of a query without a network connection, with one processor and with two.
 func inProcess(ctx context.Context, size sizes, r *report) error {
-	defer singleProc()()
 	s, err := source.New()
 	if err != nil {
 		return err
 	}
-	all, err := callers(ctx, s, goPeers...)
+	for _, n := range []int{1, 2} {
+		if err := inProcessOn(ctx, n, s, size, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inProcessOn measures n concurrent callers with n processors.
+func inProcessOn(ctx context.Context, n int, s *source.Source, size sizes, r *report) error {
+	defer processors(n)()
+	all, err := callers(ctx, n, s, goPeers...)
 	if err != nil {
 		return err
 	}
 	targets := map[string]map[string]float64{
-		gqlgenGo:  {"balance": 12, "latest": 18, "last 50": 50},
-		gophersGo: {"balance": 30, "latest": 35, "last 50": 40},
-		handmade:  {"balance": 2.5, "latest": 2.5, "last 50": 1.6},
+		gqlgenGo: {"balance": 12, "latest": 14, "last 50": 55, "quiet latest": 4.3, "quiet last 50": 35, "history": 35},
+		handmade: {"latest": 1.9, "last 50": 1.3, "quiet latest": 0.8, "quiet last 50": 0.8, "history": 0.8},
 	}
-	t := r.table("In process: CPU per query (µs)", append([]string{"query"}, goPeers...)...)
+	title := "In process with one processor"
+	if n > 1 {
+		title = fmt.Sprintf("In process with %d processors", n)
+	}
+	t := r.table(title+": CPU per query (µs)", append([]string{"query"}, goPeers...)...)
 	for _, q := range queries {
 		var contenders []contender
 		for _, peer := range goPeers {
-			call := func(int) { all[peer].call(q.body) }
-			n := callsIn(size.slice, call)
-			contenders = append(contenders, contender{peer, func() (float64, error) { return cpuPerCall(n, call), nil }})
+			call := func(worker int) { all[peer][q.name][worker].call(q.body) }
+			count := callsIn(size.slice, func(int) { call(0) })
+			contenders = append(contenders, contender{peer, func() (float64, error) { return cpuPerCallOf(n, count, call), nil }})
 		}
 		got, err := alternate(ctx, size.rounds, contenders)
 		if err != nil {
@@ -73,43 +94,71 @@ func inProcess(ctx context.Context, size sizes, r *report) error {
 			row = append(row, fmt.Sprintf("%.2f", got.median(peer)))
 		}
 		t.add(row...)
-		for _, peer := range []string{gqlgenGo, gophersGo, handmade} {
-			r.atLeast("in process, "+q.name+": CPU of "+peer+" over ours", got.ratio(peer, own), targets[peer][q.name])
+		for _, peer := range []string{gqlgenGo, handmade} {
+			if target := targets[peer][q.name]; target > 0 {
+				r.atLeast(fmt.Sprintf("in process, %d × CPU, %s: CPU of %s over ours", n, q.name, peer), got.ratio(peer, own), target)
+			}
 		}
 	}
-	t.note("GOMAXPROCS is 1, so that only the query counts. With a higher value, the garbage collector would use idle CPUs.")
+	t.note("There are as many callers as processors (GOMAXPROCS), so that only queries count. Otherwise the garbage collector would use idle CPUs.")
+	t.note(states)
 	return nil
 }
 
+// states explains the names of the queries.
+const states = "A live chain has received a block, so chaingql serves pages of its newest blocks from the window, and the handwritten peer serves them from a slice. " +
+	"For \"quiet\" and \"history\", both read the page from the Backend. All pages are from the masterchain, which has half of the blocks."
+
 // allocations counts the allocations per query.
 func allocations(ctx context.Context, size sizes, r *report) error {
-	defer singleProc()()
+	defer processors(1)()
 	s, err := source.New()
 	if err != nil {
 		return err
 	}
-	all, err := callers(ctx, s, goPeers...)
+	all, err := callers(ctx, 1, s, goPeers...)
 	if err != nil {
 		return err
 	}
-	targets := map[string]float64{"balance": 4, "latest": 4, "last 50": 6}
 	t := r.table("Allocations per query (count / bytes)", append(append([]string{"query"}, goPeers...), "the backend's part in that of chaingql")...)
-	contracts := map[string]func(int){"balance": balanceContract(ctx, s), "latest": func(int) {}, "last 50": func(int) {}}
 	for _, q := range queries {
 		row := []string{q.name}
 		counts := map[string]float64{}
 		for _, peer := range goPeers {
-			n, bytes := allocated(size.calls, func(int) { all[peer].call(q.body) })
+			n, bytes := allocated(size.calls, func(int) { all[peer][q.name][0].call(q.body) })
 			counts[peer] = n
 			row = append(row, fmt.Sprintf("%.0f / %.0f", n, bytes))
 		}
-		contract, bytes := allocated(size.calls, contracts[q.name])
+		contract, bytes := allocated(size.calls, contract(ctx, s, q))
 		t.add(append(row, fmt.Sprintf("%.0f / %.0f", contract, bytes))...)
-		r.atMost("in process, "+q.name+": allocations without the backend's part", counts[own]-contract, targets[q.name])
+		target := 4.0
+		if q.stored {
+			target = 8
+		}
+		r.atMost("in process, "+q.name+": allocations without the backend's part", counts[own]-contract, target)
 	}
 	t.note("For a balance, the backend's part is a context with a deadline and the call of Balance, whose result is a copy for the caller. " +
-		"Pages of the newest blocks come from the window of recent blocks and need no backend call.")
+		"For a page that is read from the Backend, it is the call of Blocks.")
+	t.note(states)
 	return nil
+}
+
+// contract returns a function that does what every caller of the Backend must do for a query.
+func contract(ctx context.Context, s *source.Source, q query) func(int) {
+	pages := map[string]string{"quiet latest": latestText, "quiet last 50": last50Text, "history": historyText}
+	text, found := pages[q.name]
+	switch {
+	case q.name == "balance":
+		return balanceContract(ctx, s)
+	case !found:
+		return func(int) {}
+	}
+	page := known.Pages[text]
+	return func(int) {
+		if _, err := s.Blocks(ctx, page); err != nil {
+			panic(err) // the chain has the blocks
+		}
+	}
 }
 
 // balanceContract returns a function that calls Balance and does no more than every caller must do.

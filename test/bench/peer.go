@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -29,11 +31,15 @@ const (
 	yoga      = "yoga"
 )
 
-// open returns the handler of a peer that is written in Go. The options are used only for chaingql and
-// may be nil.
-func open(peer string, s *source.Source, options *chaingql.Options) (http.Handler, error) {
+// open returns the handler of a peer that is written in Go. If stored is true, the handlers of chaingql and
+// of the handwritten peer read all pages from the Backend. The options are used only for chaingql and may
+// be nil.
+func open(peer string, s *source.Source, stored bool, options *chaingql.Options) (http.Handler, error) {
 	switch peer {
 	case own:
+		if stored {
+			return chaingql.New(quiet{s}, settings(options)), nil
+		}
 		return openLive(s, settings(options))
 	case gqlgenGo:
 		return gqlgen.New(s), nil
@@ -42,12 +48,22 @@ func open(peer string, s *source.Source, options *chaingql.Options) (http.Handle
 	case graphqlGo:
 		return graphqlgo.New(s)
 	case handmade:
-		return byhand.New(s, pages), nil
+		return byhand.New(s, known, stored), nil
 	case constant:
-		body, err := respond(byhand.New(s, pages), queries[0].body)
+		body, err := respond(byhand.New(s, known, stored), queries[0].body)
 		return byhand.Constant(body), err
 	}
 	return nil, fmt.Errorf("unknown peer %q", peer)
+}
+
+// quiet is a chain without new blocks.
+type quiet struct{ *source.Source }
+
+func (quiet) Follow(ctx context.Context, _ chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return func(yield func(chaingql.Block, error) bool) {
+		<-ctx.Done()
+		yield(chaingql.Block{}, ctx.Err())
+	}
 }
 
 // openLive returns a handler of chaingql that has received a new block, as on any live chain, and

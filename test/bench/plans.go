@@ -15,7 +15,7 @@ import (
 // plans measures whether queries become slower if the server caches many plans, and whether its memory
 // stays within the cache limit during floods of documents.
 func plans(ctx context.Context, size sizes, r *report) error {
-	defer singleProc()()
+	defer processors(1)()
 	s, err := source.New()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 	}
 	var contenders []contender
 	for _, n := range size.plans {
-		h, err := open(own, s, &chaingql.Options{Limits: chaingql.Limits{CacheBytes: 1 << 30}})
+		h, err := open(own, s, false, &chaingql.Options{Limits: chaingql.Limits{CacheBytes: 1 << 30}})
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func cachedName(plans, used int) string { return fmt.Sprint(plans, " ", used) }
 // flood requests n different documents, each once. It returns the growth of the heap in megabytes and
 // the CPU time per document in microseconds.
 func flood(ctx context.Context, s *source.Source, n int, body func(int) []byte) (grew, cost float64, err error) {
-	h, err := open(own, s, nil)
+	h, err := open(own, s, false, nil)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -25,11 +25,11 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 		return err
 	}
 	for _, q := range queries {
-		c, err := callers(ctx, s, own)
+		c, err := callers(ctx, 1, s, own)
 		if err != nil {
 			return err
 		}
-		if err := profiled(dir, q.name, 3*time.Second, func() error { c[own].call(q.body); return nil }); err != nil {
+		if err := profiled(dir, q.name, 3*time.Second, func() error { c[own][q.name][0].call(q.body); return nil }); err != nil {
 			return err
 		}
 	}
@@ -41,11 +41,11 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 	}
 	runtime.MemProfileRate = 1 // set after the CPU profiles, because it slows everything down
 	for _, q := range queries {
-		c, err := callers(ctx, s, own)
+		c, err := callers(ctx, 1, s, own)
 		if err != nil {
 			return err
 		}
-		if err := allocationProfile(dir, q.name, func() { c[own].call(q.body) }); err != nil {
+		if err := allocationProfile(dir, q.name, func() { c[own][q.name][0].call(q.body) }); err != nil {
 			return err
 		}
 	}

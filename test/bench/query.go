@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/chaingql/chaingql"
+
+	"github.com/chaingql/chaingql/test/bench/byhand"
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
@@ -12,26 +15,42 @@ const (
 	blockFields = `id seq_no workchain_id shard gen_utime chain_order`
 
 	balanceText = `query balance($address: String!) { blockchain { account(address: $address) { info { address balance(format: DEC) } } } }`
-	latestText  = `query latest { blockchain { blocks(last: 1) { edges { node { ` + blockFields + ` } } } } }`
-	last50Text  = `query page { blockchain { blocks(last: 50) { edges { node { ` + blockFields + ` } } } } }`
+	latestText  = `query latest { blockchain { blocks(workchain: -1, last: 1) { edges { node { ` + blockFields + ` } } } } }`
+	last50Text  = `query page { blockchain { blocks(workchain: -1, last: 50) { edges { node { ` + blockFields + ` } } } } }`
+	historyText = `query history { blockchain { blocks(workchain: -1, first: 50, after: "` + distant + `") { edges { node { ` + blockFields + ` } } } } }`
 	streamText  = `subscription { blocks { ` + blockFields + ` } }`
+
+	// distant is the cursor of the 32nd masterchain block, which is older than the window of recent blocks.
+	distant = "120m"
 )
 
-// A query is one of the three measured queries.
+// A query is one of the measured queries.
 type query struct {
 	name string
 	body []byte // body of a POST
+
+	// stored reports that the query is measured with a handler whose stream has no new block, so that pages
+	// come from the Backend. The other queries are measured with a live stream.
+	stored bool
 }
 
 var queries = []query{
-	{"balance", post(balanceText, map[string]any{"address": source.Address(7).String()})},
-	{"latest", post(latestText, nil)},
-	{"last 50", post(last50Text, nil)},
+	{name: "balance", body: post(balanceText, map[string]any{"address": source.Address(7).String()})},
+	{name: "latest", body: post(latestText, nil)},
+	{name: "last 50", body: post(last50Text, nil)},
+	{name: "quiet latest", body: post(latestText, nil), stored: true},
+	{name: "quiet last 50", body: post(last50Text, nil), stored: true},
+	{name: "history", body: post(historyText, nil), stored: true},
 }
 
-// pages maps each query text that requests blocks to the number of blocks. The handwritten handler
-// needs it.
-var pages = map[string]int{latestText: 1, last50Text: 50}
+// known holds the queries for the handwritten handler.
+var known = func() byhand.Queries {
+	masters := int32(-1)
+	return byhand.Queries{Balance: balanceText, Pages: map[string]chaingql.BlocksQuery{
+		latestText: {Workchain: &masters, Last: 1}, last50Text: {Workchain: &masters, Last: 50},
+		historyText: {Workchain: &masters, First: 50, After: distant},
+	}}
+}()
 
 // post returns the body of a POST with a document and its variables.
 func post(text string, variables map[string]any) []byte {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -76,6 +77,27 @@ func cpuPerCall(n int, f func(i int)) float64 {
 		f(i)
 	}
 	return float64((cpu() - before).Nanoseconds()) / 1e3 / float64(n)
+}
+
+// cpuPerCallOf is like cpuPerCall, but divides the n calls among concurrent workers. It passes the number of
+// the worker to f.
+func cpuPerCallOf(workers, n int, f func(worker int)) float64 {
+	each := max(1, n/workers)
+	runtime.GC()
+	before := cpu()
+	var all sync.WaitGroup
+	for worker := range workers - 1 {
+		all.Go(func() {
+			for range each {
+				f(worker + 1)
+			}
+		})
+	}
+	for range each {
+		f(0)
+	}
+	all.Wait()
+	return float64((cpu() - before).Nanoseconds()) / 1e3 / float64(workers*each)
 }
 
 // callsIn returns how often f can be called within the duration d.

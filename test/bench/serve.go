@@ -35,7 +35,7 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
-	h, err := open(args[0], s, nil)
+	h, err := open(args[0], s, false, nil)
 	if err != nil {
 		return err
 	}

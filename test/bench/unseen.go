@@ -11,13 +11,13 @@ import (
 
 // unseenDocuments measures requests whose documents the server has not seen before.
 func unseenDocuments(ctx context.Context, size sizes, r *report) error {
-	defer singleProc()()
+	defer processors(1)()
 	s, err := source.New()
 	if err != nil {
 		return err
 	}
 	peers := []string{own, gqlgenGo, gophersGo}
-	all, err := callers(ctx, s, peers...)
+	all, err := callers(ctx, 1, s, peers...)
 	if err != nil {
 		return err
 	}
@@ -47,14 +47,14 @@ func unseenDocuments(ctx context.Context, size sizes, r *report) error {
 				return bodies
 			}
 			for _, body := range some(20) {
-				if _, err := respond(all[peer].handler, body); err != nil {
+				if _, err := respond(all[peer][queries[0].name][0].handler, body); err != nil {
 					return fmt.Errorf("%s: %w", peer, err)
 				}
 			}
 			n := max(20, int(size.slice.Microseconds()/50))
 			contenders = append(contenders, contender{peer, func() (float64, error) {
 				bodies := some(n)
-				return cpuPerCall(n, func(i int) { all[peer].call(bodies[i]) }), nil
+				return cpuPerCall(n, func(i int) { all[peer][queries[0].name][0].call(bodies[i]) }), nil
 			}})
 		}
 		got, err := alternate(ctx, size.rounds, contenders)

@@ -3,121 +3,155 @@
 package byhand
 
 import (
+	"bytes"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/chaingql/chaingql"
 
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
+// Queries holds the texts of the queries that the handler knows.
+type Queries struct {
+	// Balance requests the balance of the account $address.
+	Balance string
+
+	// Pages has a query for blocks of the masterchain for each text.
+	Pages map[string]chaingql.BlocksQuery
+}
+
 type request struct {
 	Query     string `json:"query"`
-	Variables struct {
+	Variables *struct {
 		Address string `json:"address"`
 	} `json:"variables"`
 }
 
-type answer struct {
-	Data data `json:"data"`
+// A server knows each query by its text and appends the bytes of the response.
+type server struct {
+	source  *source.Source
+	queries Queries
+	stored  bool
+	buffers sync.Pool // of *buffer
+	live    *stream
 }
 
-type data struct {
-	Blockchain blockchain `json:"blockchain"`
+// A buffer holds the bytes of a request and of its response.
+type buffer struct{ received, sent []byte }
+
+// maxBody is the maximum size of a request in bytes.
+const maxBody = 64 << 10
+
+// New returns a handler that does no more than the queries need. It does not parse GraphQL: it compares
+// the text of a query with those in queries. If stored is false, it appends pages directly from a slice of
+// the blocks. If stored is true, it reads them from the Backend. A GET opens a WebSocket.
+func New(s *source.Source, queries Queries, stored bool) http.Handler {
+	h := &server{source: s, queries: queries, stored: stored, live: &stream{source: s, conns: map[net.Conn]struct{}{}}}
+	h.buffers.New = func() any { return new(buffer) }
+	return h
 }
 
-type blockchain struct {
-	Account *account    `json:"account,omitempty"`
-	Blocks  *connection `json:"blocks,omitempty"`
-}
-
-type account struct {
-	Info state `json:"info"`
-}
-
-type state struct {
-	Address string `json:"address"`
-	Balance string `json:"balance"`
-}
-
-type connection struct {
-	Edges []edge `json:"edges"`
-}
-
-type edge struct {
-	Node node `json:"node"`
-}
-
-type node struct {
-	ID         string `json:"id"`
-	SeqNo      uint32 `json:"seq_no"`
-	Workchain  int32  `json:"workchain_id"`
-	Shard      string `json:"shard"`
-	Utime      int64  `json:"gen_utime"`
-	ChainOrder string `json:"chain_order"`
-}
-
-// New returns a handler that decodes requests and encodes responses with encoding/json. It does not
-// parse GraphQL: pages maps the query texts that request the last blocks to the number of blocks, any
-// other query returns a balance, and a GET opens a WebSocket.
-func New(s *source.Source, pages map[string]int) http.Handler {
-	live := &stream{source: s, conns: map[net.Conn]struct{}{}}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			live.serve(w, r)
-			return
-		}
-		var asked request
-		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		var found blockchain
-		var err error
-		if last := pages[asked.Query]; last > 0 {
-			found.Blocks, err = blocks(r, s, last)
-		} else {
-			found.Account, err = balance(r, s, asked.Variables.Address)
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		body, err := json.Marshal(answer{data{found}})
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		write(w, body)
-	})
-}
-
-func blocks(r *http.Request, s *source.Source, last int) (*connection, error) {
-	page, err := s.Page(r.Context(), source.Ask{Last: &last})
+func (h *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		h.live.serve(w, r)
+		return
+	}
+	b := h.buffers.Get().(*buffer)
+	defer h.buffers.Put(b)
+	asked, err := b.read(r)
 	if err != nil {
-		return nil, err
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
-	edges := make([]edge, len(page.Blocks))
-	for i := range edges {
-		b := &page.Blocks[i]
-		edges[i].Node = nodeOf(b, "block/"+b.Hash.String())
+	if b.sent, err = h.respond(b.sent[:0], r, asked); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
-	return &connection{edges}, nil
+	write(w, b.sent)
 }
 
-func nodeOf(b *chaingql.Block, id string) node {
-	return node{id, b.SeqNo, b.Workchain, source.Shard(b), b.Time.Unix(), string(b.Cursor)}
+// read decodes the body of a request. It accepts nothing but one JSON object with the known fields.
+func (b *buffer) read(r *http.Request) (request, error) {
+	var asked request
+	if r.ContentLength < 0 || r.ContentLength > maxBody {
+		return asked, errors.New("the body has no length or is too large")
+	}
+	n := int(r.ContentLength)
+	if cap(b.received) < n {
+		b.received = make([]byte, n)
+	}
+	b.received = b.received[:n]
+	if _, err := io.ReadFull(r.Body, b.received); err != nil {
+		return asked, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b.received))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&asked); err != nil {
+		return asked, err
+	}
+	if d.InputOffset() != int64(n) {
+		return asked, errors.New("the body has more than one value")
+	}
+	return asked, nil
 }
 
-func balance(r *http.Request, s *source.Source, address string) (*account, error) {
-	addr, err := source.Account(address)
+func (h *server) respond(dst []byte, r *http.Request, asked request) ([]byte, error) {
+	dst = append(dst, `{"data":{"blockchain":{`...)
+	if q, ok := h.queries.Pages[asked.Query]; ok {
+		blocks, err := h.page(r, q)
+		if err != nil {
+			return dst, err
+		}
+		dst = append(dst, `"blocks":{"edges":[`...)
+		for i := range blocks {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(appendNode(append(dst, `{"node":`...), &blocks[i], "block/"), '}')
+		}
+		return append(dst, "]}}}}"...), nil
+	}
+	if asked.Query != h.queries.Balance || asked.Variables == nil {
+		return dst, errors.New("unknown query")
+	}
+	addr, err := source.Account(asked.Variables.Address)
 	if err != nil {
-		return nil, err
+		return dst, err
 	}
-	text, err := s.Text(r.Context(), addr, true)
-	return &account{state{addr.String(), text}}, err
+	nano, err := h.source.Balance(r.Context(), addr)
+	if err != nil {
+		return dst, err
+	}
+	dst = append(append(dst, `"account":{"info":{"address":"`...), addr.String()...)
+	return append(nano.Append(append(dst, `","balance":"`...), 10), `"}}}}}`...), nil
+}
+
+func (h *server) page(r *http.Request, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	if h.stored {
+		return h.source.Blocks(r.Context(), q)
+	}
+	blocks := h.source.Masters()
+	return blocks[max(0, len(blocks)-q.Last):], nil
+}
+
+// appendNode appends a block as JSON. None of its values needs an escape.
+func appendNode(dst []byte, b *chaingql.Block, kind string) []byte {
+	dst = append(append(dst, `{"id":"`...), kind...)
+	dst = append(hex.AppendEncode(dst, b.Hash[:]), `","seq_no":`...)
+	dst = append(strconv.AppendUint(dst, uint64(b.SeqNo), 10), `,"workchain_id":`...)
+	dst = append(strconv.AppendInt(dst, int64(b.Workchain), 10), `,"shard":"`...)
+	for shift := 60; shift >= 0; shift -= 4 {
+		dst = append(dst, "0123456789abcdef"[b.Shard>>shift&15])
+	}
+	dst = append(strconv.AppendInt(append(dst, `","gen_utime":`...), b.Time.Unix(), 10), `,"chain_order":"`...)
+	return append(append(dst, b.Cursor...), `"}`...)
 }
 
 // Constant returns a handler that responds to every request with body.
@@ -125,8 +159,12 @@ func Constant(body []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(w, body) })
 }
 
+// write sends a response with the same headers as chaingql.
 func write(w http.ResponseWriter, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	header := w.Header()
+	header.Set("Vary", "Authorization, Accept, Origin")
+	header.Set("Content-Type", "application/json; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body) // an error means that the client has disconnected
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"net"
 	"net/http"
 	"sync"
@@ -24,18 +23,6 @@ type stream struct {
 	once   sync.Once
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
-}
-
-type message struct {
-	ID      string  `json:"id"`
-	Type    string  `json:"type"`
-	Payload payload `json:"payload"`
-}
-
-type payload struct {
-	Data struct {
-		Blocks node `json:"blocks"`
-	} `json:"data"`
 }
 
 func (s *stream) serve(w http.ResponseWriter, r *http.Request) {
@@ -81,13 +68,10 @@ func (s *stream) start() {
 		panic("byhand: the chain has no blocks")
 	}
 	go func() {
+		var text []byte
 		for b := range s.source.Follow(context.Background(), newest[0].Cursor) {
-			m := message{ID: "1", Type: "next"}
-			m.Payload.Data.Blocks = nodeOf(&b, b.Hash.String())
-			text, err := json.Marshal(m)
-			if err != nil {
-				panic(err) // a message consists of strings and numbers
-			}
+			text = append(text[:0], `{"id":"1","type":"next","payload":{"data":{"blocks":`...)
+			text = append(appendNode(text, &b, ""), "}}}"...)
 			frame := appendText(nil, text)
 			s.mu.Lock()
 			for conn := range s.conns {

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/big"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -30,12 +31,14 @@ const (
 // A Source is the chain in memory. All methods except Grow are safe for concurrent use.
 type Source struct {
 	*memchain.Chain
-	height uint32
+	height  uint32
+	masters atomic.Pointer[[]chaingql.Block] // appended to by Grow
 }
 
 // New returns a chain of the initial size. Its content is always the same.
 func New() (*Source, error) {
 	s := &Source{Chain: memchain.New()}
+	s.masters.Store(new([]chaingql.Block))
 	for i := range Accounts {
 		nano := new(big.Int).Mul(big.NewInt(int64(i)), big.NewInt(1_234_567_890_123))
 		s.SetBalance(Address(i), nano)
@@ -54,12 +57,18 @@ func New() (*Source, error) {
 
 // Grow appends the next block of the masterchain.
 func (s *Source) Grow() error {
-	if err := s.Append(block(-1, s.height+1, 0)); err != nil {
+	b := block(-1, s.height+1, 0)
+	if err := s.Append(b); err != nil {
 		return err
 	}
+	masters := append(s.Masters(), b)
+	s.masters.Store(&masters)
 	s.height++
 	return nil
 }
+
+// Masters returns all blocks of the masterchain. The caller must not change them.
+func (s *Source) Masters() []chaingql.Block { return *s.masters.Load() }
 
 // block returns a block. The argument master is the sequence number of the masterchain block that
 // orders it, so that blocks of the masterchain and of workchain 0 alternate.
