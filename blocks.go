@@ -126,17 +126,17 @@ func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
 		if err = errors.Join(err, checkCursors(oldest...)); err != nil {
 			return nil, r.explain(ctx, err)
 		}
-		return nil, tooOld(oldest)
+		return nil, tooOld(blocklog.ListOf(oldest))
 	case err != nil:
 		return nil, r.explain(ctx, err)
 	}
 	return blocks, nil
 }
 
-func tooOld(oldest []Block) *plan.Error {
+func tooOld(oldest blocklog.List[Block]) *plan.Error {
 	e := &plan.Error{Message: "The blocks after this cursor are no longer kept.", Code: codeCursorTooOld}
-	if len(oldest) > 0 {
-		e.Details = map[string]string{"oldest": string(oldest[0].Cursor)}
+	if oldest.Len() > 0 {
+		e.Details = map[string]string{"oldest": string(oldest.At(0).Cursor)}
 	}
 	return e
 }

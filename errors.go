@@ -24,6 +24,7 @@ const (
 	codeTimeout           = "TIMEOUT"
 	codeCursorTooOld      = "CURSOR_TOO_OLD"
 	codeStreamGap         = "STREAM_GAP"
+	codeLookup            = "LOOKUP_NOT_SUPPORTED"
 	codeUnavailable       = "SERVICE_UNAVAILABLE"
 	codeRateLimited       = "RATE_LIMITED"
 	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"

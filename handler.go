@@ -92,10 +92,13 @@ func New(b Backend, opts *Options) *Handler {
 	h.events = events{h.opts.Hooks, h.opts.Logger, &h.failures}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
+	resolve.hashes, _ = b.(HashIndex)
+	resolve.numbers, _ = b.(SeqNoIndex)
+	resolve.times, _ = b.(TimeIndex)
 	if l.InFlight > 0 {
 		resolve.slots = make(chan struct{}, l.InFlight)
 	}
-	resolve.reads.JoinWithin = l.BackendTimeout / 2
+	resolve.reads.JoinWithin, resolve.lookups.JoinWithin = l.BackendTimeout/2, l.BackendTimeout/2
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
 	resolve.recent = h.blocks

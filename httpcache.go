@@ -28,11 +28,14 @@ var (
 	ofTheChain = func(plan.Args) any { return head{workchain: masterchain, balance: true} }
 	// ofNothing is for values that do not depend on the chain.
 	ofNothing = func(plan.Args) any { return nil }
+	// ofAllBlocks is for values that any block may change.
+	ofAllBlocks = func(plan.Args) any { return head{all: true, blocks: true} }
 )
 
 // ofItsBlocks returns the head that a page depends on.
 func ofItsBlocks(args plan.Args) any {
-	on := head{all: true, blocks: true, page: args[argAfter] != nil || args[argBefore] != nil}
+	bounded := args[argAfter] != nil || args[argBefore] != nil || args[argMasterRange] != nil
+	on := head{all: true, blocks: true, page: bounded}
 	if workchain, ok := args[argWorkchain].(int); ok {
 		on.workchain, on.all = int32(workchain), false
 	}

@@ -19,10 +19,14 @@ import (
 type resolvers struct {
 	backend   Backend
 	batcher   BalanceBatcher // the backend, if it is a BalanceBatcher; otherwise nil
+	hashes    HashIndex      // likewise
+	numbers   SeqNoIndex
+	times     TimeIndex
 	endpoints []string
 	timeout   time.Duration // of one Backend call
 	recent    *blocklog.Log[Block]
 	reads     xsync.Group[reading, []Block]
+	lookups   xsync.Group[sharedLookup, *Block]
 	slots     chan struct{} // semaphore of Limits.InFlight; nil means no limit
 
 	// limit reports that a limit was hit; reading returns the context for a call of Blocks.
@@ -136,6 +140,8 @@ const (
 	argAfter
 	argLast
 	argBefore
+	argInconsistent
+	argMasterRange
 )
 
 func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, error) {
@@ -143,16 +149,28 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	if err != nil {
 		return nil, err
 	}
+	c, _ := src.(*call)
+	last, empty, err := r.narrow(ctx, c, &q, args[argMasterRange])
+	switch {
+	case err != nil:
+		return nil, err
+	case empty:
+		c.passing()
+		return new(page), nil
+	}
 	size := max(q.first, q.last)
-	if q.first > 0 {
+	switch {
+	case q.first > 0:
 		q.first++
-	} else {
+	case last == nil:
 		q.last++
 	}
-	c, _ := src.(*call)
 	blocks, w, err := r.read(ctx, c, q)
 	if err != nil {
 		return nil, err
+	}
+	if last != nil && (q.last > 0 || blocks.Len() < q.first) {
+		blocks = with(blocks, last)
 	}
 	var p *page
 	if c != nil && c.page.blocks.Len() == 0 {

@@ -47,8 +47,58 @@ func schemaTable(r *resolvers) []plan.Type {
 					{Name: "before", Type: "String", Desc: "Blocks short of this cursor; goes with last."},
 					{Name: "allow_latest_inconsistent_data", Type: "Boolean",
 						Desc: "Accepted for older clients, and has no effect: every block served is final."},
+					{Name: "master_seq_no_range", Type: "BlockchainMasterSeqNoFilter",
+						Desc: "Blocks of these masterchain blocks only, and of the shards that they commit."},
+					archiveArg,
+				}},
+			{Name: "block", Type: "BlockchainBlock", Desc: "The block with this hash; null if it is not stored.",
+				Resolve: r.block, Cost: lookupCost, Depends: ofOneBlock, Args: []plan.Arg{hashArg, archiveArg}},
+			{Name: "block_by_seq_no", Type: "BlockchainBlock",
+				Desc:    "The block with this number in this shard; null if it is not stored.",
+				Resolve: r.blockBySeqNo, Cost: lookupCost, Depends: ofOneBlock, Args: []plan.Arg{
+					{Name: "workchain", Type: "Int!", Desc: "The block's workchain; -1 is the masterchain."},
+					{Name: "shard", Type: "String",
+						Desc: "The block's shard: 16 hex digits, compared whole. Required, unless thread is set."},
+					{Name: "seq_no", Type: "Float!", Desc: "The block's number in its shard."},
+					archiveArg,
+					{Name: "thread", Type: "String", Desc: "The former name of shard."},
+				}},
+			{Name: "prev_shard_blocks", Type: "[BlockchainBlock]",
+				Desc: "The block before this one in its shard; both blocks if this one merged two shards. Empty if " +
+					"one of them, or the block itself, is not stored.",
+				Resolve: r.prevShardBlocks, Cost: neighborCost, Depends: ofOneBlock,
+				Args: []plan.Arg{hashArg, archiveArg}},
+			{Name: "next_shard_blocks", Type: "[BlockchainBlock]",
+				Desc: "The block after this one in its shard; both blocks if the shard was split after this one. " +
+					"Empty if one of them, or the block itself, is not stored: after the newest block, for example.",
+				Resolve: r.nextShardBlocks, Cost: neighborCost, Depends: ofOneBlock,
+				Args: []plan.Arg{hashArg, archiveArg}},
+			{Name: "master_seq_no_range", Type: "BlockchainMasterSeqNoRange",
+				Desc: "The range of masterchain blocks for blocks(master_seq_no_range:) that has all blocks " +
+					"generated between two times, in seconds since 1970.",
+				Resolve: r.masterSeqNoRange, Cost: r.masterRangeCost, Depends: ofAllBlocks, Args: []plan.Arg{
+					{Name: "time_start", Type: "Int", Desc: "The range has blocks generated at this time or later."},
+					{Name: "time_end", Type: "Int", Desc: "The range has blocks generated before this time."},
+					archiveArg,
 				}},
 		}},
+		{Kind: ast.Object, Name: "BlockchainMasterSeqNoRange",
+			Desc: "A range of masterchain blocks. A bound for which no time is given is null.",
+			Fields: []plan.Field{
+				{Name: "start", Type: "Int",
+					Desc: "The first masterchain block generated at time_start or later, or the number that the next " +
+						"one will have. Null if earlier blocks are not stored.",
+					Append: func(dst []byte, src any) []byte { return appendNumber(dst, src.(*masterRange).start) }},
+				{Name: "end", Type: "Int",
+					Desc: "The first masterchain block generated at time_end or later of which all shard blocks were " +
+						"generated at time_end or later, too. It is not in the range. Null if there is none yet.",
+					Append: func(dst []byte, src any) []byte { return appendNumber(dst, src.(*masterRange).end) }},
+			}},
+		{Kind: ast.InputObject, Name: "BlockchainMasterSeqNoFilter", Desc: "A range of masterchain blocks.",
+			Fields: []plan.Field{
+				{Name: "start", Type: "Int", Desc: "The first masterchain block; the oldest one stored where absent."},
+				{Name: "end", Type: "Int", Desc: "The masterchain block after the last one; no end where absent."},
+			}},
 		{Kind: ast.Object, Name: "BlockchainAccountQuery", Desc: "What is known of one account.", Fields: []plan.Field{
 			{Name: "info", Type: "BlockchainAccount", Desc: "The account's state.", Same: true},
 		}},
@@ -119,6 +169,11 @@ func schemaTable(r *resolvers) []plan.Type {
 		filterType("Int"), filterType("Float"), filterType("String"),
 	}
 }
+
+var (
+	hashArg    = plan.Arg{Name: "hash", Type: "String!", Desc: "The block's hash: 64 hex digits of either case."}
+	archiveArg = plan.Arg{Name: "archive", Type: "Boolean", Desc: "Accepted for clients of other services; no effect."}
+)
 
 var infoType = plan.Type{Kind: ast.Object, Name: "Info", Desc: "The service itself. Times are in milliseconds.",
 	Fields: []plan.Field{
@@ -241,11 +296,15 @@ func infoCost(plan.Args) plan.Cost { return plan.Cost{Calls: 1, Blocks: paceBloc
 
 func blocksCost(args plan.Args) plan.Cost {
 	if args == nil {
-		return plan.Cost{Calls: 1, Blocks: pageSize}
+		return plan.Cost{Calls: 1 + rangeCalls, Blocks: pageSize + rangeCalls}
 	}
 	q, err := pageQueryOf(args)
 	if err != nil {
 		return plan.Cost{} // the field fails without a Backend call
 	}
-	return plan.Cost{Calls: 1, Blocks: max(q.first, q.last)}
+	cost := plan.Cost{Calls: 1, Blocks: max(q.first, q.last)}
+	if args[argMasterRange] != nil {
+		cost.Calls, cost.Blocks = cost.Calls+rangeCalls, cost.Blocks+rangeCalls
+	}
+	return cost
 }

@@ -53,7 +53,15 @@ type Info { version: String  time: Float  latency: Float  blocksLatency: Float  
 type BlockchainQuery {
   account(address: String!): BlockchainAccountQuery
   blocks(workchain: Int, shard: String, first: Int, after: String, last: Int, before: String,
-         allow_latest_inconsistent_data: Boolean): BlockchainBlocksConnection }
+         allow_latest_inconsistent_data: Boolean, master_seq_no_range: BlockchainMasterSeqNoFilter,
+         archive: Boolean): BlockchainBlocksConnection
+  block(hash: String!, archive: Boolean): BlockchainBlock
+  block_by_seq_no(workchain: Int!, shard: String, seq_no: Float!, archive: Boolean, thread: String): BlockchainBlock
+  prev_shard_blocks(hash: String!, archive: Boolean): [BlockchainBlock]
+  next_shard_blocks(hash: String!, archive: Boolean): [BlockchainBlock]
+  master_seq_no_range(time_start: Int, time_end: Int, archive: Boolean): BlockchainMasterSeqNoRange }
+type BlockchainMasterSeqNoRange { start: Int  end: Int }
+input BlockchainMasterSeqNoFilter { start: Int  end: Int }
 type BlockchainAccountQuery { info: BlockchainAccount }
 type BlockchainAccount implements Node { id: ID!  address: String  balance(format: BigIntFormat): String }
 type BlockchainBlocksConnection { edges: [BlockchainBlocksEdge!]!  pageInfo: PageInfo! }

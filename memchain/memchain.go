@@ -27,6 +27,7 @@ type Chain struct {
 	mu       sync.RWMutex
 	blocks   []chaingql.Block // ascending; elements are never changed, so readers need no lock to read them
 	index    index
+	places   places
 	dropped  int             // number of pruned blocks
 	floor    chaingql.Cursor // cursor of the newest pruned block
 	balances map[chaingql.Address]*big.Int
@@ -44,12 +45,16 @@ type line struct {
 var (
 	_ chaingql.Backend        = (*Chain)(nil)
 	_ chaingql.BalanceBatcher = (*Chain)(nil)
+	_ chaingql.HashIndex      = (*Chain)(nil)
+	_ chaingql.SeqNoIndex     = (*Chain)(nil)
+	_ chaingql.TimeIndex      = (*Chain)(nil)
 )
 
 // New returns an empty chain.
 func New() *Chain {
 	return &Chain{
 		index:    make(index),
+		places:   newPlaces(),
 		balances: make(map[chaingql.Address]*big.Int),
 		grown:    make(chan struct{}),
 		line:     &line{cut: make(chan struct{})},
@@ -87,6 +92,7 @@ func (c *Chain) append(blocks []chaingql.Block) error {
 	}
 	for i, b := range blocks {
 		c.index.add(c.dropped+len(c.blocks)+i, b)
+		c.places.add(c.dropped+len(c.blocks)+i, &b)
 	}
 	c.blocks = append(c.blocks, blocks...)
 	close(c.grown)
@@ -127,6 +133,7 @@ func (c *Chain) Prune(before chaingql.Cursor) {
 		return
 	}
 	c.floor = c.blocks[n-1].Cursor
+	c.places.prune(c.blocks[:n], c.dropped)
 	c.dropped += n
 	c.blocks = without(c.blocks, n)
 	c.index.prune(c.dropped)

@@ -1,0 +1,220 @@
+package chaingql
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// errLookup is the error of a field that needs a block outside the window, if the Backend cannot find that block.
+var errLookup = &plan.Error{Message: "The service can find single blocks only among the newest ones.", Code: codeLookup}
+
+// A lookup identifies a block: by its hash, by its number in a shard, or as the first masterchain block that was
+// generated at a time or later.
+type lookup struct {
+	by     lookupBy
+	hash   Hash
+	in     blocklog.Filter // the shard in which number counts
+	number int64           // the number, or the time in seconds since 1970
+}
+
+type lookupBy uint8
+
+const (
+	byHash lookupBy = iota
+	bySeqNo
+	byTime
+)
+
+// A sharedLookup identifies a Backend call; lookups with equal keys share it. For seen, see [reading].
+type sharedLookup struct {
+	lookup
+	seen string
+}
+
+// matches reports whether b may be the block that l identifies.
+func (l *lookup) matches(b *Block) bool {
+	switch l.by {
+	case byHash:
+		return b.Hash == l.hash
+	case bySeqNo:
+		return b.Workchain == l.in.Workchain && b.Shard == l.in.Shard && int64(b.SeqNo) == l.number
+	}
+	return b.Workchain == masterchain && b.Time.Unix() >= l.number
+}
+
+// within returns the block in the window that l identifies, or nil.
+func (l *lookup) within(w *blocklog.Window[Block]) *Block {
+	switch l.by {
+	case byHash:
+		for i := len(w.Blocks) - 1; i >= 0; i-- {
+			if b := &w.Blocks[i]; b.Hash == l.hash {
+				return b
+			}
+		}
+	case bySeqNo:
+		blocks := w.Select(l.in)
+		i := sort.Search(blocks.Len(), func(i int) bool { return int64(blocks.At(i).SeqNo) >= l.number })
+		if i < blocks.Len() && int64(blocks.At(i).SeqNo) == l.number {
+			return blocks.At(i)
+		}
+	}
+	return nil
+}
+
+// find returns the block that l identifies, or nil if there is none. It searches the window before it calls the
+// Backend. If the block exists, it is after the given cursor, so if the window begins there or earlier, no call is
+// needed to know that it does not exist.
+func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (*Block, error) {
+	w := r.recent.Window()
+	get := r.lookupCall(l)
+	switch b := l.within(&w); {
+	case b != nil:
+		return b, nil
+	case w.Live && string(after) >= w.After && l.by != byTime:
+		return nil, nil
+	case get == nil:
+		return nil, errLookup
+	case c.isBusy():
+		return nil, errBusy
+	case !w.Live:
+		r.recent.Start()
+	}
+	ctx, cancel := r.deadline(ctx) // as in read
+	defer cancel()
+	b, err := r.lookups.Do(ctx, sharedLookup{l, w.Reached}, func(shared context.Context) (*Block, error) {
+		if err := r.acquire(shared); err != nil {
+			return nil, err
+		}
+		defer r.release()
+		return r.lookUp(r.reading(shared, ctx), l, get)
+	})
+	if err != nil {
+		return nil, c.noteBusy(r.explain(ctx, err))
+	}
+	if b != nil {
+		r.recent.Observed(string(b.Cursor))
+	} else if c != nil {
+		c.stored = true
+	}
+	return b, nil
+}
+
+// lookupCall returns the call of the Backend that finds the block, or nil if the Backend has none.
+func (r *resolvers) lookupCall(l lookup) func(context.Context) (Block, error) {
+	switch {
+	case l.by == byHash && r.hashes != nil:
+		return func(ctx context.Context) (Block, error) { return r.hashes.BlockByHash(ctx, l.hash) }
+	case l.by == bySeqNo && r.numbers != nil:
+		return func(ctx context.Context) (Block, error) {
+			return r.numbers.BlockBySeqNo(ctx, l.in.Workchain, l.in.Shard, uint32(l.number))
+		}
+	case l.by == byTime && r.times != nil:
+		return func(ctx context.Context) (Block, error) { return r.times.MasterBlockByTime(ctx, unixTime(l.number)) }
+	}
+	return nil
+}
+
+// lookUp makes a call of the Backend and checks its result.
+func (r *resolvers) lookUp(
+	ctx context.Context, l lookup, get func(context.Context) (Block, error),
+) (*Block, error) {
+	ctx, cancel := r.deadline(ctx)
+	defer cancel()
+	b, err := get(ctx)
+	switch {
+	case errors.Is(err, ErrBlockNotFound):
+		return nil, nil
+	case err == nil && !l.matches(&b):
+		err = fmt.Errorf("chaingql: Backend returned block %d of shard %016x in workchain %d, which was not requested",
+			b.SeqNo, b.Shard, b.Workchain)
+	case err == nil:
+		err = checkCursors(b)
+	}
+	if err != nil {
+		return nil, r.explain(ctx, err)
+	}
+	return &b, nil
+}
+
+// A blockList is a list of blocks in a response.
+type blockList []*Block
+
+func (l blockList) Len() int     { return len(l) }
+func (l blockList) At(i int) any { return l[i] }
+
+// found returns a block as the value of a field. A response without the block is not final.
+func (c *call) found(b *Block, err error) (any, error) {
+	if b == nil {
+		c.passing()
+		return nil, err
+	}
+	return b, nil
+}
+
+// passing records that a later block can change the response.
+func (c *call) passing() {
+	if c != nil {
+		c.lasting = false
+	}
+}
+
+func (r *resolvers) block(ctx context.Context, src any, args plan.Args) (any, error) {
+	hash, err := parseHash(args[0].(string))
+	if err != nil {
+		return nil, err
+	}
+	c, _ := src.(*call)
+	return c.found(r.find(ctx, c, lookup{by: byHash, hash: hash}, ""))
+}
+
+// The arguments of block_by_seq_no, in the order of the schema's table.
+const (
+	argNumberWorkchain = iota
+	argNumberShard
+	argNumberSeqNo
+	argNumberArchive
+	argNumberThread
+)
+
+func (r *resolvers) blockBySeqNo(ctx context.Context, src any, args plan.Args) (any, error) {
+	text, _ := args[argNumberShard].(string)
+	if text == "" {
+		text, _ = args[argNumberThread].(string)
+	}
+	if text == "" {
+		return nil, badInput(`"shard" parameter must be defined`)
+	}
+	shard, err := parseShard(text)
+	if err != nil {
+		return nil, err
+	}
+	c, _ := src.(*call)
+	n := args[argNumberSeqNo].(float64)
+	if n != float64(uint32(n)) { // no block has such a number
+		return c.found(nil, nil)
+	}
+	in := blocklog.Filter{
+		ByWorkchain: true, Workchain: int32(args[argNumberWorkchain].(int)), ByShard: true, Shard: shard,
+	}
+	return c.found(r.find(ctx, c, lookup{by: bySeqNo, in: in, number: int64(n)}, ""))
+}
+
+func parseHash(s string) (h Hash, err error) {
+	if len(s) == hex.EncodedLen(len(h)) {
+		if _, err := hex.Decode(h[:], []byte(s)); err == nil {
+			return h, nil
+		}
+	}
+	return h, badInput("Invalid hash: 64 hex digits expected")
+}
+
+func lookupCost(plan.Args) plan.Cost { return plan.Cost{Calls: 1, Blocks: 1} }
+
+// ofOneBlock returns the head that a single block depends on: nothing once it is found, and otherwise all blocks.
+func ofOneBlock(plan.Args) any { return head{all: true, blocks: true, page: true} }

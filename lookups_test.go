@@ -1,0 +1,231 @@
+package chaingql_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// plainBackend hides the optional interfaces of a chain, and counts the calls of Blocks.
+type plainBackend struct {
+	chaingql.Backend
+	calls *atomic.Int64
+}
+
+func (b plainBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	b.calls.Add(1)
+	return b.Backend.Blocks(ctx, q)
+}
+
+// numberedBackend is a plainBackend that can find blocks by hash and by number, and counts these calls, too.
+type numberedBackend struct {
+	plainBackend
+	chain *memchain.Chain
+}
+
+func (b numberedBackend) BlockByHash(ctx context.Context, hash chaingql.Hash) (chaingql.Block, error) {
+	b.calls.Add(1)
+	return b.chain.BlockByHash(ctx, hash)
+}
+
+func (b numberedBackend) BlockBySeqNo(ctx context.Context, w int32, shard uint64, n uint32) (chaingql.Block, error) {
+	b.calls.Add(1)
+	return b.chain.BlockBySeqNo(ctx, w, shard, n)
+}
+
+func plain(c *memchain.Chain) plainBackend { return plainBackend{c, new(atomic.Int64)} }
+
+func withNumbers(c *memchain.Chain) numberedBackend { return numberedBackend{plain(c), c} }
+
+// recordedGenesis returns the first blocks of the TON network: 805 blocks, in shards that split twice.
+func recordedGenesis(t testing.TB) (blocks []chaingql.Block, previous map[string]string) {
+	t.Helper()
+	file, err := os.Open("testdata/recordings/ton-mainnet-genesis.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	recording, err := memchain.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raw struct {
+		Blocks []struct {
+			Hash string `json:"hash"`
+			Prev string `json:"prev_hash"`
+		} `json:"blocks"`
+	}
+	if err := json.Unmarshal(testkit.ReadGzip(t, file.Name()), &raw); err != nil {
+		t.Fatal(err)
+	}
+	previous = map[string]string{}
+	for _, b := range raw.Blocks {
+		previous[b.Hash] = b.Prev
+	}
+	return recording.Blocks, previous
+}
+
+// lookUp returns the hashes of the blocks in a field of BlockchainQuery: one for an object, and any number for a list.
+func lookUp(t testing.TB, h *chaingql.Handler, field string) []string {
+	t.Helper()
+	body := query(h, "{blockchain{x:"+field+"{hash}}}", nil)
+	reply := parse(t, body)
+	var data struct{ Blockchain struct{ X json.RawMessage } }
+	if err := json.Unmarshal(reply.Data, &data); err != nil || reply.Errors != nil {
+		t.Fatalf("%s: the response is %s", field, body)
+	}
+	type block struct{ Hash string }
+	var blocks []block
+	if text := string(data.Blockchain.X); strings.HasPrefix(text, "{") {
+		blocks = make([]block, 1)
+		err := json.Unmarshal(data.Blockchain.X, &blocks[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+	} else if err := json.Unmarshal(data.Blockchain.X, &blocks); err != nil {
+		t.Fatal(err)
+	}
+	hashes := []string{}
+	for _, b := range blocks {
+		hashes = append(hashes, b.Hash)
+	}
+	return hashes
+}
+
+func TestNeighborsOfRecordedBlocksMatchTheirPrevHash(t *testing.T) {
+	blocks, previous := recordedGenesis(t)
+	equal(t, "recorded blocks", len(blocks), 805)
+	stored := map[string]bool{}
+	next := map[string][]string{}
+	for _, b := range blocks {
+		hash := b.Hash.String()
+		stored[hash] = true
+		next[previous[hash]] = append(next[previous[hash]], hash)
+	}
+	h, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{})
+	for _, b := range blocks {
+		hash := b.Hash.String()
+		want := []string{}
+		if stored[previous[hash]] {
+			want = []string{previous[hash]}
+		}
+		got := lookUp(t, h, `prev_shard_blocks(hash:"`+hash+`")`)
+		if !slices.Equal(got, want) {
+			t.Errorf("the blocks before %s are %v, want %v", b.Cursor, got, want)
+		}
+		got = lookUp(t, h, `next_shard_blocks(hash:"`+hash+`")`)
+		slices.Sort(got)
+		slices.Sort(next[hash])
+		if !slices.Equal(got, next[hash]) {
+			t.Errorf("the blocks after %s are %v, want %v", b.Cursor, got, next[hash])
+		}
+		got = lookUp(t, h, fmt.Sprintf(`block_by_seq_no(workchain:%d,shard:"%016x",seq_no:%d)`,
+			b.Workchain, b.Shard, b.SeqNo))
+		if !slices.Equal(got, []string{hash}) {
+			t.Errorf("the block with the number of %s is %v, want %s", b.Cursor, got, hash)
+		}
+	}
+}
+
+// links returns the predecessors and the successors of generated blocks, from the rules of backendtest.Chain: a
+// replay of the shards that remembers the newest block of each.
+func links(blocks []chaingql.Block) (before, after map[string][]string) {
+	type place struct {
+		workchain int32
+		shard     uint64
+	}
+	before, after = map[string][]string{}, map[string][]string{}
+	newest := map[place]chaingql.Block{}
+	for _, b := range blocks {
+		own := b.Shard & -b.Shard
+		parent := place{b.Workchain, b.Shard&^own | own<<1}
+		left, right := place{b.Workchain, b.Shard - own/2}, place{b.Workchain, b.Shard + own/2}
+		var from []place
+		switch at := (place{b.Workchain, b.Shard}); {
+		case len(newest) > 0 && newest[at].Hash != (chaingql.Hash{}):
+			from = []place{at}
+		case newest[left].Hash != (chaingql.Hash{}) && newest[right].Hash != (chaingql.Hash{}):
+			from = []place{left, right}
+		case newest[parent].Hash != (chaingql.Hash{}):
+			from = []place{parent}
+		}
+		hash := b.Hash.String()
+		for _, p := range from {
+			old := newest[p].Hash.String()
+			before[hash] = append(before[hash], old)
+			after[old] = append(after[old], hash)
+		}
+		if len(from) == 2 {
+			delete(newest, left)
+			delete(newest, right)
+		} else if len(from) == 1 && from[0] == parent && len(after[newest[parent].Hash.String()]) == 2 {
+			delete(newest, parent) // both children have begun
+		}
+		newest[place{b.Workchain, b.Shard}] = b
+	}
+	return before, after
+}
+
+func TestNeighborsAreFoundAcrossSplitsAndMergesWithUnequalNumbers(t *testing.T) {
+	blocks := backendtest.Chain(3000, 7)
+	before, after := links(blocks)
+	seqNo := map[string]uint32{}
+	for _, b := range blocks {
+		seqNo[b.Hash.String()] = b.SeqNo
+	}
+	merges, splits, unequal := 0, 0, 0
+	for _, two := range before {
+		if len(two) == 2 {
+			merges++
+			if seqNo[two[0]] != seqNo[two[1]] {
+				unequal++
+			}
+		}
+	}
+	for _, two := range after {
+		if len(two) == 2 {
+			splits++
+		}
+	}
+	if splits < 20 || merges < 20 || unequal < 10 {
+		t.Fatalf("the chain has %d splits and %d merges, %d of unequal numbers: too few", splits, merges, unequal)
+	}
+	b := withNumbers(chainOf(t, blocks))
+	h, _ := newHandler(t, b, chaingql.Options{})
+	for _, block := range blocks {
+		for field, want := range map[string][]string{
+			"prev_shard_blocks": before[block.Hash.String()], "next_shard_blocks": after[block.Hash.String()],
+		} {
+			if field == "next_shard_blocks" && len(want) == 1 && isChild(want[0], block, blocks) {
+				want = nil // the other child has no block yet
+			}
+			b.calls.Store(0)
+			got := lookUp(t, h, field+`(hash:"`+block.Hash.String()+`")`)
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s of %s has %v, want %v", field, block.Cursor, got, want)
+			}
+			if n := b.calls.Load(); n > 5 {
+				t.Errorf("%s of %s needed %d calls of the Backend, want at most 5", field, block.Cursor, n)
+			}
+		}
+	}
+}
+
+// isChild reports whether the block with this hash is in a child of the shard of b.
+func isChild(hash string, b chaingql.Block, blocks []chaingql.Block) bool {
+	i := slices.IndexFunc(blocks, func(b chaingql.Block) bool { return b.Hash.String() == hash })
+	own := b.Shard & -b.Shard
+	return blocks[i].Shard == b.Shard-own/2 || blocks[i].Shard == b.Shard+own/2
+}
