@@ -95,6 +95,7 @@ type rule struct {
 const (
 	balanceBasis = "Balance returns the exact value that was set"
 	pageBasis    = "a page has exactly the blocks that the query selects"
+	lookupBasis  = "BlockByHash and BlockBySeqNo find exactly the stored blocks"
 	endBasis     = "Follow ends when its context is done"
 	followBasis  = "Follow yields the stored blocks and then waits"
 )
@@ -158,6 +159,13 @@ var rules = slices.Concat(
 			check: prunedPositionSurvivesRestart},
 	}...),
 
+	[]rule{
+		{name: lookupBasis, check: lookupsAreExact},
+		{name: "MasterBlockByTime finds the first block at the time or later", check: timeLookupIsExact},
+	},
+	on(lookupBasis, rule{name: "BlockByHash, BlockBySeqNo and MasterBlockByTime do not find pruned blocks",
+		needs: needs("Prune"), check: prunedBlocksAreNotFound}),
+
 	on(endBasis, []rule{
 		{name: "Blocks and Follow preserve every field of a block", needs: needs("Append"),
 			check: blockFieldsArePreserved},
@@ -183,6 +191,8 @@ var rules = slices.Concat(
 		{name: "Follow continues if blocks that it has yielded are pruned", needs: needs("Append", "Prune"),
 			check: followIgnoresPruningBehindIt},
 	},
+		on(lookupBasis, rule{name: "BlockByHash and BlockBySeqNo find each block that Follow has yielded",
+			needs: needs("Append"), check: followedBlocksAreFound}),
 		on(pageBasis, []rule{
 			{name: "Blocks returns each block that Follow has yielded", needs: needs("Append"),
 				check: followedBlocksAreStored},

@@ -104,6 +104,27 @@ func (s stallable) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaing
 	return s.Chain.Blocks(ctx, q)
 }
 
+func (s stallable) BlockByHash(ctx context.Context, hash chaingql.Hash) (chaingql.Block, error) {
+	if err := s.wait(ctx); err != nil {
+		return chaingql.Block{}, err
+	}
+	return s.Chain.BlockByHash(ctx, hash)
+}
+
+func (s stallable) BlockBySeqNo(ctx context.Context, w int32, shard uint64, n uint32) (chaingql.Block, error) {
+	if err := s.wait(ctx); err != nil {
+		return chaingql.Block{}, err
+	}
+	return s.Chain.BlockBySeqNo(ctx, w, shard, n)
+}
+
+func (s stallable) MasterBlockByTime(ctx context.Context, at time.Time) (chaingql.Block, error) {
+	if err := s.wait(ctx); err != nil {
+		return chaingql.Block{}, err
+	}
+	return s.Chain.MasterBlockByTime(ctx, at)
+}
+
 func TestBackendWithStallPassesAllRules(t *testing.T) {
 	checkAllRules(t, func() Harness {
 		c := memchain.New()
@@ -137,7 +158,7 @@ func TestSkippedRulesAreLoggedInOneLine(t *testing.T) {
 	h.Prune, h.Interrupt = nil, nil
 	got := h.skippedRules()
 	for _, want := range []string{
-		fmt.Sprintf("skipped 12 of %d rules", len(rules)),
+		fmt.Sprintf("skipped 13 of %d rules", len(rules)),
 		`"a cursor before a pruned block is too old" (Harness.Prune is not set)`,
 		`"an interrupted Follow yields one error and can be resumed" (Harness.Interrupt is not set)`,
 		`(Harness.Stall is not set)`, `(Harness.Balances is not set)`,
@@ -226,6 +247,7 @@ func TestEachBrokenBackendFailsARule(t *testing.T) {
 	}
 	for _, b := range slices.Concat(
 		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces, brokenCaches,
+		brokenLookups,
 	) {
 		t.Run(b.name, func(t *testing.T) {
 			var reported []string

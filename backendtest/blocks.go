@@ -81,6 +81,9 @@ func blockFieldsArePreserved(t *trial) {
 			t.expectPage(q)
 		}
 	}
+	for i := range all {
+		t.expectLookup(&all[i], true)
+	}
 	t.follow("").expect(all)
 }
 

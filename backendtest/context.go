@@ -41,6 +41,18 @@ func (t *trial) calls() []call {
 			return err
 		}})
 	}
+	for _, l := range t.lookups() {
+		calls = append(calls, call{l.name, func(ctx context.Context) error {
+			_, err := l.find(ctx, &t.stored[0])
+			return err
+		}})
+	}
+	if b, ok := t.Backend.(chaingql.TimeIndex); ok {
+		calls = append(calls, call{"MasterBlockByTime", func(ctx context.Context) error {
+			_, err := b.MasterBlockByTime(ctx, t.stored[0].Time)
+			return err
+		}})
+	}
 	return calls
 }
 

@@ -1,0 +1,280 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// A lookup is a method of an optional interface of a Backend that finds a block.
+type lookup struct {
+	name string
+	// find looks a block up by the fields of b.
+	find func(ctx context.Context, b *chaingql.Block) (chaingql.Block, error)
+	// key returns the fields of b that identify it, for messages. Different blocks have different keys.
+	key func(b *chaingql.Block) string
+	// others changes b so that it identifies another block, in several ways.
+	others []func(b *chaingql.Block)
+}
+
+// lookups returns the lookups that the Backend supports, by hash and by number.
+func (t *trial) lookups() (all []lookup) {
+	if b, ok := t.Backend.(chaingql.HashIndex); ok {
+		all = append(all, lookup{
+			name: "BlockByHash",
+			find: func(ctx context.Context, want *chaingql.Block) (chaingql.Block, error) {
+				return b.BlockByHash(ctx, want.Hash)
+			},
+			key: func(b *chaingql.Block) string { return b.Hash.String() },
+			others: []func(*chaingql.Block){
+				func(b *chaingql.Block) { b.Hash[0] ^= 1 },
+				func(b *chaingql.Block) { b.Hash[31] ^= 0x80 },
+				func(b *chaingql.Block) { b.Hash = chaingql.Hash{} },
+			},
+		})
+	}
+	if b, ok := t.Backend.(chaingql.SeqNoIndex); ok {
+		all = append(all, lookup{
+			name: "BlockBySeqNo",
+			find: func(ctx context.Context, want *chaingql.Block) (chaingql.Block, error) {
+				return b.BlockBySeqNo(ctx, want.Workchain, want.Shard, want.SeqNo)
+			},
+			key: func(b *chaingql.Block) string {
+				return fmt.Sprintf("workchain %d, shard %016x, number %d", b.Workchain, b.Shard, b.SeqNo)
+			},
+			others: []func(*chaingql.Block){
+				func(b *chaingql.Block) { b.SeqNo++ },
+				func(b *chaingql.Block) { b.SeqNo = 0 },
+				func(b *chaingql.Block) { b.SeqNo = math.MaxUint32 },
+				func(b *chaingql.Block) { b.SeqNo ^= 1 << 31 },
+				func(b *chaingql.Block) { b.Workchain++ },
+				func(b *chaingql.Block) { b.Workchain = math.MinInt32 },
+				func(b *chaingql.Block) { b.Shard ^= b.Shard & -b.Shard << 1 }, // its sibling, or 0
+				func(b *chaingql.Block) { b.Shard -= b.Shard & -b.Shard / 2 },  // a child
+				func(b *chaingql.Block) {
+					if own := b.Shard & -b.Shard; own<<1 != 0 {
+						b.Shard = b.Shard&^own | own<<1 // its parent
+					}
+				},
+			},
+		})
+	}
+	return all
+}
+
+// call returns the lookup as a call, for messages.
+func (l *lookup) call(b *chaingql.Block) string { return l.name + "(" + l.key(b) + ")" }
+
+// fault looks b up and compares the result. stored reports whether the block is stored. It returns a description of the
+// problem, or "".
+func (l *lookup) fault(ctx context.Context, b *chaingql.Block, stored bool) string {
+	got, err := l.find(ctx, b)
+	switch {
+	case !stored && !errors.Is(err, chaingql.ErrBlockNotFound):
+		return fmt.Sprintf("returned cursor %q and error %v: the error must be ErrBlockNotFound "+
+			"because no such block is stored", got.Cursor, err)
+	case !stored:
+		return ""
+	case err != nil:
+		return fmt.Sprintf("failed: %v; the block with cursor %q is stored", err, b.Cursor)
+	case got.Cursor != b.Cursor:
+		return fmt.Sprintf("returned cursor %q, but the block has %q", got.Cursor, b.Cursor)
+	}
+	if differs := blockFault(got, *b); differs != "" {
+		return fmt.Sprintf("returned cursor %q %s", got.Cursor, differs)
+	}
+	return ""
+}
+
+// expectLookup checks that each lookup finds b, or that none does.
+func (t *trial) expectLookup(b *chaingql.Block, stored bool) {
+	for _, l := range t.lookups() {
+		var fault string
+		t.promptly(t.Patience, l.call(b), func() error {
+			fault = l.fault(t.ctx, b, stored)
+			return nil
+		}, mustSucceed)
+		if fault != "" {
+			t.Fatalf("%s %s", l.call(b), fault)
+		}
+	}
+}
+
+// A target is a block to look up.
+type target struct {
+	block  chaingql.Block
+	stored bool
+}
+
+// targets returns the stored blocks, and blocks that differ from them and are not stored, for a lookup. They include
+// the blocks around every split and merge.
+func (t *trial) targets(l *lookup) (all []target) {
+	stored := make(map[string]bool, len(t.stored))
+	for i := range t.stored {
+		stored[l.key(&t.stored[i])] = true
+		all = append(all, target{t.stored[i], true})
+	}
+	for _, b := range t.stored {
+		for _, change := range l.others {
+			other := b
+			if change(&other); !stored[l.key(&other)] {
+				all = append(all, target{other, false})
+			}
+		}
+	}
+	return all
+}
+
+// lookupsAreExact looks up every stored block, and then random ones, also such that are not stored. Meanwhile, more
+// blocks are appended.
+func lookupsAreExact(t *trial) {
+	if t.Append != nil {
+		t.expectLookup(&Chain(1, 1)[0], false) // of an empty chain
+	}
+	t.fill(400, 100)
+	found := t.stored
+	for i := range found {
+		t.expectLookup(&found[i], true)
+	}
+	const random, workers = 10_000, 8
+	ways := t.lookups()
+	if len(ways) == 0 {
+		return
+	}
+	var targets [][]target
+	for i := range ways {
+		targets = append(targets, t.targets(&ways[i]))
+	}
+	coming := make(map[string]bool) // may or may not be stored
+	for i := range ways {
+		for j := range t.coming {
+			coming[ways[i].key(&t.coming[j])] = true
+		}
+	}
+	faults := make(chan string, workers)
+	var workersDone sync.WaitGroup
+	for worker := range workers {
+		workersDone.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(worker), 3))
+			for range random / workers {
+				i := rng.IntN(len(ways))
+				at := pick(rng, targets[i])
+				if coming[ways[i].key(&at.block)] {
+					continue
+				}
+				if fault := ways[i].fault(t.ctx, &at.block, at.stored); fault != "" {
+					faults <- fmt.Sprintf("random lookup: %s %s", ways[i].call(&at.block), fault)
+					return
+				}
+			}
+		})
+	}
+	for len(t.coming) > 0 {
+		t.grow(1)
+		t.expectLookup(&t.stored[len(t.stored)-1], true) // a Backend must not remember that it was unknown
+		if len(t.coming) > 0 {
+			t.expectLookup(&t.coming[0], false)
+		}
+	}
+	t.promptly(6*t.Patience, fmt.Sprintf("%d random lookups", random), func() error {
+		workersDone.Wait()
+		return nil
+	}, mustSucceed)
+	select {
+	case fault := <-faults:
+		t.Fatalf("%s", fault)
+	default:
+	}
+}
+
+// followedBlocksAreFound looks up each block that Follow yields, before Append returns.
+func followedBlocksAreFound(t *trial) {
+	t.fill(20, 40)
+	f := t.follow(t.stored[19].Cursor)
+	f.quiet()
+	var appending sync.WaitGroup
+	defer appending.Wait()
+	for range 40 {
+		next := t.coming[:1:1]
+		t.expectLookup(&next[0], false)
+		var err error
+		appending.Go(func() { err = t.Append(next) })
+		f.expect(next)
+		t.coming = t.coming[1:]
+		t.expectLookup(&next[0], true)
+		if appending.Wait(); err != nil {
+			t.Fatalf("Harness.Append failed: %v", err)
+		}
+	}
+}
+
+func prunedBlocksAreNotFound(t *trial) {
+	t.fill(60, 0)
+	for _, n := range []int{1, 20, len(t.stored) - 22} {
+		gone := t.pruneBelow(n)
+		for i := range gone {
+			t.expectLookup(&gone[i], false)
+		}
+		for i := range t.stored {
+			t.expectLookup(&t.stored[i], true)
+		}
+		t.expectTimes()
+	}
+}
+
+func timeLookupIsExact(t *trial) {
+	if t.Append != nil {
+		t.expectTimes()
+	}
+	t.fill(300, 1)
+	t.expectTimes()
+	if len(t.coming) > 0 {
+		t.grow(1)
+		t.expectTimes()
+	}
+}
+
+// expectTimes looks up the masterchain blocks by times before, between, at and after them.
+func (t *trial) expectTimes() {
+	b, ok := t.Backend.(chaingql.TimeIndex)
+	if !ok {
+		return
+	}
+	var masters []chaingql.Block
+	times := []int64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1}
+	for _, b := range t.stored {
+		if b.Workchain == masterchain {
+			masters = append(masters, b)
+			times = append(times, b.Time.Unix()-1, b.Time.Unix(), b.Time.Unix()+1)
+		}
+	}
+	for _, unix := range times {
+		at := time.Unix(unix, 0).UTC()
+		l := lookup{
+			name: "MasterBlockByTime",
+			find: func(ctx context.Context, _ *chaingql.Block) (chaingql.Block, error) {
+				return b.MasterBlockByTime(ctx, at)
+			},
+		}
+		var want chaingql.Block
+		stored := false
+		for _, m := range masters {
+			if stored = m.Time.Unix() >= unix; stored {
+				want = m
+				break
+			}
+		}
+		what := fmt.Sprintf("MasterBlockByTime(%d)", unix)
+		var fault string
+		t.promptly(t.Patience, what, func() error { fault = l.fault(t.ctx, &want, stored); return nil }, mustSucceed)
+		if fault != "" {
+			t.Fatalf("%s %s", what, fault)
+		}
+	}
+}
