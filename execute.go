@@ -250,7 +250,8 @@ func (h *Handler) execute(
 	}
 	n, code := len(text), h.statusCode(status, media)
 	text = nil
-	h.events.responseCut(r, h.respond(w, r, code, media, n, out.send))
+	out.deadline, out.requests = gqlhttp.NewWriteDeadline(h.opts.Limits.WriteTimeout, n), h.requests
+	h.events.responseCut(r, h.respond(w, r, code, media, n, &out.deadline, out.send))
 	var cut bool
 	if x.response, cut = out.finish(); cut {
 		h.events.limit(r.Context(), "PendingResponseBytes")
@@ -262,22 +263,24 @@ func (h *Handler) execute(
 
 // write sends a small response, which no budget counts.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
-	_ = h.respond(w, r, status, media, len(body), func() error {
+	deadline := gqlhttp.NewWriteDeadline(h.opts.Limits.WriteTimeout, len(body))
+	_ = h.respond(w, r, status, media, len(body), &deadline, func() error {
 		_, err := w.Write(body)
 		return err
 	})
 }
 
-// respond sends the response to a request, which has n bytes, within Limits.WriteTimeout. It returns an error if the
+// respond sends the response to a request, which has n bytes, within the deadline. It returns an error if the
 // client did not receive the whole response.
 func (h *Handler) respond(
-	w http.ResponseWriter, r *http.Request, status int, media string, n int, send func() error,
+	w http.ResponseWriter, r *http.Request, status int, media string, n int,
+	deadline *gqlhttp.WriteDeadline, send func() error,
 ) error {
 	gqlhttp.SetContent(w.Header(), media, n)
 	if media == gqlhttp.EventStream {
 		gqlsse.SetHeader(w.Header())
 	}
-	err := gqlhttp.Send(w, r, status, h.opts.Limits.WriteTimeout, send)
+	err := gqlhttp.Send(w, r, status, deadline, send)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		h.events.limit(r.Context(), "WriteTimeout")
 	} // any other error means that the client has left

@@ -142,8 +142,9 @@ type Limits struct {
 	// status 408. Default: 5 s.
 	BodyTimeout time.Duration
 
-	// WriteTimeout is the maximum time in which the client must receive a response. After it the connection is cut.
-	// Default: 5 s.
+	// WriteTimeout is the maximum time without progress while a client receives a response. After it the connection is
+	// cut. A part of 16 KiB counts as progress. For the whole response, the client has WriteTimeout plus one second per
+	// 16 KiB. Default: 5 s.
 	WriteTimeout time.Duration
 
 	// BackendTimeout is the maximum duration of one Backend call. After it the client receives the code TIMEOUT.

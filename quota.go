@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // The memory of a subscription in addition to its plan, its variables and its filter, in bytes. A test compares the
@@ -143,6 +145,8 @@ type responseShare struct {
 	patience time.Duration       // how far other responses must be behind to be ended for this one
 	base     int                 // bytes that are counted in addition to the response
 	refused  bool                // there was no room for the response
+	deadline gqlhttp.WriteDeadline
+	requests *xsync.Gate // if it is closed, the deadline is not extended
 
 	mu   sync.Mutex
 	text []byte // nil after end
@@ -213,7 +217,10 @@ func (o *responseShare) send() error {
 	piece := pieces.Get().(*[freeBytes]byte)
 	defer pieces.Put(piece)
 	for {
-		n := o.take(piece[:])
+		n, ended := o.take(piece[:])
+		if ended { // possibly before the last Extend
+			_ = http.NewResponseController(o.w).SetWriteDeadline(past)
+		}
 		if n == 0 {
 			return nil
 		}
@@ -221,19 +228,22 @@ func (o *responseShare) send() error {
 			return err
 		}
 		o.budget.progress(&o.hold, n)
+		if !o.requests.Closed() { // otherwise a slow client would delay the end of the process
+			o.deadline.Extend(o.w)
+		}
 	}
 }
 
-// take copies the next piece of the response. It returns 0 at the end of the response, and after end.
-func (o *responseShare) take(piece []byte) int {
+// take copies the next piece of the response. It returns 0 at the end of the response, and if the budget has ended it.
+func (o *responseShare) take(piece []byte) (n int, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.text == nil {
-		return 0
+		return 0, true
 	}
-	n := copy(piece, o.text[o.sent:])
+	n = copy(piece, o.text[o.sent:])
 	o.sent += n
-	return n
+	return n, false
 }
 
 // finish frees the counted bytes, and returns the memory of the response for reuse. cut reports that the budget ended

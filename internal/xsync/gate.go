@@ -66,6 +66,9 @@ func (g *Gate) Enter() (ok, isClosed bool) {
 	}
 }
 
+// Closed reports whether Close was called.
+func (g *Gate) Closed() bool { return g.inside.Load() < 0 }
+
 // Leave removes a member.
 func (g *Gate) Leave() {
 	if g.inside.Add(-1) == closed {
