@@ -95,8 +95,10 @@ func ExampleHandler_Shutdown() {
 	handler := chaingql.New(memchain.New(), &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
 	server := httptest.NewServer(handler).Config // an *http.Server
 
-	// Do this at SIGTERM. http.Server's Shutdown first closes the listener. It neither ends sockets nor waits for them,
-	// so the Handler must end them.
+	// Do this at SIGTERM. Drain gives load balancers time to notice that the instance is not ready.
+	handler.Drain(context.Background(), 50*time.Millisecond)
+	// http.Server's Shutdown first closes the listener. It neither ends sockets nor waits for them, so the Handler must
+	// end them.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	drained := make(chan error, 1)
@@ -106,6 +108,26 @@ func ExampleHandler_Shutdown() {
 	}
 	fmt.Println(ask(handler, "/demo/graphql", "{info{version}}"))
 	// Output: {"errors":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}]}
+}
+
+// If the load balancer refuses all clients while no instance is ready, let it take out only instances that drain.
+func ExampleHandler_Health() {
+	handler := chaingql.New(memchain.New(), &chaingql.Options{Logger: slog.New(slog.DiscardHandler)})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !handler.Health(r.Context()).Draining.IsZero() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	ready := func() int {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+		return w.Code
+	}
+	before := ready()
+	handler.Shutdown(context.Background())
+	fmt.Println(before, ready())
+	// Output: 200 503
 }
 
 // Poll yields the blocks that another process writes to a table.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/graphql-go/graphql"
@@ -53,6 +54,8 @@ type Handler struct {
 	draftStatuses        bool      // see the constant
 	states               sync.Pool // of *requestState
 	preparing            preparations
+	backendCheck         *backendCheck
+	draining             atomic.Pointer[time.Time] // when Drain or Shutdown was called first; nil before that
 }
 
 // New returns a Handler that serves b. The Handler does not call b until the first request that needs data. opts may be
@@ -128,6 +131,7 @@ func New(b Backend, opts *Options) *Handler {
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
 	}
+	h.backendCheck = newBackendCheck(b, h.opts.Logger)
 	h.states.New, h.preparing = func() any { return new(requestState) }, newPreparations(l.Requests)
 	return h
 }
@@ -263,10 +267,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Shutdown returns nil when everything has ended. If ctx is done first, Shutdown cuts the remaining sockets and streams
 // and returns an error that wraps the error of ctx. A second call waits for everything that still runs.
 //
-// Some clients do not retry after status 503, but all of them retry after a refused connection. So close the listener
-// first: register Shutdown with [http.Server.RegisterOnShutdown], call [http.Server.Shutdown], which neither ends
-// sockets nor waits for them, and wait until both Shutdowns have returned.
+// Some clients do not retry after status 503, but all of them retry after a refused connection. So call [Handler.Drain]
+// first, so that load balancers take the instance out of service, and then close the listener: register Shutdown with
+// [http.Server.RegisterOnShutdown], call [http.Server.Shutdown], which neither ends sockets nor waits for them, and
+// wait until both Shutdowns have returned.
 func (h *Handler) Shutdown(ctx context.Context) error {
+	h.announceDrain()
 	defer h.failures.flush()
 	// End sockets and streams at the same time, because each may take until ctx is done.
 	streams := make(chan error, 1)

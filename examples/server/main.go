@@ -4,7 +4,8 @@
 //	go run ./examples/server -chain testdata/recordings/ton-mainnet-genesis.json.gz -rate 20
 //	go run ./examples/server -project demo -project shop=s3cret
 //
-// It shuts down gracefully on SIGTERM and SIGINT.
+// On SIGTERM, SIGINT and SIGHUP it reports for the time -drain-lead that it is not ready, and then shuts down
+// gracefully. A second signal ends it at once.
 package main
 
 import (
@@ -31,8 +32,8 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal kills the program
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -48,13 +49,14 @@ const drain = 10 * time.Second
 
 // A config holds the flags and the contents of the files that they name.
 type config struct {
-	addr     string
-	lead     time.Duration
-	rate     float64
-	projects projects
-	blocks   []chaingql.Block
-	leftOut  int
-	balances map[chaingql.Address]*big.Int
+	addr      string
+	lead      time.Duration
+	drainLead time.Duration
+	rate      float64
+	projects  projects
+	blocks    []chaingql.Block
+	leftOut   int
+	balances  map[chaingql.Address]*big.Int
 }
 
 // projects collects the flags -project id and -project id=secret.
@@ -118,6 +120,8 @@ func configure(args []string, help io.Writer) (*config, error) {
 	flags.Float64Var(&cfg.rate, "rate", 10, "recorded `blocks` to replay per second")
 	flags.DurationVar(&cfg.lead, "lead", usualLead,
 		"`time` before the first recorded block is replayed, so that clients can subscribe before it")
+	flags.DurationVar(&cfg.drainLead, "drain-lead", 3*time.Second,
+		"`time` from a signal to stop, when readiness ends, to the shutdown")
 	flags.Var(&cfg.projects, "project",
 		"`id` of a project, or id=secret for a project that requires its secret; can be repeated. "+
 			"Default: every project is allowed, without a secret")
@@ -201,6 +205,8 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	chaingql.Mount(mux, "/{project}/graphql", handler)
 	chaingql.Mount(mux, "/graphql", handler) // for clients that send no project
 	id, _ := cfg.projects.first()
+	mux.HandleFunc("GET /readyz", handler.ServeReady)
+	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	mux.Handle("/", explorer.New(&explorer.Options{Project: id, Account: account(balances)}))
 	server := &http.Server{
 		Handler:           mux,
@@ -213,16 +219,16 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 
 	greet(stdout, listener.Addr(), cfg, balances)
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	failed := make(chan error, 2)
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := makeBlocks(ctx, chain, cfg.blocks, cfg.lead, cfg.rate); err != nil {
+	running, stop := context.WithCancel(context.Background())
+	defer stop()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := makeBlocks(running, chain, cfg.blocks, cfg.lead, cfg.rate); err != nil {
 			failed <- err
 		}
 	})
-	running.Go(func() {
+	all.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- err
 		}
@@ -230,16 +236,17 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 
 	select {
 	case <-ctx.Done():
+		fmt.Fprintln(stdout, "stopping")
+		handler.Drain(context.Background(), cfg.drainLead)
 	case err = <-failed:
 	}
-	cancel()
-	fmt.Fprintln(stdout, "stopping")
 	leave, done := context.WithTimeout(context.Background(), drain)
 	defer done()
 	drained := make(chan error, 1)
 	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(leave) })
 	err = errors.Join(err, server.Shutdown(leave), <-drained)
-	running.Wait()
+	stop() // until now, subscribers received blocks
+	all.Wait()
 	return err
 }
 

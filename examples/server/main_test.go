@@ -104,8 +104,8 @@ func TestHelpListsFlags(t *testing.T) {
 		if code := run(t.Context(), []string{arg}, &stdout, &stderr); code != exitDone || stderr.Len() > 0 {
 			t.Errorf("%s: exit code %d, stderr %q, want %d and no output", arg, code, stderr.String(), exitDone)
 		}
-		flags := regexp.MustCompile(`(?m)^  -(\w+)`).FindAllString(stdout.String(), -1)
-		if want := "[  -accounts   -addr   -chain   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
+		flags := regexp.MustCompile(`(?m)^  -([\w-]+)`).FindAllString(stdout.String(), -1)
+		if want := "[  -accounts   -addr   -chain   -drain-lead   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
 			t.Errorf("%s: flags %v, want %s", arg, flags, want)
 		}
 	}
@@ -138,7 +138,7 @@ func launch(t *testing.T, args ...string) program {
 	out, in := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		code := run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), in, io.Discard)
+		code := run(ctx, append([]string{"-addr", "127.0.0.1:0", "-drain-lead", "0"}, args...), in, io.Discard)
 		in.Close()
 		ended <- code
 	}()

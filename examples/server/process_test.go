@@ -15,7 +15,7 @@ import (
 )
 
 func TestSignalEndsSocketsAndProgramExitsWithZero(t *testing.T) {
-	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) { stopsOn(t, signal) })
 	}
 }
@@ -24,7 +24,7 @@ func TestSignalEndsSocketsAndProgramExitsWithZero(t *testing.T) {
 func stopsOn(t *testing.T, signal os.Signal) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	program := exec.CommandContext(ctx, os.Args[0], "-addr", "127.0.0.1:0")
+	program := exec.CommandContext(ctx, os.Args[0], "-addr", "127.0.0.1:0", "-drain-lead", "0")
 	program.Env = append(os.Environ(), asProgram+"=1")
 	var stderr bytes.Buffer
 	program.Stderr = &stderr

@@ -52,6 +52,9 @@ func (l *Log[B]) failed(err error, wait time.Duration) {
 			l.downSince = l.lastHeard
 		}
 	}
+	if !errors.Is(err, ErrSourceStalled) { // a chain may be quiet: the check that follows decides
+		l.sourceLost(err, time.Now())
+	}
 	if l.opts.Events.Failed != nil {
 		l.callEvent(func() { l.opts.Events.Failed(err, wait) })
 	}
@@ -63,6 +66,7 @@ func (l *Log[B]) blockArrived() {
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
 	l.lastHeard, l.silent = time.Now(), false
+	l.sourceAnswered()
 	if l.silenceTimer != nil {
 		l.silenceTimer.Reset(l.opts.Silence)
 	}
@@ -77,8 +81,8 @@ func (l *Log[B]) blockArrived() {
 	}
 }
 
-// watchSilence starts the timer that detects silence, and returns a function that stops the timer. restart ends the
-// current attempt to follow the source.
+// watchSilence starts the timer that checks the source: after a silence and, if the source is not live, soon and
+// repeatedly. It returns a function that stops the timer. restart ends the current attempt to follow the source.
 func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
 	if l.opts.Silence < 0 {
 		return func() {}
@@ -87,9 +91,17 @@ func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
 	defer l.eventMu.Unlock()
 	l.lastHeard = time.Now()
 	l.silent = false
-	l.silenceTimer = time.AfterFunc(l.opts.Silence, func() {
-		if l.reportSilence() {
+	l.silenceTimer = time.AfterFunc(l.untilCheck(), func() {
+		switch due, silent := l.checkIsDue(); {
+		case silent:
 			l.probe(restart)
+		case due: // the attempt may still be connecting
+			l.probe(func(error) {})
+		}
+		l.eventMu.Lock()
+		defer l.eventMu.Unlock()
+		if l.silenceTimer != nil {
+			l.silenceTimer.Reset(l.untilCheck())
 		}
 	})
 	return func() {
@@ -100,30 +112,32 @@ func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
 	}
 }
 
-// reportSilence is called by the timer that detects silence. It returns true if the source is silent, and reports each
-// silence once. It returns false if a block arrived or the attempt ended before reportSilence acquired the lock. The
-// attempt does not end during the call.
-func (l *Log[B]) reportSilence() bool {
+// checkIsDue is called by the timer that checks the source. It reports whether the source must be checked, and whether
+// it is silent. It returns false if a block has arrived or the attempt has ended before it acquired the lock. It logs
+// each silence once. The attempt does not end during the call.
+func (l *Log[B]) checkIsDue() (due, silent bool) {
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
-	if l.silenceTimer == nil || time.Since(l.lastHeard) < l.opts.Silence || l.ctx.Err() != nil {
-		return false
+	if l.silenceTimer == nil || l.ctx.Err() != nil {
+		return false, false
 	}
-	l.silenceTimer.Reset(l.opts.Silence)
+	if time.Since(l.lastHeard) < l.opts.Silence {
+		return !l.state.Load().Live, false
+	}
 	if !l.silent {
 		l.silent = true
 		after := l.view.Load().newest.cursor
 		l.logLine(slog.LevelWarn, "block source is silent", guard.Milliseconds("silent_ms", l.opts.Silence), "after", after)
 		l.failed(ErrSourceStalled, 0)
 	}
-	return true
+	return true, true
 }
 
 // hangTimeout is the maximum time that Follow may take to yield a block that Page has returned.
 const hangTimeout = time.Second
 
-// probe restarts Follow if it hangs. Follow hangs if it does not yield the block after the newest one although the
-// source has that block, or had it and has pruned it.
+// probe asks the source for the block after the newest one, and records whether the source answered. It restarts Follow
+// if Follow hangs: if it does not yield that block although the source has it, or had it and has pruned it.
 func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	l.mu.Lock()
 	if l.ctx.Err() != nil || !l.positioned {
@@ -134,10 +148,24 @@ func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	newest := l.view.Load().newest.cursor
 	l.mu.Unlock()
 	newer := false
-	_ = guard.Run(func() { // if the call fails, the timer calls probe again
-		blocks, err := l.src.Page(l.ctx, newest, 1)
-		newer = err == nil && len(blocks) > 0 && l.src.Cursor(blocks[0]) > newest || err != nil && l.src.Gone(err)
+	var failed error
+	panicked := guard.Run(func() {
+		var blocks []B
+		if blocks, failed = l.src.Page(l.ctx, newest, 1); failed != nil {
+			newer = l.src.Gone(failed)
+			return
+		}
+		newer = len(blocks) > 0 && l.src.Cursor(blocks[0]) > newest
 	})
+	l.eventMu.Lock()
+	switch failed = errors.Join(failed, panicked); {
+	case newer: // Follow must yield it
+	case failed == nil:
+		l.sourceAnswered()
+	case l.ctx.Err() == nil:
+		l.sourceLost(failed, l.lastHeard)
+	}
+	l.eventMu.Unlock()
 	if newer {
 		select {
 		case <-time.After(hangTimeout): // Follow may be about to yield it

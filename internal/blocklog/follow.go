@@ -70,6 +70,9 @@ var (
 // goroutine that executes it "run's goroutine".
 func (l *Log[B]) run() {
 	defer func() {
+		l.eventMu.Lock()
+		l.sourceLost(ErrClosed, time.Now())
+		l.eventMu.Unlock()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.taskDone()

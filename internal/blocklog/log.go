@@ -88,8 +88,9 @@ type Log[B any] struct {
 	done       chan struct{} // closed when busy is 0
 	catchingUp atomic.Int64  // number of readers that are catching up
 
-	view          atomic.Pointer[view[B]] // replaced under mu by run's goroutine
-	reached       atomic.Pointer[string]  // highest cursor that clients may have seen before it was in the window
+	view          atomic.Pointer[view[B]]     // replaced under mu by run's goroutine
+	state         atomic.Pointer[SourceState] // replaced under eventMu
+	reached       atomic.Pointer[string]      // highest cursor that clients may have seen before it was in the window
 	lateGaps      atomic.Pointer[[]lateGap[B]]
 	gaps          atomic.Uint32             // number of the newest gap, at first 1; changes under mu
 	pageEnd       atomic.Uint64             // number of readers that ended because of a gap in stored blocks
@@ -167,6 +168,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	}
 	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), busy: 1}
 	l.view.Store(&view[B]{})
+	l.state.Store(&SourceState{Since: time.Now()})
 	l.gaps.Store(1)
 	l.workchains.Store(new([]int32))
 	l.openGaps.Store(new([]openGap))

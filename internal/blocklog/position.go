@@ -40,6 +40,9 @@ func (l *Log[B]) position(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the newest blocks: %w", err)
 	}
+	l.eventMu.Lock()
+	l.sourceAnswered()
+	l.eventMu.Unlock()
 	return l.begin(entries), nil
 }
 
